@@ -17,7 +17,7 @@ use std::thread;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use swiftwater::StackOptions;
-use swiftwater_daemon::{DaemonOptions, Place};
+use swiftwater_daemon::{DaemonAddress, DaemonOptions};
 
 use crate::programs;
 
@@ -122,7 +122,7 @@ impl Drop for Daemon {
 pub fn serve_or_check() {
     let Ok(place) = env::var(SERVE_VARIABLE) else {
         let daemon = Daemon::start(SERVING_TEST);
-        let described = Place::from(&*daemon.place).describe().expect("it takes requests");
+        let described = DaemonAddress::from(&*daemon.place).describe().expect("it takes requests");
         assert_eq!(described.process.cast_unsigned(), daemon.process.id());
         return;
     };
@@ -130,7 +130,7 @@ pub fn serve_or_check() {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     let stack = StackOptions { udp_port: Some(0), hairpin: true, ..StackOptions::default() };
-    let options = DaemonOptions { place: Place::from(&*place), stack, ..DaemonOptions::default() };
+    let options = DaemonOptions { address: DaemonAddress::from(&*place), stack, ..DaemonOptions::default() };
     let daemon = swiftwater_daemon::Daemon::bind(&options).expect("the daemon starts");
     thread::spawn(|| {
         // The end and a failure mean the same: the test has ended.

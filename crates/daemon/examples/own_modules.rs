@@ -3,7 +3,7 @@
 //! It stands where `SWIFTWATER_DAEMON` says; see `Write a module` in docs/streams.md.
 
 use swiftwater::streams::{Message, Module, Q};
-use swiftwater_daemon::{Daemon, DaemonOptions, Place};
+use swiftwater_daemon::{Daemon, DaemonAddress, DaemonOptions};
 
 /// Makes capitals of what is sent.
 struct Shout;
@@ -19,7 +19,8 @@ impl Module for Shout {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let daemon = Daemon::bind(&DaemonOptions { place: Place::from_environment(), ..Default::default() })?;
+    let daemon =
+        Daemon::bind(&DaemonOptions { address: DaemonAddress::from_environment(), ..Default::default() })?;
     daemon.stack().add_module("shout", Box::new(|_arguments| Ok(Box::new(Shout))));
     eprintln!("{}", daemon.description());
     Ok(daemon.run()?)

@@ -3,83 +3,35 @@
 //! A program under `swiftwater run` holds one end of a pair of AF_UNIX sockets in place of an SCTP socket, its *carrier*
 //! (see [`carrier`]). The daemon holds the other end and the association, and moves messages between the two.
 //!
-//! | file | part |
+//! | layer | part |
 //! |---|---|
-//! | `door` | where programs ask: one connection for each request |
-//! | `closer` | closing what came from programs, where that keeps nobody else waiting |
-//! | `numbers`, `places` | limits: descriptors, and what users share |
-//! | `identity` | which socket a descriptor is |
-//! | `inquiry` | what anybody may ask: which daemon it is |
-//! | `requests` | what each request does |
-//! | `binding`, `connecting`, `listening`, `peel_off` | `bind` and `connect` in all their forms, `listen`, `sctp_peeloff` |
-//! | `socket` | one socket: what all requests about it share |
-//! | `member` | an association of a socket |
-//! | `life` | the task of a one-to-one socket: idle, connecting, listening, connected |
-//! | `many`, `outbox` | the task of a one-to-many socket, and what waits for each of its associations |
-//! | `pump` | messages between carrier and association |
-//! | `notify` | notifications, as C structures |
-//! | `line` | a carrier as the daemon sees it: records in and out |
-//! | `long_messages` | messages in memfds, until they are read |
-//! | `descriptor_io` | descriptors and the runtime |
-//! | `budget` | how much memory the messages of each user take |
-//! | `freed` | memory that goes back to the system |
-//! | `limits` | what one user may take |
-//! | `quantum` | how much a task does before others run |
-//! | `vigil` | staying awake for the next message |
-//! | `page` | the page that the daemon writes and the sharers map |
-//! | `ports` | who has which SCTP port |
-//! | `options` | socket options |
-//! | `ending` | what peers and programs are told when the daemon ends |
-//! | `owner` | whose a socket is, and how many one user may have |
-//! | `journal` | lines for whoever looks after the daemon |
-//! | `streams` | the streams of associations: what stands on them, pushing, popping, recording |
-//! | `status`, `report` | what the daemon has, for people to see, and how it is told |
-//! | `addresses` | addresses as programs see them |
+//! | `server` | connections of programs, their credentials, frames |
+//! | `client` | what other processes ask a daemon |
+//! | `dispatch` | one request, one call; starts the tasks of new sockets |
+//! | `tasks` | the life of each socket: one-to-one, listener, one-to-many |
+//! | `calls` | `bind`, `connect`, `listen`, `sctp_peeloff`, options, status, streams |
+//! | `relay` | messages between the channel of a socket and its associations, notifications |
+//! | `state` | the registry of sockets, their associations, queues, ports and options |
+//! | `channel` | what a socket shares with its program: records in and out, the page, credit for unread messages |
+//! | `users` | what each user may have, and what closes its descriptors |
+//! | `system` | addresses, descriptors, errors, the journal |
+//!
+//! Each layer uses only those below it; a test reads the sources for that. `docs/daemon.md` shows each call.
 //!
 //! Everything runs on one thread: the executive is one perimeter, and what stands between two of its calls is short.
 #![forbid(unsafe_code)]
 
-mod addresses;
-mod binding;
-mod budget;
-mod closer;
-mod connecting;
-mod descriptor_io;
-mod door;
-mod ending;
-mod errno;
-mod form;
-mod freed;
-mod identity;
-mod inquiry;
-mod journal;
-mod life;
-mod limits;
-mod line;
-mod listening;
-mod long_messages;
-mod many;
-mod member;
-mod notify;
-mod numbers;
-mod options;
-mod outbox;
-mod owner;
-mod page;
-mod peel_off;
-mod places;
-mod ports;
-mod pump;
-mod quantum;
-mod recall;
-mod report;
-mod requests;
-mod socket;
-mod status;
-mod streams;
-mod unread;
-mod vigil;
-mod visible_name;
+mod calls;
+mod channel;
+mod client;
+mod dispatch;
+mod relay;
+mod server;
+mod shutdown;
+mod state;
+mod system;
+mod tasks;
+mod users;
 
 use std::fmt;
 use std::io;
@@ -91,28 +43,30 @@ use swiftwater::streams::AutopushError;
 use swiftwater::{BindError, Stack, StackOptions};
 use tokio::sync::Notify;
 
-use journal::log;
-use numbers::Numbers;
+use calls::status::what_carries;
+use state::registry::Registry;
+use users::descriptor_numbers::Numbers;
+use users::memory_return;
 
-pub use door::{Place, PlaceError};
-pub use ending::Ending;
-pub use identity::OldKernel;
-pub use inquiry::{Description, NoDaemon, trusts_daemon_of};
-pub use limits::Limits;
-pub use numbers::FewDescriptors;
-pub use status::{AssociationStatus, PathStatus, SocketStatus, Status, UserStatus};
-pub use streams::{
-    PartStatus, QueueStatus, Recording, StreamCommandError, StreamRules, StreamStatus, Streams,
-};
+pub use calls::status::{AssociationStatus, PathStatus, SocketStatus, Status, UserStatus};
+pub use calls::streams::{PartStatus, QueueStatus, StreamStatus};
+pub use client::address::{DaemonAddress, DaemonAddressError};
+pub use client::inquiry::{Description, NoDaemon, trusts_daemon_of};
+pub use client::streams::{Recording, StreamCommandError, Streams};
+pub use shutdown::Ending;
+pub use state::stream_rules::StreamRules;
+pub use system::socket_cookie::OldKernel;
+pub use users::descriptor_numbers::FewDescriptors;
+pub use users::limits::Limits;
 
-/// How often it is looked whether nobody needs the daemon any more.
+/// Interval for rechecking whether anybody needs the daemon.
 const IDLE_LOOKS: Duration = Duration::from_secs(1);
 
 /// How a daemon is set up.
 #[derive(Clone, Debug, Default)]
 pub struct DaemonOptions {
     /// Where programs find it.
-    pub place: Place,
+    pub address: DaemonAddress,
     /// The sockets that carry SCTP, and what every association begins with. Without a UDP port it is 9899.
     pub stack: StackOptions,
     /// End when no socket and no association has been there for so long. Default: never.
@@ -134,7 +88,7 @@ pub enum DaemonError {
     /// The sockets that carry SCTP could not be bound.
     Stack(BindError),
     /// The place where programs find it could not be taken.
-    Place(PlaceError),
+    Address(DaemonAddressError),
     /// A rule for streams names a module that is not there, or that does not take its arguments.
     Rules(AutopushError),
     /// The system refused.
@@ -147,7 +101,7 @@ impl fmt::Display for DaemonError {
             DaemonError::Kernel(error) => error.fmt(f),
             DaemonError::Descriptors(error) => error.fmt(f),
             DaemonError::Stack(error) => error.fmt(f),
-            DaemonError::Place(error) => error.fmt(f),
+            DaemonError::Address(error) => error.fmt(f),
             DaemonError::Rules(error) => write!(f, "the rules for streams: {error}"),
             DaemonError::System(error) => write!(f, "the system refused: {error}"),
         }
@@ -181,7 +135,7 @@ impl Daemon {
     /// Another daemon is there already, a port is taken, the process may have fewer than 512 descriptors, or the kernel is older
     /// than Linux 5.4.
     pub fn bind(options: &DaemonOptions) -> Result<Daemon, DaemonError> {
-        let listener = door::listen(&options.place).map_err(DaemonError::Place)?;
+        let listener = server::listen(&options.address).map_err(DaemonError::Address)?;
         Daemon::behind(listener, options)
     }
 
@@ -215,7 +169,7 @@ impl Daemon {
 
     /// What carries SCTP, in words.
     pub fn description(&self) -> String {
-        inquiry::what_carries(&self.stack)
+        what_carries(&self.stack)
     }
 
     /// What ends it while it runs.
@@ -235,47 +189,47 @@ impl Daemon {
         let runtime = runtime.map_err(DaemonError::System)?;
         let stack = self.stack.clone();
         let outcome = runtime.block_on(self.serve());
-        ending::end(runtime, &stack);
+        shutdown::end(runtime, &stack);
         outcome
     }
 
     async fn serve(self) -> Result<(), DaemonError> {
-        let sockets = Arc::new(
-            socket::Sockets::new(self.stack, self.idle_exit.is_some(), &self.limits, self.numbers)
+        let registry = Arc::new(
+            Registry::new(self.stack, self.idle_exit.is_some(), &self.limits, self.numbers)
                 .map_err(DaemonError::System)?
                 .with_rules(self.rules),
         );
-        let moment = sockets.stack.options().busy_poll;
+        let moment = registry.stack.options().busy_poll;
         // On one processor it would only keep the programs waiting.
         if moment > Duration::ZERO && std::thread::available_parallelism().is_ok_and(|n| n.get() > 1) {
-            let vigil = Arc::clone(&sockets.vigil);
-            tokio::spawn(async move { vigil.keep(moment).await });
+            let busy_polling = Arc::clone(&registry.busy_polling);
+            tokio::spawn(async move { busy_polling.keep(moment).await });
         }
-        for budget in [&sockets.sent, &sockets.received] {
-            tokio::spawn(freed::return_memory_of(Arc::clone(budget)));
+        for budget in [&registry.sent, &registry.received] {
+            tokio::spawn(memory_return::return_memory_of(Arc::clone(budget)));
         }
-        let mut door = tokio::spawn(door::serve(self.listener, Arc::clone(&sockets)));
+        let mut server = tokio::spawn(server::serve(self.listener, Arc::clone(&registry)));
         let outcome = tokio::select! {
-            failed = &mut door => {
+            failed = &mut server => {
                 failed.unwrap_or_else(|lost| Err(io::Error::other(lost))).map_err(DaemonError::System)
             }
-            () = until_idle(&sockets, self.idle_exit) => return Ok(()),
+            () = until_idle(&registry, self.idle_exit) => return Ok(()),
             () = self.ending.notified() => Ok(()),
         };
         // No connection is accepted any more.
-        door.abort();
-        ending::settle(&sockets).await;
-        sockets.keep_pages();
+        server.abort();
+        shutdown::drain(&registry).await;
+        registry.keep_pages();
         outcome
     }
 }
 
 /// Returns when nothing has been there for `limit`.
-async fn until_idle(sockets: &socket::Sockets, limit: Option<Duration>) {
+async fn until_idle(registry: &Registry, limit: Option<Duration>) {
     let Some(limit) = limit else { return std::future::pending().await };
     let mut idle = Duration::ZERO;
     while idle < limit {
         tokio::time::sleep(IDLE_LOOKS.min(limit)).await;
-        idle = if sockets.is_idle() { idle + IDLE_LOOKS.min(limit) } else { Duration::ZERO };
+        idle = if registry.is_idle() { idle + IDLE_LOOKS.min(limit) } else { Duration::ZERO };
     }
 }

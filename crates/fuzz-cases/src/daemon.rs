@@ -21,7 +21,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 use swiftwater::StackOptions;
-use swiftwater_daemon::{Daemon, DaemonOptions, Place};
+use swiftwater_daemon::{Daemon, DaemonAddress, DaemonOptions};
 
 /// Most steps of a script.
 const STEPS_MAX: usize = 40;
@@ -148,7 +148,7 @@ fn place() -> &'static SocketAddrUnix {
         }));
         let name = format!("swiftwater-fuzz-{}", std::process::id());
         let options = DaemonOptions {
-            place: Place::Abstract(name.clone()),
+            address: DaemonAddress::Abstract(name.clone()),
             // Nothing leaves this host.
             stack: StackOptions {
                 udp_port: Some(0),

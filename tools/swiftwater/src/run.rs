@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use swiftwater_daemon::{Description, NoDaemon, Place};
+use swiftwater_daemon::{DaemonAddress, Description, NoDaemon};
 
 use crate::daemon::stop::explain;
 use crate::output::note;
@@ -62,7 +62,7 @@ pub(crate) struct RunArgs {
 /// Replaces this process by the program. Returns only if that fails.
 pub(crate) fn run(args: &RunArgs) -> Result<(), String> {
     let shim = find_shim()?;
-    let place = Place::from_environment();
+    let place = DaemonAddress::from_environment();
     let daemon = match place.describe() {
         Err(NoDaemon::Absent) => start_daemon(&place)?,
         answer => answer
@@ -131,7 +131,7 @@ fn sanitizer_options() -> OsString {
     all
 }
 
-fn start_daemon(place: &Place) -> Result<Description, String> {
+fn start_daemon(place: &DaemonAddress) -> Result<Description, String> {
     let command =
         std::env::current_exe().map_err(|error| format!("cannot locate the own executable: {error}"))?;
     let mut daemon = Command::new(command)

@@ -139,6 +139,6 @@ fn the_container_runs_what_is_installed() {
     }
     let socket =
         std::fs::read_to_string(Path::new(PACKAGING).join("systemd/swiftwater.socket")).expect("a unit");
-    let place = format!("ListenSequentialPacket={}", swiftwater_daemon::Place::default());
+    let place = format!("ListenSequentialPacket={}", swiftwater_daemon::DaemonAddress::default());
     assert!(socket.lines().any(|line| line == place), "programs look for {place}");
 }

@@ -239,7 +239,7 @@ fn set_priority_and_processors(args: &PeerArgs) -> Result<(), String> {
 /// Serves as `swiftwater daemon` does, on any UDP port.
 fn serve_programs(place: &str) -> Result<(), String> {
     let options = DaemonOptions {
-        place: place.into(),
+        address: place.into(),
         stack: StackOptions { udp_port: Some(0), hairpin: true, ..StackOptions::default() },
         ..DaemonOptions::default()
     };

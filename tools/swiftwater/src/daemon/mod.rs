@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use swiftwater::{ListenerOptions, StackOptions};
-use swiftwater_daemon::{Daemon, DaemonError, DaemonOptions, Ending, Place, StreamRules};
+use swiftwater_daemon::{Daemon, DaemonAddress, DaemonError, DaemonOptions, Ending, StreamRules};
 
 use crate::activation;
 use crate::args::DEFAULT_PORT;
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<(), Failure> {
         let _ = rustix::process::setsid();
     }
     let options = DaemonOptions {
-        place: args.place.as_deref().map(Place::from).unwrap_or_default(),
+        address: args.place.as_deref().map(DaemonAddress::from).unwrap_or_default(),
         stack: StackOptions {
             link: args.link.into(),
             udp_port: Some(args.udp_port),
@@ -114,7 +114,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<(), Failure> {
     };
     let daemon = daemon.map_err(|error| reason(args, &error))?;
     listen(daemon.ending()).map_err(|error| format!("cannot listen for signals: {error}"))?;
-    note(format_args!("swiftwater daemon: at {}: {}", options.place, daemon.description()));
+    note(format_args!("swiftwater daemon: at {}: {}", options.address, daemon.description()));
     Ok(daemon.run().map_err(|error| error.to_string())?)
 }
 

@@ -10,7 +10,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, UCred};
 use rustix::process::{PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal};
-use swiftwater_daemon::{NoDaemon, Place, trusts_daemon_of};
+use swiftwater_daemon::{DaemonAddress, NoDaemon, trusts_daemon_of};
 
 use crate::failure::Failure;
 use crate::output::print;
@@ -34,7 +34,7 @@ pub(crate) struct StopArgs {
 
 /// Sends SIGTERM to the daemon and waits until its process has ended.
 pub(super) fn run(args: &StopArgs) -> Result<(), Failure> {
-    let place = args.place.as_deref().map_or_else(Place::from_environment, Place::from);
+    let place = args.place.as_deref().map_or_else(DaemonAddress::from_environment, DaemonAddress::from);
     let daemon = peer(&place).map_err(|error| format!("no daemon answers at {place}: {error}"))?;
     let process = daemon.pid.as_raw_nonzero();
     let user = daemon.uid.as_raw();
@@ -75,7 +75,7 @@ fn may_end(user: u32) -> bool {
 }
 
 /// Returns whether a process is the daemon at an address, rather than a service manager that made its socket.
-fn is_daemon(place: &Place, process: i32) -> bool {
+fn is_daemon(place: &DaemonAddress, process: i32) -> bool {
     let name = fs::read_to_string(format!("/proc/{process}/comm"));
     name.is_ok_and(|name| name.starts_with(COMMAND))
         // A copy of this command may have any name.
@@ -83,10 +83,10 @@ fn is_daemon(place: &Place, process: i32) -> bool {
 }
 
 /// Returns the credentials of the process that listens at an address.
-fn peer(place: &Place) -> io::Result<UCred> {
+fn peer(place: &DaemonAddress) -> io::Result<UCred> {
     let address = match place {
-        Place::Abstract(name) => SocketAddrUnix::new_abstract_name(name.as_bytes())?,
-        Place::Path(path) => SocketAddrUnix::new(path)?,
+        DaemonAddress::Abstract(name) => SocketAddrUnix::new_abstract_name(name.as_bytes())?,
+        DaemonAddress::Path(path) => SocketAddrUnix::new(path)?,
     };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -95,7 +95,7 @@ fn peer(place: &Place) -> io::Result<UCred> {
 }
 
 /// Describes why this user cannot use the daemon at an address, and the remedy.
-pub(crate) fn explain(place: &Place, error: &NoDaemon) -> String {
+pub(crate) fn explain(place: &DaemonAddress, error: &NoDaemon) -> String {
     match (error, peer(place)) {
         (NoDaemon::Stranger { user }, Ok(daemon)) => format!(
             "it is process {} of user {user}, and programs trust only daemons of root and of their own user: \

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use clap::Args;
 use serde::Serialize;
-use swiftwater_daemon::Place;
+use swiftwater_daemon::DaemonAddress;
 
 use crate::failure::Failure;
 use crate::output::{JsonArgs, print};
@@ -100,7 +100,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
 
 fn examine() -> Vec<Finding> {
     let files = Files::of_this_host();
-    let place = Place::from_environment();
+    let place = DaemonAddress::from_environment();
     let daemon = place.describe();
     let shim = run::find_shim();
     let mut findings = vec![

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use rustix::process::{Resource, getrlimit};
-use swiftwater_daemon::{Description, NoDaemon, Place};
+use swiftwater_daemon::{DaemonAddress, Description, NoDaemon};
 
 use super::Finding;
 use crate::daemon::stop::explain;
@@ -54,7 +54,7 @@ pub(super) fn preload(tried: Result<&'static str, String>) -> Finding {
 }
 
 /// Checks the daemon of this network namespace.
-pub(super) fn daemon(place: &Place, answer: Result<Description, NoDaemon>) -> Finding {
+pub(super) fn daemon(place: &DaemonAddress, answer: Result<Description, NoDaemon>) -> Finding {
     const CHECK: &str = "daemon";
     let ours = env!("CARGO_PKG_VERSION");
     match answer {
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_daemon_is_joined_started_or_of_no_use() {
-        let place = Place::from("@here");
+        let place = DaemonAddress::from("@here");
         let of = |version: &str| Description {
             process: 7,
             version: version.into(),

@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use nix::sched::{CloneFlags, unshare};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use swiftwater::StackOptions;
-use swiftwater_daemon::{Daemon, DaemonOptions, Place};
+use swiftwater_daemon::{Daemon, DaemonAddress, DaemonOptions};
 
 use crate::program::is_static;
 use crate::run::{PLACE_VARIABLE, PRELOAD_VARIABLE, SHIM};
@@ -89,7 +89,7 @@ pub(super) fn preloaded(shim: &Path) -> Result<&'static str, String> {
     if is_static(Path::new(command.get_program())) {
         return shows_shim(shim);
     }
-    let place = Place::Abstract(format!("swiftwater-doctor-{}", std::process::id()));
+    let place = DaemonAddress::Abstract(format!("swiftwater-doctor-{}", std::process::id()));
     serve(&place)?;
     let mut command = command;
     command.env(PRELOAD_VARIABLE, shim).env(PLACE_VARIABLE, place.to_string());
@@ -106,9 +106,9 @@ fn shows_shim(shim: &Path) -> Result<&'static str, String> {
 }
 
 /// Starts a daemon that ends with this process.
-fn serve(place: &Place) -> Result<(), String> {
+fn serve(place: &DaemonAddress) -> Result<(), String> {
     let stack = StackOptions { udp_port: Some(0), ..StackOptions::default() };
-    let options = DaemonOptions { place: place.clone(), stack, ..DaemonOptions::default() };
+    let options = DaemonOptions { address: place.clone(), stack, ..DaemonOptions::default() };
     let daemon = Daemon::bind(&options).map_err(|error| format!("no daemon can be started: {error}"))?;
     thread::spawn(move || daemon.run());
     Ok(())

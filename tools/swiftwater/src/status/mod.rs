@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use swiftwater_daemon::{Place, Status};
+use swiftwater_daemon::{DaemonAddress, Status};
 
 use crate::daemon::stop::explain;
 use crate::failure::Failure;
@@ -80,7 +80,7 @@ impl Sample {
 /// Shows the status, once or until the user stops it.
 pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     let mut json = args.json.open()?;
-    let place = args.place.as_deref().map_or_else(Place::from_environment, Place::from);
+    let place = args.place.as_deref().map_or_else(DaemonAddress::from_environment, DaemonAddress::from);
     let mut before: Option<Sample> = None;
     loop {
         let status = place

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use swiftwater_daemon::{Place, Recording, StreamCommandError, Streams};
+use swiftwater_daemon::{DaemonAddress, Recording, StreamCommandError, Streams};
 
 use crate::daemon::stop::explain;
 use crate::failure::Failure;
@@ -62,8 +62,8 @@ struct PlaceArgs {
 }
 
 impl PlaceArgs {
-    fn place(&self) -> Place {
-        self.place.as_deref().map_or_else(Place::from_environment, Place::from)
+    fn place(&self) -> DaemonAddress {
+        self.place.as_deref().map_or_else(DaemonAddress::from_environment, DaemonAddress::from)
     }
 }
 
@@ -135,7 +135,7 @@ pub(crate) fn run(args: &StreamsArgs) -> Result<(), Failure> {
     }
 }
 
-fn tap(id: u32, path: &Path, place: &Place) -> Result<(), Failure> {
+fn tap(id: u32, path: &Path, place: &DaemonAddress) -> Result<(), Failure> {
     let to_standard_output = path.as_os_str() == STANDARD_OUTPUT;
     if to_standard_output && io::stdout().is_terminal() {
         return Err("a pcapng file is nothing for a terminal; name a file with -w".to_owned().into());
@@ -203,7 +203,7 @@ fn show(args: &StreamsArgs, json: &mut Json, streams: &Streams) -> Result<(), Ou
     print(&format!("{clear}{}", tree::of(streams)))
 }
 
-fn failure(place: &Place, what: &str, error: &StreamCommandError) -> Failure {
+fn failure(place: &DaemonAddress, what: &str, error: &StreamCommandError) -> Failure {
     let why = match error {
         StreamCommandError::NoDaemon(error) => format!("no daemon at {place}: {}", explain(place, error)),
         error => error.to_string(),

@@ -1,0 +1,299 @@
+//! `bind`, `sctp_bindx`, and the addresses that programs ask for.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use carrier::page::State;
+use links::interface_addresses;
+use rustix::io::Errno;
+use rustix::net::UCred;
+use tokio::time::{Instant, timeout_at};
+
+use crate::state::ports::Sharing;
+use crate::state::registry::Registry;
+use crate::state::socket::{Bound, Inner, Socket};
+use crate::system::addresses::{append, check_family, check_local, parse_list, unspecified};
+
+/// How long a bind waits for the listener of a closed socket: its task closes it once it runs, or when the user of the socket has
+/// memory for what was sent before.
+const RELEASE_WAIT: Duration = Duration::from_secs(1);
+
+/// Binds by `bind`. Where closed sockets hold the port, they release it: at once, or when their listeners are closed.
+pub(crate) async fn once_released(
+    registry: &Registry,
+    port: u16,
+    bind: impl Fn() -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let deadline = Instant::now() + RELEASE_WAIT;
+    loop {
+        match bind() {
+            Err(Errno::ADDRINUSE) => {}
+            done => return done,
+        }
+        let holder = registry.closed_holder(port).ok_or(Errno::ADDRINUSE)?;
+        if holder.listens() {
+            timeout_at(deadline, holder.gone()).await.map_err(|_| Errno::ADDRINUSE)?;
+        } else {
+            registry.release_port(&holder);
+        }
+    }
+}
+
+pub(crate) fn bind(
+    registry: &Registry,
+    socket: &Socket,
+    address: SocketAddr,
+    who: UCred,
+) -> Result<(), Errno> {
+    let mut inner = socket.lock();
+    check_family(socket.v6, address)?;
+    let is_fresh = matches!(inner.stage, State::Idle | State::Many);
+    if inner.bound.is_some() || !is_fresh {
+        return Err(Errno::INVAL);
+    }
+    check_right(registry, address.port(), who)?;
+    let ip = address.ip().to_canonical();
+    check_local(ip)?;
+    hold(registry, socket, &mut inner, SocketAddr::new(ip, address.port()))
+}
+
+fn check_right(registry: &Registry, port: u16, who: UCred) -> Result<(), Errno> {
+    let privileged = (1..registry.unprivileged_from).contains(&port);
+    if privileged && !who.uid.is_root() { Err(Errno::ACCESS) } else { Ok(()) }
+}
+
+/// Takes a port for the socket.
+fn hold(registry: &Registry, socket: &Socket, inner: &mut Inner, address: SocketAddr) -> Result<(), Errno> {
+    let (scope, options) = (inner.scope(vec![address.ip()]), &inner.options);
+    let owner = socket.share.owner.user;
+    let port_of_user = options.reuses_port().then_some(owner);
+    let sharing = Sharing { address: options.reuse_address, port_of_user };
+    let port = registry.ports().bind(socket.number, scope, address.port(), sharing)?;
+    inner.bound = Some(Bound { ips: vec![address.ip()], port });
+    Ok(())
+}
+
+/// Where the socket is bound; it takes a free port if it has none.
+pub(crate) fn bound(registry: &Registry, socket: &Socket, inner: &mut Inner) -> Result<Bound, Errno> {
+    if inner.bound.is_none() {
+        hold(registry, socket, inner, unspecified(socket.v6))?;
+    }
+    inner.bound.clone().ok_or(Errno::ADDRINUSE)
+}
+
+/// `SCTP_SOCKOPT_BINDX_ADD`: adds all of the addresses, or none. A fresh socket keeps the port of the first, as in the kernel.
+pub(crate) fn bind_more(
+    registry: &Registry,
+    socket: &Socket,
+    list: &[SocketAddr],
+    who: UCred,
+) -> Result<(), Errno> {
+    let first = *list.first().ok_or(Errno::INVAL)?;
+    list.iter().try_for_each(|address| check_family(socket.v6, *address))?;
+    let fresh = socket.lock().bound.is_none();
+    if fresh {
+        bind(registry, socket, first, who)?;
+    }
+    let mut inner = socket.lock();
+    let bound = inner.bound.clone().ok_or(Errno::INVAL)?;
+    let mut more = bound.clone();
+    for address in list.iter().skip(fresh.into()) {
+        check_right(registry, address.port(), who)?;
+        let ip = address.ip().to_canonical();
+        if (address.port() != 0 && address.port() != bound.port) || inner.scope(more.ips.clone()).covers(ip) {
+            return Err(Errno::INVAL);
+        }
+        check_local(ip)?;
+        more.ips.push(ip);
+    }
+    rebind(registry, socket, &mut inner, more)
+}
+
+/// `SCTP_SOCKOPT_BINDX_REM`: all of the addresses, or none.
+pub(crate) fn bind_less(registry: &Registry, socket: &Socket, list: &[u8]) -> Result<(), Errno> {
+    let list = parse_list(list)?;
+    let mut inner = socket.lock();
+    let mut less = inner.bound.clone().ok_or(Errno::BUSY)?;
+    for address in list {
+        check_family(socket.v6, address)?;
+        let ip = address.ip().to_canonical();
+        if less.ips.len() < 2 {
+            return Err(Errno::BUSY);
+        }
+        if address.port() != 0 && address.port() != less.port {
+            return Err(Errno::INVAL);
+        }
+        let at = less.ips.iter().position(|own| *own == ip).ok_or(Errno::INVAL)?;
+        less.ips.remove(at);
+    }
+    rebind(registry, socket, &mut inner, less)
+}
+
+fn rebind(registry: &Registry, socket: &Socket, inner: &mut Inner, bound: Bound) -> Result<(), Errno> {
+    let scope = inner.scope(bound.ips.clone());
+    registry.ports().rebind(socket.number, &scope, bound.port)?;
+    inner.bound = Some(bound);
+    inner.tune_listener();
+    Ok(())
+}
+
+/// `SCTP_GET_LOCAL_ADDRS`: `struct sctp_getaddrs` with the socket's addresses, or those of one of its associations.
+pub(crate) fn local_addresses(socket: &Socket, asked: &[u8]) -> Result<Vec<u8>, Errno> {
+    let id = association_of(asked)?;
+    let inner = socket.lock();
+    if id != 0 && inner.association(id).is_none() {
+        return Err(Errno::INVAL);
+    }
+    let own = inner.bound.as_ref().or(inner.inherited.as_ref());
+    let (mut ips, port) = own.map_or_else(|| (Vec::new(), 0), |own| (own.ips.clone(), own.port));
+    if ips.iter().any(IpAddr::is_unspecified) {
+        let scope = inner.scope(ips);
+        let all = interface_addresses().map_err(|_| Errno::NOMEM)?;
+        ips = all.into_iter().filter(|ip| scope.covers(*ip)).collect();
+    }
+    let view = inner.options.view(socket.v6);
+    list_of(id, ips.into_iter().map(|ip| view.of(SocketAddr::new(ip, port))), asked.len())
+}
+
+/// `SCTP_GET_PEER_ADDRS`: `struct sctp_getaddrs` with the addresses of the peer of an association.
+pub(crate) fn peer_addresses(socket: &Socket, asked: &[u8]) -> Result<Vec<u8>, Errno> {
+    let id = association_of(asked)?;
+    let (member, view) = {
+        let inner = socket.lock();
+        (inner.association(id).ok_or(Errno::INVAL)?, inner.options.view(socket.v6))
+    };
+    let known = member.association().and_then(|association| association.peer_address());
+    let peers = match known {
+        Some(peer) => {
+            let hosts = peer.hosts.into_iter();
+            hosts.map(|ip| view.of(SocketAddr::new(ip, peer.port))).collect()
+        }
+        None => vec![view.of(member.peer)],
+    };
+    list_of(id, peers.into_iter(), asked.len())
+}
+
+/// `assoc_id` of a `struct sctp_getaddrs`.
+fn association_of(asked: &[u8]) -> Result<u32, Errno> {
+    let bytes = asked.get(..8).and_then(|both| both.first_chunk()).ok_or(Errno::INVAL)?;
+    Ok(u32::from_ne_bytes(*bytes))
+}
+
+fn list_of(
+    id: u32,
+    addresses: impl ExactSizeIterator<Item = SocketAddr>,
+    room: usize,
+) -> Result<Vec<u8>, Errno> {
+    let mut out = Vec::with_capacity(8 + 28 * addresses.len());
+    out.extend(id.to_ne_bytes());
+    out.extend((addresses.len() as u32).to_ne_bytes());
+    addresses.for_each(|address| append(&mut out, address));
+    if out.len() > room { Err(Errno::NOMEM) } else { Ok(out) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::os::fd::OwnedFd;
+    use std::sync::Arc;
+
+    use rustix::process::{Gid, Pid, Uid};
+    use swiftwater::{Stack, StackOptions};
+
+    use super::*;
+    use crate::channel::style::Style;
+    use crate::state::socket_options::SocketOptions;
+    use crate::users::descriptor_numbers::Numbers;
+    use crate::users::limits::Limits;
+    use crate::users::owner::Owner;
+
+    const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+    fn registry() -> Registry {
+        let stack =
+            Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() }).expect("a free port");
+        let numbers = Numbers::with_max(1 << 16);
+        Registry::new(stack, false, &Limits::default(), numbers).expect("random numbers")
+    }
+
+    /// A socket without a task, with the program's end of its channel.
+    fn opened(registry: &Registry) -> (Arc<Socket>, OwnedFd) {
+        let owner = Owner { user: 1, process: 1 };
+        let (style, options) = (Style::OneToOne, SocketOptions::new(&registry.stack));
+        let opened = registry.open(owner, false, style, style.first_stage(), options).expect("a channel");
+        (opened.socket, opened.theirs)
+    }
+
+    fn who() -> UCred {
+        UCred { pid: Pid::INIT, uid: Uid::from_raw(1), gid: Gid::from_raw(1) }
+    }
+
+    /// Binds a socket; returns it with its port, and closes the program's end.
+    fn bound_and_closed(registry: &Registry) -> (Arc<Socket>, u16) {
+        let (socket, theirs) = opened(registry);
+        bind(registry, &socket, ANY, who()).expect("a free port");
+        drop(theirs);
+        let port = socket.local_address().port();
+        (socket, port)
+    }
+
+    /// Binds another socket to this port, as a request does.
+    async fn bind_again(registry: &Registry, port: u16) -> Result<(), Errno> {
+        let (second, _theirs) = opened(registry);
+        let address = SocketAddr::new(ANY.ip(), port);
+        once_released(registry, port, || bind(registry, &second, address, who())).await
+    }
+
+    #[tokio::test]
+    async fn privileged_ports_are_root_s() {
+        let mut registry = registry();
+        registry.unprivileged_from = 1024;
+        let root = UCred { uid: Uid::ROOT, ..who() };
+        let rights = |who: UCred| [0, 1, 1023, 1024].map(|port| check_right(&registry, port, who));
+        assert_eq!(rights(root), [Ok(()); 4]);
+        assert_eq!(rights(who()), [Ok(()), Err(Errno::ACCESS), Err(Errno::ACCESS), Ok(())]);
+    }
+
+    #[tokio::test]
+    async fn a_socket_is_bound_once() {
+        let registry = registry();
+        let (socket, _theirs) = opened(&registry);
+        assert_eq!(bind(&registry, &socket, ANY, who()), Ok(()));
+        assert_eq!(bind(&registry, &socket, ANY, who()), Err(Errno::INVAL));
+        let (connected, _theirs) = opened(&registry);
+        connected.lock().stage = State::Connected;
+        assert_eq!(bind(&registry, &connected, ANY, who()), Err(Errno::INVAL));
+    }
+
+    #[tokio::test]
+    async fn the_port_of_a_closed_socket_is_free_before_its_task_has_run() {
+        let registry = registry();
+        let (first, port) = bound_and_closed(&registry);
+        assert_eq!(bind_again(&registry, port).await, Ok(()));
+        // Its task releases nothing that is another's by now.
+        registry.forget(&first);
+        assert_eq!(registry.ports().holders(port).count(), 1);
+    }
+
+    #[tokio::test]
+    async fn the_port_of_an_open_socket_is_taken() {
+        let registry = registry();
+        let (first, _theirs) = opened(&registry);
+        bind(&registry, &first, ANY, who()).expect("a free port");
+        let port = first.local_address().port();
+        assert_eq!(bind_again(&registry, port).await, Err(Errno::ADDRINUSE));
+    }
+
+    #[tokio::test]
+    async fn the_port_of_a_closed_listener_is_free_once_its_task_has_closed_it() {
+        let registry = registry();
+        let (first, port) = bound_and_closed(&registry);
+        first.lock().stage = State::Listening;
+        let forgets = async {
+            tokio::task::yield_now().await;
+            registry.forget(&first);
+        };
+        let (again, ()) = tokio::join!(bind_again(&registry, port), forgets);
+        assert_eq!(again, Ok(()));
+    }
+}

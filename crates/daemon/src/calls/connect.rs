@@ -1,0 +1,130 @@
+//! `connect`, `sctp_connectx`, and associations that begin with a message.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use carrier::page::State;
+use carrier::request::{Addresses, InitMessage, Start};
+use rustix::io::Errno;
+use swiftwater::{Address, Stack};
+
+use super::bind::bound;
+use crate::channel::endpoint;
+use crate::channel::style::Style;
+use crate::state::association::{Outcome, SocketAssociation};
+use crate::state::commands::{Dial, OneToManyCommand, OneToOneCommand};
+use crate::state::registry::Registry;
+use crate::state::socket::{Bound, Inner, Socket};
+use crate::system::addresses::{as_seen, check_peer, local_toward};
+use crate::system::visible_name;
+
+/// Begins to set an association up.
+pub(crate) fn connect(
+    registry: &Registry,
+    socket: &Arc<Socket>,
+    peer: Addresses<'_>,
+    (start, init): (Start, InitMessage),
+    theirs: BorrowedFd<'_>,
+) -> Result<Arc<SocketAssociation>, Errno> {
+    let mut hosts = Vec::new();
+    let mut seen = None;
+    for address in peer.iter() {
+        let first = *seen.get_or_insert(address);
+        if address.port() != first.port() {
+            return Err(Errno::INVAL);
+        }
+        let host = check_peer(socket.v6, address)?;
+        if hosts.contains(&host) {
+            return Err(Errno::ADDRNOTAVAIL);
+        }
+        hosts.push(host);
+    }
+    let seen = as_seen(socket.v6, seen.ok_or(Errno::INVAL)?);
+    match socket.style {
+        Style::OneToMany => connect_another(registry, socket, seen, hosts, (start, init)),
+        Style::OneToOne | Style::PeeledOff => connect_only(registry, socket, seen, hosts, init, theirs),
+    }
+}
+
+fn connect_only(
+    registry: &Registry,
+    socket: &Socket,
+    seen: SocketAddr,
+    hosts: Vec<IpAddr>,
+    init: InitMessage,
+    theirs: BorrowedFd<'_>,
+) -> Result<Arc<SocketAssociation>, Errno> {
+    let mut inner = socket.lock();
+    match inner.stage {
+        State::Idle => {}
+        State::Connecting => return Err(Errno::ALREADY),
+        _ => return Err(Errno::ISCONN),
+    }
+    let bound = bound(registry, socket, &mut inner)?;
+    // Nobody may find the carrier writable before it is known how this ends.
+    endpoint::fill(theirs)?;
+    socket.channel.page.clear_error();
+    inner.peer = Some(seen);
+    inner.local = local_toward(hosts[0]).map(|local| SocketAddr::new(local, bound.port));
+    let local = inner.local.unwrap_or_else(|| bound.first());
+    visible_name::of_association(theirs, local, SocketAddr::new(hosts[0], seen.port()));
+    socket.set_stage(&mut inner, State::Connecting);
+    let member = Arc::new(SocketAssociation::new(
+        registry.next_association(),
+        seen,
+        inner.options.assoc_options.clone(),
+    ));
+    inner.associations.insert(member.id, Arc::clone(&member));
+    let server = address(registry, &inner, hosts, seen.port());
+    let dial = Dial { stack: stack_for(registry, &inner, init), port: bound.port, server };
+    socket.commands.one_to_one(OneToOneCommand::Connect { dial, association: Arc::clone(&member) })?;
+    Ok(member)
+}
+
+fn connect_another(
+    registry: &Registry,
+    socket: &Arc<Socket>,
+    seen: SocketAddr,
+    hosts: Vec<IpAddr>,
+    (start, init): (Start, InitMessage),
+) -> Result<Arc<SocketAssociation>, Errno> {
+    let mut inner = socket.lock();
+    let known = hosts.iter().find_map(|host| inner.with_peer(SocketAddr::new(*host, seen.port())));
+    if let Some(member) = known {
+        return Err(match member.outcome() {
+            Outcome::Pending => Errno::ALREADY,
+            _ => Errno::ISCONN,
+        });
+    }
+    let Bound { port, .. } = bound(registry, socket, &mut inner)?;
+    if registry.is_peeled_off(port, &hosts, seen.port()) {
+        return Err(Errno::ADDRNOTAVAIL);
+    }
+    let server = address(registry, &inner, hosts, seen.port());
+    let dial = Dial { stack: stack_for(registry, &inner, init), port, server };
+    let options = inner.options.assoc_options.clone();
+    drop(inner);
+    let account = socket.channel.endpoint.sent_account();
+    let Some(seat) = account.seat(registry.limits.user_associations) else {
+        account.refuse();
+        return Err(Errno::NOBUFS);
+    };
+    // The peer may take fewer streams.
+    let streams_out = dial.stack.options().association.streams_out;
+    let association = SocketAssociation::new(registry.next_association(), seen, options);
+    let association = socket.enter(association, streams_out, seat);
+    let command = OneToManyCommand::Connect { dial, start, association: Arc::clone(&association) };
+    socket.commands.one_to_many(command)?;
+    Ok(association)
+}
+
+/// What an association of the socket is set up with.
+fn stack_for(registry: &Registry, inner: &Inner, init: InitMessage) -> Stack {
+    let options = inner.options.with_init(init).for_stack();
+    registry.stack.with_options(&options).with_local_addresses(&inner.local_scope())
+}
+
+fn address(registry: &Registry, inner: &Inner, hosts: Vec<IpAddr>, port: u16) -> Address {
+    Address { hosts, port, udp_port: inner.options.assoc_options.peer_udp_port(registry.stack.udp_port()) }
+}

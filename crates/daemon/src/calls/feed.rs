@@ -1,0 +1,168 @@
+//! What a recording module has seen, on its way to the command that writes it.
+//!
+//! The module hands its records to a buffer of fixed size and never waits. A task sends them on as the command reads them; what
+//! finds no room is lost and counted.
+
+use std::io::{self, IoSlice};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use rustix::net::{SendAncillaryBuffer, SendFlags};
+use swiftwater::modules::RecordSink;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
+
+use crate::state::association::SocketAssociation;
+use crate::users::budget::Charge;
+use crate::users::closer::{self, End};
+use crate::users::seats::Seat;
+
+/// Most bytes of records that wait.
+const BUFFER_BYTES: usize = 512 * 1024;
+/// What a recording is charged for: what waits, and what is being sent.
+pub(super) const CHARGED_BYTES: usize = 2 * BUFFER_BYTES;
+/// Most bytes of records in one packet to the command.
+const PACKET_BYTES: usize = 32 * 1024;
+/// How long a command that has ended its side may take to read the rest.
+const REST_WAIT: Duration = Duration::from_secs(5);
+
+#[derive(Default)]
+struct Buffer {
+    state: Mutex<State>,
+    news: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    records: Vec<u8>,
+    lost: u64,
+    /// The module is gone.
+    ended: bool,
+    /// The command is.
+    closed: bool,
+}
+
+impl Buffer {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where the module puts its records.
+pub(super) struct Sink(Arc<Buffer>);
+
+impl RecordSink for Sink {
+    fn take(&mut self, bytes: &[u8]) -> bool {
+        let mut state = self.0.lock();
+        let has_room = !state.closed && state.records.len() + bytes.len() <= BUFFER_BYTES;
+        if has_room {
+            state.records.extend_from_slice(bytes);
+        } else {
+            state.lost += 1;
+        }
+        drop(state);
+        self.0.news.notify_one();
+        has_room
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.lock().closed
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        self.0.lock().ended = true;
+        self.0.news.notify_one();
+    }
+}
+
+/// The records of one module, to be sent on a connection behind its answer.
+pub(crate) struct Feed {
+    buffer: Arc<Buffer>,
+    /// It must not keep the association alive.
+    member: Weak<SocketAssociation>,
+    /// A recording is one of the requests that wait.
+    seat: Seat,
+    _charge: Charge,
+}
+
+/// Makes the two ends of a recording.
+pub(super) fn pair(charge: Charge, seat: Seat) -> (Sink, Feed) {
+    let buffer = Arc::<Buffer>::default();
+    (Sink(Arc::clone(&buffer)), Feed { buffer, member: Weak::new(), seat, _charge: charge })
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.buffer.lock().closed = true;
+        let member = self.member.upgrade();
+        if let Some(association) = member.as_ref().and_then(|member| member.association()) {
+            association.stream().pop_finished();
+        }
+    }
+}
+
+impl Feed {
+    /// Returns the feed of a module on the stream of this association, which pops the module at its end.
+    pub(super) fn of(mut self, member: &Arc<SocketAssociation>) -> Self {
+        self.member = Arc::downgrade(member);
+        self
+    }
+
+    /// Sends records until the module or the command has ended, or another user needs the place more.
+    pub(crate) async fn follow(self, connection: &AsyncFd<End>) -> io::Result<()> {
+        let mut records = Vec::with_capacity(BUFFER_BYTES);
+        let mut ended = false;
+        while !ended {
+            tokio::select! {
+                () = self.buffer.news.notified() => {}
+                () = closer::gone(connection) => break,
+                () = self.seat.lost() => break,
+            }
+            ended = self.buffer.lock().ended;
+            tokio::select! {
+                sent = self.send_all(connection, &mut records) => sent?,
+                () = closer::gone(connection) => break,
+                () = self.seat.lost() => break,
+            }
+        }
+        tokio::time::timeout(REST_WAIT, self.send_rest(connection, &mut records)).await.unwrap_or(Ok(()))
+    }
+
+    /// Sends what waits. Given up, what is still in `records` waits on.
+    async fn send_all(&self, connection: &AsyncFd<End>, records: &mut Vec<u8>) -> io::Result<()> {
+        loop {
+            while !records.is_empty() {
+                let bytes = records.len().min(PACKET_BYTES);
+                let lost = self.buffer.lock().lost;
+                send(connection, lost, &records[..bytes]).await?;
+                records.drain(..bytes);
+            }
+            let mut state = self.buffer.lock();
+            if state.records.is_empty() {
+                return Ok(());
+            }
+            std::mem::swap(&mut state.records, records);
+        }
+    }
+
+    /// Sends what waits at the end, and how many records were lost in all.
+    async fn send_rest(&self, connection: &AsyncFd<End>, records: &mut Vec<u8>) -> io::Result<()> {
+        self.buffer.lock().closed = true;
+        self.send_all(connection, records).await?;
+        let lost = self.buffer.lock().lost;
+        send(connection, lost, &[]).await
+    }
+}
+
+async fn send(connection: &AsyncFd<End>, lost: u64, records: &[u8]) -> io::Result<()> {
+    let lost = lost.to_le_bytes();
+    let packet = [IoSlice::new(&lost), IoSlice::new(records)];
+    let send = |end: &End| {
+        rustix::net::sendmsg(end, &packet, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)?;
+        Ok(())
+    };
+    connection.async_io(Interest::WRITABLE, send).await
+}

@@ -1,0 +1,105 @@
+//! `listen`.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use carrier::page::State;
+use rustix::io::Errno;
+use swiftwater::ListenerOptions;
+use swiftwater::tokio::Listener;
+
+use super::bind::bound;
+use crate::channel::endpoint::{self, CARRIER_RECORDS_MAX, Endpoint};
+use crate::channel::recall::Recalled;
+use crate::state::registry::Registry;
+use crate::state::socket::{Bound, Socket};
+use crate::system::addresses::unspecified;
+use crate::system::errno;
+use crate::system::visible_name;
+
+const BACKLOG_MAX: i32 = 4096;
+/// A one-to-many socket takes all associations at once.
+const BACKLOG_OF_MANY: i32 = i32::MAX;
+
+/// `theirs` is the program's end of the carrier.
+pub(crate) fn listen(
+    registry: &Registry,
+    socket: &Socket,
+    backlog: i32,
+    theirs: BorrowedFd<'_>,
+) -> Result<(), Errno> {
+    let mut inner = socket.lock();
+    let (listening, backlog) = match inner.stage {
+        State::Idle => (State::Listening, backlog),
+        State::Many => (State::ManyListening, BACKLOG_OF_MANY),
+        State::Listening => {
+            if let Some(listener) = inner.listener.upgrade() {
+                listener.set_backlog(backlog_of(backlog));
+            }
+            return Ok(());
+        }
+        State::ManyListening => return Ok(()),
+        _ => return Err(Errno::INVAL),
+    };
+    let port = bound(registry, socket, &mut inner)?.port;
+    let options = ListenerOptions {
+        backlog: backlog_of(backlog),
+        refuse_beyond_backlog: true,
+        shares_port: registry.ports().is_shared(socket.number, port),
+        ..registry.stack.options().listener
+    };
+    let stack = registry.stack.with_options(&inner.options.for_stack());
+    let listener = stack.with_local_addresses(&inner.local_scope()).listen_with(port, &options);
+    let listener = listener.map_err(|error| errno::of_listen(&error))?;
+    registry.ports().set_listens(socket.number, port, true);
+    if listening == State::Listening {
+        socket.channel.endpoint.keep_short();
+        // A one-to-one socket that listens never polls writable; some take it for a sign that somebody has come.
+        endpoint::fill(theirs)?;
+    }
+    visible_name::of_listener(theirs, inner.bound.as_ref().map_or(unspecified(socket.v6), Bound::first));
+    socket.set_stage(&mut inner, listening);
+    let listener = Arc::new(Listener::from(listener));
+    inner.listener = Arc::downgrade(&listener);
+    socket.commands.listen(listener)
+}
+
+/// `listen` with no backlog: associations that wait are aborted. `recalled` is what lay in the carrier.
+pub(crate) fn unlisten(registry: &Registry, socket: &Socket, recalled: Recalled) -> Result<(), Errno> {
+    let mut inner = socket.lock();
+    let idle = match inner.stage {
+        State::Listening => State::Idle,
+        State::ManyListening => State::Many,
+        _ => return Err(Errno::INVAL),
+    };
+    if let Some(bound) = &inner.bound {
+        registry.ports().set_listens(socket.number, bound.port, false);
+    }
+    socket.set_stage(&mut inner, idle);
+    socket.commands.unlisten()?;
+    if idle == State::Idle {
+        recalled.discard();
+        discard_all(&socket.channel.endpoint);
+    }
+    Ok(())
+}
+
+/// Fails with `EINVAL` unless the socket listens.
+pub(crate) fn check_listens(socket: &Socket) -> Result<(), Errno> {
+    if socket.listens() { Ok(()) } else { Err(Errno::INVAL) }
+}
+
+/// Discards the records that keep a channel from polling writable, and those sent meanwhile. Records that arrive while this runs may
+/// stay: otherwise a program that sends without pause would keep the daemon here.
+pub(crate) fn discard_all(endpoint: &Endpoint) {
+    for _ in 0..CARRIER_RECORDS_MAX {
+        if !endpoint.discard() {
+            return;
+        }
+    }
+}
+
+/// The backlog that a program names, within limits.
+fn backlog_of(named: i32) -> u32 {
+    named.clamp(1, BACKLOG_MAX) as u32
+}

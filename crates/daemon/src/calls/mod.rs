@@ -1,0 +1,13 @@
+//! What requests do: functions over the registry and a socket. They return new sockets and start no task of a socket.
+
+pub(crate) mod bind;
+pub(crate) mod connect;
+pub(crate) mod feed;
+pub(crate) mod form;
+pub(crate) mod listen;
+pub(crate) mod options;
+pub(crate) mod peel_off;
+pub(crate) mod reply;
+pub(crate) mod report;
+pub(crate) mod status;
+pub(crate) mod streams;

@@ -1,0 +1,197 @@
+//! Extensions that there are not: authentication (RFC 4895), changes of addresses (RFC 5061), stream reconfiguration
+//! (RFC 6525), partial reliability (RFC 3758, RFC 7496), interleaving (RFC 8260). Programs find what they would find on Linux
+//! with these switched off.
+
+use rustix::io::Errno;
+
+use super::messages::tuned;
+use super::value::{ASSOC_VALUE_BYTES, Build, Value, number};
+use super::{Access, IPPROTO_SCTP, room_for_number, switch};
+use crate::state::socket_options::SCTP_ECN_SUPPORTED;
+
+const SCTP_SET_PEER_PRIMARY_ADDR: i32 = 5;
+const SCTP_AUTH_CHUNK: i32 = 21;
+const SCTP_HMAC_IDENT: i32 = 22;
+const SCTP_AUTH_KEY: i32 = 23;
+const SCTP_AUTH_ACTIVE_KEY: i32 = 24;
+const SCTP_AUTH_DELETE_KEY: i32 = 25;
+const SCTP_PEER_AUTH_CHUNKS: i32 = 26;
+const SCTP_LOCAL_AUTH_CHUNKS: i32 = 27;
+const SCTP_AUTO_ASCONF: i32 = 30;
+const SCTP_AUTH_DEACTIVATE_KEY: i32 = 35;
+const SCTP_PR_SUPPORTED: i32 = 113;
+const SCTP_DEFAULT_PRINFO: i32 = 114;
+const SCTP_PR_ASSOC_STATUS: i32 = 115;
+const SCTP_PR_STREAM_STATUS: i32 = 116;
+const SCTP_RECONFIG_SUPPORTED: i32 = 117;
+const SCTP_ENABLE_STREAM_RESET: i32 = 118;
+const SCTP_RESET_STREAMS: i32 = 119;
+const SCTP_RESET_ASSOC: i32 = 120;
+const SCTP_ADD_STREAMS: i32 = 121;
+const SCTP_INTERLEAVING_SUPPORTED: i32 = 125;
+const SCTP_ASCONF_SUPPORTED: i32 = 128;
+const SCTP_AUTH_SUPPORTED: i32 = 129;
+
+const SETPEERPRIM_BYTES: usize = 132;
+const AUTH_KEY_BYTES: usize = 8;
+const PRINFO_BYTES: usize = 12;
+const PRSTATUS_BYTES: usize = 24;
+
+/// The policies of partial reliability, and what stands for all of them.
+const POLICY: u16 = 0x30;
+const POLICIES_ALL: u16 = 0x80;
+/// What `SCTP_ENABLE_STREAM_RESET` may allow.
+const STREAM_RESETS: u32 = 7;
+
+pub(super) fn set(access: &mut Access<'_>, name: i32, value: &[u8]) -> Option<Result<(), Errno>> {
+    Some(match name {
+        SCTP_SET_PEER_PRIMARY_ADDR => set_peer_primary(access, value),
+        SCTP_AUTH_CHUNK | SCTP_HMAC_IDENT => Err(Errno::ACCESS),
+        SCTP_AUTH_KEY if value.len() <= AUTH_KEY_BYTES => Err(Errno::INVAL),
+        SCTP_AUTH_KEY => refuse_key(access, value),
+        SCTP_AUTH_ACTIVE_KEY | SCTP_AUTH_DELETE_KEY | SCTP_AUTH_DEACTIVATE_KEY => {
+            Value::exactly(value, AUTH_KEY_BYTES).and_then(|_| refuse_key(access, value))
+        }
+        SCTP_AUTO_ASCONF => set_auto_asconf(access, value),
+        SCTP_PR_SUPPORTED
+        | SCTP_RECONFIG_SUPPORTED
+        | SCTP_ASCONF_SUPPORTED
+        | SCTP_AUTH_SUPPORTED
+        | SCTP_ECN_SUPPORTED => set_offer(access, name, value),
+        SCTP_INTERLEAVING_SUPPORTED => {
+            let checked = Value::at_least(value, ASSOC_VALUE_BYTES);
+            checked.and_then(|value| access.one(value.i32(0))).and(Err(Errno::PERM))
+        }
+        SCTP_DEFAULT_PRINFO => set_policy(access, value),
+        SCTP_ENABLE_STREAM_RESET => set_stream_resets(access, value),
+        SCTP_RESET_STREAMS => Value::at_least(value, 8).and_then(|value| refuse_reset(access, value.i32(0))),
+        SCTP_RESET_ASSOC => Value::exactly(value, 4).and_then(|value| refuse_reset(access, value.i32(0))),
+        SCTP_ADD_STREAMS => Value::exactly(value, 8).and_then(|value| refuse_reset(access, value.i32(0))),
+        _ => return None,
+    })
+}
+
+pub(super) fn get(access: &Access<'_>, name: i32, given: &[u8]) -> Option<Result<Vec<u8>, Errno>> {
+    Some(match name {
+        SCTP_AUTH_CHUNK | SCTP_AUTH_KEY | SCTP_AUTH_DELETE_KEY | SCTP_AUTH_DEACTIVATE_KEY => {
+            Err(Errno::OPNOTSUPP)
+        }
+        SCTP_HMAC_IDENT => Err(Errno::ACCESS),
+        SCTP_AUTH_ACTIVE_KEY | SCTP_LOCAL_AUTH_CHUNKS => {
+            let checked = Value::at_least(given, AUTH_KEY_BYTES);
+            checked.and_then(|given| access.one(given.i32(0))).and(Err(Errno::ACCESS))
+        }
+        SCTP_PEER_AUTH_CHUNKS => {
+            let checked = Value::at_least(given, AUTH_KEY_BYTES);
+            checked
+                .and_then(|given| access.association(given.i32(0)).ok_or(Errno::INVAL))
+                .and(Err(Errno::ACCESS))
+        }
+        SCTP_AUTO_ASCONF => room_for_number(given).map(|_| number(access.is_kept(name).into())),
+        SCTP_PR_SUPPORTED | SCTP_RECONFIG_SUPPORTED | SCTP_ASCONF_SUPPORTED | SCTP_AUTH_SUPPORTED => {
+            offer(access, name, given, false)
+        }
+        SCTP_ECN_SUPPORTED => offer(access, name, given, true),
+        SCTP_INTERLEAVING_SUPPORTED => tuned(access, given, |_| 0),
+        SCTP_DEFAULT_PRINFO => policy(access, given),
+        SCTP_PR_ASSOC_STATUS => abandoned(access, given, false),
+        SCTP_PR_STREAM_STATUS => abandoned(access, given, true),
+        SCTP_ENABLE_STREAM_RESET => tuned(access, given, |assoc_options| assoc_options.stream_resets),
+        _ => return None,
+    })
+}
+
+impl Access<'_> {
+    fn is_kept(&self, name: i32) -> bool {
+        self.inner.options.kept.get(&(IPPROTO_SCTP, name)).is_some_and(|value| *value != 0)
+    }
+}
+
+/// `struct sctp_setpeerprim`: the peer is asked by an extension.
+fn set_peer_primary(access: &Access<'_>, value: &[u8]) -> Result<(), Errno> {
+    if access.inner.options.offers.get(&SCTP_ASCONF_SUPPORTED) != Some(&true) {
+        return Err(Errno::PERM);
+    }
+    let value = Value::exactly(value, SETPEERPRIM_BYTES)?;
+    access.association(value.i32(0)).ok_or(Errno::INVAL).and(Err(Errno::PERM))
+}
+
+/// `struct sctp_authkeyid` and `struct sctp_authkey`. Where there is nobody to refuse it for, nothing is refused.
+fn refuse_key(access: &Access<'_>, value: &[u8]) -> Result<(), Errno> {
+    let targets = access.several(Value::at_least(value, 4)?.i32(0))?;
+    let anybody = targets.future || !targets.associations.is_empty();
+    if anybody { Err(Errno::ACCESS) } else { Ok(()) }
+}
+
+/// Only a socket that is bound to all addresses could change them by itself.
+fn set_auto_asconf(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
+    let on = switch(value)?;
+    let bound_to_all =
+        access.inner.bound.as_ref().is_some_and(|bound| bound.ips.iter().any(|ip| ip.is_unspecified()));
+    if on && !bound_to_all {
+        return Err(Errno::INVAL);
+    }
+    access.inner.options.kept.insert((IPPROTO_SCTP, SCTP_AUTO_ASCONF), on.into());
+    Ok(())
+}
+
+/// Whether associations to come are to offer an extension. What one that exists has agreed upon stays.
+fn set_offer(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(), Errno> {
+    let value = Value::exactly(value, ASSOC_VALUE_BYTES)?;
+    if access.one(value.i32(0))?.is_none() {
+        access.inner.options.offers.insert(name, value.u32(4) != 0);
+    }
+    Ok(())
+}
+
+fn offer(access: &Access<'_>, name: i32, given: &[u8], agreed: bool) -> Result<Vec<u8>, Errno> {
+    let given = Value::at_least(given, ASSOC_VALUE_BYTES)?;
+    let offers = access.inner.options.offers.get(&name).copied().unwrap_or(agreed);
+    let on = if access.one(given.i32(0))?.is_some() { agreed } else { offers };
+    Ok(Build::after(given, 4).u32(on.into()).finish())
+}
+
+/// `struct sctp_default_prinfo`.
+fn set_policy(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
+    let value = Value::exactly(value, PRINFO_BYTES)?;
+    let policy = value.u16(8);
+    if policy & !POLICY != 0 {
+        return Err(Errno::INVAL);
+    }
+    let number = if policy == 0 { 0 } else { value.u32(4) };
+    access.set_several(value.i32(0), |assoc_options| assoc_options.policy = (policy, number))
+}
+
+fn policy(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    let given = Value::at_least(given, PRINFO_BYTES)?;
+    let (policy, number) = access.assoc_options_of(given.i32(0))?.policy;
+    Ok(Build::after(given, 4).u32(number).u16(policy).u16(given.u16(10)).finish())
+}
+
+/// `struct sctp_prstatus`: nothing was ever given up.
+fn abandoned(access: &Access<'_>, given: &[u8], of_stream: bool) -> Result<Vec<u8>, Errno> {
+    let given = Value::at_least(given, PRSTATUS_BYTES)?;
+    let (stream, policy) = (given.u16(4), given.u16(6));
+    let member = access.association(given.i32(0));
+    if policy == 0 || policy & !(POLICY | POLICIES_ALL) != 0 {
+        return Err(Errno::INVAL);
+    }
+    let member = member.ok_or(Errno::INVAL)?;
+    if of_stream && stream >= member.streams_out() {
+        return Err(Errno::INVAL);
+    }
+    Ok(Build::after(given, 8).pad(PRSTATUS_BYTES).finish())
+}
+
+fn set_stream_resets(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
+    let value = Value::exactly(value, ASSOC_VALUE_BYTES)?;
+    if value.u32(4) & !STREAM_RESETS != 0 {
+        return Err(Errno::INVAL);
+    }
+    access.set_several(value.i32(0), |assoc_options| assoc_options.stream_resets = value.u32(4))
+}
+
+/// The peer cannot do that.
+fn refuse_reset(access: &Access<'_>, id: i32) -> Result<(), Errno> {
+    access.association(id).ok_or(Errno::INVAL).and(Err(Errno::NOPROTOOPT))
+}

@@ -1,0 +1,246 @@
+//! `SOL_SOCKET`, `IPPROTO_IP` and `IPPROTO_IPV6`.
+
+use carrier::page::State;
+use rustix::io::Errno;
+
+use super::value::{Build, Value, number};
+use super::{Access, FUTURE};
+use crate::state::association_options::path_mtu;
+use crate::state::socket_options::{IP_TOS, IPPROTO_IP, IPPROTO_IPV6, IPV6_TCLASS, SO_REUSEPORT, SOL_SOCKET};
+
+const SO_REUSEADDR: i32 = 2;
+const SO_DONTROUTE: i32 = 5;
+const SO_BROADCAST: i32 = 6;
+const SO_SNDBUF: i32 = 7;
+const SO_RCVBUF: i32 = 8;
+const SO_KEEPALIVE: i32 = 9;
+const SO_OOBINLINE: i32 = 10;
+const SO_PRIORITY: i32 = 12;
+const SO_LINGER: i32 = 13;
+const SO_RCVLOWAT: i32 = 18;
+const SO_SNDLOWAT: i32 = 19;
+const SO_BINDTODEVICE: i32 = 25;
+const SO_TIMESTAMP: i32 = 29;
+const SO_ACCEPTCONN: i32 = 30;
+const SO_SNDBUFFORCE: i32 = 32;
+const SO_RCVBUFFORCE: i32 = 33;
+const SO_TIMESTAMPNS: i32 = 35;
+const SO_MARK: i32 = 36;
+const IP_TTL: i32 = 2;
+const IP_PKTINFO: i32 = 8;
+const IP_MTU_DISCOVER: i32 = 10;
+const IP_RECVERR: i32 = 11;
+const IP_MTU: i32 = 14;
+const IP_FREEBIND: i32 = 15;
+const IP_TRANSPARENT: i32 = 19;
+const IPV6_V6ONLY: i32 = 26;
+
+/// `IP_PMTUDISC_WANT`, and the last of its kind.
+const IP_PMTUDISC_WANT: i32 = 1;
+const IP_PMTUDISC_MAX: i32 = 5;
+/// The bits of ECN in a traffic class (RFC 3168 §5), and of them: capable.
+const ECN: i32 = 3;
+const ECT_0: i32 = 2;
+const LINGER_BYTES: usize = 8;
+/// The largest buffer that a program may ask for; it gets, and is told, twice that.
+const BUFFER_BYTES_MAX: i32 = 32 << 20;
+/// The smallest that it gets.
+const SEND_BUFFER_BYTES_MIN: i32 = 4608;
+const RECEIVE_BUFFER_BYTES_MIN: i32 = 2304;
+
+/// Returns whether an option of the socket is a yes or no that is kept, most without consequence.
+fn is_switch(name: i32) -> bool {
+    let of_delivery = matches!(name, SO_DONTROUTE | SO_BROADCAST | SO_KEEPALIVE | SO_OOBINLINE);
+    of_delivery || matches!(name, SO_REUSEPORT | SO_TIMESTAMP | SO_TIMESTAMPNS)
+}
+
+pub(super) fn set(access: &mut Access<'_>, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
+    match level {
+        SOL_SOCKET => set_of_socket(access, name, value),
+        IPPROTO_IP => set_of_ip(access, name, value),
+        IPPROTO_IPV6 if access.socket.v6 => set_of_ipv6(access, name, value),
+        _ => Err(Errno::NOPROTOOPT),
+    }
+}
+
+pub(super) fn get(access: &Access<'_>, level: i32, name: i32, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    match level {
+        SOL_SOCKET => of_socket(access, name),
+        IPPROTO_IP => of_ip(access, name, given),
+        IPPROTO_IPV6 if access.socket.v6 => of_ipv6(access, name),
+        _ if access.socket.v6 => Err(Errno::NOPROTOOPT),
+        _ => Err(Errno::OPNOTSUPP),
+    }
+}
+
+fn set_of_socket(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(), Errno> {
+    if name == SO_BINDTODEVICE {
+        return bind_to_device(value);
+    }
+    let plain = Value::at_least(value, 4)?.i32(0);
+    let is_roots = access.socket.share.owner.user == 0;
+    let options = &mut access.inner.options;
+    match name {
+        SO_SNDBUFFORCE | SO_RCVBUFFORCE | SO_MARK if !is_roots => return Err(Errno::PERM),
+        // All packets leave through the daemon's socket.
+        SO_MARK if plain != 0 => return Err(Errno::PERM),
+        SO_MARK => {}
+        SO_REUSEADDR => options.reuse_address = plain != 0,
+        SO_SNDBUF | SO_SNDBUFFORCE => {
+            options.send_buffer_bytes = Some(twice(plain).max(SEND_BUFFER_BYTES_MIN))
+        }
+        SO_RCVBUF | SO_RCVBUFFORCE => {
+            options.receive_buffer_bytes = Some(twice(plain).max(RECEIVE_BUFFER_BYTES_MIN))
+        }
+        SO_LINGER => {
+            let value = Value::at_least(value, LINGER_BYTES)?;
+            options.linger.on = value.i32(0) != 0;
+            if options.linger.on {
+                options.linger.seconds = value.i32(4);
+            }
+        }
+        SO_RCVLOWAT => {
+            let bytes = if plain < 0 { i32::MAX } else { plain.max(1) };
+            options.kept.insert((SOL_SOCKET, name), bytes);
+        }
+        SO_PRIORITY => drop(options.kept.insert((SOL_SOCKET, name), plain)),
+        name if is_switch(name) => drop(options.kept.insert((SOL_SOCKET, name), (plain != 0).into())),
+        _ => return Err(Errno::NOPROTOOPT),
+    }
+    if matches!(name, SO_SNDBUF | SO_RCVBUF | SO_SNDBUFFORCE | SO_RCVBUFFORCE) {
+        access.apply_to_all();
+    }
+    Ok(())
+}
+
+/// Packets leave through the daemon's socket, whose interface the routes choose. No name asks for nothing.
+fn bind_to_device(name: &[u8]) -> Result<(), Errno> {
+    if name.first().is_none_or(|first| *first == 0) { Ok(()) } else { Err(Errno::NOPROTOOPT) }
+}
+
+fn of_socket(access: &Access<'_>, name: i32) -> Result<Vec<u8>, Errno> {
+    let options = &access.inner.options;
+    let listens = matches!(access.inner.stage, State::Listening | State::ManyListening);
+    Ok(number(match name {
+        SO_REUSEADDR => options.reuse_address.into(),
+        SO_SNDBUF => i32::try_from(options.send_buffer_bytes()).unwrap_or(i32::MAX),
+        SO_RCVBUF => i32::try_from(options.receive_buffer_bytes()).unwrap_or(i32::MAX),
+        SO_ACCEPTCONN => listens.into(),
+        SO_LINGER => {
+            let linger = options.linger;
+            return Ok(Build::new().u32(linger.on.into()).u32(linger.seconds.cast_unsigned()).finish());
+        }
+        SO_RCVLOWAT => options.kept.get(&(SOL_SOCKET, name)).copied().unwrap_or(1),
+        SO_SNDLOWAT => 1,
+        SO_BINDTODEVICE => return Ok(Vec::new()),
+        SO_MARK => 0,
+        SO_PRIORITY => options.kept.get(&(SOL_SOCKET, name)).copied().unwrap_or(0),
+        name if is_switch(name) => options.kept.get(&(SOL_SOCKET, name)).copied().unwrap_or(0),
+        _ => return Err(Errno::NOPROTOOPT),
+    }))
+}
+
+fn twice(asked: i32) -> i32 {
+    2 * asked.clamp(0, BUFFER_BYTES_MAX)
+}
+
+/// Associations mark their packets as capable of ECN.
+fn ecn(access: &Access<'_>) -> i32 {
+    if access.inner.associations.is_empty() { 0 } else { ECT_0 }
+}
+
+/// `IP_TOS` and `IPV6_TCLASS`. The bits of ECN are not for programs with one-to-one sockets.
+fn set_class(access: &mut Access<'_>, option: (i32, i32), asked: i32) {
+    let class = if access.is_one_to_one() { asked & !ECN | ecn(access) } else { asked };
+    access.inner.options.kept.insert(option, class & 0xff);
+    access.apply_to_all();
+}
+
+fn class(access: &Access<'_>, option: (i32, i32)) -> i32 {
+    access.inner.options.kept.get(&option).copied().unwrap_or(0) | ecn(access)
+}
+
+/// What packets of IP have at first. UDP carries them, so what is set is only kept, but for the traffic class.
+fn default_of_ip(access: &Access<'_>, name: i32) -> Result<i32, Errno> {
+    match name {
+        IP_TOS => Ok(ecn(access)),
+        IP_TTL => Ok(64),
+        IP_MTU_DISCOVER => Ok(IP_PMTUDISC_WANT),
+        IP_FREEBIND | IP_RECVERR | IP_PKTINFO | IP_TRANSPARENT => Ok(0),
+        _ => Err(Errno::NOPROTOOPT),
+    }
+}
+
+/// An `int`, or a byte alone.
+fn set_of_ip(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(), Errno> {
+    default_of_ip(access, name)?;
+    let plain = match (Value::at_least(value, 4), value.first()) {
+        (Ok(value), _) => value.i32(0),
+        (Err(_), Some(byte)) => (*byte).into(),
+        (Err(_), None) if name == IP_TOS => 0,
+        (Err(_), None) => return Err(Errno::INVAL),
+    };
+    let value = match name {
+        IP_TOS => {
+            set_class(access, (IPPROTO_IP, name), plain);
+            return Ok(());
+        }
+        IP_TTL if plain == -1 => 64,
+        IP_TTL if !(1..=255).contains(&plain) => return Err(Errno::INVAL),
+        IP_TTL => plain,
+        IP_MTU_DISCOVER if !(0..=IP_PMTUDISC_MAX).contains(&plain) => return Err(Errno::INVAL),
+        IP_MTU_DISCOVER => plain,
+        // What programs ask for here they would not get.
+        IP_PKTINFO if plain != 0 => return Err(Errno::NOPROTOOPT),
+        IP_TRANSPARENT if plain != 0 => return Err(Errno::PERM),
+        _ => (plain != 0).into(),
+    };
+    access.inner.options.kept.insert((IPPROTO_IP, name), value);
+    Ok(())
+}
+
+fn of_ip(access: &Access<'_>, name: i32, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    if name == IP_MTU {
+        return mtu(access).map(number).ok_or(Errno::NOTCONN);
+    }
+    let default = default_of_ip(access, name)?;
+    let value = match name {
+        IP_TOS => class(access, (IPPROTO_IP, name)),
+        _ => access.inner.options.kept.get(&(IPPROTO_IP, name)).copied().unwrap_or(default),
+    };
+    Ok(match (given.len(), u8::try_from(value)) {
+        (1..4, Ok(byte)) => vec![byte],
+        _ => number(value),
+    })
+}
+
+/// The MTU of the narrowest path of a one-to-one socket's association.
+fn mtu(access: &Access<'_>) -> Option<i32> {
+    let member = access.is_one_to_one().then(|| access.association(FUTURE)).flatten()?;
+    let statistics = member.association()?.statistics()?;
+    let narrowest = statistics.paths.iter().map(path_mtu).min()?;
+    i32::try_from(narrowest).ok()
+}
+
+fn set_of_ipv6(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(), Errno> {
+    let plain = Value::at_least(value, 4).map(|value| value.i32(0));
+    match name {
+        IPV6_V6ONLY => access.inner.options.v6_only = plain? != 0,
+        IPV6_TCLASS => match plain? {
+            // What RFC 3542 §6.5 has it begin with.
+            -1 => set_class(access, (IPPROTO_IPV6, name), 0),
+            class @ 0..=0xff => set_class(access, (IPPROTO_IPV6, name), class),
+            _ => return Err(Errno::INVAL),
+        },
+        _ => return Err(Errno::NOPROTOOPT),
+    }
+    Ok(())
+}
+
+fn of_ipv6(access: &Access<'_>, name: i32) -> Result<Vec<u8>, Errno> {
+    match name {
+        IPV6_V6ONLY => Ok(number(access.inner.options.v6_only.into())),
+        IPV6_TCLASS => Ok(number(class(access, (IPPROTO_IPV6, name)))),
+        _ => Err(Errno::NOPROTOOPT),
+    }
+}

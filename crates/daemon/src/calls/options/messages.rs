@@ -1,0 +1,385 @@
+//! How messages are cut, sent and received, and which notifications come (RFC 6458 §8.1.5, §8.1.7, §8.1.13 to §8.1.31).
+
+use std::sync::Arc;
+
+use carrier::page::Subscriptions;
+use rustix::io::Errno;
+
+use super::value::{ASSOC_VALUE_BYTES, Build, Value, number};
+use super::{Access, FUTURE, IPPROTO_SCTP, room_for_number, switch};
+use crate::state::association::SocketAssociation;
+use crate::state::association_options::{ABORT, ADDR_OVER, AssocOptions, EOF, Sending, UNORDERED};
+use crate::state::notification_type::{FIRST_TYPE, NotificationType};
+
+const SCTP_NODELAY: i32 = 3;
+const SCTP_ADAPTATION_LAYER: i32 = 7;
+pub(super) const SCTP_DISABLE_FRAGMENTS: i32 = 8;
+const SCTP_DEFAULT_SEND_PARAM: i32 = 10;
+const SCTP_EVENTS: i32 = 11;
+const SCTP_I_WANT_MAPPED_V4_ADDR: i32 = 12;
+const SCTP_MAXSEG: i32 = 13;
+const SCTP_CONTEXT: i32 = 17;
+const SCTP_FRAGMENT_INTERLEAVE: i32 = 18;
+const SCTP_PARTIAL_DELIVERY_POINT: i32 = 19;
+const SCTP_MAX_BURST: i32 = 20;
+const SCTP_RECVRCVINFO: i32 = 32;
+const SCTP_RECVNXTINFO: i32 = 33;
+const SCTP_DEFAULT_SNDINFO: i32 = 34;
+const SCTP_REUSE_PORT: i32 = 36;
+const SCTP_STREAM_SCHEDULER: i32 = 123;
+const SCTP_STREAM_SCHEDULER_VALUE: i32 = 124;
+const SCTP_EVENT: i32 = 127;
+const SCTP_EXPOSE_POTENTIALLY_FAILED_STATE: i32 = 131;
+
+const SNDRCVINFO_BYTES: usize = 32;
+const SNDINFO_BYTES: usize = 16;
+const EVENT_BYTES: usize = 8;
+/// Bytes of a `struct sctp_event_subscribe`: one for each kind of notification.
+const SUBSCRIPTIONS: usize = 14;
+
+/// What may be set for all messages.
+const SEND_FLAGS: u16 = UNORDERED | ADDR_OVER | ABORT | EOF;
+/// What a packet of the least MTU (512 bytes) leaves for the payload of one DATA chunk, behind the headers of IPv4.
+const SEGMENT_BYTES_MIN: u32 = 512 - 20 - 12 - 16;
+const IPV6_HEADER_MORE_BYTES: u32 = 20;
+/// The payload of the longest DATA chunk.
+const SEGMENT_BYTES_MAX: u32 = 65_516;
+/// `SCTP_MAX_BURST` where nothing was set, as Linux has it.
+const BURST_MAX: u32 = 4;
+/// First come first served, priorities, round robin.
+const SCHEDULER_MAX: u32 = 2;
+/// `SCTP_PF_EXPOSE_ENABLE`.
+const EXPOSE_MAX: u32 = 2;
+
+pub(super) fn set(access: &mut Access<'_>, name: i32, value: &[u8]) -> Option<Result<(), Errno>> {
+    Some(match name {
+        SCTP_NODELAY => switch(value).map(|on| {
+            access.inner.options.nodelay = on;
+            access.apply_to_all();
+        }),
+        SCTP_ADAPTATION_LAYER => {
+            Value::exactly(value, 4).map(|value| access.inner.options.adaptation = value.u32(0))
+        }
+        SCTP_DISABLE_FRAGMENTS => switch(value).map(|on| {
+            access.keep(name, on.into());
+            access.limit_messages();
+        }),
+        SCTP_I_WANT_MAPPED_V4_ADDR => switch(value).map(|on| access.want(Subscriptions::OWN_V4, !on)),
+        SCTP_FRAGMENT_INTERLEAVE => {
+            Value::exactly(value, 4).map(|value| access.inner.options.interleaves = value.i32(0) != 0)
+        }
+        SCTP_REUSE_PORT => set_reuse_port(access, value),
+        SCTP_PARTIAL_DELIVERY_POINT => set_partial_delivery_point(access, value),
+        SCTP_RECVRCVINFO => switch(value).map(|on| access.want(Subscriptions::RCVINFO, on)),
+        SCTP_RECVNXTINFO => switch(value).map(|on| access.want(Subscriptions::NXTINFO, on)),
+        SCTP_EVENTS => subscribe_to_all(access, value),
+        SCTP_EVENT => subscribe(access, value),
+        SCTP_DEFAULT_SEND_PARAM => set_sending_of_old(access, value),
+        SCTP_DEFAULT_SNDINFO => set_sending(access, value),
+        SCTP_MAXSEG => set_segment(access, value),
+        SCTP_MAX_BURST => set_burst(access, value),
+        SCTP_CONTEXT => set_context(access, value),
+        SCTP_STREAM_SCHEDULER => set_scheduler(access, value),
+        SCTP_STREAM_SCHEDULER_VALUE => set_scheduler_value(access, value),
+        SCTP_EXPOSE_POTENTIALLY_FAILED_STATE => set_exposes(access, value),
+        _ => return None,
+    })
+}
+
+pub(super) fn get(access: &Access<'_>, name: i32, given: &[u8]) -> Option<Result<Vec<u8>, Errno>> {
+    let options = &access.inner.options;
+    let plain = match name {
+        SCTP_NODELAY => options.nodelay.into(),
+        SCTP_ADAPTATION_LAYER => options.adaptation.cast_signed(),
+        SCTP_DISABLE_FRAGMENTS | SCTP_REUSE_PORT => access.kept(name).unwrap_or(0),
+        SCTP_FRAGMENT_INTERLEAVE => options.interleaves.into(),
+        SCTP_I_WANT_MAPPED_V4_ADDR => (!options.subscriptions.contains(Subscriptions::OWN_V4)).into(),
+        SCTP_PARTIAL_DELIVERY_POINT => options.partial_delivery_bytes.cast_signed(),
+        SCTP_RECVRCVINFO => options.subscriptions.contains(Subscriptions::RCVINFO).into(),
+        SCTP_RECVNXTINFO => options.subscriptions.contains(Subscriptions::NXTINFO).into(),
+        SCTP_EVENTS => return Some(subscriptions(access, given)),
+        SCTP_EVENT => return Some(subscription(access, given)),
+        SCTP_DEFAULT_SEND_PARAM => return Some(sending_of_old(access, given)),
+        SCTP_DEFAULT_SNDINFO => return Some(sending(access, given)),
+        SCTP_MAXSEG => return Some(segment(access, given)),
+        SCTP_MAX_BURST => return Some(burst(access, given)),
+        SCTP_CONTEXT => return Some(tuned(access, given, |assoc_options| assoc_options.context)),
+        SCTP_STREAM_SCHEDULER => return Some(tuned(access, given, |assoc_options| assoc_options.scheduler)),
+        SCTP_STREAM_SCHEDULER_VALUE => return Some(scheduler_value(access, given)),
+        SCTP_EXPOSE_POTENTIALLY_FAILED_STATE => {
+            return Some(tuned(access, given, |assoc_options| assoc_options.exposes_failing));
+        }
+        _ => return None,
+    };
+    Some(room_for_number(given).map(|_| number(plain)))
+}
+
+impl Access<'_> {
+    /// Keeps a number that changes nothing here.
+    fn keep(&mut self, name: i32, value: i32) {
+        self.inner.options.kept.insert((IPPROTO_SCTP, name), value);
+    }
+
+    fn kept(&self, name: i32) -> Option<i32> {
+        self.inner.options.kept.get(&(IPPROTO_SCTP, name)).copied()
+    }
+
+    /// Whoever asks to hear when all has been sent hears it at once, if it has.
+    fn note_if_dry(&mut self, member: Arc<SocketAssociation>) {
+        let dry = member.association().is_some_and(|association| {
+            association.statistics().is_none_or(|known| known.send_buffered_bytes == 0)
+        });
+        if dry {
+            self.dry.push(member);
+        }
+    }
+
+    fn want(&mut self, what: Subscriptions, on: bool) {
+        let options = &mut self.inner.options;
+        options.subscriptions = options.subscriptions.set(what, on);
+        self.socket.channel.page.set_subscriptions(options.subscriptions);
+    }
+}
+
+/// A `struct sctp_assoc_value` of what was set for an association, or for those to come.
+pub(super) fn tuned(
+    access: &Access<'_>,
+    given: &[u8],
+    what: impl Fn(&AssocOptions) -> u32,
+) -> Result<Vec<u8>, Errno> {
+    let given = Value::at_least(given, ASSOC_VALUE_BYTES)?;
+    let assoc_options = access.assoc_options_of(given.i32(0))?;
+    Ok(Build::after(given, 4).u32(what(&assoc_options)).finish())
+}
+
+/// Listeners on the same port, before it is bound.
+fn set_reuse_port(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
+    if !access.is_one_to_one() {
+        return Err(Errno::OPNOTSUPP);
+    }
+    if access.inner.bound.is_some() {
+        return Err(Errno::FAULT);
+    }
+    let on = switch(value)?;
+    access.keep(SCTP_REUSE_PORT, on.into());
+    Ok(())
+}
+
+/// At most half of the receive buffer.
+fn set_partial_delivery_point(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
+    let bytes = Value::exactly(value, 4)?.u32(0);
+    if bytes as usize > access.inner.options.receive_buffer_bytes() / 2 {
+        return Err(Errno::INVAL);
+    }
+    access.inner.options.partial_delivery_bytes = bytes;
+    access.apply_to_all();
+    Ok(())
+}
+
+/// `struct sctp_event_subscribe`, as far as it goes: for the socket and all its associations.
+fn subscribe_to_all(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
+    if value.len() > SUBSCRIPTIONS {
+        return Err(Errno::INVAL);
+    }
+    let mut assoc_options = access.assoc_options(None);
+    for (kind, on) in value.iter().enumerate() {
+        assoc_options.subscribe(kind, *on != 0);
+    }
+    for member in access.associations() {
+        member.options().subscriptions = assoc_options.subscriptions;
+    }
+    access.inner.options.assoc_options.subscriptions = assoc_options.subscriptions;
+    access.apply_to_all();
+    access.want(Subscriptions::SNDRCV, assoc_options.subscribes(0));
+    if assoc_options.subscribes(NotificationType::SenderDry.subscription())
+        && let Some(only) = access.association(FUTURE)
+    {
+        access.note_if_dry(only);
+    }
+    Ok(())
+}
+
+fn subscriptions(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    if given.is_empty() {
+        return Err(Errno::INVAL);
+    }
+    let assoc_options = &access.inner.options.assoc_options;
+    Ok((0..SUBSCRIPTIONS.min(given.len())).map(|kind| assoc_options.subscribes(kind).into()).collect())
+}
+
+/// `struct sctp_event`.
+fn subscribe(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
+    let value = Value::exactly(value, EVENT_BYTES)?;
+    let (kind, on) = (kind_of(value)?, value.u8(6) != 0);
+    let targets = access.several(value.i32(0))?;
+    access.tune(&targets, |assoc_options| assoc_options.subscribe(kind, on));
+    if on && kind == NotificationType::SenderDry.subscription() {
+        targets.associations.into_iter().for_each(|member| access.note_if_dry(member));
+    }
+    let sndrcv = access.inner.options.assoc_options.subscribes(0)
+        || access.associations().iter().any(|member| member.options().subscribes(0));
+    access.want(Subscriptions::SNDRCV, sndrcv);
+    Ok(())
+}
+
+fn subscription(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    let given = Value::at_least(given, EVENT_BYTES)?;
+    let kind = kind_of(given)?;
+    let on = access.assoc_options_of(given.i32(0))?.subscribes(kind);
+    Ok(Build::after(given, 6).u8(on.into()).pad(EVENT_BYTES).finish())
+}
+
+/// The distance of a kind of notification from the first.
+fn kind_of(value: Value<'_>) -> Result<usize, Errno> {
+    let kind = usize::from(value.u16(4)).checked_sub(FIRST_TYPE.into());
+    kind.filter(|kind| *kind < SUBSCRIPTIONS).ok_or(Errno::INVAL)
+}
+
+/// `struct sctp_sndrcvinfo`.
+fn set_sending_of_old(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
+    let value = Value::exactly(value, SNDRCVINFO_BYTES)?;
+    let sending = Sending {
+        stream: value.u16(0),
+        flags: value.u16(4),
+        ppid: value.u32(8),
+        context: value.u32(12),
+        lifetime_ms: value.u32(16),
+    };
+    check_flags(sending)?;
+    access.set_several(value.i32(28), |assoc_options| assoc_options.sending = sending)
+}
+
+fn sending_of_old(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    let given = Value::at_least(given, SNDRCVINFO_BYTES)?;
+    let Sending { stream, flags, ppid, context, lifetime_ms } =
+        access.assoc_options_of(given.i32(28))?.sending;
+    let value = Build::new().u16(stream).u16(given.u16(2)).u16(flags).u16(given.u16(6)).u32(ppid);
+    let value = value.u32(context).u32(lifetime_ms).u32(given.u32(20)).u32(given.u32(24));
+    Ok(value.u32(given.u32(28)).finish())
+}
+
+/// `struct sctp_sndinfo`. The lifetime is another option's.
+fn set_sending(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
+    let value = Value::exactly(value, SNDINFO_BYTES)?;
+    let sending = Sending {
+        stream: value.u16(0),
+        flags: value.u16(2),
+        ppid: value.u32(4),
+        context: value.u32(8),
+        lifetime_ms: 0,
+    };
+    check_flags(sending)?;
+    access.set_several(value.i32(12), |assoc_options| {
+        assoc_options.sending = Sending { lifetime_ms: assoc_options.sending.lifetime_ms, ..sending };
+    })
+}
+
+fn sending(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    let given = Value::at_least(given, SNDINFO_BYTES)?;
+    let Sending { stream, flags, ppid, context, .. } = access.assoc_options_of(given.i32(12))?.sending;
+    Ok(Build::new().u16(stream).u16(flags).u32(ppid).u32(context).u32(given.u32(12)).finish())
+}
+
+fn check_flags(sending: Sending) -> Result<(), Errno> {
+    if sending.flags & !SEND_FLAGS == 0 { Ok(()) } else { Err(Errno::INVAL) }
+}
+
+/// A `struct sctp_assoc_value`; an `int` alone is for associations to come.
+fn value_for(value: &[u8]) -> Result<(i32, u32), Errno> {
+    match Value::exactly(value, 4) {
+        Ok(alone) => Ok((FUTURE, alone.u32(0))),
+        Err(_) => Value::exactly(value, ASSOC_VALUE_BYTES).map(|value| (value.i32(0), value.u32(4))),
+    }
+}
+
+/// What is read of such an option: the value alone where there is room for no more.
+fn value_of(
+    access: &Access<'_>,
+    given: &[u8],
+    what: impl Fn(i32) -> Result<u32, Errno>,
+) -> Result<Vec<u8>, Errno> {
+    if given.len() == 4 {
+        let id = if access.is_one_to_many() { FUTURE } else { 0 };
+        return what(id).map(|value| number(value.cast_signed()));
+    }
+    let given = Value::at_least(given, ASSOC_VALUE_BYTES)?;
+    Ok(Build::after(given, 4).u32(what(given.i32(0))?).finish())
+}
+
+fn set_segment(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
+    let (id, bytes) = value_for(value)?;
+    let least = SEGMENT_BYTES_MIN - if access.socket.v6 { IPV6_HEADER_MORE_BYTES } else { 0 };
+    if bytes != 0 && !(least..=SEGMENT_BYTES_MAX).contains(&bytes) {
+        return Err(Errno::INVAL);
+    }
+    access.set_one(id, |assoc_options| assoc_options.segment_bytes_max = bytes)?;
+    access.limit_messages();
+    Ok(())
+}
+
+/// Of an association, what packets hold by now.
+fn segment(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    value_of(access, given, |id| {
+        let found = access.one(id)?;
+        let in_use = found.as_ref().and_then(|member| member.association()?.statistics());
+        Ok(match in_use {
+            Some(statistics) => u32::try_from(statistics.fragmentation_point_bytes).unwrap_or(u32::MAX),
+            None => access.assoc_options(found.as_ref()).segment_bytes_max,
+        })
+    })
+}
+
+fn set_burst(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
+    let (id, packets) = value_for(value)?;
+    access.set_several(id, |assoc_options| assoc_options.burst_max = Some(packets))
+}
+
+/// Whatever else there is room for stays as it was, and is counted.
+fn burst(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    let packets = |id| Ok(access.assoc_options_of(id)?.burst_max.unwrap_or(BURST_MAX));
+    let mut value = value_of(access, given, packets)?;
+    value.extend(given.get(value.len()..).unwrap_or_default());
+    Ok(value)
+}
+
+fn set_context(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
+    let value = Value::exactly(value, ASSOC_VALUE_BYTES)?;
+    access.set_several(value.i32(0), |assoc_options| assoc_options.context = value.u32(4))
+}
+
+/// Streams wait for nobody but themselves here, whatever the scheduler is called.
+fn set_scheduler(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
+    let value = Value::at_least(value, ASSOC_VALUE_BYTES)?;
+    if value.u32(4) > SCHEDULER_MAX {
+        return Err(Errno::INVAL);
+    }
+    access.set_several(value.i32(0), |assoc_options| assoc_options.scheduler = value.u32(4))
+}
+
+/// `struct sctp_stream_value`, of streams that there are.
+fn set_scheduler_value(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
+    let value = Value::at_least(value, ASSOC_VALUE_BYTES)?;
+    match access.association(value.i32(0)) {
+        Some(member) if value.u16(4) >= member.streams_out() => Err(Errno::INVAL),
+        None if value.i32(0) != super::CURRENT && access.is_one_to_many() => Err(Errno::INVAL),
+        _ => Ok(()),
+    }
+}
+
+/// Streams have no value here, and what the program has in its place stays.
+fn scheduler_value(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    let given = Value::at_least(given, ASSOC_VALUE_BYTES)?;
+    let member = access.association(given.i32(0)).ok_or(Errno::INVAL)?;
+    if given.u16(4) >= member.streams_out() {
+        return Err(Errno::INVAL);
+    }
+    Ok(Build::after(given, ASSOC_VALUE_BYTES).finish())
+}
+
+fn set_exposes(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
+    let value = Value::exactly(value, ASSOC_VALUE_BYTES)?;
+    if value.u32(4) > EXPOSE_MAX {
+        return Err(Errno::INVAL);
+    }
+    access.set_one(value.i32(0), |assoc_options| assoc_options.exposes_failing = value.u32(4))
+}

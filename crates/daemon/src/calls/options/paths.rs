@@ -1,0 +1,425 @@
+//! One path or all, and the primary one (RFC 6458 §8.1.9, §8.1.11, §8.1.12, §8.2.2; RFC 7829 §7).
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use swiftwater::{MtuState, PathOptions, PathState, PathStatistics, Statistics};
+
+use super::Access;
+use super::timers::SACK_DELAY_MAX_MS;
+use super::value::{Build, NamedAddress, STORAGE_BYTES, Value};
+use crate::state::association::SocketAssociation;
+use crate::state::association_options::{AssocOptions, flags, path_mtu};
+
+const SCTP_PRIMARY_ADDR: i32 = 6;
+const SCTP_PEER_ADDR_PARAMS: i32 = 9;
+const SCTP_GET_PEER_ADDR_INFO: i32 = 15;
+const SCTP_PEER_ADDR_THLDS: i32 = 31;
+const SCTP_REMOTE_UDP_ENCAPS_PORT: i32 = 132;
+const SCTP_PEER_ADDR_THLDS_V2: i32 = 37;
+const SCTP_PLPMTUD_PROBE_INTERVAL: i32 = 133;
+
+const PRIM_BYTES: usize = 4 + STORAGE_BYTES;
+const PARAMS_BYTES: usize = 156;
+/// Before there were flow labels.
+const OLD_PARAMS_BYTES: usize = 152;
+/// Of `struct sctp_paddrinfo`.
+const INFO_BYTES: usize = 152;
+/// These have their address at a multiple of eight.
+const THRESHOLDS_BYTES: usize = 144;
+const PORT_BYTES: usize = 144;
+
+/// The least that `spp_pathmtu` may be.
+const PATH_MTU_MIN: u32 = 512;
+/// The least that `spi_interval` may be, in milliseconds.
+const PROBE_INTERVAL_MIN_MS: u32 = 5000;
+/// `SCTP_PF_EXPOSE_DISABLE` and `SCTP_PF_EXPOSE_ENABLE`.
+const EXPOSE_NOT: u32 = 1;
+const EXPOSE: u32 = 2;
+
+pub(super) fn set(access: &mut Access<'_>, name: i32, value: &[u8]) -> Option<Result<(), Errno>> {
+    Some(match name {
+        SCTP_PRIMARY_ADDR => set_primary(access, value),
+        SCTP_PEER_ADDR_PARAMS => set_parameters(access, value),
+        SCTP_PEER_ADDR_THLDS => set_thresholds(access, value, false),
+        SCTP_PEER_ADDR_THLDS_V2 => set_thresholds(access, value, true),
+        SCTP_REMOTE_UDP_ENCAPS_PORT => set_encapsulation_port(access, value),
+        SCTP_PLPMTUD_PROBE_INTERVAL => set_probe_interval(access, value),
+        _ => return None,
+    })
+}
+
+pub(super) fn get(access: &Access<'_>, name: i32, given: &[u8]) -> Option<Result<Vec<u8>, Errno>> {
+    Some(match name {
+        SCTP_PRIMARY_ADDR => primary(access, given),
+        SCTP_PEER_ADDR_PARAMS => parameters(access, given),
+        SCTP_GET_PEER_ADDR_INFO => info(access, given),
+        SCTP_PEER_ADDR_THLDS | SCTP_PEER_ADDR_THLDS_V2 => thresholds(access, given),
+        SCTP_REMOTE_UDP_ENCAPS_PORT => encapsulation_port(access, given),
+        SCTP_PLPMTUD_PROBE_INTERVAL => probe_interval(access, given),
+        _ => return None,
+    })
+}
+
+/// What an option with an association and an address is about.
+enum Subject {
+    /// The path to this address.
+    Path(Arc<SocketAssociation>, SocketAddr),
+    Association(Arc<SocketAssociation>),
+    Future,
+}
+
+impl Access<'_> {
+    fn subject(&self, id: i32, place: NamedAddress, unknown: Errno) -> Result<Subject, Errno> {
+        if let Some(address) = place.named(unknown)? {
+            let owner = self.path(id, address).ok_or(unknown)?;
+            // Thresholds alone go by the address whatever the number is.
+            if unknown == Errno::INVAL {
+                self.one(id)?;
+            }
+            return Ok(Subject::Path(owner, address));
+        }
+        Ok(self.one(id)?.map_or(Subject::Future, Subject::Association))
+    }
+}
+
+impl Subject {
+    fn member(&self) -> Option<&Arc<SocketAssociation>> {
+        match self {
+            Subject::Path(member, _) | Subject::Association(member) => Some(member),
+            Subject::Future => None,
+        }
+    }
+
+    /// Hands a change to the executive. What is being set up has no paths yet, and gets it all when it is up.
+    fn change(&self, options: &PathOptions) {
+        let Some(association) = self.member().and_then(|member| member.association()) else { return };
+        let address = match self {
+            Subject::Path(_, address) => Some(address.ip().to_canonical()),
+            _ => None,
+        };
+        // One that has just ended needs no change.
+        let _ = association.set_path(address, options);
+    }
+
+    /// What is known of the path, where one is meant that there is.
+    fn path(&self) -> Option<PathStatistics> {
+        let Subject::Path(member, address) = self else { return None };
+        path_to(&member.association()?.statistics()?, *address).cloned()
+    }
+}
+
+fn path_to(statistics: &Statistics, address: SocketAddr) -> Option<&PathStatistics> {
+    let ip = address.ip().to_canonical();
+    statistics.paths.iter().find(|path| path.remote.ip().to_canonical() == ip)
+}
+
+/// `struct sctp_prim`.
+fn set_primary(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
+    let value = Value::exactly(value, PRIM_BYTES)?;
+    let address = value.place(4).named(Errno::INVAL)?.ok_or(Errno::INVAL)?;
+    let member = access.path(value.i32(0), address).ok_or(Errno::INVAL)?;
+    // One that is not confirmed yet is so because the peer has named it: there is nothing to wait for.
+    let chosen = member.association().map(|association| association.set_primary(address.ip()));
+    match chosen {
+        None | Some(Ok(()) | Err(swiftwater::PrimaryError::Unconfirmed { .. })) => Ok(()),
+        Some(Err(_)) => Err(Errno::INVAL),
+    }
+}
+
+fn primary(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    let given = Value::at_least(given, PRIM_BYTES)?;
+    let member = access.association(given.i32(0)).ok_or(Errno::INVAL)?;
+    let statistics =
+        member.association().and_then(|association| association.statistics()).unwrap_or_default();
+    Ok(Build::after(given, 4).address(primary_of(access, &member, &statistics)).finish())
+}
+
+fn primary_of(access: &Access<'_>, member: &SocketAssociation, statistics: &Statistics) -> SocketAddr {
+    match statistics.paths.get(statistics.primary) {
+        Some(path) => told(access, member, path),
+        None => access.view().of(member.peer),
+    }
+}
+
+/// The peer's address of a path, as the program is told it.
+fn told(access: &Access<'_>, member: &SocketAssociation, path: &PathStatistics) -> SocketAddr {
+    access.view().of(SocketAddr::new(path.remote.ip(), member.peer.port()))
+}
+
+/// `struct sctp_paddrparams`.
+fn set_parameters(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
+    let bytes = if value.len() == OLD_PARAMS_BYTES { OLD_PARAMS_BYTES } else { PARAMS_BYTES };
+    let value = Value::exactly(value, bytes)?;
+    let asked = Asked {
+        interval_ms: value.u32(132),
+        retries: value.u16(136),
+        path_mtu: value.u32(138),
+        sack_delay_ms: value.u32(142),
+        flags: value.u32(146),
+        flow_label: value.u32(150),
+        dscp: value.u8(154),
+    };
+    asked.check()?;
+    let subject = access.subject(value.i32(0), value.place(4), Errno::INVAL)?;
+    let has_label = access.socket.v6 || !matches!(subject, Subject::Future);
+    match &subject {
+        Subject::Future if asked.flags & flags::HB_DEMAND != 0 => return Err(Errno::INVAL),
+        Subject::Future => asked.change(&mut access.inner.options.assoc_options, has_label),
+        Subject::Association(member) => asked.change(&mut member.options(), has_label),
+        Subject::Path(..) => {}
+    }
+    subject.change(&asked.for_path());
+    Ok(())
+}
+
+/// What `SCTP_PEER_ADDR_PARAMS` is to change. Zero leaves as it is.
+struct Asked {
+    interval_ms: u32,
+    retries: u16,
+    path_mtu: u32,
+    sack_delay_ms: u32,
+    flags: u32,
+    flow_label: u32,
+    dscp: u8,
+}
+
+impl Asked {
+    fn check(&self) -> Result<(), Errno> {
+        let both = |pair: u32| self.flags & pair == pair;
+        let mtu = self.path_mtu == 0 || self.path_mtu >= PATH_MTU_MIN;
+        let contradicts = both(flags::HB) || both(flags::PMTUD) || both(flags::SACKDELAY);
+        match contradicts || self.sack_delay_ms > SACK_DELAY_MAX_MS || !mtu {
+            true => Err(Errno::INVAL),
+            false => Ok(()),
+        }
+    }
+
+    fn has(&self, flag: u32) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// The interval of heartbeats, if there is to be another.
+    fn interval_ms(&self) -> Option<u32> {
+        let zero = self.has(flags::HB_TIME_IS_ZERO).then_some(0);
+        zero.or(Some(self.interval_ms).filter(|ms| *ms > 0)).filter(|_| self.has(flags::HB_ENABLE))
+    }
+
+    fn fixed_mtu(&self) -> Option<u32> {
+        Some(self.path_mtu).filter(|mtu| *mtu > 0 && self.has(flags::PMTUD_DISABLE))
+    }
+
+    fn sack_delay_ms(&self) -> Option<u32> {
+        Some(self.sack_delay_ms).filter(|ms| *ms > 0 && self.has(flags::SACKDELAY_ENABLE))
+    }
+
+    fn change(&self, assoc_options: &mut AssocOptions, has_label: bool) {
+        assoc_options.heartbeat_interval_ms =
+            self.interval_ms().unwrap_or(assoc_options.heartbeat_interval_ms);
+        assoc_options.path_mtu = self.fixed_mtu().unwrap_or(assoc_options.path_mtu);
+        assoc_options.sack_delay_ms = self.sack_delay_ms().unwrap_or(assoc_options.sack_delay_ms);
+        assoc_options.path_retries_max =
+            if self.retries == 0 { assoc_options.path_retries_max } else { self.retries };
+        for pair in [flags::HB, flags::PMTUD, flags::SACKDELAY] {
+            assoc_options.set_flags(pair, self.flags);
+        }
+        if self.has(flags::IPV6_FLOWLABEL) && has_label {
+            assoc_options.flow_label = self.flow_label & 0xf_ffff;
+            assoc_options.path_flags |= flags::IPV6_FLOWLABEL;
+        }
+        if self.has(flags::DSCP) {
+            assoc_options.dscp = self.dscp & 0xfc;
+            assoc_options.path_flags |= flags::DSCP;
+        }
+    }
+
+    fn for_path(&self) -> PathOptions {
+        let ms = |ms: u32| Duration::from_millis(ms.into());
+        let switched = |on: u32, pair: u32| self.has(pair).then(|| self.has(on));
+        PathOptions {
+            heartbeats: switched(flags::HB_ENABLE, flags::HB),
+            heartbeat_interval: self.interval_ms().map(ms),
+            heartbeat_now: self.has(flags::HB_DEMAND),
+            retries_max: Some(self.retries.into()).filter(|retries| *retries > 0),
+            mtu_discovery: switched(flags::PMTUD_ENABLE, flags::PMTUD),
+            ip_mtu_bytes: self.fixed_mtu().map(|bytes| bytes as usize),
+            sack_delay: match self.has(flags::SACKDELAY_DISABLE) {
+                true => Some(Duration::ZERO),
+                false => self.sack_delay_ms().map(ms),
+            },
+            dscp: self.has(flags::DSCP).then_some(self.dscp >> 2),
+            ..PathOptions::default()
+        }
+    }
+}
+
+fn parameters(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    let bytes = if given.len() >= PARAMS_BYTES { PARAMS_BYTES } else { OLD_PARAMS_BYTES };
+    let given = Value::at_least(given, bytes)?;
+    let subject = access.subject(given.i32(0), given.place(4), Errno::INVAL)?;
+    let mut assoc_options = access.assoc_options(subject.member());
+    let mut mtu = assoc_options.path_mtu;
+    if let Some(path) = subject.path() {
+        mtu = path_mtu(&path);
+        assoc_options.heartbeat_interval_ms = millis(path.heartbeat_interval);
+        assoc_options.path_retries_max = u16::try_from(path.retries_max).unwrap_or(u16::MAX);
+        assoc_options.sack_delay_ms =
+            if path.sack_delay.is_zero() { assoc_options.sack_delay_ms } else { millis(path.sack_delay) };
+        if let Some(dscp) = path.dscp {
+            assoc_options.dscp = dscp << 2;
+            assoc_options.path_flags |= flags::DSCP;
+        }
+        let on = |on, yes, no| if on { yes } else { no };
+        assoc_options.set_flags(flags::HB, on(path.heartbeats, flags::HB_ENABLE, flags::HB_DISABLE));
+        let discovers = path.mtu_state != MtuState::Disabled;
+        assoc_options.set_flags(flags::PMTUD, on(discovers, flags::PMTUD_ENABLE, flags::PMTUD_DISABLE));
+    } else if let Some(association) = subject.member().and_then(|member| member.association()) {
+        mtu = association.statistics().unwrap_or_default().paths.iter().map(path_mtu).min().unwrap_or(mtu);
+    }
+    let value = Build::after(given, 4 + STORAGE_BYTES).u32(assoc_options.heartbeat_interval_ms);
+    let value = value
+        .u16(assoc_options.path_retries_max)
+        .u32(mtu)
+        .u32(assoc_options.sack_delay_ms)
+        .u32(assoc_options.path_flags);
+    Ok(value.u32(assoc_options.flow_label).u8(assoc_options.dscp).pad(bytes).finish())
+}
+
+fn millis(time: Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
+}
+
+/// `struct sctp_paddrinfo`.
+fn info(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    let given = Value::at_least(given, INFO_BYTES)?;
+    let address = given.place(4).named(Errno::INVAL)?.ok_or(Errno::INVAL)?;
+    let member = access.path(given.i32(0), address).ok_or(Errno::INVAL)?;
+    let association = member.association().ok_or(Errno::INVAL)?;
+    let statistics = association.statistics().unwrap_or_default();
+    let path = path_to(&statistics, address).ok_or(Errno::INVAL)?;
+    let exposes = member.options().exposes_failing;
+    if is_failing(path) && exposes == EXPOSE_NOT {
+        return Err(Errno::ACCESS);
+    }
+    Ok(path_info(Build::new().u32(member.id), told(access, &member, path), path, exposes).finish())
+}
+
+fn is_failing(path: &PathStatistics) -> bool {
+    path.state == PathState::PotentiallyFailed
+}
+
+/// What follows the association in a `struct sctp_paddrinfo`.
+pub(super) fn path_info(value: Build, address: SocketAddr, path: &PathStatistics, exposes: u32) -> Build {
+    let state = match path.state {
+        PathState::Inactive => 0,
+        PathState::PotentiallyFailed if exposes == EXPOSE => 1,
+        PathState::Active | PathState::Suspected | PathState::PotentiallyFailed => 2,
+        PathState::Unconfirmed => 3,
+    };
+    let cwnd = u32::try_from(path.cwnd_bytes).unwrap_or(u32::MAX);
+    let value = value.address(address).u32(state).u32(cwnd);
+    value.u32(path.srtt.map_or(0, millis)).u32(millis(path.rto)).u32(path_mtu(path))
+}
+
+/// The primary path of an association, in a `struct sctp_status`.
+pub(super) fn primary_info(
+    access: &Access<'_>,
+    member: &SocketAssociation,
+    statistics: &Statistics,
+    value: Build,
+) -> Build {
+    let address = primary_of(access, member, statistics);
+    let exposes = member.options().exposes_failing;
+    match statistics.paths.get(statistics.primary) {
+        Some(path) => path_info(value, address, path, exposes),
+        // It is being set up; nothing is known.
+        None => value.address(address).u32(3).u32(0).u32(0).u32(0).u32(0),
+    }
+}
+
+/// `struct sctp_paddrthlds` and `struct sctp_paddrthlds_v2`, which are of one length.
+fn set_thresholds(access: &mut Access<'_>, value: &[u8], second: bool) -> Result<(), Errno> {
+    let value = Value::at_least(value, THRESHOLDS_BYTES)?;
+    let (retries, failing, left) = (value.u16(136), value.u16(138), value.u16(140));
+    if second && failing > left {
+        return Err(Errno::INVAL);
+    }
+    let subject = access.subject(value.i32(0), value.place(8), Errno::NOENT)?;
+    let change = |assoc_options: &mut AssocOptions| {
+        assoc_options.path_retries_max = if retries == 0 { assoc_options.path_retries_max } else { retries };
+        assoc_options.potentially_failed_after = failing;
+        if second {
+            assoc_options.primary_left_after = left;
+        }
+    };
+    match &subject {
+        Subject::Future => change(&mut access.inner.options.assoc_options),
+        Subject::Association(member) => change(&mut member.options()),
+        Subject::Path(..) => {}
+    }
+    subject.change(&PathOptions {
+        retries_max: Some(retries.into()).filter(|retries| *retries > 0),
+        potentially_failed_retries_max: Some(failing.into()),
+        ..PathOptions::default()
+    });
+    Ok(())
+}
+
+fn thresholds(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    let given = Value::at_least(given, THRESHOLDS_BYTES)?;
+    let subject = access.subject(given.i32(0), given.place(8), Errno::NOENT)?;
+    let assoc_options = access.assoc_options(subject.member());
+    let (mut retries, mut failing) = (assoc_options.path_retries_max, assoc_options.potentially_failed_after);
+    if let Some(path) = subject.path() {
+        retries = u16::try_from(path.retries_max).unwrap_or(u16::MAX);
+        failing = u16::try_from(path.potentially_failed_retries_max).unwrap_or(u16::MAX);
+    }
+    let value = Build::after(given, 8 + STORAGE_BYTES).u16(retries).u16(failing);
+    Ok(value.u16(assoc_options.primary_left_after).pad(THRESHOLDS_BYTES).finish())
+}
+
+/// `struct sctp_udpencaps`. Where it says that no UDP is to carry SCTP, the port stays as it is.
+fn set_encapsulation_port(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
+    let value = Value::exactly(value, PORT_BYTES)?;
+    let port = u16::from_be(value.u16(136));
+    let subject = access.subject(value.i32(0), value.place(8), Errno::INVAL)?;
+    match &subject {
+        Subject::Future => access.inner.options.assoc_options.encapsulation_port = port,
+        Subject::Association(member) | Subject::Path(member, _) => member.options().encapsulation_port = port,
+    }
+    let udp_port = Some(port).filter(|port| *port != 0);
+    subject.change(&PathOptions { udp_port, ..PathOptions::default() });
+    Ok(())
+}
+
+fn encapsulation_port(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    let given = Value::at_least(given, PORT_BYTES)?;
+    let subject = access.subject(given.i32(0), given.place(8), Errno::INVAL)?;
+    let port = access.assoc_options(subject.member()).encapsulation_port;
+    Ok(Build::after(given, 8 + STORAGE_BYTES).u16(port.to_be()).pad(PORT_BYTES).finish())
+}
+
+/// `struct sctp_probeinterval`. Probes leave when long packets do, so an interval is only kept.
+fn set_probe_interval(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
+    let value = Value::exactly(value, PORT_BYTES)?;
+    let interval_ms = value.u32(136);
+    if (1..PROBE_INTERVAL_MIN_MS).contains(&interval_ms) {
+        return Err(Errno::INVAL);
+    }
+    match access.subject(value.i32(0), value.place(8), Errno::INVAL)? {
+        Subject::Future => access.inner.options.assoc_options.probe_interval_ms = interval_ms,
+        Subject::Association(member) | Subject::Path(member, _) => {
+            member.options().probe_interval_ms = interval_ms;
+        }
+    }
+    Ok(())
+}
+
+fn probe_interval(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    let given = Value::at_least(given, PORT_BYTES)?;
+    let subject = access.subject(given.i32(0), given.place(8), Errno::INVAL)?;
+    let interval_ms = access.assoc_options(subject.member()).probe_interval_ms;
+    Ok(Build::after(given, 8 + STORAGE_BYTES).u32(interval_ms).pad(PORT_BYTES).finish())
+}

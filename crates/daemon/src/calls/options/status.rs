@@ -1,0 +1,111 @@
+//! What is to be known of associations (RFC 6458 §8.2; `SCTP_GET_ASSOC_STATS` of Linux).
+
+use rustix::io::Errno;
+use swiftwater::AssociationState;
+
+use super::value::{Build, STORAGE_BYTES, Value, number};
+use super::{Access, paths, room_for_number};
+
+const SCTP_STATUS: i32 = 14;
+const SCTP_GET_ASSOC_NUMBER: i32 = 28;
+const SCTP_GET_ASSOC_ID_LIST: i32 = 29;
+const SCTP_GET_ASSOC_STATS: i32 = 112;
+
+const STATUS_BYTES: usize = 176;
+const STATS_BYTES: usize = 256;
+const ID_BYTES: usize = 4;
+
+pub(super) fn get(access: &Access<'_>, name: i32, given: &[u8]) -> Option<Result<Vec<u8>, Errno>> {
+    Some(match name {
+        SCTP_STATUS => status(access, given),
+        SCTP_GET_ASSOC_NUMBER => count(access, given),
+        SCTP_GET_ASSOC_ID_LIST => list(access, given),
+        SCTP_GET_ASSOC_STATS => counters(access, given),
+        _ => return None,
+    })
+}
+
+/// `struct sctp_status`.
+fn status(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    let given = Value::at_least(given, STATUS_BYTES)?;
+    let member = access.association(given.i32(0)).ok_or(Errno::INVAL)?;
+    let statistics = member.association().map(|association| association.statistics().unwrap_or_default());
+    // It is being set up, or gone and not yet read to its end.
+    let gone = if statistics.is_some() { AssociationState::Closed } else { AssociationState::CookieWait };
+    let statistics = statistics.unwrap_or_default();
+    let state = if statistics.paths.is_empty() { gone } else { statistics.state };
+    let half = |number: u64| u16::try_from(number).unwrap_or(u16::MAX);
+    let word = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    let value = Build::new().u32(member.id).u32(state_number(state)).u32(word(statistics.peer_window_bytes));
+    let value = value.u16(half(statistics.outstanding_chunks)).u16(0);
+    let value = value.u16(statistics.streams_in).u16(statistics.streams_out);
+    let value = value.u32(word(statistics.fragmentation_point_bytes)).u32(member.id);
+    Ok(paths::primary_info(access, &member, &statistics, value).finish())
+}
+
+/// `sstat_state`.
+fn state_number(state: AssociationState) -> u32 {
+    match state {
+        AssociationState::Closed => 1,
+        AssociationState::CookieWait => 2,
+        AssociationState::CookieEchoed => 3,
+        AssociationState::Established => 4,
+        AssociationState::ShutdownPending => 5,
+        AssociationState::ShutdownSent => 6,
+        AssociationState::ShutdownReceived => 7,
+        AssociationState::ShutdownAckSent => 8,
+    }
+}
+
+fn count(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    if access.is_one_to_one() {
+        return Err(Errno::OPNOTSUPP);
+    }
+    room_for_number(given)?;
+    Ok(number(i32::try_from(access.inner.associations.len()).unwrap_or(i32::MAX)))
+}
+
+/// `struct sctp_assoc_ids`.
+fn list(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    if access.is_one_to_one() {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let ids = access.inner.associations.keys();
+    Value::at_least(given, ID_BYTES * (1 + ids.len()))?;
+    Ok(ids
+        .fold(Build::new().u32(access.inner.associations.len() as u32), |value, id| value.u32(*id))
+        .finish())
+}
+
+/// `struct sctp_assoc_stats`, as far as there is room for it.
+fn counters(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    let room = given.len().min(STATS_BYTES);
+    let given = Value::at_least(given, ID_BYTES)?;
+    let member = access.association(given.i32(0)).ok_or(Errno::INVAL)?;
+    let s = member.association().and_then(|association| association.statistics()).unwrap_or_default();
+    let port = member.peer.port();
+    let slowest = s.rto_max_path.map(|path| access.view().of((path.ip(), port).into()));
+    let value = Build::after(given, ID_BYTES).pad(8);
+    let value = match slowest {
+        Some(address) => value.address(address),
+        None => value.pad(8 + STORAGE_BYTES),
+    };
+    let counts = [
+        u64::try_from(s.rto_max.as_millis()).unwrap_or(u64::MAX),
+        s.sacks_received,
+        s.sacks_sent,
+        s.packets_sent,
+        s.packets_received,
+        s.data_chunks_retransmitted,
+        s.out_of_sequence_received,
+        s.duplicates_received,
+        s.gaps_received,
+        s.unordered_chunks_sent,
+        s.unordered_chunks_received,
+        s.ordered_chunks_sent(),
+        s.ordered_chunks_received(),
+        s.control_chunks_sent,
+        s.control_chunks_received,
+    ];
+    Ok(counts.into_iter().fold(value, Build::u64).pad(room).finish())
+}

@@ -1,0 +1,179 @@
+//! Timeouts, limits of retransmission, setting up, SACKs, autoclose (RFC 6458 §8.1.1 to §8.1.3, §8.1.8, §8.1.19).
+
+use rustix::io::Errno;
+
+use super::value::{ASSOC_VALUE_BYTES, Build, Value, number};
+use super::{Access, room_for_number};
+use crate::state::association_options::{AssocOptions, flags};
+
+const SCTP_RTOINFO: i32 = 0;
+const SCTP_ASSOCINFO: i32 = 1;
+const SCTP_INITMSG: i32 = 2;
+const SCTP_AUTOCLOSE: i32 = 4;
+const SCTP_DELAYED_SACK: i32 = 16;
+
+const RTOINFO_BYTES: usize = 16;
+const ASSOCINFO_BYTES: usize = 20;
+const INITMSG_BYTES: usize = 8;
+const SACK_INFO_BYTES: usize = 12;
+
+/// The longest that a SACK may wait.
+pub(super) const SACK_DELAY_MAX_MS: u32 = 500;
+/// What the kernel's timers can count.
+const AUTOCLOSE_MAX_S: u32 = i32::MAX as u32 / 100;
+
+pub(super) fn set(access: &mut Access<'_>, name: i32, value: &[u8]) -> Option<Result<(), Errno>> {
+    Some(match name {
+        SCTP_RTOINFO => set_rto(access, value),
+        SCTP_ASSOCINFO => set_limits(access, value),
+        SCTP_INITMSG => set_init(access, value),
+        SCTP_AUTOCLOSE => set_autoclose(access, value),
+        SCTP_DELAYED_SACK => set_sack(access, value),
+        _ => return None,
+    })
+}
+
+pub(super) fn get(access: &Access<'_>, name: i32, given: &[u8]) -> Option<Result<Vec<u8>, Errno>> {
+    Some(match name {
+        SCTP_RTOINFO => rto(access, given),
+        SCTP_ASSOCINFO => limits(access, given),
+        SCTP_INITMSG => init(access, given),
+        SCTP_AUTOCLOSE => autoclose(access, given),
+        SCTP_DELAYED_SACK => sack(access, given),
+        _ => return None,
+    })
+}
+
+/// `struct sctp_rtoinfo`. Zero leaves a field as it is.
+fn set_rto(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
+    let value = Value::exactly(value, RTOINFO_BYTES)?;
+    let id = value.i32(0);
+    let old = access.assoc_options_of(id)?;
+    let or = |at: usize, old: u32| if value.u32(at) == 0 { old } else { value.u32(at) };
+    let (initial, max, min) = (or(4, old.rto_initial_ms), or(8, old.rto_max_ms), or(12, old.rto_min_ms));
+    if min > max {
+        return Err(Errno::INVAL);
+    }
+    access.set_one(id, |assoc_options| {
+        (assoc_options.rto_initial_ms, assoc_options.rto_max_ms, assoc_options.rto_min_ms) =
+            (initial, max, min);
+    })
+}
+
+fn rto(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    let given = Value::at_least(given, RTOINFO_BYTES)?;
+    let assoc_options = access.assoc_options_of(given.i32(0))?;
+    let value = Build::after(given, 4).u32(assoc_options.rto_initial_ms).u32(assoc_options.rto_max_ms);
+    Ok(value.u32(assoc_options.rto_min_ms).finish())
+}
+
+/// `struct sctp_assocparams`. An association may not outlast all its paths.
+fn set_limits(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
+    let value = Value::exactly(value, ASSOCINFO_BYTES)?;
+    let (retries, cookie_life_ms) = (value.u16(4), value.u32(16));
+    let found = access.one(value.i32(0))?;
+    if let Some(association) = found.as_ref().and_then(|member| member.association()) {
+        let paths = association.statistics().unwrap_or_default().paths;
+        let of_paths: u32 = paths.iter().map(|path| path.retries_max).sum();
+        if paths.len() > 1 && u32::from(retries) > of_paths {
+            return Err(Errno::INVAL);
+        }
+    }
+    access.set_one(value.i32(0), |assoc_options| {
+        assoc_options.retries_max = if retries == 0 { assoc_options.retries_max } else { retries };
+        assoc_options.cookie_life_ms =
+            if cookie_life_ms == 0 { assoc_options.cookie_life_ms } else { cookie_life_ms };
+    })
+}
+
+fn limits(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    let given = Value::at_least(given, ASSOCINFO_BYTES)?;
+    let found = access.one(given.i32(0))?;
+    let assoc_options = access.assoc_options(found.as_ref());
+    let statistics = found.and_then(|member| member.association()?.statistics()).unwrap_or_default();
+    let own_window = match statistics.paths.is_empty() {
+        true => 0,
+        false => {
+            access.inner.options.receive_buffer_bytes() as u64
+                - statistics.receive_buffered_bytes.min(access.inner.options.receive_buffer_bytes() as u64)
+        }
+    };
+    let value = Build::after(given, 4).u16(assoc_options.retries_max).u16(statistics.paths.len() as u16);
+    let value = value.u32(u32::try_from(statistics.peer_window_bytes).unwrap_or(u32::MAX));
+    Ok(value.u32(u32::try_from(own_window).unwrap_or(u32::MAX)).u32(assoc_options.cookie_life_ms).finish())
+}
+
+/// `struct sctp_initmsg`.
+fn set_init(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
+    let value = Value::exactly(value, INITMSG_BYTES)?;
+    access.inner.options.init.merge([value.u16(0), value.u16(2), value.u16(4), value.u16(6)]);
+    Ok(())
+}
+
+fn init(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    Value::at_least(given, INITMSG_BYTES)?;
+    let init = &access.inner.options.init;
+    let value = Build::new().u16(init.streams_out).u16(init.streams_in_max).u16(init.attempts_max);
+    Ok(value.u16(init.timeout_max_ms).finish())
+}
+
+/// Seconds, for associations to come of a one-to-many socket.
+fn set_autoclose(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
+    if access.is_one_to_one() {
+        return Err(Errno::OPNOTSUPP);
+    }
+    access.inner.options.autoclose_s = Value::exactly(value, 4)?.u32(0).min(AUTOCLOSE_MAX_S);
+    Ok(())
+}
+
+fn autoclose(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    if access.is_one_to_one() {
+        return Err(Errno::OPNOTSUPP);
+    }
+    room_for_number(given)?;
+    Ok(number(access.inner.options.autoclose_s.cast_signed()))
+}
+
+/// `struct sctp_sack_info`, or the `struct sctp_assoc_value` of old with the delay alone.
+fn set_sack(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
+    let of_old = value.len() == ASSOC_VALUE_BYTES;
+    let value = Value::exactly(value, if of_old { ASSOC_VALUE_BYTES } else { SACK_INFO_BYTES })?;
+    let delay_ms = value.u32(4);
+    let frequency = match (of_old, delay_ms) {
+        (true, 0) => 1,
+        (true, _) => 0,
+        (false, _) => value.u32(8),
+    };
+    if delay_ms > SACK_DELAY_MAX_MS {
+        return Err(Errno::INVAL);
+    }
+    access.set_several(value.i32(0), |assoc_options| change_sack(assoc_options, delay_ms, frequency))
+}
+
+/// Zero leaves as it is; an acknowledgement of every packet is one without delay.
+fn change_sack(assoc_options: &mut AssocOptions, delay_ms: u32, frequency: u32) {
+    if delay_ms > 0 {
+        assoc_options.sack_delay_ms = delay_ms;
+        assoc_options.set_flags(flags::SACKDELAY, flags::SACKDELAY_ENABLE);
+    }
+    match frequency {
+        0 => {}
+        1 => assoc_options.set_flags(flags::SACKDELAY, flags::SACKDELAY_DISABLE),
+        _ => {
+            assoc_options.sack_frequency = frequency;
+            assoc_options.set_flags(flags::SACKDELAY, flags::SACKDELAY_ENABLE);
+        }
+    }
+}
+
+fn sack(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    let of_old = given.len() == ASSOC_VALUE_BYTES;
+    let bytes = if of_old { ASSOC_VALUE_BYTES } else { SACK_INFO_BYTES };
+    let given = Value::at_least(given, bytes)?;
+    let assoc_options = access.assoc_options_of(given.i32(0))?;
+    let (delay_ms, frequency) = match assoc_options.has(flags::SACKDELAY_ENABLE) {
+        true => (assoc_options.sack_delay_ms, assoc_options.sack_frequency),
+        false => (0, 1),
+    };
+    Ok(Build::after(given, 4).u32(delay_ms).u32(frequency).pad(bytes).finish())
+}

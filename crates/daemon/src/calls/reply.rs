@@ -1,0 +1,57 @@
+//! What goes back to a program that has asked.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use carrier::request::{self, FRAME_BYTES_MAX};
+use rustix::io::Errno;
+
+use super::feed::Feed;
+use crate::channel::long_messages::Lent;
+
+/// What the daemon answers: [`carrier::request::Answer`] with a value of its own.
+pub(crate) enum Answer {
+    Done,
+    Failed(Errno),
+    Address(SocketAddr),
+    Value(Vec<u8>),
+    Association(u32),
+    Refused(String),
+}
+
+/// What goes back: the answer, and descriptors with it.
+pub(crate) struct Reply {
+    pub(crate) answer: Answer,
+    pub(crate) descriptors: Vec<OwnedFd>,
+    /// Goes along, too, and is emptied once the caller has read it.
+    pub(crate) lent: Option<Lent>,
+    /// Follows the answer on the same connection.
+    pub(crate) feed: Option<Feed>,
+}
+
+impl From<Answer> for Reply {
+    fn from(answer: Answer) -> Self {
+        Reply { answer, descriptors: Vec::new(), lent: None, feed: None }
+    }
+}
+
+impl From<Errno> for Reply {
+    fn from(error: Errno) -> Self {
+        Answer::Failed(error).into()
+    }
+}
+
+impl Reply {
+    /// Writes the answer into a frame; returns its length. `None`: it is too long.
+    pub(crate) fn encode(&self, frame: &mut [u8; FRAME_BYTES_MAX]) -> Option<usize> {
+        let answer = match &self.answer {
+            Answer::Done => request::Answer::Done,
+            Answer::Failed(error) => request::Answer::Failed(error.raw_os_error()),
+            Answer::Address(address) => request::Answer::Address(*address),
+            Answer::Value(value) => request::Answer::Value(value),
+            Answer::Association(id) => request::Answer::Association(*id),
+            Answer::Refused(why) => request::Answer::Refused(why),
+        };
+        answer.encode(frame)
+    }
+}

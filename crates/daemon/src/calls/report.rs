@@ -1,0 +1,165 @@
+//! The answer to a request for the status.
+//!
+//! It may be long, so it is made in turns, of parts that are written into a memfd one by one. Its memory is charged to the user who asks,
+//! and given back when that one has read it: see [`Lent`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use rustix::io::Errno;
+use rustix::net::UCred;
+use serde::Serialize;
+
+use super::reply::{Answer, Reply};
+use super::status::{self, Part, Status, UserStatus};
+use crate::channel::long_messages::Lent;
+use crate::state::association::SocketAssociation;
+use crate::state::registry::Registry;
+use crate::state::socket::Socket;
+use crate::system::quantum::{Quantum, RECORDS_PER_TURN};
+use crate::users::budget::Account;
+
+/// Most sockets of one answer.
+const SOCKETS_MAX: usize = 16_384;
+/// Most associations in it, of all its sockets.
+pub(crate) const ASSOCIATIONS_MAX: usize = 16_384;
+/// Sockets of other users that count as one record of a turn, because they are only passed over.
+pub(crate) const PASSED_OVER_PER_RECORD: usize = 16;
+/// The memory of an answer is charged in steps of so many bytes.
+const STEP_BYTES: usize = 64 * 1024;
+
+/// Answers with a memfd, which whoever has asked reads from its beginning.
+pub(crate) async fn report(registry: &Registry, who: UCred) -> Result<Reply, Errno> {
+    let mut report = Report::begin(registry, who)?;
+    report.add(&Part::Daemon(Status {
+        version: env!("CARGO_PKG_VERSION").into(),
+        process: std::process::id(),
+        carries: status::what_carries(&registry.stack),
+        users: users(registry, who),
+        sockets: Vec::new(),
+        sockets_omitted: 0,
+        associations_omitted: 0,
+    }))?;
+    let (mut shown, mut sockets_omitted) = (0, 0);
+    let mut associations = Associations { left: ASSOCIATIONS_MAX, omitted: 0 };
+    let mut quantum = Quantum::new();
+    let mut next = Some(0);
+    while let Some(from) = next {
+        let batch = registry.numbered_from(from, PASSED_OVER_PER_RECORD * RECORDS_PER_TURN);
+        next = batch.last().map(|last| last.number + 1);
+        quantum.spend(batch.len().div_ceil(PASSED_OVER_PER_RECORD)).await;
+        for socket in batch.iter().filter(|socket| socket.is_of(who)) {
+            if shown == SOCKETS_MAX {
+                sockets_omitted += 1;
+                continue;
+            }
+            shown += 1;
+            report.add_socket(socket, &mut associations, &mut quantum).await?;
+        }
+    }
+    report.add(&Part::End { sockets_omitted, associations_omitted: associations.omitted })?;
+    Ok(report.finish())
+}
+
+/// The users that one may see, who have sockets or something on its way.
+fn users(registry: &Registry, who: UCred) -> Vec<UserStatus> {
+    let mut accounts = registry.sent.accounts();
+    accounts.retain(|account| who.uid.is_root() || account.user() == who.uid.as_raw());
+    let of_user = |account: &Arc<Account>| {
+        let unread = registry.unread.account(account.user());
+        UserStatus {
+            user: account.user(),
+            received_bytes: registry.received.account(account.user()).charged_bytes(),
+            received_limit_bytes: registry.limits.user_receive_bytes,
+            page_bytes: registry.pages.account(account.user()).charged_bytes(),
+            page_limit_bytes: registry.limits.user_page_bytes,
+            unread_bytes: unread.charged_bytes(),
+            unread_limit_bytes: registry.limits.user_unread_bytes,
+            unread_waits: unread.waits.load(Relaxed),
+            sent_bytes: account.charged_bytes(),
+            sent_limit_bytes: registry.limits.user_memory_bytes,
+            sent_waits: account.waits.load(Relaxed),
+            associations: account.associations(),
+            associations_limit: registry.limits.user_associations,
+            associations_refused: account.refused.load(Relaxed),
+        }
+    };
+    accounts.iter().map(of_user).collect()
+}
+
+/// How many associations an answer may still have, and how many it has not.
+struct Associations {
+    left: usize,
+    omitted: usize,
+}
+
+impl Associations {
+    /// Returns as many of these as there is room for, and counts the rest.
+    fn of(&mut self, associations: &BTreeMap<u32, Arc<SocketAssociation>>) -> Vec<Arc<SocketAssociation>> {
+        self.omitted += associations.len().saturating_sub(self.left);
+        associations.values().take(self.left).cloned().collect()
+    }
+}
+
+/// An answer that is being made.
+pub(crate) struct Report {
+    memory: Lent,
+}
+
+impl Report {
+    /// Begins an answer to this user, who is charged for its memory.
+    pub(crate) fn begin(sockets: &Registry, who: UCred) -> Result<Report, Errno> {
+        let account = sockets.unread.account(who.uid.as_raw());
+        let charge = account.take(STEP_BYTES).ok_or(Errno::NOBUFS)?;
+        let memory = Lent::new(&[], sockets.numbers.count(1), charge).map_err(|(error, _)| error)?;
+        Ok(Report { memory })
+    }
+
+    pub(crate) fn finish(self) -> Reply {
+        Reply { answer: Answer::Done, descriptors: Vec::new(), lent: Some(self.memory), feed: None }
+    }
+
+    pub(crate) fn add(&mut self, part: &impl Serialize) -> Result<(), Errno> {
+        let text = serde_json::to_vec(part).map_err(|_| Errno::NOMEM)?;
+        self.memory.append(&text, STEP_BYTES)
+    }
+
+    /// Adds a socket and as many of its associations as there is room for.
+    async fn add_socket(
+        &mut self,
+        socket: &Socket,
+        associations: &mut Associations,
+        quantum: &mut Quantum,
+    ) -> Result<(), Errno> {
+        self.add(&Part::Socket(status::of_socket(socket)))?;
+        quantum.spend(1).await;
+        let shown = associations.of(&socket.lock().associations);
+        for member in shown {
+            if let Some(association) = status::of_association(&member) {
+                self.add(&Part::Association(association))?;
+                associations.left -= 1;
+            }
+            quantum.spend(1).await;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::association_options::AssocOptions;
+
+    #[test]
+    fn associations_for_which_there_is_no_room_are_counted() {
+        let peer = ([192, 0, 2, 1], 7).into();
+        let member = |id| (id, Arc::new(SocketAssociation::new(id, peer, AssocOptions::default())));
+        let all: BTreeMap<u32, Arc<SocketAssociation>> = (3..8).map(member).collect();
+        let mut associations = Associations { left: 3, omitted: 0 };
+        let numbers: Vec<u32> = associations.of(&all).iter().map(|member| member.id).collect();
+        assert_eq!((numbers, associations.omitted), (vec![3, 4, 5], 2));
+        associations.left = 5;
+        assert_eq!((associations.of(&all).len(), associations.omitted), (5, 2));
+    }
+}

@@ -1,0 +1,327 @@
+//! The streams of associations: what stands on them, pushing and popping modules, and recording what passes.
+//!
+//! Requests about streams come with no descriptor: whoever manages a program's stream is another process. They are for the owner of
+//! the socket and for root, whom the kernel names (`SO_PEERCRED`). A module that root pushes on the stream of another user is
+//! anchored, so that only root pops it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use carrier::request::Recorder;
+use rustix::io::Errno;
+use rustix::net::UCred;
+use serde::{Deserialize, Serialize};
+use swiftwater::modules::{Tap, Trace};
+use swiftwater::streams::{PartDescription, PopError, PushError, QueueDescription};
+use swiftwater::tokio::Association;
+use swiftwater::{Module, Statistics};
+
+use super::feed;
+use super::reply::{Answer, Reply};
+use super::report::{ASSOCIATIONS_MAX, PASSED_OVER_PER_RECORD, Report};
+use crate::state::association::SocketAssociation;
+use crate::state::registry::{Registry, patience};
+use crate::state::socket::Socket;
+use crate::system::journal::log;
+use crate::system::quantum::{Quantum, RECORDS_PER_TURN};
+
+/// Most modules on one stream. Each costs the daemon time with every message.
+const MODULES_MAX: usize = 8;
+
+/// Answers with the streams that this user may see, as [`report`](super::report::report) does with sockets.
+pub(crate) async fn report_streams(registry: &Registry, who: UCred) -> Result<Reply, Errno> {
+    let mut report = Report::begin(registry, who)?;
+    let (mut shown, mut omitted) = (0, 0);
+    let mut quantum = Quantum::new();
+    let mut next = Some(0);
+    while let Some(from) = next {
+        let batch = registry.numbered_from(from, PASSED_OVER_PER_RECORD * RECORDS_PER_TURN);
+        next = batch.last().map(|last| last.number + 1);
+        quantum.spend(batch.len().div_ceil(PASSED_OVER_PER_RECORD)).await;
+        for socket in batch.iter().filter(|socket| socket.is_of(who)) {
+            let associations: Vec<Arc<SocketAssociation>> =
+                socket.lock().associations.values().cloned().collect();
+            for member in associations {
+                quantum.spend(1).await;
+                let Some(stream) = stream_status(socket, &member) else { continue };
+                if shown == ASSOCIATIONS_MAX {
+                    omitted += 1;
+                } else {
+                    shown += 1;
+                    report.add(&Part::Stream(stream))?;
+                }
+            }
+        }
+    }
+    report.add(&Part::End { omitted })?;
+    Ok(report.finish())
+}
+
+/// Pushes a module by its name.
+pub(crate) async fn push(registry: &Registry, id: u32, module: &str, who: UCred) -> Result<Reply, Errno> {
+    let mut words = module.split_ascii_whitespace().map(str::to_owned);
+    let name = words.next().ok_or(Errno::INVAL)?;
+    let arguments: Vec<String> = words.collect();
+    push_with(registry, id, who, |association| association.stream().push_named(&name, &arguments))
+        .await
+        .map(|(reply, _)| reply)
+}
+
+/// Pushes a module that records what passes, and answers with what follows from it.
+pub(crate) async fn record(
+    registry: &Registry,
+    id: u32,
+    recorder: Recorder,
+    who: UCred,
+) -> Result<Reply, Errno> {
+    let seat = patience(registry, who)?;
+    let account = registry.unread.account(who.uid.as_raw());
+    let charge = account.take(feed::CHARGED_BYTES).ok_or(Errno::NOBUFS)?;
+    let (sink, feed) = feed::pair(charge, seat);
+    let mut sink = Some(sink);
+    let push = |association: &Association| {
+        let sink = Box::new(sink.take().ok_or(PushError::Closed)?);
+        let module: Box<dyn Module> = match recorder {
+            Recorder::Tap => Box::new(Tap::new(sink, epoch(), association_ports(association))),
+            Recorder::Trace => Box::new(Trace::new(sink)),
+        };
+        association.stream().push(module)
+    };
+    let (reply, member) = push_with(registry, id, who, push).await?;
+    Ok(match reply.answer {
+        Answer::Done => Reply { feed: Some(feed.of(&member)), ..reply },
+        _ => reply,
+    })
+}
+
+/// Pushes a module; returns what is answered, and the association.
+async fn push_with(
+    registry: &Registry,
+    id: u32,
+    who: UCred,
+    push: impl FnOnce(&Association) -> Result<(), PushError>,
+) -> Result<(Reply, Arc<SocketAssociation>), Errno> {
+    let (socket, member) = stream(registry, id, who).await?;
+    let association = member.association().ok_or(Errno::NOTCONN)?;
+    // The driver is on the list, too.
+    let has_room = association.stream().list().len() <= MODULES_MAX;
+    let pushed = if has_room { push(association) } else { Err(PushError::TooMany) };
+    let reply = match pushed {
+        Ok(()) => {
+            if is_privileged(who) && socket.share.owner.user != who.uid.as_raw() {
+                // It stands there: nothing else runs in between.
+                let _ = association.stream().anchor();
+            }
+            Answer::Done.into()
+        }
+        Err(PushError::NoModule) => {
+            let names = registry.stack.module_names().join(", ");
+            refused(format!("no module has this name; there are {names}"))
+        }
+        Err(error) => refused(error.to_string()),
+    };
+    Ok((reply, member))
+}
+
+/// Pops the uppermost module; answers with its name.
+pub(crate) async fn pop(registry: &Registry, id: u32, who: UCred) -> Result<Reply, Errno> {
+    let (_, member) = stream(registry, id, who).await?;
+    let stream = member.association().ok_or(Errno::NOTCONN)?.stream();
+    let popped = if is_privileged(who) { stream.pop_anchored() } else { stream.pop() };
+    stream.pop_finished();
+    match popped {
+        Ok(module) => Ok(Answer::Value(module.name().into()).into()),
+        Err(PopError::Anchored) => Err(Errno::PERM),
+        Err(error) => Ok(refused(error.to_string())),
+    }
+}
+
+/// Finds the association with this number, for a user who may manage its stream. Others' sockets are passed over in turns.
+async fn stream(
+    registry: &Registry,
+    id: u32,
+    who: UCred,
+) -> Result<(Arc<Socket>, Arc<SocketAssociation>), Errno> {
+    let mut quantum = Quantum::new();
+    let mut next = Some(0);
+    while let Some(from) = next {
+        let batch = registry.numbered_from(from, PASSED_OVER_PER_RECORD * RECORDS_PER_TURN);
+        next = batch.last().map(|last| last.number + 1);
+        quantum.spend(batch.len().div_ceil(PASSED_OVER_PER_RECORD)).await;
+        for socket in batch {
+            let member = socket.lock().associations.get(&id).cloned();
+            match member {
+                Some(member) if socket.is_of(who) => return Ok((socket, member)),
+                Some(_) => return Err(Errno::PERM),
+                None => {}
+            }
+        }
+    }
+    Err(Errno::NOENT)
+}
+
+/// Whether this is root, or the user of the daemon: who administers it.
+fn is_privileged(who: UCred) -> bool {
+    who.uid.is_root() || who.uid == rustix::process::geteuid()
+}
+
+fn refused(why: String) -> Reply {
+    Answer::Refused(why).into()
+}
+
+/// An instant, and the time from 1970 on that it is.
+fn epoch() -> (Instant, std::time::Duration) {
+    (Instant::now(), SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default())
+}
+
+/// The SCTP ports of this end and the peer's.
+fn association_ports(association: &Association) -> (u16, u16) {
+    association.statistics().map_or((0, 0), |known| (known.local_port, known.peer_port))
+}
+
+/// Returns what stands on the stream of an association; `None` while it is being set up, and once it is gone.
+fn stream_status(socket: &Socket, member: &SocketAssociation) -> Option<StreamStatus> {
+    let association = member.association()?;
+    let stream = association.stream().describe()?;
+    let known = association.statistics().unwrap_or_default();
+    let head = PartStatus {
+        name: "head".into(),
+        read: queue_status(&stream.head_queue),
+        write: QueueStatus::default(),
+        counts: named([
+            ("messages written", stream.head.messages_written),
+            ("bytes written", stream.head.bytes_written),
+            ("writes blocked", stream.head.writes_blocked),
+            ("messages read", stream.head.messages_read),
+            ("bytes read", stream.head.bytes_read),
+        ]),
+    };
+    let driver = PartStatus { counts: driver_counts(&known), ..part_status(stream.driver) };
+    let modules = stream.modules.into_iter().map(part_status);
+    Some(StreamStatus {
+        socket: socket.number,
+        association: member.id,
+        user: socket.share.owner.user,
+        process: socket.share.owner.process,
+        local: association.local_addr(),
+        peer: member.peer,
+        parts: std::iter::once(head).chain(modules).chain([driver]).collect(),
+    })
+}
+
+fn part_status(part: PartDescription) -> PartStatus {
+    PartStatus {
+        name: part.name,
+        read: queue_status(&part.read),
+        write: queue_status(&part.write),
+        counts: named(part.counts),
+    }
+}
+
+fn driver_counts(known: &Statistics) -> Vec<(String, u64)> {
+    named([
+        ("messages sent", known.messages_sent),
+        ("bytes sent", known.bytes_sent),
+        ("messages received", known.messages_received),
+        ("bytes received", known.bytes_received),
+    ])
+}
+
+fn named(counts: impl IntoIterator<Item = (&'static str, u64)>) -> Vec<(String, u64)> {
+    counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
+}
+
+fn queue_status(queue: &QueueDescription) -> QueueStatus {
+    QueueStatus {
+        messages: queue.messages,
+        bytes: queue.bytes,
+        hiwat_bytes: queue.hiwat_bytes,
+        lowat_bytes: queue.lowat_bytes,
+        is_full: queue.is_full,
+    }
+}
+
+/// Pushes what the rules say on the stream of an association that has just been set up. The modules are anchored: only root and the
+/// user of the daemon pop them.
+pub(crate) fn autopush(socket: &Socket, member: &SocketAssociation) {
+    let Some(association) = member.association() else { return };
+    if socket.rules.is_empty() {
+        return;
+    }
+    let owner = socket.share.owner;
+    let modules = socket.rules.modules(owner.user, member.ports(), || program(owner.process));
+    let stream = association.stream();
+    for module in modules {
+        let Some((name, arguments)) = module.split_first() else { continue };
+        // An association that has ended meanwhile needs no modules.
+        if let Err(error) = stream.push_named(name, arguments) {
+            log(format_args!("cannot push {name} on the stream of association {}: {error}", member.id));
+        } else {
+            let _ = stream.anchor();
+        }
+    }
+}
+
+/// The name of a process, if it is still there.
+fn program(process: i32) -> Option<String> {
+    let name = std::fs::read_to_string(format!("/proc/{process}/comm")).ok()?;
+    Some(name.trim_end().to_owned())
+}
+
+/// A part of an answer.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Part {
+    Stream(StreamStatus),
+    /// Nothing is missing but streams of which there are too many.
+    End {
+        omitted: usize,
+    },
+}
+
+/// The stream of one association.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StreamStatus {
+    /// Its socket's number.
+    pub socket: u64,
+    /// The number of the association, which names the stream.
+    pub association: u32,
+    /// Who has opened the socket, or the listener that accepted it.
+    pub user: u32,
+    /// The process of that moment.
+    pub process: i32,
+    /// Its own address.
+    pub local: Option<SocketAddr>,
+    /// The address by which the program knows the peer.
+    pub peer: SocketAddr,
+    /// The head, the modules downward, and the driver.
+    pub parts: Vec<PartStatus>,
+}
+
+/// The head of a stream, a module, or the driver.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PartStatus {
+    /// `head`, or the name of the module or driver.
+    pub name: String,
+    /// What waits on its way up.
+    pub read: QueueStatus,
+    /// What waits on its way down. The head has no such queue.
+    pub write: QueueStatus,
+    /// What it has counted.
+    pub counts: Vec<(String, u64)>,
+}
+
+/// A queue.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct QueueStatus {
+    /// Messages that wait.
+    pub messages: usize,
+    /// What they count for in flow control.
+    pub bytes: usize,
+    /// At or above this the queue is full.
+    pub hiwat_bytes: usize,
+    /// A full queue has room again when it has fallen to this.
+    pub lowat_bytes: usize,
+    /// Whether senders must wait.
+    pub is_full: bool,
+}

@@ -1,0 +1,308 @@
+//! The form in which a carrier brings a program what it reads.
+//!
+//! Records, each with a header, are for programs with the shim. A program without it whose standard input is a socket gets *plain*
+//! content: packets without headers, and no notifications. What such a program writes is no record, so it needs nothing of that.
+//!
+//! A sharer changes the form while it holds the lock for reading: it has the daemon put nothing into the carrier ([`Request::Hold`]),
+//! takes out what lies there and puts it back ([`Request::PutBack`]), and names the form ([`Request::SetForm`]). So the daemon
+//! receives nothing from a program's end, and what was put back goes to the carrier before all else, in the form that holds then.
+//!
+//! [`Request::Hold`]: carrier::request::Request::Hold
+//! [`Request::PutBack`]: carrier::request::Request::PutBack
+//! [`Request::SetForm`]: carrier::request::Request::SetForm
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use carrier::record::{Flags, Header, Kind, PLAIN_BYTES_MAX};
+use rustix::io::Errno;
+use tokio::sync::Notify;
+
+use crate::channel::Channel;
+
+/// A record cannot simply be put into the carrier: it goes there by [`Channel::put_in_form`].
+pub(crate) const NOT_NOW: Errno = Errno::STALE;
+
+/// How what is put into a carrier goes there.
+#[derive(Default)]
+pub(crate) struct Form {
+    /// Something in `state` keeps a record from being put as it is.
+    is_special: AtomicBool,
+    state: Mutex<State>,
+    released: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    is_plain: bool,
+    is_held: bool,
+    /// What was taken out and goes to the carrier before all else.
+    put_back: VecDeque<Message>,
+    /// Messages at the front of `put_back` that have come since the carrier is held.
+    came: usize,
+    end: End,
+}
+
+/// What the program is told of the end of what it reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum End {
+    /// There may be more.
+    #[default]
+    Open,
+    /// There is no more, which only a program that reads plain content is told.
+    Untold,
+    /// There is no more, which is told once all that was put back is in the carrier.
+    Due,
+    Told,
+}
+
+/// A message, or what is left of it.
+struct Message {
+    header: Header,
+    blocks: VecDeque<Bytes>,
+}
+
+impl Message {
+    fn new(header: &Header, blocks: &[Bytes]) -> Message {
+        Message {
+            header: *header,
+            blocks: blocks.iter().filter(|block| !block.is_empty()).cloned().collect(),
+        }
+    }
+
+    /// Returns the next packet of plain content.
+    fn packet(&self) -> Option<Bytes> {
+        let first = self.blocks.front().filter(|_| self.header.kind == Kind::Data)?;
+        Some(first.slice(..first.len().min(PLAIN_BYTES_MAX)))
+    }
+
+    /// So many bytes of the first block are in the carrier.
+    fn cut(&mut self, bytes: usize) {
+        if let Some(first) = self.blocks.front_mut() {
+            let _done = first.split_to(bytes);
+            self.header.bytes -= bytes as u32;
+            if first.is_empty() {
+                self.blocks.pop_front();
+            }
+        }
+    }
+}
+
+impl Form {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether a record may be put into the carrier as it is.
+    pub(crate) fn is_ordinary(&self) -> bool {
+        !self.is_special.load(Relaxed)
+    }
+
+    fn note(&self, state: &State) {
+        self.is_special.store(state.is_plain || state.is_held || !state.put_back.is_empty(), Relaxed);
+    }
+
+    /// Notes that nothing follows, which a program that reads records is told only if `told`. Returns whether it is to be told now.
+    pub(crate) fn end(&self, told: bool) -> bool {
+        let mut state = self.state();
+        match state.end {
+            End::Told => return false,
+            End::Due => {}
+            End::Open | End::Untold => {
+                state.end = if told || state.is_plain { End::Due } else { End::Untold }
+            }
+        }
+        state.take_end()
+    }
+
+    fn hold(&self) -> Result<(), Errno> {
+        let mut state = self.state();
+        if state.end == End::Told {
+            return Err(Errno::SHUTDOWN);
+        }
+        state.is_held = true;
+        self.note(&state);
+        Ok(())
+    }
+
+    fn put_back(&self, message: Message) -> Result<(), Errno> {
+        let mut state = self.state();
+        if !state.is_held {
+            return Err(Errno::INVAL);
+        }
+        let at = state.came;
+        state.put_back.insert(at, message);
+        state.came += 1;
+        Ok(())
+    }
+
+    /// Sets the form. Returns the longest message that was put back.
+    fn set(&self, plain: bool) -> Result<u32, Errno> {
+        let mut state = self.state();
+        if !state.is_held {
+            return Err(Errno::INVAL);
+        }
+        (state.is_held, state.is_plain, state.came) = (false, plain, 0);
+        if plain && state.end == End::Untold {
+            state.end = End::Due;
+        }
+        self.note(&state);
+        self.released.notify_waiters();
+        Ok(state.put_back.iter().map(|message| message.header.bytes).max().unwrap_or(0))
+    }
+
+    /// Waits until the carrier is held no more. Returns whether it is plain.
+    async fn released(&self) -> bool {
+        loop {
+            let released = self.released.notified();
+            let (is_held, is_plain) = {
+                let state = self.state();
+                (state.is_held, state.is_plain)
+            };
+            if !is_held {
+                return is_plain;
+            }
+            released.await;
+        }
+    }
+}
+
+impl State {
+    /// Returns whether the program is to be told the end now.
+    fn take_end(&mut self) -> bool {
+        let is_now = self.end == End::Due && !self.is_held && self.put_back.is_empty();
+        if is_now {
+            self.end = End::Told;
+        }
+        is_now
+    }
+}
+
+impl Channel {
+    /// Puts nothing more into the channel until [`Channel::set_form`] ([`Request::Hold`](carrier::request::Request::Hold)).
+    pub(crate) fn hold(&self) -> Result<(), Errno> {
+        self.endpoint.form.hold()
+    }
+
+    /// Takes a message back that lay in the channel while it is held
+    /// ([`Request::PutBack`](carrier::request::Request::PutBack)); waits for the memory that it takes. `association` and
+    /// `peer` complete its header.
+    pub(crate) async fn put_back(
+        &self,
+        record: &[u8],
+        (association, peer): (u32, Option<SocketAddr>),
+    ) -> Result<(), Errno> {
+        let (header, content) = Header::split(record).ok_or(Errno::INVAL)?;
+        let is_message = header.kind == Kind::Data && !header.flags.contains(Flags::IN_MEMFD);
+        if !is_message || content.is_empty() || self.endpoint.form.is_ordinary() {
+            return Err(Errno::INVAL);
+        }
+        let content = self.endpoint.keep(content).await?;
+        let header = Header { association, address: peer, ..header };
+        self.endpoint.form.put_back(Message::new(&header, &[content]))
+    }
+
+    /// Sets the form of what is put into the channel ([`Request::SetForm`](carrier::request::Request::SetForm)). Nobody reads
+    /// meanwhile.
+    pub(crate) fn set_form(self: &Arc<Self>, plain: bool) -> Result<(), Errno> {
+        let longest = self.endpoint.form.set(plain)?;
+        self.expect_length(longest);
+        self.page.set_plain(plain);
+        if self.flush() == Err(Errno::AGAIN) {
+            let channel = Arc::clone(self);
+            tokio::spawn(async move {
+                while channel.flush() == Err(Errno::AGAIN) {
+                    channel.endpoint.has_room().await;
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// Puts what was put back into the carrier, and then the end if that is due. `AGAIN`: there is no room.
+    fn flush(&self) -> Result<(), Errno> {
+        let form = &self.endpoint.form;
+        let mut state = form.state();
+        while !state.is_held
+            && let Some(mut message) = state.put_back.pop_front()
+        {
+            let put =
+                if state.is_plain { self.try_put_plain(&mut message) } else { self.try_put_record(&message) };
+            if put.is_err() {
+                state.put_back.push_front(message);
+                return put;
+            }
+        }
+        form.note(&state);
+        if state.take_end() {
+            self.endpoint.tell_end();
+        }
+        Ok(())
+    }
+
+    fn try_put_record(&self, message: &Message) -> Result<(), Errno> {
+        let blocks: Vec<Bytes> = message.blocks.iter().cloned().collect();
+        self.endpoint.try_put(&message.header, &blocks)?;
+        self.credit.count(1).keep();
+        self.credit.keep_no_room(1);
+        Ok(())
+    }
+
+    fn try_put_plain(&self, message: &mut Message) -> Result<(), Errno> {
+        while let Some(packet) = message.packet() {
+            self.endpoint.try_put_packet(&packet)?;
+            message.cut(packet.len());
+        }
+        Ok(())
+    }
+
+    /// Hands a message or a notification to the program where [`Channel::put_record`] cannot. Returns whether it is a record there
+    /// that is counted.
+    pub(crate) async fn put_in_form(
+        self: &Arc<Self>,
+        header: &Header,
+        blocks: &[Bytes],
+    ) -> Result<Put, Errno> {
+        let mut message = Message::new(header, blocks);
+        let _charge = self.endpoint.charge_waiting(header.bytes as usize);
+        let mut how = Put::Record;
+        loop {
+            let is_plain = self.endpoint.form.released().await;
+            match self.flush() {
+                Ok(()) if is_plain => {
+                    how = Put::Plain;
+                    match self.try_put_plain(&mut message) {
+                        Err(Errno::AGAIN) => self.endpoint.has_room().await,
+                        put => return put.map(|()| how),
+                    }
+                }
+                Ok(()) => {
+                    let blocks: Vec<Bytes> = message.blocks.iter().cloned().collect();
+                    match self.put_record(&message.header, &blocks).await {
+                        Err(NOT_NOW) => {}
+                        put => {
+                            if how == Put::Plain && header.kind == Kind::Data {
+                                self.credit.keep_no_room(1);
+                            }
+                            return put.map(|()| how);
+                        }
+                    }
+                }
+                Err(Errno::AGAIN) => self.endpoint.has_room().await,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// How something was handed to the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Put {
+    /// As a record: the page tells when it was read.
+    Record,
+    /// As plain content, or in part: nobody tells when it was read.
+    Plain,
+}

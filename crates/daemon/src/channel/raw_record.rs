@@ -1,0 +1,83 @@
+//! Records as they lie in a channel.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use carrier::bundle;
+use carrier::record::{Header, Kind, RECORD_BYTES_MAX};
+use rustix::io::Errno;
+
+use crate::users::closer::{self, Closer, ReceivedDescriptor};
+
+/// A record as it lies in a carrier.
+pub(crate) struct RawRecord {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) descriptors: Vec<ReceivedDescriptor>,
+}
+
+impl RawRecord {
+    /// Takes the record at the front of a program's end. `EAGAIN`: there is none.
+    pub(super) fn take(theirs: BorrowedFd<'_>, closer: &Arc<Closer>) -> Result<RawRecord, Errno> {
+        let mut bytes = vec![0; RECORD_BYTES_MAX];
+        let (count, descriptors) = closer::receive(theirs, &mut bytes, closer)?;
+        if count == 0 {
+            return Err(Errno::AGAIN);
+        }
+        bytes.truncate(count);
+        bytes.shrink_to_fit();
+        Ok(RawRecord { bytes, descriptors })
+    }
+
+    /// Returns its messages: where each begins, and its header.
+    pub(crate) fn messages(&self) -> impl Iterator<Item = (usize, Header)> {
+        bundle::messages(&self.bytes)
+    }
+
+    pub(crate) fn is_notice(&self) -> bool {
+        self.messages().any(|(_, header)| header.kind == Kind::SizeHint)
+    }
+
+    /// Returns whether its content is in a memfd.
+    pub(crate) fn is_long(&self) -> bool {
+        !self.descriptors.is_empty()
+    }
+
+    /// Cuts messages off that were read. What is no beginning of a message is not believed.
+    pub(crate) fn cut_front(&mut self, bytes: usize) {
+        if bundle::begins_at(&self.bytes, bytes) {
+            self.bytes.drain(..bytes);
+        }
+    }
+
+    /// Leaves the first message; returns those that follow it.
+    pub(crate) fn split_off_rest(&mut self) -> Option<RawRecord> {
+        let (second, _) = self.messages().nth(1)?;
+        Some(RawRecord { bytes: self.bytes.split_off(second), descriptors: Vec::new() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use carrier::record::HEADER_BYTES;
+
+    use super::*;
+
+    #[test]
+    fn a_record_is_cut_where_a_message_begins_and_nowhere_else() {
+        let message = |text: &[u8]| {
+            let header = Header { bytes: text.len() as u32, ..Header::new(Kind::Data) };
+            [&header.encode()[..], text].concat()
+        };
+        let whole = [message(b"one"), message(b"second")].concat();
+        let cut = |at: usize| {
+            let mut record = RawRecord { bytes: whole.clone(), descriptors: Vec::new() };
+            record.cut_front(at);
+            record.bytes
+        };
+        assert_eq!(cut(HEADER_BYTES + 3), message(b"second"));
+        // Whoever shares the socket may have named any place.
+        for at in [0, 1, HEADER_BYTES, HEADER_BYTES + 4, whole.len(), whole.len() + 1, usize::MAX] {
+            assert_eq!(cut(at), whole, "{at}");
+        }
+    }
+}

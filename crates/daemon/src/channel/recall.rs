@@ -1,0 +1,226 @@
+//! Taking records back that a program has not read.
+//!
+//! They are received from the program's own end of the carrier, and the kernel has a lock for all who receive there. A thread of
+//! the program keeps it for as long as the memory that it receives into is not there, which may be for ever (a mapping of a FUSE
+//! file). So the records are received on the thread that closes what came from this user's programs, and a request waits for that
+//! thread no longer than [`RECALL_WAIT`].
+//!
+//! From then on until all records are put where they belong nothing else is sent to the program, so that their order stays. A
+//! request that waits no more, for whatever reason, has them put back as they were.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use tokio::sync::{OwnedMutexGuard, oneshot};
+use tokio::time::timeout;
+
+use super::raw_record::RawRecord;
+use crate::channel::endpoint::{CARRIER_RECORDS_MAX, Endpoint};
+use crate::system::journal::log;
+use crate::users::descriptor_numbers::Taken;
+
+/// How long a request waits for records that are taken back; then it fails with `EBUSY`.
+const RECALL_WAIT: Duration = Duration::from_secs(5);
+
+/// Records that were taken out of a carrier. Those that are still here when this is dropped are put back.
+pub(crate) struct Recalled {
+    records: VecDeque<RawRecord>,
+    endpoint: Arc<Endpoint>,
+    /// Nothing else is sent to the program meanwhile.
+    _gate: OwnedMutexGuard<()>,
+}
+
+impl Recalled {
+    /// Hands the records over, the oldest first. The caller puts back what belongs here.
+    pub(crate) fn take(&mut self) -> VecDeque<RawRecord> {
+        std::mem::take(&mut self.records)
+    }
+
+    /// Throws the records away.
+    pub(crate) fn discard(mut self) {
+        self.records.clear();
+    }
+
+    /// Puts a record where it was. All records have lain there before, so there is room.
+    pub(crate) fn put_back(&self, record: &RawRecord) -> Result<(), Errno> {
+        self.endpoint.put_raw(record)
+    }
+
+    /// Receives all that lies there.
+    fn receive_from(&mut self, theirs: BorrowedFd<'_>) -> Result<(), Errno> {
+        // Only the daemon puts records there.
+        while self.records.len() < CARRIER_RECORDS_MAX {
+            match RawRecord::take(theirs, self.endpoint.closer()) {
+                Ok(record) => self.records.push_back(record),
+                Err(Errno::AGAIN) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Recalled {
+    fn drop(&mut self) {
+        for record in self.take() {
+            match self.put_back(&record) {
+                Ok(()) => {}
+                // The program is gone.
+                Err(Errno::PIPE | Errno::CONNRESET) => return,
+                Err(error) => return log(format_args!("records of a program were lost: {error}")),
+            }
+        }
+    }
+}
+
+/// Records to be taken out of a carrier, by a thread that may wait for the lock of the program's end.
+struct Recall {
+    /// A copy of the program's end.
+    theirs: OwnedFd,
+    _number: Taken,
+    recalled: Recalled,
+    done: oneshot::Sender<Result<Recalled, Errno>>,
+}
+
+impl Recall {
+    /// Takes the records, unless nobody waits for them any more.
+    fn run(self) {
+        let Recall { theirs, mut recalled, done, .. } = self;
+        if done.is_closed() {
+            return;
+        }
+        let received = recalled.receive_from(theirs.as_fd());
+        // A program that closes its end after the answer is then the last.
+        drop(theirs);
+        // Where nobody waits any more they are put back.
+        let _ = done.send(received.map(|()| recalled));
+    }
+}
+
+impl Endpoint {
+    /// Takes back what the program has not read; `theirs` is its end. `EBUSY`: that end is not to be had for now. All records are
+    /// where they were then, or will be when it is.
+    pub(crate) async fn recall(self: &Arc<Self>, theirs: BorrowedFd<'_>) -> Result<Recalled, Errno> {
+        let recalled = async {
+            let gate = Arc::clone(self.gate()).lock_owned().await;
+            let recalled = Recalled { records: VecDeque::new(), endpoint: Arc::clone(self), _gate: gate };
+            // That takes no lock for which others wait.
+            if rustix::io::ioctl_fionread(theirs)? == 0 {
+                return Ok(recalled);
+            }
+            if !self.closer().has_room() {
+                return Err(Errno::BUSY);
+            }
+            let theirs = rustix::io::fcntl_dupfd_cloexec(theirs, 0)?;
+            let (done, is_done) = oneshot::channel();
+            let number = self.closer().number();
+            let recall = Recall { theirs, _number: number, recalled, done };
+            self.closer().run(move || recall.run());
+            is_done.await.unwrap_or(Err(Errno::BUSY))
+        };
+        timeout(RECALL_WAIT, recalled).await.unwrap_or(Err(Errno::BUSY))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::MaybeUninit;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+
+    use super::*;
+    use crate::channel::endpoint::{self, Accounts};
+    use crate::users::budget::{Budget, Limits};
+    use crate::users::closer::{Closers, Source};
+    use crate::users::descriptor_numbers::Numbers;
+
+    /// A carrier: our end, and the program's.
+    fn carrier() -> (Arc<Endpoint>, OwnedFd) {
+        let closers = Closers::new(Numbers::with_max(1 << 16));
+        let account = Budget::new(Limits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1);
+        let closer = closers.of(1, Source::Carriers);
+        let [sent, unread, received] = [(); 3].map(|()| Arc::clone(&account));
+        let pair = endpoint::pair(&Arc::default(), closer, Accounts { sent, unread, received });
+        let (line, theirs) = pair.expect("a pair");
+        (Arc::new(line), theirs)
+    }
+
+    /// The next record of a program, with how many descriptors it brings.
+    fn read(theirs: &OwnedFd) -> (String, usize) {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut place = [0; 64];
+        let mut parts = [std::io::IoSliceMut::new(&mut place)];
+        let bytes = recvmsg(theirs, &mut parts, &mut control, RecvFlags::DONTWAIT).expect("a record").bytes;
+        let descriptors = control.drain().map(|message| match message {
+            RecvAncillaryMessage::ScmRights(descriptors) => descriptors.count(),
+            _ => 0,
+        });
+        let count = descriptors.sum();
+        (String::from_utf8_lossy(&place[..bytes]).into_owned(), count)
+    }
+
+    #[tokio::test]
+    async fn records_that_nobody_takes_go_back_in_their_order() {
+        let (line, theirs) = carrier();
+        let two = [theirs.as_fd(), theirs.as_fd()];
+        line.put_record(b"first", &two).await.expect("room");
+        line.put_record(b"second", &[]).await.expect("room");
+        let recalled = line.recall(theirs.as_fd()).await.expect("nobody has the lock");
+        let mut third = pin!(line.put_record(b"third", &[]));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(third.as_mut().poll(&mut context).is_pending(), "nothing comes between them");
+        assert_eq!(rustix::io::ioctl_fionread(&theirs), Ok(0));
+        drop(recalled);
+        third.await.expect("room");
+        assert_eq!(read(&theirs), ("first".into(), 2));
+        assert_eq!((read(&theirs).0, read(&theirs).0), ("second".into(), "third".into()));
+    }
+
+    #[tokio::test]
+    async fn records_that_are_discarded_do_not_come_back() {
+        let (line, theirs) = carrier();
+        line.put_record(b"first", &[]).await.expect("room");
+        line.recall(theirs.as_fd()).await.expect("nobody has the lock").discard();
+        assert_eq!(rustix::io::ioctl_fionread(&theirs), Ok(0));
+        // Another recall finds nothing, and keeps nobody from sending afterwards.
+        drop(line.recall(theirs.as_fd()).await.expect("nobody has the lock"));
+        line.put_record(b"second", &[]).await.expect("room");
+        assert_eq!(read(&theirs), ("second".into(), 0));
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_comes_too_late_takes_nothing() {
+        let (line, theirs) = carrier();
+        line.put_record(b"first", &[]).await.expect("room");
+        let gate = Arc::clone(line.gate()).lock_owned().await;
+        let recalled = Recalled { records: VecDeque::new(), endpoint: Arc::clone(&line), _gate: gate };
+        let (done, is_done) = oneshot::channel();
+        drop(is_done);
+        let number = line.closer().number();
+        Recall { theirs: theirs.try_clone().expect("a copy"), _number: number, recalled, done }.run();
+        assert_eq!(read(&theirs), ("first".into(), 0));
+    }
+
+    #[tokio::test]
+    async fn a_full_carrier_has_room_for_one_record_more_than_it_had() {
+        let (line, theirs) = carrier();
+        let record = [7; 1000];
+        let full = async {
+            loop {
+                line.put_record(&record, &[]).await.expect("room");
+            }
+        };
+        assert!(pin!(full).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let mut recalled = line.recall(theirs.as_fd()).await.expect("nobody has the lock");
+        let records = recalled.take();
+        for record in records.iter().chain(records.front()) {
+            recalled.put_back(record).expect("room");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What anybody may ask a daemon: which one it is, and what carries SCTP there.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+use carrier::request::{Answer, FRAME_BYTES_MAX, Request};
+use carrier::trust;
+use rustix::io::Errno;
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{RecvFlags, SendFlags};
+
+use super::address::DaemonAddress;
+
+/// A daemon that takes requests answers within this time.
+const ANSWER_WAIT: Duration = Duration::from_secs(5);
+
+/// A daemon that answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// Its process.
+    pub process: i32,
+    /// Its version.
+    pub version: String,
+    /// Whether it ends when nobody needs it, so that programs may start the next.
+    pub on_demand: bool,
+    /// What carries SCTP there, in words.
+    pub carries: String,
+}
+
+/// Why there is no daemon to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NoDaemon {
+    /// Nobody is there.
+    Absent,
+    /// It is somebody's whom programs of this user do not trust: neither root's nor this user's own.
+    Stranger {
+        /// Whose.
+        user: u32,
+    },
+    /// It speaks another version of the language of requests.
+    OtherVersion,
+    /// It does not answer.
+    Silent,
+    /// The system refused, with this errno.
+    System(i32),
+}
+
+impl fmt::Display for NoDaemon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoDaemon::Absent => f.write_str("nobody is there"),
+            NoDaemon::Stranger { user } => {
+                write!(
+                    f,
+                    "it is user {user}'s, and programs trust only root's and their own user's: end it, and let root start one for all"
+                )
+            }
+            NoDaemon::OtherVersion => f.write_str("it is of another version of Swiftwater"),
+            NoDaemon::Silent => f.write_str("it does not answer"),
+            NoDaemon::System(errno) => std::io::Error::from_raw_os_error(*errno).fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for NoDaemon {}
+
+impl From<Errno> for NoDaemon {
+    fn from(error: Errno) -> Self {
+        match error {
+            Errno::NOENT | Errno::CONNREFUSED => NoDaemon::Absent,
+            Errno::AGAIN | Errno::CONNRESET => NoDaemon::Silent,
+            error => NoDaemon::System(error.raw_os_error()),
+        }
+    }
+}
+
+impl DaemonAddress {
+    /// Asks the daemon there which one it is.
+    ///
+    /// # Errors
+    ///
+    /// There is none that programs of this user could use.
+    pub fn describe(&self) -> Result<Description, NoDaemon> {
+        let connection = self.connect_to_trusted()?;
+        let mut frame = [0; FRAME_BYTES_MAX];
+        let bytes = Request::Describe.encode(&mut frame).ok_or(Errno::OVERFLOW)?;
+        rustix::net::send(&connection, &frame[..bytes], SendFlags::NOSIGNAL)?;
+        let (bytes, _) = rustix::net::recv(&connection, &mut frame, RecvFlags::empty())?;
+        let Some(Answer::Value(text)) = Answer::parse(&frame[..bytes]) else {
+            return Err(if bytes == 0 { NoDaemon::Silent } else { NoDaemon::OtherVersion });
+        };
+        Description::parse(&String::from_utf8_lossy(text)).ok_or(NoDaemon::OtherVersion)
+    }
+}
+
+impl DaemonAddress {
+    /// A connection to a daemon that programs of this user trust.
+    pub(crate) fn connect_to_trusted(&self) -> Result<OwnedFd, NoDaemon> {
+        let connection = self.connect()?;
+        let user = sockopt::socket_peercred(&connection)?.uid.as_raw();
+        if !trusts_daemon_of(user) {
+            return Err(NoDaemon::Stranger { user });
+        }
+        sockopt::set_socket_timeout(&connection, Timeout::Recv, Some(ANSWER_WAIT))?;
+        Ok(connection)
+    }
+}
+
+/// Returns whether programs of this user trust a daemon of that user.
+pub fn trusts_daemon_of(user: u32) -> bool {
+    let map = Path::new(OsStr::from_bytes(trust::USER_MAP.to_bytes()));
+    let sees_all_users = || std::fs::read(map).is_ok_and(|map| trust::maps_all_users(&map));
+    trust::may_serve(user, rustix::process::geteuid().as_raw(), sees_all_users)
+}
+
+impl Description {
+    /// `None`: it is of a version that answers otherwise.
+    fn parse(text: &str) -> Option<Description> {
+        let mut lines = text.lines();
+        Some(Description {
+            version: lines.next()?.into(),
+            process: lines.next()?.parse().ok()?,
+            on_demand: lines.next()?.parse().ok()?,
+            carries: lines.next()?.into(),
+        })
+    }
+}

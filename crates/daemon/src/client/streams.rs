@@ -1,0 +1,248 @@
+//! Asking a daemon about streams.
+
+use std::fmt;
+use std::io::{self, IoSliceMut, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use carrier::request::{Answer, FRAME_BYTES_MAX, OPTION_BYTES_MAX, Recorder, Request};
+use rustix::io::Errno;
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, Shutdown};
+
+use super::address::DaemonAddress;
+use super::inquiry::NoDaemon;
+use crate::calls::streams::{Part, StreamStatus};
+
+/// A recording that has nothing to tell says so this often.
+const LOOKS: Duration = Duration::from_millis(100);
+/// In front of the records of each packet: how many were lost so far.
+const LOST_BYTES: usize = 8;
+/// No packet is longer.
+const PACKET_BYTES_MAX: usize = 64 * 1024;
+
+/// The streams that a user may see: those of its own associations, and for root all.
+#[derive(Clone, Debug)]
+pub struct Streams {
+    /// In the order in which their sockets were opened.
+    pub streams: Vec<StreamStatus>,
+    /// Streams that are missing, since there are very many.
+    pub omitted: usize,
+}
+
+/// Why a daemon does nothing to a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StreamCommandError {
+    /// There is no daemon to use.
+    NoDaemon(NoDaemon),
+    /// The daemon has no association with this number.
+    NoStream,
+    /// The stream is another user's, or root has pushed the module.
+    NotYours,
+    /// The association is being set up, or is gone.
+    NotUp,
+    /// The user has too much memory in use, or too many recordings.
+    NoRoom,
+    /// The module's name and arguments are too long.
+    TooLong,
+    /// For this reason.
+    Refused(String),
+}
+
+impl fmt::Display for StreamCommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StreamCommandError::NoDaemon(error) => error.fmt(f),
+            StreamCommandError::NoStream => {
+                f.write_str("no association has this number; `swiftwater streams` lists them")
+            }
+            StreamCommandError::NotYours => {
+                f.write_str("its owner and root may do that (EPERM), and only root pops what root has pushed")
+            }
+            StreamCommandError::NotUp => f.write_str("the association is not up"),
+            StreamCommandError::NoRoom => {
+                f.write_str("you have too many recordings, or messages that are not read; end one first")
+            }
+            StreamCommandError::TooLong => f.write_str("the module's name and arguments are too long"),
+            StreamCommandError::Refused(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for StreamCommandError {}
+
+impl From<NoDaemon> for StreamCommandError {
+    fn from(error: NoDaemon) -> Self {
+        StreamCommandError::NoDaemon(error)
+    }
+}
+
+impl From<Errno> for StreamCommandError {
+    fn from(error: Errno) -> Self {
+        match error {
+            Errno::NOENT => StreamCommandError::NoStream,
+            Errno::PERM => StreamCommandError::NotYours,
+            Errno::NOTCONN => StreamCommandError::NotUp,
+            Errno::NOBUFS => StreamCommandError::NoRoom,
+            // What a daemon says that knows no such request.
+            Errno::PROTONOSUPPORT => NoDaemon::OtherVersion.into(),
+            error => NoDaemon::from(error).into(),
+        }
+    }
+}
+
+impl DaemonAddress {
+    /// Asks the daemon there which streams it has, as far as this user may see them.
+    ///
+    /// # Errors
+    ///
+    /// There is no daemon, or it is of another version.
+    pub fn streams(&self) -> Result<Streams, StreamCommandError> {
+        let asked = self.ask(&Request::Streams)?;
+        asked.value()?;
+        let memfd = asked.memfd.ok_or(NoDaemon::OtherVersion)?;
+        let parts = Streams::read(io::BufReader::new(std::fs::File::from(memfd)));
+        Ok(parts.ok_or(NoDaemon::OtherVersion)?)
+    }
+
+    /// Pushes a module on the stream of an association (`I_PUSH`). `module` is its name and its arguments.
+    ///
+    /// # Errors
+    ///
+    /// The stream is another user's or not there, or the module is refused.
+    pub fn push_module(&self, association: u32, module: &[String]) -> Result<(), StreamCommandError> {
+        let module = module.join(" ");
+        if module.len() > OPTION_BYTES_MAX {
+            return Err(StreamCommandError::TooLong);
+        }
+        self.ask(&Request::Push { association, module: &module })?.value().map(drop)
+    }
+
+    /// Pops the uppermost module of the stream of an association (`I_POP`); returns its name.
+    ///
+    /// # Errors
+    ///
+    /// The stream is another user's or not there, or has no module.
+    pub fn pop_module(&self, association: u32) -> Result<String, StreamCommandError> {
+        self.ask(&Request::Pop { association })?.value()
+    }
+
+    /// Records the stream of an association as a pcapng file.
+    ///
+    /// # Errors
+    ///
+    /// As [`DaemonAddress::push_module`].
+    pub fn tap(&self, association: u32) -> Result<Recording, StreamCommandError> {
+        self.record(association, Recorder::Tap)
+    }
+
+    /// Records the stream of an association as lines of text.
+    ///
+    /// # Errors
+    ///
+    /// As [`DaemonAddress::push_module`].
+    pub fn trace(&self, association: u32) -> Result<Recording, StreamCommandError> {
+        self.record(association, Recorder::Trace)
+    }
+
+    fn record(&self, association: u32, recorder: Recorder) -> Result<Recording, StreamCommandError> {
+        let asked = self.ask(&Request::Record { association, recorder })?;
+        asked.value()?;
+        sockopt::set_socket_timeout(&asked.connection, Timeout::Recv, Some(LOOKS))?;
+        Ok(Recording { connection: asked.connection, packet: vec![0; PACKET_BYTES_MAX], lost: 0 })
+    }
+
+    fn ask(&self, request: &Request<'_>) -> Result<Asked, StreamCommandError> {
+        let connection = self.connect_to_trusted()?;
+        let mut frame = [0; FRAME_BYTES_MAX];
+        let bytes = request.encode(&mut frame).ok_or(StreamCommandError::TooLong)?;
+        rustix::net::send(&connection, &frame[..bytes], SendFlags::NOSIGNAL)?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut place = [IoSliceMut::new(&mut frame)];
+        let received = rustix::net::recvmsg(&connection, &mut place, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        let memfd = control.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+            _ => None,
+        });
+        let answer = frame[..received.bytes].to_vec();
+        Ok(Asked { connection, answer, memfd })
+    }
+}
+
+/// What a daemon has answered.
+struct Asked {
+    connection: OwnedFd,
+    answer: Vec<u8>,
+    memfd: Option<OwnedFd>,
+}
+
+impl Asked {
+    /// Returns the value of the answer; nothing where the request was just done.
+    fn value(&self) -> Result<String, StreamCommandError> {
+        match Answer::parse(&self.answer) {
+            Some(Answer::Done) => Ok(String::new()),
+            Some(Answer::Value(value)) => Ok(String::from_utf8_lossy(value).into_owned()),
+            Some(Answer::Refused(why)) => Err(StreamCommandError::Refused(why.to_owned())),
+            Some(Answer::Failed(errno)) => Err(Errno::from_raw_os_error(errno).into()),
+            _ if self.answer.is_empty() => Err(NoDaemon::Silent.into()),
+            _ => Err(NoDaemon::OtherVersion.into()),
+        }
+    }
+}
+
+impl Streams {
+    /// Puts the parts of an answer together. `None`: they make no answer.
+    fn read(parts: impl Read) -> Option<Streams> {
+        let mut streams = Vec::new();
+        for part in serde_json::Deserializer::from_reader(parts).into_iter() {
+            match part.ok()? {
+                Part::Stream(stream) => streams.push(stream),
+                Part::End { omitted } => return Some(Streams { streams, omitted }),
+            }
+        }
+        None
+    }
+}
+
+/// What a module records on a stream, as it comes. Dropped, it ends; the module is popped then.
+#[derive(Debug)]
+pub struct Recording {
+    connection: OwnedFd,
+    packet: Vec<u8>,
+    lost: u64,
+}
+
+impl Recording {
+    /// Waits a moment for more; `None` at the end. What it returns may be empty.
+    ///
+    /// # Errors
+    ///
+    /// The system refused, or the daemon sends nonsense.
+    pub fn read(&mut self) -> io::Result<Option<&[u8]>> {
+        let bytes = match rustix::net::recv(&self.connection, &mut self.packet[..], RecvFlags::empty()) {
+            Ok((_, bytes)) => bytes,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(Some(&[])),
+            Err(Errno::CONNRESET) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let Some((lost, records)) = self.packet[..bytes].split_first_chunk::<LOST_BYTES>() else {
+            return if bytes == 0 { Ok(None) } else { Err(Errno::BADMSG.into()) };
+        };
+        self.lost = u64::from_le_bytes(*lost);
+        Ok(Some(records))
+    }
+
+    /// Returns how many records were lost so far because they were not read fast enough.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Has the daemon end the recording: what was recorded still comes.
+    pub fn finish(&self) {
+        // A daemon that is gone has ended it already.
+        let _ = rustix::net::shutdown(&self.connection, Shutdown::Write);
+    }
+}

@@ -1,0 +1,280 @@
+//! What each request does: one call, and the task of a socket that it has opened.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use carrier::page::State;
+use carrier::request::{Addresses, InitMessage, OPTION_BYTES_MAX, Request, Start};
+use rustix::io::Errno;
+use rustix::net::UCred;
+
+use crate::calls::peel_off::{Front, PeeledOff};
+use crate::calls::reply::{Answer, Reply};
+use crate::calls::{bind, connect, form, listen, options, peel_off, report, status, streams};
+use crate::channel::long_messages;
+use crate::channel::recall::Recalled;
+use crate::channel::style::Style;
+use crate::relay::drain::drain;
+use crate::relay::inbound::tell_dry;
+use crate::state::association::Outcome;
+use crate::state::registry::{Registry, patience};
+use crate::state::socket::Socket;
+use crate::state::socket_options::SocketOptions;
+use crate::system::addresses::{check_peer, parse_list};
+use crate::system::socket_cookie::Cookie;
+use crate::tasks;
+use crate::users::closer::{ReceivedDescriptor, Source};
+use crate::users::owner::Owner;
+use crate::users::seats::Seat;
+
+const IPPROTO_SCTP: i32 = 132;
+const SCTP_SOCKOPT_BINDX_ADD: i32 = 100;
+const SCTP_SOCKOPT_BINDX_REM: i32 = 101;
+const SCTP_GET_PEER_ADDRS: i32 = 108;
+const SCTP_GET_LOCAL_ADDRS: i32 = 109;
+
+/// Does what is asked for. What only the peer can answer is waited for.
+pub(crate) async fn perform(
+    registry: &Arc<Registry>,
+    request: &Request<'_>,
+    descriptor: Option<&ReceivedDescriptor>,
+    who: UCred,
+) -> Result<Reply, Errno> {
+    match *request {
+        Request::Describe => {
+            let description = status::describe(&registry.stack, registry.on_demand);
+            return Ok(Answer::Value(description.into_bytes()).into());
+        }
+        Request::Barrier => {
+            // A copy of ours keeps what a program has closed open.
+            for source in [Source::Requests, Source::Carriers] {
+                registry.closers.of(who.uid.as_raw(), source).drained().await;
+            }
+            let_pass(registry).await;
+            return Ok(Answer::Done.into());
+        }
+        Request::Open { v6, one_to_many } => return open_for(registry, who.into(), v6, one_to_many),
+        Request::Status => return report::report(registry, who).await,
+        Request::Streams => return streams::report_streams(registry, who).await,
+        Request::Push { association, module } => {
+            return streams::push(registry, association, module, who).await;
+        }
+        Request::Pop { association } => return streams::pop(registry, association, who).await,
+        Request::Record { association, recorder } => {
+            return streams::record(registry, association, recorder, who).await;
+        }
+        Request::Memfd => {
+            let memfd = long_messages::memfd_to_fill()?;
+            return Ok(Reply { answer: Answer::Done, descriptors: vec![memfd], lent: None, feed: None });
+        }
+        _ => {}
+    }
+    let descriptor = descriptor.ok_or(Errno::BADF)?;
+    let socket = registry.find(Cookie::of(descriptor)?).ok_or(Errno::NOTSOCK)?;
+    if socket.style == Style::OneToMany {
+        // What was sent before comes before what is asked for.
+        let all_taken = drain(&socket).await;
+        if !all_taken && matches!(request, Request::PeelOff { .. }) {
+            // Some of it may be for the association that would be gone.
+            return Err(Errno::NOBUFS);
+        }
+    }
+    perform_on(registry, &socket, descriptor.as_fd(), request, who).await
+}
+
+/// Does what is asked of a socket; `theirs` is the program's end of its carrier.
+async fn perform_on(
+    registry: &Arc<Registry>,
+    socket: &Arc<Socket>,
+    theirs: BorrowedFd<'_>,
+    request: &Request<'_>,
+    who: UCred,
+) -> Result<Reply, Errno> {
+    match *request {
+        // They are about no socket.
+        Request::Describe | Request::Status | Request::Barrier | Request::Memfd | Request::Open { .. } => {}
+        Request::Streams | Request::Push { .. } | Request::Pop { .. } | Request::Record { .. } => {}
+        Request::Attach => {
+            let page = socket.channel.page.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
+            return Ok(Reply { answer: Answer::Done, descriptors: vec![page], lent: None, feed: None });
+        }
+        Request::Bind(address) => {
+            bind::once_released(registry, address.port(), || bind::bind(registry, socket, address, who))
+                .await?;
+        }
+        Request::Listen { backlog: 0 } => {
+            listen::check_listens(socket)?;
+            let recalled = recall(registry, socket, theirs, who).await?;
+            listen::unlisten(registry, socket, recalled)?;
+        }
+        Request::Listen { backlog } => listen::listen(registry, socket, backlog, theirs)?,
+        Request::Connect { peer, start, init } => {
+            return connect_for(registry, socket, (peer, start, init), theirs, who).await;
+        }
+        Request::Find(address) => {
+            check_peer(socket.v6, address)?;
+            let member = socket.lock().with_peer(address).ok_or(Errno::NOENT)?;
+            return Ok(Answer::Association(member.id).into());
+        }
+        Request::AwaitRoom { association } => {
+            let member = socket.lock().associations.get(&association).cloned().ok_or(Errno::PIPE)?;
+            let queue = member.send_queue().clone().ok_or(Errno::PIPE)?;
+            unless_lost(&patience(registry, who)?, queue.room()).await?;
+        }
+        Request::Associations { after } => {
+            let inner = socket.lock();
+            let some = inner.associations.range(after.saturating_add(1)..).take(OPTION_BYTES_MAX / 4);
+            let listed = some.flat_map(|(id, _)| id.to_ne_bytes()).collect();
+            return Ok(Answer::Value(listed).into());
+        }
+        Request::AwaitEnd => {
+            unless_lost(&patience(registry, who)?, socket.end()).await?;
+        }
+        Request::PeelOff { association, front_begun, front_at } => {
+            peel_off::peelable(socket, association)?;
+            let recalled = recall(registry, socket, theirs, who).await?;
+            let front = Front { at: front_at as usize, is_begun: front_begun };
+            return peel_off(registry, socket, (association, front), recalled).await;
+        }
+        Request::Hold => form::hold(socket)?,
+        Request::PutBack(record) => {
+            unless_lost(&patience(registry, who)?, form::put_back(socket, record)).await??;
+        }
+        Request::SetForm { plain } => socket.channel.set_form(plain)?,
+        Request::LocalAddress => return Ok(Answer::Address(socket.local_address()).into()),
+        Request::PeerAddress => {
+            let inner = socket.lock();
+            let peer = inner.peer.filter(|_| inner.stage == State::Connected);
+            return Ok(Answer::Address(peer.ok_or(Errno::NOTCONN)?).into());
+        }
+        Request::SetOption { level, name, value } => {
+            set_option(registry, socket, (level, name), value, who).await?;
+        }
+        Request::GetOption { level, name, value } => {
+            let value = match (level, name) {
+                (IPPROTO_SCTP, SCTP_GET_PEER_ADDRS) => bind::peer_addresses(socket, value)?,
+                (IPPROTO_SCTP, SCTP_GET_LOCAL_ADDRS) => bind::local_addresses(socket, value)?,
+                _ => options::get(socket, level, name, value)?,
+            };
+            return Ok(Answer::Value(value).into());
+        }
+    }
+    Ok(Answer::Done.into())
+}
+
+/// Begins to set an association up, and waits for it where the answer is to come late.
+async fn connect_for(
+    registry: &Arc<Registry>,
+    socket: &Arc<Socket>,
+    (peer, start, init): (Addresses<'_>, Start, InitMessage),
+    theirs: BorrowedFd<'_>,
+    who: UCred,
+) -> Result<Reply, Errno> {
+    let patience = (start == Start::AnswerLate).then(|| patience(registry, who)).transpose()?;
+    let member = connect::connect(registry, socket, peer, (start, init), theirs)?;
+    if start == Start::Now {
+        let_pass(registry).await;
+    }
+    if let Some(patience) = patience
+        && let Outcome::Failed(error) = unless_lost(&patience, member.set_up_ended()).await?
+    {
+        return Err(error);
+    }
+    Ok(Answer::Association(member.id).into())
+}
+
+async fn set_option(
+    registry: &Arc<Registry>,
+    socket: &Arc<Socket>,
+    (level, name): (i32, i32),
+    value: &[u8],
+    who: UCred,
+) -> Result<(), Errno> {
+    match (level, name) {
+        (IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_ADD) => {
+            let list = parse_list(value)?;
+            let port = list.first().ok_or(Errno::INVAL)?.port();
+            bind::once_released(registry, port, || bind::bind_more(registry, socket, &list, who)).await
+        }
+        (IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_REM) => bind::bind_less(registry, socket, value),
+        _ => {
+            let dry = options::set(socket, level, name, value)?;
+            if !dry.is_empty() {
+                tokio::spawn(tell_dry(Arc::clone(socket), dry));
+                // It is there before the answer, if there is room.
+                tokio::task::yield_now().await;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Takes back what the program has not read; `theirs` is its end of the carrier.
+async fn recall(
+    registry: &Registry,
+    socket: &Socket,
+    theirs: BorrowedFd<'_>,
+    who: UCred,
+) -> Result<Recalled, Errno> {
+    unless_lost(&patience(registry, who)?, socket.channel.endpoint.recall(theirs)).await?
+}
+
+fn open_for(registry: &Arc<Registry>, owner: Owner, v6: bool, one_to_many: bool) -> Result<Reply, Errno> {
+    let style = if one_to_many { Style::OneToMany } else { Style::OneToOne };
+    let options = SocketOptions::new(&registry.stack);
+    let opened = registry.open(owner, v6, style, style.first_stage(), options)?;
+    let (socket, theirs) = tasks::start(registry, opened);
+    let page = socket.channel.page.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
+    Ok(Reply { answer: Answer::Done, descriptors: vec![theirs, page], lent: None, feed: None })
+}
+
+/// Peels an association off. A caller that goes away does not leave it half done.
+async fn peel_off(
+    registry: &Arc<Registry>,
+    socket: &Arc<Socket>,
+    which: (u32, Front),
+    recalled: Recalled,
+) -> Result<Reply, Errno> {
+    let (registry, socket) = (Arc::clone(registry), Arc::clone(socket));
+    let done = tokio::spawn(async move {
+        let PeeledOff { opened, page, carry } =
+            peel_off::peel_off(&registry, &socket, which, recalled).await?;
+        let (new, theirs) = tasks::start(&registry, opened);
+        new.commands.one_to_one(carry)?;
+        Ok(Reply { answer: Answer::Done, descriptors: vec![theirs, page], lent: None, feed: None })
+    });
+    // It is never given up, unless all is.
+    done.await.unwrap_or(Err(Errno::NETDOWN))
+}
+
+/// Waits for something, unless another user gets this place.
+async fn unless_lost<T>(patience: &Seat, something: impl Future<Output = T>) -> Result<T, Errno> {
+    tokio::select! {
+        happened = something => Ok(happened),
+        () = patience.lost() => Err(Errno::NOBUFS),
+    }
+}
+
+/// Rounds of the runtime that [`let_pass`] takes at most, where a program sends without pause.
+const ROUNDS_MAX: usize = 64;
+/// Rounds in which nothing moved, after which nothing more is to come: what one round wakes, the next one runs.
+const QUIET_ROUNDS: usize = 2;
+
+/// Lets happen what needs no other host, such as a handshake or a shutdown between two programs, so that a program finds it as it would
+/// in the kernel, where it happens within the call: until no record and no packet moves any more.
+async fn let_pass(registry: &Registry) {
+    let moved = || {
+        let link = registry.stack.statistics().link;
+        (registry.busy_polling.records(), link.datagrams_sent, link.datagrams_received)
+    };
+    let (mut before, mut quiet) = (moved(), 0);
+    for _ in 0..ROUNDS_MAX {
+        tokio::task::yield_now().await;
+        let now = moved();
+        quiet = if now == before { quiet + 1 } else { 0 };
+        if quiet == QUIET_ROUNDS {
+            return;
+        }
+        before = now;
+    }
+}

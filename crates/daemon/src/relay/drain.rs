@@ -1,0 +1,263 @@
+//! From the channel of a one-to-many socket into the queues of its associations.
+//!
+//! The channel is always read, so that one association whose peer is slow keeps none of the others waiting. The page tells the
+//! program how much waits for each, and it sends no more than there is room for.
+
+use bytes::Bytes;
+use carrier::record::{Flags, Header};
+use rustix::io::Errno;
+use tokio::task;
+
+use super::{BROKEN, Departure, abort};
+use crate::channel::endpoint::Intake;
+use crate::state::association::SocketAssociation;
+use crate::state::socket::Socket;
+use crate::system::journal::log;
+use crate::system::quantum::RECORDS_PER_TURN;
+
+/// Takes what the program has sent before it asks for something, so that this comes first. Records sent meanwhile do not count:
+/// a program that sends without pause would never be answered. Returns false if records stay because the user's memory is used up.
+pub(crate) async fn drain(socket: &Socket) -> bool {
+    let mut left_bytes = socket.channel.endpoint.waiting_bytes();
+    while left_bytes > 0 {
+        let taken = take_several(socket);
+        // The end is there for every reader, again and again, as is a broken carrier: the task of the socket takes it.
+        if matches!(taken.departure, Some(Departure::Unread)) {
+            socket.channel.endpoint.tell_reset_again();
+        }
+        if taken.records == 0 || taken.departure.is_some() {
+            return !taken.stalled;
+        }
+        left_bytes = left_bytes.saturating_sub(taken.bytes);
+        task::yield_now().await;
+    }
+    true
+}
+
+/// What was taken from a carrier in one turn.
+#[derive(Default)]
+pub(crate) struct Taken {
+    pub(crate) records: usize,
+    /// What these records count for in a turn.
+    pub(crate) weight: usize,
+    /// The length of these records.
+    pub(crate) bytes: u64,
+    /// There is more, and no memory for it.
+    pub(crate) stalled: bool,
+    /// How the program has left, if it has.
+    pub(crate) departure: Option<Departure>,
+}
+
+/// Goes on with what was taken from a carrier.
+pub(crate) fn take_on(socket: &Socket, first: Result<Intake, Errno>) -> Taken {
+    let first_weight = first.as_ref().map_or(1, Intake::weight);
+    let departure = match first {
+        Ok(taken) => sort(socket, taken),
+        Err(Errno::NOBUFS) => return Taken { stalled: true, ..Taken::default() },
+        Err(_) => Some(Departure::Closed),
+    };
+    if departure.is_some() {
+        return Taken { departure, ..Taken::default() };
+    }
+    let several = take_several(socket);
+    Taken { records: several.records + 1, weight: several.weight + first_weight, ..several }
+}
+
+/// Takes what the program has sent, at most as much as one turn allows.
+pub(crate) fn take_several(socket: &Socket) -> Taken {
+    let mut several = Taken::default();
+    while several.weight < RECORDS_PER_TURN && several.departure.is_none() {
+        let taken = match socket.channel.endpoint.try_take() {
+            Ok(taken) => taken,
+            Err(error) => {
+                several.stalled = error == Errno::NOBUFS;
+                break;
+            }
+        };
+        several.records += 1;
+        several.weight += taken.weight();
+        several.bytes += taken.record_bytes();
+        several.departure = sort(socket, taken);
+    }
+    several
+}
+
+/// Gives a record to the association that it is for. Returns how the program has left, if it has.
+fn sort(socket: &Socket, taken: Intake) -> Option<Departure> {
+    match taken {
+        Intake::Filler | Intake::Empty => None,
+        Intake::Message(header, content) => {
+            let member = socket.lock().associations.get(&header.association).cloned();
+            // What is sent into an association that is gone is lost, as in the kernel.
+            if let Some(member) = member {
+                enqueue(socket, &member, header, content);
+            }
+            None
+        }
+        Intake::Malformed => {
+            log(format_args!("a program writes something else than records to its socket"));
+            Some(Departure::Abort(Bytes::from_static(BROKEN)))
+        }
+        Intake::Unread => socket.channel.has_unread_data().then_some(Departure::Unread),
+        Intake::End => Some(Departure::Closed),
+    }
+}
+
+fn enqueue(socket: &Socket, member: &SocketAssociation, header: Header, content: Bytes) {
+    if header.flags.contains(Flags::ABORT) {
+        if let Some(association) = member.association() {
+            abort(association, &String::from_utf8_lossy(&content));
+            drop(socket.remove(member));
+        }
+        return;
+    }
+    let send_queue = member.send_queue().clone();
+    if send_queue.is_some_and(|send_queue| !send_queue.push(header, content))
+        && let Some(association) = member.association()
+    {
+        log(format_args!("a program sends more than there is room for"));
+        abort(association, "the program has sent more than there is room for");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSlice;
+    use std::mem::MaybeUninit;
+    use std::os::fd::{AsFd, OwnedFd};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::time::Duration;
+
+    use carrier::record::Kind;
+    use rustix::net::SendFlags;
+    use swiftwater::{Stack, StackOptions};
+
+    use super::*;
+    use crate::channel::style::Style;
+    use crate::state::registry::Registry;
+    use crate::state::socket_options::SocketOptions;
+    use crate::system::quantum::BYTES_PER_TURN;
+    use crate::users::descriptor_numbers::Numbers;
+    use crate::users::limits::Limits;
+    use crate::users::owner::Owner;
+
+    /// A wait that has no end is a failure after this time.
+    const END_FOUND_WITHIN: Duration = Duration::from_secs(20);
+
+    /// A one-to-many socket without a task, with the program's end of its channel.
+    fn opened() -> (Registry, Arc<Socket>, OwnedFd) {
+        let stack =
+            Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() }).expect("a free port");
+        let registry = Registry::new(stack, false, &Limits::default(), Numbers::with_max(1 << 16));
+        let registry = registry.expect("random numbers");
+        let (style, options) = (Style::OneToMany, SocketOptions::new(&registry.stack));
+        let owner = Owner { user: 1, process: 1 };
+        let opened = registry.open(owner, false, style, style.first_stage(), options).expect("a channel");
+        (registry, opened.socket, opened.theirs)
+    }
+
+    /// Sends a record for an association that there is not.
+    fn send_one(theirs: &OwnedFd) {
+        let record = Header { association: 77, ..Header::new(Kind::Data) }.encode();
+        rustix::net::send(theirs, &record, SendFlags::DONTWAIT).expect("room in the carrier");
+    }
+
+    #[tokio::test]
+    async fn others_run_while_all_is_taken_that_a_program_has_sent() {
+        let (_registry, socket, theirs) = opened();
+        (0..4 * RECORDS_PER_TURN).for_each(|_| send_one(&theirs));
+        let turns = Arc::new(AtomicUsize::new(0));
+        let sends_without_pause = tokio::spawn({
+            let turns = Arc::clone(&turns);
+            async move {
+                loop {
+                    // As many as the daemon takes in a turn: its carrier is never empty.
+                    (0..RECORDS_PER_TURN).for_each(|_| send_one(&theirs));
+                    turns.fetch_add(1, Relaxed);
+                    task::yield_now().await;
+                }
+            }
+        });
+        // It ends although there is always more.
+        let drained = tokio::time::timeout(END_FOUND_WITHIN, drain(&socket)).await;
+        assert_eq!(drained, Ok(true));
+        let turns = turns.load(Relaxed);
+        assert!((1..=4).contains(&turns), "the neighbour had {turns} turns");
+        sends_without_pause.abort();
+    }
+
+    #[tokio::test]
+    async fn requests_that_take_from_a_carrier_together_find_its_end() {
+        let (_registry, socket, theirs) = opened();
+        (0..2 * RECORDS_PER_TURN).for_each(|_| send_one(&theirs));
+        rustix::net::shutdown(&theirs, rustix::net::Shutdown::Write).expect("it is open");
+        // The first waits for records that the second takes. It must not wait for them for ever.
+        let both = async { tokio::join!(drain(&socket), drain(&socket)) };
+        assert_eq!(tokio::time::timeout(END_FOUND_WITHIN, both).await, Ok((true, true)));
+    }
+
+    #[tokio::test]
+    async fn a_request_before_which_a_program_breaks_its_carrier_hides_nothing_from_its_task() {
+        let (_registry, socket, theirs) = opened();
+        // It begins as a record does, and ends before its header does.
+        let broken = &Header::new(Kind::Data).encode()[..8];
+        rustix::net::send(&theirs, broken, SendFlags::DONTWAIT).expect("room in the carrier");
+        drain(&socket).await;
+        let found =
+            tokio::time::timeout(END_FOUND_WITHIN, socket.channel.endpoint.take()).await.expect("it is told");
+        assert!(matches!(found, Ok(Intake::Malformed)), "{found:?}");
+    }
+
+    /// Sends a message of so many bytes in a memfd, for an association that there is not.
+    fn send_long(theirs: &OwnedFd, bytes: usize) {
+        use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+        use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, sendmsg};
+
+        let memfd = memfd_create("long", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("a memfd");
+        ftruncate(&memfd, bytes as u64).expect("its length");
+        fcntl_add_seals(&memfd, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW).expect("its seals");
+        let flags = Flags::default().with(Flags::IN_MEMFD);
+        let header = Header { association: 77, bytes: bytes as u32, flags, ..Header::new(Kind::Data) };
+        let descriptors = [memfd.as_fd()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
+        sendmsg(theirs, &[IoSlice::new(&header.encode())], &mut control, SendFlags::DONTWAIT).expect("room");
+    }
+
+    #[tokio::test]
+    async fn a_turn_ends_after_so_many_bytes_too() {
+        let (_registry, socket, theirs) = opened();
+        (0..3).for_each(|_| send_long(&theirs, BYTES_PER_TURN));
+        let records = [(); 4].map(|()| take_several(&socket).records);
+        assert_eq!(records, [1, 1, 1, 0]);
+    }
+
+    #[tokio::test]
+    async fn one_turn_takes_so_many_records() {
+        let (_registry, socket, theirs) = opened();
+        (0..2 * RECORDS_PER_TURN).for_each(|_| send_one(&theirs));
+        let records = [(); 3].map(|()| take_several(&socket).records);
+        assert_eq!(records, [RECORDS_PER_TURN, RECORDS_PER_TURN, 0]);
+    }
+
+    #[tokio::test]
+    async fn a_record_of_no_bytes_is_not_the_end() {
+        let (_registry, socket, theirs) = opened();
+        let send_nothing =
+            || rustix::net::send(&theirs, &[], SendFlags::DONTWAIT).expect("room in the carrier");
+        send_nothing();
+        send_one(&theirs);
+        let taken = take_several(&socket);
+        assert_eq!((taken.records, taken.departure.is_none()), (2, true));
+        send_nothing();
+        assert!(socket.channel.endpoint.discard() && !socket.channel.endpoint.discard());
+        // Nor is it if the end is behind it.
+        send_nothing();
+        send_one(&theirs);
+        drop(theirs);
+        let taken = take_several(&socket);
+        assert_eq!((taken.records, matches!(taken.departure, Some(Departure::Closed))), (3, true));
+    }
+}

@@ -1,0 +1,230 @@
+//! Notifications (RFC 6458 §6.1) as the C structures that programs get.
+//!
+//! Whether a program wants one is looked up when it happens, in what it has subscribed to.
+
+use std::net::{IpAddr, SocketAddr};
+
+use bytes::Bytes;
+use carrier::record::{Flags, Header, Kind};
+use swiftwater::{Event, Loss, PathChange, SendInfo};
+
+use crate::state::association::{SocketAssociation, Upward};
+use crate::state::notification_type::NotificationType;
+use crate::state::socket::Socket;
+use crate::system::addresses;
+
+/// `sac_state`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+enum AssociationChange {
+    Up = 0,
+    Lost = 1,
+    Restarted = 2,
+    ShutDown = 3,
+    CannotStart = 4,
+}
+
+/// `pdapi_indication`.
+const PARTIAL_DELIVERY_ABORTED: u32 = 0;
+/// `ssf_flags`: it left this host at least once.
+const DATA_SENT: u16 = 1;
+/// `auth_indication`: the peer does not authenticate, as we do not.
+const NO_AUTHENTICATION: u32 = 2;
+/// Flags of a DATA chunk (RFC 9260 §3.3.1), which the kernel puts where `sinfo_flags` would be.
+const CHUNK_ENDS: u16 = 1;
+const CHUNK_BEGINS: u16 = 2;
+const CHUNK_UNORDERED: u16 = 4;
+
+/// The notifications of an event that the program wants: some are of two kinds.
+pub(crate) fn of(socket: &Socket, member: &SocketAssociation, event: &Event) -> Vec<Upward> {
+    let wanted = kinds(event).iter().filter(|kind| member.wants(**kind));
+    wanted.filter_map(|kind| build(socket, member, event, *kind)).collect()
+}
+
+/// The kinds of notifications that an event is.
+fn kinds(event: &Event) -> &'static [NotificationType] {
+    match event {
+        Event::Up => &[NotificationType::AssociationChange, NotificationType::Authentication],
+        Event::Restarted(_) | Event::Down(_) => &[NotificationType::AssociationChange],
+        Event::PeerShutdown => &[NotificationType::Shutdown],
+        Event::PathChanged { .. } => &[NotificationType::PeerAddressChange],
+        Event::RemoteError { .. } => &[NotificationType::RemoteError],
+        Event::SendFailed { .. } => &[NotificationType::SendFailed, NotificationType::SendFailedEvent],
+        Event::SenderDry => &[NotificationType::SenderDry],
+        Event::AdaptationIndication(_) => &[NotificationType::AdaptationIndication],
+        Event::PartialDeliveryAborted { .. } => &[NotificationType::PartialDelivery],
+        _ => &[],
+    }
+}
+
+/// An association could not be set up.
+pub(crate) fn cannot_start(member: &SocketAssociation) -> Option<Upward> {
+    let change = AssociationChange::CannotStart;
+    member
+        .wants(NotificationType::AssociationChange)
+        .then(|| association_change(member, change, 0, (0, 0)).finish(member))
+}
+
+fn build(
+    socket: &Socket,
+    member: &SocketAssociation,
+    event: &Event,
+    kind: NotificationType,
+) -> Option<Upward> {
+    let begins = |state| association_change(member, state, 0, member.streams()).finish(member);
+    Some(match event {
+        Event::Up if kind == NotificationType::Authentication => {
+            Notification::new(kind).u32(0).u32(NO_AUTHENTICATION).u32(member.told_id()).finish(member)
+        }
+        Event::Up => begins(AssociationChange::Up),
+        Event::Restarted(_) => begins(AssociationChange::Restarted),
+        Event::Down(None) => {
+            association_change(member, AssociationChange::ShutDown, 0, (0, 0)).finish(member)
+        }
+        Event::Down(Some(loss)) => lost(member, loss),
+        Event::PeerShutdown | Event::SenderDry => {
+            Notification::new(kind).u32(member.told_id()).finish(member)
+        }
+        Event::PathChanged { address, change, .. } => path_change(socket, member, *address, *change)?,
+        Event::RemoteError { cause, information } => Notification::new(kind)
+            .bytes(&cause.to_be_bytes())
+            .u16(0)
+            .u32(member.told_id())
+            .bytes(information)
+            .finish(member),
+        Event::AdaptationIndication(indication) => {
+            Notification::new(kind).u32(*indication).u32(member.told_id()).finish(member)
+        }
+        Event::PartialDeliveryAborted { stream, ssn } => Notification::new(kind)
+            .u32(PARTIAL_DELIVERY_ABORTED)
+            .u32(member.told_id())
+            .u32((*stream).into())
+            .u32((*ssn).into())
+            .finish(member),
+        Event::SendFailed { info, data, was_sent, beginning, ending, cause } => {
+            let set = |on: bool, flag| if on { flag } else { 0 };
+            let flags = set(info.unordered, CHUNK_UNORDERED)
+                | set(*beginning, CHUNK_BEGINS)
+                | set(*ending, CHUNK_ENDS);
+            Failed { info, data, flags, was_sent: *was_sent, cause: *cause }.build(member, kind)
+        }
+        _ => return None,
+    })
+}
+
+/// `struct sctp_assoc_change`, of which `sac_error` is as it would travel.
+fn association_change(
+    member: &SocketAssociation,
+    state: AssociationChange,
+    cause: u16,
+    streams: (u16, u16),
+) -> Notification {
+    let mut new = Notification::new(NotificationType::AssociationChange);
+    new.u16(state as u16).u16(cause.to_be()).u16(streams.0).u16(streams.1).u32(member.told_id());
+    new
+}
+
+/// With what the peer has said of it.
+fn lost(member: &SocketAssociation, loss: &Loss) -> Upward {
+    association_change(member, AssociationChange::Lost, loss.cause, (0, 0))
+        .bytes(&loss.information)
+        .finish(member)
+}
+
+/// `struct sctp_paddr_change`.
+fn path_change(
+    socket: &Socket,
+    member: &SocketAssociation,
+    address: IpAddr,
+    change: PathChange,
+) -> Option<Upward> {
+    const SOCKADDR_STORAGE_BYTES: usize = 128;
+    let state = match change {
+        PathChange::Available => 0,
+        PathChange::Unreachable => 1,
+        PathChange::Removed => 2,
+        PathChange::MadePrimary => 4,
+        PathChange::Confirmed => 5,
+        _ => return None,
+    };
+    let mut place = Vec::with_capacity(SOCKADDR_STORAGE_BYTES);
+    let address = SocketAddr::new(address, member.peer.port());
+    let view = socket.lock().options.view(socket.v6);
+    addresses::append(&mut place, view.of(address));
+    place.resize(SOCKADDR_STORAGE_BYTES, 0);
+    let mut notification = Notification::new(NotificationType::PeerAddressChange);
+    Some(notification.bytes(&place).u32(state).u32(0).u32(member.told_id()).finish(member))
+}
+
+/// A message, or a part of it, that was not delivered.
+struct Failed<'a> {
+    info: &'a SendInfo,
+    data: &'a [u8],
+    flags: u16,
+    was_sent: bool,
+    cause: u16,
+}
+
+impl Failed<'_> {
+    /// `struct sctp_send_failed` or `struct sctp_send_failed_event`.
+    fn build(&self, member: &SocketAssociation, kind: NotificationType) -> Upward {
+        let mut notification = Notification::with_flags(kind, if self.was_sent { DATA_SENT } else { 0 });
+        notification.u32(self.cause.to_be().into());
+        let flags = self.flags;
+        let ppid = self.info.ppid.to_be();
+        match kind {
+            NotificationType::SendFailed => {
+                let lifetime = self.info.lifetime.map_or(0, |lifetime| lifetime.as_millis() as u32);
+                notification.u16(self.info.stream).u16(0).u16(flags).u16(0);
+                notification.u32(ppid).u32(self.info.context).u32(lifetime).u32(0).u32(0);
+            }
+            _ => {
+                notification.u16(self.info.stream).u16(flags).u32(ppid).u32(self.info.context);
+            }
+        }
+        notification.u32(member.told_id()).u32(member.told_id()).bytes(self.data).finish(member)
+    }
+}
+
+/// Builds one notification; the length is filled in at the end.
+struct Notification {
+    bytes: Vec<u8>,
+}
+
+impl Notification {
+    fn new(kind: NotificationType) -> Self {
+        Notification::with_flags(kind, 0)
+    }
+
+    fn with_flags(kind: NotificationType, flags: u16) -> Self {
+        let mut new = Notification { bytes: Vec::with_capacity(64) };
+        new.u16(kind as u16).u16(flags).u32(0);
+        new
+    }
+
+    fn u16(&mut self, number: u16) -> &mut Self {
+        self.bytes(&number.to_ne_bytes())
+    }
+
+    fn u32(&mut self, number: u32) -> &mut Self {
+        self.bytes(&number.to_ne_bytes())
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        self.bytes.extend_from_slice(bytes);
+        self
+    }
+
+    fn finish(&mut self, member: &SocketAssociation) -> Upward {
+        let bytes = self.bytes.len() as u32;
+        self.bytes[4..8].copy_from_slice(&bytes.to_ne_bytes());
+        let header = Header {
+            bytes,
+            flags: Flags::END,
+            association: member.id,
+            address: Some(member.peer),
+            ..Header::new(Kind::Notification)
+        };
+        Upward::Notification(header, Bytes::from(std::mem::take(&mut self.bytes)))
+    }
+}

@@ -1,0 +1,287 @@
+//! Where programs ask. Each request has a connection of its own, which its answer ends.
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use carrier::request::{FRAME_BYTES_MAX, Request, RequestError};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, UCred,
+};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::calls::reply::Reply;
+use crate::channel::long_messages::{self, Lent};
+use crate::client::address::{DaemonAddress, DaemonAddressError};
+use crate::dispatch;
+use crate::state::registry::Registry;
+use crate::system::descriptor_io::register;
+use crate::system::journal::log;
+use crate::users::closer::{self, Closer, End, ReceivedDescriptor, Source};
+use crate::users::seats::Seat;
+
+/// A connection says what it wants within this time.
+const REQUEST_WAIT: Duration = Duration::from_secs(5);
+/// How long nobody is let in when there is no descriptor for a connection.
+const EXHAUSTED_WAIT: Duration = Duration::from_millis(50);
+const BACKLOG: i32 = 1024;
+/// Connections that are accepted before every task that is ready, and the I/O driver, get their turn.
+const ACCEPTS_PER_TURN: usize = 16;
+
+fn is_socket(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
+}
+
+pub(crate) fn listen(place: &DaemonAddress) -> Result<OwnedFd, DaemonAddressError> {
+    let failed = |error: Errno| match error {
+        Errno::ADDRINUSE => DaemonAddressError::Taken(place.clone()),
+        error => DaemonAddressError::System(place.clone(), error.into()),
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(failed)?;
+    if let DaemonAddress::Path(path) = place
+        && is_socket(path)
+        && place.connect().is_err_and(|error| error == Errno::CONNREFUSED)
+    {
+        // Left by a daemon that has crashed; nobody answers there. What cannot be removed fails the bind.
+        let _ = std::fs::remove_file(path);
+    }
+    rustix::net::bind(&socket, &place.to_unix().map_err(failed)?).map_err(failed)?;
+    rustix::net::listen(&socket, BACKLOG).map_err(failed)?;
+    Ok(socket)
+}
+
+/// Accepts the connections of programs; returns only when that is no longer possible.
+///
+/// Runs as a task of its own: the future that the runtime blocks on is polled before the tasks that are ready, and a user that
+/// connects without end would have connections accepted faster than the tasks of earlier ones answer and close them.
+pub(crate) async fn serve(listener: OwnedFd, registry: Arc<Registry>) -> io::Result<()> {
+    let listener = register(listener, Interest::READABLE)?;
+    let mut accepted_in_turn = 0;
+    loop {
+        if accepted_in_turn == ACCEPTS_PER_TURN {
+            accepted_in_turn = 0;
+            tokio::task::yield_now().await;
+        }
+        accepted_in_turn += 1;
+        while !registry.numbers.has(1) {
+            registry.silent.give_up_one();
+            tokio::time::sleep(EXHAUSTED_WAIT).await;
+        }
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let accept = |_: &OwnedFd| Ok(rustix::net::accept_with(&listener, flags)?);
+        let accepted = listener.async_io(Interest::READABLE, accept).await;
+        let accepted = accepted.and_then(|fd| Ok((rustix::net::sockopt::socket_peercred(&fd)?, fd)));
+        match accepted {
+            Ok((who, connection)) => admit(&registry, connection, who),
+            Err(error) => {
+                log(format_args!("nobody can be let in for the moment: {error}"));
+                tokio::time::sleep(EXHAUSTED_WAIT).await;
+            }
+        }
+    }
+}
+
+fn admit(registry: &Arc<Registry>, connection: OwnedFd, who: UCred) {
+    let user = who.uid.as_raw();
+    let closer = registry.closers.of(user, Source::Requests);
+    let connection = closer.guard(connection);
+    let Some(seat) = registry.silent.take(user) else { return };
+    let registry = Arc::clone(registry);
+    tokio::spawn(async move {
+        // A caller that goes away gets no answer.
+        let _ = attend(connection, seat, (&registry, &closer), who).await;
+    });
+}
+
+/// Takes one request and answers it.
+async fn attend(
+    connection: End,
+    seat: Seat,
+    (registry, closer): (&Arc<Registry>, &Arc<Closer>),
+    who: UCred,
+) -> io::Result<()> {
+    let connection = register(connection, Interest::READABLE | Interest::WRITABLE)?;
+    let asked = tokio::select! {
+        asked = asked(&connection, closer) => asked?,
+        // A caller that says nothing gets no answer.
+        () = seat.lost() => return Ok(()),
+        () = tokio::time::sleep(REQUEST_WAIT) => return Ok(()),
+    };
+    drop(seat);
+    let reply = match asked {
+        Asked::Nothing => return Ok(()),
+        Asked::Stuck => Errno::BUSY.into(),
+        Asked::Request(frame, mut descriptors) => {
+            let reply = match Request::parse(&frame) {
+                Ok(_) if descriptors.len() > 1 => Errno::INVAL.into(),
+                Ok(request) => tokio::select! {
+                    performed = dispatch::perform(registry, &request, descriptors.first(), who) => {
+                        performed.unwrap_or_else(Reply::from)
+                    }
+                    () = closer::gone(&connection) => return Ok(()),
+                },
+                Err(error) => refuse(error, who),
+            };
+            // All go the same way, so the last is closed last.
+            if let Some(last) = descriptors.pop() {
+                drop(descriptors);
+                last.closed().await;
+            }
+            reply
+        }
+    };
+    answer(&connection, reply, closer).await
+}
+
+async fn answer(connection: &AsyncFd<End>, reply: Reply, closer: &Arc<Closer>) -> io::Result<()> {
+    let mut frame = [0; FRAME_BYTES_MAX];
+    let bytes = reply.encode(&mut frame).ok_or(Errno::OVERFLOW)?;
+    let own = reply.descriptors.iter().map(OwnedFd::as_fd);
+    let descriptors: Vec<BorrowedFd<'_>> = own.chain(reply.lent.iter().map(Lent::as_fd)).collect();
+    let sent = send(connection, &frame[..bytes], &descriptors);
+    let sent = tokio::time::timeout(REQUEST_WAIT, sent).await.unwrap_or(Ok(()));
+    if let Some(feed) = reply.feed {
+        sent?;
+        return feed.follow(connection).await;
+    }
+    if let Some(lent) = reply.lent {
+        let read = async {
+            sent?;
+            closer::gone(connection).await;
+            Ok(())
+        };
+        let read = tokio::time::timeout(REQUEST_WAIT, read).await.unwrap_or(Ok(()));
+        long_messages::empty_on(closer, [lent].into());
+        return read;
+    }
+    // The program may have closed them already.
+    reply.descriptors.into_iter().for_each(|descriptor| drop(closer.take_over(descriptor)));
+    sent
+}
+
+/// What a connection has brought.
+enum Asked {
+    Request(Vec<u8>, Vec<ReceivedDescriptor>),
+    /// The caller has gone.
+    Nothing,
+    /// What this user has sent before cannot be closed: nothing more is taken.
+    Stuck,
+}
+
+/// Waits for a request.
+async fn asked(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> io::Result<Asked> {
+    let mut frame = vec![0; FRAME_BYTES_MAX];
+    loop {
+        let mut ready = connection.readable().await?;
+        if closer.is_stuck() {
+            return Ok(Asked::Stuck);
+        }
+        if !closer.has_room() {
+            closer.room().await;
+            continue;
+        }
+        let received = ready.try_io(|connection| Ok(closer::receive(connection, &mut frame, closer)?));
+        if let Ok(received) = received {
+            let (bytes, descriptors) = received?;
+            frame.truncate(bytes);
+            return Ok(if bytes == 0 { Asked::Nothing } else { Asked::Request(frame, descriptors) });
+        }
+    }
+}
+
+fn refuse(error: RequestError, who: UCred) -> Reply {
+    match error {
+        RequestError::Version(version) => log(format_args!(
+            "process {} has a shim of version {version}, this daemon is of {}: let both come from one installation",
+            who.pid.as_raw_nonzero(),
+            carrier::VERSION
+        )),
+        RequestError::Malformed => {
+            log(format_args!("process {} has sent a malformed request", who.pid.as_raw_nonzero()))
+        }
+    }
+    Errno::PROTONOSUPPORT.into()
+}
+
+async fn send(connection: &AsyncFd<End>, frame: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let send = |fd: &End| {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(descriptors));
+        }
+        rustix::net::sendmsg(fd, &[IoSlice::new(frame)], &mut control, SendFlags::NOSIGNAL)?;
+        Ok(())
+    };
+    connection.async_io(Interest::WRITABLE, send).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use swiftwater::{Stack, StackOptions};
+
+    use super::*;
+    use crate::users::descriptor_numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers};
+    use crate::users::limits::Limits;
+
+    const NUMBERS: usize = 1024;
+    /// A sixteenth of the numbers.
+    const SILENT: usize = NUMBERS / 16;
+    const CONNECTIONS: usize = 512;
+
+    #[test]
+    fn a_daemon_takes_the_place_of_a_dead_one_and_of_nothing_else() {
+        let path = std::env::temp_dir().join(format!("swiftwater-server-{}", std::process::id()));
+        let place = DaemonAddress::Path(path.clone());
+        fs::write(&path, "a file of somebody").expect("a file");
+        assert!(matches!(listen(&place), Err(DaemonAddressError::Taken(_))));
+        assert_eq!(fs::read(&path).expect("it is still there"), b"a file of somebody");
+        fs::remove_file(&path).expect("it is there");
+        let daemon = listen(&place).expect("nothing is there");
+        assert!(matches!(listen(&place), Err(DaemonAddressError::Taken(_))), "a daemon is there");
+        drop(daemon);
+        listen(&place).expect("what a dead daemon has left is taken away");
+        fs::remove_file(&path).expect("it is there");
+    }
+
+    #[test]
+    fn connections_that_lost_their_seat_give_their_numbers_back_before_more_are_accepted() {
+        let place = DaemonAddress::Abstract(format!("swiftwater-server-{}", std::process::id()));
+        let listener = listen(&place).expect("a free name");
+        let silent: Vec<OwnedFd> = (0..CONNECTIONS).map(|_| place.connect().expect("room")).collect();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let numbers = Numbers::with_max(NUMBERS);
+            let options = StackOptions { udp_port: Some(0), ..StackOptions::default() };
+            let stack = Stack::bind(&options).expect("a free port");
+            let registry = Registry::new(stack, false, &Limits::default(), Arc::clone(&numbers));
+            let server = tokio::spawn(serve(listener, Arc::new(registry.expect("random numbers"))));
+            let bound = SILENT + 2 * ACCEPTS_PER_TURN;
+            for _ in 0..CONNECTIONS {
+                tokio::task::yield_now().await;
+                assert!(
+                    numbers.has(NUMBERS - MESSAGE_DESCRIPTORS_MAX - bound),
+                    "more than {bound} are taken"
+                );
+            }
+            assert!(
+                !numbers.has(NUMBERS - MESSAGE_DESCRIPTORS_MAX - SILENT + 1),
+                "connections were accepted"
+            );
+            let evicted = &silent[CONNECTIONS - SILENT - 1];
+            let end = rustix::net::recv(evicted, &mut [0_u8; 1][..], rustix::net::RecvFlags::DONTWAIT);
+            assert_eq!(end.map(|(_, bytes)| bytes), Ok(0), "an evicted connection is closed");
+            server.abort();
+        });
+    }
+}

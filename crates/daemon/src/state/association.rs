@@ -1,0 +1,240 @@
+//! Associations of sockets: what requests ask about, and what is on its way up.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use bytes::Bytes;
+use carrier::record::{Flags, HEADER_BYTES, Header, PAYLOAD_BYTES_MAX};
+use rustix::io::Errno;
+use swiftwater::tokio::Association;
+use swiftwater::{Message, Received, RecvError, internals};
+use tokio::sync::watch;
+
+use super::association_options::AssocOptions;
+use super::notification_type::NotificationType;
+use super::send_queue::SendQueue;
+use crate::channel::window_credit::ReceiveWindow;
+use crate::users::budget::Seat;
+
+/// The first number of an association: those before stand for the socket, for the one that is meant, and for all, as with
+/// the kernel (`SCTP_FUTURE_ASSOC` and others).
+pub(crate) const FIRST_ID: u32 = 3;
+
+/// Most bytes of a message that may share a record with others.
+const SHORT_BYTES_MAX: usize = 2048;
+
+/// An association of a socket.
+pub(crate) struct SocketAssociation {
+    /// Unique in the daemon.
+    pub(crate) id: u32,
+    /// Its peer, as the program sees it.
+    pub(crate) peer: SocketAddr,
+    association: OnceLock<Association>,
+    /// What was set for it.
+    assoc_options: Mutex<AssocOptions>,
+    /// Its receive buffer bounds all that is unread.
+    bounds_unread: AtomicBool,
+    outcome: watch::Sender<Outcome>,
+    /// What is being handed to the program; it stays here until it is. Whoever hands up holds the lock.
+    pub(crate) held: tokio::sync::Mutex<Held>,
+    /// Of a one-to-many socket.
+    send_queue: Mutex<Option<Arc<SendQueue>>>,
+    /// Of one that a peer has set up with a one-to-many socket.
+    seat: OnceLock<Seat>,
+}
+
+/// What is on its way from an association to the program.
+#[derive(Default)]
+pub(crate) struct Held {
+    /// It goes up in this order.
+    pub(crate) queue: VecDeque<Upward>,
+    /// What came after that, and is no message.
+    pub(crate) next: Option<Result<Option<Received>, RecvError>>,
+    /// The peer has shut the association down.
+    pub(crate) is_shut_down: bool,
+}
+
+/// How setting up has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Pending,
+    Up,
+    Failed(Errno),
+}
+
+/// Something for the program.
+#[derive(Debug)]
+pub(crate) enum Upward {
+    Message(Header, Message),
+    Notification(Header, Bytes),
+}
+
+impl Upward {
+    pub(crate) fn header(&self) -> &Header {
+        match self {
+            Upward::Message(header, _) | Upward::Notification(header, _) => header,
+        }
+    }
+
+    pub(crate) fn blocks(&self) -> &[Bytes] {
+        match self {
+            Upward::Message(_, message) => message.blocks(),
+            Upward::Notification(_, content) => std::slice::from_ref(content),
+        }
+    }
+
+    /// Whether it is a message that may share a record with others: a copy costs less than a record of its own.
+    pub(crate) fn is_short(&self) -> bool {
+        let Upward::Message(header, _) = self else { return false };
+        header.flags.contains(Flags::END) && header.bytes as usize <= SHORT_BYTES_MAX
+    }
+
+    /// Bytes that it has in a record.
+    pub(crate) fn record_bytes(&self) -> usize {
+        HEADER_BYTES + self.header().bytes as usize
+    }
+}
+
+impl SocketAssociation {
+    pub(crate) fn new(id: u32, peer: SocketAddr, assoc_options: AssocOptions) -> SocketAssociation {
+        SocketAssociation {
+            id,
+            peer,
+            association: OnceLock::new(),
+            assoc_options: Mutex::new(assoc_options),
+            bounds_unread: AtomicBool::new(false),
+            outcome: watch::Sender::new(Outcome::Pending),
+            held: tokio::sync::Mutex::default(),
+            send_queue: Mutex::default(),
+            seat: OnceLock::new(),
+        }
+    }
+
+    /// Counts the association for its user for as long as it exists.
+    pub(crate) fn take_seat(&self, seat: Seat) {
+        // Each association is given one seat, when it begins.
+        let _ = self.seat.set(seat);
+    }
+
+    /// One that is up.
+    pub(crate) fn with(
+        id: u32,
+        peer: SocketAddr,
+        association: Association,
+        assoc_options: AssocOptions,
+    ) -> SocketAssociation {
+        let member = SocketAssociation::new(id, peer, assoc_options);
+        member.set_up(association);
+        member
+    }
+
+    /// It is up.
+    pub(crate) fn set_up(&self, association: Association) {
+        // An association is set up once.
+        let _ = self.association.set(association);
+        self.outcome.send_replace(Outcome::Up);
+    }
+
+    pub(crate) fn set_failed(&self, error: Errno) {
+        self.outcome.send_replace(Outcome::Failed(error));
+    }
+
+    /// Its number in notifications: as with the kernel, none if it was never up.
+    pub(crate) fn told_id(&self) -> u32 {
+        if self.association.get().is_some() { self.id } else { 0 }
+    }
+
+    /// `None`: it is being set up.
+    pub(crate) fn association(&self) -> Option<&Association> {
+        self.association.get()
+    }
+
+    pub(crate) fn options(&self) -> MutexGuard<'_, AssocOptions> {
+        self.assoc_options.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether what the program has not read yet keeps the peer's window closed, wherever it lies.
+    pub(crate) fn bounds_unread(&self) -> bool {
+        self.bounds_unread.load(Relaxed)
+    }
+
+    /// Says so before the first message is handed up.
+    pub(crate) fn set_bounds_unread(&self, bounds: bool) {
+        self.bounds_unread.store(bounds, Relaxed);
+        if let Some(association) = self.association() {
+            internals::hold_window_from(association, self.room_kept_from_bytes());
+        }
+    }
+
+    /// Returns whether a message keeps its room in the window until the program has read it.
+    pub(crate) fn keeps_room(&self, message: &Message) -> bool {
+        message.len() >= self.room_kept_from_bytes()
+    }
+
+    /// The carrier bounds how many records lie there, but not how long they are whose content is in a memfd.
+    fn room_kept_from_bytes(&self) -> usize {
+        if self.bounds_unread() { 0 } else { PAYLOAD_BYTES_MAX + 1 }
+    }
+
+    /// Whether the program has subscribed to notifications of this kind.
+    pub(crate) fn wants(&self, kind: NotificationType) -> bool {
+        self.options().subscribes(kind.subscription())
+    }
+
+    /// Outbound streams; 0 while that is not known.
+    pub(crate) fn streams_out(&self) -> u16 {
+        self.association().map_or(0, |association| association.streams_out())
+    }
+
+    pub(crate) fn outcome(&self) -> Outcome {
+        *self.outcome.borrow()
+    }
+
+    /// Waits until it is known how setting up has ended.
+    pub(crate) async fn set_up_ended(&self) -> Outcome {
+        let mut outcome = self.outcome.subscribe();
+        match outcome.wait_for(|outcome| *outcome != Outcome::Pending).await {
+            Ok(outcome) => *outcome,
+            Err(_) => Outcome::Failed(Errno::CONNABORTED),
+        }
+    }
+
+    pub(crate) fn send_queue(&self) -> MutexGuard<'_, Option<Arc<SendQueue>>> {
+        self.send_queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Outbound and inbound streams; none while it is being set up.
+    pub(crate) fn streams(&self) -> (u16, u16) {
+        let of = |association: &Association| {
+            (association.streams_out(), association.statistics().map_or(0, |known| known.streams_in))
+        };
+        self.association().map_or((0, 0), of)
+    }
+
+    /// The SCTP ports of this end and the peer's.
+    pub(crate) fn ports(&self) -> (u16, u16) {
+        let known = self.association().and_then(|association| association.statistics());
+        known.map_or((0, 0), |known| (known.local_port, known.peer_port))
+    }
+
+    /// Whether the peer has this address, in the form in which programs see it.
+    pub(crate) fn has_peer(&self, address: SocketAddr) -> bool {
+        let same = |ip: std::net::IpAddr| ip.to_canonical() == address.ip().to_canonical();
+        if self.peer.port() != address.port() {
+            return false;
+        }
+        let known = self.association.get().and_then(|association| association.peer_address());
+        same(self.peer.ip()) || known.is_some_and(|peer| peer.hosts.into_iter().any(same))
+    }
+}
+
+impl ReceiveWindow for SocketAssociation {
+    fn release(&self, bytes: usize) {
+        // One that is being set up has delivered nothing.
+        if let Some(association) = self.association() {
+            internals::release_window(association, bytes);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What can be set for each association. A new one begins with what its socket has for those to come.
+
+use std::time::Duration;
+
+use carrier::record::Flags;
+use swiftwater::{AssociationOptions, PathStatistics};
+
+use super::notification_type::NotificationType;
+
+/// `spp_flags`.
+pub(crate) mod flags {
+    pub(crate) const HB_ENABLE: u32 = 1;
+    pub(crate) const HB_DISABLE: u32 = 1 << 1;
+    pub(crate) const HB_DEMAND: u32 = 1 << 2;
+    pub(crate) const PMTUD_ENABLE: u32 = 1 << 3;
+    pub(crate) const PMTUD_DISABLE: u32 = 1 << 4;
+    pub(crate) const SACKDELAY_ENABLE: u32 = 1 << 5;
+    pub(crate) const SACKDELAY_DISABLE: u32 = 1 << 6;
+    pub(crate) const HB_TIME_IS_ZERO: u32 = 1 << 7;
+    pub(crate) const IPV6_FLOWLABEL: u32 = 1 << 8;
+    pub(crate) const DSCP: u32 = 1 << 9;
+
+    pub(crate) const HB: u32 = HB_ENABLE | HB_DISABLE;
+    pub(crate) const PMTUD: u32 = PMTUD_ENABLE | PMTUD_DISABLE;
+    pub(crate) const SACKDELAY: u32 = SACKDELAY_ENABLE | SACKDELAY_DISABLE;
+}
+
+/// `sinfo_flags`.
+pub(crate) const UNORDERED: u16 = 1;
+pub(crate) const ADDR_OVER: u16 = 1 << 1;
+pub(crate) const ABORT: u16 = 1 << 2;
+pub(crate) const EOF: u16 = 1 << 9;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AssocOptions {
+    pub(crate) rto_initial_ms: u32,
+    pub(crate) rto_max_ms: u32,
+    pub(crate) rto_min_ms: u32,
+    pub(crate) retries_max: u16,
+    pub(crate) cookie_life_ms: u32,
+    pub(crate) sack_delay_ms: u32,
+    pub(crate) sack_frequency: u32,
+    pub(crate) heartbeat_interval_ms: u32,
+    pub(crate) path_retries_max: u16,
+    pub(crate) potentially_failed_after: u16,
+    /// `spt_pathcpthld`: a primary path that fails is not left for good here, so this is only kept.
+    pub(crate) primary_left_after: u16,
+    /// The longest IP packet; 0: it was not set.
+    pub(crate) path_mtu: u32,
+    /// `SPP_` flags that say what is on and off.
+    pub(crate) path_flags: u32,
+    pub(crate) flow_label: u32,
+    pub(crate) dscp: u8,
+    /// `SCTP_CONTEXT`: comes with what is received.
+    pub(crate) context: u32,
+    /// `SCTP_MAXSEG`; 0: as much as fits.
+    pub(crate) segment_bytes_max: u32,
+    /// `SCTP_MAX_BURST`, if it was set: the pacer does what it is for.
+    pub(crate) burst_max: Option<u32>,
+    pub(crate) sending: Sending,
+    pub(crate) policy: (u16, u32),
+    /// Which notifications are wanted, by their distance from the first.
+    pub(crate) subscriptions: u16,
+    pub(crate) scheduler: u32,
+    pub(crate) stream_resets: u32,
+    /// `SCTP_EXPOSE_POTENTIALLY_FAILED_STATE`: 0 as ever, 1 not, 2 it is.
+    pub(crate) exposes_failing: u32,
+    pub(crate) encapsulation_port: u16,
+    pub(crate) probe_interval_ms: u32,
+}
+
+/// What holds for a message of which nothing is said (`SCTP_DEFAULT_SNDINFO`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sending {
+    pub(crate) stream: u16,
+    /// `SCTP_UNORDERED` and others.
+    pub(crate) flags: u16,
+    /// The bytes as they travel.
+    pub(crate) ppid: u32,
+    pub(crate) context: u32,
+    pub(crate) lifetime_ms: u32,
+}
+
+impl Sending {
+    /// The same for a record.
+    pub(crate) fn flags(self) -> impl IntoIterator<Item = Flags> {
+        let all = [(UNORDERED, Flags::UNORDERED), (ABORT, Flags::ABORT), (EOF, Flags::SHUTDOWN)];
+        all.into_iter().filter(move |(flag, _)| self.flags & flag != 0).map(|(_, flag)| flag)
+    }
+}
+
+impl Default for AssocOptions {
+    /// What Linux begins with.
+    fn default() -> Self {
+        AssocOptions {
+            rto_initial_ms: 3000,
+            rto_max_ms: 60_000,
+            rto_min_ms: 1000,
+            retries_max: 10,
+            cookie_life_ms: 60_000,
+            sack_delay_ms: 200,
+            sack_frequency: 2,
+            heartbeat_interval_ms: 30_000,
+            path_retries_max: 5,
+            potentially_failed_after: 0,
+            primary_left_after: u16::MAX,
+            path_mtu: 0,
+            path_flags: flags::HB_ENABLE | flags::PMTUD_ENABLE | flags::SACKDELAY_ENABLE,
+            flow_label: 0,
+            dscp: 0,
+            context: 0,
+            segment_bytes_max: 0,
+            burst_max: None,
+            sending: Sending::default(),
+            policy: (0, 0),
+            subscriptions: 0,
+            scheduler: 0,
+            stream_resets: 0,
+            exposes_failing: 0,
+            encapsulation_port: 0,
+            probe_interval_ms: 0,
+        }
+    }
+}
+
+impl AssocOptions {
+    pub(crate) fn has(&self, flag: u32) -> bool {
+        self.path_flags & flag != 0
+    }
+
+    /// Sets one of two flags that say the opposite, if one is asked for.
+    pub(crate) fn set_flags(&mut self, pair: u32, asked: u32) {
+        if asked & pair != 0 {
+            self.path_flags = self.path_flags & !pair | asked & pair;
+        }
+    }
+
+    /// Whether notifications of this kind are wanted.
+    pub(crate) fn subscribes(&self, kind: usize) -> bool {
+        self.subscriptions & 1 << kind != 0
+    }
+
+    pub(crate) fn subscribe(&mut self, kind: usize, on: bool) {
+        self.subscriptions = self.subscriptions & !(1 << kind) | u16::from(on) << kind;
+    }
+
+    /// Returns the options of an association that this stands for, with `rest` for those that it does not name.
+    pub(crate) fn over(&self, rest: AssociationOptions) -> AssociationOptions {
+        let ms = |ms: u32| Duration::from_millis(ms.into());
+        let delays = self.has(flags::SACKDELAY_ENABLE);
+        AssociationOptions {
+            rto_initial: ms(self.rto_initial_ms),
+            rto_min: ms(self.rto_min_ms),
+            rto_max: ms(self.rto_max_ms),
+            association_retries_max: self.retries_max.into(),
+            cookie_life: ms(self.cookie_life_ms),
+            sack_delay: ms(self.sack_delay_ms),
+            sack_frequency: if delays { self.sack_frequency } else { 1 },
+            heartbeat_interval: self.has(flags::HB_ENABLE).then(|| ms(self.heartbeat_interval_ms)),
+            path_retries_max: self.path_retries_max.into(),
+            potentially_failed_retries_max: self.potentially_failed_after.into(),
+            path_mtu_discovery: self.has(flags::PMTUD_ENABLE),
+            path_mtu_bytes: Some(self.path_mtu as usize).filter(|bytes| *bytes > 0),
+            fragment_bytes_max: Some(self.segment_bytes_max as usize).filter(|bytes| *bytes > 0),
+            burst_packets_max: self.burst_max.filter(|packets| *packets > 0),
+            sender_dry_events: self.subscribes(NotificationType::SenderDry.subscription()),
+            dscp: if self.has(flags::DSCP) { self.dscp >> 2 } else { rest.dscp },
+            ..rest
+        }
+    }
+
+    /// The UDP port of peers to be, of a host that uses this one itself. `None`: no UDP carries SCTP there.
+    pub(crate) fn peer_udp_port(&self, own: u16) -> Option<u16> {
+        match (own, self.encapsulation_port) {
+            (0, _) => None,
+            // SCTP directly in IP is another link's.
+            (own, 0) => Some(own),
+            (_, port) => Some(port),
+        }
+    }
+}
+
+/// Returns the MTU of a path as programs know it: the length of IP packets (RFC 6458 §8.1.12).
+pub(crate) fn path_mtu(path: &PathStatistics) -> u32 {
+    u32::try_from(path.ip_mtu_bytes).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,103 @@
+//! What requests tell the task of a socket. Each kind of task has commands of its own.
+
+use std::sync::Arc;
+
+use carrier::request::Start;
+use rustix::io::Errno;
+use swiftwater::tokio::Listener;
+use swiftwater::{Address, Stack};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::association::SocketAssociation;
+use super::send_queue::Messages;
+use crate::channel::style::Style;
+
+/// What an association is set up with.
+pub(crate) struct Dial {
+    pub(crate) stack: Stack,
+    /// The local SCTP port.
+    pub(crate) port: u16,
+    pub(crate) server: Address,
+}
+
+/// What the task of a one-to-one socket is told.
+pub(crate) enum OneToOneCommand {
+    /// Set an association up.
+    Connect { dial: Dial, association: Arc<SocketAssociation> },
+    /// Accept associations.
+    Listen(Arc<Listener>),
+    /// Accept no more.
+    Unlisten,
+    /// Carry an association that is up, for which `unsent` was sent already.
+    Carry { association: Arc<SocketAssociation>, unsent: Messages },
+}
+
+/// What the task of a one-to-many socket is told.
+pub(crate) enum OneToManyCommand {
+    /// Set an association up, which the socket has already.
+    Connect { dial: Dial, start: Start, association: Arc<SocketAssociation> },
+    /// Accept associations.
+    Listen(Arc<Listener>),
+    /// Accept no more.
+    Unlisten,
+}
+
+/// The way to the task of a socket.
+pub(crate) enum Commands {
+    OneToOne(UnboundedSender<OneToOneCommand>),
+    OneToMany(UnboundedSender<OneToManyCommand>),
+}
+
+/// Where the task of a socket receives its commands.
+pub(crate) enum CommandReceiver {
+    OneToOne(UnboundedReceiver<OneToOneCommand>),
+    OneToMany(UnboundedReceiver<OneToManyCommand>),
+}
+
+/// Makes the two ends for a socket of this style.
+pub(crate) fn channel_for(style: Style) -> (Commands, CommandReceiver) {
+    match style {
+        Style::OneToMany => {
+            let (sender, receiver) = unbounded_channel();
+            (Commands::OneToMany(sender), CommandReceiver::OneToMany(receiver))
+        }
+        Style::OneToOne | Style::PeeledOff => {
+            let (sender, receiver) = unbounded_channel();
+            (Commands::OneToOne(sender), CommandReceiver::OneToOne(receiver))
+        }
+    }
+}
+
+impl Commands {
+    /// Tells the task of a one-to-one socket something. `EBADF`: the socket is closed; `EINVAL`: it is a one-to-many socket.
+    pub(crate) fn one_to_one(&self, command: OneToOneCommand) -> Result<(), Errno> {
+        match self {
+            Commands::OneToOne(sender) => sender.send(command).map_err(|_| Errno::BADF),
+            Commands::OneToMany(_) => Err(Errno::INVAL),
+        }
+    }
+
+    /// Tells the task of a one-to-many socket something. `EBADF`: the socket is closed; `EINVAL`: it is a one-to-one socket.
+    pub(crate) fn one_to_many(&self, command: OneToManyCommand) -> Result<(), Errno> {
+        match self {
+            Commands::OneToMany(sender) => sender.send(command).map_err(|_| Errno::BADF),
+            Commands::OneToOne(_) => Err(Errno::INVAL),
+        }
+    }
+
+    /// Has the task accept associations.
+    pub(crate) fn listen(&self, listener: Arc<Listener>) -> Result<(), Errno> {
+        match self {
+            Commands::OneToOne(_) => self.one_to_one(OneToOneCommand::Listen(listener)),
+            Commands::OneToMany(_) => self.one_to_many(OneToManyCommand::Listen(listener)),
+        }
+    }
+
+    /// Has the task accept no more associations.
+    pub(crate) fn unlisten(&self) -> Result<(), Errno> {
+        match self {
+            Commands::OneToOne(_) => self.one_to_one(OneToOneCommand::Unlisten),
+            Commands::OneToMany(_) => self.one_to_many(OneToManyCommand::Unlisten),
+        }
+    }
+}

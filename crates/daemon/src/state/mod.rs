@@ -1,0 +1,12 @@
+//! What the daemon knows: its sockets, their associations, what waits for each of them, and who has which port.
+
+pub(crate) mod association;
+pub(crate) mod association_options;
+pub(crate) mod commands;
+pub(crate) mod notification_type;
+pub(crate) mod ports;
+pub(crate) mod registry;
+pub(crate) mod send_queue;
+pub(crate) mod socket;
+pub(crate) mod socket_options;
+pub(crate) mod stream_rules;

@@ -1,0 +1,299 @@
+//! All sockets of a daemon, and what they share.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use carrier::page::State;
+use rustix::io::Errno;
+use rustix::net::UCred;
+use swiftwater::Stack;
+
+use super::association::{FIRST_ID, SocketAssociation};
+use super::commands::{self, CommandReceiver};
+use super::ports::Ports;
+use super::socket::{Ends, NewSocket, Socket};
+use super::socket_options::SocketOptions;
+use super::stream_rules::StreamRules;
+use crate::channel::Channel;
+use crate::channel::busy_poll::BusyPolling;
+use crate::channel::endpoint::{self, Accounts};
+use crate::channel::shared_page::SharedPage;
+use crate::channel::style::Style;
+use crate::system::socket_cookie::Cookie;
+use crate::users::budget::Budget;
+use crate::users::closer::{Closers, Source};
+use crate::users::descriptor_numbers::Numbers;
+use crate::users::limits::Limits;
+use crate::users::owner::{Owner, Shares};
+use crate::users::seats::{Places, Seat};
+
+/// Requests that may wait for what only a peer can answer, and those of one user.
+const WAITING_MAX: usize = 4096;
+const WAITING_OF_USER_MAX: usize = 1024;
+/// Connections that may be open and have not asked anything yet.
+const SILENT_MAX: usize = 1024;
+/// Sockets that share a port of which the registry looks whether they are closed.
+const HOLDERS_LOOKED_AT_MAX: usize = 16;
+/// Where descriptors are few, requests that wait and silent connections may each have one in so many.
+const PART_OF_CONNECTIONS: usize = 16;
+
+/// All sockets of a daemon.
+pub(crate) struct Registry {
+    pub(crate) stack: Stack,
+    /// The daemon ends when nobody needs it.
+    pub(crate) on_demand: bool,
+    /// Ports below this are for root.
+    pub(crate) unprivileged_from: u16,
+    table: Mutex<Table>,
+    ports: Mutex<Ports>,
+    shares: Shares,
+    /// For what programs have sent and nobody has acknowledged.
+    pub(crate) sent: Arc<Budget>,
+    /// For long messages that programs have not read.
+    pub(crate) unread: Arc<Budget>,
+    /// For what associations have received and programs have not read.
+    pub(crate) received: Arc<Budget>,
+    /// For the pages of sockets.
+    pub(crate) pages: Arc<Budget>,
+    pub(crate) limits: Limits,
+    /// The daemon ends. Programs go on reading the pages of its sockets.
+    ends: AtomicBool,
+    next_association: AtomicU32,
+    /// Each request that waits for an answer has one of these.
+    pub(crate) waiting: Arc<Places>,
+    /// Each connection that has not asked anything yet has one of these.
+    pub(crate) silent: Arc<Places>,
+    pub(crate) numbers: Arc<Numbers>,
+    pub(crate) closers: Arc<Closers>,
+    pub(crate) busy_polling: Arc<BusyPolling>,
+    /// What is pushed on the streams of associations.
+    rules: Arc<StreamRules>,
+}
+
+#[derive(Default)]
+struct Table {
+    by_cookie: HashMap<Cookie, Arc<Socket>>,
+    by_number: BTreeMap<u64, Arc<Socket>>,
+    /// How many sockets have an association that was peeled off, by its ends.
+    peeled_off: HashMap<Ends, usize>,
+    next_number: u64,
+}
+
+impl Table {
+    fn remove(&mut self, socket: &Socket) {
+        self.by_cookie.remove(&socket.cookie);
+        self.by_number.remove(&socket.number);
+        for ends in socket.peeled_off.get().into_iter().flatten() {
+            if let Entry::Occupied(mut count) = self.peeled_off.entry(*ends) {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
+            }
+        }
+    }
+}
+
+/// A socket that was just opened.
+pub(crate) struct Opened {
+    pub(crate) socket: Arc<Socket>,
+    /// The program's end of its channel.
+    pub(crate) theirs: OwnedFd,
+    /// What its task receives commands from.
+    pub(crate) commands: CommandReceiver,
+}
+
+fn ends(port: u16, host: IpAddr, peer_port: u16) -> Ends {
+    (port, SocketAddr::new(host.to_canonical(), peer_port))
+}
+
+impl Registry {
+    pub(crate) fn new(
+        stack: Stack,
+        on_demand: bool,
+        limits: &Limits,
+        numbers: Arc<Numbers>,
+    ) -> io::Result<Self> {
+        let mut random = [0; 2];
+        getrandom::fill(&mut random).map_err(io::Error::other)?;
+        let first_port = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+        let few = (numbers.max() / PART_OF_CONNECTIONS).max(1);
+        let waiting = WAITING_MAX.min(few);
+        Ok(Registry {
+            stack,
+            on_demand,
+            unprivileged_from: first_port.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1024),
+            table: Mutex::default(),
+            ports: Mutex::new(Ports::new(u16::from_ne_bytes(random))),
+            shares: Shares::new(Arc::clone(&numbers)),
+            sent: Budget::new(limits.sent()),
+            unread: Budget::new(limits.unread()),
+            received: Budget::new(limits.received()),
+            pages: Budget::new(limits.pages()),
+            limits: *limits,
+            ends: AtomicBool::new(false),
+            next_association: AtomicU32::new(FIRST_ID),
+            waiting: Places::new(waiting, WAITING_OF_USER_MAX.min(waiting)),
+            silent: Places::new(SILENT_MAX.min(few), SILENT_MAX),
+            closers: Closers::new(Arc::clone(&numbers)),
+            numbers,
+            busy_polling: Arc::default(),
+            rules: Arc::default(),
+        })
+    }
+
+    /// Returns the sockets with these rules for the streams of their associations.
+    pub(crate) fn with_rules(self, rules: StreamRules) -> Self {
+        Registry { rules: Arc::new(rules), ..self }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn ports(&self) -> MutexGuard<'_, Ports> {
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A number for an association. Programs see it as a signed one.
+    pub(crate) fn next_association(&self) -> u32 {
+        let next = |id: u32| Some(if id >= i32::MAX as u32 { FIRST_ID } else { id + 1 });
+        self.next_association.fetch_update(Relaxed, Relaxed, next).unwrap_or(FIRST_ID)
+    }
+
+    /// Opens a socket. The caller starts its task.
+    pub(crate) fn open(
+        &self,
+        owner: Owner,
+        v6: bool,
+        style: Style,
+        stage: State,
+        mut options: SocketOptions,
+    ) -> Result<Opened, Errno> {
+        let share = Arc::new(self.shares.take(owner)?);
+        let accounts = Accounts {
+            sent: self.sent.account(owner.user),
+            unread: self.unread.account(owner.user),
+            received: self.received.account(owner.user),
+        };
+        options.share_receive_memory(&accounts.received);
+        let message_bytes_max = accounts.sent.message_bytes_max();
+        let closer = self.closers.of(owner.user, Source::Carriers);
+        let (endpoint, theirs) = endpoint::pair(&self.busy_polling, closer, accounts)?;
+        let cookie = Cookie::of(&theirs)?;
+        let page = SharedPage::new(v6, style, stage, message_bytes_max, &self.pages.account(owner.user))?;
+        let (commands, receiver) = commands::channel_for(style);
+        let mut table = self.table();
+        let number = table.next_number;
+        table.next_number += 1;
+        let socket = Arc::new(Socket::new(NewSocket {
+            number,
+            cookie,
+            v6,
+            style,
+            share,
+            channel: Channel::new(endpoint, page),
+            stage,
+            options,
+            commands,
+            rules: Arc::clone(&self.rules),
+        }));
+        table.by_cookie.insert(cookie, Arc::clone(&socket));
+        table.by_number.insert(number, Arc::clone(&socket));
+        Ok(Opened { socket, theirs, commands: receiver })
+    }
+
+    /// The socket whose carrier has this program's end.
+    pub(crate) fn find(&self, cookie: Cookie) -> Option<Arc<Socket>> {
+        self.table().by_cookie.get(&cookie).cloned()
+    }
+
+    /// Notes that a socket has an association that was peeled off, from this port.
+    pub(crate) fn note_peeled_off(&self, socket: &Socket, port: u16, member: &SocketAssociation) {
+        let known = member.association().and_then(|association| association.peer_address());
+        let others = known.into_iter().flat_map(|peer| peer.hosts);
+        let mut all: Vec<Ends> = vec![ends(port, member.peer.ip(), member.peer.port())];
+        for host in others {
+            let ends = ends(port, host, member.peer.port());
+            if !all.contains(&ends) {
+                all.push(ends);
+            }
+        }
+        let mut table = self.table();
+        for ends in socket.peeled_off.get_or_init(|| all) {
+            *table.peeled_off.entry(*ends).or_default() += 1;
+        }
+    }
+
+    /// Whether an association from this port with one of these hosts was peeled off.
+    pub(crate) fn is_peeled_off(&self, port: u16, hosts: &[IpAddr], peer_port: u16) -> bool {
+        let table = self.table();
+        hosts.iter().any(|host| table.peeled_off.contains_key(&ends(port, *host, peer_port)))
+    }
+
+    /// Returns a socket that has this port although its program has closed it. Of many that share the port, some are looked at.
+    pub(crate) fn closed_holder(&self, port: u16) -> Option<Arc<Socket>> {
+        let holders: Vec<u64> = self.ports().holders(port).take(HOLDERS_LOOKED_AT_MAX).collect();
+        let table = self.table();
+        let mut holders = holders.iter().filter_map(|number| table.by_number.get(number));
+        holders.find(|socket| socket.channel.endpoint.is_hung_up()).cloned()
+    }
+
+    /// Gives the port of a closed socket to whoever binds next. What it has sent is still delivered.
+    pub(crate) fn release_port(&self, socket: &Socket) {
+        let bound = socket.lock().bound.take();
+        if let Some(bound) = bound {
+            self.ports().release(socket.number, bound.port);
+        }
+    }
+
+    /// The first so many from this number on.
+    pub(crate) fn numbered_from(&self, number: u64, count: usize) -> Vec<Arc<Socket>> {
+        self.table().by_number.range(number..).take(count).map(|(_, socket)| Arc::clone(socket)).collect()
+    }
+
+    /// All of them, in any order.
+    pub(crate) fn all(&self) -> Vec<Arc<Socket>> {
+        self.table().by_cookie.values().cloned().collect()
+    }
+
+    /// Leaves the pages of sockets that are forgotten from now on as they are: an emptied page would look like that of a fresh socket
+    /// to a program that is told the daemon's end.
+    pub(crate) fn keep_pages(&self) {
+        self.ends.store(true, Relaxed);
+    }
+
+    /// Forgets a socket that nobody has any more.
+    pub(crate) fn forget(&self, socket: &Socket) {
+        self.table().remove(socket);
+        let channel = &socket.channel;
+        channel.credit.close();
+        if !self.ends.load(Relaxed) {
+            // The share is given back when the page is empty: a program that keeps the thread from that can open no more.
+            let (page, share) = (channel.page.left(), Arc::clone(&socket.share));
+            channel.endpoint.closer().run(move || {
+                page.empty();
+                drop(share);
+            });
+        }
+        let associations = std::mem::take(&mut socket.lock().associations);
+        drop(associations);
+        self.release_port(socket);
+        socket.set_gone();
+    }
+
+    /// Whether no socket and no association is left.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.table().by_cookie.is_empty() && self.stack.statistics().associations == 0
+    }
+}
+
+/// Takes a place for one more request of this user that waits for its answer.
+pub(crate) fn patience(registry: &Registry, who: UCred) -> Result<Seat, Errno> {
+    registry.waiting.take(who.uid.as_raw()).ok_or(Errno::NOBUFS)
+}

@@ -1,0 +1,217 @@
+//! What waits for one association of a one-to-many socket.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use carrier::page::ROOM_BYTES;
+use carrier::record::{Header, MESSAGE_BYTES_MAX};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::channel::shared_page::{EntryIndex, SharedPage};
+
+/// More than this waits for no association, whatever a program that does not keep to the page sends.
+const WAITING_BYTES_MAX: usize = ROOM_BYTES as usize + 2 * MESSAGE_BYTES_MAX;
+/// The page is told that there is room again in steps of this many bytes.
+const STEP_BYTES: u32 = ROOM_BYTES / 4;
+
+/// What a program has sent, and its association has not taken yet.
+pub(crate) type Messages = VecDeque<(Header, Bytes)>;
+
+/// The tasks of one association of a one-to-many socket.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    /// Sets it up, and sends what waits.
+    pub(crate) outbound: Option<JoinHandle<()>>,
+    /// Hands up what it receives.
+    pub(crate) inbound: Option<JoinHandle<()>>,
+}
+
+impl Tasks {
+    /// Tells both to end.
+    pub(crate) fn abort(&self) {
+        self.outbound.iter().chain(&self.inbound).for_each(JoinHandle::abort);
+    }
+}
+
+/// What one association of a one-to-many socket has not taken yet.
+pub(crate) struct SendQueue {
+    /// Its entry in the page.
+    pub(crate) entry: Option<EntryIndex>,
+    queued: Mutex<Queued>,
+    /// There is something to send, or nothing will come any more.
+    filled: Notify,
+    /// There is room.
+    emptied: Notify,
+    /// Bytes passed on, modulo 2^32, and what the page says.
+    passed_on: AtomicU32,
+    told: AtomicU32,
+    tasks: Mutex<Tasks>,
+}
+
+#[derive(Default)]
+struct Queued {
+    waiting: Messages,
+    bytes: usize,
+    closed: bool,
+}
+
+impl SendQueue {
+    pub(crate) fn new(entry: Option<EntryIndex>) -> Self {
+        SendQueue {
+            entry,
+            queued: Mutex::default(),
+            filled: Notify::new(),
+            emptied: Notify::new(),
+            passed_on: AtomicU32::new(0),
+            told: AtomicU32::new(0),
+            tasks: Mutex::default(),
+        }
+    }
+
+    fn queued(&self) -> MutexGuard<'_, Queued> {
+        self.queued.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn tasks(&self) -> MutexGuard<'_, Tasks> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// False: there is far more than a program that keeps to the page would send.
+    pub(crate) fn push(&self, header: Header, content: Bytes) -> bool {
+        let mut queued = self.queued();
+        queued.bytes += content.len();
+        queued.waiting.push_back((header, content));
+        self.filled.notify_one();
+        queued.bytes <= WAITING_BYTES_MAX
+    }
+
+    /// The message at the front; waits for one. `None`: nothing more will come.
+    pub(crate) async fn front(&self, idle: impl Fn()) -> Option<(Header, Bytes)> {
+        loop {
+            {
+                let queued = self.queued();
+                match queued.waiting.front() {
+                    Some(front) => return Some(front.clone()),
+                    None if queued.closed => return None,
+                    None => {}
+                }
+            }
+            idle();
+            self.filled.notified().await;
+        }
+    }
+
+    /// The message at the front has been passed on.
+    pub(crate) fn pop(&self, page: &SharedPage) {
+        let mut queued = self.queued();
+        let Some((_, content)) = queued.waiting.pop_front() else { return };
+        queued.bytes -= content.len();
+        let passed_on = self.passed_on.load(Relaxed).wrapping_add(content.len() as u32);
+        self.passed_on.store(passed_on, Relaxed);
+        let untold = passed_on.wrapping_sub(self.told.load(Relaxed));
+        if queued.waiting.is_empty() || untold >= STEP_BYTES {
+            self.told.store(passed_on, Relaxed);
+            if let Some(entry) = self.entry {
+                page.set_passed_on(entry, passed_on);
+            }
+        }
+        if queued.bytes < ROOM_BYTES as usize {
+            self.emptied.notify_waiters();
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        let queued = self.queued();
+        queued.closed || queued.bytes < ROOM_BYTES as usize
+    }
+
+    /// Waits until a message can be sent, or none can any more.
+    pub(crate) async fn room(&self) {
+        loop {
+            let emptied = self.emptied.notified();
+            if self.has_room() {
+                return;
+            }
+            emptied.await;
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.queued().closed
+    }
+
+    /// What waits, which is not passed on.
+    pub(crate) fn take(&self) -> Messages {
+        std::mem::take(&mut self.queued().waiting)
+    }
+
+    /// Nothing more will come. What waits is still sent.
+    pub(crate) fn close(&self) {
+        self.queued().closed = true;
+        self.filled.notify_one();
+        self.emptied.notify_waiters();
+    }
+
+    /// Ends the tasks; what they had in hand is where it was.
+    pub(crate) async fn stop(&self) -> Messages {
+        let tasks = std::mem::take(&mut *self.tasks());
+        tasks.abort();
+        for task in tasks.outbound.into_iter().chain(tasks.inbound) {
+            // It was told to end.
+            let _ = task.await;
+        }
+        self.close();
+        self.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use carrier::record::Kind;
+
+    #[test]
+    fn a_program_that_does_not_keep_to_the_page_is_found_out() {
+        let send_queue = SendQueue::new(None);
+        let push = |content: &Bytes| send_queue.push(Header::new(Kind::Data), content.clone());
+        // One that keeps to the page sends while less than the room waits, and may send the longest message then.
+        assert!(push(&Bytes::from(vec![0; ROOM_BYTES as usize - 1])));
+        let longest = Bytes::from(vec![0; MESSAGE_BYTES_MAX]);
+        assert!(push(&longest) && push(&longest), "one more may be on its way");
+        assert!(push(&Bytes::from_static(b"x")), "the limit itself");
+        assert!(!push(&Bytes::from_static(b"x")));
+    }
+
+    /// Whether a program that waits for room goes on.
+    fn goes_on(send_queue: &SendQueue) -> bool {
+        let mut room = std::pin::pin!(send_queue.room());
+        room.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn a_program_waits_until_what_is_passed_on_leaves_room() {
+        use crate::channel::style::Style;
+        use crate::users::budget::{Budget, Limits};
+        use carrier::page::State;
+        let account = Budget::new(Limits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1);
+        let page = SharedPage::new(false, Style::OneToMany, State::Many, MESSAGE_BYTES_MAX, &account);
+        let page = page.expect("a memfd");
+        let send_queue = SendQueue::new(None);
+        let half = Bytes::from(vec![0; ROOM_BYTES as usize / 2]);
+        let push = || assert!(send_queue.push(Header::new(Kind::Data), half.clone()));
+        push();
+        assert!(goes_on(&send_queue), "there is room for more");
+        push();
+        assert!(!goes_on(&send_queue), "it is full");
+        send_queue.pop(&page);
+        assert!(goes_on(&send_queue));
+        push();
+        assert!(!goes_on(&send_queue) && !send_queue.is_closed());
+        send_queue.close();
+        assert!(goes_on(&send_queue) && send_queue.is_closed(), "nothing will come any more");
+        assert_eq!(send_queue.take().len(), 2);
+    }
+}

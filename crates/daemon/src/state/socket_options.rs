@@ -1,0 +1,197 @@
+//! What a program has set for a socket, and for the associations that it is still to have.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use carrier::page::Subscriptions;
+use swiftwater::internals::ReceiveBudget;
+use swiftwater::{AssociationOptions, ReceivePool, Stack};
+
+use super::association_options::AssocOptions;
+use crate::system::addresses::View;
+use crate::users::budget::Account;
+
+// Levels and names as Linux numbers them.
+pub(crate) const SOL_SOCKET: i32 = 1;
+pub(crate) const IPPROTO_IP: i32 = 0;
+pub(crate) const IPPROTO_IPV6: i32 = 41;
+pub(crate) const SO_REUSEPORT: i32 = 15;
+pub(crate) const IP_TOS: i32 = 1;
+pub(crate) const IPV6_TCLASS: i32 = 67;
+pub(crate) const SCTP_ECN_SUPPORTED: i32 = 130;
+
+/// Receive buffers up to this size bound all that is unread. What a program asks for is half of it.
+const BOUNDING_BYTES_MAX: i32 = 2 * 64 * 1024;
+
+#[derive(Clone, Debug)]
+pub(crate) struct SocketOptions {
+    /// What associations begin with where nothing else was set.
+    defaults: AssociationOptions,
+    pub(crate) reuse_address: bool,
+    pub(crate) v6_only: bool,
+    pub(crate) linger: Linger,
+    /// `SO_SNDBUF` and `SO_RCVBUF`, as they are told: twice what was asked for.
+    pub(crate) send_buffer_bytes: Option<i32>,
+    pub(crate) receive_buffer_bytes: Option<i32>,
+    /// Numbers that are kept and otherwise of no consequence, by level and name.
+    pub(crate) kept: BTreeMap<(i32, i32), i32>,
+    pub(crate) init: InitMessage,
+    pub(crate) nodelay: bool,
+    pub(crate) autoclose_s: u32,
+    pub(crate) adaptation: u32,
+    pub(crate) partial_delivery_bytes: u32,
+    /// `SCTP_FRAGMENT_INTERLEAVE`: what comes of others may come between the parts of a message.
+    pub(crate) interleaves: bool,
+    /// `SCTP_PR_SUPPORTED` and others: whether new associations are to offer an extension, by the name of the option.
+    pub(crate) offers: BTreeMap<i32, bool>,
+    pub(crate) subscriptions: Subscriptions,
+    /// For associations to come.
+    pub(crate) assoc_options: AssocOptions,
+}
+
+/// `struct linger`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Linger {
+    pub(crate) on: bool,
+    pub(crate) seconds: i32,
+}
+
+/// `struct sctp_initmsg`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InitMessage {
+    pub(crate) streams_out: u16,
+    pub(crate) streams_in_max: u16,
+    pub(crate) attempts_max: u16,
+    pub(crate) timeout_max_ms: u16,
+}
+
+impl InitMessage {
+    /// Zero leaves a field as it is (RFC 6458 §8.1.3).
+    pub(crate) fn merge(&mut self, [streams_out, streams_in_max, attempts_max, timeout_max_ms]: [u16; 4]) {
+        let set = |field: &mut u16, to: u16| *field = if to == 0 { *field } else { to };
+        set(&mut self.streams_out, streams_out);
+        set(&mut self.streams_in_max, streams_in_max);
+        set(&mut self.attempts_max, attempts_max);
+        set(&mut self.timeout_max_ms, timeout_max_ms);
+    }
+}
+
+impl SocketOptions {
+    pub(crate) fn new(stack: &Stack) -> Self {
+        let defaults = stack.options().association.clone();
+        SocketOptions {
+            reuse_address: false,
+            v6_only: false,
+            linger: Linger::default(),
+            send_buffer_bytes: None,
+            receive_buffer_bytes: None,
+            kept: BTreeMap::new(),
+            init: InitMessage {
+                streams_out: defaults.streams_out,
+                streams_in_max: defaults.streams_in_max,
+                attempts_max: u16::try_from(defaults.init_retries_max).unwrap_or(u16::MAX),
+                timeout_max_ms: u16::try_from(defaults.rto_max.as_millis()).unwrap_or(u16::MAX),
+            },
+            nodelay: defaults.nodelay,
+            autoclose_s: 0,
+            adaptation: 0,
+            partial_delivery_bytes: 0,
+            interleaves: false,
+            offers: BTreeMap::new(),
+            subscriptions: Subscriptions::default(),
+            assoc_options: AssocOptions { encapsulation_port: stack.udp_port(), ..AssocOptions::default() },
+            defaults,
+        }
+    }
+
+    /// Lets associations to come share the memory of a user for what they receive.
+    pub(crate) fn share_receive_memory(&mut self, account: &Arc<Account>) {
+        let budget: Arc<dyn ReceiveBudget> = Arc::<Account>::clone(account);
+        self.defaults.receive_pool = Some(ReceivePool::new(budget));
+    }
+
+    /// Whether what was sent is delivered after the socket was closed.
+    pub(crate) fn lingers(&self) -> bool {
+        !(self.linger.on && self.linger.seconds == 0)
+    }
+
+    /// How the program is told addresses.
+    pub(crate) fn view(&self, v6: bool) -> View {
+        View { v6, own_v4: self.subscriptions.contains(Subscriptions::OWN_V4) }
+    }
+
+    pub(crate) fn send_buffer_bytes(&self) -> usize {
+        self.send_buffer_bytes.map_or(self.defaults.send_buffer_bytes, |bytes| bytes as usize)
+    }
+
+    pub(crate) fn receive_buffer_bytes(&self) -> usize {
+        self.receive_buffer_bytes.map_or(self.defaults.receive_buffer_bytes, |bytes| bytes as usize)
+    }
+
+    /// Whether the receive buffer was set so small that what lies in the carrier is to count, too.
+    pub(crate) fn bounds_unread(&self) -> bool {
+        self.receive_buffer_bytes.is_some_and(|bytes| bytes <= BOUNDING_BYTES_MAX)
+    }
+
+    /// Returns the options that associations of the socket are set up with.
+    pub(crate) fn for_stack(&self) -> AssociationOptions {
+        let attempts = Duration::from_millis(self.init.timeout_max_ms.into());
+        let options = self.for_stack_with(&self.assoc_options);
+        AssociationOptions { rto_max: options.rto_max.min(attempts).max(options.rto_min), ..options }
+    }
+
+    /// Returns the options of an association for which the program has set `assoc_options`.
+    pub(crate) fn for_stack_with(&self, assoc_options: &AssocOptions) -> AssociationOptions {
+        let defaults = &self.defaults;
+        let partial_delivery_bytes = match self.partial_delivery_bytes {
+            0 => defaults.partial_delivery_bytes,
+            bytes => bytes as usize,
+        };
+        let autoclose = Some(self.autoclose_s).filter(|seconds| *seconds > 0);
+        assoc_options.over(AssociationOptions {
+            streams_out: self.init.streams_out,
+            streams_in_max: self.init.streams_in_max,
+            init_retries_max: self.init.attempts_max.into(),
+            send_buffer_bytes: self.send_buffer_bytes(),
+            send_buffer_bytes_max: tuned_bytes(self.send_buffer_bytes, defaults.send_buffer_bytes_max),
+            receive_buffer_bytes: self.receive_buffer_bytes(),
+            receive_buffer_bytes_max: tuned_bytes(
+                self.receive_buffer_bytes,
+                defaults.receive_buffer_bytes_max,
+            ),
+            partial_delivery_bytes,
+            nodelay: self.nodelay,
+            dscp: self.dscp(),
+            ecn: defaults.ecn && self.offers.get(&SCTP_ECN_SUPPORTED) != Some(&false),
+            adaptation_indication: self.adaptation,
+            autoclose: autoclose.map(|seconds| Duration::from_secs(seconds.into())),
+            events: true,
+            ..defaults.clone()
+        })
+    }
+
+    /// With what came with the message that begins an association.
+    pub(crate) fn with_init(&self, init: carrier::request::InitMessage) -> SocketOptions {
+        let mut options = self.clone();
+        options.init.merge([init.streams_out, init.streams_in_max, init.attempts_max, init.timeout_max_ms]);
+        options
+    }
+
+    /// `SO_REUSEPORT`.
+    pub(crate) fn reuses_port(&self) -> bool {
+        self.kept.get(&(SOL_SOCKET, SO_REUSEPORT)).is_some_and(|on| *on != 0)
+    }
+
+    /// The codepoint of packets: that of IPv6, where one was set, or else that of IPv4.
+    pub(crate) fn dscp(&self) -> u8 {
+        let class = |option| self.kept.get(&option).copied();
+        let class = class((IPPROTO_IPV6, IPV6_TCLASS)).or(class((IPPROTO_IP, IP_TOS)));
+        (class.unwrap_or(0) >> 2) as u8
+    }
+}
+
+/// A buffer whose size a program has set keeps it, as with the kernel.
+fn tuned_bytes(set: Option<i32>, default: usize) -> usize {
+    if set.is_some() { 0 } else { default }
+}

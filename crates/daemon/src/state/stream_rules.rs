@@ -1,0 +1,145 @@
+//! Modules that are pushed on the streams of certain programs, ports and users, as a file of the administrator says.
+
+use swiftwater::Stack;
+use swiftwater::streams::{Autopush, AutopushError, PushError};
+
+/// Rules of autopush: which modules are pushed on the stream of an association when it is set up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamRules(Vec<Rule>);
+
+/// One rule. It is for the associations that all of its conditions fit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Rule {
+    /// The line of the file.
+    line: usize,
+    /// The name of the process that has opened the socket, or the listener.
+    program: Option<String>,
+    /// The user who has.
+    user: Option<u32>,
+    /// The SCTP port at either end.
+    port: Option<u16>,
+    /// The modules with their arguments, the first next above the driver.
+    modules: Vec<Vec<String>>,
+}
+
+impl StreamRules {
+    /// Reads a file of rules. A line has conditions, `program=NAME`, `user=UID`, `port=NUMBER`, at least one, and then modules: `NAME` or
+    /// `NAME(ARGUMENT,ARGUMENT)`, the first next above the driver. Of several lines that fit, the first counts. `#` begins a comment.
+    ///
+    /// # Errors
+    ///
+    /// The number of the first line that is wrong, and what is wrong with it.
+    pub fn parse(text: &str) -> Result<StreamRules, AutopushError> {
+        let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
+        let rules = lines.filter_map(|(number, line)| {
+            let words: Vec<&str> = line.split('#').next().unwrap_or_default().split_whitespace().collect();
+            let rule = (!words.is_empty()).then(|| Rule::parse(number, &words))?;
+            Some(rule.map_err(|what| AutopushError { line: number, what }))
+        });
+        Ok(StreamRules(rules.collect::<Result<_, _>>()?))
+    }
+
+    /// Checks that a stack has the modules, and that they take their arguments.
+    pub(crate) fn check(&self, stack: &Stack) -> Result<(), AutopushError> {
+        for rule in &self.0 {
+            for module in &rule.modules {
+                let wrong = |error: PushError| AutopushError {
+                    line: rule.line,
+                    what: format!("{}: {error}", module.join(" ")),
+                };
+                let Some((name, arguments)) = module.split_first() else { continue };
+                drop(stack.make_module(name, arguments).map_err(wrong)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether there is no rule.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the modules for an association. `program` is asked for only where a rule names one.
+    pub(crate) fn modules(
+        &self,
+        user: u32,
+        ports: (u16, u16),
+        program: impl Fn() -> Option<String>,
+    ) -> &[Vec<String>] {
+        let fits = |rule: &&Rule| {
+            rule.user.is_none_or(|wanted| wanted == user)
+                && rule.port.is_none_or(|port| port == ports.0 || port == ports.1)
+                && (rule.program.is_none() || rule.program == program())
+        };
+        self.0.iter().find(fits).map_or(&[], |rule| &rule.modules)
+    }
+}
+
+impl Rule {
+    fn parse(line: usize, words: &[&str]) -> Result<Rule, String> {
+        let mut rule = Rule { line, ..Rule::default() };
+        let conditions = words.iter().take_while(|word| is_condition(word)).count();
+        for word in &words[..conditions] {
+            let number = |_| format!("{word} has no number that it can have");
+            match word.split_once('=') {
+                Some(("program", name)) => rule.program = Some(name.to_owned()),
+                Some(("user", user)) => rule.user = Some(user.parse().map_err(number)?),
+                Some(("port", port)) => rule.port = Some(port.parse().map_err(number)?),
+                _ => return Err(format!("{word} is not one of program=, user=, port=")),
+            }
+        }
+        let modules = &words[conditions..];
+        if conditions == 0 || modules.is_empty() || modules.len() > Autopush::MODULES_MAX {
+            return Err(format!(
+                "a rule has at least one of program=, user=, port=, and then 1 to {} modules",
+                Autopush::MODULES_MAX
+            ));
+        }
+        rule.modules = modules.iter().map(|word| Autopush::parse_module(word)).collect::<Result<_, _>>()?;
+        Ok(rule)
+    }
+}
+
+/// Whether a word is a condition: the arguments of a module stand in parentheses.
+fn is_condition(word: &str) -> bool {
+    word.split('(').next().is_some_and(|begin| begin.contains('='))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_rule_that_fits_counts() {
+        let rules = StreamRules::parse(
+            "# a comment\n\
+             program=iperf3 user=7 limit(bits=10M,per-stream=yes) counter\n\
+             port=5060 filter(drop=0.01) # and another\n\
+             user=7 nullmod\n",
+        )
+        .expect("three rules");
+        let names = |user, ports, program: &str| {
+            let modules = rules.modules(user, ports, || Some(program.to_owned()));
+            modules.iter().map(|module| module.join(" ")).collect::<Vec<_>>()
+        };
+        assert_eq!(names(7, (1, 2), "iperf3"), ["limit bits=10M per-stream=yes", "counter"]);
+        assert_eq!(names(8, (5060, 2), "iperf3"), ["filter drop=0.01"]);
+        assert_eq!(names(8, (1, 5060), "sipp"), ["filter drop=0.01"]);
+        assert_eq!(names(7, (1, 2), "sipp"), ["nullmod"]);
+        assert!(names(8, (1, 2), "sipp").is_empty());
+    }
+
+    #[test]
+    fn a_rule_that_is_wrong_is_named() {
+        for (text, line) in [
+            ("\nlimit(bits=1M)", 2),
+            ("port=5060", 1),
+            ("port=x nullmod", 1),
+            ("uid=7 nullmod", 1),
+            ("port=1 limit(bits=1M", 1),
+        ] {
+            let error = StreamRules::parse(text).expect_err(text);
+            assert_eq!(error.line, line, "{error}");
+        }
+    }
+}

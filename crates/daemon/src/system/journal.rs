@@ -1,0 +1,80 @@
+//! Lines for whoever looks after the daemon.
+//!
+//! Any program may make the daemon write some, so they are few, and a reader that does not read keeps nobody waiting.
+
+use std::fmt::Arguments;
+use std::io::Write;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+
+use crate::system::descriptor_io::polls;
+
+/// Lines that are written within one [`PERIOD`]; the rest is counted.
+const LINES_MAX: u32 = 20;
+const PERIOD: Duration = Duration::from_secs(1);
+
+struct Period {
+    began: Option<Instant>,
+    written: u32,
+    omitted: u64,
+}
+
+static PERIOD_NOW: Mutex<Period> = Mutex::new(Period { began: None, written: 0, omitted: 0 });
+
+/// What becomes of a line.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    /// It is written, after so many that were not.
+    Write(u64),
+    Omit,
+}
+
+impl Period {
+    fn judge(&mut self, now: Instant) -> Verdict {
+        if self.began.is_none_or(|began| now.duration_since(began) >= PERIOD) {
+            (self.began, self.written) = (Some(now), 0);
+        }
+        if self.written >= LINES_MAX {
+            self.omitted += 1;
+            return Verdict::Omit;
+        }
+        self.written += 1;
+        Verdict::Write(std::mem::take(&mut self.omitted))
+    }
+}
+
+/// Writes a line to standard error, if there is room and not too many have been written just now.
+pub(crate) fn log(line: Arguments<'_>) {
+    let verdict = PERIOD_NOW.lock().unwrap_or_else(PoisonError::into_inner).judge(Instant::now());
+    let Verdict::Write(omitted) = verdict else { return };
+    let mut stderr = std::io::stderr().lock();
+    // A pipe that polls writable takes a short line at once.
+    if !polls(&stderr, PollFlags::OUT) {
+        return;
+    }
+    // Without standard error nobody reads.
+    let _ = match omitted {
+        0 => writeln!(stderr, "swiftwater daemon: {line}"),
+        _ => writeln!(stderr, "swiftwater daemon: ({omitted} lines omitted) {line}"),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_lines_some_are_written_and_the_rest_is_counted() {
+        let mut period = Period { began: None, written: 0, omitted: 0 };
+        let now = Instant::now();
+        for _ in 0..LINES_MAX {
+            assert_eq!(period.judge(now), Verdict::Write(0));
+        }
+        assert_eq!(period.judge(now), Verdict::Omit);
+        assert_eq!(period.judge(now), Verdict::Omit);
+        assert_eq!(period.judge(now + PERIOD), Verdict::Write(2));
+        assert_eq!(period.judge(now + PERIOD), Verdict::Write(0));
+    }
+}

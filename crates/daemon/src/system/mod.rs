@@ -1,0 +1,9 @@
+//! What the layers above need of the operating system.
+
+pub(crate) mod addresses;
+pub(crate) mod descriptor_io;
+pub(crate) mod errno;
+pub(crate) mod journal;
+pub(crate) mod quantum;
+pub(crate) mod socket_cookie;
+pub(crate) mod visible_name;

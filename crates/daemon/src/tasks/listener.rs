@@ -1,0 +1,93 @@
+//! Accepting associations for a one-to-one socket that listens.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use carrier::page::State;
+use carrier::record;
+use rustix::io::Errno;
+use swiftwater::tokio::{Association, Listener};
+
+use crate::calls::options;
+use crate::channel::style::Style;
+use crate::state::association::SocketAssociation;
+use crate::state::commands::OneToOneCommand;
+use crate::state::registry::Registry;
+use crate::state::send_queue::Messages;
+use crate::state::socket::{Bound, Socket};
+use crate::system::addresses::{as_seen, local_toward};
+use crate::system::journal::log;
+use crate::system::visible_name;
+
+/// Hands associations to a listener, each with a carrier of its own.
+pub(super) async fn accept(registry: &Arc<Registry>, socket: &Arc<Socket>, listener: Arc<Listener>) {
+    loop {
+        // One lies in the carrier, others wait in the executive, as many as the backlog allows.
+        socket.channel.endpoint.has_room().await;
+        let (association, peer) = match listener.accept().await {
+            Ok((association, peer)) => (association, as_seen(socket.v6, peer)),
+            Err(error) => return log(format_args!("a listener has failed: {error}")),
+        };
+        match hand_over(registry, socket, association, peer).await {
+            Ok(()) => {}
+            // The program has closed it.
+            Err(Errno::PIPE | Errno::CONNRESET) => return,
+            Err(error) => {
+                log(format_args!("an association with {peer} could not be handed to its listener: {error}"));
+            }
+        }
+    }
+}
+
+async fn hand_over(
+    registry: &Arc<Registry>,
+    listener: &Arc<Socket>,
+    association: Association,
+    peer: SocketAddr,
+) -> Result<(), Errno> {
+    let (options, bound) = {
+        let inner = listener.lock();
+        (inner.options.clone(), inner.bound.clone())
+    };
+    let has_ended = association.peer_address().is_none();
+    let subscriptions = options.subscriptions;
+    let assoc_options = options.assoc_options.clone();
+    let opened =
+        registry.open(listener.share.owner, listener.v6, Style::OneToOne, State::Connected, options)?;
+    let (socket, theirs) = super::start(registry, opened);
+    let page = &socket.channel.page;
+    page.set_peer(&peer, association.streams_out());
+    let member =
+        Arc::new(SocketAssociation::with(registry.next_association(), peer, association, assoc_options));
+    options::apply_when_up(&socket, &member);
+    {
+        let mut inner = socket.lock();
+        inner.associations.insert(member.id, Arc::clone(&member));
+        inner.peer = Some(peer);
+        inner.local = bound.as_ref().map(|bound| local_of(bound, peer));
+        if let Some(local) = inner.local {
+            visible_name::of_association(theirs.as_fd(), local, peer);
+        }
+        inner.inherited = bound;
+        if has_ended {
+            // What it has brought is there, and then the end.
+            socket.set_stage(&mut inner, State::Ended);
+        }
+    }
+    page.set_subscriptions(subscriptions);
+    let carried =
+        socket.commands.one_to_one(OneToOneCommand::Carry { association: member, unsent: Messages::new() });
+    let (record, endpoint) = (record::encode_accepted(&peer), &listener.channel.endpoint);
+    endpoint.put_record(&record, &[theirs.as_fd(), page.as_fd()]).await?;
+    // The program may have closed it already.
+    drop(endpoint.closer().take_over(theirs));
+    carried
+}
+
+/// The address of ours that a peer has reached.
+fn local_of(bound: &Bound, peer: SocketAddr) -> SocketAddr {
+    let first = bound.first();
+    let toward = || local_toward(peer.ip().to_canonical()).map(|ip| SocketAddr::new(ip, bound.port));
+    if first.ip().is_unspecified() { toward().unwrap_or(first) } else { first }
+}

@@ -1,0 +1,40 @@
+//! The life of each socket: a task that waits for what requests tell it, for what its program sends, and for the end.
+
+mod listener;
+mod one_to_many;
+mod one_to_one;
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use crate::state::commands::CommandReceiver;
+use crate::state::registry::{Opened, Registry};
+use crate::state::socket::Socket;
+
+/// Starts the task of a socket that was just opened. Returns the socket, and the program's end of its channel.
+pub(crate) fn start(registry: &Arc<Registry>, opened: Opened) -> (Arc<Socket>, OwnedFd) {
+    let Opened { socket, theirs, commands } = opened;
+    tokio::spawn(run(Arc::clone(registry), Arc::clone(&socket), commands));
+    (socket, theirs)
+}
+
+async fn run(registry: Arc<Registry>, socket: Arc<Socket>, commands: CommandReceiver) {
+    // However this ends: after a fault of our own the program finds its channel closed, and nobody else is harmed.
+    let _known = Known { registry: &registry, socket: &socket };
+    match commands {
+        CommandReceiver::OneToOne(commands) => one_to_one::run(&registry, &socket, commands).await,
+        CommandReceiver::OneToMany(commands) => one_to_many::run(&registry, &socket, commands).await,
+    }
+}
+
+/// A socket that requests find, for as long as its task runs.
+struct Known<'a> {
+    registry: &'a Registry,
+    socket: &'a Socket,
+}
+
+impl Drop for Known<'_> {
+    fn drop(&mut self) {
+        self.registry.forget(self.socket);
+    }
+}

@@ -1,0 +1,342 @@
+//! The task of a one-to-many socket: one channel for any number of associations.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use carrier::request::Start;
+use rustix::io::Errno;
+use swiftwater::tokio::{Association, Listener};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::calls::options;
+use crate::relay::drain::{Taken, take_on};
+use crate::relay::inbound::{tell, up};
+use crate::relay::{Departure, NO_REASON, abort, notifications, outbound};
+use crate::state::association::SocketAssociation;
+use crate::state::commands::{Dial, OneToManyCommand};
+use crate::state::registry::Registry;
+use crate::state::send_queue::{SendQueue, Tasks};
+use crate::state::socket::Socket;
+use crate::system::addresses::as_seen;
+use crate::system::errno;
+use crate::system::journal::log;
+use crate::system::quantum::Quantum;
+
+/// How long an association may still take to be set up when its program has closed the socket: two lost INITs.
+const SETUP_AFTER_CLOSE: Duration = Duration::from_secs(5);
+
+/// How an association comes to be.
+enum Origin {
+    Accepted(Association),
+    Connecting { dial: Dial, start: Start },
+}
+
+/// Runs until the program has closed the socket.
+pub(super) async fn run(
+    registry: &Registry,
+    socket: &Arc<Socket>,
+    mut commands: UnboundedReceiver<OneToManyCommand>,
+) {
+    let mut listener = None;
+    let mut quantum = Quantum::new();
+    let (mut stalled, mut closed) = (false, false);
+    let endpoint = &socket.channel.endpoint;
+    loop {
+        let mut several = Taken { weight: 1, ..Taken::default() };
+        tokio::select! {
+            taken = endpoint.take(), if !stalled => several = take_on(socket, taken),
+            () = endpoint.room(), if stalled => stalled = false,
+            // What was sent before that may wait for memory.
+            () = endpoint.closed(), if stalled && !closed => {
+                closed = true;
+                several.departure = close_early(socket);
+            }
+            command = commands.recv() => match command {
+                Some(command) => perform(socket, command, &mut listener),
+                None => several.departure = Some(Departure::Closed),
+            },
+            association = next(&mut listener) => accept(registry, socket, association),
+        }
+        stalled |= several.stalled;
+        if let Some(departure) = several.departure {
+            commands.close();
+            // What was asked for before the close is done: an association may have its first message already.
+            while let Ok(command) = commands.try_recv() {
+                perform(socket, command, &mut listener);
+            }
+            return close(socket, departure).await;
+        }
+        quantum.spend(several.weight).await;
+    }
+}
+
+fn perform(socket: &Arc<Socket>, command: OneToManyCommand, listener: &mut Option<Arc<Listener>>) {
+    match command {
+        OneToManyCommand::Listen(new) => *listener = Some(new),
+        OneToManyCommand::Unlisten => *listener = None,
+        OneToManyCommand::Connect { dial, start, association } => {
+            start_association(socket, association, Origin::Connecting { dial, start });
+        }
+    }
+}
+
+/// Looks after a socket that its program has closed while not all that it has sent could be taken. Returns how the program has
+/// left, if the rest is given up.
+fn close_early(socket: &Arc<Socket>) -> Option<Departure> {
+    if socket.channel.has_unread_data() {
+        return Some(Departure::Unread);
+    }
+    if !socket.lock().options.lingers() {
+        return Some(Departure::Closed);
+    }
+    let associations: Vec<Arc<SocketAssociation>> = socket.lock().associations.values().cloned().collect();
+    for association in associations {
+        let queue = association.send_queue().clone();
+        if let Some(queue) = queue.filter(|_| association.association().is_none()) {
+            set_up_soon(socket, association, queue);
+        }
+    }
+    None
+}
+
+/// Gives an association up that is not set up soon. Its program has closed the socket; the kernel gives it up at once.
+fn set_up_soon(socket: &Arc<Socket>, association: Arc<SocketAssociation>, queue: Arc<SendQueue>) {
+    let socket = Arc::downgrade(socket);
+    tokio::spawn(async move {
+        if tokio::time::timeout(SETUP_AFTER_CLOSE, association.set_up_ended()).await.is_err() {
+            if let Some(socket) = socket.upgrade() {
+                socket.remove(&association);
+            }
+            // What waits is given up with it.
+            drop(queue.stop().await);
+        }
+    });
+}
+
+/// Waits for the next association that a peer has set up.
+async fn next(listener: &mut Option<Arc<Listener>>) -> Association {
+    if let Some(listening) = listener {
+        match listening.accept().await {
+            Ok((association, _)) => return association,
+            Err(error) => {
+                log(format_args!("a listener has failed: {error}"));
+                *listener = None;
+            }
+        }
+    }
+    std::future::pending().await
+}
+
+fn accept(registry: &Registry, socket: &Arc<Socket>, association: Association) {
+    let peer = as_seen(socket.v6, association.peer_addr());
+    let account = socket.channel.endpoint.sent_account();
+    let Some(seat) = account.seat(registry.limits.user_associations) else {
+        account.refuse();
+        return abort(&association, "the server has as many associations as it may");
+    };
+    let options = socket.lock().options.assoc_options.clone();
+    let entered = SocketAssociation::new(registry.next_association(), peer, options);
+    let entered = socket.enter(entered, association.streams_out(), seat);
+    start_association(socket, entered, Origin::Accepted(association));
+}
+
+/// Starts the task that sets an association up and sends what waits for it.
+fn start_association(socket: &Arc<Socket>, association: Arc<SocketAssociation>, origin: Origin) {
+    // One that the socket has no more needs no task.
+    let Some(queue) = association.send_queue().clone() else { return };
+    let task = carry(Arc::clone(socket), Arc::clone(&association), Arc::clone(&queue), origin);
+    queue.tasks().outbound = Some(tokio::spawn(task));
+}
+
+/// Sets an association up and sends what is for it.
+async fn carry(socket: Arc<Socket>, member: Arc<SocketAssociation>, queue: Arc<SendQueue>, origin: Origin) {
+    if let Origin::Connecting { start: Start::WithMessage, .. } = origin
+        && queue.front(|| {}).await.is_none()
+    {
+        // The program is gone before it has sent it.
+        return;
+    }
+    let association = match set_up(origin).await {
+        Ok(association) => association,
+        Err(error) => return cannot_start(&socket, &member, &queue, error).await,
+    };
+    if let Some(entry) = queue.entry {
+        socket.channel.page.set_entry_streams_out(entry, association.streams_out());
+    }
+    member.set_up(association.clone());
+    options::apply_when_up(&socket, &member);
+    if !queue.is_closed() {
+        let upward = up_to_end(Arc::clone(&socket), Arc::clone(&member));
+        queue.tasks().inbound = Some(tokio::spawn(upward));
+    }
+    let mut quantum = Quantum::new();
+    // What waits while nothing more comes leaves at once.
+    while let Some((header, content)) = queue.front(|| association.flush()).await {
+        let header = outbound::completed(&member, header);
+        // An association that takes no more is asked on: its program hears of each message, and never waits for room.
+        if outbound::pass_on(&association, &header, content.clone()).await.is_err() {
+            outbound::tell_unsent(&socket, &member, &header, content).await;
+        }
+        queue.pop(&socket.channel.page);
+        quantum.spend(1).await;
+    }
+}
+
+async fn set_up(origin: Origin) -> Result<Association, Errno> {
+    match origin {
+        Origin::Accepted(association) => Ok(association),
+        Origin::Connecting { dial: Dial { stack, port, server }, .. } => {
+            let outcome = Association::connect_from(&stack, port, &server).await;
+            outcome.map_err(|error| errno::of_connect(&error))
+        }
+    }
+}
+
+async fn cannot_start(socket: &Arc<Socket>, member: &SocketAssociation, queue: &SendQueue, error: Errno) {
+    socket.remove(member);
+    member.set_failed(error);
+    tell(socket, notifications::cannot_start(member)).await;
+    report_unsent(socket, member, queue).await;
+    socket.note_silent();
+}
+
+/// Reports what waits for an association that is gone.
+async fn report_unsent(socket: &Arc<Socket>, member: &SocketAssociation, queue: &SendQueue) {
+    let mut quantum = Quantum::new();
+    for (header, data) in queue.take() {
+        quantum.spend(1).await;
+        outbound::tell_unsent(socket, member, &outbound::completed(member, header), data).await;
+    }
+}
+
+async fn up_to_end(socket: Arc<Socket>, member: Arc<SocketAssociation>) {
+    up(&socket, &member, |_| drop(socket.remove(&member))).await;
+    socket.note_silent();
+}
+
+/// Ends the associations of a socket that its program has closed. What was sent is delivered, and each association shut down, when
+/// its last handle is dropped.
+async fn close(socket: &Arc<Socket>, departure: Departure) {
+    let (associations, lingers) = {
+        let mut inner = socket.lock();
+        (std::mem::take(&mut inner.associations), inner.options.lingers())
+    };
+    let reason = match departure {
+        Departure::HalfClosed | Departure::Closed if lingers => None,
+        Departure::HalfClosed | Departure::Closed | Departure::Unread => Some(NO_REASON.to_owned()),
+        Departure::Abort(reason) => Some(String::from_utf8_lossy(&reason).into_owned()),
+    };
+    let mut quantum = Quantum::new();
+    for member in associations.into_values() {
+        quantum.spend(1).await;
+        let Some(queue) = member.send_queue().take() else { continue };
+        queue.close();
+        let Tasks { outbound, inbound } = std::mem::take(&mut *queue.tasks());
+        // Nobody is left to hand anything to.
+        inbound.inspect(|task| task.abort());
+        match (member.association(), &reason) {
+            (None, None) => {
+                queue.tasks().outbound = outbound;
+                set_up_soon(socket, member, queue);
+            }
+            (Some(_), None) => {}
+            (Some(association), Some(reason)) => abort(association, reason),
+            // Given up, it is not set up.
+            (None, Some(_)) => drop(outbound.inspect(|task| task.abort())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::os::fd::OwnedFd;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use bytes::Bytes;
+    use carrier::record::{Header, Kind};
+    use swiftwater::Address;
+    use swiftwater::{Stack, StackOptions};
+
+    use super::*;
+    use crate::channel::style::Style;
+    use crate::state::socket_options::SocketOptions;
+    use crate::system::quantum::RECORDS_PER_TURN;
+    use crate::users::descriptor_numbers::Numbers;
+    use crate::users::limits::Limits;
+    use crate::users::owner::Owner;
+
+    /// A wait that has no end is a failure after this time.
+    const END_FOUND_WITHIN: Duration = Duration::from_secs(20);
+
+    /// A one-to-many socket without a task, with the program's end of its channel.
+    fn opened() -> (Registry, Arc<Socket>, OwnedFd) {
+        let stack =
+            Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() }).expect("a free port");
+        let registry = Registry::new(stack, false, &Limits::default(), Numbers::with_max(1 << 16));
+        let registry = registry.expect("random numbers");
+        let (style, options) = (Style::OneToMany, SocketOptions::new(&registry.stack));
+        let owner = Owner { user: 1, process: 1 };
+        let opened = registry.open(owner, false, style, style.first_stage(), options).expect("a channel");
+        (registry, opened.socket, opened.theirs)
+    }
+
+    #[tokio::test]
+    async fn others_run_while_a_socket_with_many_associations_is_closed() {
+        let (_registry, socket, _theirs) = opened();
+        for id in 0..4 * RECORDS_PER_TURN as u32 {
+            let member = SocketAssociation::new(
+                id,
+                SocketAddr::from(([127, 0, 0, 1], 1)),
+                socket.lock().options.assoc_options.clone(),
+            );
+            *member.send_queue() = Some(Arc::new(SendQueue::new(None)));
+            socket.lock().associations.insert(id, Arc::new(member));
+        }
+        let turns = Arc::new(AtomicUsize::new(0));
+        let neighbour = tokio::spawn({
+            let turns = Arc::clone(&turns);
+            async move {
+                loop {
+                    turns.fetch_add(1, Relaxed);
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+        close(&socket, Departure::Unread).await;
+        let turns = turns.load(Relaxed);
+        assert!((3..=5).contains(&turns), "the neighbour had {turns} turns");
+        neighbour.abort();
+    }
+
+    #[tokio::test]
+    async fn an_association_that_takes_no_more_keeps_no_program_waiting_for_room() {
+        use carrier::page::ROOM_BYTES;
+
+        let (registry, socket, _theirs) = opened();
+        let listener = Listener::from(registry.stack.listen(7).expect("a free port"));
+        let host = std::net::IpAddr::from([127, 0, 0, 1]);
+        let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack.udp_port()) };
+        let dial = Dial { stack: registry.stack.clone(), port: 40_000, server };
+        let seat = socket.channel.endpoint.sent_account().seat(1).expect("the first");
+        let options = socket.lock().options.assoc_options.clone();
+        let member = SocketAssociation::new(3, SocketAddr::new(host, 7), options);
+        let member = socket.enter(member, 1, seat);
+        start_association(&socket, Arc::clone(&member), Origin::Connecting { dial, start: Start::Now });
+        let (peer, _) = listener.accept().await.expect("somebody comes");
+        member.set_up_ended().await;
+        // What the peer has sent cannot be handed up. So the socket has the association after its end, too.
+        let delivery = socket.channel.delivery.lock().await;
+        peer.send(b"a word").await.expect("it is up");
+        peer.abort("");
+        member.association().expect("it is up").closed().await;
+        let send_queue = member.send_queue().clone().expect("it has not been forgotten");
+        let content = Bytes::from(vec![0; ROOM_BYTES as usize]);
+        for _ in 0..2 {
+            assert!(send_queue.push(Header::new(Kind::Data), content.clone()));
+            tokio::time::timeout(END_FOUND_WITHIN, send_queue.room()).await.expect("there is room again");
+        }
+        assert!(!send_queue.is_closed());
+        drop(delivery);
+    }
+}

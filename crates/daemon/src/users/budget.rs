@@ -1,0 +1,628 @@
+//! How much memory the messages of each user take, and those of all users together.
+//!
+//! A message is charged to the user whose program has sent it before it is copied into the daemon, and stays charged for as
+//! long as its bytes live anywhere: the [`Charge`] is a part of what owns them. A socket whose user has no room left is not
+//! read, so that the kernel makes its programs wait, and nobody else.
+//!
+//! What a user may have shrinks as the daemon fills (dynamic thresholds, Choudhury and Hahne 1998): no more than what is free
+//! for all. So a few users who take what they can leave room for others, and together all stay below the daemon's limit. Many users in
+//! concert would leave nothing: so a part of the limit is for users who have little.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{
+    AtomicU64, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use bytes::Bytes;
+use swiftwater::internals::{POOL_RESERVED_PART, ReceiveBudget};
+use tokio::sync::{Notify, oneshot};
+
+/// While less than this is charged, nobody looks whether memory is to be returned to the system.
+pub(crate) const MUCH_BYTES: usize = 2 * RETURNED_BYTES;
+/// Freed memory is returned to the system in steps of so many bytes, and not in smaller ones.
+pub(crate) const RETURNED_BYTES: usize = 16 << 20;
+
+/// What a message costs beside its bytes, wherever it waits.
+pub(crate) const RECORD_COST_BYTES: usize = 512;
+/// Most other users whose waiting messages are looked at when one gives memory back.
+const USERS_LOOKED_AT_MAX: usize = 8;
+
+/// One in so many bytes of what there may be of all users is for those who have little.
+const RESERVED_PART: usize = 4;
+/// A user who has at most one in so many bytes of that limit has little.
+const LITTLE_PART: usize = 256;
+
+/// How much there may be, of one user and of all.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) user_bytes: usize,
+    pub(crate) all_bytes: usize,
+}
+
+impl Limits {
+    /// Returns what all users may have together who have more than little.
+    fn unreserved_bytes(&self) -> usize {
+        self.all_bytes - self.all_bytes / RESERVED_PART
+    }
+
+    /// Returns the most that may be charged to a user while so many bytes are charged to all users.
+    fn of_user(&self, charged_to_all_bytes: usize) -> usize {
+        let little_bytes = self.all_bytes / LITTLE_PART;
+        let of_reserve_bytes = little_bytes.min(self.all_bytes.saturating_sub(charged_to_all_bytes));
+        let unreserved_bytes = self.unreserved_bytes().saturating_sub(charged_to_all_bytes);
+        self.user_bytes.min(unreserved_bytes.max(of_reserve_bytes))
+    }
+}
+
+/// An association of a one-to-many socket, which counts for its user until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Seat(Arc<Account>);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.associations.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Memory for messages of one kind, of all users.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limits: Limits,
+    charged_bytes: AtomicUsize,
+    /// Held from looking for room to counting it as taken, which any thread may do that gives memory back.
+    counting: Mutex<()>,
+    accounts: Mutex<HashMap<u32, Weak<Account>>>,
+    queue: Mutex<Queue>,
+    /// Messages that wait in `queue`.
+    waiting: AtomicUsize,
+    /// [`MUCH_BYTES`] are charged.
+    much_charged: Notify,
+}
+
+/// What is charged to one user.
+#[derive(Debug)]
+pub(crate) struct Account {
+    budget: Arc<Budget>,
+    user: u32,
+    charged_bytes: AtomicUsize,
+    /// Messages of the user that wait for memory. Those that come later do not overtake them.
+    waiting: AtomicUsize,
+    /// How often a message had to wait.
+    pub(crate) waits: AtomicU64,
+    /// Associations that peers have set up, and those that were refused.
+    associations: AtomicUsize,
+    pub(crate) refused: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    of_users: HashMap<u32, VecDeque<Waiter>>,
+    /// The users of `of_users`, in the order in which they are looked at.
+    turns: VecDeque<u32>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    number: u64,
+    account: Arc<Account>,
+    bytes: usize,
+    granted: oneshot::Sender<Charge>,
+}
+
+/// Memory that is charged to a user until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    account: Arc<Account>,
+    bytes: usize,
+}
+
+/// The content of a message, with what is charged for it.
+struct Charged {
+    content: Vec<u8>,
+    _charge: Charge,
+}
+
+impl AsRef<[u8]> for Charged {
+    fn as_ref(&self) -> &[u8] {
+        &self.content
+    }
+}
+
+impl Budget {
+    pub(crate) fn new(limits: Limits) -> Arc<Budget> {
+        Arc::new(Budget {
+            limits,
+            charged_bytes: AtomicUsize::new(0),
+            counting: Mutex::default(),
+            accounts: Mutex::default(),
+            queue: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            much_charged: Notify::new(),
+        })
+    }
+
+    /// Returns the account of a user. It is forgotten when nobody has it and nothing is charged to it.
+    pub(crate) fn account(self: &Arc<Self>, user: u32) -> Arc<Account> {
+        let mut accounts = lock(&self.accounts);
+        if let Some(account) = accounts.get(&user).and_then(Weak::upgrade) {
+            return account;
+        }
+        accounts.retain(|_, account| account.strong_count() > 0);
+        let account = Arc::new(Account {
+            budget: Arc::clone(self),
+            user,
+            charged_bytes: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+            waits: AtomicU64::new(0),
+            associations: AtomicUsize::new(0),
+            refused: AtomicU64::new(0),
+        });
+        accounts.insert(user, Arc::downgrade(&account));
+        account
+    }
+
+    /// Returns the accounts that somebody has, by user.
+    pub(crate) fn accounts(&self) -> Vec<Arc<Account>> {
+        let mut accounts: Vec<_> = lock(&self.accounts).values().filter_map(Weak::upgrade).collect();
+        accounts.sort_by_key(|account| account.user);
+        accounts
+    }
+
+    /// Returns what is charged to all users.
+    pub(crate) fn charged_bytes(&self) -> usize {
+        self.charged_bytes.load(Relaxed)
+    }
+
+    /// Waits until so much is charged that it is worth returning to the system afterwards.
+    pub(crate) async fn much_charged(&self) {
+        self.much_charged.notified().await;
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        lock(&self.queue)
+    }
+
+    /// Gives memory to those who wait for it, first of this user.
+    fn grant(&self, user: u32) {
+        let mut granted = Vec::new();
+        let mut queue = self.queue();
+        self.grant_to(&mut queue, user, &mut granted);
+        let mut in_vain = 0;
+        while in_vain < USERS_LOOKED_AT_MAX.min(queue.turns.len())
+            && let Some(user) = queue.turns.pop_front()
+        {
+            queue.turns.push_back(user);
+            in_vain += usize::from(!self.grant_to(&mut queue, user, &mut granted));
+        }
+        drop(queue);
+        for (waiter, charge) in granted {
+            // What is granted to one that waits no more is given back here.
+            let _ = waiter.send(charge);
+        }
+    }
+
+    /// Gives memory to what waits of one user, in its order. Returns whether it gave some.
+    fn grant_to(
+        &self,
+        queue: &mut Queue,
+        user: u32,
+        granted: &mut Vec<(oneshot::Sender<Charge>, Charge)>,
+    ) -> bool {
+        let Some(waiters) = queue.of_users.get_mut(&user) else { return false };
+        let before = granted.len();
+        while let Some(first) = waiters.front()
+            && let Some(charge) = first.account.charge(first.bytes)
+            && let Some(Waiter { account, granted: waiter, .. }) = waiters.pop_front()
+        {
+            account.leave_queue();
+            granted.push((waiter, charge));
+        }
+        if waiters.is_empty() {
+            queue.forget(user);
+        }
+        granted.len() > before
+    }
+}
+
+impl Queue {
+    fn forget(&mut self, user: u32) {
+        self.of_users.remove(&user);
+        self.turns.retain(|listed| *listed != user);
+    }
+}
+
+impl Account {
+    /// Returns what is charged to the user.
+    pub(crate) fn charged_bytes(&self) -> usize {
+        self.charged_bytes.load(Relaxed)
+    }
+
+    pub(crate) fn user(&self) -> u32 {
+        self.user
+    }
+
+    pub(crate) fn associations(&self) -> usize {
+        self.associations.load(Relaxed)
+    }
+
+    /// Counts an association that a peer has set up. `None`: the user has so many already.
+    pub(crate) fn seat(self: &Arc<Self>, associations_max: usize) -> Option<Seat> {
+        let more = |count: usize| (count < associations_max).then_some(count + 1);
+        self.associations.fetch_update(Relaxed, Relaxed, more).ok()?;
+        Some(Seat(Arc::clone(self)))
+    }
+
+    /// Counts an association that was refused.
+    pub(crate) fn refuse(&self) {
+        self.refused.fetch_add(1, Relaxed);
+    }
+
+    /// Returns the most bytes that a message may have: it must fit when nothing else is there.
+    pub(crate) fn message_bytes_max(&self) -> usize {
+        let limits = self.budget.limits;
+        limits.user_bytes.min(limits.unreserved_bytes()).saturating_sub(RECORD_COST_BYTES)
+    }
+
+    /// Charges so many bytes, if there is room for them and nothing of the user waits for room.
+    pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
+        if self.waiting.load(Relaxed) > 0 {
+            return None;
+        }
+        self.charge(bytes)
+    }
+
+    fn charge(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
+        self.count(bytes, 0).then(|| Charge { account: Arc::clone(self), bytes })
+    }
+
+    /// Counts so many bytes if there is room for them beside `kept_bytes` of what one user may have.
+    fn count(&self, bytes: usize, kept_bytes: usize) -> bool {
+        let _one_at_a_time = lock(&self.budget.counting);
+        let has_room = bytes <= self.free_bytes(kept_bytes);
+        if has_room {
+            self.count_anyway(bytes);
+        }
+        has_room
+    }
+
+    /// Counts so many bytes that are there already, whether there is room for them or not.
+    fn count_anyway(&self, bytes: usize) {
+        self.charged_bytes.fetch_add(bytes, Relaxed);
+        let before = self.budget.charged_bytes.fetch_add(bytes, Relaxed);
+        if before < MUCH_BYTES && before + bytes >= MUCH_BYTES {
+            self.budget.much_charged.notify_one();
+        }
+    }
+
+    /// Returns how many bytes may be charged to the user now, if `kept_bytes` of what one user may have are not touched.
+    fn free_bytes(&self, kept_bytes: usize) -> usize {
+        let limits = &self.budget.limits;
+        // One that has joined the queue finds here what is given back meanwhile, or who gives it back finds one that waits.
+        let most_bytes = limits.of_user(self.budget.charged_bytes.load(SeqCst));
+        most_bytes.min(limits.user_bytes - kept_bytes).saturating_sub(self.charged_bytes.load(SeqCst))
+    }
+
+    /// Charges so many bytes that are there already and cannot be refused: what is taken later finds less room.
+    pub(crate) fn charge_anyway(self: &Arc<Self>, bytes: usize) -> Charge {
+        self.count_anyway(bytes);
+        Charge { account: Arc::clone(self), bytes }
+    }
+
+    /// Charges so many bytes as soon as there is room for them. Given up, it waits no more.
+    pub(crate) async fn room(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
+        if let Some(charge) = self.take(bytes) {
+            return Some(charge);
+        }
+        self.waits.fetch_add(1, Relaxed);
+        let (number, granted) = self.join_queue(bytes);
+        let _place = PlaceInQueue { account: self, number };
+        // It may have been given back meanwhile.
+        self.budget.grant(self.user);
+        granted.await.ok()
+    }
+
+    fn join_queue(self: &Arc<Self>, bytes: usize) -> (u64, oneshot::Receiver<Charge>) {
+        let (granted, receiver) = oneshot::channel();
+        let mut queue = self.budget.queue();
+        let number = queue.next;
+        queue.next += 1;
+        let waiter = Waiter { number, account: Arc::clone(self), bytes, granted };
+        if !queue.of_users.contains_key(&self.user) {
+            queue.turns.push_back(self.user);
+        }
+        queue.of_users.entry(self.user).or_default().push_back(waiter);
+        self.waiting.fetch_add(1, Relaxed);
+        self.budget.waiting.fetch_add(1, SeqCst);
+        (number, receiver)
+    }
+
+    fn leave_queue(&self) {
+        self.waiting.fetch_sub(1, Relaxed);
+        self.budget.waiting.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A place in the queue, until it is given up or was served.
+struct PlaceInQueue<'a> {
+    account: &'a Arc<Account>,
+    number: u64,
+}
+
+impl Drop for PlaceInQueue<'_> {
+    fn drop(&mut self) {
+        let mut queue = self.account.budget.queue();
+        let Some(waiters) = queue.of_users.get_mut(&self.account.user) else { return };
+        let Some(at) = waiters.iter().position(|waiter| waiter.number == self.number) else { return };
+        let given_up = waiters.remove(at);
+        if waiters.is_empty() {
+            queue.forget(self.account.user);
+        }
+        self.account.leave_queue();
+        drop(queue);
+        drop(given_up);
+        // Those behind it may want less.
+        self.account.budget.grant(self.account.user);
+    }
+}
+
+impl Charge {
+    /// Charges so many bytes more, if there is room for them.
+    pub(crate) fn grow(&mut self, bytes: usize) -> bool {
+        let has_room = self.account.count(bytes, 0);
+        self.bytes += if has_room { bytes } else { 0 };
+        has_room
+    }
+
+    /// Gives back all but so many bytes.
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        if let Some(less) = self.bytes.checked_sub(bytes) {
+            self.bytes = bytes;
+            self.account.give_back(less);
+        }
+    }
+
+    /// Returns `content`, which is charged as long as any part of it lives.
+    pub(crate) fn on(self, content: Vec<u8>) -> Bytes {
+        Bytes::from_owner(Charged { content, _charge: self })
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Account {
+    fn give_back(&self, bytes: usize) {
+        self.charged_bytes.fetch_sub(bytes, SeqCst);
+        self.budget.charged_bytes.fetch_sub(bytes, SeqCst);
+        if self.budget.waiting.load(SeqCst) > 0 {
+            self.budget.grant(self.user);
+        }
+    }
+}
+
+impl Account {
+    /// Returns how many bytes that one user may have are not for what associations receive, unless it comes out of the reserve.
+    fn kept_bytes(&self, is_reserve: bool) -> usize {
+        if is_reserve { 0 } else { self.budget.limits.user_bytes / POOL_RESERVED_PART }
+    }
+}
+
+/// What the associations of a user have received takes memory of the user's account, and nothing waits for it: the receive
+/// windows close.
+impl ReceiveBudget for Account {
+    fn take(&self, bytes: usize, is_reserve: bool) -> bool {
+        self.count(bytes, self.kept_bytes(is_reserve))
+    }
+
+    fn release(&self, bytes: usize) {
+        Account::give_back(self, bytes);
+    }
+
+    fn free_bytes(&self, is_reserve: bool) -> usize {
+        Account::free_bytes(self, self.kept_bytes(is_reserve))
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.account.give_back(self.bytes);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    fn budget(user_bytes: usize, all_bytes: usize) -> Arc<Budget> {
+        Budget::new(Limits { user_bytes, all_bytes })
+    }
+
+    fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn a_message_is_charged_as_long_as_a_part_of_it_lives() {
+        let account = budget(100, 1000).account(1);
+        let mut charge = account.take(90).expect("room");
+        charge.shrink_to(60);
+        let content = charge.on(vec![7; 60]);
+        let part = content.slice(3..4);
+        drop(content);
+        assert_eq!(account.charged_bytes(), 60);
+        assert!(account.take(41).is_none());
+        drop(part);
+        assert_eq!((account.charged_bytes(), account.budget.charged_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn messages_wait_in_their_order() {
+        let account = budget(100, 1000).account(1);
+        let first = account.take(50).expect("room");
+        let _second = account.take(50).expect("room");
+        let mut large = pin!(account.room(50));
+        assert!(poll(large.as_mut()).is_pending());
+        let mut small = pin!(account.room(1));
+        assert!(poll(small.as_mut()).is_pending());
+        assert!(account.take(0).is_none(), "nothing overtakes");
+        drop(first);
+        let Poll::Ready(Some(large)) = poll(large) else { panic!("there is room for the first") };
+        assert!(poll(small.as_mut()).is_pending());
+        drop(large);
+        assert!(poll(small).is_ready());
+    }
+
+    #[test]
+    fn one_that_gives_up_holds_nobody_up() {
+        let account = budget(100, 1000).account(1);
+        let _half = account.take(50).expect("room");
+        let mut small = pin!(account.room(10));
+        {
+            let mut large = pin!(account.room(100));
+            assert!(poll(large.as_mut()).is_pending());
+            assert!(poll(small.as_mut()).is_pending());
+        }
+        assert!(poll(small).is_ready());
+        assert!(account.budget.queue().of_users.is_empty() && account.budget.queue().turns.is_empty());
+        assert_eq!(account.budget.waiting.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn threads_that_charge_at_once_stay_within_the_limit() {
+        let account = budget(100, 1000).account(1);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..20_000 {
+                        let charge = account.take(100);
+                        assert!(charge.is_none() || account.charged_bytes() == 100);
+                    }
+                });
+            }
+        });
+        assert_eq!((account.charged_bytes(), account.budget.charged_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn users_who_take_what_they_can_leave_room_for_others() {
+        let budget = budget(1000, 1000);
+        let take_all = |user| {
+            let account = budget.account(user);
+            std::iter::from_fn(|| account.take(1)).collect::<Vec<_>>()
+        };
+        let greedy: Vec<_> = (0..3).map(take_all).collect();
+        assert!(budget.charged_bytes() <= 1000);
+        let modest = budget.account(9);
+        assert!(modest.take(50).is_some(), "{} are charged", budget.charged_bytes());
+        drop(greedy);
+        assert_eq!(budget.charged_bytes(), 0);
+    }
+
+    #[test]
+    fn users_in_concert_leave_a_reserve_to_those_who_have_little() {
+        const ALL_BYTES: usize = 1 << 20;
+        let budget = budget(ALL_BYTES, ALL_BYTES);
+        let little = ALL_BYTES / LITTLE_PART;
+        let take_all = |user| {
+            let account = budget.account(user);
+            std::iter::from_fn(|| account.take(little + 1)).collect::<Vec<_>>()
+        };
+        let _greedy: Vec<_> = (0..100).map(take_all).collect();
+        let unreserved = ALL_BYTES - ALL_BYTES / RESERVED_PART;
+        assert!(budget.charged_bytes() <= unreserved, "{} are charged", budget.charged_bytes());
+        assert!(budget.charged_bytes() > unreserved - 2 * little, "what is not reserved is used");
+        let modest = budget.account(1000);
+        let _some = modest.take(little).expect("the reserve");
+        assert!(modest.take(1).is_none(), "it has no more than little");
+    }
+
+    #[test]
+    fn memory_that_one_user_gives_back_goes_to_others_who_wait() {
+        let budget = budget(1000, 1000);
+        let (first, second) = (budget.account(1), budget.account(2));
+        let held = first.take(500).expect("room");
+        let mut waits = pin!(second.room(600));
+        assert!(poll(waits.as_mut()).is_pending());
+        drop(held);
+        assert!(poll(waits).is_ready());
+    }
+
+    #[test]
+    fn one_user_at_its_limit_costs_another_nothing() {
+        let budget = budget(100, 1000);
+        let (first, second) = (budget.account(1), budget.account(2));
+        let _all = first.take(100).expect("room");
+        let mut waits = pin!(first.room(1));
+        assert!(poll(waits.as_mut()).is_pending());
+        assert!(second.take(100).is_some());
+    }
+
+    #[test]
+    fn the_longest_message_fits_when_nothing_else_is_there() {
+        // Of all memory, a part is for users who have little.
+        for (user_bytes, all_bytes) in [(3000, 10_000), (10_000, 4000)] {
+            let account = budget(user_bytes, all_bytes).account(1);
+            assert_eq!(account.message_bytes_max(), 3000 - RECORD_COST_BYTES);
+            assert!(account.take(3000).is_some() && account.take(3001).is_none());
+        }
+        assert_eq!(budget(100, 100).account(1).message_bytes_max(), 0);
+    }
+
+    #[test]
+    fn the_associations_of_a_user_share_its_memory() {
+        let account = budget(1000, 10_000).account(1);
+        let pool: &dyn ReceiveBudget = &*account;
+        assert_eq!((pool.free_bytes(false), pool.free_bytes(true)), (750, 1000));
+        assert!(pool.take(750, false) && !pool.take(1, false));
+        assert!(pool.take(200, true), "the reserve");
+        let waits = account.charge_anyway(100);
+        assert_eq!((account.charged_bytes(), pool.free_bytes(true)), (1050, 0));
+        pool.release(950);
+        drop(waits);
+        assert_eq!((account.charged_bytes(), account.budget.charged_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn the_receive_memory_of_all_users_bounds_that_of_each() {
+        let budget = budget(1000, 1000);
+        let (first, second) = (budget.account(1), budget.account(2));
+        let all_of = |account: &Account| -> usize {
+            std::iter::repeat_with(|| ReceiveBudget::take(account, 1, false))
+                .take_while(|taken| *taken)
+                .count()
+        };
+        let (most, rest) = (all_of(&first), all_of(&second));
+        assert!(rest > 0 && most + rest <= 750, "{most} and {rest}");
+    }
+
+    #[test]
+    fn an_association_counts_until_it_is_gone() {
+        let account = budget(100, 1000).account(1);
+        let (first, _second) = (account.seat(2).expect("a seat"), account.seat(2).expect("a seat"));
+        assert!(account.seat(2).is_none());
+        drop(first);
+        assert!(account.seat(2).is_some());
+    }
+
+    #[test]
+    fn an_account_is_forgotten_with_the_last_that_is_charged_to_it() {
+        let budget = budget(100, 1000);
+        let charge = budget.account(1).take(10).expect("room");
+        assert_eq!(budget.account(1).charged_bytes(), 10);
+        drop(charge);
+        let _other = budget.account(2);
+        assert_eq!(lock(&budget.accounts).len(), 1);
+    }
+}

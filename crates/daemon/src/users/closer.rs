@@ -1,0 +1,611 @@
+//! Closing what came from programs, where that keeps nobody else waiting.
+//!
+//! The last close of a descriptor may take as long as its owner likes: a TCP socket waits for its peer (`SO_LINGER`), a file of FUSE for
+//! its server, any socket for whoever holds the lock of an epoll instance that watches it. So the daemon's thread closes no descriptor of
+//! a program, and no socket of its own in whose queue such descriptors may lie. Threads do, each for one user and one source: while
+//! one is stuck, requests of this user fail, and nobody else's. They do what else may wait for a lock that a program holds: they empty pages
+//! of closed sockets, and take records out of carriers.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, Shutdown, recvmsg, shutdown, sockopt,
+};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::timeout;
+
+use crate::system::journal::log;
+use crate::users::descriptor_numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers, Taken};
+
+/// Most threads that close; `TasksMax` of the systemd unit leaves room for them. Users beyond that wait until another user's thread has nothing more to do.
+const THREADS_MAX: usize = 512;
+/// A thread with nothing to close ends after this time.
+const THREAD_IDLE: Duration = Duration::from_secs(2);
+/// What a thread needs: it makes one system call.
+const THREAD_STACK_BYTES: usize = 64 * 1024;
+/// How often it is tried to start a thread where the host has none.
+const SPAWN_WAIT: Duration = Duration::from_millis(100);
+/// A close that takes longer is stuck.
+const STUCK_AFTER: Duration = Duration::from_millis(500);
+/// Descriptors that may wait to be closed for one user and source.
+const PENDING_MAX: usize = 2 * MESSAGE_DESCRIPTORS_MAX;
+/// An answer waits so long until the descriptor that came with the request is closed.
+const CLOSE_WAIT: Duration = Duration::from_millis(50);
+/// How often it is looked whether there are numbers again.
+const NUMBERS_LOOKS: Duration = Duration::from_millis(10);
+
+/// Where descriptors come from. A program that was handed another user's socket may write into its carrier, and thereby harms no
+/// requests of that user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Source {
+    Requests,
+    Carriers,
+}
+
+type Key = (u32, Source);
+
+/// All closers of a daemon.
+pub(crate) struct Closers {
+    numbers: Arc<Numbers>,
+    state: Mutex<State>,
+}
+
+struct State {
+    closers: HashMap<Key, Weak<Closer>>,
+    threads: usize,
+    thread_stack_bytes: usize,
+    /// Closers that have work and no thread.
+    waiting: VecDeque<Arc<Closer>>,
+}
+
+impl State {
+    /// Returns the closer whose work a thread goes on with that has done its own; otherwise the thread ends.
+    fn next_of_thread(&mut self) -> Option<Arc<Closer>> {
+        let next = self.waiting.pop_front();
+        match &next {
+            Some(next) => next.work().begin(),
+            None => self.threads -= 1,
+        }
+        next
+    }
+}
+
+/// Closes what comes from one user and source.
+pub(crate) struct Closer {
+    all: Arc<Closers>,
+    key: Key,
+    work: Mutex<Work>,
+    /// To the thread: there is work.
+    more: Condvar,
+    /// To tasks: there is less.
+    less: Notify,
+}
+
+struct Work {
+    queue: VecDeque<Load>,
+    /// Of the queue, and the one that is being closed.
+    pending: usize,
+    thread: Thread,
+    /// When the last was closed, or the first came.
+    since: Instant,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Thread {
+    None,
+    /// All threads are others', or the host has none.
+    Awaited,
+    Running,
+}
+
+impl Work {
+    /// A thread takes it up.
+    fn begin(&mut self) {
+        self.thread = Thread::Running;
+        self.since = Instant::now();
+    }
+}
+
+struct Load {
+    item: Item,
+    closed: Option<oneshot::Sender<()>>,
+}
+
+enum Item {
+    Descriptor(OwnedFd, Taken),
+    /// Anything else that may wait for a lock which a program holds, or that takes its time.
+    Work(Box<dyn FnOnce() + Send>),
+}
+
+impl Item {
+    fn handle(self) {
+        match self {
+            Item::Descriptor(descriptor, number) => {
+                drop(descriptor);
+                drop(number);
+            }
+            Item::Work(work) => work(),
+        }
+    }
+}
+
+impl Closers {
+    pub(crate) fn new(numbers: Arc<Numbers>) -> Arc<Closers> {
+        let state = State {
+            closers: HashMap::new(),
+            threads: 0,
+            thread_stack_bytes: THREAD_STACK_BYTES,
+            waiting: VecDeque::new(),
+        };
+        Arc::new(Closers { numbers, state: Mutex::new(state) })
+    }
+
+    /// Returns the closer of a user for one source.
+    pub(crate) fn of(self: &Arc<Self>, user: u32, source: Source) -> Arc<Closer> {
+        let mut state = self.state();
+        let known = state.closers.get(&(user, source)).and_then(Weak::upgrade);
+        known.unwrap_or_else(|| {
+            let closer = Arc::new(Closer::new(Arc::clone(self), (user, source)));
+            state.closers.insert((user, source), Arc::downgrade(&closer));
+            closer
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Closer {
+    fn new(all: Arc<Closers>, key: Key) -> Closer {
+        let (queue, since) = (VecDeque::new(), Instant::now());
+        let work = Work { queue, pending: 0, thread: Thread::None, since };
+        Closer { all, key, work: Mutex::new(work), more: Condvar::new(), less: Notify::new() }
+    }
+
+    /// Takes over a descriptor that may be a program's, too.
+    pub(crate) fn take_over(self: &Arc<Self>, descriptor: OwnedFd) -> ReceivedDescriptor {
+        let number = self.all.numbers.count(1);
+        ReceivedDescriptor { held: Some((descriptor, number)), closer: Arc::clone(self) }
+    }
+
+    /// Takes over a socket of ours to which a program sends.
+    pub(crate) fn guard(self: &Arc<Self>, socket: OwnedFd) -> End {
+        End(self.take_over(socket))
+    }
+
+    /// Counts the number of a descriptor of ours.
+    pub(crate) fn number(&self) -> Taken {
+        self.all.numbers.count(1)
+    }
+
+    /// Does this on the thread: it may wait for a lock that a program holds, such as that of an inode or of a socket's queue.
+    pub(crate) fn run(self: &Arc<Self>, work: impl FnOnce() + Send + 'static) {
+        self.push(Load { item: Item::Work(Box::new(work)), closed: None });
+    }
+
+    /// Returns whether a message with descriptors may be received.
+    pub(crate) fn has_room(&self) -> bool {
+        self.all.numbers.has(0) && self.work().pending <= PENDING_MAX
+    }
+
+    /// Waits until a message with descriptors may be received.
+    pub(crate) async fn room(&self) {
+        while !self.has_room() {
+            let less = self.less.notified();
+            // Numbers may come from others.
+            let _ = timeout(NUMBERS_LOOKS, less).await;
+        }
+    }
+
+    /// Returns whether what was to be closed has not been for long. A user for whom there is no thread, because those of others are
+    /// stuck, is not: its descriptors wait, as many as there is room for.
+    pub(crate) fn is_stuck(&self) -> bool {
+        let work = self.work();
+        let is_late = work.thread == Thread::Running && work.since.elapsed() > STUCK_AFTER;
+        work.pending > PENDING_MAX || work.pending > 0 && is_late
+    }
+
+    /// Waits for a moment until all is closed that was to be.
+    pub(crate) async fn drained(&self) {
+        let drained = async {
+            loop {
+                let less = self.less.notified();
+                if self.work().pending == 0 {
+                    return;
+                }
+                less.await;
+            }
+        };
+        // Should it be stuck, only this user is harmed.
+        let _ = timeout(CLOSE_WAIT, drained).await;
+    }
+
+    fn work(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(self: &Arc<Self>, load: Load) {
+        {
+            let mut work = self.work();
+            if work.pending == 0 {
+                work.since = Instant::now();
+            }
+            work.pending += 1;
+            work.queue.push_back(load);
+            if work.thread == Thread::Running {
+                self.more.notify_one();
+                return;
+            }
+        }
+        self.start(&mut self.all.state());
+    }
+
+    /// Starts the thread. Where there are too many, it waits for another one; where the host has none, it tries again, too.
+    fn start(self: &Arc<Self>, state: &mut State) {
+        let mut work = self.work();
+        if work.thread == Thread::Running {
+            return;
+        }
+        let may_start = state.threads < THREADS_MAX;
+        if may_start && self.spawn(state.thread_stack_bytes) {
+            work.begin();
+            state.threads += 1;
+            state.waiting.retain(|waiting| !Arc::ptr_eq(waiting, self));
+        } else if work.thread == Thread::None {
+            work.thread = Thread::Awaited;
+            state.waiting.push_back(Arc::clone(self));
+            // What is closed while the runtime ends is closed with the process.
+            if may_start && let Ok(runtime) = Handle::try_current() {
+                runtime.spawn(Arc::clone(self).start_later());
+            }
+        }
+    }
+
+    /// Tries to start the thread until there is one.
+    async fn start_later(self: Arc<Self>) {
+        while self.work().thread == Thread::Awaited {
+            tokio::time::sleep(SPAWN_WAIT).await;
+            self.start(&mut self.all.state());
+        }
+    }
+
+    fn spawn(self: &Arc<Self>, stack_bytes: usize) -> bool {
+        let closer = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("closer".into()).stack_size(stack_bytes);
+        let spawned = thread.spawn(move || Closer::serve(closer));
+        if let Err(error) = &spawned {
+            log(format_args!("no thread to close descriptors of programs: {error}"));
+        }
+        spawned.is_ok()
+    }
+
+    /// What a thread does: the work of one closer, then of those that have no thread.
+    fn serve(mut closer: Arc<Closer>) {
+        loop {
+            closer.work_off();
+            let all = Arc::clone(&closer.all);
+            let next = all.state().next_of_thread();
+            match next {
+                // The last of a closer goes without the lock.
+                Some(next) => closer = next,
+                None => return,
+            }
+        }
+    }
+
+    /// Handles what there is, and what comes before [`THREAD_IDLE`] is over.
+    fn work_off(&self) {
+        let mut work = self.work();
+        loop {
+            if let Some(Load { item, closed }) = work.queue.pop_front() {
+                drop(work);
+                item.handle();
+                work = self.work();
+                work.pending -= 1;
+                work.since = Instant::now();
+                self.less.notify_waiters();
+                // Who has asked may be gone.
+                let _ = closed.map(|closed| closed.send(()));
+                continue;
+            }
+            let waited = self.more.wait_timeout(work, THREAD_IDLE);
+            let (again, wait) = waited.unwrap_or_else(PoisonError::into_inner);
+            work = again;
+            if wait.timed_out() && work.queue.is_empty() {
+                work.thread = Thread::None;
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Closer {
+    fn drop(&mut self) {
+        let mut state = self.all.state();
+        // Another may have been made since nobody had this one any more.
+        if state.closers.get(&self.key).is_some_and(|known| known.strong_count() == 0) {
+            state.closers.remove(&self.key);
+        }
+    }
+}
+
+/// A descriptor that was received from a program, which may have closed its own: then the daemon's close is the last, and may
+/// block.
+pub(crate) struct ReceivedDescriptor {
+    /// There until it is closed.
+    held: Option<(OwnedFd, Taken)>,
+    closer: Arc<Closer>,
+}
+
+impl ReceivedDescriptor {
+    /// Closes it, and waits for a moment until that is done: a program that closes its own copy after the answer then was the last.
+    pub(crate) async fn closed(mut self) {
+        let (closed, is_closed) = oneshot::channel();
+        self.close(Some(closed));
+        // Should it be stuck, only this user is harmed.
+        let _ = timeout(CLOSE_WAIT, is_closed).await;
+    }
+
+    fn close(&mut self, closed: Option<oneshot::Sender<()>>) {
+        if let Some((descriptor, number)) = self.held.take() {
+            self.closer.push(Load { item: Item::Descriptor(descriptor, number), closed });
+        }
+    }
+}
+
+impl AsFd for ReceivedDescriptor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.held.as_ref().expect("it is held until it is closed").0.as_fd()
+    }
+}
+
+impl Drop for ReceivedDescriptor {
+    fn drop(&mut self) {
+        self.close(None);
+    }
+}
+
+/// A socket of ours to which a program sends: descriptors may lie in its queue.
+pub(crate) struct End(ReceivedDescriptor);
+
+impl End {
+    /// Makes sure that nothing more comes, and returns whether nothing lies there.
+    fn is_finished(&self) -> bool {
+        // With credentials each message has something that finds no room here, also one of no bytes.
+        let told = sockopt::set_socket_passcred(self, true).and_then(|()| shutdown(self, Shutdown::Both));
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let (mut byte, mut no_room) = ([0], RecvAncillaryBuffer::default());
+        let found = told.and_then(|()| recvmsg(self, &mut [IoSliceMut::new(&mut byte)], &mut no_room, flags));
+        match found {
+            Ok(found) => found.bytes == 0 && !found.flags.contains(ReturnFlags::CTRUNC),
+            Err(error) => error == Errno::AGAIN,
+        }
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        if self.is_finished() {
+            // Nothing but a socket of ours is closed here.
+            self.0.held = None;
+        }
+    }
+}
+
+impl AsFd for End {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for End {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+/// Waits until a caller closes its connection, or sends more, which no shim does. The extra data stays in the kernel's queue,
+/// because descriptors may come with it.
+pub(crate) async fn gone(connection: &AsyncFd<End>) {
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    let look = |end: &End| Ok(rustix::net::recv(end, &mut [0_u8; 1][..], flags)?);
+    // It is gone either way.
+    let _ = connection.async_io(Interest::READABLE, look).await;
+}
+
+/// Receives a message with all descriptors that came with it. The caller has seen that there is room for them.
+pub(crate) fn receive(
+    socket: impl AsFd,
+    place: &mut [u8],
+    closer: &Arc<Closer>,
+) -> Result<(usize, Vec<ReceivedDescriptor>), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_DESCRIPTORS_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let received = recvmsg(socket, &mut [IoSliceMut::new(place)], &mut control, flags)?;
+    let mut came = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            came.extend(descriptors.map(|descriptor| closer.take_over(descriptor)));
+        }
+    }
+    Ok((received.bytes, came))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{ErrorKind, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use rustix::net::{
+        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, send,
+        sendmsg, socketpair,
+    };
+
+    use super::*;
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        let kind = SocketType::SEQPACKET;
+        socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).expect("a pair")
+    }
+
+    /// A socket whose close waits for its peer.
+    fn lingering() -> (OwnedFd, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let mut ours = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+        let (theirs, _) = listener.accept().expect("somebody comes");
+        sockopt::set_socket_linger(&ours, Some(Duration::from_secs(1000))).expect("a socket");
+        ours.set_nonblocking(true).expect("a socket");
+        let full = loop {
+            if let Err(error) = ours.write(&[0; 1 << 16]) {
+                break error;
+            }
+        };
+        assert_eq!(full.kind(), ErrorKind::WouldBlock);
+        (ours.into(), theirs)
+    }
+
+    #[test]
+    fn the_unit_leaves_room_for_all_threads() {
+        let unit = include_str!("../../../../packaging/systemd/swiftwater.service");
+        let tasks = unit.lines().find_map(|line| line.strip_prefix("TasksMax=")).expect("it has a limit");
+        assert!(tasks.parse::<usize>().expect("a number") > THREADS_MAX + 1);
+    }
+
+    #[tokio::test]
+    async fn one_that_is_stuck_keeps_no_other_user_waiting() {
+        let closers = Closers::new(Numbers::with_max(1 << 16));
+        let (one, other) = (closers.of(1, Source::Requests), closers.of(2, Source::Requests));
+        let (descriptor, peer) = lingering();
+        drop(one.take_over(descriptor));
+        while !one.is_stuck() {
+            tokio::time::sleep(STUCK_AFTER / 10).await;
+        }
+        drop(other.take_over(pair().0));
+        // Its thread may have to wait for a processor.
+        while other.work().pending > 0 {
+            tokio::time::sleep(STUCK_AFTER / 10).await;
+        }
+        assert!(!other.is_stuck() && one.is_stuck());
+        let same_user = closers.of(1, Source::Carriers);
+        assert!(!same_user.is_stuck(), "another source");
+        // Reset, it is closed.
+        drop(peer);
+        while one.work().pending > 0 {
+            tokio::time::sleep(STUCK_AFTER / 10).await;
+        }
+        assert!(!one.is_stuck());
+    }
+
+    #[test]
+    fn a_user_whom_others_leave_no_thread_is_not_stuck() {
+        let closers = Closers::new(Numbers::with_max(1 << 16));
+        // As if closes of other users were stuck.
+        closers.state().threads = THREADS_MAX;
+        let one = closers.of(1, Source::Requests);
+        drop(one.take_over(pair().0));
+        let long_ago = Instant::now().checked_sub(2 * STUCK_AFTER).expect("the host is up for longer");
+        one.work().since = long_ago;
+        assert!(!one.is_stuck() && one.has_room());
+        // Once there is a thread, it counts from then on.
+        closers.state().threads -= 1;
+        one.start(&mut closers.state());
+        assert!(!one.is_stuck());
+    }
+
+    /// No host has so much memory.
+    const ABSURD_STACK_BYTES: usize = 1 << 60;
+
+    #[tokio::test]
+    async fn a_thread_that_cannot_be_started_is_started_later() {
+        let closers = Closers::new(Numbers::with_max(1 << 16));
+        closers.state().thread_stack_bytes = ABSURD_STACK_BYTES;
+        let one = closers.of(1, Source::Requests);
+        drop(one.take_over(pair().0));
+        let threads = || {
+            let state = closers.state();
+            (state.threads, state.waiting.len())
+        };
+        assert_eq!((threads(), one.work().pending), ((0, 1), 1));
+        closers.state().thread_stack_bytes = THREAD_STACK_BYTES;
+        while one.work().pending > 0 {
+            tokio::time::sleep(SPAWN_WAIT).await;
+        }
+        assert_eq!(threads(), (1, 0));
+    }
+
+    #[test]
+    fn a_thread_with_nothing_to_do_goes_on_with_the_work_of_another_user() {
+        let closers = Closers::new(Numbers::with_max(1 << 16));
+        let (one, other) = (closers.of(1, Source::Requests), closers.of(2, Source::Requests));
+        drop(one.take_over(pair().0));
+        closers.state().thread_stack_bytes = ABSURD_STACK_BYTES;
+        drop(other.take_over(pair().0));
+        while other.work().pending > 0 {
+            std::thread::sleep(STUCK_AFTER / 10);
+        }
+        assert_eq!(closers.state().threads, 1);
+    }
+
+    #[tokio::test]
+    async fn a_user_has_room_for_so_much() {
+        let closers = Closers::new(Numbers::with_max(1 << 16));
+        let one = closers.of(1, Source::Requests);
+        let (descriptor, peer) = lingering();
+        drop(one.take_over(descriptor));
+        let (copied, _) = pair();
+        for _ in 0..PENDING_MAX {
+            assert!(one.has_room());
+            drop(one.take_over(copied.try_clone().expect("a copy")));
+        }
+        assert!(!one.has_room() && one.is_stuck());
+        // Reset, it is closed.
+        drop(peer);
+        one.room().await;
+        assert!(one.has_room());
+    }
+
+    #[test]
+    fn an_end_with_descriptors_in_its_queue_is_not_finished() {
+        let closer = Closers::new(Numbers::with_max(1 << 16)).of(1, Source::Requests);
+        let (ours, theirs) = pair();
+        assert!(closer.guard(ours).is_finished(), "nothing lies there");
+        assert!(send(&theirs, b"late", SendFlags::NOSIGNAL).is_err(), "nothing comes afterwards");
+
+        for content in [&b""[..], b"some"] {
+            let (ours, theirs) = pair();
+            // One without bytes looks like the end.
+            send(&theirs, b"", SendFlags::NOSIGNAL).expect("there is room");
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            let descriptors = [theirs.as_fd()];
+            control.push(SendAncillaryMessage::ScmRights(&descriptors));
+            let record = [std::io::IoSlice::new(content)];
+            sendmsg(&theirs, &record, &mut control, SendFlags::NOSIGNAL).expect("there is room");
+            assert!(!closer.guard(ours).is_finished());
+        }
+    }
+
+    #[test]
+    fn all_descriptors_of_a_message_are_received() {
+        let closer = Closers::new(Numbers::with_max(1 << 16)).of(1, Source::Requests);
+        let (ours, theirs) = pair();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_DESCRIPTORS_MAX))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [theirs.as_fd(); MESSAGE_DESCRIPTORS_MAX];
+        control.push(SendAncillaryMessage::ScmRights(&descriptors));
+        sendmsg(&theirs, &[std::io::IoSlice::new(b"all")], &mut control, SendFlags::NOSIGNAL).expect("room");
+        let (bytes, came) = receive(&ours, &mut [0; 8], &closer).expect("it is there");
+        assert_eq!((bytes, came.len()), (3, MESSAGE_DESCRIPTORS_MAX));
+    }
+}

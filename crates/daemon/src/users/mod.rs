@@ -1,0 +1,9 @@
+//! What each user may have of the daemon, and what closes the descriptors that its programs send.
+
+pub(crate) mod budget;
+pub(crate) mod closer;
+pub(crate) mod descriptor_numbers;
+pub(crate) mod limits;
+pub(crate) mod memory_return;
+pub(crate) mod owner;
+pub(crate) mod seats;

@@ -1,0 +1,120 @@
+//! Whose a socket is, and how many one user may have.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+use rustix::net::UCred;
+
+use crate::users::descriptor_numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers, Taken};
+
+/// What each socket costs the daemon: its end of the carrier, and the page.
+const DESCRIPTORS_PER_SOCKET: usize = 2;
+/// The end of the carrier is counted where it is kept, until it is closed.
+const DESCRIPTORS_COUNTED_HERE: usize = 1;
+/// Of all descriptors, sockets leave one in so many to requests.
+const PART_OF_REQUESTS: usize = 8;
+/// Of the sockets that there may be, one user may have so many quarters: others always get some.
+const QUARTERS_OF_A_USER: usize = 3;
+
+/// Who has opened a socket. Its descriptor may be others' since then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) user: u32,
+    pub(crate) process: i32,
+}
+
+impl From<UCred> for Owner {
+    fn from(who: UCred) -> Self {
+        Owner { user: who.uid.as_raw(), process: who.pid.as_raw_nonzero().get() }
+    }
+}
+
+/// How many sockets each user has.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    of_users: Arc<Mutex<HashMap<u32, usize>>>,
+    limit: usize,
+    numbers: Arc<Numbers>,
+}
+
+/// One socket of a user, for as long as this is there.
+#[derive(Debug)]
+pub(crate) struct Share {
+    pub(crate) owner: Owner,
+    of_users: Arc<Mutex<HashMap<u32, usize>>>,
+    _numbers: Taken,
+}
+
+impl Shares {
+    /// With the limit that the numbers of this process set.
+    pub(crate) fn new(numbers: Arc<Numbers>) -> Self {
+        let sockets = numbers.max().saturating_sub(Shares::left(&numbers) + MESSAGE_DESCRIPTORS_MAX);
+        let limit = sockets / DESCRIPTORS_PER_SOCKET * QUARTERS_OF_A_USER / 4;
+        Shares { of_users: Arc::default(), limit: limit.max(1), numbers }
+    }
+
+    /// Descriptors that sockets leave to requests.
+    fn left(numbers: &Numbers) -> usize {
+        numbers.max() / PART_OF_REQUESTS
+    }
+
+    /// One more socket. An error is what the kernel says of a full table of files.
+    pub(crate) fn take(&self, owner: Owner) -> Result<Share, Errno> {
+        if !self.numbers.has(DESCRIPTORS_PER_SOCKET + Shares::left(&self.numbers)) {
+            return Err(Errno::NFILE);
+        }
+        let mut of_users = lock(&self.of_users);
+        let count = of_users.entry(owner.user).or_default();
+        if *count >= self.limit {
+            return Err(Errno::NFILE);
+        }
+        *count += 1;
+        let numbers = self.numbers.count(DESCRIPTORS_COUNTED_HERE);
+        Ok(Share { owner, of_users: Arc::clone(&self.of_users), _numbers: numbers })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut of_users = lock(&self.of_users);
+        if let Some(count) = of_users.get_mut(&self.owner.user) {
+            *count -= 1;
+            if *count == 0 {
+                of_users.remove(&self.owner.user);
+            }
+        }
+    }
+}
+
+fn lock(of_users: &Mutex<HashMap<u32, usize>>) -> MutexGuard<'_, HashMap<u32, usize>> {
+    of_users.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_user_leaves_room_for_others() {
+        let numbers = Numbers::with_max(1000);
+        let shares = Shares::new(Arc::clone(&numbers));
+        let end_of_carrier = || numbers.count(DESCRIPTORS_PER_SOCKET - DESCRIPTORS_COUNTED_HERE);
+        let of = |user| shares.take(Owner { user, process: 7 }).map(|share| (share, end_of_carrier()));
+        let all_of = |user| -> Vec<(Share, Taken)> { std::iter::from_fn(|| of(user).ok()).collect() };
+        // 1,000 less 125 and 253 are 311 sockets.
+        let greedy = all_of(1);
+        assert_eq!((greedy.len(), of(1).map(drop)), (233, Err(Errno::NFILE)));
+        let others = all_of(2);
+        assert_eq!(
+            (others.len(), of(3).map(drop)),
+            (78, Err(Errno::NFILE)),
+            "all together leave some to requests"
+        );
+        drop(greedy);
+        let _again = of(1).expect("room again");
+        assert!(of(3).is_ok(), "a third user has a share of its own");
+        drop(others);
+        assert_eq!(lock(&shares.of_users).len(), 1, "a user without sockets takes no memory");
+    }
+}
