@@ -1,4 +1,4 @@
-//! The byte layout of primitives.
+//! The byte layout of primitives (TPI 2.0, the structures of `tihdr.h`).
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

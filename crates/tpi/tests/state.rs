@@ -1,4 +1,4 @@
-//! The state table, transition by transition.
+//! The state table, transition by transition (TPI 2.0, the tables of states).
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -1,4 +1,4 @@
-//! Ioctls and signals.
+//! Ioctls and signals (`streamio(7)` I_STR; SVR4.2 DDI/DKI `messages(D5)` M_SIG, M_PCSIG, M_SETOPTS).
 
 use crate::support::{Rig, data};
 use streams::{Chain, Errno, Interest, IoctlError, IoctlReply, Kind, Message, Module, Q, Signal};

@@ -1,4 +1,4 @@
-//! The module that counts.
+//! The module that counts (Swiftwater's own; SVR4.2 DDI/DKI `put(D2)`, `putnext(D3)`).
 
 use crate::support::Rig;
 use streams::Chain;

@@ -1,4 +1,4 @@
-//! Errors, hang-ups and streams that are closed.
+//! Errors, hang-ups and streams that are closed (SVR4.2 DDI/DKI `messages(D5)` M_ERROR, M_HANGUP; `close(2)`).
 
 use crate::support::{Rig, data};
 use streams::{Admission, Errno, Kind, Message, OpenError, PopError, PushError, ReadError, WriteError};

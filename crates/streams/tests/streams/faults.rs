@@ -1,4 +1,4 @@
-//! Tests that a module which panics harms only its own stream.
+//! Tests that a module which panics harms only its own stream (Swiftwater's own; SVR4.2 DDI/DKI `messages(D5)` M_ERROR).
 
 use crate::support::{Device, Rig};
 use streams::{Errno, Message, Module, ModuleInfo, PushError, Q, QueueInfo, ReadError, WriteError};

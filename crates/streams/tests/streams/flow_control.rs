@@ -1,4 +1,5 @@
-//! Flow control along a stream: which sender stops, and which queue is enabled again.
+//! Flow control along a stream: which sender stops, and which queue is enabled again (SVR4.2 DDI/DKI `canputnext(D3)`,
+//! `getq(D3)`, `srv(D2)`; STREAMS programmer's guide, "Flow control").
 
 use crate::support::{Noting, Rig, data};
 use streams::{Admission, DriverInfo, Interest, ModuleInfo, QueueInfo, WriteError};

@@ -1,4 +1,5 @@
-//! M_FLUSH along a stream.
+//! M_FLUSH along a stream (SVR4.2 DDI/DKI `messages(D5)` M_FLUSH, `flushq(D3)`, `flushband(D3)`; `streamio(7)` I_FLUSH,
+//! I_FLUSHBAND).
 
 use crate::support::{Noting, Rig, data, urgent};
 use streams::{Flush, Kind, Marks, Message, ModuleInfo, QueueInfo, TransferFlags, TransferInfo};

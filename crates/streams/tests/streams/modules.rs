@@ -1,4 +1,5 @@
-//! The modules that come with the executive.
+//! The modules that come with the executive (`tirdwr(7)`, `bufmod(7)`, `strlog(D3)`; `limit`, `filter`, `compress`, `tap` are
+//! Swiftwater's own).
 
 use crate::support::{Rig, data, text};
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;

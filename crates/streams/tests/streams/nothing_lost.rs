@@ -1,4 +1,5 @@
-//! Tests that an accepted message arrives once and in order, whatever happens to its stream.
+//! Tests that an accepted message arrives once and in order, whatever happens to its stream (Swiftwater's own; STREAMS
+//! programmer's guide, "Message queues and service procedures").
 
 use crate::support::{Noting, Rig};
 use proptest::prelude::*;

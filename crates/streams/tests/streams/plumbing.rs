@@ -1,4 +1,4 @@
-//! Pushing and popping while data flows.
+//! Pushing and popping while data flows (`streamio(7)` I_PUSH, I_POP, I_LIST; SVR4.2 DDI/DKI `open(D2)`, `close(D2)`).
 
 use crate::support::{Noting, Rig, data};
 use streams::{

@@ -1,4 +1,4 @@
-//! The rules of one queue.
+//! The rules of one queue (SVR4.2 DDI/DKI `putq(D3)`, `putbq(D3)`, `getq(D3)`, `insq(D3)`, `rmvq(D3)`, `strqset(D3)`).
 
 use crate::support::{data, text, urgent};
 use bytes::Bytes;

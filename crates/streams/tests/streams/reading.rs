@@ -1,4 +1,5 @@
-//! Reading at the head: boundaries, modes, marks, window.
+//! Reading at the head: boundaries, modes, marks, window (`read(2)`, `getmsg(2)`; `streamio(7)` I_SRDOPT, I_NREAD, I_PEEK,
+//! I_ATMARK).
 
 use crate::support::{Rig, data, partial_data, urgent};
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! Messages that come up together and are read one by one.
+//! Messages that come up together and are read one by one (Swiftwater's own; `read(2)`, `getmsg(2)`).
 
 use crate::support::Rig;
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! The run queue.
+//! The run queue (SVR4.2 DDI/DKI `qenable(D3)`, `noenable(D3)`, `enableok(D3)`, `srv(D2)`).
 
 use crate::support::{Noting, Rig, data};
 use streams::{ModuleInfo, QueueInfo};

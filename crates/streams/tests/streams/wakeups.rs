@@ -1,4 +1,4 @@
-//! Waiting for a stream.
+//! Waiting for a stream (`poll(2)`; STREAMS programmer's guide, "Polling").
 
 use crate::support::{Rig, urgent};
 use streams::{Errno, Interest, StreamId};

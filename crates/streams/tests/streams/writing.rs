@@ -1,4 +1,4 @@
-//! Writing at the head.
+//! Writing at the head (`write(2)`, `putmsg(2)`; `streamio(7)` I_SWROPT, I_CANPUT).
 
 use crate::support::Rig;
 use bytes::Bytes;
