@@ -46,7 +46,11 @@ pub(crate) async fn peel_off(
     let subscriptions = options.subscriptions;
     let opened = registry.open(socket.share.owner, socket.v6, Style::PeeledOff, State::Connected, options)?;
     let new = &opened.socket;
-    let page = new.channel.page.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
+    let Ok(page) = new.channel.page.as_fd().try_clone_to_owned() else {
+        // No task forgets it.
+        registry.forget(new);
+        return Err(Errno::MFILE);
+    };
     {
         let mut inner = new.lock();
         inner.associations.insert(member.id, Arc::clone(&member));
