@@ -8,6 +8,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::LazyLock;
 
 use daemon::Daemon;
 use rustix::process::{Pid, Signal, kill_process};
@@ -123,15 +124,16 @@ fn built(name: &str, compiler: &[&str], source: &str) -> String {
     program.to_string_lossy().into_owned()
 }
 
-/// Builds the service as programs that the shim cannot be loaded into: static ones, one of musl and one in Go.
-fn services_without_the_shim() -> Vec<String> {
-    vec![
+/// The service as programs that the shim cannot be loaded into: static ones, one of musl and one in Go. They are built once
+/// for all tests, since a program cannot run while a compiler writes it.
+static SERVICES_WITHOUT_THE_SHIM: LazyLock<[String; 4]> = LazyLock::new(|| {
+    [
         built("service-static", &["cc", "-O1", "-static"], "service.c"),
         built("service-musl", &["musl-gcc", "-O1"], "service.c"),
         built("service-musl-static", &["musl-gcc", "-O1", "-static"], "service.c"),
         built("service-go", &["go", "build"], "service.go"),
     ]
-}
+});
 
 /// Each has the connection itself as its standard input and output (`nofork`), or one that socat copies from and to.
 #[test]
@@ -141,7 +143,7 @@ fn services_read_what_clients_send_with_and_without_the_shim() {
         return;
     }
     let daemon = Daemon::start("services");
-    let mut commands = services_without_the_shim();
+    let mut commands = SERVICES_WITHOUT_THE_SHIM.to_vec();
     let script = format!("bash {}", file("service.sh"));
     commands.extend([script, format!("sh {}", file("service.sh"))]);
     for (port, (command, option)) in
@@ -167,12 +169,15 @@ fn scripts_are_told_of_programs_that_the_shim_cannot_help() {
     }
     daemon::preload();
     let daemon = Daemon::start("warnings");
-    let silent = services_without_the_shim();
-    // Bytes behind the end of an ELF file change nothing.
+    let silent = &*SERVICES_WITHOUT_THE_SHIM;
     let naming: Vec<String> = silent.iter().map(|program| format!("{program}-sctp")).collect();
     for (program, copy) in silent.iter().zip(&naming) {
-        let content = [fs::read(program).expect("it was built"), b"SCTP".to_vec()].concat();
-        fs::copy(program, copy).and_then(|_| fs::write(copy, content)).expect("a folder of our own");
+        // Bytes behind the end of an ELF file change nothing. A shell writes them: were the file open here, a process that
+        // another test starts at this moment would inherit it, and the kernel executes no file that is open for writing.
+        let copied = Command::new("sh")
+            .args(["-c", "cp \"$0\" \"$1\" && printf SCTP >> \"$1\"", program, copy])
+            .output();
+        assert_success("sh", &copied.expect("a shell"));
     }
     let lines: Vec<String> =
         silent[..3].iter().chain(&naming).map(|program| format!("{program}\n")).collect();
