@@ -229,7 +229,7 @@ pub(crate) fn writes(peer: &mut Peer, bytes: usize) {
 pub(crate) fn writes_together(peer: &mut Peer, count: usize, bytes: usize) {
     for _ in 0..count {
         let message = [vec![0; bytes].into()];
-        peer.endpoint.send(peer.id, &SendInfo::default(), bytes, message).expect("it is taken");
+        peer.endpoint.send(peer.now, peer.id, &SendInfo::default(), bytes, message).expect("it is taken");
     }
     peer.collect_output();
 }

@@ -66,7 +66,7 @@ fn fragments_of_unordered_messages_are_unordered(stage: &Stage) {
 
 fn an_empty_message_is_not_sent(stage: &Stage) {
     let mut peer = stage.established();
-    assert_eq!(peer.endpoint.send(peer.id, &SendInfo::default(), 0, []), Err(SendError::Empty));
+    assert_eq!(peer.endpoint.send(peer.now, peer.id, &SendInfo::default(), 0, []), Err(SendError::Empty));
     peer.waits(Duration::from_secs(1));
     peer.expects_nothing();
 }

@@ -114,7 +114,7 @@ fn nothing_is_sent_once_the_peer_shuts_down(stage: &Stage) {
     peer.app_sends(SendInfo::default(), &b"outstanding"[..]);
     peer.expects("DATA 0");
     sends_shutdown(&mut peer, -1);
-    let more = peer.endpoint.send(peer.id, &SendInfo::default(), 4, [b"more"[..].into()]);
+    let more = peer.endpoint.send(peer.now, peer.id, &SendInfo::default(), 4, [b"more"[..].into()]);
     assert_eq!(more, Err(SendError::PeerShutdown));
 }
 
@@ -123,7 +123,9 @@ fn what_is_queued_is_sent_before_shutdown_ack(stage: &Stage) {
     peer.app_sends(SendInfo::default(), &b"outstanding"[..]);
     peer.expects("DATA 0");
     // Held back while that is outstanding.
-    peer.endpoint.send(peer.id, &SendInfo::default(), 6, [b"queued"[..].into()]).expect("it is taken");
+    peer.endpoint
+        .send(peer.now, peer.id, &SendInfo::default(), 6, [b"queued"[..].into()])
+        .expect("it is taken");
     sends_shutdown(&mut peer, -1);
     peer.expects("DATA 1");
     peer.expects_nothing();
@@ -142,6 +144,6 @@ fn nothing_is_sent_after_shutdown_ack(stage: &Stage) {
     let mut peer = stage.established();
     sends_shutdown(&mut peer, -1);
     peer.expects("SHUTDOWN ACK");
-    let more = peer.endpoint.send(peer.id, &SendInfo::default(), 4, [b"more"[..].into()]);
+    let more = peer.endpoint.send(peer.now, peer.id, &SendInfo::default(), 4, [b"more"[..].into()]);
     assert_eq!(more, Err(SendError::PeerShutdown));
 }

@@ -91,7 +91,7 @@ fn the_last_stream_is_usable_and_no_other(stage: &Stage) {
     let mut peer = with_three_streams(stage);
     let on = |stream| SendInfo { stream, ..SendInfo::default() };
     let message = || [b"message"[..].into()];
-    let beyond = peer.endpoint.send(peer.id, &on(3), 7, message());
+    let beyond = peer.endpoint.send(peer.now, peer.id, &on(3), 7, message());
     assert_eq!(beyond, Err(SendError::NoSuchStream { stream: 3, streams: 3 }));
     for (number, stream) in (0..).zip([0, 1, 2]) {
         peer.app_sends(on(stream), &b"message"[..]);

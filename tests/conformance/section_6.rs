@@ -165,7 +165,9 @@ pub(crate) fn chunks_fit_the_narrowest_path(stage: &Stage) {
 
 fn control_chunks_come_first(stage: &Stage) {
     let mut peer = settled(stage);
-    peer.endpoint.send(peer.id, &SendInfo::default(), 100, [vec![0; 100].into()]).expect("it is taken");
+    peer.endpoint
+        .send(peer.now, peer.id, &SendInfo::default(), 100, [vec![0; 100].into()])
+        .expect("it is taken");
     peer.sends().heartbeat(b"?").data(8).go();
     peer.expects("HEARTBEAT ACK, SACK 8, DATA 0");
 }

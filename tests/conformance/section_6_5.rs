@@ -47,8 +47,10 @@ fn a_message_for_no_stream_is_refused(stage: &Stage) {
     let mut peer = established(stage);
     let streams = statistics(&peer).streams_out;
     let none = SendError::NoSuchStream { stream: streams, streams };
-    assert_eq!(peer.endpoint.admit(peer.id, &on(streams, false), 4), Admission::Fail(none));
-    assert_eq!(peer.endpoint.send(peer.id, &on(streams, false), 4, [vec![0; 4].into()]), Err(none));
+    let info = on(streams, false);
+    let admission = peer.endpoint.admit(peer.id, &info, 4);
+    assert!(matches!(admission, Admission::Fail(error) if error == none));
+    assert_eq!(peer.endpoint.send(peer.now, peer.id, &on(streams, false), 4, [vec![0; 4].into()]), Err(none));
     peer.collect_output();
     peer.expects_nothing();
     peer.app_sends(on(streams - 1, false), &b"last"[..]);
@@ -82,7 +84,7 @@ fn each_stream_counts_its_ordered_messages_from_zero(stage: &Stage) {
 fn stream_sequence_numbers_wrap(stage: &Stage) {
     let mut peer = Peer::established_with(1, quiet());
     for n in 0..65_535 {
-        peer.endpoint.send(peer.id, &on(5, false), 1, [vec![0].into()]).expect("it is taken");
+        peer.endpoint.send(peer.now, peer.id, &on(5, false), 1, [vec![0].into()]).expect("it is taken");
         if n % 50 == 49 || n == 65_534 {
             peer.collect_output();
             ignores(&mut peer);

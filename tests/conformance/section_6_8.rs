@@ -152,7 +152,7 @@ fn packets_fill_the_path_and_no_more(stage: &Stage) {
     for (sack, bytes) in [(false, 4000), (true, 4000), (true, 1460 - 16), (false, 1460 - 16)] {
         let mut peer = settled(stage);
         peer.endpoint
-            .send(peer.id, &SendInfo::default(), bytes, [vec![0; bytes].into()])
+            .send(peer.now, peer.id, &SendInfo::default(), bytes, [vec![0; bytes].into()])
             .expect("it is taken");
         if sack {
             peer.sends().data(8).go();
@@ -200,7 +200,9 @@ fn packets_follow_the_primary_path(stage: &Stage) {
 
 fn control_chunks_stand_before_data(stage: &Stage) {
     let mut peer = settled(stage);
-    peer.endpoint.send(peer.id, &SendInfo::default(), 50, [vec![0; 50].into()]).expect("it is taken");
+    peer.endpoint
+        .send(peer.now, peer.id, &SendInfo::default(), 50, [vec![0; 50].into()])
+        .expect("it is taken");
     // An unknown chunk that requests a report, a heartbeat, and data to acknowledge.
     peer.sends().chunk(|_, out| out.extend_from_slice(&[0xc1, 0, 0, 4])).heartbeat(b"?").data(8).go();
     let kinds = kinds(&peer.hears());
@@ -212,7 +214,7 @@ fn data_stands_in_the_order_of_its_tsns(stage: &Stage) {
     let mut peer = established(stage);
     let sends = |peer: &mut Peer, unordered: bool| {
         let info = SendInfo { unordered, ..SendInfo::default() };
-        peer.endpoint.send(peer.id, &info, 100, [vec![0; 100].into()]).expect("it is taken");
+        peer.endpoint.send(peer.now, peer.id, &info, 100, [vec![0; 100].into()]).expect("it is taken");
     };
     for n in 0..8 {
         sends(&mut peer, n % 3 == 1);

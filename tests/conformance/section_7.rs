@@ -319,7 +319,9 @@ fn partial_bytes_outlive_an_empty_window(stage: &Stage) {
         let count = cwnd(&peer) * 3 / 2 / PMDCS_BYTES;
         for _ in 0..count {
             let message = [vec![0; FULL_BYTES].into()];
-            peer.endpoint.send(peer.id, &SendInfo::default(), FULL_BYTES, message).expect("it is taken");
+            peer.endpoint
+                .send(peer.now, peer.id, &SendInfo::default(), FULL_BYTES, message)
+                .expect("it is taken");
         }
         peer.collect_output();
         while statistics(&peer).send_buffered_bytes > 0 {

@@ -88,7 +88,7 @@ fn takes_messages(peer: &mut Peer) -> bool {
     match peer.endpoint.admit(peer.id, &SendInfo::default(), 1) {
         Admission::Fail(error) => {
             assert!(matches!(error, SendError::Closed | SendError::PeerShutdown));
-            let sent = peer.endpoint.send(peer.id, &SendInfo::default(), 1, [vec![1].into()]);
+            let sent = peer.endpoint.send(peer.now, peer.id, &SendInfo::default(), 1, [vec![1].into()]);
             assert_eq!(sent, Err(error));
             false
         }
@@ -118,7 +118,9 @@ fn an_abort_says_so_and_carries_no_data(stage: &Stage) {
     let mut peer = outstanding(stage, 1);
     // More data waits, and data that came waits to be acknowledged.
     for _ in 0..20 {
-        peer.endpoint.send(peer.id, &SendInfo::default(), 1000, [vec![7; 1000].into()]).expect("it is taken");
+        peer.endpoint
+            .send(peer.now, peer.id, &SendInfo::default(), 1000, [vec![7; 1000].into()])
+            .expect("it is taken");
     }
     app_aborts(&mut peer, b"out of coffee");
     let packet = peer.hears();

@@ -36,7 +36,7 @@ pub fn receive(association: &Association) -> Option<TestMessage> {
             payload.extend_from_slice(block);
         }
         let info = part.info;
-        if info.end_of_record {
+        if !info.more {
             return Some(TestMessage {
                 stream: info.stream,
                 unordered: info.unordered,
@@ -82,8 +82,9 @@ pub fn count_numbers(listener: &Listener, message_bytes: usize, mut received: im
     let (association, _) = listener.accept().unwrap_or_else(|error| panic!("nobody connects: {error}"));
     let mut message = vec![0; message_bytes];
     let mut next = 0u64;
-    while let Some(info) = association.recv_into(&mut message).unwrap_or_else(|error| panic!("{error}")) {
-        assert_eq!(info.bytes, message_bytes);
+    while let Some((bytes, _)) = association.recv_into(&mut message).unwrap_or_else(|error| panic!("{error}"))
+    {
+        assert_eq!(bytes, message_bytes);
         assert_eq!(message[..8], next.to_be_bytes());
         next += 1;
         received(next);

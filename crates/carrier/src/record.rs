@@ -84,7 +84,8 @@ impl Flags {
     }
 }
 
-/// Header of a record.
+/// Header of a record: the description of a message in the bytes that a program and the daemon share (`sctp-message` says why they
+/// have a format of their own).
 ///
 /// ```
 /// use swiftwater_carrier::record::{Flags, Header, HEADER_BYTES, Kind};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use lab::delivery_log::DeliveryLog;
-use sctp::{AssociationId, Event, Host, PathHints, Payload, ReceiveInfo, ReceivedRun};
+use sctp::{AssociationId, Event, Host, PathHints, Payload, ReceivedRun, RecvInfo};
 
 use crate::net;
 
@@ -70,7 +70,7 @@ impl App {
 }
 
 impl Host for App {
-    fn message(&mut self, id: AssociationId, info: &ReceiveInfo, payload: Payload) {
+    fn message(&mut self, id: AssociationId, info: &RecvInfo, payload: Payload) {
         self.deliveries.message(id, info, &payload);
         self.keep(id, payload.blocks().iter().map(|block| block.len()).sum(), 1);
     }

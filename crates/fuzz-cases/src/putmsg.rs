@@ -13,8 +13,8 @@ use bytes::Bytes;
 use links::{BatchLimits, Datagrams, Link, LinkStats, PathInfo, Sink, Transmit};
 use providers::{SctpDriver, SctpDriverConfig};
 use streams::{
-    Chain, Control, DriverId, Executive, FlushScope, IoctlRequest, Kind, Message, Primitive, StreamId,
-    TransferFlags, TransferInfo, modules,
+    Chain, Control, DriverId, Executive, FlushScope, IoctlRequest, Kind, Message, Primitive, SendInfo,
+    StreamId, modules,
 };
 
 /// Most steps of a script.
@@ -232,11 +232,15 @@ impl Program {
                 self.put(on(*which), *high, Control::Tpi(what.primitive()), data);
             }
             Step::Write { on: which, stream, flags, bytes } => {
-                let flags = TransferFlags::from_bits(flags % 8).unwrap_or_default();
-                let info = TransferInfo { stream: (stream % 16).into(), flags, ..TransferInfo::default() };
+                let info = SendInfo {
+                    unordered: flags & 1 != 0,
+                    more: flags & 2 != 0,
+                    immediate: flags & 4 != 0,
+                    ..SendInfo::stream((stream % 16).into())
+                };
                 if let Some(s) = on(*which) {
                     // A stream that is not connected takes nothing.
-                    let _ = self.executive.write(s, info, &vec![7; usize::from(*bytes)]);
+                    let _ = self.executive.write(s, 0, info, &vec![7; usize::from(*bytes)]);
                 }
             }
             Step::Read { on: which } => {

@@ -134,7 +134,7 @@ fn connect(ends: &mut TwoEndpoints, side: usize, ports: (u16, u16), addresses: u
 
 fn send(ends: &mut TwoEndpoints, side: usize, number: usize, info: SendInfo, bytes: usize) {
     if let Some(id) = ends.association(side, number) {
-        ends.call(side, |s, _| s.send(id, info, bytes));
+        ends.call(side, |s, now| s.send(now, id, info, bytes));
     }
 }
 

@@ -98,7 +98,7 @@ impl Side {
     }
 
     /// Sends a record or the next part of one, of at most `bytes`, if there is room.
-    pub(crate) fn send(&mut self, id: AssociationId, info: SendInfo, bytes: usize) {
+    pub(crate) fn send(&mut self, now: Time, id: AssociationId, info: SendInfo, bytes: usize) {
         self.records += 2;
         let length = if info.more { bytes * 3 } else { bytes };
         let entry = self.app.deliveries.entry(id);
@@ -106,11 +106,9 @@ impl Side {
         let info = SendInfo { stream: if entry.up { info.stream } else { 0 }, ..info };
         let part = entry.next_part(info, Record::new(self.records, length.max(1)), bytes);
         match self.endpoint.admit(id, &part.info, part.bytes) {
-            Admission::Idle | Admission::Room => {}
+            Admission::Granted(permit) => permit.send(now, [part.content()]),
             Admission::Full | Admission::Fail(_) => return,
         }
-        let sent = self.endpoint.send(id, &part.info, part.bytes, [part.content()]);
-        assert_eq!(sent, Ok(()), "what was admitted is taken");
         entry.sent(part);
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sctp::trace::Record;
 use sctp::{
-    Admission, AssociationId, Endpoint, Event, Host, PathHints, Payload, ReceiveInfo, ReceivedRun, SendInfo,
+    Admission, AssociationId, Endpoint, Event, Host, PathHints, Payload, ReceivedRun, RecvInfo, SendInfo,
     Time,
 };
 
@@ -32,7 +32,7 @@ pub struct Received {
     /// From which association.
     pub id: AssociationId,
     /// Information that came with the message.
-    pub info: ReceiveInfo,
+    pub info: RecvInfo,
     /// Its bytes.
     pub bytes: Vec<u8>,
 }
@@ -110,7 +110,7 @@ impl App {
         self.plan();
     }
 
-    fn take(&mut self, id: AssociationId, info: &ReceiveInfo, payload: &Payload, charges: usize) {
+    fn take(&mut self, id: AssociationId, info: &RecvInfo, payload: &Payload, charges: usize) {
         let length = payload.blocks().iter().map(|block| block.len()).sum();
         let bytes = if self.keeps_bytes { payload.to_vec() } else { Vec::new() };
         self.messages.push(Received { at: self.now, id, info: *info, bytes });
@@ -202,7 +202,7 @@ impl App {
                 && let Some((info, message)) = backlog.messages.front()
             {
                 match endpoint.admit(id, info, message.len()) {
-                    Admission::Idle | Admission::Room => {}
+                    Admission::Granted(permit) => permit.send(self.now, [message.clone()]),
                     Admission::Full => {
                         backlog.full = true;
                         break;
@@ -212,9 +212,6 @@ impl App {
                         break;
                     }
                 }
-                endpoint
-                    .send(id, info, message.len(), [message.clone()])
-                    .expect("what was admitted is taken");
                 backlog.messages.pop_front();
             }
         }
@@ -250,7 +247,7 @@ impl Application for App {
 }
 
 impl Host for App {
-    fn message(&mut self, id: AssociationId, info: &ReceiveInfo, payload: Payload) {
+    fn message(&mut self, id: AssociationId, info: &RecvInfo, payload: Payload) {
         self.take(id, info, &payload, 1);
     }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use sctp::{AssociationId, CloseReason, Event, Payload, ReceiveInfo, SendInfo};
+use sctp::{AssociationId, CloseReason, Event, Payload, RecvInfo, SendInfo};
 
 /// How many bytes of a record are its own; they repeat up to its end.
 const HEAD_BYTES: usize = 8;
@@ -127,7 +127,7 @@ pub struct Entry {
     /// The beginning of a record whose end has not come.
     part: Vec<u8>,
     /// Records that were not compared yet.
-    fresh: Vec<(ReceiveInfo, Vec<u8>)>,
+    fresh: Vec<(RecvInfo, Vec<u8>)>,
     /// Entries of other logs that cannot be the other end.
     strangers: Vec<Vec<bool>>,
 }
@@ -174,7 +174,7 @@ impl Entry {
         }
     }
 
-    fn came(&mut self, info: &ReceiveInfo, payload: &Payload) {
+    fn came(&mut self, info: &RecvInfo, payload: &Payload) {
         payload.blocks().iter().for_each(|block| self.part.extend_from_slice(block));
         if !info.more {
             self.fresh.push((*info, std::mem::take(&mut self.part)));
@@ -238,7 +238,7 @@ impl DeliveryLog {
     }
 
     /// A message came.
-    pub fn message(&mut self, id: AssociationId, info: &ReceiveInfo, payload: &Payload) {
+    pub fn message(&mut self, id: AssociationId, info: &RecvInfo, payload: &Payload) {
         self.entry(id).came(info, payload);
     }
 

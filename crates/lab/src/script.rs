@@ -192,7 +192,7 @@ impl Peer {
     /// The endpoint's application sends a message.
     pub fn app_sends(&mut self, info: SendInfo, message: impl Into<Bytes>) {
         let message = message.into();
-        self.endpoint.send(self.id, &info, message.len(), [message]).expect("it is taken");
+        self.endpoint.send(self.now, self.id, &info, message.len(), [message]).expect("it is taken");
         self.collect_output();
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use sctp::{
-    Admission, AssociationId, CloseReason, Endpoint, Event, Host, PathHints, Payload, ReceiveInfo, SendInfo,
+    Admission, AssociationId, CloseReason, Endpoint, Event, Host, PathHints, Payload, RecvInfo, SendInfo,
     Time,
 };
 
@@ -171,14 +171,16 @@ impl Traffic {
         {
             let info = SendInfo { more: flow.source.goes_on(), ..SendInfo::default() };
             match endpoint.admit(id, &info, bytes) {
-                Admission::Idle | Admission::Room => {}
-                Admission::Full => flow.full = true,
-                Admission::Fail(_) => flow.source = Source::Silent,
+                Admission::Granted(permit) => permit.send(now, zeros(bytes)),
+                Admission::Full => {
+                    flow.full = true;
+                    return;
+                }
+                Admission::Fail(_) => {
+                    flow.source = Source::Silent;
+                    return;
+                }
             }
-            if flow.full || flow.source == Source::Silent {
-                return;
-            }
-            endpoint.send(id, &info, bytes, zeros(bytes)).expect("what was admitted is taken");
             flow.source.took(bytes);
         }
     }
@@ -218,7 +220,7 @@ impl Application for Traffic {
 }
 
 impl Host for Traffic {
-    fn message(&mut self, id: AssociationId, info: &ReceiveInfo, payload: Payload) {
+    fn message(&mut self, id: AssociationId, info: &RecvInfo, payload: Payload) {
         let bytes: usize = payload.blocks().iter().map(Bytes::len).sum();
         if let Payload::Many(mut blocks) = payload {
             blocks.clear();

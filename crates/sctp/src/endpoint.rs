@@ -20,6 +20,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
+use sctp_message::{PathId, SendInfo};
 use slab::Slab;
 use smallvec::SmallVec;
 
@@ -27,11 +28,12 @@ use crate::association::{Association, BatchRules, Context, Queued};
 use crate::config::{AssociationConfig, EndpointConfig, PathOptions};
 use crate::cookie::CookieJar;
 use crate::error::{ConnectError, PrimaryError, SendError};
-use crate::event::{Admission, Host, SendInfo};
-use crate::identifiers::{AssociationId, ListenerId, PathId};
+use crate::event::Host;
+use crate::identifiers::{AssociationId, ListenerId};
 use crate::identity::Identity;
 use crate::local_addresses::LocalAddresses;
 use crate::path_hints::PathHints;
+use crate::permit::{Admission, Permit};
 use crate::reply::Reply;
 use crate::statistics::{AssociationState, EndpointStatistics, STATISTICS_VERSION, Statistics};
 use crate::time::Time;
@@ -209,37 +211,64 @@ impl Endpoint {
         Ok(id)
     }
 
-    /// Returns whether a message of `bytes` may be handed in now: what it says, [`Endpoint::send`] keeps. After
-    /// [`Admission::Full`], an [`Event::Writable`](crate::Event::Writable) follows.
+    /// Admits a message of `bytes` in total, if it is valid and there is room for it. After [`Admission::Full`], an
+    /// [`Event::Writable`](crate::Event::Writable) follows.
     #[inline]
-    pub fn admit(&mut self, id: AssociationId, info: &SendInfo, bytes: usize) -> Admission {
-        match self.associations.get_mut(id.index()) {
-            Some(association) => association.admit(info, bytes),
-            None => Admission::Fail(SendError::Closed),
+    pub fn admit<'a>(&'a mut self, id: AssociationId, info: &'a SendInfo, bytes: usize) -> Admission<'a> {
+        let Some(association) = self.associations.get_mut(id.index()) else {
+            return Admission::Fail(SendError::Closed);
+        };
+        if let Err(error) = association.check_message(info, bytes) {
+            return Admission::Fail(error);
         }
+        if !association.has_room(bytes) {
+            return Admission::Full;
+        }
+        let is_idle = association.is_quiet();
+        Admission::Granted(Permit { endpoint: self, id, info, bytes, is_idle })
     }
 
-    /// Queues one message of `bytes` in total, given as blocks. It leaves with a later `poll_transmit`.
+    /// Queues a message that was admitted elsewhere, whether or not there is room for it.
+    ///
+    /// # Errors
+    ///
+    /// The message is not valid, or the association takes none.
     #[inline]
     pub fn send(
         &mut self,
+        now: Time,
         id: AssociationId,
         info: &SendInfo,
         bytes: usize,
         blocks: impl IntoIterator<Item = Bytes>,
     ) -> Result<(), SendError> {
-        let association = self.associations.get_mut(id.index()).ok_or(SendError::Closed)?;
-        association.send(info, bytes, blocks)?;
+        let association = self.associations.get(id.index()).ok_or(SendError::Closed)?;
+        association.check_message(info, bytes)?;
+        self.queue_message(now, id, info, bytes, blocks);
+        Ok(())
+    }
+
+    /// Queues a message that was found valid.
+    #[inline]
+    pub(crate) fn queue_message(
+        &mut self,
+        now: Time,
+        id: AssociationId,
+        info: &SendInfo,
+        bytes: usize,
+        blocks: impl IntoIterator<Item = Bytes>,
+    ) {
+        let Some(association) = self.associations.get_mut(id.index()) else { return };
+        association.queue_message(now, info, bytes, blocks);
         match association.queued {
             Queued::Due => {}
             // Whatever else makes it due has looked again (`update_queues`).
             Queued::Held if !association.is_due() => {}
             _ => self.enqueue(id),
         }
-        if info.expires_at.is_some() {
+        if info.lifetime.is_some() {
             self.arm(id);
         }
-        Ok(())
     }
 
     /// Takes note that the reader took `bytes`, and what is charged beside them: 1 with the last bytes of a [`Host::message`],

@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
+use sctp_message::{RecvInfo, SendInfo};
 
-use crate::error::{CloseReason, SendError};
-use crate::identifiers::{AssociationId, ListenerId, PathId};
+use crate::error::CloseReason;
+use crate::identifiers::{AssociationId, ListenerId};
 use crate::path_hints::PathHints;
 use crate::receive_pool::ReceiveCharge;
 use crate::received_run::ReceivedRun;
-use crate::time::Time;
 
 /// The bytes of a received message, one block for each DATA chunk it came in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,60 +33,6 @@ impl Payload {
     pub fn to_vec(&self) -> Vec<u8> {
         self.blocks().concat()
     }
-}
-
-/// Information about a message that is sent (RFC 6458 §5.3.4).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SendInfo {
-    /// Stream to send on.
-    pub stream: u16,
-    /// Payload protocol identifier, passed through unseen.
-    pub ppid: u32,
-    /// Deliver out of order (SCTP_UNORDERED).
-    pub unordered: bool,
-    /// The record goes on in the next message of this stream.
-    pub more: bool,
-    /// Ask the peer to acknowledge at once (RFC 7053).
-    pub immediate: bool,
-    /// Comes back with the message if it cannot be delivered.
-    pub context: u32,
-    /// The message is discarded if none of it was sent by then (`sinfo_timetolive`). It does not hold for parts of a record.
-    pub expires_at: Option<Time>,
-    /// The path that it takes when it is first sent (SCTP_ADDR_OVER), if that path takes data then. `None`, or one that there is
-    /// not: where data goes.
-    pub path: Option<PathId>,
-}
-
-/// Information about a message that is received (RFC 6458 §5.3.5).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ReceiveInfo {
-    /// Stream it came on.
-    pub stream: u16,
-    /// Its stream sequence number.
-    pub ssn: u16,
-    /// Payload protocol identifier.
-    pub ppid: u32,
-    /// TSN of its first chunk.
-    pub tsn: u32,
-    /// Every TSN up to this one had arrived when the message was handed on.
-    pub cumulative_tsn: u32,
-    /// It was sent unordered.
-    pub unordered: bool,
-    /// The record goes on in the next message of this stream (partial delivery).
-    pub more: bool,
-}
-
-/// Whether a message may be handed in now.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Admission {
-    /// Yes, and nothing is outstanding: what is handed in leaves at once.
-    Idle,
-    /// Yes.
-    Room,
-    /// No. [`Event::Writable`] tells when the buffer is at most half full.
-    Full,
-    /// Never: the reason.
-    Fail(SendError),
 }
 
 /// An event of an association.
@@ -249,7 +195,7 @@ pub enum PathReason {
 /// The surroundings of the core. The core hands messages and events over while it handles input; nothing waits in between.
 pub trait Host {
     /// A message, or a part of one if `info.more`.
-    fn message(&mut self, id: AssociationId, info: &ReceiveInfo, payload: Payload);
+    fn message(&mut self, id: AssociationId, info: &RecvInfo, payload: Payload);
     /// Returns whether this reader takes messages together, with [`Host::run`].
     fn takes_runs(&self, _id: AssociationId) -> bool {
         false

@@ -1,4 +1,4 @@
-//! Identifiers of associations, listeners and paths.
+//! Identifiers of associations and listeners.
 
 /// Identifies an association of one endpoint. The endpoint reuses it after [`Event::Closed`](crate::Event::Closed).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -13,7 +13,3 @@ impl AssociationId {
 /// Identifies a listener of one endpoint. It is never reused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ListenerId(pub u32);
-
-/// Identifies a path of one association: its index in [`Statistics::paths`](crate::Statistics::paths).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct PathId(pub u8);

@@ -9,12 +9,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
+use sctp_message::RecvInfo;
 use sctp_wire::Tsn;
 use sctp_wire::chunk::{Data, NR_SACK_HEADER_BYTES, NrSackBuilder, SACK_HEADER_BYTES, SackBuilder};
 use smallvec::{SmallVec, smallvec};
 
 use crate::config::{AssociationConfig, DUPLICATES_MAX, GAP_RANGES_MAX};
-use crate::event::{Host, Payload, ReceiveInfo};
+use crate::event::{Host, Payload};
 use crate::extensions::Extensions;
 use crate::identifiers::AssociationId;
 use crate::range_set::RangeSet;
@@ -255,7 +256,7 @@ impl Inbound {
             }
             return Ok(Outcome::NoSuchStream);
         }
-        let info = ReceiveInfo {
+        let info = RecvInfo {
             stream: data.stream.0,
             ssn: data.ssn.0,
             ppid: data.ppid.0,
@@ -512,7 +513,7 @@ impl Inbound {
     fn complete_whole<H: Host + ?Sized>(
         &mut self,
         id: AssociationId,
-        info: ReceiveInfo,
+        info: RecvInfo,
         payload: Bytes,
         statistics: &mut Statistics,
         host: &mut H,

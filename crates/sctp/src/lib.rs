@@ -35,6 +35,7 @@ mod path;
 mod path_hints;
 mod path_state;
 mod peer_window;
+mod permit;
 mod range_set;
 mod reassembly;
 mod receive_buffer;
@@ -53,12 +54,11 @@ mod tsn;
 pub use config::{AssociationConfig, Checksum, EndpointConfig, Multipath, PathOptions};
 pub use endpoint::{Arrival, Endpoint, Unreachable};
 pub use error::{CloseReason, ConnectError, PrimaryError, SendError, UnknownName};
-pub use event::{
-    Admission, Event, Host, PathChange, PathReason, Payload, ReceiveInfo, SendFailure, SendInfo,
-};
-pub use identifiers::{AssociationId, ListenerId, PathId};
+pub use event::{Event, Host, PathChange, PathReason, Payload, SendFailure};
+pub use identifiers::{AssociationId, ListenerId};
 pub use path_hints::PathHints;
 pub use path_state::PathState;
+pub use permit::{Admission, Permit};
 pub use range_set::RangeSet;
 pub use receive_pool::{
     POOL_FREE_BYTES, POOL_LITTLE_BYTES, POOL_RESERVED_PART, POOL_STEP_BYTES, ReceiveBudget, ReceiveCharge,
@@ -66,6 +66,7 @@ pub use receive_pool::{
 };
 pub use received_run::{ReceivedRun, RunMessage};
 pub use reply::Reply;
+pub use sctp_message::{Lifetime, PathId, RecvInfo, SendInfo};
 pub use statistics::{
     AssociationState, EndpointStatistics, MtuState, PathStatistics, STATISTICS_VERSION, Statistics,
 };

@@ -8,14 +8,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use bytes::Bytes;
+use sctp_message::RecvInfo;
 use smallvec::{SmallVec, smallvec};
-
-use crate::event::ReceiveInfo;
 
 /// A fragment as it came from a DATA chunk.
 #[derive(Debug, Clone)]
 pub(crate) struct Fragment {
-    pub(crate) info: ReceiveInfo,
+    pub(crate) info: RecvInfo,
     pub(crate) beginning: bool,
     pub(crate) ending: bool,
     pub(crate) payload: Bytes,
@@ -28,7 +27,7 @@ pub(crate) type Parts = SmallVec<[Bytes; 2]>;
 #[derive(Debug)]
 struct Run {
     /// Info of its first fragment.
-    info: ReceiveInfo,
+    info: RecvInfo,
     beginning: bool,
     ending: bool,
     /// TSN after its last fragment.
@@ -54,7 +53,7 @@ const SPARE_PARTS_MAX: usize = 256;
 /// A complete message, or the next part of one.
 #[derive(Debug)]
 pub(crate) struct Assembled {
-    pub(crate) info: ReceiveInfo,
+    pub(crate) info: RecvInfo,
     pub(crate) parts: Parts,
     pub(crate) bytes: usize,
     /// How many chunks it came in.
@@ -119,7 +118,7 @@ impl Reassembly {
             && !left.ending
             && !run.beginning
         {
-            if !left.info.same_message(&run.info) {
+            if !same_message(&left.info, &run.info) {
                 return Err(FragmentError("neighbouring fragments name different messages"));
             }
             if let Some(left) = self.runs.remove(&left_start) {
@@ -132,7 +131,7 @@ impl Reassembly {
         {
             if right.beginning {
                 self.runs.insert(run.end, right);
-            } else if right.info.same_message(&run.info) {
+            } else if same_message(&right.info, &run.info) {
                 run = run.join(*right);
             } else {
                 return Err(FragmentError("neighbouring fragments name different messages"));
@@ -218,7 +217,7 @@ impl Reassembly {
     pub(crate) fn take_part(&mut self) -> Option<Assembled> {
         let run = self.current.as_mut().filter(|run| run.bytes > 0)?;
         let part = Assembled {
-            info: ReceiveInfo { more: true, ..run.info },
+            info: RecvInfo { more: true, ..run.info },
             bytes: run.bytes,
             chunks: run.chunks as usize,
             parts: run.take_parts(),
@@ -234,7 +233,7 @@ impl Reassembly {
             None if next.beginning => next,
             None => return Err(FragmentError("a message without its first fragment")),
             Some(_) if next.beginning => return Err(FragmentError("a new message inside an unfinished one")),
-            Some(mut current) if current.info.same_message(&next.info) => {
+            Some(mut current) if same_message(&current.info, &next.info) => {
                 if current.parts.len() == current.parts.capacity() {
                     if self.spare.capacity() > current.parts.len() {
                         let mut parts = Parts::from_vec(std::mem::take(&mut self.spare));
@@ -347,12 +346,9 @@ impl Assembled {
     }
 }
 
-impl ReceiveInfo {
-    fn same_message(&self, other: &ReceiveInfo) -> bool {
-        self.stream == other.stream
-            && self.unordered == other.unordered
-            && (self.unordered || self.ssn == other.ssn)
-    }
+/// Returns whether two fragments belong to the same message.
+fn same_message(a: &RecvInfo, b: &RecvInfo) -> bool {
+    a.stream == b.stream && a.unordered == b.unordered && (a.unordered || a.ssn == b.ssn)
 }
 
 #[cfg(test)]
@@ -362,7 +358,7 @@ mod tests {
 
     fn fragment(message: u16, beginning: bool, ending: bool, byte: u8) -> Fragment {
         Fragment {
-            info: ReceiveInfo { ssn: message, ..ReceiveInfo::default() },
+            info: RecvInfo { ssn: message, ..RecvInfo::default() },
             beginning,
             ending,
             payload: Bytes::copy_from_slice(&[byte]),

@@ -3,9 +3,8 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use sctp_message::RecvInfo;
 use sctp_wire::chunk::{Chunks, Data};
-
-use crate::event::ReceiveInfo;
 
 /// Whole ordered messages of one stream that came in one packet, one behind the other: their DATA chunks as they came.
 ///
@@ -26,7 +25,7 @@ pub struct ReceivedRun {
 
 impl ReceivedRun {
     /// Returns the messages one by one, each with its share of [`ReceivedRun::charges`].
-    pub fn messages(&self) -> impl Iterator<Item = (ReceiveInfo, Bytes, usize)> + '_ {
+    pub fn messages(&self) -> impl Iterator<Item = (RecvInfo, Bytes, usize)> + '_ {
         let mut at = 0;
         std::iter::from_fn(move || {
             let RunMessage { info, payload, wire_bytes } = RunMessage::first(&self.bytes[at..])?;
@@ -42,7 +41,7 @@ impl ReceivedRun {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunMessage {
     /// Information that travels with the message.
-    pub info: ReceiveInfo,
+    pub info: RecvInfo,
     /// Where its user data lies.
     pub payload: Range<usize>,
     /// Where the next message begins.
@@ -58,7 +57,7 @@ impl RunMessage {
         let data = Data::parse(&raw).ok()?;
         let end = raw.whole.len();
         Some(RunMessage {
-            info: ReceiveInfo {
+            info: RecvInfo {
                 stream: data.stream.0,
                 ssn: data.ssn.0,
                 ppid: data.ppid.0,

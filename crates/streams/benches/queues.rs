@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use streams::drivers::Nuls;
 use streams::modules::{BufMod, NullMod};
 use streams::{
-    Chain, Executive, Flush, Message, Module, Q, Queue, QueueInfo, TransferInfo, allocb, copyb, dupb,
-    esballoc,
+    Chain, Executive, Flush, Message, Module, Q, Queue, QueueInfo, SendInfo, allocb, copyb, dupb, esballoc,
 };
 
 const ROUNDS: usize = 50;
@@ -241,7 +240,7 @@ fn procedures() {
         }
         move || {
             repeated(|| {
-                executive.write(s, TransferInfo::default(), &[7; 64]).expect("there is room");
+                executive.write(s, 0, SendInfo::default(), &[7; 64]).expect("there is room");
                 executive.run();
             })
         }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use streams::modules::NullMod;
 use streams::{
-    Admission, Control, Cx, Driver, DriverInfo, Errno, Executive, Kind, Message, Open, Primitive, StreamId,
-    TransferFlags, TransferInfo, WriteAs,
+    Admission, Control, Cx, Driver, DriverInfo, Errno, Executive, Kind, Message, Open, Primitive, RecvInfo,
+    SendInfo, StreamId, WriteAs,
 };
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
@@ -49,13 +49,15 @@ impl Driver for Loopback {
         Ok(())
     }
     fn close(&mut self, _cx: &mut Cx<'_>, _s: StreamId) {}
-    fn admit(&mut self, _s: StreamId, _info: &TransferInfo, _bytes: usize) -> Admission {
+    fn admit(&mut self, _s: StreamId, _association: u32, _info: &SendInfo, _bytes: usize) -> Admission {
         Admission::Room
     }
     fn put(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
-        if let Kind::Proto(Control::Tpi(Primitive::OptdataReq(info))) = m.kind {
+        if let Kind::Proto(Control::Tpi(Primitive::OptdataReq { association, info })) = m.kind {
             self.outstanding_bytes += m.data.len();
-            cx.put_data(s, &info, m.data);
+            let SendInfo { stream, ppid, unordered, more, .. } = info;
+            let info = RecvInfo { stream, ppid, unordered, more, ..RecvInfo::default() };
+            cx.put_data(s, association, &info, m.data);
         }
     }
     fn consumed(&mut self, _cx: &mut Cx<'_>, _s: StreamId, _association: u32, bytes: usize, _charges: usize) {
@@ -73,21 +75,21 @@ fn main() {
     let cell: Vec<usize> = std::env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
     println!("modules  bytes  write ns  read ns  allocations/message");
     if let [modules, bytes] = cell[..] {
-        return report(modules, bytes, TransferFlags::NONE);
+        return report(modules, bytes, false);
     }
     for modules in [0, 1, 3] {
         for bytes in [1, 64, 1024] {
-            report(modules, bytes, TransferFlags::NONE);
+            report(modules, bytes, false);
         }
     }
     println!("coalesced writes (more to come), read back 16 KB at a time:");
     for bytes in [1, 64] {
-        report(0, bytes, TransferFlags::MORE);
+        report(0, bytes, true);
     }
 }
 
-fn report(modules: usize, bytes: usize, flags: TransferFlags) {
-    let cost = measure(modules, bytes, flags);
+fn report(modules: usize, bytes: usize, more: bool) {
+    let cost = measure(modules, bytes, more);
     let Cost { write_ns, read_ns, allocations } = cost;
     println!("{modules:>7} {bytes:>6} {write_ns:>9.1} {read_ns:>8.1} {allocations:>20.4}");
 }
@@ -101,14 +103,14 @@ struct Cost {
 }
 
 /// Returns the cheapest of many rounds: disturbances only make a round dearer.
-fn measure(modules: usize, bytes: usize, flags: TransferFlags) -> Cost {
+fn measure(modules: usize, bytes: usize, more: bool) -> Cost {
     let mut executive = Executive::new(Instant::now());
     let driver = executive.add_driver("loopback", Box::new(Loopback { outstanding_bytes: 0 }));
     let s = executive.open(driver).expect("the loopback driver opens");
     for _ in 0..modules {
         executive.push(s, Box::new(NullMod)).expect("the module is pushed");
     }
-    let info = TransferInfo { association: 1, flags, ..TransferInfo::default() };
+    let info = SendInfo { more, ..SendInfo::default() };
     let message = vec![7; bytes];
     let mut buffer = vec![0; 16 * 1024];
     let mut best = Cost { write_ns: f64::MAX, read_ns: f64::MAX, allocations: 0.0 };
@@ -118,7 +120,7 @@ fn measure(modules: usize, bytes: usize, flags: TransferFlags) -> Cost {
         for _ in 0..BATCHES {
             let start = Instant::now();
             for _ in 0..BATCH {
-                executive.write(s, info, black_box(&message)).expect("the loopback driver has room");
+                executive.write(s, 1, info, black_box(&message)).expect("the loopback driver has room");
             }
             let written = Instant::now();
             while let Ok(Some(read)) = executive.read(s, &mut buffer) {

@@ -9,7 +9,7 @@ use crate::queue::{Queue, QueueInfo, Side};
 use crate::scheduler::{Place, QueueRef};
 use crate::stream::{Stream, StreamId, Streams};
 use crate::timers::{Alarm, TimerId};
-use crate::{Chain, Errno, TransferInfo};
+use crate::{Chain, Errno, RecvInfo, SendInfo};
 use bytes::Bytes;
 use std::any::Any;
 use std::io;
@@ -31,6 +31,31 @@ pub enum Admission {
     Full,
     /// The driver can never take the data.
     Fail(Errno),
+}
+
+/// The bytes of one write.
+#[derive(Clone, Debug)]
+pub enum WriteData<'a> {
+    /// They lie in the writer's memory. [`Cx::block`] copies them.
+    Copied(&'a [u8]),
+    /// They lie in a block already.
+    Block(Bytes),
+}
+
+impl WriteData<'_> {
+    /// Returns the number of bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        match self {
+            WriteData::Copied(bytes) => bytes.len(),
+            WriteData::Block(block) => block.len(),
+        }
+    }
+
+    /// Returns whether there is no byte.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 /// Data that a flush passes to the link.
@@ -99,8 +124,26 @@ pub trait Driver: Any + Send {
 
     /// Decides whether `bytes` of user data with this information may come down now. The head asks before every write: the queue
     /// of the stream cannot speak for one of several associations.
-    fn admit(&mut self, _s: StreamId, _info: &TransferInfo, _bytes: usize) -> Admission {
+    fn admit(&mut self, _s: StreamId, _association: u32, _info: &SendInfo, _bytes: usize) -> Admission {
         Admission::Room
+    }
+
+    /// Admits a write and takes it in one step: for a head with no module below it, so that nothing can change the message
+    /// between the two. Takes nothing if there is no room or the data can never be taken.
+    fn write(
+        &mut self,
+        cx: &mut Cx<'_>,
+        s: StreamId,
+        association: u32,
+        info: &SendInfo,
+        data: WriteData<'_>,
+    ) -> Admission {
+        let admission = self.admit(s, association, info, data.len());
+        if matches!(admission, Admission::Idle | Admission::Room) {
+            let data = cx.block(data);
+            self.put(cx, s, Message::optdata_req(association, *info, data));
+        }
+        admission
     }
 
     /// Handles a message on its way down.
@@ -228,10 +271,19 @@ impl<'a> Cx<'a> {
         self.streams.pool.chain(blocks)
     }
 
+    /// Returns the bytes of a write in a block, which is the executive's if they must be copied.
+    #[inline]
+    pub fn block(&mut self, data: WriteData<'_>) -> Bytes {
+        match data {
+            WriteData::Copied(bytes) => self.streams.pool.copy_in(bytes),
+            WriteData::Block(block) => block,
+        }
+    }
+
     /// Sends user data up, as `T_OPTDATA_IND`. Cheaper than [`Cx::putnext`], because it moves less memory.
     #[inline]
-    pub fn put_data(&mut self, s: StreamId, info: &TransferInfo, data: Chain) {
-        self.streams.put_data_up(s, info, data);
+    pub fn put_data(&mut self, s: StreamId, association: u32, info: &RecvInfo, data: Chain) {
+        self.streams.put_data_up(s, association, info, data);
     }
 
     /// Returns whether a stream takes messages of user data together, with [`Cx::put_run`]: no module is pushed, and a reader is

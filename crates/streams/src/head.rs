@@ -18,7 +18,7 @@ use crate::module::give_credit;
 use crate::queue::{Queue, Side};
 use crate::scheduler::{Errand, Place, QueueRef, Scheduler};
 use crate::stream::StreamId;
-use crate::{Chain, Errno, ReadError, TransferInfo, WriteError};
+use crate::{Chain, Errno, ReadError, RecvInfo, WriteError};
 use coalesce::Coalesced;
 pub(crate) use ioctl::IoctlState;
 use std::time::Duration;
@@ -139,14 +139,15 @@ impl Head {
     pub(crate) fn put_data(
         &mut self,
         s: StreamId,
-        info: &TransferInfo,
+        association: u32,
+        info: &RecvInfo,
         data: Chain,
         scheduler: &mut Scheduler,
     ) {
         if self.diverted {
-            return self.divert(s, Message::optdata_ind(*info, data), scheduler);
+            return self.divert(s, Message::optdata_ind(association, *info, data), scheduler);
         }
-        self.queue.putq_data(info, data);
+        self.queue.putq_data(association, info, data);
         self.wake(s, Self::NORMAL, scheduler);
     }
 

@@ -13,7 +13,7 @@
 //!
 //! ```
 //! use streams::modules::Counter;
-//! use streams::{Cx, Driver, Errno, Executive, Kind, Message, Open, StreamId, TransferInfo};
+//! use streams::{Cx, Driver, Errno, Executive, Kind, Message, Open, SendInfo, StreamId};
 //! use std::time::Instant;
 //!
 //! struct Loopback;
@@ -37,10 +37,10 @@
 //! let counts = counter.counts();
 //! executive.push(stream, Box::new(counter))?;
 //!
-//! executive.write(stream, TransferInfo::default(), b"hello")?;
+//! executive.write(stream, 0, SendInfo::default(), b"hello")?;
 //! let mut buffer = [0; 100];
-//! let (len, _, end_of_record) = executive.read(stream, &mut buffer)?.expect("it has come back");
-//! assert_eq!((&buffer[..len], end_of_record), (&b"hello"[..], true));
+//! let (len, info) = executive.read(stream, &mut buffer)?.expect("it has come back");
+//! assert_eq!((&buffer[..len], info.more), (&b"hello"[..], false));
 //! assert_eq!((counts.messages_down(), counts.bytes_up()), (1, 5));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -64,7 +64,7 @@ mod stream;
 mod timers;
 
 pub use chain::{Chain, IntoBlocks};
-pub use driver::{Admission, Cx, Driver, DriverId, DriverInfo, FlushScope, Open};
+pub use driver::{Admission, Cx, Driver, DriverId, DriverInfo, FlushScope, Open, WriteData};
 pub use error::{
     AutopushError, IoctlError, LinkError, OpenError, PopError, PushError, ReadError, Refused, WriteError,
 };
@@ -85,4 +85,4 @@ pub use pool::Pool;
 pub use queue::{Queue, QueueInfo, QueuePair, Side};
 pub use stream::StreamId;
 pub use timers::TimerId;
-pub use tpi::{Errno, Primitive, TransferFlags, TransferInfo};
+pub use tpi::{Errno, Primitive, RecvInfo, SendInfo};

@@ -17,7 +17,7 @@ pub use utilities::{allocb, copyb, dupb, esballoc};
 
 use crate::Chain;
 use bytes::Bytes;
-use tpi::{Primitive, TransferInfo};
+use tpi::{Primitive, RecvInfo, SendInfo};
 
 /// A message on its way up or down a stream.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +30,19 @@ pub struct Message {
     pub marks: Marks,
     /// The data.
     pub data: Chain,
+}
+
+/// The properties of a message of user data that [`SendInfo`] and [`RecvInfo`] have in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UserData {
+    /// Its association.
+    pub association: u32,
+    /// Its stream.
+    pub stream: u16,
+    /// Its payload protocol identifier.
+    pub ppid: u32,
+    /// Whether the record goes on in the next message.
+    pub more: bool,
 }
 
 impl Message {
@@ -65,14 +78,15 @@ impl Message {
 
     /// Returns a `T_OPTDATA_REQ` with its data, as a write sends it down.
     #[inline]
-    pub fn optdata_req(info: TransferInfo, data: Bytes) -> Self {
-        Self::with_data(Kind::Proto(Control::Tpi(Primitive::OptdataReq(info))), Chain::from(data))
+    pub fn optdata_req(association: u32, info: SendInfo, data: Bytes) -> Self {
+        let primitive = Primitive::OptdataReq { association, info };
+        Self::with_data(Kind::Proto(Control::Tpi(primitive)), Chain::from(data))
     }
 
     /// Returns a `T_OPTDATA_IND` with its data, as a provider sends it up.
     #[inline]
-    pub fn optdata_ind(info: TransferInfo, data: Chain) -> Self {
-        Self::with_data(Kind::Proto(Control::Tpi(Primitive::OptdataInd(info))), data)
+    pub fn optdata_ind(association: u32, info: RecvInfo, data: Chain) -> Self {
+        Self::with_data(Kind::Proto(Control::Tpi(Primitive::OptdataInd { association, info })), data)
     }
 
     /// Returns the message in this band.
@@ -91,13 +105,36 @@ impl Message {
         self
     }
 
-    /// Returns the information about a message of user data; `None` for other messages. Plain data carries no information.
-    pub fn transfer(&self) -> Option<TransferInfo> {
+    /// Returns what is known of user data in both directions; `None` for other messages. Plain data has the default description.
+    pub fn user_data(&self) -> Option<UserData> {
         match &self.kind {
-            Kind::Data => Some(TransferInfo::default()),
-            Kind::Proto(Control::Tpi(Primitive::OptdataReq(info) | Primitive::OptdataInd(info))) => {
-                Some(*info)
+            Kind::Data => Some(UserData::default()),
+            Kind::Proto(Control::Tpi(Primitive::OptdataReq { association, info })) => {
+                let SendInfo { stream, ppid, more, .. } = *info;
+                Some(UserData { association: *association, stream, ppid, more })
             }
+            Kind::Proto(Control::Tpi(Primitive::OptdataInd { association, info })) => {
+                let RecvInfo { stream, ppid, more, .. } = *info;
+                Some(UserData { association: *association, stream, ppid, more })
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the description of user data on its way down; `None` for other messages. Plain data has the default description.
+    pub fn send_info(&self) -> Option<SendInfo> {
+        match &self.kind {
+            Kind::Data => Some(SendInfo::default()),
+            Kind::Proto(Control::Tpi(Primitive::OptdataReq { info, .. })) => Some(*info),
+            _ => None,
+        }
+    }
+
+    /// Returns the description of user data on its way up; `None` for other messages. Plain data has the default description.
+    pub fn recv_info(&self) -> Option<RecvInfo> {
+        match &self.kind {
+            Kind::Data => Some(RecvInfo::default()),
+            Kind::Proto(Control::Tpi(Primitive::OptdataInd { info, .. })) => Some(*info),
             _ => None,
         }
     }
@@ -129,12 +166,10 @@ impl Message {
             Kind::Data => (0, self.data.len()),
             Kind::Run(run) => return Some(run.credit()),
             Kind::Proto(Control::Tpi(primitive)) => match primitive {
-                Primitive::OptdataInd(info) => (info.association, self.data.len()),
+                Primitive::OptdataInd { association, .. } => (*association, self.data.len()),
                 Primitive::DataInd { .. } | Primitive::ExdataInd { .. } => (0, self.data.len()),
                 // A notification takes room of the receive buffer, too, with data or without.
-                Primitive::NotificationInd(notification) => {
-                    (notification.transfer.association, self.weight_bytes())
-                }
+                Primitive::NotificationInd(notification) => (notification.association, self.weight_bytes()),
                 _ => return None,
             },
             _ => return None,

@@ -1,7 +1,7 @@
 //! Queues: messages in order of priority, with the water marks of flow control.
 
 use crate::message::{Credit, HIGH_PRIORITY, Kind, Record};
-use crate::{Chain, Flush, Message, TransferInfo};
+use crate::{Chain, Flush, Message, RecvInfo};
 use bytes::BytesMut;
 use std::collections::VecDeque;
 
@@ -146,9 +146,9 @@ impl Queue {
 
     /// Puts user data in the normal band, for a queue without a service procedure.
     #[inline]
-    pub(crate) fn putq_data(&mut self, info: &TransferInfo, data: Chain) {
+    pub(crate) fn putq_data(&mut self, association: u32, info: &RecvInfo, data: Chain) {
         self.normal.add(data.len().max(1));
-        self.messages.push_back(Message::optdata_ind(*info, data));
+        self.messages.push_back(Message::optdata_ind(association, *info, data));
         self.attached += 1;
     }
 

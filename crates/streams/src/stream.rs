@@ -9,7 +9,7 @@ use crate::pool::Pool;
 use crate::queue::{QueuePair, Side};
 use crate::scheduler::{Errand, Place, Post, QueueRef, Scheduler};
 use crate::timers::TimerId;
-use crate::{Chain, DriverId, Errno, TransferInfo};
+use crate::{Chain, DriverId, Errno, RecvInfo};
 use bytes::Bytes;
 use slab::Slab;
 use std::fmt;
@@ -206,13 +206,13 @@ impl Streams {
     /// Passes a driver's user data to the next queue above; builds the message in place on the head's queue if no module is
     /// pushed.
     #[inline]
-    pub(crate) fn put_data_up(&mut self, s: StreamId, info: &TransferInfo, data: Chain) {
+    pub(crate) fn put_data_up(&mut self, s: StreamId, association: u32, info: &RecvInfo, data: Chain) {
         let Some((stream, scheduler)) = self.parts(s) else { return };
         let listed = std::mem::replace(&mut stream.head.attached, true);
         if stream.modules.is_empty() {
-            stream.head.put_data(s, info, data, scheduler);
+            stream.head.put_data(s, association, info, data, scheduler);
         } else {
-            self.put_up(s, Message::optdata_ind(*info, data));
+            self.put_up(s, Message::optdata_ind(association, *info, data));
         }
         if !listed {
             self.attached.push(s);

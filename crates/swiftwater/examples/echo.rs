@@ -54,7 +54,7 @@ fn echo(association: &Association) -> Result<(), Box<dyn Error>> {
                     // A peer may send on more streams than it lets this side send on.
                     stream: message.info.stream % association.streams_out().max(1),
                     ppid: message.info.ppid,
-                    more: !message.info.end_of_record,
+                    more: message.info.more,
                     ..SendInfo::default()
                 };
                 association.send_bytes(message.into_bytes(), &info)?;

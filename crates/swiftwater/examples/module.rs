@@ -25,7 +25,7 @@ struct Unrepeat {
 
 /// Returns whether a message repeats the one before it. What is no user data, such as a shutdown, repeats nothing.
 fn repeats(last: &mut HashMap<u16, Bytes>, m: &Message) -> bool {
-    let Some(info) = m.transfer() else { return false };
+    let Some(info) = m.user_data() else { return false };
     let data = m.data.clone().into_bytes();
     last.insert(info.stream, data.clone()) == Some(data)
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use sctp::{RecvInfo, SendInfo};
 use streams::{Chain, Interest};
 use tpi::Primitive;
 
@@ -15,7 +16,7 @@ pub(crate) use self::shared::ask_to_connect;
 use crate::address::{Address, ToAddress};
 use crate::error::{ConnectError, RecvError, SendError};
 use crate::event::Received;
-use crate::message::{Message, RecvInfo, SendInfo};
+use crate::message::Message;
 use crate::options::StackOptions;
 use crate::socket::{Found, Patience, unless_restarted};
 use crate::stack::Stack;
@@ -129,7 +130,7 @@ impl Association {
     /// let mut record = Vec::new();
     /// while let Some(part) = server.recv()? {
     ///     record.extend_from_slice(&part.to_vec());
-    ///     if part.info.end_of_record {
+    ///     if !part.info.more {
     ///         break;
     ///     }
     /// }
@@ -143,7 +144,7 @@ impl Association {
     #[inline]
     pub fn send_with(&self, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
         self.check(message.len(), info)?;
-        self.shared.socket.write(&info.transfer(0), message, Patience::Forever)
+        self.shared.socket.write(0, info, message, Patience::Forever)
     }
 
     /// Sends messages in their order as `info` says; waits while the send buffer is full.
@@ -170,10 +171,10 @@ impl Association {
     /// As [`Association::send_with`]. Where one of the messages is empty or too long, none was sent.
     pub fn send_many(&self, mut messages: &[&[u8]], info: &SendInfo) -> Result<(), SendError> {
         self.check_all(messages, info)?;
-        let (socket, info) = (&self.shared.socket, info.transfer(0));
+        let socket = &self.shared.socket;
         while !messages.is_empty() {
             socket.until(Interest::WRITABLE, Patience::Forever, |inner| {
-                socket.try_write_many(inner, &info, &mut messages)
+                socket.try_write_many(inner, 0, info, &mut messages)
             })??;
         }
         Ok(())
@@ -186,7 +187,7 @@ impl Association {
     /// As [`Association::send_with`].
     pub fn send_bytes(&self, message: Bytes, info: &SendInfo) -> Result<(), SendError> {
         self.check(message.len(), info)?;
-        self.shared.socket.write_bytes(&info.transfer(0), &message, Patience::Forever)
+        self.shared.socket.write_bytes(0, info, &message, Patience::Forever)
     }
 
     /// Sends one message as `info` says; waits while the send buffer is full, for `timeout` at most.
@@ -196,7 +197,7 @@ impl Association {
     /// As [`Association::send_with`]; and [`SendError::TimedOut`], in which case nothing was sent.
     pub fn send_timeout(&self, message: &[u8], info: &SendInfo, timeout: Duration) -> Result<(), SendError> {
         self.check(message.len(), info)?;
-        self.shared.socket.write(&info.transfer(0), message, Patience::within(timeout))
+        self.shared.socket.write(0, info, message, Patience::within(timeout))
     }
 
     /// Receives the next message; waits for it. Returns `None` when the peer has shut down and everything was read.
@@ -278,7 +279,7 @@ impl Association {
     }
 
     /// Copies the next message into `buffer`; waits for it. What does not fit comes with the next call
-    /// (`end_of_record` is false). Returns `None` when the peer has shut down and everything was read.
+    /// (`more` is true). Returns `None` when the peer has shut down and everything was read.
     ///
     /// ```
     /// # use swiftwater::{Association, Listener};
@@ -287,10 +288,10 @@ impl Association {
     /// # let (server, _) = listener.accept()?;
     /// client.send(b"hello, world")?;
     /// let mut buffer = [0; 8];
-    /// let first = server.recv_into(&mut buffer)?.expect("the beginning");
-    /// assert_eq!((&buffer[..first.bytes], first.end_of_record), (&b"hello, w"[..], false));
-    /// let rest = server.recv_into(&mut buffer)?.expect("the rest");
-    /// assert_eq!((&buffer[..rest.bytes], rest.end_of_record), (&b"orld"[..], true));
+    /// let (bytes, first) = server.recv_into(&mut buffer)?.expect("the beginning");
+    /// assert_eq!((&buffer[..bytes], first.more), (&b"hello, w"[..], true));
+    /// let (bytes, rest) = server.recv_into(&mut buffer)?.expect("the rest");
+    /// assert_eq!((&buffer[..bytes], rest.more), (&b"orld"[..], false));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -298,7 +299,7 @@ impl Association {
     ///
     /// As [`Association::recv`].
     #[inline]
-    pub fn recv_into(&self, buffer: &mut [u8]) -> Result<Option<RecvInfo>, RecvError> {
+    pub fn recv_into(&self, buffer: &mut [u8]) -> Result<Option<(usize, RecvInfo)>, RecvError> {
         loop {
             match self.shared.socket.read(buffer, Patience::Forever)? {
                 Found::Data(info) => return Ok(Some(info)),

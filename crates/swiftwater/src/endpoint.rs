@@ -6,6 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sctp::SendInfo;
 use streams::Chain;
 use tpi::Primitive;
 
@@ -15,7 +16,7 @@ pub(crate) use self::shared::received;
 use crate::address::ToAddress;
 use crate::error::{BindError, ConnectError, RecvError, SendError};
 use crate::event::Received;
-use crate::message::{AssociationId, SendInfo};
+use crate::message::AssociationId;
 use crate::options::StackOptions;
 use crate::socket::Patience;
 use crate::stack::Stack;

@@ -3,12 +3,13 @@
 use std::net::IpAddr;
 
 use bytes::Bytes;
+use sctp::SendInfo;
 use streams::Chain;
 use tpi::{Notice, Notification, Primitive};
 pub use tpi::{PathChange, PathReason};
 
 use crate::error::Loss;
-use crate::message::{Message, SendInfo, to_bytes, to_text};
+use crate::message::{Message, to_bytes, to_text};
 
 /// A message, or an event in its place among the messages.
 #[derive(Clone, Debug)]
@@ -93,30 +94,22 @@ impl Event {
                 Some((*association, Event::Down(Loss::of(*reason, *cause, text))))
             }
             Primitive::NotificationInd(notification) => {
-                Some((notification.transfer.association, Event::of_notification(notification, text)))
+                Some((notification.association, Event::of_notification(notification, text)))
             }
             _ => None,
         }
     }
 
     fn of_notification(notification: &Notification, data: &Chain) -> Event {
-        let transfer = &notification.transfer;
         match notification.what {
             Notice::PathChanged { address, change, reason } => Event::PathChanged { address, change, reason },
             Notice::RemoteError { cause } => Event::RemoteError { cause, information: to_bytes(data) },
-            Notice::SendFailed { was_sent, beginning, ending, cause } => Event::SendFailed {
-                info: SendInfo::returned(transfer),
-                data: to_bytes(data),
-                was_sent,
-                beginning,
-                ending,
-                cause,
-            },
+            Notice::SendFailed { info, was_sent, beginning, ending, cause } => {
+                Event::SendFailed { info, data: to_bytes(data), was_sent, beginning, ending, cause }
+            }
             Notice::SenderDry => Event::SenderDry,
             Notice::Adaptation { indication } => Event::AdaptationIndication(indication),
-            Notice::PartialDeliveryAborted => {
-                Event::PartialDeliveryAborted { stream: transfer.stream, ssn: transfer.ssn }
-            }
+            Notice::PartialDeliveryAborted { stream, ssn } => Event::PartialDeliveryAborted { stream, ssn },
         }
     }
 }

@@ -194,7 +194,7 @@ pub use error::{
 };
 pub use event::{Event, PathChange, PathReason, Received};
 pub use listener::{Listener, SharedListener};
-pub use message::{AssociationId, Message, RecvInfo, SendInfo};
+pub use message::{AssociationId, Message};
 pub use options::{AssociationOptions, LinkKind, ListenerOptions, StackOptions};
 pub use sctp::Checksum;
 pub use sctp::ReceivePool;
@@ -203,6 +203,7 @@ pub use sctp::{
     AssociationState, EndpointStatistics, MtuState, Multipath, PathId, PathOptions, PathState,
     PathStatistics, PrimaryError, Statistics, UnknownName,
 };
+pub use sctp::{Lifetime, RecvInfo, SendInfo};
 pub use stack::{Stack, StackStatistics};
 pub use stream::Stream;
 /// The STREAMS executive: what a module that is pushed on an association's stream is made of.

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use providers::SctpDriver;
+use sctp::{RecvInfo, SendInfo};
 use streams::{Chain, Control, Cx, Interest, Kind, Message as Block, ReadError, StreamId, WriteError};
-use tpi::{Errno, Primitive, TransferInfo};
+use tpi::{Errno, Primitive};
 
 use crate::error::{AcceptError, CloseReason, Loss, RecvError, SendError};
-use crate::message::{Message, RecvInfo, from_block, to_text, window_bytes};
+use crate::message::{Message, from_block, to_text, window_bytes};
 use crate::perimeter::Entered;
 use crate::shard::{Hold, Inner};
 
@@ -215,24 +216,26 @@ impl Socket {
     #[inline]
     pub(crate) fn write(
         &self,
-        info: &TransferInfo,
+        association: u32,
+        info: &SendInfo,
         data: &[u8],
         patience: Patience,
     ) -> Result<(), SendError> {
-        self.until(Interest::WRITABLE, patience, |inner| self.try_write(inner, info, data))?
+        self.until(Interest::WRITABLE, patience, |inner| self.try_write(inner, association, info, data))?
     }
 
     #[inline]
     pub(crate) fn try_write(
         &self,
         inner: &mut Inner,
-        info: &TransferInfo,
+        association: u32,
+        info: &SendInfo,
         data: &[u8],
     ) -> Option<Result<(), SendError>> {
-        if info.lifetime_ms() > 0 {
+        if info.lifetime.is_some() {
             inner.tell_time();
         }
-        let written = inner.executive.write(self.stream, *info, data);
+        let written = inner.executive.write(self.stream, association, *info, data);
         self.after_write(inner, written)
     }
 
@@ -240,12 +243,13 @@ impl Socket {
     pub(crate) fn try_write_many(
         &self,
         inner: &mut Inner,
-        info: &TransferInfo,
+        association: u32,
+        info: &SendInfo,
         messages: &mut &[&[u8]],
     ) -> Option<Result<(), SendError>> {
         for _ in 0..MESSAGES_MAX {
             let Some((first, rest)) = messages.split_first() else { break };
-            if let Err(error) = self.try_write(inner, info, first)? {
+            if let Err(error) = self.try_write(inner, association, info, first)? {
                 return Some(Err(error));
             }
             *messages = rest;
@@ -256,23 +260,27 @@ impl Socket {
     /// Sends one message without a copy of its bytes.
     pub(crate) fn write_bytes(
         &self,
-        info: &TransferInfo,
+        association: u32,
+        info: &SendInfo,
         data: &Bytes,
         patience: Patience,
     ) -> Result<(), SendError> {
-        self.until(Interest::WRITABLE, patience, |inner| self.try_write_bytes(inner, info, data))?
+        self.until(Interest::WRITABLE, patience, |inner| {
+            self.try_write_bytes(inner, association, info, data)
+        })?
     }
 
     pub(crate) fn try_write_bytes(
         &self,
         inner: &mut Inner,
-        info: &TransferInfo,
+        association: u32,
+        info: &SendInfo,
         data: &Bytes,
     ) -> Option<Result<(), SendError>> {
-        if info.lifetime_ms() > 0 {
+        if info.lifetime.is_some() {
             inner.tell_time();
         }
-        let written = inner.executive.write_bytes(self.stream, *info, data.clone());
+        let written = inner.executive.write_bytes(self.stream, association, *info, data.clone());
         self.after_write(inner, written)
     }
 
@@ -294,12 +302,16 @@ impl Socket {
 
     /// Copies one message into a buffer: the hot path of every receive.
     #[inline]
-    pub(crate) fn read(&self, buffer: &mut [u8], patience: Patience) -> Result<Found<RecvInfo>, RecvError> {
+    pub(crate) fn read(
+        &self,
+        buffer: &mut [u8],
+        patience: Patience,
+    ) -> Result<Found<(usize, RecvInfo)>, RecvError> {
         let mut inner = self.shard.enter();
         let read = inner.guarded(Some(self.stream), |inner| inner.executive.read(self.stream, buffer));
-        if let Some(Ok(Some((bytes, info, end_of_record)))) = read {
+        if let Some(Ok(Some(found))) = read {
             self.shard.after_read(&mut inner);
-            return Ok(Found::Data(RecvInfo::new(bytes, &info, end_of_record)));
+            return Ok(Found::Data(found));
         }
         drop(inner);
         self.until(Interest::READABLE, patience, |inner| self.try_read(inner, buffer))?
@@ -309,12 +321,12 @@ impl Socket {
         &self,
         inner: &mut Inner,
         buffer: &mut [u8],
-    ) -> Option<Result<Found<RecvInfo>, RecvError>> {
+    ) -> Option<Result<Found<(usize, RecvInfo)>, RecvError>> {
         loop {
             match inner.executive.read(self.stream, buffer) {
-                Ok(Some((bytes, info, end_of_record))) => {
+                Ok(Some(found)) => {
                     self.shard.after_read(inner);
-                    return Some(Ok(Found::Data(RecvInfo::new(bytes, &info, end_of_record))));
+                    return Some(Ok(Found::Data(found)));
                 }
                 Ok(None) => return self.at_the_end(|end| *end != End::Open).then_some(Ok(Found::End)),
                 // The message in front is not user data.
@@ -581,7 +593,7 @@ impl Drop for Socket {
 
 #[inline]
 fn is_data(message: &Block) -> bool {
-    matches!(message.kind, Kind::Proto(Control::Tpi(Primitive::OptdataInd(_))) | Kind::Data)
+    matches!(message.kind, Kind::Proto(Control::Tpi(Primitive::OptdataInd { .. })) | Kind::Data)
 }
 
 /// A primitive between messages of a one-to-one stream. A second confirmation says that the peer has restarted.

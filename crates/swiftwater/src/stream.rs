@@ -199,13 +199,13 @@ impl<'a> Stream<'a> {
     ///
     /// ```
     /// # use swiftwater::{Association, Listener};
-    /// use swiftwater::streams::{Message, TransferInfo};
+    /// use swiftwater::streams::{Message, SendInfo};
     ///
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
     /// # let client = Association::connect(listener.local_address())?;
     /// # let (server, _) = listener.accept()?;
-    /// let info = TransferInfo { stream: 1, ..TransferInfo::default() };
-    /// client.stream().putmsg(Message::optdata_req(info, b"as a primitive".to_vec().into()))?;
+    /// let info = SendInfo::stream(1);
+    /// client.stream().putmsg(Message::optdata_req(0, info, b"as a primitive".to_vec().into()))?;
     /// assert_eq!(server.recv()?.expect("it comes").to_vec(), b"as a primitive");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -9,7 +9,7 @@ mod address;
 mod layout;
 mod option;
 
-use crate::{Errno, Info, Notification, Optmgmt, Primitive, PrimitiveCode, TError, TransferFlags, Unitdata};
+use crate::{Errno, Info, Optmgmt, Primitive, PrimitiveCode, RecvInfo, SendInfo, TError, Unitdata};
 use layout::{Reader, Writer};
 use std::error::Error;
 use std::fmt;
@@ -75,17 +75,25 @@ impl Primitive {
             | Self::ExdataInd { more } => {
                 w.word(u32::from(*more) * MORE_FLAG);
             }
-            Self::OptdataReq(info) | Self::OptdataInd(info) => {
-                w.word(u32::from(info.more()) * MORE_FLAG);
-                w.options(option::encode_transfer(info));
+            Self::OptdataReq { association, info } => {
+                w.word(u32::from(info.more) * MORE_FLAG);
+                w.options(option::encode_send(*association, &SendInfo { more: false, ..*info }));
+            }
+            Self::OptdataInd { association, info } => {
+                w.word(u32::from(info.more) * MORE_FLAG);
+                w.options(option::encode_receive(*association, &RecvInfo { more: false, ..*info }));
             }
             Self::NotificationInd(notification) => {
-                w.word(u32::from(notification.transfer.more()) * MORE_FLAG);
+                w.word(0);
                 w.options(option::encode_notification(notification));
             }
-            Self::UnitdataReq(unitdata) | Self::UnitdataInd(unitdata) => encode_unitdata(&mut w, unitdata),
+            Self::UnitdataReq(unitdata) => encode_unitdata_req(&mut w, unitdata),
+            Self::UnitdataInd(unitdata) => {
+                w.addresses(&unitdata.addresses);
+                w.options(option::encode_receive(0, &unitdata.info));
+            }
             Self::UderrorInd { unitdata, error } => {
-                encode_unitdata(&mut w, unitdata);
+                encode_unitdata_req(&mut w, unitdata);
                 w.word(*error);
             }
             Self::InfoReq | Self::UnbindReq | Self::AddrReq => {}
@@ -161,12 +169,12 @@ impl Primitive {
             PrimitiveCode::DataInd => Self::DataInd { more: decode_more(&mut r)? },
             PrimitiveCode::ExdataReq => Self::ExdataReq { more: decode_more(&mut r)? },
             PrimitiveCode::ExdataInd => Self::ExdataInd { more: decode_more(&mut r)? },
-            PrimitiveCode::OptdataReq => Self::OptdataReq(decode_optdata(&mut r)?),
+            PrimitiveCode::OptdataReq => decode_optdata_req(&mut r)?,
             PrimitiveCode::OptdataInd => decode_optdata_ind(&mut r)?,
-            PrimitiveCode::UnitdataReq => Self::UnitdataReq(decode_unitdata(&mut r)?),
-            PrimitiveCode::UnitdataInd => Self::UnitdataInd(decode_unitdata(&mut r)?),
+            PrimitiveCode::UnitdataReq => Self::UnitdataReq(decode_unitdata_req(&mut r)?),
+            PrimitiveCode::UnitdataInd => Self::UnitdataInd(decode_unitdata_ind(&mut r)?),
             PrimitiveCode::UderrorInd => {
-                Self::UderrorInd { unitdata: decode_unitdata(&mut r)?, error: r.word()? }
+                Self::UderrorInd { unitdata: decode_unitdata_req(&mut r)?, error: r.word()? }
             }
             PrimitiveCode::InfoReq => Self::InfoReq,
             PrimitiveCode::InfoAck => Self::InfoAck(decode_info(&mut r)?),
@@ -238,43 +246,38 @@ fn decode_more(r: &mut Reader<'_>) -> Result<bool, DecodeError> {
     Ok(r.word()? & MORE_FLAG != 0)
 }
 
-fn decode_optdata(r: &mut Reader<'_>) -> Result<crate::TransferInfo, DecodeError> {
+fn decode_optdata_req(r: &mut Reader<'_>) -> Result<Primitive, DecodeError> {
     let more = decode_more(r)?;
-    decode_transfer(more, r.options()?)
+    let (association, info) = option::decode_send(r.options()?)?;
+    Ok(Primitive::OptdataReq { association, info: SendInfo { more, ..info } })
 }
 
-/// One that says what happened is a notification.
+/// Reads a `T_OPTDATA_IND`; one that says what happened is a notification.
 fn decode_optdata_ind(r: &mut Reader<'_>) -> Result<Primitive, DecodeError> {
     let more = decode_more(r)?;
     let options = r.options()?;
-    let transfer = decode_transfer(more, options)?;
-    Ok(match option::decode_notice(options)? {
-        Some(what) => {
-            let flags = transfer.flags.without(TransferFlags::NOTIFICATION);
-            let transfer = crate::TransferInfo { flags, ..transfer };
-            Primitive::NotificationInd(Box::new(Notification { transfer, what }))
-        }
-        None => Primitive::OptdataInd(transfer),
-    })
-}
-
-fn decode_transfer(more: bool, options: &[u8]) -> Result<crate::TransferInfo, DecodeError> {
-    let mut info = option::decode_transfer(options)?;
-    info.flags = info.flags.without(TransferFlags::MORE);
-    if more {
-        info.flags |= TransferFlags::MORE;
+    if let Some(notification) = option::decode_notification(options)? {
+        return Ok(Primitive::NotificationInd(Box::new(notification)));
     }
-    Ok(info)
+    let (association, info) = option::decode_receive(options)?;
+    Ok(Primitive::OptdataInd { association, info: RecvInfo { more, ..info } })
 }
 
-fn encode_unitdata(w: &mut Writer, unitdata: &Unitdata) {
+fn encode_unitdata_req(w: &mut Writer, unitdata: &Unitdata<SendInfo>) {
     w.addresses(&unitdata.addresses);
-    w.options(option::encode_transfer(&unitdata.transfer));
+    w.options(option::encode_send(0, &unitdata.info));
 }
 
-fn decode_unitdata(r: &mut Reader<'_>) -> Result<Box<Unitdata>, DecodeError> {
+fn decode_unitdata_req(r: &mut Reader<'_>) -> Result<Box<Unitdata<SendInfo>>, DecodeError> {
     let addresses = *r.addresses()?;
-    Ok(Box::new(Unitdata { addresses, transfer: option::decode_transfer(r.options()?)? }))
+    let (_, info) = option::decode_send(r.options()?)?;
+    Ok(Box::new(Unitdata { addresses, info }))
+}
+
+fn decode_unitdata_ind(r: &mut Reader<'_>) -> Result<Box<Unitdata<RecvInfo>>, DecodeError> {
+    let addresses = *r.addresses()?;
+    let (_, info) = option::decode_receive(r.options()?)?;
+    Ok(Box::new(Unitdata { addresses, info }))
 }
 
 fn decode_optmgmt(r: &mut Reader<'_>) -> Result<Box<Optmgmt>, DecodeError> {

@@ -24,13 +24,12 @@ pub mod options;
 mod primitive;
 mod state;
 mod t_error;
-mod transfer;
 
 pub use addresses::Addresses;
 pub use codec::DecodeError;
 pub use errno::Errno;
 pub use notification::{Notice, Notification, PathChange, PathReason};
 pub use primitive::{Info, Optmgmt, Primitive, PrimitiveCode, Unitdata};
+pub use sctp_message::{Lifetime, PathId, RecvInfo, SendInfo};
 pub use state::{Event, State};
 pub use t_error::TError;
-pub use transfer::{TransferFlags, TransferInfo};

@@ -1,16 +1,14 @@
 //! What happens to an association beyond what the interface has primitives for (RFC 6458 §6.1).
 
-use crate::TransferInfo;
+use crate::SendInfo;
 use std::net::IpAddr;
 
-/// Something that happened to an association: a `T_OPTDATA_IND` with [`TransferFlags::NOTIFICATION`], and with one more
-/// option that says what it was. What was sent or received with it is the data of the message.
-///
-/// [`TransferFlags::NOTIFICATION`]: crate::TransferFlags::NOTIFICATION
+/// Something that happened to an association: a `T_OPTDATA_IND` with one more option that says what it was. What was sent or
+/// received with it is the data of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notification {
-    /// The association, and the message that it is about, if it is about one.
-    pub transfer: TransferInfo,
+    /// The association.
+    pub association: u32,
     /// What happened.
     pub what: Notice,
 }
@@ -34,6 +32,8 @@ pub enum Notice {
     },
     /// A message, or a piece of it, was not delivered; the data is its bytes.
     SendFailed {
+        /// How the message was sent; stream, identifier, order and context only.
+        info: SendInfo,
         /// It left at least once.
         was_sent: bool,
         /// The message begins with it.
@@ -51,7 +51,12 @@ pub enum Notice {
         indication: u32,
     },
     /// The rest of a message that was delivered in part will not come.
-    PartialDeliveryAborted,
+    PartialDeliveryAborted {
+        /// Its stream.
+        stream: u16,
+        /// Its stream sequence number.
+        ssn: u16,
+    },
 }
 
 macro_rules! numbered {

@@ -1,6 +1,6 @@
 //! The primitives: requests and responses go down, indications, confirmations and acknowledgements go up.
 
-use crate::{Addresses, Errno, Notification, TError, TransferInfo};
+use crate::{Addresses, Errno, Notification, RecvInfo, SendInfo, TError};
 use std::fmt;
 
 /// One primitive of the transport interface.
@@ -31,19 +31,29 @@ pub enum Primitive {
         more: bool,
     },
     /// `T_OPTDATA_REQ`: send data with its stream and other properties.
-    OptdataReq(TransferInfo),
+    OptdataReq {
+        /// Which association.
+        association: u32,
+        /// Its stream and other properties.
+        info: SendInfo,
+    },
     /// `T_OPTDATA_IND`: data with its stream and other properties arrived.
-    OptdataInd(TransferInfo),
+    OptdataInd {
+        /// Which association.
+        association: u32,
+        /// Its stream and other properties.
+        info: RecvInfo,
+    },
     /// `T_OPTDATA_IND` that says what happened to an association.
     NotificationInd(Box<Notification>),
     /// `T_UNITDATA_REQ`: send a datagram.
-    UnitdataReq(Box<Unitdata>),
+    UnitdataReq(Box<Unitdata<SendInfo>>),
     /// `T_UNITDATA_IND`: a datagram arrived.
-    UnitdataInd(Box<Unitdata>),
+    UnitdataInd(Box<Unitdata<RecvInfo>>),
     /// `T_UDERROR_IND`: a datagram could not be sent.
     UderrorInd {
         /// Where the datagram was to go.
-        unitdata: Box<Unitdata>,
+        unitdata: Box<Unitdata<SendInfo>>,
         /// What went wrong, a number of the provider's.
         error: u32,
     },
@@ -170,13 +180,13 @@ pub enum Primitive {
     },
 }
 
-/// The address and options of a datagram.
+/// The address and options of a datagram, whose `I` is [`SendInfo`] on its way down and [`RecvInfo`] on its way up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Unitdata {
+pub struct Unitdata<I> {
     /// Where it goes to, or came from.
     pub addresses: Addresses,
     /// Its properties.
-    pub transfer: TransferInfo,
+    pub info: I,
 }
 
 /// The options of one option management request or answer.
@@ -289,7 +299,7 @@ impl Primitive {
 
     /// Returns whether the primitive carries user data on its way up.
     pub fn carries_user_data(&self) -> bool {
-        matches!(self, Self::OptdataInd(_) | Self::DataInd { .. } | Self::ExdataInd { .. })
+        matches!(self, Self::OptdataInd { .. } | Self::DataInd { .. } | Self::ExdataInd { .. })
     }
 
     /// Which primitive this is.
@@ -299,8 +309,8 @@ impl Primitive {
             Self::DataInd { .. } => PrimitiveCode::DataInd,
             Self::ExdataReq { .. } => PrimitiveCode::ExdataReq,
             Self::ExdataInd { .. } => PrimitiveCode::ExdataInd,
-            Self::OptdataReq(_) => PrimitiveCode::OptdataReq,
-            Self::OptdataInd(_) | Self::NotificationInd(_) => PrimitiveCode::OptdataInd,
+            Self::OptdataReq { .. } => PrimitiveCode::OptdataReq,
+            Self::OptdataInd { .. } | Self::NotificationInd(_) => PrimitiveCode::OptdataInd,
             Self::UnitdataReq(_) => PrimitiveCode::UnitdataReq,
             Self::UnitdataInd(_) => PrimitiveCode::UnitdataInd,
             Self::UderrorInd { .. } => PrimitiveCode::UderrorInd,
@@ -337,6 +347,5 @@ mod tests {
     #[test]
     fn a_primitive_stays_small() {
         assert!(size_of::<Primitive>() <= 32, "{} bytes", size_of::<Primitive>());
-        assert_eq!(size_of::<TransferInfo>(), 28);
     }
 }

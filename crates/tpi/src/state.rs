@@ -222,7 +222,7 @@ impl Event {
             Primitive::ConnReq { .. } => Self::ConnReq,
             Primitive::ConnRes { .. } => Self::ConnRes,
             Primitive::DisconReq { .. } => Self::DisconReq,
-            Primitive::DataReq { .. } | Primitive::OptdataReq(_) => Self::DataReq,
+            Primitive::DataReq { .. } | Primitive::OptdataReq { .. } => Self::DataReq,
             Primitive::ExdataReq { .. } => Self::ExdataReq,
             Primitive::OrdrelReq { .. } => Self::OrdrelReq,
             Primitive::UnitdataReq(_) => Self::UnitdataReq,
@@ -237,7 +237,7 @@ impl Event {
             },
             Primitive::ConnInd { .. } => Self::ConnInd,
             Primitive::ConnCon { .. } => Self::ConnCon,
-            Primitive::DataInd { .. } | Primitive::OptdataInd(_) => Self::DataInd,
+            Primitive::DataInd { .. } | Primitive::OptdataInd { .. } => Self::DataInd,
             Primitive::ExdataInd { .. } => Self::ExdataInd,
             Primitive::OrdrelInd { .. } => Self::OrdrelInd,
             Primitive::DisconInd { .. } => match waiting {

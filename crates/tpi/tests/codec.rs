@@ -5,8 +5,8 @@
 use proptest::prelude::*;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use tpi::{
-    Addresses, DecodeError, Errno, Info, Notice, Notification, Optmgmt, PathChange, PathReason, Primitive,
-    PrimitiveCode, TError, TransferFlags, TransferInfo, Unitdata,
+    Addresses, DecodeError, Errno, Info, Lifetime, Notice, Notification, Optmgmt, PathChange, PathId,
+    PathReason, Primitive, PrimitiveCode, RecvInfo, SendInfo, TError, Unitdata,
 };
 
 fn words(bytes: &[u8]) -> Vec<u32> {
@@ -63,8 +63,8 @@ fn plain_primitives_have_the_sizes_of_the_headers() {
 fn data_without_options_is_what_a_simple_program_sends() {
     // T_OPTDATA_REQ with T_ODF_MORE and no options.
     let primitive = Primitive::decode(&bytes(&[24, 1, 0, 0])).unwrap();
-    let info = TransferInfo { flags: TransferFlags::MORE, ..TransferInfo::default() };
-    assert_eq!(primitive, Primitive::OptdataReq(info));
+    let info = SendInfo { more: true, ..SendInfo::default() };
+    assert_eq!(primitive, Primitive::OptdataReq { association: 0, info });
 }
 
 /// The published options of SCTP (`xti_sctp.h`): T_SCTP_PPI, T_SCTP_SID, T_SCTP_SSN, T_SCTP_TSN at the level T_INET_SCTP.
@@ -72,28 +72,36 @@ fn data_without_options_is_what_a_simple_program_sends() {
 fn what_is_known_of_a_message_has_the_published_options() {
     let published =
         [[20, 132, 4, 0, 7], [20, 132, 3, 0, 46], [20, 132, 6, 0, 900], [20, 132, 5, 0, 2]].concat();
-    let request = bytes(&[vec![24, 0, 80, 16], published].concat());
-    let info = TransferInfo { stream: 7, ppid: 46, tsn: 900, ssn: 2, ..TransferInfo::default() };
-    assert_eq!(Primitive::decode(&request), Ok(Primitive::OptdataReq(info)));
-    let encoded = Primitive::OptdataReq(info).encode();
+    let indication = bytes(&[vec![26, 0, 80, 16], published.clone()].concat());
+    let info = RecvInfo { stream: 7, ppid: 46, tsn: 900, ssn: 2, ..RecvInfo::default() };
+    let received = Primitive::OptdataInd { association: 0, info };
+    assert_eq!(Primitive::decode(&indication), Ok(received.clone()));
+    let encoded = received.encode();
     let words: Vec<u32> = encoded.as_chunks().0.iter().map(|word| u32::from_ne_bytes(*word)).collect();
     let names: Vec<u32> = words[4..].as_chunks::<5>().0.iter().map(|[_, _, name, _, _]| *name).collect();
     assert_eq!(names, [4, 3, 5, 6], "and nothing of ours where they say all");
+    // On the way down the sequence numbers say nothing.
+    let request = bytes(&[vec![24, 0, 80, 16], published].concat());
+    let info = SendInfo { ppid: 46, ..SendInfo::stream(7) };
+    assert_eq!(Primitive::decode(&request), Ok(Primitive::OptdataReq { association: 0, info }));
     // T_SCTP_NODELAY is not taken for one of ours.
     let nodelay = bytes(&[24, 0, 20, 16, 20, 132, 1, 0, 1]);
-    assert_eq!(Primitive::decode(&nodelay), Ok(Primitive::OptdataReq(TransferInfo::default())));
+    assert_eq!(
+        Primitive::decode(&nodelay),
+        Ok(Primitive::OptdataReq { association: 0, info: SendInfo::default() })
+    );
 }
 
 #[test]
 fn unknown_options_are_skipped() {
-    let mut encoded = Primitive::OptdataReq(TransferInfo { stream: 5, ..TransferInfo::default() }).encode();
+    let mut encoded = Primitive::OptdataReq { association: 0, info: SendInfo::stream(5) }.encode();
     let option = encoded.split_off(16);
     // An option of another level with a value of five bytes, which takes eight.
     let mut options = bytes(&[21, 6, 1, 0, 0, 0]);
     options.extend(option);
     encoded[8..12].copy_from_slice(&(options.len() as u32).to_ne_bytes());
     encoded.extend(options);
-    let Primitive::OptdataReq(info) = Primitive::decode(&encoded).unwrap() else {
+    let Primitive::OptdataReq { info, .. } = Primitive::decode(&encoded).unwrap() else {
         panic!("another primitive")
     };
     assert_eq!(info.stream, 5);
@@ -117,7 +125,9 @@ fn what_is_not_a_primitive_is_refused_for_its_reason() {
         (bytes(&[24, 0, 8, 16, 16, 132]), DecodeError::BadOption),
         (bytes(&[24, 0, 24, 16, 24, 132, 4, 0, 0, 0]), DecodeError::BadOption),
         (bytes(&[24, 0, 20, 16, 20, 132, 4, 0, 70_000]), DecodeError::BadValue(70_000)),
-        (bytes(&[24, 0, 32, 16, 32, 132, 0x8001, 0, 0, 0, 0, 16]), DecodeError::BadValue(16)),
+        (bytes(&[24, 0, 36, 16, 36, 132, 0x8001, 0, 0, 0, 0, 0, 8]), DecodeError::BadValue(8)),
+        (bytes(&[24, 0, 36, 16, 36, 132, 0x8001, 0, 0, 0, 0, 257, 0]), DecodeError::BadValue(257)),
+        (bytes(&[26, 0, 28, 16, 28, 132, 0x8004, 0, 0, 0, 4]), DecodeError::BadValue(4)),
     ];
     for (input, expected) in cases {
         assert_eq!(Primitive::decode(&input), Err(expected), "{input:?}");
@@ -133,17 +143,31 @@ fn addresses() -> impl Strategy<Value = Box<Addresses>> {
         .prop_map(|(list, encapsulation_port)| Box::new(Addresses { list, encapsulation_port }))
 }
 
-fn transfer() -> impl Strategy<Value = TransferInfo> {
-    (any::<(u32, u16, u16, u32, u32, u32, u32)>(), 0u8..16).prop_map(
-        |((association, stream, ssn, ppid, tsn, context, by_direction), flags)| TransferInfo {
-            association,
+fn send_info() -> impl Strategy<Value = SendInfo> {
+    (any::<(u16, u32, bool, bool, bool, u32)>(), any::<u32>(), any::<Option<u8>>()).prop_map(
+        |((stream, ppid, unordered, more, immediate, context), lifetime_ms, path)| SendInfo {
+            stream,
+            ppid,
+            unordered,
+            more,
+            immediate,
+            context,
+            lifetime: Lifetime::from_ms(lifetime_ms),
+            path: path.map(PathId),
+        },
+    )
+}
+
+fn recv_info() -> impl Strategy<Value = RecvInfo> {
+    any::<(u16, u16, u32, u32, u32, bool, bool)>().prop_map(
+        |(stream, ssn, ppid, tsn, cumulative_tsn, unordered, more)| RecvInfo {
             stream,
             ssn,
             ppid,
             tsn,
-            context,
-            by_direction,
-            flags: TransferFlags::from_bits(flags).unwrap(),
+            cumulative_tsn,
+            unordered,
+            more,
         },
     )
 }
@@ -165,9 +189,8 @@ fn info() -> impl Strategy<Value = Box<Info>> {
     })
 }
 
-fn unitdata() -> impl Strategy<Value = Box<Unitdata>> {
-    (addresses(), transfer())
-        .prop_map(|(addresses, transfer)| Box::new(Unitdata { addresses: *addresses, transfer }))
+fn unitdata<I: std::fmt::Debug>(info: impl Strategy<Value = I>) -> impl Strategy<Value = Box<Unitdata<I>>> {
+    (addresses(), info).prop_map(|(addresses, info)| Box::new(Unitdata { addresses: *addresses, info }))
 }
 
 fn optmgmt() -> impl Strategy<Value = Box<Optmgmt>> {
@@ -182,8 +205,9 @@ fn requests() -> impl Strategy<Value = Primitive> {
     prop_oneof![
         any::<bool>().prop_map(|more| Primitive::DataReq { more }),
         any::<bool>().prop_map(|more| Primitive::ExdataReq { more }),
-        transfer().prop_map(Primitive::OptdataReq),
-        unitdata().prop_map(Primitive::UnitdataReq),
+        (any::<u32>(), send_info())
+            .prop_map(|(association, info)| Primitive::OptdataReq { association, info }),
+        unitdata(send_info()).prop_map(Primitive::UnitdataReq),
         Just(Primitive::InfoReq),
         (addresses(), any::<u32>())
             .prop_map(|(addresses, backlog)| Primitive::BindReq { addresses, backlog }),
@@ -234,12 +258,18 @@ fn notice() -> impl Strategy<Value = Notice> {
             reason
         }),
         any::<u16>().prop_map(|cause| Notice::RemoteError { cause }),
-        any::<(bool, bool, bool, u16)>().prop_map(|(was_sent, beginning, ending, cause)| {
-            Notice::SendFailed { was_sent, beginning, ending, cause }
-        }),
+        (send_info(), any::<(bool, bool, bool, u16)>()).prop_map(
+            |(info, (was_sent, beginning, ending, cause))| Notice::SendFailed {
+                info,
+                was_sent,
+                beginning,
+                ending,
+                cause
+            }
+        ),
         Just(Notice::SenderDry),
         any::<u32>().prop_map(|indication| Notice::Adaptation { indication }),
-        Just(Notice::PartialDeliveryAborted),
+        any::<(u16, u16)>().prop_map(|(stream, ssn)| Notice::PartialDeliveryAborted { stream, ssn }),
     ]
 }
 
@@ -247,9 +277,11 @@ fn indications() -> impl Strategy<Value = Primitive> {
     prop_oneof![
         any::<bool>().prop_map(|more| Primitive::DataInd { more }),
         any::<bool>().prop_map(|more| Primitive::ExdataInd { more }),
-        transfer().prop_map(Primitive::OptdataInd),
-        unitdata().prop_map(Primitive::UnitdataInd),
-        (unitdata(), any::<u32>()).prop_map(|(unitdata, error)| Primitive::UderrorInd { unitdata, error }),
+        (any::<u32>(), recv_info())
+            .prop_map(|(association, info)| Primitive::OptdataInd { association, info }),
+        unitdata(recv_info()).prop_map(Primitive::UnitdataInd),
+        (unitdata(send_info()), any::<u32>())
+            .prop_map(|(unitdata, error)| Primitive::UderrorInd { unitdata, error }),
         (addresses(), any::<u32>(), any::<u16>(), any::<u16>()).prop_map(
             |(addresses, association, outbound_streams, inbound_streams)| {
                 Primitive::ConnCon { addresses, association, outbound_streams, inbound_streams }
@@ -260,10 +292,8 @@ fn indications() -> impl Strategy<Value = Primitive> {
         any::<(u32, u32, u32, u16)>().prop_map(|(reason, sequence, association, cause)| {
             Primitive::DisconInd { reason, sequence, association, cause }
         }),
-        (transfer(), notice()).prop_map(|(transfer, what)| {
-            let flags = transfer.flags.without(TransferFlags::NOTIFICATION);
-            let transfer = TransferInfo { flags, ..transfer };
-            Primitive::NotificationInd(Box::new(Notification { transfer, what }))
+        (any::<u32>(), notice()).prop_map(|(association, what)| {
+            Primitive::NotificationInd(Box::new(Notification { association, what }))
         }),
         any::<u32>().prop_map(|association| Primitive::OrdrelInd { association }),
     ]

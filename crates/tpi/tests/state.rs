@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::collections::HashSet;
-use tpi::{Addresses, Errno, Event, Primitive, PrimitiveCode, State, TError, TransferInfo};
+use tpi::{Addresses, Errno, Event, Primitive, PrimitiveCode, RecvInfo, SendInfo, State, TError};
 
 /// Every transition that the interface allows: event, from, to.
 const TRANSITIONS: &[(&str, &[(&str, &str)])] = &[
@@ -194,12 +194,12 @@ fn an_active_connection_from_its_bind_to_its_orderly_end() {
             },
             0,
         ),
-        (Primitive::OptdataReq(TransferInfo::default()), 0),
-        (Primitive::OptdataInd(TransferInfo::default()), 0),
+        (Primitive::OptdataReq { association: 0, info: SendInfo::default() }, 0),
+        (Primitive::OptdataInd { association: 0, info: RecvInfo::default() }, 0),
     ];
     let released = [
         (Primitive::OrdrelReq { association: 1 }, 0),
-        (Primitive::OptdataInd(TransferInfo::default()), 0),
+        (Primitive::OptdataInd { association: 0, info: RecvInfo::default() }, 0),
         (Primitive::OrdrelInd { association: 1 }, 0),
         (Primitive::UnbindReq, 0),
         (ok(PrimitiveCode::UnbindReq), 0),

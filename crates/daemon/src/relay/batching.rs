@@ -59,7 +59,7 @@ pub(super) fn to_program(member: &SocketAssociation, message: Message) -> Upward
     if info.unordered {
         header.flags = header.flags.with(Flags::UNORDERED);
     }
-    if info.end_of_record {
+    if !info.more {
         header.flags = header.flags.with(Flags::END);
     }
     Upward::Message(header, message)

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 use carrier::record::{Flags, Header, Kind};
-use swiftwater::{Event, Loss, PathChange, SendInfo};
+use swiftwater::{Event, Lifetime, Loss, PathChange, SendInfo};
 
 use crate::state::association::{SocketAssociation, Upward};
 use crate::state::notification_type::NotificationType;
@@ -174,7 +174,7 @@ impl Failed<'_> {
         let ppid = self.info.ppid.to_be();
         match kind {
             NotificationType::SendFailed => {
-                let lifetime = self.info.lifetime.map_or(0, |lifetime| lifetime.as_millis() as u32);
+                let lifetime = self.info.lifetime.map_or(0, Lifetime::ms);
                 notification.u16(self.info.stream).u16(0).u16(flags).u16(0);
                 notification.u32(ppid).u32(self.info.context).u32(lifetime).u32(0).u32(0);
             }

@@ -2,13 +2,12 @@
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use carrier::record::{Flags, Header};
 use rustix::io::Errno;
 use swiftwater::tokio::Association;
-use swiftwater::{Event, PathId, SendError, SendInfo};
+use swiftwater::{Event, Lifetime, PathId, SendError, SendInfo};
 
 use super::inbound::tell;
 use super::{BROKEN, Departure, notifications};
@@ -169,7 +168,7 @@ pub(crate) fn send_info(header: &Header) -> SendInfo {
         immediate: header.flags.contains(Flags::IMMEDIATE),
         more: false,
         context: header.context,
-        lifetime: Some(header.lifetime_ms).filter(|ms| *ms > 0).map(|ms| Duration::from_millis(ms.into())),
+        lifetime: Lifetime::from_ms(header.lifetime_ms),
         path: None,
     }
 }

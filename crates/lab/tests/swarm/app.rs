@@ -8,7 +8,7 @@ use lab::Reading;
 use lab::delivery_log::{DeliveryLog, Record};
 use lab::simulation::Application;
 use sctp::{
-    Admission, AssociationId, Endpoint, Event, Host, PathHints, Payload, ReceiveInfo, ReceivedRun, SendInfo,
+    Admission, AssociationId, Endpoint, Event, Host, PathHints, Payload, ReceivedRun, RecvInfo, SendInfo,
     Time,
 };
 
@@ -113,7 +113,7 @@ impl App {
                 let entry = self.deliveries.entry(id);
                 let part = entry.next_part(info, record, part_bytes);
                 match endpoint.admit(id, &part.info, part.bytes) {
-                    Admission::Idle | Admission::Room => {}
+                    Admission::Granted(permit) => permit.send(self.now, [part.content()]),
                     Admission::Full => {
                         backlog.full = true;
                         break;
@@ -123,8 +123,6 @@ impl App {
                         break;
                     }
                 }
-                let taken = endpoint.send(id, &part.info, part.bytes, [part.content()]);
-                assert_eq!(taken, Ok(()), "what was admitted is taken");
                 entry.sent(part);
                 if !part.info.more {
                     backlog.wishes.pop_front();
@@ -150,7 +148,7 @@ impl Application for App {
 }
 
 impl Host for App {
-    fn message(&mut self, id: AssociationId, info: &ReceiveInfo, payload: Payload) {
+    fn message(&mut self, id: AssociationId, info: &RecvInfo, payload: Payload) {
         self.deliveries.message(id, info, &payload);
         self.unread.push_back((id, payload.blocks().iter().map(|block| block.len()).sum(), 1));
     }

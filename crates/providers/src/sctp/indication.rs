@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 
 use ::sctp::{
     AssociationId, CloseReason, Endpoint, Event, Host, ListenerId, PathHints, Payload, ReceiveCharge,
-    ReceiveInfo, ReceivedRun, RunMessage, SendFailure,
+    ReceivedRun, RecvInfo, RunMessage, SendFailure,
 };
 use bytes::Bytes;
 use links::Link;
 use streams::{Chain, Control, Cx, Errno, Kind, Message, Pool, Record, Run};
-use tpi::{Addresses, Notice, Notification, PathChange, PathReason, Primitive, TransferFlags, TransferInfo};
+use tpi::{Addresses, Notice, Notification, PathChange, PathReason, Primitive};
 
 use super::SctpDriver;
 use super::charges::Charges;
@@ -56,16 +56,15 @@ impl SctpDriver {
 
 impl Host for Upper<'_, '_> {
     #[inline]
-    fn message(&mut self, id: AssociationId, info: &ReceiveInfo, payload: Payload) {
-        let info = TransferInfo { association: id.0, ..transfer(info) };
+    fn message(&mut self, id: AssociationId, info: &RecvInfo, payload: Payload) {
         let data = match payload {
             Payload::One(block) => Chain::from(block),
             Payload::Many(blocks) => self.chain(blocks),
         };
         if let Some(Owner::Stream(s)) = self.minors.owner(id) {
-            self.cx.put_data(s, &info, data);
+            self.cx.put_data(s, id.0, info, data);
         } else {
-            self.up(id, Message::optdata_ind(info, data));
+            self.up(id, Message::optdata_ind(id.0, *info, data));
         }
     }
 
@@ -125,8 +124,7 @@ impl Host for Upper<'_, '_> {
             }
             Event::SendFailed(failure) => self.send_failed(id, failure),
             Event::PartialDeliveryAborted { stream, ssn } => {
-                let transfer = TransferInfo { association: id.0, stream, ssn, ..TransferInfo::default() };
-                self.notify_of(transfer, Notice::PartialDeliveryAborted, Bytes::new());
+                self.notify(id, Notice::PartialDeliveryAborted { stream, ssn }, Bytes::new());
             }
             Event::AdaptationIndication(indication) => {
                 self.notify(id, Notice::Adaptation { indication }, Bytes::new());
@@ -206,8 +204,9 @@ impl Upper<'_, '_> {
             }
             // The peer goes on until it hears that we have shut down, and must not be stopped by a full window.
             _ => {
-                if let Kind::Proto(Control::Tpi(Primitive::OptdataInd(_) | Primitive::NotificationInd(_))) =
-                    m.kind
+                if let Kind::Proto(Control::Tpi(
+                    Primitive::OptdataInd { .. } | Primitive::NotificationInd(_),
+                )) = m.kind
                 {
                     self.leftovers.unread.push((id, m.weight_bytes()));
                 }
@@ -223,28 +222,13 @@ impl Upper<'_, '_> {
     }
 
     fn notify(&mut self, id: AssociationId, what: Notice, data: Bytes) {
-        self.notify_of(TransferInfo { association: id.0, ..TransferInfo::default() }, what, data);
-    }
-
-    /// The same of a message.
-    fn notify_of(&mut self, transfer: TransferInfo, what: Notice, data: Bytes) {
-        let primitive = Primitive::NotificationInd(Box::new(Notification { transfer, what }));
-        let m = Message::with_data(Kind::Proto(primitive.into()), Chain::from(data));
-        self.up(AssociationId(transfer.association), m);
+        let primitive = Primitive::NotificationInd(Box::new(Notification { association: id.0, what }));
+        self.up(id, Message::with_data(Kind::Proto(primitive.into()), Chain::from(data)));
     }
 
     fn send_failed(&mut self, id: AssociationId, failure: SendFailure) {
         let SendFailure { info, data, was_sent, beginning, ending, cause } = failure;
-        let flags = if info.unordered { TransferFlags::UNORDERED } else { TransferFlags::NONE };
-        let transfer = TransferInfo {
-            association: id.0,
-            stream: info.stream,
-            ppid: info.ppid,
-            context: info.context,
-            flags,
-            ..TransferInfo::default()
-        };
-        self.notify_of(transfer, Notice::SendFailed { was_sent, beginning, ending, cause }, data);
+        self.notify(id, Notice::SendFailed { info, was_sent, beginning, ending, cause }, data);
     }
 
     fn accepted(&mut self, id: AssociationId, listener: ListenerId, peer: SocketAddr) {
@@ -321,33 +305,11 @@ impl Upper<'_, '_> {
     }
 }
 
-/// Describes a message as the streams above know it, but for its association.
-#[inline]
-fn transfer(info: &ReceiveInfo) -> TransferInfo {
-    let mut flags = TransferFlags::NONE;
-    if info.unordered {
-        flags |= TransferFlags::UNORDERED;
-    }
-    if info.more {
-        flags |= TransferFlags::MORE;
-    }
-    TransferInfo {
-        association: 0,
-        stream: info.stream,
-        ssn: info.ssn,
-        ppid: info.ppid,
-        tsn: info.tsn,
-        context: 0,
-        by_direction: info.cumulative_tsn,
-        flags,
-    }
-}
-
 /// Reads the first message of a run: the layout of its records.
 #[inline]
 fn record(bytes: &[u8]) -> Option<Record> {
     let RunMessage { info, payload, wire_bytes } = RunMessage::first(bytes)?;
-    Some(Record { info: transfer(&info), data: payload, bytes: wire_bytes })
+    Some(Record { info, data: payload, bytes: wire_bytes })
 }
 
 /// `T_ORDREL_IND` was the end if both sides shut down; anything else is `T_DISCON_IND`, with its reason as

@@ -24,20 +24,20 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ::sctp::trace::Record;
 use ::sctp::{
     Admission, AssociationConfig, AssociationId, AssociationState, Checksum, Endpoint, EndpointConfig,
-    EndpointStatistics, PathId, PathOptions, PrimaryError, SendError, SendInfo, Statistics, Time,
+    EndpointStatistics, PathId, PathOptions, Permit, PrimaryError, SendError, SendInfo, Statistics, Time,
     TransmitBuffer,
 };
 use links::{Link, LinkStats};
 use streams::{
-    Control, Cx, Driver, DriverInfo, Errno, FlushScope, Interest, Kind, Message, Open, Pool, StreamId,
-    WriteAs,
+    Chain, Control, Cx, Driver, DriverInfo, Errno, FlushScope, Interest, Kind, Message, Open, Pool, StreamId,
+    WriteAs, WriteData,
 };
-use tpi::{Primitive, State, TransferFlags, TransferInfo};
+use tpi::{Primitive, State};
 
 pub use minor::Disconnect;
 use minor::{Minor, Minors, Owner};
@@ -358,8 +358,8 @@ impl SctpDriver {
 
     /// User data on its way down: the chain moves straight into the association's send queue.
     #[inline]
-    fn send(&mut self, cx: &mut Cx<'_>, s: StreamId, info: &TransferInfo, m: Message) {
-        let Some(id) = self.association(s, info.association) else {
+    fn send(&mut self, cx: &mut Cx<'_>, s: StreamId, association: u32, info: &SendInfo, data: Chain) {
+        let Some(id) = self.association(s, association) else {
             return match self.minors.get(s) {
                 // A module has sent it later than the program, or of its own.
                 Some(Minor::Disconnected) => {}
@@ -368,13 +368,8 @@ impl SctpDriver {
                 _ => cx.error(s, Errno::EPROTO),
             };
         };
-        let mut send = send_info(info);
-        if info.lifetime_ms() > 0 {
-            send.expires_at = Some(self.now + Duration::from_millis(info.lifetime_ms().into()));
-        }
-        let bytes = m.data.len();
-        match self.endpoint.send(id, &send, bytes, m.data) {
-            Ok(_) => {}
+        match self.endpoint.send(self.now, id, info, data.len(), data) {
+            Ok(()) => {}
             // A module has sent it later than the program, or of its own. What the peer has sent before can still be read.
             Err(SendError::Closed | SendError::PeerShutdown) => {}
             // The head has asked `admit`; a module that sends without asking finds its stream in error.
@@ -383,17 +378,17 @@ impl SctpDriver {
     }
 }
 
+/// Uses the permit, if the core has granted one, and returns the answer for the stream head.
 #[inline]
-fn send_info(info: &TransferInfo) -> SendInfo {
-    SendInfo {
-        stream: info.stream,
-        ppid: info.ppid,
-        unordered: info.flags.contains(TransferFlags::UNORDERED),
-        more: info.more(),
-        immediate: info.flags.contains(TransferFlags::IMMEDIATE),
-        context: info.context,
-        expires_at: None,
-        path: info.path().map(PathId),
+fn admitted(admission: Admission<'_>, take: impl FnOnce(Permit<'_>)) -> streams::Admission {
+    match admission {
+        Admission::Granted(permit) => {
+            let answer = if permit.is_idle() { streams::Admission::Idle } else { streams::Admission::Room };
+            take(permit);
+            answer
+        }
+        Admission::Full => streams::Admission::Full,
+        Admission::Fail(error) => streams::Admission::Fail(send_errno(error)),
     }
 }
 
@@ -430,26 +425,36 @@ impl Driver for SctpDriver {
     }
 
     #[inline]
-    fn admit(&mut self, s: StreamId, info: &TransferInfo, bytes: usize) -> streams::Admission {
-        let Some(id) = self.association(s, info.association) else {
+    fn admit(&mut self, s: StreamId, association: u32, info: &SendInfo, bytes: usize) -> streams::Admission {
+        let Some(id) = self.association(s, association) else {
             return streams::Admission::Fail(Errno::ENOTCONN);
         };
-        match self.endpoint.admit(id, &send_info(info), bytes) {
-            Admission::Idle => streams::Admission::Idle,
-            Admission::Room => streams::Admission::Room,
-            Admission::Full => streams::Admission::Full,
-            Admission::Fail(error) => streams::Admission::Fail(send_errno(error)),
-        }
+        admitted(self.endpoint.admit(id, info, bytes), |_| {})
+    }
+
+    #[inline]
+    fn write(
+        &mut self,
+        cx: &mut Cx<'_>,
+        s: StreamId,
+        association: u32,
+        info: &SendInfo,
+        data: WriteData<'_>,
+    ) -> streams::Admission {
+        let Some(id) = self.association(s, association) else {
+            return streams::Admission::Fail(Errno::ENOTCONN);
+        };
+        let now = self.now;
+        admitted(self.endpoint.admit(id, info, data.len()), |permit| permit.send(now, [cx.block(data)]))
     }
 
     #[inline]
     fn put(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
         match &m.kind {
-            Kind::Proto(Control::Tpi(Primitive::OptdataReq(info))) => {
-                let info = *info;
-                self.send(cx, s, &info, m);
+            Kind::Proto(Control::Tpi(Primitive::OptdataReq { association, info })) => {
+                self.send(cx, s, *association, info, m.data);
             }
-            Kind::Data => self.send_plain(cx, s, TransferFlags::NONE, false, m.data),
+            Kind::Data => self.send_plain(cx, s, false, false, m.data),
             _ => self.put_request(cx, s, m),
         }
     }

@@ -2,12 +2,10 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use ::sctp::{AssociationConfig, ConnectError, ListenerId};
+use ::sctp::{AssociationConfig, ConnectError, Lifetime, ListenerId, SendInfo};
 use links::SCTP_TUNNELING_PORT;
 use streams::{Chain, Cx, Errno, Flush, Kind, Message, StreamId};
-use tpi::{
-    Addresses, DecodeError, Event, Info, Primitive, PrimitiveCode, State, TError, TransferFlags, TransferInfo,
-};
+use tpi::{Addresses, DecodeError, Event, Info, Primitive, PrimitiveCode, State, TError};
 
 use super::SctpDriver;
 use super::minor::{Minor, Owner, Waiting};
@@ -54,12 +52,12 @@ impl SctpDriver {
     fn request(&mut self, cx: &mut Cx<'_>, s: StreamId, primitive: Primitive, data: Chain) {
         let code = primitive.code();
         let answer = match primitive {
-            Primitive::OptdataReq(info) => {
-                return self.send(cx, s, &info, Message::with_data(Kind::Data, data));
+            Primitive::OptdataReq { association, info } => {
+                return self.send(cx, s, association, &info, data);
             }
-            Primitive::DataReq { more } => return self.send_plain(cx, s, TransferFlags::NONE, more, data),
+            Primitive::DataReq { more } => return self.send_plain(cx, s, false, more, data),
             Primitive::ExdataReq { more } => {
-                return self.send_plain(cx, s, TransferFlags::UNORDERED, more, data);
+                return self.send_plain(cx, s, true, more, data);
             }
             _ if !code.is_of_user() => Err(Refusal::NOT_SUPPORTED),
             _ if !self.fits_state(s, &primitive) => Err(Refusal::OUT_OF_STATE),
@@ -102,14 +100,14 @@ impl SctpDriver {
         &mut self,
         cx: &mut Cx<'_>,
         s: StreamId,
-        flags: TransferFlags,
+        unordered: bool,
         more: bool,
         data: Chain,
     ) {
-        let flags = if more { flags | TransferFlags::MORE } else { flags };
         let SendDefaults { ppid, stream, lifetime_ms } = self.send_defaults(s);
-        let info = TransferInfo { flags, ppid, stream, by_direction: lifetime_ms, ..TransferInfo::default() };
-        self.send(cx, s, &info, Message::with_data(Kind::Data, data));
+        let lifetime = Lifetime::from_ms(lifetime_ms);
+        let info = SendInfo { stream, ppid, unordered, more, lifetime, ..SendInfo::default() };
+        self.send(cx, s, 0, &info, data);
     }
 
     /// Returns whether a primitive fits the state of its stream: the table of TPI decides.

@@ -24,7 +24,7 @@ fn the_listening_stream_may_accept_by_itself() {
     rig.put_with(client, &Primitive::DataReq { more: false }, b"question");
     rig.settle();
     let (primitive, data) = rig.take(listener).unwrap();
-    assert!(matches!(primitive, Primitive::OptdataInd(_)), "{primitive:?}");
+    assert!(matches!(primitive, Primitive::OptdataInd { .. }), "{primitive:?}");
     assert_eq!(data, b"question");
     let again = rig.connecting();
     rig.settle();
@@ -156,8 +156,8 @@ fn expedited_data_is_unordered() {
     rig.put_with(client, &Primitive::ExdataReq { more: false }, b"now");
     rig.settle();
     let (primitive, data) = rig.take(server).unwrap();
-    let Primitive::OptdataInd(info) = primitive else { panic!("{primitive:?}") };
-    assert!(info.flags.contains(tpi::TransferFlags::UNORDERED));
+    let Primitive::OptdataInd { info, .. } = primitive else { panic!("{primitive:?}") };
+    assert!(info.unordered);
     assert_eq!(data, b"now");
 }
 
@@ -171,9 +171,9 @@ fn a_record_may_take_several_primitives() {
     rig.settle();
     let mut record = Vec::new();
     while let Some((primitive, data)) = rig.take(server) {
-        let Primitive::OptdataInd(info) = primitive else { panic!("{primitive:?}") };
+        let Primitive::OptdataInd { info, .. } = primitive else { panic!("{primitive:?}") };
         record.extend(data);
-        assert_eq!(info.more(), record.len() < 10);
+        assert_eq!(info.more, record.len() < 10);
     }
     assert_eq!(record, b"one record");
 }

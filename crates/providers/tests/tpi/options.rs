@@ -400,10 +400,14 @@ fn data_without_options_has_those_that_were_set() {
     let (client, server) = rig.connected();
     ask(&mut rig, client, Action::Negotiate, &[(T_SCTP_PPI, &[60]), (T_SCTP_SID, &[4])]);
     rig.put_with(client, &Primitive::DataReq { more: false }, b"plain");
-    rig.put_with(client, &Primitive::OptdataReq(tpi::TransferInfo::default()), b"with options");
+    rig.put_with(
+        client,
+        &Primitive::OptdataReq { association: 0, info: tpi::SendInfo::default() },
+        b"with options",
+    );
     rig.settle();
     let mut next = || match rig.take(server) {
-        Some((Primitive::OptdataInd(info), _)) => (info.ppid, info.stream),
+        Some((Primitive::OptdataInd { info, .. }, _)) => (info.ppid, info.stream),
         other => panic!("{other:?}"),
     };
     assert_eq!((next(), next()), ((60, 4), (0, 0)));

@@ -88,10 +88,10 @@ fn request(rig: &mut Rig, name: &str, sequence: u32) -> Primitive {
         "T_OPTMGMT_REQ" => Primitive::OptmgmtReq(Box::new(Optmgmt { flags: 0x80, options: Vec::new() })),
         "T_DATA_REQ" => Primitive::DataReq { more: false },
         "T_EXDATA_REQ" => Primitive::ExdataReq { more: false },
-        "T_OPTDATA_REQ" => Primitive::OptdataReq(tpi::TransferInfo::default()),
+        "T_OPTDATA_REQ" => Primitive::OptdataReq { association: 0, info: tpi::SendInfo::default() },
         "T_UNITDATA_REQ" => {
             let addresses = Addresses::from("127.0.0.1:5000".parse::<std::net::SocketAddr>().unwrap());
-            Primitive::UnitdataReq(Box::new(Unitdata { addresses, transfer: tpi::TransferInfo::default() }))
+            Primitive::UnitdataReq(Box::new(Unitdata { addresses, info: tpi::SendInfo::default() }))
         }
         other => panic!("{other}"),
     }

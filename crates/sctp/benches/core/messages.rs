@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use sctp::{
     Admission, Arrival, AssociationConfig, AssociationId, BatchLimits, Endpoint, EndpointConfig, Event, Host,
-    PathHints, Payload, Piece, ReceiveInfo, Scope, SendInfo, Time, Transmit, TransmitBuffer,
+    PathHints, Payload, Piece, RecvInfo, Scope, SendInfo, Time, Transmit, TransmitBuffer,
 };
 
 use crate::counting::allocations;
@@ -33,7 +33,7 @@ impl Reader {
 }
 
 impl Host for Reader {
-    fn message(&mut self, id: AssociationId, _info: &ReceiveInfo, payload: Payload) {
+    fn message(&mut self, id: AssociationId, _info: &RecvInfo, payload: Payload) {
         let bytes = payload.blocks().iter().map(Bytes::len).sum();
         self.read.push_back((id, bytes));
     }
@@ -160,11 +160,8 @@ impl Pair {
         steps.messages += steps.send.measure(|| {
             let mut sent = 0;
             while sent < count {
-                match a.endpoint.admit(*id, &info, message.len()) {
-                    Admission::Idle | Admission::Room => {}
-                    _ => break,
-                }
-                a.endpoint.send(*id, &info, message.len(), [message.clone()]).unwrap();
+                let Admission::Granted(permit) = a.endpoint.admit(*id, &info, message.len()) else { break };
+                permit.send(*now, [message.clone()]);
                 sent += 1;
             }
             sent as u64

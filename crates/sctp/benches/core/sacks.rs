@@ -125,7 +125,7 @@ impl Sender {
     fn fill(&mut self, chunks: u32) {
         while self.outstanding() < chunks {
             let block = [self.message.clone()];
-            self.endpoint.send(self.id, &SendInfo::default(), MESSAGE_BYTES, block).unwrap();
+            self.endpoint.send(self.now, self.id, &SendInfo::default(), MESSAGE_BYTES, block).unwrap();
             self.next = self.next.wrapping_add(1);
         }
         self.transmit();

@@ -40,6 +40,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::RngCore;
+use sctp_message::SendInfo;
 use sctp_wire::VerificationTag;
 use sctp_wire::chunk::CookieEcho;
 use sctp_wire::packet::Header;
@@ -48,7 +49,7 @@ use crate::config::{AssociationConfig, CONTROL_CHUNKS_MAX, Checksum};
 
 use crate::ecn::Ecn;
 use crate::error::{CloseReason, PrimaryError, SendError};
-use crate::event::{Admission, Event, Host, PathChange, PathReason, SendInfo};
+use crate::event::{Event, Host, PathChange, PathReason};
 use crate::extensions::Extensions;
 use crate::identifiers::AssociationId;
 use crate::identity::Identity;
@@ -326,39 +327,39 @@ impl Association {
         }
     }
 
-    /// Returns whether a message of `bytes` may be handed in.
+    /// Checks whether a message with this description can be sent, whether or not there is room for it.
     #[inline]
-    pub(crate) fn admit(&mut self, info: &SendInfo, bytes: usize) -> Admission {
-        if !self.takes_messages() {
-            return Admission::Fail(self.refusal());
-        }
-        if let Err(error) = self.outbound.check(info, bytes) {
-            return Admission::Fail(error);
-        }
-        if !self.outbound.has_room(bytes) {
-            Admission::Full
-        } else if self.outbound.in_flight_payload_bytes() == 0 {
-            Admission::Idle
-        } else {
-            Admission::Room
-        }
-    }
-
-    /// Queues a message. It leaves when the endpoint is asked to transmit.
-    #[inline]
-    pub(crate) fn send(
-        &mut self,
-        info: &SendInfo,
-        bytes: usize,
-        blocks: impl IntoIterator<Item = Bytes>,
-    ) -> Result<(), SendError> {
+    pub(crate) fn check_message(&self, info: &SendInfo, bytes: usize) -> Result<(), SendError> {
         if !self.takes_messages() {
             return Err(self.refusal());
         }
-        self.outbound.send(info, bytes, blocks)?;
+        self.outbound.check(info, bytes)
+    }
+
+    /// Returns whether the send buffer has room for `bytes`. If not, [`Event::Writable`] follows.
+    #[inline]
+    pub(crate) fn has_room(&mut self, bytes: usize) -> bool {
+        self.outbound.has_room(bytes)
+    }
+
+    /// Returns whether no data is in flight.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.outbound.in_flight_payload_bytes() == 0
+    }
+
+    /// Queues a message that [`Association::check_message`] has found valid. It leaves when the endpoint is asked to transmit.
+    #[inline]
+    pub(crate) fn queue_message(
+        &mut self,
+        now: Time,
+        info: &SendInfo,
+        bytes: usize,
+        blocks: impl IntoIterator<Item = Bytes>,
+    ) {
+        self.outbound.queue(now, info, bytes, blocks);
         self.statistics.messages_sent += 1;
         self.statistics.bytes_sent += bytes as u64;
-        Ok(())
     }
 
     /// The reader took `bytes`, and what so many messages are charged beside them. Returns whether a window update waits to be

@@ -21,12 +21,15 @@ mod pending;
 mod refused;
 mod sack;
 
+use std::time::Duration;
+
 use bytes::Bytes;
+use sctp_message::SendInfo;
 use sctp_wire::Tsn;
 
 use crate::config::{AssociationConfig, MESSAGE_OVERHEAD_BYTES};
 use crate::error::SendError;
-use crate::event::{SendFailure, SendInfo};
+use crate::event::SendFailure;
 #[cfg(feature = "testing")]
 use crate::path::Path;
 use crate::peer_window::PeerWindow;
@@ -245,18 +248,18 @@ impl Outbound {
         }
     }
 
-    /// Queues one message, whose bytes are in blocks.
+    /// Queues one message, given in blocks. [`Outbound::check`] has found it valid.
     #[inline]
-    pub(crate) fn send(
+    pub(crate) fn queue(
         &mut self,
+        now: Time,
         info: &SendInfo,
         bytes: usize,
         blocks: impl IntoIterator<Item = Bytes>,
-    ) -> Result<(), SendError> {
-        self.check(info, bytes)?;
+    ) {
         let mut beginning = self.open_record.is_none();
-        if let Some(at) = info.expires_at.filter(|_| beginning && !info.more) {
-            self.pending.expect_expiry(at);
+        if let Some(lifetime) = info.lifetime.filter(|_| beginning && !info.more) {
+            self.pending.expect_expiry(now + Duration::from(lifetime));
         }
         self.open_record = info.more.then_some(OpenRecord { stream: info.stream, unordered: info.unordered });
         for payload in blocks {
@@ -272,7 +275,6 @@ impl Outbound {
             last.charged = true;
         }
         self.buffered_bytes += bytes + MESSAGE_OVERHEAD_BYTES;
-        Ok(())
     }
 
     /// Returns the stream sequence number for a chunk that is sent for the first time. A message that was discarded unsent leaves

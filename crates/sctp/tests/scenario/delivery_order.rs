@@ -106,7 +106,8 @@ fn the_smaller_number_of_streams_wins_and_others_are_refused() {
     };
     assert_eq!(streams(&hosts, A, a), (5, 7));
     assert_eq!(streams(&hosts, B, b), (7, 5));
-    let refused = hosts.node_mut(A).endpoint.send(a, &on(5), 1, [vec![1].into()]);
+    let now = hosts.now();
+    let refused = hosts.node_mut(A).endpoint.send(now, a, &on(5), 1, [vec![1].into()]);
     assert_eq!(refused, Err(SendError::NoSuchStream { stream: 5, streams: 5 }));
 }
 
@@ -166,9 +167,10 @@ fn sizes_that_cannot_be_are_refused() {
     let mut hosts = TwoHosts::new(8);
     let config = AssociationConfig { message_bytes_max: 1000, ..AssociationConfig::default() };
     let (a, _) = hosts.establish_with(config.clone(), config);
+    let now = hosts.now();
     let endpoint = &mut hosts.node_mut(A).endpoint;
-    assert_eq!(endpoint.send(a, &on(0), 0, []), Err(SendError::Empty));
+    assert_eq!(endpoint.send(now, a, &on(0), 0, []), Err(SendError::Empty));
     let long = SendError::TooLong { bytes: 1001, limit_bytes: 1000 };
-    assert_eq!(endpoint.send(a, &on(0), 1001, [vec![0; 1001].into()]), Err(long));
-    assert_eq!(endpoint.send(a, &on(0), 1000, [vec![0; 1000].into()]), Ok(()));
+    assert_eq!(endpoint.send(now, a, &on(0), 1001, [vec![0; 1001].into()]), Err(long));
+    assert_eq!(endpoint.send(now, a, &on(0), 1000, [vec![0; 1000].into()]), Ok(()));
 }

@@ -199,7 +199,7 @@ fn a_fast_retransmission_ignores_the_congestion_window_for_one_packet() {
     // RFC 9260 §7.2.4, 3.
     let mut peer = Peer::established(10);
     for n in 0..12 {
-        peer.endpoint.send(peer.id, &SendInfo::default(), 1400, [vec![n; 1400].into()]).unwrap();
+        peer.endpoint.send(peer.now, peer.id, &SendInfo::default(), 1400, [vec![n; 1400].into()]).unwrap();
     }
     peer.collect_output();
     for n in 0..4 {

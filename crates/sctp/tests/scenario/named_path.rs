@@ -40,7 +40,7 @@ fn ways(peer: &mut Peer) -> Vec<(IpAddr, u8)> {
 fn sends_at_once(peer: &mut Peer, messages: &[SendInfo]) {
     for (n, info) in messages.iter().enumerate() {
         let message = Bytes::from(vec![n as u8; 10]);
-        peer.endpoint.send(peer.id, info, message.len(), [message]).unwrap();
+        peer.endpoint.send(peer.now, peer.id, info, message.len(), [message]).unwrap();
     }
     peer.collect_output();
 }

@@ -41,7 +41,9 @@ fn chunks_from_before_the_path_shrank_go_alone() {
     for n in 0..4u8 {
         for bytes in [100, 1400] {
             let message = vec![n; bytes];
-            peer.endpoint.send(peer.id, &SendInfo::default(), bytes, [message.clone().into()]).unwrap();
+            peer.endpoint
+                .send(peer.now, peer.id, &SendInfo::default(), bytes, [message.clone().into()])
+                .unwrap();
             sent.push(message);
         }
     }

@@ -91,11 +91,15 @@ fn nothing_comes_between_the_parts_of_a_record() {
     let mut hosts = TwoHosts::new(4);
     let (a, _) = hosts.establish();
     hosts.send(A, a, part(true), "open");
+    let now = hosts.now();
     let endpoint = &mut hosts.node_mut(A).endpoint;
     let other = SendInfo { stream: 1, ..SendInfo::default() };
-    assert_eq!(endpoint.send(a, &other, 1, [vec![1].into()]), Err(SendError::RecordOpen { stream: 0 }));
+    assert_eq!(endpoint.send(now, a, &other, 1, [vec![1].into()]), Err(SendError::RecordOpen { stream: 0 }));
     let unordered = SendInfo { unordered: true, ..SendInfo::default() };
-    assert_eq!(endpoint.send(a, &unordered, 1, [vec![1].into()]), Err(SendError::RecordOpen { stream: 0 }));
+    assert_eq!(
+        endpoint.send(now, a, &unordered, 1, [vec![1].into()]),
+        Err(SendError::RecordOpen { stream: 0 })
+    );
     hosts.send(A, a, part(false), "ed");
     hosts.send(A, a, other, "next");
     hosts.run_for(SOON);

@@ -84,7 +84,9 @@ fn without_delay_a_message_leaves_while_another_is_outstanding() {
         peer.app_sends(SendInfo::default(), &b"one"[..]);
         peer.expects("DATA 0");
         let id = peer.id;
-        peer.endpoint.send(id, &SendInfo::default(), 3, [bytes::Bytes::from_static(b"two")]).unwrap();
+        peer.endpoint
+            .send(peer.now, id, &SendInfo::default(), 3, [bytes::Bytes::from_static(b"two")])
+            .unwrap();
         assert_eq!(peer.endpoint.transmit_due(), nodelay);
     }
 }

@@ -73,7 +73,7 @@ fn what_the_peer_had_no_room_for_goes_again_before_anything_new() {
     peer.sends().sack_with(-1, 300, &[]).go();
     for n in 0..4 {
         let message = [vec![n; 100].into()];
-        peer.endpoint.send(peer.id, &SendInfo::default(), 100, message).expect("there is room");
+        peer.endpoint.send(peer.now, peer.id, &SendInfo::default(), 100, message).expect("there is room");
     }
     peer.collect_output();
     peer.expects("DATA 0, DATA 1, DATA 2");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use netsim::{Loss, PipeConfig};
-use sctp::{Admission, AssociationConfig, CloseReason, Event, SendFailure, SendInfo, Time};
+use sctp::{Admission, AssociationConfig, CloseReason, Event, Lifetime, SendFailure, SendInfo};
 use sctp_wire::chunk::{DataFlags, Shutdown};
 
 use lab::packets::has;
@@ -156,9 +156,8 @@ fn nothing_that_is_sent_is_neither_delivered_nor_reported() {
         let config = PipeConfig { loss: Loss::Random { probability: 0.05 }, ..line() };
         let mut hosts = TwoHosts::with_line(seed, &config);
         let (a, b) = hosts.establish_with(settings.clone(), settings.clone());
-        let now = hosts.now();
-        let expires = |n: u32| (n % 5 == 2).then(|| now + Duration::from_millis(u64::from(n) * 10));
-        let info = |n: u32| SendInfo { unordered: n % 7 == 6, expires_at: expires(n), ..numbered(n) };
+        let lifetime = |n: u32| (n % 5 == 2).then(|| Duration::from_millis(u64::from(n) * 10).into());
+        let info = |n: u32| SendInfo { unordered: n % 7 == 6, lifetime: lifetime(n), ..numbered(n) };
         hosts.send_all(A, a, (0..200).map(|n| (info(n), message(n))));
         assert!(hosts.all_admitted(A));
         // How it ends, and when.
@@ -196,8 +195,8 @@ fn a_message_that_is_not_sent_in_its_lifetime_is_discarded_and_leaves_no_gap() {
         hosts.cut();
         // More than leaves at once, and then one message that may wait a second between two that may wait for ever.
         hosts.send(A, a, SendInfo::default(), vec![1; 50_000]);
-        let expires_at = Some(hosts.now() + SECOND);
-        hosts.send(A, a, SendInfo { context: 5, expires_at, ..SendInfo::default() }, &b"too late"[..]);
+        let lifetime = Some(SECOND.into());
+        hosts.send(A, a, SendInfo { context: 5, lifetime, ..SendInfo::default() }, &b"too late"[..]);
         hosts.send(A, a, SendInfo { stream: 1, ..SendInfo::default() }, &b"on another stream"[..]);
         hosts.send(A, a, SendInfo::default(), &b"last"[..]);
         hosts.run_for(2 * SECOND);
@@ -237,7 +236,8 @@ fn with_closed_window(seed: u8) -> Peer {
 fn a_lifetime_ends_when_it_ends_and_not_before() {
     let mut peer = with_closed_window(1);
     let expires_at = Some(peer.now + Duration::from_millis(300));
-    peer.app_sends(SendInfo { expires_at, ..SendInfo::default() }, &b"in vain"[..]);
+    let lifetime = Some(Duration::from_millis(300).into());
+    peer.app_sends(SendInfo { lifetime, ..SendInfo::default() }, &b"in vain"[..]);
     assert!(peer.endpoint.poll_timeout() <= expires_at);
     let events = peer.app.events.len();
     peer.waits(Duration::from_millis(299));
@@ -249,13 +249,12 @@ fn a_lifetime_ends_when_it_ends_and_not_before() {
 
 #[test]
 fn who_sets_no_lifetime_has_no_timer_for_it() {
-    let deadline = |expires_at: Option<Time>| {
+    let deadline = |lifetime: Option<Lifetime>| {
         let mut peer = with_closed_window(2);
-        let limit = expires_at.map(|_| peer.now + Duration::from_millis(1));
-        peer.app_sends(SendInfo { expires_at: limit, ..SendInfo::default() }, &b"x"[..]);
+        peer.app_sends(SendInfo { lifetime, ..SendInfo::default() }, &b"x"[..]);
         peer.endpoint.poll_timeout().unwrap() - peer.now
     };
-    assert_eq!(deadline(Some(Time::ZERO)), Duration::from_millis(1));
+    assert_eq!(deadline(Lifetime::from_ms(1)), Duration::from_millis(1));
     assert!(deadline(None) > Duration::from_millis(1));
 }
 
@@ -263,8 +262,8 @@ fn who_sets_no_lifetime_has_no_timer_for_it() {
 fn what_has_begun_to_be_sent_is_sent_to_its_end() {
     let (mut hosts, a, _) = established(7);
     hosts.cut();
-    let expires_at = Some(hosts.now() + SECOND);
-    hosts.send(A, a, SendInfo { expires_at, ..SendInfo::default() }, vec![7; 100_000]);
+    let lifetime = Some(SECOND.into());
+    hosts.send(A, a, SendInfo { lifetime, ..SendInfo::default() }, vec![7; 100_000]);
     hosts.run_for(3 * SECOND);
     hosts.untap(A);
     hosts.untap(B);
@@ -278,8 +277,8 @@ fn a_lifetime_may_end_before_the_association_is_up() {
     hosts.cut();
     hosts.listen(wants_events());
     let a = hosts.connect(A, (PORT_A, PORT_B), wants_events());
-    let expires_at = Some(hosts.now() + SECOND);
-    hosts.send(A, a, SendInfo { expires_at, ..SendInfo::default() }, &b"hello?"[..]);
+    let lifetime = Some(SECOND.into());
+    hosts.send(A, a, SendInfo { lifetime, ..SendInfo::default() }, &b"hello?"[..]);
     hosts.run_for(SECOND);
     let failed = failures(&hosts.app(A).events);
     assert_eq!((failed.len(), failed[0].was_sent), (1, false));
@@ -293,12 +292,12 @@ fn a_lifetime_may_end_before_the_association_is_up() {
 #[test]
 fn what_is_discarded_makes_room_and_ends_a_shutdown() {
     let mut peer = with_closed_window(3);
-    let expires_at = Some(peer.now + SECOND);
+    let lifetime = Some(SECOND.into());
     // The outstanding data arrives after all; the window stays closed.
     peer.sends().sack_with(1, 0, &[]).go();
-    let info = SendInfo { expires_at, ..SendInfo::default() };
+    let info = SendInfo { lifetime, ..SendInfo::default() };
     let mut sent = 0;
-    while peer.endpoint.admit(peer.id, &info, 100_000) != Admission::Full {
+    while !matches!(peer.endpoint.admit(peer.id, &info, 100_000), Admission::Full) {
         peer.app_sends(info, vec![1; 100_000]);
         sent += 1;
     }
@@ -331,8 +330,8 @@ fn where_there_is_no_room_to_say_so_a_message_is_sent_late() {
     while peer.hears_maybe().is_some() {}
     // The first goes to probe the window.
     for n in 1..=2 {
-        let expires_at = Some(peer.now + Duration::from_millis(10));
-        peer.app_sends(SendInfo { expires_at, context: n, ..SendInfo::default() }, vec![n as u8; 10]);
+        let lifetime = Some(Duration::from_millis(10).into());
+        peer.app_sends(SendInfo { lifetime, context: n, ..SendInfo::default() }, vec![n as u8; 10]);
     }
     peer.waits(Duration::from_millis(20));
     assert_eq!(failures(&peer.app.events), []);

@@ -7,7 +7,7 @@ use crate::flow;
 use crate::head::ReadMode;
 use crate::message::{Control, Credit, Kind, Marks, Message};
 use crate::stream::StreamId;
-use crate::{Primitive, TransferFlags, TransferInfo};
+use crate::{Primitive, RecvInfo};
 
 /// Selects the messages that `getpmsg` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct Parts {
 }
 
 impl Executive {
-    /// Reads data; returns the number of bytes, the information about them, and whether they end their record.
+    /// Reads data; returns the number of bytes and the description of the message, with `more` if the record goes on.
     ///
     /// By default a read ends with its message, and bytes that `buf` has no room for stay for the next read; see [`ReadMode`].
     /// `Ok(None)` means that there is nothing to read now.
@@ -47,18 +47,14 @@ impl Executive {
     ///
     /// [`ReadError::NotData`] if the next message is a primitive without data; [`ReadError::HungUp`] at the end.
     #[inline]
-    pub fn read(
-        &mut self,
-        s: StreamId,
-        buf: &mut [u8],
-    ) -> Result<Option<(usize, TransferInfo, bool)>, ReadError> {
+    pub fn read(&mut self, s: StreamId, buf: &mut [u8]) -> Result<Option<(usize, RecvInfo)>, ReadError> {
         let Some(stream) = self.streams.get_mut(s) else { return Err(ReadError::Closed) };
         let head = &mut stream.head;
         if head.troubled || !head.reads_directly {
             return self.read_by_mode(s, buf);
         }
         let Some(front) = head.queue.front() else { return self.found_nothing(s, buf.len()) };
-        let info = match &front.kind {
+        let (association, info) = match &front.kind {
             Kind::Run(_) => match self.read_run(s, buf) {
                 Some(read) => return Ok(Some(read)),
                 None => return self.read_by_mode(s, buf),
@@ -67,8 +63,8 @@ impl Executive {
         };
         let len = front.data.copy_to(buf);
         let whole = len == front.data.len();
-        self.take_front(s, &info, len, len, whole);
-        Ok(Some((len, info, whole && !info.more())))
+        self.take_front(s, association, len, len, whole);
+        Ok(Some((len, RecvInfo { more: info.more || !whole, ..info })))
     }
 
     /// Reads data as [`Executive::read`] does, and leaves it on the stream.
@@ -76,18 +72,14 @@ impl Executive {
     /// # Errors
     ///
     /// The errors of [`Executive::read`].
-    pub fn peek(
-        &mut self,
-        s: StreamId,
-        buf: &mut [u8],
-    ) -> Result<Option<(usize, TransferInfo, bool)>, ReadError> {
+    pub fn peek(&mut self, s: StreamId, buf: &mut [u8]) -> Result<Option<(usize, RecvInfo)>, ReadError> {
         self.split_front(s);
         let Some(stream) = self.streams.get(s) else { return Err(ReadError::Closed) };
         stream.head.check_read()?;
         let Some(front) = stream.head.queue.front() else { return Ok(None) };
-        let Some(info) = data_info(front) else { return Err(ReadError::NotData) };
+        let Some((_, info)) = data_info(front) else { return Err(ReadError::NotData) };
         let len = front.data.copy_to(buf);
-        Ok(Some((len, info, len == front.data.len() && !info.more())))
+        Ok(Some((len, RecvInfo { more: info.more || len < front.data.len(), ..info })))
     }
 
     /// Takes the first message, with its data, of any kind. `Ok(None)` means that there is nothing now.
@@ -183,7 +175,7 @@ impl Executive {
 
     /// Reads the first message of a run in place; `None` if `buf` is too short for it.
     #[inline]
-    fn read_run(&mut self, s: StreamId, buf: &mut [u8]) -> Option<(usize, TransferInfo, bool)> {
+    fn read_run(&mut self, s: StreamId, buf: &mut [u8]) -> Option<(usize, RecvInfo)> {
         let (stream, scheduler) = self.streams.parts(s)?;
         let head = &mut stream.head;
         let (record, credit) = head.queue.read_run(buf)?;
@@ -193,17 +185,14 @@ impl Executive {
         if credit.bytes > 0 {
             self.after_taking(s, credit);
         }
-        Some((record.data.len(), record.info, !record.info.more()))
+        Some((record.data.len(), record.info))
     }
 
     /// Reads from a stream that has failed, or in a mode other than the usual one.
-    fn read_by_mode(
-        &mut self,
-        s: StreamId,
-        buf: &mut [u8],
-    ) -> Result<Option<(usize, TransferInfo, bool)>, ReadError> {
+    fn read_by_mode(&mut self, s: StreamId, buf: &mut [u8]) -> Result<Option<(usize, RecvInfo)>, ReadError> {
         let mut filled_bytes = 0;
-        let mut result: Option<(usize, TransferInfo, bool)> = None;
+        let mut first: Option<(u32, RecvInfo)> = None;
+        let mut result: Option<(usize, RecvInfo)> = None;
         loop {
             let Some(stream) = self.streams.get_mut(s) else { return Err(ReadError::Closed) };
             let head = &mut stream.head;
@@ -219,14 +208,14 @@ impl Executive {
             let Some(front) = head.queue.front() else {
                 return if result.is_some() { Ok(result) } else { self.found_nothing(s, buf.len()) };
             };
-            let info = match (data_info(front), &result) {
-                (Some(info), None) => info,
+            let (association, info) = match (data_info(front), &first) {
+                (Some(found), None) => found,
                 // A read in byte mode continues within one stream of one association, and stops at a mark.
-                (Some(info), Some((_, first, _)))
-                    if (info.association, info.stream) == (first.association, first.stream)
+                (Some(found), Some(first))
+                    if (found.0, found.1.stream) == (first.0, first.1.stream)
                         && !front.marks.contains(Marks::MARK) =>
                 {
-                    info
+                    found
                 }
                 (None, None) => return Err(ReadError::NotData),
                 (_, Some(_)) => return Ok(result),
@@ -236,10 +225,10 @@ impl Executive {
             let mode = head.read_mode;
             let whole = rest_bytes == 0 || mode == ReadMode::MessageDiscard;
             let gone_bytes = if whole { len + rest_bytes } else { len };
-            self.take_front(s, &info, len, gone_bytes, whole);
+            self.take_front(s, association, len, gone_bytes, whole);
             filled_bytes += len;
-            let first = result.map_or(info, |(_, first, _)| first);
-            result = Some((filled_bytes, first, whole && !info.more()));
+            let (_, described) = first.get_or_insert((association, info));
+            result = Some((filled_bytes, RecvInfo { more: info.more || !whole, ..*described }));
             if mode != ReadMode::Bytes || filled_bytes == buf.len() {
                 return Ok(result);
             }
@@ -260,7 +249,7 @@ impl Executive {
     fn take_front(
         &mut self,
         s: StreamId,
-        info: &TransferInfo,
+        association: u32,
         read_bytes: usize,
         gone_bytes: usize,
         whole: bool,
@@ -286,7 +275,7 @@ impl Executive {
             rest.marks = rest.marks.without(Marks::MARK);
         }
         let bytes = if credited { 0 } else { gone_bytes };
-        self.after_taking(s, Credit { association: info.association, bytes, charges });
+        self.after_taking(s, Credit { association, bytes, charges });
     }
 
     /// Reports a message that was taken whole with `getmsg`.
@@ -316,15 +305,12 @@ impl Executive {
     }
 }
 
-/// Returns the information about a message of user data; `None` for any other message.
+/// Returns the association and the description of a message of user data; `None` for any other message.
 #[inline]
-fn data_info(m: &Message) -> Option<TransferInfo> {
-    let plain = |more: bool| TransferInfo {
-        flags: if more { TransferFlags::MORE } else { TransferFlags::NONE },
-        ..TransferInfo::default()
-    };
+fn data_info(m: &Message) -> Option<(u32, RecvInfo)> {
+    let plain = |more: bool| (0, RecvInfo { more, ..RecvInfo::default() });
     match &m.kind {
-        Kind::Proto(Control::Tpi(Primitive::OptdataInd(info))) => Some(*info),
+        Kind::Proto(Control::Tpi(Primitive::OptdataInd { association, info })) => Some((*association, *info)),
         Kind::Data => Some(plain(false)),
         Kind::Proto(Control::Tpi(Primitive::DataInd { more } | Primitive::ExdataInd { more })) => {
             Some(plain(*more))

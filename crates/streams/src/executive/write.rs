@@ -1,12 +1,12 @@
 //! Writes, from the program to the driver.
 
 use crate::Executive;
-use crate::driver::{Admission, Cx, DriverId};
+use crate::driver::{Admission, Cx, DriverId, WriteData};
 use crate::error::{Refused, WriteError};
 use crate::head::WriteAs;
 use crate::message::{Control, Kind, Message};
 use crate::stream::StreamId;
-use crate::{Primitive, TransferInfo, flow};
+use crate::{Primitive, SendInfo, flow};
 use bytes::Bytes;
 
 impl Executive {
@@ -20,33 +20,62 @@ impl Executive {
     ///
     /// [`WriteError::WouldBlock`] takes nothing and remembers the writer. The other errors are permanent.
     #[inline]
-    pub fn write(&mut self, s: StreamId, info: TransferInfo, bytes: &[u8]) -> Result<(), WriteError> {
+    pub fn write(
+        &mut self,
+        s: StreamId,
+        association: u32,
+        info: SendInfo,
+        bytes: &[u8],
+    ) -> Result<(), WriteError> {
         let Some(stream) = self.streams.get_mut(s) else { return Err(WriteError::Closed) };
-        let direct = !info.more()
+        let direct = !info.more
             && !stream.head.troubled
             && stream.head.writes_directly
             && stream.head.coalesced.is_empty()
             && !flow::next_down(&mut stream.modules, &mut stream.device).is_full(0);
         if !direct {
-            return self.write_by_the_way(s, info, bytes);
+            return self.write_by_the_way(s, association, info, bytes);
         }
-        let driver = &mut self.drivers[stream.driver.0];
-        match driver.admit(s, &info, bytes.len()) {
+        if stream.modules.is_empty() {
+            return self.write_directly(s, association, &info, WriteData::Copied(bytes));
+        }
+        let driver = stream.driver;
+        match self.drivers[driver.0].admit(s, association, &info, bytes.len()) {
             Admission::Idle | Admission::Room => {}
             Admission::Full => return Err(stream.head.block_writer()),
             Admission::Fail(errno) => return Err(WriteError::Failed(errno)),
         }
         stream.head.stats.messages_written += 1;
         stream.head.stats.bytes_written += bytes.len() as u64;
-        if !stream.modules.is_empty() {
-            let driver = stream.driver;
-            self.write_to_modules(s, driver, info, bytes);
-            return Ok(());
+        self.write_to_modules(s, driver, association, info, bytes);
+        Ok(())
+    }
+
+    /// Writes past the empty stack of modules: the driver admits and takes the message in one step.
+    #[inline]
+    fn write_directly(
+        &mut self,
+        s: StreamId,
+        association: u32,
+        info: &SendInfo,
+        data: WriteData<'_>,
+    ) -> Result<(), WriteError> {
+        let Some(stream) = self.streams.get(s) else { return Err(WriteError::Closed) };
+        let (driver, bytes) = (stream.driver, data.len());
+        let cx = &mut Cx::new(&mut self.streams);
+        let admission = self.drivers[driver.0].write(cx, s, association, info, data);
+        match admission {
+            Admission::Idle | Admission::Room => self.count_written(s, bytes),
+            Admission::Full => return Err(self.block_writer(s)),
+            Admission::Fail(errno) => return Err(WriteError::Failed(errno)),
         }
-        let data = self.streams.pool.copy_in(bytes);
-        driver.put(&mut Cx::new(&mut self.streams), s, Message::optdata_req(info, data));
         self.deliver_posts();
         Ok(())
+    }
+
+    #[cold]
+    fn block_writer(&mut self, s: StreamId) -> WriteError {
+        self.streams.get_mut(s).map_or(WriteError::Closed, |stream| stream.head.block_writer())
     }
 
     /// Writes bytes that already lie in a block as one message, without copying or coalescing.
@@ -54,13 +83,24 @@ impl Executive {
     /// # Errors
     ///
     /// The errors of [`Executive::write`].
-    pub fn write_bytes(&mut self, s: StreamId, info: TransferInfo, bytes: Bytes) -> Result<(), WriteError> {
+    pub fn write_bytes(
+        &mut self,
+        s: StreamId,
+        association: u32,
+        info: SendInfo,
+        bytes: Bytes,
+    ) -> Result<(), WriteError> {
         self.flush_head(s)?;
+        self.check_canput(s, 0)?;
+        let Some(stream) = self.streams.get(s) else { return Err(WriteError::Closed) };
+        if stream.head.writes_directly && stream.modules.is_empty() {
+            return self.write_directly(s, association, &info, WriteData::Block(bytes));
+        }
         let len = bytes.len();
-        self.admit(s, &info, len)?;
+        self.admit(s, association, &info, len)?;
         self.count_written(s, len);
         let write_as = self.write_as(s);
-        self.put_down(s, written(write_as, info, bytes));
+        self.put_down(s, written(write_as, association, info, bytes));
         Ok(())
     }
 
@@ -90,8 +130,8 @@ impl Executive {
         if coalesced.is_empty() {
             return Ok(());
         }
-        let (info, bytes) = (*coalesced.info(), coalesced.len());
-        match self.admit(s, &info, bytes) {
+        let ((association, info), bytes) = (coalesced.info(), coalesced.len());
+        match self.admit(s, association, &info, bytes) {
             Ok(_) => {
                 self.send_coalesced(s);
                 Ok(())
@@ -113,52 +153,77 @@ impl Executive {
     }
 
     /// Sends an admitted write through the modules.
-    fn write_to_modules(&mut self, s: StreamId, driver: DriverId, info: TransferInfo, bytes: &[u8]) {
+    fn write_to_modules(
+        &mut self,
+        s: StreamId,
+        driver: DriverId,
+        association: u32,
+        info: SendInfo,
+        bytes: &[u8],
+    ) {
         let data = self.streams.pool.copy_in(bytes);
-        if let Some(m) = self.streams.put_to_modules(s, Message::optdata_req(info, data)) {
+        if let Some(m) = self.streams.put_to_modules(s, Message::optdata_req(association, info, data)) {
             self.drivers[driver.0].put(&mut Cx::new(&mut self.streams), s, m);
         }
         self.deliver_posts();
     }
 
     /// Handles a write that cannot go straight to the driver.
-    fn write_by_the_way(&mut self, s: StreamId, info: TransferInfo, bytes: &[u8]) -> Result<(), WriteError> {
-        if info.more() || self.holds_writes(s) {
-            self.write_more(s, info, bytes)
+    fn write_by_the_way(
+        &mut self,
+        s: StreamId,
+        association: u32,
+        info: SendInfo,
+        bytes: &[u8],
+    ) -> Result<(), WriteError> {
+        if info.more || self.holds_writes(s) {
+            self.write_more(s, association, info, bytes)
         } else {
-            self.write_whole(s, info, bytes)
+            self.write_whole(s, association, info, bytes)
         }
     }
 
     /// Handles a write that is a message of its own.
-    fn write_whole(&mut self, s: StreamId, info: TransferInfo, bytes: &[u8]) -> Result<(), WriteError> {
+    fn write_whole(
+        &mut self,
+        s: StreamId,
+        association: u32,
+        info: SendInfo,
+        bytes: &[u8],
+    ) -> Result<(), WriteError> {
         self.flush_head(s)?;
-        self.admit(s, &info, bytes.len())?;
+        self.admit(s, association, &info, bytes.len())?;
         let write_as = self.write_as(s);
         if bytes.is_empty() && write_as == WriteAs::Data && !self.sends_zero(s) {
             return Ok(());
         }
         self.count_written(s, bytes.len());
         let data = self.streams.pool.copy_in(bytes);
-        self.put_down(s, written(write_as, info, data));
+        self.put_down(s, written(write_as, association, info, data));
         Ok(())
     }
 
     /// Handles a write with more to come.
-    fn write_more(&mut self, s: StreamId, info: TransferInfo, bytes: &[u8]) -> Result<(), WriteError> {
+    fn write_more(
+        &mut self,
+        s: StreamId,
+        association: u32,
+        info: SendInfo,
+        bytes: &[u8],
+    ) -> Result<(), WriteError> {
         let Some((stream, ..)) = self.streams.all_parts(s) else { return Err(WriteError::Closed) };
         let max_bytes = stream.head.coalesce_max_bytes;
         if bytes.len() >= max_bytes {
-            return self.write_whole(s, info, bytes);
+            return self.write_whole(s, association, info, bytes);
         }
-        if !stream.head.coalesced.joins(&info, bytes.len(), max_bytes) {
+        if !stream.head.coalesced.joins(association, &info, bytes.len(), max_bytes) {
             self.flush_head(s)?;
         }
         let Some((stream, scheduler, pool)) = self.streams.all_parts(s) else {
             return Err(WriteError::Closed);
         };
         stream.head.check_write()?;
-        let idle = match self.drivers[stream.driver.0].admit(s, &info, bytes.len()) {
+        let idle = match self.drivers[stream.driver.0].admit(s, association, &info, bytes.len()) {
             Admission::Idle => true,
             // If the driver is full, the head has room until its block is full.
             Admission::Room | Admission::Full => false,
@@ -166,9 +231,9 @@ impl Executive {
         };
         let coalesced = &mut stream.head.coalesced;
         if idle && coalesced.is_empty() {
-            return self.write_whole(s, info, bytes);
+            return self.write_whole(s, association, info, bytes);
         }
-        coalesced.append(&info, bytes, max_bytes, pool);
+        coalesced.append(association, &info, bytes, max_bytes, pool);
         if !std::mem::replace(&mut coalesced.listed, true) {
             scheduler.coalescing.push(s);
         }
@@ -191,33 +256,40 @@ impl Executive {
         }
         self.flush_head(s)?;
         match &m.kind {
-            Kind::Proto(Control::Tpi(Primitive::OptdataReq(info))) => {
-                self.admit_in(s, info, m.data.len(), m.band).map(drop)
+            Kind::Proto(Control::Tpi(Primitive::OptdataReq { association, info })) => {
+                self.admit_in(s, *association, info, m.data.len(), m.band).map(drop)
             }
             Kind::Data
             | Kind::Proto(Control::Tpi(Primitive::DataReq { .. } | Primitive::ExdataReq { .. })) => {
-                self.admit_in(s, &TransferInfo::default(), m.data.len(), m.band).map(drop)
+                self.admit_in(s, 0, &SendInfo::default(), m.data.len(), m.band).map(drop)
             }
             _ => self.check_canput(s, m.band),
         }
     }
 
     /// Checks for room below the head, and asks the driver for room in the association.
-    fn admit(&mut self, s: StreamId, info: &TransferInfo, bytes: usize) -> Result<Admission, WriteError> {
-        self.admit_in(s, info, bytes, 0)
+    fn admit(
+        &mut self,
+        s: StreamId,
+        association: u32,
+        info: &SendInfo,
+        bytes: usize,
+    ) -> Result<Admission, WriteError> {
+        self.admit_in(s, association, info, bytes, 0)
     }
 
     /// Admits as [`Executive::admit`] does, in this band.
     fn admit_in(
         &mut self,
         s: StreamId,
-        info: &TransferInfo,
+        association: u32,
+        info: &SendInfo,
         bytes: usize,
         band: u8,
     ) -> Result<Admission, WriteError> {
         self.check_canput(s, band)?;
         let Some(stream) = self.streams.get_mut(s) else { return Err(WriteError::Closed) };
-        match self.drivers[stream.driver.0].admit(s, info, bytes) {
+        match self.drivers[stream.driver.0].admit(s, association, info, bytes) {
             Admission::Full => Err(stream.head.block_writer()),
             Admission::Fail(errno) => Err(WriteError::Failed(errno)),
             admission => Ok(admission),
@@ -237,8 +309,8 @@ impl Executive {
     pub(super) fn send_coalesced(&mut self, s: StreamId) {
         let Some((stream, _, pool)) = self.streams.all_parts(s) else { return };
         stream.head.stats.messages_coalesced += 1;
-        let (info, data) = stream.head.coalesced.take(pool);
-        let m = written(stream.head.write_as, info, data);
+        let (association, info, data) = stream.head.coalesced.take(pool);
+        let m = written(stream.head.write_as, association, info, data);
         self.put_down(s, m);
     }
 
@@ -276,9 +348,9 @@ impl Executive {
 }
 
 /// Returns the message that a write sends down: `M_DATA` without information if the stream's writes are `M_DATA`.
-fn written(write_as: WriteAs, info: TransferInfo, data: Bytes) -> Message {
+fn written(write_as: WriteAs, association: u32, info: SendInfo, data: Bytes) -> Message {
     match write_as {
-        WriteAs::OptdataReq => Message::optdata_req(info, data),
+        WriteAs::OptdataReq => Message::optdata_req(association, info, data),
         WriteAs::Data => Message::data(data),
     }
 }

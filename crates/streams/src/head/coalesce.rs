@@ -1,13 +1,14 @@
 //! Coalescing: turns writes with more to come into one message.
 
-use crate::TransferInfo;
+use crate::SendInfo;
 use crate::pool::Pool;
 use bytes::{Bytes, BytesMut};
 
 /// Bytes of writes with more to come (`T_MORE`), which will go down as one message.
 #[derive(Debug, Default)]
 pub(crate) struct Coalesced {
-    info: TransferInfo,
+    association: u32,
+    info: SendInfo,
     /// Block lent by the pool; holds no memory while nothing is held.
     block: BytesMut,
     /// The stream is in the scheduler's list of coalescing heads.
@@ -26,31 +27,39 @@ impl Coalesced {
     }
 
     #[inline]
-    pub(crate) fn info(&self) -> &TransferInfo {
-        &self.info
+    pub(crate) fn info(&self) -> (u32, SendInfo) {
+        (self.association, self.info)
     }
 
     /// Returns whether these bytes can join those that are held.
     #[inline]
-    pub(crate) fn joins(&self, info: &TransferInfo, bytes: usize, max_bytes: usize) -> bool {
-        self.is_empty() || (self.info == *info && self.block.len() + bytes <= max_bytes)
+    pub(crate) fn joins(&self, association: u32, info: &SendInfo, bytes: usize, max_bytes: usize) -> bool {
+        let same = (self.association, self.info) == (association, *info);
+        self.is_empty() || (same && self.block.len() + bytes <= max_bytes)
     }
 
     /// Appends bytes; [`Coalesced::joins`] must have returned true.
     #[inline]
-    pub(crate) fn append(&mut self, info: &TransferInfo, bytes: &[u8], max_bytes: usize, pool: &mut Pool) {
+    pub(crate) fn append(
+        &mut self,
+        association: u32,
+        info: &SendInfo,
+        bytes: &[u8],
+        max_bytes: usize,
+        pool: &mut Pool,
+    ) {
         if self.is_empty() {
-            self.info = *info;
+            (self.association, self.info) = (association, *info);
             self.block = pool.take_block(max_bytes);
         }
         self.block.extend_from_slice(bytes);
     }
 
-    /// Takes the held bytes as one message.
-    pub(crate) fn take(&mut self, pool: &mut Pool) -> (TransferInfo, Bytes) {
+    /// Takes the held bytes as one message of this association.
+    pub(crate) fn take(&mut self, pool: &mut Pool) -> (u32, SendInfo, Bytes) {
         let data = self.block.split().freeze();
         pool.return_block(std::mem::take(&mut self.block));
-        (self.info, data)
+        (self.association, self.info, data)
     }
 
     /// Discards the held bytes.

@@ -1,6 +1,6 @@
 //! Runs: messages of user data that are one entry on a queue.
 
-use crate::{Chain, Marks, Message, TransferInfo};
+use crate::{Chain, Marks, Message, RecvInfo};
 use bytes::Bytes;
 use std::ops::Range;
 
@@ -10,8 +10,8 @@ pub type RecordLayout = fn(&[u8]) -> Option<Record>;
 /// A message in its driver's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The information that travels with the message, without the association.
-    pub info: TransferInfo,
+    /// The description of the message.
+    pub info: RecvInfo,
     /// Place of its data.
     pub data: Range<usize>,
     /// Place of the next record.
@@ -88,10 +88,9 @@ impl Run {
     #[inline]
     pub(crate) fn read(&mut self, rest: &mut Chain, out: &mut [u8]) -> Option<(Record, Credit)> {
         let block = rest.blocks().first()?;
-        let mut record = (self.layout)(block)?;
+        let record = (self.layout)(block)?;
         let out = out.get_mut(..record.data.len())?;
         out.copy_from_slice(block.get(record.data.clone())?);
-        record.info.association = self.association;
         self.pass(&record, rest);
         self.unreported_bytes += record.data.len() as u32;
         let mut credit = Credit { association: self.association, ..Credit::default() };
@@ -107,11 +106,10 @@ impl Run {
     /// Splits the first message off `rest` as one of its own, without a charge; `None` if nothing is left.
     pub(crate) fn split(&mut self, rest: &mut Chain) -> Option<Message> {
         let block: &Bytes = rest.blocks().first()?;
-        let mut record = (self.layout)(block)?;
+        let record = (self.layout)(block)?;
         let data = Chain::from(block.slice(record.data.clone()));
-        record.info.association = self.association;
         self.pass(&record, rest);
-        Some(Message::optdata_ind(record.info, data).marked(Marks::OF_RUN))
+        Some(Message::optdata_ind(self.association, record.info, data).marked(Marks::OF_RUN))
     }
 }
 

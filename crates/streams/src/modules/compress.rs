@@ -6,7 +6,7 @@ use crate::queue::QueueInfo;
 use crate::{Chain, Errno};
 use bytes::Bytes;
 use lz4_flex::block::{compress, decompress};
-use tpi::{Primitive, TransferFlags, TransferInfo};
+use tpi::{Primitive, RecvInfo, SendInfo};
 
 /// Compresses messages with LZ4 once the other end has answered that it also has this module (`compress`).
 ///
@@ -68,16 +68,18 @@ impl Compress {
 
     /// Sends up a message of either type.
     fn take(&mut self, q: &mut Q<'_>, m: Message) {
-        let Kind::Proto(Control::Tpi(Primitive::OptdataInd(info))) = m.kind else { return q.putnext(m) };
+        let Kind::Proto(Control::Tpi(Primitive::OptdataInd { association, info })) = m.kind else {
+            return q.putnext(m);
+        };
         match info.ppid {
-            Self::PPID if info.flags.contains(TransferFlags::MORE) => self.refuse(q, m),
-            Self::PPID => self.handle(q, &info, m),
+            Self::PPID if info.more => self.refuse(q, m),
+            Self::PPID => self.handle(q, association, &info, m),
             _ => q.putnext(m),
         }
     }
 
     /// Handles a message of the other end's module.
-    fn handle(&mut self, q: &mut Q<'_>, info: &TransferInfo, m: Message) {
+    fn handle(&mut self, q: &mut Q<'_>, association: u32, info: &RecvInfo, m: Message) {
         let bytes = m.data.to_vec();
         let wire = m.data.len();
         let Some((what, rest)) = bytes.split_first() else { return q.putnext(m) };
@@ -85,20 +87,20 @@ impl Compress {
             (ANNOUNCEMENT, None) => {
                 self.answered = true;
                 q.freemsg(m);
-                q.other().putnext(own(info.association, ANSWER));
+                q.other().putnext(own(association, ANSWER));
             }
             (ANSWER | LEAVING, None) => {
                 self.answered = *what == ANSWER;
                 q.freemsg(m);
             }
             (STORED, Some((ppid, data))) => {
-                q.credit(info.association, wire);
-                q.putnext(plain(info, *ppid, data.to_vec()));
+                q.credit(association, wire);
+                q.putnext(plain(association, info, *ppid, data.to_vec()));
             }
             (COMPRESSED, Some((ppid, rest))) => match unpack(rest) {
                 Some(data) => {
-                    q.credit(info.association, wire);
-                    q.putnext(plain(info, *ppid, data));
+                    q.credit(association, wire);
+                    q.putnext(plain(association, info, *ppid, data));
                 }
                 None => self.refuse(q, m),
             },
@@ -114,9 +116,9 @@ impl Compress {
     }
 
     /// Returns the compressed or wrapped form of a message on its way down; `None` leaves the message unchanged.
-    fn pack(&self, info: &TransferInfo, data: &Chain) -> Option<Bytes> {
+    fn pack(&self, info: &SendInfo, data: &Chain) -> Option<Bytes> {
         let is_own = info.ppid == Self::PPID;
-        let fits = data.len() <= Self::BYTES_MAX && !info.more() && !self.in_record;
+        let fits = data.len() <= Self::BYTES_MAX && !info.more && !self.in_record;
         if !self.answered || !fits {
             return None;
         }
@@ -143,14 +145,14 @@ impl Compress {
 
 /// Returns a message of the module itself.
 fn own(association: u32, what: u8) -> Message {
-    let info = TransferInfo { association, ppid: Compress::PPID, ..TransferInfo::default() };
-    Message::optdata_req(info, vec![what].into())
+    let info = SendInfo { ppid: Compress::PPID, ..SendInfo::default() };
+    Message::optdata_req(association, info, vec![what].into())
 }
 
 /// Returns a message as its sender wrote it. The window of the message that brought it has been returned.
-fn plain(info: &TransferInfo, ppid: [u8; 4], data: Vec<u8>) -> Message {
-    let info = TransferInfo { ppid: u32::from_be_bytes(ppid), ..*info };
-    Message::optdata_ind(info, data.into()).marked(Marks::CREDITED)
+fn plain(association: u32, info: &RecvInfo, ppid: [u8; 4], data: Vec<u8>) -> Message {
+    let info = RecvInfo { ppid: u32::from_be_bytes(ppid), ..*info };
+    Message::optdata_ind(association, info, data.into()).marked(Marks::CREDITED)
 }
 
 /// Decompresses a length and a block; returns `None` if they are invalid.
@@ -183,17 +185,19 @@ impl Module for Compress {
         {
             return q.ack(ioctl, 0, self.counts());
         }
-        let Kind::Proto(Control::Tpi(Primitive::OptdataReq(info))) = m.kind else { return q.pass(m) };
+        let Kind::Proto(Control::Tpi(Primitive::OptdataReq { association, info })) = m.kind else {
+            return q.pass(m);
+        };
         if !std::mem::replace(&mut self.announced, true) {
-            q.putnext(own(info.association, ANNOUNCEMENT));
+            q.putnext(own(association, ANNOUNCEMENT));
         }
         self.plain_bytes += m.data.len() as u64;
         let packed = self.pack(&info, &m.data);
-        self.in_record = info.more();
+        self.in_record = info.more;
         let m = match packed {
             Some(packed) => {
-                let info = TransferInfo { ppid: Self::PPID, ..info };
-                Message { band: m.band, marks: m.marks, ..Message::optdata_req(info, packed) }
+                let info = SendInfo { ppid: Self::PPID, ..info };
+                Message { band: m.band, marks: m.marks, ..Message::optdata_req(association, info, packed) }
             }
             None => m,
         };

@@ -95,14 +95,14 @@ impl Filter {
     /// Returns whether the arguments select a message.
     fn chooses(&self, side: Side, m: &Message) -> bool {
         let way = if side == Side::Write { self.down } else { self.up };
-        way && m.transfer().is_some_and(|info| {
+        way && m.user_data().is_some_and(|info| {
             self.ppid.is_none_or(|ppid| ppid == info.ppid)
                 && self.stream.is_none_or(|stream| stream == info.stream)
         })
     }
 
     fn fate(&mut self, side: Side, m: &Message) -> Fate {
-        let Some(info) = m.transfer() else { return Fate::Pass };
+        let Some(info) = m.user_data() else { return Fate::Pass };
         let record = (side == Side::Write, info.association, info.stream);
         let begun = (self.dropping.contains(&record), self.passing.contains(&record));
         let drops = match begun {
@@ -111,12 +111,12 @@ impl Filter {
             _ => self.chance() < self.drop,
         };
         let set = if drops { &mut self.dropping } else { &mut self.passing };
-        if info.more() {
+        if info.more {
             set.insert(record);
         } else {
             set.remove(&record);
         }
-        let is_whole = begun == (false, false) && !info.more();
+        let is_whole = begun == (false, false) && !info.more;
         match drops {
             true => Fate::Drop,
             false if is_whole && side == Side::Write && self.chance() < self.duplicate => Fate::Twice,

@@ -72,7 +72,7 @@ impl Limit {
 
     /// Returns the stream whose bucket a message uses; `None` for a message without limit.
     fn bucket_of(&self, m: &Message) -> Option<u16> {
-        let info = m.transfer()?;
+        let info = m.user_data()?;
         Some(if self.per_stream { info.stream } else { 0 })
     }
 

@@ -6,7 +6,7 @@ use crate::module::{Module, Q};
 use crate::queue::Side;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
-use tpi::TransferInfo;
+use tpi::{RecvInfo, SendInfo};
 
 /// Records user data and primitives in a pcapng file with the link type of SCTP (`tap`). A message becomes a packet with one DATA
 /// chunk; a primitive becomes a packet without chunks, with its name as the comment. On its way down a message has no TSN yet, so
@@ -60,6 +60,21 @@ const OPT_COMMENT: u16 = 1;
 const EPB_FLAGS: u16 = 2;
 const EPB_DROPCOUNT: u16 = 4;
 
+/// Flags of a DATA chunk.
+const ENDS: u8 = 1;
+const BEGINS: u8 = 2;
+const UNORDERED: u8 = 4;
+const IMMEDIATE: u8 = 8;
+
+/// The fields of a DATA chunk that differ by message.
+struct DataHeader {
+    flags: u8,
+    tsn: u32,
+    stream: u16,
+    ssn: u16,
+    ppid: u32,
+}
+
 impl Tap {
     /// Ioctl that returns the number of lost records, 64 bits in native byte order.
     pub const GET_LOST: u32 = 0x5441_5001;
@@ -96,12 +111,16 @@ impl Tap {
             self.block.extend(BEGINNING);
         }
         let block_at = self.block.len();
-        match m.transfer() {
-            Some(info) => {
+        let header = match side {
+            Side::Write => m.send_info().map(|info| self.sent_header(&info)),
+            Side::Read => m.recv_info().map(|info| self.received_header(&info)),
+        };
+        match header {
+            Some(header) => {
                 let original_bytes =
                     COMMON_HEADER_BYTES + (DATA_HEADER_BYTES + m.data.len()).next_multiple_of(4);
                 let packet_at = self.begin_packet(now, side, original_bytes);
-                self.write_data(side, &info, m);
+                self.write_data(&header, m);
                 self.end_packet(packet_at, side, None);
             }
             None => {
@@ -179,41 +198,51 @@ impl Tap {
     }
 
     /// Writes a DATA chunk (RFC 9260 §3.3.1).
-    fn write_data(&mut self, side: Side, info: &TransferInfo, m: &Message) {
-        let flags = self.chunk_flags(side, info);
-        let (tsn, ssn) = match side {
-            Side::Read => (info.tsn, info.ssn),
-            Side::Write => (self.take_tsn(), self.take_ssn(info)),
-        };
+    fn write_data(&mut self, header: &DataHeader, m: &Message) {
         let bytes = m.data.len().min(SNAPPED_BYTES);
-        self.block.extend([0, flags]);
+        self.block.extend([0, header.flags]);
         self.block.extend(((DATA_HEADER_BYTES + bytes) as u16).to_be_bytes());
-        self.block.extend(tsn.to_be_bytes());
-        self.block.extend(info.stream.to_be_bytes());
-        self.block.extend(ssn.to_be_bytes());
-        self.block.extend(info.ppid.to_be_bytes());
+        self.block.extend(header.tsn.to_be_bytes());
+        self.block.extend(header.stream.to_be_bytes());
+        self.block.extend(header.ssn.to_be_bytes());
+        self.block.extend(header.ppid.to_be_bytes());
         let at = self.block.len();
         self.block.resize(at + bytes, 0);
         m.data.copy_to(&mut self.block[at..]);
         self.pad();
     }
 
-    fn chunk_flags(&mut self, side: Side, info: &TransferInfo) -> u8 {
-        const END: u8 = 1;
-        const BEGINNING: u8 = 2;
-        const UNORDERED: u8 = 4;
-        const IMMEDIATE: u8 = 8;
-        let record = (side == Side::Write, info.stream);
-        let goes_on = match info.more() {
+    /// Returns the header of a message on its way down, which has no sequence numbers yet.
+    fn sent_header(&mut self, info: &SendInfo) -> DataHeader {
+        let immediate = if info.immediate { IMMEDIATE } else { 0 };
+        DataHeader {
+            flags: immediate | self.record_flags(Side::Write, info.stream, info.unordered, info.more),
+            tsn: self.take_tsn(),
+            stream: info.stream,
+            ssn: self.take_ssn(info),
+            ppid: info.ppid,
+        }
+    }
+
+    fn received_header(&mut self, info: &RecvInfo) -> DataHeader {
+        DataHeader {
+            flags: self.record_flags(Side::Read, info.stream, info.unordered, info.more),
+            tsn: info.tsn,
+            stream: info.stream,
+            ssn: info.ssn,
+            ppid: info.ppid,
+        }
+    }
+
+    /// Returns whether the message begins its record, ends it, and is unordered.
+    fn record_flags(&mut self, side: Side, stream: u16, unordered: bool, more: bool) -> u8 {
+        let record = (side == Side::Write, stream);
+        let goes_on = match more {
             true => !self.open.insert(record),
             false => self.open.remove(&record),
         };
-        let is = |flag: tpi::TransferFlags, bit: u8| if info.flags.contains(flag) { bit } else { 0 };
-        let ends = if info.more() { 0 } else { END };
-        let begins = if goes_on { 0 } else { BEGINNING };
-        ends | begins
-            | is(tpi::TransferFlags::UNORDERED, UNORDERED)
-            | is(tpi::TransferFlags::IMMEDIATE, IMMEDIATE)
+        let flag = |is: bool, flag: u8| if is { flag } else { 0 };
+        flag(!more, ENDS) | flag(!goes_on, BEGINS) | flag(unordered, UNORDERED)
     }
 
     fn take_tsn(&mut self) -> u32 {
@@ -222,13 +251,13 @@ impl Tap {
         tsn
     }
 
-    fn take_ssn(&mut self, info: &TransferInfo) -> u16 {
-        if info.flags.contains(tpi::TransferFlags::UNORDERED) {
+    fn take_ssn(&mut self, info: &SendInfo) -> u16 {
+        if info.unordered {
             return 0;
         }
         let next = self.next_ssn.entry(info.stream).or_insert(0);
         let ssn = *next;
-        *next = if info.more() { ssn } else { ssn.wrapping_add(1) };
+        *next = if info.more { ssn } else { ssn.wrapping_add(1) };
         ssn
     }
 }

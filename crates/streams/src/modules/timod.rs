@@ -228,7 +228,7 @@ impl Module for TiMod {
 
     fn rput(&mut self, q: &mut Q<'_>, m: Message) {
         let (Kind::Proto(control) | Kind::PcProto(control)) = &m.kind else { return q.pass(m) };
-        if m.transfer().is_some() {
+        if m.user_data().is_some() {
             return q.pass(m);
         }
         let Ok(primitive) = control.clone().decode() else { return q.pass(m) };

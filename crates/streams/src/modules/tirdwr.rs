@@ -33,10 +33,10 @@ impl TiRdWr {
     fn indication(&mut self, q: &mut Q<'_>, primitive: &Primitive, m: Message) {
         match primitive {
             // The head returns the window by association, and the stream has only one.
-            Primitive::OptdataInd(_) | Primitive::DataInd { .. } if !m.data.is_empty() => {
+            Primitive::OptdataInd { .. } | Primitive::DataInd { .. } if !m.data.is_empty() => {
                 q.pass(Message { kind: Kind::Data, ..m });
             }
-            Primitive::OptdataInd(_) | Primitive::DataInd { .. } => q.freemsg(m),
+            Primitive::OptdataInd { .. } | Primitive::DataInd { .. } => q.freemsg(m),
             Primitive::OrdrelInd { .. } => {
                 self.released = true;
                 q.pass(Message::data(Chain::new()));
@@ -65,7 +65,7 @@ impl Module for TiRdWr {
             Kind::Data if self.ended => {}
             Kind::Proto(_) | Kind::PcProto(_) if self.ended => {}
             // The form of a write on this provider's stream.
-            Kind::Proto(Control::Tpi(Primitive::OptdataReq(_))) => q.pass(m),
+            Kind::Proto(Control::Tpi(Primitive::OptdataReq { .. })) => q.pass(m),
             Kind::Proto(_) | Kind::PcProto(_) => self.violate(q),
             _ => q.pass(m),
         }

@@ -6,7 +6,7 @@ use crate::module::{Module, Q};
 use crate::queue::Side;
 use std::fmt::Write;
 use std::time::Instant;
-use tpi::{Primitive, TransferInfo};
+use tpi::{Primitive, RecvInfo, SendInfo};
 
 /// Writes a line for each message (`trace`), as the trace of `strlog` did: the seconds since the first one, the direction (`>`
 /// down, `<` up), the type of the message, its stream, payload protocol identifier, flags and length, and its first bytes.
@@ -42,8 +42,9 @@ impl Trace {
         self.line.clear();
         // Writing to a string cannot fail.
         let _ = write!(self.line, "{seconds:.6} {way} {}", m.what());
-        if let Some(info) = m.transfer() {
-            self.tell_transfer(side, &info);
+        match side {
+            Side::Write => m.send_info().iter().for_each(|info| self.tell_send(info)),
+            Side::Read => m.recv_info().iter().for_each(|info| self.tell_receive(info)),
         }
         if m.band != 0 {
             let _ = write!(self.line, " band {}", m.band);
@@ -58,19 +59,23 @@ impl Trace {
         self.lost += u64::from(!taken);
     }
 
-    fn tell_transfer(&mut self, side: Side, info: &TransferInfo) {
+    fn tell_send(&mut self, info: &SendInfo) {
         let _ = write!(self.line, " stream {} ppid {}", info.stream, info.ppid);
-        if side == Side::Read {
-            let _ = write!(self.line, " ssn {} tsn {}", info.ssn, info.tsn);
-        }
-        let flags = [
-            (tpi::TransferFlags::UNORDERED, " unordered"),
-            (tpi::TransferFlags::MORE, " more"),
-            (tpi::TransferFlags::IMMEDIATE, " immediate"),
-            (tpi::TransferFlags::NOTIFICATION, " notification"),
-        ];
-        let set = flags.iter().filter(|(flag, _)| info.flags.contains(*flag));
-        set.for_each(|(_, name)| self.line.push_str(name));
+        self.tell_set(&[
+            (info.unordered, " unordered"),
+            (info.more, " more"),
+            (info.immediate, " immediate"),
+        ]);
+    }
+
+    fn tell_receive(&mut self, info: &RecvInfo) {
+        let RecvInfo { stream, ppid, ssn, tsn, .. } = info;
+        let _ = write!(self.line, " stream {stream} ppid {ppid} ssn {ssn} tsn {tsn}");
+        self.tell_set(&[(info.unordered, " unordered"), (info.more, " more")]);
+    }
+
+    fn tell_set(&mut self, names: &[(bool, &str)]) {
+        names.iter().filter(|(is_set, _)| *is_set).for_each(|(_, name)| self.line.push_str(name));
     }
 
     /// Appends the first bytes as text; escapes unprintable ones as in C.

@@ -4,23 +4,22 @@
 use crate::support::{Noting, Rig, text};
 use std::time::Instant;
 use streams::{
-    Admission, Errno, FlushScope, HeadOptions, Kind, Message, ModuleInfo, Primitive, TransferFlags,
-    TransferInfo, WriteError,
+    Admission, Errno, FlushScope, HeadOptions, Kind, Message, ModuleInfo, Primitive, SendInfo, WriteError,
 };
 
-const MORE: TransferInfo = TransferInfo {
-    association: 1,
+const MORE: SendInfo = SendInfo {
     stream: 0,
-    ssn: 0,
     ppid: 0,
-    tsn: 0,
+    unordered: false,
+    more: true,
+    immediate: false,
     context: 0,
-    by_direction: 0,
-    flags: TransferFlags::MORE,
+    lifetime: None,
+    path: None,
 };
 
 fn write_more(rig: &mut Rig, text: &str) {
-    rig.executive.write(rig.s, MORE, text.as_bytes()).unwrap();
+    rig.executive.write(rig.s, 1, MORE, text.as_bytes()).unwrap();
 }
 
 #[test]
@@ -35,7 +34,12 @@ fn an_idle_driver_gets_the_first_write_at_once_and_the_rest_together() {
     rig.state().admission = Admission::Idle;
     write_more(&mut rig, "d");
     assert_eq!(rig.received(), ["a", "bcd"]);
-    assert!(rig.state().received.iter().all(|m| m.kind == Kind::Proto(Primitive::OptdataReq(MORE).into())));
+    assert!(
+        rig.state()
+            .received
+            .iter()
+            .all(|m| m.kind == Kind::Proto(Primitive::OptdataReq { association: 1, info: MORE }.into()))
+    );
 }
 
 #[test]
@@ -68,12 +72,12 @@ fn every_other_message_goes_behind_what_is_held() {
     write_more(&mut rig, "1");
     rig.write("2").unwrap();
     write_more(&mut rig, "3");
-    rig.executive.write_bytes(rig.s, TransferInfo::default(), "4".into()).unwrap();
+    rig.executive.write_bytes(rig.s, 0, SendInfo::default(), "4".into()).unwrap();
     write_more(&mut rig, "5");
     rig.executive.putmsg(rig.s, Message::proto(Primitive::OrdrelReq { association: 1 })).unwrap();
     write_more(&mut rig, "6");
-    let other_stream = TransferInfo { stream: 1, ..MORE };
-    rig.executive.write(rig.s, other_stream, b"7").unwrap();
+    let other_stream = SendInfo { stream: 1, ..MORE };
+    rig.executive.write(rig.s, 1, other_stream, b"7").unwrap();
     rig.executive.flush_head(rig.s).unwrap();
     assert_eq!(rig.received(), ["1", "2", "3", "4", "5", "", "6", "7"]);
 }
@@ -86,7 +90,7 @@ fn a_full_driver_leaves_the_head_a_block_and_gets_it_when_it_has_room() {
     for text in ["a", "b", "c", "d"] {
         write_more(&mut rig, text);
     }
-    assert_eq!(rig.executive.write(rig.s, MORE, b"e"), Err(WriteError::WouldBlock));
+    assert_eq!(rig.executive.write(rig.s, 1, MORE, b"e"), Err(WriteError::WouldBlock));
     assert_eq!(rig.write("f"), Err(WriteError::WouldBlock));
     rig.executive.flush(Instant::now(), FlushScope::All);
     assert!(rig.received().is_empty());

@@ -4,7 +4,7 @@ use crate::support::text;
 use std::time::Instant;
 use streams::drivers::{Nuls, Pipe};
 use streams::modules;
-use streams::{Credentials, DriverId, Errno, Executive, OpenError, ReadError, StreamId, TransferInfo};
+use streams::{Credentials, DriverId, Errno, Executive, OpenError, ReadError, SendInfo, StreamId};
 
 const SERVER: Credentials = Credentials { uid: 5, gid: 5 };
 const CLIENT: Credentials = Credentials { uid: 1000, gid: 1000 };
@@ -23,7 +23,7 @@ fn service() -> (Executive, DriverId, StreamId, u32) {
 }
 
 fn write(executive: &mut Executive, s: StreamId, text: &str) {
-    executive.write(s, TransferInfo::default(), text.as_bytes()).unwrap();
+    executive.write(s, 0, SendInfo::default(), text.as_bytes()).unwrap();
     executive.run();
 }
 

@@ -6,7 +6,7 @@ use streams::drivers::{Echo, Join, Log, LogRecord, Null, Nuls, Pipe};
 use streams::modules::PipeMod;
 use streams::{
     Chain, Control, Credentials, Driver, DriverId, Errno, Executive, Flush, IoctlError, Kind, Message,
-    Module, Q, ReadError, StreamId, TransferInfo, WriteError,
+    Module, Q, ReadError, SendInfo, StreamId, WriteError,
 };
 
 fn executive(driver: impl Driver) -> (Executive, DriverId, StreamId) {
@@ -17,7 +17,7 @@ fn executive(driver: impl Driver) -> (Executive, DriverId, StreamId) {
 }
 
 fn write(executive: &mut Executive, s: StreamId, text: &str) -> Result<(), WriteError> {
-    let written = executive.write(s, TransferInfo::default(), text.as_bytes());
+    let written = executive.write(s, 0, SendInfo::default(), text.as_bytes());
     executive.run();
     written
 }

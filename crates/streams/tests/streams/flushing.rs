@@ -2,7 +2,7 @@
 //! I_FLUSHBAND).
 
 use crate::support::{Noting, Rig, data, urgent};
-use streams::{Flush, Kind, Marks, Message, ModuleInfo, QueueInfo, TransferFlags, TransferInfo};
+use streams::{Flush, Kind, Marks, Message, ModuleInfo, QueueInfo, SendInfo};
 
 /// Returns a stream with a module, with messages on both queues of the module, and on those of driver and head.
 fn filled() -> Rig {
@@ -49,8 +49,8 @@ fn flushing_the_write_side_empties_it() {
 #[test]
 fn flushing_both_sides_leaves_nothing_and_forgets_held_bytes() {
     let mut rig = filled();
-    let more = TransferInfo { flags: TransferFlags::MORE, ..TransferInfo::default() };
-    rig.executive.write(rig.s, more, b"held").unwrap();
+    let more = SendInfo { more: true, ..SendInfo::default() };
+    rig.executive.write(rig.s, 0, more, b"held").unwrap();
     rig.executive.flush_queues(rig.s, Flush::BOTH);
     rig.release();
     let _ = rig.executive.flush_head(rig.s);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use streams::modules::{self, Compress, RecordSink, Tap, Trace};
-use streams::{Chain, Errno, Kind, Message, Primitive, PushError, ReadError, TransferFlags, TransferInfo};
+use streams::{Chain, Errno, Kind, Message, Primitive, PushError, ReadError, RecvInfo, SendInfo};
 
 fn pushed(name: &str, arguments: &[&str]) -> (Rig, Instant) {
     let mut rig = Rig::new();
@@ -108,8 +108,8 @@ fn limit_holds_its_rate_of_bits_within_a_percent_both_ways() {
 fn limit_may_count_each_stream_for_itself() {
     let (mut rig, start) = pushed("limit", &["messages=1", "per-stream=yes"]);
     let write = |rig: &mut Rig, stream, text: &str| {
-        let info = TransferInfo { stream, ..TransferInfo::default() };
-        rig.executive.write(rig.s, info, text.as_bytes()).unwrap();
+        let info = SendInfo { stream, ..SendInfo::default() };
+        rig.executive.write(rig.s, 0, info, text.as_bytes()).unwrap();
     };
     write(&mut rig, 1, "1a");
     write(&mut rig, 1, "1b");
@@ -140,8 +140,8 @@ fn filter_drops_the_part_that_it_should_and_gives_the_window_back() {
 fn filter_chooses_by_identifier_and_stream() {
     let (mut rig, _) = pushed("filter", &["drop=1", "ppid=5", "stream=2"]);
     for (ppid, stream) in [(5, 2), (5, 1), (4, 2)] {
-        let info = TransferInfo { ppid, stream, ..TransferInfo::default() };
-        rig.executive.write(rig.s, info, format!("{ppid} {stream}").as_bytes()).unwrap();
+        let info = SendInfo { ppid, stream, ..SendInfo::default() };
+        rig.executive.write(rig.s, 0, info, format!("{ppid} {stream}").as_bytes()).unwrap();
     }
     assert_eq!(rig.received(), ["5 1", "4 2"]);
 }
@@ -180,9 +180,13 @@ fn tap_writes_a_file_that_pcap_readers_open() {
     };
     let tap = Tap::new(Box::new(take), (start, Duration::from_secs(1_000_000_000)), (1234, 5678));
     rig.executive.push(rig.s, Box::new(tap)).unwrap();
-    let info = TransferInfo { stream: 3, ppid: 60, ..TransferInfo::default() };
-    rig.executive.write(rig.s, info, b"hello").unwrap();
-    rig.up(Message::optdata_ind(TransferInfo { tsn: 9, ssn: 4, ..info }, Chain::from(b"world!".to_vec())));
+    let info = SendInfo { stream: 3, ppid: 60, ..SendInfo::default() };
+    rig.executive.write(rig.s, 0, info, b"hello").unwrap();
+    rig.up(Message::optdata_ind(
+        0,
+        RecvInfo { stream: 3, ppid: 60, tsn: 9, ssn: 4, ..RecvInfo::default() },
+        Chain::from(b"world!".to_vec()),
+    ));
     rig.executive.putmsg(rig.s, Message::proto(streams::Primitive::OrdrelReq { association: 0 })).unwrap();
     assert_eq!(rig.read_all(), ["world!"]);
     let bytes = file.lock().unwrap().clone();
@@ -265,7 +269,7 @@ fn a_long_message_is_tapped_as_far_as_a_chunk_reaches() {
         true
     };
     rig.executive.push(rig.s, Box::new(Tap::new(Box::new(take), (start, Duration::ZERO), (1, 2)))).unwrap();
-    rig.up(Message::optdata_ind(TransferInfo::default(), Chain::from(vec![7; 70_001])));
+    rig.up(Message::optdata_ind(0, RecvInfo::default(), Chain::from(vec![7; 70_001])));
     let bytes = file.lock().unwrap().clone();
     let mut reader = pcap_file::pcapng::PcapNgReader::new(&bytes[..]).unwrap();
     let packet = loop {
@@ -317,12 +321,12 @@ fn a_trace_is_a_line_for_each_message() {
         true
     };
     rig.executive.push(rig.s, Box::new(Trace::new(Box::new(take)))).unwrap();
-    let info =
-        TransferInfo { stream: 3, ppid: 60, flags: TransferFlags::UNORDERED, ..TransferInfo::default() };
-    rig.executive.write(rig.s, info, b"a \"line\"\n").unwrap();
+    let info = SendInfo { stream: 3, ppid: 60, unordered: true, ..SendInfo::default() };
+    rig.executive.write(rig.s, 0, info, b"a \"line\"\n").unwrap();
     rig.executive.set_now(start + Duration::from_millis(1500));
     rig.up(Message::optdata_ind(
-        TransferInfo { tsn: 9, ssn: 4, ..TransferInfo::default() },
+        0,
+        RecvInfo { tsn: 9, ssn: 4, ..RecvInfo::default() },
         Chain::from(b"x".repeat(40)),
     ));
     rig.executive.putmsg(rig.s, Message::proto(streams::Primitive::OrdrelReq { association: 0 })).unwrap();
@@ -340,9 +344,10 @@ fn carry(from: &mut Rig, to: &mut Rig) -> usize {
     let sent = std::mem::take(&mut from.state().received);
     let mut wire_bytes = 0;
     for m in sent {
-        let Some(info) = m.transfer() else { continue };
+        let Some(SendInfo { stream, ppid, unordered, more, .. }) = m.send_info() else { continue };
+        let info = RecvInfo { stream, ppid, unordered, more, ..RecvInfo::default() };
         wire_bytes += m.data.len();
-        to.up(Message::optdata_ind(TransferInfo { association: 1, ..info }, m.data));
+        to.up(Message::optdata_ind(1, info, m.data));
     }
     wire_bytes
 }
@@ -356,14 +361,14 @@ fn compress_begins_when_the_other_end_has_answered() {
     assert_eq!(a.received().len(), 2, "an announcement, and the message unchanged");
     assert_eq!(carry(&mut a, &mut b), long.len() + 1);
     carry(&mut b, &mut a);
-    let info = TransferInfo { ppid: 46, stream: 7, ..TransferInfo::default() };
-    a.executive.write(a.s, info, long.as_bytes()).unwrap();
+    let info = SendInfo { ppid: 46, stream: 7, ..SendInfo::default() };
+    a.executive.write(a.s, 0, info, long.as_bytes()).unwrap();
     a.write("!").unwrap();
     let wire_bytes = carry(&mut a, &mut b);
     assert!(wire_bytes < long.len() / 10, "{wire_bytes} bytes for {}", long.len());
     let mut read = Vec::new();
     while let Some(m) = b.executive.getmsg(b.s).unwrap() {
-        read.push((m.transfer().unwrap().ppid, text(&m)));
+        read.push((m.user_data().unwrap().ppid, text(&m)));
     }
     assert_eq!(read, [(0, long.clone()), (46, long.clone()), (0, "!".into())]);
     let credit: usize = b.state().consumed.iter().map(|(_, bytes)| bytes).sum();
@@ -387,7 +392,7 @@ fn compressed_messages_wait_for_the_reader_and_keep_their_window() {
     let credited = |rig: &Rig| rig.state().consumed.iter().map(|(_, bytes)| bytes).sum::<usize>();
     let before = credited(&b);
     for _ in 0..20 {
-        a.executive.write(a.s, TransferInfo::default(), &[7; 60_000]).unwrap();
+        a.executive.write(a.s, 0, SendInfo::default(), &[7; 60_000]).unwrap();
     }
     let wire_bytes = carry(&mut a, &mut b);
     b.executive.run();
@@ -407,7 +412,7 @@ fn compressed_messages_wait_for_the_reader_and_keep_their_window() {
 fn what_waits_compressed_is_handed_up_when_the_module_is_popped_and_the_other_end_is_told() {
     let (mut a, mut b) = compressing();
     for _ in 0..20 {
-        a.executive.write(a.s, TransferInfo::default(), &[7; 60_000]).unwrap();
+        a.executive.write(a.s, 0, SendInfo::default(), &[7; 60_000]).unwrap();
     }
     carry(&mut a, &mut b);
     b.executive.pop(b.s).unwrap();
@@ -415,7 +420,7 @@ fn what_waits_compressed_is_handed_up_when_the_module_is_popped_and_the_other_en
         assert_eq!(b.executive.getmsg(b.s).unwrap().unwrap().data, [7; 60_000][..]);
     }
     carry(&mut b, &mut a);
-    a.executive.write(a.s, TransferInfo::default(), &[7; 60_000]).unwrap();
+    a.executive.write(a.s, 0, SendInfo::default(), &[7; 60_000]).unwrap();
     assert_eq!(carry(&mut a, &mut b), 60_000, "it comes as it is");
     assert_eq!(a.read_all(), Vec::<String>::new());
 }
@@ -426,7 +431,7 @@ fn a_hangup_comes_behind_what_modules_hold() {
         let (_, mut b) = compressing();
         b.executive.push_named(b.s, "bufmod", &[]).unwrap();
         for i in 0..20u8 {
-            b.up(Message::optdata_ind(TransferInfo::default(), Chain::from(vec![i; 60_000])));
+            b.up(Message::optdata_ind(0, RecvInfo::default(), Chain::from(vec![i; 60_000])));
         }
         b.up(Message::new(Kind::Hangup));
         b.executive.run();
@@ -457,16 +462,11 @@ fn compress_leaves_an_end_alone_that_does_not_answer() {
 fn compress_refuses_what_the_other_end_cannot_have_sent() {
     let huge = [&[2u8, 0, 0, 0, 1][..], &u32::MAX.to_be_bytes(), &[0; 20]].concat();
     let garbled = [&[2u8, 0, 0, 0, 1][..], &100u32.to_be_bytes(), &[0xff; 20]].concat();
-    for (bytes, flags) in [
-        (huge, TransferFlags::NONE),
-        (garbled, TransferFlags::NONE),
-        (vec![77], TransferFlags::NONE),
-        (vec![1], TransferFlags::MORE),
-    ] {
+    for (bytes, more) in [(huge, false), (garbled, false), (vec![77], false), (vec![1], true)] {
         let (mut rig, _) = pushed("compress", &[]);
-        let info = TransferInfo { ppid: Compress::PPID, flags, association: 1, ..TransferInfo::default() };
+        let info = RecvInfo { ppid: Compress::PPID, more, ..RecvInfo::default() };
         let len = bytes.len();
-        rig.up(Message::optdata_ind(info, Chain::from(bytes)));
+        rig.up(Message::optdata_ind(1, info, Chain::from(bytes)));
         assert_eq!(rig.executive.getmsg(rig.s), Err(ReadError::Failed(Errno::EBADMSG)));
         assert_eq!(rig.state().consumed, [(1, len)]);
     }
@@ -479,23 +479,22 @@ fn a_message_that_looks_like_the_modules_own_arrives_as_it_is() {
     a.write("hello").unwrap();
     carry(&mut a, &mut b);
     carry(&mut b, &mut a);
-    let own = TransferInfo { ppid: Compress::PPID, ..TransferInfo::default() };
-    a.executive.write(a.s, own, &[0]).unwrap();
+    let own = SendInfo { ppid: Compress::PPID, ..SendInfo::default() };
+    a.executive.write(a.s, 0, own, &[0]).unwrap();
     carry(&mut a, &mut b);
     let mut last = None;
     while let Some(m) = b.executive.getmsg(b.s).unwrap() {
         last = Some(m);
     }
     let last = last.unwrap();
-    assert_eq!((last.transfer().unwrap().ppid, last.data.to_vec()), (Compress::PPID, vec![0]));
+    assert_eq!((last.user_data().unwrap().ppid, last.data.to_vec()), (Compress::PPID, vec![0]));
     assert!(matches!(last.kind, Kind::Proto(_)));
 }
 
 #[test]
 fn tirdwr_shows_data_and_the_end_of_the_file_alone() {
     let (mut rig, _) = pushed("tirdwr", &[]);
-    let info = TransferInfo { association: 1, ..TransferInfo::default() };
-    rig.up(Message::optdata_ind(info, Chain::from(b"data".to_vec())));
+    rig.up(Message::optdata_ind(1, RecvInfo::default(), Chain::from(b"data".to_vec())));
     rig.up(Message::proto(Primitive::OrdrelInd { association: 1 }));
     let mut buffer = [0; 10];
     let read = rig.executive.read(rig.s, &mut buffer).unwrap().map(|(bytes, ..)| bytes);
@@ -580,7 +579,7 @@ fn tirdwr_lets_nothing_pass_after_a_violation() {
     let (mut rig, _) = pushed("tirdwr", &[]);
     let sends = vec![
         Message::data(Chain::from(b"data".to_vec())),
-        Message::optdata_req(TransferInfo::default(), bytes::Bytes::from_static(b"data")),
+        Message::optdata_req(0, SendInfo::default(), bytes::Bytes::from_static(b"data")),
     ];
     rig.executive.push(rig.s, Box::new(Parting(sends))).unwrap();
     rig.up(Message::proto(Primitive::ConnInd { addresses: Box::default(), sequence: 1 }));

@@ -4,7 +4,7 @@ use crate::support::{Rig, text};
 use std::sync::{Arc, Mutex};
 use streams::{
     Cx, Driver, DriverId, DriverInfo, Errno, Executive, Interest, Kind, LinkError, Message, Open, QueueInfo,
-    StreamId, TransferInfo,
+    SendInfo, StreamId,
 };
 
 /// Sends messages that come down to the last linked stream while that has room, and messages that come up to the last opened one.
@@ -75,7 +75,7 @@ fn mux(rig: &mut Rig, name: &str) -> (DriverId, StreamId) {
 }
 
 fn write(executive: &mut Executive, s: StreamId, text: &str) -> bool {
-    let written = executive.write(s, TransferInfo::default(), text.as_bytes()).is_ok();
+    let written = executive.write(s, 0, SendInfo::default(), text.as_bytes()).is_ok();
     executive.run();
     written
 }

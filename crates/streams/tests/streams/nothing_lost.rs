@@ -3,7 +3,7 @@
 
 use crate::support::{Noting, Rig};
 use proptest::prelude::*;
-use streams::{Admission, DriverInfo, Message, ModuleInfo, QueueInfo, TransferFlags, TransferInfo};
+use streams::{Admission, DriverInfo, Message, ModuleInfo, QueueInfo, RecvInfo, SendInfo};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -40,10 +40,9 @@ fn word(n: u32) -> [u8; 4] {
 fn apply(rig: &mut Rig, step: &Step, written: &mut Vec<u8>, sent: &mut Vec<u8>, read: &mut Vec<u8>) {
     match *step {
         Step::Write { more } => {
-            let flags = if more { TransferFlags::MORE } else { TransferFlags::NONE };
             let bytes = word(written.len() as u32);
-            let info = TransferInfo { flags, ..TransferInfo::default() };
-            if rig.executive.write(rig.s, info, &bytes).is_ok() {
+            let info = SendInfo { more, ..SendInfo::default() };
+            if rig.executive.write(rig.s, 0, info, &bytes).is_ok() {
                 written.extend(bytes);
             }
         }
@@ -53,7 +52,7 @@ fn apply(rig: &mut Rig, step: &Step, written: &mut Vec<u8>, sent: &mut Vec<u8>, 
             rig.device(|cx, s| {
                 room = cx.canputnext(s, 0);
                 if room {
-                    cx.putnext(s, Message::optdata_ind(TransferInfo::default(), bytes.to_vec().into()));
+                    cx.putnext(s, Message::optdata_ind(0, RecvInfo::default(), bytes.to_vec().into()));
                 }
             });
             if room {

@@ -3,7 +3,7 @@
 use crate::support::{Noting, Rig, data};
 use streams::{
     DriverInfo, Errno, Executive, Flush, Interest, Message, Module, ModuleInfo, PopError, PushError, Q,
-    QueueInfo, TransferFlags, TransferInfo,
+    QueueInfo, SendInfo,
 };
 
 fn noting(rig: &Rig, name: &'static str, info: ModuleInfo) -> Box<Noting> {
@@ -150,8 +150,8 @@ fn a_stream_has_a_limit_of_modules() {
 #[test]
 fn what_was_written_before_a_push_does_not_pass_the_module() {
     let mut rig = Rig::new();
-    let more = TransferInfo { flags: TransferFlags::MORE, ..TransferInfo::default() };
-    rig.executive.write(rig.s, more, b"before").unwrap();
+    let more = SendInfo { more: true, ..SendInfo::default() };
+    rig.executive.write(rig.s, 0, more, b"before").unwrap();
     let module = noting(&rig, "m", ModuleInfo::default());
     rig.executive.push(rig.s, module).unwrap();
     rig.write("after").unwrap();

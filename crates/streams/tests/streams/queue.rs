@@ -215,8 +215,8 @@ fn numbered(rank: u16, bytes: usize, number: u32) -> Message {
     let kind = if rank == 256 { urgent("").kind } else { data("").kind };
     let mut m = Message::with_data(kind, Bytes::from(vec![0; bytes]).into());
     m.band = u8::try_from(rank).unwrap_or(0);
-    if let Kind::Proto(Control::Tpi(Primitive::OptdataInd(info))) = &mut m.kind {
-        info.context = number;
+    if let Kind::Proto(Control::Tpi(Primitive::OptdataInd { info, .. })) = &mut m.kind {
+        info.tsn = number;
     }
     m
 }

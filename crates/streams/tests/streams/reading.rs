@@ -3,9 +3,7 @@
 
 use crate::support::{Rig, data, partial_data, urgent};
 use bytes::Bytes;
-use streams::{
-    Chain, HeadOptions, Kind, Marks, Message, Primitive, ReadError, ReadMode, TransferFlags, TransferInfo,
-};
+use streams::{Chain, HeadOptions, Kind, Marks, Message, Primitive, ReadError, ReadMode, RecvInfo};
 
 fn set_mode(rig: &mut Rig, mode: ReadMode) {
     rig.executive.set_head_options(rig.s, &HeadOptions { read_mode: Some(mode), ..HeadOptions::default() });
@@ -56,8 +54,8 @@ fn the_byte_mode_fills_the_buffer_from_one_stream() {
     for text in ["ab", "cd", "ef"] {
         rig.data_up(text);
     }
-    let other = TransferInfo { association: 1, stream: 1, ..TransferInfo::default() };
-    rig.up(Message::optdata_ind(other, Chain::from(vec![b'x'])));
+    let other = RecvInfo { stream: 1, ..RecvInfo::default() };
+    rig.up(Message::optdata_ind(1, other, Chain::from(vec![b'x'])));
     assert_eq!(read(&mut rig, 3), ("abc".into(), false));
     assert_eq!(read(&mut rig, 10), ("def".into(), true));
     assert_eq!(read(&mut rig, 10), ("x".into(), true));
@@ -102,8 +100,8 @@ fn looking_takes_nothing() {
     rig.data_up("abcdef");
     let mut buffer = [0; 4];
     for _ in 0..2 {
-        let (len, info, end) = rig.executive.peek(rig.s, &mut buffer).unwrap().unwrap();
-        assert_eq!((len, info.association, end, &buffer), (4, 1, false, b"abcd"));
+        let (len, info) = rig.executive.peek(rig.s, &mut buffer).unwrap().unwrap();
+        assert_eq!((len, info.more, &buffer), (4, true, b"abcd"));
     }
     assert!(rig.state().consumed.is_empty());
     assert_eq!(read(&mut rig, 10).0, "abcdef");
@@ -113,7 +111,7 @@ fn looking_takes_nothing() {
 fn a_message_of_many_blocks_reads_as_one() {
     let mut rig = Rig::new();
     let blocks: Chain = ["ab", "c", "def"].into_iter().map(Bytes::from).collect();
-    rig.up(Message::optdata_ind(TransferInfo::default(), blocks));
+    rig.up(Message::optdata_ind(0, RecvInfo::default(), blocks));
     assert_eq!(read(&mut rig, 4), ("abcd".into(), false));
     assert_eq!(read(&mut rig, 4), ("ef".into(), true));
 }
@@ -121,24 +119,16 @@ fn a_message_of_many_blocks_reads_as_one() {
 #[test]
 fn what_is_known_of_the_data_comes_with_it() {
     let mut rig = Rig::new();
-    let info = TransferInfo {
-        association: 3,
-        stream: 4,
-        ssn: 5,
-        ppid: 6,
-        tsn: 7,
-        context: 8,
-        by_direction: 9,
-        flags: TransferFlags::UNORDERED,
-    };
-    rig.device(|cx, s| cx.put_data(s, &info, Chain::from(vec![1])));
-    assert_eq!(rig.executive.read(rig.s, &mut [0; 8]), Ok(Some((1, info, true))));
+    let info =
+        RecvInfo { stream: 4, ssn: 5, ppid: 6, tsn: 7, cumulative_tsn: 9, unordered: true, more: false };
+    rig.device(|cx, s| cx.put_data(s, 3, &info, Chain::from(vec![1])));
+    assert_eq!(rig.executive.read(rig.s, &mut [0; 8]), Ok(Some((1, info))));
     assert_eq!(rig.state().consumed, [(3, 1)]);
     rig.up(Message::data(vec![1, 2]));
     rig.up(Message::with_data(Kind::Proto(Primitive::DataInd { more: true }.into()), vec![3].into()));
-    assert_eq!(rig.executive.read(rig.s, &mut [0; 8]), Ok(Some((2, TransferInfo::default(), true))));
-    let (_, info, end) = rig.executive.read(rig.s, &mut [0; 8]).unwrap().unwrap();
-    assert!(info.more() && !end);
+    assert_eq!(rig.executive.read(rig.s, &mut [0; 8]), Ok(Some((2, RecvInfo::default()))));
+    let (_, info) = rig.executive.read(rig.s, &mut [0; 8]).unwrap().unwrap();
+    assert!(info.more);
 }
 
 #[test]

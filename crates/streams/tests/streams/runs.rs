@@ -3,12 +3,12 @@
 use crate::support::Rig;
 use bytes::Bytes;
 use streams::modules::NullMod;
-use streams::{Flush, HeadOptions, Kind, Message, ReadMode, Record, Run, TransferInfo};
+use streams::{Flush, HeadOptions, Kind, Message, ReadMode, Record, RecvInfo, Run};
 
 /// Parses a record: one byte for the length, and the data.
 fn record(bytes: &[u8]) -> Option<Record> {
     let length = usize::from(*bytes.first()?);
-    let info = TransferInfo { ppid: length as u32, ..TransferInfo::default() };
+    let info = RecvInfo { ppid: length as u32, ..RecvInfo::default() };
     Some(Record { info, data: 1..1 + length, bytes: 1 + length })
 }
 
@@ -77,7 +77,7 @@ fn messages_are_taken_one_by_one() {
     assert_eq!(rig.executive.describe(rig.s).unwrap().head_queue.messages, 3);
     assert_eq!(rig.executive.nread(rig.s), Some((3, 3)));
     let m = rig.executive.getmsg(rig.s).unwrap().unwrap();
-    assert_eq!((m.data.to_vec(), m.transfer().unwrap().association), (b"one".to_vec(), 1));
+    assert_eq!((m.data.to_vec(), m.user_data().unwrap().association), (b"one".to_vec(), 1));
     assert_eq!(given_back(&rig), (3, 0));
     assert_eq!(rig.executive.peek(rig.s, &mut [0; 9]).unwrap().unwrap().0, 3);
     assert_eq!(rig.read(10), Some(("two".to_owned(), true)));

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 use streams::{
     Admission, Cx, Driver, DriverId, DriverInfo, Errno, Executive, Kind, Message, Module, ModuleInfo, Open,
-    Primitive, Q, QueueInfo, StreamId, TransferFlags, TransferInfo, WriteAs,
+    Primitive, Q, QueueInfo, RecvInfo, SendInfo, StreamId, WriteAs,
 };
 
 /// State of the driver of a [`Rig`]: what it has seen, and how it behaves.
@@ -47,7 +47,7 @@ impl Driver for Device {
         self.state().diary.lock().unwrap().push("close".into());
     }
 
-    fn admit(&mut self, _s: StreamId, _info: &TransferInfo, _bytes: usize) -> Admission {
+    fn admit(&mut self, _s: StreamId, _association: u32, _info: &SendInfo, _bytes: usize) -> Admission {
         self.state().admission
     }
 
@@ -159,7 +159,7 @@ impl Rig {
     }
 
     pub(crate) fn write(&mut self, text: &str) -> Result<(), streams::WriteError> {
-        self.executive.write(self.s, TransferInfo::default(), text.as_bytes())
+        self.executive.write(self.s, 0, SendInfo::default(), text.as_bytes())
     }
 
     /// Returns the data of the messages that have reached the driver.
@@ -170,9 +170,9 @@ impl Rig {
     /// Reads once with a buffer of this size; returns the text, and whether it ends its record.
     pub(crate) fn read(&mut self, buffer_bytes: usize) -> Option<(String, bool)> {
         let mut buffer = vec![0; buffer_bytes];
-        let (len, _, end) = self.executive.read(self.s, &mut buffer).unwrap()?;
+        let (len, info) = self.executive.read(self.s, &mut buffer).unwrap()?;
         buffer.truncate(len);
-        Some((String::from_utf8(buffer).unwrap(), end))
+        Some((String::from_utf8(buffer).unwrap(), !info.more))
     }
 
     /// Reads everything that is there.
@@ -183,14 +183,13 @@ impl Rig {
 
 /// Returns user data of association 1 on its way up.
 pub(crate) fn data(text: &'static str) -> Message {
-    let info = TransferInfo { association: 1, ..TransferInfo::default() };
-    Message::optdata_ind(info, Bytes::from_static(text.as_bytes()).into())
+    Message::optdata_ind(1, RecvInfo::default(), Bytes::from_static(text.as_bytes()).into())
 }
 
 /// Returns user data of association 1 on its way up, with more to come.
 pub(crate) fn partial_data(text: &'static str) -> Message {
-    let info = TransferInfo { association: 1, flags: TransferFlags::MORE, ..TransferInfo::default() };
-    Message::optdata_ind(info, Bytes::from_static(text.as_bytes()).into())
+    let info = RecvInfo { more: true, ..RecvInfo::default() };
+    Message::optdata_ind(1, info, Bytes::from_static(text.as_bytes()).into())
 }
 
 /// Returns a high-priority primitive.

@@ -2,22 +2,21 @@
 
 use crate::support::Rig;
 use bytes::Bytes;
-use streams::{Kind, Message, Pool, Primitive, TransferFlags, TransferInfo};
+use streams::{Kind, Message, Pool, Primitive, SendInfo};
 
 #[test]
 fn a_write_goes_down_as_one_message_with_what_is_known_of_it() {
     let mut rig = Rig::new();
-    let info =
-        TransferInfo { stream: 3, ppid: 4, flags: TransferFlags::UNORDERED, ..TransferInfo::default() };
-    rig.executive.write(rig.s, info, b"data").unwrap();
-    assert_eq!(rig.state().received, [Message::optdata_req(info, Bytes::from_static(b"data"))]);
+    let info = SendInfo { stream: 3, ppid: 4, unordered: true, ..SendInfo::default() };
+    rig.executive.write(rig.s, 0, info, b"data").unwrap();
+    assert_eq!(rig.state().received, [Message::optdata_req(0, info, Bytes::from_static(b"data"))]);
 }
 
 #[test]
 fn bytes_go_down_without_being_copied() {
     let mut rig = Rig::new();
     let bytes = Bytes::from(vec![1, 2, 3]);
-    rig.executive.write_bytes(rig.s, TransferInfo::default(), bytes.clone()).unwrap();
+    rig.executive.write_bytes(rig.s, 0, SendInfo::default(), bytes.clone()).unwrap();
     assert_eq!(rig.state().received[0].data.blocks()[0].as_ptr(), bytes.as_ptr());
 }
 

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use sctp::{PathId, PathOptions, PrimaryError, Statistics};
+use sctp::{PathId, PathOptions, PrimaryError, SendInfo, Statistics};
 use streams::{Interest, Message as Block};
 use tpi::{Addresses, Errno, Primitive};
 
@@ -12,7 +12,7 @@ use crate::address::Address;
 use crate::association_ref::AssociationRef;
 use crate::error::{CloseReason, ConnectError, Loss, OptionsError, RecvError, SendError};
 use crate::event::{Event, Received};
-use crate::message::{Message, SendInfo, from_block};
+use crate::message::{Message, from_block};
 use crate::options::AssociationOptions;
 use crate::socket::{End, Found, Patience, Socket, Style, unless_restarted};
 use crate::stack::Stack;
@@ -47,7 +47,7 @@ impl SharedAssociation {
     /// As [`Association::send_with`](crate::Association::send_with); and [`SendError::WouldBlock`].
     pub fn try_send(&self, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
         self.check(message.len(), info)?;
-        self.socket.write(&info.transfer(0), message, Patience::None)
+        self.socket.write(0, info, message, Patience::None)
     }
 
     /// Receives the next message if one is there, without waiting.

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use sctp::{PathId, PathOptions, PrimaryError, Statistics};
+use sctp::{PathId, PathOptions, PrimaryError, SendInfo, Statistics};
 use streams::{Control, Kind};
 use tpi::Primitive;
 
@@ -12,7 +12,7 @@ use crate::association_ref::AssociationRef;
 use crate::error::{BindError, ConnectError, Loss, OptionsError, RecvError, SendError};
 use crate::event::{Event, Received};
 use crate::listener::bind_port;
-use crate::message::{AssociationId, SendInfo, from_block};
+use crate::message::{AssociationId, from_block};
 use crate::options::AssociationOptions;
 use crate::socket::{Found, Patience, Socket};
 use crate::stack::Stack;
@@ -170,7 +170,7 @@ impl SharedEndpoint {
         patience: Patience,
     ) -> Result<(), SendError> {
         self.check(to, message.len(), info)?;
-        self.socket.write(&info.transfer(to.0), message, patience)
+        self.socket.write(to.0, info, message, patience)
     }
 
     pub(crate) fn check(&self, to: AssociationId, bytes: usize, info: &SendInfo) -> Result<(), SendError> {
@@ -214,7 +214,7 @@ pub(crate) fn received(
     match found {
         Found::Data(message) => {
             let id = match &message.kind {
-                Kind::Proto(Control::Tpi(Primitive::OptdataInd(info))) => info.association,
+                Kind::Proto(Control::Tpi(Primitive::OptdataInd { association, .. })) => *association,
                 _ => 0,
             };
             Ok(Some((AssociationId(id), Received::Message(from_block(message)))))

@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sctp::{RecvInfo, SendInfo};
 use streams::{Interest, Message as Block};
 use tpi::Primitive;
 
@@ -13,7 +14,7 @@ use crate::address::{Address, ToAddress};
 use crate::association::{self, SharedAssociation};
 use crate::error::{CloseReason, ConnectError, RecvError, SendError};
 use crate::event::{Event, Received};
-use crate::message::{Message, RecvInfo, SendInfo, from_block};
+use crate::message::{Message, from_block};
 use crate::options::StackOptions;
 use crate::socket::{Found, GivenUp, unless_restarted};
 use crate::stack::Stack;
@@ -114,8 +115,8 @@ impl Association {
     /// As [`Association::send`]; and there is no such stream.
     pub async fn send_with(&self, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
         self.0.check(message.len(), info)?;
-        let (socket, info) = (self.0.socket(), info.transfer(0));
-        until(socket, Interest::WRITABLE, |inner| socket.try_write(inner, &info, message)).await?
+        let socket = self.0.socket();
+        until(socket, Interest::WRITABLE, |inner| socket.try_write(inner, 0, info, message)).await?
     }
 
     /// Sends messages in their order as `info` says; waits while the send buffer is full. Where it is dropped before its end, the
@@ -126,9 +127,9 @@ impl Association {
     /// As [`Association::send_with`]. Where one of the messages is empty or too long, none was sent.
     pub async fn send_many(&self, mut messages: &[&[u8]], info: &SendInfo) -> Result<(), SendError> {
         self.0.check_all(messages, info)?;
-        let (socket, info) = (self.0.socket(), info.transfer(0));
+        let socket = self.0.socket();
         while !messages.is_empty() {
-            until(socket, Interest::WRITABLE, |inner| socket.try_write_many(inner, &info, &mut messages))
+            until(socket, Interest::WRITABLE, |inner| socket.try_write_many(inner, 0, info, &mut messages))
                 .await??;
         }
         Ok(())
@@ -141,8 +142,8 @@ impl Association {
     /// As [`Association::send_with`].
     pub async fn send_bytes(&self, message: Bytes, info: &SendInfo) -> Result<(), SendError> {
         self.0.check(message.len(), info)?;
-        let (socket, info) = (self.0.socket(), info.transfer(0));
-        until(socket, Interest::WRITABLE, |inner| socket.try_write_bytes(inner, &info, &message)).await?
+        let socket = self.0.socket();
+        until(socket, Interest::WRITABLE, |inner| socket.try_write_bytes(inner, 0, info, &message)).await?
     }
 
     /// Receives the next message; waits for it. Returns `None` when the peer has shut down and everything was read.
@@ -205,12 +206,12 @@ impl Association {
     }
 
     /// Copies the next message into `buffer`; waits for it. What does not fit comes with the next call
-    /// (`end_of_record` is false). Returns `None` when the peer has shut down and everything was read.
+    /// (`more` is true). Returns `None` when the peer has shut down and everything was read.
     ///
     /// # Errors
     ///
     /// As [`Association::recv`].
-    pub async fn recv_into(&self, buffer: &mut [u8]) -> Result<Option<RecvInfo>, RecvError> {
+    pub async fn recv_into(&self, buffer: &mut [u8]) -> Result<Option<(usize, RecvInfo)>, RecvError> {
         let socket = self.0.socket();
         loop {
             match until(socket, Interest::READABLE, |inner| socket.try_read(inner, buffer)).await?? {

@@ -3,6 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use sctp::SendInfo;
 use streams::{Interest, Message as Block};
 use tpi::Primitive;
 
@@ -12,7 +13,7 @@ use crate::address::ToAddress;
 use crate::endpoint::{self, SharedEndpoint};
 use crate::error::{BindError, ConnectError, RecvError, SendError};
 use crate::event::Received;
-use crate::message::{AssociationId, SendInfo};
+use crate::message::AssociationId;
 use crate::options::StackOptions;
 
 /// Sends to and receives from any number of peers; [`swiftwater::Endpoint`](crate::Endpoint) for tasks. Clones share it.
@@ -66,8 +67,8 @@ impl Endpoint {
     /// The association is closed, or the message is empty or too long, or there is no such stream.
     pub async fn send_to(&self, to: AssociationId, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
         self.0.check(to, message.len(), info)?;
-        let (socket, info) = (self.0.socket(), info.transfer(to.0));
-        until(socket, Interest::WRITABLE, |inner| socket.try_write(inner, &info, message)).await?
+        let socket = self.0.socket();
+        until(socket, Interest::WRITABLE, |inner| socket.try_write(inner, to.0, info, message)).await?
     }
 
     /// Receives the next message or event of any association; waits for it.

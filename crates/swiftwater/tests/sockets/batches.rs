@@ -46,7 +46,7 @@ fn all_arrive_in_order_through_small_buffers() {
             let mut message = Vec::new();
             for part in parts {
                 message.extend_from_slice(&part.to_vec());
-                if part.info.end_of_record {
+                if !part.info.more {
                     received.push(std::mem::take(&mut message));
                 }
             }
@@ -88,9 +88,9 @@ fn messages_that_came_together_are_read_in_every_way() {
                 1 => {
                     let mut message = Vec::new();
                     loop {
-                        let info = server.recv_into(&mut buffer).unwrap().unwrap();
-                        message.extend_from_slice(&buffer[..info.bytes]);
-                        if info.end_of_record {
+                        let (bytes, info) = server.recv_into(&mut buffer).unwrap().unwrap();
+                        message.extend_from_slice(&buffer[..bytes]);
+                        if !info.more {
                             break;
                         }
                     }

@@ -3,7 +3,7 @@
 use std::thread;
 
 use bytes::Bytes;
-use swiftwater::{Association, Listener, RecvInfo, SendInfo};
+use swiftwater::{Association, Listener, SendInfo};
 
 use crate::pair::{assert_pattern, listen, must_end, pair, pattern, recv_whole};
 
@@ -63,15 +63,15 @@ fn a_small_buffer_goes_on_with_the_same_message() {
         let mut got = Vec::new();
         let mut buffer = [0; 777];
         loop {
-            let info = server.recv_into(&mut buffer).unwrap().unwrap();
-            got.extend_from_slice(&buffer[..info.bytes]);
-            if info.end_of_record {
+            let (bytes, info) = server.recv_into(&mut buffer).unwrap().unwrap();
+            got.extend_from_slice(&buffer[..bytes]);
+            if !info.more {
                 break;
             }
         }
         assert_pattern(0, 10_000, &got);
-        let info = server.recv_into(&mut buffer).unwrap().unwrap();
-        assert!(matches!(info, RecvInfo { bytes: 4, end_of_record: true, .. }), "{info:?}");
+        let (bytes, info) = server.recv_into(&mut buffer).unwrap().unwrap();
+        assert!(bytes == 4 && !info.more, "{bytes} {info:?}");
         assert_eq!(&buffer[..4], b"next");
     });
 }
@@ -82,7 +82,7 @@ fn the_rest_of_a_message_can_be_taken_whole() {
         let (client, server) = pair();
         client.send(&pattern(0, 1000)).unwrap();
         let mut buffer = [0; 300];
-        assert_eq!(server.recv_into(&mut buffer).unwrap().unwrap().bytes, 300);
+        assert_eq!(server.recv_into(&mut buffer).unwrap().unwrap().0, 300);
         let rest = server.recv().unwrap().unwrap().to_vec();
         assert_eq!(rest, pattern(0, 1000)[300..]);
     });

@@ -157,7 +157,7 @@ fn tell_of_a_message_that_was_not_sent_in_its_lifetime() {
         assert_eq!(told(&client), "Up");
         client.send(&pattern(1, 300_000)).unwrap();
         let lifetime = Duration::from_millis(5);
-        let mortal = SendInfo { lifetime: Some(lifetime), context: 9, ..SendInfo::default() };
+        let mortal = SendInfo { lifetime: Some(lifetime.into()), context: 9, ..SendInfo::default() };
         client.send_with(b"too late", &mortal).unwrap();
         client.send(b"in time").unwrap();
         // Nobody reads, so the first is not through before that.

@@ -1,6 +1,6 @@
 //! Modules on the stream of a live association.
 
-use streams::{Chain, IoctlRequest, Kind, Message, Module, Q, TransferInfo};
+use streams::{Chain, IoctlRequest, Kind, Message, Module, Q, SendInfo};
 use swiftwater::AssociationState;
 use swiftwater::modules::Counter;
 
@@ -141,7 +141,7 @@ impl Module for Late {
 
     fn wput(&mut self, q: &mut Q<'_>, m: Message) {
         let Kind::Ioctl(ioctl) = &m.kind else { return q.pass(m) };
-        q.putnext(Message::optdata_req(TransferInfo::default(), b"too late".to_vec().into()));
+        q.putnext(Message::optdata_req(0, SendInfo::default(), b"too late".to_vec().into()));
         q.ack(ioctl, 0, Chain::new());
     }
 }

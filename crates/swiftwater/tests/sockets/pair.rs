@@ -61,7 +61,7 @@ pub(crate) fn recv_whole(association: &Association) -> Option<Vec<u8>> {
     loop {
         let part = association.recv().unwrap()?;
         whole.extend_from_slice(&part.to_vec());
-        if part.info.end_of_record {
+        if !part.info.more {
             return Some(whole);
         }
     }

@@ -26,12 +26,12 @@ fn read_bytes(association: &Association, total: usize) {
     let mut buffer = vec![0; 100_000];
     let mut at = 0;
     while at < total {
-        let info = association.recv_into(&mut buffer).unwrap().expect("more bytes");
-        for got in &buffer[..info.bytes] {
+        let (bytes, info) = association.recv_into(&mut buffer).unwrap().expect("more bytes");
+        for got in &buffer[..bytes] {
             assert_eq!(*got, byte(at), "byte {at}");
             at += 1;
         }
-        assert!(!info.end_of_record);
+        assert!(info.more);
     }
     assert_eq!(at, total);
 }

@@ -24,7 +24,7 @@ fn what_was_sent_with_a_message_arrives_with_it() {
             assert_eq!(message.to_vec(), [info.stream as u8; 5]);
             assert_eq!(info.ppid, 0xdead_0000 + u32::from(info.stream));
             assert_eq!(info.unordered, info.stream % 3 == 0);
-            assert!(info.end_of_record);
+            assert!(!info.more);
             seen.push(info.stream);
         }
         seen.sort_unstable();
@@ -87,7 +87,7 @@ fn a_record_that_is_open_on_another_stream_is_not_torn() {
             let part = server.recv().unwrap().unwrap();
             assert_eq!(part.info.stream, 0);
             record.extend_from_slice(&part.to_vec());
-            if part.info.end_of_record {
+            if !part.info.more {
                 break;
             }
         }

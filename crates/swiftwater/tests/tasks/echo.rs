@@ -24,10 +24,10 @@ fn messages_come_back() {
         }
         let mut buffer = [0; 8];
         client.send_with(b"hello, world", &SendInfo::stream(3)).await.unwrap();
-        let info = client.recv_into(&mut buffer).await.unwrap().unwrap();
-        assert_eq!((info.bytes, info.end_of_record), (8, false));
-        let info = client.recv_into(&mut buffer).await.unwrap().unwrap();
-        assert_eq!((info.bytes, info.end_of_record), (4, true));
+        let (bytes, info) = client.recv_into(&mut buffer).await.unwrap().unwrap();
+        assert_eq!((bytes, info.more), (8, true));
+        let (bytes, info) = client.recv_into(&mut buffer).await.unwrap().unwrap();
+        assert_eq!((bytes, info.more), (4, false));
         client.close().await.unwrap();
         server.await.unwrap();
     });

@@ -4,24 +4,72 @@ use super::DecodeError;
 use super::address::{INET, INET6};
 use crate::options::T_INET_SCTP;
 use crate::options::sctp::{T_SCTP_PPI, T_SCTP_SID, T_SCTP_SSN, T_SCTP_TSN};
-use crate::{Notice, Notification, PathChange, PathReason, TransferFlags, TransferInfo};
+use crate::{Lifetime, Notice, Notification, PathChange, PathId, PathReason, RecvInfo, SendInfo};
 use std::net::IpAddr;
 
 /// The names of our own options lie above the published ones.
 const PRIVATE: u32 = 0x8000;
-/// What else is known of a message: association, context, what depends on the direction, flags; a word each.
-const TRANSFER: u32 = PRIVATE + 1;
+/// What else is known of a message that goes down: association, context, lifetime in milliseconds, path (0 for none, otherwise
+/// its number plus 1), flags; a word each.
+const SEND: u32 = PRIVATE + 1;
 /// A new association: its number, and outbound and inbound streams in one word.
 const ASSOCIATION: u32 = PRIVATE + 2;
-/// What happened to an association: its number, two words that depend on it, and an address, which is the number of its
+/// What happened to an association: the association, the number of what happened, two words that depend on that, and an address,
+/// which is the number of its
 /// family (`AF_INET`, `AF_INET6`) and four words in network order.
 const NOTICE: u32 = PRIVATE + 3;
+/// What else is known of a message that goes up: association, cumulative T_SCTP_TSN, flags; a word each.
+const RECEIVE: u32 = PRIVATE + 4;
 
 const WORD_BYTES: usize = 4;
 const HEADER_WORDS: usize = 4;
 
-/// The published options of a message, and ours where they have something to say.
-pub(super) fn encode_transfer(info: &TransferInfo) -> Vec<u8> {
+/// Bits of the last word of [`SEND`] and [`RECEIVE`].
+const UNORDERED: u32 = 1;
+const MORE: u32 = 2;
+const IMMEDIATE: u32 = 4;
+
+/// Encodes the published options of a message that goes down, and ours where they have something to say.
+pub(super) fn encode_send(association: u32, info: &SendInfo) -> Vec<u8> {
+    let mut options = encode(T_SCTP_SID, &[info.stream.into()]);
+    options.extend(encode(T_SCTP_PPI, &[info.ppid]));
+    let bit = |is: bool, bit| if is { bit } else { 0 };
+    let flags = bit(info.unordered, UNORDERED) | bit(info.more, MORE) | bit(info.immediate, IMMEDIATE);
+    let lifetime_ms = info.lifetime.map_or(0, Lifetime::ms);
+    let path = info.path.map_or(0, |path| u32::from(path.0) + 1);
+    let rest = [association, info.context, lifetime_ms, path, flags];
+    if rest != [0; 5] {
+        options.extend(encode(SEND, &rest));
+    }
+    options
+}
+
+/// Decodes the association and description of a message that goes down. What no option says is zero.
+pub(super) fn decode_send(options: &[u8]) -> Result<(u32, SendInfo), DecodeError> {
+    let [association, context, lifetime_ms, path, flags] = find(options, SEND)?.unwrap_or_default();
+    let bad = DecodeError::BadValue;
+    if flags & !(UNORDERED | MORE | IMMEDIATE) != 0 {
+        return Err(bad(flags));
+    }
+    let path = match path {
+        0 => None,
+        number => Some(PathId(u8::try_from(number - 1).map_err(|_| bad(number))?)),
+    };
+    let info = SendInfo {
+        stream: published_u16(options, T_SCTP_SID)?,
+        ppid: published(options, T_SCTP_PPI)?,
+        unordered: flags & UNORDERED != 0,
+        more: flags & MORE != 0,
+        immediate: flags & IMMEDIATE != 0,
+        context,
+        lifetime: Lifetime::from_ms(lifetime_ms),
+        path,
+    };
+    Ok((association, info))
+}
+
+/// Encodes the published options of a message that goes up, and ours where they have something to say.
+pub(super) fn encode_receive(association: u32, info: &RecvInfo) -> Vec<u8> {
     let published = [
         (T_SCTP_SID, u32::from(info.stream)),
         (T_SCTP_PPI, info.ppid),
@@ -29,29 +77,41 @@ pub(super) fn encode_transfer(info: &TransferInfo) -> Vec<u8> {
         (T_SCTP_TSN, info.tsn),
     ];
     let mut options: Vec<u8> = published.iter().flat_map(|(name, value)| encode(*name, &[*value])).collect();
-    let rest = [info.association, info.context, info.by_direction, u32::from(info.flags.bits())];
-    if rest != [0; 4] {
-        options.extend(encode(TRANSFER, &rest));
+    let bit = |is: bool, bit| if is { bit } else { 0 };
+    let flags = bit(info.unordered, UNORDERED) | bit(info.more, MORE);
+    let rest = [association, info.cumulative_tsn, flags];
+    if rest != [0; 3] {
+        options.extend(encode(RECEIVE, &rest));
     }
     options
 }
 
-/// What is known of a message. What no option says is zero.
-pub(super) fn decode_transfer(options: &[u8]) -> Result<TransferInfo, DecodeError> {
-    let published = |name| find(options, name).map(|value| value.map_or(0, |[value]: [u32; 1]| value));
-    let narrow = |value: u32| u16::try_from(value).map_err(|_| DecodeError::BadValue(value));
-    let [association, context, by_direction, flags] = find(options, TRANSFER)?.unwrap_or_default();
-    let known = u8::try_from(flags).ok().and_then(TransferFlags::from_bits);
-    Ok(TransferInfo {
-        association,
-        stream: narrow(published(T_SCTP_SID)?)?,
-        ssn: narrow(published(T_SCTP_SSN)?)?,
-        ppid: published(T_SCTP_PPI)?,
-        tsn: published(T_SCTP_TSN)?,
-        context,
-        by_direction,
-        flags: known.ok_or(DecodeError::BadValue(flags))?,
-    })
+/// Decodes the association and description of a message that goes up. What no option says is zero.
+pub(super) fn decode_receive(options: &[u8]) -> Result<(u32, RecvInfo), DecodeError> {
+    let [association, cumulative_tsn, flags] = find(options, RECEIVE)?.unwrap_or_default();
+    if flags & !(UNORDERED | MORE) != 0 {
+        return Err(DecodeError::BadValue(flags));
+    }
+    let info = RecvInfo {
+        stream: published_u16(options, T_SCTP_SID)?,
+        ssn: published_u16(options, T_SCTP_SSN)?,
+        ppid: published(options, T_SCTP_PPI)?,
+        tsn: published(options, T_SCTP_TSN)?,
+        cumulative_tsn,
+        unordered: flags & UNORDERED != 0,
+        more: flags & MORE != 0,
+    };
+    Ok((association, info))
+}
+
+/// Returns the value of a published option; 0 if the list does not have it.
+fn published(options: &[u8], name: u32) -> Result<u32, DecodeError> {
+    Ok(find(options, name)?.map_or(0, |[value]: [u32; 1]| value))
+}
+
+fn published_u16(options: &[u8], name: u32) -> Result<u16, DecodeError> {
+    let value = published(options, name)?;
+    u16::try_from(value).map_err(|_| DecodeError::BadValue(value))
 }
 
 /// Left out if there is nothing to say.
@@ -67,9 +127,11 @@ pub(super) fn decode_association(options: &[u8]) -> Result<(u32, u16, u16), Deco
 }
 
 pub(super) fn encode_notification(notification: &Notification) -> Vec<u8> {
-    let flags = notification.transfer.flags | TransferFlags::NOTIFICATION;
-    let mut options = encode_transfer(&TransferInfo { flags, ..notification.transfer });
-    options.extend(encode(NOTICE, &notice_words(notification.what)));
+    let mut options = match &notification.what {
+        Notice::SendFailed { info, .. } => encode_send(0, info),
+        _ => Vec::new(),
+    };
+    options.extend(encode(NOTICE, &notice_words(notification)));
     options
 }
 
@@ -87,18 +149,21 @@ const WAS_SENT: u32 = 1;
 const BEGINNING: u32 = 2;
 const ENDING: u32 = 4;
 
-fn notice_words(what: Notice) -> [u32; 8] {
+fn notice_words(notification: &Notification) -> [u32; 9] {
+    let what = notification.what;
     let (number, first, second) = match what {
         Notice::PathChanged { change, reason, .. } => (PATH_CHANGED, change as u32, reason as u32),
         Notice::RemoteError { cause } => (REMOTE_ERROR, u32::from(cause), 0),
-        Notice::SendFailed { was_sent, beginning, ending, cause } => {
+        Notice::SendFailed { was_sent, beginning, ending, cause, .. } => {
             let of = |is: bool, flag| u32::from(is) * flag;
             let flags = of(was_sent, WAS_SENT) | of(beginning, BEGINNING) | of(ending, ENDING);
             (SEND_FAILED, flags, u32::from(cause))
         }
         Notice::SenderDry => (SENDER_DRY, 0, 0),
         Notice::Adaptation { indication } => (ADAPTATION, indication, 0),
-        Notice::PartialDeliveryAborted => (PARTIAL_DELIVERY_ABORTED, 0, 0),
+        Notice::PartialDeliveryAborted { stream, ssn } => {
+            (PARTIAL_DELIVERY_ABORTED, u32::from(stream), u32::from(ssn))
+        }
     };
     let (family, [a, b, c, d]) = match what {
         Notice::PathChanged { address: IpAddr::V4(address), .. } => {
@@ -107,14 +172,16 @@ fn notice_words(what: Notice) -> [u32; 8] {
         Notice::PathChanged { address: IpAddr::V6(address), .. } => (AF_INET6, v6_words(address.octets())),
         _ => (0, [0; 4]),
     };
-    [number, first, second, family, a, b, c, d]
+    [notification.association, number, first, second, family, a, b, c, d]
 }
 
-/// What happened, if the options say that something did.
-pub(super) fn decode_notice(options: &[u8]) -> Result<Option<Notice>, DecodeError> {
-    let Some([number, first, second, family, a, b, c, d]) = find(options, NOTICE)? else { return Ok(None) };
+/// Decodes what happened; `None` if no option says that something did.
+pub(super) fn decode_notification(options: &[u8]) -> Result<Option<Notification>, DecodeError> {
+    let Some([association, number, first, second, family, a, b, c, d]) = find(options, NOTICE)? else {
+        return Ok(None);
+    };
     let bad = DecodeError::BadValue;
-    let cause = |word: u32| u16::try_from(word).map_err(|_| bad(word));
+    let narrow = |word: u32| u16::try_from(word).map_err(|_| bad(word));
     let what = match number {
         PATH_CHANGED => Notice::PathChanged {
             address: match family {
@@ -125,19 +192,22 @@ pub(super) fn decode_notice(options: &[u8]) -> Result<Option<Notice>, DecodeErro
             change: PathChange::from_number(first).ok_or(bad(first))?,
             reason: PathReason::from_number(second).ok_or(bad(second))?,
         },
-        REMOTE_ERROR => Notice::RemoteError { cause: cause(first)? },
+        REMOTE_ERROR => Notice::RemoteError { cause: narrow(first)? },
         SEND_FAILED => Notice::SendFailed {
+            info: decode_send(options)?.1,
             was_sent: first & WAS_SENT != 0,
             beginning: first & BEGINNING != 0,
             ending: first & ENDING != 0,
-            cause: cause(second)?,
+            cause: narrow(second)?,
         },
         SENDER_DRY => Notice::SenderDry,
         ADAPTATION => Notice::Adaptation { indication: first },
-        PARTIAL_DELIVERY_ABORTED => Notice::PartialDeliveryAborted,
+        PARTIAL_DELIVERY_ABORTED => {
+            Notice::PartialDeliveryAborted { stream: narrow(first)?, ssn: narrow(second)? }
+        }
         _ => return Err(bad(number)),
     };
-    Ok(Some(what))
+    Ok(Some(Notification { association, what }))
 }
 
 fn v6_words(octets: [u8; 16]) -> [u32; 4] {

@@ -315,7 +315,7 @@ impl Incoming for SctpBatchIn {
             self.next += 1;
             message.blocks().iter().for_each(|block| read_every_byte(block));
             bytes += message.len();
-            if message.info.end_of_record {
+            if !message.info.more {
                 return Ok(Some(bytes));
             }
         }
@@ -353,7 +353,7 @@ impl SctpIn {
         while let Some(message) = self.association.recv()? {
             message.blocks().iter().for_each(|block| read_every_byte(block));
             bytes += message.len();
-            if message.info.end_of_record {
+            if !message.info.more {
                 return Ok(Some(bytes));
             }
         }
@@ -367,13 +367,11 @@ impl Incoming for SctpIn {
         if self.buffer.is_empty() {
             return self.recv_in_place();
         }
-        let Some(info) = self.association.recv_into(&mut self.buffer)? else { return Ok(None) };
-        read_every_byte(&self.buffer[..info.bytes]);
+        let Some((bytes, info)) = self.association.recv_into(&mut self.buffer)? else { return Ok(None) };
+        read_every_byte(&self.buffer[..bytes]);
         match self.message_bytes {
-            Some(expected) if !info.end_of_record => {
-                Err(LoadError::WrongSize { got: expected + 1, expected })
-            }
-            _ => Ok(Some(info.bytes)),
+            Some(expected) if info.more => Err(LoadError::WrongSize { got: expected + 1, expected }),
+            _ => Ok(Some(bytes)),
         }
     }
 }
@@ -390,13 +388,13 @@ impl Dialogue for SctpDialogue {
     #[inline]
     fn recv(&mut self, message: &mut [u8]) -> Result<bool, LoadError> {
         let mut filled = 0;
-        while let Some(info) = self.0.recv_into(&mut message[filled..])? {
-            filled += info.bytes;
-            if info.end_of_record && filled == message.len() {
+        while let Some((bytes, info)) = self.0.recv_into(&mut message[filled..])? {
+            filled += bytes;
+            if !info.more && filled == message.len() {
                 read_every_byte(message);
                 return Ok(true);
             }
-            if info.end_of_record || filled == message.len() {
+            if !info.more || filled == message.len() {
                 return Err(LoadError::WrongSize { got: filled, expected: message.len() });
             }
         }

@@ -1,10 +1,11 @@
 //! A message, or the part of one that one DATA chunk carries.
 
 use bytes::Bytes;
+use sctp_message::SendInfo;
 use sctp_wire::chunk::{DATA_HEADER_BYTES, DataFlags};
 
 use crate::config::MESSAGE_OVERHEAD_BYTES;
-use crate::event::{SendFailure, SendInfo};
+use crate::event::SendFailure;
 
 /// Path of a chunk that names none: it takes the primary path.
 const ANY_PATH: u8 = u8::MAX;
