@@ -1,13 +1,14 @@
-//! The description of one message of user data: [`SendInfo`] on its way out, [`RecvInfo`] on its way in.
+//! The description of one message of user data: [`SendInfo`] for outbound, [`RecvInfo`] for inbound messages.
 //!
-//! The API, the transport interface, the provider and the protocol core share these two types, so that no layer translates a
-//! message for the next. They lie in a crate of their own because the core knows nothing of STREAMS, and STREAMS nothing of the
-//! core. Neither names the association: an association identifier has a meaning of its own in each layer, and travels beside.
+//! The API, the transport interface, the provider and the protocol core share these two types, so that no layer
+//! translates a message for the next. The types have a crate of their own because the core knows nothing of STREAMS,
+//! and STREAMS nothing of the core. Neither type contains the association: each layer has its own identifiers of
+//! associations and passes them separately.
 //!
-//! Two boundaries keep formats of their own, because their bytes are shared with programs that were built separately: the
-//! ancillary data of the sockets API (`struct sctp_sndinfo` and its relatives, which the C library of the program defines), and
-//! the record header between a program and the daemon, which is the program's word, and which the daemon checks before it
-//! becomes a [`SendInfo`].
+//! Two boundaries have their own formats, because separately built programs share their bytes. The first is the
+//! ancillary data of the sockets API (`struct sctp_sndinfo` and its relatives), which the program's C library defines.
+//! The second is the record header between a program and the daemon; the program writes it, and the daemon checks it
+//! before it becomes a [`SendInfo`].
 
 #![forbid(unsafe_code)]
 
@@ -68,25 +69,26 @@ pub struct SendInfo {
     pub stream: u16,
     /// Payload protocol identifier (`snd_ppid`, RFC 9260 §3.3.1), which SCTP passes through. Default: 0.
     pub ppid: u32,
-    /// Deliver the message as soon as it arrives, whatever is missing before it (`SCTP_UNORDERED`).
+    /// Deliver the message as soon as it arrives, even if earlier messages are missing (`SCTP_UNORDERED`).
     pub unordered: bool,
-    /// The record goes on with the next send: sends are put together as in a byte stream (`T_MORE`).
+    /// The record continues with the next send: sends are joined as in a byte stream (`T_MORE`).
     pub more: bool,
     /// Ask the peer to acknowledge at once (I bit, RFC 7053; `SCTP_SACK_IMMEDIATELY`).
     pub immediate: bool,
-    /// A number that comes back with the message if it cannot be delivered (`snd_context`).
+    /// A number that the sender gets back with the message if it cannot be delivered (`snd_context`).
     pub context: u32,
-    /// Discard the message if none of it was sent within this time (`sinfo_timetolive`). A message that waits behind others is
-    /// discarded when its turn comes. Parts of a record are never discarded. Default (`None`): no limit.
+    /// Discard the message if its transmission has not begun within this time (`sinfo_timetolive`). A message that
+    /// waits behind others is discarded when its turn comes. Parts of a record are never discarded. Default (`None`):
+    /// no limit.
     pub lifetime: Option<Lifetime>,
-    /// The path of the first transmission, in place of the primary path (`SCTP_ADDR_OVER`): while that path does not answer or
-    /// does not exist, and for retransmissions, the message goes where other data goes. Messages that are sent after it wait for
-    /// it. Default: none.
+    /// The path of the first transmission, instead of the primary path (`SCTP_ADDR_OVER`). Retransmissions use the path
+    /// that other data uses, as does the first transmission while the named path does not answer or does not exist.
+    /// Later messages wait for this one. Default: none.
     pub path: Option<PathId>,
 }
 
 impl SendInfo {
-    /// Returns the defaults on this stream.
+    /// Returns the defaults with this stream.
     pub fn stream(stream: u16) -> Self {
         SendInfo { stream, ..SendInfo::default() }
     }
@@ -95,20 +97,20 @@ impl SendInfo {
 /// Describes a message that was received (`struct sctp_rcvinfo`, RFC 6458 §5.3.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RecvInfo {
-    /// The stream that it came on (`rcv_sid`).
+    /// The stream of the message (`rcv_sid`).
     pub stream: u16,
-    /// Its stream sequence number (`rcv_ssn`).
+    /// The stream sequence number of the message (`rcv_ssn`).
     pub ssn: u16,
     /// Payload protocol identifier (`rcv_ppid`).
     pub ppid: u32,
-    /// TSN of its first DATA chunk (`rcv_tsn`).
+    /// TSN of the first DATA chunk (`rcv_tsn`).
     pub tsn: u32,
     /// The cumulative TSN when the message was delivered (`rcv_cumtsn`).
     pub cumulative_tsn: u32,
-    /// Whether it was sent unordered (`SCTP_UNORDERED`).
+    /// Whether the message was sent unordered (`SCTP_UNORDERED`).
     pub unordered: bool,
-    /// Whether the message goes on with the next read (no `MSG_EOR`): the buffer was too small, or the message is delivered in
-    /// parts.
+    /// Whether the message continues with the next read (no `MSG_EOR`): the buffer was too small, or the message is
+    /// delivered in parts.
     pub more: bool,
 }
 
@@ -116,7 +118,7 @@ pub struct RecvInfo {
 mod tests {
     use super::*;
 
-    /// The description travels with each message through each queue: its size is part of the speed.
+    /// The description accompanies each message through each queue, so its size affects speed.
     #[test]
     fn a_description_stays_small() {
         assert_eq!((size_of::<SendInfo>(), size_of::<RecvInfo>()), (20, 20));
@@ -125,7 +127,7 @@ mod tests {
     #[test]
     fn a_lifetime_rounds_up_to_milliseconds() {
         let ms = |duration: Duration| Lifetime::from(duration).ms();
-        assert_eq!(ms(Duration::ZERO), 1, "a lifetime of nothing is not a lifetime without limit");
+        assert_eq!(ms(Duration::ZERO), 1, "a zero lifetime is not an unlimited one");
         assert_eq!(ms(Duration::from_micros(1001)), 2);
         assert_eq!(ms(Duration::from_millis(1000)), 1000);
         assert_eq!(ms(Duration::MAX), u32::MAX);

@@ -1,9 +1,9 @@
-//! The byte layout of primitives, as `putmsg` and `getmsg` show it in the control part of a message.
+//! The byte layout of primitives: the control part of a message in `putmsg` and `getmsg`.
 //!
-//! Each primitive is a structure of 32-bit words in native byte order, the first of which is the number of the primitive.
-//! Addresses and options stand behind the structure, found by a length and an offset from its beginning. Where the
-//! interface has no field for what a provider with several associations has to say, words are appended to the structure;
-//! they are left out while they are zero, so that a program which does not know them sees what it expects.
+//! Each primitive is a structure of 32-bit words in native byte order; the first word is the number of the primitive.
+//! Addresses and options follow the structure, located by a length and an offset from its beginning. Words are appended
+//! to the structure where the interface lacks a field that a provider with several associations needs. Appended words
+//! are omitted while all are zero, so a program that does not know them sees the published structure.
 
 mod address;
 mod layout;
@@ -14,27 +14,27 @@ use layout::{Reader, Writer};
 use std::error::Error;
 use std::fmt;
 
-/// Why bytes are not a primitive.
+/// Reason why bytes do not decode to a primitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// The structure is cut off.
+    /// The structure is truncated.
     Truncated,
     /// No primitive has this number.
     UnknownPrimitive(u32),
-    /// A length and offset point outside of the bytes.
+    /// A length and offset point outside the bytes.
     OutOfBounds,
-    /// The addresses have a family or size that does not exist.
+    /// An address has an unknown family or size.
     BadAddress,
-    /// The options are cut off or have a wrong size.
+    /// The options are truncated or have a wrong size.
     BadOption,
-    /// A word has a value that means nothing.
+    /// A word has an undefined value.
     BadValue(u32),
 }
 
 impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Truncated => write!(f, "the primitive is cut off; pass the whole structure"),
+            Self::Truncated => write!(f, "the primitive is truncated; pass the whole structure"),
             Self::UnknownPrimitive(number) => {
                 write!(
                     f,
@@ -44,7 +44,7 @@ impl fmt::Display for DecodeError {
             Self::OutOfBounds => {
                 write!(
                     f,
-                    "a length and offset of the primitive point outside of it; count from its beginning"
+                    "a length and offset of the primitive point outside it; count from its beginning"
                 )
             }
             Self::BadAddress => {
@@ -54,7 +54,7 @@ impl fmt::Display for DecodeError {
                 )
             }
             Self::BadOption => write!(f, "the options are not a list of t_opthdr; check their lengths"),
-            Self::BadValue(value) => write!(f, "{value} means nothing in its place of the primitive"),
+            Self::BadValue(value) => write!(f, "the primitive has an invalid field: {value}"),
         }
     }
 }
@@ -65,7 +65,7 @@ impl Error for DecodeError {}
 const MORE_FLAG: u32 = 1;
 
 impl Primitive {
-    /// The bytes of this primitive.
+    /// Encodes the primitive.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer::new(self.code());
         match self {
@@ -155,11 +155,11 @@ impl Primitive {
         w.finish()
     }
 
-    /// The primitive that these bytes are.
+    /// Decodes a primitive.
     ///
     /// # Errors
     ///
-    /// The bytes are not a primitive; see [`DecodeError`].
+    /// Returns a [`DecodeError`] if the bytes are not a primitive.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
         let number = r.word()?;
@@ -234,7 +234,7 @@ impl Primitive {
             PrimitiveCode::CapabilityReq => Self::CapabilityReq { bits: r.word()? },
             PrimitiveCode::CapabilityAck => {
                 let bits = r.word()?;
-                // The structure holds a whole T_INFO_ACK, whose number is of no use here.
+                // The structure contains a whole T_INFO_ACK, whose primitive number is skipped.
                 r.word()?;
                 Self::CapabilityAck { bits, info: decode_info(&mut r)?, acceptor: r.word()? }
             }
@@ -252,7 +252,7 @@ fn decode_optdata_req(r: &mut Reader<'_>) -> Result<Primitive, DecodeError> {
     Ok(Primitive::OptdataReq { association, info: SendInfo { more, ..info } })
 }
 
-/// Reads a `T_OPTDATA_IND`; one that says what happened is a notification.
+/// Decodes a `T_OPTDATA_IND`, or a notification if its options contain one.
 fn decode_optdata_ind(r: &mut Reader<'_>) -> Result<Primitive, DecodeError> {
     let more = decode_more(r)?;
     let options = r.options()?;

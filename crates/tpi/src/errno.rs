@@ -1,4 +1,4 @@
-//! Error numbers as the system call edge shows them.
+//! Error numbers of the system call interface.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ macro_rules! errnos {
         impl Errno {
             $(#[doc = $sentence] pub const $name: Self = Self($value);)*
 
-            /// The symbolic name, where this is a number that Swiftwater itself reports.
+            /// Returns the symbolic name if Swiftwater itself reports this number.
             pub fn name(self) -> Option<&'static str> {
                 match self.0 { $($value => Some(stringify!($name)),)* _ => None }
             }
@@ -34,21 +34,21 @@ errnos! {
     EACCES = 13, "permission denied";
     EFAULT = 14, "an address is not valid";
     EBUSY = 16, "the resource is busy";
-    EEXIST = 17, "it exists already";
-    ENODEV = 19, "there is nothing of this device";
+    EEXIST = 17, "the object exists already";
+    ENODEV = 19, "there is no such device";
     EINVAL = 22, "an argument is not valid";
     ENOSPC = 28, "no space is left";
-    EPIPE = 32, "the other end does not read any more";
+    EPIPE = 32, "the other end no longer reads";
     ERANGE = 34, "a number is out of range";
     ENOSTR = 60, "this is not a stream";
-    ETIME = 62, "the time for an answer has run out";
+    ETIME = 62, "the time limit has passed";
     EPROTO = 71, "the protocol was violated";
-    EBADMSG = 74, "the next message is not of the kind asked for";
+    EBADMSG = 74, "the next message is not of the requested kind";
     EMSGSIZE = 90, "the message is too long";
     EPROTONOSUPPORT = 93, "the protocol is not supported";
     EOPNOTSUPP = 95, "the operation is not supported";
     EADDRINUSE = 98, "the address is in use";
-    EADDRNOTAVAIL = 99, "the address is not one of this host";
+    EADDRNOTAVAIL = 99, "the address is not local to this host";
     ENETDOWN = 100, "the network is down";
     ENETUNREACH = 101, "no route leads to the network";
     ECONNABORTED = 103, "the connection was aborted";
@@ -58,10 +58,10 @@ errnos! {
     ENOTCONN = 107, "there is no connection";
     ESHUTDOWN = 108, "the connection has been shut down";
     ETIMEDOUT = 110, "the peer did not answer in time";
-    ECONNREFUSED = 111, "nobody listens at the peer's address";
+    ECONNREFUSED = 111, "no socket listens at the peer's address";
     EHOSTUNREACH = 113, "no route leads to the host";
-    EALREADY = 114, "the operation is already under way";
-    EINPROGRESS = 115, "the operation is now under way";
+    EALREADY = 114, "the operation is already in progress";
+    EINPROGRESS = 115, "the operation is now in progress";
 }
 
 impl fmt::Display for Errno {

@@ -1,7 +1,8 @@
-//! The Transport Provider Interface: what a stream head, modules and a transport provider say to each other.
+//! The Transport Provider Interface: the primitives that a stream head, modules and a transport provider exchange.
 //!
-//! Inside the executive a primitive is a Rust value, [`Primitive`]; the bytes that `getmsg` and `putmsg` show are made
-//! only at the edge, by [`Primitive::encode`] and [`Primitive::decode`]. [`State`] says which primitive may come when.
+//! Inside the executive a primitive is a Rust value, [`Primitive`]. [`Primitive::encode`] and [`Primitive::decode`]
+//! convert it to and from the bytes of `getmsg` and `putmsg`, only at the edge. [`State`] defines which primitive may
+//! come when.
 //!
 //! ```
 //! use tpi::{Event, Primitive, State};

@@ -1,60 +1,60 @@
-//! What happens to an association beyond what the interface has primitives for (RFC 6458 §6.1).
+//! Events of an association for which the interface has no primitive (RFC 6458 §6.1).
 
 use crate::SendInfo;
 use std::net::IpAddr;
 
-/// Something that happened to an association: a `T_OPTDATA_IND` with one more option that says what it was. What was sent or
-/// received with it is the data of the message.
+/// An event of an association: a `T_OPTDATA_IND` with an additional option that describes the event. Data that was sent
+/// or received with the event is the data of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notification {
     /// The association.
     pub association: u32,
-    /// What happened.
+    /// The event.
     pub what: Notice,
 }
 
-/// What happened.
+/// The kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// Something became of an address of the peer.
+    /// The state of a peer's address has changed.
     PathChanged {
         /// The address.
         address: IpAddr,
-        /// What became of it.
+        /// The new state of the address.
         change: PathChange,
-        /// Why.
+        /// The cause of the change.
         reason: PathReason,
     },
-    /// The peer reports an error; the data is what it says.
+    /// The peer reports an error; the data of the message is the content of the error cause.
     RemoteError {
         /// The code of the error cause.
         cause: u16,
     },
-    /// A message, or a piece of it, was not delivered; the data is its bytes.
+    /// A message, or a fragment of one, was not delivered; the data of the notification is its bytes.
     SendFailed {
-        /// How the message was sent; stream, identifier, order and context only.
+        /// Stream, payload protocol identifier, order and context of the message; the other fields are unset.
         info: SendInfo,
-        /// It left at least once.
+        /// Whether the bytes were transmitted at least once.
         was_sent: bool,
-        /// The message begins with it.
+        /// Whether these bytes begin the message.
         beginning: bool,
-        /// The message ends with it.
+        /// Whether these bytes end the message.
         ending: bool,
         /// The error cause that ended the association; 0 for none.
         cause: u16,
     },
-    /// Everything that was sent is acknowledged.
+    /// The peer has acknowledged everything that was sent.
     SenderDry,
-    /// What the peer says of the layer above.
+    /// The peer's adaptation layer indication.
     Adaptation {
-        /// Its meaning is that layer's.
+        /// The indication, which only the layer above SCTP interprets.
         indication: u32,
     },
-    /// The rest of a message that was delivered in part will not come.
+    /// The rest of a partially delivered message will not arrive.
     PartialDeliveryAborted {
-        /// Its stream.
+        /// The stream of the message.
         stream: u16,
-        /// Its stream sequence number.
+        /// The stream sequence number of the message.
         ssn: u16,
     },
 }
@@ -71,7 +71,7 @@ macro_rules! numbered {
             /// All values, in numeric order.
             pub const ALL: &'static [$name] = &[$($name::$variant,)*];
 
-            /// The one with this number, if there is one.
+            /// Returns the value with this number, if one exists.
             pub fn from_number(number: u32) -> Option<Self> {
                 match number { $($value => Some(Self::$variant),)* _ => None }
             }
@@ -80,31 +80,31 @@ macro_rules! numbered {
 }
 
 numbered! {
-    /// What becomes of an address of the peer (RFC 6458 §6.1.2).
+    /// State changes of a peer's address (RFC 6458 §6.1.2).
     PathChange {
-        /// It answers again.
+        /// The address answers again.
         Available = 0,
-        /// It has not answered for too long.
+        /// The address has not answered within the permitted number of retransmissions.
         Unreachable = 1,
-        /// It is the peer's no more.
+        /// The peer has removed the address.
         Removed = 2,
-        /// New data goes there from now on.
+        /// The address has become the primary address: new data goes there.
         MadePrimary = 3,
-        /// It is shown that it is the peer's (RFC 9260 §5.4).
+        /// The address is confirmed to belong to the peer (RFC 9260 §5.4).
         Confirmed = 4,
     }
 }
 
 numbered! {
-    /// Why something became of an address.
+    /// Cause of a state change of an address.
     PathReason {
-        /// Too much that was sent there has not been answered.
+        /// Too many transmissions to the address were not answered.
         Unanswered = 0,
-        /// What was sent there was acknowledged.
+        /// The peer acknowledged data that was sent to the address.
         Acknowledged = 1,
-        /// A heartbeat was answered.
+        /// The peer answered a heartbeat.
         Heartbeat = 2,
-        /// The user wants it so.
+        /// The user requested the change.
         Requested = 3,
     }
 }

@@ -1,7 +1,7 @@
-//! Options of the transport interface: a list of `t_opthdr` (length, level, name, status), each with its value behind it.
+//! Options of the transport interface: a list of `t_opthdr` (length, level, name, status), each followed by its value.
 //!
-//! The numbers are those of XTI (XNS 5.2) for `XTI_GENERIC`, and of OpenSS7's headers `xti_ip.h` and `xti_sctp.h` for the other levels, which
-//! XTI does not number or does not know.
+//! The numbers are those of XTI (XNS 5.2) for `XTI_GENERIC`, and of OpenSS7's headers `xti_ip.h` and `xti_sctp.h` for
+//! the other levels, which XTI leaves without numbers or does not define.
 
 use crate::DecodeError;
 
@@ -28,11 +28,11 @@ pub const T_UNSPEC: u32 = !0 - 2;
 pub enum Action {
     /// `T_NEGOTIATE`: set options.
     Negotiate = 0x004,
-    /// `T_CHECK`: say what would become of setting options.
+    /// `T_CHECK`: return the status that setting the options would have.
     Check = 0x008,
-    /// `T_DEFAULT`: tell the values that options have where nobody sets them.
+    /// `T_DEFAULT`: return the default values of options.
     Default = 0x010,
-    /// `T_CURRENT`: tell the values that options have now.
+    /// `T_CURRENT`: return the current values of options.
     Current = 0x080,
 }
 
@@ -45,18 +45,18 @@ impl Action {
     }
 }
 
-/// What became of one option, or of all of a request, from best to worst.
+/// The outcome for one option, or for all options of a request, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Status {
     /// `T_SUCCESS`
     Success,
-    /// `T_PARTSUCCESS`: the option has a lesser value than was asked for.
+    /// `T_PARTSUCCESS`: the option has a lower value than requested.
     PartSuccess,
     /// `T_FAILURE`: the option cannot have this value now.
     Failure,
-    /// `T_READONLY`: nobody can set the option, or nobody in this state.
+    /// `T_READONLY`: the option cannot be set, or not in this state.
     ReadOnly,
-    /// `T_NOTSUPPORT`: the provider does not have the option.
+    /// `T_NOTSUPPORT`: the provider does not support the option.
     NotSupported,
 }
 
@@ -154,17 +154,17 @@ names! {
 
 /// The size of a `t_opthdr`.
 const HEADER_BYTES: usize = 16;
-/// Where the next option may begin (`T_ALIGN`).
+/// The alignment of options (`T_ALIGN`).
 const ALIGNMENT_BYTES: usize = 4;
 
 /// One option of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransportOption<'a> {
-    /// The protocol that the option is for.
+    /// The protocol of the option.
     pub level: u32,
-    /// Which option of that protocol.
+    /// The number of the option in that protocol.
     pub name: u32,
-    /// The value; empty where the option consists of its header.
+    /// The value; empty if the option consists of its header.
     pub value: &'a [u8],
 }
 
@@ -173,7 +173,7 @@ impl<'a> TransportOption<'a> {
     ///
     /// # Errors
     ///
-    /// [`DecodeError::BadOption`]: a header or a value is cut off.
+    /// [`DecodeError::BadOption`]: a header or a value is truncated.
     pub fn read_list(mut bytes: &'a [u8]) -> Result<Vec<Self>, DecodeError> {
         let mut options = Vec::new();
         while !bytes.is_empty() {
@@ -187,9 +187,9 @@ impl<'a> TransportOption<'a> {
         Ok(options)
     }
 
-    /// Appends the option to a list, with what became of it.
+    /// Appends the option to a list, with its status.
     pub fn write(&self, status: Status, list: &mut Vec<u8>) {
-        // A value is as long as what a control part holds.
+        // A value fits the control part of a message, whose length is far below `u32::MAX`.
         let len = (HEADER_BYTES + self.value.len()) as u32;
         for word in [len, self.level, self.name, status.number()] {
             list.extend(word.to_ne_bytes());

@@ -5,46 +5,46 @@ use std::fmt;
 
 /// One primitive of the transport interface.
 ///
-/// The data transfer primitives are small and own nothing; what is large stands behind a box, so that a message stays
-/// small on its way through the queues. User data is not part of a primitive: it travels in the same message.
-/// Where a primitive has an `association`, 0 stands for the only one of a one-to-one endpoint.
+/// The data transfer primitives are small and own nothing; large content is boxed, so a message stays small on its way
+/// through the queues. User data is not part of a primitive: it travels in the same message. Where a primitive has an
+/// `association`, 0 denotes the only one of a one-to-one endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Primitive {
     /// `T_DATA_REQ`: send normal data.
     DataReq {
-        /// The record goes on in the next primitive.
+        /// Whether the record continues in the next primitive.
         more: bool,
     },
     /// `T_DATA_IND`: normal data arrived.
     DataInd {
-        /// The record goes on in the next primitive.
+        /// Whether the record continues in the next primitive.
         more: bool,
     },
     /// `T_EXDATA_REQ`: send expedited data.
     ExdataReq {
-        /// The record goes on in the next primitive.
+        /// Whether the record continues in the next primitive.
         more: bool,
     },
     /// `T_EXDATA_IND`: expedited data arrived.
     ExdataInd {
-        /// The record goes on in the next primitive.
+        /// Whether the record continues in the next primitive.
         more: bool,
     },
     /// `T_OPTDATA_REQ`: send data with its stream and other properties.
     OptdataReq {
-        /// Which association.
+        /// The association that sends the data.
         association: u32,
-        /// Its stream and other properties.
+        /// Stream and other properties of the data.
         info: SendInfo,
     },
     /// `T_OPTDATA_IND`: data with its stream and other properties arrived.
     OptdataInd {
-        /// Which association.
+        /// The association that received the data.
         association: u32,
-        /// Its stream and other properties.
+        /// Stream and other properties of the data.
         info: RecvInfo,
     },
-    /// `T_OPTDATA_IND` that says what happened to an association.
+    /// `T_OPTDATA_IND` that reports an event of an association.
     NotificationInd(Box<Notification>),
     /// `T_UNITDATA_REQ`: send a datagram.
     UnitdataReq(Box<Unitdata<SendInfo>>),
@@ -52,43 +52,43 @@ pub enum Primitive {
     UnitdataInd(Box<Unitdata<RecvInfo>>),
     /// `T_UDERROR_IND`: a datagram could not be sent.
     UderrorInd {
-        /// Where the datagram was to go.
+        /// Destination and properties of the datagram.
         unitdata: Box<Unitdata<SendInfo>>,
-        /// What went wrong, a number of the provider's.
+        /// The provider's number of the error.
         error: u32,
     },
-    /// `T_INFO_REQ`: say what the provider can do.
+    /// `T_INFO_REQ`: return the provider's capabilities.
     InfoReq,
-    /// `T_INFO_ACK`: what the provider can do.
+    /// `T_INFO_ACK`: the provider's capabilities.
     InfoAck(Box<Info>),
-    /// `T_BIND_REQ`: take these local addresses.
+    /// `T_BIND_REQ`: bind to these local addresses.
     BindReq {
-        /// The addresses; an empty list and port 0 leave the choice to the provider.
+        /// The addresses; an empty list and port 0 let the provider choose.
         addresses: Box<Addresses>,
-        /// How many connect indications may wait; 0 for an endpoint that does not listen.
+        /// The number of connect indications that may wait; 0 for an endpoint that does not listen.
         backlog: u32,
     },
     /// `T_BIND_ACK`: the endpoint is bound.
     BindAck {
-        /// The addresses that it is bound to.
+        /// The addresses of the endpoint.
         addresses: Box<Addresses>,
-        /// How many connect indications may wait.
+        /// The number of connect indications that may wait.
         backlog: u32,
     },
-    /// `T_UNBIND_REQ`: give up the local addresses.
+    /// `T_UNBIND_REQ`: release the local addresses.
     UnbindReq,
     /// `T_OK_ACK`: a request was carried out.
     OkAck {
-        /// Which request.
+        /// The acknowledged request.
         primitive: PrimitiveCode,
     },
     /// `T_ERROR_ACK`: a request was refused and has changed nothing.
     ErrorAck {
-        /// Which request.
+        /// The refused request.
         primitive: PrimitiveCode,
-        /// Why.
+        /// The reason.
         t_error: TError,
-        /// The system's reason, with [`TError::System`].
+        /// The system error number, with [`TError::System`].
         errno: Errno,
     },
     /// `T_CONN_REQ`: connect to these addresses of one peer.
@@ -96,84 +96,84 @@ pub enum Primitive {
         /// The peer's addresses.
         addresses: Box<Addresses>,
     },
-    /// `T_CONN_CON`: the connection is there.
+    /// `T_CONN_CON`: the connection is established.
     ConnCon {
         /// The peer's addresses.
         addresses: Box<Addresses>,
         /// The new association.
         association: u32,
-        /// How many streams we may send on.
+        /// The number of streams on which we may send.
         outbound_streams: u16,
-        /// How many streams the peer may send on.
+        /// The number of streams on which the peer may send.
         inbound_streams: u16,
     },
     /// `T_CONN_IND`: a peer wants to connect.
     ConnInd {
         /// The peer's addresses.
         addresses: Box<Addresses>,
-        /// Names this indication in the answer.
+        /// Identifies this indication in the response.
         sequence: u32,
     },
     /// `T_CONN_RES`: accept a connect indication.
     ConnRes {
-        /// Which indication.
+        /// The accepted indication.
         sequence: u32,
-        /// The endpoint that takes the connection, as the provider numbers them.
+        /// The provider's number of the endpoint that takes the connection.
         acceptor: u32,
     },
     /// `T_DISCON_REQ`: refuse a connect indication or abort a connection.
     DisconReq {
-        /// Which indication, when one is refused; 0 otherwise.
+        /// The refused indication; 0 if a connection is aborted.
         sequence: u32,
-        /// Goes to the peer as the reason.
+        /// The reason, which is sent to the peer.
         reason: u32,
-        /// Which connection is aborted.
+        /// The aborted connection.
         association: u32,
     },
-    /// `T_DISCON_IND`: a connection is gone or could not be made.
+    /// `T_DISCON_IND`: a connection has ended or could not be established.
     DisconInd {
-        /// Why: an [`Errno`] as the provider chose it.
+        /// The reason: an [`Errno`] that the provider chose.
         reason: u32,
-        /// The indication that is withdrawn by this; 0 otherwise.
+        /// The connect indication that the provider withdraws; 0 if it withdraws none.
         sequence: u32,
-        /// Which connection.
+        /// The connection that has ended.
         association: u32,
-        /// The error cause that ended it (RFC 9260 §3.3.10); 0 for none.
+        /// The error cause that ended the connection (RFC 9260 §3.3.10); 0 for none.
         cause: u16,
     },
-    /// `T_ORDREL_REQ`: no more data will be sent; deliver what was.
+    /// `T_ORDREL_REQ`: no more data will be sent; deliver the data already sent.
     OrdrelReq {
-        /// Which connection.
+        /// The connection to release.
         association: u32,
     },
     /// `T_ORDREL_IND`: the peer sends no more data.
     OrdrelInd {
-        /// Which connection.
+        /// The connection that the peer releases.
         association: u32,
     },
     /// `T_OPTMGMT_REQ`: look up or change options.
     OptmgmtReq(Box<Optmgmt>),
     /// `T_OPTMGMT_ACK`: the options.
     OptmgmtAck(Box<Optmgmt>),
-    /// `T_ADDR_REQ`: say both ends' addresses.
+    /// `T_ADDR_REQ`: return the addresses of both ends.
     AddrReq,
-    /// `T_ADDR_ACK`: both ends' addresses.
+    /// `T_ADDR_ACK`: the addresses of both ends.
     AddrAck {
-        /// Ours.
+        /// The local addresses.
         local: Box<Addresses>,
-        /// The peer's; empty where there is no connection.
+        /// The peer's addresses; empty without a connection.
         remote: Box<Addresses>,
     },
-    /// `T_CAPABILITY_REQ`: say what is asked for in `bits`.
+    /// `T_CAPABILITY_REQ`: return the information that `bits` selects.
     CapabilityReq {
         /// [`Primitive::CAPABILITY_INFO`], [`Primitive::CAPABILITY_ACCEPTOR`].
         bits: u32,
     },
-    /// `T_CAPABILITY_ACK`: what was asked for.
+    /// `T_CAPABILITY_ACK`: the requested information.
     CapabilityAck {
-        /// Which of the following say something.
+        /// Selects which of the following fields are valid.
         bits: u32,
-        /// What the provider can do.
+        /// The provider's capabilities.
         info: Box<Info>,
         /// The number of this endpoint for [`Primitive::ConnRes`].
         acceptor: u32,
@@ -183,43 +183,43 @@ pub enum Primitive {
 /// The address and options of a datagram, whose `I` is [`SendInfo`] on its way down and [`RecvInfo`] on its way up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unitdata<I> {
-    /// Where it goes to, or came from.
+    /// Destination on the way down, source on the way up.
     pub addresses: Addresses,
-    /// Its properties.
+    /// Properties of the datagram.
     pub info: I,
 }
 
 /// The options of one option management request or answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Optmgmt {
-    /// What to do, or what was done: the `MGMT_flags` of the interface (`T_NEGOTIATE` and others).
+    /// The requested or completed action: the `MGMT_flags` of the interface (`T_NEGOTIATE` and others).
     pub flags: u32,
     /// The options, as a list of `t_opthdr` with values.
     pub options: Vec<u8>,
 }
 
-/// What a provider can do (`T_INFO_ACK`). Sizes in bytes; -1 has no limit, -2 does not exist.
+/// The capabilities of a provider (`T_INFO_ACK`). Sizes are in bytes; -1 means unlimited, -2 means not supported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Info {
-    /// Largest record.
+    /// Maximum size of a record.
     pub tsdu_bytes: i32,
-    /// Largest expedited record.
+    /// Maximum size of an expedited record.
     pub etsdu_bytes: i32,
-    /// Most data with a connect primitive.
+    /// Maximum amount of data with a connect primitive.
     pub connect_data_bytes: i32,
-    /// Most data with a disconnect primitive.
+    /// Maximum amount of data with a disconnect primitive.
     pub disconnect_data_bytes: i32,
-    /// Largest address.
+    /// Maximum size of an address.
     pub address_bytes: i32,
-    /// Largest block of options.
+    /// Maximum size of a list of options.
     pub options_bytes: i32,
-    /// Largest piece of data in one primitive.
+    /// Maximum amount of data in one primitive.
     pub tidu_bytes: i32,
-    /// 1 connection mode, 2 the same with orderly release, 3 connectionless.
+    /// 1: connection mode; 2: connection mode with orderly release; 3: connectionless mode.
     pub service: u32,
     /// The state of the endpoint (`TS_*`).
     pub state: u32,
-    /// 1 where a record of no bytes can be sent, 2 where the connection may go on after an expedited record.
+    /// Bit 0: empty records can be sent. Bit 1: the connection may continue after an expedited record.
     pub provider_flags: u32,
 }
 
@@ -234,17 +234,17 @@ macro_rules! codes {
             /// All values, in numeric order.
             pub const ALL: &'static [PrimitiveCode] = &[$(PrimitiveCode::$variant,)*];
 
-            /// The primitive with the number `value`, if there is one.
+            /// Returns the primitive with the number `value`, if one exists.
             pub fn from_number(value: u32) -> Option<Self> {
                 match value { $($value => Some(Self::$variant),)* _ => None }
             }
 
-            /// Returns whether a transport user sends the primitive; the provider sends the others.
+            /// Returns whether the transport user sends the primitive; the provider sends the others.
             pub fn is_of_user(self) -> bool {
                 self.name().ends_with("_REQ") || self == Self::ConnRes
             }
 
-            /// The name in the interface's headers.
+            /// Returns the name in the interface's headers.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
@@ -302,7 +302,7 @@ impl Primitive {
         matches!(self, Self::OptdataInd { .. } | Self::DataInd { .. } | Self::ExdataInd { .. })
     }
 
-    /// Which primitive this is.
+    /// Returns the number of the primitive.
     pub fn code(&self) -> PrimitiveCode {
         match self {
             Self::DataReq { .. } => PrimitiveCode::DataReq,
@@ -343,7 +343,7 @@ impl Primitive {
 mod tests {
     use super::*;
 
-    /// Every message carries a primitive through every queue: its size is part of the speed.
+    /// A message carries a primitive through every queue, so the size of the primitive affects speed.
     #[test]
     fn a_primitive_stays_small() {
         assert!(size_of::<Primitive>() <= 32, "{} bytes", size_of::<Primitive>());

@@ -1,4 +1,4 @@
-//! The states of a transport endpoint, and which primitive leads where.
+//! The states of a transport endpoint, and the transitions between them.
 
 use crate::Primitive;
 use std::fmt;
@@ -27,24 +27,24 @@ pub enum State {
     AwaitingResponseAck,
     /// `TS_DATA_XFER`: connected.
     DataTransfer,
-    /// `TS_WIND_ORDREL`: we have released our way; the peer has not.
+    /// `TS_WIND_ORDREL`: we have released our direction; the peer has not.
     AwaitingReleaseIndication,
-    /// `TS_WREQ_ORDREL`: the peer has released its way; we have not.
+    /// `TS_WREQ_ORDREL`: the peer has released its direction; we have not.
     AwaitingReleaseRequest,
     /// `TS_WACK_DREQ6`: waits for the answer to a disconnect request that gave up connecting.
     AwaitingDisconnectAck6,
-    /// `TS_WACK_DREQ7`: the same, that refused a connect indication.
+    /// `TS_WACK_DREQ7`: waits for the answer to a disconnect request that refused a connect indication.
     AwaitingDisconnectAck7,
-    /// `TS_WACK_DREQ9`: the same, while connected.
+    /// `TS_WACK_DREQ9`: waits for the answer to a disconnect request in `TS_DATA_XFER`.
     AwaitingDisconnectAck9,
-    /// `TS_WACK_DREQ10`: the same, after we had released our way.
+    /// `TS_WACK_DREQ10`: waits for the answer to a disconnect request in `TS_WIND_ORDREL`.
     AwaitingDisconnectAck10,
-    /// `TS_WACK_DREQ11`: the same, after the peer had released its way.
+    /// `TS_WACK_DREQ11`: waits for the answer to a disconnect request in `TS_WREQ_ORDREL`.
     AwaitingDisconnectAck11,
 }
 
-/// What happens to a transport endpoint. Where the effect of a primitive depends on how many connect indications wait for
-/// a response, there is one event for each case.
+/// An event of a transport endpoint. If the effect of a primitive depends on the number of connect indications that
+/// wait for a response, each case is an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Event {
@@ -76,7 +76,7 @@ pub enum Event {
     ErrorAck,
     /// `T_OK_ACK` while no connect indication waits.
     OkAck1,
-    /// `T_OK_ACK` for the only connect indication, which this endpoint itself accepts (or refuses).
+    /// `T_OK_ACK` for the only connect indication, which this endpoint itself accepts or refuses.
     OkAck2,
     /// `T_OK_ACK` for the only connect indication, which another endpoint accepts.
     OkAck3,
@@ -102,18 +102,19 @@ pub enum Event {
     UnitdataInd,
     /// `T_UDERROR_IND`
     UderrorInd,
-    /// A connection that another endpoint accepted is handed to this one.
+    /// Another endpoint accepted a connection and hands it to this one.
     PassConn,
 }
 
 const STATES: usize = 17;
 const EVENTS: usize = 28;
 
-/// Stands where an event does not fit a state.
+/// Marks an event that does not fit a state.
 const NO: u8 = 127;
 
-/// The state that follows, by event (down) and state (across). XTI manages options in every state but the uninitialised one; the table of
-/// TPI names `TS_IDLE` alone, whose request waits in a state of its own. In the other states the request and its answer change nothing.
+/// The next state, by event (down) and state (across). XTI permits option management in every state but the
+/// uninitialised one. The table of TPI permits it in `TS_IDLE` alone, where the request has a state of its own. In the
+/// other states the request and its answer change nothing.
 #[rustfmt::skip]
 const TABLE: [[u8; STATES]; EVENTS] = [
     //   0   1   2   3   4   5   6   7   8   9  10  11  12  13  14  15  16
@@ -169,17 +170,17 @@ impl State {
         Self::AwaitingDisconnectAck11,
     ];
 
-    /// The state after an event; `None` if the event does not fit (`TOUTSTATE`).
+    /// Returns the state after an event; `None` if the event does not fit (`TOUTSTATE`).
     pub fn after(self, event: Event) -> Option<State> {
         Self::ALL.get(usize::from(TABLE[event as usize][self as usize])).copied()
     }
 
-    /// The number of the state, as in [`crate::Info::state`].
+    /// Returns the number of the state, as in [`crate::Info::state`].
     pub fn number(self) -> u32 {
         self as u32
     }
 
-    /// The name in the interface's headers.
+    /// Returns the name in the interface's headers.
     pub fn name(self) -> &'static str {
         const NAMES: [&str; STATES] = [
             "TS_UNBND",
@@ -211,9 +212,9 @@ impl fmt::Display for State {
 }
 
 impl Event {
-    /// The event that a primitive is, while `waiting` connect indications wait for a response (the one that the primitive
-    /// is about included); `here` says whether a connect response that is acknowledged names its own endpoint. `None`:
-    /// the primitive fits every state and changes none.
+    /// Returns the event of a primitive; `None` if the primitive fits every state and changes none. `waiting` is the
+    /// number of connect indications that wait for a response, including the one that the primitive refers to; `here`
+    /// says whether an acknowledged connect response names its own endpoint.
     pub fn of(primitive: &Primitive, waiting: u32, here: bool) -> Option<Event> {
         Some(match primitive {
             Primitive::BindReq { .. } => Self::BindReq,

@@ -4,7 +4,7 @@ use std::fmt;
 
 macro_rules! t_errors {
     ($($variant:ident = $value:literal, $name:literal, $sentence:literal;)*) => {
-        /// Why a provider refused a primitive: the `t_errno` values of XTI.
+        /// Reason why a provider refused a primitive: the `t_errno` values of XTI.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum TError { $(#[doc = $sentence] $variant = $value,)* }
@@ -13,12 +13,12 @@ macro_rules! t_errors {
             /// All values, in numeric order.
             pub const ALL: &'static [TError] = &[$(TError::$variant,)*];
 
-            /// The error with the number `value`, if there is one.
+            /// Returns the error with the number `value`, if one exists.
             pub fn from_number(value: u32) -> Option<Self> {
                 match value { $($value => Some(Self::$variant),)* _ => None }
             }
 
-            /// The name in the XTI headers.
+            /// Returns the name in the XTI headers.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
@@ -35,10 +35,10 @@ t_errors! {
     BadOption = 2, "TBADOPT", "the options have a wrong format";
     Access = 3, "TACCES", "permission denied for this address or option";
     BadFile = 4, "TBADF", "the descriptor is not a transport endpoint";
-    NoAddress = 5, "TNOADDR", "the provider could not choose an address; name one";
+    NoAddress = 5, "TNOADDR", "the provider could not choose an address; specify one";
     OutOfState = 6, "TOUTSTATE", "the primitive does not fit the state of the endpoint";
     BadSequence = 7, "TBADSEQ", "no connect indication has this sequence number";
-    System = 8, "TSYSERR", "a system error occurred; see the error number beside it";
+    System = 8, "TSYSERR", "a system error occurred; see the accompanying error number";
     Look = 9, "TLOOK", "an event waits to be received first";
     BadData = 10, "TBADDATA", "the amount of data is not allowed";
     BufferOverflow = 11, "TBUFOVFLW", "the buffer is too small for the answer";

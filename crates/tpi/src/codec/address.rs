@@ -1,5 +1,5 @@
-//! Addresses: `sockaddr_in` and `sockaddr_in6` one behind the other, as `sctp_bindx` and `sctp_connectx` pack them
-//! (RFC 6458 §9). An entry of family 0 says the UDP port that carries SCTP to the others (RFC 6951).
+//! Addresses: consecutive `sockaddr_in` and `sockaddr_in6`, as `sctp_bindx` and `sctp_connectx` pack them (RFC 6458
+//! §9). An entry of family 0 contains the UDP port that carries SCTP to the other entries (RFC 6951).
 
 use super::DecodeError;
 use crate::Addresses;
@@ -9,7 +9,7 @@ const UNSPECIFIED: u16 = 0;
 pub(super) const INET: u16 = 2;
 pub(super) const INET6: u16 = 10;
 
-/// The sizes of the entries behind their family and port.
+/// The sizes of the entries after family and port.
 const UNSPECIFIED_REST_BYTES: usize = 4;
 const INET_REST_BYTES: usize = 12;
 

@@ -1,14 +1,14 @@
-//! Words, and what stands behind them.
+//! Reads and writes the words of a primitive and the data that follows them.
 
 use super::{DecodeError, address};
 use crate::{Addresses, PrimitiveCode};
 
 const WORD_BYTES: usize = 4;
 
-/// Writes one primitive: words first, then what they point to.
+/// Writes one primitive: its words, then the data that they point to.
 pub(super) struct Writer {
     words: Vec<u32>,
-    /// What stands behind the words, and the place of the length and offset that point there.
+    /// The data that follows the words; each entry has the position of its length and offset.
     behind: Vec<(usize, Vec<u8>)>,
 }
 
@@ -25,18 +25,18 @@ impl Writer {
         self.words.push(word as u32);
     }
 
-    /// A length and offset, and the addresses that they point to.
+    /// Writes a length and offset, and the addresses that they locate.
     pub(super) fn addresses(&mut self, addresses: &Addresses) {
         self.options(address::encode(addresses));
     }
 
-    /// A length and offset, and the bytes that they point to.
+    /// Writes a length and offset, and the bytes that they locate.
     pub(super) fn options(&mut self, bytes: Vec<u8>) {
         self.behind.push((self.words.len(), bytes));
         self.words.extend([0, 0]);
     }
 
-    /// Words that the interface does not know. They are left out if all are zero.
+    /// Writes words that the interface does not define. They are omitted if all are zero.
     pub(super) fn appended(&mut self, words: &[u32]) {
         if words.iter().any(|word| *word != 0) {
             self.words.extend(words);
@@ -61,7 +61,7 @@ impl Writer {
     }
 }
 
-/// A size within one primitive, which is far below what a word holds.
+/// Converts a size within one primitive, which always fits a word.
 fn size(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
@@ -87,12 +87,12 @@ impl<'a> Reader<'a> {
         self.word().map(|word| word as i32)
     }
 
-    /// The addresses that the next length and offset point to.
+    /// Reads a length and offset, and the addresses that they locate.
     pub(super) fn addresses(&mut self) -> Result<Box<Addresses>, DecodeError> {
         address::decode(self.options()?).map(Box::new)
     }
 
-    /// The bytes that the next length and offset point to.
+    /// Reads a length and offset, and returns the bytes that they locate.
     pub(super) fn options(&mut self) -> Result<&'a [u8], DecodeError> {
         let (len, offset) = (self.word()? as usize, self.word()? as usize);
         if len == 0 {
@@ -102,7 +102,7 @@ impl<'a> Reader<'a> {
         self.whole.get(offset..end).ok_or(DecodeError::OutOfBounds)
     }
 
-    /// Words that the interface does not know, and that are zero where they were left out.
+    /// Reads words that the interface does not define; omitted words are zero.
     pub(super) fn appended<const N: usize>(&mut self) -> [u32; N] {
         let mut words = [0; N];
         for word in &mut words {

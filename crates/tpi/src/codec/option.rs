@@ -1,4 +1,4 @@
-//! Options: a list of `t_opthdr` (length, level, name, status), each followed by its value, at multiples of four bytes.
+//! Options: a list of `t_opthdr` (length, level, name, status), each followed by its value and aligned to four bytes.
 
 use super::DecodeError;
 use super::address::{INET, INET6};
@@ -7,18 +7,17 @@ use crate::options::sctp::{T_SCTP_PPI, T_SCTP_SID, T_SCTP_SSN, T_SCTP_TSN};
 use crate::{Lifetime, Notice, Notification, PathChange, PathId, PathReason, RecvInfo, SendInfo};
 use std::net::IpAddr;
 
-/// The names of our own options lie above the published ones.
+/// The names of private options are above the published ones.
 const PRIVATE: u32 = 0x8000;
-/// What else is known of a message that goes down: association, context, lifetime in milliseconds, path (0 for none, otherwise
-/// its number plus 1), flags; a word each.
+/// Further properties of an outbound message, one word each: association, context, lifetime in milliseconds, path (0
+/// for none, otherwise its number plus 1), flags.
 const SEND: u32 = PRIVATE + 1;
-/// A new association: its number, and outbound and inbound streams in one word.
+/// A new association: its number, then the outbound and inbound streams in one word.
 const ASSOCIATION: u32 = PRIVATE + 2;
-/// What happened to an association: the association, the number of what happened, two words that depend on that, and an address,
-/// which is the number of its
-/// family (`AF_INET`, `AF_INET6`) and four words in network order.
+/// A notification: the association, the number of the event, two words that depend on the event, and an address: the
+/// number of its family (`AF_INET`, `AF_INET6`) and four words in network order.
 const NOTICE: u32 = PRIVATE + 3;
-/// What else is known of a message that goes up: association, cumulative T_SCTP_TSN, flags; a word each.
+/// Further properties of an inbound message, one word each: association, cumulative TSN, flags.
 const RECEIVE: u32 = PRIVATE + 4;
 
 const WORD_BYTES: usize = 4;
@@ -29,7 +28,7 @@ const UNORDERED: u32 = 1;
 const MORE: u32 = 2;
 const IMMEDIATE: u32 = 4;
 
-/// Encodes the published options of a message that goes down, and ours where they have something to say.
+/// Encodes the published options of an outbound message, and the private ones that are not at their defaults.
 pub(super) fn encode_send(association: u32, info: &SendInfo) -> Vec<u8> {
     let mut options = encode(T_SCTP_SID, &[info.stream.into()]);
     options.extend(encode(T_SCTP_PPI, &[info.ppid]));
@@ -44,7 +43,7 @@ pub(super) fn encode_send(association: u32, info: &SendInfo) -> Vec<u8> {
     options
 }
 
-/// Decodes the association and description of a message that goes down. What no option says is zero.
+/// Decodes the association and description of an outbound message. A property without an option is zero.
 pub(super) fn decode_send(options: &[u8]) -> Result<(u32, SendInfo), DecodeError> {
     let [association, context, lifetime_ms, path, flags] = find(options, SEND)?.unwrap_or_default();
     let bad = DecodeError::BadValue;
@@ -68,7 +67,7 @@ pub(super) fn decode_send(options: &[u8]) -> Result<(u32, SendInfo), DecodeError
     Ok((association, info))
 }
 
-/// Encodes the published options of a message that goes up, and ours where they have something to say.
+/// Encodes the published options of an inbound message, and the private ones that are not at their defaults.
 pub(super) fn encode_receive(association: u32, info: &RecvInfo) -> Vec<u8> {
     let published = [
         (T_SCTP_SID, u32::from(info.stream)),
@@ -86,7 +85,7 @@ pub(super) fn encode_receive(association: u32, info: &RecvInfo) -> Vec<u8> {
     options
 }
 
-/// Decodes the association and description of a message that goes up. What no option says is zero.
+/// Decodes the association and description of an inbound message. A property without an option is zero.
 pub(super) fn decode_receive(options: &[u8]) -> Result<(u32, RecvInfo), DecodeError> {
     let [association, cumulative_tsn, flags] = find(options, RECEIVE)?.unwrap_or_default();
     if flags & !(UNORDERED | MORE) != 0 {
@@ -104,7 +103,7 @@ pub(super) fn decode_receive(options: &[u8]) -> Result<(u32, RecvInfo), DecodeEr
     Ok((association, info))
 }
 
-/// Returns the value of a published option; 0 if the list does not have it.
+/// Returns the value of a published option; 0 if the list lacks it.
 fn published(options: &[u8], name: u32) -> Result<u32, DecodeError> {
     Ok(find(options, name)?.map_or(0, |[value]: [u32; 1]| value))
 }
@@ -114,7 +113,7 @@ fn published_u16(options: &[u8], name: u32) -> Result<u16, DecodeError> {
     u16::try_from(value).map_err(|_| DecodeError::BadValue(value))
 }
 
-/// Left out if there is nothing to say.
+/// Encodes a new association; returns no bytes if all values are zero.
 pub(super) fn encode_association(association: u32, outbound_streams: u16, inbound_streams: u16) -> Vec<u8> {
     let streams = pair(outbound_streams, inbound_streams);
     if (association, streams) == (0, 0) { Vec::new() } else { encode(ASSOCIATION, &[association, streams]) }
@@ -175,7 +174,7 @@ fn notice_words(notification: &Notification) -> [u32; 9] {
     [notification.association, number, first, second, family, a, b, c, d]
 }
 
-/// Decodes what happened; `None` if no option says that something did.
+/// Decodes a notification; `None` if the options contain none.
 pub(super) fn decode_notification(options: &[u8]) -> Result<Option<Notification>, DecodeError> {
     let Some([association, number, first, second, family, a, b, c, d]) = find(options, NOTICE)? else {
         return Ok(None);
@@ -227,7 +226,7 @@ fn encode(name: u32, value: &[u32]) -> Vec<u8> {
     header.iter().chain(value).flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// The value of the option with this name, if the list has it. Others are skipped.
+/// Returns the value of the option with this name, if the list contains it. Other options are skipped.
 fn find<const N: usize>(mut options: &[u8], name: u32) -> Result<Option<[u32; N]>, DecodeError> {
     while !options.is_empty() {
         let [len_bytes, level, this, _status] = words(options)?;
