@@ -42,10 +42,7 @@ impl fmt::Display for DecodeError {
                 )
             }
             Self::OutOfBounds => {
-                write!(
-                    f,
-                    "a length and offset of the primitive point outside it; count from its beginning"
-                )
+                write!(f, "a length and offset of the primitive point outside it; count from its beginning")
             }
             Self::BadAddress => {
                 write!(

@@ -1,27 +1,27 @@
-//! What messages are charged whose association is gone, and which the reader of their stream has not taken.
+//! Receive-pool charges of messages that are unread when their association has ended.
 
 use std::collections::{HashMap, VecDeque};
 
 use ::sctp::{AssociationId, ReceiveCharge};
 use streams::StreamId;
 
-/// Charges of associations that have ended, in the order of their ends: an identifier may be used again.
+/// Charges of ended associations by identifier, in the order in which they ended: an identifier may be reused.
 type Ended = HashMap<u32, VecDeque<ReceiveCharge>>;
 
-/// Keeps charges until the messages were read, or their stream is closed.
+/// Keeps charges until the messages are read or their stream is closed.
 #[derive(Debug, Default)]
 pub(super) struct Charges {
     of_streams: HashMap<StreamId, Ended>,
 }
 
 impl Charges {
-    /// Keeps the charge of an association whose messages lie in this stream.
+    /// Keeps the charge of an association whose unread messages are in this stream.
     pub(super) fn keep(&mut self, s: StreamId, id: AssociationId, charge: ReceiveCharge) {
         self.of_streams.entry(s).or_default().entry(id.0).or_default().push_back(charge);
     }
 
-    /// Counts that the reader has taken `bytes`, and what is charged beside them. Returns whether they were of an
-    /// association that has ended. Its messages come before those of a later one with the same identifier.
+    /// Releases the charge of `bytes` that the reader has taken, and of their overhead. Returns whether they belonged
+    /// to an ended association. Its messages precede those of a later association with the same identifier.
     #[inline]
     pub(super) fn consumed(&mut self, s: StreamId, association: u32, bytes: usize, charges: usize) -> bool {
         !self.of_streams.is_empty() && self.consume_charge(s, association, bytes, charges)
@@ -43,7 +43,7 @@ impl Charges {
         true
     }
 
-    /// Gives everything back: the stream is closed, and its messages are gone.
+    /// Releases all charges of a closed stream, whose messages are gone.
     pub(super) fn close(&mut self, s: StreamId) {
         self.of_streams.remove(&s);
     }

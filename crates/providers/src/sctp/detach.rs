@@ -1,8 +1,9 @@
-//! When what waits is copied out of the blocks that it was received in.
+//! Copies waiting data out of receive blocks.
 //!
-//! A payload is handed up as a slice of its receive block, and most are read before more arrives. One that is not would hold
-//! the whole block, 256 KB for a single byte. So what still waits when enough has arrived since, or after some time, gets
-//! memory of its own. The core itself copies at once whatever waits beyond a gap.
+//! A payload is handed up as a slice of its receive block, and most payloads are read before more arrives. A payload
+//! that waits would hold the whole block, 256 KB for a single byte. So payloads that still wait when enough has been
+//! received since, or after some time, are copied to memory of their own. The core itself copies data beyond a gap at
+//! once.
 
 use std::time::Duration;
 
@@ -11,13 +12,13 @@ use streams::Cx;
 
 use super::SctpDriver;
 
-/// Once so much has been received, what waits is copied before more is received: together, all associations hold no more of
-/// the receive blocks than that and one receive.
+/// After this much has been received, waiting payloads are copied before the next receive: together, all associations
+/// hold no more of the receive blocks than this and one receive.
 const RECEIVED_BYTES_MAX: usize = 256 * 1024;
-/// What waits is copied after this time, if little else is received.
+/// Waiting payloads are copied after this time, if little else is received.
 const WAIT_MAX: Duration = Duration::from_millis(50);
 
-/// What was received since the last copying.
+/// Counts what was received since waiting payloads were last copied.
 #[derive(Debug, Default)]
 pub(super) struct Attached {
     received_bytes: usize,
@@ -30,8 +31,8 @@ impl Attached {
         self.until
     }
 
-    /// A batch was received that takes so many bytes of a block. A small packet that counted for more would have all that waits
-    /// copied the sooner: in a flood, several times as often.
+    /// Counts a received batch by the bytes of the block that it takes. Counting a small packet for more would copy
+    /// waiting payloads earlier: in a flood, several times as often.
     #[inline]
     pub(super) fn on_batch(&mut self, block_bytes: usize) {
         self.received_bytes += block_bytes;
@@ -39,7 +40,7 @@ impl Attached {
 }
 
 impl SctpDriver {
-    /// Something was received and handled: if some of it may wait, that ends in time.
+    /// Starts the time limit after input was handled, if payloads may wait in receive blocks.
     #[inline]
     pub(super) fn note_attached(&mut self, cx: &Cx<'_>, now: Time) {
         if self.attached.until.is_none() && (cx.is_attached() || self.endpoint.is_attached()) {
@@ -47,7 +48,7 @@ impl SctpDriver {
         }
     }
 
-    /// Before more is received: copies what waits if enough was received since the last time.
+    /// Copies waiting payloads if enough was received since the last time. Call before receiving more.
     #[inline]
     pub(super) fn detach_before_more(&mut self, cx: &mut Cx<'_>) {
         if self.attached.received_bytes >= RECEIVED_BYTES_MAX {
@@ -55,7 +56,7 @@ impl SctpDriver {
         }
     }
 
-    /// Copies what waits if the time for that has come.
+    /// Copies waiting payloads if their time limit has passed.
     pub(super) fn detach_after_pause(&mut self, cx: &mut Cx<'_>, now: Time) {
         if self.attached.until.is_some_and(|until| until <= now) {
             self.attached.until = None;

@@ -1,4 +1,4 @@
-//! The upper side: messages and events of the core become primitives.
+//! The upper side: turns messages and events of the core into primitives.
 
 use std::net::SocketAddr;
 
@@ -15,32 +15,32 @@ use super::SctpDriver;
 use super::charges::Charges;
 use super::minor::{Minor, Minors, Owner};
 
-/// What the core sees of the provider while it handles input.
+/// The part of the provider that the core calls while it handles input.
 pub(super) struct Upper<'a, 'b> {
     cx: &'a mut Cx<'b>,
     minors: &'a mut Minors,
     link: &'a dyn Link,
-    /// Memory for short messages that came in parts.
+    /// Memory for short messages that arrived in fragments.
     pool: &'a mut Pool,
     charges: &'a mut Charges,
     leftovers: &'a mut Leftovers,
 }
 
-/// What to do as soon as the core can be called again.
+/// Work to do as soon as the core can be called again.
 #[derive(Debug, Default)]
 pub(super) struct Leftovers {
-    /// Associations to abort: their listener was closed at this moment.
+    /// Associations to abort, because their listener has just been closed.
     pub(super) unwanted: Vec<AssociationId>,
-    /// Data that came for a closed stream, which gives its window back.
+    /// Bytes that arrived for a closed stream and must be released from the receive window.
     pub(super) unread: Vec<(AssociationId, usize)>,
-    /// An association that is about to end, and whose user has been told.
+    /// An association that is about to end, and whose user was already told.
     told: Option<AssociationId>,
-    /// Memory for the parts of a message.
+    /// Memory for the fragments of a message.
     blocks: Vec<Bytes>,
 }
 
 impl SctpDriver {
-    /// Lends the core and, beside it, everything that it may call back.
+    /// Borrows the core and, separately, everything that the core may call back.
     pub(super) fn split<'a, 'b>(&'a mut self, cx: &'a mut Cx<'b>) -> (&'a mut Endpoint, Upper<'a, 'b>) {
         let upper = Upper {
             cx,
@@ -105,7 +105,7 @@ impl Host for Upper<'_, '_> {
             }
             Event::Restarted { streams_out, streams_in, unacknowledged_bytes } => {
                 let text = format!(
-                    "the peer has restarted; of what was sent, {unacknowledged_bytes} bytes of send buffer were not acknowledged and are lost"
+                    "the peer has restarted; {unacknowledged_bytes} bytes of the send buffer were not acknowledged and are lost"
                 );
                 self.restarted(id, (streams_out, streams_in), text);
             }
@@ -141,7 +141,7 @@ impl Host for Upper<'_, '_> {
                     waiting.charge = Some((id, charge));
                 }
             }
-            // Its messages were thrown away.
+            // The association's messages were discarded.
             Some(Owner::Nobody) | None => {}
         }
     }
@@ -177,7 +177,7 @@ impl Host for Upper<'_, '_> {
 }
 
 impl Upper<'_, '_> {
-    /// A message of several blocks. Their memory goes back to where it came from.
+    /// Chains the blocks of a message, and keeps the emptied list for the next message.
     fn chain(&mut self, mut blocks: Vec<Bytes>) -> Chain {
         let chain = self.cx.chain(&mut blocks);
         self.leftovers.blocks = blocks;
@@ -197,12 +197,12 @@ impl Upper<'_, '_> {
         match owner {
             Some(Owner::Waiting(sequence)) => {
                 if let Some(waiting) = self.minors.waiting(sequence) {
-                    // Nobody may accept it for long, so it keeps no receive block.
+                    // The message may wait long for an accept, so it must not keep a receive block.
                     m.data = Chain::from(m.data.to_vec());
                     waiting.queue.push_back(m);
                 }
             }
-            // The peer goes on until it hears that we have shut down, and must not be stopped by a full window.
+            // The peer sends until it learns of our shutdown, and a full window must not stop it before.
             _ => {
                 if let Kind::Proto(Control::Tpi(
                     Primitive::OptdataInd { .. } | Primitive::NotificationInd(_),
@@ -214,7 +214,7 @@ impl Upper<'_, '_> {
         }
     }
 
-    /// Takes note of what has happened to the association of a one-to-one stream.
+    /// Applies an event of an association to the state of its one-to-one stream.
     fn on_event(&mut self, id: AssociationId, event: tpi::Event) {
         if let Some(Owner::Stream(s)) = self.minors.owner(id) {
             self.minors.on_event(s, event);
@@ -257,7 +257,7 @@ impl Upper<'_, '_> {
         }
     }
 
-    /// An association begins anew: a second `T_CONN_CON`, which says so in its data.
+    /// Reports the restart of an association: a second `T_CONN_CON`, whose data describes the restart.
     fn restarted(&mut self, id: AssociationId, streams: (u16, u16), text: String) {
         let confirmation = Primitive::ConnCon {
             addresses: Box::new(Addresses::default()),
@@ -278,7 +278,7 @@ impl Upper<'_, '_> {
         self.up(id, m);
     }
 
-    /// An association is gone: the reader gets what had arrived, then the reason, then a hang-up.
+    /// Reports the end of an association: the reader gets the received messages, then the reason, then a hang-up.
     fn closed(&mut self, id: AssociationId, reason: &CloseReason) {
         let is_told = self.leftovers.told.take() == Some(id);
         if !is_told && self.minors.owner(id) != Some(Owner::Nobody) {
@@ -293,7 +293,7 @@ impl Upper<'_, '_> {
                     self.cx.putnext(s, Message::new(Kind::Hangup));
                 }
             }
-            // Whoever accepts it finds what came before the end.
+            // The accepting stream gets what came before the end.
             Some(Owner::Waiting(sequence)) => {
                 if let Some(waiting) = self.minors.waiting(sequence) {
                     waiting.association = None;
@@ -305,15 +305,15 @@ impl Upper<'_, '_> {
     }
 }
 
-/// Reads the first message of a run: the layout of its records.
+/// Reads the layout of the first message of a run.
 #[inline]
 fn record(bytes: &[u8]) -> Option<Record> {
     let RunMessage { info, payload, wire_bytes } = RunMessage::first(bytes)?;
     Some(Record { info, data: payload, bytes: wire_bytes })
 }
 
-/// `T_ORDREL_IND` was the end if both sides shut down; anything else is `T_DISCON_IND`, with its reason as
-/// text in the first block of the data, and what the peer said in the second.
+/// Returns the last message of an association. `T_ORDREL_IND` is the last one if both sides shut down; otherwise it is
+/// `T_DISCON_IND`, with the reason as text in the first block of the data and the peer's error causes in the second.
 fn disconnected(id: AssociationId, reason: &CloseReason, information: Bytes) -> Message {
     let errno = match reason {
         CloseReason::Shutdown => Errno(0),

@@ -1,4 +1,4 @@
-//! The lower side: batches from the link, batches to the link.
+//! The lower side: exchanges batches with the link.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::time::Instant;
@@ -15,11 +15,11 @@ const NOT_ECT: u8 = 0;
 const ECT_0: u8 = 2;
 const CE: u8 = 3;
 
-/// Answers to strangers that the link is handed at once.
+/// Maximum number of answers to unknown senders that the link gets in one call.
 const ANSWERS_MAX: usize = 64;
 
-/// What a link handed over in one receive. All of it is handled before anything is answered, so that one
-/// SACK speaks for everything that had arrived.
+/// The batches of one receive. All of them are handled before anything is answered, so that one SACK covers everything
+/// that had arrived.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
     batches: Vec<Datagrams>,
@@ -65,7 +65,7 @@ impl SctpDriver {
             let (endpoint, mut host) = self.split(cx);
             endpoint.handle_unreachable(now, report.remote, why, &report.quoted, &mut host);
         }
-        // The lists keep their memory for the next time.
+        // The lists keep their memory for the next receive.
         self.received = arrivals;
         self.clear_leftovers(cx);
         self.note_attached(cx, now);
@@ -74,7 +74,7 @@ impl SctpDriver {
         Ok(more)
     }
 
-    /// Tells the link which tags may come, while it should keep others apart.
+    /// Tells the link the expected verification tags while it separates unknown senders.
     #[inline]
     fn tell_expected_tags(&mut self, now: Time) {
         if let Some(tags) = self.endpoint.poll_expected_tags(now)
@@ -85,17 +85,18 @@ impl SctpDriver {
         }
     }
 
-    /// Hands what waits to the link, batch by batch, until nothing may leave or the link is full.
+    /// Hands outgoing batches to the link until nothing may be sent or the link is full.
     pub(super) fn transmit(&mut self, cx: &mut Cx<'_>, now: Instant, scope: Scope) {
         let now = self.time(now);
-        // A peer may answer at once.
+        // A peer may answer at once, so its tag must be expected before the batch leaves.
         self.tell_expected_tags(now);
         self.send_answers();
         self.transmit_batches(cx, now, scope);
         self.hand_out_trace();
     }
 
-    /// Hands the answers to strangers to the link, many at once. Answers that the link does not take are lost: no state waits for them.
+    /// Hands the answers to unknown senders to the link, many at once. Answers that the link does not take are lost: no
+    /// state depends on them.
     fn send_answers(&mut self) {
         while let Some(first) = self.endpoint.poll_answer() {
             let mut answers: SmallVec<[Reply; ANSWERS_MAX]> = SmallVec::new();
@@ -137,21 +138,21 @@ impl SctpDriver {
                     self.refused = Some(transmit);
                     return;
                 }
-                // The system knows no way: an association that is being set up need not wait for its timers.
+                // The kernel has no route: an association that is being set up need not wait for its timers.
                 Err(error) if is_no_route(&error) => {
                     let quoted = self.buffer.to_vec();
                     let (endpoint, mut host) = self.split(cx);
                     let why = ::sctp::Unreachable::Host;
                     endpoint.handle_unreachable(now, transmit.remote, why, &quoted, &mut host);
                 }
-                // What the network does not take is lost, as any packet may be; the timers see to it. The link
+                // A packet that the network does not take is lost like any other; the timers recover it. The link
                 // counts it.
                 Ok(()) | Err(_) => {}
             }
         }
     }
 
-    /// Does what could not be done while the core was at work.
+    /// Does the work that had to wait while the core was borrowed.
     #[inline]
     pub(super) fn clear_leftovers(&mut self, cx: &mut Cx<'_>) {
         if !self.leftovers.unwanted.is_empty() || !self.leftovers.unread.is_empty() {
@@ -167,7 +168,7 @@ impl SctpDriver {
         while let Some(id) = self.leftovers.unwanted.pop() {
             let now = self.now;
             let (endpoint, mut host) = self.split(cx);
-            endpoint.abort(now, id, b"nobody listens any more", &mut host);
+            endpoint.abort(now, id, b"the listener was closed", &mut host);
         }
     }
 
@@ -190,13 +191,13 @@ fn is_no_route(error: &io::Error) -> bool {
         ErrorKind::NetworkUnreachable
             | ErrorKind::HostUnreachable
             | ErrorKind::AddrNotAvailable
-            // The address that we are bound to does not go with the destination.
+            // The bound address and the destination do not match.
             | ErrorKind::InvalidInput
             | ErrorKind::PermissionDenied
     )
 }
 
-/// The pieces of a batch as slices; neighbours that lie together become one.
+/// Returns the pieces of a batch as slices; adjacent pieces become one slice.
 fn gather(buffer: &TransmitBuffer) -> SmallVec<[IoSlice<'_>; 128]> {
     let mut slices = SmallVec::new();
     let mut run: Option<std::ops::Range<usize>> = None;

@@ -1,4 +1,4 @@
-//! What each open stream of the provider is, and which stream each association belongs to.
+//! The state of each open stream of the provider, and the stream of each association.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,50 +13,51 @@ pub(super) enum Minor {
     Unbound,
     /// Bound to a local port.
     Bound { port: u16 },
-    /// One-to-one, listening: associations wait for `T_CONN_RES`.
+    /// One-to-one, listening: new associations wait for `T_CONN_RES`.
     Listening { port: u16, listener: ListenerId, backlog: u32, waiting: u32 },
-    /// One-to-one, with its association.
+    /// One-to-one, with an association.
     Connected { association: AssociationId },
-    /// One-to-many: every association of a port.
+    /// One-to-many: owns every association of a port.
     OneToMany { port: u16, listener: ListenerId },
     /// The association is gone.
     Disconnected,
 }
 
-/// Where the messages of an association go.
+/// Destination of the messages of an association.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
     Stream(StreamId),
-    /// Into the queue of those that wait to be accepted; the number is that of its `T_CONN_IND`.
+    /// The queue of an association that waits for an accept; the number is that of its `T_CONN_IND`.
     Waiting(u32),
-    /// Its stream is closed: what still comes is thrown away.
+    /// None: the stream is closed, and messages that still arrive are discarded.
     Nobody,
 }
 
-/// An association that waits to be accepted, or what is left of it.
+/// An association that waits for an accept, or the remains of one that ended.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) listener: StreamId,
-    /// None once it is gone.
+    /// `None` once the association has ended.
     pub(super) association: Option<AssociationId>,
-    /// What has arrived, in order.
+    /// The messages that have arrived, in order.
     pub(super) queue: VecDeque<Message>,
-    /// What that is charged, once the association is gone.
+    /// The charge of these messages, once the association has ended.
     pub(super) charge: Option<(AssociationId, ReceiveCharge)>,
 }
 
-/// How the association of a one-to-one stream has ended: what its `T_DISCON_IND` says, for those who have not read it yet.
+/// How the association of a one-to-one stream has ended: the content of its `T_DISCON_IND`, for users that have not
+/// read it yet.
 #[derive(Clone, Debug)]
 pub struct Disconnect {
     /// The errno; 0 if both sides have shut down.
     pub reason: u32,
     /// The error cause (RFC 9260 §3.3.10); 0 for none.
     pub cause: u16,
-    /// The reason as text, and in the second block the error causes of the peer's ABORT.
+    /// The reason as text; the second block has the error causes of the peer's ABORT.
     pub data: Chain,
 }
 
-/// An open stream, and its state as its user sees it.
+/// An open stream, and its state towards its user.
 #[derive(Debug, Clone, Copy)]
 struct Opened {
     stream: StreamId,
@@ -71,9 +72,10 @@ pub(super) struct Minors {
     by_association: Vec<Option<Owner>>,
     listeners: HashMap<ListenerId, StreamId>,
     waiting: HashMap<u32, Waiting>,
-    /// Of one-to-one streams that are still open: how their association has ended.
+    /// The ends of the associations of one-to-one streams that are still open.
     disconnects: HashMap<StreamId, Disconnect>,
-    /// Identifiers of associations are used again while a dead one still waits, so each gets a number.
+    /// An identifier of an association may be reused while an ended association still waits, so each waiting one gets a
+    /// number.
     next_sequence: u32,
 }
 
@@ -103,7 +105,7 @@ impl Minors {
         }
     }
 
-    /// Returns the state of a stream; that of one that is not open is `TS_UNBND`.
+    /// Returns the state of a stream; `TS_UNBND` if the stream is not open.
     pub(super) fn state(&self, s: StreamId) -> State {
         match self.by_stream.get(s.index()) {
             Some(Some(opened)) if opened.stream == s => opened.state,
@@ -111,8 +113,8 @@ impl Minors {
         }
     }
 
-    /// Takes note of what has happened to a stream. An event that does not fit the state leaves it, as the association goes its own way:
-    /// it ends, for example, after its user has released it.
+    /// Applies an event to the state of a stream. An event that does not fit the state leaves the state unchanged,
+    /// since the association has a life of its own: it ends, for example, after its user has released it.
     pub(super) fn on_event(&mut self, s: StreamId, event: Event) {
         if let Some(Some(opened)) = self.by_stream.get_mut(s.index())
             && opened.stream == s
@@ -121,7 +123,7 @@ impl Minors {
         }
     }
 
-    /// The stream with this number (`ACCEPTOR_id`).
+    /// Returns the stream with this number (`ACCEPTOR_id`).
     pub(super) fn numbered(&self, index: u32) -> Option<(StreamId, Minor)> {
         let opened = (*self.by_stream.get(index as usize)?)?;
         Some((opened.stream, opened.minor))
@@ -157,7 +159,7 @@ impl Minors {
         self.by_association.get_mut(id.0 as usize)?.take()
     }
 
-    /// Remembers a `T_DISCON_IND` on its way up a one-to-one stream.
+    /// Records a `T_DISCON_IND` on its way up a one-to-one stream.
     pub(super) fn note_disconnect(&mut self, s: StreamId, m: &Message) {
         let is_one_to_one = !matches!(self.get(s), None | Some(Minor::OneToMany { .. }));
         if let Kind::Proto(Control::Tpi(Primitive::DisconInd { reason, cause, .. })) = m.kind
@@ -171,7 +173,7 @@ impl Minors {
         self.disconnects.get(&s)
     }
 
-    /// Lets an association wait to be accepted; says under which number.
+    /// Queues an association until it is accepted; returns its number.
     pub(super) fn wait(&mut self, listener: StreamId, id: AssociationId) -> u32 {
         let sequence = self.next_sequence;
         self.next_sequence = sequence.wrapping_add(1);
@@ -185,7 +187,7 @@ impl Minors {
         self.waiting.get_mut(&sequence)
     }
 
-    /// Ends the wait of an association of this listener, which has room for another then.
+    /// Removes a waiting association of this listener, which makes room for another.
     pub(super) fn take_waiting(&mut self, listener: StreamId, sequence: u32) -> Option<Waiting> {
         let Some(Minor::Listening { port, listener: id, backlog, waiting }) = self.get(listener) else {
             return None;
@@ -198,13 +200,13 @@ impl Minors {
         self.waiting.remove(&sequence)
     }
 
-    /// Takes all that wait for a listener.
+    /// Removes all associations that wait for a listener, and returns them.
     pub(super) fn take_all_waiting(&mut self, listener: StreamId) -> Vec<AssociationId> {
         let mine = self.waiting.extract_if(|_, waiting| waiting.listener == listener);
         mine.filter_map(|(_, waiting)| waiting.association).collect()
     }
 
-    /// The associations of a one-to-many stream.
+    /// Returns the associations of a one-to-many stream.
     pub(super) fn owned_by(&self, s: StreamId) -> Vec<AssociationId> {
         let ids = self.by_association.iter().enumerate();
         let mine = ids.filter(|(_, owner)| **owner == Some(Owner::Stream(s)));

@@ -43,27 +43,28 @@ pub use minor::Disconnect;
 use minor::{Minor, Minors, Owner};
 use ports::Ports;
 
-/// What the provider is built with.
+/// Configuration of the provider.
 #[derive(Clone, Debug, Default)]
 pub struct SctpDriverConfig {
     /// Settings of the endpoint.
     pub endpoint: EndpointConfig,
     /// Settings of every association.
     pub association: AssociationConfig,
-    /// Addresses to list in the handshake, if there are several.
+    /// Addresses to list in the handshake, if there is more than one.
     pub local_addresses: Vec<std::net::IpAddr>,
 }
 
-/// The SCTP provider over one link. Its streams are the endpoints of the users.
+/// The SCTP provider over one link. Each of its streams is an endpoint of a user.
 ///
-/// It understands these primitives: `T_BIND_REQ` (a backlog makes it listen; a backlog of
-/// [`SctpDriver::ONE_TO_MANY`] makes a one-to-many endpoint), `T_CONN_REQ`, `T_CONN_RES`, `T_OPTDATA_REQ`,
-/// `T_DATA_REQ`, `T_EXDATA_REQ` (which is unordered data), `T_ORDREL_REQ`, `T_DISCON_REQ`, `T_UNBIND_REQ`, `T_OPTMGMT_REQ`, `T_INFO_REQ`,
-/// `T_ADDR_REQ`, `T_CAPABILITY_REQ`. [`tpi::State`] decides whether a primitive fits the state of the stream.
+/// The provider accepts these primitives: `T_BIND_REQ` (a backlog makes the stream listen; a backlog of
+/// [`SctpDriver::ONE_TO_MANY`] makes it a one-to-many endpoint), `T_CONN_REQ`, `T_CONN_RES`, `T_OPTDATA_REQ`,
+/// `T_DATA_REQ`, `T_EXDATA_REQ` (unordered data), `T_ORDREL_REQ`, `T_DISCON_REQ`, `T_UNBIND_REQ`, `T_OPTMGMT_REQ`,
+/// `T_INFO_REQ`, `T_ADDR_REQ`, `T_CAPABILITY_REQ`. [`tpi::State`] decides whether a primitive fits the state of the
+/// stream.
 pub struct SctpDriver {
     endpoint: Endpoint,
     config: Arc<AssociationConfig>,
-    /// Of streams whose associations have settings of their own.
+    /// Settings of streams that do not use the provider's.
     configs: HashMap<StreamId, Arc<AssociationConfig>>,
     all_send_defaults: options::AllSendDefaults,
     checksum: Checksum,
@@ -76,16 +77,16 @@ pub struct SctpDriver {
     charges: charges::Charges,
     buffer: TransmitBuffer,
     pool: Pool,
-    /// A batch that the link could not take yet: it goes first.
+    /// A batch that the link could not take yet, and that must be sent first.
     refused: Option<::sctp::Transmit>,
-    /// The core's time zero.
+    /// Time zero of the core.
     epoch: Instant,
-    /// The time of the last interrupt or flush, or what was told since: for requests in between.
+    /// The time of the last interrupt, flush or [`SctpDriver::set_now`], for requests in between.
     now: Time,
     trace: Option<TraceTaker>,
 }
 
-/// Takes the records of associations that are traced.
+/// Receives the records of traced associations.
 pub type TraceTaker = Arc<dyn Fn(Record) + Send + Sync>;
 
 impl std::fmt::Debug for SctpDriver {
@@ -95,11 +96,11 @@ impl std::fmt::Debug for SctpDriver {
 }
 
 impl SctpDriver {
-    /// The backlog that makes a bound stream a one-to-many endpoint: its associations need no accept.
+    /// The backlog that makes a bound stream a one-to-many endpoint, whose associations need no accept.
     pub const ONE_TO_MANY: u32 = u32::MAX;
 
-    /// A provider over `link`. `seed` must come from the system's random source; `epoch` is the core's time
-    /// zero and must not be later than any time that the driver is called with.
+    /// Returns a provider over `link`. `seed` must come from the system's random source. `epoch` is the core's time
+    /// zero and must not be later than any time that is passed to the driver.
     pub fn new(link: Box<dyn Link>, config: SctpDriverConfig, seed: [u8; 32], epoch: Instant) -> Self {
         let limits = link.batch_limits();
         let limits = ::sctp::BatchLimits { segments_max: limits.segments_max, bytes_max: limits.bytes_max };
@@ -129,18 +130,18 @@ impl SctpDriver {
         }
     }
 
-    /// Hands trace records to `taker` as they come. What is traced, the configuration of the associations says.
+    /// Sets the receiver of trace records. The configuration of an association selects what is traced.
     pub fn set_trace(&mut self, taker: Option<TraceTaker>) {
         self.trace = taker;
     }
 
-    /// Settings of the associations that this stream sets up or takes from now on, in place of the provider's. A listener
-    /// has those that it had when it was bound.
+    /// Sets the configuration of associations that this stream sets up or accepts from now on, in place of the
+    /// provider's. A listener keeps the configuration that it had when it was bound.
     pub fn set_association_config(&mut self, s: StreamId, config: Arc<AssociationConfig>) {
         self.configs.insert(s, config);
     }
 
-    /// The time of the requests that follow. The core has no clock.
+    /// Sets the time of the following requests. The core has no clock.
     pub fn set_now(&mut self, now: Instant) {
         self.time(now);
     }
@@ -149,41 +150,41 @@ impl SctpDriver {
         Arc::clone(self.configs.get(&s).unwrap_or(&self.config))
     }
 
-    /// Counters of the association of a one-to-one stream, or of one association of a one-to-many stream.
+    /// Returns the counters of the association of a one-to-one stream, or of one association of a one-to-many stream.
     pub fn statistics(&self, s: StreamId, association: u32) -> Option<Statistics> {
         self.endpoint.statistics(self.association(s, association)?)
     }
 
-    /// How the association of a one-to-one stream has ended; `None` while it has not.
+    /// Returns how the association of a one-to-one stream has ended; `None` if it has not.
     pub fn disconnected(&self, s: StreamId) -> Option<&Disconnect> {
         self.minors.disconnect(s)
     }
 
-    /// The settings of the association of a one-to-one stream, or of one association of a one-to-many stream.
+    /// Returns the settings of the association of a one-to-one stream, or of one association of a one-to-many stream.
     pub fn config(&self, s: StreamId, association: u32) -> Option<Arc<AssociationConfig>> {
         self.endpoint.config(self.association(s, association)?)
     }
 
-    /// The peer's addresses (the ports are UDP ports) and its SCTP port.
+    /// Returns the peer's addresses, with UDP ports, and its SCTP port.
     pub fn peer_addresses(&self, s: StreamId, association: u32) -> Option<(Vec<std::net::SocketAddr>, u16)> {
         self.endpoint.peer_addresses(self.association(s, association)?)
     }
 
-    /// The path to an address of the peer.
+    /// Returns the path to an address of the peer.
     pub fn path_to(&self, s: StreamId, association: u32, address: std::net::IpAddr) -> Option<PathId> {
         self.endpoint.path_to(self.association(s, association)?, address)
     }
 
-    /// The addresses of ours that the association uses.
+    /// Returns the local addresses of the association.
     pub fn local_addresses(&self, s: StreamId, association: u32) -> Option<Vec<std::net::IpAddr>> {
         self.endpoint.local_addresses(self.association(s, association)?)
     }
 
-    /// New data of an association goes to this address of the peer from now on, while it answers.
+    /// Sends new data of an association to this address of the peer from now on, while the address answers.
     ///
     /// # Errors
     ///
-    /// The peer has no such address, or has not answered there yet, or the association is gone.
+    /// Fails if the peer has no such address, the address is not confirmed, or the association has ended.
     pub fn set_primary(
         &mut self,
         cx: &mut Cx<'_>,
@@ -197,10 +198,10 @@ impl SctpDriver {
         endpoint.set_primary(now, id, address, &mut host)
     }
 
-    /// Changes the settings of an association that exists, but those that its handshake was about, or of those that a
-    /// listener takes from now on.
+    /// Changes the settings of an association, except those that its handshake has negotiated, or the settings of the
+    /// associations that a listener accepts from now on.
     ///
-    /// False: another listener on the port has one of the addresses that these settings name, and nothing has changed.
+    /// Returns false, and changes nothing, if another listener on the port has one of the addresses in these settings.
     pub fn change_config(
         &mut self,
         cx: &mut Cx<'_>,
@@ -222,18 +223,18 @@ impl SctpDriver {
         }
     }
 
-    /// Sets how many associations may wait for a listener from now on. Those that wait stay.
+    /// Sets the number of associations that may wait for this listener. Associations that wait already stay.
     pub fn set_backlog(&mut self, s: StreamId, backlog: u32) {
         if let Some(Minor::Listening { port, listener, waiting, .. }) = self.minors.get(s) {
             self.minors.set(s, Minor::Listening { port, listener, backlog: backlog.max(1), waiting });
         }
     }
 
-    /// Changes the settings of one path of an association, or without an address of all.
+    /// Changes the settings of one path of an association, or of all paths without an address.
     ///
     /// # Errors
     ///
-    /// The peer has no such address, or the association is gone.
+    /// Fails if the peer has no such address or the association has ended.
     pub fn set_path(
         &mut self,
         cx: &mut Cx<'_>,
@@ -248,7 +249,7 @@ impl SctpDriver {
         endpoint.set_path(now, id, address, options, &mut host)
     }
 
-    /// Aborts an association, whatever waits above it; `reason` travels with the ABORT.
+    /// Aborts an association, without waiting for anything queued above it; `reason` is sent with the ABORT.
     pub fn abort(&mut self, cx: &mut Cx<'_>, s: StreamId, association: u32, reason: &[u8]) {
         let Some(id) = self.association(s, association) else { return };
         let now = self.now;
@@ -257,8 +258,8 @@ impl SctpDriver {
         self.clear_leftovers(cx);
     }
 
-    /// Aborts up to `limit` of the associations that are in one of the states that `ends` picks, from `first` on. Returns the
-    /// association to go on from, `None` after the last one.
+    /// Aborts up to `limit` associations whose state satisfies `ends`, from `first` on. Returns the association to
+    /// continue from, or `None` after the last one.
     pub fn abort_where(
         &mut self,
         cx: &mut Cx<'_>,
@@ -280,7 +281,7 @@ impl SctpDriver {
         next
     }
 
-    /// Shuts every association down: each ends when all that was sent is acknowledged.
+    /// Shuts every association down: each ends when the peer has acknowledged everything that was sent.
     pub fn shutdown_all(&mut self, cx: &mut Cx<'_>) {
         let ids: Vec<AssociationId> = self.endpoint.associations().map(|(id, _)| id).collect();
         let now = self.now;
@@ -291,41 +292,41 @@ impl SctpDriver {
         self.clear_leftovers(cx);
     }
 
-    /// The reader of a stream keeps the room in the receive window of `bytes` that it has just taken.
+    /// Keeps `bytes` that the reader has just taken charged to the receive window.
     pub fn hold_window(&mut self, s: StreamId, association: u32, bytes: usize) {
         if let Some(id) = self.association(s, association) {
             self.endpoint.hold_window(id, bytes);
         }
     }
 
-    /// It gives room back that it has kept.
+    /// Releases `bytes` that [`SctpDriver::hold_window`] kept charged to the receive window.
     pub fn release_window(&mut self, s: StreamId, association: u32, bytes: usize) {
         if let Some(id) = self.association(s, association) {
             self.endpoint.release_window(id, bytes);
         }
     }
 
-    /// Counters of the endpoint.
+    /// Returns the counters of the endpoint.
     pub fn endpoint_statistics(&self) -> EndpointStatistics {
         self.endpoint.endpoint_statistics()
     }
 
-    /// Counters of the link.
+    /// Returns the counters of the link.
     pub fn link_statistics(&self) -> LinkStats {
         self.link.stats()
     }
 
-    /// The addresses that the link is bound to.
+    /// Returns the local addresses of the link.
     pub fn link_addresses(&self) -> Vec<std::net::SocketAddr> {
         self.link.local_addresses()
     }
 
-    /// Whether the link's addresses have ports.
+    /// Returns whether the link's addresses have ports.
     pub fn link_has_ports(&self) -> bool {
         self.link.has_ports()
     }
 
-    /// Number of associations.
+    /// Returns the number of associations.
     pub fn association_count(&self) -> usize {
         self.endpoint.association_count()
     }
@@ -356,12 +357,12 @@ impl SctpDriver {
         self.now
     }
 
-    /// User data on its way down: the chain moves straight into the association's send queue.
+    /// Sends user data: the chain moves straight into the association's send queue.
     #[inline]
     fn send(&mut self, cx: &mut Cx<'_>, s: StreamId, association: u32, info: &SendInfo, data: Chain) {
         let Some(id) = self.association(s, association) else {
             return match self.minors.get(s) {
-                // A module has sent it later than the program, or of its own.
+                // A module sent the message after the end of the association, or on its own account.
                 Some(Minor::Disconnected) => {}
                 // TPI 2.0, T_DATA_REQ: one that comes in TS_IDLE is discarded, since the connection may just have ended.
                 _ if self.minors.state(s) == State::Idle => {}
@@ -370,9 +371,10 @@ impl SctpDriver {
         };
         match self.endpoint.send(self.now, id, info, data.len(), data) {
             Ok(()) => {}
-            // A module has sent it later than the program, or of its own. What the peer has sent before can still be read.
+            // A module sent the message after the shutdown, or on its own account. Messages that the peer sent before
+            // remain readable.
             Err(SendError::Closed | SendError::PeerShutdown) => {}
-            // The head has asked `admit`; a module that sends without asking finds its stream in error.
+            // The head asks `admit` first; a module that sends without asking gets an error on its stream.
             Err(error) => cx.error(s, send_errno(error)),
         }
     }
@@ -392,7 +394,7 @@ fn admitted(admission: Admission<'_>, take: impl FnOnce(Permit<'_>)) -> streams:
     }
 }
 
-/// What the sockets interface calls each reason (RFC 6458).
+/// Returns the errno of the sockets API for an error of the core (RFC 6458).
 fn send_errno(error: SendError) -> Errno {
     match error {
         SendError::Closed => Errno::EPIPE,
@@ -511,7 +513,7 @@ impl Driver for SctpDriver {
             Some(Minor::Connected { association }) => Some(association),
             _ => None,
         };
-        // The batch that was being built is lost, as any may be.
+        // The batch under construction is lost, as any packet may be.
         self.refused = None;
         for id in at_work.into_iter().chain(of_stream.filter(|id| at_work != Some(*id))) {
             let (endpoint, mut host) = self.split(cx);

@@ -1,6 +1,7 @@
-//! Option management (`T_OPTMGMT_REQ`): what is asked, checked, told and set by the rules of XTI.
+//! Option management (`T_OPTMGMT_REQ`): checks, returns and sets options by the rules of XTI.
 //!
-//! `table` knows each option: who may set it, and how it is read from and written to the settings of an association.
+//! `table` describes each option: its access, and how its value is read from and written to the settings of an
+//! association.
 
 mod table;
 
@@ -18,16 +19,16 @@ use super::minor::Minor;
 use super::request::Refusal;
 use table::{Access, Known};
 
-/// What data is sent with that comes without options (`T_SCTP_PPI`, `T_SCTP_SID`, `T_SCTP_LIFETIME`).
+/// Defaults of data that is sent without options (`T_SCTP_PPI`, `T_SCTP_SID`, `T_SCTP_LIFETIME`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SendDefaults {
     pub(super) ppid: u32,
     pub(super) stream: u16,
-    /// 0: as long as it takes.
+    /// The lifetime of a message; 0 for no limit.
     pub(super) lifetime_ms: u32,
 }
 
-/// The defaults of the streams that have set some.
+/// The defaults of the streams that have set any.
 pub(super) type AllSendDefaults = HashMap<StreamId, SendDefaults>;
 
 /// The values of the options of one stream.
@@ -35,29 +36,29 @@ struct Values<'a> {
     config: &'a AssociationConfig,
     send: SendDefaults,
     checksum: Checksum,
-    /// Of its association, if it has one.
+    /// The statistics of the stream's association, if it has one.
     statistics: Option<&'a Statistics>,
 }
 
-/// The values that a request wants. They take effect when the whole request is understood.
+/// The values that a request sets. They take effect when the whole request has been parsed.
 #[derive(Clone, Debug)]
 struct Draft {
     config: AssociationConfig,
     send: SendDefaults,
     paths: Vec<(Option<IpAddr>, PathOptions)>,
-    /// The peer's addresses, and the streams to it; none without an association.
+    /// The peer's addresses; none without an association.
     peer: Vec<IpAddr>,
     streams_out: Option<u16>,
 }
 
-/// What became of setting an option.
+/// The result of setting an option.
 enum Outcome {
     Done,
-    /// The value is a lesser one, which the draft has.
+    /// The draft has a lower value than requested.
     Lessened,
     /// The value is legal and cannot be set now.
     Failed,
-    /// The value is illegal, and so is the whole request.
+    /// The value is illegal, which makes the whole request fail.
     Illegal,
 }
 
@@ -88,7 +89,7 @@ impl SctpDriver {
         let action = Action::from_number(request.flags).ok_or(Refusal(TError::BadFlag, Errno(0)))?;
         let options = TransportOption::read_list(&request.options).map_err(|_| BAD_OPTION)?;
         let level = options.first().map(|option| option.level);
-        // XTI: a request is about options of one level.
+        // XTI: all options of a request must have one level.
         if options.iter().any(|option| Some(option.level) != level) {
             return Err(BAD_OPTION);
         }
@@ -110,7 +111,7 @@ impl SctpDriver {
         Ok(Primitive::OptmgmtAck(Box::new(Optmgmt { flags, options: answer.options })))
     }
 
-    /// Tells values (`T_DEFAULT`, `T_CURRENT`). The values that the request has mean nothing.
+    /// Appends the requested values (`T_DEFAULT`, `T_CURRENT`). The values in the request are ignored.
     fn tell_options(
         &self,
         s: StreamId,
@@ -148,7 +149,7 @@ impl SctpDriver {
         Ok(answer)
     }
 
-    /// Sets values in a draft (`T_NEGOTIATE`), or says what would become of it (`T_CHECK`).
+    /// Sets values in a draft (`T_NEGOTIATE`), or returns the status that setting them would have (`T_CHECK`).
     fn negotiate(
         &self,
         s: StreamId,
@@ -193,9 +194,9 @@ impl SctpDriver {
         self.config(s, 0).unwrap_or_else(|| self.association_config(s))
     }
 
-    /// Returns what data of a stream is sent with that comes without options.
+    /// Returns the defaults of a stream for data that is sent without options.
     pub(super) fn send_defaults(&self, s: StreamId) -> SendDefaults {
-        // Most programs send options with all that they send.
+        // Most programs send options with all data.
         if self.all_send_defaults.is_empty() {
             return SendDefaults::default();
         }
@@ -214,7 +215,7 @@ impl SctpDriver {
         }
     }
 
-    /// Makes a draft what holds: for the association, or for those to come.
+    /// Applies a draft to the association, or to later associations of the stream.
     fn commit(&mut self, cx: &mut Cx<'_>, s: StreamId, draft: Draft) -> Result<(), Refusal> {
         let Draft { config, send, paths, .. } = draft;
         if send != self.send_defaults(s) {
@@ -232,7 +233,7 @@ impl SctpDriver {
             }
         }
         for (address, options) in paths {
-            // The draft names addresses that the peer has.
+            // The draft contains only addresses that the peer has.
             let _ = self.set_path(cx, s, 0, address, &options);
         }
         Ok(())
@@ -246,8 +247,8 @@ fn tell(answer: &mut Answer, level: u32, known: &Known, values: &Values<'_>, is_
     answer.push(&option, known.access.status(is_connected));
 }
 
-/// Sets an option in a draft and appends what became of it. Where that is not what was asked for, the value is what was asked for, but for
-/// a lesser value.
+/// Sets an option in a draft and appends its status. The appended value is the requested one, or the lower value that
+/// took its place.
 fn set(
     answer: &mut Answer,
     draft: &mut Draft,

@@ -1,4 +1,4 @@
-//! What a link that has no ports of its own is told of ours.
+//! Tells a link without ports of its own which SCTP ports are in use.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -6,11 +6,11 @@ use streams::Errno;
 
 use super::SctpDriver;
 
-/// Ports that are passed on for a while after their last user: a peer that has missed our SHUTDOWN COMPLETE asks again
-/// (RFC 9260 §8.4, 5).
+/// Maximum number of ports that the link keeps after their last use: a peer that has missed our SHUTDOWN COMPLETE asks
+/// again (RFC 9260 §8.4, 5).
 const RECENT_PORTS_MAX: usize = 64;
 
-/// The SCTP ports that the link knows of.
+/// The SCTP ports that the link must pass to us.
 #[derive(Debug, Default)]
 pub(super) struct Ports {
     used: BTreeSet<u16>,
@@ -18,7 +18,7 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// Takes note of the ports that are in use now and gives those to pass on.
+    /// Records the ports in use and returns the ports that the link must pass to us.
     fn update(&mut self, used: BTreeSet<u16>) -> Vec<u16> {
         self.recent.extend(self.used.difference(&used));
         self.recent.retain(|port| !used.contains(port));
@@ -31,7 +31,7 @@ impl Ports {
 }
 
 impl SctpDriver {
-    /// A port has come into use or gone out of it.
+    /// Tells the link the ports after a change of the ports in use.
     pub(super) fn tell_ports(&mut self) -> Result<(), Errno> {
         if self.link.has_ports() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Primitives that come down (TPI 2.0): bind, connect, accept, release.
+//! Handles requests from above (TPI 2.0): bind, connect, accept, release.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -11,10 +11,10 @@ use super::SctpDriver;
 use super::minor::{Minor, Owner, Waiting};
 use super::options::SendDefaults;
 
-/// Most data that goes to the peer with an abort.
+/// Maximum amount of data that is sent to the peer with an abort.
 const DISCONNECT_BYTES_MAX: usize = 256;
 
-/// Why a request was refused.
+/// Reason why a request was refused.
 pub(super) struct Refusal(pub(super) TError, pub(super) Errno);
 
 impl Refusal {
@@ -28,7 +28,7 @@ impl Refusal {
 }
 
 impl SctpDriver {
-    /// Every message that is not plain user data.
+    /// Handles every message that is not plain user data.
     pub(super) fn put_request(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
         match m.kind {
             Kind::Proto(control) | Kind::PcProto(control) => {
@@ -38,7 +38,7 @@ impl SctpDriver {
                     Err(error) => refuse_undecoded(cx, s, code, error),
                 }
             }
-            // Nothing of the stream waits here: what was taken is in the association's hands.
+            // No data waits in this queue: accepted data is in the association's send queue.
             Kind::Flush(flush) if flush.read => {
                 cx.putnext(s, Message::new(Kind::Flush(Flush { write: false, ..flush })));
             }
@@ -76,7 +76,7 @@ impl SctpDriver {
                 self.disconnect(cx, s, sequence, association, &data)
             }
             Primitive::OrdrelReq { association } => match self.release_orderly(cx, s, association) {
-                // It is not acknowledged.
+                // TPI does not acknowledge T_ORDREL_REQ.
                 Ok(()) => return,
                 Err(refusal) => Err(refusal),
             },
@@ -95,7 +95,7 @@ impl SctpDriver {
         }
     }
 
-    /// Sends data that comes without options, by what was set for the stream.
+    /// Sends data without options, with the defaults of the stream.
     pub(super) fn send_plain(
         &mut self,
         cx: &mut Cx<'_>,
@@ -110,10 +110,10 @@ impl SctpDriver {
         self.send(cx, s, 0, &info, data);
     }
 
-    /// Returns whether a primitive fits the state of its stream: the table of TPI decides.
+    /// Returns whether a primitive fits the state of its stream, by the table of TPI.
     ///
-    /// Beyond the table, a connect request binds a stream first that is not bound. The associations of a one-to-many stream have no states
-    /// for the user: the stream stays in `TS_IDLE`.
+    /// Beyond the table, a connect request binds an unbound stream first. The associations of a one-to-many stream have
+    /// no states towards the user: the stream stays in `TS_IDLE`.
     fn fits_state(&self, s: StreamId, primitive: &Primitive) -> bool {
         let Some(event) = Event::of(primitive, 0, false) else { return true };
         let state = self.minors.state(s);
@@ -150,7 +150,7 @@ impl SctpDriver {
 
     fn stop_listening(&mut self, listener: ListenerId) {
         self.endpoint.unlisten(listener);
-        // Where the link cannot be told, more comes than is wanted, which harms nobody.
+        // If the call fails, the link passes more packets than needed, which is harmless.
         let _ = self.tell_ports();
     }
 
@@ -161,7 +161,7 @@ impl SctpDriver {
             Some(Minor::OneToMany { listener, .. }) if self.minors.owned_by(s).is_empty() => {
                 self.stop_listening(listener);
             }
-            // It has been released, and ends without its user.
+            // The association is being released, and ends without its user.
             Some(Minor::Connected { association }) => self.minors.set_owner(association, Owner::Nobody),
             Some(Minor::Disconnected) => {}
             Some(Minor::OneToMany { .. }) => return Err(Refusal::system(Errno::EBUSY)),
@@ -191,7 +191,7 @@ impl SctpDriver {
             Some(Minor::Bound { port } | Minor::OneToMany { port, .. } | Minor::Listening { port, .. }) => {
                 port
             }
-            // The association that it had ends yet, or has ended: a stream has one.
+            // The stream's association is ending or has ended, and a stream has only one.
             _ => return Err(Refusal::system(Errno::EISCONN)),
         };
         let (now, config) = (self.now, self.association_config(s));
@@ -210,14 +210,14 @@ impl SctpDriver {
         }
         if !matches!(minor, Some(Minor::OneToMany { .. })) {
             self.minors.set(s, Minor::Connected { association: id });
-            // The first two are for a stream that was not bound.
+            // The first two events apply to a stream that was not bound.
             let events = [Event::BindReq, Event::BindAck, Event::ConnReq, Event::OkAck1];
             events.into_iter().for_each(|event| self.minors.on_event(s, event));
         }
         Ok(Primitive::OkAck { primitive: PrimitiveCode::ConnReq })
     }
 
-    /// `T_CONN_RES`: the association moves to the accepting stream, with all that it has received.
+    /// `T_CONN_RES`: moves the association to the accepting stream, with everything that it has received.
     fn accept(&mut self, cx: &mut Cx<'_>, s: StreamId, sequence: u32, acceptor: u32) -> Result<(), Refusal> {
         let stream = self.acceptor(s, acceptor)?;
         let (waits, mut waiting) = self.take_waiting(s, sequence)?;
@@ -253,7 +253,7 @@ impl SctpDriver {
         Ok(())
     }
 
-    /// Returns the stream that can take an association which waits for the stream `s`.
+    /// Returns the stream that accepts an association which waits for the stream `s`.
     fn acceptor(&self, s: StreamId, acceptor: u32) -> Result<StreamId, Refusal> {
         let refused = |t_error| Err(Refusal(t_error, Errno(0)));
         let Some((stream, minor)) = self.minors.numbered(acceptor) else { return refused(TError::BadFile) };
@@ -272,7 +272,7 @@ impl SctpDriver {
         }
     }
 
-    /// Ends the wait of an association, and says how many waited with it.
+    /// Removes a waiting association; returns it and the number that waited, itself included.
     fn take_waiting(&mut self, s: StreamId, sequence: u32) -> Result<(u32, Waiting), Refusal> {
         let waits = match self.minors.get(s) {
             Some(Minor::Listening { waiting, .. }) => waiting,
@@ -282,7 +282,7 @@ impl SctpDriver {
         Ok((waits, waiting.ok_or(Refusal(TError::BadSequence, Errno(0)))?))
     }
 
-    /// `T_DISCON_REQ`: refuses an association that waits, or aborts that of the stream, which is bound as before then.
+    /// `T_DISCON_REQ`: refuses a waiting association, or aborts that of the stream, which stays bound.
     fn disconnect(
         &mut self,
         cx: &mut Cx<'_>,
@@ -303,7 +303,7 @@ impl SctpDriver {
         };
         if let (Some(id), Some(Minor::Connected { .. })) = (id, self.minors.get(s)) {
             let port = self.endpoint.statistics(id).map_or(0, |known| known.local_port);
-            // The acknowledgement tells the user of the end, and nothing else does.
+            // The acknowledgement alone tells the user of the end.
             self.minors.set_owner(id, Owner::Nobody);
             self.minors.set(s, Minor::Bound { port });
             cx.putnext(s, Message::new(Kind::Flush(Flush { all: false, ..Flush::READ })));
@@ -328,8 +328,7 @@ impl SctpDriver {
         Ok(())
     }
 
-    /// The stream is closed. What was taken is still delivered; associations that were never accepted
-    /// are aborted.
+    /// Closes the stream. Accepted data is still delivered; associations that were never accepted are aborted.
     pub(super) fn release(&mut self, cx: &mut Cx<'_>, s: StreamId) {
         let minor = self.minors.get(s);
         if let Some(Minor::Listening { listener, .. } | Minor::OneToMany { listener, .. }) = minor {
@@ -349,7 +348,7 @@ impl SctpDriver {
             self.minors.set_owner(id, Owner::Nobody);
             let now = self.now;
             let (endpoint, mut host) = self.split(cx);
-            // Nobody is left to give back what was kept, and the peer may have to send before it can shut down.
+            // No reader is left to release the held window, and the peer may have to send before it can shut down.
             endpoint.release_window(id, usize::MAX);
             endpoint.shutdown(now, id, &mut host);
         }
@@ -398,7 +397,7 @@ impl SctpDriver {
     }
 }
 
-/// Returns what the acknowledgement of a request about one of so many connect indications is.
+/// Returns the event of an acknowledgement of a response while `waits` connect indications wait.
 fn ok_ack(waits: u32, is_here: bool) -> Event {
     match (waits, is_here) {
         (0, _) => Event::OkAck1,
@@ -415,7 +414,7 @@ fn connect_errno(error: ConnectError) -> Errno {
     }
 }
 
-/// None with raw IP.
+/// Returns the UDP port; `None` with raw IP.
 fn udp_port(address: &SocketAddr) -> Option<u16> {
     Some(address.port()).filter(|port| *port != 0)
 }
@@ -424,8 +423,8 @@ fn refuse(cx: &mut Cx<'_>, s: StreamId, primitive: PrimitiveCode, Refusal(t_erro
     cx.putnext(s, Message::pc_proto(Primitive::ErrorAck { primitive, t_error, errno }));
 }
 
-/// Answers bytes that are no primitive. One that nobody can name in an answer is a violation of the protocol, which ends the
-/// stream (TPI 2.0, `M_ERROR` with `EPROTO`).
+/// Answers bytes that do not decode to a primitive. If no answer can name the error, they violate the protocol, which
+/// ends the stream (TPI 2.0, `M_ERROR` with `EPROTO`).
 fn refuse_undecoded(cx: &mut Cx<'_>, s: StreamId, code: Option<PrimitiveCode>, error: DecodeError) {
     let t_error = match error {
         DecodeError::BadAddress => TError::BadAddress,

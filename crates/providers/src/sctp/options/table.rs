@@ -1,4 +1,4 @@
-//! The options: who may set each, and where its value lies.
+//! The table of options: the access to each, and the location of its value.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -12,21 +12,21 @@ use tpi::options::{Status, T_INET_IP, T_INET_SCTP, T_NO, T_UNSPEC, T_YES, XTI_GE
 
 use super::{Draft, Outcome, Values};
 
-/// Who may set an option.
+/// Permission to set an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// The user, at any time.
+    /// The user may set it at any time.
     ReadWrite,
-    /// The user, until there is an association: it is a part of the handshake.
+    /// The user may set it until an association exists: the value is part of the handshake.
     Handshake,
-    /// Nobody.
+    /// The user cannot set it.
     ReadOnly,
-    /// Nobody: the core does not have it.
+    /// The core does not support it.
     Unsupported,
 }
 
 impl Access {
-    /// Returns what becomes of an option before its value is looked at.
+    /// Returns the status of an option before its value is examined.
     pub(super) fn status(self, is_connected: bool) -> Status {
         match self {
             Self::ReadWrite => Status::Success,
@@ -41,14 +41,14 @@ impl Access {
 pub(super) struct Known {
     pub(super) name: u32,
     pub(super) access: Access,
-    /// The size of its value. One byte is a number, too.
+    /// The size of the value. A value of one byte is a number, too.
     value_bytes: usize,
     get: fn(&Values<'_>) -> Vec<u32>,
     pub(super) set: fn(&mut Draft, &[u32]) -> Outcome,
 }
 
 impl Known {
-    /// Returns the value as it stands in a list.
+    /// Returns the value in its list format.
     pub(super) fn read(&self, values: &Values<'_>) -> Vec<u8> {
         let words = (self.get)(values);
         if self.value_bytes == 1 {
@@ -72,7 +72,7 @@ impl Known {
     }
 }
 
-/// Returns the options of a level; `None` if there is no such level.
+/// Returns the options of a level; `None` if the level is unknown.
 pub(super) fn of_level(level: u32) -> Option<&'static [Known]> {
     match level {
         XTI_GENERIC => Some(GENERIC),
@@ -82,15 +82,15 @@ pub(super) fn of_level(level: u32) -> Option<&'static [Known]> {
     }
 }
 
-/// The most that a buffer is set to.
+/// Maximum size of a buffer.
 const BUFFER_BYTES_MAX: usize = 64 << 20;
-/// The least that a send buffer is set to.
+/// Minimum size of a send buffer.
 const SEND_BUFFER_BYTES_MIN: usize = 4096;
 /// SACK.Delay is 500 ms at most (RFC 9260 §6.2).
 const SACK_DELAY_MS_MAX: u32 = 500;
-/// The longest time of a timer, an hour.
+/// Maximum time of a timer, an hour.
 const TIME_MS_MAX: u32 = 3_600_000;
-/// Most retries of anything.
+/// Maximum of every retry counter.
 const RETRIES_MAX: u32 = 255;
 /// The number of CRC32C for `T_SCTP_CKSUM_TYPE`.
 const CSUM_CRC32C: u32 = 1;
@@ -148,7 +148,7 @@ const IP: &[Known] = &[
         access: Access::ReadWrite,
         value_bytes: 1,
         get: |v| vec![u32::from(v.config.dscp << 2)],
-        // The two lowest bits are those of ECN, which is not the user's (RFC 3168).
+        // The two lowest bits are the ECN field, which the user cannot set (RFC 3168).
         set: |d, v| {
             d.config.dscp = (v[0] >> 2) as u8;
             if v[0] & 3 == 0 { Outcome::Done } else { Outcome::Lessened }
@@ -181,7 +181,7 @@ const SCTP: &[Known] = &[
     word(T_SCTP_SID, Access::ReadWrite, |v| vec![v.send.stream.into()], set_stream),
     read_only(T_SCTP_SSN, |_| vec![T_UNSPEC]),
     read_only(T_SCTP_TSN, |_| vec![T_UNSPEC]),
-    // What comes up always has its options.
+    // Received data always has its options.
     read_only(T_SCTP_RECVOPT, |_| vec![T_YES]),
     word(
         T_SCTP_COOKIE_LIFE,
@@ -357,7 +357,7 @@ fn set_flag(field: &mut bool, value: &[u32]) -> Outcome {
     Outcome::Done
 }
 
-/// Sets a number that is at most `max`; one below `min` is illegal.
+/// Sets a number, lowered to at most `max`; a number below `min` is illegal.
 fn set_number(field: &mut u32, value: &[u32], min: u32, max: u32) -> Outcome {
     if value[0] < min {
         return Outcome::Illegal;
@@ -373,7 +373,7 @@ fn set_count(field: &mut u16, value: &[u32]) -> Outcome {
     outcome
 }
 
-/// Sets a time that is not zero, and at most `max_ms`.
+/// Sets a time that is not zero, lowered to at most `max_ms`.
 fn set_time(field: &mut Duration, value: &[u32], max_ms: u32) -> Outcome {
     let mut time_ms = 0;
     let outcome = set_number(&mut time_ms, value, 1, max_ms);
@@ -383,7 +383,7 @@ fn set_time(field: &mut Duration, value: &[u32], max_ms: u32) -> Outcome {
     outcome
 }
 
-/// Sets the size of a buffer, which is neither less than `min` nor more than what there may be.
+/// Sets the size of a buffer, raised to at least `min` and lowered to at most [`BUFFER_BYTES_MAX`].
 fn set_bytes(field: &mut usize, value: &[u32], min: usize) -> Outcome {
     let wanted = value[0] as usize;
     *field = wanted.clamp(min, BUFFER_BYTES_MAX);
@@ -399,14 +399,14 @@ fn set_stream(draft: &mut Draft, value: &[u32]) -> Outcome {
     Outcome::Done
 }
 
-/// Sets HB.interval of all paths; 0 sends no heartbeats.
+/// Sets HB.interval of all paths; 0 disables heartbeats.
 fn set_heartbeats(draft: &mut Draft, interval_ms: u32) -> Outcome {
     let ms = interval_ms.min(TIME_MS_MAX);
     draft.config.heartbeat_interval = Some(Duration::from_millis(ms.into())).filter(|time| !time.is_zero());
     if ms == interval_ms { Outcome::Done } else { Outcome::Lessened }
 }
 
-/// Changes the limits of the retransmission timeout as long as the least is not above the first, nor that above the longest.
+/// Changes the limits of the retransmission timeout, provided that RTO.Min ≤ RTO.Initial ≤ RTO.Max.
 fn set_rto(draft: &mut Draft, change: impl FnOnce(&mut RtoConfig) -> Outcome) -> Outcome {
     let before = draft.config.rto.clone();
     let outcome = change(&mut draft.config.rto);
@@ -418,12 +418,12 @@ fn set_rto(draft: &mut Draft, change: impl FnOnce(&mut RtoConfig) -> Outcome) ->
     Outcome::Failed
 }
 
-/// Returns the address that a `dest` field names; `None` for all of them.
+/// Returns the address in a `dest` field; `None` for all addresses.
 fn destination(word: u32) -> Option<IpAddr> {
     (word != 0).then(|| IpAddr::V4(Ipv4Addr::from(word.to_ne_bytes())))
 }
 
-/// Sets `T_SCTP_HB`: destination, whether it is probed, interval.
+/// Sets `T_SCTP_HB`: destination, whether heartbeats are enabled, interval.
 fn set_heartbeats_of(draft: &mut Draft, value: &[u32]) -> Outcome {
     let is_on = match value[1] {
         T_NO => false,
@@ -446,7 +446,8 @@ fn set_heartbeats_of(draft: &mut Draft, value: &[u32]) -> Outcome {
     Outcome::Done
 }
 
-/// Sets `T_SCTP_RTO`: destination, RTO.Initial, RTO.Min, RTO.Max, Path.Max.Retrans. The core has the timeouts for all paths alone.
+/// Sets `T_SCTP_RTO`: destination, RTO.Initial, RTO.Min, RTO.Max, Path.Max.Retrans. The core has timeouts for all paths
+/// together only.
 fn set_rto_of(draft: &mut Draft, value: &[u32]) -> Outcome {
     if destination(value[0]).is_some() {
         return Outcome::Failed;
@@ -467,9 +468,9 @@ fn set_rto_of(draft: &mut Draft, value: &[u32]) -> Outcome {
     outcome
 }
 
-/// Returns the value of `T_SCTP_STATUS`: our receive window, what waits for the reader, the number of destinations, and of each its
-/// address (0 for one of IPv6), congestion window, chunks in flight (which the core does not count for a path), SRTT, RTTVAR, RTO and
-/// slow start threshold, with times in milliseconds.
+/// Returns the value of `T_SCTP_STATUS`: our receive window, the unread bytes, the number of destinations, and for each
+/// destination its address (0 for IPv6), congestion window, chunks in flight (`T_UNSPEC`: the core does not count them
+/// for each path), SRTT, RTTVAR, RTO and slow start threshold. Times are in milliseconds.
 fn status(values: &Values<'_>) -> Vec<u32> {
     let AssociationConfig { receive_buffer_bytes, .. } = *values.config;
     let Some(known) = values.statistics else { return vec![bytes(receive_buffer_bytes), 0, 0] };
