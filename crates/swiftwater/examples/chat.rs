@@ -1,4 +1,4 @@
-//! A chat room: one endpoint talks to all who join (one-to-many style).
+//! A chat room: one endpoint talks to all participants (one-to-many style).
 //!
 //! ```console
 //! $ cargo run --features tokio --example chat -- room 127.0.0.62:7/udp:9862 &
@@ -24,7 +24,7 @@ use std::process::ExitCode;
 
 use swiftwater::{Association, AssociationId, Endpoint, Event, Received, SendError, SendInfo};
 
-/// Lines that a new member is sent.
+/// Number of lines that a new participant gets.
 const HISTORY_LINES_MAX: usize = 100;
 
 fn main() -> ExitCode {
@@ -66,7 +66,7 @@ struct Room {
 }
 
 impl Room {
-    /// The first message of a member is its name, each other one a line.
+    /// Handles a message: the first one of a participant is its name, each other one a line.
     fn hear(&mut self, id: AssociationId, text: &str) {
         match self.members.get(&id) {
             Some(name) => self.tell_all(format!("{name}: {text}")),
@@ -87,10 +87,10 @@ impl Room {
         }
     }
 
-    /// Sends without waiting: a member that does not read misses lines, and keeps nobody waiting.
+    /// Sends without waiting: a participant that does not read misses lines, and delays nobody.
     fn tell(&self, id: AssociationId, line: &str) {
         match self.endpoint.try_send_to(id, line.as_bytes(), &SendInfo::default()) {
-            // An event tells of a member that is gone.
+            // An event reports a participant that has left.
             Ok(()) | Err(SendError::WouldBlock | SendError::Closed) => {}
             Err(error) => self.endpoint.abort(id, &error.to_string()),
         }
@@ -103,7 +103,7 @@ impl Room {
     }
 }
 
-/// Sends the lines of standard input, and prints what the room sends until all of them have come back.
+/// Sends the lines of standard input, and prints the lines of the room until all sent lines have come back.
 fn join(address: &str, name: &str) -> Result<(), Box<dyn Error>> {
     let association = Association::connect(address)?;
     association.send(name.as_bytes())?;

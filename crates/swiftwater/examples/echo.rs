@@ -45,13 +45,13 @@ fn serve(address: &str) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Returns each message on the stream that it came on, until the peer shuts down.
+/// Sends each message back on its stream, until the peer shuts down.
 fn echo(association: &Association) -> Result<(), Box<dyn Error>> {
     loop {
         match association.recv() {
             Ok(Some(message)) => {
                 let info = SendInfo {
-                    // A peer may send on more streams than it lets this side send on.
+                    // The peer may have more outbound streams than this side.
                     stream: message.info.stream % association.streams_out().max(1),
                     ppid: message.info.ppid,
                     more: message.info.more,
@@ -60,7 +60,7 @@ fn echo(association: &Association) -> Result<(), Box<dyn Error>> {
                 association.send_bytes(message.into_bytes(), &info)?;
             }
             Ok(None) => return Ok(()),
-            // The association goes on with a peer that has started again.
+            // The association continues after a restart of the peer.
             Err(RecvError::Restarted(_)) => {}
             Err(error) => return Err(error.into()),
         }
@@ -76,7 +76,7 @@ fn ask(address: &str, messages: &[&str]) -> Result<(), Box<dyn Error>> {
         let answer = association.recv()?.ok_or("the server has shut down")?;
         println!("{}", String::from_utf8_lossy(&answer.to_vec()));
     }
-    // Waits until the server has everything; a program that exits without it leaves the server waiting.
+    // Waits until the server has received everything; otherwise the server would wait for a process that is gone.
     association.close()?;
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! A STREAMS module, pushed on a live association: it throws a message away that repeats the one before it on its SCTP stream.
+//! A STREAMS module, pushed on a live association, that discards a message if it repeats the previous one of its SCTP
+//! stream.
 //!
 //! ```console
 //! $ cargo run --features tokio --example module -- one one two two one
@@ -15,7 +16,7 @@ use std::error::Error;
 use swiftwater::streams::{Message, Module, Q};
 use swiftwater::{Association, Bytes, Listener};
 
-/// What the last message of each SCTP stream was, down and up.
+/// The last message of each SCTP stream, in both directions.
 #[derive(Default)]
 struct Unrepeat {
     down: HashMap<u16, Bytes>,
@@ -23,7 +24,7 @@ struct Unrepeat {
     repeated: u64,
 }
 
-/// Returns whether a message repeats the one before it. What is no user data, such as a shutdown, repeats nothing.
+/// Returns whether a message repeats the previous one. A message without user data, such as a shutdown, never does.
 fn repeats(last: &mut HashMap<u16, Bytes>, m: &Message) -> bool {
     let Some(info) = m.user_data() else { return false };
     let data = m.data.clone().into_bytes();
@@ -35,7 +36,7 @@ impl Module for Unrepeat {
         "unrepeat"
     }
 
-    /// On the way down. `pass` sends the message on to the next module or the driver, and heeds flow control.
+    /// Handles a message on its way down. `pass` sends it to the next module or the driver, and obeys flow control.
     fn wput(&mut self, q: &mut Q<'_>, m: Message) {
         match repeats(&mut self.down, &m) {
             true => self.repeated += 1,
@@ -43,7 +44,7 @@ impl Module for Unrepeat {
         }
     }
 
-    /// On the way up. `freemsg` gives the room of the message in the receive window back.
+    /// Handles a message on its way up. `freemsg` also releases its share of the receive window.
     fn rput(&mut self, q: &mut Q<'_>, m: Message) {
         match repeats(&mut self.up, &m) {
             true => {
@@ -54,7 +55,7 @@ impl Module for Unrepeat {
         }
     }
 
-    /// What `swiftwater streams` shows.
+    /// Returns the counts that `swiftwater streams` shows.
     fn counts(&self) -> Vec<(&'static str, u64)> {
         vec![("repeated", self.repeated)]
     }

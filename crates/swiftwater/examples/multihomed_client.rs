@@ -1,4 +1,4 @@
-//! A client with two addresses, of a server with two: how paths are chosen, watched and tuned.
+//! A client with two addresses, for a server with two: chooses, watches and tunes paths.
 //!
 //! ```console
 //! $ cargo run --features tokio --example echo -- server 127.0.0.63,127.0.0.64:7/udp:9863 &
@@ -21,7 +21,7 @@ use swiftwater::{
     Address, Association, AssociationOptions, PathOptions, Received, RecvError, SendInfo, StackOptions,
 };
 
-/// A path that does not answer in this time is left alone.
+/// Time limit for the confirmation of a path; other paths are not used.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
@@ -44,12 +44,12 @@ fn run(server: &str, local: &str) -> Result<(), Box<dyn Error>> {
     let local_addresses = local.split(',').map(str::parse).collect::<Result<Vec<IpAddr>, _>>()?;
     let options = StackOptions {
         local_addresses,
-        // Events tell which paths come and go.
+        // Events report which paths fail and recover.
         association: AssociationOptions { events: true, ..AssociationOptions::default() },
         ..StackOptions::default()
     };
     let association = Association::connect_with(&server, &options)?;
-    // Probes an idle path more often than every 30 s, and gives it up after two probes without an answer.
+    // Probes an idle path more often than every 30 s, and marks it inactive after two probes without an answer.
     let watched = PathOptions {
         heartbeat_interval: Some(Duration::from_secs(1)),
         retries_max: Some(2),
@@ -78,7 +78,7 @@ fn run(server: &str, local: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Waits until the peer has answered on all of its addresses (RFC 9260 §5.4): only then does data go there.
+/// Waits until the peer has answered at all of its addresses (RFC 9260 §5.4): data goes only to confirmed addresses.
 fn await_paths(association: &Association, count: usize) -> Result<(), Box<dyn Error>> {
     loop {
         let paths = association.statistics().ok_or("the association has ended")?.paths;

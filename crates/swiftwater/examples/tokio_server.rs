@@ -17,7 +17,7 @@ use swiftwater::tokio::{Association, Listener};
 
 /// A client that sends nothing for this time is disconnected.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// How long the associations that are open may take to end.
+/// Time limit for the open associations to end.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 
 #[tokio::main]
@@ -49,7 +49,7 @@ async fn serve(address: &str) -> Result<(), Box<dyn Error>> {
             }
         });
     }
-    // The kernel tells no peer that a process is gone: this does, and delivers what was sent before.
+    // The kernel does not tell peers that the process is gone: this call does, and delivers everything sent before.
     let stack = listener.stack().clone();
     drop(listener);
     tokio::task::spawn_blocking(move || stack.close(CLOSE_WITHIN, "the server ends")).await?;
@@ -59,7 +59,7 @@ async fn serve(address: &str) -> Result<(), Box<dyn Error>> {
 /// Answers each message with the same text in capitals.
 async fn answer(association: &Association) -> Result<(), Box<dyn Error + Send + Sync>> {
     loop {
-        // Every call may be given up: no message is lost between two of them.
+        // Every call may be cancelled: no message is lost between two calls.
         let Ok(received) = tokio::time::timeout(IDLE_MAX, association.recv()).await else {
             association.abort("idle for too long");
             return Ok(());

@@ -7,8 +7,8 @@ use std::str::FromStr;
 /// The UDP port that carries SCTP unless an address names another (RFC 6951 §5.1).
 pub const UDP_PORT_DEFAULT: u16 = links::SCTP_TUNNELING_PORT;
 
-/// The transport addresses of an SCTP endpoint: one or several IP addresses, one SCTP port, and the UDP port that carries SCTP
-/// to it (RFC 6951). A connect asks the addresses one after the other until one answers.
+/// The transport addresses of an SCTP endpoint: one or several IP addresses, one SCTP port, and the UDP port that
+/// carries SCTP (RFC 6951). A connect tries the addresses one after the other until one answers.
 ///
 /// Written `HOST[,HOST...]:PORT[/udp:UDPPORT]`. `PORT` is the SCTP port; IPv6 addresses stand in brackets;
 /// without `/udp:` the UDP port is 9899.
@@ -32,7 +32,7 @@ pub struct Address {
     pub udp_port: Option<u16>,
 }
 
-/// Why an address is not valid.
+/// Reason why an address is not valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressError {
     /// The text has no `:PORT`.
@@ -55,7 +55,7 @@ impl fmt::Display for AddressError {
             }
             AddressError::BadPort(text) => write!(f, "`{text}` is not a port; use a number from 0 to 65535"),
             AddressError::NoHost => f.write_str("an address has at least one host"),
-            AddressError::Duplicate(host) => write!(f, "{host} is named twice; name each address once"),
+            AddressError::Duplicate(host) => write!(f, "{host} is listed twice; list each address once"),
             AddressError::BadHost(text) => {
                 write!(
                     f,
@@ -90,7 +90,7 @@ impl FromStr for Address {
 }
 
 impl Address {
-    /// Hosts that are names are errors.
+    /// Parses an address whose hosts are IP addresses; names of hosts are errors.
     #[cfg(feature = "tokio")]
     pub(crate) fn parse_literal(text: &str) -> Result<Self, AddressError> {
         Address::parse_with(text, |host| Err(AddressError::BadHost(host.to_owned())))
@@ -118,7 +118,7 @@ impl Address {
         address.check().map(|()| address)
     }
 
-    /// Whether it has hosts, and each once.
+    /// Checks that the address has at least one host, and no host twice.
     pub(crate) fn check(&self) -> Result<(), AddressError> {
         let hosts: Vec<IpAddr> = self.hosts.iter().map(IpAddr::to_canonical).collect();
         let duplicate = hosts.iter().enumerate().find(|(n, host)| hosts[..*n].contains(host));
@@ -172,7 +172,7 @@ pub trait ToAddress {
     /// The text is not a valid address, or a name does not resolve.
     fn to_address(&self) -> Result<Address, AddressError>;
 
-    /// The text, if it is one that may name hosts: to look them up where that may block.
+    /// Returns the text of an address that may contain names of hosts, which a caller resolves where it may block.
     #[doc(hidden)]
     fn as_text(&self) -> Option<&str> {
         None
@@ -242,7 +242,7 @@ mod tests {
             ("127.0.0.1:1/udp:x", "not a port"),
             ("no such host:1", "neither"),
             ("127.0.0.1,::ffff:127.0.0.1:1", "no port"),
-            ("127.0.0.1,[::ffff:127.0.0.1]:1", "127.0.0.1 is named twice"),
+            ("127.0.0.1,[::ffff:127.0.0.1]:1", "127.0.0.1 is listed twice"),
         ] {
             let message = text.parse::<Address>().unwrap_err().to_string();
             assert!(message.contains(word), "{text}: {message}");

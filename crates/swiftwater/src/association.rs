@@ -21,13 +21,14 @@ use crate::options::StackOptions;
 use crate::socket::{Found, Patience, unless_restarted};
 use crate::stack::Stack;
 
-/// An association with one peer (one-to-one style, RFC 6458 §4). Clones share it; every method may be called from any thread.
+/// An association with one peer (one-to-one style, RFC 6458 §4). Clones share the association; every method may be
+/// called from any thread.
 ///
 /// This type has the calls that wait. It dereferences to [`SharedAssociation`], which has all others: `try_send` and
 /// `try_recv`, addresses, options, statistics, modules.
 ///
-/// When the last clone is dropped, everything sent so far is still delivered and the association is shut down
-/// in the background for as long as the process lives; [`Association::close`] waits for that.
+/// Dropping the last clone shuts the association down in the background, after everything sent so far is delivered, for
+/// as long as the process lives; [`Association::close`] waits for that.
 ///
 /// ```
 /// use swiftwater::{Association, Listener, SendInfo};
@@ -68,7 +69,8 @@ impl Association {
     ///
     /// # Errors
     ///
-    /// No server listens there, the host does not answer, or there is no route to it: the error says what to check.
+    /// No server listens at the address, the host does not answer, or there is no route to the host: the error says
+    /// what to check.
     pub fn connect(server: impl ToAddress) -> Result<Association, ConnectError> {
         Association::connect_with(server, &StackOptions::default())
     }
@@ -77,7 +79,7 @@ impl Association {
     ///
     /// # Errors
     ///
-    /// As [`Association::connect`].
+    /// Fails as [`Association::connect`] does.
     pub fn connect_with(server: impl ToAddress, options: &StackOptions) -> Result<Association, ConnectError> {
         let server = server.to_address()?;
         Association::connect_on(&Stack::bind_client(options)?, &server)
@@ -114,9 +116,9 @@ impl Association {
         self.send_with(message, &SendInfo::default())
     }
 
-    /// Sends one message as `info` says; waits while the send buffer is full.
+    /// Sends one message with the properties in `info`; waits while the send buffer is full.
     ///
-    /// With [`SendInfo::more`] the record goes on with the next call: writes are put together as in a byte stream.
+    /// With [`SendInfo::more`] the record continues with the next call: writes are joined as in a byte stream.
     ///
     /// ```
     /// # use swiftwater::{Association, Listener, SendInfo};
@@ -140,17 +142,17 @@ impl Association {
     ///
     /// # Errors
     ///
-    /// As [`Association::send`]; and there is no such stream.
+    /// Fails as [`Association::send`] does, or because the stream does not exist.
     #[inline]
     pub fn send_with(&self, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
         self.check(message.len(), info)?;
         self.shared.socket.write(0, info, message, Patience::Forever)
     }
 
-    /// Sends messages in their order as `info` says; waits while the send buffer is full.
+    /// Sends messages in order with the properties in `info`; waits while the send buffer is full.
     ///
-    /// It enters the stack once for many messages, which is worth it where they are short. Messages that come one by one are
-    /// better sent with [`Association::send`], which lets them share packets, too.
+    /// The call enters the stack once for many messages, which pays for short ones. For messages that arise one by one,
+    /// call [`Association::send`], which lets them share packets, too.
     ///
     /// ```
     /// # use swiftwater::{Association, Listener, SendInfo};
@@ -168,7 +170,7 @@ impl Association {
     ///
     /// # Errors
     ///
-    /// As [`Association::send_with`]. Where one of the messages is empty or too long, none was sent.
+    /// Fails as [`Association::send_with`] does. If one of the messages is empty or too long, none is sent.
     pub fn send_many(&self, mut messages: &[&[u8]], info: &SendInfo) -> Result<(), SendError> {
         self.check_all(messages, info)?;
         let socket = &self.shared.socket;
@@ -184,17 +186,17 @@ impl Association {
     ///
     /// # Errors
     ///
-    /// As [`Association::send_with`].
+    /// Fails as [`Association::send_with`] does.
     pub fn send_bytes(&self, message: Bytes, info: &SendInfo) -> Result<(), SendError> {
         self.check(message.len(), info)?;
         self.shared.socket.write_bytes(0, info, &message, Patience::Forever)
     }
 
-    /// Sends one message as `info` says; waits while the send buffer is full, for `timeout` at most.
+    /// Sends one message with the properties in `info`; waits while the send buffer is full, for `timeout` at most.
     ///
     /// # Errors
     ///
-    /// As [`Association::send_with`]; and [`SendError::TimedOut`], in which case nothing was sent.
+    /// Fails as [`Association::send_with`] does, or with [`SendError::TimedOut`], and then sends nothing.
     pub fn send_timeout(&self, message: &[u8], info: &SendInfo, timeout: Duration) -> Result<(), SendError> {
         self.check(message.len(), info)?;
         self.shared.socket.write(0, info, message, Patience::within(timeout))
@@ -213,20 +215,20 @@ impl Association {
     ///
     /// # Errors
     ///
-    /// As [`Association::recv`]; and [`RecvError::TimedOut`].
+    /// Fails as [`Association::recv`] does, or with [`RecvError::TimedOut`].
     pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<Message>, RecvError> {
         self.recv_message(Patience::within(timeout))
     }
 
-    /// Receives what is there, `limit` messages at most but no fewer than one, and appends them to `messages`; waits for the
-    /// first. Returns how many there were: 0 when the peer has shut down and everything was read.
+    /// Receives the available messages, at least one and at most `limit`, and appends them to `messages`; waits for the
+    /// first. Returns their number: 0 when the peer has shut down and everything was read.
     ///
-    /// It enters the stack once for many messages. A message keeps the block in memory that it arrived in, with others: handle
-    /// them soon, or copy them.
+    /// The call enters the stack once for many messages. A message keeps the block in memory in which it arrived with
+    /// others: handle the messages soon, or copy them.
     ///
     /// # Errors
     ///
-    /// As [`Association::recv`]. Messages that came before the error were appended.
+    /// Fails as [`Association::recv`] does. Messages that came before the error were appended.
     pub fn recv_many(&self, messages: &mut Vec<Message>, limit: usize) -> Result<usize, RecvError> {
         let (socket, before) = (&self.shared.socket, messages.len());
         loop {
@@ -240,10 +242,11 @@ impl Association {
         }
     }
 
-    /// Receives the next message or event, in the order in which they came; waits for it. Without
+    /// Receives the next message or event, in order of arrival; waits for it. Without
     /// [`AssociationOptions::events`](crate::AssociationOptions::events) there are only messages.
     ///
-    /// `None` follows [`Event::Down`](crate::Event::Down) where both sides have shut down. A restart of the peer is an event here.
+    /// Returns `None` after [`Event::Down`](crate::Event::Down) if both sides have shut down. Reports a restart of the
+    /// peer as an event.
     ///
     /// ```
     /// use swiftwater::{Association, AssociationOptions, Event, Listener, Received};
@@ -264,7 +267,7 @@ impl Association {
     ///
     /// # Errors
     ///
-    /// The association was aborted or lost, after the events that say so.
+    /// The association was aborted or lost; the error follows the events that report this.
     pub fn next(&self) -> Result<Option<Received>, RecvError> {
         self.next_with(Patience::Forever)
     }
@@ -273,13 +276,13 @@ impl Association {
     ///
     /// # Errors
     ///
-    /// As [`Association::next`]; and [`RecvError::TimedOut`].
+    /// Fails as [`Association::next`] does, or with [`RecvError::TimedOut`].
     pub fn next_timeout(&self, timeout: Duration) -> Result<Option<Received>, RecvError> {
         self.next_with(Patience::within(timeout))
     }
 
-    /// Copies the next message into `buffer`; waits for it. What does not fit comes with the next call
-    /// (`more` is true). Returns `None` when the peer has shut down and everything was read.
+    /// Copies the next message into `buffer`; waits for it. The rest of a message that does not fit comes with the next
+    /// call (`more` is true). Returns `None` when the peer has shut down and everything was read.
     ///
     /// ```
     /// # use swiftwater::{Association, Listener};
@@ -297,7 +300,7 @@ impl Association {
     ///
     /// # Errors
     ///
-    /// As [`Association::recv`].
+    /// Fails as [`Association::recv`] does.
     #[inline]
     pub fn recv_into(&self, buffer: &mut [u8]) -> Result<Option<(usize, RecvInfo)>, RecvError> {
         loop {
@@ -309,11 +312,11 @@ impl Association {
         }
     }
 
-    /// Ends sending (RFC 9260 §9.2): what was sent is delivered, and receiving goes on.
+    /// Ends sending (RFC 9260 §9.2): everything sent is still delivered, and receiving continues.
     ///
     /// # Errors
     ///
-    /// The association is closed already.
+    /// The association is already closed.
     pub fn shutdown(&self) -> Result<(), SendError> {
         self.shared
             .socket
@@ -321,13 +324,14 @@ impl Association {
             .map_err(|_| SendError::Closed)
     }
 
-    /// Shuts down and waits until the peer has everything and has shut down, too. Messages that still arrive are discarded.
+    /// Shuts down, and waits until the peer has received everything and has shut down, too. Discards messages that
+    /// still arrive.
     ///
     /// # Errors
     ///
-    /// The association was aborted or lost before that.
+    /// The association was aborted or lost before the shutdown was complete.
     pub fn close(self) -> Result<(), RecvError> {
-        // One that is gone already still has its reason to tell.
+        // An association that has ended already still reports its reason below.
         let _ = self.shutdown();
         let socket = &self.shared.socket;
         socket.until(Interest::READABLE, Patience::Forever, |inner| socket.try_drain(inner))?

@@ -1,4 +1,4 @@
-//! Calls about one association of a stream that the provider answers at once.
+//! Calls on one association of a stream that the provider answers at once.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,7 +10,7 @@ use crate::options::{AssociationOptions, ListenerOptions};
 use crate::socket::Socket;
 use crate::stack::with_driver;
 
-/// An association of a stream: of a one-to-one stream the only one, whatever its identifier.
+/// An association of a stream. On a one-to-one stream the identifier is ignored.
 pub(crate) struct AssociationRef<'a> {
     pub(crate) socket: &'a Socket,
     pub(crate) id: u32,
@@ -26,7 +26,7 @@ impl AssociationRef<'_> {
         config.flatten().map(|config| AssociationOptions::of(&config))
     }
 
-    /// Changes the options of the association, or none of them.
+    /// Changes the options of the association, either all or none of them.
     pub(crate) fn set_options(&self, options: &AssociationOptions) -> Result<(), OptionsError> {
         let (stream, id) = (self.socket.stream, self.id);
         let changed = self.socket.command(|driver, cx| {
@@ -78,14 +78,14 @@ impl AssociationRef<'_> {
         })
     }
 
-    /// The peer's address of the primary path, and its SCTP port.
+    /// Returns the peer's address of the primary path, with the peer's SCTP port.
     pub(crate) fn peer_addr(&self) -> Option<SocketAddr> {
         let statistics = self.statistics()?;
         let path = statistics.paths.get(statistics.primary)?;
         Some(SocketAddr::new(path.remote.ip().to_canonical(), statistics.peer_port))
     }
 
-    /// Our address of the primary path, and our SCTP port.
+    /// Returns the local address of the primary path, with our SCTP port.
     pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
         let statistics = self.statistics()?;
         let chosen = statistics.paths.get(statistics.primary)?.local;

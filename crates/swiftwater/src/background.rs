@@ -1,8 +1,8 @@
-//! The background thread: it sees to the sockets while no thread of the user does.
+//! The background thread: serves the sockets while no thread of the user does.
 //!
-//! It is armed once per lapse, when a thread leaves the perimeter with nobody polling, or with a message
-//! unsent. For as long as threads come and go it only looks every millisecond whether they still do; when
-//! they have stopped it polls the sockets itself, until a thread needs them again.
+//! The thread is armed when another thread leaves the perimeter while nothing polls the sockets, or with a message
+//! unsent. As long as threads come and go, the background thread only checks for their activity once a millisecond.
+//! When they have stopped, it polls the sockets itself, until a thread needs them again.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,24 +15,24 @@ use crate::shard::Shard;
 use crate::waiting::Poller;
 use crate::watch::{Sleeper, Watch};
 
-/// How long nobody must have done anything before the background thread takes over.
+/// Time without activity of other threads after which the background thread takes over.
 const LAPSE: Duration = Duration::from_millis(1);
 
 #[derive(Default)]
 pub(crate) struct Background {
     thread: OnceLock<Thread>,
     armed: AtomicBool,
-    /// The shard itself while it has something left to do that nobody waits for.
+    /// The shard itself, while it has work left and no handle.
     kept: Mutex<Option<Arc<Shard>>>,
 }
 
-/// The thread's activity until its next look.
+/// Action of the thread before it examines the shard again.
 enum Next {
-    /// Nothing, until it is armed.
+    /// Sleep until armed.
     Park,
-    /// Lets a lapse go by; the shard's activity so far.
+    /// Sleep for a lapse; contains the shard's activity counter so far.
     Lapse(u64),
-    /// Polls the sockets.
+    /// Poll the sockets, until the given time if there is one.
     Poll(Option<Instant>),
 }
 
@@ -44,7 +44,7 @@ impl Background {
         Ok(())
     }
 
-    /// The perimeter was left with nobody polling, or with a message unsent.
+    /// Arms the thread: nothing polls the sockets, or a message is unsent.
     #[inline]
     pub(crate) fn arm(&self) {
         if !self.armed.load(Ordering::Relaxed) && !self.armed.swap(true, Ordering::AcqRel) {
@@ -52,7 +52,7 @@ impl Background {
         }
     }
 
-    /// Ends the sleep of the thread; it leaves if its shard is gone.
+    /// Ends the sleep of the thread, which exits if its shard is gone.
     pub(crate) fn wake(&self) {
         if let Some(thread) = self.thread.get() {
             thread.unpark();
@@ -69,7 +69,7 @@ impl Background {
     }
 }
 
-/// The shard is held only during a look, so that it can go while this thread sleeps.
+/// Runs the thread. It holds the shard only while it examines it, so the shard can be dropped while the thread sleeps.
 fn run(shard: &Weak<Shard>, watch: &Watch) {
     let mut next = Next::Park;
     loop {
@@ -88,7 +88,7 @@ fn run(shard: &Weak<Shard>, watch: &Watch) {
             }
         };
         let Some(shard) = shard.upgrade() else { return };
-        // A fault in one procedure must not end the thread that serves all.
+        // A panic in one procedure must not end the thread that serves all associations.
         next = catch_unwind(AssertUnwindSafe(|| look(&shard, now))).unwrap_or(Next::Lapse(0));
     }
 }
@@ -104,7 +104,7 @@ fn look(shard: &Arc<Shard>, look: Look) -> Next {
     let mut inner = shard.enter();
     let seen = match look {
         Look::Armed if !background.armed.load(Ordering::Acquire) => return Next::Park,
-        // Whoever armed us is probably back before the lapse is over.
+        // The arming thread usually comes back before the lapse is over.
         Look::Armed => return Next::Lapse(inner.activity),
         Look::AfterLapse(seen) => Some(seen),
         Look::AfterPoll => {
@@ -116,7 +116,7 @@ fn look(shard: &Arc<Shard>, look: Look) -> Next {
         }
     };
     if inner.unsent_is_old() {
-        // Messages that a quiet thread has left unsent do not wait for it to come back.
+        // A thread that stays away must not delay its unsent messages.
         inner.flush(true);
         inner.take_arrivals();
     }
@@ -135,7 +135,7 @@ fn look(shard: &Arc<Shard>, look: Look) -> Next {
         Poller::None | Poller::Background => false,
     };
     if others_poll && !inner.has_unsent() {
-        // Whoever leaves next arms again.
+        // The next thread that leaves the perimeter arms this one again.
         background.armed.store(false, Ordering::Release);
         return Next::Park;
     }

@@ -1,17 +1,17 @@
-//! Looking for arrivals for a moment before going to sleep, where that pays.
+//! Busy polling: polls for arrivals for a moment before sleeping, where that pays.
 //!
-//! Waking a sleeping thread costs more than a request and its answer. A thread that waits looks at the sockets for
-//! up to [`StackOptions::busy_poll`](crate::StackOptions::busy_poll) first, but only while most of its looks have been
-//! worth it: a dialogue is answered without a wake-up, and one who waits for long wastes next to nothing.
+//! Waking a sleeping thread costs more than a request and its answer. A waiting thread first polls the sockets for up
+//! to [`StackOptions::busy_poll`](crate::StackOptions::busy_poll), but only while most of these polls have found
+//! something: a dialogue needs no wake-ups, and a long wait wastes almost no processor time.
 
-/// Waits that go straight to sleep after looking did not pay, at first and at most.
+/// Waits without a busy poll after one that failed: the first number, and the limit.
 const SKIPPED_WAITS_MIN: u32 = 64;
 const SKIPPED_WAITS_MAX: u32 = 4096;
-/// Looks that paid and that later ones may fail for.
+/// Maximum number of failures that earlier successes make up for.
 const CREDIT_MAX: u32 = 4;
 
-/// Whether looking before sleeping has paid lately: for programs that have an event loop of their own, and wait there for more
-/// than associations.
+/// Records whether busy polling has paid lately. A program with an event loop of its own can use it where it waits for
+/// more than associations.
 ///
 /// ```
 /// use swiftwater::internals::BusyPoll;
@@ -40,26 +40,26 @@ impl Default for BusyPoll {
 }
 
 impl BusyPoll {
-    /// How often the set time a look may take. Until it is sure to pay it may take longer: the first answers
-    /// come from a peer that had to be woken.
+    /// Returns how many times the configured duration a busy poll may take. The first polls may take longer, because
+    /// the first answers come from a peer whose thread had to be woken.
     pub fn patience(&self) -> u32 {
         if self.credit < CREDIT_MAX { 2 } else { 1 }
     }
 
-    /// Whether the wait that begins now should look first.
+    /// Returns whether the wait that begins now should start with a busy poll.
     pub fn is_worth_it(&mut self) -> bool {
         let worth_it = self.skip == 0;
         self.skip = self.skip.saturating_sub(1);
         worth_it
     }
 
-    /// Something came while looking.
+    /// Records a busy poll that found something.
     pub fn paid(&mut self) {
         self.credit = (self.credit + 1).min(CREDIT_MAX);
         self.next_skip = SKIPPED_WAITS_MIN;
     }
 
-    /// Nothing came.
+    /// Records a busy poll that found nothing.
     pub fn was_in_vain(&mut self) {
         if self.credit > 0 {
             self.credit -= 1;
@@ -85,7 +85,7 @@ mod tests {
                 }
             })
             .count();
-        assert!(looks < 12, "{looks} looks in vain");
+        assert!(looks < 12, "{looks} failed polls");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The end of a program or a daemon: no peer waits for an association that nobody has any more.
+//! Ends the associations of a program or a daemon that exits, so that no peer waits for them.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,20 +9,20 @@ use streams::Cx;
 
 use crate::stack::Stack;
 
-/// Associations that are aborted at once: fewer than the core keeps of packets that belong to no association, and than the
-/// smallest socket buffer takes of a peer that has them all. An ABORT is never sent again.
+/// Number of ABORTs in one burst: less than the core's queue of packets without an association, and less than fits the
+/// smallest socket buffer of a peer that gets all of them. An ABORT is never repeated.
 const ABORTS_AT_ONCE: usize = 64;
-/// Time between two such bursts.
+/// Time between two bursts.
 const ABORT_PAUSE: Duration = Duration::from_millis(1);
-/// How often it is tried to send while the socket has no room.
+/// Maximum number of attempts to send while the socket has no room.
 const SEND_TRIES_MAX: u32 = 100;
-/// Time between two looks at what is left.
+/// Interval for rechecking the remaining associations.
 const LOOK: Duration = Duration::from_millis(1);
 
 impl Stack {
-    /// Ends all associations of this stack, before the program ends: the kernel tells no peer when a process is gone. Shuts each
-    /// association down, and waits for `wait` at most until what was sent is delivered. Aborts those that are left then, and tells
-    /// their peers `reason`. Returns whether none was left.
+    /// Ends all associations of this stack before the program exits: the kernel does not tell the peers of a process
+    /// that its associations are gone. Shuts each association down, and waits up to `wait` until everything sent is
+    /// delivered. Then aborts the remaining associations with `reason`. Returns whether none remained.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -46,14 +46,14 @@ impl Stack {
         all_ended
     }
 
-    /// Aborts all associations that this stack has when it is called. Undelivered messages are lost; peers are told the first 256
+    /// Aborts all current associations of this stack. Undelivered messages are lost; each ABORT contains the first 256
     /// bytes of `reason`.
     pub fn abort_all(&self, reason: &str) {
         self.abort_where(reason, |_| true);
     }
 
-    /// Aborts all associations that this stack has when it is called, but those that are shutting down. [`Stack::await_end`] waits for
-    /// these.
+    /// Aborts all current associations of this stack except those that are shutting down. [`Stack::await_end`] waits
+    /// for these.
     pub fn abort_open(&self, reason: &str) {
         self.abort_where(reason, |state| {
             use AssociationState::{CookieEchoed, CookieWait, Established};
@@ -61,7 +61,7 @@ impl Stack {
         });
     }
 
-    /// Waits until no association is left, for `wait` at most. Returns whether none is left.
+    /// Waits up to `wait` until no association is left. Returns whether none is left.
     pub fn await_end(&self, wait: Duration) -> bool {
         let deadline = Instant::now().checked_add(wait);
         while self.statistics().associations > 0 {
@@ -86,7 +86,7 @@ impl Stack {
         }
     }
 
-    /// Has the provider do something at once, and sends what that gives to send. `None`: a fault has closed everything.
+    /// Calls the provider at once, and sends the resulting packets. Returns `None` if a fault has closed the stack.
     fn command<R>(&self, f: impl FnOnce(&mut SctpDriver, &mut Cx<'_>) -> R) -> Option<R> {
         let outcome = {
             let mut inner = self.shard.enter();

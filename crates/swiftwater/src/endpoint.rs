@@ -65,7 +65,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// The address is not valid or not one of this host, or a port is in use.
+    /// The address is not valid or not local to this host, or a port is in use.
     pub fn bind(address: impl ToAddress) -> Result<Endpoint, BindError> {
         Endpoint::bind_with(address, &StackOptions::default())
     }
@@ -74,7 +74,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// As [`Endpoint::bind`].
+    /// Fails as [`Endpoint::bind`] does.
     pub fn bind_with(address: impl ToAddress, options: &StackOptions) -> Result<Endpoint, BindError> {
         let address = address.to_address()?;
         Stack::bind(&options.at(&address))?.endpoint(address.port)
@@ -84,31 +84,31 @@ impl Endpoint {
         Ok(Endpoint { shared: Arc::new(SharedEndpoint::on(stack, port)?) })
     }
 
-    /// Starts to set up an association, and does not wait for it: [`Event::Up`](crate::Event::Up) or
+    /// Starts to set up an association, and does not wait for the result: [`Event::Up`](crate::Event::Up) or
     /// [`Event::Down`](crate::Event::Down) follows.
     ///
     /// # Errors
     ///
-    /// The address is not valid, or an association with it exists.
+    /// The address is not valid, or an association with the peer exists.
     pub fn connect(&self, server: impl ToAddress) -> Result<(), ConnectError> {
         let server = server.to_address()?;
         self.start(&server)
     }
 
-    /// Sends one message to a peer; waits while its send buffer is full.
+    /// Sends one message to a peer; waits while the association's send buffer is full.
     ///
     /// # Errors
     ///
-    /// The association is closed, or the message is empty or too long, or there is no such stream.
+    /// The association is closed, the message is empty or too long, or the stream does not exist.
     pub fn send_to(&self, to: AssociationId, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
         self.shared.write(to, message, info, Patience::Forever)
     }
 
-    /// Sends one message to a peer; waits while its send buffer is full, for `timeout` at most.
+    /// Sends one message to a peer; waits while the association's send buffer is full, for `timeout` at most.
     ///
     /// # Errors
     ///
-    /// As [`Endpoint::send_to`]; and [`SendError::TimedOut`], in which case nothing was sent.
+    /// Fails as [`Endpoint::send_to`] does, or with [`SendError::TimedOut`], and then sends nothing.
     pub fn send_timeout(
         &self,
         to: AssociationId,
@@ -132,16 +132,16 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// As [`Endpoint::recv`]; and [`RecvError::TimedOut`].
+    /// Fails as [`Endpoint::recv`] does, or with [`RecvError::TimedOut`].
     pub fn recv_timeout(&self, timeout: Duration) -> Result<(AssociationId, Received), RecvError> {
         self.recv_with(Patience::within(timeout))
     }
 
-    /// Ends sending to a peer (RFC 9260 §9.2): what was sent is delivered, and receiving goes on.
+    /// Ends sending to a peer (RFC 9260 §9.2): everything sent is still delivered, and receiving continues.
     ///
     /// # Errors
     ///
-    /// The association is closed already.
+    /// The association is already closed.
     pub fn shutdown(&self, id: AssociationId) -> Result<(), SendError> {
         self.socket()
             .request(Primitive::OrdrelReq { association: id.0 }, Chain::new())

@@ -1,4 +1,5 @@
-//! Errors, one enum per operation. Each message is complete by itself and says what to do; `source` returns the cause as a value.
+//! Errors, one enum per operation. Each message is complete by itself and states the remedy; `source` returns the cause
+//! as a value.
 
 use std::fmt;
 use std::io;
@@ -10,7 +11,7 @@ use tpi::Errno;
 
 use crate::address::AddressError;
 
-/// Why sockets could not be bound, or a port could not be listened on.
+/// Reason why sockets could not be bound, or why a port could not be listened on.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BindError {
@@ -18,7 +19,7 @@ pub enum BindError {
     Address(AddressError),
     /// The UDP socket could not be bound.
     Link(links::BindError),
-    /// Something in this stack already uses the SCTP port.
+    /// Another listener or endpoint of this stack uses the SCTP port.
     PortInUse {
         /// The SCTP port.
         port: u16,
@@ -38,7 +39,7 @@ impl fmt::Display for BindError {
                     "SCTP port {port} is in use by this stack; close the other listener or choose another port"
                 )
             }
-            BindError::System(e) => write!(f, "the system refused: {e}"),
+            BindError::System(e) => write!(f, "a system call failed: {e}"),
         }
     }
 }
@@ -60,7 +61,7 @@ impl From<AddressError> for BindError {
     }
 }
 
-/// Why an association did not come up.
+/// Reason why an association did not come up.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -68,7 +69,7 @@ pub enum ConnectError {
     Address(AddressError),
     /// The local sockets could not be bound.
     Bind(BindError),
-    /// No server listens there: the host has answered with ABORT or with an ICMP report.
+    /// No server listens at the address: the host has answered with ABORT or with an ICMP message.
     Refused,
     /// The host has not answered (Max.Init.Retransmits).
     TimedOut,
@@ -81,7 +82,7 @@ pub enum ConnectError {
     },
     /// An association with this peer and these ports exists already.
     Exists,
-    /// Another failure, in words.
+    /// Another failure, described by the text.
     Failed(String),
 }
 
@@ -91,14 +92,14 @@ impl fmt::Display for ConnectError {
             ConnectError::Address(e) => e.fmt(f),
             ConnectError::Bind(e) => e.fmt(f),
             ConnectError::Refused => f.write_str(
-                "connection refused: nobody listens there; start the server, or check the SCTP port and the UDP port (/udp:PORT)",
+                "connection refused: no server listens there; start the server, or check the SCTP port and the UDP port (/udp:PORT)",
             ),
             ConnectError::TimedOut => f.write_str(
                 "no answer: check the address, that a server runs there, and that its UDP port (9899 unless /udp:PORT says otherwise), or with raw IP protocol 132, passes every firewall",
             ),
             ConnectError::Family { host } => {
                 let family = if host.is_ipv6() { "IPv6" } else { "IPv4" };
-                write!(f, "{host} is not reached from the local addresses: bind an {family} address, too, or none")
+                write!(f, "{host} cannot be reached from the local addresses: bind an {family} address, too, or none")
             }
             ConnectError::Unreachable => f.write_str("no route to the host: check the address and the routes"),
             ConnectError::Exists => {
@@ -131,33 +132,33 @@ impl From<BindError> for ConnectError {
     }
 }
 
-/// Why a message was not sent.
+/// Reason why a message was not sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SendError {
     /// The send buffer is full, and the call must not wait.
     WouldBlock,
-    /// The send buffer has had no room in time. Nothing was sent.
+    /// The send buffer did not have room in time. Nothing was sent.
     TimedOut,
     /// The association is closed or closing.
     Closed,
-    /// The peer has shut the association down and takes no more messages (RFC 9260 §9.2).
+    /// The peer has shut the association down and accepts no more messages (RFC 9260 §9.2).
     PeerShutdown,
     /// The association has no such outbound stream.
     NoSuchStream {
-        /// The stream that was asked for.
+        /// The requested stream.
         stream: u16,
         /// The number of outbound streams.
         streams: u16,
     },
     /// The message is longer than [`AssociationOptions::message_bytes_max`](crate::AssociationOptions::message_bytes_max).
     TooLong {
-        /// Its length in bytes.
+        /// The length of the message in bytes.
         bytes: usize,
         /// The limit in bytes.
         limit_bytes: usize,
     },
-    /// The message has no byte (RFC 9260 §3.3.1: a DATA chunk has at least one).
+    /// The message is empty (RFC 9260 §3.3.1: a DATA chunk has at least one byte).
     Empty,
     /// A record ([`SendInfo::more`](crate::SendInfo::more)) is open on another stream.
     RecordOpen,
@@ -176,7 +177,7 @@ impl fmt::Display for SendError {
                 f.write_str("the association is closed or closing; connect again to send more")
             }
             SendError::PeerShutdown => f.write_str(
-                "the peer has shut the association down and takes no more; connect again to send more",
+                "the peer has shut the association down and accepts no more messages; connect again to send more",
             ),
             SendError::NoSuchStream { stream, streams } => write!(
                 f,
@@ -199,23 +200,23 @@ impl fmt::Display for SendError {
 
 impl std::error::Error for SendError {}
 
-/// The kind of loss of an association.
+/// The kinds of loss of an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LossKind {
     /// The peer no longer answers (Association.Max.Retrans; `ETIMEDOUT`).
     TimedOut,
-    /// The peer has aborted it (`ECONNRESET`).
+    /// The peer has aborted the association (`ECONNRESET`).
     PeerAborted,
-    /// This side has aborted it (`ECONNABORTED`).
+    /// This side has aborted the association (`ECONNABORTED`).
     Aborted,
-    /// This side has aborted it, because the peer broke the protocol (`ECONNABORTED`).
+    /// This side has aborted the association because the peer violated the protocol (`ECONNABORTED`).
     Violation,
-    /// No server listens there (`ECONNREFUSED`).
+    /// No server listens at the address (`ECONNREFUSED`).
     Refused,
     /// There is no route to the peer (`EHOSTUNREACH`).
     Unreachable,
-    /// The sockets have failed, or there was an internal fault.
+    /// The sockets have failed, or an internal fault has occurred.
     Fault,
 }
 
@@ -248,18 +249,19 @@ impl LossKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loss {
-    /// The kind.
+    /// The kind of the loss.
     pub kind: LossKind,
     /// Code of the error cause in the ABORT that was sent or received (RFC 9260 §3.3.10); 0 for none.
     pub cause: u16,
-    /// The reason in words, with the text of the peer's ABORT if it has one.
+    /// The reason as text, with the text of the peer's ABORT if it contains one.
     pub text: String,
-    /// The error causes of the peer's ABORT as they came (`sac_info`), with [`AssociationOptions::events`](crate::AssociationOptions::events).
+    /// The error causes of the peer's ABORT as received (`sac_info`), with
+    /// [`AssociationOptions::events`](crate::AssociationOptions::events).
     pub information: Bytes,
 }
 
 impl Loss {
-    /// Returns the loss that a `T_DISCON_IND` tells; `None` if both sides have shut down.
+    /// Returns the loss that a `T_DISCON_IND` reports; `None` if both sides have shut down.
     pub(crate) fn of(reason: u32, cause: u16, data: &Chain) -> Option<Loss> {
         let errno = Errno(reason as i32);
         if errno == Errno(0) {
@@ -270,7 +272,7 @@ impl Loss {
         Some(Loss { kind: LossKind::of(errno), cause, text, information })
     }
 
-    /// Returns a loss by a failure of this side.
+    /// Returns a loss caused by a failure of this side.
     pub(crate) fn fault(why: impl Into<String>) -> Loss {
         Loss { kind: LossKind::Fault, cause: 0, text: why.into(), information: Bytes::new() }
     }
@@ -284,7 +286,7 @@ impl fmt::Display for Loss {
 
 impl std::error::Error for Loss {}
 
-/// Why an association has ended.
+/// Reason why an association has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseReason {
@@ -309,13 +311,13 @@ impl fmt::Display for CloseReason {
     }
 }
 
-/// Why no association was accepted.
+/// Reason why no association was accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AcceptError {
     /// No association waits, and the call must not wait.
     WouldBlock,
-    /// No association has come in time.
+    /// No association arrived in time.
     TimedOut,
     /// The listener or its sockets have failed, for the reason given.
     Failed(String),
@@ -328,36 +330,37 @@ impl fmt::Display for AcceptError {
                 f.write_str("no association waits; wait until the listener is readable and accept again")
             }
             AcceptError::TimedOut => f.write_str("no association came in time; accept again"),
-            AcceptError::Failed(why) => write!(f, "cannot accept associations any more: {why}; listen again"),
+            AcceptError::Failed(why) => write!(f, "cannot accept more associations: {why}; listen again"),
         }
     }
 }
 
 impl std::error::Error for AcceptError {}
 
-/// Why nothing was received.
+/// Reason why nothing was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecvError {
-    /// Nothing is there, and the call must not wait.
+    /// No message is available, and the call must not wait.
     WouldBlock,
-    /// Nothing has come in time. The association is as before.
+    /// No message arrived in time. The association is unchanged.
     TimedOut,
     /// The association was aborted or lost.
     Lost(Loss),
-    /// The peer has started again and set the association up anew (RFC 9260 §5.2): messages that follow begin a new dialogue, and
-    /// the text says what was lost on the way to it. The association is up, and receiving goes on; the error is returned once.
+    /// The peer has restarted and has set the association up anew (RFC 9260 §5.2): the following messages begin a new
+    /// dialogue, and the text describes the loss of messages in transit. The association is up, and receiving
+    /// continues; the error is returned once.
     Restarted(String),
 }
 
 impl fmt::Display for RecvError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RecvError::WouldBlock => f.write_str("no message is there yet; wait until it is readable"),
+            RecvError::WouldBlock => f.write_str("no message is available; wait for one and receive again"),
             RecvError::TimedOut => f.write_str("no message came in time; receive again"),
-            RecvError::Lost(why) => write!(f, "the association is gone: {why}"),
+            RecvError::Lost(why) => write!(f, "the association has ended: {why}"),
             RecvError::Restarted(what) => {
-                write!(f, "{what}; the association goes on: begin the dialogue again, or close it")
+                write!(f, "{what}; the association continues: begin the dialogue again, or close it")
             }
         }
     }
@@ -372,16 +375,16 @@ impl std::error::Error for RecvError {
     }
 }
 
-/// Why the options of an association were not changed.
+/// Reason why the options of an association were not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OptionsError {
-    /// The handshake has settled this option.
+    /// The handshake has negotiated this option, which cannot change any more.
     Fixed {
         /// The option's name in [`AssociationOptions`](crate::AssociationOptions).
         option: &'static str,
     },
-    /// The association is gone.
+    /// The association has ended.
     Closed,
 }
 
@@ -392,7 +395,7 @@ impl fmt::Display for OptionsError {
                 f,
                 "{option} cannot change once the association is up; keep its value, or set up another association"
             ),
-            OptionsError::Closed => f.write_str("the association is gone; set its options before it ends"),
+            OptionsError::Closed => f.write_str("the association has ended; set its options before it ends"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Events of an association, in their place among the messages (RFC 6458 §6.1).
+//! Events of an association, delivered in order with its messages (RFC 6458 §6.1).
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ pub use tpi::{PathChange, PathReason};
 use crate::error::Loss;
 use crate::message::{Message, to_bytes, to_text};
 
-/// A message, or an event in its place among the messages.
+/// A message, or an event in order with the messages.
 #[derive(Clone, Debug)]
 pub enum Received {
     /// A message.
@@ -30,8 +30,8 @@ pub enum Received {
 pub enum Event {
     /// The association is up (`SCTP_COMM_UP`).
     Up,
-    /// The peer has started again and set the association up anew (`SCTP_RESTART`, RFC 9260 §5.2). It goes on with new
-    /// sequence numbers; the text says what is lost.
+    /// The peer has restarted and has set the association up anew (`SCTP_RESTART`, RFC 9260 §5.2). The association
+    /// continues with new sequence numbers; the text describes the loss.
     Restarted(String),
     /// The peer has shut down and sends no more (`SCTP_SHUTDOWN_EVENT`).
     PeerShutdown,
@@ -42,49 +42,49 @@ pub enum Event {
     PathChanged {
         /// The peer's address.
         address: IpAddr,
-        /// The new state.
+        /// The new state of the path.
         change: PathChange,
         /// The reason of the change.
         reason: PathReason,
     },
-    /// The peer has sent an ERROR chunk; the association goes on (`SCTP_REMOTE_ERROR`).
+    /// The peer has sent an ERROR chunk; the association continues (`SCTP_REMOTE_ERROR`).
     RemoteError {
         /// The cause's code (RFC 9260 §3.3.10).
         cause: u16,
         /// The content of the cause, without its header.
         information: Bytes,
     },
-    /// A message was not delivered as far as is known (`SCTP_SEND_FAILED_EVENT`). A message that had been fragmented is reported in
-    /// pieces, one for each DATA chunk.
+    /// A message was not delivered as far as this side knows (`SCTP_SEND_FAILED_EVENT`). A fragmented message is
+    /// reported in pieces, one for each DATA chunk.
     SendFailed {
-        /// How it was sent; stream, identifier, order and context only.
+        /// Stream, payload protocol identifier, order and context of the message; the other fields are unset.
         info: SendInfo,
-        /// Its bytes.
+        /// The bytes of the piece.
         data: Bytes,
-        /// Whether it was sent at least once (`SCTP_DATA_SENT`) or never (`SCTP_DATA_UNSENT`).
+        /// Whether the piece was sent at least once (`SCTP_DATA_SENT`) or never (`SCTP_DATA_UNSENT`).
         was_sent: bool,
         /// Whether the message begins with this piece.
         beginning: bool,
         /// Whether the message ends with this piece.
         ending: bool,
-        /// The error cause that has ended the association (RFC 9260 §3.3.10); 0 if there was none.
+        /// The error cause that ended the association (RFC 9260 §3.3.10); 0 if there was none.
         cause: u16,
     },
-    /// All data that was sent is acknowledged (`SCTP_SENDER_DRY_EVENT`).
+    /// The peer has acknowledged all data that was sent (`SCTP_SENDER_DRY_EVENT`).
     SenderDry,
     /// The peer's adaptation code point (`SCTP_ADAPTATION_INDICATION`, RFC 5061 §4.2.6).
     AdaptationIndication(u32),
-    /// The rest of a message that was delivered in part will not come (`SCTP_PARTIAL_DELIVERY_EVENT`).
+    /// The rest of a partially delivered message will not arrive (`SCTP_PARTIAL_DELIVERY_EVENT`).
     PartialDeliveryAborted {
-        /// Its stream.
+        /// The stream of the message.
         stream: u16,
-        /// Its stream sequence number.
+        /// The stream sequence number of the message.
         ssn: u16,
     },
 }
 
 impl Event {
-    /// The event that a primitive is, and the association that it happened to.
+    /// Returns the event of a primitive, and its association.
     pub(crate) fn of(primitive: &Primitive, text: &Chain) -> Option<(u32, Event)> {
         match primitive {
             Primitive::ConnCon { association, .. } if text.is_empty() => Some((*association, Event::Up)),

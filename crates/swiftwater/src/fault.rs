@@ -1,7 +1,7 @@
-//! Faults of our own: a panic ends what it was at work on, and nothing else.
+//! Containment of internal faults: a panic ends the association or stream being handled, and nothing else.
 //!
-//! Whatever runs inside the perimeter on somebody's behalf runs guarded. One that panics has the association that was
-//! being handled aborted; the thread that happened to be inside, which may have been there for another, goes on.
+//! Work inside the perimeter runs guarded. If it panics, the association that was being handled is aborted. The thread
+//! inside, which may have been working for another association, continues.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,7 +10,8 @@ use streams::StreamId;
 use crate::shard::Inner;
 
 impl Inner {
-    /// Runs `work`, for stream `s` if it is for one. `None`: it has panicked, and what it was at work on is ended.
+    /// Runs `work`, on behalf of stream `s` if there is one. Returns `None` after a panic, which has ended the
+    /// association or stream being handled.
     #[inline]
     pub(crate) fn guarded<T>(
         &mut self,
@@ -30,7 +31,7 @@ impl Inner {
     fn contain(&mut self, s: Option<StreamId>) {
         let contained = catch_unwind(AssertUnwindSafe(|| self.executive.fault(s)));
         if contained.is_err() {
-            // Nothing inside can be trusted any more: every stream is closed.
+            // The state inside is no longer trustworthy: every stream is closed.
             self.dispose();
             self.tell_everybody();
         }
@@ -50,15 +51,15 @@ mod tests {
 
     use crate::{Address, Association, AssociationOptions, ConnectError, Stack, StackOptions};
 
-    /// Asking for the way to this address panics.
+    /// The test link panics when it is asked for a route to this address.
     const FAULTY: &str = "127.0.0.66";
 
-    /// A link with faults on demand.
+    /// A link that panics on demand.
     struct Faulty {
         link: UdpEncap,
-        /// So many batches from now on panic.
+        /// Number of batches, from the next on, whose transmission panics.
         transmits: Arc<AtomicU32>,
-        /// So many receives from now on panic, with what they have received.
+        /// Number of receives, from the next on, that panic after receiving.
         receives: Arc<AtomicU32>,
     }
 
@@ -121,7 +122,7 @@ mod tests {
         peer: Association,
     }
 
-    /// A stack over a faulty link, with an association to a sound one.
+    /// Returns a stack over a faulty link, with an association to a stack over a sound link.
     fn fixture() -> Fixture {
         let config =
             UdpEncapConfig { addresses: vec!["127.0.0.1".parse().unwrap()], port: 0, ..Default::default() };
@@ -160,7 +161,7 @@ mod tests {
     #[test]
     fn an_association_whose_packet_panics_is_aborted_and_no_other() {
         let fixture = fixture();
-        // Its INIT ACK lists the address at which the client's fault strikes.
+        // The listener's INIT ACK lists the address that makes the client's link panic.
         let listener = Stack::bind(&options(&["127.0.0.1", FAULTY])).unwrap().listen(7).unwrap();
         let server = Address { hosts: vec!["127.0.0.1".parse().unwrap()], ..listener.local_address() };
         let failed = fixture.stack.connect(server).unwrap_err().to_string();

@@ -3,8 +3,9 @@
 //!
 //! # Concepts
 //!
-//! SCTP joins what TCP and UDP keep apart. An *association* is a connection between two endpoints: it is reliable, and it has flow
-//! and congestion control, as in TCP. What it carries are *messages*, as in UDP: one send is one receive. Beyond both,
+//! SCTP combines properties of TCP and UDP. An *association* is a connection between two endpoints: it is reliable, and
+//! it has flow and congestion control, as in TCP. It carries *messages*, as in UDP: one send is one receive. In
+//! addition,
 //!
 //! - an association has up to 65,535 [*streams*](SendInfo::stream) in each direction: messages of one stream arrive in order, and
 //!   a loss on one stream keeps no other stream waiting;
@@ -39,10 +40,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `recv` returns `None` when the peer has shut down and all it sent was received. `close` waits until the peer has all that
-//! was sent. Addresses are written `HOST[,HOST...]:PORT[/udp:UDPPORT]`; names of methods follow their type: `local_address` is an
-//! [`Address`], with all hosts and the UDP port, `local_addr` a [`SocketAddr`](std::net::SocketAddr), as in [`std::net`], with
-//! one host and the SCTP port.
+//! `recv` returns `None` when the peer has shut down and everything it sent was received. `close` waits until the peer
+//! has received everything sent. Addresses are written `HOST[,HOST...]:PORT[/udp:UDPPORT]`. Methods are named after the
+//! type of their result: `local_address` returns an [`Address`], with all hosts and the UDP port; `local_addr` returns
+//! a [`SocketAddr`](std::net::SocketAddr), as in [`std::net`], with one host and the SCTP port.
 //!
 //! # Which type to use
 //!
@@ -54,8 +55,8 @@
 //! | [`Stack`] | both | for sockets that several of them share: thousands of associations over one UDP port |
 //! | [`tokio`] | both | for the same types in tasks (feature `tokio`) |
 //!
-//! Each type has the calls that wait; it dereferences to one that has all others ([`SharedAssociation`],
-//! [`SharedListener`], [`SharedEndpoint`]), which serve threads and tasks alike.
+//! Each type has the calls that wait, and dereferences to a type that has all other calls ([`SharedAssociation`],
+//! [`SharedListener`], [`SharedEndpoint`]), for threads and tasks alike.
 //!
 //! # Streams
 //!
@@ -75,15 +76,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`SendInfo`] also has the payload protocol identifier, a lifetime after which a message that was not sent is discarded, the
-//! path, and [`more`](SendInfo::more), which makes one long record of several sends. [`RecvInfo`] tells the stream and the rest of
-//! what came with a message.
+//! [`SendInfo`] also has the payload protocol identifier, a lifetime after which an unsent message is discarded, the
+//! path, and [`more`](SendInfo::more), which joins several sends to one long record. [`RecvInfo`] contains the stream
+//! and the other properties of a received message.
 //!
 //! # Multihoming
 //!
-//! A server that binds several addresses lists them to its peers, and a client that connects to several asks one after the other
-//! until one answers. Data takes the primary path; when it does not answer, another path, and it returns later
-//! (RFC 9260 §5.4, §8.2, RFC 7829). With [`Multipath`], it takes all paths at once.
+//! A server that binds several addresses lists them to its peers, and a client that connects to several tries one after
+//! the other until one answers. Data takes the primary path; while that path does not answer, data takes another one
+//! (RFC 9260 §5.4, §8.2, RFC 7829). With [`Multipath`], data takes all paths at once.
 //!
 //! ```
 //! # use swiftwater::{Listener, Stack, StackOptions};
@@ -95,16 +96,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`set_path`](SharedAssociation::set_path) tunes the probes of each path, [`set_primary`](SharedAssociation::set_primary) chooses
-//! one, [`statistics`](SharedAssociation::statistics) shows all. With [`AssociationOptions::events`],
-//! [`Association::next`] returns what happens to paths and messages in its place among the messages: see [`Event`].
+//! [`set_path`](SharedAssociation::set_path) tunes the probes of each path,
+//! [`set_primary`](SharedAssociation::set_primary) chooses one, [`statistics`](SharedAssociation::statistics) shows
+//! all. With [`AssociationOptions::events`], [`Association::next`] returns events of paths and messages in order with
+//! the messages: see [`Event`].
 //!
 //! # Waiting and errors
 //!
-//! Every call that waits has relatives: `recv` waits without limit, `recv_timeout` for some time, `try_recv` not at all. The first fails
-//! only with the association, the second with [`RecvError::TimedOut`], too, the last with [`RecvError::WouldBlock`]; so do `send`, `accept`
-//! and `next`. Each operation has an error enum of its own, whose message says what to do. With `?` it becomes an
-//! [`std::io::Error`] of the fitting kind, and [`source`](std::error::Error::source) has its cause.
+//! Every call that waits has two variants: `recv` waits without limit, `recv_timeout` for some time, `try_recv` not at
+//! all. The first fails only with the association, the second also with [`RecvError::TimedOut`], the last also with
+//! [`RecvError::WouldBlock`]; so do `send`, `accept` and `next`. Each operation has an error enum of its own, whose
+//! message states the remedy. With `?` the error becomes an [`std::io::Error`] of the corresponding kind, and
+//! [`source`](std::error::Error::source) returns its cause.
 //!
 //! ```
 //! # use std::time::Duration;
@@ -126,32 +129,33 @@
 //!
 //! # Tokio
 //!
-//! The module [`tokio`] (feature `tokio`) has the same types for tasks. Every call may be given up, by `select!` or
-//! `timeout`: a message was taken as a whole or not at all. Both kinds of calls may be mixed, and both types convert into
-//! each other.
+//! The module [`tokio`] (feature `tokio`) has the same types for tasks. Every call may be cancelled, by `select!` or
+//! `timeout`: a message is either taken as a whole or not at all. Both kinds of calls may be mixed, and both types
+//! convert into each other.
 //!
 //! # Options
 //!
-//! [`StackOptions`] has what belongs to sockets, and is fixed when they are bound. [`ListenerOptions`] has the backlog and the limits of
-//! a listener. [`AssociationOptions`] has all else: buffers, timers, retransmissions, congestion control. Most of these can be changed
-//! while the association lives; a change of one that the handshake has settled is an error. The defaults are those of RFC 9260.
+//! [`StackOptions`] apply to the sockets, and are fixed when these are bound. [`ListenerOptions`] have the backlog and
+//! the limits of a listener. [`AssociationOptions`] have all else: buffers, timers, retransmissions, congestion
+//! control. Most of these can be changed while the association lives; changing one that the handshake negotiated is an
+//! error. The defaults are those of RFC 9260.
 //!
 //! # Threads
 //!
-//! Every type is shared between threads freely: calls take `&self`. A call does its work on the thread that makes it;
-//! among threads that wait, one polls the sockets for all. One background thread for each [`Stack`] keeps the protocol
-//! going while the program does something else, and delivers what was sent before the last handle was dropped.
+//! Every type may be shared between threads: calls take `&self`. A call does its work on the calling thread; among
+//! waiting threads, one polls the sockets for all. One background thread for each [`Stack`] runs the protocol while the
+//! program does something else, and delivers everything sent before the last handle was dropped.
 //!
 //! # The end of a program
 //!
-//! The background thread ends with the process, and the kernel tells no peer that a process is gone: the peer of an association that
-//! is still up waits until its timers expire. So a program that is about to exit calls
-//! [`Association::close`], which waits until the peer has everything, or [`Stack::close`], which ends all associations of a stack
-//! within a time limit. A handler of SIGTERM does so, too. A panic that unwinds drops the handles of its thread, whose associations are
-//! shut down in the background as after any drop. Where the panic ends the process, as in the main thread, only associations with
-//! nothing unacknowledged are shut down, unless a value that is dropped meanwhile calls [`Stack::close`]. With `panic = "abort"`, and
-//! when the process is killed (SIGKILL), peers are not told: their timers expire, or another process with
-//! the same UDP port answers them with ABORT.
+//! The background thread ends with the process, and the kernel does not tell a peer that the process is gone: the peer
+//! of an association that is still up waits until its timers expire. So a program that is about to exit calls
+//! [`Association::close`], which waits until the peer has received everything, or [`Stack::close`], which ends all
+//! associations of a stack within a time limit. A handler of SIGTERM does so, too. A panic that unwinds drops the
+//! handles of its thread, whose associations are shut down in the background as after any drop. If the panic ends the
+//! process, as in the main thread, only associations with nothing unacknowledged are shut down, unless a value that is
+//! dropped meanwhile calls [`Stack::close`]. With `panic = "abort"`, and when the process is killed (SIGKILL), peers
+//! are not told: their timers expire, or another process with the same UDP port answers them with ABORT.
 //!
 //! # Examples
 //!
@@ -206,7 +210,7 @@ pub use sctp::{
 pub use sctp::{Lifetime, RecvInfo, SendInfo};
 pub use stack::{Stack, StackStatistics};
 pub use stream::Stream;
-/// The STREAMS executive: what a module that is pushed on an association's stream is made of.
+/// The STREAMS executive, with the types for modules that can be pushed on an association's stream.
 pub use streams;
 pub use streams::{Module, modules};
 

@@ -20,7 +20,7 @@ use crate::stack::Stack;
 ///
 /// This type has the calls that wait. It dereferences to [`SharedListener`], which has its addresses and options.
 ///
-/// When the last clone is dropped, associations that were accepted go on, and those that still wait are aborted.
+/// Dropping the last clone aborts associations that were not accepted yet; accepted associations continue.
 ///
 /// ```
 /// use swiftwater::{Association, Listener};
@@ -58,7 +58,7 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// The address is not valid or not one of this host, or a port is in use.
+    /// The address is not valid or not local to this host, or a port is in use.
     pub fn bind(address: impl ToAddress) -> Result<Listener, BindError> {
         Listener::bind_with(address, &StackOptions::default())
     }
@@ -68,7 +68,7 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// As [`Listener::bind`].
+    /// Fails as [`Listener::bind`] does.
     pub fn bind_with(address: impl ToAddress, options: &StackOptions) -> Result<Listener, BindError> {
         let address = address.to_address()?;
         Stack::bind(&options.at(&address))?.listen(address.port)
@@ -78,9 +78,9 @@ impl Listener {
         Ok(Listener { shared: Arc::new(SharedListener::on(stack, port, options)?) })
     }
 
-    /// Accepts the next association, and returns it with the peer's address and SCTP port; waits for one.
+    /// Accepts the next association, and returns it with the peer's address and SCTP port; waits for an association.
     ///
-    /// The association may have ended already; what the peer sent before can still be received.
+    /// The association may have ended already; messages that the peer sent before can still be received.
     ///
     /// # Errors
     ///
@@ -89,20 +89,20 @@ impl Listener {
         self.accept_with(Patience::Forever)
     }
 
-    /// Accepts the next association; waits for one for `timeout` at most.
+    /// Accepts the next association; waits up to `timeout` for one.
     ///
     /// # Errors
     ///
-    /// As [`Listener::accept`]; and [`AcceptError::TimedOut`].
+    /// Fails as [`Listener::accept`] does, or with [`AcceptError::TimedOut`].
     pub fn accept_timeout(&self, timeout: Duration) -> Result<(Association, SocketAddr), AcceptError> {
         self.accept_with(Patience::within(timeout))
     }
 
-    /// Accepts the next association if one is there, without waiting.
+    /// Accepts the next association without waiting, if one is available.
     ///
     /// # Errors
     ///
-    /// As [`Listener::accept`]; and [`AcceptError::WouldBlock`].
+    /// Fails as [`Listener::accept`] does, or with [`AcceptError::WouldBlock`].
     pub fn try_accept(&self) -> Result<(Association, SocketAddr), AcceptError> {
         self.accept_with(Patience::None)
     }

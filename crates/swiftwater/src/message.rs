@@ -5,12 +5,12 @@ use sctp::RecvInfo;
 use streams::{Chain, Control, Kind};
 use tpi::Primitive;
 
-/// A received message. Its bytes lie in the blocks that they were received in.
+/// A received message. Its bytes are slices of the blocks in which they were received.
 ///
-/// A message that is kept keeps its receive blocks in memory; a copy by [`Message::to_vec`] does not.
+/// A stored message keeps its receive blocks in memory; a copy by [`Message::to_vec`] does not.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// Its stream, payload protocol identifier and sequence numbers.
+    /// The stream, payload protocol identifier and sequence numbers of the message.
     pub info: RecvInfo,
     pub(crate) data: Chain,
 }
@@ -21,12 +21,12 @@ impl Message {
         self.data.len()
     }
 
-    /// Returns whether it has no byte.
+    /// Returns whether the message is empty.
     pub fn is_empty(&self) -> bool {
         self.data.is_empty()
     }
 
-    /// Returns the bytes in the blocks that they arrived in, without a copy.
+    /// Returns the bytes in the blocks in which they arrived, without a copy.
     pub fn blocks(&self) -> &[Bytes] {
         self.data.blocks()
     }
@@ -54,7 +54,7 @@ pub(crate) fn window_bytes(data: &Chain) -> usize {
     data.len()
 }
 
-/// Returns the bytes in one block; copies them if they lie in several.
+/// Returns the bytes in one block; copies them if they are in several.
 pub(crate) fn to_bytes(data: &Chain) -> Bytes {
     match data.blocks() {
         [] => Bytes::new(),
@@ -67,6 +67,6 @@ pub(crate) fn to_text(text: &Chain) -> String {
     String::from_utf8_lossy(&text.blocks().concat()).into_owned()
 }
 
-/// Names an association of an [`Endpoint`](crate::Endpoint).
+/// Identifies an association of an [`Endpoint`](crate::Endpoint).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AssociationId(pub(crate) u32);

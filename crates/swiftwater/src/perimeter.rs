@@ -1,7 +1,7 @@
-//! The perimeter of a shard, entered: the guard of its lock.
+//! The guard of a shard's lock, which a thread holds inside the perimeter.
 //!
-//! A waker is somebody else's code. Woken or dropped, it may run or drop a future that enters this very perimeter, so
-//! both wait until the perimeter has been left.
+//! A waker is foreign code. When it is woken or dropped, it may run or drop a future that enters this very perimeter.
+//! So both happen only after the thread has left the perimeter.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::MutexGuard;
@@ -10,10 +10,10 @@ use crate::shard::Inner;
 #[cfg(feature = "tokio")]
 use crate::waiting::Outside;
 
-/// Inside the perimeter. Leaving it wakes the tasks that were told.
+/// The perimeter, entered. Leaving it wakes the notified tasks.
 pub(crate) struct Entered<'a> {
     guard: MutexGuard<'a, Inner>,
-    /// Dropped after the guard, and run by that.
+    /// Dropped after the guard; dropping it wakes the tasks.
     #[cfg(feature = "tokio")]
     outside: Option<Outside>,
 }

@@ -1,14 +1,14 @@
-//! One shard: the executive behind its perimeter, and who waits for the network.
+//! One shard: the executive behind its perimeter, and the rules for sending and receiving.
 //!
 //! One lock guards the executive, the protocol core and the link (the STREAMS perimeter); it is never held
 //! while a thread sleeps. Work is done by the thread that asks for it:
 //!
-//! - A **sender** hands its message down. *Flush rule:* what is queued leaves when nothing is outstanding, when
-//!   a batch or the window is full, when the thread blocks, or 50 µs after the first unsent message.
-//! - A thread that must **wait** becomes the *leader*: it polls the sockets for everybody and hands out what
-//!   arrives. The others are followers, each asleep until what it waits for is there; see [`crate::waiting`].
-//! - When no thread waits, the **background** thread sees to the sockets, 1 ms after the last sign of life;
-//!   see [`crate::background`].
+//! - A **sender** hands its message down. *Flush rule:* queued data is transmitted when nothing is outstanding, when a
+//!   batch or the window is full, when the thread blocks, or 50 µs after the first unsent message.
+//! - A thread that must **wait** becomes the *leader*: it polls the sockets for all threads and distributes what
+//!   arrives. The other threads are followers, each asleep until its stream is ready; see [`crate::waiting`].
+//! - When no thread waits, the **background** thread serves the sockets, 1 ms after the last activity; see
+//!   [`crate::background`].
 
 use std::io;
 use std::ops::Deref;
@@ -25,17 +25,17 @@ use crate::perimeter::Entered;
 use crate::waiting::{Poller, Waiting};
 use crate::watch::{Sleeper, Watch};
 
-/// The longest that a message waits for others to share its packet with.
+/// Maximum time that a message waits for others to share its packet.
 const FLUSH_AFTER: Duration = Duration::from_micros(50);
-/// A busy sender looks at the clock this often within [`FLUSH_AFTER`].
+/// Number of times that a busy sender reads the clock within [`FLUSH_AFTER`].
 const CLOCK_LOOKS: u32 = 4;
-/// A busy sender looks at the clock at least once for so many messages.
+/// Maximum number of messages that a busy sender hands down without reading the clock.
 const CLOCK_STRIDE_MAX: u32 = 64;
 
-/// Receives in one go, so that a flood does not keep the perimeter closed for ever.
+/// Maximum number of receives in one turn, so that a flood does not block the perimeter.
 const RECEIVES_MAX: usize = 4;
 
-/// Rounds in which packets that came back in memory are answered in one go, before others have their turn.
+/// Maximum number of turns that answer packets looped back in memory, before other work is done.
 const TURNS_MAX: usize = 8;
 
 /// State that the lock guards.
@@ -43,28 +43,28 @@ pub(crate) struct Inner {
     pub(crate) executive: Executive,
     pub(crate) driver: DriverId,
     pub(crate) poller: Poller,
-    /// Moves whenever a thread of the user does something; the background thread watches it.
+    /// Incremented at each call of a thread of the user; the background thread compares it.
     pub(crate) activity: u64,
-    /// A task of an async runtime polls the sockets while no thread does.
+    /// Whether a task of an async runtime polls the sockets while no thread does.
     pub(crate) has_task: bool,
-    /// Such a task has failed: its runtime lacks what it needs.
+    /// Whether such a task has failed because its runtime lacks a driver.
     #[cfg(feature = "tokio")]
     pub(crate) task_failed: bool,
     pub(crate) waiting: Waiting,
     /// Duplicates of the link's sockets, to poll while the perimeter is open.
     pub(crate) sockets: Arc<[OwnedFd]>,
     pace: Pace,
-    /// The sockets had more the last time: try them before sleeping.
+    /// Whether the last receive left datagrams in the sockets: try them before sleeping.
     pub(crate) arrivals_likely: bool,
-    /// Arrivals were taken since the last send that transmitted.
+    /// Whether arrivals were taken since the last send that transmitted.
     looked: bool,
     pub(crate) busy_poll: BusyPoll,
-    /// Why nothing could be received the last time.
+    /// The error of the last receive, if it failed.
     pub(crate) fault: Option<String>,
     pub(crate) open_streams: usize,
 }
 
-/// When a busy sender looks at the clock.
+/// Decides when a busy sender reads the clock.
 #[derive(Default)]
 struct Pace {
     unsent_since: Option<Instant>,
@@ -78,12 +78,12 @@ pub(crate) struct Shard {
     inner: Mutex<Inner>,
     pub(crate) watch: Arc<Watch>,
     background: Background,
-    /// How long one who waits looks before it sleeps.
+    /// Maximum duration of a busy poll.
     pub(crate) busy_poll: Duration,
 }
 
-/// The part that the handles of a user share. With the last one the sockets are closed at once, if nothing is left to do, though
-/// others may look at the shard at that moment.
+/// The owner that a user's handles share. Dropping the last handle closes the sockets at once if no work is left, even
+/// if other threads have the shard locked at that moment.
 pub(crate) struct Hold(Arc<Shard>);
 
 impl Shard {
@@ -126,13 +126,14 @@ impl Shard {
         Ok(Arc::new(Hold(shard)))
     }
 
-    /// Enters the perimeter. A panic inside it was contained (see [`crate::fault`]), or changed nothing.
+    /// Enters the perimeter. A poisoned lock is safe: a panic inside was either contained (see [`crate::fault`]) or
+    /// changed nothing.
     #[inline]
     pub(crate) fn enter(&self) -> Entered<'_> {
         Entered::new(self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Follows a message that was handed down: transmits if the flush rule says so.
+    /// Completes the sending of a message: transmits if the flush rule requires it.
     #[inline]
     pub(crate) fn after_send(&self, inner: &mut Inner) {
         inner.activity += 1;
@@ -141,19 +142,19 @@ impl Shard {
         }
         if inner.executive.flush_due() {
             inner.flush(false);
-            // SACKs come before the next decision to send, unless somebody has just looked for them.
+            // The sender reads SACKs before its next decision to send, unless a thread has just taken arrivals.
             if !std::mem::take(&mut inner.looked) {
                 inner.take_arrivals();
             }
         } else if inner.pace.overdue() {
             inner.flush(true);
         } else if inner.poller != Poller::Background {
-            // The thread that polls the sockets sleeps: it does not see what is left unsent here.
+            // The thread that polls the sockets sleeps, and does not see the unsent message.
             self.background.arm();
         }
     }
 
-    /// Follows a message that was read: a window update leaves when it is due.
+    /// Completes the reading of a message: transmits a window update if one is due.
     #[inline]
     pub(crate) fn after_read(&self, inner: &mut Inner) {
         inner.activity += 1;
@@ -165,8 +166,8 @@ impl Shard {
         }
     }
 
-    /// Follows a request to the provider, for stream `s` if it is for one: what it gives to send leaves, and those whom it
-    /// concerns are woken.
+    /// Completes a request to the provider, on behalf of stream `s` if there is one: transmits the resulting packets
+    /// and wakes the affected waiters.
     pub(crate) fn after_command(&self, inner: &mut Inner, s: Option<StreamId>) {
         inner.activity += 1;
         inner.guarded(s, |inner| inner.executive.run());
@@ -181,7 +182,7 @@ impl Shard {
 }
 
 impl Inner {
-    /// Transmits what is due, or everything that waits.
+    /// Transmits the data that is due, or all queued data.
     pub(crate) fn flush(&mut self, everything: bool) {
         if self.pace.unsent_since.is_none() && !self.executive.has_unsent() && !self.executive.has_arrivals()
         {
@@ -199,14 +200,14 @@ impl Inner {
         let waits = !everything && self.executive.has_unsent();
         self.pace.flushed(now, waits);
         if self.executive.has_arrivals() {
-            // Packets to ourselves are there already.
+            // Packets to this stack itself have already arrived.
             self.take_arrivals_now();
         } else {
             self.mind_deadline();
         }
     }
 
-    /// Takes what has arrived, lets time act, answers, and wakes whom it concerns.
+    /// Handles arrivals and expired timers, transmits the answers, and wakes the affected waiters.
     pub(crate) fn take_arrivals(&mut self) {
         self.guarded(None, Inner::take_arrivals_now);
     }
@@ -215,8 +216,8 @@ impl Inner {
         self.looked = true;
         for turn in 1..=TURNS_MAX {
             let now = self.take_turn();
-            // Answers to ourselves come before timers: where this process has waited for the processor, a timer that has
-            // expired meanwhile would take for lost what lies here.
+            // Packets to this stack itself are handled before timers. If this process had to wait for the processor, a
+            // timer that expired meanwhile would declare these packets lost.
             if turn < TURNS_MAX && self.executive.has_arrivals() {
                 continue;
             }
@@ -229,7 +230,7 @@ impl Inner {
         self.mind_deadline();
     }
 
-    /// Takes what has arrived and answers it. Returns when this began.
+    /// Handles the datagrams that have arrived and answers them. Returns the time at which it began.
     fn take_turn(&mut self) -> Instant {
         let now = Instant::now();
         self.executive.set_now(now);
@@ -245,7 +246,7 @@ impl Inner {
         now
     }
 
-    /// Acts on timers that have expired.
+    /// Handles expired timers.
     fn let_time_act(&mut self, now: Instant) {
         if self.executive.deadline().is_some_and(|at| at <= now) {
             self.executive.timeout(now);
@@ -262,24 +263,24 @@ impl Inner {
 }
 
 impl Inner {
-    /// Whether a message waits for others to share its packet with.
+    /// Returns whether a message waits for others to share its packet.
     pub(crate) fn has_unsent(&self) -> bool {
         self.pace.unsent_since.is_some()
     }
 
-    /// Whether one has been waiting for longer than the flush rule allows.
+    /// Returns whether a message has waited longer than the flush rule permits.
     pub(crate) fn unsent_is_old(&self) -> bool {
         self.pace.unsent_since.is_some_and(|since| since.elapsed() >= FLUSH_AFTER)
     }
 
-    /// Whether nothing is left to do: no stream is open and no association is left.
+    /// Returns whether no work is left: no stream is open and no association exists.
     pub(crate) fn is_idle(&self) -> bool {
         self.open_streams == 0 && !self.executive.is_busy()
     }
 }
 
 impl Pace {
-    /// Whether the first unsent message has waited long enough. The clock is read for the first message of a
+    /// Returns whether the first unsent message has waited long enough. Reads the clock for the first message of a
     /// batch and then a few times within [`FLUSH_AFTER`], as the rate of the last batch suggests.
     #[inline]
     fn overdue(&mut self) -> bool {
@@ -298,7 +299,7 @@ impl Pace {
         now.duration_since(since) >= FLUSH_AFTER
     }
 
-    /// Notes that all that was due has left; `waits` says whether something else waits on.
+    /// Records that all due data was transmitted; `waits` says whether other data still waits.
     fn flushed(&mut self, now: Instant, waits: bool) {
         if let Some(since) = self.unsent_since.take()
             && self.sent > 0
@@ -315,7 +316,7 @@ impl Pace {
 }
 
 impl Inner {
-    /// Closes the sockets. Nobody uses the shard any more.
+    /// Closes the sockets of a shard that nothing uses any more.
     pub(crate) fn dispose(&mut self) {
         self.executive = Executive::new(Instant::now());
         self.sockets = Arc::new([]);
@@ -343,7 +344,7 @@ impl Drop for Hold {
         if inner.is_idle() {
             inner.dispose();
         } else {
-            // Accepted messages are still delivered: the background thread sees to it.
+            // The background thread keeps the shard until it has delivered the accepted messages.
             self.0.background.keep(Arc::clone(&self.0));
             inner.waiting.kick(Sleeper::Background);
             inner.waiting.kick(Sleeper::Task);

@@ -1,4 +1,4 @@
-//! An open stream as the API sees it: the calls that all endpoints share.
+//! An open stream, with the calls that all kinds of endpoints share.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,19 +15,19 @@ use crate::message::{Message, from_block, to_text, window_bytes};
 use crate::perimeter::Entered;
 use crate::shard::{Hold, Inner};
 
-/// As many messages are sent or received in one go, before others have their turn.
+/// Maximum number of messages that one call sends or receives before it leaves the perimeter.
 const MESSAGES_MAX: usize = 256;
 
-/// How long a call may sleep.
+/// The time that a call may sleep.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Patience {
-    /// Not at all, and the call does not look at the sockets either.
+    /// Do not sleep, and do not poll the sockets either.
     NoLook,
-    /// Not at all.
+    /// Do not sleep.
     None,
-    /// Until then.
+    /// Sleep until this time.
     Until(Instant),
-    /// As long as it takes.
+    /// Sleep without limit.
     Forever,
 }
 
@@ -41,26 +41,26 @@ impl Patience {
 pub(crate) enum Found<T> {
     Data(T),
     Primitive(Primitive, Chain),
-    /// Nothing more will come: [`Socket::end`] says why.
+    /// The stream has ended; [`Socket::end`] returns how.
     End,
 }
 
-/// The state of the end of a one-to-one stream, as far as it was read.
+/// The end of a one-to-one stream, as far as the messages read so far show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Open,
-    /// The peer sends no more.
+    /// The peer has shut down and sends nothing more.
     PeerShutdown,
     /// Both sides have shut down.
     Closed,
     Lost(Loss),
 }
 
-/// Why an operation was given up.
+/// Reason why a call returned without a result.
 pub(crate) enum GivenUp {
-    /// It would have to wait, and must not.
+    /// The call would have to wait, and must not.
     WouldBlock,
-    /// It has waited for as long as it may.
+    /// The call has reached its time limit.
     TimedOut,
     /// The sockets have failed.
     Fault(String),
@@ -72,12 +72,12 @@ impl GivenUp {
         GivenUp::Fault("there was an internal fault; please report it".into())
     }
 
-    /// Returns what this means for an association that somebody waits for without a limit.
+    /// Returns the loss to report for an association after a wait without a time limit.
     #[cfg(feature = "tokio")]
     pub(crate) fn into_loss(self) -> Loss {
         match self {
             GivenUp::Fault(why) => Loss::fault(why),
-            GivenUp::WouldBlock | GivenUp::TimedOut => Loss::fault("the wait was given up"),
+            GivenUp::WouldBlock | GivenUp::TimedOut => Loss::fault("the call gave up waiting"),
         }
     }
 }
@@ -103,7 +103,7 @@ impl From<GivenUp> for RecvError {
 }
 
 impl From<RecvError> for AcceptError {
-    /// A listener's stream fails as a whole or not at all.
+    /// Converts an error of a listener's stream, which either fails as a whole or not at all.
     fn from(error: RecvError) -> Self {
         match error {
             RecvError::WouldBlock => AcceptError::WouldBlock,
@@ -119,21 +119,21 @@ impl From<RecvError> for AcceptError {
 pub(crate) enum Style {
     /// One association.
     OneToOne,
-    /// Several, or a listener: what happens to one does not end the stream.
+    /// Several associations, or a listener: the end of one association does not end the stream.
     OneToMany,
 }
 
 /// One open stream; closed when dropped.
 ///
-/// Its calls are attempts, which look once and return `None` where they would have to wait. Threads repeat
-/// them with [`Socket::until`], tasks with a future.
+/// The calls are attempts: each tries once, and returns `None` if it would have to wait. Threads repeat them with
+/// [`Socket::until`], tasks with a future.
 pub(crate) struct Socket {
     pub(crate) shard: Arc<Hold>,
     pub(crate) stream: StreamId,
     style: Style,
-    /// Messages of so many bytes and more keep their room in the receive window when they are taken.
+    /// Minimum size of the messages that stay charged to the receive window after they are read.
     holds_from_bytes: AtomicUsize,
-    /// Touched only inside the perimeter or on the way out of a call, never where a message moves.
+    /// Accessed only inside the perimeter or at the end of a call, never for each message.
     end: Mutex<End>,
 }
 
@@ -154,7 +154,7 @@ impl Socket {
         Ok(Socket { shard: Arc::clone(shard), stream, style, holds_from_bytes, end: Mutex::new(End::Open) })
     }
 
-    /// Repeats an attempt until it comes to a result, and waits in between.
+    /// Repeats an attempt until it has a result, and waits in between.
     #[inline]
     pub(crate) fn until<T>(
         &self,
@@ -195,7 +195,7 @@ impl Socket {
             Patience::Forever => self.shard.wait(inner, self.stream, interest, None),
             Patience::Until(at) => self.shard.wait(inner, self.stream, interest, Some(at)),
             Patience::None => {
-                // The last word belongs to what has arrived but was not taken yet.
+                // Before giving up, try once more with the datagrams that have arrived.
                 inner.flush(true);
                 inner.take_arrivals();
                 let ready = inner.is_ready(self.stream, interest);
@@ -239,7 +239,7 @@ impl Socket {
         self.after_write(inner, written)
     }
 
-    /// Sends as many of these messages as there is room for, and takes them off the front.
+    /// Sends as many of these messages as there is room for, and removes them from the slice.
     pub(crate) fn try_write_many(
         &self,
         inner: &mut Inner,
@@ -329,7 +329,7 @@ impl Socket {
                     return Some(Ok(Found::Data(found)));
                 }
                 Ok(None) => return self.at_the_end(|end| *end != End::Open).then_some(Ok(Found::End)),
-                // The message in front is not user data.
+                // The first message is not user data.
                 Err(ReadError::NotData) => {
                     if let Ok(Some(message)) = inner.executive.getmsg(self.stream)
                         && let Some(found) = self.primitive(message)
@@ -351,8 +351,8 @@ impl Socket {
         self.try_take(inner, |end| *end != End::Open)
     }
 
-    /// Takes messages as long as there are any, `room` at most. Returns what was found behind them, if that is no message; `None`
-    /// inside: nothing was found yet.
+    /// Takes the available messages, up to `room`. Returns the result behind them if it is not a message; `Some(None)`
+    /// if there was none.
     pub(crate) fn try_getmsg_many(
         &self,
         inner: &mut Inner,
@@ -371,7 +371,7 @@ impl Socket {
         Some(Ok(None))
     }
 
-    /// Takes one message or primitive, also those that come after the peer has shut down.
+    /// Takes one message or primitive, including those after the peer's shutdown.
     pub(crate) fn try_next(&self, inner: &mut Inner) -> Option<Result<Found<Block>, RecvError>> {
         self.try_take(inner, |end| matches!(end, End::Closed | End::Lost(_)))
     }
@@ -401,7 +401,7 @@ impl Socket {
         }
     }
 
-    /// Takes one message, whatever it is; `Ok(None)` at the end of the stream.
+    /// Takes one message of any kind; `Ok(None)` at the end of the stream.
     pub(crate) fn try_getmsg_as_it_is(&self, inner: &mut Inner) -> Option<Result<Option<Block>, ReadError>> {
         match inner.executive.getmsg(self.stream) {
             Ok(Some(message)) => {
@@ -428,7 +428,7 @@ impl Socket {
             .with_driver(driver, |driver: &mut SctpDriver, _| driver.hold_window(stream, 0, bytes));
     }
 
-    /// Waits for the hang-up of a one-to-one stream; what still arrives is thrown away.
+    /// Waits for the hang-up of a one-to-one stream, and discards messages that still arrive.
     pub(crate) fn try_drain(&self, inner: &mut Inner) -> Option<Result<(), RecvError>> {
         loop {
             match inner.executive.getmsg(self.stream) {
@@ -451,7 +451,7 @@ impl Socket {
             ReadError::HungUp => {
                 let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
                 if *end == End::Open {
-                    // A module kept the reason to itself.
+                    // A module discarded the message with the reason.
                     *end = End::Lost(Loss::fault("the stream was hung up"));
                 }
                 Ok(Found::End)
@@ -460,8 +460,8 @@ impl Socket {
         }
     }
 
-    /// A message that is not user data. What ends a one-to-one stream is noted here, inside the perimeter, so
-    /// that every reader finds it.
+    /// Handles a message that is not user data. Records the end of a one-to-one stream here, inside the perimeter, so
+    /// that every reader sees it.
     #[cold]
     fn primitive<T>(&self, message: Block) -> Option<Found<T>> {
         let (Kind::Proto(control) | Kind::PcProto(control)) = message.kind else { return None };
@@ -479,8 +479,8 @@ impl Socket {
         Some(Found::Primitive(primitive, message.data))
     }
 
-    /// Returns why the association of a one-to-one stream has ended, whether or not the end was read; `None` while it has not
-    /// ended.
+    /// Returns why the association of a one-to-one stream has ended, whether or not the end was read; `None` if the
+    /// association has not ended.
     pub(crate) fn close_reason(&self, inner: &mut Inner) -> Option<CloseReason> {
         let (stream, driver) = (self.stream, inner.driver);
         let found = inner.executive.with_driver(driver, |driver: &mut SctpDriver, _| {
@@ -498,7 +498,7 @@ impl Socket {
         }
     }
 
-    /// Returns the state of the end.
+    /// Returns the recorded end of the stream.
     pub(crate) fn end(&self) -> End {
         self.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -508,7 +508,7 @@ impl Socket {
         self.style == Style::OneToOne && is_last(&self.end.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Sends a request to the provider, behind what was sent before.
+    /// Sends a request to the provider, in order after earlier messages.
     pub(crate) fn request(&self, primitive: Primitive, data: Chain) -> Result<(), WriteError> {
         let mut message = Some(Block::with_data(Kind::Proto(primitive.into()), data));
         self.until(Interest::WRITABLE, Patience::Forever, |inner| self.try_request(inner, &mut message))
@@ -534,7 +534,7 @@ impl Socket {
         }
     }
 
-    /// Has the provider do something at once, and sends what that gives to send. `None`: a fault has closed everything.
+    /// Calls the provider at once, and sends the resulting packets. Returns `None` if a fault has closed the stack.
     pub(crate) fn command<R>(&self, f: impl FnOnce(&mut SctpDriver, &mut Cx<'_>) -> R) -> Option<R> {
         let mut inner = self.shard.enter();
         inner.tell_time();
@@ -549,7 +549,7 @@ impl Socket {
         self.shard.after_command(inner, Some(self.stream));
     }
 
-    /// Sends a request to the provider that it answers at once, and returns the answer.
+    /// Sends a request that the provider answers at once, and returns the answer.
     pub(crate) fn ask(&self, primitive: Primitive) -> Result<Primitive, WriteError> {
         let mut inner = self.shard.enter();
         let message = Block::proto(primitive);
@@ -567,7 +567,7 @@ impl Socket {
 }
 
 impl Inner {
-    /// Requests bear no time, and nothing may have happened for long.
+    /// Sets the executive's time, which may be old: requests have no time argument.
     pub(crate) fn tell_time(&mut self) {
         let (driver, now) = (self.driver, Instant::now());
         self.executive.set_now(now);
@@ -575,7 +575,7 @@ impl Inner {
         self.guarded(None, |inner| inner.executive.with_driver(driver, tell));
     }
 
-    /// Takes the failure of the sockets, if there was one.
+    /// Returns the failure of the sockets, if one has occurred.
     pub(crate) fn take_fault(&mut self) -> Option<GivenUp> {
         let why = self.fault.take()?;
         Some(GivenUp::Fault(format!("the UDP socket has failed: {why}")))
@@ -596,7 +596,7 @@ fn is_data(message: &Block) -> bool {
     matches!(message.kind, Kind::Proto(Control::Tpi(Primitive::OptdataInd { .. })) | Kind::Data)
 }
 
-/// A primitive between messages of a one-to-one stream. A second confirmation says that the peer has restarted.
+/// Returns an error if a primitive between messages reports a restart of the peer: it is a second confirmation.
 #[cold]
 pub(crate) fn unless_restarted(primitive: &Primitive, text: &Chain) -> Result<(), RecvError> {
     match primitive {

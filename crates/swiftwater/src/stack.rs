@@ -23,8 +23,8 @@ use crate::trace::TraceSink;
 
 /// Sockets, one protocol instance and one lock, for any number of listeners and associations.
 ///
-/// [`Listener::bind`] and [`Association::connect`] make one of their own. A program with many associations
-/// shares one: ten thousand idle ones cost it no sockets and no threads.
+/// [`Listener::bind`] and [`Association::connect`] create one of their own. A program with many associations shares
+/// one: ten thousand idle associations need no further sockets and no further threads.
 ///
 /// ```
 /// use swiftwater::{Stack, StackOptions};
@@ -40,11 +40,12 @@ use crate::trace::TraceSink;
 #[derive(Clone)]
 pub struct Stack {
     pub(crate) shard: Arc<Hold>,
-    /// The options of the sockets, with those of what is opened through this handle.
+    /// The options of the sockets, with the defaults of the listeners and associations that this handle opens.
     pub(crate) options: Arc<StackOptions>,
-    /// The addresses that what is opened through this handle is restricted to; none stand for all of the sockets.
+    /// The addresses to which the listeners and associations that this handle opens are restricted; empty for all
+    /// addresses of the sockets.
     local_addresses: Arc<[IpAddr]>,
-    /// The configuration of what is opened through this handle, where it is not that of the sockets.
+    /// The configuration of the associations that this handle opens, if it differs from that of the sockets.
     config: Option<Arc<AssociationConfig>>,
     advice: Option<Arc<str>>,
 }
@@ -67,12 +68,12 @@ pub struct StackStatistics {
 }
 
 impl Stack {
-    /// Binds the sockets that `options` name: UDP port 9899 unless they name another, or raw IP.
+    /// Binds sockets as `options` specify: by default UDP port 9899.
     ///
     /// # Errors
     ///
-    /// The port is in use, an address is not one of this host or is named twice, raw IP is not permitted, or the system lacks
-    /// resources.
+    /// The port is in use, an address is not local to this host or is listed twice, raw IP is not permitted, or the
+    /// system lacks resources.
     pub fn bind(options: &StackOptions) -> Result<Stack, BindError> {
         match options.link {
             LinkKind::Udp => Stack::over(bind_udp(options)?, options),
@@ -92,7 +93,7 @@ impl Stack {
         Ok(Stack { advice: links::kernel_speaks_sctp().then(|| KERNEL_SCTP_ADVICE.into()), ..stack })
     }
 
-    /// Sockets for one who connects: any free UDP port unless `options` name one.
+    /// Binds sockets for a client: any free UDP port unless `options` specify one.
     pub(crate) fn bind_client(options: &StackOptions) -> Result<Stack, BindError> {
         let options = StackOptions { udp_port: Some(options.udp_port.unwrap_or(0)), ..options.clone() };
         Stack::bind(&options)
@@ -126,49 +127,49 @@ impl Stack {
         })
     }
 
-    /// Adds a kind of module under a name, by which [`Stream::push_named`](crate::Stream::push_named) pushes it on the streams of
-    /// associations. One that had the name before is replaced.
+    /// Adds a kind of module under a name, for [`Stream::push_named`](crate::Stream::push_named). Replaces a module
+    /// that had the name before.
     pub fn add_module(&self, name: &str, factory: ModuleFactory) {
-        // Where a fault has closed everything there are no streams.
+        // After a fault has closed the stack there are no streams.
         let _ = self.shard.enter().guarded(None, |inner| inner.executive.add_module(name, factory));
     }
 
-    /// Makes a module by its name, to be pushed or to see whether that could be.
+    /// Creates a module by its name, for pushing or to check that name and arguments are valid.
     ///
     /// # Errors
     ///
-    /// No module has the name, or it does not take the arguments.
+    /// No module has the name, or the module rejects the arguments.
     pub fn make_module(&self, name: &str, arguments: &[String]) -> Result<Box<dyn Module>, PushError> {
         let made = |inner: &mut Inner| inner.executive.make_module(name, arguments);
         self.shard.enter().guarded(None, made).unwrap_or(Err(PushError::NoModule))
     }
 
-    /// Returns the names of the modules that can be pushed by name, sorted.
+    /// Returns the sorted names of the modules that can be pushed by name.
     pub fn module_names(&self) -> Vec<String> {
         let names =
             |inner: &mut Inner| inner.executive.module_names().into_iter().map(str::to_owned).collect();
         self.shard.enter().guarded(None, names).unwrap_or_default()
     }
 
-    /// Listens on an SCTP port; 0 takes a free one.
+    /// Listens on an SCTP port; 0 chooses a free one.
     ///
     /// # Errors
     ///
-    /// The port is in use in this stack, at one of the same addresses.
+    /// The port is in use in this stack, at one of these addresses.
     pub fn listen(&self, port: u16) -> Result<Listener, BindError> {
         self.listen_with(port, &self.options.listener)
     }
 
-    /// Listens on an SCTP port with these options in place of [`StackOptions::listener`]; port 0 takes a free one.
+    /// Listens on an SCTP port with these options instead of [`StackOptions::listener`]; port 0 chooses a free one.
     ///
     /// # Errors
     ///
-    /// As [`Stack::listen`].
+    /// Fails as [`Stack::listen`] does.
     pub fn listen_with(&self, port: u16, options: &ListenerOptions) -> Result<Listener, BindError> {
         Listener::on(self, port, options)
     }
 
-    /// Binds a one-to-many endpoint to an SCTP port; 0 takes a free one.
+    /// Binds a one-to-many endpoint to an SCTP port; 0 chooses a free one.
     ///
     /// # Errors
     ///
@@ -181,7 +182,7 @@ impl Stack {
     ///
     /// # Errors
     ///
-    /// No server listens there, the host does not answer, or there is no route to it.
+    /// No server listens at the address, the host does not answer, or there is no route to the host.
     pub fn connect(&self, server: impl ToAddress) -> Result<Association, ConnectError> {
         Association::connect_on(self, &server.to_address()?)
     }
@@ -200,7 +201,7 @@ impl Stack {
     ///
     /// # Errors
     ///
-    /// As [`Stack::connect`]; and the port already has an association with that peer.
+    /// Fails as [`Stack::connect`] does, or because the port already has an association with that peer.
     pub fn connect_from(&self, port: u16, server: impl ToAddress) -> Result<Association, ConnectError> {
         Association::connect_from(self, port, &server.to_address()?)
     }
@@ -221,9 +222,10 @@ impl Stack {
         self.with(options, Arc::clone(&self.local_addresses))
     }
 
-    /// Returns a handle to the same sockets that uses only some of their addresses (`sctp_bindx`): its listeners and
-    /// associations tell the peer these alone, send from these, and take nothing that comes to another. So several listeners may
-    /// share a port. `0.0.0.0` and `::` stand for all addresses of their family, and an empty list for all addresses.
+    /// Returns a handle to the same sockets that uses only some of their addresses (`sctp_bindx`). Its listeners and
+    /// associations list only these to the peer, send from these, and accept only packets to these, so several
+    /// listeners may share a port. `0.0.0.0` and `::` stand for all addresses of their family, and an empty list for
+    /// all addresses.
     ///
     /// ```
     /// # use swiftwater::{Stack, StackOptions};
@@ -244,13 +246,13 @@ impl Stack {
         Stack { options: Arc::new(options), local_addresses, config: Some(Arc::new(config)), ..self.clone() }
     }
 
-    /// The configuration of the associations of a listener that is opened through this handle with these options.
+    /// Returns the configuration of the associations of a listener that this handle opens with these options.
     pub(crate) fn listener_config(&self, options: &ListenerOptions) -> AssociationConfig {
         let trace = self.options.trace.is_some();
         self.options.association.config(options, &self.local_addresses, trace)
     }
 
-    /// Opens a stream that has the options of this handle.
+    /// Opens a stream with the options of this handle.
     pub(crate) fn open(&self, style: Style) -> Result<Socket, Errno> {
         match &self.config {
             Some(config) => self.open_with(style, Arc::clone(config)),
@@ -266,13 +268,13 @@ impl Stack {
         Ok(socket)
     }
 
-    /// Returns the options that the sockets were bound with, with the default options of listeners and associations that are opened
-    /// through this handle.
+    /// Returns the options that the sockets were bound with, with the default options of listeners and associations
+    /// that this handle opens.
     pub fn options(&self) -> &StackOptions {
         &self.options
     }
 
-    /// Returns what carries SCTP: never [`LinkKind::Auto`].
+    /// Returns the link that carries SCTP: never [`LinkKind::Auto`].
     pub fn link(&self) -> LinkKind {
         match self.with_driver(|driver| driver.link_has_ports()) {
             Some(false) => LinkKind::Raw,
@@ -280,7 +282,7 @@ impl Stack {
         }
     }
 
-    /// Returns a warning about the link, if there is one: that raw IP was not permitted, or that the kernel's own SCTP answers
+    /// Returns a warning about the link, if there is one: raw IP was not permitted, or the kernel's own SCTP answers
     /// its packets.
     pub fn advice(&self) -> Option<&str> {
         self.advice.as_deref()
@@ -301,10 +303,10 @@ impl Stack {
         .unwrap_or_default()
     }
 
-    /// Returns whether one of the sockets sends to the family of one of these hosts.
+    /// Returns whether one of the sockets can send to the address family of one of these hosts.
     pub(crate) fn reaches_any(&self, hosts: &[IpAddr]) -> bool {
         let bound = self.with_driver(|driver| driver.link_addresses()).unwrap_or_default();
-        // The socket for all IPv6 addresses carries IPv4 as well.
+        // The socket bound to `::` also sends to IPv4 addresses.
         let both = |ip: IpAddr| ip == Ipv6Addr::UNSPECIFIED;
         let reaches = |host: &IpAddr| {
             bound.iter().any(|a| both(a.ip()) || a.is_ipv6() == host.to_canonical().is_ipv6())
@@ -316,13 +318,13 @@ impl Stack {
         with_driver(&self.shard, f)
     }
 
-    /// The first address of this stack with an SCTP port, as a peer on this host would name it.
+    /// Returns the first address of this stack with an SCTP port, as a peer on this host would name it.
     pub(crate) fn addr_of(&self, port: u16) -> SocketAddr {
         let first = self.address_of(port).hosts.first().copied();
         SocketAddr::new(first.unwrap_or(Ipv4Addr::LOCALHOST.into()), port)
     }
 
-    /// The address of an SCTP port of this stack, as a peer on this host would name it.
+    /// Returns the address of an SCTP port of this stack, as a peer on this host would name it.
     pub(crate) fn address_of(&self, port: u16) -> Address {
         let bound = self.with_driver(|driver| driver.link_addresses()).unwrap_or_default();
         let udp_port = bound.first().map(|a| a.port()).filter(|port| *port != 0);
@@ -337,7 +339,7 @@ impl Stack {
     }
 }
 
-/// Why associations over raw IP break where the kernel has an SCTP of its own, and what to do.
+/// Explains why associations over raw IP fail beside the kernel's own SCTP, and the remedy.
 const KERNEL_SCTP_ADVICE: &str = "the kernel's own SCTP is loaded and answers packets of raw IP with ABORT: unload it \
     (`rmmod sctp`) and keep it from being loaded, or let UDP carry SCTP";
 
@@ -364,7 +366,7 @@ fn bind_raw(options: &StackOptions) -> Result<Box<dyn Link>, BindError> {
     Ok(complete(link.map_err(BindError::Link)?, options))
 }
 
-/// Puts before a link what the options ask for.
+/// Wraps a link in the layers that the options request.
 fn complete(link: impl Link + 'static, options: &StackOptions) -> Box<dyn Link> {
     match options.hairpin && !options.bind_interfaces {
         true => Box::new(Hairpin::new(link)),
@@ -372,7 +374,7 @@ fn complete(link: impl Link + 'static, options: &StackOptions) -> Box<dyn Link> 
     }
 }
 
-/// `None`: a fault has closed everything.
+/// Calls the provider. Returns `None` if a fault has closed the stack.
 pub(crate) fn with_driver<R>(shard: &Shard, f: impl FnOnce(&mut SctpDriver) -> R) -> Option<R> {
     let mut inner = shard.enter();
     let driver = inner.driver;

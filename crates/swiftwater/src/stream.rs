@@ -1,4 +1,4 @@
-//! The stream of an association, as STREAMS knows it: modules, messages, ioctls.
+//! The STREAMS interface of an association: modules, messages, ioctls.
 
 use std::time::Duration;
 
@@ -10,8 +10,9 @@ use streams::{
 use crate::shard::Inner;
 use crate::socket::{GivenUp, Patience, Socket};
 
-/// The stream between an association and its provider: what `streamio(7)`, `getmsg(2)` and `putmsg(2)` do with the descriptor of a
-/// stream. [`SharedAssociation::stream`](crate::SharedAssociation::stream) returns it.
+/// The stream between an association and its provider, with the operations that `streamio(7)`, `getmsg(2)` and
+/// `putmsg(2)` offer on the descriptor of a stream. [`SharedAssociation::stream`](crate::SharedAssociation::stream)
+/// returns it.
 ///
 /// Modules may be pushed and popped while messages pass: none is lost, duplicated or reordered. [`Stream::getmsg`],
 /// [`Stream::putmsg`] and [`Stream::ioctl`] block the thread; tasks use [`Stream::try_getmsg`] and [`Stream::try_putmsg`].
@@ -45,7 +46,7 @@ impl<'a> Stream<'a> {
     ///
     /// # Errors
     ///
-    /// The module refuses to be opened, the stream has as many modules as it may have, or the association is gone.
+    /// The module's open procedure fails, the stream has its maximum number of modules, or the association has ended.
     pub fn push(&self, module: Box<dyn Module>) -> Result<(), PushError> {
         self.change(|executive, s| executive.push(s, module)).unwrap_or(Err(PushError::Closed))
     }
@@ -64,56 +65,58 @@ impl<'a> Stream<'a> {
     ///
     /// # Errors
     ///
-    /// As [`Stream::push`]; no module has the name, or it does not take the arguments.
+    /// Fails as [`Stream::push`] does, or because no module has the name or the module rejects the arguments.
     pub fn push_named(&self, name: &str, arguments: &[String]) -> Result<(), PushError> {
         self.change(|executive, s| executive.push_named(s, name, arguments)).unwrap_or(Err(PushError::Closed))
     }
 
-    /// Pops the module next below the stream head (`I_POP`) and gives it back. What it has queued goes on.
+    /// Pops the module next below the stream head (`I_POP`) and returns it. Its queued messages continue.
     ///
     /// # Errors
     ///
-    /// No module is pushed, an anchor stands on it, or the association is gone.
+    /// No module is pushed, the module is anchored, or the association has ended.
     pub fn pop(&self) -> Result<Box<dyn Module>, PopError> {
         self.change(streams::Executive::pop).unwrap_or(Err(PopError::Closed))
     }
 
-    /// Anchors the module next below the stream head (`I_ANCHOR`): only [`Stream::pop_anchored`] takes it off.
+    /// Anchors the module next below the stream head (`I_ANCHOR`): only [`Stream::pop_anchored`] can pop it.
     ///
     /// # Errors
     ///
-    /// No module is pushed, or the association is gone.
+    /// No module is pushed, or the association has ended.
     pub fn anchor(&self) -> Result<(), PopError> {
         self.change(streams::Executive::anchor).unwrap_or(Err(PopError::Closed))
     }
 
-    /// Pops a module as [`Stream::pop`] does, with an anchor or without.
+    /// Pops a module as [`Stream::pop`] does, even if it is anchored.
     ///
     /// # Errors
     ///
-    /// No module is pushed, or the association is gone.
+    /// No module is pushed, or the association has ended.
     pub fn pop_anchored(&self) -> Result<Box<dyn Module>, PopError> {
         self.change(streams::Executive::pop_any).unwrap_or(Err(PopError::Closed))
     }
 
-    /// Pops modules next below the stream head that have nothing left to do, such as a tap whose reader has gone.
+    /// Pops modules next below the stream head that have finished, such as a tap whose reader is gone.
     pub fn pop_finished(&self) {
-        // A stream that is gone has no modules.
+        // A stream that has ended has no modules.
         let _ = self.change(streams::Executive::pop_finished);
     }
 
-    /// Returns the names of the modules, from the head downward, and of the driver (`I_LIST`).
+    /// Returns the names of the modules, from the head downward, then that of the driver (`I_LIST`).
     pub fn list(&self) -> Vec<String> {
         let names = self.look(|executive, s| executive.list(s));
         names.unwrap_or_default()
     }
 
-    /// Returns what stands on the stream, with marks and counts; `None` once the association is gone.
+    /// Returns a description of the modules on the stream, with watermarks and counts; `None` once the association has
+    /// ended.
     pub fn describe(&self) -> Option<StreamDescription> {
         self.look(|executive, s| executive.describe(s)).flatten()
     }
 
-    /// Sends a request to the modules and the provider, and waits for the answer (`I_STR`): for as long as the request says.
+    /// Sends a request to the modules and the provider, and waits for the answer (`I_STR`), up to the time limit in the
+    /// request.
     ///
     /// ```
     /// # use swiftwater::{Association, Listener};
@@ -131,8 +134,8 @@ impl<'a> Stream<'a> {
     ///
     /// # Errors
     ///
-    /// A module or the provider refuses the request, its time is over, another one is under way, or the stream has failed. A module that
-    /// asks for memory of the caller finds none (`EFAULT`).
+    /// A module or the provider refuses the request, its time limit passes, another request is in progress, or the
+    /// stream has failed. A module that asks to copy from or to the caller's memory gets an error (`EFAULT`).
     pub fn ioctl(&self, request: IoctlRequest) -> Result<IoctlReply, IoctlError> {
         let mut begin = Some(request);
         let s = self.socket.stream;
@@ -155,8 +158,8 @@ impl<'a> Stream<'a> {
         self.socket.until(Interest::PRIORITY, Patience::Forever, attempt).unwrap_or(Err(IoctlError::Closed))
     }
 
-    /// Takes the next message, whatever it is; waits for it for `timeout` at most, or without one as long as it takes (`getmsg`).
-    /// `None`: the stream has ended and everything was read, or the time is over.
+    /// Takes the next message of any kind; waits up to `timeout` for it, or without limit (`getmsg`). Returns `None` if
+    /// the stream has ended and everything was read, or if the time limit has passed.
     ///
     /// # Errors
     ///
@@ -165,7 +168,7 @@ impl<'a> Stream<'a> {
         self.getmsg_within(timeout.map_or(Patience::Forever, Patience::within))
     }
 
-    /// Takes the next message if one is there (`getmsg` with `O_NONBLOCK`).
+    /// Takes the next message if one is available (`getmsg` with `O_NONBLOCK`).
     ///
     /// ```
     /// # use swiftwater::{Association, Listener};
@@ -181,7 +184,7 @@ impl<'a> Stream<'a> {
     ///
     /// # Errors
     ///
-    /// As [`Stream::getmsg`].
+    /// Fails as [`Stream::getmsg`] does.
     pub fn try_getmsg(&self) -> Result<Option<Message>, ReadError> {
         self.getmsg_within(Patience::None)
     }
@@ -195,7 +198,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Puts a message on the stream, whatever it is; waits while the stream has no room (`putmsg`).
+    /// Puts a message of any kind on the stream; waits while the stream has no room (`putmsg`).
     ///
     /// ```
     /// # use swiftwater::{Association, Listener};
@@ -212,7 +215,7 @@ impl<'a> Stream<'a> {
     ///
     /// # Errors
     ///
-    /// The stream does not take the message.
+    /// The stream does not accept the message.
     pub fn putmsg(&self, message: Message) -> Result<(), WriteError> {
         let mut message = Some(message);
         let socket = self.socket;
@@ -225,9 +228,9 @@ impl<'a> Stream<'a> {
     ///
     /// # Errors
     ///
-    /// As [`Stream::putmsg`]; and [`WriteError::WouldBlock`].
+    /// Fails as [`Stream::putmsg`] does, or with [`WriteError::WouldBlock`].
     pub fn try_putmsg(&self, message: &Message) -> Result<(), WriteError> {
-        // The copy refers to the same data.
+        // The copy shares the data.
         let mut message = Some(message.clone());
         let socket = self.socket;
         let attempt = |inner: &mut Inner| socket.try_request(inner, &mut message);
@@ -238,7 +241,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Changes what stands on the stream, and sends and delivers what that sets free.
+    /// Changes the modules of the stream; then sends and delivers the messages that this releases.
     fn change<R>(&self, f: impl FnOnce(&mut streams::Executive, streams::StreamId) -> R) -> Option<R> {
         let mut inner = self.socket.shard.enter();
         inner.tell_time();

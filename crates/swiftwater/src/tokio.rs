@@ -1,7 +1,7 @@
 //! The types of this crate for tasks, driven by tokio (feature `tokio`).
 //!
-//! A call that would block lets its task wait instead. Every future may be dropped at any point, as
-//! `tokio::time::timeout` and `select!` do: a message was either taken as a whole or not at all.
+//! A call that would block suspends its task. Every future may be dropped at any point, as `tokio::time::timeout` and
+//! `select!` do: a message is either taken as a whole or not at all.
 //!
 //! ```
 //! use swiftwater::tokio::{Association, Listener};
@@ -26,15 +26,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A runtime needs its I/O and time drivers (`enable_all`). The first task that waits starts another one, which polls
+//! A runtime needs its I/O and time drivers (`enable_all`). The first task that waits spawns another one, which polls
 //! the sockets for all tasks that share them. When that runtime ends, the background thread polls them, as it does
 //! between the calls of blocking programs; both kinds of calls may be mixed.
 //!
-//! [`Stack::listen`](crate::Stack::listen) and [`Stack::endpoint`](crate::Stack::endpoint) do not wait: `Listener::from` and
-//! `Endpoint::from` make types for tasks of what they return.
+//! [`Stack::listen`](crate::Stack::listen) and [`Stack::endpoint`](crate::Stack::endpoint) do not wait:
+//! `Listener::from` and `Endpoint::from` convert their results to the types for tasks.
 //!
-//! A message that was sent leaves when its task waits for something of this module; if it waits for something
-//! else, within about a millisecond. `flush` sends it at once.
+//! A sent message leaves when its task waits for an operation of this module; if the task waits for another operation,
+//! the message leaves within about a millisecond. `flush` sends it at once.
 
 mod association;
 mod driver;

@@ -1,7 +1,7 @@
-//! Records of what associations do, event by event: packets, losses, windows, round-trip times.
+//! Records of the events of associations: packets, losses, windows, round-trip times.
 //!
-//! [`StackOptions::trace`](crate::StackOptions::trace) takes a [`TraceSink`], which every stack that is bound with these options
-//! hands its records to. The command writes them to a file with `--qlog`.
+//! [`StackOptions::trace`](crate::StackOptions::trace) contains a [`TraceSink`], which receives the records of every
+//! stack that is bound with these options. The `swiftwater` command writes them to a file with `--qlog`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use std::time::Instant;
 pub use sctp::Time;
 pub use sctp::trace::*;
 
-/// Receives the records. Clones are the same sink.
+/// Receives the records. Clones share one receiver.
 ///
 /// # Examples
 ///
-/// Counts the packets that a program sends.
+/// This example counts the packets that a program sends.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -38,13 +38,13 @@ pub struct TraceSink {
 }
 
 impl TraceSink {
-    /// Returns a sink that calls `take` for each record. The call is made while the stack's lock is held: it has to be short,
-    /// and calls nothing of this crate.
+    /// Returns a sink that calls `take` for each record. The call is made while the stack's lock is held: it must be
+    /// short, and must not call this crate.
     pub fn new(take: impl Fn(Record) + Send + Sync + 'static) -> Self {
         TraceSink { epoch: Instant::now(), take: Arc::new(take) }
     }
 
-    /// Returns the moment that [`Record::at`] counts from: when the sink was made.
+    /// Returns the time zero of [`Record::at`]: the time when the sink was created.
     pub fn epoch(&self) -> Instant {
         self.epoch
     }

@@ -1,9 +1,9 @@
-//! Waiting: who sleeps on the sockets for everybody, and who sleeps until it is told.
+//! Waiting: one thread sleeps on the sockets for all others, which sleep until they are notified.
 //!
-//! At most one thread of the user polls the sockets, the *leader*. The background thread and the task that
-//! drives an async runtime poll, too, while no thread does. Whoever polls has left the perimeter, so what
-//! concerns it meanwhile must end its sleep: a message for it that another thread took in, or a timer that
-//! was started and is due before it meant to wake up.
+//! At most one thread of the user polls the sockets, the *leader*. The background thread and the task that drives an
+//! async runtime also poll, while no thread does. A poller has left the perimeter. So an event that concerns it must
+//! end its sleep: another thread has taken in a message for it, or has started a timer that expires before the poller
+//! would wake up.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,42 +17,41 @@ use crate::perimeter::Entered;
 use crate::shard::{Inner, Shard};
 use crate::watch::{Sleeper, Watch};
 
-/// The thread that polls the sockets.
+/// The current poller of the sockets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Poller {
     None,
     /// A thread of the user.
     Leader,
     Background,
-    /// A task of an async runtime. It cannot be relied upon by a thread that sleeps: the task may be due to
-    /// run on that very thread.
+    /// A task of an async runtime. A sleeping thread cannot rely on it: the task may have to run on that very thread.
     Task,
 }
 
 /// A sleep on the sockets.
 #[derive(Clone, Copy)]
 struct Sleep {
-    /// The stream and the events that the sleeper itself waits for.
+    /// The stream and the events that the sleeper itself waits for, if any.
     purpose: Option<(StreamId, Interest)>,
     until: Option<Instant>,
     kicked: bool,
 }
 
-/// Everybody who sleeps.
+/// All sleepers and waiters.
 pub(crate) struct Waiting {
     watch: Arc<Watch>,
     sleeps: [Option<Sleep>; Sleeper::ALL.len()],
     by_stream: HashMap<StreamId, SmallVec<[Waiter; 1]>>,
     next_ticket: u64,
-    /// The watch looks for room to send, too.
+    /// Whether the watch also waits for room to send.
     watches_room: bool,
-    /// A scratch list of streams that have become ready.
+    /// A reusable list of streams that have become ready.
     ready: Vec<StreamId>,
     #[cfg(feature = "tokio")]
     outside: Outside,
 }
 
-/// Wakers to be woken or dropped once the perimeter has been left; dropping this does it.
+/// Wakers to wake or drop after the thread has left the perimeter; dropping this does both.
 #[cfg(feature = "tokio")]
 #[derive(Default)]
 pub(crate) struct Outside {
@@ -67,11 +66,11 @@ impl Drop for Outside {
     }
 }
 
-/// Names one registration of a waiter.
+/// Identifies one registration of a waiter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ticket(u64);
 
-/// Somebody who waits for a stream until it is told.
+/// A thread or task that waits for a stream until it is notified.
 struct Waiter {
     ticket: Ticket,
     interest: Interest,
@@ -128,7 +127,7 @@ impl Waiting {
         }
     }
 
-    /// Returns the events that all waiters of a stream want together.
+    /// Returns the union of the events that all waiters of a stream wait for.
     fn wanted(&self, s: StreamId) -> Interest {
         let sleepers = self.sleeps.iter().flatten().filter(|sleep| !sleep.kicked);
         let theirs = sleepers.filter_map(|sleep| sleep.purpose).filter(|(other, _)| *other == s);
@@ -150,7 +149,7 @@ impl Waiting {
         }
     }
 
-    /// Tells those who wait for any of `ready`.
+    /// Notifies the threads and tasks that wait for any event in `ready`.
     fn tell(&mut self, s: StreamId, ready: Interest) {
         if let Some(waiters) = self.by_stream.get_mut(&s) {
             let mut i = 0;
@@ -181,13 +180,13 @@ impl Waiting {
 }
 
 impl Inner {
-    /// Registers somebody who is to be told when `s` is ready.
+    /// Registers a thread or task for a notification when `s` is ready.
     pub(crate) fn register(&mut self, s: StreamId, interest: Interest, who: Who) -> Ticket {
         let ticket = Ticket(self.waiting.next_ticket);
         self.waiting.next_ticket += 1;
         self.waiting.by_stream.entry(s).or_default().push(Waiter { ticket, interest, who });
         self.want(s);
-        // Should it be there already, this tells it.
+        // If the event is there already, this notifies the waiter.
         self.wake();
         ticket
     }
@@ -196,7 +195,7 @@ impl Inner {
         self.waiting.remove(s, ticket);
     }
 
-    /// Lets the head of a stream know what is waited for.
+    /// Tells the head of a stream which events are waited for.
     fn want(&mut self, s: StreamId) {
         let wanted = self.waiting.wanted(s);
         if wanted != Interest::NONE {
@@ -204,7 +203,7 @@ impl Inner {
         }
     }
 
-    /// The streams are gone: everybody who waits looks again.
+    /// Notifies all waiters, after a fault has closed the streams.
     pub(crate) fn tell_everybody(&mut self) {
         let all: Vec<StreamId> = self.waiting.by_stream.keys().copied().collect();
         for s in all {
@@ -215,7 +214,7 @@ impl Inner {
         }
     }
 
-    /// Wakes those whose streams have become ready.
+    /// Wakes the waiters of streams that have become ready.
     #[inline]
     pub(crate) fn wake(&mut self) {
         if self.executive.has_wakeups() {
@@ -229,13 +228,13 @@ impl Inner {
         for s in ready.drain(..) {
             let what = self.readiness(s);
             self.waiting.tell(s, what);
-            // Somebody else may have taken what was there: who waits on is listed again.
+            // Another thread may have taken the message, so the remaining waiters are listed again.
             self.want(s);
         }
         self.waiting.ready = ready;
     }
 
-    /// Whether a reader or writer of `s` would find something to do.
+    /// Returns whether `s` is ready for one of these events.
     pub(crate) fn is_ready(&mut self, s: StreamId, interest: Interest) -> bool {
         self.readiness(s).intersects(interest)
     }
@@ -248,7 +247,7 @@ impl Inner {
         }
     }
 
-    /// A timer may have been started: whoever sleeps on the sockets must not sleep past it.
+    /// Ends a sleep on the sockets that would outlast a newly started timer.
     #[inline]
     pub(crate) fn mind_deadline(&mut self) {
         if let Some(who) = Sleeper::ALL.into_iter().find(|who| self.waiting.sleeps[*who as usize].is_some()) {
@@ -265,7 +264,7 @@ impl Inner {
         }
     }
 
-    /// When somebody is to look again, whatever the sockets say.
+    /// Returns when the sockets must be served again, even without an event.
     fn next_look(&self) -> Option<Instant> {
         match self.executive.has_arrivals() {
             true => Some(Instant::now()),
@@ -273,7 +272,7 @@ impl Inner {
         }
     }
 
-    /// Notes that somebody goes to sleep on the sockets; says until when.
+    /// Records that a poller goes to sleep on the sockets; returns how long it may sleep.
     fn fall_asleep(
         &mut self,
         who: Sleeper,
@@ -284,13 +283,13 @@ impl Inner {
         self.waiting.sleeps[who as usize] = Some(Sleep { purpose, until, kicked: false });
         if let Some((s, _)) = purpose {
             self.want(s);
-            // Should it be there already, this ends the sleep before it begins.
+            // If the event is there already, this ends the sleep before it begins.
             self.wake();
         }
         until
     }
 
-    /// Whether the link has refused a batch and waits for room.
+    /// Returns whether the link has refused a batch and waits for room.
     pub(crate) fn is_refused(&self) -> bool {
         let mut refused = false;
         self.executive.descriptors(&mut |_, interest| refused |= interest.intersects(Interest::WRITABLE));
@@ -301,7 +300,7 @@ impl Inner {
         self.waiting.sleeps[who as usize] = None;
     }
 
-    /// One of the threads that wait takes the lead, if there is one.
+    /// Wakes one of the waiting threads, if any, to become the leader.
     fn hand_over_lead(&mut self) {
         let mut waiters = self.waiting.by_stream.values().flatten();
         if let Some(thread) = waiters.find_map(|waiter| waiter.who.as_thread()) {
@@ -311,8 +310,8 @@ impl Inner {
 }
 
 impl Shard {
-    /// Waits until something may have changed for stream `s`; the caller looks again and comes back, or leaves by
-    /// [`Shard::after_wait`]. False: the deadline has passed.
+    /// Waits until stream `s` may have changed. The caller then tries again, and either waits again or calls
+    /// [`Shard::after_wait`]. Returns false if the deadline has passed.
     pub(crate) fn wait<'a>(
         &'a self,
         mut inner: Entered<'a>,
@@ -321,10 +320,10 @@ impl Shard {
         deadline: Option<Instant>,
     ) -> (Entered<'a>, bool) {
         inner.activity += 1;
-        // A thread that blocks sends first what it has queued.
+        // A thread that blocks first sends its queued messages.
         inner.flush(true);
         if inner.arrivals_likely {
-            // Sleeping costs more than a look.
+            // Taking arrivals is cheaper than sleeping.
             inner.take_arrivals();
             if inner.is_ready(s, interest) {
                 return (inner, true);
@@ -349,8 +348,8 @@ impl Shard {
         (inner, in_time || ready)
     }
 
-    /// Follows the last [`Shard::wait`] of a call, whatever ended it. The lead may be free, or offered to this thread, which
-    /// goes away: another that waits takes it, or the background thread.
+    /// Completes the last [`Shard::wait`] of a call, whatever ended it. This thread leaves, so another waiting thread
+    /// or the background thread must take the lead.
     pub(crate) fn after_wait(&self, inner: &mut Inner) {
         if matches!(inner.poller, Poller::None | Poller::Task) {
             inner.hand_over_lead();
@@ -358,14 +357,15 @@ impl Shard {
         self.background().arm();
     }
 
-    /// Looks at the sockets for a moment. The perimeter is open between two looks.
+    /// Polls the sockets for a moment. The perimeter is open between two polls.
     fn look<'a>(&'a self, mut inner: Entered<'a>, s: StreamId, interest: Interest) -> (Entered<'a>, bool) {
         let began = Instant::now();
         let limit = self.busy_poll * inner.busy_poll.patience();
         while began.elapsed() < limit {
             inner.take_arrivals();
             if inner.is_ready(s, interest) {
-                // A packet that came while another thread ran on this processor would have come without busy polling, too.
+                // If another thread ran on this processor meanwhile, the packet would have come without busy polling,
+                // too.
                 if began.elapsed() < limit {
                     inner.busy_poll.paid();
                 } else {
@@ -378,12 +378,12 @@ impl Shard {
             inner = self.enter();
         }
         inner.busy_poll.was_in_vain();
-        // Another may have taken it in while the perimeter was open.
+        // Another thread may have taken the message while the perimeter was open.
         let ready = inner.is_ready(s, interest);
         (inner, ready)
     }
 
-    /// Sleeps on the sockets once and handles what woke it.
+    /// Sleeps on the sockets once, and handles the events that end the sleep.
     fn lead<'a>(
         &'a self,
         mut inner: Entered<'a>,
@@ -402,7 +402,8 @@ impl Shard {
         (inner, in_time)
     }
 
-    /// One who holds no stream goes to sleep on the [`Watch`], outside the perimeter; says until when.
+    /// Prepares a poller that holds no socket to sleep on the [`Watch`], outside the perimeter; returns how long it may
+    /// sleep.
     pub(crate) fn stand_by(&self, inner: &mut Inner, who: Sleeper) -> Option<Instant> {
         let room = inner.is_refused();
         if room != inner.waiting.watches_room {
@@ -412,13 +413,13 @@ impl Shard {
         inner.fall_asleep(who, None, None)
     }
 
-    /// Handles what woke one who stood by.
+    /// Handles the events that ended the sleep of a poller that holds no socket.
     pub(crate) fn resume(&self, inner: &mut Inner, who: Sleeper) {
         inner.wake_up(who);
         inner.take_arrivals();
     }
 
-    /// Sleeps until the thread that polls has something for `s`.
+    /// Sleeps until the polling thread has a message or an event for `s`.
     fn follow<'a>(
         &'a self,
         mut inner: Entered<'a>,
@@ -449,7 +450,7 @@ mod tests {
     use crate::socket::{Patience, Socket, Style};
     use crate::{Stack, StackOptions};
 
-    /// Waits until the shard is as `is` wants it.
+    /// Waits until the shard satisfies `is`.
     fn until(socket: &Socket, is: impl Fn(&Inner) -> bool) {
         while !is(&socket.shard.enter()) {
             thread::yield_now();
@@ -480,7 +481,7 @@ mod tests {
             until(&sockets[0], |inner| leads(inner, &sockets[0]));
             scope.spawn(|| wait(1));
             until(&sockets[1], |inner| inner.waiting.by_stream.contains_key(&sockets[1].stream));
-            // Its attempt comes to a result although nothing is there to be read.
+            // The attempt has a result although nothing can be read.
             done[0].store(true, Ordering::Relaxed);
             sockets[0].shard.enter().waiting.kick(Sleeper::Leader);
             until(&sockets[1], |inner| leads(inner, &sockets[1]));

@@ -1,4 +1,4 @@
-//! Polling of sockets, and the wake-up that ends a poll from inside the perimeter.
+//! Polls the sockets; another thread can end a poll from inside the perimeter.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -10,7 +10,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
 use smallvec::SmallVec;
 
-/// Somebody who may sleep on the sockets.
+/// A poller that may sleep on the sockets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sleeper {
     /// A thread of the user.
@@ -21,15 +21,15 @@ pub(crate) enum Sleeper {
 }
 
 impl Sleeper {
-    /// In the order in which they are relied upon.
+    /// All pollers, in the order of their reliability.
     pub(crate) const ALL: [Sleeper; 3] = [Sleeper::Leader, Sleeper::Task, Sleeper::Background];
 }
 
-/// The sockets of a shard for those who outlive it: the background thread and the task. They hold no socket
-/// open, so the ports are free as soon as the shard is gone.
+/// The sockets of a shard, for the background thread and the task, which may outlive it. The watch does not keep the
+/// sockets open, so the ports are free as soon as the shard is dropped.
 pub(crate) struct Watch {
     epoll: Epoll,
-    /// Each sleeper has a kick of its own, so that nobody takes the one that was meant for another.
+    /// Each sleeper has its own event descriptor, so none takes a wake-up that was meant for another.
     leader: EventFd,
     background: EventFd,
     #[cfg(feature = "tokio")]
@@ -52,17 +52,17 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Waits for room to send, too, or no more.
+    /// Starts or stops waiting for room to send.
     pub(crate) fn for_room(&self, sockets: &[OwnedFd], room: bool) {
         let events = if room { EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT } else { EpollFlags::EPOLLIN };
         for (i, socket) in sockets.iter().enumerate() {
-            // A descriptor that was added can be modified.
+            // Modifying a registered descriptor cannot fail.
             let _ = self.epoll.modify(socket, &mut EpollEvent::new(events, i as u64));
         }
     }
 
     pub(crate) fn kick(&self, who: Sleeper) {
-        // A full counter is a kick, too.
+        // A full counter wakes the sleeper, too.
         match who {
             Sleeper::Leader => drop(self.leader.write(1)),
             Sleeper::Background => drop(self.background.write(1)),
@@ -73,13 +73,13 @@ impl Watch {
         }
     }
 
-    /// Sleeps as the leader, who holds the sockets and polls them directly.
+    /// Sleeps as the leader, which holds the sockets and polls them directly.
     pub(crate) fn lead(&self, sockets: &[OwnedFd], until: Option<Instant>, room: bool) {
         let events = if room { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN };
         sleep(sockets.iter().map(|socket| (socket.as_fd(), events)), &self.leader, until);
     }
 
-    /// Whether a socket wants attention now.
+    /// Returns whether a socket is ready now.
     #[cfg(feature = "tokio")]
     pub(crate) fn is_ready(&self) -> bool {
         let mut fds = [PollFd::new(self.epoll.0.as_fd(), PollFlags::POLLIN)];
@@ -92,7 +92,7 @@ impl Watch {
     }
 }
 
-/// The descriptor that is readable when a socket wants attention.
+/// The descriptor becomes readable when a socket is ready.
 impl AsRawFd for Watch {
     fn as_raw_fd(&self) -> RawFd {
         self.epoll.0.as_raw_fd()
@@ -107,7 +107,7 @@ fn sleep<'a>(
     let mut fds: SmallVec<[PollFd<'_>; 4]> = sockets.map(|(fd, events)| PollFd::new(fd, events)).collect();
     fds.push(PollFd::new(kick.as_fd(), PollFlags::POLLIN));
     let timeout = until.map(|at| TimeSpec::from(at.saturating_duration_since(Instant::now())));
-    // An interrupted or failed poll is a look too early, no more.
+    // An interrupted or failed poll merely returns too early.
     let _ = ppoll(&mut fds, timeout, None);
     if fds.last().and_then(PollFd::revents).is_some_and(|r| r.contains(PollFlags::POLLIN)) {
         let _ = kick.read();

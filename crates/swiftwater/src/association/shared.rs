@@ -22,20 +22,20 @@ const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// The state that all clones of an association share, with every call that does not wait.
 ///
-/// [`Association`](crate::Association) and [`tokio::Association`](crate::tokio) dereference to it, so that both have these
-/// calls beside those of their own that wait.
+/// [`Association`](crate::Association) and [`tokio::Association`](crate::tokio) dereference to this type, so both have
+/// these calls in addition to their own, which wait.
 #[derive(Debug)]
 pub struct SharedAssociation {
     pub(crate) socket: Socket,
-    /// Outbound streams; known once the association is up.
+    /// Number of outbound streams; known once the association is up.
     streams_out: AtomicU16,
     message_bytes_max: AtomicUsize,
     events: AtomicBool,
     /// Whether `next` has delivered [`Event::Up`].
     up_told: AtomicBool,
-    /// The address that the association was requested with or accepted from.
+    /// The address that the connect request named, or that the association was accepted from.
     asked: SocketAddr,
-    /// The address that has answered the request.
+    /// The address that answered the connect request.
     peer: OnceLock<SocketAddr>,
 }
 
@@ -44,37 +44,37 @@ impl SharedAssociation {
     ///
     /// # Errors
     ///
-    /// As [`Association::send_with`](crate::Association::send_with); and [`SendError::WouldBlock`].
+    /// Fails as [`Association::send_with`](crate::Association::send_with) does, or with [`SendError::WouldBlock`].
     pub fn try_send(&self, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
         self.check(message.len(), info)?;
         self.socket.write(0, info, message, Patience::None)
     }
 
-    /// Receives the next message if one is there, without waiting.
+    /// Receives the next message without waiting, if one is available.
     ///
     /// # Errors
     ///
-    /// As [`Association::recv`](crate::Association::recv); and [`RecvError::WouldBlock`].
+    /// Fails as [`Association::recv`](crate::Association::recv) does, or with [`RecvError::WouldBlock`].
     pub fn try_recv(&self) -> Result<Option<Message>, RecvError> {
         self.recv_message(Patience::None)
     }
 
-    /// Receives the next message or event if one is there, without waiting.
+    /// Receives the next message or event without waiting, if one is available.
     ///
     /// # Errors
     ///
-    /// As [`Association::next`](crate::Association::next); and [`RecvError::WouldBlock`].
+    /// Fails as [`Association::next`](crate::Association::next) does, or with [`RecvError::WouldBlock`].
     pub fn try_next(&self) -> Result<Option<Received>, RecvError> {
         self.next_with(Patience::None)
     }
 
-    /// Transmits at once what waits for other messages to share its packet.
+    /// Transmits messages at once that wait for others to share their packet.
     pub fn flush(&self) {
         self.socket.shard.enter().flush(true);
     }
 
-    /// Aborts the association (RFC 9260 §9.1): messages that are not delivered yet are lost. The ABORT tells the peer the first
-    /// 256 bytes of `reason`.
+    /// Aborts the association (RFC 9260 §9.1): undelivered messages are lost. The ABORT contains the first 256 bytes of
+    /// `reason`.
     ///
     /// ```
     /// # use swiftwater::{Association, Listener};
@@ -89,8 +89,8 @@ impl SharedAssociation {
         self.this().abort(reason);
     }
 
-    /// Returns why the association has ended; `None` while it has not. It is known as soon as the association ends, while
-    /// messages may still wait to be received.
+    /// Returns why the association has ended; `None` if it has not. The reason is available as soon as the association
+    /// ends, while messages may still wait to be received.
     ///
     /// ```
     /// # use swiftwater::{Association, CloseReason, Listener, LossKind};
@@ -107,8 +107,8 @@ impl SharedAssociation {
         socket.shard.enter().guarded(Some(stream), |inner| socket.close_reason(inner)).flatten()
     }
 
-    /// Returns the peer's address of the primary path when the association came up, and the peer's SCTP port. It stays known after the
-    /// association has ended.
+    /// Returns the peer's address of the primary path when the association came up, with the peer's SCTP port. The
+    /// address remains available after the association has ended.
     ///
     /// ```
     /// # use swiftwater::{Association, Listener};
@@ -124,25 +124,25 @@ impl SharedAssociation {
         self.peer.get().copied().unwrap_or(self.asked)
     }
 
-    /// Returns the local address of the primary path, and our SCTP port; `None` once the association is gone.
+    /// Returns the local address of the primary path, with our SCTP port; `None` once the association has ended.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.this().local_addr()
     }
 
-    /// Returns all addresses of the peer with its SCTP port and its UDP port, as another association with it would name them; `None`
-    /// once the association is gone.
+    /// Returns all addresses of the peer with its SCTP port and its UDP port, as a connect to it would name them;
+    /// `None` once the association has ended.
     pub fn peer_address(&self) -> Option<Address> {
         self.this().peer_address()
     }
 
-    /// Returns the peer's addresses (`sctp_getpaddrs`); none once the association is gone.
+    /// Returns the peer's addresses (`sctp_getpaddrs`); none once the association has ended.
     pub fn peer_addresses(&self) -> Vec<IpAddr> {
         self.peer_address().map(|address| address.hosts).unwrap_or_default()
     }
 
-    /// Returns the local addresses that the association uses (`sctp_getladdrs`): those that it is restricted to
-    /// ([`Stack::with_local_addresses`]) or that the stack is bound to, otherwise those that its paths leave from. None once
-    /// the association is gone.
+    /// Returns the local addresses of the association (`sctp_getladdrs`): those that it is restricted to
+    /// ([`Stack::with_local_addresses`]) or that the stack is bound to, otherwise the source addresses of its paths.
+    /// Returns none once the association has ended.
     ///
     /// ```
     /// # use swiftwater::{Association, Listener};
@@ -155,8 +155,8 @@ impl SharedAssociation {
         self.this().local_addresses()
     }
 
-    /// Returns the path to one of the peer's addresses, for [`SendInfo::path`]; `None` if the peer has no such address or the
-    /// association is gone.
+    /// Returns the path to one of the peer's addresses, for [`SendInfo::path`]; `None` if the peer has no such address
+    /// or the association has ended.
     ///
     /// ```
     /// # use swiftwater::{Association, Listener, SendInfo};
@@ -171,19 +171,19 @@ impl SharedAssociation {
         self.this().path_to(address)
     }
 
-    /// Returns the number of outbound streams that the handshake has agreed on; 0 if the association had ended before it was
-    /// accepted.
+    /// Returns the number of outbound streams that the handshake negotiated; 0 if the association had ended before it
+    /// was accepted.
     pub fn streams_out(&self) -> u16 {
         self.streams_out.load(Ordering::Relaxed)
     }
 
-    /// Returns the options that the association has now; `None` once it is gone.
+    /// Returns the current options of the association; `None` once it has ended.
     pub fn options(&self) -> Option<AssociationOptions> {
         self.this().options()
     }
 
-    /// Changes the options of this association, at once and all or none of them. An option of paths that differs from before
-    /// goes to all of them; what [`SharedAssociation::set_path`] has set stays otherwise.
+    /// Changes the options of this association at once, either all or none of them. A changed option of paths applies
+    /// to all paths; other settings of [`SharedAssociation::set_path`] remain.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -201,19 +201,20 @@ impl SharedAssociation {
     ///
     /// # Errors
     ///
-    /// One of the *fixed* options differs from what the association has, or the association is gone. Nothing has changed.
+    /// One of the *fixed* options differs from that of the association, or the association has ended. No option has
+    /// changed.
     pub fn set_options(&self, options: &AssociationOptions) -> Result<(), OptionsError> {
         self.this().set_options(options)?;
         self.message_bytes_max.store(options.message_bytes_max, Ordering::Relaxed);
         if options.events != self.events.swap(options.events, Ordering::Relaxed) {
-            // Events begin here, long after the association came up.
+            // Events begin now, long after the association came up, so `Up` is not reported.
             self.up_told.store(true, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    /// Changes the options of the path to one address of the peer (`SCTP_PEER_ADDR_PARAMS`), or without an address those of all
-    /// paths.
+    /// Changes the options of the path to one address of the peer (`SCTP_PEER_ADDR_PARAMS`), or of all paths if
+    /// `address` is `None`.
     ///
     /// ```
     /// # use swiftwater::{Association, Listener, PathOptions};
@@ -226,14 +227,14 @@ impl SharedAssociation {
     ///
     /// # Errors
     ///
-    /// The peer has no such address, or the association is gone.
+    /// The peer has no such address, or the association has ended.
     pub fn set_path(&self, address: Option<IpAddr>, options: &PathOptions) -> Result<(), PrimaryError> {
         self.this().set_path(address, options)
     }
 
-    /// Makes the path to this address of the peer the primary path (`SCTP_PRIMARY_ADDR`): new data goes there while the address
-    /// answers, otherwise to another of the peer's addresses. With data on all paths at once
-    /// ([`Multipath`](crate::Multipath)) it is the path that single messages take.
+    /// Makes the path to this address of the peer the primary path (`SCTP_PRIMARY_ADDR`): new data goes there while the
+    /// address answers, otherwise to another of the peer's addresses. With data on all paths at once
+    /// ([`Multipath`](crate::Multipath)), single messages take the primary path.
     ///
     /// ```
     /// # use swiftwater::{Association, Listener};
@@ -249,17 +250,18 @@ impl SharedAssociation {
     ///
     /// # Errors
     ///
-    /// The peer has no such address, or has not answered there yet, or the association is gone.
+    /// The peer has no such address, the address is not confirmed yet, or the association has ended.
     pub fn set_primary(&self, address: IpAddr) -> Result<(), PrimaryError> {
         self.this().set_primary(address)
     }
 
-    /// Returns the counters of the association and of its paths (RFC 6458 §8.2, RFC 3873); `None` once it is gone.
+    /// Returns the counters of the association and of its paths (RFC 6458 §8.2, RFC 3873); `None` once the association
+    /// has ended.
     pub fn statistics(&self) -> Option<Statistics> {
         self.this().statistics()
     }
 
-    /// Returns the stream of the association: its modules, and its messages as STREAMS knows them.
+    /// Returns the stream of the association, which gives access to its modules and its STREAMS messages.
     pub fn stream(&self) -> Stream<'_> {
         Stream::of(&self.socket)
     }
@@ -290,7 +292,7 @@ impl SharedAssociation {
         Ok(Arc::new(SharedAssociation::over(stack, socket, asked)))
     }
 
-    /// Takes what a read has found since the connect request. Returns whether the association is up.
+    /// Handles a message that was read after the connect request. Returns whether the association is up.
     pub(crate) fn take_connect_answer(
         &self,
         found: Result<Found<Block>, RecvError>,
@@ -299,7 +301,7 @@ impl SharedAssociation {
             Ok(Found::Primitive(Primitive::ConnCon { outbound_streams, .. }, _)) => {
                 self.streams_out.store(outbound_streams, Ordering::Relaxed);
                 if let Some(peer) = self.this().peer_addr() {
-                    // Set once: the association comes up once.
+                    // The association comes up once, so the cell is empty.
                     let _ = self.peer.set(peer);
                 }
                 Ok(true)
@@ -371,14 +373,14 @@ impl SharedAssociation {
         messages.iter().try_for_each(|message| self.check(message.len(), info))
     }
 
-    /// Returns whether `recv_many` is done that has received so many messages and found this behind them.
+    /// Returns whether `recv_many` has finished, after `received` messages and `found` behind them.
     pub(crate) fn ends_many(&self, found: Option<Found<Block>>, received: usize) -> Result<bool, RecvError> {
         match found {
             Some(Found::Primitive(primitive, text)) => {
                 unless_restarted(&primitive, &text)?;
                 Ok(received > 0)
             }
-            // After messages the next call finds the end, too.
+            // After messages, the next call reports the end.
             Some(Found::End) if received == 0 => self.ended().map(|()| true),
             Some(Found::End | Found::Data(_)) | None => Ok(true),
         }
@@ -423,12 +425,12 @@ impl SharedAssociation {
         self.events.load(Ordering::Relaxed)
     }
 
-    /// Returns whether [`Event::Up`] is still to be delivered, which is so once.
+    /// Returns whether [`Event::Up`] has yet to be delivered, and marks it as delivered.
     pub(crate) fn is_up_untold(&self) -> bool {
         !self.up_told.swap(true, Ordering::Relaxed)
     }
 
-    /// Returns what `next` delivers of the outcome of a read; `None` if that is nothing for the program.
+    /// Returns what `next` delivers for the result of a read; `None` if the program does not see it.
     pub(crate) fn received(&self, found: Found<Block>) -> Result<Option<Option<Received>>, RecvError> {
         Ok(match found {
             Found::Data(message) => Some(Some(Received::Message(from_block(message)))),
@@ -447,7 +449,7 @@ impl SharedAssociation {
         &self.socket
     }
 
-    /// Returns what every read returns after the end.
+    /// Returns the result of every read after the end.
     pub(crate) fn ended(&self) -> Result<(), RecvError> {
         match self.socket.end() {
             End::Open | End::PeerShutdown | End::Closed => Ok(()),
@@ -460,7 +462,7 @@ impl SharedAssociation {
     }
 }
 
-/// Requests an association of the provider, which answers at once whether it tries to set it up.
+/// Sends a connect request to the provider, which answers at once whether it starts the handshake.
 pub(crate) fn ask_to_connect(stack: &Stack, socket: &Socket, server: &Address) -> Result<(), ConnectError> {
     server.check()?;
     if let Some(host) = server.hosts.first().filter(|_| !stack.reaches_any(&server.hosts)) {

@@ -19,8 +19,8 @@ use crate::stack::Stack;
 
 /// The state that all clones of a one-to-many endpoint share, with every call that does not wait.
 ///
-/// [`Endpoint`](crate::Endpoint) and [`tokio::Endpoint`](crate::tokio) dereference to it, so that both have these calls
-/// beside those of their own that wait.
+/// [`Endpoint`](crate::Endpoint) and [`tokio::Endpoint`](crate::tokio) dereference to this type, so both have these
+/// calls in addition to their own, which wait.
 #[derive(Debug)]
 pub struct SharedEndpoint {
     socket: Socket,
@@ -33,43 +33,45 @@ impl SharedEndpoint {
     ///
     /// # Errors
     ///
-    /// As [`Endpoint::send_to`](crate::Endpoint::send_to); and [`SendError::WouldBlock`].
+    /// Fails as [`Endpoint::send_to`](crate::Endpoint::send_to) does, or with [`SendError::WouldBlock`].
     pub fn try_send_to(&self, to: AssociationId, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
         self.write(to, message, info, Patience::None)
     }
 
-    /// Receives the next message or event if one is there, without waiting.
+    /// Receives the next message or event without waiting, if one is available.
     ///
     /// # Errors
     ///
-    /// As [`Endpoint::recv`](crate::Endpoint::recv); and [`RecvError::WouldBlock`].
+    /// Fails as [`Endpoint::recv`](crate::Endpoint::recv) does, or with [`RecvError::WouldBlock`].
     pub fn try_recv(&self) -> Result<(AssociationId, Received), RecvError> {
         self.recv_with(Patience::None)
     }
 
-    /// Aborts an association (RFC 9260 §9.1): messages that are not delivered yet are lost. The ABORT tells the peer the first 256
-    /// bytes of `reason`.
+    /// Aborts an association (RFC 9260 §9.1): undelivered messages are lost. The ABORT contains the first 256 bytes of
+    /// `reason`.
     pub fn abort(&self, id: AssociationId, reason: &str) {
         self.named(id).abort(reason);
     }
 
-    /// Returns the first address that it is bound to, and its SCTP port. `127.0.0.1` stands for all addresses of the host.
+    /// Returns the first local address of the endpoint, with its SCTP port. `127.0.0.1` stands for all addresses of the
+    /// host.
     pub fn local_addr(&self) -> SocketAddr {
         self.stack.addr_of(self.port)
     }
 
-    /// Returns all addresses that it is bound to with their SCTP and UDP port, as a peer on this host would name them.
+    /// Returns all local addresses of the endpoint with their SCTP and UDP port, as a peer on this host would name
+    /// them.
     pub fn local_address(&self) -> Address {
         self.stack.address_of(self.port)
     }
 
-    /// Returns the stack that it is bound to, for listeners and further associations.
+    /// Returns the stack of the endpoint, for listeners and further associations.
     pub fn stack(&self) -> &Stack {
         &self.stack
     }
 
-    /// Returns the peer's address of the primary path of an association, and the peer's SCTP port; `None` once the association is
-    /// gone.
+    /// Returns the peer's address of the primary path of an association, with the peer's SCTP port; `None` once the
+    /// association has ended.
     ///
     /// ```
     /// # use swiftwater::{Association, Endpoint};
@@ -83,24 +85,24 @@ impl SharedEndpoint {
         self.named(id).peer_addr()
     }
 
-    /// Returns all addresses of the peer of an association with its SCTP port and its UDP port; `None` once the association is
-    /// gone.
+    /// Returns all addresses of the peer of an association with its SCTP port and its UDP port; `None` once the
+    /// association has ended.
     pub fn peer_address(&self, id: AssociationId) -> Option<Address> {
         self.named(id).peer_address()
     }
 
-    /// Returns the path of an association to one of the peer's addresses, for [`SendInfo::path`]; `None` if the peer has no
-    /// such address or the association is gone.
+    /// Returns the path of an association to one of the peer's addresses, for [`SendInfo::path`]; `None` if the peer
+    /// has no such address or the association has ended.
     pub fn path_to(&self, id: AssociationId, address: IpAddr) -> Option<PathId> {
         self.named(id).path_to(address)
     }
 
-    /// Returns the options that an association has now; `None` once it is gone.
+    /// Returns the current options of an association; `None` once it has ended.
     pub fn options(&self, id: AssociationId) -> Option<AssociationOptions> {
         self.named(id).options()
     }
 
-    /// Changes the options of one association, at once and all or none of them.
+    /// Changes the options of one association at once, either all or none of them.
     ///
     /// ```
     /// # use swiftwater::{Association, AssociationOptions, Endpoint};
@@ -114,17 +116,18 @@ impl SharedEndpoint {
     ///
     /// # Errors
     ///
-    /// One of the *fixed* options differs from what the association has, or the association is gone. Nothing has changed.
+    /// One of the *fixed* options differs from that of the association, or the association has ended. No option has
+    /// changed.
     pub fn set_options(&self, id: AssociationId, options: &AssociationOptions) -> Result<(), OptionsError> {
         self.named(id).set_options(options)
     }
 
-    /// Changes the options of the path of an association to one address of the peer (`SCTP_PEER_ADDR_PARAMS`), or without an
-    /// address those of all its paths.
+    /// Changes the options of the path of an association to one address of the peer (`SCTP_PEER_ADDR_PARAMS`), or of
+    /// all its paths if `address` is `None`.
     ///
     /// # Errors
     ///
-    /// The peer has no such address, or the association is gone.
+    /// The peer has no such address, or the association has ended.
     pub fn set_path(
         &self,
         id: AssociationId,
@@ -139,12 +142,13 @@ impl SharedEndpoint {
     ///
     /// # Errors
     ///
-    /// The peer has no such address, or has not answered there yet, or the association is gone.
+    /// The peer has no such address, the address is not confirmed yet, or the association has ended.
     pub fn set_primary(&self, id: AssociationId, address: IpAddr) -> Result<(), PrimaryError> {
         self.named(id).set_primary(address)
     }
 
-    /// Returns the counters of an association and of its paths (RFC 6458 §8.2, RFC 3873); `None` once it is gone.
+    /// Returns the counters of an association and of its paths (RFC 6458 §8.2, RFC 3873); `None` once the association
+    /// has ended.
     pub fn statistics(&self, id: AssociationId) -> Option<Statistics> {
         self.named(id).statistics()
     }
@@ -157,7 +161,7 @@ impl SharedEndpoint {
         Ok(SharedEndpoint { socket, stack: stack.clone(), port })
     }
 
-    /// Requests an association of the provider, which answers at once whether it tries to set it up.
+    /// Sends a connect request to the provider, which answers at once whether it starts the handshake.
     pub(crate) fn start(&self, server: &Address) -> Result<(), ConnectError> {
         ask_to_connect(&self.stack, &self.socket, server)
     }
@@ -207,7 +211,7 @@ impl SharedEndpoint {
     }
 }
 
-/// Returns what an endpoint delivers of what a read has found; `None` if that is nothing for the program.
+/// Returns what the endpoint delivers for the result of a read; `None` if the program does not see it.
 pub(crate) fn received(
     found: Found<streams::Message>,
 ) -> Result<Option<(AssociationId, Received)>, RecvError> {

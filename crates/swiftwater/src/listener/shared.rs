@@ -13,39 +13,41 @@ use crate::options::{AssociationOptions, ListenerOptions};
 use crate::socket::{Found, Socket, Style};
 use crate::stack::Stack;
 
-/// The largest backlog: one more would make the stream a one-to-many endpoint.
+/// The largest backlog: the next number would make the stream a one-to-many endpoint.
 const BACKLOG_MAX: u32 = providers::SctpDriver::ONE_TO_MANY - 1;
 
 /// The state that all clones of a listener share, with every call that does not wait.
 ///
-/// [`Listener`](crate::Listener) and [`tokio::Listener`](crate::tokio) dereference to it, so that both have these calls
-/// beside those of their own.
+/// [`Listener`](crate::Listener) and [`tokio::Listener`](crate::tokio) dereference to this type, so both have these
+/// calls in addition to their own.
 #[derive(Debug)]
 pub struct SharedListener {
     socket: Socket,
     stack: Stack,
     port: u16,
-    /// Configuration of associations that come from now on.
+    /// Configuration of associations that are set up from now on.
     config: Mutex<AssociationConfig>,
 }
 
 impl SharedListener {
-    /// Returns the first address that it listens at, and its SCTP port. `127.0.0.1` stands for all addresses of the host.
+    /// Returns the first local address of the listener, with its SCTP port. `127.0.0.1` stands for all addresses of the
+    /// host.
     pub fn local_addr(&self) -> SocketAddr {
         self.stack.addr_of(self.port)
     }
 
-    /// Returns all addresses that it listens at with their SCTP and UDP port, as a client on this host would name them.
+    /// Returns all local addresses of the listener with their SCTP and UDP port, as a client on this host would name
+    /// them.
     pub fn local_address(&self) -> Address {
         self.stack.address_of(self.port)
     }
 
-    /// Returns the stack that it listens on, for more listeners and associations.
+    /// Returns the stack of the listener, for more listeners and associations.
     pub fn stack(&self) -> &Stack {
         &self.stack
     }
 
-    /// Accepts associations with these options from now on. Those that were accepted before keep theirs.
+    /// Sets the options of associations that are accepted from now on. Accepted associations keep theirs.
     pub fn set_options(&self, options: &AssociationOptions) {
         let mut config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
         let limits = ListenerOptions {
@@ -65,7 +67,7 @@ impl SharedListener {
     ///
     /// # Errors
     ///
-    /// Another listener on this port has one of these addresses: nothing has changed.
+    /// Another listener on this port has one of these addresses. Nothing has changed.
     pub fn set_local_addresses(&self, local_addresses: &[IpAddr]) -> Result<(), BindError> {
         let mut config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = AssociationConfig { local_addresses: local_addresses.to_vec(), ..config.clone() };
@@ -76,10 +78,10 @@ impl SharedListener {
         Ok(())
     }
 
-    /// Sets how many associations may wait to be accepted from now on; 0 counts as 1. Those that wait stay.
+    /// Sets how many associations may wait to be accepted; 0 counts as 1. Associations that already wait stay.
     pub fn set_backlog(&self, backlog: u32) {
         let (stream, backlog) = (self.socket.stream, backlog.clamp(1, BACKLOG_MAX));
-        // After a fault the listener is gone and takes no more associations.
+        // After a fault the listener is closed and accepts no more associations.
         let _ = self.socket.command(|driver, _| driver.set_backlog(stream, backlog));
     }
 }
@@ -95,7 +97,7 @@ impl SharedListener {
         Ok(SharedListener { socket, stack: stack.clone(), port, config: Mutex::new(config) })
     }
 
-    /// Accepts what a read has found, if that is an association.
+    /// Accepts the association that a read has found, if any.
     pub(crate) fn take(
         &self,
         found: Found<streams::Message>,
@@ -120,7 +122,7 @@ impl SharedListener {
     fn change(&self, config: AssociationConfig) -> bool {
         let stream = self.socket.stream;
         let changed = self.socket.command(|driver, cx| driver.change_config(cx, stream, 0, config));
-        // After a fault the listener is gone and takes no more associations.
+        // After a fault the listener is closed and accepts no more associations.
         changed.unwrap_or(true)
     }
 

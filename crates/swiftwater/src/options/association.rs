@@ -12,10 +12,11 @@ use crate::{CongestionControl, Coupling, Multipath};
 
 /// Options of an association, with the names of RFC 9260 and RFC 6458 beside them.
 ///
-/// They are given when an association is set up ([`StackOptions::association`](crate::StackOptions::association),
-/// [`Stack::with_options`](crate::Stack::with_options)) or for those that a listener accepts. Most can be changed while
-/// the association lives, with [`Association::set_options`](crate::SharedAssociation::set_options), which refuses changes of
-/// those that the handshake has settled. The latter are marked *fixed*.
+/// These options are given when an association is set up
+/// ([`StackOptions::association`](crate::StackOptions::association),
+/// [`Stack::with_options`](crate::Stack::with_options)) or for associations that a listener accepts. Most can be
+/// changed while the association lives, with [`Association::set_options`](crate::SharedAssociation::set_options), which
+/// refuses changes of options that the handshake has negotiated. The latter are marked *fixed*.
 ///
 /// ```
 /// let options = swiftwater::AssociationOptions { streams_out: 64, ..Default::default() };
@@ -23,37 +24,39 @@ use crate::{CongestionControl, Coupling, Multipath};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssociationOptions {
-    /// Outbound streams to ask for (`sinit_num_ostreams`); 0 counts as 1. *Fixed*. Default: 10.
+    /// Number of outbound streams to request (`sinit_num_ostreams`); 0 counts as 1. *Fixed*. Default: 10.
     pub streams_out: u16,
-    /// Most inbound streams to allow (`sinit_max_instreams`); 0 counts as 1. *Fixed*. Default: 65,535.
+    /// Maximum number of inbound streams (`sinit_max_instreams`); 0 counts as 1. *Fixed*. Default: 65,535.
     pub streams_in_max: u16,
-    /// Send buffer (`SO_SNDBUF`) in bytes: payload and 64 bytes a message, until acknowledged. Default: 1 MiB.
+    /// Send buffer (`SO_SNDBUF`) in bytes: payload and 64 bytes for each message, until acknowledged. Default: 1 MiB.
     pub send_buffer_bytes: usize,
-    /// Size in bytes up to which the send buffer grows by itself, to hold what is in flight over a fast and long path; 0 keeps it
-    /// at `send_buffer_bytes`. Default: 64 MiB.
+    /// Size in bytes up to which the send buffer grows automatically, to hold the data in flight over a fast and long
+    /// path; 0 keeps it at `send_buffer_bytes`. Default: 64 MiB.
     pub send_buffer_bytes_max: usize,
-    /// Receive buffer (`SO_RCVBUF`) in bytes: the largest receiver window, counted the same way. Default: 1 MiB.
+    /// Receive buffer (`SO_RCVBUF`) in bytes: the largest receiver window, counted like the send buffer. Default: 1
+    /// MiB.
     pub receive_buffer_bytes: usize,
-    /// Size in bytes up to which the receive buffer grows by itself, to hold what a reader takes in a few round trips; 0 keeps it
-    /// at `receive_buffer_bytes`. Default: 64 MiB.
+    /// Size in bytes up to which the receive buffer grows automatically, to hold the data that a reader takes in a few
+    /// round trips; 0 keeps it at `receive_buffer_bytes`. Default: 64 MiB.
     pub receive_buffer_bytes_max: usize,
-    /// Memory for received data that associations share: all that have copies of one pool hold no more than it has until the program
-    /// receives it, beside 2,048 bytes each. The receive buffer bounds each of them, too. *Fixed*. Default: none.
+    /// Memory for received data that associations share: all associations with copies of one pool together hold at most
+    /// the size of the pool until the program receives the data, plus 2,048 bytes each. The receive buffer bounds each
+    /// of them, too. *Fixed*. Default: none.
     pub receive_pool: Option<ReceivePool>,
-    /// Longest message in bytes that a send takes; longer ones fail with
+    /// Maximum length of a sent message in bytes; longer messages fail with
     /// [`SendError::TooLong`](crate::SendError::TooLong). Default: 16 MiB.
     pub message_bytes_max: usize,
     /// A message that is still arriving is delivered in parts once this many bytes of it wait
-    /// (`SCTP_PARTIAL_DELIVERY_POINT`), at most half of the receive buffer. The parts after the first have an eighth of
-    /// that at least. Default: 512 KiB.
+    /// (`SCTP_PARTIAL_DELIVERY_POINT`), at most half of the receive buffer. The parts after the first are at least an
+    /// eighth of that size. Default: 512 KiB.
     pub partial_delivery_bytes: usize,
-    /// Congestion control of every path (RFC 9260 §7), where it is not coupled. *Fixed*. Default: CUBIC.
+    /// Congestion control of every path (RFC 9260 §7) unless it is coupled. *Fixed*. Default: CUBIC.
     pub congestion: CongestionControl,
-    /// Whether new data leaves on all paths at once (`SCTP_CMT_ON_OFF`). *Fixed*. Default: if the peer wants it, too, and is
-    /// not on the same host.
+    /// Whether new data leaves on all paths at once (`SCTP_CMT_ON_OFF`). *Fixed*. Default: yes if the peer requests it,
+    /// too, and is not on the same host.
     pub multipath: Multipath,
-    /// Whether the paths of an association have one congestion control together, in place of `congestion`, so that they take
-    /// about as much of a bottleneck that they share as one path would. *Fixed*. Default: one each.
+    /// Whether the paths of an association share one congestion control, instead of `congestion`, so that together they
+    /// take about as much of a shared bottleneck as one path would. *Fixed*. Default: one for each path.
     pub coupling: Coupling,
     /// Whether routers may mark packets instead of dropping them, if the peer agrees (ECN, RFC 9260 Appendix A). *Fixed*.
     /// Default: true.
@@ -63,20 +66,20 @@ pub struct AssociationOptions {
     /// Whether the end of a burst is probed after two round trips without an answer, instead of waiting for RTO.Min
     /// (RFC 8985 §7). Default: true.
     pub tail_loss_probes: bool,
-    /// Most payload in bytes in one DATA chunk (`SCTP_MAXSEG`); longer messages are fragmented. Default: as much as a packet
-    /// takes.
+    /// Maximum payload in bytes of one DATA chunk (`SCTP_MAXSEG`); longer messages are fragmented. Default: as much as
+    /// fits a packet.
     pub fragment_bytes_max: Option<usize>,
-    /// Most packets that one SACK may release at once (Max.Burst, RFC 9260 §6.1; `SCTP_MAX_BURST`). Default: no limit but that of
-    /// the pacer.
+    /// Maximum number of packets that one SACK may release at once (Max.Burst, RFC 9260 §6.1; `SCTP_MAX_BURST`).
+    /// Default: no limit but that of the pacer.
     pub burst_packets_max: Option<u32>,
-    /// Send every message at once (`SCTP_NODELAY`). Otherwise messages that follow each other within 50 µs
-    /// while data is outstanding share packets and system calls. Default: false.
+    /// Send every message at once (`SCTP_NODELAY`). Otherwise messages within 50 µs share packets and system calls
+    /// while data is outstanding. Default: false.
     pub nodelay: bool,
-    /// Whether probes find out the largest packet that each path takes, up to the MTU of the interface (RFC 8899;
-    /// `SPP_PMTUD_ENABLE`). Otherwise `path_mtu_bytes` says it, and routers may fragment packets. Default: true.
+    /// Whether probes find the largest packet for each path, up to the MTU of the interface (RFC 8899;
+    /// `SPP_PMTUD_ENABLE`). Otherwise `path_mtu_bytes` is the limit, and routers may fragment packets. Default: true.
     pub path_mtu_discovery: bool,
-    /// The longest IP packet, with the headers of IP and UDP, where `path_mtu_discovery` is off (`spp_pathmtu`); 512 bytes at
-    /// least. Default: what the interface takes.
+    /// The longest IP packet, including the headers of IP and UDP, if `path_mtu_discovery` is off (`spp_pathmtu`); 512
+    /// bytes at least. Default: the MTU of the interface.
     pub path_mtu_bytes: Option<usize>,
     /// RTO.Initial (RFC 9260 §16; `srto_initial`). Default: 1 s.
     pub rto_initial: Duration,
@@ -84,8 +87,8 @@ pub struct AssociationOptions {
     pub rto_min: Duration,
     /// RTO.Max (`srto_max`). Default: 60 s.
     pub rto_max: Duration,
-    /// HB.interval (`spp_hbinterval`); `None` sends no HEARTBEATs. They find out which paths work, and keep the mappings of NATs
-    /// alive. Default: 30 s.
+    /// HB.interval (`spp_hbinterval`); `None` disables HEARTBEATs. HEARTBEATs detect which paths work, and keep the
+    /// mappings of NATs alive. Default: 30 s.
     pub heartbeat_interval: Option<Duration>,
     /// Delay of a SACK that waits for more packets (RFC 9260 §6.2; `sack_delay` of `SCTP_DELAYED_SACK`). Default: 200 ms.
     pub sack_delay: Duration,
@@ -97,25 +100,25 @@ pub struct AssociationOptions {
     pub association_retries_max: u32,
     /// Path.Max.Retrans (`spp_pathmaxrxt`). Default: 5.
     pub path_retries_max: u32,
-    /// PotentiallyFailed.Max.Retrans (RFC 7829 §3; `spt_pathpfthld`). Default: 0, so that the first timeout moves data to
+    /// PotentiallyFailed.Max.Retrans (RFC 7829 §3; `spt_pathpfthld`). Default: 0: the first timeout moves data to
     /// another path, if there is one.
     pub potentially_failed_retries_max: u32,
-    /// Whether data leaves a path that has been silent for longer than a round trip takes, while another path is active,
-    /// before T3-rtx expires, and whether heartbeats probe a silent path that has no other beside it. Default: true.
+    /// Whether data leaves a path that has been silent for longer than a round trip, while another path is active,
+    /// before T3-rtx expires; and whether heartbeats probe a silent path that has no alternative. Default: true.
     pub early_failover: bool,
-    /// Valid.Cookie.Life, of the cookies that a listener sends (`sasoc_cookie_life`). *Fixed*. Default: 60 s.
+    /// Valid.Cookie.Life of the cookies that a listener sends (`sasoc_cookie_life`). *Fixed*. Default: 60 s.
     pub cookie_life: Duration,
-    /// An association on which no data has passed for this time is shut down (`SCTP_AUTOCLOSE`). Default: never.
+    /// Shuts down an association on which no data has passed for this time (`SCTP_AUTOCLOSE`). Default: never.
     pub autoclose: Option<Duration>,
-    /// Adaptation code point that the peer is told (`SCTP_ADAPTATION_LAYER`, RFC 5061 §4.2.6). *Fixed*. Default: 0, which tells
-    /// nothing.
+    /// Adaptation code point to send to the peer (`SCTP_ADAPTATION_LAYER`, RFC 5061 §4.2.6). *Fixed*. Default: 0, which
+    /// sends none.
     pub adaptation_indication: u32,
-    /// Whether [`Association::next`](crate::Association::next) returns the events of an association in their place among its
-    /// messages, and [`Endpoint::recv`](crate::Endpoint::recv) all of them: see [`Event`](crate::Event). Default: false, at
-    /// no cost.
+    /// Whether [`Association::next`](crate::Association::next) returns the events of an association in order with its
+    /// messages, and [`Endpoint::recv`](crate::Endpoint::recv) all kinds of events: see [`Event`](crate::Event).
+    /// Default: false, at no cost.
     pub events: bool,
-    /// Whether [`Event::SenderDry`](crate::Event::SenderDry) is among them (`SCTP_SENDER_DRY_EVENT`); a dialogue has one for
-    /// each message. Default: true.
+    /// Whether [`Event::SenderDry`](crate::Event::SenderDry) is among the events (`SCTP_SENDER_DRY_EVENT`); a dialogue
+    /// has one for each message. Default: true.
     pub sender_dry_events: bool,
 }
 
@@ -126,8 +129,8 @@ impl Default for AssociationOptions {
 }
 
 impl AssociationOptions {
-    /// Returns these options with the *fixed* ones of `other`: what
-    /// [`Association::set_options`](crate::SharedAssociation::set_options) accepts, where `other` are the options of the association.
+    /// Returns these options with the *fixed* ones of `other`. If `other` are the options of an association,
+    /// [`Association::set_options`](crate::SharedAssociation::set_options) accepts the result.
     ///
     /// ```
     /// # use swiftwater::AssociationOptions;
@@ -173,7 +176,7 @@ impl AssociationOptions {
         }
     }
 
-    /// Returns the options that the core's configuration stands for.
+    /// Returns the options that correspond to the core's configuration.
     pub(crate) fn of(config: &AssociationConfig) -> Self {
         AssociationOptions {
             streams_out: config.streams_out,
@@ -215,8 +218,8 @@ impl AssociationOptions {
         }
     }
 
-    /// Returns the core's configuration of associations with these options, restricted to `local_addresses` unless that is
-    /// empty, and of a listener with `listener`.
+    /// Returns the core's configuration of associations with these options and of a listener with `listener`,
+    /// restricted to `local_addresses` unless that list is empty.
     pub(crate) fn config(
         &self,
         listener: &ListenerOptions,
@@ -280,7 +283,7 @@ mod tests {
 
     static POOL: LazyLock<ReceivePool> = LazyLock::new(|| ReceivePool::with_limit(1 << 20));
 
-    /// Differs from the defaults in every option.
+    /// Returns options that all differ from the defaults.
     fn unusual() -> AssociationOptions {
         AssociationOptions {
             streams_out: 3,

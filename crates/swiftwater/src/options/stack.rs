@@ -9,15 +9,15 @@ use super::AssociationOptions;
 use crate::address::Address;
 use crate::trace::TraceSink;
 
-/// Links that carry SCTP packets. Both ends of an association need the same.
+/// Links that carry SCTP packets. Both ends of an association must use the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LinkKind {
-    /// UDP (RFC 6951): the fastest, since kernels segment UDP, and it needs no privilege.
+    /// UDP (RFC 6951): the fastest link, since kernels segment UDP. No privilege is needed.
     #[default]
     Udp,
-    /// IP itself, protocol 132 (RFC 9260 §3), for peers that speak only that. It needs the capability `CAP_NET_RAW`.
+    /// IP, protocol 132 (RFC 9260 §3), for peers without UDP encapsulation. The capability `CAP_NET_RAW` is needed.
     Raw,
-    /// IP itself where that is permitted, otherwise UDP. [`Stack::link`](crate::Stack::link) returns the one in use,
+    /// IP if permitted, otherwise UDP. [`Stack::link`](crate::Stack::link) returns the link in use,
     /// [`Stack::advice`](crate::Stack::advice) the reason.
     Auto,
 }
@@ -43,42 +43,42 @@ pub enum LinkKind {
 pub struct StackOptions {
     /// The link that carries SCTP packets. Default: UDP.
     pub link: LinkKind,
-    /// The local UDP port, where UDP carries SCTP; 0 takes a free one. Default (`None`): 9899 (RFC 6951 §5.1) for a stack, a
-    /// listener or an endpoint, a free one for [`Association::connect`](crate::Association::connect).
+    /// The local UDP port, if UDP carries SCTP; 0 chooses a free one. Default (`None`): 9899 (RFC 6951 §5.1) for a
+    /// stack, a listener or an endpoint, a free port for [`Association::connect`](crate::Association::connect).
     pub udp_port: Option<u16>,
     /// Local addresses to bind, one socket each. Default: all addresses of the host.
     ///
-    /// The handshake tells the peer all of them that it can use: no loopback address to another host, no link-local address
-    /// beyond the link, and no private IPv4 address to a public one unless a public one is among them, too. Each path leaves from
-    /// one: the same address on the same host, otherwise the source address of the route to the peer.
+    /// The handshake lists those that the peer can reach: no loopback address to another host, no link-local address
+    /// beyond the link, and no private IPv4 address to a public one unless the list also has a public one. Each path
+    /// leaves from one: the same address on the same host, otherwise the source address of the route to the peer.
     ///
     /// [`Stack::with_local_addresses`](crate::Stack::with_local_addresses) restricts listeners and associations to some of
     /// them.
     pub local_addresses: Vec<IpAddr>,
-    /// Bind each socket to the interface that has its address: packets from the address leave there, whatever the routes say. If
-    /// the interface is removed and added again, the stack finds it when it sends next, provided that the program then has
-    /// `CAP_NET_RAW`. Default: false.
+    /// Bind each socket to the interface that has its address: packets from the address leave there, regardless of the
+    /// routes. If the interface is removed and added again, the stack finds it at the next send, provided that the
+    /// program then has `CAP_NET_RAW`. Default: false.
     pub bind_interfaces: bool,
-    /// Keep packets from this stack to itself in memory: they pass no interface, so that captures and packet filters do not see
-    /// them. It has no effect together with `bind_interfaces`. Default: false.
+    /// Deliver packets from this stack to itself in memory: they pass no interface, so captures and packet filters do
+    /// not see them. Ignored together with `bind_interfaces`. Default: false.
     pub hairpin: bool,
-    /// The largest IP packet to send, in bytes, such as 1500; the interface's MTU where that is smaller. Default: the
+    /// The largest IP packet to send, in bytes, such as 1500, unless the interface's MTU is smaller. Default: the
     /// interface's MTU.
     pub mtu_bytes: Option<usize>,
     /// Packet protection. Default: CRC32C (RFC 9260 §6.8). Anything else is for measurements on loopback.
     pub checksum: Checksum,
-    /// How long a call that must wait polls the sockets before it sleeps, as long as that pays: a request is then answered
-    /// without a wake-up, at the price of processor time. Zero always sleeps at once. Default: 50 µs.
+    /// Maximum duration of polling the sockets before a waiting call sleeps, as long as polling pays: a request is then
+    /// answered without a wake-up, at the cost of processor time. Zero disables polling. Default: 50 µs.
     pub busy_poll: Duration,
-    /// Most associations that each listener of the stack may have at a time with peers of one source prefix: the first 24 bits of
-    /// an IPv4 address, 56 bits of an IPv6 address. The stack refuses one more with ABORT. Peers on this host do not count.
-    /// Default: 16,384.
+    /// Maximum number of simultaneous associations of each listener of the stack with peers of one source prefix: the
+    /// first 24 bits of an IPv4 address, 56 bits of an IPv6 address. The stack refuses further ones with ABORT. Peers
+    /// on this host do not count. Default: 16,384.
     pub prefix_associations_max: usize,
-    /// Receives a record of everything that each association does; see [`crate::trace`]. Default: none, at no cost.
+    /// Receives a record of every event of each association; see [`crate::trace`]. Default: none, at no cost.
     pub trace: Option<TraceSink>,
-    /// Options of listeners and one-to-many endpoints for which the program gives none.
+    /// Options of listeners and one-to-many endpoints that the program opens without options.
     pub listener: ListenerOptions,
-    /// Options of associations for which the program gives none.
+    /// Options of associations that the program opens without options.
     pub association: AssociationOptions,
 }
 
@@ -136,15 +136,17 @@ impl StackOptions {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenerOptions {
-    /// Associations that may wait to be accepted, as in `listen(2)`; 0 counts as 1. An endpoint accepts all at once. Default: 128.
+    /// Number of associations that may wait to be accepted, as in `listen(2)`; 0 counts as 1. An endpoint accepts all
+    /// at once. Default: 128.
     pub backlog: u32,
-    /// Whether a peer that connects while the backlog is full is refused with ABORT, as by the sockets of Linux. Otherwise its
-    /// COOKIE ECHO is not answered until there is room, and the peer repeats it. Default: false.
+    /// Whether a peer that connects while the backlog is full is refused with ABORT, as by the sockets of Linux.
+    /// Otherwise the listener ignores its COOKIE ECHO until there is room, and the peer repeats it. Default: false.
     pub refuse_beyond_backlog: bool,
-    /// Most associations at a time, those that wait included. The listener refuses one more with ABORT. Default: 65,536.
+    /// Maximum number of simultaneous associations, including those that wait. The listener refuses further ones with
+    /// ABORT. Default: 65,536.
     pub associations_max: usize,
-    /// Whether others that set this may listen on the same port at the same addresses. New associations are spread over them by
-    /// the peer's address and port, as with `SO_REUSEPORT`. Default: false.
+    /// Whether other listeners with this option may listen on the same port at the same addresses. New associations are
+    /// distributed among them by the peer's address and port, as with `SO_REUSEPORT`. Default: false.
     pub shares_port: bool,
 }
 

@@ -24,8 +24,8 @@ use crate::stack::Stack;
 /// This type has the calls that wait. It dereferences to [`SharedAssociation`], which has all others: `try_send` and
 /// `try_recv`, addresses, options, statistics, modules.
 ///
-/// When the last clone is dropped, everything sent so far is still delivered and the association is shut down
-/// in the background for as long as the process lives; [`Association::close`] waits for that.
+/// Dropping the last clone shuts the association down in the background, after everything sent so far is delivered, for
+/// as long as the process lives; [`Association::close`] waits for that.
 #[derive(Clone, Debug)]
 pub struct Association(pub(super) Arc<SharedAssociation>);
 
@@ -38,12 +38,13 @@ impl Deref for Association {
 }
 
 impl Association {
-    /// Sets up an association with a server, with default [`StackOptions`] and sockets of its own. Dropping the
-    /// future gives the association up.
+    /// Sets up an association with a server, with default [`StackOptions`] and sockets of its own. Dropping the future
+    /// abandons the attempt.
     ///
     /// # Errors
     ///
-    /// No server listens there, the host does not answer, or there is no route to it: the error says what to check.
+    /// No server listens at the address, the host does not answer, or there is no route to the host: the error says
+    /// what to check.
     pub async fn connect(server: impl ToAddress) -> Result<Association, ConnectError> {
         Association::connect_with(server, &StackOptions::default()).await
     }
@@ -52,7 +53,7 @@ impl Association {
     ///
     /// # Errors
     ///
-    /// As [`Association::connect`].
+    /// Fails as [`Association::connect`] does.
     pub async fn connect_with(
         server: impl ToAddress,
         options: &StackOptions,
@@ -65,7 +66,7 @@ impl Association {
     ///
     /// # Errors
     ///
-    /// As [`Association::connect`].
+    /// Fails as [`Association::connect`] does.
     pub async fn connect_on(stack: &Stack, server: impl ToAddress) -> Result<Association, ConnectError> {
         let server = resolve(server).await?;
         Association::set_up(stack, &server).await
@@ -75,7 +76,7 @@ impl Association {
     ///
     /// # Errors
     ///
-    /// As [`Association::connect`]; and the port already has an association with that peer.
+    /// Fails as [`Association::connect`] does, or because the port already has an association with that peer.
     pub async fn connect_from(
         stack: &Stack,
         port: u16,
@@ -108,23 +109,23 @@ impl Association {
         self.send_with(message, &SendInfo::default()).await
     }
 
-    /// Sends one message as `info` says; waits while the send buffer is full.
+    /// Sends one message with the properties in `info`; waits while the send buffer is full.
     ///
     /// # Errors
     ///
-    /// As [`Association::send`]; and there is no such stream.
+    /// Fails as [`Association::send`] does, or because the stream does not exist.
     pub async fn send_with(&self, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
         self.0.check(message.len(), info)?;
         let socket = self.0.socket();
         until(socket, Interest::WRITABLE, |inner| socket.try_write(inner, 0, info, message)).await?
     }
 
-    /// Sends messages in their order as `info` says; waits while the send buffer is full. Where it is dropped before its end, the
-    /// first of them were sent.
+    /// Sends messages in order with the properties in `info`; waits while the send buffer is full. If the future is
+    /// dropped early, some of the first messages were sent.
     ///
     /// # Errors
     ///
-    /// As [`Association::send_with`]. Where one of the messages is empty or too long, none was sent.
+    /// Fails as [`Association::send_with`] does. If one of the messages is empty or too long, none is sent.
     pub async fn send_many(&self, mut messages: &[&[u8]], info: &SendInfo) -> Result<(), SendError> {
         self.0.check_all(messages, info)?;
         let socket = self.0.socket();
@@ -139,7 +140,7 @@ impl Association {
     ///
     /// # Errors
     ///
-    /// As [`Association::send_with`].
+    /// Fails as [`Association::send_with`] does.
     pub async fn send_bytes(&self, message: Bytes, info: &SendInfo) -> Result<(), SendError> {
         self.0.check(message.len(), info)?;
         let socket = self.0.socket();
@@ -162,13 +163,13 @@ impl Association {
         }
     }
 
-    /// Receives what is there, `limit` messages at most but no fewer than one, and appends them to `messages`; waits for the
-    /// first. Returns how many there were: 0 when the peer has shut down and everything was read. Where it is dropped before its
-    /// end, nothing is lost: what it has taken is in `messages`.
+    /// Receives the available messages, at least one and at most `limit`, and appends them to `messages`; waits for the
+    /// first. Returns their number: 0 when the peer has shut down and everything was read. Dropping the future early
+    /// loses no message: the messages taken are in `messages`.
     ///
     /// # Errors
     ///
-    /// As [`Association::recv`]. Messages that came before the error were appended.
+    /// Fails as [`Association::recv`] does. Messages that came before the error were appended.
     pub async fn recv_many(&self, messages: &mut Vec<Message>, limit: usize) -> Result<usize, RecvError> {
         let (socket, before) = (self.0.socket(), messages.len());
         loop {
@@ -183,12 +184,12 @@ impl Association {
         }
     }
 
-    /// Receives the next message or event, in the order in which they came; waits for it. Without
+    /// Receives the next message or event, in order of arrival; waits for it. Without
     /// [`AssociationOptions::events`](crate::AssociationOptions::events) there are only messages.
     ///
     /// # Errors
     ///
-    /// As [`Association::next`](crate::Association::next).
+    /// Fails as [`Association::next`](crate::Association::next) does.
     pub async fn next(&self) -> Result<Option<Received>, RecvError> {
         if !self.0.has_events() {
             return Ok(self.recv().await?.map(Received::Message));
@@ -205,12 +206,12 @@ impl Association {
         }
     }
 
-    /// Copies the next message into `buffer`; waits for it. What does not fit comes with the next call
-    /// (`more` is true). Returns `None` when the peer has shut down and everything was read.
+    /// Copies the next message into `buffer`; waits for it. The rest of a message that does not fit comes with the next
+    /// call (`more` is true). Returns `None` when the peer has shut down and everything was read.
     ///
     /// # Errors
     ///
-    /// As [`Association::recv`].
+    /// Fails as [`Association::recv`] does.
     pub async fn recv_into(&self, buffer: &mut [u8]) -> Result<Option<(usize, RecvInfo)>, RecvError> {
         let socket = self.0.socket();
         loop {
@@ -222,8 +223,8 @@ impl Association {
         }
     }
 
-    /// Waits until something can be received: a message, an event or the end. A `try_recv` that follows finds it, unless another
-    /// clone was faster.
+    /// Waits until a message, an event or the end can be received. A subsequent `try_recv` finds it, unless another
+    /// clone has taken it.
     ///
     /// # Errors
     ///
@@ -241,8 +242,8 @@ impl Association {
         Ok(self.ready(Interest::WRITABLE).await?)
     }
 
-    /// Waits until the association has ended, or its sockets have failed, and returns why. It does not wait for what can still be
-    /// received.
+    /// Waits until the association has ended or its sockets have failed, and returns the reason. Does not wait for
+    /// messages that can still be received.
     ///
     /// ```
     /// use swiftwater::CloseReason;
@@ -260,7 +261,7 @@ impl Association {
     /// ```
     pub async fn closed(&self) -> CloseReason {
         let socket = self.0.socket();
-        // A hang-up is the only thing of priority that a stream at rest shows.
+        // On a stream without messages, only a hang-up is a priority event.
         match until(socket, Interest::PRIORITY, |inner| socket.close_reason(inner)).await {
             Ok(reason) => reason,
             Err(why) => CloseReason::Lost(why.into_loss()),
@@ -272,11 +273,11 @@ impl Association {
         until(socket, interest, |inner| inner.is_ready(socket.stream, interest).then_some(())).await
     }
 
-    /// Ends sending (RFC 9260 §9.2): what was sent is delivered, and receiving goes on.
+    /// Ends sending (RFC 9260 §9.2): everything sent is still delivered, and receiving continues.
     ///
     /// # Errors
     ///
-    /// The association is closed already.
+    /// The association is already closed.
     pub async fn shutdown(&self) -> Result<(), SendError> {
         let socket = self.0.socket();
         let mut request = Some(Block::proto(Primitive::OrdrelReq { association: 0 }));
@@ -285,13 +286,14 @@ impl Association {
             .map_err(|_| SendError::Closed)
     }
 
-    /// Shuts down and waits until the peer has everything and has shut down, too. Messages that still arrive are discarded.
+    /// Shuts down, and waits until the peer has received everything and has shut down, too. Discards messages that
+    /// still arrive.
     ///
     /// # Errors
     ///
-    /// The association was aborted or lost before that.
+    /// The association was aborted or lost before the shutdown was complete.
     pub async fn close(self) -> Result<(), RecvError> {
-        // An association that has ended still has its reason to tell.
+        // An association that has ended already still reports its reason below.
         let _ = self.shutdown().await;
         let socket = self.0.socket();
         until(socket, Interest::READABLE, |inner| socket.try_drain(inner)).await?

@@ -12,8 +12,8 @@ use crate::shard::{Hold, Inner, Shard};
 use crate::waiting::Poller;
 use crate::watch::{Sleeper, Watch};
 
-/// Makes sure that somebody polls the sockets while tasks wait: a task of this runtime, or, outside of any, the
-/// background thread.
+/// Ensures that the sockets are polled while tasks wait: by a task of this runtime, or by the background thread if
+/// there is no runtime.
 pub(super) fn ensure(hold: &Hold, inner: &mut Inner) {
     if inner.has_task {
         return;
@@ -32,11 +32,11 @@ pub(super) fn ensure(hold: &Hold, inner: &mut Inner) {
     }
 }
 
-/// The task's place among those who poll. However the task ends, also with its runtime, the background thread
-/// goes on.
+/// Registers the task as a poller. However the task ends, even with its runtime, dropping this hands over to the
+/// background thread.
 struct Standing {
     shard: Weak<Shard>,
-    /// The runtime does not tell of the sockets.
+    /// Whether the runtime failed to report readiness of the sockets.
     failed: bool,
 }
 
@@ -45,7 +45,7 @@ impl Drop for Standing {
         let Some(shard) = self.shard.upgrade() else { return };
         let mut inner = shard.enter();
         inner.has_task = false;
-        // Such as in a runtime without timers: the next task would fail, too.
+        // The next task would fail, too, for example in a runtime without timers.
         inner.task_failed |= self.failed || std::thread::panicking();
         inner.wake_up(Sleeper::Task);
         if inner.poller == Poller::Task {
@@ -55,7 +55,7 @@ impl Drop for Standing {
     }
 }
 
-/// The watch as tokio registers it.
+/// The watch, in the form in which tokio registers it.
 struct Readable(Arc<Watch>);
 
 impl AsRawFd for Readable {
@@ -64,7 +64,8 @@ impl AsRawFd for Readable {
     }
 }
 
-/// The shard is held only during a look, so that it can go while the task sleeps.
+/// Polls the sockets for the tasks. Holds the shard only while it examines it, so the shard can be dropped while the
+/// task sleeps.
 async fn drive(mut standing: Standing, watch: Arc<Watch>) {
     #[expect(
         deprecated,
@@ -79,27 +80,27 @@ async fn drive(mut standing: Standing, watch: Arc<Watch>) {
         tokio::select! {
             ready = sockets.readable() => match ready {
                 Ok(mut ready) => ready.clear_ready(),
-                // The runtime is going.
+                // The runtime is shutting down.
                 Err(_) => return,
             },
             () = watch.task.notified() => {}
             () = sleep_until(until) => {}
         }
-        // Readiness is told once, so nothing that was there before may be left behind.
+        // Readiness is edge-triggered, so earlier arrivals must all be taken.
         while resume(&standing.shard) && watch.is_ready() {
             tokio::task::yield_now().await;
         }
     }
 }
 
-/// Until when to sleep; `None`: nobody has a stream open.
+/// Returns how long to sleep; `None` if no stream is open.
 fn fall_asleep(shard: &Weak<Shard>) -> Option<Option<Instant>> {
     let shard = shard.upgrade()?;
     let mut inner = shard.enter();
     (inner.open_streams > 0).then(|| shard.stand_by(&mut inner, Sleeper::Task))
 }
 
-/// Handles what woke the task. False: the shard is gone.
+/// Handles the cause of the wake-up. Returns false if the shard is gone.
 fn resume(shard: &Weak<Shard>) -> bool {
     let Some(shard) = shard.upgrade() else { return false };
     let mut inner = shard.enter();

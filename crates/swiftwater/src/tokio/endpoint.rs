@@ -35,7 +35,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// The address is not valid or not one of this host, or a port is in use.
+    /// The address is not valid or not local to this host, or a port is in use.
     pub async fn bind(address: impl ToAddress) -> Result<Endpoint, BindError> {
         Endpoint::bind_with(address, &StackOptions::default()).await
     }
@@ -44,27 +44,27 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// As [`Endpoint::bind`].
+    /// Fails as [`Endpoint::bind`] does.
     pub async fn bind_with(address: impl ToAddress, options: &StackOptions) -> Result<Endpoint, BindError> {
         let address = resolve(address).await?;
         endpoint::Endpoint::bind_with(address, options).map(Endpoint::from)
     }
 
-    /// Starts to set up an association, and does not wait for it: [`Event::Up`](crate::Event::Up) or
+    /// Starts to set up an association, and does not wait for the result: [`Event::Up`](crate::Event::Up) or
     /// [`Event::Down`](crate::Event::Down) follows.
     ///
     /// # Errors
     ///
-    /// The address is not valid, or an association with it exists.
+    /// The address is not valid, or an association with the peer exists.
     pub async fn connect(&self, server: impl ToAddress) -> Result<(), ConnectError> {
         self.0.start(&resolve(server).await?)
     }
 
-    /// Sends one message to a peer; waits while its send buffer is full.
+    /// Sends one message to a peer; waits while the association's send buffer is full.
     ///
     /// # Errors
     ///
-    /// The association is closed, or the message is empty or too long, or there is no such stream.
+    /// The association is closed, the message is empty or too long, or the stream does not exist.
     pub async fn send_to(&self, to: AssociationId, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
         self.0.check(to, message.len(), info)?;
         let socket = self.0.socket();
@@ -86,7 +86,8 @@ impl Endpoint {
         }
     }
 
-    /// Waits until a message or an event can be received. A `try_recv` that follows finds it, unless another clone was faster.
+    /// Waits until a message or an event can be received. A subsequent `try_recv` finds it, unless another clone has
+    /// taken it.
     ///
     /// # Errors
     ///
@@ -98,11 +99,11 @@ impl Endpoint {
         Ok(until(socket, Interest::READABLE, is_ready).await?)
     }
 
-    /// Ends sending to a peer (RFC 9260 §9.2): what was sent is delivered, and receiving goes on.
+    /// Ends sending to a peer (RFC 9260 §9.2): everything sent is still delivered, and receiving continues.
     ///
     /// # Errors
     ///
-    /// The association is closed already.
+    /// The association is already closed.
     pub async fn shutdown(&self, id: AssociationId) -> Result<(), SendError> {
         let socket = self.0.socket();
         let mut request = Some(Block::proto(Primitive::OrdrelReq { association: id.0 }));

@@ -34,7 +34,7 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// The address is not valid or not one of this host, or a port is in use.
+    /// The address is not valid or not local to this host, or a port is in use.
     pub async fn bind(address: impl ToAddress) -> Result<Listener, BindError> {
         Listener::bind_with(address, &StackOptions::default()).await
     }
@@ -44,13 +44,13 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// As [`Listener::bind`].
+    /// Fails as [`Listener::bind`] does.
     pub async fn bind_with(address: impl ToAddress, options: &StackOptions) -> Result<Listener, BindError> {
         let address = resolve(address).await?;
         listener::Listener::bind_with(address, options).map(Listener::from)
     }
 
-    /// Accepts the next association, and returns it with the peer's address and SCTP port; waits for one.
+    /// Accepts the next association, and returns it with the peer's address and SCTP port; waits for an association.
     ///
     /// # Errors
     ///
@@ -66,11 +66,11 @@ impl Listener {
         }
     }
 
-    /// Accepts the next association if one is there, without waiting.
+    /// Accepts the next association without waiting, if one is available.
     ///
     /// # Errors
     ///
-    /// As [`Listener::accept`]; and [`AcceptError::WouldBlock`].
+    /// Fails as [`Listener::accept`] does, or with [`AcceptError::WouldBlock`].
     pub fn try_accept(&self) -> Result<(Association, SocketAddr), AcceptError> {
         loop {
             if let Some((shared, peer)) = self.0.take(self.0.socket().getmsg(Patience::None)?)? {

@@ -1,4 +1,4 @@
-//! Attempts that a task repeats.
+//! A future that repeats an attempt.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use crate::shard::Inner;
 use crate::socket::{GivenUp, Socket};
 use crate::waiting::{Ticket, Who};
 
-/// Repeats an attempt until it comes to a result; see [`Socket::until`]. Nothing is lost when it is dropped.
+/// Repeats an attempt until it has a result; see [`Socket::until`]. Dropping the future loses nothing.
 pub(super) struct Until<'a, F> {
     socket: &'a Socket,
     interest: Interest,
@@ -54,7 +54,7 @@ where
                 return Poll::Ready(Err(why));
             }
             inner.activity += 1;
-            // A task that waits sends first what it has queued.
+            // A task that waits first sends its queued messages.
             inner.flush(true);
             if inner.arrivals_likely {
                 inner.take_arrivals();

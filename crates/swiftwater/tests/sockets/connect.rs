@@ -111,7 +111,7 @@ fn an_address_that_is_not_ours_or_named_twice_is_named() {
             assert!(none.to_string().contains(named), "{none}");
         }
         let twice = Association::connect("127.0.0.1,127.0.0.1:7").unwrap_err();
-        assert!(twice.to_string().contains("127.0.0.1 is named twice"), "{twice}");
+        assert!(twice.to_string().contains("127.0.0.1 is listed twice"), "{twice}");
     });
 }
 
