@@ -101,6 +101,11 @@ pub(crate) fn option(fd: RawFd, level: c_int, name: c_int, value: &[u8]) -> Resu
     Ok(Value { bytes, len: value.len() })
 }
 
+/// Returns whether the one association of a socket has ended.
+pub(crate) fn has_ended(descriptor: &Descriptor) -> bool {
+    matches!(descriptor.page().state(), State::Ended | State::Lost)
+}
+
 /// Reads or sets an option that does not involve the daemon.
 pub(crate) fn own_option(fd: RawFd, descriptor: &Descriptor, level: c_int, name: c_int) -> Option<Value> {
     if level != libc::SOL_SOCKET {

@@ -16,6 +16,9 @@ use crate::next::c_library;
 use crate::system::{self, Errno, Result, can_be_bytes};
 use crate::{address, cancel, next, self_connect, setup, table, tcp};
 
+/// Socket option with the state of an association (RFC 6458 §8.2.1).
+const SCTP_STATUS: c_int = 14;
+
 /// # Safety
 ///
 /// The caller meets the requirements of `socket(2)`.
@@ -319,6 +322,9 @@ pub unsafe extern "C-unwind" fn getsockopt(
                     // SAFETY: the value has room for it.
                     unsafe { value.cast::<u32>().write_unaligned(association) };
                     return done.map(|()| 0);
+                }
+                (libc::IPPROTO_SCTP, SCTP_STATUS) if setup::has_ended(descriptor) => {
+                    return Err(Errno(libc::EINVAL));
                 }
                 _ => match setup::own_option(fd, descriptor, level, name) {
                     Some(own) => own,
