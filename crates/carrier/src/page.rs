@@ -115,7 +115,8 @@ pub struct Page {
 pub struct Entry {
     /// 0 for a free entry. Written by the daemon.
     pub association: AtomicU32,
-    /// Outbound streams; 0 while the number is unknown. Written by the daemon.
+    /// Outbound streams; 0 while the number is unknown, [`Entry::PEER_SHUT`] once the peer has shut the association down. Written
+    /// by the daemon.
     pub streams_out: AtomicU32,
     peer: [AtomicU32; PEER_BYTES / 4],
     /// Bytes passed on, modulo 2^32. Written by the daemon.
@@ -131,6 +132,9 @@ pub struct Entry {
 pub const ROOM_BYTES: u32 = 256 * 1024;
 
 impl Entry {
+    /// Value of `streams_out` in place of a number: the peer has shut the association down and takes no more messages.
+    pub const PEER_SHUT: u32 = u32::MAX;
+
     /// Encodes the entry of a new association.
     pub fn encode(association: u32, streams_out: u16, peer: &SocketAddr) -> [u8; size_of::<Entry>()] {
         let mut out = [0; size_of::<Entry>()];

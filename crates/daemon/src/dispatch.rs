@@ -120,6 +120,9 @@ async fn perform_on(
             let member = socket.lock().associations.get(&association).cloned().ok_or(Errno::PIPE)?;
             let queue = member.send_queue().clone().ok_or(Errno::PIPE)?;
             unless_lost(&patience(registry, who)?, queue.room()).await?;
+            if queue.is_peer_shut() {
+                return Err(Errno::SHUTDOWN);
+            }
         }
         Request::Associations { after } => {
             let inner = socket.lock();

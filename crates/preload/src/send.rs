@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use carrier::page::{Page, PeerShut, State};
+use carrier::page::{Entry, Page, PeerShut, State};
 use carrier::record::{Flags, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use carrier::request::OPTION_BYTES_MAX;
 use libc::c_int;
@@ -126,24 +126,25 @@ impl Outgoing<'_> {
         self.send_to_association(association)
     }
 
-    /// Sends to each association that exists when its turn comes. The daemon lists them, because the page may not have entries
-    /// for all.
+    /// Sends to each association that exists when its turn comes and whose peer has not shut it down. The daemon lists them,
+    /// because the page may not have entries for all. Returns the number of bytes for the last one, as the kernel does: 0 if the
+    /// message was not for it.
     fn send_to_all(self) -> Result<usize> {
-        let mut after = 0;
+        let (mut after, mut sent) = (0, 0);
         loop {
             // An array, because a send may be cancelled, and a list would have a destructor.
             let mut some = [0; ASSOCIATIONS_AT_ONCE];
             let count = setup::associations(self.fd, after, &mut some)?;
             for association in &some[..count] {
-                match self.send_to_association(*association) {
-                    // The association has ended meanwhile.
-                    Ok(_) | Err(Errno(libc::EPIPE)) => {}
-                    Err(error) => return Err(error),
-                }
+                sent = match self.send_to_association(*association) {
+                    // The association has ended meanwhile, or its peer has shut it down.
+                    Err(Errno(libc::EPIPE | libc::ESHUTDOWN)) => 0,
+                    sent => sent?,
+                };
             }
             match some[..count].last() {
                 Some(last) => after = *last,
-                None => return Ok(self.content.bytes()),
+                None => return Ok(sent),
             }
         }
     }
@@ -155,9 +156,12 @@ impl Outgoing<'_> {
             let mut entries = self.page().entries().iter();
             let Some(entry) = entries.find(|entry| entry.association.load(Relaxed) == association) else {
                 // There are more associations than entries, or this one has ended.
-                setup::await_room(self.fd, association)?;
+                self.await_room(association)?;
                 return self.hand_over(association);
             };
+            if entry.streams_out.load(Relaxed) == Entry::PEER_SHUT && !self.goes_after_shutdown() {
+                return Err(Errno(libc::ESHUTDOWN));
+            }
             check_stream(self.info, &entry.default_stream, &entry.streams_out)?;
             if entry.reserve(association, bytes) {
                 let unreserve = || entry.unreserve(association, bytes);
@@ -177,13 +181,31 @@ impl Outgoing<'_> {
             if !self.waits() || patience.is_over() {
                 return Err(Errno(libc::EAGAIN));
             }
-            setup::await_room(self.fd, association)?;
+            self.await_room(association)?;
             if tries >= ROOM_TRIES {
                 // Other senders took the room each time, or a sharer has written a false count of sent bytes.
                 patience.pause(ROOM_PAUSE)?;
             }
         }
         Err(Errno(libc::EAGAIN))
+    }
+
+    /// Returns whether the message goes to an association that its peer has shut down: one that ends it does, but a message for all
+    /// leaves such associations out.
+    fn goes_after_shutdown(&self) -> bool {
+        ends(self.info) && !self.info.to_all
+    }
+
+    /// Waits until an association has room.
+    ///
+    /// # Errors
+    ///
+    /// `ESHUTDOWN`: its peer has shut it down.
+    fn await_room(&self, association: u32) -> Result<()> {
+        match setup::await_room(self.fd, association) {
+            Err(Errno(libc::ESHUTDOWN)) if self.goes_after_shutdown() => Ok(()),
+            waited => waited,
+        }
     }
 
     /// Returns the association with a peer; if there is none, it begins with this message.

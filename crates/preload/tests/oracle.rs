@@ -87,14 +87,12 @@ fn listeners_and_options_of_any_socket() {
 
 #[test]
 fn what_is_left_after_the_end_and_path_mtus() {
-    // A send of one-to-many differs (`docs/sockets.md`).
-    let differs = ["send while data waits", "send unordered while data waits"];
     // The daemon forgets a socket that both ends have shut down.
     let forgotten = (
         "read: all\nSCTP_STATUS after the end: -1 EINVAL\nrecv after the end: 0",
         "read: all\nSCTP_STATUS after the end: -1 EOPNOTSUPP\nrecv after the end: 0",
     );
-    says_the_same_without(&differs, "endings", &[forgotten]);
+    says_the_same("endings", &[forgotten]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use carrier::page::State;
+use carrier::page::{PeerShut, State};
 use carrier::record::Kind;
 use rustix::io::Errno;
 
@@ -63,6 +63,9 @@ pub(crate) async fn peel_off(
     new.channel.page.set_subscriptions(subscriptions);
     new.channel.page.set_peer(&member.peer, streams_out);
     let unsent = take_off(socket, &member).await;
+    if member.held.lock().await.is_shut_down {
+        new.channel.page.set_peer_shut(PeerShut::Writing);
+    }
     if let Err(error) = move_records(recalled, (&socket.channel, &new.channel), id, front) {
         log(format_args!("messages of an association were lost while it was peeled off: {error}"));
         socket.channel.credit.release_all();

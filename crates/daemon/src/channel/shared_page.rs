@@ -116,6 +116,11 @@ impl SharedPage {
         self.write(Layout::entry_streams_out_at(index), &u32::from(streams_out).to_ne_bytes());
     }
 
+    /// Says that the peer of an entry's association has shut it down.
+    pub(crate) fn set_entry_peer_shut(&self, EntryIndex(index): EntryIndex) {
+        self.write(Layout::entry_streams_out_at(index), &Entry::PEER_SHUT.to_ne_bytes());
+    }
+
     /// The stream of messages of which the program says nothing, to one association or the only one.
     pub(crate) fn set_default_stream(&self, place: Option<EntryIndex>, stream: u16) {
         let at = place

@@ -58,8 +58,10 @@ pub(crate) async fn up(socket: &Arc<Socket>, member: &Arc<SocketAssociation>, en
             Ok(Some(Received::Event(event))) => {
                 *is_shut_down |= event == Event::PeerShutdown;
                 queue.extend(notifications::of(socket, member, &event));
+                if event == Event::PeerShutdown {
+                    refuse_messages(socket, member);
+                }
                 if event == Event::PeerShutdown && socket.style == Style::OneToOne {
-                    socket.channel.page.set_peer_shut(PeerShut::Writing);
                     hand.up_all(queue).await;
                     end_early(socket, member);
                 }
@@ -82,6 +84,14 @@ pub(crate) async fn up(socket: &Arc<Socket>, member: &Arc<SocketAssociation>, en
             Err(RecvError::Lost(loss)) => return end(Ended::Lost(loss.kind)),
             Err(_) => {}
         }
+    }
+}
+
+/// Refuses what programs send to an association that its peer has shut down (RFC 9260 §9.2).
+fn refuse_messages(socket: &Socket, member: &SocketAssociation) {
+    match &*member.send_queue() {
+        Some(send_queue) => send_queue.refuse(&socket.channel.page),
+        None => socket.channel.page.set_peer_shut(PeerShut::Writing),
     }
 }
 

@@ -56,6 +56,8 @@ struct Queued {
     waiting: Messages,
     bytes: usize,
     closed: bool,
+    /// The peer has shut the association down.
+    peer_shut: bool,
 }
 
 impl SendQueue {
@@ -125,7 +127,7 @@ impl SendQueue {
 
     fn has_room(&self) -> bool {
         let queued = self.queued();
-        queued.closed || queued.bytes < ROOM_BYTES as usize
+        queued.closed || queued.peer_shut || queued.bytes < ROOM_BYTES as usize
     }
 
     /// Waits until a message can be sent, or none can any more.
@@ -141,6 +143,22 @@ impl SendQueue {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.queued().closed
+    }
+
+    /// Refuses what programs send from now on, because the peer has shut the association down. Wakes those that wait for room.
+    pub(crate) fn refuse(&self, page: &SharedPage) {
+        if std::mem::replace(&mut self.queued().peer_shut, true) {
+            return;
+        }
+        if let Some(entry) = self.entry {
+            page.set_entry_peer_shut(entry);
+        }
+        self.emptied.notify_waiters();
+    }
+
+    /// Returns whether the peer has shut the association down.
+    pub(crate) fn is_peer_shut(&self) -> bool {
+        self.queued().peer_shut
     }
 
     /// What waits, which is not passed on.

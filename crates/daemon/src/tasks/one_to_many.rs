@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use carrier::request::Start;
 use rustix::io::Errno;
+use swiftwater::SendError;
 use swiftwater::tokio::{Association, Listener};
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -174,7 +175,10 @@ async fn carry(socket: Arc<Socket>, member: Arc<SocketAssociation>, queue: Arc<S
     while let Some((header, content)) = queue.front(|| association.flush()).await {
         let header = outbound::completed(&member, header);
         // An association that takes no more is asked on: its program hears of each message, and never waits for room.
-        if outbound::pass_on(&association, &header, content.clone()).await.is_err() {
+        if let Err(refused) = outbound::pass_on(&association, &header, content.clone()).await {
+            if refused == SendError::PeerShutdown {
+                queue.refuse(&socket.channel.page);
+            }
             outbound::tell_unsent(&socket, &member, &header, content).await;
         }
         queue.pop(&socket.channel.page);

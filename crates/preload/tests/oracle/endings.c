@@ -117,6 +117,9 @@ static void peer_shuts_down(int style, int waits)
         SAY(recv(j.client, word, sizeof word, MSG_DONTWAIT), "recv while data waits");
         SAY(send_to(j.client, j.id, "x", 1, 0, MSG_DONTWAIT), "send while data waits");
         SAY(send_to(j.client, j.id, "x", 1, SCTP_UNORDERED, MSG_DONTWAIT), "send unordered while data waits");
+        SAY(send_to(j.client, j.id, block, sizeof block, 0, MSG_DONTWAIT), "send of much while data waits");
+        if (style == SOCK_SEQPACKET)
+            SAY(send_to(j.client, 0, "x", 1, SCTP_SENDALL, MSG_DONTWAIT), "send to all while data waits");
         SAY(send_to(j.client, j.id, NULL, 0, SCTP_EOF, MSG_DONTWAIT), "SCTP_EOF while data waits");
         SAY(recv(j.client, word, sizeof word, MSG_DONTWAIT), "recv after that");
         if (style == SOCK_STREAM)

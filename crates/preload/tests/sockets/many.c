@@ -5,7 +5,7 @@ enum { SCTP_INITMSG = 2, SCTP_EVENTS = 11, SCTP_STATUS = 14, SCTP_FRAGMENT_INTER
 enum { SCTP_BINDX_ADD = 100, SCTP_BINDX_REM = 101, SCTP_PEELOFF = 102, SCTP_PEER_ADDRS = 108, SCTP_LOCAL_ADDRS = 109, SCTP_CONNECTX = 110 };
 enum { SCTP_SNDRCV = 1, SCTP_INIT = 0, SCTP_DSTADDRV4 = 7 };
 enum { SCTP_ABORT = 4, SCTP_SENDALL = 64, SCTP_EOF = 0x200, MSG_NOTIFICATION = 0x8000 };
-enum { ASSOC_CHANGE = 0x8001, SHUTDOWN_EVENT = 0x8005 };
+enum { ASSOC_CHANGE = 0x8001, SEND_FAILED = 0x8003, SHUTDOWN_EVENT = 0x8005 };
 enum { COMM_UP, COMM_LOST, RESTART, SHUTDOWN_COMP, CANT_STR_ASSOC };
 
 struct sndrcvinfo {
@@ -336,6 +336,95 @@ static void one_that_does_not_read(void)
     CHECK(close(fd) == 0 && close(slow) == 0 && close(quick) == 0);
 }
 
+/* Listens for peers that take few bytes before they read. */
+static int listening_with_little_room(int port)
+{
+    int listener = listening(port, 0), bytes = 8192;
+    CHECK(setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes) == 0);
+    return listener;
+}
+
+/* Reads of each message of `text` bytes that a socket has sent: it reaches the peer, or the socket hears that it has failed. */
+static void each_arrives_or_fails(int fd, int peer, ssize_t text, int sent)
+{
+    static char place[1 << 17];
+    ssize_t got = 0;
+    int failed = 0;
+    while (got / text + failed < sent) {
+        struct pollfd both[] = {{.fd = fd, .events = POLLIN}, {.fd = peer, .events = POLLIN}};
+        CHECK(poll(both, 2, -1) > 0);
+        if (both[0].revents) {
+            CHECK(recv(fd, place, sizeof place, 0) > 0);
+            failed += *(uint16_t *)place == SEND_FAILED;
+        } else {
+            ssize_t n = recv(peer, place, sizeof place, 0);
+            CHECK(n > 0);
+            got += n;
+        }
+    }
+    CHECK(got > 0 && got % text == 0);
+}
+
+/* A peer that has shut down takes no more, while another does, and who waits for room is told. Each message reaches the peer, or comes back as failed. */
+static void one_that_has_shut_down(void)
+{
+    struct sockaddr_in a = loopback(19), b = loopback(13);
+    static char text[50000];
+    char failures[] = {1, 1, 0, 1, 0, 1, 0, 0};
+    int listener = listening_with_little_room(19), quick = many(13), fd = many(0), sent = 0, status;
+    CHECK(setsockopt(fd, IPPROTO_SCTP, SCTP_EVENTS, failures, sizeof failures) == 0);
+    CHECK(listen(quick, 1) == 0 && connect(fd, (struct sockaddr *)&a, sizeof a) == 0);
+    int id = changed(fd, COMM_UP), peer = accept(listener, NULL, NULL);
+    CHECK(peer >= 0 && connect(fd, (struct sockaddr *)&b, sizeof b) == 0);
+    changed(fd, COMM_UP);
+    changed(quick, COMM_UP);
+    /* The peer has not taken all of that when it shuts down, so its association cannot end. */
+    while (sendto(fd, text, sizeof text, MSG_DONTWAIT, (struct sockaddr *)&a, sizeof a) == sizeof text)
+        CHECK(++sent < 10000);
+    CHECK(errno == EAGAIN);
+    pid_t waits = fork();
+    if (waits == 0) {
+        alarm(30);
+        int more = 0;
+        while (sendto(fd, text, sizeof text, 0, (struct sockaddr *)&a, sizeof a) == sizeof text)
+            more++;
+        CHECK(errno == ESHUTDOWN);
+        _exit(more);
+    }
+    CHECK(shutdown(peer, SHUT_WR) == 0 && waitpid(waits, &status, 0) == waits && WIFEXITED(status));
+    sent += WEXITSTATUS(status);
+    shut_down(fd);
+    FAILS(sendto(fd, "more", 4, 0, (struct sockaddr *)&a, sizeof a), ESHUTDOWN);
+    FAILS(sendto(fd, text, sizeof text, MSG_DONTWAIT, (struct sockaddr *)&a, sizeof a), ESHUTDOWN);
+    FAILS(say_by_id(fd, "more", id, 0), ESHUTDOWN);
+    CHECK(say_by_id(fd, "to all", 0, SCTP_SENDALL) == 6);
+    CHECK(strcmp(hear(quick, 0).text, "to all") == 0);
+    each_arrives_or_fails(fd, peer, sizeof text, sent);
+    CHECK(close(fd) == 0 && close(peer) == 0 && close(quick) == 0 && close(listener) == 0);
+}
+
+/* One that is peeled off after its peer has shut down takes no more, either. */
+static void shut_down_and_peeled_off(void)
+{
+    struct sockaddr_in a = loopback(20);
+    static char text[50000];
+    int listener = listening_with_little_room(20), fd = many(0);
+    CHECK(connect(fd, (struct sockaddr *)&a, sizeof a) == 0);
+    int id = changed(fd, COMM_UP), peer = accept(listener, NULL, NULL);
+    CHECK(peer >= 0);
+    while (sendto(fd, text, sizeof text, MSG_DONTWAIT, (struct sockaddr *)&a, sizeof a) == sizeof text)
+        ;
+    CHECK(errno == EAGAIN && shutdown(peer, SHUT_WR) == 0);
+    shut_down(fd);
+    struct {
+        int32_t id;
+        int fd;
+    } peel = {.id = id};
+    CHECK(getsockopt(fd, IPPROTO_SCTP, SCTP_PEELOFF, &peel, &(socklen_t){sizeof peel}) >= 0);
+    FAILS(send(peel.fd, "more", 4, 0), ESHUTDOWN);
+    CHECK(close(fd) == 0 && close(peer) == 0 && close(peel.fd) == 0 && close(listener) == 0);
+}
+
 /* More associations than a page has entries get what is for all, and what is for each. */
 enum { CROWD = 1100 };
 
@@ -375,6 +464,8 @@ int main(void)
     between_parts(15, 0);
     between_parts(16, 1);
     one_that_does_not_read();
+    one_that_has_shut_down();
+    shut_down_and_peeled_off();
     crowd();
     return 0;
 }
