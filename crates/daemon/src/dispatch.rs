@@ -1,4 +1,4 @@
-//! What each request does: one call, and the task of a socket that it has opened.
+//! Maps each request to one call, and spawns the task of a socket that the call opens.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ const SCTP_SOCKOPT_BINDX_REM: i32 = 101;
 const SCTP_GET_PEER_ADDRS: i32 = 108;
 const SCTP_GET_LOCAL_ADDRS: i32 = 109;
 
-/// Does what is asked for. What only the peer can answer is waited for.
+/// Carries out a request. Waits for the peer where the answer depends on it.
 pub(crate) async fn perform(
     registry: &Arc<Registry>,
     request: &Request<'_>,
@@ -46,7 +46,7 @@ pub(crate) async fn perform(
             return Ok(Answer::Value(description.into_bytes()).into());
         }
         Request::Barrier => {
-            // A copy of ours keeps what a program has closed open.
+            // The daemon's own copy would keep a file open that a program has closed.
             for source in [Source::Requests, Source::Carriers] {
                 registry.closers.of(who.uid.as_raw(), source).drained().await;
             }
@@ -72,17 +72,17 @@ pub(crate) async fn perform(
     let descriptor = descriptor.ok_or(Errno::BADF)?;
     let socket = registry.find(Cookie::of(descriptor)?).ok_or(Errno::NOTSOCK)?;
     if socket.style == Style::OneToMany {
-        // What was sent before comes before what is asked for.
+        // Messages that were sent before the request are handled first.
         let all_taken = drain(&socket).await;
         if !all_taken && matches!(request, Request::PeelOff { .. }) {
-            // Some of it may be for the association that would be gone.
+            // Some of the messages may be for the association to be removed.
             return Err(Errno::NOBUFS);
         }
     }
     perform_on(registry, &socket, descriptor.as_fd(), request, who).await
 }
 
-/// Does what is asked of a socket; `theirs` is the program's end of its carrier.
+/// Carries out a request on a socket; `theirs` is the program's end of its carrier.
 async fn perform_on(
     registry: &Arc<Registry>,
     socket: &Arc<Socket>,
@@ -91,7 +91,7 @@ async fn perform_on(
     who: UCred,
 ) -> Result<Reply, Errno> {
     match *request {
-        // They are about no socket.
+        // These requests do not refer to a socket.
         Request::Describe | Request::Status | Request::Barrier | Request::Memfd | Request::Open { .. } => {}
         Request::Streams | Request::Push { .. } | Request::Pop { .. } | Request::Record { .. } => {}
         Request::Attach => {
@@ -165,7 +165,7 @@ async fn perform_on(
     Ok(Answer::Done.into())
 }
 
-/// Begins to set an association up, and waits for it where the answer is to come late.
+/// Begins to set up an association, and waits for it if the caller wants a late answer.
 async fn connect_for(
     registry: &Arc<Registry>,
     socket: &Arc<Socket>,
@@ -204,7 +204,7 @@ async fn set_option(
             let dry = options::set(socket, level, name, value)?;
             if !dry.is_empty() {
                 tokio::spawn(tell_dry(Arc::clone(socket), dry));
-                // It is there before the answer, if there is room.
+                // The task puts the notification into the channel before the answer, if there is room.
                 tokio::task::yield_now().await;
             }
             Ok(())
@@ -212,7 +212,7 @@ async fn set_option(
     }
 }
 
-/// Takes back what the program has not read; `theirs` is its end of the carrier.
+/// Takes back records that the program has not read; `theirs` is its end of the carrier.
 async fn recall(
     registry: &Registry,
     socket: &Socket,
@@ -231,7 +231,7 @@ fn open_for(registry: &Arc<Registry>, owner: Owner, v6: bool, one_to_many: bool)
     Ok(Reply { answer: Answer::Done, descriptors: vec![theirs, page], lent: None, feed: None })
 }
 
-/// Peels an association off. A caller that goes away does not leave it half done.
+/// Peels an association off. The operation completes even if the caller goes away.
 async fn peel_off(
     registry: &Arc<Registry>,
     socket: &Arc<Socket>,
@@ -246,11 +246,11 @@ async fn peel_off(
         new.commands.one_to_one(carry)?;
         Ok(Reply { answer: Answer::Done, descriptors: vec![theirs, page], lent: None, feed: None })
     });
-    // It is never given up, unless all is.
+    // The task is cancelled only when the daemon ends.
     done.await.unwrap_or(Err(Errno::NETDOWN))
 }
 
-/// Waits for something, unless another user gets this place.
+/// Waits for `something`, unless another user takes this place.
 async fn unless_lost<T>(patience: &Seat, something: impl Future<Output = T>) -> Result<T, Errno> {
     tokio::select! {
         happened = something => Ok(happened),
@@ -258,13 +258,14 @@ async fn unless_lost<T>(patience: &Seat, something: impl Future<Output = T>) -> 
     }
 }
 
-/// Rounds of the runtime that [`let_pass`] takes at most, where a program sends without pause.
+/// Maximum number of rounds of the runtime in [`let_pass`], in case a program sends without pause.
 const ROUNDS_MAX: usize = 64;
-/// Rounds in which nothing moved, after which nothing more is to come: what one round wakes, the next one runs.
+/// Number of rounds without progress after which nothing is pending: a round runs the tasks that the previous one has
+/// woken.
 const QUIET_ROUNDS: usize = 2;
 
-/// Lets happen what needs no other host, such as a handshake or a shutdown between two programs, so that a program finds it as it would
-/// in the kernel, where it happens within the call: until no record and no packet moves any more.
+/// Runs pending work that needs no other host, such as a handshake or a shutdown between two programs, until no record
+/// and no packet moves any more. The kernel completes such work within the call, and programs rely on that.
 async fn let_pass(registry: &Registry) {
     let moved = || {
         let link = registry.stack.statistics().link;

@@ -1,7 +1,7 @@
-//! SCTP sockets for programs that never heard of Swiftwater: the executive as a service.
+//! SCTP sockets for unmodified programs: the executive as a service.
 //!
-//! A program under `swiftwater run` holds one end of a pair of AF_UNIX sockets in place of an SCTP socket, its *carrier*
-//! (see [`carrier`]). The daemon holds the other end and the association, and moves messages between the two.
+//! A program under `swiftwater run` has one end of a pair of AF_UNIX sockets, its *carrier* (see [`carrier`]), instead
+//! of an SCTP socket. The daemon has the other end and the association, and moves messages between the two.
 //!
 //! | layer | part |
 //! |---|---|
@@ -16,9 +16,9 @@
 //! | `users` | what each user may have, and what closes its descriptors |
 //! | `system` | addresses, descriptors, errors, the journal |
 //!
-//! Each layer uses only those below it; a test reads the sources for that. `docs/daemon.md` shows each call.
+//! Each layer uses only those below it; a test checks this in the sources. `docs/daemon.md` shows each call.
 //!
-//! Everything runs on one thread: the executive is one perimeter, and what stands between two of its calls is short.
+//! Everything runs on one thread: the executive is one perimeter, and the code between two of its calls is short.
 #![forbid(unsafe_code)]
 
 mod calls;
@@ -59,39 +59,39 @@ pub use system::socket_cookie::OldKernel;
 pub use users::descriptor_numbers::FewDescriptors;
 pub use users::limits::Limits;
 
-/// Interval for rechecking whether anybody needs the daemon.
+/// Interval for rechecking whether the daemon is idle.
 const IDLE_LOOKS: Duration = Duration::from_secs(1);
 
-/// How a daemon is set up.
+/// Configuration of a daemon.
 #[derive(Clone, Debug, Default)]
 pub struct DaemonOptions {
-    /// Where programs find it.
+    /// The address at which programs reach the daemon.
     pub address: DaemonAddress,
-    /// The sockets that carry SCTP, and what every association begins with. Without a UDP port it is 9899.
+    /// Options of the sockets that carry SCTP, and initial options of every association. Default UDP port: 9899.
     pub stack: StackOptions,
-    /// End when no socket and no association has been there for so long. Default: never.
+    /// Exit when no socket and no association has existed for this time. Default: never.
     pub idle_exit: Option<Duration>,
-    /// What the programs of one user may take, and those of all.
+    /// Limits for the programs of one user, and of all users.
     pub limits: Limits,
     /// Modules that are pushed on the streams of certain programs. Default: none.
     pub rules: StreamRules,
 }
 
-/// Why a daemon cannot start.
+/// Reason why a daemon cannot start.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DaemonError {
     /// The kernel is too old.
     Kernel(OldKernel),
-    /// The process may have too few descriptors.
+    /// The descriptor limit of the process is too low.
     Descriptors(FewDescriptors),
     /// The sockets that carry SCTP could not be bound.
     Stack(BindError),
-    /// The place where programs find it could not be taken.
+    /// The daemon cannot listen at its address.
     Address(DaemonAddressError),
-    /// A rule for streams names a module that is not there, or that does not take its arguments.
+    /// A rule for streams names an unknown module, or the module rejects its arguments.
     Rules(AutopushError),
-    /// The system refused.
+    /// A system call failed.
     System(io::Error),
 }
 
@@ -102,15 +102,15 @@ impl fmt::Display for DaemonError {
             DaemonError::Descriptors(error) => error.fmt(f),
             DaemonError::Stack(error) => error.fmt(f),
             DaemonError::Address(error) => error.fmt(f),
-            DaemonError::Rules(error) => write!(f, "the rules for streams: {error}"),
-            DaemonError::System(error) => write!(f, "the system refused: {error}"),
+            DaemonError::Rules(error) => write!(f, "invalid rules for streams: {error}"),
+            DaemonError::System(error) => write!(f, "a system call failed: {error}"),
         }
     }
 }
 
 impl std::error::Error for DaemonError {}
 
-/// A daemon that has all that it needs and takes requests once it runs.
+/// A daemon that has bound its sockets and accepts requests once it runs.
 pub struct Daemon {
     listener: OwnedFd,
     stack: Stack,
@@ -128,23 +128,23 @@ impl fmt::Debug for Daemon {
 }
 
 impl Daemon {
-    /// Binds everything.
+    /// Binds all sockets.
     ///
     /// # Errors
     ///
-    /// Another daemon is there already, a port is taken, the process may have fewer than 512 descriptors, or the kernel is older
-    /// than Linux 5.4.
+    /// Another daemon listens at the address, a port is in use, the process may have fewer than 512 descriptors, or the
+    /// kernel is older than Linux 5.4.
     pub fn bind(options: &DaemonOptions) -> Result<Daemon, DaemonError> {
         let listener = server::listen(&options.address).map_err(DaemonError::Address)?;
         Daemon::behind(listener, options)
     }
 
-    /// The same behind a socket that is there already, which a service manager has made: an AF_UNIX SEQPACKET socket that
-    /// listens. Of `options`, the place is not used.
+    /// Binds all sockets but the one for requests, which a service manager has created: a listening AF_UNIX SEQPACKET
+    /// socket. Ignores the address in `options`.
     ///
     /// # Errors
     ///
-    /// A port is taken, the process may have fewer than 512 descriptors, or the kernel is older than Linux 5.4.
+    /// A port is in use, the process may have fewer than 512 descriptors, or the kernel is older than Linux 5.4.
     pub fn behind(listener: OwnedFd, options: &DaemonOptions) -> Result<Daemon, DaemonError> {
         OldKernel::check_this().map_err(DaemonError::Kernel)?;
         rustix::io::ioctl_fionbio(&listener, true).map_err(|error| DaemonError::System(error.into()))?;
@@ -167,22 +167,22 @@ impl Daemon {
         &self.stack
     }
 
-    /// What carries SCTP, in words.
+    /// Returns a description of the link that carries SCTP.
     pub fn description(&self) -> String {
         what_carries(&self.stack)
     }
 
-    /// What ends it while it runs.
+    /// Returns a handle that ends the daemon while it runs.
     pub fn ending(&self) -> Ending {
         Ending { wanted: Arc::clone(&self.ending), stack: self.stack.clone() }
     }
 
-    /// Serves programs; returns when it has been idle for as long as its options say, or when it was told to end. No
+    /// Serves programs; returns when the daemon has been idle for the configured time, or was told to end. No
     /// association is left then.
     ///
     /// # Errors
     ///
-    /// A rule for streams names a module that is not there, or the system refused what the daemon needs to run at all.
+    /// A rule for streams names an unknown module, or a system call that the daemon depends on failed.
     pub fn run(self) -> Result<(), DaemonError> {
         self.rules.check(&self.stack).map_err(DaemonError::Rules)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -200,7 +200,7 @@ impl Daemon {
                 .with_rules(self.rules),
         );
         let moment = registry.stack.options().busy_poll;
-        // On one processor it would only keep the programs waiting.
+        // With one processor, busy polling would only delay the programs.
         if moment > Duration::ZERO && std::thread::available_parallelism().is_ok_and(|n| n.get() > 1) {
             let busy_polling = Arc::clone(&registry.busy_polling);
             tokio::spawn(async move { busy_polling.keep(moment).await });
@@ -216,7 +216,7 @@ impl Daemon {
             () = until_idle(&registry, self.idle_exit) => return Ok(()),
             () = self.ending.notified() => Ok(()),
         };
-        // No connection is accepted any more.
+        // Stop accepting connections.
         server.abort();
         shutdown::drain(&registry).await;
         registry.keep_pages();
@@ -224,7 +224,7 @@ impl Daemon {
     }
 }
 
-/// Returns when nothing has been there for `limit`.
+/// Waits until no socket and no association has existed for `limit`.
 async fn until_idle(registry: &Registry, limit: Option<Duration>) {
     let Some(limit) = limit else { return std::future::pending().await };
     let mut idle = Duration::ZERO;

@@ -1,4 +1,4 @@
-//! Where programs ask. Each request has a connection of its own, which its answer ends.
+//! Accepts requests of programs. Each request has a connection of its own, which ends with the answer.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -26,12 +26,12 @@ use crate::system::journal::log;
 use crate::users::closer::{self, Closer, End, ReceivedDescriptor, Source};
 use crate::users::seats::Seat;
 
-/// A connection says what it wants within this time.
+/// Clients must send their request within this time of being accepted.
 const REQUEST_WAIT: Duration = Duration::from_secs(5);
-/// How long nobody is let in when there is no descriptor for a connection.
+/// Pause of accepting when no descriptor is left for a connection.
 const EXHAUSTED_WAIT: Duration = Duration::from_millis(50);
 const BACKLOG: i32 = 1024;
-/// Connections that are accepted before every task that is ready, and the I/O driver, get their turn.
+/// Maximum number of connections that are accepted before other tasks and the I/O driver run.
 const ACCEPTS_PER_TURN: usize = 16;
 
 fn is_socket(path: &Path) -> bool {
@@ -50,7 +50,7 @@ pub(crate) fn listen(place: &DaemonAddress) -> Result<OwnedFd, DaemonAddressErro
         && is_socket(path)
         && place.connect().is_err_and(|error| error == Errno::CONNREFUSED)
     {
-        // Left by a daemon that has crashed; nobody answers there. What cannot be removed fails the bind.
+        // Remove the socket of a crashed daemon, on which no process listens. If that fails, so does the bind.
         let _ = std::fs::remove_file(path);
     }
     rustix::net::bind(&socket, &place.to_unix().map_err(failed)?).map_err(failed)?;
@@ -58,10 +58,10 @@ pub(crate) fn listen(place: &DaemonAddress) -> Result<OwnedFd, DaemonAddressErro
     Ok(socket)
 }
 
-/// Accepts the connections of programs; returns only when that is no longer possible.
+/// Accepts the connections of programs; returns only when accepting fails for good.
 ///
-/// Runs as a task of its own: the future that the runtime blocks on is polled before the tasks that are ready, and a user that
-/// connects without end would have connections accepted faster than the tasks of earlier ones answer and close them.
+/// Runs as a task of its own. The runtime polls the future that it blocks on before ready tasks, so a user that
+/// connects without end would have connections accepted faster than earlier ones are answered and closed.
 pub(crate) async fn serve(listener: OwnedFd, registry: Arc<Registry>) -> io::Result<()> {
     let listener = register(listener, Interest::READABLE)?;
     let mut accepted_in_turn = 0;
@@ -82,7 +82,7 @@ pub(crate) async fn serve(listener: OwnedFd, registry: Arc<Registry>) -> io::Res
         match accepted {
             Ok((who, connection)) => admit(&registry, connection, who),
             Err(error) => {
-                log(format_args!("nobody can be let in for the moment: {error}"));
+                log(format_args!("cannot accept connections for the moment: {error}"));
                 tokio::time::sleep(EXHAUSTED_WAIT).await;
             }
         }
@@ -96,12 +96,12 @@ fn admit(registry: &Arc<Registry>, connection: OwnedFd, who: UCred) {
     let Some(seat) = registry.silent.take(user) else { return };
     let registry = Arc::clone(registry);
     tokio::spawn(async move {
-        // A caller that goes away gets no answer.
+        // If the caller has gone, nobody needs the answer.
         let _ = attend(connection, seat, (&registry, &closer), who).await;
     });
 }
 
-/// Takes one request and answers it.
+/// Receives one request and answers it.
 async fn attend(
     connection: End,
     seat: Seat,
@@ -111,7 +111,7 @@ async fn attend(
     let connection = register(connection, Interest::READABLE | Interest::WRITABLE)?;
     let asked = tokio::select! {
         asked = asked(&connection, closer) => asked?,
-        // A caller that says nothing gets no answer.
+        // A silent caller loses its place without an answer.
         () = seat.lost() => return Ok(()),
         () = tokio::time::sleep(REQUEST_WAIT) => return Ok(()),
     };
@@ -130,7 +130,7 @@ async fn attend(
                 },
                 Err(error) => refuse(error, who),
             };
-            // All go the same way, so the last is closed last.
+            // The closer closes in order, so the last descriptor is closed last.
             if let Some(last) = descriptors.pop() {
                 drop(descriptors);
                 last.closed().await;
@@ -162,17 +162,17 @@ async fn answer(connection: &AsyncFd<End>, reply: Reply, closer: &Arc<Closer>) -
         long_messages::empty_on(closer, [lent].into());
         return read;
     }
-    // The program may have closed them already.
+    // The program may already have closed its copies, so the daemon's close may be the last.
     reply.descriptors.into_iter().for_each(|descriptor| drop(closer.take_over(descriptor)));
     sent
 }
 
-/// What a connection has brought.
+/// The result of waiting for a request.
 enum Asked {
     Request(Vec<u8>, Vec<ReceivedDescriptor>),
-    /// The caller has gone.
+    /// The caller has closed the connection.
     Nothing,
-    /// What this user has sent before cannot be closed: nothing more is taken.
+    /// Earlier descriptors of this user cannot be closed, so no further ones are received.
     Stuck,
 }
 
@@ -200,12 +200,12 @@ async fn asked(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> io::Result<As
 fn refuse(error: RequestError, who: UCred) -> Reply {
     match error {
         RequestError::Version(version) => log(format_args!(
-            "process {} has a shim of version {version}, this daemon is of {}: let both come from one installation",
+            "the shim of process {} has version {version}, this daemon has {}: use both from one installation",
             who.pid.as_raw_nonzero(),
             carrier::VERSION
         )),
         RequestError::Malformed => {
-            log(format_args!("process {} has sent a malformed request", who.pid.as_raw_nonzero()))
+            log(format_args!("process {} sent a malformed request", who.pid.as_raw_nonzero()))
         }
     }
     Errno::PROTONOSUPPORT.into()
@@ -235,7 +235,7 @@ mod tests {
     use crate::users::limits::Limits;
 
     const NUMBERS: usize = 1024;
-    /// A sixteenth of the numbers.
+    /// The number of silent callers: a sixteenth of the descriptor numbers.
     const SILENT: usize = NUMBERS / 16;
     const CONNECTIONS: usize = 512;
 
@@ -245,12 +245,12 @@ mod tests {
         let place = DaemonAddress::Path(path.clone());
         fs::write(&path, "a file of somebody").expect("a file");
         assert!(matches!(listen(&place), Err(DaemonAddressError::Taken(_))));
-        assert_eq!(fs::read(&path).expect("it is still there"), b"a file of somebody");
+        assert_eq!(fs::read(&path).expect("the file remains"), b"a file of somebody");
         fs::remove_file(&path).expect("it is there");
         let daemon = listen(&place).expect("nothing is there");
         assert!(matches!(listen(&place), Err(DaemonAddressError::Taken(_))), "a daemon is there");
         drop(daemon);
-        listen(&place).expect("what a dead daemon has left is taken away");
+        listen(&place).expect("the socket of a dead daemon is removed");
         fs::remove_file(&path).expect("it is there");
     }
 

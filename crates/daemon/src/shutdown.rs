@@ -1,8 +1,8 @@
-//! The end of the daemon: peers are told, so that none waits for its timers.
+//! Ends the daemon, and tells the peers, so that none has to wait for its timers.
 //!
-//! Associations that programs have closed are delivered within [`END_WAIT`]. Those that are open are aborted: a regular end would tell
-//! the peer that the program had sent all that it wanted to. Their carriers then close without a state in the page, which the shim takes for the end of
-//! the daemon.
+//! Associations that programs have closed are delivered within [`END_WAIT`]. Open associations are aborted: a shutdown
+//! would tell the peer that the program had sent everything it wanted to send. Their carriers then close without a
+//! state in the page, which tells the shim that the daemon has ended.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,15 +13,15 @@ use tokio::sync::Notify;
 
 use crate::state::registry::Registry;
 
-/// The longest that the end of the daemon takes in each of its two steps: to take what programs had sent before they closed their
-/// sockets, and to deliver it.
+/// Time limit of each of the two steps at the end of the daemon: to take the messages that programs sent before they
+/// closed their sockets, and to deliver these.
 const END_WAIT: Duration = Duration::from_secs(5);
-/// Time between two looks at what is left.
+/// Interval for rechecking the remaining associations.
 const LOOK: Duration = Duration::from_millis(5);
-/// What peers are told.
+/// The reason in each ABORT.
 const REASON: &str = "the SCTP service was stopped";
 
-/// Ends a daemon that runs; from another thread, such as that of a signal handler.
+/// Ends a running daemon, from another thread such as that of a signal handler.
 #[derive(Clone, Debug)]
 pub struct Ending {
     pub(crate) wanted: Arc<Notify>,
@@ -29,18 +29,18 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// Has [`Daemon::run`](crate::Daemon::run) come to its end.
+    /// Makes [`Daemon::run`](crate::Daemon::run) end in an orderly way.
     pub fn begin(&self) {
         self.wanted.notify_one();
     }
 
-    /// Aborts every association, also those that are being delivered. The process may end then.
+    /// Aborts every association, including those being delivered. The process may exit afterwards.
     pub fn at_once(&self) {
         self.stack.abort_all(REASON);
     }
 }
 
-/// Waits until everything is taken that programs had sent before they closed their sockets, for [`END_WAIT`] at most.
+/// Waits until all messages are taken that programs sent before they closed their sockets, up to [`END_WAIT`].
 pub(crate) async fn drain(registry: &Registry) {
     let deadline = Instant::now() + END_WAIT;
     while registry.all().iter().any(|socket| socket.channel.endpoint.is_hung_up())
@@ -50,9 +50,9 @@ pub(crate) async fn drain(registry: &Registry) {
     }
 }
 
-/// Ends what is open, and everything that serves it; waits until what was closed is delivered.
+/// Aborts open associations and ends their tasks; waits until closed associations are delivered.
 pub(crate) fn end(runtime: Runtime, stack: &Stack) {
-    // Before the tasks go: they would shut down in an orderly way what they have.
+    // First abort, because the tasks would shut their associations down in an orderly way.
     stack.abort_open(REASON);
     drop(runtime);
     if !stack.await_end(END_WAIT) {

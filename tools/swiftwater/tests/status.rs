@@ -135,7 +135,7 @@ fn without_a_daemon_it_says_so() {
         .output()
         .expect("the command starts");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(1) && said.contains("nobody is there"), "{said}");
+    assert!(output.status.code() == Some(1) && said.contains("no daemon is running there"), "{said}");
 }
 
 /// Least number of descriptors with which a daemon starts.

@@ -1,4 +1,4 @@
-//! Where programs find a daemon.
+//! Addresses at which programs reach a daemon.
 
 use std::fmt;
 use std::io;
@@ -9,17 +9,17 @@ use carrier::name::{DAEMON, DAEMON_VARIABLE};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-/// Where programs find the daemon.
+/// The address at which programs reach the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DaemonAddress {
-    /// A name of AF_UNIX that belongs to the network namespace and to no file system.
+    /// An abstract AF_UNIX name, which belongs to the network namespace and to no file system.
     Abstract(String),
     /// A socket in a file system.
     Path(PathBuf),
 }
 
 impl Default for DaemonAddress {
-    /// Where the one daemon of a network namespace is.
+    /// Returns the address of the one daemon of a network namespace.
     fn default() -> Self {
         DaemonAddress::Abstract(DAEMON.into())
     }
@@ -35,7 +35,7 @@ impl fmt::Display for DaemonAddress {
 }
 
 impl From<&str> for DaemonAddress {
-    /// `@NAME` is an abstract name, anything else a path.
+    /// Parses `@NAME` as an abstract name, anything else as a path.
     fn from(text: &str) -> Self {
         match text.strip_prefix('@') {
             Some(name) => DaemonAddress::Abstract(name.into()),
@@ -45,7 +45,7 @@ impl From<&str> for DaemonAddress {
 }
 
 impl DaemonAddress {
-    /// The one that `SWIFTWATER_DAEMON` names in the environment, or the usual one.
+    /// Returns the address in the environment variable `SWIFTWATER_DAEMON`, or the default.
     pub fn from_environment() -> DaemonAddress {
         let named = std::env::var(DAEMON_VARIABLE.to_string_lossy().as_ref()).ok();
         named.as_deref().map(DaemonAddress::from).unwrap_or_default()
@@ -58,7 +58,7 @@ impl DaemonAddress {
         }
     }
 
-    /// A connection to whoever listens there.
+    /// Connects to the process that listens at this address.
     pub(crate) fn connect(&self) -> Result<OwnedFd, Errno> {
         let socket =
             rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
@@ -67,12 +67,12 @@ impl DaemonAddress {
     }
 }
 
-/// Why a place cannot be taken.
+/// Reason why a daemon cannot listen at an address.
 #[derive(Debug)]
 pub enum DaemonAddressError {
-    /// A daemon is there already.
+    /// Another daemon listens there.
     Taken(DaemonAddress),
-    /// The system refused.
+    /// A system call failed.
     System(DaemonAddress, io::Error),
 }
 
@@ -80,7 +80,7 @@ impl fmt::Display for DaemonAddressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DaemonAddressError::Taken(place) => {
-                write!(f, "a daemon is at {place} already; `swiftwater run` uses it")
+                write!(f, "a daemon already listens at {place}; `swiftwater run` uses it")
             }
             DaemonAddressError::System(place, error) => write!(f, "cannot listen at {place}: {error}"),
         }

@@ -1,4 +1,4 @@
-//! What anybody may ask a daemon: which one it is, and what carries SCTP there.
+//! The request that every process may send: the daemon's identity and link.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -15,52 +15,52 @@ use rustix::net::{RecvFlags, SendFlags};
 
 use super::address::DaemonAddress;
 
-/// A daemon that takes requests answers within this time.
+/// Time limit for the answer of a daemon that accepts requests.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
-/// A daemon that answers.
+/// The description of a daemon that has answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// Its process.
+    /// The daemon's process identifier.
     pub process: i32,
-    /// Its version.
+    /// The daemon's version.
     pub version: String,
-    /// Whether it ends when nobody needs it, so that programs may start the next.
+    /// Whether the daemon exits when idle, so that programs may start the next one.
     pub on_demand: bool,
-    /// What carries SCTP there, in words.
+    /// Description of the link that carries SCTP.
     pub carries: String,
 }
 
-/// Why there is no daemon to use.
+/// Reason why no daemon can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoDaemon {
-    /// Nobody is there.
+    /// No process listens at the address.
     Absent,
-    /// It is somebody's whom programs of this user do not trust: neither root's nor this user's own.
+    /// The daemon runs as a user whom programs of this user do not trust: neither root nor this user.
     Stranger {
-        /// Whose.
+        /// The daemon's user.
         user: u32,
     },
-    /// It speaks another version of the language of requests.
+    /// The daemon has another version of the request protocol.
     OtherVersion,
-    /// It does not answer.
+    /// The daemon does not answer.
     Silent,
-    /// The system refused, with this errno.
+    /// A system call failed with this errno.
     System(i32),
 }
 
 impl fmt::Display for NoDaemon {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NoDaemon::Absent => f.write_str("nobody is there"),
+            NoDaemon::Absent => f.write_str("no daemon is running there"),
             NoDaemon::Stranger { user } => {
                 write!(
                     f,
-                    "it is user {user}'s, and programs trust only root's and their own user's: end it, and let root start one for all"
+                    "it runs as user {user}, and programs trust only daemons of root and of their own user: stop it, and let root start one for all"
                 )
             }
-            NoDaemon::OtherVersion => f.write_str("it is of another version of Swiftwater"),
+            NoDaemon::OtherVersion => f.write_str("it has another version of Swiftwater"),
             NoDaemon::Silent => f.write_str("it does not answer"),
             NoDaemon::System(errno) => std::io::Error::from_raw_os_error(*errno).fmt(f),
         }
@@ -80,11 +80,11 @@ impl From<Errno> for NoDaemon {
 }
 
 impl DaemonAddress {
-    /// Asks the daemon there which one it is.
+    /// Asks the daemon at this address for its description.
     ///
     /// # Errors
     ///
-    /// There is none that programs of this user could use.
+    /// No daemon that programs of this user could use is at this address.
     pub fn describe(&self) -> Result<Description, NoDaemon> {
         let connection = self.connect_to_trusted()?;
         let mut frame = [0; FRAME_BYTES_MAX];
@@ -99,7 +99,7 @@ impl DaemonAddress {
 }
 
 impl DaemonAddress {
-    /// A connection to a daemon that programs of this user trust.
+    /// Connects to a daemon that programs of this user trust.
     pub(crate) fn connect_to_trusted(&self) -> Result<OwnedFd, NoDaemon> {
         let connection = self.connect()?;
         let user = sockopt::socket_peercred(&connection)?.uid.as_raw();
@@ -111,7 +111,7 @@ impl DaemonAddress {
     }
 }
 
-/// Returns whether programs of this user trust a daemon of that user.
+/// Returns whether programs of this user trust a daemon that runs as `user`.
 pub fn trusts_daemon_of(user: u32) -> bool {
     let map = Path::new(OsStr::from_bytes(trust::USER_MAP.to_bytes()));
     let sees_all_users = || std::fs::read(map).is_ok_and(|map| trust::maps_all_users(&map));
@@ -119,7 +119,7 @@ pub fn trusts_daemon_of(user: u32) -> bool {
 }
 
 impl Description {
-    /// `None`: it is of a version that answers otherwise.
+    /// Parses an answer; `None` if it is that of another version.
     fn parse(text: &str) -> Option<Description> {
         let mut lines = text.lines();
         Some(Description {

@@ -1,4 +1,4 @@
-//! What other processes ask a daemon: which one it is, what it has, and what is to be done with a stream.
+//! Requests of other processes: the identity of a daemon, its status, and operations on streams.
 
 pub(crate) mod address;
 pub(crate) mod inquiry;

@@ -1,4 +1,4 @@
-//! Asking a daemon what it has.
+//! The request for a daemon's status.
 
 use std::io::Read;
 use std::mem::MaybeUninit;
@@ -12,11 +12,11 @@ use super::inquiry::NoDaemon;
 use crate::calls::status::{Part, Status};
 
 impl DaemonAddress {
-    /// Asks the daemon there what it has, as far as this user may see it.
+    /// Asks the daemon at this address for its status, as far as this user may see it.
     ///
     /// # Errors
     ///
-    /// There is no daemon, or it is of another version.
+    /// No daemon is at this address, or it has another version.
     pub fn status(&self) -> Result<Status, NoDaemon> {
         let connection = self.connect_to_trusted()?;
         let mut frame = [0; FRAME_BYTES_MAX];
@@ -42,7 +42,7 @@ impl DaemonAddress {
 }
 
 impl Status {
-    /// Puts the parts of an answer together. `None`: they make no answer.
+    /// Joins and parses the parts of an answer; `None` if they are malformed.
     fn read(parts: impl Read) -> Option<Status> {
         let mut parts = serde_json::Deserializer::from_reader(parts).into_iter();
         let Part::Daemon(mut status) = parts.next()?.ok()? else { return None };

@@ -1,4 +1,4 @@
-//! Asking a daemon about streams.
+//! Requests about streams.
 
 use std::fmt;
 use std::io::{self, IoSliceMut, Read};
@@ -15,39 +15,39 @@ use super::address::DaemonAddress;
 use super::inquiry::NoDaemon;
 use crate::calls::streams::{Part, StreamStatus};
 
-/// A recording that has nothing to tell says so this often.
+/// Interval at which an idle recording returns an empty result.
 const LOOKS: Duration = Duration::from_millis(100);
-/// In front of the records of each packet: how many were lost so far.
+/// Length of the counter of lost records at the beginning of each packet.
 const LOST_BYTES: usize = 8;
-/// No packet is longer.
+/// Maximum length of a packet.
 const PACKET_BYTES_MAX: usize = 64 * 1024;
 
-/// The streams that a user may see: those of its own associations, and for root all.
+/// The streams that a user may see: those of its own associations; for root, all.
 #[derive(Clone, Debug)]
 pub struct Streams {
-    /// In the order in which their sockets were opened.
+    /// The streams, in the order in which their sockets were opened.
     pub streams: Vec<StreamStatus>,
-    /// Streams that are missing, since there are very many.
+    /// Number of streams left out of a very long answer.
     pub omitted: usize,
 }
 
-/// Why a daemon does nothing to a stream.
+/// Reason why a daemon does not carry out a command on a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamCommandError {
-    /// There is no daemon to use.
+    /// No daemon can be used.
     NoDaemon(NoDaemon),
     /// The daemon has no association with this number.
     NoStream,
-    /// The stream is another user's, or root has pushed the module.
+    /// The stream belongs to another user, or root has pushed the module.
     NotYours,
-    /// The association is being set up, or is gone.
+    /// The association is being set up, or has ended.
     NotUp,
-    /// The user has too much memory in use, or too many recordings.
+    /// The user has reached its limit of memory or of recordings.
     NoRoom,
     /// The module's name and arguments are too long.
     TooLong,
-    /// For this reason.
+    /// The module or the daemon refused, for this reason.
     Refused(String),
 }
 
@@ -59,11 +59,11 @@ impl fmt::Display for StreamCommandError {
                 f.write_str("no association has this number; `swiftwater streams` lists them")
             }
             StreamCommandError::NotYours => {
-                f.write_str("its owner and root may do that (EPERM), and only root pops what root has pushed")
+                f.write_str("only its owner and root may do that (EPERM), and only root pops modules that root has pushed")
             }
             StreamCommandError::NotUp => f.write_str("the association is not up"),
             StreamCommandError::NoRoom => {
-                f.write_str("you have too many recordings, or messages that are not read; end one first")
+                f.write_str("you have too many recordings or unread messages; end a recording first")
             }
             StreamCommandError::TooLong => f.write_str("the module's name and arguments are too long"),
             StreamCommandError::Refused(why) => f.write_str(why),
@@ -86,7 +86,7 @@ impl From<Errno> for StreamCommandError {
             Errno::PERM => StreamCommandError::NotYours,
             Errno::NOTCONN => StreamCommandError::NotUp,
             Errno::NOBUFS => StreamCommandError::NoRoom,
-            // What a daemon says that knows no such request.
+            // The answer of a daemon that does not know this request.
             Errno::PROTONOSUPPORT => NoDaemon::OtherVersion.into(),
             error => NoDaemon::from(error).into(),
         }
@@ -94,11 +94,11 @@ impl From<Errno> for StreamCommandError {
 }
 
 impl DaemonAddress {
-    /// Asks the daemon there which streams it has, as far as this user may see them.
+    /// Asks the daemon at this address for its streams, as far as this user may see them.
     ///
     /// # Errors
     ///
-    /// There is no daemon, or it is of another version.
+    /// No daemon is at this address, or it has another version.
     pub fn streams(&self) -> Result<Streams, StreamCommandError> {
         let asked = self.ask(&Request::Streams)?;
         asked.value()?;
@@ -107,11 +107,11 @@ impl DaemonAddress {
         Ok(parts.ok_or(NoDaemon::OtherVersion)?)
     }
 
-    /// Pushes a module on the stream of an association (`I_PUSH`). `module` is its name and its arguments.
+    /// Pushes a module on the stream of an association (`I_PUSH`). `module` contains its name and its arguments.
     ///
     /// # Errors
     ///
-    /// The stream is another user's or not there, or the module is refused.
+    /// The stream belongs to another user or does not exist, or the module refuses.
     pub fn push_module(&self, association: u32, module: &[String]) -> Result<(), StreamCommandError> {
         let module = module.join(" ");
         if module.len() > OPTION_BYTES_MAX {
@@ -124,7 +124,7 @@ impl DaemonAddress {
     ///
     /// # Errors
     ///
-    /// The stream is another user's or not there, or has no module.
+    /// The stream belongs to another user or does not exist, or has no module.
     pub fn pop_module(&self, association: u32) -> Result<String, StreamCommandError> {
         self.ask(&Request::Pop { association })?.value()
     }
@@ -133,7 +133,7 @@ impl DaemonAddress {
     ///
     /// # Errors
     ///
-    /// As [`DaemonAddress::push_module`].
+    /// Fails as [`DaemonAddress::push_module`] does.
     pub fn tap(&self, association: u32) -> Result<Recording, StreamCommandError> {
         self.record(association, Recorder::Tap)
     }
@@ -142,7 +142,7 @@ impl DaemonAddress {
     ///
     /// # Errors
     ///
-    /// As [`DaemonAddress::push_module`].
+    /// Fails as [`DaemonAddress::push_module`] does.
     pub fn trace(&self, association: u32) -> Result<Recording, StreamCommandError> {
         self.record(association, Recorder::Trace)
     }
@@ -172,7 +172,7 @@ impl DaemonAddress {
     }
 }
 
-/// What a daemon has answered.
+/// A daemon's answer.
 struct Asked {
     connection: OwnedFd,
     answer: Vec<u8>,
@@ -180,7 +180,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// Returns the value of the answer; nothing where the request was just done.
+    /// Returns the value of the answer; an empty one if the request has no result.
     fn value(&self) -> Result<String, StreamCommandError> {
         match Answer::parse(&self.answer) {
             Some(Answer::Done) => Ok(String::new()),
@@ -194,7 +194,7 @@ impl Asked {
 }
 
 impl Streams {
-    /// Puts the parts of an answer together. `None`: they make no answer.
+    /// Joins and parses the parts of an answer; `None` if they are malformed.
     fn read(parts: impl Read) -> Option<Streams> {
         let mut streams = Vec::new();
         for part in serde_json::Deserializer::from_reader(parts).into_iter() {
@@ -207,7 +207,7 @@ impl Streams {
     }
 }
 
-/// What a module records on a stream, as it comes. Dropped, it ends; the module is popped then.
+/// The records of a module on a stream, as they arise. Dropping this ends the recording and pops the module.
 #[derive(Debug)]
 pub struct Recording {
     connection: OwnedFd,
@@ -216,11 +216,11 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Waits a moment for more; `None` at the end. What it returns may be empty.
+    /// Waits a limited time for more records, and may return none; returns `None` at the end.
     ///
     /// # Errors
     ///
-    /// The system refused, or the daemon sends nonsense.
+    /// A system call failed, or the daemon's answer is malformed.
     pub fn read(&mut self) -> io::Result<Option<&[u8]>> {
         let bytes = match rustix::net::recv(&self.connection, &mut self.packet[..], RecvFlags::empty()) {
             Ok((_, bytes)) => bytes,
@@ -235,14 +235,14 @@ impl Recording {
         Ok(Some(records))
     }
 
-    /// Returns how many records were lost so far because they were not read fast enough.
+    /// Returns how many records were lost so far because they were not read in time.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Has the daemon end the recording: what was recorded still comes.
+    /// Ends the recording; records made before can still be read.
     pub fn finish(&self) {
-        // A daemon that is gone has ended it already.
+        // If the daemon is gone, the recording has ended already.
         let _ = rustix::net::shutdown(&self.connection, Shutdown::Write);
     }
 }

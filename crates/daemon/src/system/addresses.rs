@@ -1,4 +1,4 @@
-//! Addresses of sockets: which are taken, which a program is told, and lists of them as C structures.
+//! Addresses of sockets: checks, the form in which a program sees them, and lists of C structures.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -10,30 +10,30 @@ const AF_INET6: u16 = rustix::net::AddressFamily::INET6.as_raw();
 const SOCKADDR_IN_BYTES: usize = 16;
 const SOCKADDR_IN6_BYTES: usize = 28;
 
-/// An IPv6 socket takes IPv4 addresses, too, in either form.
+/// Checks the family of an address: an IPv6 socket also accepts IPv4 addresses, mapped or not.
 pub(crate) fn check_family(v6: bool, address: SocketAddr) -> Result<(), Errno> {
     if !v6 && address.is_ipv6() { Err(Errno::INVAL) } else { Ok(()) }
 }
 
-/// Whether a peer can be at this address.
+/// Checks that a peer can have this address, and returns its IP address.
 pub(crate) fn check_peer(v6: bool, peer: SocketAddr) -> Result<IpAddr, Errno> {
     check_family(v6, peer)?;
     let ip = peer.ip().to_canonical();
     match ip.is_unspecified() || ip.is_multicast() || ip == Ipv4Addr::BROADCAST {
         true => Err(Errno::INVAL),
-        // Nobody listens there.
+        // No socket listens on port 0.
         false if peer.port() == 0 => Err(Errno::CONNREFUSED),
         false => Ok(ip),
     }
 }
 
-/// Whether an address is one of this host's, or stands for all.
+/// Checks that an address is local to this host, or unspecified.
 pub(crate) fn check_local(ip: IpAddr) -> Result<(), Errno> {
     if ip.is_unspecified() {
         return Ok(());
     }
     let bound = UdpSocket::bind((ip, 0)).map_err(|_| Errno::ADDRNOTAVAIL)?;
-    // Who may not send to it has taken the broadcast address of a network.
+    // The broadcast address of a network can be bound, but a send to it is not permitted.
     let is_broadcast = bound.connect((ip, 9)).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
     if ip.is_multicast() || is_broadcast { Err(Errno::ADDRNOTAVAIL) } else { Ok(()) }
 }
@@ -43,7 +43,7 @@ pub(crate) fn unspecified(v6: bool) -> SocketAddr {
     SocketAddr::new(ip, 0)
 }
 
-/// An address as a socket knows it: one of IPv6 knows those of IPv4 in their mapped form.
+/// Returns an address in the form of the socket's family: an IPv6 socket has IPv4 addresses in mapped form.
 pub(crate) fn as_seen(v6: bool, address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if v6 && ip.is_unspecified() => {
@@ -54,11 +54,11 @@ pub(crate) fn as_seen(v6: bool, address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// How a program is told the addresses that its socket knows.
+/// The form in which a program sees the addresses of its socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct View {
     pub(crate) v6: bool,
-    /// Those of IPv4 in their own form, whatever the socket is.
+    /// Whether IPv4 addresses are never mapped, not even for an IPv6 socket.
     pub(crate) own_v4: bool,
 }
 
@@ -72,14 +72,14 @@ impl View {
     }
 }
 
-/// The address that the routes choose toward a host.
+/// Returns the source address of the route to a host.
 pub(crate) fn local_toward(host: IpAddr) -> Option<IpAddr> {
     let probe = UdpSocket::bind(unspecified(host.is_ipv6())).ok()?;
     probe.connect((host, 9)).ok()?;
     Some(probe.local_addr().ok()?.ip())
 }
 
-/// Addresses one behind the other, each a `struct sockaddr_in` or `struct sockaddr_in6`.
+/// Parses consecutive addresses, each a `struct sockaddr_in` or `struct sockaddr_in6`.
 pub(crate) fn parse_list(mut bytes: &[u8]) -> Result<Vec<SocketAddr>, Errno> {
     let mut list = Vec::new();
     while !bytes.is_empty() {
@@ -90,7 +90,7 @@ pub(crate) fn parse_list(mut bytes: &[u8]) -> Result<Vec<SocketAddr>, Errno> {
     Ok(list)
 }
 
-/// One `struct sockaddr`, and what follows it.
+/// Parses one `struct sockaddr`; returns it and the bytes that follow.
 pub(crate) fn parse(bytes: &[u8]) -> Result<(SocketAddr, &[u8]), Errno> {
     let (family, _) = bytes.split_first_chunk().ok_or(Errno::INVAL)?;
     match u16::from_ne_bytes(*family) {
@@ -114,7 +114,7 @@ fn field<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], Errno> {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().ok_or(Errno::INVAL)
 }
 
-/// Adds a `struct sockaddr` to a list.
+/// Appends a `struct sockaddr` to a list.
 pub(crate) fn append(list: &mut Vec<u8>, address: SocketAddr) {
     match address {
         SocketAddr::V4(v4) => {
@@ -161,6 +161,6 @@ mod tests {
         assert_eq!(bytes.len(), 16 + 2 * 28);
         assert_eq!(parse_list(&bytes), Ok(list.to_vec()));
         assert_eq!(parse_list(&bytes[..bytes.len() - 1]), Err(Errno::INVAL));
-        assert_eq!(parse_list(&[9; 16]), Err(Errno::INVAL), "no family of ours");
+        assert_eq!(parse_list(&[9; 16]), Err(Errno::INVAL), "an unknown family");
     }
 }

@@ -1,4 +1,4 @@
-//! Descriptors and the runtime: what all that waits for one needs.
+//! Registration of descriptors with the runtime, and tests for their readiness.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -17,16 +17,16 @@ pub(crate) fn register<D: AsRawFd>(descriptor: D, interest: Interest) -> Result<
     registered.map_err(|_| Errno::NOMEM)
 }
 
-/// Returns the errno of what the runtime says.
+/// Returns the errno of an I/O error of the runtime.
 pub(crate) fn errno_of(error: std::io::Error) -> Errno {
     match error.kind() {
-        // The runtime makes one of its own for that.
+        // The runtime creates this error itself, without an errno.
         std::io::ErrorKind::WouldBlock => Errno::AGAIN,
         _ => Errno::from_io_error(&error).unwrap_or(Errno::IO),
     }
 }
 
-/// Returns whether one of these events is there.
+/// Returns whether the descriptor has one of these events.
 pub(crate) fn polls(descriptor: impl AsFd, what: PollFlags) -> bool {
     let mut fds = [PollFd::new(&descriptor, what)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };

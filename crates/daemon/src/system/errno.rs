@@ -1,9 +1,9 @@
-//! The numbers that the sockets API fails with, and what they are for errors of the executive.
+//! The error numbers of the sockets API for errors of the executive.
 
 use rustix::io::Errno;
 use swiftwater::{BindError, ConnectError, LossKind};
 
-/// As the kernel would say it of `connect`.
+/// Returns the errno that the kernel's `connect` would return.
 pub(crate) fn of_connect(error: &ConnectError) -> Errno {
     match error {
         ConnectError::Refused => Errno::CONNREFUSED,
@@ -16,7 +16,7 @@ pub(crate) fn of_connect(error: &ConnectError) -> Errno {
     }
 }
 
-/// As the kernel would say it of `listen`.
+/// Returns the errno that the kernel's `listen` would return.
 pub(crate) fn of_listen(error: &BindError) -> Errno {
     match error {
         BindError::PortInUse { .. } => Errno::ADDRINUSE,
@@ -24,7 +24,7 @@ pub(crate) fn of_listen(error: &BindError) -> Errno {
     }
 }
 
-/// As the kernel would say it of an association that is gone.
+/// Returns the errno that the kernel would return for a lost association.
 pub(crate) fn of_loss(kind: LossKind) -> Errno {
     match kind {
         LossKind::TimedOut => Errno::TIMEDOUT,

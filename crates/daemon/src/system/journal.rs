@@ -1,6 +1,6 @@
-//! Lines for whoever looks after the daemon.
+//! Log lines for the administrator.
 //!
-//! Any program may make the daemon write some, so they are few, and a reader that does not read keeps nobody waiting.
+//! Any program can make the daemon write lines, so their rate is limited, and a line is dropped if it would block.
 
 use std::fmt::Arguments;
 use std::io::Write;
@@ -11,7 +11,7 @@ use rustix::event::PollFlags;
 
 use crate::system::descriptor_io::polls;
 
-/// Lines that are written within one [`PERIOD`]; the rest is counted.
+/// Maximum number of lines within one [`PERIOD`]; further lines are only counted.
 const LINES_MAX: u32 = 20;
 const PERIOD: Duration = Duration::from_secs(1);
 
@@ -23,10 +23,10 @@ struct Period {
 
 static PERIOD_NOW: Mutex<Period> = Mutex::new(Period { began: None, written: 0, omitted: 0 });
 
-/// What becomes of a line.
+/// The decision about a line.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
-    /// It is written, after so many that were not.
+    /// Write the line, after this many were omitted.
     Write(u64),
     Omit,
 }
@@ -45,16 +45,16 @@ impl Period {
     }
 }
 
-/// Writes a line to standard error, if there is room and not too many have been written just now.
+/// Writes a line to standard error, unless that would block or the rate limit is reached.
 pub(crate) fn log(line: Arguments<'_>) {
     let verdict = PERIOD_NOW.lock().unwrap_or_else(PoisonError::into_inner).judge(Instant::now());
     let Verdict::Write(omitted) = verdict else { return };
     let mut stderr = std::io::stderr().lock();
-    // A pipe that polls writable takes a short line at once.
+    // A pipe that polls writable accepts a short line at once.
     if !polls(&stderr, PollFlags::OUT) {
         return;
     }
-    // Without standard error nobody reads.
+    // An error means that there is no standard error, and thus no reader.
     let _ = match omitted {
         0 => writeln!(stderr, "swiftwater daemon: {line}"),
         _ => writeln!(stderr, "swiftwater daemon: ({omitted} lines omitted) {line}"),

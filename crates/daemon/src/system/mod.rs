@@ -1,4 +1,4 @@
-//! What the layers above need of the operating system.
+//! Interfaces to the operating system for the layers above.
 
 pub(crate) mod addresses;
 pub(crate) mod descriptor_io;

@@ -1,22 +1,22 @@
-//! How much one task does before the tasks of other sockets run.
+//! Limits how much work one task does before the tasks of other sockets run.
 //!
-//! All tasks share one thread. A program or a peer that sends without pause keeps its task ready for ever, so each loop that
-//! they feed spends a [`Quantum`], and yields when it is used up.
+//! All tasks share one thread. A program or a peer that sends without pause keeps its task ready without end. So each
+//! loop that handles their input spends a [`Quantum`], and yields when it is used up.
 
 use tokio::task;
 
-/// Most records of a carrier, or messages of an association, that a task handles in one turn.
+/// Maximum number of records of a channel, or messages of an association, that a task handles in one turn.
 pub(crate) const RECORDS_PER_TURN: usize = 32;
 
-/// Most bytes of content that a task copies in one turn: a record weighs as much as its share of them.
+/// Maximum number of content bytes that a task copies in one turn: a long record counts as several.
 pub(crate) const BYTES_PER_TURN: usize = 1 << 20;
 
-/// Returns how many records of a turn a record with so much content counts for.
+/// Returns the number of records that a record with this much content counts as.
 pub(crate) fn weight(content_bytes: usize) -> usize {
     1 + content_bytes / (BYTES_PER_TURN / RECORDS_PER_TURN)
 }
 
-/// What is left of a task's turn.
+/// The rest of a task's turn.
 pub(crate) struct Quantum {
     records: usize,
 }
@@ -26,14 +26,14 @@ impl Quantum {
         Quantum { records: RECORDS_PER_TURN }
     }
 
-    /// Counts records that were handled. Returns whether the turn is over.
+    /// Counts handled records. Returns whether the turn is over.
     fn is_spent_by(&mut self, records: usize) -> bool {
         let is_spent = records >= self.records;
         self.records = if is_spent { RECORDS_PER_TURN } else { self.records - records };
         is_spent
     }
 
-    /// Counts records that were handled, and lets other tasks run once the turn is over.
+    /// Counts handled records, and lets other tasks run when the turn is over.
     pub(crate) async fn spend(&mut self, records: usize) {
         if self.is_spent_by(records) {
             task::yield_now().await;
@@ -56,6 +56,6 @@ mod tests {
         let turns = (0..3 * RECORDS_PER_TURN).filter(|_| quantum.is_spent_by(1)).count();
         assert_eq!(turns, 3);
         assert!(!quantum.is_spent_by(RECORDS_PER_TURN - 1));
-        assert!(quantum.is_spent_by(RECORDS_PER_TURN), "more than is left ends it, too");
+        assert!(quantum.is_spent_by(RECORDS_PER_TURN), "exceeding the rest ends the turn, too");
     }
 }

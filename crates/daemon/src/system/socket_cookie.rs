@@ -1,8 +1,8 @@
-//! Which socket a descriptor is.
+//! Identifies the socket of a descriptor.
 //!
-//! The kernel gives each socket a cookie (`SO_COOKIE`) that nobody can choose or change, that never recurs, and that stays the same
-//! across `fork`, `exec` and `SCM_RIGHTS`. The daemon records that of the program's end when it makes a carrier, and believes
-//! nothing else: names, credentials and process ids can all be had by others.
+//! The kernel gives each socket a cookie (`SO_COOKIE`) that no program can choose or change, that never recurs, and
+//! that survives `fork`, `exec` and `SCM_RIGHTS`. When the daemon creates a carrier, it records the cookie of the
+//! program's end. It trusts nothing else, since other programs can obtain names, credentials and process identifiers.
 
 use std::fmt;
 use std::os::fd::AsFd;
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketType};
 
-/// The first kernel whose cookies are unique over all network namespaces.
+/// The first kernel with cookies that are unique over all network namespaces.
 const KERNEL_MIN: (u32, u32) = (5, 4);
 
 /// The cookie of the program's end of a carrier.
@@ -23,7 +23,7 @@ impl Cookie {
     ///
     /// # Errors
     ///
-    /// `ENOTSOCK`: it is nothing of that kind.
+    /// `ENOTSOCK`: the descriptor is not such a socket.
     pub(crate) fn of(descriptor: impl AsFd) -> Result<Cookie, Errno> {
         let descriptor = descriptor.as_fd();
         let family = sockopt::socket_domain(descriptor).map_err(|_| Errno::NOTSOCK)?;
@@ -34,10 +34,10 @@ impl Cookie {
     }
 }
 
-/// A kernel whose cookies prove nothing.
+/// A kernel whose cookies are not unique.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OldKernel {
-    /// Its release, as `uname -r` prints it.
+    /// The kernel's release, as `uname -r` prints it.
     pub release: String,
 }
 
@@ -54,11 +54,11 @@ impl fmt::Display for OldKernel {
 impl std::error::Error for OldKernel {}
 
 impl OldKernel {
-    /// Checks whether cookies of sockets are unique with a kernel of this release.
+    /// Checks whether cookies of sockets are unique on a kernel of this release.
     ///
     /// # Errors
     ///
-    /// The kernel is older than Linux 5.4, or its release has no number.
+    /// The kernel is older than Linux 5.4, or its release cannot be parsed.
     pub fn check(release: &str) -> Result<(), OldKernel> {
         let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
         let found = match (numbers.next(), numbers.next()) {
@@ -94,7 +94,7 @@ mod tests {
         let (ours, theirs) = pair(SocketType::SEQPACKET);
         let copy = theirs.try_clone().expect("a copy");
         assert_eq!(Cookie::of(&theirs), Cookie::of(copy), "copies are the same socket");
-        assert_ne!(Cookie::of(&theirs), Cookie::of(ours), "its peer is another");
+        assert_ne!(Cookie::of(&theirs), Cookie::of(ours), "its peer is another socket");
         assert_eq!(Cookie::of(pair(SocketType::STREAM).0), Err(Errno::NOTSOCK));
         let udp = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
         assert_eq!(Cookie::of(udp.expect("a socket")), Err(Errno::NOTSOCK));

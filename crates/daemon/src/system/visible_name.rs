@@ -1,8 +1,8 @@
-//! Names by which `ss -x` and `lsof` show which AF_UNIX socket is which SCTP socket, such as
+//! Names that show in `ss -x` and `lsof` which AF_UNIX socket belongs to which SCTP socket, such as
 //! `@sctp:10.0.0.1:5000>10.0.0.2:6000#3fa29c`.
 //!
-//! They are for people. Nothing trusts one, and a socket without one is as good: any program may have taken the name, and a name
-//! stays when a socket that could not connect connects elsewhere.
+//! The names are for administrators. The daemon trusts none of them, and a socket works without one: any program may
+//! take a name first, and a socket keeps its name if it connects elsewhere after a failed connect.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -10,8 +10,8 @@ use std::os::fd::BorrowedFd;
 
 use rustix::net::{SocketAddrUnix, bind};
 
-/// Bytes at the end of a name, so that two sockets with the same addresses have different names. The longest addresses leave room
-/// for as many digits.
+/// Number of random bytes at the end of a name, which distinguish two sockets with the same addresses. The longest
+/// addresses leave room for twice as many digits.
 const RANDOM_BYTES: usize = 3;
 
 /// Names the program's end of a listener's carrier.
@@ -31,7 +31,7 @@ fn give(theirs: BorrowedFd<'_>, what: &dyn Display) {
     }
     let name = format!("sctp:{what}#{:06x}", u32::from_be_bytes(random));
     if let Ok(address) = SocketAddrUnix::new_abstract_name(name.as_bytes()) {
-        // Without a name it does what it does.
+        // The socket works without a name, so a failure is ignored.
         let _ = bind(theirs, &address);
     }
 }

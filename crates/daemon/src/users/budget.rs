@@ -1,12 +1,13 @@
-//! How much memory the messages of each user take, and those of all users together.
+//! Limits the memory for the messages of each user, and of all users together.
 //!
-//! A message is charged to the user whose program has sent it before it is copied into the daemon, and stays charged for as
-//! long as its bytes live anywhere: the [`Charge`] is a part of what owns them. A socket whose user has no room left is not
-//! read, so that the kernel makes its programs wait, and nobody else.
+//! A message is charged to the user of the sending program before it is copied into the daemon, and remains charged as
+//! long as its bytes exist: their owner contains the [`Charge`]. The daemon does not read the socket of a user without
+//! room left, so the kernel makes this user's programs wait, and no others.
 //!
-//! What a user may have shrinks as the daemon fills (dynamic thresholds, Choudhury and Hahne 1998): no more than what is free
-//! for all. So a few users who take what they can leave room for others, and together all stay below the daemon's limit. Many users in
-//! concert would leave nothing: so a part of the limit is for users who have little.
+//! The limit of a user decreases as the daemon fills (dynamic thresholds, Choudhury and Hahne 1998): it is at most the
+//! memory that is free for all users. So a few greedy users leave room for others, and all users together stay below
+//! the daemon's limit. Because many users together could leave nothing, a part of the limit is reserved for users with
+//! small charges.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{
@@ -19,22 +20,22 @@ use bytes::Bytes;
 use swiftwater::internals::{POOL_RESERVED_PART, ReceiveBudget};
 use tokio::sync::{Notify, oneshot};
 
-/// While less than this is charged, nobody looks whether memory is to be returned to the system.
+/// Freed memory is returned to the system only after the charges have reached this amount.
 pub(crate) const MUCH_BYTES: usize = 2 * RETURNED_BYTES;
-/// Freed memory is returned to the system in steps of so many bytes, and not in smaller ones.
+/// Freed memory is returned to the system in steps of this size.
 pub(crate) const RETURNED_BYTES: usize = 16 << 20;
 
-/// What a message costs beside its bytes, wherever it waits.
+/// Cost of a message in addition to its bytes, wherever it waits.
 pub(crate) const RECORD_COST_BYTES: usize = 512;
-/// Most other users whose waiting messages are looked at when one gives memory back.
+/// Maximum number of other users whose waiting messages are examined when one user releases memory.
 const USERS_LOOKED_AT_MAX: usize = 8;
 
-/// One in so many bytes of what there may be of all users is for those who have little.
+/// The reserved part is the limit of all users divided by this number.
 const RESERVED_PART: usize = 4;
-/// A user who has at most one in so many bytes of that limit has little.
+/// A user has a small charge if it is at most the limit of all users divided by this number.
 const LITTLE_PART: usize = 256;
 
-/// How much there may be, of one user and of all.
+/// The limits of one user and of all users.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) user_bytes: usize,
@@ -42,12 +43,12 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Returns what all users may have together who have more than little.
+    /// Returns the limit of all users together whose charges are not small.
     fn unreserved_bytes(&self) -> usize {
         self.all_bytes - self.all_bytes / RESERVED_PART
     }
 
-    /// Returns the most that may be charged to a user while so many bytes are charged to all users.
+    /// Returns the limit of a user while `charged_to_all_bytes` are charged to all users.
     fn of_user(&self, charged_to_all_bytes: usize) -> usize {
         let little_bytes = self.all_bytes / LITTLE_PART;
         let of_reserve_bytes = little_bytes.min(self.all_bytes.saturating_sub(charged_to_all_bytes));
@@ -56,7 +57,7 @@ impl Limits {
     }
 }
 
-/// An association of a one-to-many socket, which counts for its user until this is dropped.
+/// An association of a one-to-many socket; counts for its user until dropped.
 #[derive(Debug)]
 pub(crate) struct Seat(Arc<Account>);
 
@@ -66,32 +67,32 @@ impl Drop for Seat {
     }
 }
 
-/// Memory for messages of one kind, of all users.
+/// The budget of all users for messages of one kind.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limits: Limits,
     charged_bytes: AtomicUsize,
-    /// Held from looking for room to counting it as taken, which any thread may do that gives memory back.
+    /// Held while room is checked and counted as taken. Any thread that releases memory may do so.
     counting: Mutex<()>,
     accounts: Mutex<HashMap<u32, Weak<Account>>>,
     queue: Mutex<Queue>,
-    /// Messages that wait in `queue`.
+    /// Number of messages in `queue`.
     waiting: AtomicUsize,
-    /// [`MUCH_BYTES`] are charged.
+    /// Notified when the charges reach [`MUCH_BYTES`].
     much_charged: Notify,
 }
 
-/// What is charged to one user.
+/// The charges of one user.
 #[derive(Debug)]
 pub(crate) struct Account {
     budget: Arc<Budget>,
     user: u32,
     charged_bytes: AtomicUsize,
-    /// Messages of the user that wait for memory. Those that come later do not overtake them.
+    /// Number of the user's messages that wait for memory. Later messages do not overtake them.
     waiting: AtomicUsize,
-    /// How often a message had to wait.
+    /// Number of times that a message had to wait.
     pub(crate) waits: AtomicU64,
-    /// Associations that peers have set up, and those that were refused.
+    /// Number of associations that peers have set up.
     associations: AtomicUsize,
     pub(crate) refused: AtomicU64,
 }
@@ -99,7 +100,7 @@ pub(crate) struct Account {
 #[derive(Debug, Default)]
 struct Queue {
     of_users: HashMap<u32, VecDeque<Waiter>>,
-    /// The users of `of_users`, in the order in which they are looked at.
+    /// The users of `of_users`, in the order in which they are examined.
     turns: VecDeque<u32>,
     next: u64,
 }
@@ -119,7 +120,7 @@ pub(crate) struct Charge {
     bytes: usize,
 }
 
-/// The content of a message, with what is charged for it.
+/// The content of a message, with its charge.
 struct Charged {
     content: Vec<u8>,
     _charge: Charge,
@@ -144,7 +145,7 @@ impl Budget {
         })
     }
 
-    /// Returns the account of a user. It is forgotten when nobody has it and nothing is charged to it.
+    /// Returns the account of a user. The budget forgets an account without references and charges.
     pub(crate) fn account(self: &Arc<Self>, user: u32) -> Arc<Account> {
         let mut accounts = lock(&self.accounts);
         if let Some(account) = accounts.get(&user).and_then(Weak::upgrade) {
@@ -164,19 +165,19 @@ impl Budget {
         account
     }
 
-    /// Returns the accounts that somebody has, by user.
+    /// Returns the accounts in use, by user.
     pub(crate) fn accounts(&self) -> Vec<Arc<Account>> {
         let mut accounts: Vec<_> = lock(&self.accounts).values().filter_map(Weak::upgrade).collect();
         accounts.sort_by_key(|account| account.user);
         accounts
     }
 
-    /// Returns what is charged to all users.
+    /// Returns the bytes that are charged to all users.
     pub(crate) fn charged_bytes(&self) -> usize {
         self.charged_bytes.load(Relaxed)
     }
 
-    /// Waits until so much is charged that it is worth returning to the system afterwards.
+    /// Waits until the charges are large enough that returning the memory later pays.
     pub(crate) async fn much_charged(&self) {
         self.much_charged.notified().await;
     }
@@ -185,7 +186,7 @@ impl Budget {
         lock(&self.queue)
     }
 
-    /// Gives memory to those who wait for it, first of this user.
+    /// Grants released memory to waiting messages, first to those of this user.
     fn grant(&self, user: u32) {
         let mut granted = Vec::new();
         let mut queue = self.queue();
@@ -199,12 +200,12 @@ impl Budget {
         }
         drop(queue);
         for (waiter, charge) in granted {
-            // What is granted to one that waits no more is given back here.
+            // If the receiver waits no more, dropping the charge releases the memory.
             let _ = waiter.send(charge);
         }
     }
 
-    /// Gives memory to what waits of one user, in its order. Returns whether it gave some.
+    /// Grants memory to the waiting messages of one user, in order. Returns whether any was granted.
     fn grant_to(
         &self,
         queue: &mut Queue,
@@ -235,7 +236,7 @@ impl Queue {
 }
 
 impl Account {
-    /// Returns what is charged to the user.
+    /// Returns the bytes that are charged to the user.
     pub(crate) fn charged_bytes(&self) -> usize {
         self.charged_bytes.load(Relaxed)
     }
@@ -248,25 +249,25 @@ impl Account {
         self.associations.load(Relaxed)
     }
 
-    /// Counts an association that a peer has set up. `None`: the user has so many already.
+    /// Counts an association that a peer has set up. Returns `None` if the user has the maximum already.
     pub(crate) fn seat(self: &Arc<Self>, associations_max: usize) -> Option<Seat> {
         let more = |count: usize| (count < associations_max).then_some(count + 1);
         self.associations.fetch_update(Relaxed, Relaxed, more).ok()?;
         Some(Seat(Arc::clone(self)))
     }
 
-    /// Counts an association that was refused.
+    /// Counts a refused association.
     pub(crate) fn refuse(&self) {
         self.refused.fetch_add(1, Relaxed);
     }
 
-    /// Returns the most bytes that a message may have: it must fit when nothing else is there.
+    /// Returns the maximum size of a message, which must fit an empty budget.
     pub(crate) fn message_bytes_max(&self) -> usize {
         let limits = self.budget.limits;
         limits.user_bytes.min(limits.unreserved_bytes()).saturating_sub(RECORD_COST_BYTES)
     }
 
-    /// Charges so many bytes, if there is room for them and nothing of the user waits for room.
+    /// Charges `bytes`, if there is room and no message of the user waits for room.
     pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
         if self.waiting.load(Relaxed) > 0 {
             return None;
@@ -278,7 +279,7 @@ impl Account {
         self.count(bytes, 0).then(|| Charge { account: Arc::clone(self), bytes })
     }
 
-    /// Counts so many bytes if there is room for them beside `kept_bytes` of what one user may have.
+    /// Counts `bytes` if there is room while `kept_bytes` of the user's limit stay free.
     fn count(&self, bytes: usize, kept_bytes: usize) -> bool {
         let _one_at_a_time = lock(&self.budget.counting);
         let has_room = bytes <= self.free_bytes(kept_bytes);
@@ -288,7 +289,7 @@ impl Account {
         has_room
     }
 
-    /// Counts so many bytes that are there already, whether there is room for them or not.
+    /// Counts `bytes` that exist already, regardless of the limits.
     fn count_anyway(&self, bytes: usize) {
         self.charged_bytes.fetch_add(bytes, Relaxed);
         let before = self.budget.charged_bytes.fetch_add(bytes, Relaxed);
@@ -297,21 +298,22 @@ impl Account {
         }
     }
 
-    /// Returns how many bytes may be charged to the user now, if `kept_bytes` of what one user may have are not touched.
+    /// Returns how many bytes may be charged to the user while `kept_bytes` of the user's limit stay free.
     fn free_bytes(&self, kept_bytes: usize) -> usize {
         let limits = &self.budget.limits;
-        // One that has joined the queue finds here what is given back meanwhile, or who gives it back finds one that waits.
+        // Either a message that has joined the queue sees a concurrent release here, or the releasing thread sees the
+        // queued message.
         let most_bytes = limits.of_user(self.budget.charged_bytes.load(SeqCst));
         most_bytes.min(limits.user_bytes - kept_bytes).saturating_sub(self.charged_bytes.load(SeqCst))
     }
 
-    /// Charges so many bytes that are there already and cannot be refused: what is taken later finds less room.
+    /// Charges `bytes` that exist already and cannot be refused; later charges find less room.
     pub(crate) fn charge_anyway(self: &Arc<Self>, bytes: usize) -> Charge {
         self.count_anyway(bytes);
         Charge { account: Arc::clone(self), bytes }
     }
 
-    /// Charges so many bytes as soon as there is room for them. Given up, it waits no more.
+    /// Charges `bytes` as soon as there is room. Dropping the future gives up the place in the queue.
     pub(crate) async fn room(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
         if let Some(charge) = self.take(bytes) {
             return Some(charge);
@@ -319,7 +321,7 @@ impl Account {
         self.waits.fetch_add(1, Relaxed);
         let (number, granted) = self.join_queue(bytes);
         let _place = PlaceInQueue { account: self, number };
-        // It may have been given back meanwhile.
+        // Memory may have been released before the message joined the queue.
         self.budget.grant(self.user);
         granted.await.ok()
     }
@@ -345,7 +347,7 @@ impl Account {
     }
 }
 
-/// A place in the queue, until it is given up or was served.
+/// A place in the queue, until it is served or dropped.
 struct PlaceInQueue<'a> {
     account: &'a Arc<Account>,
     number: u64,
@@ -363,20 +365,20 @@ impl Drop for PlaceInQueue<'_> {
         self.account.leave_queue();
         drop(queue);
         drop(given_up);
-        // Those behind it may want less.
+        // Messages behind this one may need less memory.
         self.account.budget.grant(self.account.user);
     }
 }
 
 impl Charge {
-    /// Charges so many bytes more, if there is room for them.
+    /// Adds `bytes` to the charge, if there is room for them.
     pub(crate) fn grow(&mut self, bytes: usize) -> bool {
         let has_room = self.account.count(bytes, 0);
         self.bytes += if has_room { bytes } else { 0 };
         has_room
     }
 
-    /// Gives back all but so many bytes.
+    /// Reduces the charge to `bytes`.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         if let Some(less) = self.bytes.checked_sub(bytes) {
             self.bytes = bytes;
@@ -384,7 +386,7 @@ impl Charge {
         }
     }
 
-    /// Returns `content`, which is charged as long as any part of it lives.
+    /// Returns `content`, which stays charged as long as any part of it exists.
     pub(crate) fn on(self, content: Vec<u8>) -> Bytes {
         Bytes::from_owner(Charged { content, _charge: self })
     }
@@ -405,14 +407,14 @@ impl Account {
 }
 
 impl Account {
-    /// Returns how many bytes that one user may have are not for what associations receive, unless it comes out of the reserve.
+    /// Returns the part of a user's limit that received data may use only from the reserve.
     fn kept_bytes(&self, is_reserve: bool) -> usize {
         if is_reserve { 0 } else { self.budget.limits.user_bytes / POOL_RESERVED_PART }
     }
 }
 
-/// What the associations of a user have received takes memory of the user's account, and nothing waits for it: the receive
-/// windows close.
+/// Received data of a user's associations is charged to the user's account. It never waits for memory: the receive
+/// windows close instead.
 impl ReceiveBudget for Account {
     fn take(&self, bytes: usize, is_reserve: bool) -> bool {
         self.count(bytes, self.kept_bytes(is_reserve))
@@ -542,10 +544,10 @@ mod tests {
         let _greedy: Vec<_> = (0..100).map(take_all).collect();
         let unreserved = ALL_BYTES - ALL_BYTES / RESERVED_PART;
         assert!(budget.charged_bytes() <= unreserved, "{} are charged", budget.charged_bytes());
-        assert!(budget.charged_bytes() > unreserved - 2 * little, "what is not reserved is used");
+        assert!(budget.charged_bytes() > unreserved - 2 * little, "the unreserved part is used");
         let modest = budget.account(1000);
         let _some = modest.take(little).expect("the reserve");
-        assert!(modest.take(1).is_none(), "it has no more than little");
+        assert!(modest.take(1).is_none(), "the reserve is for small charges");
     }
 
     #[test]
@@ -571,7 +573,7 @@ mod tests {
 
     #[test]
     fn the_longest_message_fits_when_nothing_else_is_there() {
-        // Of all memory, a part is for users who have little.
+        // A part of the limit is reserved for users with small charges.
         for (user_bytes, all_bytes) in [(3000, 10_000), (10_000, 4000)] {
             let account = budget(user_bytes, all_bytes).account(1);
             assert_eq!(account.message_bytes_max(), 3000 - RECORD_COST_BYTES);

@@ -1,10 +1,11 @@
-//! Closing what came from programs, where that keeps nobody else waiting.
+//! Closes descriptors of programs without delaying other users.
 //!
-//! The last close of a descriptor may take as long as its owner likes: a TCP socket waits for its peer (`SO_LINGER`), a file of FUSE for
-//! its server, any socket for whoever holds the lock of an epoll instance that watches it. So the daemon's thread closes no descriptor of
-//! a program, and no socket of its own in whose queue such descriptors may lie. Threads do, each for one user and one source: while
-//! one is stuck, requests of this user fail, and nobody else's. They do what else may wait for a lock that a program holds: they empty pages
-//! of closed sockets, and take records out of carriers.
+//! The owner of a descriptor decides how long its last close takes: a TCP socket waits for its peer (`SO_LINGER`), a
+//! file of FUSE for its server, any socket for the holder of the lock of an epoll instance that watches it. So the
+//! daemon's thread closes no descriptor of a program, and no socket of its own whose queue may contain such
+//! descriptors. Separate threads close them, each for one user and one source: while one is stuck, requests of this
+//! user fail, and no others. These threads also do other work that may wait for a lock that a program holds: they empty
+//! pages of closed sockets, and take records out of carriers.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::IoSliceMut;
@@ -26,25 +27,26 @@ use tokio::time::timeout;
 use crate::system::journal::log;
 use crate::users::descriptor_numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers, Taken};
 
-/// Most threads that close; `TasksMax` of the systemd unit leaves room for them. Users beyond that wait until another user's thread has nothing more to do.
+/// Maximum number of closing threads; `TasksMax` of the systemd unit leaves room for them. Further users wait until
+/// another user's thread has no more work.
 const THREADS_MAX: usize = 512;
-/// A thread with nothing to close ends after this time.
+/// A thread without work exits after this time.
 const THREAD_IDLE: Duration = Duration::from_secs(2);
-/// What a thread needs: it makes one system call.
+/// Stack size of a thread, which makes single system calls.
 const THREAD_STACK_BYTES: usize = 64 * 1024;
-/// How often it is tried to start a thread where the host has none.
+/// Interval for trying to start a thread if the host has none left.
 const SPAWN_WAIT: Duration = Duration::from_millis(100);
-/// A close that takes longer is stuck.
+/// A close that takes longer counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_millis(500);
-/// Descriptors that may wait to be closed for one user and source.
+/// Maximum number of descriptors that wait to be closed for one user and source.
 const PENDING_MAX: usize = 2 * MESSAGE_DESCRIPTORS_MAX;
-/// An answer waits so long until the descriptor that came with the request is closed.
+/// Maximum time that an answer waits until the descriptor of its request is closed.
 const CLOSE_WAIT: Duration = Duration::from_millis(50);
-/// How often it is looked whether there are numbers again.
+/// Interval for rechecking whether descriptor numbers are free.
 const NUMBERS_LOOKS: Duration = Duration::from_millis(10);
 
-/// Where descriptors come from. A program that was handed another user's socket may write into its carrier, and thereby harms no
-/// requests of that user.
+/// The source of descriptors. A program that was passed another user's socket may write into its carrier; separate
+/// sources keep this from affecting that user's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Source {
     Requests,
@@ -63,12 +65,12 @@ struct State {
     closers: HashMap<Key, Weak<Closer>>,
     threads: usize,
     thread_stack_bytes: usize,
-    /// Closers that have work and no thread.
+    /// Closers with work and without a thread.
     waiting: VecDeque<Arc<Closer>>,
 }
 
 impl State {
-    /// Returns the closer whose work a thread goes on with that has done its own; otherwise the thread ends.
+    /// Returns a closer for a thread that has finished its own work; `None` if the thread should exit.
     fn next_of_thread(&mut self) -> Option<Arc<Closer>> {
         let next = self.waiting.pop_front();
         match &next {
@@ -79,36 +81,36 @@ impl State {
     }
 }
 
-/// Closes what comes from one user and source.
+/// Closes the descriptors from one user and source.
 pub(crate) struct Closer {
     all: Arc<Closers>,
     key: Key,
     work: Mutex<Work>,
-    /// To the thread: there is work.
+    /// Notifies the thread of new work.
     more: Condvar,
-    /// To tasks: there is less.
+    /// Notifies tasks of finished work.
     less: Notify,
 }
 
 struct Work {
     queue: VecDeque<Load>,
-    /// Of the queue, and the one that is being closed.
+    /// Number of queued items, plus the one in progress.
     pending: usize,
     thread: Thread,
-    /// When the last was closed, or the first came.
+    /// When the last item was finished, or the first was queued.
     since: Instant,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Thread {
     None,
-    /// All threads are others', or the host has none.
+    /// The closer waits for a thread: other closers have all of them, or the host has none left.
     Awaited,
     Running,
 }
 
 impl Work {
-    /// A thread takes it up.
+    /// Records that a thread begins to work for this closer.
     fn begin(&mut self) {
         self.thread = Thread::Running;
         self.since = Instant::now();
@@ -122,7 +124,7 @@ struct Load {
 
 enum Item {
     Descriptor(OwnedFd, Taken),
-    /// Anything else that may wait for a lock which a program holds, or that takes its time.
+    /// Other work that may wait for a lock that a program holds, or take long.
     Work(Box<dyn FnOnce() + Send>),
 }
 
@@ -149,7 +151,7 @@ impl Closers {
         Arc::new(Closers { numbers, state: Mutex::new(state) })
     }
 
-    /// Returns the closer of a user for one source.
+    /// Returns the closer for a user and source.
     pub(crate) fn of(self: &Arc<Self>, user: u32, source: Source) -> Arc<Closer> {
         let mut state = self.state();
         let known = state.closers.get(&(user, source)).and_then(Weak::upgrade);
@@ -172,23 +174,24 @@ impl Closer {
         Closer { all, key, work: Mutex::new(work), more: Condvar::new(), less: Notify::new() }
     }
 
-    /// Takes over a descriptor that may be a program's, too.
+    /// Takes ownership of a descriptor that a program may hold, too.
     pub(crate) fn take_over(self: &Arc<Self>, descriptor: OwnedFd) -> ReceivedDescriptor {
         let number = self.all.numbers.count(1);
         ReceivedDescriptor { held: Some((descriptor, number)), closer: Arc::clone(self) }
     }
 
-    /// Takes over a socket of ours to which a program sends.
+    /// Takes ownership of a socket of the daemon to which a program sends.
     pub(crate) fn guard(self: &Arc<Self>, socket: OwnedFd) -> End {
         End(self.take_over(socket))
     }
 
-    /// Counts the number of a descriptor of ours.
+    /// Counts the number of a descriptor of the daemon.
     pub(crate) fn number(&self) -> Taken {
         self.all.numbers.count(1)
     }
 
-    /// Does this on the thread: it may wait for a lock that a program holds, such as that of an inode or of a socket's queue.
+    /// Runs `work` on the closing thread. The work may wait for a lock that a program holds, such as that of an inode
+    /// or of a socket's queue.
     pub(crate) fn run(self: &Arc<Self>, work: impl FnOnce() + Send + 'static) {
         self.push(Load { item: Item::Work(Box::new(work)), closed: None });
     }
@@ -202,20 +205,20 @@ impl Closer {
     pub(crate) async fn room(&self) {
         while !self.has_room() {
             let less = self.less.notified();
-            // Numbers may come from others.
+            // Numbers that other closers free send no notification to this one.
             let _ = timeout(NUMBERS_LOOKS, less).await;
         }
     }
 
-    /// Returns whether what was to be closed has not been for long. A user for whom there is no thread, because those of others are
-    /// stuck, is not: its descriptors wait, as many as there is room for.
+    /// Returns whether the closer is stuck: an item has taken too long, or too many wait. A closer without a thread,
+    /// because those of other users are stuck, is not: its descriptors wait as long as there is room for them.
     pub(crate) fn is_stuck(&self) -> bool {
         let work = self.work();
         let is_late = work.thread == Thread::Running && work.since.elapsed() > STUCK_AFTER;
         work.pending > PENDING_MAX || work.pending > 0 && is_late
     }
 
-    /// Waits for a moment until all is closed that was to be.
+    /// Waits for a limited time until the closer has no work.
     pub(crate) async fn drained(&self) {
         let drained = async {
             loop {
@@ -226,7 +229,7 @@ impl Closer {
                 less.await;
             }
         };
-        // Should it be stuck, only this user is harmed.
+        // A stuck close harms only this user.
         let _ = timeout(CLOSE_WAIT, drained).await;
     }
 
@@ -250,7 +253,8 @@ impl Closer {
         self.start(&mut self.all.state());
     }
 
-    /// Starts the thread. Where there are too many, it waits for another one; where the host has none, it tries again, too.
+    /// Starts the thread. If there are too many, the closer waits for another thread; if the host has none left, the
+    /// closer also tries again.
     fn start(self: &Arc<Self>, state: &mut State) {
         let mut work = self.work();
         if work.thread == Thread::Running {
@@ -264,14 +268,14 @@ impl Closer {
         } else if work.thread == Thread::None {
             work.thread = Thread::Awaited;
             state.waiting.push_back(Arc::clone(self));
-            // What is closed while the runtime ends is closed with the process.
+            // Without a runtime the process is about to exit, which closes the descriptors.
             if may_start && let Ok(runtime) = Handle::try_current() {
                 runtime.spawn(Arc::clone(self).start_later());
             }
         }
     }
 
-    /// Tries to start the thread until there is one.
+    /// Tries to start the thread until it succeeds.
     async fn start_later(self: Arc<Self>) {
         while self.work().thread == Thread::Awaited {
             tokio::time::sleep(SPAWN_WAIT).await;
@@ -284,26 +288,26 @@ impl Closer {
         let thread = std::thread::Builder::new().name("closer".into()).stack_size(stack_bytes);
         let spawned = thread.spawn(move || Closer::serve(closer));
         if let Err(error) = &spawned {
-            log(format_args!("no thread to close descriptors of programs: {error}"));
+            log(format_args!("cannot start a thread that closes descriptors of programs: {error}"));
         }
         spawned.is_ok()
     }
 
-    /// What a thread does: the work of one closer, then of those that have no thread.
+    /// Runs a thread: does the work of one closer, then of closers without a thread.
     fn serve(mut closer: Arc<Closer>) {
         loop {
             closer.work_off();
             let all = Arc::clone(&closer.all);
             let next = all.state().next_of_thread();
             match next {
-                // The last of a closer goes without the lock.
+                // Dropping the last reference to a closer takes the lock, which is not held here.
                 Some(next) => closer = next,
                 None => return,
             }
         }
     }
 
-    /// Handles what there is, and what comes before [`THREAD_IDLE`] is over.
+    /// Handles all queued work, and new work until none has arrived for [`THREAD_IDLE`].
     fn work_off(&self) {
         let mut work = self.work();
         loop {
@@ -314,7 +318,7 @@ impl Closer {
                 work.pending -= 1;
                 work.since = Instant::now();
                 self.less.notify_waiters();
-                // Who has asked may be gone.
+                // The waiting task may have been cancelled.
                 let _ = closed.map(|closed| closed.send(()));
                 continue;
             }
@@ -332,27 +336,28 @@ impl Closer {
 impl Drop for Closer {
     fn drop(&mut self) {
         let mut state = self.all.state();
-        // Another may have been made since nobody had this one any more.
+        // A new closer with this key may exist since the last reference to this one was dropped.
         if state.closers.get(&self.key).is_some_and(|known| known.strong_count() == 0) {
             state.closers.remove(&self.key);
         }
     }
 }
 
-/// A descriptor that was received from a program, which may have closed its own: then the daemon's close is the last, and may
-/// block.
+/// A descriptor that was received from a program. If the program has closed its own copy, the daemon's close is the
+/// last and may block.
 pub(crate) struct ReceivedDescriptor {
-    /// There until it is closed.
+    /// Present until closed.
     held: Option<(OwnedFd, Taken)>,
     closer: Arc<Closer>,
 }
 
 impl ReceivedDescriptor {
-    /// Closes it, and waits for a moment until that is done: a program that closes its own copy after the answer then was the last.
+    /// Closes the descriptor, and waits for a limited time until the close is done: then a program that closes its own
+    /// copy after the answer closes the last one.
     pub(crate) async fn closed(mut self) {
         let (closed, is_closed) = oneshot::channel();
         self.close(Some(closed));
-        // Should it be stuck, only this user is harmed.
+        // A stuck close harms only this user.
         let _ = timeout(CLOSE_WAIT, is_closed).await;
     }
 
@@ -375,13 +380,13 @@ impl Drop for ReceivedDescriptor {
     }
 }
 
-/// A socket of ours to which a program sends: descriptors may lie in its queue.
+/// A socket of the daemon to which a program sends: its queue may contain descriptors.
 pub(crate) struct End(ReceivedDescriptor);
 
 impl End {
-    /// Makes sure that nothing more comes, and returns whether nothing lies there.
+    /// Stops further input, and returns whether the queue is empty.
     fn is_finished(&self) -> bool {
-        // With credentials each message has something that finds no room here, also one of no bytes.
+        // With credentials, every message has control data that finds no room here, even an empty message.
         let told = sockopt::set_socket_passcred(self, true).and_then(|()| shutdown(self, Shutdown::Both));
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         let (mut byte, mut no_room) = ([0], RecvAncillaryBuffer::default());
@@ -396,7 +401,7 @@ impl End {
 impl Drop for End {
     fn drop(&mut self) {
         if self.is_finished() {
-            // Nothing but a socket of ours is closed here.
+            // The queue is empty, so this closes only the daemon's socket.
             self.0.held = None;
         }
     }
@@ -414,16 +419,16 @@ impl AsRawFd for End {
     }
 }
 
-/// Waits until a caller closes its connection, or sends more, which no shim does. The extra data stays in the kernel's queue,
-/// because descriptors may come with it.
+/// Waits until a caller closes its connection or sends more, which no shim does. The extra data stays in the kernel's
+/// queue, because it may come with descriptors.
 pub(crate) async fn gone(connection: &AsyncFd<End>) {
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
     let look = |end: &End| Ok(rustix::net::recv(end, &mut [0_u8; 1][..], flags)?);
-    // It is gone either way.
+    // An error also means that the caller is gone.
     let _ = connection.async_io(Interest::READABLE, look).await;
 }
 
-/// Receives a message with all descriptors that came with it. The caller has seen that there is room for them.
+/// Receives a message with all its descriptors. The caller has checked that there is room for them.
 pub(crate) fn receive(
     socket: impl AsFd,
     place: &mut [u8],
@@ -459,7 +464,7 @@ mod tests {
         socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).expect("a pair")
     }
 
-    /// A socket whose close waits for its peer.
+    /// Returns a socket whose close waits for its peer, and the peer.
     fn lingering() -> (OwnedFd, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let mut ours = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
@@ -492,14 +497,14 @@ mod tests {
             tokio::time::sleep(STUCK_AFTER / 10).await;
         }
         drop(other.take_over(pair().0));
-        // Its thread may have to wait for a processor.
+        // The thread may have to wait for a processor.
         while other.work().pending > 0 {
             tokio::time::sleep(STUCK_AFTER / 10).await;
         }
         assert!(!other.is_stuck() && one.is_stuck());
         let same_user = closers.of(1, Source::Carriers);
         assert!(!same_user.is_stuck(), "another source");
-        // Reset, it is closed.
+        // The reset of the connection ends the close.
         drop(peer);
         while one.work().pending > 0 {
             tokio::time::sleep(STUCK_AFTER / 10).await;
@@ -510,20 +515,20 @@ mod tests {
     #[test]
     fn a_user_whom_others_leave_no_thread_is_not_stuck() {
         let closers = Closers::new(Numbers::with_max(1 << 16));
-        // As if closes of other users were stuck.
+        // Simulates that closes of other users are stuck.
         closers.state().threads = THREADS_MAX;
         let one = closers.of(1, Source::Requests);
         drop(one.take_over(pair().0));
         let long_ago = Instant::now().checked_sub(2 * STUCK_AFTER).expect("the host is up for longer");
         one.work().since = long_ago;
         assert!(!one.is_stuck() && one.has_room());
-        // Once there is a thread, it counts from then on.
+        // From here on, the thread that exists counts.
         closers.state().threads -= 1;
         one.start(&mut closers.state());
         assert!(!one.is_stuck());
     }
 
-    /// No host has so much memory.
+    /// No host has this much memory.
     const ABSURD_STACK_BYTES: usize = 1 << 60;
 
     #[tokio::test]
@@ -569,7 +574,7 @@ mod tests {
             drop(one.take_over(copied.try_clone().expect("a copy")));
         }
         assert!(!one.has_room() && one.is_stuck());
-        // Reset, it is closed.
+        // The reset of the connection ends the close.
         drop(peer);
         one.room().await;
         assert!(one.has_room());
@@ -579,12 +584,12 @@ mod tests {
     fn an_end_with_descriptors_in_its_queue_is_not_finished() {
         let closer = Closers::new(Numbers::with_max(1 << 16)).of(1, Source::Requests);
         let (ours, theirs) = pair();
-        assert!(closer.guard(ours).is_finished(), "nothing lies there");
-        assert!(send(&theirs, b"late", SendFlags::NOSIGNAL).is_err(), "nothing comes afterwards");
+        assert!(closer.guard(ours).is_finished(), "the queue is empty");
+        assert!(send(&theirs, b"late", SendFlags::NOSIGNAL).is_err(), "no further input");
 
         for content in [&b""[..], b"some"] {
             let (ours, theirs) = pair();
-            // One without bytes looks like the end.
+            // A message without bytes looks like the end of the stream.
             send(&theirs, b"", SendFlags::NOSIGNAL).expect("there is room");
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
             let mut control = SendAncillaryBuffer::new(&mut space);

@@ -1,7 +1,7 @@
-//! Numbers for descriptors: as many as the process may have, less those that must stay free.
+//! Counts descriptor numbers: the process limit, less those that must stay free.
 //!
-//! The kernel closes descriptors of a message for which the receiver has no number, on the thread that receives. So the daemon
-//! receives only while it has numbers for all that one message can hold.
+//! If the receiver lacks numbers for the descriptors of a message, the kernel closes them on the receiving thread. So
+//! the daemon receives only while it has numbers for the maximum that one message can contain.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,30 +9,30 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use rustix::process::{Resource, getrlimit};
 
-/// Most descriptors of one message (`SCM_MAX_FD` of the kernel).
+/// Maximum number of descriptors in one message (`SCM_MAX_FD` of the kernel).
 pub(crate) const MESSAGE_DESCRIPTORS_MAX: usize = 253;
-/// Descriptors that are nobody's: standard ones, the runtime's, those that carry SCTP, and what is opened for a moment.
+/// Descriptors of the daemon itself: standard ones, the runtime's, the sockets that carry SCTP, and short-lived ones.
 const OWN: usize = 96;
-/// The daemon does not start with fewer (`RLIMIT_NOFILE`): none would be left for sockets beside those that must stay free.
+/// The minimum limit with which the daemon starts (`RLIMIT_NOFILE`): with fewer, none would be left for sockets.
 const LIMIT_MIN: usize = 512;
-/// The limit that is assumed where there is none.
+/// The assumed limit if the process has none.
 const NUMBERS_MAX: usize = 1 << 24;
 
-/// The numbers that this process has for descriptors of programs.
+/// The descriptor numbers of this process for descriptors of programs.
 #[derive(Debug)]
 pub(crate) struct Numbers {
     used: AtomicUsize,
     max: usize,
 }
 
-/// Some numbers, for as long as this is there.
+/// Numbers that are taken until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Taken {
     numbers: Arc<Numbers>,
     count: usize,
 }
 
-/// This process may have fewer descriptors than a daemon needs.
+/// The descriptor limit of this process is too low for a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FewDescriptors {
     limit: usize,
@@ -52,7 +52,7 @@ impl fmt::Display for FewDescriptors {
 impl std::error::Error for FewDescriptors {}
 
 impl Numbers {
-    /// Returns the numbers that the limit of this process leaves.
+    /// Returns the numbers that the limit of this process permits.
     pub(crate) fn of_this_process() -> Result<Arc<Numbers>, FewDescriptors> {
         let limit = getrlimit(Resource::Nofile).current;
         Numbers::of_limit(limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(NUMBERS_MAX))
@@ -69,17 +69,17 @@ impl Numbers {
         Arc::new(Numbers { used: AtomicUsize::new(0), max })
     }
 
-    /// Returns how many there are, used or not.
+    /// Returns the number of descriptor numbers, used or not.
     pub(crate) fn max(&self) -> usize {
         self.max
     }
 
-    /// Returns whether so many are free beside those for one message.
+    /// Returns whether `count` numbers are free in addition to those for one message.
     pub(crate) fn has(&self, count: usize) -> bool {
         self.used.load(Relaxed) + count + MESSAGE_DESCRIPTORS_MAX <= self.max
     }
 
-    /// Counts numbers that are in use already.
+    /// Counts numbers that are already in use.
     pub(crate) fn count(self: &Arc<Self>, count: usize) -> Taken {
         self.used.fetch_add(count, Relaxed);
         Taken { numbers: Arc::clone(self), count }

@@ -1,31 +1,32 @@
-//! What the programs of one user may take of the daemon, and those of all users.
+//! Limits of the daemon's resources for the programs of one user, and of all users.
 
 use crate::users::budget;
 
-/// Limits, so that no user takes what others need. Those of a listener and of a source prefix are the stack's
-/// ([`ListenerOptions::associations_max`](swiftwater::ListenerOptions),
+/// Limits that keep one user from taking the resources of others. The limits of a listener and of a source prefix are
+/// the stack's ([`ListenerOptions::associations_max`](swiftwater::ListenerOptions),
 /// [`StackOptions::prefix_associations_max`](swiftwater::StackOptions)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Memory for the messages that the programs of one user have sent and no peer has acknowledged. Default 128 MiB.
+    /// Memory for messages that the programs of one user have sent and no peer has acknowledged. Default: 128 MiB.
     pub user_memory_bytes: usize,
-    /// Most bytes that all users together may have waiting in the daemon. Default 512 MiB.
+    /// Memory for such messages of all users together. Default: 512 MiB.
     pub memory_bytes: usize,
-    /// Memory for long messages, beyond 64 KiB, that have come for the programs of one user and lie in memfds until they are read.
-    /// Default 64 MiB.
+    /// Memory for messages of more than 64 KiB that wait in memfds until the programs of one user read them. Default:
+    /// 64 MiB.
     pub user_unread_bytes: usize,
-    /// Memory for such messages of all users together. Default 256 MiB.
+    /// Memory for such messages of all users together. Default: 256 MiB.
     pub unread_bytes: usize,
-    /// Memory for what the associations of one user have received and its programs have not read. Default 128 MiB.
+    /// Memory for data that the associations of one user have received and its programs have not read. Default: 128
+    /// MiB.
     pub user_receive_bytes: usize,
-    /// Memory for what the associations of all users together have received. Default 512 MiB.
+    /// Memory for such data of all users together. Default: 512 MiB.
     pub receive_bytes: usize,
-    /// Memory for the pages that one user's sockets share with their programs, 4 KiB each, and 64 KiB of a one-to-many socket.
-    /// Default 256 MiB.
+    /// Memory for the pages that one user's sockets share with their programs: 4 KiB each, and 64 KiB for a one-to-many
+    /// socket. Default: 256 MiB.
     pub user_page_bytes: usize,
-    /// Memory for the pages of all users together. Default 512 MiB.
+    /// Memory for the pages of all users together. Default: 512 MiB.
     pub page_bytes: usize,
-    /// Most associations that the one-to-many sockets of one user may have, whoever set them up. Default 32,768.
+    /// Maximum number of associations of one user's one-to-many sockets, whichever side set them up. Default: 32,768.
     pub user_associations: usize,
 }
 
@@ -46,22 +47,22 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// For what programs have sent.
+    /// Returns the limits for messages that programs have sent.
     pub(crate) fn sent(&self) -> budget::Limits {
         budget::Limits { user_bytes: self.user_memory_bytes, all_bytes: self.memory_bytes }
     }
 
-    /// For long messages that programs have not read.
+    /// Returns the limits for long messages that programs have not read.
     pub(crate) fn unread(&self) -> budget::Limits {
         budget::Limits { user_bytes: self.user_unread_bytes, all_bytes: self.unread_bytes }
     }
 
-    /// For pages of sockets.
+    /// Returns the limits for pages of sockets.
     pub(crate) fn pages(&self) -> budget::Limits {
         budget::Limits { user_bytes: self.user_page_bytes, all_bytes: self.page_bytes }
     }
 
-    /// For what associations have received.
+    /// Returns the limits for received data.
     pub(crate) fn received(&self) -> budget::Limits {
         budget::Limits { user_bytes: self.user_receive_bytes, all_bytes: self.receive_bytes }
     }

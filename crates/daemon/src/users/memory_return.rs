@@ -1,16 +1,17 @@
-//! Memory that goes back to the system once it was freed.
+//! Returns freed memory to the system.
 //!
-//! The C library keeps what is freed below memory in use. So after much was charged to users and given back, the daemon returns it.
+//! The C library keeps freed memory that lies below memory in use. So the daemon returns it after large charges were
+//! released.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::users::budget::{Budget, MUCH_BYTES, RETURNED_BYTES};
 
-/// How often the daemon looks whether much was given back, while much is charged.
+/// Interval for rechecking, while the charges are large, whether much was released.
 const LOOKS: Duration = Duration::from_secs(1);
 
-/// Returns memory to the system that a budget was given back. Ends with the runtime.
+/// Returns freed memory of a budget to the system, for as long as the runtime lives.
 pub(crate) async fn return_memory_of(budget: Arc<Budget>) {
     loop {
         budget.much_charged().await;
@@ -20,7 +21,7 @@ pub(crate) async fn return_memory_of(budget: Arc<Budget>) {
             let charged_bytes = budget.charged_bytes();
             most_bytes = most_bytes.max(charged_bytes);
             if most_bytes - charged_bytes >= RETURNED_BYTES {
-                // It ends with an error only if the runtime does.
+                // The task fails only when the runtime ends.
                 let _ = tokio::task::spawn_blocking(shared_memory::return_freed).await;
                 most_bytes = charged_bytes;
             }

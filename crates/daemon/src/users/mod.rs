@@ -1,4 +1,4 @@
-//! What each user may have of the daemon, and what closes the descriptors that its programs send.
+//! Limits of each user, and the closing of descriptors that its programs send.
 
 pub(crate) mod budget;
 pub(crate) mod closer;

@@ -1,4 +1,4 @@
-//! Whose a socket is, and how many one user may have.
+//! Ownership of sockets, and the limit of sockets of one user.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,16 +8,16 @@ use rustix::net::UCred;
 
 use crate::users::descriptor_numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers, Taken};
 
-/// What each socket costs the daemon: its end of the carrier, and the page.
+/// Number of descriptors of each socket: its end of the carrier, and the page.
 const DESCRIPTORS_PER_SOCKET: usize = 2;
-/// The end of the carrier is counted where it is kept, until it is closed.
+/// The end of the carrier is counted by its owner, until it is closed.
 const DESCRIPTORS_COUNTED_HERE: usize = 1;
-/// Of all descriptors, sockets leave one in so many to requests.
+/// Sockets leave this part of all descriptors to requests: the number divided by this.
 const PART_OF_REQUESTS: usize = 8;
-/// Of the sockets that there may be, one user may have so many quarters: others always get some.
+/// Maximum number of quarters of all sockets for one user, so that other users always get some.
 const QUARTERS_OF_A_USER: usize = 3;
 
-/// Who has opened a socket. Its descriptor may be others' since then.
+/// The user and process that opened a socket. Its descriptor may have been passed on since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) user: u32,
@@ -30,7 +30,7 @@ impl From<UCred> for Owner {
     }
 }
 
-/// How many sockets each user has.
+/// The number of sockets of each user.
 #[derive(Debug)]
 pub(crate) struct Shares {
     of_users: Arc<Mutex<HashMap<u32, usize>>>,
@@ -38,7 +38,7 @@ pub(crate) struct Shares {
     numbers: Arc<Numbers>,
 }
 
-/// One socket of a user, for as long as this is there.
+/// One socket of a user, counted until dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     pub(crate) owner: Owner,
@@ -47,19 +47,19 @@ pub(crate) struct Share {
 }
 
 impl Shares {
-    /// With the limit that the numbers of this process set.
+    /// Sets the limit according to the descriptor numbers of this process.
     pub(crate) fn new(numbers: Arc<Numbers>) -> Self {
         let sockets = numbers.max().saturating_sub(Shares::left(&numbers) + MESSAGE_DESCRIPTORS_MAX);
         let limit = sockets / DESCRIPTORS_PER_SOCKET * QUARTERS_OF_A_USER / 4;
         Shares { of_users: Arc::default(), limit: limit.max(1), numbers }
     }
 
-    /// Descriptors that sockets leave to requests.
+    /// Returns the number of descriptors that sockets leave to requests.
     fn left(numbers: &Numbers) -> usize {
         numbers.max() / PART_OF_REQUESTS
     }
 
-    /// One more socket. An error is what the kernel says of a full table of files.
+    /// Counts one more socket. The error is the kernel's for a full file table.
     pub(crate) fn take(&self, owner: Owner) -> Result<Share, Errno> {
         if !self.numbers.has(DESCRIPTORS_PER_SOCKET + Shares::left(&self.numbers)) {
             return Err(Errno::NFILE);
@@ -102,7 +102,7 @@ mod tests {
         let end_of_carrier = || numbers.count(DESCRIPTORS_PER_SOCKET - DESCRIPTORS_COUNTED_HERE);
         let of = |user| shares.take(Owner { user, process: 7 }).map(|share| (share, end_of_carrier()));
         let all_of = |user| -> Vec<(Share, Taken)> { std::iter::from_fn(|| of(user).ok()).collect() };
-        // 1,000 less 125 and 253 are 311 sockets.
+        // 1,000 less 125 and 253 is enough for 311 sockets.
         let greedy = all_of(1);
         assert_eq!((greedy.len(), of(1).map(drop)), (233, Err(Errno::NFILE)));
         let others = all_of(2);

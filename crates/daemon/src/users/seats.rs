@@ -1,11 +1,11 @@
-//! Places that all users share, so that no user takes them all.
+//! Places that all users share, such that no user takes all of them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// A bounded number of places of one kind.
+/// A limited number of places of one kind.
 pub(crate) struct Places {
     max: usize,
     of_user_max: usize,
@@ -20,7 +20,7 @@ struct Taken {
     next: u64,
 }
 
-/// One place of a user, until this is dropped or the place is lost to another user.
+/// One place of a user, until this is dropped or another user takes the place.
 pub(crate) struct Seat {
     places: Arc<Places>,
     user: u32,
@@ -29,13 +29,13 @@ pub(crate) struct Seat {
 }
 
 impl Places {
-    /// Makes `max` places; one user may take at most `of_user_max` of them.
+    /// Returns `max` places; one user may take at most `of_user_max` of them.
     pub(crate) fn new(max: usize, of_user_max: usize) -> Arc<Places> {
         Arc::new(Places { max, of_user_max, taken: Mutex::default() })
     }
 
-    /// Takes a place for a user. Where none is left, the user who has most loses the oldest of its own. `None`: this user has as
-    /// many as one may have.
+    /// Takes a place for a user. If none is left, the user with the most places loses its oldest one. Returns `None` if
+    /// this user has the maximum.
     pub(crate) fn take(self: &Arc<Self>, user: u32) -> Option<Seat> {
         let mut taken = self.taken();
         if taken.of_users.get(&user).is_some_and(|own| own.len() >= self.of_user_max) {
@@ -52,7 +52,7 @@ impl Places {
         Some(Seat { places: Arc::clone(self), user, number, lost })
     }
 
-    /// Takes the oldest place away from the user who has most.
+    /// Takes the oldest place away from the user with the most places.
     pub(crate) fn give_up_one(&self) {
         self.taken().give_up_one();
     }
@@ -83,7 +83,7 @@ impl Taken {
 }
 
 impl Seat {
-    /// Waits until another user has got this place.
+    /// Waits until another user takes this place.
     pub(crate) async fn lost(&self) {
         self.lost.notified().await;
     }
