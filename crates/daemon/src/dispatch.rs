@@ -14,8 +14,6 @@ use crate::calls::{bind, connect, form, listen, options, peel_off, report, statu
 use crate::channel::long_messages;
 use crate::channel::recall::Recalled;
 use crate::channel::style::Style;
-use crate::relay::drain::drain;
-use crate::relay::inbound::tell_dry;
 use crate::state::association::Outcome;
 use crate::state::registry::{Registry, patience};
 use crate::state::socket::Socket;
@@ -23,6 +21,7 @@ use crate::state::socket_options::SocketOptions;
 use crate::system::addresses::{check_peer, parse_list};
 use crate::system::socket_cookie::Cookie;
 use crate::tasks;
+use crate::tasks::relaying::{drain, tell_dry};
 use crate::users::closer::{ReceivedDescriptor, Source};
 use crate::users::owner::Owner;
 use crate::users::seats::Seat;

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sctp::{RecvInfo, SendInfo};
-use streams::{Chain, Interest};
-use tpi::Primitive;
+use streams::Interest;
 
 pub use self::shared::SharedAssociation;
 pub(crate) use self::shared::ask_to_connect;
@@ -188,8 +187,7 @@ impl Association {
     ///
     /// Fails as [`Association::send_with`] does.
     pub fn send_bytes(&self, message: Bytes, info: &SendInfo) -> Result<(), SendError> {
-        self.check(message.len(), info)?;
-        self.shared.socket.write_bytes(0, info, &message, Patience::Forever)
+        self.shared.send_bytes_with(&message, info, Patience::Forever)
     }
 
     /// Sends one message with the properties in `info`; waits while the send buffer is full, for `timeout` at most.
@@ -318,10 +316,7 @@ impl Association {
     ///
     /// The association is already closed.
     pub fn shutdown(&self) -> Result<(), SendError> {
-        self.shared
-            .socket
-            .request(Primitive::OrdrelReq { association: 0 }, Chain::new())
-            .map_err(|_| SendError::Closed)
+        self.shared.shutdown_with(Patience::Forever)
     }
 
     /// Shuts down, and waits until the peer has received everything and has shut down, too. Discards messages that

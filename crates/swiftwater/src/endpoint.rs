@@ -144,7 +144,7 @@ impl Endpoint {
     /// The association is already closed.
     pub fn shutdown(&self, id: AssociationId) -> Result<(), SendError> {
         self.socket()
-            .request(Primitive::OrdrelReq { association: id.0 }, Chain::new())
+            .request(Primitive::OrdrelReq { association: id.0 }, Chain::new(), Patience::Forever)
             .map_err(|_| SendError::Closed)
     }
 }

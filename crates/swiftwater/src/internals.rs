@@ -6,7 +6,8 @@
 
 pub use crate::busy_poll::BusyPoll;
 use crate::socket::Patience;
-use crate::{Message, Received, RecvError, SharedAssociation};
+use crate::{Message, Received, RecvError, SendError, SendInfo, SharedAssociation};
+use bytes::Bytes;
 pub use sctp::{POOL_RESERVED_PART, ReceiveBudget};
 
 /// Receives the next message or event that was already taken from the sockets: makes no system call, and does not flush
@@ -17,6 +18,29 @@ pub use sctp::{POOL_RESERVED_PART, ReceiveBudget};
 /// Fails as [`Association::try_next`](SharedAssociation::try_next) does.
 pub fn next_at_hand(association: &SharedAssociation) -> Result<Option<Received>, RecvError> {
     association.next_with(Patience::NoLook)
+}
+
+/// Sends one message without a copy of its bytes if the send buffer has room for it. It does not look for room in what has
+/// arrived: it makes no system call for that.
+///
+/// # Errors
+///
+/// As [`Association::try_send`](SharedAssociation::try_send).
+pub fn send_at_hand(
+    association: &SharedAssociation,
+    message: &Bytes,
+    info: &SendInfo,
+) -> Result<(), SendError> {
+    association.send_bytes_with(message, info, Patience::NoLook)
+}
+
+/// Ends sending (RFC 9260 §9.2) if the stream takes the request now.
+///
+/// # Errors
+///
+/// The association is closed already; and [`SendError::WouldBlock`].
+pub fn shutdown_at_hand(association: &SharedAssociation) -> Result<(), SendError> {
+    association.shutdown_with(Patience::NoLook)
 }
 
 /// Keeps received messages of at least this many bytes charged to the receive window until [`release_window`].

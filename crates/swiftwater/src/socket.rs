@@ -509,10 +509,18 @@ impl Socket {
     }
 
     /// Sends a request to the provider, in order after earlier messages.
-    pub(crate) fn request(&self, primitive: Primitive, data: Chain) -> Result<(), WriteError> {
+    pub(crate) fn request(
+        &self,
+        primitive: Primitive,
+        data: Chain,
+        patience: Patience,
+    ) -> Result<(), WriteError> {
         let mut message = Some(Block::with_data(Kind::Proto(primitive.into()), data));
-        self.until(Interest::WRITABLE, Patience::Forever, |inner| self.try_request(inner, &mut message))
-            .unwrap_or(Err(WriteError::Closed))
+        match self.until(Interest::WRITABLE, patience, |inner| self.try_request(inner, &mut message)) {
+            Ok(asked) => asked,
+            Err(GivenUp::WouldBlock) => Err(WriteError::WouldBlock),
+            Err(_) => Err(WriteError::Closed),
+        }
     }
 
     pub(crate) fn try_request(

@@ -23,8 +23,9 @@ use rustix::net::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::channel::blocked::{Blocked, NotPut};
 use crate::channel::busy_poll::BusyPolling;
-use crate::channel::form::{Form, NOT_NOW};
+use crate::channel::form::Form;
 use crate::channel::long_messages::{self, Lent};
 use crate::channel::raw_record::RawRecord;
 use crate::system::descriptor_io::{errno_of, polls, register};
@@ -50,8 +51,8 @@ const MAPPED_BYTES: usize = (32 << 20) + 1;
 const RECORD_ROOM_BYTES: usize = PAYLOAD_BYTES_MAX + RECORD_COST_BYTES;
 /// How often it is looked for room where nobody tells of it.
 const ROOM_LOOKS: Duration = Duration::from_millis(1);
-/// How long a long message waits before it is tried again, where the host is short of memory or descriptors.
-const SHORTAGE_WAIT: Duration = Duration::from_millis(50);
+/// Time after which a long message is tried again if the host is short of memory or descriptors.
+pub(super) const SHORTAGE_WAIT: Duration = Duration::from_millis(50);
 /// Seals that keep a memfd as it was sent.
 const FINAL: SealFlags = SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW);
 
@@ -65,7 +66,7 @@ pub(crate) struct Endpoint {
     /// The program has written something else than records. That is told each time from then on.
     is_broken: AtomicBool,
     busy_polling: Arc<BusyPolling>,
-    gate: Arc<tokio::sync::Mutex<()>>,
+    gate: Arc<tokio::sync::RwLock<()>>,
     accounts: Accounts,
     /// A long message that was taken from the carrier, and for whose content there was no room.
     stalled: Mutex<Option<(Header, ReceivedDescriptor)>>,
@@ -374,21 +375,18 @@ impl Endpoint {
         polls(self.descriptor.as_fd(), PollFlags::RDHUP) && self.waiting_bytes() == 0
     }
 
-    /// Takes the next record; waits for it, but not for room as [`Endpoint::try_take`] needs it.
-    pub(crate) async fn take(&self) -> Result<Intake, Errno> {
+    /// Waits until [`Endpoint::try_take`] may find something other than `AGAIN`.
+    pub(crate) async fn readable(&self) {
         if lock(&self.stalled).is_some() {
-            return self.receive();
+            return;
         }
         loop {
             self.closer.room().await;
-            let mut ready = self.descriptor.readable().await.map_err(errno_of)?;
-            // What was not looked at is still there.
-            if !self.closer.has_room() {
-                continue;
-            }
-            let receive = |_: &_| Ok(self.receive()?);
-            if let Ok(taken) = ready.try_io(receive) {
-                return taken.map_err(errno_of);
+            // Should it fail, the runtime is gone, and nothing waits any more. Only an attempt that finds nothing ends the
+            // readiness.
+            let _ = self.descriptor.readable().await;
+            if self.closer.has_room() {
+                return;
             }
         }
     }
@@ -439,75 +437,71 @@ impl Endpoint {
         self.accounts.received.charge_anyway(bytes + RECORD_COST_BYTES)
     }
 
-    /// Hands a message to the program; waits for room. Returns a long one, whose memory is to be given back once it was read.
-    pub(crate) async fn put(&self, header: &Header, blocks: &[Bytes]) -> Result<Option<Lent>, Errno> {
-        if header.bytes as usize > PAYLOAD_BYTES_MAX {
-            return self.put_long(header, blocks).await.map(Some);
+    /// Puts a record of these parts into the carrier, with descriptors.
+    pub(super) fn try_put_parts(
+        &self,
+        parts: &[IoSlice<'_>],
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), NotPut> {
+        let Ok(_gate) = self.gate.try_read() else { return Err(NotPut::Blocked(Blocked::Recall)) };
+        match self.try_send(parts, descriptors) {
+            Err(Errno::AGAIN) => Err(NotPut::Blocked(Blocked::Full)),
+            sent => sent.map_err(NotPut::Failed),
         }
+    }
+
+    /// Puts a header and its content into the carrier as one record.
+    pub(super) fn try_put_message(&self, header: &Header, blocks: &[Bytes]) -> Result<(), NotPut> {
         let header = header.encode();
-        self.send(&parts(&header, blocks), &[]).await.map(|()| None)
+        let mut parts = Vec::with_capacity(1 + blocks.len());
+        parts.push(IoSlice::new(&header));
+        parts.extend(blocks.iter().map(|block| IoSlice::new(block)));
+        self.try_put_parts(&parts, &[])
     }
 
-    /// Hands a message of at most [`PAYLOAD_BYTES_MAX`] to the program if there is room, whatever the form.
-    pub(crate) fn try_put(&self, header: &Header, blocks: &[Bytes]) -> Result<(), Errno> {
-        self.try_send(&parts(&header.encode(), blocks), &[])
-    }
-
-    /// Hands a packet to the program as it is, if there is room.
-    pub(crate) fn try_put_packet(&self, packet: &[u8]) -> Result<(), Errno> {
-        self.try_send(&[IoSlice::new(packet)], &[])
-    }
-
-    async fn put_long(&self, header: &Header, blocks: &[Bytes]) -> Result<Lent, Errno> {
-        if !self.form.is_ordinary() {
-            return Err(NOT_NOW);
-        }
-        // One that is longer than all that the user may have goes alone.
-        let bytes = (header.bytes as usize).min(self.accounts.unread.message_bytes_max());
-        let mut charge =
-            self.accounts.unread.room(long_messages::charged_bytes(bytes)).await.ok_or(Errno::NOMEM)?;
-        let message = loop {
-            self.closer.room().await;
-            match Lent::new(blocks, self.closer.number(), charge) {
-                Ok(message) => break message,
-                // The host is short of memory or of descriptors. The message stays where it is.
-                Err((_, kept)) => charge = kept,
-            }
-            tokio::time::sleep(SHORTAGE_WAIT).await;
-        };
-        let header = Header { flags: header.flags.with(Flags::IN_MEMFD), ..*header }.encode();
-        self.send(&[IoSlice::new(&header)], &[message.as_fd()]).await?;
-        Ok(message)
-    }
-
-    /// Hands a record over that is already encoded, with descriptors.
+    /// Puts an encoded record into the carrier, with descriptors; waits for room.
     pub(crate) async fn put_record(
         &self,
         record: &[u8],
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<(), Errno> {
-        self.send(&[IoSlice::new(record)], descriptors).await
-    }
-
-    /// Sends a record; waits for room. What waits is charged as what was received: the association counts it no more.
-    async fn send(&self, record: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
-        let mut charge = None;
         loop {
-            let gate = self.gate.lock().await;
-            if !self.form.is_ordinary() {
-                return Err(NOT_NOW);
-            }
-            let sent = self.try_send(record, descriptors);
-            drop(gate);
-            match sent {
-                Err(Errno::AGAIN) => {
-                    let bytes = || record.iter().map(|part| part.len()).sum::<usize>();
-                    charge.get_or_insert_with(|| self.charge_waiting(bytes()));
-                    self.has_room().await;
-                }
-                sent => return sent,
+            match self.try_put_parts(&[IoSlice::new(record)], descriptors) {
+                Err(NotPut::Blocked(Blocked::Recall)) => self.recall_ended().await,
+                Err(NotPut::Blocked(_)) => self.has_room().await,
+                Err(NotPut::Failed(error)) => return Err(error),
+                Ok(()) => return Ok(()),
             }
         }
+    }
+
+    /// Waits until no records are being taken back.
+    pub(super) async fn recall_ended(&self) {
+        drop(self.gate.read().await);
+    }
+
+    /// Creates the memfd of a long message. `memory` is what was charged for it before; it stays there if that fails.
+    pub(super) fn lend(&self, blocks: &[Bytes], memory: &mut Option<Charge>) -> Result<Lent, Blocked> {
+        let length: usize = blocks.iter().map(Bytes::len).sum();
+        // A message that is longer than all that the user may have goes alone.
+        let bytes = long_messages::charged_bytes(length.min(self.accounts.unread.message_bytes_max()));
+        let charge = match memory.take().or_else(|| self.accounts.unread.take(bytes)) {
+            Some(charge) => charge,
+            None => return Err(Blocked::Memory(bytes)),
+        };
+        if !self.closer.has_room() {
+            *memory = Some(charge);
+            return Err(Blocked::Descriptors);
+        }
+        Lent::new(blocks, self.closer.number(), charge).map_err(|(_, charge)| {
+            *memory = Some(charge);
+            Blocked::Host
+        })
+    }
+
+    /// Waits for so much of the user's memory for what programs read. `None`: the user may not have that much.
+    pub(super) async fn unread_memory(&self, bytes: usize) -> Option<Charge> {
+        self.accounts.unread.room(bytes).await
     }
 
     /// Waits until the carrier polls writable. Only who waits is told, by a registration of its own: otherwise the daemon
@@ -557,8 +551,8 @@ impl Endpoint {
         sockopt::set_socket_send_buffer_size(&self.descriptor, bytes)
     }
 
-    /// Held by who sends to the program, and from taking records back to putting them where they belong.
-    pub(crate) fn gate(&self) -> &Arc<tokio::sync::Mutex<()>> {
+    /// Read while a record is put, and written from taking records back to putting them where they belong.
+    pub(crate) fn gate(&self) -> &Arc<tokio::sync::RwLock<()>> {
         &self.gate
     }
 
@@ -587,14 +581,6 @@ impl Endpoint {
         // One that is closed already needs no end.
         let _ = rustix::net::shutdown(&self.descriptor, Shutdown::Write);
     }
-}
-
-/// A header and the content behind it.
-fn parts<'a>(header: &'a [u8], blocks: &'a [Bytes]) -> Vec<IoSlice<'a>> {
-    let mut parts = Vec::with_capacity(1 + blocks.len());
-    parts.push(IoSlice::new(header));
-    parts.extend(blocks.iter().map(|block| IoSlice::new(block)));
-    parts
 }
 
 /// Returns whether a descriptor is a memfd that has as many bytes as it is said to have, and does not change any more. Others have

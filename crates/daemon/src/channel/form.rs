@@ -12,6 +12,7 @@
 //! [`Request::SetForm`]: carrier::request::Request::SetForm
 
 use std::collections::VecDeque;
+use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,9 +23,7 @@ use rustix::io::Errno;
 use tokio::sync::Notify;
 
 use crate::channel::Channel;
-
-/// A record cannot simply be put into the carrier: it goes there by [`Channel::put_in_form`].
-pub(crate) const NOT_NOW: Errno = Errno::STALE;
+use crate::channel::blocked::{Blocked, NotPut};
 
 /// How what is put into a carrier goes there.
 #[derive(Default)]
@@ -60,17 +59,22 @@ enum End {
 }
 
 /// A message, or what is left of it.
-struct Message {
-    header: Header,
+pub(super) struct Message {
+    pub(super) header: Header,
     blocks: VecDeque<Bytes>,
 }
 
 impl Message {
-    fn new(header: &Header, blocks: &[Bytes]) -> Message {
+    pub(super) fn new(header: &Header, blocks: &[Bytes]) -> Message {
         Message {
             header: *header,
             blocks: blocks.iter().filter(|block| !block.is_empty()).cloned().collect(),
         }
+    }
+
+    /// Returns its content.
+    pub(super) fn blocks(&self) -> Vec<Bytes> {
+        self.blocks.iter().cloned().collect()
     }
 
     /// Returns the next packet of plain content.
@@ -154,16 +158,18 @@ impl Form {
         Ok(state.put_back.iter().map(|message| message.header.bytes).max().unwrap_or(0))
     }
 
-    /// Waits until the carrier is held no more. Returns whether it is plain.
-    async fn released(&self) -> bool {
+    /// Returns whether the content is plain; `None` while the carrier is held.
+    pub(super) fn is_plain(&self) -> Option<bool> {
+        let state = self.state();
+        (!state.is_held).then_some(state.is_plain)
+    }
+
+    /// Waits until the carrier is held no more.
+    pub(super) async fn released(&self) {
         loop {
             let released = self.released.notified();
-            let (is_held, is_plain) = {
-                let state = self.state();
-                (state.is_held, state.is_plain)
-            };
-            if !is_held {
-                return is_plain;
+            if self.is_plain().is_some() {
+                return;
             }
             released.await;
         }
@@ -211,10 +217,11 @@ impl Channel {
         let longest = self.endpoint.form.set(plain)?;
         self.expect_length(longest);
         self.page.set_plain(plain);
-        if self.flush() == Err(Errno::AGAIN) {
+        let is_full = |flushed: Result<(), NotPut>| flushed == Err(NotPut::Blocked(Blocked::Full));
+        if is_full(self.flush()) {
             let channel = Arc::clone(self);
             tokio::spawn(async move {
-                while channel.flush() == Err(Errno::AGAIN) {
+                while is_full(channel.flush()) {
                     channel.endpoint.has_room().await;
                 }
             });
@@ -222,8 +229,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Puts what was put back into the carrier, and then the end if that is due. `AGAIN`: there is no room.
-    fn flush(&self) -> Result<(), Errno> {
+    /// Puts what was put back into the carrier, and then the end if that is due.
+    pub(super) fn flush(&self) -> Result<(), NotPut> {
         let form = &self.endpoint.form;
         let mut state = form.state();
         while !state.is_held
@@ -243,58 +250,20 @@ impl Channel {
         Ok(())
     }
 
-    fn try_put_record(&self, message: &Message) -> Result<(), Errno> {
-        let blocks: Vec<Bytes> = message.blocks.iter().cloned().collect();
-        self.endpoint.try_put(&message.header, &blocks)?;
+    fn try_put_record(&self, message: &Message) -> Result<(), NotPut> {
+        self.endpoint.try_put_message(&message.header, &message.blocks())?;
         self.credit.count(1).keep();
         self.credit.keep_no_room(1);
         Ok(())
     }
 
-    fn try_put_plain(&self, message: &mut Message) -> Result<(), Errno> {
+    /// Puts the rest of a message as plain content, and nothing of a notification.
+    pub(super) fn try_put_plain(&self, message: &mut Message) -> Result<(), NotPut> {
         while let Some(packet) = message.packet() {
-            self.endpoint.try_put_packet(&packet)?;
+            self.endpoint.try_put_parts(&[IoSlice::new(&packet)], &[])?;
             message.cut(packet.len());
         }
         Ok(())
-    }
-
-    /// Hands a message or a notification to the program where [`Channel::put_record`] cannot. Returns whether it is a record there
-    /// that is counted.
-    pub(crate) async fn put_in_form(
-        self: &Arc<Self>,
-        header: &Header,
-        blocks: &[Bytes],
-    ) -> Result<Put, Errno> {
-        let mut message = Message::new(header, blocks);
-        let _charge = self.endpoint.charge_waiting(header.bytes as usize);
-        let mut how = Put::Record;
-        loop {
-            let is_plain = self.endpoint.form.released().await;
-            match self.flush() {
-                Ok(()) if is_plain => {
-                    how = Put::Plain;
-                    match self.try_put_plain(&mut message) {
-                        Err(Errno::AGAIN) => self.endpoint.has_room().await,
-                        put => return put.map(|()| how),
-                    }
-                }
-                Ok(()) => {
-                    let blocks: Vec<Bytes> = message.blocks.iter().cloned().collect();
-                    match self.put_record(&message.header, &blocks).await {
-                        Err(NOT_NOW) => {}
-                        put => {
-                            if how == Put::Plain && header.kind == Kind::Data {
-                                self.credit.keep_no_room(1);
-                            }
-                            return put.map(|()| how);
-                        }
-                    }
-                }
-                Err(Errno::AGAIN) => self.endpoint.has_room().await,
-                Err(error) => return Err(error),
-            }
-        }
     }
 }
 

@@ -1,25 +1,25 @@
 //! What a socket shares with its program: the endpoint that carries records, the page, and the room in the receive windows that
 //! unread messages keep. The layers above see messages, and not where they lie.
 
+pub(crate) mod blocked;
 pub(crate) mod busy_poll;
 pub(crate) mod endpoint;
 mod form;
 pub(crate) mod long_messages;
+pub(crate) mod putter;
 pub(crate) mod raw_record;
 pub(crate) mod recall;
 pub(crate) mod shared_page;
 pub(crate) mod style;
 pub(crate) mod window_credit;
 
+use std::io::IoSlice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
-use carrier::bundle;
-use carrier::record::{HEADER_BYTES, Header, Kind};
-use rustix::io::Errno;
+use carrier::record::{Header, Kind};
 
+use blocked::NotPut;
 use endpoint::Endpoint;
-use form::NOT_NOW;
 pub(crate) use form::Put;
 use raw_record::RawRecord;
 use shared_page::SharedPage;
@@ -30,8 +30,8 @@ pub(crate) struct Channel {
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) page: SharedPage,
     pub(crate) credit: WindowCredit,
-    /// Held while a message is handed up, from its first part to its last.
-    pub(crate) delivery: tokio::sync::Mutex<()>,
+    /// Locked while a message is put, from its first part to its last.
+    pub(crate) delivery: Arc<tokio::sync::Mutex<()>>,
     announced: Mutex<Announced>,
 }
 
@@ -61,83 +61,46 @@ impl Channel {
             endpoint: Arc::new(endpoint),
             page,
             credit,
-            delivery: tokio::sync::Mutex::default(),
+            delivery: Arc::default(),
             announced: Mutex::default(),
         }
     }
 
-    /// Hands a message or a notification to the program; waits for room. The caller holds `delivery`.
-    pub(crate) async fn put(self: &Arc<Self>, header: &Header, blocks: &[Bytes]) -> Result<Put, Errno> {
-        match self.put_record(header, blocks).await {
-            Err(NOT_NOW) => self.put_in_form(header, blocks).await,
-            put => put.map(|()| Put::Record),
-        }
-    }
-
-    /// Hands it over as a record. `NOT_NOW`: the carrier takes none for now.
-    pub(crate) async fn put_record(self: &Arc<Self>, header: &Header, blocks: &[Bytes]) -> Result<(), Errno> {
-        let news = self.news_of_one(header.bytes);
-        let is_data = header.kind == Kind::Data;
-        let counted = self.credit.count(u32::from(is_data));
-        let put = async {
-            self.announce(news).await?;
-            self.endpoint.put(header, blocks).await
-        }
-        .await;
-        if !matches!(put, Err(NOT_NOW)) {
-            // What finds no reader any more is unread, too.
-            counted.keep();
-        }
-        put?.into_iter().for_each(|long| self.keep_memory(long));
-        Ok(())
-    }
-
-    /// Hands a bundle of so many messages, which keep no room, to the program as [`Socket::put`].
-    pub(crate) async fn put_bundle(self: &Arc<Self>, bundle: &[u8], messages: u32) -> Result<(), Errno> {
-        let news = self.announced().news_of_bundle();
-        let counted = self.credit.count(messages);
-        let put = async {
-            self.announce(news).await?;
-            self.endpoint.put_record(bundle, &[]).await
-        }
-        .await;
-        if !matches!(put, Err(NOT_NOW)) {
-            counted.keep();
-            self.credit.keep_no_room(messages);
-            return put;
-        }
-        drop(counted);
-        for (at, header) in bundle::messages(bundle) {
-            let content = &bundle[at + HEADER_BYTES..][..header.bytes as usize];
-            if self.put(&header, &[Bytes::copy_from_slice(content)]).await? == Put::Record {
-                self.credit.keep_no_room(1);
-            }
-        }
-        Ok(())
-    }
-
-    /// What the reader must know before a message of this length comes alone.
-    fn news_of_one(&self, bytes: u32) -> Option<Announced> {
+    /// Tells the reader what it must know before a message of this length comes alone.
+    fn announce_one(&self, bytes: u32) -> Result<(), NotPut> {
         let mut announced = self.announced();
-        if announced.bundles {
-            announced.alone += 1;
-            // Where all messages were read, no bundle is left.
-            if announced.alone.is_multiple_of(ALONE_MAX) && !self.has_unread_data() {
-                self.page.set_bundles(false);
-                announced.bundles = false;
-            }
+        // Where all messages were read, no bundle is left.
+        if announced.bundles && (announced.alone + 1).is_multiple_of(ALONE_MAX) && !self.has_unread_data() {
+            self.page.set_bundles(false);
+            announced.bundles = false;
         }
-        announced.news_of_longer(bytes)
+        let news = announced.news_of_longer(bytes);
+        drop(announced);
+        self.announce(news)
     }
 
-    async fn announce(&self, news: Option<Announced>) -> Result<(), Errno> {
+    /// Tells the reader what it must know before a bundle comes.
+    fn announce_bundle(&self) -> Result<(), NotPut> {
+        let news = self.announced().news_of_bundle();
+        self.announce(news)
+    }
+
+    fn announce(&self, news: Option<Announced>) -> Result<(), NotPut> {
         let Some(news) = news else { return Ok(()) };
         self.page.set_longest(news.longest);
         self.page.set_bundles(news.bundles);
-        self.endpoint.put(&Header::new(Kind::SizeHint), &[]).await?;
-        // Given up before that, it is said again.
+        self.endpoint.try_put_parts(&[IoSlice::new(&Header::new(Kind::SizeHint).encode())], &[])?;
+        // A hint that was not put is put again.
         *self.announced() = news;
         Ok(())
+    }
+
+    /// Counts a message that came alone.
+    fn note_alone(&self) {
+        let mut announced = self.announced();
+        if announced.bundles {
+            announced.alone += 1;
+        }
     }
 
     /// A record is put into the carrier before anybody reads from it.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use tokio::sync::{OwnedMutexGuard, oneshot};
+use tokio::sync::{OwnedRwLockWriteGuard, oneshot};
 use tokio::time::timeout;
 
 use super::raw_record::RawRecord;
@@ -30,7 +30,7 @@ pub(crate) struct Recalled {
     records: VecDeque<RawRecord>,
     endpoint: Arc<Endpoint>,
     /// Nothing else is sent to the program meanwhile.
-    _gate: OwnedMutexGuard<()>,
+    _gate: OwnedRwLockWriteGuard<()>,
 }
 
 impl Recalled {
@@ -105,7 +105,7 @@ impl Endpoint {
     /// where they were then, or will be when it is.
     pub(crate) async fn recall(self: &Arc<Self>, theirs: BorrowedFd<'_>) -> Result<Recalled, Errno> {
         let recalled = async {
-            let gate = Arc::clone(self.gate()).lock_owned().await;
+            let gate = Arc::clone(self.gate()).write_owned().await;
             let recalled = Recalled { records: VecDeque::new(), endpoint: Arc::clone(self), _gate: gate };
             // That takes no lock for which others wait.
             if rustix::io::ioctl_fionread(theirs)? == 0 {
@@ -198,7 +198,7 @@ mod tests {
     async fn a_thread_that_comes_too_late_takes_nothing() {
         let (line, theirs) = carrier();
         line.put_record(b"first", &[]).await.expect("room");
-        let gate = Arc::clone(line.gate()).lock_owned().await;
+        let gate = Arc::clone(line.gate()).write_owned().await;
         let recalled = Recalled { records: VecDeque::new(), endpoint: Arc::clone(&line), _gate: gate };
         let (done, is_done) = oneshot::channel();
         drop(is_done);

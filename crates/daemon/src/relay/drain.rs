@@ -6,7 +6,6 @@
 use bytes::Bytes;
 use carrier::record::{Flags, Header};
 use rustix::io::Errno;
-use tokio::task;
 
 use super::{BROKEN, Departure, abort};
 use crate::channel::endpoint::Intake;
@@ -16,22 +15,33 @@ use crate::system::journal::log;
 use crate::system::quantum::RECORDS_PER_TURN;
 
 /// Takes what the program has sent before it asks for something, so that this comes first. Records sent meanwhile do not count:
-/// a program that sends without pause would never be answered. Returns false if records stay because the user's memory is used up.
-pub(crate) async fn drain(socket: &Socket) -> bool {
-    let mut left_bytes = socket.channel.endpoint.waiting_bytes();
-    while left_bytes > 0 {
+/// a program that sends without pause would never be answered.
+pub(crate) struct Drain {
+    left_bytes: u64,
+}
+
+impl Drain {
+    pub(crate) fn new(socket: &Socket) -> Drain {
+        Drain { left_bytes: socket.channel.endpoint.waiting_bytes() }
+    }
+
+    /// Takes as much as one turn allows. Returns true if all was taken, false if records stay because the user's memory is used
+    /// up, and `None` if there is more.
+    pub(crate) fn step(&mut self, socket: &Socket) -> Option<bool> {
+        if self.left_bytes == 0 {
+            return Some(true);
+        }
         let taken = take_several(socket);
         // The end is there for every reader, again and again, as is a broken carrier: the task of the socket takes it.
         if matches!(taken.departure, Some(Departure::Unread)) {
             socket.channel.endpoint.tell_reset_again();
         }
         if taken.records == 0 || taken.departure.is_some() {
-            return !taken.stalled;
+            return Some(!taken.stalled);
         }
-        left_bytes = left_bytes.saturating_sub(taken.bytes);
-        task::yield_now().await;
+        self.left_bytes = self.left_bytes.saturating_sub(taken.bytes);
+        None
     }
-    true
 }
 
 /// What was taken from a carrier in one turn.
@@ -48,29 +58,19 @@ pub(crate) struct Taken {
     pub(crate) departure: Option<Departure>,
 }
 
-/// Goes on with what was taken from a carrier.
-pub(crate) fn take_on(socket: &Socket, first: Result<Intake, Errno>) -> Taken {
-    let first_weight = first.as_ref().map_or(1, Intake::weight);
-    let departure = match first {
-        Ok(taken) => sort(socket, taken),
-        Err(Errno::NOBUFS) => return Taken { stalled: true, ..Taken::default() },
-        Err(_) => Some(Departure::Closed),
-    };
-    if departure.is_some() {
-        return Taken { departure, ..Taken::default() };
-    }
-    let several = take_several(socket);
-    Taken { records: several.records + 1, weight: several.weight + first_weight, ..several }
-}
-
 /// Takes what the program has sent, at most as much as one turn allows.
 pub(crate) fn take_several(socket: &Socket) -> Taken {
     let mut several = Taken::default();
     while several.weight < RECORDS_PER_TURN && several.departure.is_none() {
         let taken = match socket.channel.endpoint.try_take() {
             Ok(taken) => taken,
-            Err(error) => {
-                several.stalled = error == Errno::NOBUFS;
+            Err(Errno::AGAIN) => break,
+            Err(Errno::NOBUFS) => {
+                several.stalled = true;
+                break;
+            }
+            Err(_) => {
+                several.departure = Some(Departure::Closed);
                 break;
             }
         };
@@ -126,7 +126,6 @@ mod tests {
     use std::mem::MaybeUninit;
     use std::os::fd::{AsFd, OwnedFd};
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
     use std::time::Duration;
 
     use carrier::record::Kind;
@@ -164,27 +163,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn others_run_while_all_is_taken_that_a_program_has_sent() {
+    async fn what_a_program_sends_meanwhile_does_not_prolong_a_drain() {
         let (_registry, socket, theirs) = opened();
         (0..4 * RECORDS_PER_TURN).for_each(|_| send_one(&theirs));
-        let turns = Arc::new(AtomicUsize::new(0));
-        let sends_without_pause = tokio::spawn({
-            let turns = Arc::clone(&turns);
-            async move {
-                loop {
-                    // As many as the daemon takes in a turn: its carrier is never empty.
-                    (0..RECORDS_PER_TURN).for_each(|_| send_one(&theirs));
-                    turns.fetch_add(1, Relaxed);
-                    task::yield_now().await;
-                }
-            }
-        });
-        // It ends although there is always more.
-        let drained = tokio::time::timeout(END_FOUND_WITHIN, drain(&socket)).await;
-        assert_eq!(drained, Ok(true));
-        let turns = turns.load(Relaxed);
-        assert!((1..=4).contains(&turns), "the neighbour had {turns} turns");
-        sends_without_pause.abort();
+        let mut drain = Drain::new(&socket);
+        for _ in 0..4 {
+            assert_eq!(drain.step(&socket), None, "others have their turn");
+            // As many as were taken: the carrier is never empty.
+            (0..RECORDS_PER_TURN).for_each(|_| send_one(&theirs));
+        }
+        assert_eq!(drain.step(&socket), Some(true));
+        assert!(socket.channel.endpoint.waiting_bytes() > 0);
     }
 
     #[tokio::test]
@@ -192,9 +181,10 @@ mod tests {
         let (_registry, socket, theirs) = opened();
         (0..2 * RECORDS_PER_TURN).for_each(|_| send_one(&theirs));
         rustix::net::shutdown(&theirs, rustix::net::Shutdown::Write).expect("it is open");
-        // The first waits for records that the second takes. It must not wait for them for ever.
-        let both = async { tokio::join!(drain(&socket), drain(&socket)) };
-        assert_eq!(tokio::time::timeout(END_FOUND_WITHIN, both).await, Ok((true, true)));
+        let (mut first, mut second) = (Drain::new(&socket), Drain::new(&socket));
+        assert_eq!((first.step(&socket), second.step(&socket)), (None, None));
+        // Each has taken records that the other was to take. It must not wait for them for ever.
+        assert_eq!((first.step(&socket), second.step(&socket)), (Some(true), Some(true)));
     }
 
     #[tokio::test]
@@ -203,9 +193,10 @@ mod tests {
         // It begins as a record does, and ends before its header does.
         let broken = &Header::new(Kind::Data).encode()[..8];
         rustix::net::send(&theirs, broken, SendFlags::DONTWAIT).expect("room in the carrier");
-        drain(&socket).await;
-        let found =
-            tokio::time::timeout(END_FOUND_WITHIN, socket.channel.endpoint.take()).await.expect("it is told");
+        while Drain::new(&socket).step(&socket).is_none() {}
+        let endpoint = &socket.channel.endpoint;
+        tokio::time::timeout(END_FOUND_WITHIN, endpoint.readable()).await.expect("it is told");
+        let found = endpoint.try_take();
         assert!(matches!(found, Ok(Intake::Malformed)), "{found:?}");
     }
 

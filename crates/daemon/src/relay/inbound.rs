@@ -5,84 +5,192 @@ use std::sync::Arc;
 
 use carrier::page::PeerShut;
 use carrier::record::{BUNDLE_BYTES_MAX, Flags};
-use swiftwater::{Event, LossKind, Message, Received, RecvError, internals};
-use tokio::sync::MutexGuard;
+use swiftwater::tokio::Association;
+use swiftwater::{Event, Message, Received, RecvError, internals};
 
+use super::Wait;
 use super::batching::{fitting_in_bundle, take_along, to_program};
 use super::notifications;
 use crate::channel::Put;
+use crate::channel::blocked::{Blocked, NotPut};
+use crate::channel::putter::Putter;
 use crate::channel::style::Style;
 use crate::channel::window_credit::HeldCredit;
-use crate::state::association::{Held, SocketAssociation, Upward};
+use crate::state::association::{Ended, Held, SocketAssociation, Upward};
 use crate::state::notification_type::NotificationType;
 use crate::state::socket::Socket;
-use crate::system::quantum::Quantum;
+use crate::system::quantum::RECORDS_PER_TURN;
 
-/// How an association has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// The peer has shut it down: what it sent ends there.
-    ByPeer,
-    /// We have.
-    ByUs,
-    /// Not regularly.
-    Lost(LossKind),
+/// From an association into the channel of its socket, until the association has ended.
+pub(crate) struct Inbound<'a> {
+    socket: &'a Arc<Socket>,
+    member: &'a Arc<SocketAssociation>,
+    association: &'a Association,
+    putter: Putter,
+    /// A part of a message was put, and no other message comes between its parts.
+    is_begun: bool,
+    /// The program reads no more. What comes is thrown away: the peer must not be stopped by a full window.
+    is_unread: bool,
+    is_end_told: bool,
 }
 
-/// From the association into the carrier, until the association has ended. What is held goes first; given up, this leaves
-/// what was on its way there. `ended` is told how it has ended before the program is.
-pub(crate) async fn up(socket: &Arc<Socket>, member: &Arc<SocketAssociation>, ended: impl FnOnce(Ended)) {
-    let Some(association) = member.association() else { return };
-    let mut held = member.held.lock().await;
-    let Held { queue, next: after, is_shut_down } = &mut *held;
-    let mut hand = Hand { socket, member, begun: None, unread: false };
-    let mut quantum = Quantum::new();
-    let mut ended = Some(ended);
-    let mut end = |how| ended.take().into_iter().for_each(|ended| ended(how));
-    let regularly = |is_shut_down| if is_shut_down { Ended::ByPeer } else { Ended::ByUs };
-    loop {
-        let messages = queue.len().max(1);
-        hand.up_all(queue).await;
-        quantum.spend(messages).await;
-        let received = match after.take() {
-            Some(received) => received,
-            None => association.next().await,
-        };
-        match received {
-            Ok(Some(Received::Message(message))) => {
-                queue.push_back(to_program(member, message));
-                if hand.bundles() {
-                    *after = take_along(member, association, queue);
-                }
+impl<'a> Inbound<'a> {
+    pub(crate) fn new(
+        socket: &'a Arc<Socket>,
+        member: &'a Arc<SocketAssociation>,
+        association: &'a Association,
+    ) -> Inbound<'a> {
+        let putter = Putter::new(&socket.channel);
+        Inbound { socket, member, association, putter, is_begun: false, is_unread: false, is_end_told: false }
+    }
+
+    /// Moves what `held` has, and then what the association has received. Returns what it waits for; `None` once the association
+    /// has ended. `ended` is told how before the program is.
+    pub(crate) fn step(&mut self, held: &mut Held, ended: &mut impl FnMut(Ended)) -> Option<Wait> {
+        let mut left = RECORDS_PER_TURN;
+        loop {
+            // The last thing that an association leaves comes after its end was told.
+            let kept = usize::from(held.ending.is_some());
+            let waiting = held.queue.len();
+            if let Err(blocked) = self.put_all_but(kept, &mut held.queue) {
+                return Some(Wait::Channel(blocked));
             }
-            Ok(Some(Received::Event(event))) => {
-                *is_shut_down |= event == Event::PeerShutdown;
-                queue.extend(notifications::of(socket, member, &event));
-                if event == Event::PeerShutdown {
-                    refuse_messages(socket, member);
-                }
-                if event == Event::PeerShutdown && socket.style == Style::OneToOne {
-                    hand.up_all(queue).await;
-                    end_early(socket, member);
-                }
-                if let Event::Down(loss) = event {
-                    // What it owes is there already. The program reads all of that before it finds the end.
-                    while let Ok(Some(Received::Event(event))) = association.try_next() {
-                        queue.extend(notifications::of(socket, member, &event));
-                        quantum.spend(1).await;
-                        while queue.len() > 1
-                            && let Some(upward) = queue.front()
-                        {
-                            hand.up(upward).await;
-                            queue.pop_front();
-                        }
+            if std::mem::take(&mut held.is_end_due) {
+                end_early(self.socket, self.member);
+            }
+            left = left.saturating_sub(waiting.max(1));
+            if left == 0 {
+                return Some(Wait::Turn);
+            }
+            let received = match held.next.take() {
+                Some(received) => received,
+                None => internals::next_at_hand(self.association),
+            };
+            let regular = if held.is_shut_down { Ended::ByPeer } else { Ended::ByUs };
+            let last = match received {
+                Ok(Some(Received::Message(message))) => {
+                    held.queue.push_back(to_program(self.member, message));
+                    if self.bundles() {
+                        held.next = take_along(self.member, self.association, &mut held.queue);
                     }
-                    end(loss.map_or(regularly(*is_shut_down), |loss| Ended::Lost(loss.kind)));
+                    continue;
+                }
+                Ok(Some(Received::Event(event))) => {
+                    self.take_event(held, &event);
+                    continue;
+                }
+                Ok(None) => regular,
+                Err(RecvError::Lost(ref loss)) => Ended::Lost(loss.kind),
+                Err(RecvError::WouldBlock) if held.ending.is_none() => return Some(Wait::Message),
+                Err(_) => regular,
+            };
+            let how = held.ending.take().unwrap_or(last);
+            if !std::mem::replace(&mut self.is_end_told, true) {
+                ended(how);
+            }
+            if held.queue.is_empty() && !matches!(received, Err(RecvError::WouldBlock)) {
+                return None;
+            }
+            held.next = Some(received).filter(|received| !matches!(received, Err(RecvError::WouldBlock)));
+        }
+    }
+
+    /// Waits until what the channel needs is there.
+    pub(crate) async fn unblocked(&mut self, blocked: Blocked) {
+        self.putter.unblocked(blocked).await;
+    }
+
+    fn take_event(&self, held: &mut Held, event: &Event) {
+        held.queue.extend(notifications::of(self.socket, self.member, event));
+        match event {
+            Event::PeerShutdown => {
+                held.is_shut_down = true;
+                refuse_messages(self.socket, self.member);
+                held.is_end_due = self.socket.style == Style::OneToOne;
+            }
+            Event::Down(loss) => {
+                let regular = if held.is_shut_down { Ended::ByPeer } else { Ended::ByUs };
+                held.ending = Some(loss.as_ref().map_or(regular, |loss| Ended::Lost(loss.kind)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns whether messages may share a record: those that keep room in the window while they lie there do not.
+    fn bundles(&self) -> bool {
+        !self.member.bounds_unread()
+    }
+
+    /// Puts what is queued but for the last so many, short messages together.
+    fn put_all_but(&mut self, kept: usize, queue: &mut VecDeque<Upward>) -> Result<(), Blocked> {
+        while queue.len() > kept {
+            match self.fitting(kept, queue) {
+                0 | 1 => {
+                    self.put(&queue[0])?;
+                    queue.pop_front();
+                }
+                several => {
+                    self.put_together(queue.iter().take(several))?;
+                    queue.drain(..several);
                 }
             }
-            Ok(None) => return end(regularly(*is_shut_down)),
-            Err(RecvError::Lost(loss)) => return end(Ended::Lost(loss.kind)),
-            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Returns how many of the next messages fit into one bundle.
+    fn fitting(&self, kept: usize, queue: &VecDeque<Upward>) -> usize {
+        let may_bundle =
+            kept == 0 && !self.is_unread && !self.is_begun && self.bundles() && self.putter.takes_bundles();
+        if may_bundle { fitting_in_bundle(queue) } else { 0 }
+    }
+
+    fn put_together<'b>(&mut self, messages: impl Iterator<Item = &'b Upward>) -> Result<(), Blocked> {
+        let (mut bundle, mut count) = (Vec::with_capacity(BUNDLE_BYTES_MAX), 0);
+        for message in messages {
+            bundle.extend_from_slice(&message.header().encode());
+            message.blocks().iter().for_each(|block| bundle.extend_from_slice(block));
+            count += 1;
+        }
+        match self.putter.try_put_bundle(&bundle, count) {
+            Err(NotPut::Blocked(blocked)) => return Err(blocked),
+            put => self.is_unread = put.is_err(),
+        }
+        self.putter.let_others();
+        Ok(())
+    }
+
+    fn put(&mut self, upward: &Upward) -> Result<(), Blocked> {
+        let mut is_told_when_read = false;
+        if !self.is_unread {
+            match self.putter.try_put(upward.header(), upward.blocks()) {
+                Err(NotPut::Blocked(blocked)) => return Err(blocked),
+                Err(NotPut::Failed(_)) => self.is_unread = true,
+                Ok(put) => is_told_when_read = put == Put::Record,
+            }
+            self.is_begun =
+                !upward.header().flags.contains(Flags::END) && !self.socket.lock().options.interleaves;
+            if !self.is_begun {
+                self.putter.let_others();
+            }
+        }
+        if let Upward::Message(_, message) = upward {
+            self.keep_room(message, is_told_when_read);
+        }
+        Ok(())
+    }
+
+    fn held_credit(&self, message: &Message) -> HeldCredit {
+        let association = Arc::downgrade(self.member);
+        HeldCredit::new(association, internals::window_bytes(message))
+    }
+
+    /// Keeps the room that a message has in the window until it was read, where the daemon is told of that.
+    fn keep_room(&self, message: &Message, is_told_when_read: bool) {
+        let room = self.member.keeps_room(message).then(|| self.held_credit(message));
+        match is_told_when_read {
+            true => self.socket.channel.keep_room(room),
+            false => room.into_iter().for_each(HeldCredit::release),
         }
     }
 }
@@ -109,104 +217,5 @@ fn end_early(socket: &Socket, member: &SocketAssociation) {
     match may_hear_more.into_iter().any(|kind| member.wants(kind)) {
         true => socket.channel.endpoint.end_untold(),
         false => socket.channel.endpoint.end(),
-    }
-}
-
-/// Hands messages and notifications to a program.
-struct Hand<'a> {
-    socket: &'a Arc<Socket>,
-    /// Whose they are.
-    member: &'a Arc<SocketAssociation>,
-    /// A message was begun: no other comes between its parts, unless the program allows it.
-    begun: Option<MutexGuard<'a, ()>>,
-    /// The program reads no more. What comes is thrown away: the peer must not be stopped by a full window.
-    unread: bool,
-}
-
-impl Hand<'_> {
-    /// Whether messages may share a record: those that keep room in the window while they lie there do not.
-    fn bundles(&self) -> bool {
-        !self.member.bounds_unread()
-    }
-
-    /// Hands up all that is held, short messages together.
-    async fn up_all(&mut self, queue: &mut VecDeque<Upward>) {
-        while let Some(first) = queue.front() {
-            match self.fitting(queue) {
-                0 | 1 => {
-                    self.up(first).await;
-                    queue.pop_front();
-                }
-                several => {
-                    self.up_together(queue.iter().take(several)).await;
-                    queue.drain(..several);
-                }
-            }
-        }
-    }
-
-    /// Returns how many of the next messages fit into one bundle.
-    fn fitting(&self, queue: &VecDeque<Upward>) -> usize {
-        let may_bundle = !self.unread && self.begun.is_none() && self.bundles();
-        if may_bundle { fitting_in_bundle(queue) } else { 0 }
-    }
-
-    async fn up_together(&mut self, messages: impl Iterator<Item = &Upward>) {
-        let (mut bundle, mut count) = (Vec::with_capacity(BUNDLE_BYTES_MAX), 0);
-        for message in messages {
-            bundle.extend_from_slice(&message.header().encode());
-            message.blocks().iter().for_each(|block| bundle.extend_from_slice(block));
-            count += 1;
-        }
-        let _one_at_a_time = self.socket.channel.delivery.lock().await;
-        self.unread = self.socket.channel.put_bundle(&bundle, count).await.is_err();
-    }
-
-    async fn up(&mut self, upward: &Upward) {
-        let mut is_told_when_read = false;
-        if !self.unread {
-            if self.begun.is_none() {
-                self.begun = Some(self.socket.channel.delivery.lock().await);
-            }
-            let put = self.socket.channel.put(upward.header(), upward.blocks()).await;
-            self.unread = put.is_err();
-            is_told_when_read = put == Ok(Put::Record);
-            if upward.header().flags.contains(Flags::END) || self.socket.lock().options.interleaves {
-                self.begun = None;
-            }
-        }
-        if let Upward::Message(_, message) = upward {
-            self.keep_room(message, is_told_when_read);
-        }
-    }
-
-    fn held_credit(&self, message: &Message) -> HeldCredit {
-        let association = Arc::downgrade(self.member);
-        HeldCredit::new(association, internals::window_bytes(message))
-    }
-
-    /// Keeps the room that a message has in the window until it was read, where the daemon is told of that.
-    fn keep_room(&self, message: &Message, is_told_when_read: bool) {
-        let room = self.member.keeps_room(message).then(|| self.held_credit(message));
-        match is_told_when_read {
-            true => self.socket.channel.keep_room(room),
-            false => room.into_iter().for_each(HeldCredit::release),
-        }
-    }
-}
-
-/// All has been sent on these associations, and the program wants to know.
-pub(crate) async fn tell_dry(socket: Arc<Socket>, associations: Vec<Arc<SocketAssociation>>) {
-    for member in associations {
-        tell(&socket, notifications::of(&socket, &member, &Event::SenderDry)).await;
-    }
-}
-
-/// Hands notifications to a program, between what its associations hand up.
-pub(crate) async fn tell(socket: &Arc<Socket>, notifications: impl IntoIterator<Item = Upward>) {
-    for notification in notifications {
-        let _one_at_a_time = socket.channel.delivery.lock().await;
-        // A program that is gone needs no news.
-        let _ = socket.channel.put(notification.header(), notification.blocks()).await;
     }
 }

@@ -1,124 +1,228 @@
-//! From the channel of a socket into an association.
+//! From a program into an association.
 
-use std::pin::{Pin, pin};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use carrier::record::{Flags, Header};
 use rustix::io::Errno;
 use swiftwater::tokio::Association;
-use swiftwater::{Event, Lifetime, PathId, SendError, SendInfo};
+use swiftwater::{Event, Lifetime, PathId, SendError, SendInfo, internals};
 
-use super::inbound::tell;
-use super::{BROKEN, Departure, notifications};
+use super::{BROKEN, Departure, Wait, notifications};
+use crate::channel::blocked::{Blocked, NotPut};
 use crate::channel::endpoint::Intake;
-use crate::state::association::SocketAssociation;
-use crate::state::send_queue::Messages;
+use crate::channel::putter::Putter;
+use crate::state::association::{SocketAssociation, Upward};
+use crate::state::send_queue::{Front, Messages, SendQueue};
 use crate::state::socket::Socket;
 use crate::system::journal::log;
-use crate::system::quantum::{self, Quantum};
+use crate::system::quantum::{self, RECORDS_PER_TURN};
 
-/// From the carrier into the association.
-pub(crate) async fn down(
-    socket: &Arc<Socket>,
-    member: &SocketAssociation,
-    association: &Association,
-    mut unsent: Messages,
-) -> Departure {
-    // What is sent into an association that is gone is lost, as in the kernel.
-    let mut gone = false;
-    let mut quantum = Quantum::new();
-    let mut weight = 0;
-    loop {
-        quantum.spend(weight).await;
-        let (header, content) = match unsent.pop_front() {
-            Some(first) => first,
-            None => match take(socket, association, &mut quantum).await {
-                Ok(taken) => taken,
-                Err(left) => return left,
-            },
-        };
-        weight = quantum::weight(content.len());
-        let header = completed(member, header);
-        if header.flags.contains(Flags::ABORT) {
-            return Departure::Abort(content);
-        }
-        let passed_on = pin!(pass_on(association, &header, content.clone()));
-        match unless_given_up(socket, passed_on).await {
-            Ok(Ok(())) => {}
-            Ok(Err(_)) => {
-                gone = true;
-                tell_unsent(socket, member, &header, content).await;
-            }
-            Err(left) => return left,
-        }
-        if gone && socket.channel.endpoint.is_hung_up() {
-            return Departure::Closed;
-        }
-    }
+/// From the channel of a one-to-one socket into its association.
+pub(crate) struct Outbound<'a> {
+    socket: &'a Arc<Socket>,
+    member: &'a SocketAssociation,
+    association: &'a Association,
+    /// Messages that go before those in the channel.
+    unsent: Messages,
+    reports: Reports,
+    /// The association has refused a message: what is sent into it is lost, as in the kernel.
+    is_gone: bool,
 }
 
-/// Waits for something that what the program has sent needs, unless the program has closed its socket in a way that gives that
-/// up.
-async fn unless_given_up<T>(
-    socket: &Socket,
-    mut needed: Pin<&mut impl Future<Output = T>>,
-) -> Result<T, Departure> {
-    tokio::select! {
-        biased;
-        done = &mut needed => return Ok(done),
-        () = socket.channel.endpoint.closed() => {}
+impl<'a> Outbound<'a> {
+    pub(crate) fn new(
+        socket: &'a Arc<Socket>,
+        member: &'a SocketAssociation,
+        association: &'a Association,
+        unsent: Messages,
+    ) -> Outbound<'a> {
+        Outbound { socket, member, association, unsent, reports: Reports::new(socket), is_gone: false }
     }
-    if !socket.lock().options.lingers() {
-        return Err(Departure::Closed);
-    }
-    if socket.channel.has_unread_data() {
-        return Err(Departure::Unread);
-    }
-    Ok(needed.await)
-}
 
-/// The next message of the program; waits for it.
-async fn take(
-    socket: &Socket,
-    association: &Association,
-    quantum: &mut Quantum,
-) -> Result<(Header, Bytes), Departure> {
-    loop {
-        let mut taken = socket.channel.endpoint.try_take();
-        if matches!(taken, Err(Errno::AGAIN)) {
-            // The program has nothing more to say for now: what it has said leaves.
-            association.flush();
-            taken = socket.channel.endpoint.take().await;
-        }
-        if matches!(taken, Err(Errno::NOBUFS)) {
-            association.flush();
-            unless_given_up(socket, pin!(socket.channel.endpoint.room())).await?;
-            continue;
-        }
-        return match taken {
-            Ok(Intake::Message(header, content)) => Ok((header, content)),
-            Ok(Intake::End) => Err(if socket.channel.endpoint.is_hung_up() {
-                Departure::Closed
-            } else {
-                Departure::HalfClosed
-            }),
-            Ok(Intake::Unread) if socket.channel.has_unread_data() => Err(Departure::Unread),
-            Ok(Intake::Unread | Intake::Filler | Intake::Empty) => {
-                quantum.spend(1).await;
-                continue;
+    /// Moves messages. Returns what it waits for, or how the program has left.
+    pub(crate) fn step(&mut self) -> Result<Wait, Departure> {
+        let mut weight = 0;
+        loop {
+            if let Err(blocked) = self.reports.put() {
+                return Ok(Wait::Channel(blocked));
             }
+            if self.is_gone && self.socket.channel.endpoint.is_hung_up() {
+                return Err(Departure::Closed);
+            }
+            if weight >= RECORDS_PER_TURN {
+                return Ok(Wait::Turn);
+            }
+            let (header, mut content) = match self.unsent.pop_front() {
+                Some(first) => first,
+                None => match self.take()? {
+                    Taken::Message(header, content) => (header, content),
+                    Taken::Nothing => {
+                        weight += 1;
+                        continue;
+                    }
+                    Taken::Waits(wait) => return Ok(wait),
+                },
+            };
+            if header.flags.contains(Flags::ABORT) {
+                return Err(Departure::Abort(content));
+            }
+            weight += quantum::weight(content.len());
+            match pass_on(self.association, &completed(self.member, header), &mut content) {
+                Ok(()) => {}
+                Err(SendError::WouldBlock) => {
+                    self.unsent.push_front((header, content));
+                    return Ok(Wait::Association);
+                }
+                Err(_) => {
+                    self.is_gone = true;
+                    self.reports.add(unsent(self.socket, self.member, header, content));
+                }
+            }
+        }
+    }
+
+    /// Waits until what the channel needs for a report is there.
+    pub(crate) async fn unblocked(&mut self, blocked: Blocked) {
+        self.reports.putter.unblocked(blocked).await;
+    }
+
+    /// Takes the next message of the program. An error: how the program has left.
+    fn take(&self) -> Result<Taken, Departure> {
+        let (channel, endpoint) = (&self.socket.channel, &self.socket.channel.endpoint);
+        match endpoint.try_take() {
+            Ok(Intake::Message(header, content)) => Ok(Taken::Message(header, content)),
+            Ok(Intake::End) if endpoint.is_hung_up() => Err(Departure::Closed),
+            Ok(Intake::End) => Err(Departure::HalfClosed),
+            Ok(Intake::Unread) if channel.has_unread_data() => Err(Departure::Unread),
+            Ok(Intake::Unread | Intake::Filler | Intake::Empty) => Ok(Taken::Nothing),
             Ok(Intake::Malformed) => {
                 log(format_args!("a program writes something else than records to its socket"));
                 Err(Departure::Abort(Bytes::from_static(BROKEN)))
             }
+            Err(error @ (Errno::AGAIN | Errno::NOBUFS)) => {
+                // The program has nothing more to say for now: what it has said leaves.
+                self.association.flush();
+                Ok(Taken::Waits(if error == Errno::AGAIN { Wait::Message } else { Wait::Memory }))
+            }
             Err(_) => Err(Departure::Closed),
-        };
+        }
+    }
+}
+
+/// What an attempt to take a message has given.
+enum Taken {
+    Message(Header, Bytes),
+    /// A record that is no message.
+    Nothing,
+    Waits(Wait),
+}
+
+/// From the send queue of an association of a one-to-many socket into the association.
+pub(crate) struct QueueOutbound<'a> {
+    socket: &'a Arc<Socket>,
+    member: &'a SocketAssociation,
+    association: &'a Association,
+    queue: &'a SendQueue,
+    reports: Reports,
+    /// The content of the message at the front was sent; its SHUTDOWN was not.
+    is_sent: bool,
+    /// The message at the front was refused, and leaves the queue once that is reported.
+    is_refused: bool,
+}
+
+impl<'a> QueueOutbound<'a> {
+    pub(crate) fn new(
+        socket: &'a Arc<Socket>,
+        member: &'a SocketAssociation,
+        association: &'a Association,
+        queue: &'a SendQueue,
+    ) -> QueueOutbound<'a> {
+        let reports = Reports::new(socket);
+        QueueOutbound { socket, member, association, queue, reports, is_sent: false, is_refused: false }
+    }
+
+    /// Moves messages. Returns what it waits for; `None` if nothing more will come.
+    pub(crate) fn step(&mut self) -> Option<Wait> {
+        let page = &self.socket.channel.page;
+        let mut weight = 0;
+        loop {
+            if let Err(blocked) = self.reports.put() {
+                return Some(Wait::Channel(blocked));
+            }
+            if std::mem::take(&mut self.is_refused) {
+                self.queue.pop(page);
+            }
+            if weight >= RECORDS_PER_TURN {
+                return Some(Wait::Turn);
+            }
+            let (header, mut content) = match self.queue.front() {
+                Front::Message(header, content) => (header, content),
+                Front::Nothing => {
+                    self.association.flush();
+                    return Some(Wait::Message);
+                }
+                Front::Closed => return None,
+            };
+            if std::mem::take(&mut self.is_sent) {
+                content = Bytes::new();
+            }
+            weight += quantum::weight(content.len());
+            match pass_on(self.association, &completed(self.member, header), &mut content) {
+                Ok(()) => self.queue.pop(page),
+                Err(SendError::WouldBlock) => {
+                    self.is_sent = content.is_empty();
+                    return Some(Wait::Association);
+                }
+                // An association that takes no more is asked on: its program hears of each message, and never waits for room.
+                Err(refused) => {
+                    if refused == SendError::PeerShutdown {
+                        self.queue.refuse(page);
+                    }
+                    self.is_refused = true;
+                    self.reports.add(unsent(self.socket, self.member, header, content));
+                }
+            }
+        }
+    }
+
+    /// Waits until what the channel needs for a report is there.
+    pub(crate) async fn unblocked(&mut self, blocked: Blocked) {
+        self.reports.putter.unblocked(blocked).await;
+    }
+}
+
+/// Notifications of messages that an association did not take, on their way to the program.
+struct Reports {
+    queue: VecDeque<Upward>,
+    putter: Putter,
+}
+
+impl Reports {
+    fn new(socket: &Socket) -> Reports {
+        Reports { queue: VecDeque::new(), putter: Putter::new(&socket.channel) }
+    }
+
+    fn add(&mut self, reports: impl IntoIterator<Item = Upward>) {
+        self.queue.extend(reports);
+    }
+
+    fn put(&mut self) -> Result<(), Blocked> {
+        while let Some(report) = self.queue.front() {
+            if let Err(NotPut::Blocked(blocked)) = self.putter.try_put(report.header(), report.blocks()) {
+                return Err(blocked);
+            }
+            // A program that is gone needs no news.
+            self.putter.let_others();
+            self.queue.pop_front();
+        }
+        Ok(())
     }
 }
 
 /// A message of which the program has said nothing goes as it has said for all.
-pub(crate) fn completed(member: &SocketAssociation, header: Header) -> Header {
+fn completed(member: &SocketAssociation, header: Header) -> Header {
     if !header.flags.contains(Flags::BY_DEFAULT) {
         return header;
     }
@@ -134,22 +238,21 @@ pub(crate) fn completed(member: &SocketAssociation, header: Header) -> Header {
     }
 }
 
-/// Hands a message to an association; waits for room. An error: the association is gone.
-pub(crate) async fn pass_on(
-    association: &Association,
-    header: &Header,
-    content: Bytes,
-) -> Result<(), SendError> {
+/// Hands a message to an association; what it has taken is no longer in `content`. `WouldBlock`: there is no room. Another error:
+/// the association is gone.
+fn pass_on(association: &Association, header: &Header, content: &mut Bytes) -> Result<(), SendError> {
     if !content.is_empty() {
         let info = SendInfo { path: wanted_path(association, header), ..send_info(header) };
-        let sent = association.send_bytes(content, &info).await;
-        // What else can be wrong was looked for before it was handed over.
-        if matches!(sent, Err(SendError::Closed | SendError::PeerShutdown)) {
-            return sent;
+        match internals::send_at_hand(association, content, &info) {
+            Err(error @ (SendError::WouldBlock | SendError::Closed | SendError::PeerShutdown)) => {
+                return Err(error);
+            }
+            // What else can be wrong was looked for before it was handed over.
+            Ok(()) | Err(_) => *content = Bytes::new(),
         }
     }
     match header.flags.contains(Flags::SHUTDOWN) {
-        true => association.shutdown().await,
+        true => internals::shutdown_at_hand(association),
         false => Ok(()),
     }
 }
@@ -160,7 +263,7 @@ fn wanted_path(association: &Association, header: &Header) -> Option<PathId> {
     association.path_to(named.ip())
 }
 
-pub(crate) fn send_info(header: &Header) -> SendInfo {
+fn send_info(header: &Header) -> SendInfo {
     SendInfo {
         stream: header.stream,
         ppid: header.ppid,
@@ -173,20 +276,25 @@ pub(crate) fn send_info(header: &Header) -> SendInfo {
     }
 }
 
-/// Reports a message that an association did not take, because it is gone or its peer has shut it down.
-pub(crate) async fn tell_unsent(
-    socket: &Arc<Socket>,
+/// Returns the notifications that report a message that an association did not take, because it is gone or its peer has shut it
+/// down.
+pub(crate) fn unsent(
+    socket: &Socket,
     member: &SocketAssociation,
-    header: &Header,
+    header: Header,
     data: Bytes,
-) {
-    let unsent = Event::SendFailed {
-        info: send_info(header),
+) -> Vec<Upward> {
+    // A message without content only shuts the association down.
+    if data.is_empty() {
+        return Vec::new();
+    }
+    let event = Event::SendFailed {
+        info: send_info(&completed(member, header)),
         data,
         was_sent: false,
         beginning: true,
         ending: true,
         cause: 0,
     };
-    tell(socket, notifications::of(socket, member, &unsent)).await;
+    notifications::of(socket, member, &event)
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use carrier::record::{Flags, HEADER_BYTES, Header, PAYLOAD_BYTES_MAX};
 use rustix::io::Errno;
 use swiftwater::tokio::Association;
-use swiftwater::{Message, Received, RecvError, internals};
+use swiftwater::{LossKind, Message, Received, RecvError, internals};
 use tokio::sync::watch;
 
 use super::association_options::AssocOptions;
@@ -54,6 +54,21 @@ pub(crate) struct Held {
     pub(crate) next: Option<Result<Option<Received>, RecvError>>,
     /// The peer has shut the association down.
     pub(crate) is_shut_down: bool,
+    /// The program is told the end once `queue` was put.
+    pub(crate) is_end_due: bool,
+    /// How the association has ended, which is told once all but the last of `queue` was put.
+    pub(crate) ending: Option<Ended>,
+}
+
+/// How an association has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The peer has shut it down: what it sent ends there.
+    ByPeer,
+    /// We have.
+    ByUs,
+    /// Not regularly.
+    Lost(LossKind),
 }
 
 /// How setting up has ended.

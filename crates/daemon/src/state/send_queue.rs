@@ -20,6 +20,15 @@ const STEP_BYTES: u32 = ROOM_BYTES / 4;
 /// What a program has sent, and its association has not taken yet.
 pub(crate) type Messages = VecDeque<(Header, Bytes)>;
 
+/// What is at the front of a send queue.
+pub(crate) enum Front {
+    Message(Header, Bytes),
+    /// There is nothing at present.
+    Nothing,
+    /// Nothing more will come.
+    Closed,
+}
+
 /// The tasks of one association of a one-to-many socket.
 #[derive(Default)]
 pub(crate) struct Tasks {
@@ -90,20 +99,19 @@ impl SendQueue {
         queued.bytes <= WAITING_BYTES_MAX
     }
 
-    /// The message at the front; waits for one. `None`: nothing more will come.
-    pub(crate) async fn front(&self, idle: impl Fn()) -> Option<(Header, Bytes)> {
-        loop {
-            {
-                let queued = self.queued();
-                match queued.waiting.front() {
-                    Some(front) => return Some(front.clone()),
-                    None if queued.closed => return None,
-                    None => {}
-                }
-            }
-            idle();
-            self.filled.notified().await;
+    /// Returns the message at the front.
+    pub(crate) fn front(&self) -> Front {
+        let queued = self.queued();
+        match queued.waiting.front() {
+            Some((header, content)) => Front::Message(*header, content.clone()),
+            None if queued.closed => Front::Closed,
+            None => Front::Nothing,
         }
+    }
+
+    /// Waits until a message comes, or the queue is closed.
+    pub(crate) async fn filled(&self) {
+        self.filled.notified().await;
     }
 
     /// The message at the front has been passed on.

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use carrier::request::Start;
 use rustix::io::Errno;
-use swiftwater::SendError;
 use swiftwater::tokio::{Association, Listener};
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use super::relaying::{down_from_queue, tell, up};
 use crate::calls::options;
-use crate::relay::drain::{Taken, take_on};
-use crate::relay::inbound::{tell, up};
-use crate::relay::{Departure, NO_REASON, abort, notifications, outbound};
+use crate::relay::drain::{Taken, take_several};
+use crate::relay::outbound::unsent;
+use crate::relay::{Departure, NO_REASON, abort, notifications};
 use crate::state::association::SocketAssociation;
 use crate::state::commands::{Dial, OneToManyCommand};
 use crate::state::registry::Registry;
-use crate::state::send_queue::{SendQueue, Tasks};
+use crate::state::send_queue::{Front, SendQueue, Tasks};
 use crate::state::socket::Socket;
 use crate::system::addresses::as_seen;
 use crate::system::errno;
@@ -43,9 +43,9 @@ pub(super) async fn run(
     let (mut stalled, mut closed) = (false, false);
     let endpoint = &socket.channel.endpoint;
     loop {
-        let mut several = Taken { weight: 1, ..Taken::default() };
+        let mut several = Taken::default();
         tokio::select! {
-            taken = endpoint.take(), if !stalled => several = take_on(socket, taken),
+            () = endpoint.readable(), if !stalled => several = take_several(socket),
             () = endpoint.room(), if stalled => stalled = false,
             // What was sent before that may wait for memory.
             () = endpoint.closed(), if stalled && !closed => {
@@ -67,7 +67,7 @@ pub(super) async fn run(
             }
             return close(socket, departure).await;
         }
-        quantum.spend(several.weight).await;
+        quantum.spend(several.weight.max(1)).await;
     }
 }
 
@@ -151,11 +151,14 @@ fn start_association(socket: &Arc<Socket>, association: Arc<SocketAssociation>, 
 
 /// Sets an association up and sends what is for it.
 async fn carry(socket: Arc<Socket>, member: Arc<SocketAssociation>, queue: Arc<SendQueue>, origin: Origin) {
-    if let Origin::Connecting { start: Start::WithMessage, .. } = origin
-        && queue.front(|| {}).await.is_none()
-    {
-        // The program is gone before it has sent it.
-        return;
+    if let Origin::Connecting { start: Start::WithMessage, .. } = origin {
+        while let Front::Nothing = queue.front() {
+            queue.filled().await;
+        }
+        if let Front::Closed = queue.front() {
+            // The program is gone before it has sent it.
+            return;
+        }
     }
     let association = match set_up(origin).await {
         Ok(association) => association,
@@ -170,20 +173,7 @@ async fn carry(socket: Arc<Socket>, member: Arc<SocketAssociation>, queue: Arc<S
         let upward = up_to_end(Arc::clone(&socket), Arc::clone(&member));
         queue.tasks().inbound = Some(tokio::spawn(upward));
     }
-    let mut quantum = Quantum::new();
-    // What waits while nothing more comes leaves at once.
-    while let Some((header, content)) = queue.front(|| association.flush()).await {
-        let header = outbound::completed(&member, header);
-        // An association that takes no more is asked on: its program hears of each message, and never waits for room.
-        if let Err(refused) = outbound::pass_on(&association, &header, content.clone()).await {
-            if refused == SendError::PeerShutdown {
-                queue.refuse(&socket.channel.page);
-            }
-            outbound::tell_unsent(&socket, &member, &header, content).await;
-        }
-        queue.pop(&socket.channel.page);
-        quantum.spend(1).await;
-    }
+    down_from_queue(&socket, &member, &association, &queue).await;
 }
 
 async fn set_up(origin: Origin) -> Result<Association, Errno> {
@@ -209,7 +199,7 @@ async fn report_unsent(socket: &Arc<Socket>, member: &SocketAssociation, queue: 
     let mut quantum = Quantum::new();
     for (header, data) in queue.take() {
         quantum.spend(1).await;
-        outbound::tell_unsent(socket, member, &outbound::completed(member, header), data).await;
+        tell(socket, unsent(socket, member, header, data)).await;
     }
 }
 

@@ -8,13 +8,13 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 
 use super::listener;
+use super::relaying::{down, tell, up};
 use crate::calls::listen::discard_all;
 use crate::calls::options;
 use crate::channel::endpoint::Intake;
 use crate::channel::style::Style;
-use crate::relay::inbound::{Ended, tell, up};
-use crate::relay::{Departure, NO_REASON, abort, notifications, outbound};
-use crate::state::association::SocketAssociation;
+use crate::relay::{Departure, NO_REASON, abort, notifications};
+use crate::state::association::{Ended, SocketAssociation};
 use crate::state::commands::{Dial, OneToOneCommand};
 use crate::state::registry::Registry;
 use crate::state::send_queue::Messages;
@@ -102,7 +102,7 @@ async fn connect(socket: &Arc<Socket>, dial: &Dial, member: &Arc<SocketAssociati
 async fn carry(socket: &Arc<Socket>, member: &Arc<SocketAssociation>, unsent: Messages) {
     let Some(association) = member.association() else { return };
     let mut upward = Upwards(tokio::spawn(up_to_end(Arc::clone(socket), Arc::clone(member))));
-    let mut departure = outbound::down(socket, member, association, unsent).await;
+    let mut departure = down(socket, member, association, unsent).await;
     // What other programs have sent before this one ended is taken first, so that it is on its way when the SHUTDOWN comes to
     // them: in one kernel each call has an end before the next begins.
     tokio::task::yield_now().await;

@@ -4,8 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use sctp::{PathId, PathOptions, PrimaryError, SendInfo, Statistics};
-use streams::{Interest, Message as Block};
+use streams::{Chain, Interest, Message as Block, WriteError};
 use tpi::{Addresses, Errno, Primitive};
 
 use crate::address::Address;
@@ -383,6 +384,24 @@ impl SharedAssociation {
             // After messages, the next call reports the end.
             Some(Found::End) if received == 0 => self.ended().map(|()| true),
             Some(Found::End | Found::Data(_)) | None => Ok(true),
+        }
+    }
+
+    pub(crate) fn send_bytes_with(
+        &self,
+        message: &Bytes,
+        info: &SendInfo,
+        patience: Patience,
+    ) -> Result<(), SendError> {
+        self.check(message.len(), info)?;
+        self.socket.write_bytes(0, info, message, patience)
+    }
+
+    pub(crate) fn shutdown_with(&self, patience: Patience) -> Result<(), SendError> {
+        let request = Primitive::OrdrelReq { association: 0 };
+        match self.socket.request(request, Chain::new(), patience) {
+            Err(WriteError::WouldBlock) => Err(SendError::WouldBlock),
+            asked => asked.map_err(|_| SendError::Closed),
         }
     }
 
