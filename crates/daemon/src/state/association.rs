@@ -1,4 +1,4 @@
-//! Associations of sockets: what requests ask about, and what is on its way up.
+//! Associations of sockets: their state, and the messages on their way to the program.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -18,41 +18,42 @@ use super::send_queue::SendQueue;
 use crate::channel::window_credit::ReceiveWindow;
 use crate::users::budget::Seat;
 
-/// The first number of an association: those before stand for the socket, for the one that is meant, and for all, as with
-/// the kernel (`SCTP_FUTURE_ASSOC` and others).
+/// The first number of an association. As in the kernel, lower numbers denote future associations, the current one, and
+/// all (`SCTP_FUTURE_ASSOC` and others).
 pub(crate) const FIRST_ID: u32 = 3;
 
-/// Most bytes of a message that may share a record with others.
+/// Maximum size of a message that may share a record with others.
 const SHORT_BYTES_MAX: usize = 2048;
 
 /// An association of a socket.
 pub(crate) struct SocketAssociation {
-    /// Unique in the daemon.
+    /// The number of the association, unique in the daemon.
     pub(crate) id: u32,
-    /// Its peer, as the program sees it.
+    /// The peer's address, as the program sees it.
     pub(crate) peer: SocketAddr,
     association: OnceLock<Association>,
-    /// What was set for it.
+    /// The options that were set for the association.
     assoc_options: Mutex<AssocOptions>,
-    /// Its receive buffer bounds all that is unread.
+    /// Whether the receive buffer bounds all unread data.
     bounds_unread: AtomicBool,
     outcome: watch::Sender<Outcome>,
-    /// What is being handed to the program; it stays here until it is. Whoever hands up holds the lock.
+    /// Messages that are being handed to the program; they stay here until that is done. A task holds the lock while it
+    /// hands them up.
     pub(crate) held: tokio::sync::Mutex<Held>,
-    /// Of a one-to-many socket.
+    /// The queue of outbound messages, if the socket is a one-to-many socket.
     send_queue: Mutex<Option<Arc<SendQueue>>>,
-    /// Of one that a peer has set up with a one-to-many socket.
+    /// The seat of an association that a peer has set up with a one-to-many socket.
     seat: OnceLock<Seat>,
 }
 
-/// What is on its way from an association to the program.
+/// Messages on their way from an association to the program.
 #[derive(Default)]
 pub(crate) struct Held {
-    /// It goes up in this order.
+    /// Items to hand up, in this order.
     pub(crate) queue: VecDeque<Upward>,
-    /// What came after that, and is no message.
+    /// The result of a read after these items that is not a message.
     pub(crate) next: Option<Result<Option<Received>, RecvError>>,
-    /// The peer has shut the association down.
+    /// Whether the peer has shut the association down.
     pub(crate) is_shut_down: bool,
     /// The program is told the end once `queue` was put.
     pub(crate) is_end_due: bool,
@@ -71,7 +72,7 @@ pub(crate) enum Ended {
     Lost(LossKind),
 }
 
-/// How setting up has ended.
+/// The outcome of setting up an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Pending,
@@ -79,7 +80,7 @@ pub(crate) enum Outcome {
     Failed(Errno),
 }
 
-/// Something for the program.
+/// An item for the program.
 #[derive(Debug)]
 pub(crate) enum Upward {
     Message(Header, Message),
@@ -100,13 +101,14 @@ impl Upward {
         }
     }
 
-    /// Whether it is a message that may share a record with others: a copy costs less than a record of its own.
+    /// Returns whether the item is a message that may share a record with others: copying it costs less than a record
+    /// of its own.
     pub(crate) fn is_short(&self) -> bool {
         let Upward::Message(header, _) = self else { return false };
         header.flags.contains(Flags::END) && header.bytes as usize <= SHORT_BYTES_MAX
     }
 
-    /// Bytes that it has in a record.
+    /// Returns the number of bytes that the item takes in a record.
     pub(crate) fn record_bytes(&self) -> usize {
         HEADER_BYTES + self.header().bytes as usize
     }
@@ -127,13 +129,13 @@ impl SocketAssociation {
         }
     }
 
-    /// Counts the association for its user for as long as it exists.
+    /// Counts the association for its user as long as it exists.
     pub(crate) fn take_seat(&self, seat: Seat) {
-        // Each association is given one seat, when it begins.
+        // An association gets one seat, when it is created.
         let _ = self.seat.set(seat);
     }
 
-    /// One that is up.
+    /// Returns an association that is up.
     pub(crate) fn with(
         id: u32,
         peer: SocketAddr,
@@ -145,9 +147,9 @@ impl SocketAssociation {
         member
     }
 
-    /// It is up.
+    /// Marks the association as up.
     pub(crate) fn set_up(&self, association: Association) {
-        // An association is set up once.
+        // An association is set up only once.
         let _ = self.association.set(association);
         self.outcome.send_replace(Outcome::Up);
     }
@@ -156,12 +158,12 @@ impl SocketAssociation {
         self.outcome.send_replace(Outcome::Failed(error));
     }
 
-    /// Its number in notifications: as with the kernel, none if it was never up.
+    /// Returns its number in notifications: as in the kernel, 0 if it was never up.
     pub(crate) fn told_id(&self) -> u32 {
         if self.association.get().is_some() { self.id } else { 0 }
     }
 
-    /// `None`: it is being set up.
+    /// Returns the association of the stack; `None` while it is being set up.
     pub(crate) fn association(&self) -> Option<&Association> {
         self.association.get()
     }
@@ -170,12 +172,12 @@ impl SocketAssociation {
         self.assoc_options.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether what the program has not read yet keeps the peer's window closed, wherever it lies.
+    /// Returns whether unread data occupies the peer's window, wherever it is stored.
     pub(crate) fn bounds_unread(&self) -> bool {
         self.bounds_unread.load(Relaxed)
     }
 
-    /// Says so before the first message is handed up.
+    /// Sets whether unread data occupies the peer's window. Called before the first message is handed up.
     pub(crate) fn set_bounds_unread(&self, bounds: bool) {
         self.bounds_unread.store(bounds, Relaxed);
         if let Some(association) = self.association() {
@@ -183,22 +185,23 @@ impl SocketAssociation {
         }
     }
 
-    /// Returns whether a message keeps its room in the window until the program has read it.
+    /// Returns whether a message occupies the window until the program has read it.
     pub(crate) fn keeps_room(&self, message: &Message) -> bool {
         message.len() >= self.room_kept_from_bytes()
     }
 
-    /// The carrier bounds how many records lie there, but not how long they are whose content is in a memfd.
+    /// Returns the minimum size of such messages. The carrier bounds the number of its records, but not the size of
+    /// records whose content is in a memfd.
     fn room_kept_from_bytes(&self) -> usize {
         if self.bounds_unread() { 0 } else { PAYLOAD_BYTES_MAX + 1 }
     }
 
-    /// Whether the program has subscribed to notifications of this kind.
+    /// Returns whether the program has subscribed to notifications of this kind.
     pub(crate) fn wants(&self, kind: NotificationType) -> bool {
         self.options().subscribes(kind.subscription())
     }
 
-    /// Outbound streams; 0 while that is not known.
+    /// Returns the number of outbound streams; 0 while it is unknown.
     pub(crate) fn streams_out(&self) -> u16 {
         self.association().map_or(0, |association| association.streams_out())
     }
@@ -207,7 +210,7 @@ impl SocketAssociation {
         *self.outcome.borrow()
     }
 
-    /// Waits until it is known how setting up has ended.
+    /// Waits for the outcome of setting up the association.
     pub(crate) async fn set_up_ended(&self) -> Outcome {
         let mut outcome = self.outcome.subscribe();
         match outcome.wait_for(|outcome| *outcome != Outcome::Pending).await {
@@ -220,7 +223,7 @@ impl SocketAssociation {
         self.send_queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Outbound and inbound streams; none while it is being set up.
+    /// Returns the numbers of outbound and inbound streams; 0 while the association is being set up.
     pub(crate) fn streams(&self) -> (u16, u16) {
         let of = |association: &Association| {
             (association.streams_out(), association.statistics().map_or(0, |known| known.streams_in))
@@ -228,13 +231,13 @@ impl SocketAssociation {
         self.association().map_or((0, 0), of)
     }
 
-    /// The SCTP ports of this end and the peer's.
+    /// Returns the SCTP ports of this end and of the peer.
     pub(crate) fn ports(&self) -> (u16, u16) {
         let known = self.association().and_then(|association| association.statistics());
         known.map_or((0, 0), |known| (known.local_port, known.peer_port))
     }
 
-    /// Whether the peer has this address, in the form in which programs see it.
+    /// Returns whether the peer has this address, in the form in which programs see it.
     pub(crate) fn has_peer(&self, address: SocketAddr) -> bool {
         let same = |ip: std::net::IpAddr| ip.to_canonical() == address.ip().to_canonical();
         if self.peer.port() != address.port() {
@@ -247,7 +250,7 @@ impl SocketAssociation {
 
 impl ReceiveWindow for SocketAssociation {
     fn release(&self, bytes: usize) {
-        // One that is being set up has delivered nothing.
+        // An association that is being set up has delivered nothing.
         if let Some(association) = self.association() {
             internals::release_window(association, bytes);
         }

@@ -1,4 +1,4 @@
-//! What can be set for each association. A new one begins with what its socket has for those to come.
+//! Options of an association. A new association starts with those that its socket has for future ones.
 
 use std::time::Duration;
 
@@ -43,46 +43,46 @@ pub(crate) struct AssocOptions {
     pub(crate) heartbeat_interval_ms: u32,
     pub(crate) path_retries_max: u16,
     pub(crate) potentially_failed_after: u16,
-    /// `spt_pathcpthld`: a primary path that fails is not left for good here, so this is only kept.
+    /// `spt_pathcpthld`: stored without effect, since this stack does not abandon a failed primary path for good.
     pub(crate) primary_left_after: u16,
-    /// The longest IP packet; 0: it was not set.
+    /// The longest IP packet; 0 if not set.
     pub(crate) path_mtu: u32,
-    /// `SPP_` flags that say what is on and off.
+    /// `SPP_` flags: each pair says whether a feature is on or off.
     pub(crate) path_flags: u32,
     pub(crate) flow_label: u32,
     pub(crate) dscp: u8,
-    /// `SCTP_CONTEXT`: comes with what is received.
+    /// `SCTP_CONTEXT`: a number that accompanies received messages.
     pub(crate) context: u32,
-    /// `SCTP_MAXSEG`; 0: as much as fits.
+    /// `SCTP_MAXSEG`; 0: as much as fits a packet.
     pub(crate) segment_bytes_max: u32,
-    /// `SCTP_MAX_BURST`, if it was set: the pacer does what it is for.
+    /// `SCTP_MAX_BURST`, if set: stored without effect, since packets are paced.
     pub(crate) burst_max: Option<u32>,
     pub(crate) sending: Sending,
     pub(crate) policy: (u16, u32),
-    /// Which notifications are wanted, by their distance from the first.
+    /// The subscribed notifications: one bit for each kind, by its distance from the first.
     pub(crate) subscriptions: u16,
     pub(crate) scheduler: u32,
     pub(crate) stream_resets: u32,
-    /// `SCTP_EXPOSE_POTENTIALLY_FAILED_STATE`: 0 as ever, 1 not, 2 it is.
+    /// `SCTP_EXPOSE_POTENTIALLY_FAILED_STATE`: 0 unset, 1 disabled, 2 enabled.
     pub(crate) exposes_failing: u32,
     pub(crate) encapsulation_port: u16,
     pub(crate) probe_interval_ms: u32,
 }
 
-/// What holds for a message of which nothing is said (`SCTP_DEFAULT_SNDINFO`).
+/// Defaults of messages that are sent without ancillary data (`SCTP_DEFAULT_SNDINFO`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sending {
     pub(crate) stream: u16,
     /// `SCTP_UNORDERED` and others.
     pub(crate) flags: u16,
-    /// The bytes as they travel.
+    /// The payload protocol identifier, in the byte order of the program.
     pub(crate) ppid: u32,
     pub(crate) context: u32,
     pub(crate) lifetime_ms: u32,
 }
 
 impl Sending {
-    /// The same for a record.
+    /// Returns the flags of a record that correspond to `flags`.
     pub(crate) fn flags(self) -> impl IntoIterator<Item = Flags> {
         let all = [(UNORDERED, Flags::UNORDERED), (ABORT, Flags::ABORT), (EOF, Flags::SHUTDOWN)];
         all.into_iter().filter(move |(flag, _)| self.flags & flag != 0).map(|(_, flag)| flag)
@@ -90,7 +90,7 @@ impl Sending {
 }
 
 impl Default for AssocOptions {
-    /// What Linux begins with.
+    /// Returns the initial values of Linux.
     fn default() -> Self {
         AssocOptions {
             rto_initial_ms: 3000,
@@ -128,14 +128,14 @@ impl AssocOptions {
         self.path_flags & flag != 0
     }
 
-    /// Sets one of two flags that say the opposite, if one is asked for.
+    /// Sets one of two opposite flags, if `asked` contains one of them.
     pub(crate) fn set_flags(&mut self, pair: u32, asked: u32) {
         if asked & pair != 0 {
             self.path_flags = self.path_flags & !pair | asked & pair;
         }
     }
 
-    /// Whether notifications of this kind are wanted.
+    /// Returns whether the program has subscribed to notifications of this kind.
     pub(crate) fn subscribes(&self, kind: usize) -> bool {
         self.subscriptions & 1 << kind != 0
     }
@@ -144,7 +144,7 @@ impl AssocOptions {
         self.subscriptions = self.subscriptions & !(1 << kind) | u16::from(on) << kind;
     }
 
-    /// Returns the options of an association that this stands for, with `rest` for those that it does not name.
+    /// Returns the stack's options of an association; those that this type lacks come from `rest`.
     pub(crate) fn over(&self, rest: AssociationOptions) -> AssociationOptions {
         let ms = |ms: u32| Duration::from_millis(ms.into());
         let delays = self.has(flags::SACKDELAY_ENABLE);
@@ -169,18 +169,18 @@ impl AssocOptions {
         }
     }
 
-    /// The UDP port of peers to be, of a host that uses this one itself. `None`: no UDP carries SCTP there.
+    /// Returns the UDP port of future peers if the daemon's port is `own`; `None` if SCTP is not carried by UDP.
     pub(crate) fn peer_udp_port(&self, own: u16) -> Option<u16> {
         match (own, self.encapsulation_port) {
             (0, _) => None,
-            // SCTP directly in IP is another link's.
+            // 0 requests SCTP directly over IP, which this link cannot carry, so our own port applies.
             (own, 0) => Some(own),
             (_, port) => Some(port),
         }
     }
 }
 
-/// Returns the MTU of a path as programs know it: the length of IP packets (RFC 6458 §8.1.12).
+/// Returns the MTU of a path as programs see it: the length of IP packets (RFC 6458 §8.1.12).
 pub(crate) fn path_mtu(path: &PathStatistics) -> u32 {
     u32::try_from(path.ip_mtu_bytes).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! What requests tell the task of a socket. Each kind of task has commands of its own.
+//! Commands of requests to the task of a socket. Each kind of task has commands of its own.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::association::SocketAssociation;
 use super::send_queue::Messages;
 use crate::channel::style::Style;
 
-/// What an association is set up with.
+/// The stack and port for setting up an association.
 pub(crate) struct Dial {
     pub(crate) stack: Stack,
     /// The local SCTP port.
@@ -20,41 +20,41 @@ pub(crate) struct Dial {
     pub(crate) server: Address,
 }
 
-/// What the task of a one-to-one socket is told.
+/// Commands to the task of a one-to-one socket.
 pub(crate) enum OneToOneCommand {
-    /// Set an association up.
+    /// Set up an association.
     Connect { dial: Dial, association: Arc<SocketAssociation> },
     /// Accept associations.
     Listen(Arc<Listener>),
-    /// Accept no more.
+    /// Stop accepting.
     Unlisten,
-    /// Carry an association that is up, for which `unsent` was sent already.
+    /// Carry an association that is up; `unsent` was accepted from the program before.
     Carry { association: Arc<SocketAssociation>, unsent: Messages },
 }
 
-/// What the task of a one-to-many socket is told.
+/// Commands to the task of a one-to-many socket.
 pub(crate) enum OneToManyCommand {
-    /// Set an association up, which the socket has already.
+    /// Set up an association that is already registered with the socket.
     Connect { dial: Dial, start: Start, association: Arc<SocketAssociation> },
     /// Accept associations.
     Listen(Arc<Listener>),
-    /// Accept no more.
+    /// Stop accepting.
     Unlisten,
 }
 
-/// The way to the task of a socket.
+/// The sender of commands to the task of a socket.
 pub(crate) enum Commands {
     OneToOne(UnboundedSender<OneToOneCommand>),
     OneToMany(UnboundedSender<OneToManyCommand>),
 }
 
-/// Where the task of a socket receives its commands.
+/// The receiver of commands in the task of a socket.
 pub(crate) enum CommandReceiver {
     OneToOne(UnboundedReceiver<OneToOneCommand>),
     OneToMany(UnboundedReceiver<OneToManyCommand>),
 }
 
-/// Makes the two ends for a socket of this style.
+/// Returns the sender and receiver for a socket of this style.
 pub(crate) fn channel_for(style: Style) -> (Commands, CommandReceiver) {
     match style {
         Style::OneToMany => {
@@ -69,7 +69,8 @@ pub(crate) fn channel_for(style: Style) -> (Commands, CommandReceiver) {
 }
 
 impl Commands {
-    /// Tells the task of a one-to-one socket something. `EBADF`: the socket is closed; `EINVAL`: it is a one-to-many socket.
+    /// Sends a command to the task of a one-to-one socket. `EBADF`: the socket is closed; `EINVAL`: it is a one-to-many
+    /// socket.
     pub(crate) fn one_to_one(&self, command: OneToOneCommand) -> Result<(), Errno> {
         match self {
             Commands::OneToOne(sender) => sender.send(command).map_err(|_| Errno::BADF),
@@ -77,7 +78,8 @@ impl Commands {
         }
     }
 
-    /// Tells the task of a one-to-many socket something. `EBADF`: the socket is closed; `EINVAL`: it is a one-to-one socket.
+    /// Sends a command to the task of a one-to-many socket. `EBADF`: the socket is closed; `EINVAL`: it is a one-to-one
+    /// socket.
     pub(crate) fn one_to_many(&self, command: OneToManyCommand) -> Result<(), Errno> {
         match self {
             Commands::OneToMany(sender) => sender.send(command).map_err(|_| Errno::BADF),
@@ -85,7 +87,7 @@ impl Commands {
         }
     }
 
-    /// Has the task accept associations.
+    /// Tells the task to accept associations.
     pub(crate) fn listen(&self, listener: Arc<Listener>) -> Result<(), Errno> {
         match self {
             Commands::OneToOne(_) => self.one_to_one(OneToOneCommand::Listen(listener)),
@@ -93,7 +95,7 @@ impl Commands {
         }
     }
 
-    /// Has the task accept no more associations.
+    /// Tells the task to stop accepting associations.
     pub(crate) fn unlisten(&self) -> Result<(), Errno> {
         match self {
             Commands::OneToOne(_) => self.one_to_one(OneToOneCommand::Unlisten),

@@ -1,4 +1,4 @@
-//! What the daemon knows: its sockets, their associations, what waits for each of them, and who has which port.
+//! The state of the daemon: its sockets, their associations and send queues, and the holders of ports.
 
 pub(crate) mod association;
 pub(crate) mod association_options;

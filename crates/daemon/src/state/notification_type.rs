@@ -1,6 +1,6 @@
 //! Kinds of notifications (RFC 6458 §6.1), which programs subscribe to.
 
-/// `sn_type`: a kind of notification. Its distance from the first is its place in `struct sctp_event_subscribe`.
+/// `sn_type`: a kind of notification. Its distance from the first is its index in `struct sctp_event_subscribe`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum NotificationType {
@@ -20,7 +20,7 @@ pub(crate) enum NotificationType {
 pub(crate) const FIRST_TYPE: u16 = 1 << 15;
 
 impl NotificationType {
-    /// Its place in `struct sctp_event_subscribe`.
+    /// Returns the index in `struct sctp_event_subscribe`.
     pub(crate) fn subscription(self) -> usize {
         usize::from(self as u16 - FIRST_TYPE)
     }

@@ -1,18 +1,18 @@
-//! Who has which SCTP port.
+//! The sockets that hold each SCTP port.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
 use rustix::io::Errno;
 
-/// Ports that are given to those who name none, as the kernel does.
+/// Ports for sockets that bind to port 0: the same range as the kernel's.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32768..=60999;
 
-/// The addresses that a socket is bound to: some, or the unspecified one, which stands for all.
+/// The addresses that a socket is bound to: a list, or the unspecified address, which stands for all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Scope {
     ips: Vec<IpAddr>,
-    /// `IPV6_V6ONLY`: the unspecified IPv6 address does not stand for those of IPv4.
+    /// `IPV6_V6ONLY`: the unspecified IPv6 address does not cover IPv4 addresses.
     v6_only: bool,
 }
 
@@ -29,7 +29,7 @@ impl Scope {
         other.ips.iter().any(|ip| self.covers(*ip)) || self.ips.iter().any(|ip| other.covers(*ip))
     }
 
-    /// Whether the unspecified address `own` stands for `ip`, too.
+    /// Returns whether the unspecified address `own` covers `ip`.
     fn stands_for(&self, own: IpAddr, ip: IpAddr) -> bool {
         own.is_ipv6() == ip.is_ipv6() || (own.is_ipv6() && !self.v6_only)
     }
@@ -44,16 +44,16 @@ struct Holding {
     listens: bool,
 }
 
-/// With whom a socket shares its port.
+/// The sockets with which a socket shares its port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sharing {
-    /// With those that do not listen: `SO_REUSEADDR` was set when it was bound.
+    /// Shared with sockets that do not listen: `SO_REUSEADDR` was set before the bind.
     pub(crate) address: bool,
-    /// With sockets of this user, listening or not: `SO_REUSEPORT` was set when it was bound.
+    /// Shared with sockets of this user, even if they listen: `SO_REUSEPORT` was set before the bind.
     pub(crate) port_of_user: Option<u32>,
 }
 
-/// All ports that are bound.
+/// All bound ports.
 #[derive(Debug, Default)]
 pub(crate) struct Ports {
     held: HashMap<u16, Vec<Holding>>,
@@ -61,16 +61,16 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Ephemeral ports are given out from a place that nobody can guess.
+    /// Returns an empty table. Ephemeral ports are assigned from a random start, which nobody can guess.
     pub(crate) fn new(random: u16) -> Self {
         Ports { held: HashMap::new(), next: random }
     }
 
-    /// Binds a socket to a port; 0 takes a free one. Says which.
+    /// Binds a socket to a port, or to a free one if `port` is 0; returns the port.
     ///
     /// # Errors
     ///
-    /// Another has it and does not share it, or listens on it.
+    /// Another socket has the port and does not share it, or listens on it.
     pub(crate) fn bind(
         &mut self,
         socket: u64,
@@ -91,11 +91,11 @@ impl Ports {
         Ok(port)
     }
 
-    /// Changes the addresses that a socket has a port at.
+    /// Changes the addresses at which a socket has a port.
     ///
     /// # Errors
     ///
-    /// Another has the port at one of them and does not share it, or listens there.
+    /// Another socket has the port at one of these addresses and does not share it, or listens there.
     pub(crate) fn rebind(&mut self, socket: u64, scope: &Scope, port: u16) -> Result<(), Errno> {
         let holders = self.held.get_mut(&port).ok_or(Errno::INVAL)?;
         let mine = holders.iter().position(|holding| holding.socket == socket).ok_or(Errno::INVAL)?;
@@ -108,7 +108,7 @@ impl Ports {
         Ok(())
     }
 
-    /// Whether the socket listens on its port from now on.
+    /// Records whether the socket listens on its port.
     pub(crate) fn set_listens(&mut self, socket: u64, port: u16, listens: bool) {
         let mine = self.held.get_mut(&port).into_iter().flatten().filter(|holding| holding.socket == socket);
         mine.for_each(|holding| holding.listens = listens);
@@ -125,7 +125,7 @@ impl Ports {
         mine.any(|holding| holding.sharing.port_of_user.is_some())
     }
 
-    /// The socket is gone.
+    /// Releases the port of a socket.
     pub(crate) fn release(&mut self, socket: u64, port: u16) {
         if let Some(holders) = self.held.get_mut(&port) {
             holders.retain(|holding| holding.socket != socket);

@@ -1,4 +1,4 @@
-//! All sockets of a daemon, and what they share.
+//! All sockets of a daemon, and the resources that they share.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -32,46 +32,47 @@ use crate::users::limits::Limits;
 use crate::users::owner::{Owner, Shares};
 use crate::users::seats::{Places, Seat};
 
-/// Requests that may wait for what only a peer can answer, and those of one user.
+/// Maximum number of requests that wait for a peer, in all and of one user.
 const WAITING_MAX: usize = 4096;
 const WAITING_OF_USER_MAX: usize = 1024;
-/// Connections that may be open and have not asked anything yet.
+/// Maximum number of open connections that have not sent a request yet.
 const SILENT_MAX: usize = 1024;
-/// Sockets that share a port of which the registry looks whether they are closed.
+/// Maximum number of sockets on a shared port that the registry checks for being closed.
 const HOLDERS_LOOKED_AT_MAX: usize = 16;
-/// Where descriptors are few, requests that wait and silent connections may each have one in so many.
+/// If descriptors are scarce, waiting requests and silent connections are each limited to the number of descriptors
+/// divided by this.
 const PART_OF_CONNECTIONS: usize = 16;
 
 /// All sockets of a daemon.
 pub(crate) struct Registry {
     pub(crate) stack: Stack,
-    /// The daemon ends when nobody needs it.
+    /// Whether the daemon exits when idle.
     pub(crate) on_demand: bool,
-    /// Ports below this are for root.
+    /// Only root may bind ports below this.
     pub(crate) unprivileged_from: u16,
     table: Mutex<Table>,
     ports: Mutex<Ports>,
     shares: Shares,
-    /// For what programs have sent and nobody has acknowledged.
+    /// Budget for messages that programs have sent and no peer has acknowledged.
     pub(crate) sent: Arc<Budget>,
-    /// For long messages that programs have not read.
+    /// Budget for long messages that programs have not read.
     pub(crate) unread: Arc<Budget>,
-    /// For what associations have received and programs have not read.
+    /// Budget for received data that programs have not read.
     pub(crate) received: Arc<Budget>,
-    /// For the pages of sockets.
+    /// Budget for the pages of sockets.
     pub(crate) pages: Arc<Budget>,
     pub(crate) limits: Limits,
-    /// The daemon ends. Programs go on reading the pages of its sockets.
+    /// Whether the daemon is ending. Programs continue to read the pages of its sockets.
     ends: AtomicBool,
     next_association: AtomicU32,
-    /// Each request that waits for an answer has one of these.
+    /// Places of requests that wait for an answer.
     pub(crate) waiting: Arc<Places>,
-    /// Each connection that has not asked anything yet has one of these.
+    /// Places of connections that have not sent a request yet.
     pub(crate) silent: Arc<Places>,
     pub(crate) numbers: Arc<Numbers>,
     pub(crate) closers: Arc<Closers>,
     pub(crate) busy_polling: Arc<BusyPolling>,
-    /// What is pushed on the streams of associations.
+    /// Rules for the modules on the streams of associations.
     rules: Arc<StreamRules>,
 }
 
@@ -79,7 +80,7 @@ pub(crate) struct Registry {
 struct Table {
     by_cookie: HashMap<Cookie, Arc<Socket>>,
     by_number: BTreeMap<u64, Arc<Socket>>,
-    /// How many sockets have an association that was peeled off, by its ends.
+    /// Number of sockets with a peeled-off association, by its ports and the peer's address.
     peeled_off: HashMap<Ends, usize>,
     next_number: u64,
 }
@@ -99,12 +100,12 @@ impl Table {
     }
 }
 
-/// A socket that was just opened.
+/// A newly opened socket.
 pub(crate) struct Opened {
     pub(crate) socket: Arc<Socket>,
     /// The program's end of its channel.
     pub(crate) theirs: OwnedFd,
-    /// What its task receives commands from.
+    /// The receiver for the socket's task.
     pub(crate) commands: CommandReceiver,
 }
 
@@ -147,7 +148,7 @@ impl Registry {
         })
     }
 
-    /// Returns the sockets with these rules for the streams of their associations.
+    /// Sets the rules for the streams of associations.
     pub(crate) fn with_rules(self, rules: StreamRules) -> Self {
         Registry { rules: Arc::new(rules), ..self }
     }
@@ -160,13 +161,13 @@ impl Registry {
         self.ports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A number for an association. Programs see it as a signed one.
+    /// Returns a number for a new association. Programs see it as a signed integer.
     pub(crate) fn next_association(&self) -> u32 {
         let next = |id: u32| Some(if id >= i32::MAX as u32 { FIRST_ID } else { id + 1 });
         self.next_association.fetch_update(Relaxed, Relaxed, next).unwrap_or(FIRST_ID)
     }
 
-    /// Opens a socket. The caller starts its task.
+    /// Opens a socket. The caller must start its task.
     pub(crate) fn open(
         &self,
         owner: Owner,
@@ -208,12 +209,12 @@ impl Registry {
         Ok(Opened { socket, theirs, commands: receiver })
     }
 
-    /// The socket whose carrier has this program's end.
+    /// Returns the socket whose carrier has this cookie at the program's end.
     pub(crate) fn find(&self, cookie: Cookie) -> Option<Arc<Socket>> {
         self.table().by_cookie.get(&cookie).cloned()
     }
 
-    /// Notes that a socket has an association that was peeled off, from this port.
+    /// Records that a socket has an association that was peeled off, from this port.
     pub(crate) fn note_peeled_off(&self, socket: &Socket, port: u16, member: &SocketAssociation) {
         let known = member.association().and_then(|association| association.peer_address());
         let others = known.into_iter().flat_map(|peer| peer.hosts);
@@ -230,13 +231,14 @@ impl Registry {
         }
     }
 
-    /// Whether an association from this port with one of these hosts was peeled off.
+    /// Returns whether an association from this port with one of these hosts was peeled off.
     pub(crate) fn is_peeled_off(&self, port: u16, hosts: &[IpAddr], peer_port: u16) -> bool {
         let table = self.table();
         hosts.iter().any(|host| table.peeled_off.contains_key(&ends(port, *host, peer_port)))
     }
 
-    /// Returns a socket that has this port although its program has closed it. Of many that share the port, some are looked at.
+    /// Returns a socket that has this port although its program has closed it. Of many sockets on a shared port, only
+    /// some are checked.
     pub(crate) fn closed_holder(&self, port: u16) -> Option<Arc<Socket>> {
         let holders: Vec<u64> = self.ports().holders(port).take(HOLDERS_LOOKED_AT_MAX).collect();
         let table = self.table();
@@ -244,7 +246,7 @@ impl Registry {
         holders.find(|socket| socket.channel.endpoint.is_hung_up()).cloned()
     }
 
-    /// Gives the port of a closed socket to whoever binds next. What it has sent is still delivered.
+    /// Releases the port of a closed socket for the next bind. Messages that it has sent are still delivered.
     pub(crate) fn release_port(&self, socket: &Socket) {
         let bound = socket.lock().bound.take();
         if let Some(bound) = bound {
@@ -252,29 +254,30 @@ impl Registry {
         }
     }
 
-    /// The first so many from this number on.
+    /// Returns up to `count` sockets in order, from this number on.
     pub(crate) fn numbered_from(&self, number: u64, count: usize) -> Vec<Arc<Socket>> {
         self.table().by_number.range(number..).take(count).map(|(_, socket)| Arc::clone(socket)).collect()
     }
 
-    /// All of them, in any order.
+    /// Returns all sockets, in any order.
     pub(crate) fn all(&self) -> Vec<Arc<Socket>> {
         self.table().by_cookie.values().cloned().collect()
     }
 
-    /// Leaves the pages of sockets that are forgotten from now on as they are: an emptied page would look like that of a fresh socket
-    /// to a program that is told the daemon's end.
+    /// Leaves the pages of sockets that are forgotten from now on unchanged: a program that learns of the daemon's end
+    /// would take an emptied page for that of a fresh socket.
     pub(crate) fn keep_pages(&self) {
         self.ends.store(true, Relaxed);
     }
 
-    /// Forgets a socket that nobody has any more.
+    /// Forgets a socket that its program has closed.
     pub(crate) fn forget(&self, socket: &Socket) {
         self.table().remove(socket);
         let channel = &socket.channel;
         channel.credit.close();
         if !self.ends.load(Relaxed) {
-            // The share is given back when the page is empty: a program that keeps the thread from that can open no more.
+            // The share is released only after the page is emptied: a program that delays this cannot open more
+            // sockets.
             let (page, share) = (channel.page.left(), Arc::clone(&socket.share));
             channel.endpoint.closer().run(move || {
                 page.empty();
@@ -287,7 +290,7 @@ impl Registry {
         socket.set_gone();
     }
 
-    /// Whether no socket and no association is left.
+    /// Returns whether no socket and no association is left.
     pub(crate) fn is_idle(&self) -> bool {
         self.table().by_cookie.is_empty() && self.stack.statistics().associations == 0
     }

@@ -1,4 +1,4 @@
-//! What waits for one association of a one-to-many socket.
+//! The outbound messages of one association of a one-to-many socket.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -12,49 +12,49 @@ use tokio::task::JoinHandle;
 
 use crate::channel::shared_page::{EntryIndex, SharedPage};
 
-/// More than this waits for no association, whatever a program that does not keep to the page sends.
+/// Maximum number of bytes in a queue, even if a program ignores the counts in the page.
 const WAITING_BYTES_MAX: usize = ROOM_BYTES as usize + 2 * MESSAGE_BYTES_MAX;
-/// The page is told that there is room again in steps of this many bytes.
+/// The page is updated when this many bytes of room are free again.
 const STEP_BYTES: u32 = ROOM_BYTES / 4;
 
-/// What a program has sent, and its association has not taken yet.
+/// Messages that a program has sent, and its association has not accepted yet.
 pub(crate) type Messages = VecDeque<(Header, Bytes)>;
 
-/// What is at the front of a send queue.
+/// The first entry of a send queue.
 pub(crate) enum Front {
     Message(Header, Bytes),
-    /// There is nothing at present.
+    /// The queue is empty.
     Nothing,
-    /// Nothing more will come.
+    /// The queue is empty and closed.
     Closed,
 }
 
 /// The tasks of one association of a one-to-many socket.
 #[derive(Default)]
 pub(crate) struct Tasks {
-    /// Sets it up, and sends what waits.
+    /// Sets the association up, and sends its queued messages.
     pub(crate) outbound: Option<JoinHandle<()>>,
-    /// Hands up what it receives.
+    /// Hands received messages up.
     pub(crate) inbound: Option<JoinHandle<()>>,
 }
 
 impl Tasks {
-    /// Tells both to end.
+    /// Cancels both tasks.
     pub(crate) fn abort(&self) {
         self.outbound.iter().chain(&self.inbound).for_each(JoinHandle::abort);
     }
 }
 
-/// What one association of a one-to-many socket has not taken yet.
+/// The messages that one association of a one-to-many socket has not accepted yet.
 pub(crate) struct SendQueue {
-    /// Its entry in the page.
+    /// The association's entry in the page.
     pub(crate) entry: Option<EntryIndex>,
     queued: Mutex<Queued>,
-    /// There is something to send, or nothing will come any more.
+    /// Notified when a message was queued, or the queue was closed.
     filled: Notify,
-    /// There is room.
+    /// Notified when there is room again, or the queue was closed.
     emptied: Notify,
-    /// Bytes passed on, modulo 2^32, and what the page says.
+    /// Number of bytes passed on, modulo 2^32, and the number that the page has.
     passed_on: AtomicU32,
     told: AtomicU32,
     tasks: Mutex<Tasks>,
@@ -90,7 +90,7 @@ impl SendQueue {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// False: there is far more than a program that keeps to the page would send.
+    /// Queues a message. Returns false if the program has sent far more than the page permits.
     pub(crate) fn push(&self, header: Header, content: Bytes) -> bool {
         let mut queued = self.queued();
         queued.bytes += content.len();
@@ -99,7 +99,7 @@ impl SendQueue {
         queued.bytes <= WAITING_BYTES_MAX
     }
 
-    /// Returns the message at the front.
+    /// Returns the first message, without removing it.
     pub(crate) fn front(&self) -> Front {
         let queued = self.queued();
         match queued.waiting.front() {
@@ -109,12 +109,12 @@ impl SendQueue {
         }
     }
 
-    /// Waits until a message comes, or the queue is closed.
+    /// Waits until a message is queued, or the queue is closed.
     pub(crate) async fn filled(&self) {
         self.filled.notified().await;
     }
 
-    /// The message at the front has been passed on.
+    /// Removes the first message, which was passed on.
     pub(crate) fn pop(&self, page: &SharedPage) {
         let mut queued = self.queued();
         let Some((_, content)) = queued.waiting.pop_front() else { return };
@@ -138,7 +138,7 @@ impl SendQueue {
         queued.closed || queued.peer_shut || queued.bytes < ROOM_BYTES as usize
     }
 
-    /// Waits until a message can be sent, or none can any more.
+    /// Waits until there is room for a message, or no message can be sent any more.
     pub(crate) async fn room(&self) {
         loop {
             let emptied = self.emptied.notified();
@@ -153,7 +153,7 @@ impl SendQueue {
         self.queued().closed
     }
 
-    /// Refuses what programs send from now on, because the peer has shut the association down. Wakes those that wait for room.
+    /// Refuses messages from now on, because the peer has shut the association down. Wakes the tasks that wait for room.
     pub(crate) fn refuse(&self, page: &SharedPage) {
         if std::mem::replace(&mut self.queued().peer_shut, true) {
             return;
@@ -169,24 +169,24 @@ impl SendQueue {
         self.queued().peer_shut
     }
 
-    /// What waits, which is not passed on.
+    /// Removes and returns all queued messages.
     pub(crate) fn take(&self) -> Messages {
         std::mem::take(&mut self.queued().waiting)
     }
 
-    /// Nothing more will come. What waits is still sent.
+    /// Closes the queue: no message follows. Queued messages are still sent.
     pub(crate) fn close(&self) {
         self.queued().closed = true;
         self.filled.notify_one();
         self.emptied.notify_waiters();
     }
 
-    /// Ends the tasks; what they had in hand is where it was.
+    /// Cancels the tasks and returns the queued messages, including any that a task was passing on.
     pub(crate) async fn stop(&self) -> Messages {
         let tasks = std::mem::take(&mut *self.tasks());
         tasks.abort();
         for task in tasks.outbound.into_iter().chain(tasks.inbound) {
-            // It was told to end.
+            // The task was cancelled, so the result is an error.
             let _ = task.await;
         }
         self.close();
@@ -203,7 +203,8 @@ mod tests {
     fn a_program_that_does_not_keep_to_the_page_is_found_out() {
         let send_queue = SendQueue::new(None);
         let push = |content: &Bytes| send_queue.push(Header::new(Kind::Data), content.clone());
-        // One that keeps to the page sends while less than the room waits, and may send the longest message then.
+        // A program that obeys the page sends while less than the room is in use, and may then send a message of
+        // maximum size.
         assert!(push(&Bytes::from(vec![0; ROOM_BYTES as usize - 1])));
         let longest = Bytes::from(vec![0; MESSAGE_BYTES_MAX]);
         assert!(push(&longest) && push(&longest), "one more may be on its way");
@@ -211,7 +212,7 @@ mod tests {
         assert!(!push(&Bytes::from_static(b"x")));
     }
 
-    /// Whether a program that waits for room goes on.
+    /// Returns whether a program that waits for room may continue.
     fn goes_on(send_queue: &SendQueue) -> bool {
         let mut room = std::pin::pin!(send_queue.room());
         room.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_ready()
@@ -229,7 +230,7 @@ mod tests {
         let half = Bytes::from(vec![0; ROOM_BYTES as usize / 2]);
         let push = || assert!(send_queue.push(Header::new(Kind::Data), half.clone()));
         push();
-        assert!(goes_on(&send_queue), "there is room for more");
+        assert!(goes_on(&send_queue), "there is room");
         push();
         assert!(!goes_on(&send_queue), "it is full");
         send_queue.pop(&page);

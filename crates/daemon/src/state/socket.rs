@@ -1,4 +1,4 @@
-//! Sockets: what all requests about one share.
+//! Sockets: the state that all requests on one share.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -23,10 +23,10 @@ use crate::system::socket_cookie::Cookie;
 use crate::users::budget::Seat;
 use crate::users::owner::Share;
 
-/// Our port of an association, and the peer.
+/// Our port of an association, and the peer's address.
 pub(super) type Ends = (u16, SocketAddr);
 
-/// What a socket is made of.
+/// The parts of a new socket.
 pub(super) struct NewSocket {
     pub(super) number: u64,
     pub(super) cookie: Cookie,
@@ -42,32 +42,32 @@ pub(super) struct NewSocket {
 
 /// One socket.
 pub(crate) struct Socket {
-    /// In the order in which sockets were opened.
+    /// Increases in the order in which sockets are opened.
     pub(crate) number: u64,
-    /// Of the program's end.
+    /// The cookie of the program's end of the carrier.
     pub(super) cookie: Cookie,
     pub(crate) v6: bool,
     pub(crate) style: Style,
-    /// Whose it is.
+    /// The owner of the socket, and its count among the sockets of this user.
     pub(crate) share: Arc<Share>,
-    /// What it shares with its program.
+    /// The channel that the socket shares with its program.
     pub(crate) channel: Arc<Channel>,
     inner: Mutex<Inner>,
     ended: tokio::sync::Notify,
-    /// Set once the socket is forgotten: nobody has it, and its port is free.
+    /// Set when the socket is forgotten: its program has closed it, and its port is free.
     gone: watch::Sender<bool>,
-    /// The way to its task.
+    /// The sender of commands to the socket's task.
     pub(crate) commands: Commands,
-    /// What is pushed on the streams of its associations.
+    /// Rules for the modules on the streams of the socket's associations.
     pub(crate) rules: Arc<StreamRules>,
-    /// Of a peeled-off association: as the table knows it.
+    /// The entries of a peeled-off association in the registry's table.
     pub(super) peeled_off: OnceLock<Vec<Ends>>,
 }
 
-/// The addresses and the port that a socket is bound to.
+/// The addresses and the port of a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bound {
-    /// As the program named them; at least one. The unspecified one stands for all.
+    /// The addresses that the program has named, at least one. The unspecified address stands for all.
     pub(crate) ips: Vec<IpAddr>,
     pub(crate) port: u16,
 }
@@ -78,22 +78,23 @@ impl Bound {
     }
 }
 
-/// What requests look at and change.
+/// The part of a socket that requests read and change.
 pub(crate) struct Inner {
     pub(crate) stage: State,
-    /// Where it is bound, once it is; it is held in the table of ports.
+    /// The bound addresses, registered in the table of ports; `None` before.
     pub(crate) bound: Option<Bound>,
-    /// Where the socket was bound that has its association from a peer: it holds nothing itself.
+    /// The bound addresses of the listener or one-to-many socket from which this socket has its association; not
+    /// registered.
     pub(crate) inherited: Option<Bound>,
-    /// Its address toward the peer.
+    /// The local address toward the peer.
     pub(crate) local: Option<SocketAddr>,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) options: SocketOptions,
-    /// Where it listens, as long as it does.
+    /// The listener, while the socket listens.
     pub(crate) listener: Weak<Listener>,
-    /// Its associations, by their numbers.
+    /// The socket's associations, by number.
     pub(crate) associations: BTreeMap<u32, Arc<SocketAssociation>>,
-    /// Of a one-to-many socket: associations of which something may still come.
+    /// For a one-to-many socket: the number of associations from which something may still be received.
     pub(crate) heard: usize,
 }
 
@@ -102,12 +103,12 @@ impl Socket {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether this user may look at the socket and at what it has: its owner may, and root.
+    /// Returns whether this user may see the socket and its associations: only its owner and root may.
     pub(crate) fn is_of(&self, who: UCred) -> bool {
         who.uid.is_root() || self.share.owner.user == who.uid.as_raw()
     }
 
-    /// Where it is now, to requests and to the sharers.
+    /// Changes the state of the socket, for requests and for the sharers.
     pub(crate) fn set_stage(&self, inner: &mut Inner, stage: State) {
         inner.stage = stage;
         self.channel.page.set_state(stage);
@@ -116,7 +117,7 @@ impl Socket {
         }
     }
 
-    /// Waits until its association has ended.
+    /// Waits until the socket's association has ended.
     pub(crate) async fn end(&self) {
         let ended = self.ended.notified();
         if !self.lock().stage.is_end() {
@@ -124,7 +125,7 @@ impl Socket {
         }
     }
 
-    /// Makes a socket that nobody knows yet.
+    /// Returns a socket that is not registered yet.
     pub(super) fn new(new: NewSocket) -> Socket {
         let NewSocket { number, cookie, v6, style, share, channel, stage, options, commands, rules } = new;
         let inner = Inner {
@@ -154,31 +155,30 @@ impl Socket {
         }
     }
 
-    /// Notes that the socket is forgotten.
+    /// Records that the socket is forgotten.
     pub(super) fn set_gone(&self) {
         self.gone.send_replace(true);
     }
 
     /// Waits until the socket is forgotten, and its port is free.
     pub(crate) async fn gone(&self) {
-        // The sender is here.
+        // The sender lives as long as the socket, so this cannot fail.
         let _ = self.gone.subscribe().wait_for(|gone| *gone).await;
     }
 
-    /// Returns whether associations come to the socket.
+    /// Returns whether the socket listens for associations.
     pub(crate) fn listens(&self) -> bool {
         matches!(self.lock().stage, State::Listening | State::ManyListening)
     }
 
-    /// `getsockname`, in the form that the sharers know.
+    /// Returns the address for `getsockname`, in the form of the socket's family.
     pub(crate) fn local_address(&self) -> SocketAddr {
         let inner = self.lock();
         let local = inner.local.or_else(|| inner.bound.as_ref().map(Bound::first));
         as_seen(self.v6, local.unwrap_or_else(|| unspecified(self.v6)))
     }
 
-    /// Adds an association to a one-to-many socket, with the place that it takes among those of its user. What the program sends
-    /// on it waits in a queue.
+    /// Adds an association to a one-to-many socket, with its seat among those of its user, and creates its send queue.
     pub(crate) fn enter(
         &self,
         association: SocketAssociation,
@@ -199,7 +199,7 @@ impl Socket {
         association
     }
 
-    /// Takes an association away from a one-to-many socket; returns what waits to be sent on it.
+    /// Removes an association from a one-to-many socket; returns its closed send queue.
     pub(crate) fn remove(&self, association: &SocketAssociation) -> Option<Arc<SendQueue>> {
         self.lock().associations.remove(&association.id);
         let queue = association.send_queue().take()?;
@@ -210,19 +210,19 @@ impl Socket {
         Some(queue)
     }
 
-    /// Notes that nothing more comes of one of the associations of a one-to-many socket.
+    /// Records that nothing more will be received from one of the associations of a one-to-many socket.
     pub(crate) fn note_silent(&self) {
         let mut inner = self.lock();
         inner.heard = inner.heard.saturating_sub(1);
         self.channel.page.set_associations(inner.heard);
     }
 
-    /// What is sent without a word of its stream is checked where it is sent.
+    /// Shows the default stream in the page, where the shim checks messages that are sent without a stream.
     pub(crate) fn show_default_stream(&self, member: &SocketAssociation) {
         let entry = match member.send_queue().as_ref() {
             Some(send_queue) => match send_queue.entry {
                 Some(entry) => Some(entry),
-                // There is no entry to check by.
+                // The association has no entry in the page, so the shim checks nothing.
                 None => return,
             },
             None => None,
@@ -232,12 +232,12 @@ impl Socket {
 }
 
 impl Inner {
-    /// The association with the peer that has this address.
+    /// Returns the association with the peer that has this address.
     pub(crate) fn with_peer(&self, address: SocketAddr) -> Option<Arc<SocketAssociation>> {
         self.associations.values().find(|member| member.has_peer(address)).cloned()
     }
 
-    /// The association of this number; where there can be one only, that one, whatever the number.
+    /// Returns the association with this number; if the socket can have only one, returns it whatever the number.
     pub(crate) fn association(&self, id: u32) -> Option<Arc<SocketAssociation>> {
         let only = matches!(self.stage, State::Connecting | State::Connected | State::Ended | State::Lost);
         if only { self.associations.values().next().cloned() } else { self.associations.get(&id).cloned() }
@@ -247,17 +247,17 @@ impl Inner {
         Scope::new(ips, self.options.v6_only)
     }
 
-    /// Peers that connect from now on meet what is set now, at the addresses that are bound now.
+    /// Applies the current options and addresses of the socket to associations that peers set up from now on.
     pub(crate) fn tune_listener(&self) {
         if let Some(listener) = self.listener.upgrade() {
             listener.set_options(&self.options.for_stack());
-            // No other socket has these addresses: this one holds them.
+            // The call cannot fail: this socket holds these addresses, so no other listener has them.
             let _ = listener.set_local_addresses(&self.local_scope());
         }
     }
 
-    /// The addresses that associations of the socket are restricted to; none stand for all. Where it is bound to all of a
-    /// family, their peers are told those that the host has now, as with the kernel.
+    /// Returns the addresses that associations of the socket are restricted to; none for all. If the socket is bound to
+    /// all addresses of one family, returns the current addresses of the host in that family, as the kernel does.
     pub(crate) fn local_scope(&self) -> Vec<IpAddr> {
         let Some(bound) = &self.bound else { return Vec::new() };
         let mut ips = bound.ips.clone();
@@ -268,7 +268,7 @@ impl Inner {
         let of_all = |ip: &IpAddr| {
             ips.iter().any(|all| all.is_unspecified() && all.is_ipv4() == ip.to_canonical().is_ipv4())
         };
-        // Without the list they know the one that the handshake uses.
+        // Without this list, the associations use the address of the handshake.
         let known = interface_addresses().unwrap_or_default();
         let named: Vec<IpAddr> = known.into_iter().filter(of_all).collect();
         ips.extend(named);

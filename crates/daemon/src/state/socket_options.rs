@@ -1,4 +1,4 @@
-//! What a program has set for a socket, and for the associations that it is still to have.
+//! Options of a socket, and of its future associations.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,32 +21,32 @@ pub(crate) const IP_TOS: i32 = 1;
 pub(crate) const IPV6_TCLASS: i32 = 67;
 pub(crate) const SCTP_ECN_SUPPORTED: i32 = 130;
 
-/// Receive buffers up to this size bound all that is unread. What a program asks for is half of it.
+/// Receive buffers up to this size bound all unread data. The program requested half of it.
 const BOUNDING_BYTES_MAX: i32 = 2 * 64 * 1024;
 
 #[derive(Clone, Debug)]
 pub(crate) struct SocketOptions {
-    /// What associations begin with where nothing else was set.
+    /// Initial options of associations, unless the program has set others.
     defaults: AssociationOptions,
     pub(crate) reuse_address: bool,
     pub(crate) v6_only: bool,
     pub(crate) linger: Linger,
-    /// `SO_SNDBUF` and `SO_RCVBUF`, as they are told: twice what was asked for.
+    /// `SO_SNDBUF` and `SO_RCVBUF` as `getsockopt` returns them: twice the requested size.
     pub(crate) send_buffer_bytes: Option<i32>,
     pub(crate) receive_buffer_bytes: Option<i32>,
-    /// Numbers that are kept and otherwise of no consequence, by level and name.
+    /// Options that are stored without further effect, by level and name.
     pub(crate) kept: BTreeMap<(i32, i32), i32>,
     pub(crate) init: InitMessage,
     pub(crate) nodelay: bool,
     pub(crate) autoclose_s: u32,
     pub(crate) adaptation: u32,
     pub(crate) partial_delivery_bytes: u32,
-    /// `SCTP_FRAGMENT_INTERLEAVE`: what comes of others may come between the parts of a message.
+    /// `SCTP_FRAGMENT_INTERLEAVE`: messages of other associations may be read between the parts of a message.
     pub(crate) interleaves: bool,
-    /// `SCTP_PR_SUPPORTED` and others: whether new associations are to offer an extension, by the name of the option.
+    /// `SCTP_PR_SUPPORTED` and others: whether future associations offer an extension, by the name of the option.
     pub(crate) offers: BTreeMap<i32, bool>,
     pub(crate) subscriptions: Subscriptions,
-    /// For associations to come.
+    /// Options of future associations.
     pub(crate) assoc_options: AssocOptions,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct InitMessage {
 }
 
 impl InitMessage {
-    /// Zero leaves a field as it is (RFC 6458 §8.1.3).
+    /// Applies the fields that are not zero (RFC 6458 §8.1.3).
     pub(crate) fn merge(&mut self, [streams_out, streams_in_max, attempts_max, timeout_max_ms]: [u16; 4]) {
         let set = |field: &mut u16, to: u16| *field = if to == 0 { *field } else { to };
         set(&mut self.streams_out, streams_out);
@@ -105,18 +105,18 @@ impl SocketOptions {
         }
     }
 
-    /// Lets associations to come share the memory of a user for what they receive.
+    /// Makes future associations share the memory of a user for received data.
     pub(crate) fn share_receive_memory(&mut self, account: &Arc<Account>) {
         let budget: Arc<dyn ReceiveBudget> = Arc::<Account>::clone(account);
         self.defaults.receive_pool = Some(ReceivePool::new(budget));
     }
 
-    /// Whether what was sent is delivered after the socket was closed.
+    /// Returns whether messages are delivered after the socket was closed.
     pub(crate) fn lingers(&self) -> bool {
         !(self.linger.on && self.linger.seconds == 0)
     }
 
-    /// How the program is told addresses.
+    /// Returns the form in which the program sees addresses.
     pub(crate) fn view(&self, v6: bool) -> View {
         View { v6, own_v4: self.subscriptions.contains(Subscriptions::OWN_V4) }
     }
@@ -129,19 +129,19 @@ impl SocketOptions {
         self.receive_buffer_bytes.map_or(self.defaults.receive_buffer_bytes, |bytes| bytes as usize)
     }
 
-    /// Whether the receive buffer was set so small that what lies in the carrier is to count, too.
+    /// Returns whether the receive buffer is so small that records in the carrier count, too.
     pub(crate) fn bounds_unread(&self) -> bool {
         self.receive_buffer_bytes.is_some_and(|bytes| bytes <= BOUNDING_BYTES_MAX)
     }
 
-    /// Returns the options that associations of the socket are set up with.
+    /// Returns the stack's options for future associations of the socket.
     pub(crate) fn for_stack(&self) -> AssociationOptions {
         let attempts = Duration::from_millis(self.init.timeout_max_ms.into());
         let options = self.for_stack_with(&self.assoc_options);
         AssociationOptions { rto_max: options.rto_max.min(attempts).max(options.rto_min), ..options }
     }
 
-    /// Returns the options of an association for which the program has set `assoc_options`.
+    /// Returns the stack's options of an association with `assoc_options`.
     pub(crate) fn for_stack_with(&self, assoc_options: &AssocOptions) -> AssociationOptions {
         let defaults = &self.defaults;
         let partial_delivery_bytes = match self.partial_delivery_bytes {
@@ -171,19 +171,19 @@ impl SocketOptions {
         })
     }
 
-    /// With what came with the message that begins an association.
+    /// Returns the options with the `SCTP_INIT` data of the message that begins an association.
     pub(crate) fn with_init(&self, init: carrier::request::InitMessage) -> SocketOptions {
         let mut options = self.clone();
         options.init.merge([init.streams_out, init.streams_in_max, init.attempts_max, init.timeout_max_ms]);
         options
     }
 
-    /// `SO_REUSEPORT`.
+    /// Returns the value of `SO_REUSEPORT`.
     pub(crate) fn reuses_port(&self) -> bool {
         self.kept.get(&(SOL_SOCKET, SO_REUSEPORT)).is_some_and(|on| *on != 0)
     }
 
-    /// The codepoint of packets: that of IPv6, where one was set, or else that of IPv4.
+    /// Returns the codepoint of packets: that of IPv6 if it was set, otherwise that of IPv4.
     pub(crate) fn dscp(&self) -> u8 {
         let class = |option| self.kept.get(&option).copied();
         let class = class((IPPROTO_IPV6, IPV6_TCLASS)).or(class((IPPROTO_IP, IP_TOS)));
@@ -191,7 +191,7 @@ impl SocketOptions {
     }
 }
 
-/// A buffer whose size a program has set keeps it, as with the kernel.
+/// Returns the maximum size of a buffer. As in the kernel, a buffer with a size set by the program does not grow.
 fn tuned_bytes(set: Option<i32>, default: usize) -> usize {
     if set.is_some() { 0 } else { default }
 }

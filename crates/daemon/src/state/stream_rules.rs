@@ -1,34 +1,35 @@
-//! Modules that are pushed on the streams of certain programs, ports and users, as a file of the administrator says.
+//! Rules that push modules on the streams of certain programs, ports and users, from a file of the administrator.
 
 use swiftwater::Stack;
 use swiftwater::streams::{Autopush, AutopushError, PushError};
 
-/// Rules of autopush: which modules are pushed on the stream of an association when it is set up.
+/// Rules of autopush: the modules that are pushed on the stream of a new association.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamRules(Vec<Rule>);
 
-/// One rule. It is for the associations that all of its conditions fit.
+/// One rule. It applies to associations that satisfy all its conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Rule {
-    /// The line of the file.
+    /// The line number in the file.
     line: usize,
-    /// The name of the process that has opened the socket, or the listener.
+    /// The name of the process that opened the socket or the listener.
     program: Option<String>,
-    /// The user who has.
+    /// The user of that process.
     user: Option<u32>,
     /// The SCTP port at either end.
     port: Option<u16>,
-    /// The modules with their arguments, the first next above the driver.
+    /// The modules with their arguments; the first is next above the driver.
     modules: Vec<Vec<String>>,
 }
 
 impl StreamRules {
-    /// Reads a file of rules. A line has conditions, `program=NAME`, `user=UID`, `port=NUMBER`, at least one, and then modules: `NAME` or
-    /// `NAME(ARGUMENT,ARGUMENT)`, the first next above the driver. Of several lines that fit, the first counts. `#` begins a comment.
+    /// Parses a file of rules. A line has at least one condition, `program=NAME`, `user=UID` or `port=NUMBER`, followed
+    /// by modules: `NAME` or `NAME(ARGUMENT,ARGUMENT)`, the first next above the driver. The first line that fits an
+    /// association applies. `#` begins a comment.
     ///
     /// # Errors
     ///
-    /// The number of the first line that is wrong, and what is wrong with it.
+    /// The number of the first invalid line, and the reason.
     pub fn parse(text: &str) -> Result<StreamRules, AutopushError> {
         let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
         let rules = lines.filter_map(|(number, line)| {
@@ -39,7 +40,7 @@ impl StreamRules {
         Ok(StreamRules(rules.collect::<Result<_, _>>()?))
     }
 
-    /// Checks that a stack has the modules, and that they take their arguments.
+    /// Checks that the stack has the modules, and that they accept their arguments.
     pub(crate) fn check(&self, stack: &Stack) -> Result<(), AutopushError> {
         for rule in &self.0 {
             for module in &rule.modules {
@@ -59,7 +60,7 @@ impl StreamRules {
         self.0.is_empty()
     }
 
-    /// Returns the modules for an association. `program` is asked for only where a rule names one.
+    /// Returns the modules for an association. Calls `program` only if a rule names a program.
     pub(crate) fn modules(
         &self,
         user: u32,
@@ -80,7 +81,7 @@ impl Rule {
         let mut rule = Rule { line, ..Rule::default() };
         let conditions = words.iter().take_while(|word| is_condition(word)).count();
         for word in &words[..conditions] {
-            let number = |_| format!("{word} has no number that it can have");
+            let number = |_| format!("{word} has an invalid number");
             match word.split_once('=') {
                 Some(("program", name)) => rule.program = Some(name.to_owned()),
                 Some(("user", user)) => rule.user = Some(user.parse().map_err(number)?),
@@ -100,7 +101,7 @@ impl Rule {
     }
 }
 
-/// Whether a word is a condition: the arguments of a module stand in parentheses.
+/// Returns whether a word is a condition; the arguments of a module are in parentheses.
 fn is_condition(word: &str) -> bool {
     word.split('(').next().is_some_and(|begin| begin.contains('='))
 }
