@@ -1,4 +1,4 @@
-//! `bind`, `sctp_bindx`, and the addresses that programs ask for.
+//! `bind`, `sctp_bindx`, and the queries for local and peer addresses.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::state::registry::Registry;
 use crate::state::socket::{Bound, Inner, Socket};
 use crate::system::addresses::{append, check_family, check_local, parse_list, unspecified};
 
-/// How long a bind waits for the listener of a closed socket: its task closes it once it runs, or when the user of the socket has
-/// memory for what was sent before.
+/// Maximum time that a bind waits for the listener of a closed socket: the socket's task closes the listener as soon as
+/// it runs, or as soon as the user has memory for messages that were sent before.
 const RELEASE_WAIT: Duration = Duration::from_secs(1);
 
-/// Binds by `bind`. Where closed sockets hold the port, they release it: at once, or when their listeners are closed.
+/// Runs `bind`. Waits for closed sockets to release the port, which they do at once or when their listeners are closed.
 pub(crate) async fn once_released(
     registry: &Registry,
     port: u16,
@@ -62,7 +62,7 @@ fn check_right(registry: &Registry, port: u16, who: UCred) -> Result<(), Errno> 
     if privileged && !who.uid.is_root() { Err(Errno::ACCESS) } else { Ok(()) }
 }
 
-/// Takes a port for the socket.
+/// Binds the socket to a port in the table of ports.
 fn hold(registry: &Registry, socket: &Socket, inner: &mut Inner, address: SocketAddr) -> Result<(), Errno> {
     let (scope, options) = (inner.scope(vec![address.ip()]), &inner.options);
     let owner = socket.share.owner.user;
@@ -73,7 +73,7 @@ fn hold(registry: &Registry, socket: &Socket, inner: &mut Inner, address: Socket
     Ok(())
 }
 
-/// Where the socket is bound; it takes a free port if it has none.
+/// Returns the bound addresses; binds the socket to a free port if it is not bound.
 pub(crate) fn bound(registry: &Registry, socket: &Socket, inner: &mut Inner) -> Result<Bound, Errno> {
     if inner.bound.is_none() {
         hold(registry, socket, inner, unspecified(socket.v6))?;
@@ -81,7 +81,8 @@ pub(crate) fn bound(registry: &Registry, socket: &Socket, inner: &mut Inner) -> 
     inner.bound.clone().ok_or(Errno::ADDRINUSE)
 }
 
-/// `SCTP_SOCKOPT_BINDX_ADD`: adds all of the addresses, or none. A fresh socket keeps the port of the first, as in the kernel.
+/// `SCTP_SOCKOPT_BINDX_ADD`: adds either all of the addresses or none. A fresh socket gets the port of the first, as in
+/// the kernel.
 pub(crate) fn bind_more(
     registry: &Registry,
     socket: &Socket,
@@ -109,7 +110,7 @@ pub(crate) fn bind_more(
     rebind(registry, socket, &mut inner, more)
 }
 
-/// `SCTP_SOCKOPT_BINDX_REM`: all of the addresses, or none.
+/// `SCTP_SOCKOPT_BINDX_REM`: removes either all of the addresses or none.
 pub(crate) fn bind_less(registry: &Registry, socket: &Socket, list: &[u8]) -> Result<(), Errno> {
     let list = parse_list(list)?;
     let mut inner = socket.lock();
@@ -137,7 +138,8 @@ fn rebind(registry: &Registry, socket: &Socket, inner: &mut Inner, bound: Bound)
     Ok(())
 }
 
-/// `SCTP_GET_LOCAL_ADDRS`: `struct sctp_getaddrs` with the socket's addresses, or those of one of its associations.
+/// `SCTP_GET_LOCAL_ADDRS`: returns a `struct sctp_getaddrs` with the addresses of the socket or of one of its
+/// associations.
 pub(crate) fn local_addresses(socket: &Socket, asked: &[u8]) -> Result<Vec<u8>, Errno> {
     let id = association_of(asked)?;
     let inner = socket.lock();
@@ -155,7 +157,7 @@ pub(crate) fn local_addresses(socket: &Socket, asked: &[u8]) -> Result<Vec<u8>, 
     list_of(id, ips.into_iter().map(|ip| view.of(SocketAddr::new(ip, port))), asked.len())
 }
 
-/// `SCTP_GET_PEER_ADDRS`: `struct sctp_getaddrs` with the addresses of the peer of an association.
+/// `SCTP_GET_PEER_ADDRS`: returns a `struct sctp_getaddrs` with the addresses of the peer of an association.
 pub(crate) fn peer_addresses(socket: &Socket, asked: &[u8]) -> Result<Vec<u8>, Errno> {
     let id = association_of(asked)?;
     let (member, view) = {
@@ -173,7 +175,7 @@ pub(crate) fn peer_addresses(socket: &Socket, asked: &[u8]) -> Result<Vec<u8>, E
     list_of(id, peers.into_iter(), asked.len())
 }
 
-/// `assoc_id` of a `struct sctp_getaddrs`.
+/// Returns the `assoc_id` of a `struct sctp_getaddrs`.
 fn association_of(asked: &[u8]) -> Result<u32, Errno> {
     let bytes = asked.get(..8).and_then(|both| both.first_chunk()).ok_or(Errno::INVAL)?;
     Ok(u32::from_ne_bytes(*bytes))
@@ -216,7 +218,7 @@ mod tests {
         Registry::new(stack, false, &Limits::default(), numbers).expect("random numbers")
     }
 
-    /// A socket without a task, with the program's end of its channel.
+    /// Returns a socket without a task, and the program's end of its channel.
     fn opened(registry: &Registry) -> (Arc<Socket>, OwnedFd) {
         let owner = Owner { user: 1, process: 1 };
         let (style, options) = (Style::OneToOne, SocketOptions::new(&registry.stack));
@@ -228,7 +230,7 @@ mod tests {
         UCred { pid: Pid::INIT, uid: Uid::from_raw(1), gid: Gid::from_raw(1) }
     }
 
-    /// Binds a socket; returns it with its port, and closes the program's end.
+    /// Binds a socket and closes the program's end; returns the socket and its port.
     fn bound_and_closed(registry: &Registry) -> (Arc<Socket>, u16) {
         let (socket, theirs) = opened(registry);
         bind(registry, &socket, ANY, who()).expect("a free port");
@@ -237,7 +239,7 @@ mod tests {
         (socket, port)
     }
 
-    /// Binds another socket to this port, as a request does.
+    /// Binds another socket to this port, as a request would.
     async fn bind_again(registry: &Registry, port: u16) -> Result<(), Errno> {
         let (second, _theirs) = opened(registry);
         let address = SocketAddr::new(ANY.ip(), port);
@@ -270,7 +272,7 @@ mod tests {
         let registry = registry();
         let (first, port) = bound_and_closed(&registry);
         assert_eq!(bind_again(&registry, port).await, Ok(()));
-        // Its task releases nothing that is another's by now.
+        // The task of the first socket must not release the port, which another socket has by now.
         registry.forget(&first);
         assert_eq!(registry.ports().holders(port).count(), 1);
     }

@@ -19,7 +19,7 @@ use crate::state::socket::{Bound, Inner, Socket};
 use crate::system::addresses::{as_seen, check_peer, local_toward};
 use crate::system::visible_name;
 
-/// Begins to set an association up.
+/// Begins to set up an association.
 pub(crate) fn connect(
     registry: &Registry,
     socket: &Arc<Socket>,
@@ -62,7 +62,7 @@ fn connect_only(
         _ => return Err(Errno::ISCONN),
     }
     let bound = bound(registry, socket, &mut inner)?;
-    // Nobody may find the carrier writable before it is known how this ends.
+    // The carrier must not poll writable before the outcome is known.
     endpoint::fill(theirs)?;
     socket.channel.page.clear_error();
     inner.peer = Some(seen);
@@ -110,7 +110,7 @@ fn connect_another(
         account.refuse();
         return Err(Errno::NOBUFS);
     };
-    // The peer may take fewer streams.
+    // The peer may accept fewer streams.
     let streams_out = dial.stack.options().association.streams_out;
     let association = SocketAssociation::new(registry.next_association(), seen, options);
     let association = socket.enter(association, streams_out, seat);
@@ -119,7 +119,7 @@ fn connect_another(
     Ok(association)
 }
 
-/// What an association of the socket is set up with.
+/// Returns a handle to the stack with the options and addresses for an association of the socket.
 fn stack_for(registry: &Registry, inner: &Inner, init: InitMessage) -> Stack {
     let options = inner.options.with_init(init).for_stack();
     registry.stack.with_options(&options).with_local_addresses(&inner.local_scope())

@@ -1,7 +1,7 @@
-//! What a recording module has seen, on its way to the command that writes it.
+//! Sends the records of a recording module to the command that writes them.
 //!
-//! The module hands its records to a buffer of fixed size and never waits. A task sends them on as the command reads them; what
-//! finds no room is lost and counted.
+//! The module puts its records into a buffer of fixed size and never waits. A task sends them as fast as the command
+//! reads; records without room are dropped and counted.
 
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -18,13 +18,13 @@ use crate::users::budget::Charge;
 use crate::users::closer::{self, End};
 use crate::users::seats::Seat;
 
-/// Most bytes of records that wait.
+/// Maximum number of bytes of waiting records.
 const BUFFER_BYTES: usize = 512 * 1024;
-/// What a recording is charged for: what waits, and what is being sent.
+/// Charge of a recording: for waiting records, and for those being sent.
 pub(super) const CHARGED_BYTES: usize = 2 * BUFFER_BYTES;
-/// Most bytes of records in one packet to the command.
+/// Maximum number of bytes of records in one packet to the command.
 const PACKET_BYTES: usize = 32 * 1024;
-/// How long a command that has ended its side may take to read the rest.
+/// Time limit for reading the remaining records after the command has ended the recording.
 const REST_WAIT: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
@@ -37,9 +37,9 @@ struct Buffer {
 struct State {
     records: Vec<u8>,
     lost: u64,
-    /// The module is gone.
+    /// Whether the module has ended.
     ended: bool,
-    /// The command is.
+    /// Whether the command has ended.
     closed: bool,
 }
 
@@ -49,7 +49,7 @@ impl Buffer {
     }
 }
 
-/// Where the module puts its records.
+/// The module's end of the buffer.
 pub(super) struct Sink(Arc<Buffer>);
 
 impl RecordSink for Sink {
@@ -78,17 +78,17 @@ impl Drop for Sink {
     }
 }
 
-/// The records of one module, to be sent on a connection behind its answer.
+/// The records of one module, to be sent on a connection after its answer.
 pub(crate) struct Feed {
     buffer: Arc<Buffer>,
-    /// It must not keep the association alive.
+    /// A weak reference, because a recording must not keep the association alive.
     member: Weak<SocketAssociation>,
-    /// A recording is one of the requests that wait.
+    /// The seat of the recording among the requests that wait.
     seat: Seat,
     _charge: Charge,
 }
 
-/// Makes the two ends of a recording.
+/// Returns the two ends of a recording.
 pub(super) fn pair(charge: Charge, seat: Seat) -> (Sink, Feed) {
     let buffer = Arc::<Buffer>::default();
     (Sink(Arc::clone(&buffer)), Feed { buffer, member: Weak::new(), seat, _charge: charge })
@@ -105,13 +105,13 @@ impl Drop for Feed {
 }
 
 impl Feed {
-    /// Returns the feed of a module on the stream of this association, which pops the module at its end.
+    /// Returns the feed with the association whose stream has the module, which the feed pops at its end.
     pub(super) fn of(mut self, member: &Arc<SocketAssociation>) -> Self {
         self.member = Arc::downgrade(member);
         self
     }
 
-    /// Sends records until the module or the command has ended, or another user needs the place more.
+    /// Sends records until the module or the command has ended, or another user takes the seat.
     pub(crate) async fn follow(self, connection: &AsyncFd<End>) -> io::Result<()> {
         let mut records = Vec::with_capacity(BUFFER_BYTES);
         let mut ended = false;
@@ -131,7 +131,7 @@ impl Feed {
         tokio::time::timeout(REST_WAIT, self.send_rest(connection, &mut records)).await.unwrap_or(Ok(()))
     }
 
-    /// Sends what waits. Given up, what is still in `records` waits on.
+    /// Sends all waiting records. If the future is dropped, the unsent ones remain in `records`.
     async fn send_all(&self, connection: &AsyncFd<End>, records: &mut Vec<u8>) -> io::Result<()> {
         loop {
             while !records.is_empty() {
@@ -148,7 +148,7 @@ impl Feed {
         }
     }
 
-    /// Sends what waits at the end, and how many records were lost in all.
+    /// Sends the remaining records at the end, and the total number of lost records.
     async fn send_rest(&self, connection: &AsyncFd<End>, records: &mut Vec<u8>) -> io::Result<()> {
         self.buffer.lock().closed = true;
         self.send_all(connection, records).await?;

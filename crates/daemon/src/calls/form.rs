@@ -1,4 +1,4 @@
-//! The form of what a program reads: records, or plain content for a program without the shim.
+//! Switches the form of what a program reads: records, or plain content for a program without the shim.
 
 use carrier::page::State;
 use rustix::io::Errno;
@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use crate::channel::style::Style;
 use crate::state::socket::Socket;
 
-/// Puts nothing more into the channel of a socket that has, or had, its one association
+/// Stops putting messages into the channel of a socket that has, or had, its one association
 /// ([`Request::Hold`](carrier::request::Request::Hold)).
 pub(crate) fn hold(socket: &Socket) -> Result<(), Errno> {
     if socket.style == Style::OneToMany {
@@ -18,8 +18,8 @@ pub(crate) fn hold(socket: &Socket) -> Result<(), Errno> {
     }
 }
 
-/// Takes back a message that lay in the channel ([`Request::PutBack`](carrier::request::Request::PutBack)). The caller waits for
-/// the memory that it takes.
+/// Accepts a message back that was in the channel ([`Request::PutBack`](carrier::request::Request::PutBack)). Waits for
+/// memory to store it.
 pub(crate) async fn put_back(socket: &Socket, record: &[u8]) -> Result<(), Errno> {
     let association = socket.lock().associations.values().next().cloned();
     let known = association.map_or((0, None), |association| (association.id, Some(association.peer)));

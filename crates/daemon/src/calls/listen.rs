@@ -18,10 +18,10 @@ use crate::system::errno;
 use crate::system::visible_name;
 
 const BACKLOG_MAX: i32 = 4096;
-/// A one-to-many socket takes all associations at once.
+/// A one-to-many socket accepts all associations at once.
 const BACKLOG_OF_MANY: i32 = i32::MAX;
 
-/// `theirs` is the program's end of the carrier.
+/// Makes a socket listen; `theirs` is the program's end of the carrier.
 pub(crate) fn listen(
     registry: &Registry,
     socket: &Socket,
@@ -54,7 +54,8 @@ pub(crate) fn listen(
     registry.ports().set_listens(socket.number, port, true);
     if listening == State::Listening {
         socket.channel.endpoint.keep_short();
-        // A one-to-one socket that listens never polls writable; some take it for a sign that somebody has come.
+        // A listening one-to-one socket must never poll writable, because some programs take that for an incoming
+        // association.
         endpoint::fill(theirs)?;
     }
     visible_name::of_listener(theirs, inner.bound.as_ref().map_or(unspecified(socket.v6), Bound::first));
@@ -64,7 +65,8 @@ pub(crate) fn listen(
     socket.commands.listen(listener)
 }
 
-/// `listen` with no backlog: associations that wait are aborted. `recalled` is what lay in the carrier.
+/// Carries out `listen` with a backlog of 0: stops listening and aborts waiting associations. `recalled` contains the
+/// records of the carrier.
 pub(crate) fn unlisten(registry: &Registry, socket: &Socket, recalled: Recalled) -> Result<(), Errno> {
     let mut inner = socket.lock();
     let idle = match inner.stage {
@@ -99,7 +101,7 @@ pub(crate) fn discard_all(endpoint: &Endpoint) {
     }
 }
 
-/// The backlog that a program names, within limits.
+/// Returns the backlog for the one that a program requests, within limits.
 fn backlog_of(named: i32) -> u32 {
     named.clamp(1, BACKLOG_MAX) as u32
 }

@@ -1,4 +1,5 @@
-//! What requests do: functions over the registry and a socket. They return new sockets and start no task of a socket.
+//! The calls of requests: functions over the registry and a socket. They return new sockets and start no task of a
+//! socket.
 
 pub(crate) mod bind;
 pub(crate) mod connect;

@@ -18,25 +18,25 @@ use crate::state::send_queue::Messages;
 use crate::state::socket::{Bound, Socket};
 use crate::system::journal::log;
 
-/// An association that was made a socket of its own.
+/// An association that was moved to a socket of its own.
 pub(crate) struct PeeledOff {
     pub(crate) opened: Opened,
-    /// A descriptor of its page for the program.
+    /// A descriptor of the socket's page for the program.
     pub(crate) page: OwnedFd,
-    /// What its task is told once it runs.
+    /// The first command for the socket's task.
     pub(crate) carry: OneToOneCommand,
 }
 
-/// Makes an association of a one-to-many socket a socket of its own. What was delivered moves, too: `recalled` is what lay in the
-/// channel, which nobody reads meanwhile. The message at its front stays if it was read in part. The caller sees to it that
-/// this runs to its end.
+/// Moves an association of a one-to-many socket to a socket of its own, with the messages that were delivered:
+/// `recalled` contains the records of the channel, which nobody reads meanwhile. The first message stays if it was read
+/// in part. The caller must run this to its end.
 pub(crate) async fn peel_off(
     registry: &Registry,
     socket: &Socket,
     (id, front): (u32, Front),
     recalled: Recalled,
 ) -> Result<PeeledOff, Errno> {
-    // It may be gone since it was looked for.
+    // The association may have ended since the caller looked it up.
     let member = peelable(socket, id)?;
     let (options, bound) = {
         let inner = socket.lock();
@@ -47,7 +47,7 @@ pub(crate) async fn peel_off(
     let opened = registry.open(socket.share.owner, socket.v6, Style::PeeledOff, State::Connected, options)?;
     let new = &opened.socket;
     let Ok(page) = new.channel.page.as_fd().try_clone_to_owned() else {
-        // No task forgets it.
+        // The new socket has no task that would forget it.
         registry.forget(new);
         return Err(Errno::MFILE);
     };
@@ -67,7 +67,7 @@ pub(crate) async fn peel_off(
         new.channel.page.set_peer_shut(PeerShut::Writing);
     }
     if let Err(error) = move_records(recalled, (&socket.channel, &new.channel), id, front) {
-        log(format_args!("messages of an association were lost while it was peeled off: {error}"));
+        log(format_args!("peeling off an association lost messages: {error}"));
         socket.channel.credit.release_all();
     }
     new.channel.watch_reads();
@@ -83,7 +83,7 @@ pub(crate) fn peelable(socket: &Socket, id: u32) -> Result<Arc<SocketAssociation
     if member.association().is_some() { Ok(member) } else { Err(Errno::NOTCONN) }
 }
 
-/// Takes an association away from its socket, with what waits to be sent.
+/// Removes an association from its socket; returns the messages that wait to be sent.
 async fn take_off(socket: &Socket, member: &SocketAssociation) -> Messages {
     match socket.remove(member) {
         Some(queue) => {
@@ -94,16 +94,16 @@ async fn take_off(socket: &Socket, member: &SocketAssociation) -> Messages {
     }
 }
 
-/// How far a program has read.
+/// The position up to which a program has read.
 #[derive(Clone, Copy)]
 pub(crate) struct Front {
-    /// Where in the record at the front the next message begins.
+    /// Offset of the next message in the first record.
     pub(crate) at: usize,
-    /// That message was read in part.
+    /// Whether that message was read in part.
     pub(crate) is_begun: bool,
 }
 
-/// Sorts what lay in the carrier.
+/// Distributes the records of the carrier between the two sockets.
 fn move_records(
     mut recalled: Recalled,
     (channel, new): (&Channel, &Channel),
@@ -111,7 +111,7 @@ fn move_records(
     front: Front,
 ) -> Result<(), Errno> {
     let mut records = recalled.take();
-    // What the page says is read anew after this.
+    // Size notices are dropped, because the page is read anew after this.
     records.retain(|record| !record.is_notice());
     let is_of = |record: &RawRecord| record.messages().any(|(_, header)| header.association == id);
     let mut staying = None;
@@ -131,16 +131,16 @@ fn move_records(
     sorted
 }
 
-/// Of records and messages that lay in a carrier, in their order, whether they have moved.
+/// Whether each message or record of the carrier has moved, in order.
 #[derive(Default)]
 struct Moved {
-    /// Messages.
+    /// One entry for each data message.
     data: Vec<bool>,
-    /// Records whose content is in a memfd.
+    /// One entry for each record whose content is in a memfd.
     long: Vec<bool>,
 }
 
-/// Puts records where they belong: whether that is the new channel.
+/// Puts each record into the new channel or back into the old one.
 fn put_back<'a>(
     records: impl Iterator<Item = (&'a RawRecord, bool)>,
     (recalled, new): (&Recalled, &Channel),

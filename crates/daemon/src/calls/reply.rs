@@ -1,4 +1,4 @@
-//! What goes back to a program that has asked.
+//! Replies to requests of programs.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::feed::Feed;
 use crate::channel::long_messages::Lent;
 
-/// What the daemon answers: [`carrier::request::Answer`] with a value of its own.
+/// The daemon's answer: [`carrier::request::Answer`] with owned values.
 pub(crate) enum Answer {
     Done,
     Failed(Errno),
@@ -19,13 +19,13 @@ pub(crate) enum Answer {
     Refused(String),
 }
 
-/// What goes back: the answer, and descriptors with it.
+/// An answer, with the descriptors that are sent along.
 pub(crate) struct Reply {
     pub(crate) answer: Answer,
     pub(crate) descriptors: Vec<OwnedFd>,
-    /// Goes along, too, and is emptied once the caller has read it.
+    /// A memfd that is sent along and emptied once the caller has read it.
     pub(crate) lent: Option<Lent>,
-    /// Follows the answer on the same connection.
+    /// Records that follow the answer on the same connection.
     pub(crate) feed: Option<Feed>,
 }
 
@@ -42,7 +42,7 @@ impl From<Errno> for Reply {
 }
 
 impl Reply {
-    /// Writes the answer into a frame; returns its length. `None`: it is too long.
+    /// Encodes the answer into a frame; returns its length, or `None` if it is too long.
     pub(crate) fn encode(&self, frame: &mut [u8; FRAME_BYTES_MAX]) -> Option<usize> {
         let answer = match &self.answer {
             Answer::Done => request::Answer::Done,

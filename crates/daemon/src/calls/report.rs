@@ -1,7 +1,7 @@
 //! The answer to a request for the status.
 //!
-//! It may be long, so it is made in turns, of parts that are written into a memfd one by one. Its memory is charged to the user who asks,
-//! and given back when that one has read it: see [`Lent`].
+//! The answer may be long, so it is built in turns, of parts that are written into a memfd one by one. Its memory is
+//! charged to the requesting user until this user has read it: see [`Lent`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use crate::state::socket::Socket;
 use crate::system::quantum::{Quantum, RECORDS_PER_TURN};
 use crate::users::budget::Account;
 
-/// Most sockets of one answer.
+/// Maximum number of sockets in one answer.
 const SOCKETS_MAX: usize = 16_384;
-/// Most associations in it, of all its sockets.
+/// Maximum number of associations in one answer.
 pub(crate) const ASSOCIATIONS_MAX: usize = 16_384;
-/// Sockets of other users that count as one record of a turn, because they are only passed over.
+/// Number of other users' sockets that count as one record of a turn, because they are only skipped.
 pub(crate) const PASSED_OVER_PER_RECORD: usize = 16;
-/// The memory of an answer is charged in steps of so many bytes.
+/// The memory of an answer is charged in steps of this size.
 const STEP_BYTES: usize = 64 * 1024;
 
-/// Answers with a memfd, which whoever has asked reads from its beginning.
+/// Answers with a memfd that contains the report from its beginning.
 pub(crate) async fn report(registry: &Registry, who: UCred) -> Result<Reply, Errno> {
     let mut report = Report::begin(registry, who)?;
     report.add(&Part::Daemon(Status {
@@ -62,7 +62,7 @@ pub(crate) async fn report(registry: &Registry, who: UCred) -> Result<Reply, Err
     Ok(report.finish())
 }
 
-/// The users that one may see, who have sockets or something on its way.
+/// Returns the users that `who` may see and that have sockets or charges.
 fn users(registry: &Registry, who: UCred) -> Vec<UserStatus> {
     let mut accounts = registry.sent.accounts();
     accounts.retain(|account| who.uid.is_root() || account.user() == who.uid.as_raw());
@@ -88,27 +88,27 @@ fn users(registry: &Registry, who: UCred) -> Vec<UserStatus> {
     accounts.iter().map(of_user).collect()
 }
 
-/// How many associations an answer may still have, and how many it has not.
+/// Counts the associations that still fit an answer, and those left out.
 struct Associations {
     left: usize,
     omitted: usize,
 }
 
 impl Associations {
-    /// Returns as many of these as there is room for, and counts the rest.
+    /// Returns as many of these associations as there is room for, and counts the rest.
     fn of(&mut self, associations: &BTreeMap<u32, Arc<SocketAssociation>>) -> Vec<Arc<SocketAssociation>> {
         self.omitted += associations.len().saturating_sub(self.left);
         associations.values().take(self.left).cloned().collect()
     }
 }
 
-/// An answer that is being made.
+/// An answer under construction.
 pub(crate) struct Report {
     memory: Lent,
 }
 
 impl Report {
-    /// Begins an answer to this user, who is charged for its memory.
+    /// Begins an answer to this user, to whom its memory is charged.
     pub(crate) fn begin(sockets: &Registry, who: UCred) -> Result<Report, Errno> {
         let account = sockets.unread.account(who.uid.as_raw());
         let charge = account.take(STEP_BYTES).ok_or(Errno::NOBUFS)?;

@@ -1,4 +1,4 @@
-//! What the daemon has: sockets, their associations, and the paths of these.
+//! The status of the daemon: its sockets, their associations, and the paths of these.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,91 +10,92 @@ use crate::channel::style::Style;
 use crate::state::association::SocketAssociation;
 use crate::state::socket::Socket;
 
-/// A part of an answer. Parts follow each other, the associations of a socket after that socket.
+/// A part of an answer. The associations of a socket follow that socket.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Part {
-    /// Without sockets.
+    /// The daemon, without its sockets.
     Daemon(Status),
-    /// Without associations.
+    /// A socket, without its associations.
     Socket(SocketStatus),
     Association(AssociationStatus),
-    /// Nothing is missing but what there is too much of.
+    /// The end of a complete answer, with the numbers of items left out of a long one.
     End {
         sockets_omitted: usize,
         associations_omitted: usize,
     },
 }
 
-/// The sockets that a user may see: its own, and for root all.
+/// The sockets that a user may see: its own; for root, all.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Status {
     /// The version of the daemon.
     pub version: String,
-    /// Its process.
+    /// The daemon's process identifier.
     pub process: u32,
-    /// What carries SCTP, in words.
+    /// Description of the link that carries SCTP.
     pub carries: String,
-    /// What each user takes.
+    /// The resources of each user.
     pub users: Vec<UserStatus>,
-    /// In the order in which they were opened.
+    /// The sockets, in the order in which they were opened.
     pub sockets: Vec<SocketStatus>,
-    /// Sockets that are missing, since there are very many.
+    /// Number of sockets left out of a very long answer.
     pub sockets_omitted: usize,
-    /// Associations that are missing among those of `sockets`, since there are very many.
+    /// Number of associations of `sockets` left out of a very long answer.
     pub associations_omitted: usize,
 }
 
-/// What the programs of one user take of the daemon.
+/// The resources of the daemon that the programs of one user occupy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UserStatus {
     /// The user.
     pub user: u32,
-    /// Memory for messages that were sent and not acknowledged, with what each message costs beside its bytes.
+    /// Memory for messages that were sent and not acknowledged, including the overhead of each message.
     pub sent_bytes: usize,
-    /// The most that there may be (`--user-memory`).
+    /// Limit of `sent_bytes` (`--user-memory`).
     pub sent_limit_bytes: usize,
-    /// How often a socket had to wait for memory.
+    /// Number of times that a socket had to wait for memory.
     pub sent_waits: u64,
-    /// Memory for what its associations have received and its programs have not read. It is taken in steps.
+    /// Memory for data that the user's associations have received and its programs have not read. It is charged in
+    /// steps.
     pub received_bytes: usize,
-    /// The most that there may be (`--user-receive-memory`).
+    /// Limit of `received_bytes` (`--user-receive-memory`).
     pub received_limit_bytes: usize,
-    /// Memory for the pages that its sockets share with their programs.
+    /// Memory for the pages that the user's sockets share with their programs.
     pub page_bytes: usize,
-    /// The most that there may be (`--user-page-memory`).
+    /// Limit of `page_bytes` (`--user-page-memory`).
     pub page_limit_bytes: usize,
-    /// Memory for long messages that its programs have not read.
+    /// Memory for long messages that the user's programs have not read.
     pub unread_bytes: usize,
-    /// The most that there may be (`--user-unread-memory`).
+    /// Limit of `unread_bytes` (`--user-unread-memory`).
     pub unread_limit_bytes: usize,
-    /// How often a long message had to wait for such memory.
+    /// Number of times that a long message had to wait for such memory.
     pub unread_waits: u64,
-    /// Associations that peers have set up with one-to-many sockets.
+    /// Number of associations that peers have set up with one-to-many sockets.
     pub associations: usize,
-    /// The most that there may be (`--user-associations`).
+    /// Limit of `associations` (`--user-associations`).
     pub associations_limit: usize,
-    /// Associations that were aborted because the user or the socket had too many.
+    /// Number of associations that were aborted because the user or the socket had the maximum.
     pub associations_refused: u64,
 }
 
 /// One socket.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SocketStatus {
-    /// Unique in the daemon.
+    /// The number of the socket, unique in the daemon.
     pub number: u64,
     /// `one-to-one`, `one-to-many` or `peeled-off`.
     pub style: String,
     /// `idle`, `listening`, `connecting`, `connected` or `ended`.
     pub state: String,
-    /// Who has opened it, or the listener that accepted it.
+    /// The user that opened the socket, or the listener that accepted it.
     pub user: u32,
-    /// The process of that moment.
+    /// The process that opened it.
     pub process: i32,
-    /// Where it is bound; empty if it is not.
+    /// The bound addresses; empty if the socket is not bound.
     pub local: Vec<SocketAddr>,
-    /// Its one peer.
+    /// The peer, if the socket has only one.
     pub peer: Option<SocketAddr>,
-    /// Bytes that the program has sent and the daemon has not looked at, with a header each.
+    /// Bytes that the program has sent and the daemon has not read, including a header for each message.
     pub carrier_bytes: u64,
     /// Its associations.
     pub associations: Vec<AssociationStatus>,
@@ -103,70 +104,70 @@ pub struct SocketStatus {
 /// One association.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AssociationStatus {
-    /// Its number, as programs know it (`sctp_assoc_t`).
+    /// The association's number, as programs know it (`sctp_assoc_t`).
     pub id: u32,
-    /// Its state as RFC 9260 names it.
+    /// The association's state, by its name in RFC 9260.
     pub state: String,
-    /// Its own addresses.
+    /// The local addresses.
     pub local: Vec<SocketAddr>,
     /// The address by which the program knows the peer.
     pub peer: SocketAddr,
-    /// Bytes that have come and that the program has not taken.
+    /// Bytes received that the program has not taken.
     pub receive_queue_bytes: u64,
     /// Bytes that the peer has not acknowledged.
     pub send_queue_bytes: u64,
-    /// What the peer has room for.
+    /// The peer's receive window.
     pub peer_window_bytes: u64,
-    /// Outbound streams.
+    /// Number of outbound streams.
     pub streams_out: u16,
-    /// Inbound streams.
+    /// Number of inbound streams.
     pub streams_in: u16,
-    /// Since it was set up, as all below.
+    /// Messages sent since the association was set up, as are all counts below.
     pub messages_sent: u64,
-    /// Messages that have come.
+    /// Messages received.
     pub messages_received: u64,
-    /// Of messages that were sent.
+    /// Bytes of messages sent.
     pub bytes_sent: u64,
-    /// Of messages that have come.
+    /// Bytes of messages received.
     pub bytes_received: u64,
-    /// DATA chunks that were sent again.
+    /// DATA chunks that were retransmitted.
     pub retransmissions: u64,
-    /// Its paths.
+    /// The association's paths.
     pub paths: Vec<PathStatus>,
 }
 
 /// One path.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PathStatus {
-    /// From where, if it is one address.
+    /// The local address, if it is always the same.
     pub local: Option<IpAddr>,
-    /// To where.
+    /// The peer's address.
     pub remote: SocketAddr,
-    /// Whether it is the primary one.
+    /// Whether this is the primary path.
     pub primary: bool,
     /// `unconfirmed`, `active`, `suspected`, `potentially-failed` or `inactive`.
     pub state: String,
-    /// Its largest packet.
+    /// The size of the largest packet.
     pub mtu_bytes: usize,
     /// The congestion window.
     pub cwnd_bytes: usize,
-    /// Bytes that are on their way.
+    /// Bytes in flight.
     pub in_flight_bytes: usize,
     /// The smoothed round-trip time, once measured.
     pub srtt_us: Option<u64>,
     /// The retransmission time-out.
     pub rto_ms: u64,
-    /// The rate at which packets leave, where they are paced.
+    /// The pacing rate, if packets are paced.
     pub pacing_bytes_per_s: Option<u64>,
-    /// Packets with anything in them.
+    /// Packets sent, of any kind.
     pub packets_sent: u64,
-    /// The same.
+    /// Packets received, of any kind.
     pub packets_received: u64,
     /// Packets with data that were lost.
     pub packets_lost: u64,
 }
 
-/// Returns what is shown of it, without its associations.
+/// Returns the status of a socket, without its associations.
 pub(super) fn of_socket(socket: &Socket) -> SocketStatus {
     let inner = socket.lock();
     let style = match socket.style {
@@ -181,7 +182,7 @@ pub(super) fn of_socket(socket: &Socket) -> SocketStatus {
         State::Connected => "connected",
         State::Ended | State::Lost => "ended",
     };
-    // What fills a carrier so that it does not poll writable is nothing that the program has sent.
+    // The filler that keeps a carrier from polling writable is not data of the program.
     let is_filled = matches!(inner.stage, State::Listening | State::Connecting);
     let carrier_bytes = if is_filled { 0 } else { socket.channel.endpoint.waiting_bytes() };
     SocketStatus {
@@ -197,7 +198,7 @@ pub(super) fn of_socket(socket: &Socket) -> SocketStatus {
     }
 }
 
-/// `None`: the association is gone, and only its socket is left.
+/// Returns the status of an association; `None` if it has ended and only its socket is left.
 pub(super) fn of_association(member: &SocketAssociation) -> Option<AssociationStatus> {
     let association = member.association();
     let known: Statistics = association.and_then(|association| association.statistics()).unwrap_or_default();
@@ -207,7 +208,7 @@ pub(super) fn of_association(member: &SocketAssociation) -> Option<AssociationSt
     }
     Some(AssociationStatus {
         id: member.id,
-        // Until it is up the executive has not shown it.
+        // Until the association is up, the executive does not show it.
         state: if association.is_some() { known.state.name() } else { "COOKIE-WAIT" }.into(),
         local: local.into_iter().map(|ip| SocketAddr::new(ip, known.local_port)).collect(),
         peer: member.peer,
@@ -250,7 +251,7 @@ fn of_path(path: &PathStatistics, primary: bool) -> PathStatus {
     }
 }
 
-/// Returns what carries SCTP, in words.
+/// Returns a description of the link that carries SCTP.
 pub(crate) fn what_carries(stack: &Stack) -> String {
     match stack.link() {
         LinkKind::Raw => "SCTP directly over IP".into(),
@@ -258,7 +259,8 @@ pub(crate) fn what_carries(stack: &Stack) -> String {
     }
 }
 
-/// Returns the answer to the question which daemon this is. It names the process since the socket may be a service manager's.
+/// Returns the daemon's description of itself. It contains the process identifier, since the socket may be a service
+/// manager's.
 pub(crate) fn describe(stack: &Stack, on_demand: bool) -> String {
     let (version, process) = (env!("CARGO_PKG_VERSION"), std::process::id());
     format!("{version}\n{process}\n{on_demand}\n{}", what_carries(stack))

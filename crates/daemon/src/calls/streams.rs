@@ -1,8 +1,8 @@
-//! The streams of associations: what stands on them, pushing and popping modules, and recording what passes.
+//! Requests about the streams of associations: listing, pushing and popping modules, and recording.
 //!
-//! Requests about streams come with no descriptor: whoever manages a program's stream is another process. They are for the owner of
-//! the socket and for root, whom the kernel names (`SO_PEERCRED`). A module that root pushes on the stream of another user is
-//! anchored, so that only root pops it.
+//! These requests come without a descriptor, because the program that manages a stream is not the one that uses it.
+//! They are permitted to the owner of the socket and to root, whom the kernel identifies (`SO_PEERCRED`). A module that
+//! root pushes on the stream of another user is anchored, so that only root can pop it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::state::socket::Socket;
 use crate::system::journal::log;
 use crate::system::quantum::{Quantum, RECORDS_PER_TURN};
 
-/// Most modules on one stream. Each costs the daemon time with every message.
+/// Maximum number of modules on one stream. Each module delays every message.
 const MODULES_MAX: usize = 8;
 
 /// Answers with the streams that this user may see, as [`report`](super::report::report) does with sockets.
@@ -68,7 +68,7 @@ pub(crate) async fn push(registry: &Registry, id: u32, module: &str, who: UCred)
         .map(|(reply, _)| reply)
 }
 
-/// Pushes a module that records what passes, and answers with what follows from it.
+/// Pushes a recording module, and answers with the feed of its records.
 pub(crate) async fn record(
     registry: &Registry,
     id: u32,
@@ -95,7 +95,7 @@ pub(crate) async fn record(
     })
 }
 
-/// Pushes a module; returns what is answered, and the association.
+/// Pushes a module; returns the answer and the association.
 async fn push_with(
     registry: &Registry,
     id: u32,
@@ -104,13 +104,13 @@ async fn push_with(
 ) -> Result<(Reply, Arc<SocketAssociation>), Errno> {
     let (socket, member) = stream(registry, id, who).await?;
     let association = member.association().ok_or(Errno::NOTCONN)?;
-    // The driver is on the list, too.
+    // The list contains the driver, too.
     let has_room = association.stream().list().len() <= MODULES_MAX;
     let pushed = if has_room { push(association) } else { Err(PushError::TooMany) };
     let reply = match pushed {
         Ok(()) => {
             if is_privileged(who) && socket.share.owner.user != who.uid.as_raw() {
-                // It stands there: nothing else runs in between.
+                // The anchor succeeds, because nothing else has run since the push.
                 let _ = association.stream().anchor();
             }
             Answer::Done.into()
@@ -124,7 +124,7 @@ async fn push_with(
     Ok((reply, member))
 }
 
-/// Pops the uppermost module; answers with its name.
+/// Pops the uppermost module; answers with the module's name.
 pub(crate) async fn pop(registry: &Registry, id: u32, who: UCred) -> Result<Reply, Errno> {
     let (_, member) = stream(registry, id, who).await?;
     let stream = member.association().ok_or(Errno::NOTCONN)?.stream();
@@ -137,7 +137,7 @@ pub(crate) async fn pop(registry: &Registry, id: u32, who: UCred) -> Result<Repl
     }
 }
 
-/// Finds the association with this number, for a user who may manage its stream. Others' sockets are passed over in turns.
+/// Finds the association with this number, for a user who may manage its stream. Skips other users' sockets in turns.
 async fn stream(
     registry: &Registry,
     id: u32,
@@ -161,7 +161,7 @@ async fn stream(
     Err(Errno::NOENT)
 }
 
-/// Whether this is root, or the user of the daemon: who administers it.
+/// Returns whether the user administers the daemon: root, or the daemon's own user.
 fn is_privileged(who: UCred) -> bool {
     who.uid.is_root() || who.uid == rustix::process::geteuid()
 }
@@ -170,17 +170,17 @@ fn refused(why: String) -> Reply {
     Answer::Refused(why).into()
 }
 
-/// An instant, and the time from 1970 on that it is.
+/// Returns the current instant, and the time since 1970.
 fn epoch() -> (Instant, std::time::Duration) {
     (Instant::now(), SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default())
 }
 
-/// The SCTP ports of this end and the peer's.
+/// Returns the SCTP ports of this end and of the peer.
 fn association_ports(association: &Association) -> (u16, u16) {
     association.statistics().map_or((0, 0), |known| (known.local_port, known.peer_port))
 }
 
-/// Returns what stands on the stream of an association; `None` while it is being set up, and once it is gone.
+/// Returns the status of the stream of an association; `None` while it is being set up, and once it has ended.
 fn stream_status(socket: &Socket, member: &SocketAssociation) -> Option<StreamStatus> {
     let association = member.association()?;
     let stream = association.stream().describe()?;
@@ -242,8 +242,8 @@ fn queue_status(queue: &QueueDescription) -> QueueStatus {
     }
 }
 
-/// Pushes what the rules say on the stream of an association that has just been set up. The modules are anchored: only root and the
-/// user of the daemon pop them.
+/// Pushes modules by the rules on the stream of a new association. The modules are anchored: only root and the user of
+/// the daemon can pop them.
 pub(crate) fn autopush(socket: &Socket, member: &SocketAssociation) {
     let Some(association) = member.association() else { return };
     if socket.rules.is_empty() {
@@ -263,7 +263,7 @@ pub(crate) fn autopush(socket: &Socket, member: &SocketAssociation) {
     }
 }
 
-/// The name of a process, if it is still there.
+/// Returns the name of a process, if the process still exists.
 fn program(process: i32) -> Option<String> {
     let name = std::fs::read_to_string(format!("/proc/{process}/comm")).ok()?;
     Some(name.trim_end().to_owned())
@@ -273,7 +273,7 @@ fn program(process: i32) -> Option<String> {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Part {
     Stream(StreamStatus),
-    /// Nothing is missing but streams of which there are too many.
+    /// The end of a complete answer, with the number of streams left out of a long one.
     End {
         omitted: usize,
     },
@@ -282,19 +282,19 @@ pub(crate) enum Part {
 /// The stream of one association.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StreamStatus {
-    /// Its socket's number.
+    /// The number of the socket.
     pub socket: u64,
     /// The number of the association, which names the stream.
     pub association: u32,
-    /// Who has opened the socket, or the listener that accepted it.
+    /// The user that opened the socket, or the listener that accepted it.
     pub user: u32,
-    /// The process of that moment.
+    /// The process that opened it.
     pub process: i32,
-    /// Its own address.
+    /// The local address.
     pub local: Option<SocketAddr>,
     /// The address by which the program knows the peer.
     pub peer: SocketAddr,
-    /// The head, the modules downward, and the driver.
+    /// The head, then the modules downward, then the driver.
     pub parts: Vec<PartStatus>,
 }
 
@@ -303,24 +303,24 @@ pub struct StreamStatus {
 pub struct PartStatus {
     /// `head`, or the name of the module or driver.
     pub name: String,
-    /// What waits on its way up.
+    /// The queue on the way up.
     pub read: QueueStatus,
-    /// What waits on its way down. The head has no such queue.
+    /// The queue on the way down. The head has none.
     pub write: QueueStatus,
-    /// What it has counted.
+    /// The counters of the module or driver.
     pub counts: Vec<(String, u64)>,
 }
 
 /// A queue.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct QueueStatus {
-    /// Messages that wait.
+    /// Number of waiting messages.
     pub messages: usize,
-    /// What they count for in flow control.
+    /// Bytes for which these messages count in flow control.
     pub bytes: usize,
-    /// At or above this the queue is full.
+    /// The queue is full at or above this number of bytes.
     pub hiwat_bytes: usize,
-    /// A full queue has room again when it has fallen to this.
+    /// A full queue has room again at or below this number of bytes.
     pub lowat_bytes: usize,
     /// Whether senders must wait.
     pub is_full: bool,

@@ -1,6 +1,6 @@
-//! Extensions that there are not: authentication (RFC 4895), changes of addresses (RFC 5061), stream reconfiguration
-//! (RFC 6525), partial reliability (RFC 3758, RFC 7496), interleaving (RFC 8260). Programs find what they would find on Linux
-//! with these switched off.
+//! Options of unsupported extensions: authentication (RFC 4895), changes of addresses (RFC 5061), stream
+//! reconfiguration (RFC 6525), partial reliability (RFC 3758, RFC 7496), interleaving (RFC 8260). The options behave as
+//! on Linux with these extensions switched off.
 
 use rustix::io::Errno;
 
@@ -37,10 +37,10 @@ const AUTH_KEY_BYTES: usize = 8;
 const PRINFO_BYTES: usize = 12;
 const PRSTATUS_BYTES: usize = 24;
 
-/// The policies of partial reliability, and what stands for all of them.
+/// The policies of partial reliability, and the value for all of them.
 const POLICY: u16 = 0x30;
 const POLICIES_ALL: u16 = 0x80;
-/// What `SCTP_ENABLE_STREAM_RESET` may allow.
+/// The flags of `SCTP_ENABLE_STREAM_RESET`.
 const STREAM_RESETS: u32 = 7;
 
 pub(super) fn set(access: &mut Access<'_>, name: i32, value: &[u8]) -> Option<Result<(), Errno>> {
@@ -107,7 +107,7 @@ impl Access<'_> {
     }
 }
 
-/// `struct sctp_setpeerprim`: the peer is asked by an extension.
+/// `struct sctp_setpeerprim`: fails, since asking the peer needs an extension.
 fn set_peer_primary(access: &Access<'_>, value: &[u8]) -> Result<(), Errno> {
     if access.inner.options.offers.get(&SCTP_ASCONF_SUPPORTED) != Some(&true) {
         return Err(Errno::PERM);
@@ -116,14 +116,14 @@ fn set_peer_primary(access: &Access<'_>, value: &[u8]) -> Result<(), Errno> {
     access.association(value.i32(0)).ok_or(Errno::INVAL).and(Err(Errno::PERM))
 }
 
-/// `struct sctp_authkeyid` and `struct sctp_authkey`. Where there is nobody to refuse it for, nothing is refused.
+/// `struct sctp_authkeyid` and `struct sctp_authkey`: fails, unless the option addresses no association at all.
 fn refuse_key(access: &Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let targets = access.several(Value::at_least(value, 4)?.i32(0))?;
     let anybody = targets.future || !targets.associations.is_empty();
     if anybody { Err(Errno::ACCESS) } else { Ok(()) }
 }
 
-/// Only a socket that is bound to all addresses could change them by itself.
+/// Sets `SCTP_AUTO_ASCONF`, which the kernel permits only for a socket bound to all addresses.
 fn set_auto_asconf(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let on = switch(value)?;
     let bound_to_all =
@@ -135,7 +135,7 @@ fn set_auto_asconf(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Whether associations to come are to offer an extension. What one that exists has agreed upon stays.
+/// Sets whether future associations offer an extension. An existing association keeps what it has negotiated.
 fn set_offer(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(), Errno> {
     let value = Value::exactly(value, ASSOC_VALUE_BYTES)?;
     if access.one(value.i32(0))?.is_none() {
@@ -168,7 +168,7 @@ fn policy(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     Ok(Build::after(given, 4).u32(number).u16(policy).u16(given.u16(10)).finish())
 }
 
-/// `struct sctp_prstatus`: nothing was ever given up.
+/// `struct sctp_prstatus`: all counts are zero, since no message is ever abandoned.
 fn abandoned(access: &Access<'_>, given: &[u8], of_stream: bool) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, PRSTATUS_BYTES)?;
     let (stream, policy) = (given.u16(4), given.u16(6));
@@ -191,7 +191,7 @@ fn set_stream_resets(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno>
     access.set_several(value.i32(0), |assoc_options| assoc_options.stream_resets = value.u32(4))
 }
 
-/// The peer cannot do that.
+/// Fails, since the peer does not support stream reconfiguration.
 fn refuse_reset(access: &Access<'_>, id: i32) -> Result<(), Errno> {
     access.association(id).ok_or(Errno::INVAL).and(Err(Errno::NOPROTOOPT))
 }

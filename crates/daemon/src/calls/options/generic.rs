@@ -35,20 +35,20 @@ const IP_FREEBIND: i32 = 15;
 const IP_TRANSPARENT: i32 = 19;
 const IPV6_V6ONLY: i32 = 26;
 
-/// `IP_PMTUDISC_WANT`, and the last of its kind.
+/// `IP_PMTUDISC_WANT`, and the largest valid value.
 const IP_PMTUDISC_WANT: i32 = 1;
 const IP_PMTUDISC_MAX: i32 = 5;
-/// The bits of ECN in a traffic class (RFC 3168 §5), and of them: capable.
+/// The bits of ECN in a traffic class (RFC 3168 §5), and the codepoint for ECN-capable packets.
 const ECN: i32 = 3;
 const ECT_0: i32 = 2;
 const LINGER_BYTES: usize = 8;
-/// The largest buffer that a program may ask for; it gets, and is told, twice that.
+/// The largest buffer that a program may request; it gets, and reads back, twice that size.
 const BUFFER_BYTES_MAX: i32 = 32 << 20;
-/// The smallest that it gets.
+/// The smallest send buffer that a program gets.
 const SEND_BUFFER_BYTES_MIN: i32 = 4608;
 const RECEIVE_BUFFER_BYTES_MIN: i32 = 2304;
 
-/// Returns whether an option of the socket is a yes or no that is kept, most without consequence.
+/// Returns whether an option of the socket is a boolean that is stored, most of them without further effect.
 fn is_switch(name: i32) -> bool {
     let of_delivery = matches!(name, SO_DONTROUTE | SO_BROADCAST | SO_KEEPALIVE | SO_OOBINLINE);
     of_delivery || matches!(name, SO_REUSEPORT | SO_TIMESTAMP | SO_TIMESTAMPNS)
@@ -82,7 +82,7 @@ fn set_of_socket(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(),
     let options = &mut access.inner.options;
     match name {
         SO_SNDBUFFORCE | SO_RCVBUFFORCE | SO_MARK if !is_roots => return Err(Errno::PERM),
-        // All packets leave through the daemon's socket.
+        // All packets leave through the daemon's socket, which cannot be marked for one program.
         SO_MARK if plain != 0 => return Err(Errno::PERM),
         SO_MARK => {}
         SO_REUSEADDR => options.reuse_address = plain != 0,
@@ -113,7 +113,7 @@ fn set_of_socket(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(),
     Ok(())
 }
 
-/// Packets leave through the daemon's socket, whose interface the routes choose. No name asks for nothing.
+/// Refuses to bind to a device: packets leave through the daemon's socket by the routes. An empty name is accepted.
 fn bind_to_device(name: &[u8]) -> Result<(), Errno> {
     if name.first().is_none_or(|first| *first == 0) { Ok(()) } else { Err(Errno::NOPROTOOPT) }
 }
@@ -144,12 +144,12 @@ fn twice(asked: i32) -> i32 {
     2 * asked.clamp(0, BUFFER_BYTES_MAX)
 }
 
-/// Associations mark their packets as capable of ECN.
+/// Returns the ECN bits of packets: a one-to-one socket's association marks them ECN-capable.
 fn ecn(access: &Access<'_>) -> i32 {
     if access.inner.associations.is_empty() { 0 } else { ECT_0 }
 }
 
-/// `IP_TOS` and `IPV6_TCLASS`. The bits of ECN are not for programs with one-to-one sockets.
+/// Sets `IP_TOS` or `IPV6_TCLASS`. On a one-to-one socket, programs cannot set the ECN bits.
 fn set_class(access: &mut Access<'_>, option: (i32, i32), asked: i32) {
     let class = if access.is_one_to_one() { asked & !ECN | ecn(access) } else { asked };
     access.inner.options.kept.insert(option, class & 0xff);
@@ -160,7 +160,8 @@ fn class(access: &Access<'_>, option: (i32, i32)) -> i32 {
     access.inner.options.kept.get(&option).copied().unwrap_or(0) | ecn(access)
 }
 
-/// What packets of IP have at first. UDP carries them, so what is set is only kept, but for the traffic class.
+/// Returns the initial value of an IP option. UDP carries the packets, so these options are stored without effect,
+/// except for the traffic class.
 fn default_of_ip(access: &Access<'_>, name: i32) -> Result<i32, Errno> {
     match name {
         IP_TOS => Ok(ecn(access)),
@@ -171,7 +172,7 @@ fn default_of_ip(access: &Access<'_>, name: i32) -> Result<i32, Errno> {
     }
 }
 
-/// An `int`, or a byte alone.
+/// Sets an IP option from an `int` or a single byte.
 fn set_of_ip(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(), Errno> {
     default_of_ip(access, name)?;
     let plain = match (Value::at_least(value, 4), value.first()) {
@@ -190,7 +191,7 @@ fn set_of_ip(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(), Err
         IP_TTL => plain,
         IP_MTU_DISCOVER if !(0..=IP_PMTUDISC_MAX).contains(&plain) => return Err(Errno::INVAL),
         IP_MTU_DISCOVER => plain,
-        // What programs ask for here they would not get.
+        // The daemon cannot deliver this information to the program.
         IP_PKTINFO if plain != 0 => return Err(Errno::NOPROTOOPT),
         IP_TRANSPARENT if plain != 0 => return Err(Errno::PERM),
         _ => (plain != 0).into(),
@@ -214,7 +215,7 @@ fn of_ip(access: &Access<'_>, name: i32, given: &[u8]) -> Result<Vec<u8>, Errno>
     })
 }
 
-/// The MTU of the narrowest path of a one-to-one socket's association.
+/// Returns the MTU of the narrowest path of a one-to-one socket's association.
 fn mtu(access: &Access<'_>) -> Option<i32> {
     let member = access.is_one_to_one().then(|| access.association(FUTURE)).flatten()?;
     let statistics = member.association()?.statistics()?;
@@ -227,7 +228,7 @@ fn set_of_ipv6(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(), E
     match name {
         IPV6_V6ONLY => access.inner.options.v6_only = plain? != 0,
         IPV6_TCLASS => match plain? {
-            // What RFC 3542 §6.5 has it begin with.
+            // The initial value of RFC 3542 §6.5.
             -1 => set_class(access, (IPPROTO_IPV6, name), 0),
             class @ 0..=0xff => set_class(access, (IPPROTO_IPV6, name), class),
             _ => return Err(Errno::INVAL),

@@ -1,4 +1,4 @@
-//! How messages are cut, sent and received, and which notifications come (RFC 6458 §8.1.5, §8.1.7, §8.1.13 to §8.1.31).
+//! Options for fragmentation, sending, receiving and notifications (RFC 6458 §8.1.5, §8.1.7, §8.1.13 to §8.1.31).
 
 use std::sync::Arc;
 
@@ -34,19 +34,19 @@ const SCTP_EXPOSE_POTENTIALLY_FAILED_STATE: i32 = 131;
 const SNDRCVINFO_BYTES: usize = 32;
 const SNDINFO_BYTES: usize = 16;
 const EVENT_BYTES: usize = 8;
-/// Bytes of a `struct sctp_event_subscribe`: one for each kind of notification.
+/// Size of a `struct sctp_event_subscribe`: one byte for each kind of notification.
 const SUBSCRIPTIONS: usize = 14;
 
-/// What may be set for all messages.
+/// Flags that may be defaults for all messages.
 const SEND_FLAGS: u16 = UNORDERED | ADDR_OVER | ABORT | EOF;
-/// What a packet of the least MTU (512 bytes) leaves for the payload of one DATA chunk, behind the headers of IPv4.
+/// Payload of one DATA chunk in a packet of the minimum MTU (512 bytes) with IPv4 headers.
 const SEGMENT_BYTES_MIN: u32 = 512 - 20 - 12 - 16;
 const IPV6_HEADER_MORE_BYTES: u32 = 20;
 /// The payload of the longest DATA chunk.
 const SEGMENT_BYTES_MAX: u32 = 65_516;
-/// `SCTP_MAX_BURST` where nothing was set, as Linux has it.
+/// Default of `SCTP_MAX_BURST` on Linux.
 const BURST_MAX: u32 = 4;
-/// First come first served, priorities, round robin.
+/// The largest valid scheduler: first come first served, priorities, round robin.
 const SCHEDULER_MAX: u32 = 2;
 /// `SCTP_PF_EXPOSE_ENABLE`.
 const EXPOSE_MAX: u32 = 2;
@@ -115,7 +115,7 @@ pub(super) fn get(access: &Access<'_>, name: i32, given: &[u8]) -> Option<Result
 }
 
 impl Access<'_> {
-    /// Keeps a number that changes nothing here.
+    /// Stores a number that has no further effect.
     fn keep(&mut self, name: i32, value: i32) {
         self.inner.options.kept.insert((IPPROTO_SCTP, name), value);
     }
@@ -124,7 +124,8 @@ impl Access<'_> {
         self.inner.options.kept.get(&(IPPROTO_SCTP, name)).copied()
     }
 
-    /// Whoever asks to hear when all has been sent hears it at once, if it has.
+    /// Notes an association for an immediate notification if all its data is acknowledged already: the program has just
+    /// subscribed to that event.
     fn note_if_dry(&mut self, member: Arc<SocketAssociation>) {
         let dry = member.association().is_some_and(|association| {
             association.statistics().is_none_or(|known| known.send_buffered_bytes == 0)
@@ -141,7 +142,7 @@ impl Access<'_> {
     }
 }
 
-/// A `struct sctp_assoc_value` of what was set for an association, or for those to come.
+/// Returns a `struct sctp_assoc_value` with an option of an association, or of future associations.
 pub(super) fn tuned(
     access: &Access<'_>,
     given: &[u8],
@@ -152,7 +153,7 @@ pub(super) fn tuned(
     Ok(Build::after(given, 4).u32(what(&assoc_options)).finish())
 }
 
-/// Listeners on the same port, before it is bound.
+/// Sets `SO_REUSEPORT`, for listeners on the same port; must precede the bind.
 fn set_reuse_port(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     if !access.is_one_to_one() {
         return Err(Errno::OPNOTSUPP);
@@ -165,7 +166,7 @@ fn set_reuse_port(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// At most half of the receive buffer.
+/// Sets the partial delivery point, at most half of the receive buffer.
 fn set_partial_delivery_point(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let bytes = Value::exactly(value, 4)?.u32(0);
     if bytes as usize > access.inner.options.receive_buffer_bytes() / 2 {
@@ -176,7 +177,7 @@ fn set_partial_delivery_point(access: &mut Access<'_>, value: &[u8]) -> Result<(
     Ok(())
 }
 
-/// `struct sctp_event_subscribe`, as far as it goes: for the socket and all its associations.
+/// Sets `struct sctp_event_subscribe`, which may be truncated, for the socket and all its associations.
 fn subscribe_to_all(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     if value.len() > SUBSCRIPTIONS {
         return Err(Errno::INVAL);
@@ -207,7 +208,7 @@ fn subscriptions(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     Ok((0..SUBSCRIPTIONS.min(given.len())).map(|kind| assoc_options.subscribes(kind).into()).collect())
 }
 
-/// `struct sctp_event`.
+/// Sets `struct sctp_event`.
 fn subscribe(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::exactly(value, EVENT_BYTES)?;
     let (kind, on) = (kind_of(value)?, value.u8(6) != 0);
@@ -229,13 +230,13 @@ fn subscription(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     Ok(Build::after(given, 6).u8(on.into()).pad(EVENT_BYTES).finish())
 }
 
-/// The distance of a kind of notification from the first.
+/// Returns the distance of a kind of notification from the first.
 fn kind_of(value: Value<'_>) -> Result<usize, Errno> {
     let kind = usize::from(value.u16(4)).checked_sub(FIRST_TYPE.into());
     kind.filter(|kind| *kind < SUBSCRIPTIONS).ok_or(Errno::INVAL)
 }
 
-/// `struct sctp_sndrcvinfo`.
+/// Sets the defaults in a `struct sctp_sndrcvinfo`.
 fn set_sending_of_old(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::exactly(value, SNDRCVINFO_BYTES)?;
     let sending = Sending {
@@ -258,7 +259,7 @@ fn sending_of_old(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     Ok(value.u32(given.u32(28)).finish())
 }
 
-/// `struct sctp_sndinfo`. The lifetime is another option's.
+/// Sets the defaults in a `struct sctp_sndinfo`. The lifetime has another option.
 fn set_sending(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::exactly(value, SNDINFO_BYTES)?;
     let sending = Sending {
@@ -284,7 +285,7 @@ fn check_flags(sending: Sending) -> Result<(), Errno> {
     if sending.flags & !SEND_FLAGS == 0 { Ok(()) } else { Err(Errno::INVAL) }
 }
 
-/// A `struct sctp_assoc_value`; an `int` alone is for associations to come.
+/// Parses a `struct sctp_assoc_value`; a single `int` applies to future associations.
 fn value_for(value: &[u8]) -> Result<(i32, u32), Errno> {
     match Value::exactly(value, 4) {
         Ok(alone) => Ok((FUTURE, alone.u32(0))),
@@ -292,7 +293,7 @@ fn value_for(value: &[u8]) -> Result<(i32, u32), Errno> {
     }
 }
 
-/// What is read of such an option: the value alone where there is room for no more.
+/// Returns a `struct sctp_assoc_value`, or its value alone if there is no room for more.
 fn value_of(
     access: &Access<'_>,
     given: &[u8],
@@ -317,7 +318,7 @@ fn set_segment(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Of an association, what packets hold by now.
+/// Returns the fragmentation point; for an association, the one in use.
 fn segment(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     value_of(access, given, |id| {
         let found = access.one(id)?;
@@ -334,7 +335,7 @@ fn set_burst(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     access.set_several(id, |assoc_options| assoc_options.burst_max = Some(packets))
 }
 
-/// Whatever else there is room for stays as it was, and is counted.
+/// Returns `SCTP_MAX_BURST`. As on Linux, further bytes of the buffer are returned unchanged.
 fn burst(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let packets = |id| Ok(access.assoc_options_of(id)?.burst_max.unwrap_or(BURST_MAX));
     let mut value = value_of(access, given, packets)?;
@@ -347,7 +348,7 @@ fn set_context(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     access.set_several(value.i32(0), |assoc_options| assoc_options.context = value.u32(4))
 }
 
-/// Streams wait for nobody but themselves here, whatever the scheduler is called.
+/// Stores a scheduler, which has no effect: here no stream waits for another.
 fn set_scheduler(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::at_least(value, ASSOC_VALUE_BYTES)?;
     if value.u32(4) > SCHEDULER_MAX {
@@ -356,7 +357,7 @@ fn set_scheduler(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     access.set_several(value.i32(0), |assoc_options| assoc_options.scheduler = value.u32(4))
 }
 
-/// `struct sctp_stream_value`, of streams that there are.
+/// Checks a `struct sctp_stream_value`, whose stream must exist; its value has no effect.
 fn set_scheduler_value(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::at_least(value, ASSOC_VALUE_BYTES)?;
     match access.association(value.i32(0)) {
@@ -366,7 +367,7 @@ fn set_scheduler_value(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errn
     }
 }
 
-/// Streams have no value here, and what the program has in its place stays.
+/// Returns a `struct sctp_stream_value` with the program's own value, since streams have none here.
 fn scheduler_value(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, ASSOC_VALUE_BYTES)?;
     let member = access.association(given.i32(0)).ok_or(Errno::INVAL)?;

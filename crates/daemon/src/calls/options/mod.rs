@@ -1,9 +1,9 @@
-//! Socket options (RFC 6458 §8; `SOL_SOCKET`), with the structures, the defaults and the errors of Linux 6.1. Extensions that
-//! there are not (authentication, changes of addresses, stream reconfiguration, partial reliability, interleaving) answer as
-//! Linux does with that extension off.
+//! Socket options (RFC 6458 §8; `SOL_SOCKET`), with the structures, defaults and errors of Linux 6.1. Options of
+//! unsupported extensions (authentication, changes of addresses, stream reconfiguration, partial reliability,
+//! interleaving) behave as on Linux with the extension switched off.
 //!
-//! Those that a program's own side answers, from the page or the kernel, do not come here: `SO_ERROR`, `SO_TYPE`,
-//! `SO_DOMAIN`, `SO_PROTOCOL`, `SO_RCVTIMEO`, `SO_SNDTIMEO`.
+//! The shim answers some options itself, from the page or the kernel: `SO_ERROR`, `SO_TYPE`, `SO_DOMAIN`,
+//! `SO_PROTOCOL`, `SO_RCVTIMEO`, `SO_SNDTIMEO`.
 //!
 //! | file | options |
 //! |---|---|
@@ -37,28 +37,28 @@ use value::{NamedAddress, Value};
 
 const IPPROTO_SCTP: i32 = 132;
 
-/// `SCTP_FUTURE_ASSOC`: associations to come.
+/// `SCTP_FUTURE_ASSOC`: future associations.
 const FUTURE: i32 = 0;
-/// `SCTP_CURRENT_ASSOC`: those that there are.
+/// `SCTP_CURRENT_ASSOC`: existing associations.
 const CURRENT: i32 = 1;
 /// `SCTP_ALL_ASSOC`: both.
 const ALL: i32 = 2;
 
-/// A socket whose options are asked for or set.
+/// A socket whose options a request reads or sets.
 struct Access<'a> {
     socket: &'a Socket,
     inner: &'a mut Inner,
-    /// Associations whose program is to hear now that all has been sent: it has just asked for that.
+    /// Associations whose program has just subscribed to the sender dry event, and which are dry already.
     dry: Vec<Arc<SocketAssociation>>,
 }
 
-/// What an option that is set acts on.
+/// The associations to which a set option applies.
 struct Targets {
     future: bool,
     associations: Vec<Arc<SocketAssociation>>,
 }
 
-/// Gives the associations whose program is to hear that all has been sent.
+/// Sets an option. Returns the associations that need a notification at once because all their data is acknowledged.
 pub(crate) fn set(
     socket: &Socket,
     level: i32,
@@ -81,7 +81,7 @@ pub(crate) fn set(
     Ok(access.dry)
 }
 
-/// An association of the socket is up: what was set for it meanwhile holds.
+/// Applies the options to an association that has just come up, including those that were set meanwhile.
 pub(crate) fn apply_when_up(socket: &Socket, member: &SocketAssociation) {
     super::streams::autopush(socket, member);
     let mut inner = socket.lock();
@@ -91,7 +91,7 @@ pub(crate) fn apply_when_up(socket: &Socket, member: &SocketAssociation) {
     member.set_bounds_unread(access.inner.options.bounds_unread());
 }
 
-/// `given` is what the program hands over, as long as it has room for an answer.
+/// Returns the value of an option. `given` is the program's buffer, whose length is the room for the value.
 pub(crate) fn get(socket: &Socket, level: i32, name: i32, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let mut inner = socket.lock();
     let access = Access { socket, inner: &mut inner, dry: Vec::new() };
@@ -107,7 +107,7 @@ pub(crate) fn get(socket: &Socket, level: i32, name: i32, given: &[u8]) -> Resul
 }
 
 impl Access<'_> {
-    /// `SOCK_SEQPACKET`, and not peeled off.
+    /// Returns whether this is a `SOCK_SEQPACKET` socket that was not peeled off.
     fn is_one_to_many(&self) -> bool {
         self.socket.style == Style::OneToMany
     }
@@ -120,12 +120,12 @@ impl Access<'_> {
         self.inner.options.view(self.socket.v6)
     }
 
-    /// The association of this number; where there can be one only, that one, whatever the number.
+    /// Returns the association with this number; if the socket can have only one, returns it whatever the number.
     fn association(&self, id: i32) -> Option<Arc<SocketAssociation>> {
         u32::try_from(id).ok().map_or_else(|| self.inner.association(0), |id| self.inner.association(id))
     }
 
-    /// The association that an option is about, or none for those to come.
+    /// Returns the association that an option addresses; `None` for future associations.
     fn one(&self, id: i32) -> Result<Option<Arc<SocketAssociation>>, Errno> {
         let found = self.association(id);
         match found.is_none() && id != FUTURE && self.is_one_to_many() {
@@ -134,7 +134,7 @@ impl Access<'_> {
         }
     }
 
-    /// The same, and which of the others, where an option may be set for several.
+    /// Returns the associations that an option addresses if it may address several.
     fn several(&self, id: i32) -> Result<Targets, Errno> {
         if let Some(member) = self.association(id) {
             return Ok(Targets { future: false, associations: vec![member] });
@@ -151,31 +151,31 @@ impl Access<'_> {
         self.inner.associations.values().cloned().collect()
     }
 
-    /// The association that has this address of its peer, if the number does not name another.
+    /// Returns the association whose peer has this address, unless the number is that of another.
     fn path(&self, id: i32, address: SocketAddr) -> Option<Arc<SocketAssociation>> {
         let owner = self.inner.with_peer(address)?;
         let named = self.association(id);
         named.is_none_or(|named| named.id == owner.id).then_some(owner)
     }
 
-    /// What was set for an association, or for those to come.
+    /// Returns the options of an association, or of future associations.
     fn assoc_options(&self, of: Option<&Arc<SocketAssociation>>) -> AssocOptions {
         of.map_or_else(|| self.inner.options.assoc_options.clone(), |member| member.options().clone())
     }
 
-    /// What an option that names an association in its first field is about, and the rest of it.
+    /// Returns the options of the association with this number, or of future associations.
     fn assoc_options_of(&self, id: i32) -> Result<AssocOptions, Errno> {
         Ok(self.assoc_options(self.one(id)?.as_ref()))
     }
 
-    /// Changes what holds for one association, or for those to come.
+    /// Changes the options of one association, or of future associations.
     fn set_one(&mut self, id: i32, change: impl Fn(&mut AssocOptions)) -> Result<(), Errno> {
         let found = self.one(id)?;
         self.tune(&Targets { future: found.is_none(), associations: found.into_iter().collect() }, change);
         Ok(())
     }
 
-    /// Changes what holds for an association, for all, or for those to come.
+    /// Changes the options of one association, of all, or of future associations.
     fn set_several(&mut self, id: i32, change: impl Fn(&mut AssocOptions)) -> Result<(), Errno> {
         let targets = self.several(id)?;
         self.tune(&targets, change);
@@ -192,20 +192,20 @@ impl Access<'_> {
         }
     }
 
-    /// Hands what was set to the executive. An association that is being set up gets it once it is up.
+    /// Passes the options to the executive. An association that is being set up gets them once it is up.
     fn apply(&self, member: &SocketAssociation) {
         self.socket.show_default_stream(member);
         if let Some(association) = member.association()
             && let Some(current) = association.options()
         {
             let options = self.inner.options.for_stack_with(&member.options()).with_fixed_of(&current);
-            // An association that has ended meanwhile needs no options.
+            // The association may have ended meanwhile, and then needs no options.
             let _ = association.set_options(&options);
         }
     }
 
-    /// Tells the sharers how long a message may be that is not to be cut, if there is such a limit: for all associations what
-    /// the narrowest takes.
+    /// Shows the sharers the maximum length of a message if fragmentation is disabled: the smallest limit of all
+    /// associations.
     fn limit_messages(&self) {
         let whole = self.inner.options.kept.get(&(IPPROTO_SCTP, messages::SCTP_DISABLE_FRAGMENTS));
         let limit = whole.filter(|on| **on != 0).map(|_| {
@@ -220,24 +220,24 @@ impl Access<'_> {
         self.socket.channel.page.set_fragmentation_limit(limit.unwrap_or(0));
     }
 
-    /// What was set for the socket holds for all its associations.
+    /// Applies the options of the socket to all its associations.
     fn apply_to_all(&self) {
         self.associations().iter().for_each(|member| self.apply(member));
     }
 }
 
-/// A yes or no in an `int`.
+/// Parses a boolean in an `int`.
 fn switch(value: &[u8]) -> Result<bool, Errno> {
     Ok(Value::at_least(value, 4)?.i32(0) != 0)
 }
 
-/// An `int` to read: the program must have room for it.
+/// Checks that the program has room for an `int`.
 fn room_for_number(given: &[u8]) -> Result<Value<'_>, Errno> {
     Value::at_least(given, 4)
 }
 
 impl NamedAddress {
-    /// The address, where one is named; an error if it is no address.
+    /// Returns the address, if there is one; fails with `unknown` if it is invalid.
     fn named(self, unknown: Errno) -> Result<Option<SocketAddr>, Errno> {
         match self {
             NamedAddress::Any => Ok(None),

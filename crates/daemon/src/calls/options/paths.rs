@@ -1,4 +1,4 @@
-//! One path or all, and the primary one (RFC 6458 §8.1.9, §8.1.11, §8.1.12, §8.2.2; RFC 7829 §7).
+//! Options of one path or all, and the primary path (RFC 6458 §8.1.9, §8.1.11, §8.1.12, §8.2.2; RFC 7829 §7).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,17 +23,17 @@ const SCTP_PLPMTUD_PROBE_INTERVAL: i32 = 133;
 
 const PRIM_BYTES: usize = 4 + STORAGE_BYTES;
 const PARAMS_BYTES: usize = 156;
-/// Before there were flow labels.
+/// Size of `struct sctp_paddrparams` before it had flow labels.
 const OLD_PARAMS_BYTES: usize = 152;
-/// Of `struct sctp_paddrinfo`.
+/// Size of `struct sctp_paddrinfo`.
 const INFO_BYTES: usize = 152;
-/// These have their address at a multiple of eight.
+/// Size of the threshold structures, whose address is aligned to eight bytes.
 const THRESHOLDS_BYTES: usize = 144;
 const PORT_BYTES: usize = 144;
 
-/// The least that `spp_pathmtu` may be.
+/// The minimum of `spp_pathmtu`.
 const PATH_MTU_MIN: u32 = 512;
-/// The least that `spi_interval` may be, in milliseconds.
+/// The minimum of `spi_interval`, in milliseconds.
 const PROBE_INTERVAL_MIN_MS: u32 = 5000;
 /// `SCTP_PF_EXPOSE_DISABLE` and `SCTP_PF_EXPOSE_ENABLE`.
 const EXPOSE_NOT: u32 = 1;
@@ -63,7 +63,7 @@ pub(super) fn get(access: &Access<'_>, name: i32, given: &[u8]) -> Option<Result
     })
 }
 
-/// What an option with an association and an address is about.
+/// The subject of an option with an association and an address.
 enum Subject {
     /// The path to this address.
     Path(Arc<SocketAssociation>, SocketAddr),
@@ -75,7 +75,7 @@ impl Access<'_> {
     fn subject(&self, id: i32, place: NamedAddress, unknown: Errno) -> Result<Subject, Errno> {
         if let Some(address) = place.named(unknown)? {
             let owner = self.path(id, address).ok_or(unknown)?;
-            // Thresholds alone go by the address whatever the number is.
+            // For thresholds alone the address decides, whatever the number is.
             if unknown == Errno::INVAL {
                 self.one(id)?;
             }
@@ -93,18 +93,19 @@ impl Subject {
         }
     }
 
-    /// Hands a change to the executive. What is being set up has no paths yet, and gets it all when it is up.
+    /// Passes a change to the executive. An association that is being set up has no paths yet, and gets all options
+    /// once it is up.
     fn change(&self, options: &PathOptions) {
         let Some(association) = self.member().and_then(|member| member.association()) else { return };
         let address = match self {
             Subject::Path(_, address) => Some(address.ip().to_canonical()),
             _ => None,
         };
-        // One that has just ended needs no change.
+        // The association may have just ended, and then needs no change.
         let _ = association.set_path(address, options);
     }
 
-    /// What is known of the path, where one is meant that there is.
+    /// Returns the statistics of the path, if the option addresses an existing path.
     fn path(&self) -> Option<PathStatistics> {
         let Subject::Path(member, address) = self else { return None };
         path_to(&member.association()?.statistics()?, *address).cloned()
@@ -116,12 +117,12 @@ fn path_to(statistics: &Statistics, address: SocketAddr) -> Option<&PathStatisti
     statistics.paths.iter().find(|path| path.remote.ip().to_canonical() == ip)
 }
 
-/// `struct sctp_prim`.
+/// Sets the primary path from a `struct sctp_prim`.
 fn set_primary(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::exactly(value, PRIM_BYTES)?;
     let address = value.place(4).named(Errno::INVAL)?.ok_or(Errno::INVAL)?;
     let member = access.path(value.i32(0), address).ok_or(Errno::INVAL)?;
-    // One that is not confirmed yet is so because the peer has named it: there is nothing to wait for.
+    // An unconfirmed address is accepted, as the peer has named it; the call does not wait for its confirmation.
     let chosen = member.association().map(|association| association.set_primary(address.ip()));
     match chosen {
         None | Some(Ok(()) | Err(swiftwater::PrimaryError::Unconfirmed { .. })) => Ok(()),
@@ -144,12 +145,12 @@ fn primary_of(access: &Access<'_>, member: &SocketAssociation, statistics: &Stat
     }
 }
 
-/// The peer's address of a path, as the program is told it.
+/// Returns the peer's address of a path, in the form for the program.
 fn told(access: &Access<'_>, member: &SocketAssociation, path: &PathStatistics) -> SocketAddr {
     access.view().of(SocketAddr::new(path.remote.ip(), member.peer.port()))
 }
 
-/// `struct sctp_paddrparams`.
+/// Sets the parameters in a `struct sctp_paddrparams`.
 fn set_parameters(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let bytes = if value.len() == OLD_PARAMS_BYTES { OLD_PARAMS_BYTES } else { PARAMS_BYTES };
     let value = Value::exactly(value, bytes)?;
@@ -175,7 +176,7 @@ fn set_parameters(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// What `SCTP_PEER_ADDR_PARAMS` is to change. Zero leaves as it is.
+/// The changes in a `struct sctp_paddrparams`. Zero leaves a value unchanged.
 struct Asked {
     interval_ms: u32,
     retries: u16,
@@ -201,7 +202,7 @@ impl Asked {
         self.flags & flag != 0
     }
 
-    /// The interval of heartbeats, if there is to be another.
+    /// Returns the interval of heartbeats, if it changes.
     fn interval_ms(&self) -> Option<u32> {
         let zero = self.has(flags::HB_TIME_IS_ZERO).then_some(0);
         zero.or(Some(self.interval_ms).filter(|ms| *ms > 0)).filter(|_| self.has(flags::HB_ENABLE))
@@ -291,7 +292,7 @@ fn millis(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
 
-/// `struct sctp_paddrinfo`.
+/// Returns a `struct sctp_paddrinfo`.
 fn info(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, INFO_BYTES)?;
     let address = given.place(4).named(Errno::INVAL)?.ok_or(Errno::INVAL)?;
@@ -310,7 +311,7 @@ fn is_failing(path: &PathStatistics) -> bool {
     path.state == PathState::PotentiallyFailed
 }
 
-/// What follows the association in a `struct sctp_paddrinfo`.
+/// Appends the fields that follow the association in a `struct sctp_paddrinfo`.
 pub(super) fn path_info(value: Build, address: SocketAddr, path: &PathStatistics, exposes: u32) -> Build {
     let state = match path.state {
         PathState::Inactive => 0,
@@ -323,7 +324,7 @@ pub(super) fn path_info(value: Build, address: SocketAddr, path: &PathStatistics
     value.u32(path.srtt.map_or(0, millis)).u32(millis(path.rto)).u32(path_mtu(path))
 }
 
-/// The primary path of an association, in a `struct sctp_status`.
+/// Appends the primary path of an association to a `struct sctp_status`.
 pub(super) fn primary_info(
     access: &Access<'_>,
     member: &SocketAssociation,
@@ -334,12 +335,12 @@ pub(super) fn primary_info(
     let exposes = member.options().exposes_failing;
     match statistics.paths.get(statistics.primary) {
         Some(path) => path_info(value, address, path, exposes),
-        // It is being set up; nothing is known.
+        // The association is being set up and has no paths yet.
         None => value.address(address).u32(3).u32(0).u32(0).u32(0).u32(0),
     }
 }
 
-/// `struct sctp_paddrthlds` and `struct sctp_paddrthlds_v2`, which are of one length.
+/// Sets the thresholds in a `struct sctp_paddrthlds` or a `struct sctp_paddrthlds_v2`, which have the same length.
 fn set_thresholds(access: &mut Access<'_>, value: &[u8], second: bool) -> Result<(), Errno> {
     let value = Value::at_least(value, THRESHOLDS_BYTES)?;
     let (retries, failing, left) = (value.u16(136), value.u16(138), value.u16(140));
@@ -380,7 +381,7 @@ fn thresholds(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     Ok(value.u16(assoc_options.primary_left_after).pad(THRESHOLDS_BYTES).finish())
 }
 
-/// `struct sctp_udpencaps`. Where it says that no UDP is to carry SCTP, the port stays as it is.
+/// Sets the port in a `struct sctp_udpencaps`. A request for SCTP without UDP leaves the port unchanged.
 fn set_encapsulation_port(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::exactly(value, PORT_BYTES)?;
     let port = u16::from_be(value.u16(136));
@@ -401,7 +402,7 @@ fn encapsulation_port(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errn
     Ok(Build::after(given, 8 + STORAGE_BYTES).u16(port.to_be()).pad(PORT_BYTES).finish())
 }
 
-/// `struct sctp_probeinterval`. Probes leave when long packets do, so an interval is only kept.
+/// Stores the interval in a `struct sctp_probeinterval`, which has no effect: probes leave with long packets.
 fn set_probe_interval(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::exactly(value, PORT_BYTES)?;
     let interval_ms = value.u32(136);

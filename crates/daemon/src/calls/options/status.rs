@@ -1,4 +1,4 @@
-//! What is to be known of associations (RFC 6458 §8.2; `SCTP_GET_ASSOC_STATS` of Linux).
+//! Options that report the state of associations (RFC 6458 §8.2; `SCTP_GET_ASSOC_STATS` of Linux).
 
 use rustix::io::Errno;
 use swiftwater::AssociationState;
@@ -25,12 +25,12 @@ pub(super) fn get(access: &Access<'_>, name: i32, given: &[u8]) -> Option<Result
     })
 }
 
-/// `struct sctp_status`.
+/// Returns a `struct sctp_status`.
 fn status(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, STATUS_BYTES)?;
     let member = access.association(given.i32(0)).ok_or(Errno::INVAL)?;
     let statistics = member.association().map(|association| association.statistics().unwrap_or_default());
-    // It is being set up, or gone and not yet read to its end.
+    // The association is being set up, or it has ended and was not read to its end yet.
     let gone = if statistics.is_some() { AssociationState::Closed } else { AssociationState::CookieWait };
     let statistics = statistics.unwrap_or_default();
     let state = if statistics.paths.is_empty() { gone } else { statistics.state };
@@ -43,7 +43,7 @@ fn status(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     Ok(paths::primary_info(access, &member, &statistics, value).finish())
 }
 
-/// `sstat_state`.
+/// Returns `sstat_state`.
 fn state_number(state: AssociationState) -> u32 {
     match state {
         AssociationState::Closed => 1,
@@ -65,7 +65,7 @@ fn count(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     Ok(number(i32::try_from(access.inner.associations.len()).unwrap_or(i32::MAX)))
 }
 
-/// `struct sctp_assoc_ids`.
+/// Returns a `struct sctp_assoc_ids`.
 fn list(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     if access.is_one_to_one() {
         return Err(Errno::OPNOTSUPP);
@@ -77,7 +77,7 @@ fn list(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
         .finish())
 }
 
-/// `struct sctp_assoc_stats`, as far as there is room for it.
+/// Returns a `struct sctp_assoc_stats`, truncated to the room for it.
 fn counters(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let room = given.len().min(STATS_BYTES);
     let given = Value::at_least(given, ID_BYTES)?;

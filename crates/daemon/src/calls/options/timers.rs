@@ -1,4 +1,5 @@
-//! Timeouts, limits of retransmission, setting up, SACKs, autoclose (RFC 6458 §8.1.1 to §8.1.3, §8.1.8, §8.1.19).
+//! Options for timeouts, retransmission limits, the handshake, SACKs and autoclose (RFC 6458 §8.1.1 to §8.1.3, §8.1.8,
+//! §8.1.19).
 
 use rustix::io::Errno;
 
@@ -17,9 +18,9 @@ const ASSOCINFO_BYTES: usize = 20;
 const INITMSG_BYTES: usize = 8;
 const SACK_INFO_BYTES: usize = 12;
 
-/// The longest that a SACK may wait.
+/// The maximum delay of a SACK.
 pub(super) const SACK_DELAY_MAX_MS: u32 = 500;
-/// What the kernel's timers can count.
+/// The maximum of the kernel's timers.
 const AUTOCLOSE_MAX_S: u32 = i32::MAX as u32 / 100;
 
 pub(super) fn set(access: &mut Access<'_>, name: i32, value: &[u8]) -> Option<Result<(), Errno>> {
@@ -44,7 +45,7 @@ pub(super) fn get(access: &Access<'_>, name: i32, given: &[u8]) -> Option<Result
     })
 }
 
-/// `struct sctp_rtoinfo`. Zero leaves a field as it is.
+/// Sets the timeouts in a `struct sctp_rtoinfo`. Zero leaves a field unchanged.
 fn set_rto(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::exactly(value, RTOINFO_BYTES)?;
     let id = value.i32(0);
@@ -67,7 +68,7 @@ fn rto(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     Ok(value.u32(assoc_options.rto_min_ms).finish())
 }
 
-/// `struct sctp_assocparams`. An association may not outlast all its paths.
+/// Sets the limits in a `struct sctp_assocparams`. The association's limit may not exceed the sum of its paths'.
 fn set_limits(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::exactly(value, ASSOCINFO_BYTES)?;
     let (retries, cookie_life_ms) = (value.u16(4), value.u32(16));
@@ -103,7 +104,7 @@ fn limits(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     Ok(value.u32(u32::try_from(own_window).unwrap_or(u32::MAX)).u32(assoc_options.cookie_life_ms).finish())
 }
 
-/// `struct sctp_initmsg`.
+/// Sets the parameters in a `struct sctp_initmsg`.
 fn set_init(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::exactly(value, INITMSG_BYTES)?;
     access.inner.options.init.merge([value.u16(0), value.u16(2), value.u16(4), value.u16(6)]);
@@ -117,7 +118,7 @@ fn init(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     Ok(value.u16(init.timeout_max_ms).finish())
 }
 
-/// Seconds, for associations to come of a one-to-many socket.
+/// Sets autoclose in seconds, for future associations of a one-to-many socket.
 fn set_autoclose(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     if access.is_one_to_one() {
         return Err(Errno::OPNOTSUPP);
@@ -134,7 +135,7 @@ fn autoclose(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     Ok(number(access.inner.options.autoclose_s.cast_signed()))
 }
 
-/// `struct sctp_sack_info`, or the `struct sctp_assoc_value` of old with the delay alone.
+/// Sets the delay in a `struct sctp_sack_info`, or in the older `struct sctp_assoc_value`, which has the delay alone.
 fn set_sack(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let of_old = value.len() == ASSOC_VALUE_BYTES;
     let value = Value::exactly(value, if of_old { ASSOC_VALUE_BYTES } else { SACK_INFO_BYTES })?;
@@ -150,7 +151,7 @@ fn set_sack(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     access.set_several(value.i32(0), |assoc_options| change_sack(assoc_options, delay_ms, frequency))
 }
 
-/// Zero leaves as it is; an acknowledgement of every packet is one without delay.
+/// Changes delay and frequency of SACKs. Zero leaves a value unchanged; a frequency of 1 disables the delay.
 fn change_sack(assoc_options: &mut AssocOptions, delay_ms: u32, frequency: u32) {
     if delay_ms > 0 {
         assoc_options.sack_delay_ms = delay_ms;

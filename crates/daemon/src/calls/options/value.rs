@@ -1,4 +1,4 @@
-//! Values of options: C structures as Linux lays them out, read and built field by field.
+//! Values of options: C structures in the layout of Linux, read and built field by field.
 
 use std::net::SocketAddr;
 
@@ -6,22 +6,22 @@ use rustix::io::Errno;
 
 use crate::system::addresses;
 
-/// Bytes of a `struct sockaddr_storage`.
+/// Size of a `struct sockaddr_storage`.
 pub(super) const STORAGE_BYTES: usize = 128;
-/// Bytes of a `struct sctp_assoc_value`.
+/// Size of a `struct sctp_assoc_value`.
 pub(super) const ASSOC_VALUE_BYTES: usize = 8;
 
-/// What a program hands over. What is not there reads as zero.
+/// A value from a program. Missing bytes read as zero.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Value<'a>(&'a [u8]);
 
 impl<'a> Value<'a> {
-    /// One of exactly so many bytes.
+    /// Returns a value of exactly `count` bytes.
     pub(super) fn exactly(bytes: &'a [u8], count: usize) -> Result<Self, Errno> {
         if bytes.len() == count { Ok(Value(bytes)) } else { Err(Errno::INVAL) }
     }
 
-    /// One of so many bytes, whatever follows.
+    /// Returns the first `count` bytes as a value, and ignores the rest.
     pub(super) fn at_least(bytes: &'a [u8], count: usize) -> Result<Self, Errno> {
         if bytes.len() < count { Err(Errno::INVAL) } else { Ok(Value(bytes)) }
     }
@@ -46,7 +46,7 @@ impl<'a> Value<'a> {
         i32::from_ne_bytes(self.field(at))
     }
 
-    /// A `struct sockaddr_storage`.
+    /// Reads a `struct sockaddr_storage`.
     pub(super) fn place(self, at: usize) -> NamedAddress {
         let bytes = &self.0[at.min(self.0.len())..];
         if Value(bytes).u16(0) == 0 {
@@ -63,10 +63,10 @@ impl<'a> Value<'a> {
 /// An address of the peer in the value of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NamedAddress {
-    /// None is named.
+    /// No address is named.
     Any,
     At(SocketAddr),
-    /// No address that there could be.
+    /// The address is invalid.
     Unknown,
 }
 
@@ -79,7 +79,7 @@ impl Build {
         Build::default()
     }
 
-    /// With what a program has handed over at its beginning, such as the association.
+    /// Begins with the first `count` bytes of the program's value, such as the association.
     pub(super) fn after(given: Value<'_>, count: usize) -> Self {
         let mut bytes = given.0[..count.min(given.0.len())].to_vec();
         bytes.resize(count, 0);
@@ -106,7 +106,7 @@ impl Build {
         self
     }
 
-    /// A `struct sockaddr_storage`.
+    /// Appends a `struct sockaddr_storage`.
     pub(super) fn address(mut self, address: SocketAddr) -> Self {
         let end = self.0.len() + STORAGE_BYTES;
         addresses::append(&mut self.0, address);
@@ -114,7 +114,7 @@ impl Build {
         self
     }
 
-    /// Zeros up to this length.
+    /// Appends zeros up to this length.
     pub(super) fn pad(mut self, count: usize) -> Self {
         self.0.resize(count, 0);
         self
@@ -125,7 +125,7 @@ impl Build {
     }
 }
 
-/// A plain number.
+/// Returns an `int`.
 pub(super) fn number(value: i32) -> Vec<u8> {
     value.to_ne_bytes().to_vec()
 }
