@@ -111,7 +111,7 @@ fn move_records(
     front: Front,
 ) -> Result<(), Errno> {
     let mut records = recalled.take();
-    // Size notices are dropped, because the page is read anew after this.
+    // Size hints are dropped, because the page is read anew after this.
     records.retain(|record| !record.is_notice());
     let is_of = |record: &RawRecord| record.messages().any(|(_, header)| header.association == id);
     let mut staying = None;
