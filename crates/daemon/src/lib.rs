@@ -6,15 +6,15 @@
 //! | layer | part |
 //! |---|---|
 //! | `server` | connections of programs, their credentials, frames |
-//! | `client` | what other processes ask a daemon |
-//! | `dispatch` | one request, one call; starts the tasks of new sockets |
+//! | `client` | requests of other processes to a daemon |
+//! | `dispatch` | maps each request to one call; starts the tasks of new sockets |
 //! | `tasks` | the life of each socket: one-to-one, listener, one-to-many |
 //! | `calls` | `bind`, `connect`, `listen`, `sctp_peeloff`, options, status, streams |
 //! | `relay` | messages between the channel of a socket and its associations, notifications |
 //! | `state` | the registry of sockets, their associations, queues, ports and options |
-//! | `channel` | what a socket shares with its program: records in and out, the page, credit for unread messages |
-//! | `users` | what each user may have, and what closes its descriptors |
-//! | `system` | addresses, descriptors, errors, the journal |
+//! | `channel` | the state that a socket shares with its program: records in and out, the page, credit for unread messages |
+//! | `users` | limits of each user, and the closing of its descriptors |
+//! | `system` | addresses, descriptors, errors, the log |
 //!
 //! Each layer uses only those below it; a test checks this in the sources. `docs/daemon.md` shows each call.
 //!

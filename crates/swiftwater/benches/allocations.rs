@@ -1,4 +1,4 @@
-//! Allocations in the steady state: how many for each packet and for each message, at both ends together.
+//! Allocations in the steady state: their number for each packet and for each message, at both ends together.
 //!
 //! `cargo bench -p swiftwater --bench allocations`
 #![allow(missing_docs, reason = "a program")]

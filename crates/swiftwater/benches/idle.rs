@@ -1,7 +1,7 @@
-//! Cost of idle associations: resident memory of each end, its stream included, and processor time.
+//! Cost of idle associations: resident memory of each end, including its stream, and processor time.
 //!
-//! Ten thousand associations of one stack with itself: twenty thousand ends in one process, with heartbeats as by
-//! default. `cargo bench -p swiftwater --bench idle [-- ASSOCIATIONS [SECONDS]]`
+//! Ten thousand associations of one stack with itself: twenty thousand ends in one process, with the default
+//! heartbeats. `cargo bench -p swiftwater --bench idle [-- ASSOCIATIONS [SECONDS]]`
 #![allow(missing_docs, reason = "a program")]
 
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
-//! What modules cost on a live association, and how well `limit` keeps its rate.
+//! Cost of modules on a live association, and accuracy of the rate of `limit`.
 //!
-//! Messages of 1 KB go over loopback. Rounds without a module and with each one take turns; a ratio is the median of those within each
-//! round. `limit` runs for 10 s: its rate is of the messages that the reader has got.
+//! Messages of 1 KB are sent over loopback. Rounds without a module and with each module alternate; a ratio is the
+//! median of the ratios within each round. `limit` runs for 10 s; its rate is that of the received messages.
 
 #![allow(missing_docs, reason = "a program")]
 
@@ -41,7 +41,7 @@ fn main() {
     }
     for (argument, wanted) in LIMITS {
         client.stream().push_named("limit", &[argument.to_owned()]).expect("it is up");
-        // What was allowed to leave at once before the first message counts for nothing.
+        // Skip the initial burst, which `limit` permits at once.
         rate(&client, &server, Duration::from_millis(200));
         let bits_per_s = rate(&client, &server, LIMIT) * 8.0 * MESSAGE.len() as f64;
         println!("limit {argument}: {bits_per_s:.0} bit/s, {:+.2} %", (bits_per_s / wanted - 1.0) * 100.0);
@@ -50,7 +50,7 @@ fn main() {
     }
 }
 
-/// A tap whose reader keeps up.
+/// Returns a tap whose reader keeps up.
 fn tap() -> Tap {
     let mut file = Vec::with_capacity(1 << 20);
     let sink = move |bytes: &[u8]| {
@@ -63,7 +63,7 @@ fn tap() -> Tap {
     Tap::new(Box::new(sink), (Instant::now(), Duration::ZERO), (1, 2))
 }
 
-/// Messages in a second that the reader gets while the sender sends what it can.
+/// Returns the rate of received messages while the sender sends as fast as it can.
 fn rate(client: &Association, server: &Association, time: Duration) -> f64 {
     let end = Instant::now() + time;
     std::thread::scope(|scope| {
@@ -84,7 +84,7 @@ fn rate(client: &Association, server: &Association, time: Duration) -> f64 {
     })
 }
 
-/// Takes what is on its way.
+/// Receives the messages in transit.
 fn drain(server: &Association) {
     while server.recv_timeout(Duration::from_millis(200)).is_ok() {}
 }

@@ -67,7 +67,8 @@ fn data_without_options_is_what_a_simple_program_sends() {
     assert_eq!(primitive, Primitive::OptdataReq { association: 0, info });
 }
 
-/// The published options of SCTP (`xti_sctp.h`): T_SCTP_PPI, T_SCTP_SID, T_SCTP_SSN, T_SCTP_TSN at the level T_INET_SCTP.
+/// Messages have the published options of SCTP (`xti_sctp.h`): T_SCTP_PPI, T_SCTP_SID, T_SCTP_SSN, T_SCTP_TSN at the
+/// level T_INET_SCTP.
 #[test]
 fn what_is_known_of_a_message_has_the_published_options() {
     let published =
@@ -79,12 +80,12 @@ fn what_is_known_of_a_message_has_the_published_options() {
     let encoded = received.encode();
     let words: Vec<u32> = encoded.as_chunks().0.iter().map(|word| u32::from_ne_bytes(*word)).collect();
     let names: Vec<u32> = words[4..].as_chunks::<5>().0.iter().map(|[_, _, name, _, _]| *name).collect();
-    assert_eq!(names, [4, 3, 5, 6], "and nothing of ours where they say all");
-    // On the way down the sequence numbers say nothing.
+    assert_eq!(names, [4, 3, 5, 6], "and no private option if these suffice");
+    // On the way down, the sequence numbers are ignored.
     let request = bytes(&[vec![24, 0, 80, 16], published].concat());
     let info = SendInfo { ppid: 46, ..SendInfo::stream(7) };
     assert_eq!(Primitive::decode(&request), Ok(Primitive::OptdataReq { association: 0, info }));
-    // T_SCTP_NODELAY is not taken for one of ours.
+    // T_SCTP_NODELAY is not mistaken for a private option.
     let nodelay = bytes(&[24, 0, 20, 16, 20, 132, 1, 0, 1]);
     assert_eq!(
         Primitive::decode(&nodelay),
@@ -96,7 +97,7 @@ fn what_is_known_of_a_message_has_the_published_options() {
 fn unknown_options_are_skipped() {
     let mut encoded = Primitive::OptdataReq { association: 0, info: SendInfo::stream(5) }.encode();
     let option = encoded.split_off(16);
-    // An option of another level with a value of five bytes, which takes eight.
+    // An option of another level with a value of five bytes, padded to eight.
     let mut options = bytes(&[21, 6, 1, 0, 0, 0]);
     options.extend(option);
     encoded[8..12].copy_from_slice(&(options.len() as u32).to_ne_bytes());
@@ -317,7 +318,7 @@ proptest! {
         let _ = Primitive::decode(&encoded[..cut.index(encoded.len())]);
     }
 
-    /// Small words reach the depths of the decoder, where random bytes end at the first of them.
+    /// Small words get past the first checks of the decoder, where random bytes would end.
     #[test]
     fn no_bytes_make_the_decoder_panic(
         code in 0u32..32,

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use tpi::{Addresses, Errno, Event, Primitive, PrimitiveCode, RecvInfo, SendInfo, State, TError};
 
-/// Every transition that the interface allows: event, from, to.
+/// Every transition that the interface permits: event, from, to.
 const TRANSITIONS: &[(&str, &[(&str, &str)])] = &[
     ("BindReq", &[("UNBND", "WACK_BREQ")]),
     ("UnbindReq", &[("IDLE", "WACK_UREQ")]),

@@ -2,14 +2,14 @@
 //!
 //! | file | part |
 //! |---|---|
-//! | `minor` | what each open stream is: unbound, listening, connected, one-to-many |
-//! | `request` | primitives that come down |
+//! | `minor` | the state of each open stream: unbound, listening, connected, one-to-many |
+//! | `request` | primitives from above |
 //! | `options` | option management: the options of XTI, IP and SCTP |
-//! | `ports` | what a link that has no ports of its own is told of ours |
-//! | `indication` | messages and events of the core that go up |
-//! | `charges` | the memory of unread messages whose association is gone |
-//! | `detach` | when what waits is copied out of the blocks that it was received in |
-//! | `interrupt` | the link: batches in, batches out, time |
+//! | `ports` | tells a link without ports of its own which SCTP ports are in use |
+//! | `indication` | messages and events of the core, on their way up |
+//! | `charges` | the memory of unread messages of ended associations |
+//! | `detach` | copies waiting data out of receive blocks |
+//! | `interrupt` | exchanges batches with the link, and handles timers |
 
 mod charges;
 mod detach;

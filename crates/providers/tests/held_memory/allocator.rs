@@ -1,4 +1,4 @@
-//! An allocator that counts the bytes that are in use.
+//! An allocator that counts the bytes in use.
 #![allow(unsafe_code, reason = "a global allocator is an unsafe trait")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Bytes that are allocated now.
+/// Returns the number of bytes in use.
 pub(crate) fn live_bytes() -> usize {
     LIVE_BYTES.load(Ordering::Relaxed)
 }

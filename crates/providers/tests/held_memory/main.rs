@@ -1,4 +1,5 @@
-//! What associations hold, measured at the allocator, whatever their peers send: at most twice what they account, and 64 KB.
+//! Memory of associations, measured at the allocator: whatever their peers send, at most twice the accounted amount,
+//! and 64 KB.
 #![allow(missing_docs, reason = "a test")]
 
 mod allocator;
@@ -15,13 +16,13 @@ const BEGINNING: DataFlags = DataFlags { ending: false, ..WHOLE };
 const MIDDLE: DataFlags = DataFlags { beginning: false, ..BEGINNING };
 const ENDING: DataFlags = DataFlags { ending: true, ..MIDDLE };
 
-/// What tables and lists that all associations share may keep after the end of one.
+/// Memory that shared tables and lists may keep after the end of an association.
 const LEFT_BYTES_MAX: usize = 32 * 1024;
 
-/// What a peer does in one step; steps count from 0.
+/// The action of a peer in one step; steps count from 0.
 type Pattern = (&'static str, u32, fn(&mut Rig, &Peer, u32));
 
-/// Patterns of one association that make a receiver hold much for little.
+/// Patterns of one association that make a receiver hold much memory for little data.
 const PATTERNS: [Pattern; 17] = [
     ("payloads of 520 bytes behind a gap", 1500, |rig, peer, n| {
         rig.sends_among_noise(peer, vec![peer.data(WHOLE, n + 1, 0, (n + 1) as u16, &[1; 520])]);
@@ -39,7 +40,7 @@ const PATTERNS: [Pattern; 17] = [
         rig.read_all();
         rig.sends_among_noise(peer, vec![peer.data(WHOLE, n, 0, n as u16, &[1; 100])]);
     }),
-    ("a bulk of messages, of which the first of each batch waits for an earlier one", 300, |rig, peer, n| {
+    ("a bulk of messages; the first of each batch waits for an earlier one", 300, |rig, peer, n| {
         let stays = peer.data(WHOLE, 10 * n, n as u16, 1, &[1; 1400]);
         let rest = (1..10).map(|k| peer.data(UNORDERED, 10 * n + k, 0, 0, &[2; 1400]));
         rig.sends(peer, std::iter::once(stays).chain(rest).collect());
@@ -113,12 +114,12 @@ const PATTERNS: [Pattern; 17] = [
     }),
 ];
 
-/// Messages of one byte in one packet.
+/// Returns DATA chunks with messages of one byte, for one packet.
 fn messages(peer: &Peer, first: u32, count: u32) -> Vec<u8> {
     peer.packet(|out| (first..first + count).for_each(|tsn| write_data(WHOLE, tsn, 0, tsn as u16, &[1], out)))
 }
 
-/// A rig on which an association was set up and ended before, so that what all associations share is there.
+/// Returns a rig after an association has been set up and has ended, so that shared structures exist.
 fn rig() -> Rig {
     let mut rig = Rig::new(SctpDriver::ONE_TO_MANY);
     let peer = rig.associate(1);
@@ -159,7 +160,7 @@ fn associations_that_share_every_block_hold_little() {
         for peer in &peers {
             rig.sends(peer, vec![peer.data(WHOLE, n, 0, n as u16, &[1; 1200])]);
         }
-        // All messages but those of one association are read.
+        // The program reads the messages of all associations but one.
         if n % 20 != 0 {
             rig.read_all();
         }
@@ -181,7 +182,7 @@ fn an_association_that_nobody_accepts_holds_little() {
     assert!(held <= allowed, "{held} bytes held, {allowed} allowed");
 }
 
-/// One test: the allocator counts for all threads.
+/// Runs all cases in one test, because the allocator counts for all threads.
 #[test]
 fn an_association_holds_at_most_twice_what_it_accounts_and_a_constant() {
     PATTERNS.iter().for_each(one_association_holds_little);

@@ -19,17 +19,17 @@ use tpi::Primitive;
 
 use crate::allocator::live_bytes;
 
-/// As in the links of this project.
+/// The size of receive blocks, as in the links of this project.
 pub(crate) const BLOCK_BYTES: usize = 256 * 1024;
 const RECEIVE_BYTES: usize = 65_536;
-/// What an association may hold beyond twice what it accounts.
+/// Maximum memory of an association beyond twice the accounted amount.
 pub(crate) const CONSTANT_BYTES: usize = 64 * 1024;
-/// What all associations together may hold of receive blocks for a short time: what was received since the last copying
-/// (256 KB), one receive, and a block on either side.
+/// Maximum memory of receive blocks that all associations together may hold for a short time: the bytes received since
+/// the last copying (256 KB), one receive, and a block on either side.
 const ATTACHED_BYTES_MAX: usize = 256 * 1024 + RECEIVE_BYTES * 3 + 2 * BLOCK_BYTES;
 const LISTENING_PORT: u16 = 5001;
 
-/// A batch of datagrams that arrives, where all but the last have the length of the first.
+/// A batch of datagrams that arrives; all but the last have the length of the first.
 pub(crate) type Batch = Vec<Vec<u8>>;
 
 #[derive(Default)]
@@ -38,7 +38,7 @@ struct Wire {
     left: Vec<Vec<u8>>,
 }
 
-/// Receives as the links do, but never uses a block again, so that a block is in use as long as a slice of it is.
+/// Receives as the links do, but never reuses a block, so that a block is in use as long as a slice of it exists.
 struct BlockLink {
     wire: Arc<Mutex<Wire>>,
     block: BytesMut,
@@ -95,7 +95,7 @@ impl Link for BlockLink {
     }
 }
 
-/// A peer that has set up an association and sends what it likes.
+/// A peer that has set up an association and sends arbitrary packets.
 pub(crate) struct Peer {
     address: SocketAddr,
     port: u16,
@@ -103,12 +103,12 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// A packet with the chunks that `write` appends.
+    /// Returns a packet with the chunks that `write` appends.
     pub(crate) fn packet(&self, write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         packet_of(self.port, self.tag, write)
     }
 
-    /// A packet with one DATA chunk; TSNs begin at 0.
+    /// Returns a packet with one DATA chunk; TSNs begin at 0.
     pub(crate) fn data(&self, flags: DataFlags, tsn: u32, stream: u16, ssn: u16, payload: &[u8]) -> Vec<u8> {
         self.packet(|out| write_data(flags, tsn, stream, ssn, payload, out))
     }
@@ -151,7 +151,7 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// An endpoint with this backlog ([`SctpDriver::ONE_TO_MANY`]: nobody need accept).
+    /// Returns a rig with an endpoint of this backlog (with [`SctpDriver::ONE_TO_MANY`], associations need no accept).
     pub(crate) fn new(backlog: u32) -> Self {
         let now = Instant::now();
         let wire = Arc::new(Mutex::new(Wire::default()));
@@ -170,13 +170,13 @@ impl Rig {
         rig
     }
 
-    /// What is in use now does not count.
+    /// Excludes the memory in use now from later measurements.
     pub(crate) fn set_baseline(&mut self) {
         *self.wire.lock().expect("no test has failed") = Wire::default();
         self.baseline_bytes = live_bytes();
     }
 
-    /// A new peer sets up an association, with so many addresses.
+    /// Sets up an association with a new peer, which has this many addresses.
     pub(crate) fn associate(&mut self, addresses: u8) -> Peer {
         self.peers += 1;
         let (port, address) = (6000 + self.peers, SocketAddr::from(([10, 0, 1, 1], 9899)));
@@ -222,12 +222,13 @@ impl Rig {
         None
     }
 
-    /// A batch of `peer` arrives.
+    /// Delivers a batch of `peer`.
     pub(crate) fn sends(&mut self, peer: &Peer, batch: Batch) {
         self.arrives(peer.address, batch);
     }
 
-    /// A batch of `peer` arrives, and with it almost a full batch of a stranger, which is worth nothing and fills the block.
+    /// Delivers a batch of `peer`, and with it an almost full batch of an unknown sender, which is discarded but fills
+    /// the block.
     pub(crate) fn sends_among_noise(&mut self, peer: &Peer, batch: Batch) {
         let stranger = SocketAddr::from(([10, 9, 9, 9], 9899));
         let noise = vec![0; RECEIVE_BYTES - 4096];
@@ -253,19 +254,19 @@ impl Rig {
         }
     }
 
-    /// The program reads everything.
+    /// Reads everything, as the program.
     pub(crate) fn read_all(&mut self) {
         while let Ok(Some(_)) = self.executive.getmsg(self.stream) {}
     }
 
-    /// Nothing arrives for a while.
+    /// Lets time pass in which nothing arrives.
     pub(crate) fn pause(&mut self) {
         self.now += Duration::from_millis(500);
         self.run_timers();
         self.wire.lock().expect("no test has failed").left = Vec::new();
     }
 
-    /// What associations hold, as the allocator sees it.
+    /// Returns the memory of associations, as the allocator counts it.
     pub(crate) fn held_bytes(&self) -> usize {
         live_bytes().saturating_sub(self.baseline_bytes)
     }
@@ -279,19 +280,19 @@ impl Rig {
         accounted.expect("the driver is the SCTP driver")
     }
 
-    /// While data arrives, receive blocks are held beside what is promised, but not more than a receive takes.
+    /// Checks the memory while data arrives: receive blocks of one receive may be held in addition to the promise.
     #[track_caller]
     pub(crate) fn check_busy(&mut self, pattern: &str) {
         self.check(ATTACHED_BYTES_MAX, pattern);
     }
 
-    /// An association holds twice what it accounts, and a constant.
+    /// Checks that an association holds at most twice the accounted amount, and a constant.
     #[track_caller]
     pub(crate) fn check_quiet(&mut self, pattern: &str) {
         self.check(0, pattern);
     }
 
-    /// The figures, for those who look at them (`--nocapture`).
+    /// Prints the figures, which are visible with `--nocapture`.
     pub(crate) fn print(&mut self, pattern: &str) {
         println!("{pattern}: {} bytes held, {} accounted", self.held_bytes(), self.accounted_bytes());
     }
@@ -303,7 +304,7 @@ impl Rig {
         assert!(held <= allowed, "{pattern}: {held} bytes held, {accounted} accounted, {allowed} allowed");
     }
 
-    /// The peer ends its association, and the program reads the end. Returns what is still held.
+    /// Ends the association by its peer, and reads the end. Returns the memory still in use.
     pub(crate) fn end(&mut self, peer: &Peer) -> usize {
         let abort = Abort { reflected_tag: false, causes: Causes::new(&[]) };
         self.sends(peer, vec![peer.packet(|out| abort.write(out))]);

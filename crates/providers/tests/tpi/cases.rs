@@ -1,4 +1,4 @@
-//! The tables of tests by group in `docs/streams.md` (conformance cases beside those that Fast-STREAMS published).
+//! Checks the tables of tests by group in `docs/streams.md` (conformance cases in addition to those of Fast-STREAMS).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Counts the tests of a file, which names its clauses in its first lines.
+/// Counts the tests of a file, whose first lines must name its clauses.
 fn count_tests(file: &Path) -> usize {
     let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let header: String = text.lines().take_while(|line| line.starts_with("//!")).collect();
@@ -16,7 +16,7 @@ fn count_tests(file: &Path) -> usize {
     tests
 }
 
-/// Each row has the number of tests that its files have, and each file with tests stands in one row.
+/// Each row has the number of tests in its files, and each file with tests is in one row.
 #[test]
 fn the_documentation_counts_the_tests_of_each_group() {
     let folders =

@@ -8,7 +8,7 @@ fn refused(primitive: PrimitiveCode, t_error: TError) -> Primitive {
     Primitive::ErrorAck { primitive, t_error, errno: Errno(0) }
 }
 
-/// T_CONN_RES: the listening stream itself may take the only connection that waits; it listens no more then.
+/// T_CONN_RES: the listening stream itself may take the only connection that waits, and then stops listening.
 #[test]
 fn the_listening_stream_may_accept_by_itself() {
     let mut rig = Rig::new();
@@ -31,7 +31,7 @@ fn the_listening_stream_may_accept_by_itself() {
     assert!(matches!(rig.take(again), Some((Primitive::DisconInd { .. }, _))), "nobody listens");
 }
 
-/// Two connect indications that wait for a response.
+/// Returns the listening stream and two connect indications that wait for a response.
 fn two_wait(rig: &mut Rig) -> (StreamId, [u32; 2]) {
     let listener = rig.bound(PORT, 5);
     for _ in 0..2 {
@@ -100,7 +100,7 @@ fn an_indication_is_refused_by_its_number() {
     }
 }
 
-/// T_DISCON_REQ: the acknowledgement is the end; data that waits is thrown away, and the stream is bound as before.
+/// T_DISCON_REQ: the acknowledgement is the end; waiting data is discarded, and the stream stays bound.
 #[test]
 fn a_stream_that_has_aborted_its_connection_may_ask_for_another() {
     let mut rig = Rig::new();
@@ -109,7 +109,7 @@ fn a_stream_that_has_aborted_its_connection_may_ask_for_another() {
     rig.settle();
     let m = Primitive::OkAck { primitive: PrimitiveCode::DisconReq };
     rig.put_with(client, &disconnect(0), b"enough");
-    assert_eq!(rig.take(client), Some((m, Vec::new())), "what waited is gone, and no T_DISCON_IND comes");
+    assert_eq!(rig.take(client), Some((m, Vec::new())), "waiting data is discarded without T_DISCON_IND");
     assert_eq!(rig.take(client), None);
     rig.settle();
     let (primitive, data) = rig.take(server).unwrap();
@@ -122,7 +122,8 @@ fn a_stream_that_has_aborted_its_connection_may_ask_for_another() {
     assert_eq!(rig.state(client), State::DataTransfer);
 }
 
-/// T_CONN_REQ, T_CONN_RES, T_DISCON_REQ: TBADDATA, since SCTP carries no data with them, or 256 bytes.
+/// T_CONN_REQ, T_CONN_RES, T_DISCON_REQ: TBADDATA, since SCTP carries no data with the first two, and 256 bytes with an
+/// abort.
 #[test]
 fn data_that_cannot_travel_is_refused() {
     let mut rig = Rig::new();
@@ -135,7 +136,7 @@ fn data_that_cannot_travel_is_refused() {
     assert_eq!(rig.state(client), State::DataTransfer);
 }
 
-/// T_ORDREL_REQ, T_ORDREL_IND: both sides release, and what was sent before arrives before.
+/// T_ORDREL_REQ, T_ORDREL_IND: both sides release; data sent before arrives before.
 #[test]
 fn a_release_comes_behind_the_data() {
     let mut rig = Rig::new();
@@ -161,7 +162,7 @@ fn expedited_data_is_unordered() {
     assert_eq!(data, b"now");
 }
 
-/// T_DATA_REQ with T_MORE: the record goes on in the next primitive.
+/// T_DATA_REQ with T_MORE: the record continues in the next primitive.
 #[test]
 fn a_record_may_take_several_primitives() {
     let mut rig = Rig::new();
@@ -178,7 +179,7 @@ fn a_record_may_take_several_primitives() {
     assert_eq!(record, b"one record");
 }
 
-/// T_BIND_REQ: TADDRBUSY where another stream listens there.
+/// T_BIND_REQ: TADDRBUSY if another stream listens at the address.
 #[test]
 fn an_address_has_one_listener() {
     let mut rig = Rig::new();
@@ -188,7 +189,7 @@ fn an_address_has_one_listener() {
     assert_eq!(rig.state(s), State::Unbound);
 }
 
-/// A control part that is no primitive is answered under its name where it has one, and ends the stream otherwise (EPROTO).
+/// A malformed control part is refused under its name if it has one, and ends the stream otherwise (EPROTO).
 #[test]
 fn a_broken_primitive_is_refused_under_its_name() {
     let mut rig = Rig::new();

@@ -11,7 +11,7 @@ use tpi::options::{
 };
 use tpi::{Optmgmt, Primitive, PrimitiveCode, TError};
 
-/// What an answer says of an option: its name, what became of it, its value.
+/// An option in an answer: its name, its status, its value.
 type Told = (u32, Status, Vec<u32>);
 
 const ALL_STATUS: [Status; 5] =
@@ -62,7 +62,7 @@ fn ask_at(
     }
 }
 
-/// The same at the level of SCTP.
+/// Sends a request with options of the level of SCTP, and returns the answer.
 fn ask(rig: &mut Rig, s: StreamId, action: Action, options: &[(u32, &[u32])]) -> (Status, Vec<Told>) {
     ask_at(rig, s, action, T_INET_SCTP, options)
 }
@@ -74,7 +74,7 @@ fn refused(rig: &mut Rig, s: StreamId, flags: u32, options: Vec<u8>) -> TError {
     }
 }
 
-/// What the core has.
+/// The options that the core supports.
 const SUPPORTED: [u32; 28] = [
     T_SCTP_NODELAY,
     T_SCTP_PPI,
@@ -106,7 +106,7 @@ const SUPPORTED: [u32; 28] = [
     0,
 ];
 
-/// T_DEFAULT with T_ALLOPT: the protocol's constants of RFC 9260 §16 where it has some.
+/// T_DEFAULT with T_ALLOPT: the protocol's constants of RFC 9260 §16, where they exist.
 #[test]
 fn defaults_are_those_of_the_protocol() {
     let mut rig = Rig::new();
@@ -135,7 +135,7 @@ fn defaults_are_those_of_the_protocol() {
     }
 }
 
-/// T_CURRENT, T_DEFAULT: T_NOTSUPPORT for what the core does not have, without a value, at each level.
+/// T_CURRENT, T_DEFAULT: T_NOTSUPPORT without a value for options that the core does not support, at each level.
 #[test]
 fn what_the_core_does_not_have_is_not_supported() {
     let mut rig = Rig::new();
@@ -143,7 +143,7 @@ fn what_the_core_does_not_have_is_not_supported() {
     let generic = [XTI_DEBUG, XTI_LINGER, XTI_SNDLOWAT, XTI_RCVLOWAT];
     let ip = [T_IP_OPTIONS, T_IP_TTL, T_IP_REUSEADDR, T_IP_DONTROUTE, T_IP_BROADCAST, T_IP_ADDR];
     let sctp: Vec<u32> = (1..=40).filter(|name| !SUPPORTED.contains(name)).collect();
-    assert_eq!(sctp.len(), 13, "among them 40, which is the number of no option");
+    assert_eq!(sctp.len(), 13, "among them 40, which is no option's number");
     for (level, names) in [(XTI_GENERIC, &generic[..]), (T_INET_IP, &ip), (T_INET_SCTP, &sctp)] {
         for name in names {
             for action in [Action::Current, Action::Default] {
@@ -159,7 +159,7 @@ fn what_the_core_does_not_have_is_not_supported() {
     }
 }
 
-/// T_NEGOTIATE, then T_CURRENT: each option that can be set has the value that was set; T_DEFAULT has its own.
+/// T_NEGOTIATE, then T_CURRENT: each option has the value that was set; T_DEFAULT still returns the default.
 #[test]
 fn each_option_keeps_what_was_negotiated() {
     let cases: &[(u32, u32, &[u32])] = &[
@@ -212,7 +212,7 @@ fn each_option_keeps_what_was_negotiated() {
     }
 }
 
-/// T_IP_TOS is a byte; the bits of ECN are not the user's.
+/// T_IP_TOS is a byte; the user cannot set the ECN bits.
 #[test]
 fn the_type_of_service_is_a_byte() {
     let mut rig = Rig::new();
@@ -238,7 +238,7 @@ fn the_type_of_service_is_a_byte() {
     );
 }
 
-/// T_PARTSUCCESS: the value is the one that holds. T_FAILURE, T_READONLY: it is the one that was asked for.
+/// T_PARTSUCCESS returns the value in effect; T_FAILURE and T_READONLY return the requested value.
 #[test]
 fn an_option_may_get_a_lesser_value_or_none() {
     let mut rig = Rig::new();
@@ -266,10 +266,10 @@ fn an_option_may_get_a_lesser_value_or_none() {
         "RFC 9260 §3.3.2: the least window"
     );
     let current = ask(&mut rig, s, Action::Current, &[(T_SCTP_RTO_MIN, &[])]);
-    assert_eq!(current.1[0].2, [1000], "what has failed has changed nothing");
+    assert_eq!(current.1[0].2, [1000], "the failed option is unchanged");
 }
 
-/// "The overall result is the worst single result"; options are processed in their order, those that are legal take effect.
+/// "The overall result is the worst single result"; options are processed in order, and legal ones take effect.
 #[test]
 fn the_overall_result_is_the_worst() {
     let mut rig = Rig::new();
@@ -289,7 +289,7 @@ fn the_overall_result_is_the_worst() {
     assert_eq!(ask(&mut rig, s, Action::Current, &[(T_SCTP_NODELAY, &[])]).1[0].2, [1]);
 }
 
-/// T_CHECK of a header alone: whether there is such an option, and whether it can be set.
+/// T_CHECK of a header alone: reports whether the option exists and can be set.
 #[test]
 fn a_check_without_a_value_asks_whether_an_option_is_there() {
     let mut rig = Rig::new();
@@ -301,8 +301,8 @@ fn a_check_without_a_value_asks_whether_an_option_is_there() {
     assert!(options.iter().all(|option| option.2.is_empty()));
 }
 
-/// TBADOPT: an unknown level, two levels, an illegal value or length, a list that is cut off, T_ALLOPT in a check. TBADFLAG: no action.
-/// Nothing of such a request takes effect.
+/// TBADOPT: an unknown level, two levels, an illegal value or length, a truncated list, T_ALLOPT in a check. TBADFLAG:
+/// no action. No option of such a request takes effect.
 #[test]
 fn an_illegal_request_is_refused_as_a_whole() {
     let mut rig = Rig::new();
@@ -343,7 +343,7 @@ fn an_illegal_request_is_refused_as_a_whole() {
     );
 }
 
-/// An association takes what can be changed at once; the handshake is over for the rest.
+/// An association applies changeable options at once; the others were fixed by the handshake.
 #[test]
 fn options_of_an_association_change_at_once_or_never() {
     let mut rig = Rig::new();
@@ -379,7 +379,7 @@ fn options_of_an_association_change_at_once_or_never() {
     assert_eq!(beyond.0, Status::Failure, "the association has streams 0 to 9");
 }
 
-/// T_SCTP_STATUS, T_SCTP_MAXSEG: what is known of the association.
+/// T_SCTP_STATUS, T_SCTP_MAXSEG: the state of the association.
 #[test]
 fn the_status_tells_of_each_destination() {
     let mut rig = Rig::new();
@@ -393,7 +393,7 @@ fn the_status_tells_of_each_destination() {
     assert!((1000..1452).contains(&segment), "what a packet of 1,452 bytes holds: {segment}");
 }
 
-/// T_SCTP_PPI, T_SCTP_SID: the properties of data that comes without options.
+/// T_SCTP_PPI, T_SCTP_SID: the properties of data without options.
 #[test]
 fn data_without_options_has_those_that_were_set() {
     let mut rig = Rig::new();
@@ -413,7 +413,7 @@ fn data_without_options_has_those_that_were_set() {
     assert_eq!((next(), next()), ((60, 4), (0, 0)));
 }
 
-/// A listener's options are those of the associations that it takes from then on.
+/// A listener's options apply to the associations that it accepts from then on.
 #[test]
 fn an_accepted_association_has_the_options_of_its_listener() {
     let mut rig = Rig::new();

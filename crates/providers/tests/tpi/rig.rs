@@ -1,4 +1,4 @@
-//! An executive with the SCTP provider, whose link hands back what is sent to it as far as the test lets it.
+//! An executive with the SCTP provider, whose link returns sent datagrams as far as the test permits.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,12 +18,12 @@ const HOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const CARRIER: SocketAddr = SocketAddr::new(HOST, 9899);
 /// The SCTP port of the listening stream.
 pub(crate) const PORT: u16 = 5000;
-/// How often the network is asked for what it has; no exchange of a test takes so many steps.
+/// Maximum number of steps of the network; no exchange of a test takes as many.
 const STEPS_MAX: usize = 100;
 
 type Wire = Arc<Mutex<VecDeque<Bytes>>>;
 
-/// Every datagram comes back to its sender.
+/// A link that returns every datagram to its sender.
 struct Loop(Wire);
 
 impl Link for Loop {
@@ -97,7 +97,7 @@ impl Rig {
         self.executive.open(self.driver).unwrap()
     }
 
-    /// Lets the network carry what it has, until nothing is left.
+    /// Delivers datagrams until none is left.
     pub(crate) fn settle(&mut self) {
         for _ in 0..STEPS_MAX {
             self.flush();
@@ -109,19 +109,19 @@ impl Rig {
         panic!("the network never falls silent");
     }
 
-    /// Hands what waits to the network.
+    /// Hands queued data to the network.
     pub(crate) fn flush(&mut self) {
         self.executive.run();
         self.executive.flush(self.now, FlushScope::All);
     }
 
-    /// Lets one datagram arrive.
+    /// Delivers one datagram.
     pub(crate) fn step(&mut self) {
         let _ = self.executive.receive(self.now).unwrap();
         self.executive.run();
     }
 
-    /// Puts a primitive with data, as the bytes that a program would put.
+    /// Puts a primitive with data, in its byte layout, as a program would.
     pub(crate) fn put_with(&mut self, s: StreamId, primitive: &Primitive, data: &[u8]) {
         let control = Control::from(&primitive.encode()[..]);
         let m = Message::with_data(Kind::Proto(control), Chain::from(data.to_vec()));
@@ -144,7 +144,7 @@ impl Rig {
     /// Puts a primitive and takes its answer.
     pub(crate) fn ask(&mut self, s: StreamId, primitive: &Primitive) -> Primitive {
         self.put(s, primitive);
-        self.take(s).expect("it is answered").0
+        self.take(s).expect("the request has an answer").0
     }
 
     pub(crate) fn info(&mut self, s: StreamId) -> Info {
@@ -154,7 +154,7 @@ impl Rig {
         }
     }
 
-    /// Returns the state that the provider tells.
+    /// Returns the state of a stream, according to the provider.
     pub(crate) fn state(&mut self, s: StreamId) -> State {
         let number = self.info(s).state;
         State::ALL.into_iter().find(|state| state.number() == number).unwrap()
@@ -168,7 +168,7 @@ impl Rig {
         }
     }
 
-    /// A stream that is bound, and listens where `backlog` is not 0.
+    /// Returns a bound stream, which listens if `backlog` is not 0.
     pub(crate) fn bound(&mut self, port: u16, backlog: u32) -> StreamId {
         let s = self.open();
         let answer = self.ask(s, &bind(port, backlog));
@@ -176,7 +176,7 @@ impl Rig {
         s
     }
 
-    /// A stream that has asked for an association.
+    /// Returns a stream that has requested an association.
     pub(crate) fn connecting(&mut self) -> StreamId {
         let s = self.bound(0, 0);
         let answer = self.ask(s, &connect(PORT));
@@ -192,7 +192,7 @@ impl Rig {
         }
     }
 
-    /// Both ends of an association: who has asked for it, and who has accepted it.
+    /// Returns both ends of an association: the connecting and the accepting stream.
     pub(crate) fn connected(&mut self) -> (StreamId, StreamId) {
         let listener = self.bound(PORT, 5);
         let client = self.connecting();

@@ -1,10 +1,11 @@
-//! Every primitive of the user in every state (TPI 2.0, the tables of states): what the answer is, and which state follows.
+//! Every primitive of the user in every state (TPI 2.0, the tables of states): the answer and the next state.
 
 use crate::rig::{PORT, Rig, bind, connect, disconnect, release};
 use streams::{Errno, ReadError, StreamId};
 use tpi::{Addresses, Optmgmt, Primitive, PrimitiveCode, State, TError, Unitdata};
 
-/// The states in which a provider waits for its user. The others end within the call, since this provider answers at once.
+/// The states in which a provider waits for its user. The others end within the call, since this provider answers at
+/// once.
 const STATES: [State; 7] = [
     State::Unbound,
     State::Idle,
@@ -15,10 +16,11 @@ const STATES: [State; 7] = [
     State::AwaitingReleaseRequest,
 ];
 
-/// The table: for each primitive, what comes of it in each of [`STATES`].
+/// The outcome of each primitive in each of [`STATES`].
 ///
-/// `.` the state stays, `out` is `T_ERROR_ACK` with `TOUTSTATE`, `not` with `TNOTSUPPORT`, `gone` is `M_ERROR` with `EPROTO`, `drop` and
-/// `sent` are data that is thrown away or sent; a state is the one that follows the acknowledgement.
+/// `.`: the state stays; `out`: `T_ERROR_ACK` with `TOUTSTATE`; `not`: `T_ERROR_ACK` with `TNOTSUPPORT`; `gone`:
+/// `M_ERROR` with `EPROTO`; `drop` and `sent`: data that is discarded or sent; a state: the state after the
+/// acknowledgement.
 const TABLE: &[(&str, [&str; 7])] = &[
     //                UNBND        IDLE         WCON_CREQ  WRES_CIND    DATA_XFER      WIND_ORDREL  WREQ_ORDREL
     ("T_INFO_REQ", [".", ".", ".", ".", ".", ".", "."]),
@@ -37,7 +39,7 @@ const TABLE: &[(&str, [&str; 7])] = &[
     ("T_UNITDATA_REQ", ["out", "not", "out", "out", "out", "out", "out"]),
 ];
 
-/// Brings a stream into a state, and returns the other end, or the stream that waits.
+/// Brings a stream into a state; returns the other end, or the stream that waits.
 fn bring(rig: &mut Rig, state: State) -> (StreamId, u32) {
     let s = match state {
         State::Unbound => rig.open(),
@@ -97,7 +99,7 @@ fn request(rig: &mut Rig, name: &str, sequence: u32) -> Primitive {
     }
 }
 
-/// Says what came of a primitive, in the words of the table.
+/// Returns the outcome of a primitive, in the words of the table.
 fn outcome(rig: &mut Rig, s: StreamId, before: State, name: &str, request: &Primitive) -> String {
     let is_data = name.ends_with("DATA_REQ") && name != "T_UNITDATA_REQ";
     let sent_before = messages_sent(rig, s);
@@ -116,7 +118,7 @@ fn outcome(rig: &mut Rig, s: StreamId, before: State, name: &str, request: &Prim
             assert_eq!(
                 (primitive, errno, after),
                 (request.code(), Errno(0), before),
-                "it has changed nothing"
+                "the primitive has changed nothing"
             );
             match t_error {
                 TError::OutOfState => "out".into(),
@@ -153,7 +155,7 @@ fn messages_sent(rig: &mut Rig, s: StreamId) -> u64 {
     known.map_or(0, |known| known.messages_sent)
 }
 
-/// Each cell of the table, on a provider of its own.
+/// Tests each cell of the table, with a provider of its own.
 #[test]
 fn each_primitive_does_in_each_state_what_the_table_says() {
     let mut wrong = Vec::new();
@@ -172,8 +174,8 @@ fn each_primitive_does_in_each_state_what_the_table_says() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// The table above and that of the interface agree on what is out of state, but for the cells where this provider allows more: it binds by itself, and
-/// takes data that is to leave with the handshake.
+/// The table above and that of the interface agree on primitives out of state, except for cells where this provider
+/// permits more: it binds a stream by itself, and accepts data to send with the handshake.
 #[test]
 fn the_table_is_that_of_the_interface() {
     let mut more = Vec::new();
@@ -200,7 +202,7 @@ fn the_table_is_that_of_the_interface() {
     );
 }
 
-/// What goes up cannot be put down.
+/// The user cannot put a primitive of the provider.
 #[test]
 fn an_indication_that_a_user_puts_is_not_supported() {
     let mut rig = Rig::new();

@@ -151,7 +151,7 @@ fn offer(access: &Access<'_>, name: i32, given: &[u8], agreed: bool) -> Result<V
     Ok(Build::after(given, 4).u32(on.into()).finish())
 }
 
-/// `struct sctp_default_prinfo`.
+/// Sets the policy in a `struct sctp_default_prinfo`, which is stored without effect.
 fn set_policy(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::exactly(value, PRINFO_BYTES)?;
     let policy = value.u16(8);

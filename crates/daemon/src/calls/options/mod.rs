@@ -8,11 +8,11 @@
 //! | file | options |
 //! |---|---|
 //! | `generic` | `SOL_SOCKET`, `IPPROTO_IP`, `IPPROTO_IPV6` |
-//! | `timers` | timeouts, limits of retransmission, setting up, SACKs, autoclose |
-//! | `paths` | one path or all, the primary one |
-//! | `messages` | how messages are cut, sent and received, notifications |
-//! | `status` | what is to be known of associations |
-//! | `extensions` | what there is not |
+//! | `timers` | timeouts, retransmission limits, the handshake, SACKs, autoclose |
+//! | `paths` | one path or all paths, the primary path |
+//! | `messages` | fragmentation, sending, receiving, notifications |
+//! | `status` | the state of associations |
+//! | `extensions` | unsupported extensions |
 
 mod extensions;
 mod generic;
