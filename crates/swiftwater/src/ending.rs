@@ -7,6 +7,7 @@ use providers::SctpDriver;
 use sctp::{AssociationId, AssociationState};
 use streams::Cx;
 
+use crate::shard::Inner;
 use crate::stack::Stack;
 
 /// Number of ABORTs in one burst: less than the core's queue of packets without an association, and less than fits the
@@ -90,9 +91,8 @@ impl Stack {
     fn command<R>(&self, f: impl FnOnce(&mut SctpDriver, &mut Cx<'_>) -> R) -> Option<R> {
         let outcome = {
             let mut inner = self.shard.enter();
-            let driver = inner.driver;
-            inner.tell_time();
-            let outcome = inner.guarded(None, |inner| inner.executive.with_driver(driver, f)).flatten();
+            let command = |inner: &mut Inner| inner.executive.command(Instant::now(), f);
+            let outcome = inner.guarded(None, command).flatten();
             self.shard.after_command(&mut inner, None);
             outcome
         };

@@ -183,6 +183,7 @@ mod shard;
 mod socket;
 mod stack;
 mod stream;
+mod timed;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 pub mod trace;

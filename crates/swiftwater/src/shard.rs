@@ -22,6 +22,7 @@ use crate::background::Background;
 use crate::busy_poll::BusyPoll;
 use crate::options::StackOptions;
 use crate::perimeter::Entered;
+use crate::timed::Timed;
 use crate::waiting::{Poller, Waiting};
 use crate::watch::{Sleeper, Watch};
 
@@ -40,8 +41,7 @@ const TURNS_MAX: usize = 8;
 
 /// State that the lock guards.
 pub(crate) struct Inner {
-    pub(crate) executive: Executive,
-    pub(crate) driver: DriverId,
+    pub(crate) executive: Timed,
     pub(crate) poller: Poller,
     /// Incremented at each call of a thread of the user; the background thread compares it.
     pub(crate) activity: u64,
@@ -102,8 +102,7 @@ impl Shard {
         let watch = Arc::new(Watch::new(&sockets)?);
         let shard = Arc::new(Shard {
             inner: Mutex::new(Inner {
-                executive,
-                driver,
+                executive: Timed::new(executive, driver),
                 poller: Poller::None,
                 activity: 0,
                 has_task: false,
@@ -170,7 +169,7 @@ impl Shard {
     /// and wakes the affected waiters.
     pub(crate) fn after_command(&self, inner: &mut Inner, s: Option<StreamId>) {
         inner.activity += 1;
-        inner.guarded(s, |inner| inner.executive.run());
+        inner.guarded(s, |inner| inner.executive.at(Instant::now()).run());
         inner.flush(true);
         inner.wake();
         self.background.arm();
@@ -194,9 +193,8 @@ impl Inner {
 
     fn flush_now(&mut self, everything: bool) {
         let now = Instant::now();
-        self.executive.set_now(now);
         let scope = if everything { FlushScope::All } else { FlushScope::Due };
-        self.executive.flush(now, scope);
+        self.executive.at(now).flush(now, scope);
         let waits = !everything && self.executive.has_unsent();
         self.pace.flushed(now, waits);
         if self.executive.has_arrivals() {
@@ -233,9 +231,9 @@ impl Inner {
     /// Handles the datagrams that have arrived and answers them. Returns the time at which it began.
     fn take_turn(&mut self) -> Instant {
         let now = Instant::now();
-        self.executive.set_now(now);
+        let executive = self.executive.at(now);
         for _ in 0..RECEIVES_MAX {
-            let received = self.executive.receive(now);
+            let received = executive.receive(now);
             self.arrivals_likely = matches!(received, Ok(true));
             self.fault = received.err().map(|error| error.to_string());
             if !self.arrivals_likely {
@@ -249,15 +247,16 @@ impl Inner {
     /// Handles expired timers.
     fn let_time_act(&mut self, now: Instant) {
         if self.executive.deadline().is_some_and(|at| at <= now) {
-            self.executive.timeout(now);
+            self.executive.at(now).timeout(now);
             self.answer(now);
         }
     }
 
     fn answer(&mut self, now: Instant) {
-        self.executive.run();
-        if self.executive.flush_due() {
-            self.executive.flush(now, FlushScope::Due);
+        let executive = self.executive.at(now);
+        executive.run();
+        if executive.flush_due() {
+            executive.flush(now, FlushScope::Due);
         }
     }
 }
@@ -318,7 +317,7 @@ impl Pace {
 impl Inner {
     /// Closes the sockets of a shard that nothing uses any more.
     pub(crate) fn dispose(&mut self) {
-        self.executive = Executive::new(Instant::now());
+        self.executive.dispose();
         self.sockets = Arc::new([]);
     }
 }

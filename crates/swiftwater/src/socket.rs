@@ -146,8 +146,7 @@ impl std::fmt::Debug for Socket {
 impl Socket {
     pub(crate) fn open(shard: &Arc<Hold>, style: Style) -> Result<Self, Errno> {
         let mut inner = shard.enter();
-        let driver = inner.driver;
-        let opened = inner.guarded(None, |inner| inner.executive.open(driver));
+        let opened = inner.guarded(None, |inner| inner.executive.open());
         let stream = opened.and_then(Result::ok).ok_or(Errno::ENOMEM)?;
         inner.open_streams += 1;
         let holds_from_bytes = AtomicUsize::new(usize::MAX);
@@ -232,10 +231,7 @@ impl Socket {
         info: &SendInfo,
         data: &[u8],
     ) -> Option<Result<(), SendError>> {
-        if info.lifetime.is_some() {
-            inner.tell_time();
-        }
-        let written = inner.executive.write(self.stream, association, *info, data);
+        let written = inner.executive.write(self.stream, association, info, data);
         self.after_write(inner, written)
     }
 
@@ -277,10 +273,7 @@ impl Socket {
         info: &SendInfo,
         data: &Bytes,
     ) -> Option<Result<(), SendError>> {
-        if info.lifetime.is_some() {
-            inner.tell_time();
-        }
-        let written = inner.executive.write_bytes(self.stream, association, *info, data.clone());
+        let written = inner.executive.write_bytes(self.stream, association, info, data.clone());
         self.after_write(inner, written)
     }
 
@@ -422,10 +415,8 @@ impl Socket {
     }
 
     fn hold_window(&self, inner: &mut Inner, bytes: usize) {
-        let (stream, driver) = (self.stream, inner.driver);
-        inner
-            .executive
-            .with_driver(driver, |driver: &mut SctpDriver, _| driver.hold_window(stream, 0, bytes));
+        let stream = self.stream;
+        inner.executive.provider(|driver| driver.hold_window(stream, 0, bytes));
     }
 
     /// Waits for the hang-up of a one-to-one stream, and discards messages that still arrive.
@@ -482,8 +473,8 @@ impl Socket {
     /// Returns why the association of a one-to-one stream has ended, whether or not the end was read; `None` if the
     /// association has not ended.
     pub(crate) fn close_reason(&self, inner: &mut Inner) -> Option<CloseReason> {
-        let (stream, driver) = (self.stream, inner.driver);
-        let found = inner.executive.with_driver(driver, |driver: &mut SctpDriver, _| {
+        let stream = self.stream;
+        let found = inner.executive.provider(|driver| {
             let end = driver.disconnected(stream)?;
             Some(CloseReason::of(end.reason, end.cause, &end.data))
         });
@@ -528,8 +519,7 @@ impl Socket {
         inner: &mut Inner,
         message: &mut Option<Block>,
     ) -> Option<Result<(), WriteError>> {
-        inner.tell_time();
-        match inner.executive.putmsg(self.stream, message.take()?) {
+        match inner.executive.at(Instant::now()).putmsg(self.stream, message.take()?) {
             Ok(()) => {
                 self.after_request(inner);
                 Some(Ok(()))
@@ -545,10 +535,8 @@ impl Socket {
     /// Calls the provider at once, and sends the resulting packets. Returns `None` if a fault has closed the stack.
     pub(crate) fn command<R>(&self, f: impl FnOnce(&mut SctpDriver, &mut Cx<'_>) -> R) -> Option<R> {
         let mut inner = self.shard.enter();
-        inner.tell_time();
-        let driver = inner.driver;
-        let outcome =
-            inner.guarded(Some(self.stream), |inner| inner.executive.with_driver(driver, f)).flatten();
+        let command = |inner: &mut Inner| inner.executive.command(Instant::now(), f);
+        let outcome = inner.guarded(Some(self.stream), command).flatten();
         self.after_request(&mut inner);
         outcome
     }
@@ -561,10 +549,10 @@ impl Socket {
     pub(crate) fn ask(&self, primitive: Primitive) -> Result<Primitive, WriteError> {
         let mut inner = self.shard.enter();
         let message = Block::proto(primitive);
-        inner.tell_time();
         let answer = inner.guarded(Some(self.stream), |inner| {
-            inner.executive.putmsg(self.stream, message).map_err(|refused| refused.error)?;
-            Ok(inner.executive.getpmsg(self.stream, streams::Select::HighPriority))
+            let executive = inner.executive.at(Instant::now());
+            executive.putmsg(self.stream, message).map_err(|refused| refused.error)?;
+            Ok(executive.getpmsg(self.stream, streams::Select::HighPriority))
         });
         self.after_request(&mut inner);
         match answer.unwrap_or(Err(WriteError::Closed))? {
@@ -575,14 +563,6 @@ impl Socket {
 }
 
 impl Inner {
-    /// Sets the executive's time, which may be old: requests have no time argument.
-    pub(crate) fn tell_time(&mut self) {
-        let (driver, now) = (self.driver, Instant::now());
-        self.executive.set_now(now);
-        let tell = |driver: &mut SctpDriver, _: &mut Cx<'_>| driver.set_now(now);
-        self.guarded(None, |inner| inner.executive.with_driver(driver, tell));
-    }
-
     /// Returns the failure of the sockets, if one has occurred.
     pub(crate) fn take_fault(&mut self) -> Option<GivenUp> {
         let why = self.fault.take()?;
@@ -593,7 +573,7 @@ impl Inner {
 impl Drop for Socket {
     fn drop(&mut self) {
         let mut inner = self.shard.enter();
-        inner.guarded(Some(self.stream), |inner| inner.executive.close(self.stream));
+        inner.guarded(Some(self.stream), |inner| inner.executive.at(Instant::now()).close(self.stream));
         inner.open_streams -= 1;
         self.after_request(&mut inner);
     }

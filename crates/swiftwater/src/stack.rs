@@ -111,7 +111,7 @@ impl Stack {
             association: options.association.config(&options.listener, &[], options.trace.is_some()),
             local_addresses: options.local_addresses.clone(),
         };
-        let mut executive = Executive::new(std::time::Instant::now());
+        let mut executive = Executive::new(Instant::now());
         let epoch = options.trace.as_ref().map_or_else(Instant::now, TraceSink::epoch);
         let mut driver = SctpDriver::new(link, config, seed, epoch);
         driver.set_trace(options.trace.as_ref().map(TraceSink::taker));
@@ -131,7 +131,10 @@ impl Stack {
     /// that had the name before.
     pub fn add_module(&self, name: &str, factory: ModuleFactory) {
         // After a fault has closed the stack there are no streams.
-        let _ = self.shard.enter().guarded(None, |inner| inner.executive.add_module(name, factory));
+        let _ = self
+            .shard
+            .enter()
+            .guarded(None, |inner| inner.executive.at(Instant::now()).add_module(name, factory));
     }
 
     /// Creates a module by its name, for pushing or to check that name and arguments are valid.
@@ -377,6 +380,5 @@ fn complete(link: impl Link + 'static, options: &StackOptions) -> Box<dyn Link> 
 /// Calls the provider. Returns `None` if a fault has closed the stack.
 pub(crate) fn with_driver<R>(shard: &Shard, f: impl FnOnce(&mut SctpDriver) -> R) -> Option<R> {
     let mut inner = shard.enter();
-    let driver = inner.driver;
-    inner.guarded(None, |inner| inner.executive.with_driver(driver, |driver, _| f(driver))).flatten()
+    inner.guarded(None, |inner| inner.executive.provider(f)).flatten()
 }

@@ -1,6 +1,6 @@
 //! The STREAMS interface of an association: modules, messages, ioctls.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use streams::{
     Interest, IoctlError, IoctlReply, IoctlRequest, IoctlStep, Message, Module, PopError, PushError,
@@ -140,7 +140,7 @@ impl<'a> Stream<'a> {
         let mut begin = Some(request);
         let s = self.socket.stream;
         let attempt = |inner: &mut Inner| {
-            let executive = &mut inner.executive;
+            let executive = inner.executive.at(Instant::now());
             let mut step = match begin.take() {
                 Some(request) => executive.ioctl_begin(s, request),
                 None => executive.ioctl_step(s),
@@ -148,7 +148,7 @@ impl<'a> Stream<'a> {
             while let Ok(IoctlStep::CopyIn { .. } | IoctlStep::CopyOut { .. }) = step {
                 step = executive.ioctl_copied(s, Err(tpi::Errno::EFAULT));
             }
-            inner.executive.run();
+            executive.run();
             match step {
                 Ok(IoctlStep::Done(reply)) => Some(Ok(reply)),
                 Ok(_) => None,
@@ -244,9 +244,8 @@ impl<'a> Stream<'a> {
     /// Changes the modules of the stream; then sends and delivers the messages that this releases.
     fn change<R>(&self, f: impl FnOnce(&mut streams::Executive, streams::StreamId) -> R) -> Option<R> {
         let mut inner = self.socket.shard.enter();
-        inner.tell_time();
         let s = self.socket.stream;
-        let changed = inner.guarded(Some(s), |inner| f(&mut inner.executive, s));
+        let changed = inner.guarded(Some(s), |inner| f(inner.executive.at(Instant::now()), s));
         self.socket.shard.after_command(&mut inner, Some(s));
         changed
     }

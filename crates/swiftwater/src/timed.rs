@@ -1,0 +1,131 @@
+//! The executive of a shard, with the time: what acts on the protocol cannot be called without saying when.
+//!
+//! The executive and the provider have no clock. A look needs no time, and neither does a message, unless it has a lifetime; all else goes
+//! through [`Timed::at`], which tells both the time first.
+
+use std::ops::Deref;
+use std::time::Instant;
+
+use bytes::Bytes;
+use providers::SctpDriver;
+use sctp::{RecvInfo, SendInfo};
+use streams::{
+    DriverId, Executive, Interest, Message, OpenError, ReadError, Readiness, StreamId, WriteError,
+};
+
+/// An executive with one provider. It lends itself as it is for looks alone.
+pub(crate) struct Timed {
+    executive: Executive,
+    driver: DriverId,
+}
+
+impl Deref for Timed {
+    type Target = Executive;
+
+    #[inline]
+    fn deref(&self) -> &Executive {
+        &self.executive
+    }
+}
+
+impl Timed {
+    pub(crate) fn new(executive: Executive, driver: DriverId) -> Self {
+        Timed { executive, driver }
+    }
+
+    /// Tells the executive and the provider the time, and lends the executive.
+    #[inline]
+    pub(crate) fn at(&mut self, now: Instant) -> &mut Executive {
+        self.executive.set_now(now);
+        self.executive.with_driver(self.driver, |driver: &mut SctpDriver, _| driver.set_now(now));
+        &mut self.executive
+    }
+
+    /// Lends the executive for one message, whose lifetime begins now, if it has one.
+    #[inline]
+    fn for_message(&mut self, info: &SendInfo) -> &mut Executive {
+        match info.lifetime {
+            Some(_) => self.at(Instant::now()),
+            None => &mut self.executive,
+        }
+    }
+
+    /// Drops all streams and the provider with its sockets.
+    pub(crate) fn dispose(&mut self) {
+        self.executive = Executive::new(Instant::now());
+    }
+
+    #[inline]
+    pub(crate) fn write(
+        &mut self,
+        s: StreamId,
+        association: u32,
+        info: &SendInfo,
+        data: &[u8],
+    ) -> Result<(), WriteError> {
+        self.for_message(info).write(s, association, *info, data)
+    }
+
+    pub(crate) fn write_bytes(
+        &mut self,
+        s: StreamId,
+        association: u32,
+        info: &SendInfo,
+        data: Bytes,
+    ) -> Result<(), WriteError> {
+        self.for_message(info).write_bytes(s, association, *info, data)
+    }
+
+    #[inline]
+    pub(crate) fn read(
+        &mut self,
+        s: StreamId,
+        buffer: &mut [u8],
+    ) -> Result<Option<(usize, RecvInfo)>, ReadError> {
+        self.executive.read(s, buffer)
+    }
+
+    #[inline]
+    pub(crate) fn getmsg(&mut self, s: StreamId) -> Result<Option<Message>, ReadError> {
+        self.executive.getmsg(s)
+    }
+
+    pub(crate) fn open(&mut self) -> Result<StreamId, OpenError> {
+        self.executive.open(self.driver)
+    }
+
+    #[inline]
+    pub(crate) fn poll(&mut self, s: StreamId) -> Readiness {
+        self.executive.poll(s)
+    }
+
+    #[inline]
+    pub(crate) fn want(&mut self, s: StreamId, interest: Interest) {
+        self.executive.want(s, interest);
+    }
+
+    #[inline]
+    pub(crate) fn take_wakeups(&mut self, woken: &mut Vec<StreamId>) {
+        self.executive.take_wakeups(woken);
+    }
+
+    /// Contains a fault of the stream, or of an unknown one: the driver drops what was at work.
+    pub(crate) fn fault(&mut self, s: Option<StreamId>) {
+        self.executive.fault(s);
+    }
+
+    /// Reads or sets something of the provider that acts on no association. Whatever does needs a `Cx`, and is a command.
+    pub(crate) fn provider<R>(&mut self, f: impl FnOnce(&mut SctpDriver) -> R) -> Option<R> {
+        self.executive.with_driver(self.driver, |driver, _| f(driver))
+    }
+
+    /// Has the provider carry out a command now.
+    pub(crate) fn command<R>(
+        &mut self,
+        now: Instant,
+        f: impl FnOnce(&mut SctpDriver, &mut streams::Cx<'_>) -> R,
+    ) -> Option<R> {
+        let driver = self.driver;
+        self.at(now).with_driver(driver, f)
+    }
+}
