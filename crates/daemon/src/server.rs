@@ -243,15 +243,15 @@ mod tests {
     fn a_daemon_takes_the_place_of_a_dead_one_and_of_nothing_else() {
         let path = std::env::temp_dir().join(format!("swiftwater-server-{}", std::process::id()));
         let place = DaemonAddress::Path(path.clone());
-        fs::write(&path, "a file of somebody").expect("a file");
+        fs::write(&path, "another program's file").expect("a file");
         assert!(matches!(listen(&place), Err(DaemonAddressError::Taken(_))));
-        assert_eq!(fs::read(&path).expect("the file remains"), b"a file of somebody");
-        fs::remove_file(&path).expect("it is there");
-        let daemon = listen(&place).expect("nothing is there");
-        assert!(matches!(listen(&place), Err(DaemonAddressError::Taken(_))), "a daemon is there");
+        assert_eq!(fs::read(&path).expect("the file remains"), b"another program's file");
+        fs::remove_file(&path).expect("the file exists");
+        let daemon = listen(&place).expect("the address is free");
+        assert!(matches!(listen(&place), Err(DaemonAddressError::Taken(_))), "a daemon listens there");
         drop(daemon);
         listen(&place).expect("the socket of a dead daemon is removed");
-        fs::remove_file(&path).expect("it is there");
+        fs::remove_file(&path).expect("the file exists");
     }
 
     #[test]

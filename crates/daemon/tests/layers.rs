@@ -1,4 +1,4 @@
-//! The layers of the daemon: each uses only those below it, and the files of a layer do not use each other in a circle.
+//! The layers of the daemon: each uses only those below it, and no files form a cycle of uses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,7 +19,7 @@ fn uses(module: &str, text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for prefix in ["crate::", "super::"] {
         for (at, _) in code.match_indices(prefix) {
-            // `super::super::x` is found where it begins.
+            // `super::super::x` is found at its beginning.
             if prefix == "super::" && code[..at].ends_with("super::") {
                 continue;
             }
@@ -39,7 +39,7 @@ fn uses(module: &str, text: &str) -> BTreeSet<String> {
     found
 }
 
-/// Reads a path, or a list of paths in braces, whose paths follow `base`. Returns what is behind it.
+/// Reads a path, or a list of paths in braces, relative to `base`. Returns the text behind it.
 fn names<'a>(text: &'a str, base: &str, found: &mut BTreeSet<String>) -> &'a str {
     let end = text.find(|c| !is_path(c)).unwrap_or(text.len());
     let (path, mut rest) = text.split_at(end);
@@ -63,7 +63,7 @@ fn is_path(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == ':'
 }
 
-/// Reads the sources below a folder, by their module paths.
+/// Reads the sources in a folder, by their module paths.
 fn sources(folder: &Path, module: &str, all: &mut BTreeMap<String, String>) {
     for entry in fs::read_dir(folder).expect("the sources are there") {
         let path = entry.expect("an entry").path();
@@ -86,13 +86,13 @@ fn all_sources() -> BTreeMap<String, String> {
     all
 }
 
-/// Returns the place of a module's layer; `None` for the front of the crate, which is above all.
+/// Returns the index of a module's layer; `None` for the front of the crate, which is above all layers.
 fn layer(module: &str) -> Option<usize> {
     let first = module.split("::").next().unwrap_or_default();
     LAYERS.iter().position(|layer| *layer == first)
 }
 
-/// Returns what uses something of a layer above its own.
+/// Returns the uses of a layer above the module's own.
 fn upward(sources: &BTreeMap<String, String>) -> Vec<String> {
     let mut found = Vec::new();
     for (module, text) in sources {
@@ -110,7 +110,7 @@ fn upward(sources: &BTreeMap<String, String>) -> Vec<String> {
 fn each_layer_uses_only_those_below_it() {
     let all = all_sources();
     for module in all.keys() {
-        assert!(layer(module).is_some() || FRONT.contains(&&**module), "{module} is in no layer");
+        assert!(layer(module).is_some() || FRONT.contains(&&**module), "{module} belongs to no layer");
     }
     assert_eq!(upward(&all), Vec::<String>::new());
 }
@@ -118,7 +118,7 @@ fn each_layer_uses_only_those_below_it() {
 #[test]
 fn no_files_use_each_other_in_a_circle() {
     let all = all_sources();
-    // The longest module path that a name begins with is the file that it is in.
+    // The longest module path that a name begins with is the file of the name.
     let file_of = |name: &str| {
         let mut path = name.trim_end_matches(':');
         loop {
@@ -132,7 +132,7 @@ fn no_files_use_each_other_in_a_circle() {
         .iter()
         .map(|(module, text)| {
             let used = uses(module, text).iter().filter_map(|name| file_of(name)).collect::<BTreeSet<_>>();
-            // A parent and its children are one thing in several files.
+            // A parent and its children count as one module in several files.
             let family = |other: &String| {
                 other == module
                     || module.starts_with(&format!("{other}::"))
@@ -145,7 +145,7 @@ fn no_files_use_each_other_in_a_circle() {
         let mut reached = BTreeSet::new();
         let mut next: Vec<String> = edges[start].iter().cloned().collect();
         while let Some(module) = next.pop() {
-            assert!(&module != *start, "{start} uses itself by way of {reached:?}");
+            assert!(&module != *start, "{start} uses itself through {reached:?}");
             if reached.insert(module.clone()) {
                 next.extend(edges.get(&module).into_iter().flatten().cloned());
             }

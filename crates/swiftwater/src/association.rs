@@ -36,12 +36,12 @@ use crate::stack::Stack;
 /// let client = Association::connect(listener.local_address())?;
 /// let (server, _) = listener.accept()?;
 ///
-/// // Streams do not wait for each other; what is sent with a message arrives with it.
+/// // Streams do not wait for each other; a message arrives with its properties.
 /// client.send_with(b"picture", &SendInfo { stream: 1, ppid: 7, ..SendInfo::default() })?;
 /// let message = server.recv()?.expect("a message");
 /// assert_eq!((message.info.stream, message.info.ppid), (1, 7));
 ///
-/// // A thread of its own for each direction.
+/// // Each direction has a thread.
 /// let reader = server.clone();
 /// let reading = std::thread::spawn(move || reader.recv().map(|end| end.is_none()));
 /// client.shutdown()?;

@@ -18,11 +18,11 @@ const CREDIT_MAX: u32 = 4;
 ///
 /// let mut busy_poll = BusyPoll::default();
 /// assert!(busy_poll.is_worth_it());
-/// // It looks for as long as `StackOptions::busy_poll` says, times `busy_poll.patience()`, and something comes.
+/// // Polls for up to `StackOptions::busy_poll` times `busy_poll.patience()`, and finds something.
 /// busy_poll.paid();
-/// // The next time nothing comes, and once more.
+/// // The next two busy polls find nothing.
 /// busy_poll.was_in_vain();
-/// assert!(busy_poll.is_worth_it(), "it has paid before");
+/// assert!(busy_poll.is_worth_it(), "an earlier poll has paid");
 /// busy_poll.was_in_vain();
 /// assert!(!busy_poll.is_worth_it(), "not for a while");
 /// ```

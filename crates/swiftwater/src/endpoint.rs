@@ -34,7 +34,7 @@ use crate::stack::Stack;
 /// let address = endpoint.local_address();
 /// let server = std::thread::spawn(move || -> std::io::Result<()> {
 ///     loop {
-///         // Events say who comes and goes; messages are answered.
+///         // Events report peers that come and go; messages are answered.
 ///         if let (from, Received::Message(message)) = endpoint.recv()? {
 ///             endpoint.send_to(from, &message.to_vec(), &SendInfo::default())?;
 ///             return Ok(());

@@ -70,7 +70,7 @@
 //! # let (server, _) = listener.accept()?;
 //! client.send_with(b"picture", &SendInfo::stream(1))?;
 //! client.send_with(b"text", &SendInfo::stream(2))?;
-//! // No order at all: it overtakes what waits for a retransmission.
+//! // Unordered: the message overtakes messages that wait for a retransmission.
 //! client.send_with(b"tick", &SendInfo { unordered: true, ..SendInfo::stream(0) })?;
 //! # for _ in 0..3 { server.recv()?.expect("a message"); }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -118,7 +118,7 @@
 //!     Ok(Some(message)) => println!("{} bytes", message.len()),
 //!     Ok(None) => println!("the peer has shut down"),
 //!     Err(RecvError::TimedOut) => println!("nothing yet"),
-//!     // The association goes on with a peer that has started again: begin the dialogue anew.
+//!     // The peer has restarted, and the association continues: begin the dialogue anew.
 //!     Err(RecvError::Restarted(what)) => println!("{what}"),
 //!     Err(error) => return Err(error.into()),
 //! }

@@ -1,4 +1,4 @@
-//! Each example does what its first comment shows: every line that begins with `$` is run by a shell, and prints the
+//! Runs each example as its first comment shows: a shell runs every line that begins with `$`, which must print the
 //! lines below it.
 #![cfg(feature = "tokio")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -13,7 +13,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Far longer than any line takes: a program that is silent for so long hangs.
+/// Time limit for a line of output, far longer than any line takes.
 const HANGS_AFTER: Duration = Duration::from_secs(60);
 const CARGO_RUN: &str = "cargo run --features tokio --example ";
 
@@ -43,26 +43,26 @@ fn tokio_server() {
     assert!(ended.iter().all(|status| status.success()), "SIGINT ends it in order: {ended:?}");
 }
 
-/// One command, with the lines that it is to print.
+/// One command, with the lines that it must print.
 struct Shown {
     command: String,
     lines: Vec<String>,
 }
 
-/// A command that runs.
+/// A running command.
 struct Running {
     child: Child,
     printed: Receiver<String>,
 }
 
-/// Runs what an example shows. Returns how its servers have ended.
+/// Runs the commands of an example. Returns the exit status of its servers.
 fn run(example: &str) -> Vec<std::process::ExitStatus> {
     let mut servers = Vec::new();
     for Shown { command, lines } in shown(example) {
         match command.strip_suffix(" &") {
             Some(command) => {
                 let mut server = Running::start(command);
-                // The first line of a server says that it is ready.
+                // The first line of a server reports that it is ready.
                 assert_eq!(server.line(), lines[0], "{command}");
                 servers.push((server, lines));
             }
@@ -95,7 +95,7 @@ impl Running {
         self.printed.recv_timeout(HANGS_AFTER).expect("a line")
     }
 
-    /// Expects the rest of what a server prints, and ends it.
+    /// Expects the remaining lines of a server, and ends it.
     fn end(mut self, lines: &[String]) -> std::process::ExitStatus {
         for line in lines {
             assert_eq!(self.line(), *line);
@@ -107,7 +107,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A failed assertion leaves no server behind.
+        // Ends the server even after a failed assertion.
         let _ = self.child.kill();
     }
 }
@@ -124,13 +124,13 @@ fn lines_of(output: ChildStdout) -> Receiver<String> {
     hear
 }
 
-/// The command with the program in place of `cargo run`: cargo has built the examples for this test. A server replaces its
-/// shell, so that a signal finds it.
+/// Returns the command with the program instead of `cargo run`: cargo has built the examples for this test. A server
+/// replaces its shell, so that it gets the signals itself.
 fn with_binary(command: &str) -> String {
     let (before, after) = command.split_once(CARGO_RUN).expect("a command that runs an example");
     let (name, arguments) = after.split_once(" -- ").expect("arguments");
     let program = examples().join(name);
-    assert!(program.exists(), "{} is not there; run cargo test without --test", program.display());
+    assert!(program.exists(), "{} does not exist; run cargo test without --test", program.display());
     let exec = if before.is_empty() { "exec " } else { "" };
     format!("{before}{exec}'{}' {arguments}", program.display())
 }
@@ -140,7 +140,7 @@ fn examples() -> PathBuf {
     test.parent().and_then(Path::parent).unwrap().join("examples")
 }
 
-/// The commands in the first comment of an example.
+/// Returns the commands in the first comment of an example.
 fn shown(example: &str) -> Vec<Shown> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(format!("{example}.rs"));
     let text = std::fs::read_to_string(path).unwrap();

@@ -468,7 +468,7 @@ mod tests {
     fn lingering() -> (OwnedFd, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let mut ours = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
-        let (theirs, _) = listener.accept().expect("somebody comes");
+        let (theirs, _) = listener.accept().expect("a connection");
         sockopt::set_socket_linger(&ours, Some(Duration::from_secs(1000))).expect("a socket");
         ours.set_nonblocking(true).expect("a socket");
         let full = loop {
@@ -610,7 +610,7 @@ mod tests {
         let descriptors = [theirs.as_fd(); MESSAGE_DESCRIPTORS_MAX];
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
         sendmsg(&theirs, &[std::io::IoSlice::new(b"all")], &mut control, SendFlags::NOSIGNAL).expect("room");
-        let (bytes, came) = receive(&ours, &mut [0; 8], &closer).expect("it is there");
+        let (bytes, came) = receive(&ours, &mut [0; 8], &closer).expect("a message");
         assert_eq!((bytes, came.len()), (3, MESSAGE_DESCRIPTORS_MAX));
     }
 }

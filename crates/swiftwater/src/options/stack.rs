@@ -36,7 +36,7 @@ pub enum LinkKind {
 ///     association: AssociationOptions { streams_out: 64, ..Default::default() },
 ///     ..Default::default()
 /// };
-/// // Where only associations differ from the defaults:
+/// // If only the options of associations differ from the defaults:
 /// let options = StackOptions::from(AssociationOptions { nodelay: true, ..Default::default() });
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

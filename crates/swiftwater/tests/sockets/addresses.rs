@@ -1,4 +1,4 @@
-//! Several local addresses: each path leaves from its own.
+//! Several local addresses: each path leaves from its own address.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ fn options(link: LinkKind, local: &[&str]) -> StackOptions {
     StackOptions { link, local_addresses: addresses(local), udp_port: Some(0), ..StackOptions::default() }
 }
 
-/// A listener, if this user may have the link. Where everything can be had, it must.
+/// Returns a listener, or `None` if this user may not use the link; fails instead if the test run requires all links.
 fn listen(options: &StackOptions, port: u16) -> Option<Listener> {
     match Stack::bind(options) {
         Err(BindError::Link(error @ links::BindError::RawNotPermitted { .. })) => {
@@ -26,14 +26,14 @@ fn listen(options: &StackOptions, port: u16) -> Option<Listener> {
     }
 }
 
-/// The ends of each path that the peer has confirmed, ours first.
+/// Returns the ends of each path that the peer has confirmed, the local one first.
 fn ways(association: &Association) -> Vec<(Option<IpAddr>, IpAddr)> {
     let paths = association.statistics().unwrap().paths;
     let active = paths.iter().filter(|path| path.state == PathState::Active);
     active.map(|path| (path.local, path.remote.ip())).collect()
 }
 
-/// Both ends have these addresses; each path joins an address with itself.
+/// Checks that each path joins an address with itself if both ends have these addresses.
 fn each_address_has_a_path_of_its_own(link: LinkKind, addresses: &[&str], port: u16) {
     let options = options(link, addresses);
     let Some(listener) = listen(&options, port) else { return };
@@ -41,7 +41,7 @@ fn each_address_has_a_path_of_its_own(link: LinkKind, addresses: &[&str], port: 
     let (server, _) = listener.accept().unwrap();
     let all: Vec<IpAddr> = options.local_addresses.clone();
     let expected: Vec<(Option<IpAddr>, IpAddr)> = all.iter().map(|ip| (Some(*ip), *ip)).collect();
-    // A question and its answer, until heartbeats have confirmed every path.
+    // Exchange requests and answers until heartbeats have confirmed every path.
     loop {
         client.send(b"still there?").unwrap();
         assert_eq!(recv_whole(&server).unwrap(), b"still there?");
@@ -93,7 +93,7 @@ fn an_association_over_raw_ip_on_all_addresses() {
         assert_eq!((stack.link(), stack.udp_port()), (LinkKind::Raw, 0));
         for server in ["127.0.0.1:5103", "[::1]:5103"] {
             let client = stack.connect(server).unwrap();
-            // Packets as large as loopback carries, and messages larger than those.
+            // Packets of the maximum size on loopback, and messages larger than those.
             let message: Vec<u8> = (0..1_000_000u32).map(|i| (i % 251) as u8).collect();
             let sending = {
                 let (client, message) = (client.clone(), message.clone());
@@ -111,7 +111,7 @@ fn an_association_over_raw_ip_on_all_addresses() {
     });
 }
 
-/// Sockets that have every address of the host, and a way to use some of them.
+/// Returns a stack with every address of the host, and a function that restricts it to some of them.
 fn parts() -> (Stack, impl Fn(&[&str]) -> Stack) {
     let stack = Stack::bind(&options(LinkKind::Udp, &[])).unwrap();
     let whole = stack.clone();
@@ -157,7 +157,7 @@ fn an_association_leaves_from_its_addresses_alone() {
         let mut seen = server.peer_addresses();
         seen.sort_unstable();
         assert_eq!(seen, mine);
-        // From the same port at another address it is another association.
+        // From the same port at another address, it is another association.
         let other = at(&["127.0.0.4"]).connect_from(800, &*server_at).unwrap();
         assert_eq!(listener.accept().unwrap().0.peer_addresses(), other.local_addresses());
     });

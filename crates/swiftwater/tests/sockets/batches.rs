@@ -1,4 +1,4 @@
-//! Several messages in one call, and messages that came together read in every way.
+//! Several messages in one call, and every way to read messages that arrived together.
 
 use std::thread;
 
@@ -42,7 +42,7 @@ fn all_arrive_in_order_through_small_buffers() {
                     break;
                 }
             }
-            // A message that finds too little room in the buffer is delivered in parts.
+            // A message larger than the buffer is delivered in parts.
             let mut message = Vec::new();
             for part in parts {
                 message.extend_from_slice(&part.to_vec());

@@ -1,4 +1,4 @@
-//! Much at once, both ways.
+//! Bulk data in both directions.
 
 use std::thread;
 
@@ -24,7 +24,7 @@ fn recv_all(association: &Association) {
     }
 }
 
-/// Each end sends with one thread and receives with another.
+/// Sends with one thread and receives with another at each end.
 pub(crate) fn exchange((client, server): (Association, Association)) {
     thread::scope(|scope| {
         for end in [&client, &server] {
@@ -65,7 +65,7 @@ fn both_ways_in_packets_of_ethernet() {
 #[test]
 fn one_thread_at_each_end_sends_and_then_reads() {
     must_end(|| {
-        // Both ends have less to send than the buffers hold, so neither needs the other to read first.
+        // Both ends have less to send than the buffers hold, so neither depends on the other reading first.
         let (client, server) = pair();
         let other = thread::spawn(move || {
             for i in 0..200 {
@@ -95,7 +95,7 @@ fn a_reader_that_comes_late_finds_everything() {
             }
             client.close().unwrap();
         });
-        // The window is full by now, or soon: whoever sends waits.
+        // The window is full by now, or soon: a sender waits.
         while server.statistics().unwrap().messages_received < 100 {
             thread::yield_now();
         }

@@ -1,4 +1,4 @@
-//! How associations end.
+//! The ways in which associations end.
 
 use std::thread;
 
@@ -46,7 +46,7 @@ fn the_last_handle_leaves_nothing_undelivered() {
 fn what_a_dropped_end_has_not_read_stops_nobody() {
     must_end(|| {
         let (client, server) = pair();
-        // More than the window holds: the server waits for room.
+        // More than fits the window: the server waits for room.
         let sender = thread::spawn(move || {
             for i in 0..1000 {
                 if server.send(&pattern(i, 3000)).is_err() {

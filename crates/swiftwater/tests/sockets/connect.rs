@@ -1,4 +1,4 @@
-//! Connecting, and what is said when it does not work.
+//! Connecting, and the errors of failed attempts.
 
 use std::net::UdpSocket;
 use std::thread;
@@ -51,7 +51,7 @@ fn where_one_address_refuses_another_is_asked() {
         let listener = Stack::bind(&options).unwrap().listen(0).unwrap();
         let Address { port, udp_port, .. } = listener.local_address();
         let hosts = vec![[127, 0, 0, 9].into(), [127, 0, 0, 8].into(), [127, 0, 0, 1].into()];
-        // It does not come to a second INIT.
+        // No second INIT is sent.
         let options = AssociationOptions { init_retries_max: 0, ..AssociationOptions::default() }.into();
         Association::connect_with(Address { hosts, port, udp_port }, &options).unwrap();
     });
@@ -60,7 +60,7 @@ fn where_one_address_refuses_another_is_asked() {
 #[test]
 fn where_nobody_answers_it_times_out() {
     must_end(|| {
-        // A UDP socket that takes everything and says nothing.
+        // A UDP socket that receives everything and answers nothing.
         let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = silent.local_addr().unwrap().port();
         let options = AssociationOptions {
@@ -80,7 +80,7 @@ fn where_nobody_answers_it_times_out() {
 #[test]
 fn where_no_route_leads_it_is_unreachable() {
     must_end(|| {
-        // A socket bound to loopback reaches no other host.
+        // A socket bound to loopback cannot reach another host.
         let options =
             StackOptions { local_addresses: vec!["127.0.0.1".parse().unwrap()], ..StackOptions::default() };
         let none = Association::connect_with("192.0.2.1:7", &options).unwrap_err();

@@ -1,4 +1,4 @@
-//! Messages of every size go there and back unharmed.
+//! Messages of every size are echoed unchanged.
 
 use std::thread;
 
@@ -7,7 +7,7 @@ use swiftwater::{Association, Listener, SendInfo};
 
 use crate::pair::{assert_pattern, listen, must_end, pair, pattern, recv_whole};
 
-/// Around every boundary on the way: padding, gathered payloads, packets, segments, blocks, batches.
+/// Sizes around every boundary on the way: padding, gathered payloads, packets, segments, blocks, batches.
 const SIZES: [usize; 32] = [
     1, 2, 3, 4, 5, 15, 16, 63, 64, 65, 511, 512, 513, 1023, 1024, 1400, 1436, 1452, 1500, 4096, 9000, 16_384,
     32_767, 32_768, 65_300, 65_507, 65_535, 65_536, 65_537, 131_072, 524_288, 1_000_000,

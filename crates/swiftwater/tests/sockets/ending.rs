@@ -1,4 +1,4 @@
-//! How all associations of a stack end at once.
+//! Ending all associations of a stack at once.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use swiftwater::{Association, AssociationOptions, LossKind, RecvError, SendInfo,
 
 use crate::pair::{must_end, recv_whole};
 
-/// More ABORTs than the core keeps at a time of packets that belong to no association.
+/// More ABORTs than the core queues of packets without an association.
 const MANY: usize = 600;
 const MESSAGE_BYTES: usize = 60_000;
 const PAUSE: Duration = Duration::from_millis(50);
@@ -28,7 +28,7 @@ fn stack() -> Stack {
     Stack::bind(&options).unwrap()
 }
 
-/// Sends until neither this side nor the peer, who reads nothing, has room; returns how many messages that were.
+/// Sends until neither this side nor the peer, which reads nothing, has room; returns the number of messages.
 fn fill(association: &Association) -> usize {
     let mut sent = 0;
     loop {
@@ -39,7 +39,7 @@ fn fill(association: &Association) -> usize {
         if before == sent {
             return sent;
         }
-        // Meanwhile the peer's buffer takes what it has room for.
+        // Meanwhile the peer's buffer fills.
         std::thread::sleep(PAUSE);
     }
 }
@@ -77,7 +77,7 @@ fn what_is_shutting_down_is_not_aborted_with_what_is_open() {
         let (ending_peer, _) = listener.accept().unwrap();
         let open = ours.connect(listener.local_address()).unwrap();
         let (open_peer, _) = listener.accept().unwrap();
-        // The peer reads nothing yet: its window closes, and the shutdown cannot end.
+        // The peer reads nothing yet: its window closes, and the shutdown cannot complete.
         let sent = fill(&ending);
         ending.shutdown().unwrap();
         ours.abort_open("the service was stopped");

@@ -47,7 +47,7 @@ fn serves_many_peers() {
         for client in clients {
             client.close().unwrap();
         }
-        // Up was skipped while messages were awaited; each goes down once, in order.
+        // Waiting for messages has skipped `Up`; each association goes down once, in order.
         let mut down = 0;
         while down < 20 {
             match next_event(&endpoint) {

@@ -1,4 +1,4 @@
-//! Messages that are refused, with a sentence that says what to do.
+//! Refused messages, with an error text that states the remedy.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Events of an association, in their place among its messages.
+//! Events of an association, in order with its messages.
 
 use std::io;
 use std::time::Duration;
@@ -13,7 +13,7 @@ fn pair_with_events() -> (Association, Association) {
     pair_with(&AssociationOptions { events: true, ..AssociationOptions::default() }.into())
 }
 
-/// Returns the association's next message or event, as text: messages as they are, events by name.
+/// Returns the association's next message or event as text: the content of a message, the name of an event.
 fn told(association: &Association) -> String {
     match association.next() {
         Ok(Some(Received::Message(message))) => String::from_utf8(message.to_vec()).unwrap(),
@@ -98,7 +98,7 @@ fn take_room_of_the_receive_buffer_until_they_are_read() {
     });
 }
 
-/// A client, and a server that takes no more than 64 KB unread.
+/// Returns a client, and a server with a receive buffer of 64 KB.
 fn pair_with_small_window() -> (Association, Association) {
     pair_with(
         &AssociationOptions {
@@ -138,11 +138,11 @@ fn bring_back_what_was_not_delivered() {
                 other => panic!("{other:?}"),
             }
         };
-        let loss = lost.expect("it is told first");
+        let loss = lost.expect("the loss comes first");
         assert_eq!(loss.kind, LossKind::PeerAborted);
         assert_eq!(error, RecvError::Lost(loss));
-        assert!(failed.len() > 50, "the server has taken at most 64 KB");
-        // Of the first of them a part may have arrived.
+        assert!(failed.len() > 50, "the server has received at most 64 KB");
+        // A part of the first one may have arrived.
         for (context, (info, data)) in (0..100).rev().zip(failed.iter().skip(1).rev()) {
             assert_eq!(*info, SendInfo { context, ppid: 3, ..SendInfo::default() });
             assert_pattern(7, 5000, data);
@@ -160,7 +160,7 @@ fn tell_of_a_message_that_was_not_sent_in_its_lifetime() {
         let mortal = SendInfo { lifetime: Some(lifetime.into()), context: 9, ..SendInfo::default() };
         client.send_with(b"too late", &mortal).unwrap();
         client.send(b"in time").unwrap();
-        // Nobody reads, so the first is not through before that.
+        // The server reads nothing, so the first message is not complete before that.
         assert_eq!(client.recv_timeout(2 * lifetime).unwrap_err(), RecvError::TimedOut);
         assert_pattern(1, 300_000, &recv_whole(&server).unwrap());
         assert_eq!(recv_whole(&server).unwrap(), b"in time");

@@ -1,4 +1,4 @@
-//! A stack that talks to itself in memory.
+//! A stack that exchanges packets with itself in memory.
 
 use std::thread;
 
@@ -11,7 +11,8 @@ fn options() -> StackOptions {
     StackOptions { hairpin: true, udp_port: Some(0), ..StackOptions::default() }
 }
 
-/// Both ends in one stack, if this user may have its link. Where everything can be had, it must.
+/// Returns both ends in one stack, or `None` if this user may not use its link; fails instead if the test run requires
+/// all links.
 fn bind(options: &StackOptions) -> Option<(Stack, Listener)> {
     match Stack::bind(options) {
         Err(BindError::Link(error @ links::BindError::RawNotPermitted { .. })) => {
@@ -32,13 +33,13 @@ fn pair(listener: &Listener) -> (Association, Association) {
     (client, listener.accept().unwrap().0)
 }
 
-/// Moves much both ways and looks at what the kernel had of it.
+/// Sends bulk data in both directions, and checks how much of it the kernel has carried.
 fn exchange_in_memory(options: &StackOptions) {
     let Some((stack, listener)) = bind(options) else { return };
     exchange(pair(&listener));
     let link = stack.statistics().link;
     assert!(link.datagrams_turned_back > 0);
-    assert_eq!(link.datagrams_turned_back, link.datagrams_sent, "the kernel had some");
+    assert_eq!(link.datagrams_turned_back, link.datagrams_sent, "the kernel carried some");
 }
 
 #[test]
@@ -90,7 +91,7 @@ fn one_thread_is_both_ends() {
             server.send(&pattern(i, 3000)).unwrap();
             assert_pattern(i, 3000, &recv_whole(&client).unwrap());
         }
-        // Far more than one turn holds.
+        // Far more than fits one turn.
         for i in 0..10 {
             client.send(&pattern(i, 70_000)).unwrap();
         }

@@ -1,4 +1,4 @@
-//! A peer whose process is gone without a word.
+//! A peer whose process was killed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use crate::pair::must_end;
 /// Set in the process that plays the peer.
 const ROLE: &str = "SWIFTWATER_TEST_PEER";
 
-/// Not a test: what the peer's process does.
+/// Not a test: runs the process of the peer.
 #[test]
 fn peer_process() {
     if std::env::var_os(ROLE).is_none() {

@@ -1,4 +1,4 @@
-//! Listeners: backlog, patience, ports.
+//! Listeners: backlog, time limits, ports.
 
 use std::thread;
 use std::time::Duration;
@@ -107,7 +107,7 @@ fn one_that_aborted_before_it_was_accepted_says_so() {
         let client = Association::connect(listener.local_address()).unwrap();
         let lost = listener.accept().unwrap().0.recv().unwrap_err().to_string();
         assert!(lost.contains("never mind"), "{lost}");
-        // The identifier of the first is in use again; the second is another association all the same.
+        // The second association is a different one, although it reuses the identifier of the first.
         let (server, _) = listener.accept().unwrap();
         client.send(b"another").unwrap();
         assert_eq!(server.recv().unwrap().unwrap().to_vec(), b"another");

@@ -58,7 +58,7 @@ fn much_passes_a_module() {
     });
 }
 
-/// Has a fault: it panics at a message that begins with a given byte.
+/// Panics at a message that begins with a given byte.
 struct Faulty(u8);
 
 impl Module for Faulty {
@@ -97,7 +97,7 @@ fn a_module_that_panics_fails_its_stream_and_nothing_else() {
         faulty.stream().push(Box::new(Faulty(b'!'))).unwrap();
         faulty.send(b"well").unwrap();
         assert_eq!(recv_whole(&faulty_peer).unwrap(), b"well");
-        // On the way up, in whichever thread takes it in.
+        // The fault occurs on the way up, in the thread that takes the message in.
         faulty_peer.send(b"!").unwrap();
         assert!(faulty.recv().is_err());
         assert!(faulty.send(b"more").is_err());
@@ -127,7 +127,7 @@ fn a_module_that_answers_after_the_peer_has_shut_down_costs_nothing_unread() {
     });
 }
 
-/// Sends a message of its own when it is told to.
+/// Sends a message of its own on request.
 struct Late;
 
 impl Late {

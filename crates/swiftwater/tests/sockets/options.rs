@@ -1,4 +1,4 @@
-//! Options that change what travels.
+//! Options that change the packets.
 
 use swiftwater::{
     Association, AssociationOptions, Checksum, Event, MtuState, OptionsError, Received, SendError,

@@ -1,4 +1,4 @@
-//! Two ends on loopback, and bytes that can be checked.
+//! Two ends on loopback, and content that can be checked.
 
 use std::sync::mpsc;
 use std::thread;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use swiftwater::{Association, Listener, StackOptions};
 
-/// Far longer than any test takes: one that is not done by then hangs.
+/// Time limit of a test, far longer than any takes.
 const HANGS_AFTER: Duration = Duration::from_secs(60);
 
-/// Runs a test that would block for ever if it failed.
+/// Runs a test that would block without end if it failed.
 pub(crate) fn must_end(test: impl FnOnce() + Send + 'static) {
     let (done, is_done) = mpsc::channel();
     let worker = thread::spawn(move || {
@@ -32,7 +32,7 @@ pub(crate) fn listen_with(options: &StackOptions) -> Listener {
     Listener::bind_with("127.0.0.1:0/udp:0", options).unwrap()
 }
 
-/// A client and a server, each with sockets of its own.
+/// Returns a client and a server, each with sockets of its own.
 pub(crate) fn pair() -> (Association, Association) {
     pair_with(&StackOptions::default())
 }
@@ -43,19 +43,19 @@ pub(crate) fn pair_with(options: &StackOptions) -> (Association, Association) {
     (client, listener.accept().unwrap().0)
 }
 
-/// Bytes that tell which message they belong to and where in it they stand.
+/// Returns content that identifies its message and the position in it.
 pub(crate) fn pattern(message: usize, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|i| (i.wrapping_mul(31) ^ (i >> 8) ^ message.wrapping_mul(97)) as u8).collect()
 }
 
-/// Compares without printing a megabyte.
+/// Compares content without printing a megabyte.
 pub(crate) fn assert_pattern(message: usize, bytes: usize, got: &[u8]) {
     assert_eq!(got.len(), bytes, "length of message {message}");
     let wrong = got.iter().zip(pattern(message, bytes)).position(|(got, want)| *got != want);
     assert_eq!(wrong, None, "first wrong byte of message {message}");
 }
 
-/// The next message in one piece, however it was delivered.
+/// Returns the next message in one piece, however it was delivered.
 pub(crate) fn recv_whole(association: &Association) -> Option<Vec<u8>> {
     let mut whole = Vec::new();
     loop {

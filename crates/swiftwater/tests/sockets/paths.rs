@@ -31,7 +31,7 @@ fn the_primary_path_is_chosen_by_its_address() {
         let listener: Listener = stack.listen(0).unwrap();
         let client = Association::connect_with(listener.local_address(), &at_two_addresses()).unwrap();
         let (server, _) = listener.accept().unwrap();
-        // The second address is verified while messages go to and fro.
+        // The second address is confirmed while messages are exchanged.
         while active(&client.statistics().unwrap()) < 2 {
             client.send(b"ping").unwrap();
             server.recv().unwrap().unwrap();
@@ -68,7 +68,7 @@ fn on_one_host_one_path_carries_all_unless_asked() {
                 client.send(&[0; 4000]).unwrap();
             }
             let paths = client.statistics().unwrap().paths;
-            // On a busy machine a path may seem silent for a moment, and the other takes its data.
+            // On a busy machine a path may seem silent for a moment, and its data takes the other path.
             let silent = paths.iter().any(|path| path.suspicions + path.timeouts > 0);
             assert!(silent || paths.iter().all(used) == both, "{multipath}: {paths:?}");
             client.close().unwrap();

@@ -1,4 +1,4 @@
-//! A peer whose process was killed and started again on the same ports: the association that is there goes on, and its
+//! A peer whose process was killed and started again on the same ports: the existing association continues, and its
 //! user is told (RFC 9260 §5.2.4 A).
 
 use std::io::{BufRead, BufReader};
@@ -8,10 +8,10 @@ use swiftwater::{AssociationOptions, Endpoint, Event, Listener, Received, RecvEr
 
 use crate::pair::must_end;
 
-/// Set in the process that plays the peer: where it is bound, and whom it calls.
+/// Set in the process that plays the peer: its address, and the address that it connects to.
 const ROLE: &str = "SWIFTWATER_TEST_RESTART";
 
-/// Not a test: what the peer's process does.
+/// Not a test: runs the process of the peer.
 #[test]
 fn peer_process() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -46,13 +46,13 @@ fn start_peer(role: &str) -> Killed {
     Killed(child)
 }
 
-/// The peer has printed that the answer is there.
+/// Returns whether the peer has printed that it got an answer.
 fn is_answered(peer: &mut Killed) -> bool {
     let lines = BufReader::new(peer.0.stdout.take().unwrap()).lines();
     lines.map_while(Result::ok).any(|line| line == "answered")
 }
 
-/// Where the peer is to be bound: a UDP port that is free.
+/// Returns an address for the peer, with a free UDP port.
 fn own_address() -> String {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     format!("127.0.0.1:6001/udp:{}", socket.local_addr().unwrap().port())

@@ -28,7 +28,7 @@ fn many_threads_send_and_receive_on_one_association() {
             drop(client);
             for _ in 0..THREADS {
                 scope.spawn(|| {
-                    // Every reader hears of the end.
+                    // Every reader sees the end.
                     while let Some(message) = server.recv().unwrap() {
                         let number = u64::from_be_bytes(message.to_vec().try_into().unwrap());
                         assert!(seen.lock().unwrap().insert(number), "{number} came twice");
@@ -37,7 +37,7 @@ fn many_threads_send_and_receive_on_one_association() {
             }
         });
         assert_eq!(seen.into_inner().unwrap().len(), THREADS * EACH);
-        // And the next one hears of it again.
+        // A later read sees the end again.
         assert!(server.recv().unwrap().is_none());
     });
 }

@@ -1,4 +1,4 @@
-//! Writes that are put together into an endless record.
+//! Writes that form an endless record.
 
 use std::thread;
 
@@ -21,7 +21,7 @@ fn byte(i: usize) -> u8 {
     (i.wrapping_mul(7) ^ (i >> 9)) as u8
 }
 
-/// Reads `total` bytes and checks each; no record ends on the way.
+/// Reads `total` bytes and checks each; no record ends among them.
 fn read_bytes(association: &Association, total: usize) {
     let mut buffer = vec![0; 100_000];
     let mut at = 0;
@@ -49,7 +49,7 @@ fn every_byte_arrives_in_its_place() {
                     client.send_with(&chunk, &MORE).unwrap();
                     written += write_bytes;
                 }
-                // Nothing ends the record: blocking hands over what is held.
+                // Nothing ends the record: a blocking call hands over the held bytes.
                 assert!(client.recv().unwrap().is_none());
             });
             read_bytes(&server, total);
@@ -66,7 +66,7 @@ fn the_last_bytes_do_not_wait_for_more() {
         for i in 0..1000 {
             client.send_with(&[byte(i)], &MORE).unwrap();
         }
-        // The writer goes on to something else and never calls again.
+        // The writer does not call again.
         read_bytes(&server, 1000);
         drop(client);
     });

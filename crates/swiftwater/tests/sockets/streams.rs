@@ -1,4 +1,4 @@
-//! Streams, order, and what travels with a message.
+//! Streams, order, and the properties of messages.
 
 use swiftwater::{AssociationOptions, SendError, SendInfo};
 
@@ -75,7 +75,7 @@ fn a_record_that_is_open_on_another_stream_is_not_torn() {
     must_end(|| {
         let (client, server) = pair();
         let more = SendInfo { more: true, ..SendInfo::default() };
-        // Twice, since the first of a record leaves at once.
+        // Twice, since the first part of a record leaves at once.
         client.send_with(b"one ", &more).unwrap();
         client.send_with(b"record ", &more).unwrap();
         let torn = client.send_with(b"in between", &SendInfo::stream(1));

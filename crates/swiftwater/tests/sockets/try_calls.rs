@@ -1,4 +1,4 @@
-//! Calls that do not wait, or not for long.
+//! Calls that do not wait, or only for a limited time.
 
 use std::thread;
 use std::time::Duration;
@@ -64,7 +64,7 @@ fn the_end_is_no_reason_to_wait() {
 #[test]
 fn a_message_reaches_the_thread_that_waits_while_another_sends() {
     must_end(|| {
-        // One thread of the client sleeps on the sockets while the other takes in what arrives.
+        // One thread of the client sleeps on the sockets while the other takes in arrivals.
         let (client, server) = pair();
         let echo = thread::spawn(move || {
             while let Some(message) = server.recv().unwrap() {

@@ -1,4 +1,4 @@
-//! Receive window that a relay keeps until its reader has read.
+//! Receive window that a relay keeps occupied until its reader has read.
 
 use swiftwater::AssociationOptions;
 use swiftwater::internals::{hold_window_from, release_window, window_bytes};
@@ -39,7 +39,7 @@ fn a_reader_that_has_kept_its_window_closed_opens_it_when_it_leaves() {
             kept_bytes += window_bytes(&server.recv().unwrap().unwrap());
         }
         drop(server);
-        // All that the window has held back leaves before the association ends.
+        // Everything that the window has held back leaves before the association ends.
         client.close().unwrap();
     });
 }

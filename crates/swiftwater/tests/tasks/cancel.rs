@@ -1,4 +1,4 @@
-//! Calls that are given up.
+//! Cancelled calls.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn a_receive_that_is_given_up_loses_nothing() {
         });
         let mut next = 0;
         while next < 200 {
-            // Mostly gives up, in the midst of things.
+            // Most attempts time out in the middle of an operation.
             if let Ok(message) = timeout(Duration::from_micros(300), server.recv()).await {
                 assert_eq!(message.unwrap().unwrap().to_vec(), [next]);
                 next += 1;
@@ -127,7 +127,7 @@ fn a_connect_that_is_given_up_leaves_nothing() {
 fn a_close_that_is_given_up_goes_on() {
     on_runtimes(|| async {
         let (client, server) = pair().await;
-        // Less than the buffers hold, since nobody reads yet.
+        // Less than fits the buffers, since nothing is read yet.
         for _ in 0..40 {
             client.send(&[1; 20_000]).await.unwrap();
         }
@@ -139,7 +139,7 @@ fn a_close_that_is_given_up_goes_on() {
     });
 }
 
-/// The waker holds the only handle of a future that waits for the same stream: waking drops it.
+/// The waker owns the only handle of a future that waits for the same stream: waking drops it.
 #[test]
 fn a_wake_up_may_drop_another_wait() {
     use std::future::Future;

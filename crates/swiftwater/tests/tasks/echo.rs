@@ -1,4 +1,4 @@
-//! Messages there and back, one association and many.
+//! Echoed messages, on one association and on many.
 
 use bytes::Bytes;
 use swiftwater::tokio::{Association, Listener};

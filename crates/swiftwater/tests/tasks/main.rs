@@ -15,7 +15,7 @@ use std::time::Duration;
 use swiftwater::StackOptions;
 use swiftwater::tokio::{Association, Listener};
 
-/// Far longer than any test takes: one that is not done by then hangs.
+/// Time limit of a test, far longer than any takes.
 const HANGS_AFTER: Duration = Duration::from_secs(60);
 
 /// Runs a test on one thread, and again on several.
@@ -38,7 +38,7 @@ async fn pair_with(options: &StackOptions) -> (Association, Association) {
     (client, listener.accept().await.unwrap().0)
 }
 
-/// The next message in one piece, however it was delivered.
+/// Returns the next message in one piece, however it was delivered.
 async fn recv_whole(association: &Association) -> Option<Vec<u8>> {
     let mut whole = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! Runtimes come and go.
+//! Runtimes that start and end.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn associations_outlive_their_runtime() {
         let client = Association::connect(listener.local_address()).await.unwrap();
         (listener, client)
     });
-    // The runtime is gone; the background thread sees to the sockets.
+    // The runtime has ended; the background thread serves the sockets.
     let listener = swiftwater::Listener::from(listener);
     let (server, _) = listener.accept().unwrap();
     server.send(b"still here").unwrap();
@@ -40,7 +40,7 @@ fn a_runtime_that_is_gone_does_not_stop_another() {
         let (client, server) = (client.clone(), server.clone());
         move || {
             runtime().block_on(async {
-                // Waits in this runtime while the other one polls, and goes on when that is gone.
+                // Waits in this runtime while the other one polls, and continues when that has ended.
                 let echo = tokio::spawn(async move {
                     while let Some(message) = recv_whole(&server).await {
                         server.send(&message).await.unwrap();
