@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use carrier::name::CarrierName;
-use carrier::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX, RECORD_BYTES_MAX};
+use carrier::record::{Flags, HEADER_BYTES, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use rustix::buffer::spare_capacity;
 use rustix::event::PollFlags;
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
@@ -47,6 +47,9 @@ const LARGE_BYTES: usize = 1 << 20;
 /// The address space that each of those is read into: the C library maps what is larger than 32 MiB for itself, whatever it has
 /// learned before (`mallopt(3)`, `M_MMAP_THRESHOLD`). What the message does not fill is given back once it was read.
 const MAPPED_BYTES: usize = (32 << 20) + 1;
+/// The longest write that a program can make past the shim, and one byte more: the kernel cuts what is longer. The send buffer of
+/// the program's end bounds it, too.
+const PLACE_BYTES: usize = MESSAGE_BYTES_MAX + 1;
 /// What is charged for a record before it is known how long it is.
 const RECORD_ROOM_BYTES: usize = PAYLOAD_BYTES_MAX + RECORD_COST_BYTES;
 /// How often it is looked for room where nobody tells of it.
@@ -219,18 +222,6 @@ pub(crate) fn fill(theirs: BorrowedFd<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// What a program has written past the shim, such as standard I/O: a message with all that was set as default.
-fn message_of(content: &[u8], mut charge: Charge) -> Intake {
-    // A longer one was cut when it was received.
-    if content.len() > PAYLOAD_BYTES_MAX {
-        return Intake::Malformed;
-    }
-    let flags = Flags::END.with(Flags::BY_DEFAULT);
-    let header = Header { flags, bytes: content.len() as u32, ..Header::new(Kind::Data) };
-    charge.shrink_to(content.len() + RECORD_COST_BYTES);
-    Intake::Message(header, charge.on(content.to_vec()))
-}
-
 /// What is charged for a message in a memfd.
 fn large_room_bytes(bytes: usize) -> usize {
     bytes + RECORD_COST_BYTES
@@ -242,8 +233,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 thread_local! {
     /// Where records are received, of all sockets. Each is copied out of it into memory of its own length: one that waits for
-    /// long keeps nothing else.
-    static PLACE: RefCell<Vec<u8>> = RefCell::new(vec![0; RECORD_BYTES_MAX]);
+    /// long keeps nothing else. The system provides memory only for as much as the longest record has had.
+    static PLACE: RefCell<Vec<u8>> = RefCell::new(vec![0; PLACE_BYTES]);
 }
 
 impl Endpoint {
@@ -306,9 +297,10 @@ impl Endpoint {
         self.busy_polling.record_came();
         let record = &place[..bytes];
         if !Header::is_meant(record) {
-            return Ok(message_of(record, charge));
+            return Ok(self.take_written(record, charge));
         }
-        let Some((header, content)) = Header::split(record) else { return Ok(Intake::Malformed) };
+        let whole = Header::split(record).filter(|(_, content)| content.len() <= PAYLOAD_BYTES_MAX);
+        let Some((header, content)) = whole else { return Ok(Intake::Malformed) };
         if header.kind == Kind::Filler {
             return Ok(Intake::Filler);
         }
@@ -319,6 +311,21 @@ impl Endpoint {
         drop(charge);
         let memfd = descriptors.into_iter().next();
         memfd.map_or(Ok(Intake::Malformed), |memfd| self.take_large(header, memfd))
+    }
+
+    /// Takes what a program has written past the shim, such as standard I/O: one message, with all that was set as default.
+    fn take_written(&self, content: &[u8], mut charge: Charge) -> Intake {
+        if content.len() > MESSAGE_BYTES_MAX {
+            return Intake::Malformed;
+        }
+        if content.len() > PAYLOAD_BYTES_MAX {
+            // The charge was for the longest record of ours. This one is here already.
+            charge = self.accounts.sent.charge_anyway(large_room_bytes(content.len()));
+        }
+        let flags = Flags::END.with(Flags::BY_DEFAULT);
+        let header = Header { flags, bytes: content.len() as u32, ..Header::new(Kind::Data) };
+        charge.shrink_to(content.len() + RECORD_COST_BYTES);
+        Intake::Message(header, charge.on(content.to_vec()))
     }
 
     /// Takes a message whose content is in a memfd, once there is room for it.

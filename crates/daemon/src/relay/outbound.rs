@@ -27,7 +27,7 @@ pub(crate) struct Outbound<'a> {
     /// Messages that go before those in the channel.
     unsent: Messages,
     reports: Reports,
-    /// The association has refused a message: what is sent into it is lost, as in the kernel.
+    /// The association takes no more: what is sent into it is lost, as in the kernel.
     is_gone: bool,
 }
 
@@ -75,8 +75,8 @@ impl<'a> Outbound<'a> {
                     self.unsent.push_front((header, content));
                     return Ok(Wait::Association);
                 }
-                Err(_) => {
-                    self.is_gone = true;
+                Err(refused) => {
+                    self.is_gone |= matches!(refused, SendError::Closed | SendError::PeerShutdown);
                     self.reports.add(unsent(self.socket, self.member, header, content));
                 }
             }
@@ -238,18 +238,12 @@ fn completed(member: &SocketAssociation, header: Header) -> Header {
     }
 }
 
-/// Hands a message to an association; what it has taken is no longer in `content`. `WouldBlock`: there is no room. Another error:
-/// the association is gone.
+/// Hands a message to an association; what it has taken is no longer in `content`. `WouldBlock`: there is no room.
 fn pass_on(association: &Association, header: &Header, content: &mut Bytes) -> Result<(), SendError> {
     if !content.is_empty() {
         let info = SendInfo { path: wanted_path(association, header), ..send_info(header) };
-        match internals::send_at_hand(association, content, &info) {
-            Err(error @ (SendError::WouldBlock | SendError::Closed | SendError::PeerShutdown)) => {
-                return Err(error);
-            }
-            // What else can be wrong was looked for before it was handed over.
-            Ok(()) | Err(_) => *content = Bytes::new(),
-        }
+        internals::send_at_hand(association, content, &info)?;
+        *content = Bytes::new();
     }
     match header.flags.contains(Flags::SHUTDOWN) {
         true => internals::shutdown_at_hand(association),
@@ -276,8 +270,8 @@ fn send_info(header: &Header) -> SendInfo {
     }
 }
 
-/// Returns the notifications that report a message that an association did not take, because it is gone or its peer has shut it
-/// down.
+/// Returns the notifications that report a message that an association did not take: it is gone, its peer has shut it down, or it
+/// takes no such message.
 pub(crate) fn unsent(
     socket: &Socket,
     member: &SocketAssociation,

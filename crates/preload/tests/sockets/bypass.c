@@ -4,7 +4,8 @@
 #include "past_shim.h"
 #include <sys/sendfile.h>
 
-enum { FILE_BYTES = 50000 };
+/* No record of a carrier is as long as much is. */
+enum { FILE_BYTES = 50000, MUCH_BYTES = 200000 };
 
 static char content[FILE_BYTES], place[FILE_BYTES];
 
@@ -91,11 +92,40 @@ static void unseen(int client, int server)
     comes(server, "unseen", 6);
     CHECK(past_shim(SYS_write, client, (long)zeros, sizeof zeros, 0, 0, 0) == sizeof zeros);
     comes(server, zeros, sizeof zeros);
+    /* However long it is, it is one. */
+    static char much[MUCH_BYTES], came[MUCH_BYTES];
+    int whole;
+    fill(much, sizeof much, 3);
+    CHECK(past_shim(SYS_write, client, (long)much, sizeof much, 0, 0, 0) == sizeof much);
+    CHECK(receive(server, came, sizeof came, 0, &whole) == sizeof came && whole && memcmp(came, much, sizeof much) == 0);
     CHECK(dprintf(client, "%s %d %.1f\n", "number", 7, 0.5) == 13);
     comes(server, "number 7 0.5\n", 13);
     /* The association is as it was. */
     CHECK(send(client, "hello", 5, 0) == 5);
     comes(server, "hello", 5);
+}
+
+/* What no association takes comes back. */
+static void refused(void)
+{
+    enum { SCTP_EVENTS = 11, SCTP_DEFAULT_SNDINFO = 34, MSG_NOTIFICATION = 0x8000, SEND_FAILED = 0x8003, STREAM = 60000 };
+    struct {
+        uint16_t stream, flags;
+        uint32_t ppid, context;
+        int32_t assoc_id;
+    } info = {.stream = STREAM};
+    char failures[] = {0, 0, 0, 1, 0, 0, 0, 0}, text[100];
+    int listener = listening(5963, 0), client = fresh(0);
+    struct sockaddr_in a = loopback(5963);
+    struct iovec part = {text, sizeof text};
+    struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1};
+    CHECK(setsockopt(client, IPPROTO_SCTP, SCTP_EVENTS, failures, sizeof failures) == 0);
+    CHECK(setsockopt(client, IPPROTO_SCTP, SCTP_DEFAULT_SNDINFO, &info, sizeof info) == 0);
+    CHECK(connect(client, (struct sockaddr *)&a, sizeof a) == 0);
+    CHECK(past_shim(SYS_write, client, (long)"refused", 7, 0, 0, 0) == 7);
+    CHECK(recvmsg(client, &m, 0) > 7 && m.msg_flags & MSG_NOTIFICATION && *(uint16_t *)text == SEND_FAILED);
+    close(client);
+    close(listener);
 }
 
 static void streams(int client, int server)
@@ -157,6 +187,7 @@ int main(int count, char **words)
     positions(client, server);
     by_number(client, server);
     unseen(client, server);
+    refused();
     streams(client, server);
     close(client);
     close(server);
