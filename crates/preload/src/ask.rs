@@ -92,10 +92,7 @@ fn as_told(error: Errno) -> Errno {
 fn answered_late(request: &Request<'_>) -> bool {
     matches!(
         request,
-        Request::AwaitRoom { .. }
-            | Request::AwaitEnd
-            | Request::PutBack(_)
-            | Request::Connect { start: Start::AnswerLate, .. }
+        Request::AwaitRoom { .. } | Request::AwaitEnd | Request::Connect { start: Start::AnswerLate, .. }
     )
 }
 

@@ -17,6 +17,12 @@ pub(crate) fn may_be_carrier(fd: RawFd) -> bool {
     system::abstract_peer(fd, &mut place).is_some_and(CarrierName::is_one) && system::is_seqpacket(fd)
 }
 
+/// Returns whether two descriptors are of one file or socket.
+pub(crate) fn are_same(fd: RawFd, other: RawFd) -> bool {
+    let key = |fd| status(fd).map(|status| (status.st_dev, status.st_ino));
+    key(fd) == key(other)
+}
+
 /// Returns whether the kernel closes a descriptor when a program is executed.
 pub(crate) fn closes_on_exec(fd: RawFd) -> bool {
     // SAFETY: the call takes no pointer.

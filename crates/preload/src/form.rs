@@ -5,6 +5,7 @@
 
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use carrier::page::Page;
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind, PLAIN_BYTES_MAX};
@@ -19,31 +20,38 @@ use crate::{files, receive, setup};
 /// like any other AF_UNIX socket.
 pub(crate) const STAYS_PLAIN: Errno = Errno(libc::ESTALE);
 
-/// Standard input of a program without the shim, in place of a carrier with records.
+/// Pause before a message is put back again that could not be.
+const PUT_BACK_PAUSE: Duration = Duration::from_millis(5);
+
+/// A standard descriptor of a program without the shim, in place of a carrier with records.
+#[derive(Clone, Copy)]
 pub(crate) enum Plain {
     /// The carrier, in plain form.
     Carrier,
-    /// A file with all unread content, since the peer sends no more.
+    /// For standard input, a file with all unread content, since the peer sends no more.
     Rest(RawFd),
 }
 
-/// Makes the carrier's content plain, for a program without the shim.
+/// Makes the carrier's content plain, for a program without the shim that has it as standard input, or otherwise as standard
+/// output or error.
 ///
 /// # Errors
 ///
-/// `EINVAL` and `EOPNOTSUPP`: the socket has no association, or many.
-pub(crate) fn to_plain(fd: RawFd, descriptor: &Descriptor) -> Result<Plain> {
+/// `EINVAL` and `EOPNOTSUPP`: the socket has no association, or many. `ESHUTDOWN`: the peer sends no more, and the carrier is not
+/// standard input.
+pub(crate) fn to_plain(fd: RawFd, descriptor: &Descriptor, is_input: bool) -> Result<Plain> {
     let page = descriptor.page();
     let _held = receive::hold_any_form(fd, page, &Patience::of_a_request()).map_err(lock::as_told)?;
     match setup::request(fd, &Request::Hold) {
-        Err(Errno(libc::ESHUTDOWN)) => return rest(fd, descriptor).map(Plain::Rest),
+        Err(Errno(libc::ESHUTDOWN)) if is_input => return rest(fd, descriptor).map(Plain::Rest),
         held => held?,
     }
     let moved = match page.plain.load(Relaxed) {
         0 => each_message(fd, descriptor, |record, _| put_back(fd, record)),
         _ => Ok(()),
     };
-    setup::request(fd, &Request::SetForm { plain: true })?;
+    // Records that stay in the carrier are read as records.
+    setup::request(fd, &Request::SetForm { plain: moved.is_ok() })?;
     moved.map(|()| Plain::Carrier)
 }
 
@@ -86,8 +94,18 @@ pub(crate) fn let_go(fd: RawFd, page: &Page) {
     let _ = setup::request(fd, &Request::SetForm { plain: page.plain.load(Relaxed) != 0 });
 }
 
+/// Puts back a message that is in the carrier no more. Tries until the daemon has it: the message is nowhere else.
 fn put_back(fd: RawFd, record: &[u8]) -> Result<()> {
-    setup::request(fd, &Request::PutBack(record))
+    loop {
+        match setup::request(fd, &Request::PutBack(record)) {
+            // The process, its child or the daemon lacks descriptors or room for requests.
+            Err(Errno(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::EAGAIN | libc::EINTR)) => {
+                // A signal handler shortens the pause.
+                let _ = Patience::of_a_request().pause(PUT_BACK_PAUSE);
+            }
+            put => return put,
+        }
+    }
 }
 
 /// Returns a file with the content of all waiting messages.

@@ -1,7 +1,8 @@
 //! The form in which a carrier brings a program what it reads.
 //!
-//! Records, each with a header, are for programs with the shim. A program without it whose standard input is a socket gets *plain*
-//! content: packets without headers, and no notifications. What such a program writes is no record, so it needs nothing of that.
+//! Records, each with a header, are for programs with the shim. A program without it whose standard input, output or error is a
+//! socket gets *plain* content: packets without headers, and no notifications. What such a program writes is no record, so it needs
+//! nothing of that.
 //!
 //! A sharer changes the form while it holds the lock for reading: it has the daemon put nothing into the carrier ([`Request::Hold`]),
 //! takes out what lies there and puts it back ([`Request::PutBack`]), and names the form ([`Request::SetForm`]). So the daemon

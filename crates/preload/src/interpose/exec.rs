@@ -1,7 +1,7 @@
-//! Calls that execute programs. A program without the shim whose standard input is one of our sockets must read the content that
-//! peers send, not records: see [`form`].
+//! Calls that execute programs. A program without the shim whose standard input, output or error is one of our sockets must read
+//! the content that peers send, not records: see [`form`].
 //!
-//! Only standard input is converted. A program that inherits a socket under another number uses SCTP knowingly and needs the
+//! Only these three are converted. A program that inherits a socket under another number uses SCTP knowingly and needs the
 //! shim; and records carry information beyond plain content that their other sharers need.
 //!
 //! No function here allocates, because these calls run between `vfork` and `exec`, too.
@@ -15,25 +15,29 @@ use std::os::fd::RawFd;
 use libc::{c_char, c_int, c_void, pid_t};
 
 use crate::form::{self, Plain};
-use crate::system::{self, Errno};
+use crate::system::{self, Errno, Result};
 use crate::target::Environment;
-use crate::{files, lock, next, setup, table, target};
+use crate::{child, files, lock, next, setup, table, target};
 
 /// Longest path of a program.
 const PATH_BYTES_MAX: usize = libc::PATH_MAX as usize;
 
+/// Numbers of standard input, output and error.
+const STANDARD: [RawFd; 3] = [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO];
+/// Descriptors of this process that become standard input, output and error of a program.
+type Standard = [Option<RawFd>; STANDARD.len()];
+
 /// Preparation for a program that is about to be executed.
-enum Prepared {
-    /// Nothing, or nothing that needs undoing.
-    Nothing,
-    /// The carrier's content is plain.
-    Plain(RawFd),
+#[derive(Default)]
+struct Prepared {
+    /// Carriers whose content is plain.
+    plain: Standard,
     /// This file, which we own, becomes the program's standard input.
-    Rest(RawFd),
+    rest: Option<RawFd>,
 }
 
-/// Prepares the execution of a program whose standard input will be `stdin`. One that would fail because of the shim gets an
-/// environment without it, in `room`.
+/// Prepares the execution of a program with these standard descriptors. One that would fail because of the shim gets an environment
+/// without it, in `room`.
 ///
 /// # Safety
 ///
@@ -42,52 +46,84 @@ unsafe fn prepare(
     path: &CStr,
     environment: &mut *const *const c_char,
     room: &mut Environment,
-    stdin: Option<RawFd>,
+    standard: Standard,
 ) -> Prepared {
-    let read = stdin.filter(|stdin| files::may_be_carrier(*stdin));
+    let carriers = standard.map(|fd| fd.filter(|fd| files::may_be_carrier(*fd)));
+    let has_carrier = carriers.iter().any(Option::is_some);
     // SAFETY: the caller guarantees it.
     let preloads = unsafe { target::preloads(*environment) };
-    if read.is_none() && !preloads {
-        return Prepared::Nothing;
+    if !has_carrier && !preloads {
+        return Prepared::default();
     }
     // SAFETY: the caller guarantees it.
-    let Some(stranger) = (unsafe { target::stranger(path, *environment) }) else { return Prepared::Nothing };
+    let Some(stranger) = (unsafe { target::stranger(path, *environment) }) else {
+        return Prepared::default();
+    };
     stranger.warn_of(path);
     if preloads && stranger.fails_with_preload {
         // SAFETY: the caller guarantees it; one that names the shim is not null.
         *environment = unsafe { room.without_preload(*environment) };
     }
-    read.map_or(Prepared::Nothing, |stdin| make_plain(path, stdin))
+    // Its file may have the last free descriptor.
+    drop(stranger);
+    if has_carrier { make_plain(path, carriers) } else { Prepared::default() }
 }
 
-fn make_plain(path: &CStr, stdin: RawFd) -> Prepared {
+fn make_plain(path: &CStr, carriers: Standard) -> Prepared {
+    let mut prepared = Prepared::default();
     // A child of `vfork` shares the thread's memory, but has another identifier.
     lock::forget_thread();
-    let plain = setup::attach(stdin).and_then(|descriptor| form::to_plain(stdin, &descriptor));
-    lock::forget_thread();
-    match plain {
-        Ok(Plain::Carrier) => Prepared::Plain(stdin),
-        Ok(Plain::Rest(file)) => Prepared::Rest(file),
-        Err(Errno(libc::EINVAL | libc::EOPNOTSUPP)) => {
-            target::say(path, "cannot read from its standard input, an SCTP socket that is not connected");
-            Prepared::Nothing
+    for (number, carrier) in carriers.into_iter().enumerate() {
+        let is_input = STANDARD[number] == libc::STDIN_FILENO;
+        let is_known = |fd| carriers[..number].iter().flatten().any(|before| files::are_same(*before, fd));
+        let Some(fd) = carrier.filter(|fd| !is_known(*fd)) else { continue };
+        match to_plain(fd, is_input) {
+            Ok(Plain::Carrier) => prepared.plain[number] = Some(fd),
+            Ok(Plain::Rest(file)) => prepared.rest = Some(file),
+            Err(Errno(libc::EINVAL | libc::EOPNOTSUPP)) if is_input => {
+                target::say(
+                    path,
+                    "cannot read from its standard input, an SCTP socket that is not connected",
+                );
+            }
+            // The descriptor is not ours, or the conversion is impossible.
+            Err(_) => {}
         }
-        // The descriptor is not ours, or the conversion is impossible.
-        Err(_) => Prepared::Nothing,
+    }
+    lock::forget_thread();
+    prepared
+}
+
+/// Makes the content of a carrier plain. Where this process has too few free descriptors to learn of the carrier, a child does it
+/// in its own table.
+fn to_plain(fd: RawFd, is_input: bool) -> Result<Plain> {
+    let convert = |is_input| form::to_plain(fd, &setup::attach(fd)?, is_input);
+    match setup::attach(fd) {
+        Err(Errno(libc::EMFILE)) => child::with_room(fd, || {
+            lock::forget_thread();
+            // A file with the rest would stay in the child.
+            convert(false)
+        }),
+        _ => convert(is_input),
     }
 }
 
 impl Prepared {
     /// Undoes the preparation after the program was not executed.
     fn undo(self) {
-        if let Prepared::Plain(fd) = self {
-            lock::forget_thread();
+        lock::forget_thread();
+        for fd in self.plain.into_iter().flatten() {
             if let Ok(descriptor) = setup::attach(fd) {
                 form::back_to_records(fd, &descriptor);
             }
-            lock::forget_thread();
         }
+        lock::forget_thread();
     }
+}
+
+/// Returns which of this process's standard descriptors a program inherits.
+fn inherited() -> Standard {
+    STANDARD.map(|fd| (!files::closes_on_exec(fd)).then_some(fd))
 }
 
 /// Prepares for the program and calls `execute` with its environment, which returns only if it fails.
@@ -101,13 +137,12 @@ unsafe fn executing(
     execute: impl FnOnce(*const *const c_char) -> c_int,
 ) -> c_int {
     let mut room = Environment::room();
-    let stdin = (!files::closes_on_exec(libc::STDIN_FILENO)).then_some(libc::STDIN_FILENO);
     let prepared = match path.is_null() {
         // SAFETY: the caller guarantees it.
-        false => unsafe { prepare(CStr::from_ptr(path), &mut environment, &mut room, stdin) },
-        true => Prepared::Nothing,
+        false => unsafe { prepare(CStr::from_ptr(path), &mut environment, &mut room, inherited()) },
+        true => Prepared::default(),
     };
-    if let Prepared::Rest(file) = prepared {
+    if let Some(file) = prepared.rest {
         files::replace(libc::STDIN_FILENO, file);
         table::forget(libc::STDIN_FILENO);
     }
@@ -400,20 +435,33 @@ impl FileActions {
         }
     }
 
-    /// Returns the descriptor of this process that becomes the child's standard input, if one does.
+    /// Returns the descriptors of this process that become the child's standard descriptors.
     ///
     /// # Safety
     ///
     /// The caller meets the requirements of [`FileActions::list`].
-    unsafe fn standard_input(&self) -> Option<RawFd> {
-        let own = (!files::closes_on_exec(libc::STDIN_FILENO)).then_some(libc::STDIN_FILENO);
+    unsafe fn standard(&self) -> Standard {
+        let own = inherited();
+        // The kernel closes one of ours on `execve` unless an action has made it anew.
+        let mut standard = STANDARD.map(Some);
+        let mut is_own = [true; STANDARD.len()];
+        let index = |fd| STANDARD.iter().position(|standard| *standard == fd);
         // SAFETY: the caller guarantees it.
-        let list = unsafe { self.list() }.iter();
-        list.fold(own, |stdin, action| match (action.what, action.fd, action.to) {
-            (DUP2, fd, libc::STDIN_FILENO) => Some(fd),
-            (CLOSE | OPEN, libc::STDIN_FILENO, _) => None,
-            _ => stdin,
-        })
+        for action in unsafe { self.list() } {
+            match (action.what, index(action.fd), index(action.to)) {
+                (DUP2, from, Some(to)) => {
+                    // The child may have given this number to another descriptor before.
+                    standard[to] = from.map_or(Some(action.fd), |from| standard[from]);
+                    is_own[to] = false;
+                }
+                (CLOSE | OPEN, Some(closed), _) => standard[closed] = None,
+                _ => {}
+            }
+        }
+        for ((standard, is_own), own) in standard.iter_mut().zip(is_own).zip(own) {
+            *standard = standard.filter(|_| !is_own || own.is_some());
+        }
+        standard
     }
 }
 
@@ -446,17 +494,17 @@ unsafe fn spawning(
     let given = unsafe { actions.cast::<FileActions>().as_ref() }.copied().unwrap_or(none);
     let before = Errno::last();
     // SAFETY: the caller guarantees it.
-    let stdin = unsafe { given.standard_input() };
+    let standard = unsafe { given.standard() };
     let prepared = match path.is_null() {
         // SAFETY: the caller guarantees it.
-        false => unsafe { prepare(CStr::from_ptr(path), &mut environment, &mut room, stdin) },
-        true => Prepared::Nothing,
+        false => unsafe { prepare(CStr::from_ptr(path), &mut environment, &mut room, standard) },
+        true => Prepared::default(),
     };
     before.set();
     // SAFETY: the caller guarantees it.
     let spawned = unsafe {
-        match prepared {
-            Prepared::Rest(rest) if given.list().len() < ACTIONS_MAX => {
+        match prepared.rest {
+            Some(rest) if given.list().len() < ACTIONS_MAX => {
                 let mut list = [Action::dup2(rest, libc::STDIN_FILENO); ACTIONS_MAX];
                 let used = given.list().len();
                 list[..used].copy_from_slice(given.list());
@@ -467,10 +515,9 @@ unsafe fn spawning(
             _ => spawn(child, file, actions, attributes, arguments, environment),
         }
     };
-    match prepared {
-        Prepared::Rest(rest) => system::close(rest),
-        prepared if spawned != 0 => prepared.undo(),
-        _ => {}
+    prepared.rest.into_iter().for_each(system::close);
+    if spawned != 0 {
+        prepared.undo();
     }
     spawned
 }

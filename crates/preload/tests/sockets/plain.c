@@ -6,7 +6,8 @@
 
 extern char **environ;
 
-enum { MANY = 300, LONG_BYTES = 100000 };
+/* No record of a carrier is as long as much is. */
+enum { MANY = 300, LONG_BYTES = 100000, MUCH_BYTES = 200000, TABLE = 64 };
 
 static const char *service;
 
@@ -39,6 +40,22 @@ static int one_line(void)
 {
     char line[64];
     return fgets(line, sizeof line, stdin) && printf("got %s", line) > 0 && fflush(stdout) == 0 ? 0 : 1;
+}
+
+/* Answers one line where it comes from. */
+static int line_on(int fd)
+{
+    char line[64];
+    ssize_t n = read(fd, line, sizeof line);
+    return n > 0 && dprintf(fd, "got %.*s", (int)n, line) > 0 ? 0 : 1;
+}
+
+/* Writes much at once, and then answers one line. */
+static int much(void)
+{
+    static char content[MUCH_BYTES];
+    fill(content, sizeof content, 5);
+    return write(1, content, sizeof content) == sizeof content ? one_line() : 1;
 }
 
 /* Reads so many bytes, and says what they add up to. */
@@ -80,6 +97,10 @@ static int with_role(int count, char **words)
         return says_words(count, words);
     if (strcmp(role, "one-line") == 0)
         return one_line();
+    if (strcmp(role, "line-on") == 0 && count > 2)
+        return line_on(atoi(words[2]));
+    if (strcmp(role, "much") == 0)
+        return much();
     if (strcmp(role, "sum") == 0 && count > 2)
         return sum(strtoul(words[2], NULL, 10));
     if (strcmp(role, "rest") == 0 && count > 2)
@@ -247,6 +268,112 @@ static void all_that_lay_there(void)
     close(client);
 }
 
+/* One write is one message, however long. */
+static void writes_much(void)
+{
+    static char expected[MUCH_BYTES], place[MUCH_BYTES];
+    int client, server, whole;
+    joined(6115, &client, &server);
+    fill(expected, sizeof expected, 5);
+    pid_t child = begun(server, 'f', "much", NULL);
+    CHECK(close(server) == 0);
+    CHECK(receive(client, place, sizeof place, 0, &whole) == sizeof place && whole);
+    CHECK(memcmp(place, expected, sizeof place) == 0);
+    CHECK(send(client, "one\n", 4, 0) == 4);
+    comes(client, "got one\n");
+    CHECK(ended_well(child));
+    close(client);
+}
+
+/* The socket as standard output or error only, or as the latter through the former. */
+static void on_other_descriptors(void)
+{
+    const struct {
+        char how, *number;
+    } ways[] = {{'f', "1"}, {'f', "2"}, {'s', "1"}, {'s', "2"}};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        char *words[] = {(char *)service, "line-on", ways[i].number, NULL};
+        int client, server, null = open("/dev/null", O_RDONLY | O_CLOEXEC), number = atoi(ways[i].number);
+        joined(6125 + i, &client, &server);
+        CHECK(null >= 0 && send(client, "one\n", 4, 0) == 4 && polls(server, POLLIN, 10000) == POLLIN);
+        pid_t child;
+        if (ways[i].how == 's') {
+            posix_spawn_file_actions_t actions;
+            CHECK(posix_spawn_file_actions_init(&actions) == 0);
+            CHECK(posix_spawn_file_actions_adddup2(&actions, null, 0) == 0);
+            CHECK(posix_spawn_file_actions_adddup2(&actions, server, 1) == 0);
+            CHECK(number == 1 || posix_spawn_file_actions_adddup2(&actions, 1, number) == 0);
+            CHECK(posix_spawn(&child, service, &actions, NULL, words, environ) == 0);
+            CHECK(posix_spawn_file_actions_destroy(&actions) == 0);
+        } else if ((child = fork()) == 0) {
+            dup2(null, 0);
+            dup2(server, number);
+            execve(service, words, environ);
+            _exit(1);
+        }
+        comes(client, "got one\n");
+        CHECK(ended_well(child));
+        close(null);
+        close(client);
+        close(server);
+    }
+}
+
+/* Opens files until only so many descriptors are free. */
+static void fill_table(int left)
+{
+    const struct rlimit limit = {TABLE, TABLE};
+    int fd, last = -1;
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    while ((fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
+        last = fd;
+    CHECK(errno == EMFILE);
+    for (int n = 0; n < left; n++)
+        CHECK(close(last - n) == 0);
+}
+
+/* What is put into another form is not lost where hardly a descriptor is left, whichever way the form changes. */
+static void with_few_descriptors(void)
+{
+    static char content[LONG_BYTES];
+    unsigned long total = 0;
+    char word[512], count[32];
+    int client, server;
+    joined(6116, &client, &server);
+    fill(content, sizeof content, 9);
+    for (size_t i = 0; i < sizeof content; i++)
+        total = total * 31 + (unsigned char)content[i];
+    CHECK(send(client, content, sizeof content, 0) == sizeof content && polls(server, POLLIN, 10000) == POLLIN);
+    pid_t reader = fork();
+    if (reader == 0) {
+        char *words[] = {(char *)service, "sum", count, NULL};
+        snprintf(count, sizeof count, "%zu", sizeof content);
+        dup2(server, 0);
+        dup2(server, 1);
+        fill_table(1);
+        execve(service, words, environ);
+        _exit(1);
+    }
+    snprintf(word, sizeof word, "%lu\n", total);
+    comes(client, word);
+    CHECK(ended_well(reader));
+
+    send_on(client, 2, 9, "lies there plain");
+    send_on(client, 2, 9, "and this");
+    CHECK(polls(server, POLLIN, 10000) == POLLIN);
+    reader = fork();
+    if (reader == 0) {
+        alarm(30);
+        fill_table(0);
+        CHECK(read(server, word, sizeof word) == 16 && memcmp(word, "lies there plain", 16) == 0);
+        CHECK(read(server, word, sizeof word) == 8 && memcmp(word, "and this", 8) == 0);
+        exit(0);
+    }
+    CHECK(ended_well(reader));
+    close(client);
+    close(server);
+}
+
 /* A peer that has ended before the program begins: it reads what is left, and the end. */
 static void after_the_end(void)
 {
@@ -339,6 +466,9 @@ int main(int count, char **words)
     each_way();
     with_listed_arguments();
     all_that_lay_there();
+    writes_much();
+    on_other_descriptors();
+    with_few_descriptors();
     after_the_end();
     not_executed(words[3]);
     shared();
