@@ -23,6 +23,19 @@ pub(crate) fn are_same(fd: RawFd, other: RawFd) -> bool {
     key(fd) == key(other)
 }
 
+/// Returns whether this process has as many free descriptors as a request and a message take: two. Tries with copies of `fd`.
+pub(crate) fn has_free_descriptors(fd: RawFd) -> bool {
+    let copies = [copy(fd), copy(fd)];
+    copies.iter().flatten().for_each(|copy| system::close(*copy));
+    copies.iter().all(Result::is_ok)
+}
+
+fn copy(fd: RawFd) -> Result<RawFd> {
+    // SAFETY: the call takes no pointer.
+    check(unsafe { c_library::syscall()(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, 0) })
+        .map(|fd| fd as RawFd)
+}
+
 /// Returns whether the kernel closes a descriptor when a program is executed.
 pub(crate) fn closes_on_exec(fd: RawFd) -> bool {
     // SAFETY: the call takes no pointer.

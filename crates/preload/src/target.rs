@@ -20,12 +20,18 @@ const CAPABILITIES: &CStr = c"security.capability";
 const INTERPRETERS_MAX: usize = 5;
 
 /// A program without the shim.
+#[derive(Clone, Copy)]
 pub(crate) struct Stranger {
+    /// Whether it fails to start where its environment names the shim.
+    pub(crate) fails_with_preload: bool,
+}
+
+/// The open file of a program without the shim.
+pub(crate) struct StrangerFile {
     /// Reason for which it can never have the shim, in words that follow its name; `None` if the environment does not preload the
     /// shim.
     trouble: Option<&'static str>,
-    /// Whether it fails to start where its environment names the shim.
-    pub(crate) fails_with_preload: bool,
+    fails_with_preload: bool,
     file: File,
 }
 
@@ -34,19 +40,19 @@ pub(crate) struct Stranger {
 /// # Safety
 ///
 /// `environment` is an environment, or null.
-pub(crate) unsafe fn stranger(path: &CStr, environment: *const *const c_char) -> Option<Stranger> {
+pub(crate) unsafe fn stranger(path: &CStr, environment: *const *const c_char) -> Option<StrangerFile> {
     let mut place = [0_u8; PATH_BYTES_MAX];
     let mut file = File::open(path)?;
     for _ in 0..INTERPRETERS_MAX {
         if file.changes_rights() {
-            return Some(Stranger { trouble: Some(GAINS_RIGHTS), fails_with_preload: false, file });
+            return Some(StrangerFile { trouble: Some(GAINS_RIGHTS), fails_with_preload: false, file });
         }
         if let Some(linking) = Linking::of(&|offset, place| file.read(offset, place)) {
             let trouble = linking.trouble();
             // SAFETY: the caller guarantees it.
             let is_preloaded = trouble.is_none() && unsafe { preloads(environment) };
             let fails_with_preload = linking.fails_with_preload();
-            return (!is_preloaded).then_some(Stranger { trouble, fails_with_preload, file });
+            return (!is_preloaded).then_some(StrangerFile { trouble, fails_with_preload, file });
         }
         let bytes = file.read(0, &mut place);
         let name_bytes = linking::interpreter(&place[..bytes])?.as_ptr_range();
@@ -125,13 +131,15 @@ impl Environment {
     }
 }
 
-impl Stranger {
-    /// Warns of a program that would use SCTP without the shim, once for this process and its descendants.
-    pub(crate) fn warn_of(&self, path: &CStr) {
-        let Some(trouble) = self.trouble.filter(|_| is_new(&self.file)) else { return };
-        if linking::names_sctp(&|offset, place| self.file.read(offset, place)) {
+impl StrangerFile {
+    /// Warns of a program that would use SCTP without the shim, once for this process and its descendants, and closes its file.
+    pub(crate) fn warn_and_close(self, path: &CStr) -> Stranger {
+        if let Some(trouble) = self.trouble.filter(|_| is_new(&self.file))
+            && linking::names_sctp(&|offset, place| self.file.read(offset, place))
+        {
             say(path, trouble);
         }
+        Stranger { fails_with_preload: self.fails_with_preload }
     }
 }
 

@@ -56,16 +56,18 @@ unsafe fn prepare(
         return Prepared::default();
     }
     // SAFETY: the caller guarantees it.
-    let Some(stranger) = (unsafe { target::stranger(path, *environment) }) else {
-        return Prepared::default();
+    let look =
+        || unsafe { target::stranger(path, *environment) }.map(|stranger| stranger.warn_and_close(path));
+    let found = match carriers.into_iter().flatten().next() {
+        // A look at the program's file takes a descriptor.
+        Some(fd) if !files::has_free_descriptors(fd) => child::with_room(fd, || Ok(look())).ok().flatten(),
+        _ => look(),
     };
-    stranger.warn_of(path);
+    let Some(stranger) = found else { return Prepared::default() };
     if preloads && stranger.fails_with_preload {
         // SAFETY: the caller guarantees it; one that names the shim is not null.
         *environment = unsafe { room.without_preload(*environment) };
     }
-    // Its file may have the last free descriptor.
-    drop(stranger);
     if has_carrier { make_plain(path, carriers) } else { Prepared::default() }
 }
 
@@ -94,17 +96,20 @@ fn make_plain(path: &CStr, carriers: Standard) -> Prepared {
     prepared
 }
 
-/// Makes the content of a carrier plain. Where this process has too few free descriptors to learn of the carrier, a child does it
-/// in its own table.
+/// Makes the content of a carrier plain. Where this process has too few free descriptors, a child does it in its own table.
 fn to_plain(fd: RawFd, is_input: bool) -> Result<Plain> {
     let convert = |is_input| form::to_plain(fd, &setup::attach(fd)?, is_input);
-    match setup::attach(fd) {
-        Err(Errno(libc::EMFILE)) => child::with_room(fd, || {
-            lock::forget_thread();
-            // A file with the rest would stay in the child.
-            convert(false)
-        }),
-        _ => convert(is_input),
+    if files::has_free_descriptors(fd) {
+        return convert(is_input);
+    }
+    let converted = child::with_room(fd, || {
+        lock::forget_thread();
+        // A file with the rest would stay in the child.
+        convert(false)
+    });
+    match converted {
+        Err(Errno(libc::ESHUTDOWN)) if is_input => convert(true),
+        converted => converted,
     }
 }
 

@@ -333,24 +333,27 @@ static void fill_table(int left)
 }
 
 /* What is put into another form is not lost where hardly a descriptor is left, whichever way the form changes. */
-static void with_few_descriptors(void)
+static void with_few_descriptors(int left)
 {
     static char content[LONG_BYTES];
     unsigned long total = 0;
     char word[512], count[32];
     int client, server;
-    joined(6116, &client, &server);
+    joined(6116 + left, &client, &server);
     fill(content, sizeof content, 9);
+    for (const char *first = "first"; *first; first++)
+        total = total * 31 + (unsigned char)*first;
     for (size_t i = 0; i < sizeof content; i++)
         total = total * 31 + (unsigned char)content[i];
-    CHECK(send(client, content, sizeof content, 0) == sizeof content && polls(server, POLLIN, 10000) == POLLIN);
+    CHECK(send(client, "first", 5, 0) == 5 && send(client, content, sizeof content, 0) == sizeof content);
+    CHECK(polls(server, POLLIN, 10000) == POLLIN);
     pid_t reader = fork();
     if (reader == 0) {
         char *words[] = {(char *)service, "sum", count, NULL};
-        snprintf(count, sizeof count, "%zu", sizeof content);
+        snprintf(count, sizeof count, "%zu", 5 + sizeof content);
         dup2(server, 0);
         dup2(server, 1);
-        fill_table(1);
+        fill_table(left);
         execve(service, words, environ);
         _exit(1);
     }
@@ -364,7 +367,7 @@ static void with_few_descriptors(void)
     reader = fork();
     if (reader == 0) {
         alarm(30);
-        fill_table(0);
+        fill_table(left);
         CHECK(read(server, word, sizeof word) == 16 && memcmp(word, "lies there plain", 16) == 0);
         CHECK(read(server, word, sizeof word) == 8 && memcmp(word, "and this", 8) == 0);
         exit(0);
@@ -468,7 +471,8 @@ int main(int count, char **words)
     all_that_lay_there();
     writes_much();
     on_other_descriptors();
-    with_few_descriptors();
+    for (int left = 0; left < 3; left++)
+        with_few_descriptors(left);
     after_the_end();
     not_executed(words[3]);
     shared();
