@@ -101,7 +101,8 @@ pub struct Page {
     pub associations: AtomicU32,
     /// Number of entries that may be in use. Written by the daemon.
     pub entries_used: AtomicU32,
-    /// A [`PeerShut`]: how far the peer of a one-to-one socket has shut the association down. Written by the daemon.
+    /// A [`PeerShut`]: how far the peer has shut down the one association of a socket that is not one-to-many. Written by the
+    /// daemon.
     pub peer_shut: AtomicU32,
     entries: [Entry; ENTRIES],
 }
@@ -333,7 +334,7 @@ impl Page {
     }
 }
 
-/// How far the peer of a one-to-one socket has shut the association down. The association ends only when the peer has received
+/// How far the peer of a socket with one association has shut it down. The association ends only when the peer has received
 /// everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]

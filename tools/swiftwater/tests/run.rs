@@ -50,7 +50,7 @@ fn a_second_daemon_at_the_same_place_is_refused() {
         .expect("the command starts");
     assert_eq!(second.status.code(), Some(1));
     let said = String::from_utf8_lossy(&second.stderr);
-    assert!(said.contains("a daemon is at") && said.contains("already"), "{said}");
+    assert!(said.contains("a daemon already listens at"), "{said}");
 }
 
 #[test]

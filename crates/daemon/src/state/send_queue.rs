@@ -155,7 +155,9 @@ impl SendQueue {
 
     /// Refuses messages from now on, because the peer has shut the association down. Wakes the tasks that wait for room.
     pub(crate) fn refuse(&self, page: &SharedPage) {
-        if std::mem::replace(&mut self.queued().peer_shut, true) {
+        let mut queued = self.queued();
+        // The entry of a closed queue may belong to another association.
+        if queued.closed || std::mem::replace(&mut queued.peer_shut, true) {
             return;
         }
         if let Some(entry) = self.entry {
@@ -199,6 +201,14 @@ mod tests {
     use super::*;
     use carrier::record::Kind;
 
+    fn page() -> SharedPage {
+        use crate::channel::style::Style;
+        use crate::users::budget::{Budget, Limits};
+        use carrier::page::State;
+        let account = Budget::new(Limits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1);
+        SharedPage::new(false, Style::OneToMany, State::Many, MESSAGE_BYTES_MAX, &account).expect("a memfd")
+    }
+
     #[test]
     fn a_program_that_does_not_keep_to_the_page_is_found_out() {
         let send_queue = SendQueue::new(None);
@@ -219,13 +229,30 @@ mod tests {
     }
 
     #[test]
+    fn a_shutdown_of_the_peer_marks_no_entry_of_another_association() {
+        use carrier::page::{Entry, Page};
+        use std::os::fd::AsFd;
+        let page = page();
+        let peer = std::net::SocketAddr::from(([127, 0, 0, 1], 7));
+        let streams_out = |index| {
+            let mut value = [0; 4];
+            rustix::io::pread(page.as_fd(), &mut value, Page::entry_streams_out_at(index)).expect("a memfd");
+            u32::from_ne_bytes(value)
+        };
+        let first = SendQueue::new(page.enter(3, 10, &peer));
+        first.refuse(&page);
+        assert!(first.is_peer_shut() && streams_out(0) == Entry::PEER_SHUT);
+        let second = SendQueue::new(page.enter(4, 10, &peer));
+        page.leave(second.entry.expect("room in the page"));
+        second.close();
+        page.enter(5, 10, &peer).expect("room in the page");
+        second.refuse(&page);
+        assert_eq!(streams_out(1), 10, "the entry is another association's");
+    }
+
+    #[test]
     fn a_program_waits_until_what_is_passed_on_leaves_room() {
-        use crate::channel::style::Style;
-        use crate::users::budget::{Budget, Limits};
-        use carrier::page::State;
-        let account = Budget::new(Limits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1);
-        let page = SharedPage::new(false, Style::OneToMany, State::Many, MESSAGE_BYTES_MAX, &account);
-        let page = page.expect("a memfd");
+        let page = page();
         let send_queue = SendQueue::new(None);
         let half = Bytes::from(vec![0; ROOM_BYTES as usize / 2]);
         let push = || assert!(send_queue.push(Header::new(Kind::Data), half.clone()));
