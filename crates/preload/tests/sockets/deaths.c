@@ -190,10 +190,38 @@ static void *fills(void *fd)
     return NULL;
 }
 
+/* A UDP port where nobody answers, and where a socket looks for its peer. */
+static int silent_port(struct udpencaps *encapsulation)
+{
+    struct sockaddr_in a = loopback(0);
+    socklen_t bytes = sizeof a;
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof a) == 0);
+    CHECK(getsockname(fd, (struct sockaddr *)&a, &bytes) == 0);
+    *encapsulation = (struct udpencaps){.port = a.sin_port};
+    return fd;
+}
+
+static int fresh_behind(const struct udpencaps *encapsulation, int flags)
+{
+    int fd = fresh(flags);
+    CHECK(setsockopt(fd, IPPROTO_SCTP, SCTP_REMOTE_UDP_ENCAPS_PORT, encapsulation, sizeof *encapsulation) == 0);
+    return fd;
+}
+
+static void *connects(void *encapsulation)
+{
+    struct sockaddr_in a = loopback(11);
+    int fd = fresh_behind(encapsulation, 0);
+    FAILS(connect(fd, (struct sockaddr *)&a, sizeof a), ENETDOWN);
+    return NULL;
+}
+
 static void daemon_is_killed(void)
 {
-    pthread_t threads[2];
+    pthread_t threads[3];
     char word[8];
+    struct udpencaps encapsulation;
     struct sockaddr_in a = loopback(10);
     int client, server, other, quiet, listener = listening(8, 0);
     joined(7, &client, &server);
@@ -201,6 +229,12 @@ static void daemon_is_killed(void)
     int fd = fresh(0), error = 0;
     CHECK(pthread_create(&threads[0], NULL, accepts, &listener) == 0);
     CHECK(pthread_create(&threads[1], NULL, fills, &client) == 0);
+    int silent = silent_port(&encapsulation), pending = fresh_behind(&encapsulation, SOCK_NONBLOCK);
+    FAILS(connect(pending, (struct sockaddr *)&a, sizeof a), EINPROGRESS);
+    CHECK(recv(silent, word, sizeof word, 0) > 0);
+    /* Its INIT has left: it waits. */
+    CHECK(pthread_create(&threads[2], NULL, connects, &encapsulation) == 0);
+    CHECK(recv(silent, word, sizeof word, 0) > 0);
     puts("ready");
     fflush(stdout);
     FAILS(read(other, word, sizeof word), ECONNRESET);
@@ -209,11 +243,15 @@ static void daemon_is_killed(void)
     FAILS(send(quiet, "x", 1, MSG_NOSIGNAL), EPIPE);
     CHECK(getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &(socklen_t){sizeof error}) == 0);
     CHECK(error == ENETDOWN);
+    CHECK(polls(pending, 0, 10000) & POLLHUP);
+    CHECK(getsockopt(pending, SOL_SOCKET, SO_ERROR, &error, &(socklen_t){sizeof error}) == 0);
+    CHECK(error == ENETDOWN);
     CHECK(getsockopt(quiet, SOL_SOCKET, SO_ERROR, &error, &(socklen_t){sizeof error}) == 0);
     CHECK(error == ECONNRESET);
     FAILS(bind(fd, (struct sockaddr *)&a, sizeof a), ENETDOWN);
     FAILS(socket(AF_INET, SOCK_STREAM, IPPROTO_SCTP), EPROTONOSUPPORT);
-    CHECK(pthread_join(threads[0], NULL) == 0 && pthread_join(threads[1], NULL) == 0);
+    for (int i = 0; i < 3; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
     (void)server;
 }
 
