@@ -66,11 +66,13 @@ pub(crate) fn take(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, peeks
         page.consumed.store(until as u32, Relaxed);
     }
     if !peeks && whole {
-        page.consumed.store(0, Relaxed);
         if next < copy.bytes {
+            page.consumed.store(0, Relaxed);
             page.bundle_at.store(next as u32, Relaxed);
         } else {
+            // If this fails, the message is still there, as far as it was read.
             system::discard(fd)?;
+            page.consumed.store(0, Relaxed);
             forget(page);
         }
         receive::count(page, &header);

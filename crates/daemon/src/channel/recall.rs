@@ -5,8 +5,9 @@
 //! file). So the records are received on the thread that closes what came from this user's programs, and a request waits for that
 //! thread no longer than [`RECALL_WAIT`].
 //!
-//! From then on until all records are put where they belong nothing else is sent to the program, so that their order stays. A
-//! request that waits no more, for whatever reason, has them put back as they were.
+//! A thread that gets the lock after the request has failed takes nothing. Otherwise nothing else is sent to the program until all
+//! records are put where they belong, so that their order stays. A request that waits no more, for whatever reason, has them put
+//! back as they were.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use rustix::net::RecvFlags;
 use tokio::sync::{OwnedRwLockWriteGuard, oneshot};
 use tokio::time::timeout;
 
@@ -89,6 +91,7 @@ impl Recall {
     /// Takes the records, unless nobody waits for them any more.
     fn run(self) {
         let Recall { theirs, mut recalled, done, .. } = self;
+        await_lock(&theirs);
         if done.is_closed() {
             return;
         }
@@ -98,6 +101,14 @@ impl Recall {
         // Where nobody waits any more they are put back.
         let _ = done.send(received.map(|()| recalled));
     }
+}
+
+/// Waits for the kernel's lock of those who receive at this end, and takes nothing. A program that was told that its request failed
+/// reads on: a record that is taken then would be missed, and the kernel's offset for peeking would lose its place in it.
+fn await_lock(theirs: &OwnedFd) {
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    // What lies there does not matter.
+    let _ = rustix::net::recv(theirs, &mut [0_u8; 0], flags);
 }
 
 impl Endpoint {
@@ -131,7 +142,7 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Waker};
 
-    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, recvmsg};
 
     use super::*;
     use crate::channel::endpoint::{self, Accounts};
