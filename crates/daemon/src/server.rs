@@ -25,14 +25,21 @@ use crate::system::descriptor_io::register;
 use crate::system::journal::log;
 use crate::users::closer::{self, Closer, End, ReceivedDescriptor, Source};
 use crate::users::seats::Seat;
+use crate::users::turns::Turns;
 
 /// Clients must send their request within this time of being accepted.
 const REQUEST_WAIT: Duration = Duration::from_secs(5);
 /// Pause of accepting when no descriptor is left for a connection.
 const EXHAUSTED_WAIT: Duration = Duration::from_millis(50);
-const BACKLOG: i32 = 1024;
-/// Maximum number of connections that are accepted before other tasks and the I/O driver run.
-const ACCEPTS_PER_TURN: usize = 16;
+/// Maximum number of connections that wait in the kernel, in one line for all users: a user that connects without pause delays another
+/// user's request by the time that the daemon takes to accept this number. The socket of a service manager has its own.
+const BACKLOG: i32 = 256;
+/// Maximum numbers of connections that are accepted, and of those that are attended to, before other tasks and the I/O driver run.
+const ACCEPTS_PER_TURN: usize = 64;
+const STARTS_PER_TURN: usize = 16;
+/// Maximum number of accepted connections that wait to be attended to; if descriptors are scarce, a quarter of them.
+const ARRIVALS_MAX: usize = 1024;
+const PART_OF_ARRIVALS: usize = 4;
 
 fn is_socket(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
@@ -58,42 +65,71 @@ pub(crate) fn listen(place: &DaemonAddress) -> Result<OwnedFd, DaemonAddressErro
     Ok(socket)
 }
 
+/// An accepted connection that is not attended to yet.
+struct Arrival {
+    connection: End,
+    closer: Arc<Closer>,
+    who: UCred,
+}
+
 /// Accepts the connections of programs; returns only when accepting fails for good.
+///
+/// In the kernel's queue the connections of all users wait in one line. The daemon accepts them at once, which costs little, and then
+/// serves users in turn.
 ///
 /// Runs as a task of its own. The runtime polls the future that it blocks on before ready tasks, so a user that
 /// connects without end would have connections accepted faster than earlier ones are answered and closed.
 pub(crate) async fn serve(listener: OwnedFd, registry: Arc<Registry>) -> io::Result<()> {
     let listener = register(listener, Interest::READABLE)?;
-    let mut accepted_in_turn = 0;
+    let mut arrivals = Turns::new(ARRIVALS_MAX.min(registry.numbers.max() / PART_OF_ARRIVALS));
     loop {
-        if accepted_in_turn == ACCEPTS_PER_TURN {
-            accepted_in_turn = 0;
-            tokio::task::yield_now().await;
-        }
-        accepted_in_turn += 1;
-        while !registry.numbers.has(1) {
-            registry.silent.give_up_one();
-            tokio::time::sleep(EXHAUSTED_WAIT).await;
-        }
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let accept = |_: &OwnedFd| Ok(rustix::net::accept_with(&listener, flags)?);
-        let accepted = listener.async_io(Interest::READABLE, accept).await;
-        let accepted = accepted.and_then(|fd| Ok((rustix::net::sockopt::socket_peercred(&fd)?, fd)));
-        match accepted {
-            Ok((who, connection)) => admit(&registry, connection, who),
-            Err(error) => {
-                log(format_args!("cannot accept connections for the moment: {error}"));
+        if arrivals.is_empty() {
+            while !registry.numbers.has(1) {
+                registry.silent.give_up_one();
                 tokio::time::sleep(EXHAUSTED_WAIT).await;
             }
+            // It stays ready until a call finds nobody.
+            drop(listener.readable().await?);
         }
+        if let Err(error) = accept_some(&listener, &registry, &mut arrivals) {
+            log(format_args!("cannot accept connections for the moment: {error}"));
+            tokio::time::sleep(EXHAUSTED_WAIT).await;
+        }
+        for arrival in std::iter::from_fn(|| arrivals.next()).take(STARTS_PER_TURN) {
+            admit(&registry, arrival);
+        }
+        tokio::task::yield_now().await;
     }
 }
 
-fn admit(registry: &Arc<Registry>, connection: OwnedFd, who: UCred) {
-    let user = who.uid.as_raw();
-    let closer = registry.closers.of(user, Source::Requests);
-    let connection = closer.guard(connection);
-    let Some(seat) = registry.silent.take(user) else { return };
+/// Accepts the connections that wait, as many as a turn has time for, and closes those that were given up already.
+fn accept_some(
+    listener: &AsyncFd<OwnedFd>,
+    registry: &Registry,
+    arrivals: &mut Turns<Arrival>,
+) -> io::Result<()> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    for _ in 0..ACCEPTS_PER_TURN {
+        if !registry.numbers.has(1) {
+            break;
+        }
+        let accept = |listener: &OwnedFd| Ok(rustix::net::accept_with(listener, flags)?);
+        let connection = match listener.try_io(Interest::READABLE, accept) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            accepted => accepted?,
+        };
+        let who = rustix::net::sockopt::socket_peercred(&connection)?;
+        let closer = registry.closers.of(who.uid.as_raw(), Source::Requests);
+        let connection = closer.guard(connection);
+        if !connection.is_left() {
+            arrivals.push(who.uid.as_raw(), Arrival { connection, closer, who });
+        }
+    }
+    Ok(())
+}
+
+fn admit(registry: &Arc<Registry>, Arrival { connection, closer, who }: Arrival) {
+    let Some(seat) = registry.silent.take(who.uid.as_raw()) else { return };
     let registry = Arc::clone(registry);
     tokio::spawn(async move {
         // If the caller has gone, nobody needs the answer.
@@ -179,6 +215,13 @@ enum Asked {
 /// Waits for a request.
 async fn asked(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> io::Result<Asked> {
     let mut frame = vec![0; FRAME_BYTES_MAX];
+    if !closer.is_stuck() && closer.has_room() {
+        // Most requests are there when their connection is attended to.
+        match closer::receive(connection, &mut frame, closer) {
+            Err(Errno::AGAIN) => {}
+            received => return Ok(Asked::of(frame, received?)),
+        }
+    }
     loop {
         let mut ready = connection.readable().await?;
         if closer.is_stuck() {
@@ -190,10 +233,15 @@ async fn asked(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> io::Result<As
         }
         let received = ready.try_io(|connection| Ok(closer::receive(connection, &mut frame, closer)?));
         if let Ok(received) = received {
-            let (bytes, descriptors) = received?;
-            frame.truncate(bytes);
-            return Ok(if bytes == 0 { Asked::Nothing } else { Asked::Request(frame, descriptors) });
+            return Ok(Asked::of(frame, received?));
         }
+    }
+}
+
+impl Asked {
+    fn of(mut frame: Vec<u8>, (bytes, descriptors): (usize, Vec<ReceivedDescriptor>)) -> Asked {
+        frame.truncate(bytes);
+        if bytes == 0 { Asked::Nothing } else { Asked::Request(frame, descriptors) }
     }
 }
 
@@ -234,10 +282,11 @@ mod tests {
     use crate::users::descriptor_numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers};
     use crate::users::limits::Limits;
 
-    const NUMBERS: usize = 1024;
-    /// The number of silent callers: a sixteenth of the descriptor numbers.
+    const NUMBERS: usize = 512;
+    /// A sixteenth of the numbers.
     const SILENT: usize = NUMBERS / 16;
-    const CONNECTIONS: usize = 512;
+    /// As many as wait in the kernel.
+    const CONNECTIONS: usize = BACKLOG as usize;
 
     #[test]
     fn a_daemon_takes_the_place_of_a_dead_one_and_of_nothing_else() {
@@ -254,11 +303,8 @@ mod tests {
         fs::remove_file(&path).expect("the file exists");
     }
 
-    #[test]
-    fn connections_that_lost_their_seat_give_their_numbers_back_before_more_are_accepted() {
-        let place = DaemonAddress::Abstract(format!("swiftwater-server-{}", std::process::id()));
-        let listener = listen(&place).expect("a free name");
-        let silent: Vec<OwnedFd> = (0..CONNECTIONS).map(|_| place.connect().expect("room")).collect();
+    /// Serves a listener, and looks at the numbers each time that other tasks have had their turn.
+    fn serve_and_look(listener: OwnedFd, mut look: impl FnMut(&Numbers)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let numbers = Numbers::with_max(NUMBERS);
@@ -266,22 +312,47 @@ mod tests {
             let stack = Stack::bind(&options).expect("a free port");
             let registry = Registry::new(stack, false, &Limits::default(), Arc::clone(&numbers));
             let server = tokio::spawn(serve(listener, Arc::new(registry.expect("random numbers"))));
-            let bound = SILENT + 2 * ACCEPTS_PER_TURN;
-            for _ in 0..CONNECTIONS {
+            for _ in 0..2 * CONNECTIONS {
                 tokio::task::yield_now().await;
-                assert!(
-                    numbers.has(NUMBERS - MESSAGE_DESCRIPTORS_MAX - bound),
-                    "more than {bound} are taken"
-                );
+                look(&numbers);
             }
-            assert!(
-                !numbers.has(NUMBERS - MESSAGE_DESCRIPTORS_MAX - SILENT + 1),
-                "connections were accepted"
-            );
-            let evicted = &silent[CONNECTIONS - SILENT - 1];
-            let end = rustix::net::recv(evicted, &mut [0_u8; 1][..], rustix::net::RecvFlags::DONTWAIT);
-            assert_eq!(end.map(|(_, bytes)| bytes), Ok(0), "an evicted connection is closed");
             server.abort();
         });
+    }
+
+    fn place(test: &str) -> DaemonAddress {
+        DaemonAddress::Abstract(format!("swiftwater-server-{test}-{}", std::process::id()))
+    }
+
+    #[test]
+    fn connections_that_lost_their_seat_give_their_numbers_back_before_more_are_accepted() {
+        let place = place("silent");
+        let listener = listen(&place).expect("a free name");
+        let silent: Vec<OwnedFd> = (0..CONNECTIONS).map(|_| place.connect().expect("room")).collect();
+        let bound = SILENT + NUMBERS / PART_OF_ARRIVALS + STARTS_PER_TURN;
+        let mut are_taken = false;
+        serve_and_look(listener, |numbers| {
+            assert!(numbers.has(NUMBERS - MESSAGE_DESCRIPTORS_MAX - bound), "more than {bound} are taken");
+            are_taken = !numbers.has(NUMBERS - MESSAGE_DESCRIPTORS_MAX - SILENT + 1);
+        });
+        assert!(are_taken, "connections were accepted");
+        let evicted = &silent[CONNECTIONS - SILENT - 1];
+        let end = rustix::net::recv(evicted, &mut [0_u8; 1][..], rustix::net::RecvFlags::DONTWAIT);
+        assert_eq!(end.map(|(_, bytes)| bytes), Ok(0), "an evicted connection is closed");
+    }
+
+    #[test]
+    fn connections_that_were_given_up_wait_for_no_turn() {
+        let place = place("left");
+        let listener = listen(&place).expect("a free name");
+        (0..CONNECTIONS).for_each(|_| drop(place.connect().expect("room")));
+        let last = place.connect().expect("room");
+        let mut most = 0;
+        serve_and_look(listener, |numbers| {
+            most =
+                (most..).find(|taken| numbers.has(NUMBERS - MESSAGE_DESCRIPTORS_MAX - taken)).unwrap_or(most);
+        });
+        assert_eq!(most, 1, "only the last one takes a number");
+        drop(last);
     }
 }

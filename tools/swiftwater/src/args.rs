@@ -298,16 +298,17 @@ Examples:
   swiftwater bench neighbours --repeat 5 --json    medians of five, for programs
 
 Neighbours:
-  none            nobody: what the others are compared with
-  requests        a program that makes, binds, asks and closes sockets without pause
-  connections     a program that opens connections to the daemon and says nothing on them
-  messages        two programs, messages of 64 bytes without pause
-  large-messages  the same with messages of 4 MB
+  none              nobody: what the others are compared with
+  requests          a program that makes, binds, asks and closes sockets without pause
+  connections       a program that opens connections to the daemon and says nothing on them
+  connection-flood  threads that open connections to the daemon and close them at once
+  messages          two programs, messages of 64 bytes without pause
+  large-messages    the same with messages of 4 MB
 
-Meanwhile two programs of another user exchange messages of one byte. Both users' programs run under `swiftwater run` \
+Meanwhile two programs of another user exchange messages of one byte, and then one opens sockets. Both users' programs run under `swiftwater run` \
 at one daemon that is started for each run. It needs root, to be two users.")]
 pub(crate) struct NeighboursArgs {
-    /// Seconds of each dialogue.
+    /// Seconds of each dialogue, and of opening sockets after it.
     #[arg(long, default_value = "3", value_parser = parse_seconds)]
     pub seconds: f64,
     /// Runs of each; the median is printed.
@@ -543,6 +544,14 @@ pub(crate) enum PeerCommand {
         /// Kind of trouble.
         #[arg(long)]
         kind: String,
+    },
+    /// Open sockets and print how long that takes.
+    Sockets {
+        #[command(flatten)]
+        peer: PeerArgs,
+        /// Seconds to do so.
+        #[arg(long, value_parser = parse_seconds)]
+        seconds: f64,
     },
     /// Serve as the victim of an attack.
     Victim(PeerArgs),

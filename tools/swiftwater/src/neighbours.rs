@@ -5,9 +5,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket, socket_with};
 use serde::Serialize;
 use socket2::{Domain, Socket, Type};
 use thiserror::Error;
@@ -16,8 +16,9 @@ use crate::args::NeighboursArgs;
 use crate::bench::run::{Daemon, Ends, EndsAt, Runner, print_line};
 use crate::bench::series::Series;
 use crate::bench::{Conditions, table::align};
+use crate::load::{histogram, record};
 use crate::output::{OutputError, print};
-use crate::peer::{Peer, PeerError};
+use crate::peer::{GRACE, Peer, PeerError};
 use crate::perf::client::{Latency, Outcome};
 use crate::run::{PLACE_VARIABLE, find_shim};
 use crate::sockets::SCTP;
@@ -35,6 +36,8 @@ const SMALL_BYTES: usize = 64;
 const LARGE_BYTES: usize = 4 << 20;
 /// Number of silent connections that the neighbour holds at a time.
 const CONNECTIONS: usize = 900;
+/// Pause between two sockets that the user opens.
+const SOCKETS_EVERY: Duration = Duration::from_millis(1);
 /// Time for the neighbour to begin, and time by which it outlasts the dialogue.
 const SETTLING: Duration = Duration::from_millis(300);
 
@@ -72,19 +75,27 @@ enum Trouble {
     None,
     Requests,
     Connections,
+    ConnectionFlood,
     Messages,
     LargeMessages,
 }
 
 impl Trouble {
-    const ALL: [Self; 5] =
-        [Self::None, Self::Requests, Self::Connections, Self::Messages, Self::LargeMessages];
+    const ALL: [Self; 6] = [
+        Self::None,
+        Self::Requests,
+        Self::Connections,
+        Self::ConnectionFlood,
+        Self::Messages,
+        Self::LargeMessages,
+    ];
 
     fn name(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Requests => "requests",
             Self::Connections => "connections",
+            Self::ConnectionFlood => "connection-flood",
             Self::Messages => "messages",
             Self::LargeMessages => "large-messages",
         }
@@ -102,12 +113,25 @@ struct Row {
     latency_us_max: f64,
     delay_us_p999: f64,
     delay_us_max: f64,
+    socket_us_p50: f64,
+    socket_us_p99: f64,
+    socket_us_max: f64,
+    socket_delay_us_p50: f64,
+    socket_delay_us_max: f64,
     runs: usize,
     seconds_per_run: f64,
     kernel: String,
     processor: String,
     date: String,
     version: String,
+}
+
+/// Result of one run.
+#[derive(Clone, Debug)]
+struct Measured {
+    dialogue: Outcome,
+    /// Time that each `socket()` takes.
+    sockets: Latency,
 }
 
 /// Runs the command.
@@ -130,8 +154,8 @@ pub(crate) fn run(args: &NeighboursArgs) -> Result<(), NeighboursError> {
 }
 
 /// Measures beside each neighbour in turn, and again. If the other user waits for too long, that run fails; the others go on.
-fn measure_all(runner: &Runner, args: &NeighboursArgs) -> (Vec<Vec<Outcome>>, Option<NeighboursError>) {
-    let mut outcomes: Vec<Vec<Outcome>> = vec![Vec::new(); Trouble::ALL.len()];
+fn measure_all(runner: &Runner, args: &NeighboursArgs) -> (Vec<Vec<Measured>>, Option<NeighboursError>) {
+    let mut outcomes: Vec<Vec<Measured>> = vec![Vec::new(); Trouble::ALL.len()];
     let mut failure = None;
     'rounds: for _ in 0..args.repeat {
         for (trouble, outcomes) in Trouble::ALL.into_iter().zip(&mut outcomes) {
@@ -150,12 +174,12 @@ fn measure_all(runner: &Runner, args: &NeighboursArgs) -> (Vec<Vec<Outcome>>, Op
     (outcomes, failure)
 }
 
-/// Measures a dialogue of one user while the neighbour makes trouble, with a daemon for this run.
-fn measure(runner: &Runner, trouble: Trouble, seconds: f64) -> Result<Outcome, PeerError> {
+/// Measures a dialogue of one user and then its `socket()`, while the neighbour makes trouble, with a daemon for this run.
+fn measure(runner: &Runner, trouble: Trouble, seconds: f64) -> Result<Measured, PeerError> {
     let allowed = host::allowed_processors();
     let daemon = Daemon::start(runner, &allowed)?;
     let neighbour = EndsAt { processors: &allowed, nice: Some(NEIGHBOUR_NICE), user: Some(NEIGHBOUR) };
-    let longer = seconds + 2.0 * SETTLING.as_secs_f64();
+    let longer = 2.0 * seconds + 2.0 * SETTLING.as_secs_f64();
     let send = |message_bytes| {
         let spec = Series::SctpSockets.spec(message_bytes, 1, None);
         runner.start_ends(Some(&daemon), &spec, longer, [&neighbour; 2]).map(Some)
@@ -165,35 +189,44 @@ fn measure(runner: &Runner, trouble: Trouble, seconds: f64) -> Result<Outcome, P
         Trouble::None => (None, None),
         Trouble::Messages => (send(SMALL_BYTES)?, None),
         Trouble::LargeMessages => (send(LARGE_BYTES)?, None),
-        Trouble::Requests | Trouble::Connections => {
+        Trouble::Requests | Trouble::Connections | Trouble::ConnectionFlood => {
             (None, Some(runner.start_peer(Some(&daemon), &words, &neighbour)?))
         }
     };
     thread::sleep(SETTLING);
     let user = EndsAt { processors: &allowed, nice: None, user: Some(USER) };
     let spec = Series::SctpSocketsRr.spec(REQUEST_BYTES, 1, None);
-    runner.start_ends(Some(&daemon), &spec, seconds, [&user; 2])?.finish(seconds)
+    let dialogue = runner.start_ends(Some(&daemon), &spec, seconds, [&user; 2])?.finish(seconds)?;
+    let words = ["sockets", "--seconds", &seconds.to_string()];
+    let mut opener = runner.start_peer(Some(&daemon), &words, &user)?;
+    let sockets = opener.read_line_until(Instant::now() + Duration::from_secs_f64(seconds) + GRACE)?;
+    Ok(Measured { dialogue, sockets })
 }
 
-fn rows(outcomes: &[Vec<Outcome>], conditions: &Conditions) -> Vec<Row> {
-    let middle = |outcomes: &[Outcome], value: fn(&Latency) -> f64| {
-        let values: Vec<f64> = outcomes.iter().filter_map(|o| o.latency.as_ref().map(value)).collect();
-        median(&values).unwrap_or(0.0)
-    };
+fn rows(outcomes: &[Vec<Measured>], conditions: &Conditions) -> Vec<Row> {
     let idle = &outcomes[0];
-    let row = |(trouble, outcomes): (Trouble, &Vec<Outcome>)| {
-        let at = |value: fn(&Latency) -> f64| middle(outcomes, value);
-        let above = |value: fn(&Latency) -> f64| (at(value) - middle(idle, value)).max(0.0);
-        let rates: Vec<f64> = outcomes.iter().map(Outcome::messages_per_s).collect();
+    let row = |(trouble, outcomes): (Trouble, &Vec<Measured>)| {
+        let exchange =
+            |value: fn(&Latency) -> f64| middle(outcomes, |run| run.dialogue.latency.as_ref().map(value));
+        let idle_exchange =
+            |value: fn(&Latency) -> f64| middle(idle, |run| run.dialogue.latency.as_ref().map(value));
+        let socket = |value: fn(&Latency) -> f64| middle(outcomes, |run| Some(value(&run.sockets)));
+        let idle_socket = |value: fn(&Latency) -> f64| middle(idle, |run| Some(value(&run.sockets)));
+        let rates: Vec<f64> = outcomes.iter().map(|run| run.dialogue.messages_per_s()).collect();
         Some(Row {
             neighbour: trouble.name(),
             exchanges_per_s: median(&rates)?,
-            latency_us_p50: at(|l| l.p50_us),
-            latency_us_p99: at(|l| l.p99_us),
-            latency_us_p999: at(|l| l.p999_us),
-            latency_us_max: at(|l| l.max_us),
-            delay_us_p999: above(|l| l.p999_us),
-            delay_us_max: above(|l| l.max_us),
+            latency_us_p50: exchange(|l| l.p50_us),
+            latency_us_p99: exchange(|l| l.p99_us),
+            latency_us_p999: exchange(|l| l.p999_us),
+            latency_us_max: exchange(|l| l.max_us),
+            delay_us_p999: (exchange(|l| l.p999_us) - idle_exchange(|l| l.p999_us)).max(0.0),
+            delay_us_max: (exchange(|l| l.max_us) - idle_exchange(|l| l.max_us)).max(0.0),
+            socket_us_p50: socket(|l| l.p50_us),
+            socket_us_p99: socket(|l| l.p99_us),
+            socket_us_max: socket(|l| l.max_us),
+            socket_delay_us_p50: (socket(|l| l.p50_us) - idle_socket(|l| l.p50_us)).max(0.0),
+            socket_delay_us_max: (socket(|l| l.max_us) - idle_socket(|l| l.max_us)).max(0.0),
             runs: outcomes.len(),
             seconds_per_run: conditions.seconds_per_run,
             kernel: conditions.kernel.clone(),
@@ -205,8 +238,13 @@ fn rows(outcomes: &[Vec<Outcome>], conditions: &Conditions) -> Vec<Row> {
     Trouble::ALL.into_iter().zip(outcomes).filter_map(row).collect()
 }
 
+/// Returns the median of a value over all runs, or 0 if no run has it.
+fn middle(runs: &[Measured], value: impl Fn(&Measured) -> Option<f64>) -> f64 {
+    median(&runs.iter().filter_map(value).collect::<Vec<_>>()).unwrap_or(0.0)
+}
+
 fn table(rows: &[Row]) -> String {
-    const HEAD: [&str; 8] = [
+    const HEAD: [&str; 12] = [
         "exchanges/s",
         "neighbour",
         "p50 us",
@@ -215,12 +253,17 @@ fn table(rows: &[Row]) -> String {
         "max us",
         "above idle: p99.9 us",
         "max us",
+        "socket(): p50 us",
+        "max us",
+        "above idle: p50 us",
+        "max us",
     ];
     let line = |row: &Row| {
-        let latencies = [row.latency_us_p50, row.latency_us_p99, row.latency_us_p999, row.latency_us_max];
+        let exchange = [row.latency_us_p50, row.latency_us_p99, row.latency_us_p999, row.latency_us_max];
         let above = [row.delay_us_p999, row.delay_us_max];
+        let socket = [row.socket_us_p50, row.socket_us_max, row.socket_delay_us_p50, row.socket_delay_us_max];
         let mut cells = vec![grouped(row.exchanges_per_s.round() as u64), row.neighbour.to_owned()];
-        cells.extend(latencies.iter().chain(&above).map(|us| format!("{us:.0}")));
+        cells.extend(exchange.iter().chain(&above).chain(&socket).map(|us| format!("{us:.0}")));
         ((), cells)
     };
     let mut out = String::new();
@@ -241,6 +284,7 @@ pub(crate) fn trouble(kind: &str) -> Result<(), String> {
         });
         match kind {
             "requests" => ask_on(&stop),
+            "connection-flood" => flood(&stop).map_err(|error| error.to_string()),
             _ => connect_on(&stop).map_err(|error| error.to_string()),
         }
     })
@@ -257,10 +301,14 @@ fn ask_on(stop: &AtomicBool) -> Result<(), String> {
     Ok(())
 }
 
+fn daemon_address() -> io::Result<SocketAddrUnix> {
+    let place = std::env::var(PLACE_VARIABLE).unwrap_or_default();
+    Ok(SocketAddrUnix::new_abstract_name(place.trim_start_matches('@').as_bytes())?)
+}
+
 /// Opens connections to the daemon and sends nothing on them. Closes the oldest for each new one.
 fn connect_on(stop: &AtomicBool) -> io::Result<()> {
-    let place = std::env::var(PLACE_VARIABLE).unwrap_or_default();
-    let address = SocketAddrUnix::new_abstract_name(place.trim_start_matches('@').as_bytes())?;
+    let address = daemon_address()?;
     let mut open = VecDeque::new();
     while !stop.load(Ordering::Relaxed) {
         let silent = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None)?;
@@ -273,4 +321,36 @@ fn connect_on(stop: &AtomicBool) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Connects to the daemon and closes the connection, on each processor, and waits for nothing.
+fn flood(stop: &AtomicBool) -> io::Result<()> {
+    let address = daemon_address()?;
+    let connect_all = || {
+        while !stop.load(Ordering::Relaxed) {
+            let flags = SocketFlags::NONBLOCK;
+            let connection = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+            // The daemon's queue may be full.
+            let _ = connect(&connection, &address);
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let others: Vec<_> = host::allowed_processors().iter().map(|_| scope.spawn(connect_all)).collect();
+        others.into_iter().try_for_each(|thread| thread.join().unwrap_or(Ok(())))
+    })
+}
+
+/// Runs the hidden command: opens an SCTP socket and closes it again and again, and prints the times that `socket()` takes.
+pub(crate) fn open_sockets(seconds: f64) -> Result<(), String> {
+    let end = Instant::now() + Duration::from_secs_f64(seconds);
+    let mut latencies = histogram();
+    while Instant::now() < end {
+        let began = Instant::now();
+        let opened = Socket::new(Domain::IPV4, Type::STREAM, Some(SCTP));
+        record(&mut latencies, began.elapsed());
+        opened.map_err(|error| format!("socket() failed: {error}"))?;
+        thread::sleep(SOCKETS_EVERY);
+    }
+    print_line(&Latency::of(&latencies))
 }

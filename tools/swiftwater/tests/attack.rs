@@ -135,13 +135,15 @@ fn a_dialogue_is_measured_beside_each_neighbour() {
     let rows = rows.as_array().expect("an array");
     let names: Vec<&str> = rows.iter().filter_map(|row| row["neighbour"].as_str()).collect();
     // A user whom the neighbour keeps waiting for ever has no row.
-    let neighbours = ["none", "requests", "connections", "messages", "large-messages"];
+    let neighbours = ["none", "requests", "connections", "connection-flood", "messages", "large-messages"];
     assert_eq!(names, neighbours, "{}", said(&output));
     assert!(output.status.success(), "{}", said(&output));
     let documented = include_str!("../../../docs/json.md");
     for row in rows {
         assert!(number(row, "exchanges_per_s") > 0.0 && number(row, "latency_us_p50") > 0.0, "{row}");
         assert!(number(row, "latency_us_p50") <= number(row, "latency_us_max"), "{row}");
+        let socket = ["socket_us_p50", "socket_us_p99", "socket_us_max"].map(|key| number(row, key));
+        assert!(socket[0] > 0.0 && socket.is_sorted(), "{row}");
         for key in row.as_object().expect("an object").keys() {
             assert!(documented.contains(&format!("`{key}`")), "{key} is missing in docs/json.md");
         }

@@ -384,6 +384,14 @@ impl Drop for ReceivedDescriptor {
 pub(crate) struct End(ReceivedDescriptor);
 
 impl End {
+    /// Returns whether the program has closed its end and left nothing here.
+    pub(crate) fn is_left(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let (mut byte, mut no_room) = ([0], RecvAncillaryBuffer::default());
+        let found = recvmsg(self, &mut [IoSliceMut::new(&mut byte)], &mut no_room, flags);
+        found.is_ok_and(|found| found.bytes == 0 && !found.flags.contains(ReturnFlags::CTRUNC))
+    }
+
     /// Stops further input, and returns whether the queue is empty.
     fn is_finished(&self) -> bool {
         // With credentials, every message has control data that finds no room here, even an empty message.

@@ -7,3 +7,4 @@ pub(crate) mod limits;
 pub(crate) mod memory_return;
 pub(crate) mod owner;
 pub(crate) mod seats;
+pub(crate) mod turns;

@@ -202,6 +202,10 @@ pub(crate) fn peer(command: PeerCommand) -> Result<(), String> {
             set_priority_and_processors(&peer)?;
             neighbours::trouble(&kind)
         }
+        PeerCommand::Sockets { peer, seconds } => {
+            set_priority_and_processors(&peer)?;
+            neighbours::open_sockets(seconds)
+        }
         PeerCommand::Victim(args) => {
             set_priority_and_processors(&args)?;
             attack::victim::run()

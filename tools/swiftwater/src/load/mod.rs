@@ -254,7 +254,8 @@ pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_max(LATENCY_MAX.as_nanos() as u64, 3).expect("constant bounds")
 }
 
-fn record(latencies: &mut Histogram<u64>, latency: Duration) {
+/// Records a latency, in nanoseconds.
+pub(crate) fn record(latencies: &mut Histogram<u64>, latency: Duration) {
     latencies.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
 }
 

@@ -155,7 +155,8 @@ pub(crate) struct Latency {
 }
 
 impl Latency {
-    fn of(latencies: &Histogram<u64>) -> Self {
+    /// Returns the percentiles of recorded nanoseconds.
+    pub(crate) fn of(latencies: &Histogram<u64>) -> Self {
         let at = |quantile| latencies.value_at_quantile(quantile) as f64 / 1e3;
         Self {
             min_us: latencies.min() as f64 / 1e3,

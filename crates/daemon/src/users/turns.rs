@@ -1,0 +1,97 @@
+//! Items that wait, of users who take turns: a user with many keeps another one waiting for no more than one of them.
+
+use std::collections::{HashMap, VecDeque};
+
+/// Queues of users, with a bounded number of items.
+#[derive(Debug)]
+pub(crate) struct Turns<T> {
+    max: usize,
+    count: usize,
+    /// No queue is empty.
+    of_users: HashMap<u32, VecDeque<T>>,
+    /// The users of `of_users`, in the order of their turns.
+    order: VecDeque<u32>,
+}
+
+impl<T> Turns<T> {
+    /// Makes room for `max` items.
+    pub(crate) fn new(max: usize) -> Turns<T> {
+        Turns { max, count: 0, of_users: HashMap::new(), order: VecDeque::new() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Adds an item of a user. If there is no room, returns the oldest item of the user who has most.
+    pub(crate) fn push(&mut self, user: u32, item: T) -> Option<T> {
+        let own = self.of_users.entry(user).or_default();
+        if own.is_empty() {
+            self.order.push_back(user);
+        }
+        own.push_back(item);
+        self.count += 1;
+        if self.count <= self.max {
+            return None;
+        }
+        let most = self.of_users.iter().max_by_key(|(_, own)| own.len()).map(|(user, _)| *user)?;
+        let (item, is_last) = self.take(most);
+        if is_last {
+            self.order.retain(|user| *user != most);
+        }
+        item
+    }
+
+    /// Takes the oldest item of the user whose turn it is.
+    pub(crate) fn next(&mut self) -> Option<T> {
+        let user = self.order.pop_front()?;
+        let (item, is_last) = self.take(user);
+        if !is_last {
+            self.order.push_back(user);
+        }
+        item
+    }
+
+    /// Takes the oldest item of a user. Returns whether it was the last.
+    fn take(&mut self, user: u32) -> (Option<T>, bool) {
+        let item = self.of_users.get_mut(&user).and_then(VecDeque::pop_front);
+        self.count -= usize::from(item.is_some());
+        let is_last = self.of_users.get(&user).is_none_or(VecDeque::is_empty);
+        if is_last {
+            self.of_users.remove(&user);
+        }
+        (item, is_last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_item_of_each_other_user_comes_first() {
+        let mut turns = Turns::new(2000);
+        assert!((0..1000).all(|item| turns.push(1, (1, item)).is_none()));
+        assert_eq!(turns.next(), Some((1, 0)));
+        turns.push(2, (2, 0));
+        turns.push(2, (2, 1));
+        let next = [(); 4].map(|()| turns.next());
+        assert_eq!(next, [Some((1, 1)), Some((2, 0)), Some((1, 2)), Some((2, 1))]);
+        assert_eq!(std::iter::from_fn(|| turns.next()).count(), 997);
+        assert!(turns.is_empty() && turns.of_users.is_empty(), "a user without items takes no memory");
+    }
+
+    #[test]
+    fn the_user_with_most_items_makes_room() {
+        let mut turns = Turns::new(3);
+        assert_eq!([10, 11].map(|item| turns.push(1, item)), [None, None]);
+        assert_eq!(turns.push(2, 20), None);
+        assert_eq!(turns.push(3, 30), Some(10), "the oldest of the user who has most");
+        assert_eq!(turns.push(3, 31), Some(30), "its own oldest");
+        assert_eq!([(); 4].map(|()| turns.next()), [Some(11), Some(20), Some(31), None]);
+        assert!(turns.is_empty());
+        let mut none = Turns::new(0);
+        assert_eq!((none.push(1, 1), none.next()), (Some(1), None));
+        assert!(none.is_empty() && none.order.is_empty());
+    }
+}
