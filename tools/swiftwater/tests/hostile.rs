@@ -95,12 +95,18 @@ impl Scene {
 
     /// Returns the size of the daemon's memfds with messages for programs.
     fn message_bytes(&self) -> u64 {
+        self.memfd_bytes("message")
+    }
+
+    /// Returns the memory of the daemon's memfds of one kind.
+    fn memfd_bytes(&self, kind: &str) -> u64 {
+        let start = format!("/memfd:swiftwater-{kind}");
         let folder = format!("/proc/{}/fd", self.daemon.process.id());
         let memfds = std::fs::read_dir(folder).expect("it runs").filter_map(|entry| {
             let path = entry.ok()?.path();
             // The descriptor may be closed by now.
             let name = std::fs::read_link(&path).ok()?;
-            name.to_string_lossy().starts_with("/memfd:swiftwater-message").then_some(())?;
+            name.to_string_lossy().starts_with(&start).then_some(())?;
             Some(std::fs::metadata(&path).ok()?.blocks() * BLOCK_BYTES)
         });
         memfds.sum()
@@ -389,6 +395,27 @@ fn the_receive_windows_of_one_user_together_hold_no_more_than_its_memory() {
     assert_success("the reader", &reader.go_on());
     wait_until("memory was not given back", || scene.memory_bytes("VmRSS") <= before + SLACK_BYTES);
     wait_until("it is charged for ever", || scene.of_attacker("received_bytes") == 0);
+}
+
+#[test]
+#[ignore = "needs root: ./test --all"]
+fn the_pages_of_one_user_take_no_more_than_its_memory() {
+    const BUDGET_BYTES: u64 = 1 << 20;
+    /// Sizes of the pages of a one-to-one and of a one-to-many socket.
+    const PAGES_BYTES: [u64; 2] = [4 << 10, 64 << 10];
+    let Some(scene) = Scene::set_with("pages", "--user-page-memory 1M") else { return };
+    let victim = Held::start(scene.victim("victim", &["hold"]));
+    let before = scene.memfd_bytes("page");
+    let mut attacker = scene.attacker("pages");
+    attacker.args(PAGES_BYTES.map(|bytes| (BUDGET_BYTES / bytes).to_string()));
+    let attacker = Held::start(attacker);
+    assert_eq!(scene.of_attacker("page_bytes"), BUDGET_BYTES);
+    let most = scene.memfd_bytes("page");
+    assert!(most > before && most <= before + BUDGET_BYTES, "{before} before, {most} during");
+    scene.assert_victim_works();
+    assert_success("the victim", &victim.go_on());
+    assert_success("the attacker", &attacker.go_on());
+    wait_until("it is charged for ever", || scene.of_attacker("page_bytes") == 0);
 }
 
 #[test]

@@ -37,18 +37,32 @@ pub(crate) struct EntryIndex(usize);
 struct Memory {
     memfd: OwnedFd,
     mapping: Mapping,
-    charge: Charge,
+    bytes: usize,
+    /// None once the memory was given back.
+    charge: Mutex<Option<Charge>>,
 }
 
 /// The memory of a page that nobody uses any more, whoever still has its memfd.
 pub(crate) struct LeftPage(Arc<Memory>);
 
 impl LeftPage {
-    /// Gives the memory back to the system, but for the fields of a page whose program has shut both directions down: it may go on
-    /// asking what has become of the socket. This waits for the lock of the inode.
-    pub(crate) fn empty(self) {
-        let first = if self.is_shut_both_ways() { FIELDS_BYTES } else { 0 };
-        let bytes = self.0.charge.bytes() - first;
+    /// Gives the memory back to the system, which waits for the lock of the inode. Returns a page whose program has shut both
+    /// directions down, with its fields: the program may go on asking what has become of the socket. They are charged to nobody.
+    pub(crate) fn empty(self) -> Option<LeftPage> {
+        let stays = self.is_shut_both_ways();
+        self.give_back(if stays { FIELDS_BYTES } else { 0 });
+        drop(self.0.charge.lock().unwrap_or_else(PoisonError::into_inner).take());
+        stays.then_some(self)
+    }
+
+    /// Gives all memory back, which waits for the lock of the inode.
+    pub(crate) fn empty_wholly(self) {
+        self.give_back(0);
+    }
+
+    /// Gives the memory behind so many bytes back.
+    fn give_back(&self, first: usize) {
+        let bytes = self.0.bytes - first;
         if bytes > 0 {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             // What cannot be given back stays until the memfd is closed.
@@ -84,7 +98,7 @@ impl SharedPage {
         fcntl_add_seals(&memfd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let mapping = Mapping::new(&memfd, bytes)?;
         let room_bytes = if message_bytes_max < MESSAGE_BYTES_MAX { message_bytes_max as u32 } else { 0 };
-        let memory = Arc::new(Memory { memfd, mapping, charge });
+        let memory = Arc::new(Memory { memfd, mapping, bytes, charge: Mutex::new(Some(charge)) });
         let page = SharedPage { memory, entries: Mutex::default(), room_bytes };
         let family = if v6 { AF_INET6 } else { AF_INET };
         let identity = [u32::from(carrier::VERSION), family, style.socket_type()].map(u32::to_ne_bytes);
@@ -250,17 +264,19 @@ mod tests {
         let kept = page.as_fd().try_clone_to_owned().expect("a copy");
         let blocks = || fstat(&kept).expect("it is open").st_blocks;
         assert!(blocks() > 0);
-        page.left().empty();
+        assert!(page.left().empty().is_none());
         assert_eq!((blocks(), page.data_taken()), (0, 0));
         // One that has shut both directions down keeps the least that there is.
         page.write(Layout::SHUT_AT, &[1, 0, 0, 0, 1, 0, 0, 0]);
         page.write(PAGE_BYTES as u64 - 4, &[1; 4]);
-        page.left().empty();
+        let left = page.left().empty().expect("it may be asked");
         assert_eq!(blocks() * 512, FIELDS_BYTES as i64);
         assert_eq!(
             (page.read(Layout::SHUT_AT), page.read(PAGE_BYTES as u64 - 4)),
             (u32::from_ne_bytes([1, 0, 0, 0]), 0)
         );
+        left.empty_wholly();
+        assert_eq!(blocks(), 0);
     }
 
     #[test]
@@ -274,6 +290,10 @@ mod tests {
         drop((few, many));
         assert_eq!(account.charged_bytes(), PAGE_BYTES, "a program may have it");
         left.empty();
+        assert_eq!(account.charged_bytes(), 0);
+        let shut = page(Style::OneToOne, &account).expect("room");
+        shut.write(Layout::SHUT_AT, &[1, 0, 0, 0, 1, 0, 0, 0]);
+        let _left = shut.left().empty().expect("it may be asked");
         assert_eq!(account.charged_bytes(), 0);
     }
 

@@ -22,21 +22,24 @@ use super::stream_rules::StreamRules;
 use crate::channel::Channel;
 use crate::channel::busy_poll::BusyPolling;
 use crate::channel::endpoint::{self, Accounts};
-use crate::channel::shared_page::SharedPage;
+use crate::channel::shared_page::{LeftPage, SharedPage};
 use crate::channel::style::Style;
 use crate::system::socket_cookie::Cookie;
 use crate::users::budget::Budget;
-use crate::users::closer::{Closers, Source};
-use crate::users::descriptor_numbers::Numbers;
+use crate::users::closer::{Closer, Closers, Source};
+use crate::users::descriptor_numbers::{Numbers, Taken};
 use crate::users::limits::Limits;
 use crate::users::owner::{Owner, Shares};
 use crate::users::seats::{Places, Seat};
+use crate::users::turns::Turns;
 
 /// Maximum number of requests that wait for a peer, in all and of one user.
 const WAITING_MAX: usize = 4096;
 const WAITING_OF_USER_MAX: usize = 1024;
 /// Maximum number of open connections that have not sent a request yet.
 const SILENT_MAX: usize = 1024;
+/// Maximum number of pages of closed sockets that programs may read on, because they have shut both directions down.
+const ASKED_ON_MAX: usize = 1024;
 /// Maximum number of sockets on a shared port that the registry checks for being closed.
 const HOLDERS_LOOKED_AT_MAX: usize = 16;
 /// If descriptors are scarce, waiting requests and silent connections are each limited to the number of descriptors
@@ -74,6 +77,8 @@ pub(crate) struct Registry {
     pub(crate) busy_polling: Arc<BusyPolling>,
     /// Rules for the modules on the streams of associations.
     rules: Arc<StreamRules>,
+    /// Pages of closed sockets that were shut both ways.
+    asked_on: Arc<Mutex<Turns<AskedOn>>>,
 }
 
 #[derive(Default)]
@@ -145,6 +150,7 @@ impl Registry {
             numbers,
             busy_polling: Arc::default(),
             rules: Arc::default(),
+            asked_on: Arc::new(Mutex::new(Turns::new(ASKED_ON_MAX.min(few)))),
         })
     }
 
@@ -279,8 +285,12 @@ impl Registry {
             // The share is released only after the page is emptied: a program that delays this cannot open more
             // sockets.
             let (page, share) = (channel.page.left(), Arc::clone(&socket.share));
+            let (closer, asked_on) = (Arc::clone(channel.endpoint.closer()), Arc::clone(&self.asked_on));
             channel.endpoint.closer().run(move || {
-                page.empty();
+                if let Some(page) = page.empty() {
+                    let number = closer.number();
+                    keep_page(&asked_on, share.owner.user, AskedOn { page, closer, _number: number });
+                }
                 drop(share);
             });
         }
@@ -293,6 +303,21 @@ impl Registry {
     /// Returns whether no socket and no association is left.
     pub(crate) fn is_idle(&self) -> bool {
         self.table().by_cookie.is_empty() && self.stack.statistics().associations == 0
+    }
+}
+
+/// The page of a closed socket that its program may ask on.
+struct AskedOn {
+    page: LeftPage,
+    closer: Arc<Closer>,
+    _number: Taken,
+}
+
+/// Keeps the page of a user. If there are too many, one of the user who has most is emptied, by the thread of that user.
+fn keep_page(pages: &Mutex<Turns<AskedOn>>, user: u32, page: AskedOn) {
+    let too_many = pages.lock().unwrap_or_else(PoisonError::into_inner).push(user, page);
+    if let Some(AskedOn { page, closer, _number }) = too_many {
+        closer.run(move || page.empty_wholly());
     }
 }
 
