@@ -355,4 +355,33 @@ mod tests {
         assert_eq!(most, 1, "only the last one takes a number");
         drop(last);
     }
+
+    #[test]
+    fn a_request_with_two_descriptors_is_refused() {
+        let place = place("two");
+        let listener = listen(&place).expect("a free name");
+        let mut frame = [0; FRAME_BYTES_MAX];
+        let bytes = Request::Describe.encode(&mut frame).expect("a short request");
+        let answer_to = |descriptors: &[BorrowedFd<'_>]| {
+            let caller = place.connect().expect("room");
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            control.push(SendAncillaryMessage::ScmRights(descriptors));
+            let parts = [IoSlice::new(&frame[..bytes])];
+            rustix::net::sendmsg(&caller, &parts, &mut control, SendFlags::NOSIGNAL).expect("room");
+            caller
+        };
+        let callers = [answer_to(&[listener.as_fd()]), answer_to(&[listener.as_fd(); 2])];
+        serve_and_look(listener, |_| ());
+        let failures = callers.map(|caller| {
+            let mut frame = [0; FRAME_BYTES_MAX];
+            let received = rustix::net::recv(&caller, &mut frame[..], rustix::net::RecvFlags::DONTWAIT);
+            let bytes = received.expect("an answer").1;
+            match carrier::request::Answer::parse(&frame[..bytes]).expect("an answer") {
+                carrier::request::Answer::Failed(errno) => Some(errno),
+                _ => None,
+            }
+        });
+        assert_eq!(failures, [None, Some(Errno::INVAL.raw_os_error())]);
+    }
 }
