@@ -49,7 +49,11 @@ fn says_the_same_without(parts: &[&str], name: &str, but: &[(&str, &str)]) {
     run.env("SCTP_UDP_PORT", daemon.udp_port().to_string());
     let output = run.stdin(Stdio::null()).output().expect("the program starts");
     let expected = without(&expected, parts);
-    let said = without(&String::from_utf8_lossy(&output.stdout), parts);
+    let mut said = without(&String::from_utf8_lossy(&output.stdout), parts);
+    // Where the kernel's answer may come, too, it counts as ours.
+    for (theirs, ours) in but {
+        said = said.replace(theirs, ours);
+    }
     let differences: Vec<_> = expected.lines().zip(said.lines()).filter(|(a, b)| a != b).take(20).collect();
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(differences.is_empty() && expected.len() == said.len(), "{differences:#?}\n{error}");
@@ -87,7 +91,7 @@ fn listeners_and_options_of_any_socket() {
 
 #[test]
 fn what_is_left_after_the_end_and_path_mtus() {
-    // The daemon forgets a socket that both ends have shut down.
+    // The daemon forgets a socket that both ends have shut down, before or after its end is in the page.
     let forgotten = (
         "read: all\nSCTP_STATUS after the end: -1 EINVAL\nrecv after the end: 0",
         "read: all\nSCTP_STATUS after the end: -1 EOPNOTSUPP\nrecv after the end: 0",
