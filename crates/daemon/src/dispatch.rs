@@ -1,7 +1,7 @@
 //! Maps each request to one call, and spawns the task of a socket that the call opens.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
+use std::rc::Rc;
 
 use carrier::page::State;
 use carrier::request::{Addresses, InitMessage, OPTION_BYTES_MAX, Request, Start};
@@ -34,7 +34,7 @@ const SCTP_GET_LOCAL_ADDRS: i32 = 109;
 
 /// Carries out a request. Waits for the peer where the answer depends on it.
 pub(crate) async fn perform(
-    registry: &Arc<Registry>,
+    registry: &Rc<Registry>,
     request: &Request<'_>,
     descriptor: Option<&ReceivedDescriptor>,
     who: UCred,
@@ -83,8 +83,8 @@ pub(crate) async fn perform(
 
 /// Carries out a request on a socket; `theirs` is the program's end of its carrier.
 async fn perform_on(
-    registry: &Arc<Registry>,
-    socket: &Arc<Socket>,
+    registry: &Rc<Registry>,
+    socket: &Rc<Socket>,
     theirs: BorrowedFd<'_>,
     request: &Request<'_>,
     who: UCred,
@@ -112,11 +112,11 @@ async fn perform_on(
         }
         Request::Find(address) => {
             check_peer(socket.v6, address)?;
-            let member = socket.lock().with_peer(address).ok_or(Errno::NOENT)?;
+            let member = socket.inner().with_peer(address).ok_or(Errno::NOENT)?;
             return Ok(Answer::Association(member.id).into());
         }
         Request::AwaitRoom { association } => {
-            let member = socket.lock().associations.get(&association).cloned().ok_or(Errno::PIPE)?;
+            let member = socket.inner().associations.get(&association).cloned().ok_or(Errno::PIPE)?;
             let queue = member.send_queue().clone().ok_or(Errno::PIPE)?;
             unless_lost(&patience(registry, who)?, queue.room()).await?;
             if queue.is_peer_shut() {
@@ -124,7 +124,7 @@ async fn perform_on(
             }
         }
         Request::Associations { after } => {
-            let inner = socket.lock();
+            let inner = socket.inner();
             let some = inner.associations.range(after.saturating_add(1)..).take(OPTION_BYTES_MAX / 4);
             let listed = some.flat_map(|(id, _)| id.to_ne_bytes()).collect();
             return Ok(Answer::Value(listed).into());
@@ -145,7 +145,7 @@ async fn perform_on(
         Request::SetForm { plain } => socket.channel.set_form(plain)?,
         Request::LocalAddress => return Ok(Answer::Address(socket.local_address()).into()),
         Request::PeerAddress => {
-            let inner = socket.lock();
+            let inner = socket.inner();
             let peer = inner.peer.filter(|_| inner.stage == State::Connected);
             return Ok(Answer::Address(peer.ok_or(Errno::NOTCONN)?).into());
         }
@@ -166,8 +166,8 @@ async fn perform_on(
 
 /// Begins to set up an association, and waits for it if the caller wants a late answer.
 async fn connect_for(
-    registry: &Arc<Registry>,
-    socket: &Arc<Socket>,
+    registry: &Rc<Registry>,
+    socket: &Rc<Socket>,
     (peer, start, init): (Addresses<'_>, Start, InitMessage),
     theirs: BorrowedFd<'_>,
     who: UCred,
@@ -186,8 +186,8 @@ async fn connect_for(
 }
 
 async fn set_option(
-    registry: &Arc<Registry>,
-    socket: &Arc<Socket>,
+    registry: &Rc<Registry>,
+    socket: &Rc<Socket>,
     (level, name): (i32, i32),
     value: &[u8],
     who: UCred,
@@ -202,7 +202,7 @@ async fn set_option(
         _ => {
             let dry = options::set(socket, level, name, value)?;
             if !dry.is_empty() {
-                tokio::spawn(tell_dry(Arc::clone(socket), dry));
+                tokio::task::spawn_local(tell_dry(Rc::clone(socket), dry));
                 // The task puts the notification into the channel before the answer, if there is room.
                 tokio::task::yield_now().await;
             }
@@ -221,7 +221,7 @@ async fn recall(
     unless_lost(&patience(registry, who)?, socket.channel.endpoint.recall(theirs)).await?
 }
 
-fn open_for(registry: &Arc<Registry>, owner: Owner, v6: bool, one_to_many: bool) -> Result<Reply, Errno> {
+fn open_for(registry: &Rc<Registry>, owner: Owner, v6: bool, one_to_many: bool) -> Result<Reply, Errno> {
     let style = if one_to_many { Style::OneToMany } else { Style::OneToOne };
     let options = SocketOptions::new(&registry.stack);
     let opened = registry.open(owner, v6, style, style.first_stage(), options)?;
@@ -232,13 +232,13 @@ fn open_for(registry: &Arc<Registry>, owner: Owner, v6: bool, one_to_many: bool)
 
 /// Peels an association off. The operation completes even if the caller goes away.
 async fn peel_off(
-    registry: &Arc<Registry>,
-    socket: &Arc<Socket>,
+    registry: &Rc<Registry>,
+    socket: &Rc<Socket>,
     which: (u32, Front),
     recalled: Recalled,
 ) -> Result<Reply, Errno> {
-    let (registry, socket) = (Arc::clone(registry), Arc::clone(socket));
-    let done = tokio::spawn(async move {
+    let (registry, socket) = (Rc::clone(registry), Rc::clone(socket));
+    let done = tokio::task::spawn_local(async move {
         let PeeledOff { opened, page, carry } =
             peel_off::peel_off(&registry, &socket, which, recalled).await?;
         let (new, theirs) = tasks::start(&registry, opened);

@@ -36,11 +36,13 @@ mod users;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use swiftwater::streams::AutopushError;
 use swiftwater::{BindError, Stack, StackOptions};
+use tokio::runtime::LocalOptions;
 use tokio::sync::Notify;
 
 use calls::status::what_carries;
@@ -185,7 +187,8 @@ impl Daemon {
     /// A rule for streams names an unknown module, or a system call that the daemon depends on failed.
     pub fn run(self) -> Result<(), DaemonError> {
         self.rules.check(&self.stack).map_err(DaemonError::Rules)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
         let runtime = runtime.map_err(DaemonError::System)?;
         let stack = self.stack.clone();
         let outcome = runtime.block_on(self.serve());
@@ -194,7 +197,7 @@ impl Daemon {
     }
 
     async fn serve(self) -> Result<(), DaemonError> {
-        let registry = Arc::new(
+        let registry = Rc::new(
             Registry::new(self.stack, self.idle_exit.is_some(), &self.limits, self.numbers)
                 .map_err(DaemonError::System)?
                 .with_rules(self.rules),
@@ -203,12 +206,12 @@ impl Daemon {
         // With one processor, busy polling would only delay the programs.
         if moment > Duration::ZERO && std::thread::available_parallelism().is_ok_and(|n| n.get() > 1) {
             let busy_polling = Arc::clone(&registry.busy_polling);
-            tokio::spawn(async move { busy_polling.keep(moment).await });
+            tokio::task::spawn_local(async move { busy_polling.keep(moment).await });
         }
         for budget in [&registry.sent, &registry.received] {
-            tokio::spawn(memory_return::return_memory_of(Arc::clone(budget)));
+            tokio::task::spawn_local(memory_return::return_memory_of(Arc::clone(budget)));
         }
-        let mut server = tokio::spawn(server::serve(self.listener, Arc::clone(&registry)));
+        let mut server = tokio::task::spawn_local(server::serve(self.listener, Rc::clone(&registry)));
         let outcome = tokio::select! {
             failed = &mut server => {
                 failed.unwrap_or_else(|lost| Err(io::Error::other(lost))).map_err(DaemonError::System)

@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,7 +80,7 @@ struct Arrival {
 ///
 /// Runs as a task of its own. The runtime polls the future that it blocks on before ready tasks, so a user that
 /// connects without end would have connections accepted faster than earlier ones are answered and closed.
-pub(crate) async fn serve(listener: OwnedFd, registry: Arc<Registry>) -> io::Result<()> {
+pub(crate) async fn serve(listener: OwnedFd, registry: Rc<Registry>) -> io::Result<()> {
     let listener = register(listener, Interest::READABLE)?;
     let mut arrivals = Turns::new(ARRIVALS_MAX.min(registry.numbers.max() / PART_OF_ARRIVALS));
     loop {
@@ -128,10 +129,10 @@ fn accept_some(
     Ok(())
 }
 
-fn admit(registry: &Arc<Registry>, Arrival { connection, closer, who }: Arrival) {
+fn admit(registry: &Rc<Registry>, Arrival { connection, closer, who }: Arrival) {
     let Some(seat) = registry.silent.take(who.uid.as_raw()) else { return };
-    let registry = Arc::clone(registry);
-    tokio::spawn(async move {
+    let registry = Rc::clone(registry);
+    tokio::task::spawn_local(async move {
         // If the caller has gone, nobody needs the answer.
         let _ = attend(connection, seat, (&registry, &closer), who).await;
     });
@@ -141,7 +142,7 @@ fn admit(registry: &Arc<Registry>, Arrival { connection, closer, who }: Arrival)
 async fn attend(
     connection: End,
     seat: Seat,
-    (registry, closer): (&Arc<Registry>, &Arc<Closer>),
+    (registry, closer): (&Rc<Registry>, &Arc<Closer>),
     who: UCred,
 ) -> io::Result<()> {
     let connection = register(connection, Interest::READABLE | Interest::WRITABLE)?;
@@ -276,6 +277,8 @@ async fn send(connection: &AsyncFd<End>, frame: &[u8], descriptors: &[BorrowedFd
 mod tests {
     use std::fs;
 
+    use tokio::runtime::LocalOptions;
+
     use swiftwater::{Stack, StackOptions};
 
     use super::*;
@@ -305,13 +308,17 @@ mod tests {
 
     /// Serves a listener, and looks at the numbers each time that other tasks have had their turn.
     fn serve_and_look(listener: OwnedFd, mut look: impl FnMut(&Numbers)) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build_local(LocalOptions::default())
+            .expect("a runtime");
         runtime.block_on(async {
             let numbers = Numbers::with_max(NUMBERS);
             let options = StackOptions { udp_port: Some(0), ..StackOptions::default() };
             let stack = Stack::bind(&options).expect("a free port");
             let registry = Registry::new(stack, false, &Limits::default(), Arc::clone(&numbers));
-            let server = tokio::spawn(serve(listener, Arc::new(registry.expect("random numbers"))));
+            let server =
+                tokio::task::spawn_local(serve(listener, Rc::new(registry.expect("random numbers"))));
             for _ in 0..2 * CONNECTIONS {
                 tokio::task::yield_now().await;
                 look(&numbers);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use swiftwater::Stack;
-use tokio::runtime::Runtime;
+use tokio::runtime::LocalRuntime;
 use tokio::sync::Notify;
 
 use crate::state::registry::Registry;
@@ -51,7 +51,7 @@ pub(crate) async fn drain(registry: &Registry) {
 }
 
 /// Aborts open associations and ends their tasks; waits until closed associations are delivered.
-pub(crate) fn end(runtime: Runtime, stack: &Stack) {
+pub(crate) fn end(runtime: LocalRuntime, stack: &Stack) {
     // First abort, because the tasks would shut their associations down in an orderly way.
     stack.abort_open(REASON);
     drop(runtime);

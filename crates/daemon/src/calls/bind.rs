@@ -45,7 +45,7 @@ pub(crate) fn bind(
     address: SocketAddr,
     who: UCred,
 ) -> Result<(), Errno> {
-    let mut inner = socket.lock();
+    let mut inner = socket.inner();
     check_family(socket.v6, address)?;
     let is_fresh = matches!(inner.stage, State::Idle | State::Many);
     if inner.bound.is_some() || !is_fresh {
@@ -91,11 +91,11 @@ pub(crate) fn bind_more(
 ) -> Result<(), Errno> {
     let first = *list.first().ok_or(Errno::INVAL)?;
     list.iter().try_for_each(|address| check_family(socket.v6, *address))?;
-    let fresh = socket.lock().bound.is_none();
+    let fresh = socket.inner().bound.is_none();
     if fresh {
         bind(registry, socket, first, who)?;
     }
-    let mut inner = socket.lock();
+    let mut inner = socket.inner();
     let bound = inner.bound.clone().ok_or(Errno::INVAL)?;
     let mut more = bound.clone();
     for address in list.iter().skip(fresh.into()) {
@@ -113,7 +113,7 @@ pub(crate) fn bind_more(
 /// `SCTP_SOCKOPT_BINDX_REM`: removes either all of the addresses or none.
 pub(crate) fn bind_less(registry: &Registry, socket: &Socket, list: &[u8]) -> Result<(), Errno> {
     let list = parse_list(list)?;
-    let mut inner = socket.lock();
+    let mut inner = socket.inner();
     let mut less = inner.bound.clone().ok_or(Errno::BUSY)?;
     for address in list {
         check_family(socket.v6, address)?;
@@ -142,7 +142,7 @@ fn rebind(registry: &Registry, socket: &Socket, inner: &mut Inner, bound: Bound)
 /// associations.
 pub(crate) fn local_addresses(socket: &Socket, asked: &[u8]) -> Result<Vec<u8>, Errno> {
     let id = association_of(asked)?;
-    let inner = socket.lock();
+    let inner = socket.inner();
     if id != 0 && inner.association(id).is_none() {
         return Err(Errno::INVAL);
     }
@@ -161,7 +161,7 @@ pub(crate) fn local_addresses(socket: &Socket, asked: &[u8]) -> Result<Vec<u8>, 
 pub(crate) fn peer_addresses(socket: &Socket, asked: &[u8]) -> Result<Vec<u8>, Errno> {
     let id = association_of(asked)?;
     let (member, view) = {
-        let inner = socket.lock();
+        let inner = socket.inner();
         (inner.association(id).ok_or(Errno::INVAL)?, inner.options.view(socket.v6))
     };
     let known = member.association().and_then(|association| association.peer_address());
@@ -197,10 +197,11 @@ fn list_of(
 mod tests {
     use std::net::Ipv4Addr;
     use std::os::fd::OwnedFd;
-    use std::sync::Arc;
 
     use rustix::process::{Gid, Pid, Uid};
     use swiftwater::{Stack, StackOptions};
+
+    use std::rc::Rc;
 
     use super::*;
     use crate::channel::style::Style;
@@ -219,7 +220,7 @@ mod tests {
     }
 
     /// Returns a socket without a task, and the program's end of its channel.
-    fn opened(registry: &Registry) -> (Arc<Socket>, OwnedFd) {
+    fn opened(registry: &Registry) -> (Rc<Socket>, OwnedFd) {
         let owner = Owner { user: 1, process: 1 };
         let (style, options) = (Style::OneToOne, SocketOptions::new(&registry.stack));
         let opened = registry.open(owner, false, style, style.first_stage(), options).expect("a channel");
@@ -231,7 +232,7 @@ mod tests {
     }
 
     /// Binds a socket and closes the program's end; returns the socket and its port.
-    fn bound_and_closed(registry: &Registry) -> (Arc<Socket>, u16) {
+    fn bound_and_closed(registry: &Registry) -> (Rc<Socket>, u16) {
         let (socket, theirs) = opened(registry);
         bind(registry, &socket, ANY, who()).expect("a free port");
         drop(theirs);
@@ -246,7 +247,7 @@ mod tests {
         once_released(registry, port, || bind(registry, &second, address, who())).await
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn privileged_ports_are_root_s() {
         let mut registry = registry();
         registry.unprivileged_from = 1024;
@@ -256,18 +257,18 @@ mod tests {
         assert_eq!(rights(who()), [Ok(()), Err(Errno::ACCESS), Err(Errno::ACCESS), Ok(())]);
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn a_socket_is_bound_once() {
         let registry = registry();
         let (socket, _theirs) = opened(&registry);
         assert_eq!(bind(&registry, &socket, ANY, who()), Ok(()));
         assert_eq!(bind(&registry, &socket, ANY, who()), Err(Errno::INVAL));
         let (connected, _theirs) = opened(&registry);
-        connected.lock().stage = State::Connected;
+        connected.inner().stage = State::Connected;
         assert_eq!(bind(&registry, &connected, ANY, who()), Err(Errno::INVAL));
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn the_port_of_a_closed_socket_is_free_before_its_task_has_run() {
         let registry = registry();
         let (first, port) = bound_and_closed(&registry);
@@ -277,7 +278,7 @@ mod tests {
         assert_eq!(registry.ports().holders(port).count(), 1);
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn the_port_of_an_open_socket_is_taken() {
         let registry = registry();
         let (first, _theirs) = opened(&registry);
@@ -286,11 +287,11 @@ mod tests {
         assert_eq!(bind_again(&registry, port).await, Err(Errno::ADDRINUSE));
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn the_port_of_a_closed_listener_is_free_once_its_task_has_closed_it() {
         let registry = registry();
         let (first, port) = bound_and_closed(&registry);
-        first.lock().stage = State::Listening;
+        first.inner().stage = State::Listening;
         let forgets = async {
             tokio::task::yield_now().await;
             registry.forget(&first);

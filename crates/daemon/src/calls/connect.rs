@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use carrier::page::State;
 use carrier::request::{Addresses, InitMessage, Start};
@@ -22,11 +22,11 @@ use crate::system::visible_name;
 /// Begins to set up an association.
 pub(crate) fn connect(
     registry: &Registry,
-    socket: &Arc<Socket>,
+    socket: &Rc<Socket>,
     peer: Addresses<'_>,
     (start, init): (Start, InitMessage),
     theirs: BorrowedFd<'_>,
-) -> Result<Arc<SocketAssociation>, Errno> {
+) -> Result<Rc<SocketAssociation>, Errno> {
     let mut hosts = Vec::new();
     let mut seen = None;
     for address in peer.iter() {
@@ -54,8 +54,8 @@ fn connect_only(
     hosts: Vec<IpAddr>,
     init: InitMessage,
     theirs: BorrowedFd<'_>,
-) -> Result<Arc<SocketAssociation>, Errno> {
-    let mut inner = socket.lock();
+) -> Result<Rc<SocketAssociation>, Errno> {
+    let mut inner = socket.inner();
     match inner.stage {
         State::Idle => {}
         State::Connecting => return Err(Errno::ALREADY),
@@ -70,26 +70,26 @@ fn connect_only(
     let local = inner.local.unwrap_or_else(|| bound.first());
     visible_name::of_association(theirs, local, SocketAddr::new(hosts[0], seen.port()));
     socket.set_stage(&mut inner, State::Connecting);
-    let member = Arc::new(SocketAssociation::new(
+    let member = Rc::new(SocketAssociation::new(
         registry.next_association(),
         seen,
         inner.options.assoc_options.clone(),
     ));
-    inner.associations.insert(member.id, Arc::clone(&member));
+    inner.associations.insert(member.id, Rc::clone(&member));
     let server = address(registry, &inner, hosts, seen.port());
     let dial = Dial { stack: stack_for(registry, &inner, init), port: bound.port, server };
-    socket.commands.one_to_one(OneToOneCommand::Connect { dial, association: Arc::clone(&member) })?;
+    socket.commands.one_to_one(OneToOneCommand::Connect { dial, association: Rc::clone(&member) })?;
     Ok(member)
 }
 
 fn connect_another(
     registry: &Registry,
-    socket: &Arc<Socket>,
+    socket: &Rc<Socket>,
     seen: SocketAddr,
     hosts: Vec<IpAddr>,
     (start, init): (Start, InitMessage),
-) -> Result<Arc<SocketAssociation>, Errno> {
-    let mut inner = socket.lock();
+) -> Result<Rc<SocketAssociation>, Errno> {
+    let mut inner = socket.inner();
     let known = hosts.iter().find_map(|host| inner.with_peer(SocketAddr::new(*host, seen.port())));
     if let Some(member) = known {
         return Err(match member.outcome() {
@@ -114,7 +114,7 @@ fn connect_another(
     let streams_out = dial.stack.options().association.streams_out;
     let association = SocketAssociation::new(registry.next_association(), seen, options);
     let association = socket.enter(association, streams_out, seat);
-    let command = OneToManyCommand::Connect { dial, start, association: Arc::clone(&association) };
+    let command = OneToManyCommand::Connect { dial, start, association: Rc::clone(&association) };
     socket.commands.one_to_many(command)?;
     Ok(association)
 }

@@ -4,7 +4,9 @@
 //! reads; records without room are dropped and counted.
 
 use std::io::{self, IoSlice};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::rc::Rc;
+use std::rc::Weak;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::net::{SendAncillaryBuffer, SendFlags};
@@ -106,8 +108,8 @@ impl Drop for Feed {
 
 impl Feed {
     /// Returns the feed with the association whose stream has the module, which the feed pops at its end.
-    pub(super) fn of(mut self, member: &Arc<SocketAssociation>) -> Self {
-        self.member = Arc::downgrade(member);
+    pub(super) fn of(mut self, member: &Rc<SocketAssociation>) -> Self {
+        self.member = Rc::downgrade(member);
         self
     }
 

@@ -12,7 +12,7 @@ pub(crate) fn hold(socket: &Socket) -> Result<(), Errno> {
     if socket.style == Style::OneToMany {
         return Err(Errno::OPNOTSUPP);
     }
-    match socket.lock().stage {
+    match socket.inner().stage {
         State::Connected | State::Ended | State::Lost => socket.channel.hold(),
         _ => Err(Errno::INVAL),
     }
@@ -21,7 +21,7 @@ pub(crate) fn hold(socket: &Socket) -> Result<(), Errno> {
 /// Accepts a message back that was in the channel ([`Request::PutBack`](carrier::request::Request::PutBack)). Waits for
 /// memory to store it.
 pub(crate) async fn put_back(socket: &Socket, record: &[u8]) -> Result<(), Errno> {
-    let association = socket.lock().associations.values().next().cloned();
+    let association = socket.inner().associations.values().next().cloned();
     let known = association.map_or((0, None), |association| (association.id, Some(association.peer)));
     socket.channel.put_back(record, known).await
 }

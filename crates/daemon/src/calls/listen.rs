@@ -28,7 +28,7 @@ pub(crate) fn listen(
     backlog: i32,
     theirs: BorrowedFd<'_>,
 ) -> Result<(), Errno> {
-    let mut inner = socket.lock();
+    let mut inner = socket.inner();
     let (listening, backlog) = match inner.stage {
         State::Idle => (State::Listening, backlog),
         State::Many => (State::ManyListening, BACKLOG_OF_MANY),
@@ -68,7 +68,7 @@ pub(crate) fn listen(
 /// Carries out `listen` with a backlog of 0: stops listening and aborts waiting associations. `recalled` contains the
 /// records of the carrier.
 pub(crate) fn unlisten(registry: &Registry, socket: &Socket, recalled: Recalled) -> Result<(), Errno> {
-    let mut inner = socket.lock();
+    let mut inner = socket.inner();
     let idle = match inner.stage {
         State::Listening => State::Idle,
         State::ManyListening => State::Many,

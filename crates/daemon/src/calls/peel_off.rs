@@ -1,7 +1,7 @@
 //! `sctp_peeloff`: an association of a one-to-many socket becomes a socket of its own.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::rc::Rc;
 
 use carrier::page::{PeerShut, State};
 use carrier::record::Kind;
@@ -39,7 +39,7 @@ pub(crate) async fn peel_off(
     // The association may have ended since the caller looked it up.
     let member = peelable(socket, id)?;
     let (options, bound) = {
-        let inner = socket.lock();
+        let inner = socket.inner();
         (inner.options.clone(), inner.bound.clone())
     };
     let streams_out = member.streams_out();
@@ -52,8 +52,8 @@ pub(crate) async fn peel_off(
         return Err(Errno::MFILE);
     };
     {
-        let mut inner = new.lock();
-        inner.associations.insert(member.id, Arc::clone(&member));
+        let mut inner = new.inner();
+        inner.associations.insert(member.id, Rc::clone(&member));
         inner.peer = Some(member.peer);
         inner.local = bound.as_ref().map(Bound::first);
         inner.inherited = bound;
@@ -75,11 +75,11 @@ pub(crate) async fn peel_off(
 }
 
 /// Returns the association of this number if it can be peeled off.
-pub(crate) fn peelable(socket: &Socket, id: u32) -> Result<Arc<SocketAssociation>, Errno> {
+pub(crate) fn peelable(socket: &Socket, id: u32) -> Result<Rc<SocketAssociation>, Errno> {
     if socket.style != Style::OneToMany {
         return Err(Errno::INVAL);
     }
-    let member = socket.lock().associations.get(&id).cloned().ok_or(Errno::INVAL)?;
+    let member = socket.inner().associations.get(&id).cloned().ok_or(Errno::INVAL)?;
     if member.association().is_some() { Ok(member) } else { Err(Errno::NOTCONN) }
 }
 

@@ -4,6 +4,7 @@
 //! charged to the requesting user until this user has read it: see [`Lent`].
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -96,7 +97,7 @@ struct Associations {
 
 impl Associations {
     /// Returns as many of these associations as there is room for, and counts the rest.
-    fn of(&mut self, associations: &BTreeMap<u32, Arc<SocketAssociation>>) -> Vec<Arc<SocketAssociation>> {
+    fn of(&mut self, associations: &BTreeMap<u32, Rc<SocketAssociation>>) -> Vec<Rc<SocketAssociation>> {
         self.omitted += associations.len().saturating_sub(self.left);
         associations.values().take(self.left).cloned().collect()
     }
@@ -134,7 +135,7 @@ impl Report {
     ) -> Result<(), Errno> {
         self.add(&Part::Socket(status::of_socket(socket)))?;
         quantum.spend(1).await;
-        let shown = associations.of(&socket.lock().associations);
+        let shown = associations.of(&socket.inner().associations);
         for member in shown {
             if let Some(association) = status::of_association(&member) {
                 self.add(&Part::Association(association))?;
@@ -154,8 +155,8 @@ mod tests {
     #[test]
     fn associations_for_which_there_is_no_room_are_counted() {
         let peer = ([192, 0, 2, 1], 7).into();
-        let member = |id| (id, Arc::new(SocketAssociation::new(id, peer, AssocOptions::default())));
-        let all: BTreeMap<u32, Arc<SocketAssociation>> = (3..8).map(member).collect();
+        let member = |id| (id, Rc::new(SocketAssociation::new(id, peer, AssocOptions::default())));
+        let all: BTreeMap<u32, Rc<SocketAssociation>> = (3..8).map(member).collect();
         let mut associations = Associations { left: 3, omitted: 0 };
         let numbers: Vec<u32> = associations.of(&all).iter().map(|member| member.id).collect();
         assert_eq!((numbers, associations.omitted), (vec![3, 4, 5], 2));

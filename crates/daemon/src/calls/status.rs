@@ -169,7 +169,7 @@ pub struct PathStatus {
 
 /// Returns the status of a socket, without its associations.
 pub(super) fn of_socket(socket: &Socket) -> SocketStatus {
-    let inner = socket.lock();
+    let inner = socket.inner();
     let style = match socket.style {
         Style::OneToOne => "one-to-one",
         Style::OneToMany => "one-to-many",

@@ -5,7 +5,7 @@
 //! root pushes on the stream of another user is anchored, so that only root can pop it.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
 use carrier::request::Recorder;
@@ -40,8 +40,8 @@ pub(crate) async fn report_streams(registry: &Registry, who: UCred) -> Result<Re
         next = batch.last().map(|last| last.number + 1);
         quantum.spend(batch.len().div_ceil(PASSED_OVER_PER_RECORD)).await;
         for socket in batch.iter().filter(|socket| socket.is_of(who)) {
-            let associations: Vec<Arc<SocketAssociation>> =
-                socket.lock().associations.values().cloned().collect();
+            let associations: Vec<Rc<SocketAssociation>> =
+                socket.inner().associations.values().cloned().collect();
             for member in associations {
                 quantum.spend(1).await;
                 let Some(stream) = stream_status(socket, &member) else { continue };
@@ -101,7 +101,7 @@ async fn push_with(
     id: u32,
     who: UCred,
     push: impl FnOnce(&Association) -> Result<(), PushError>,
-) -> Result<(Reply, Arc<SocketAssociation>), Errno> {
+) -> Result<(Reply, Rc<SocketAssociation>), Errno> {
     let (socket, member) = stream(registry, id, who).await?;
     let association = member.association().ok_or(Errno::NOTCONN)?;
     // The list contains the driver, too.
@@ -142,7 +142,7 @@ async fn stream(
     registry: &Registry,
     id: u32,
     who: UCred,
-) -> Result<(Arc<Socket>, Arc<SocketAssociation>), Errno> {
+) -> Result<(Rc<Socket>, Rc<SocketAssociation>), Errno> {
     let mut quantum = Quantum::new();
     let mut next = Some(0);
     while let Some(from) = next {
@@ -150,7 +150,7 @@ async fn stream(
         next = batch.last().map(|last| last.number + 1);
         quantum.spend(batch.len().div_ceil(PASSED_OVER_PER_RECORD)).await;
         for socket in batch {
-            let member = socket.lock().associations.get(&id).cloned();
+            let member = socket.inner().associations.get(&id).cloned();
             match member {
                 Some(member) if socket.is_of(who) => return Ok((socket, member)),
                 Some(_) => return Err(Errno::PERM),

@@ -69,10 +69,10 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn it_sleeps_once_nothing_comes_and_is_woken_by_the_next() {
         let busy_polling = Arc::new(BusyPolling::default());
-        let keeper = tokio::spawn({
+        let keeper = tokio::task::spawn_local({
             let busy_polling = Arc::clone(&busy_polling);
             async move { busy_polling.keep(Duration::from_micros(50)).await }
         });

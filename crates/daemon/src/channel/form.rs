@@ -15,8 +15,9 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use carrier::record::{Flags, Header, Kind, PLAIN_BYTES_MAX};
@@ -214,14 +215,14 @@ impl Channel {
 
     /// Sets the form of what is put into the channel ([`Request::SetForm`](carrier::request::Request::SetForm)). Nobody reads
     /// meanwhile.
-    pub(crate) fn set_form(self: &Arc<Self>, plain: bool) -> Result<(), Errno> {
+    pub(crate) fn set_form(self: &Rc<Self>, plain: bool) -> Result<(), Errno> {
         let longest = self.endpoint.form.set(plain)?;
         self.expect_length(longest);
         self.page.set_plain(plain);
         let is_full = |flushed: Result<(), NotPut>| flushed == Err(NotPut::Blocked(Blocked::Full));
         if is_full(self.flush()) {
-            let channel = Arc::clone(self);
-            tokio::spawn(async move {
+            let channel = Rc::clone(self);
+            tokio::task::spawn_local(async move {
                 while is_full(channel.flush()) {
                     channel.endpoint.has_room().await;
                 }

@@ -13,8 +13,9 @@ pub(crate) mod shared_page;
 pub(crate) mod style;
 pub(crate) mod window_credit;
 
+use std::cell::{RefCell, RefMut};
 use std::io::IoSlice;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use carrier::record::{Header, Kind};
 
@@ -32,7 +33,7 @@ pub(crate) struct Channel {
     pub(crate) credit: WindowCredit,
     /// Locked while a message is put, from its first part to its last.
     pub(crate) delivery: Arc<tokio::sync::Mutex<()>>,
-    announced: Mutex<Announced>,
+    announced: RefCell<Announced>,
 }
 
 /// What a reader knows of the records in its carrier. If a message is no longer than its buffer, and alone, it takes it without
@@ -62,7 +63,7 @@ impl Channel {
             page,
             credit,
             delivery: Arc::default(),
-            announced: Mutex::default(),
+            announced: RefCell::default(),
         }
     }
 
@@ -120,8 +121,8 @@ impl Channel {
         self.page.set_longest(announced.longest);
     }
 
-    fn announced(&self) -> MutexGuard<'_, Announced> {
-        self.announced.lock().unwrap_or_else(PoisonError::into_inner)
+    fn announced(&self) -> RefMut<'_, Announced> {
+        self.announced.borrow_mut()
     }
 }
 

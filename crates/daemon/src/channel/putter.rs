@@ -2,6 +2,7 @@
 
 use std::io::IoSlice;
 use std::os::fd::AsFd;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -21,7 +22,7 @@ use crate::users::budget::Charge;
 /// A message that was begun keeps other senders out until [`Putter::let_others`]. An attempt that is blocked is repeated with the
 /// same message; what it has obtained stays here.
 pub(crate) struct Putter {
-    channel: Arc<Channel>,
+    channel: Rc<Channel>,
     delivery: Option<OwnedMutexGuard<()>>,
     attempt: Attempt,
 }
@@ -44,8 +45,8 @@ struct Attempt {
 }
 
 impl Putter {
-    pub(crate) fn new(channel: &Arc<Channel>) -> Putter {
-        Putter { channel: Arc::clone(channel), delivery: None, attempt: Attempt::default() }
+    pub(crate) fn new(channel: &Rc<Channel>) -> Putter {
+        Putter { channel: Rc::clone(channel), delivery: None, attempt: Attempt::default() }
     }
 
     /// Returns whether the channel takes records at present, and so bundles.
@@ -162,7 +163,7 @@ impl Putter {
 
     /// Puts a message or a notification into a channel whose form is special.
     fn try_put_in_form(&mut self, header: &Header, blocks: &[Bytes]) -> Result<Put, NotPut> {
-        let channel = Arc::clone(&self.channel);
+        let channel = Rc::clone(&self.channel);
         let is_plain = channel.endpoint.form.is_plain().ok_or(NotPut::Blocked(Blocked::Held))?;
         channel.flush()?;
         let mut message = self.attempt.rest.take().unwrap_or_else(|| Message::new(header, blocks));
@@ -191,7 +192,7 @@ impl Attempt {
     /// Puts a long message: a record that brings a memfd.
     fn try_put_long(
         &mut self,
-        channel: &Arc<Channel>,
+        channel: &Rc<Channel>,
         header: &Header,
         blocks: &[Bytes],
     ) -> Result<(), NotPut> {

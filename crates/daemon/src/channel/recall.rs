@@ -176,7 +176,7 @@ mod tests {
         (String::from_utf8_lossy(&place[..bytes]).into_owned(), count)
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn records_that_nobody_takes_go_back_in_their_order() {
         let (line, theirs) = carrier();
         let two = [theirs.as_fd(), theirs.as_fd()];
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!((read(&theirs).0, read(&theirs).0), ("second".into(), "third".into()));
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn records_that_are_discarded_do_not_come_back() {
         let (line, theirs) = carrier();
         line.put_record(b"first", &[]).await.expect("room");
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(read(&theirs), ("second".into(), 0));
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn a_thread_that_comes_too_late_takes_nothing() {
         let (line, theirs) = carrier();
         line.put_record(b"first", &[]).await.expect("room");
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(read(&theirs), ("first".into(), 0));
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn a_full_carrier_has_room_for_one_record_more_than_it_had() {
         let (line, theirs) = carrier();
         let record = [7; 1000];

@@ -5,9 +5,11 @@
 //! little, and nobody looks when the program reads. A long message, whose content is in a memfd, always keeps its room, because the
 //! carrier does not bound its length, and its memory is charged to the user.
 
+use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::rc::Rc;
+use std::rc::Weak;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::AbortHandle;
@@ -24,8 +26,8 @@ const COUNT_LOOKS_MAX: u32 = 100;
 /// What a program has not read yet.
 pub(crate) struct WindowCredit {
     /// Messages that were put into the carrier, modulo 2^32.
-    put: AtomicU32,
-    lying: Mutex<Lying>,
+    put: Cell<u32>,
+    lying: RefCell<Lying>,
     /// Gives the memory of long messages back.
     closer: Arc<Closer>,
 }
@@ -40,7 +42,7 @@ struct Lying {
 }
 
 /// The receive window of an association.
-pub(crate) trait ReceiveWindow: Send + Sync {
+pub(crate) trait ReceiveWindow {
     /// Opens it by so many bytes, which an unread message has kept.
     fn release(&self, bytes: usize);
 }
@@ -83,7 +85,7 @@ impl Counted<'_> {
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.credit.put.fetch_sub(self.messages, Relaxed);
+        self.credit.put.set(self.credit.put.get().wrapping_sub(self.messages));
     }
 }
 
@@ -112,12 +114,12 @@ impl Lying {
 
 impl WindowCredit {
     pub(crate) fn new(closer: Arc<Closer>) -> WindowCredit {
-        WindowCredit { put: AtomicU32::default(), lying: Mutex::default(), closer }
+        WindowCredit { put: Cell::default(), lying: RefCell::default(), closer }
     }
 
     /// So many messages are about to be put.
     pub(crate) fn count(&self, messages: u32) -> Counted<'_> {
-        self.put.fetch_add(messages, Relaxed);
+        self.put.set(self.put.get().wrapping_add(messages));
         Counted { credit: self, messages }
     }
 
@@ -131,8 +133,8 @@ impl WindowCredit {
     /// `moved_long` says so of those whose content is in a memfd.
     pub(crate) fn move_to(&self, other: &WindowCredit, moved: &[bool], moved_long: &[bool]) {
         let count = moved.iter().filter(|moved| **moved).count() as u32;
-        self.put.fetch_sub(count, Relaxed);
-        other.put.fetch_add(count, Relaxed);
+        self.put.set(self.put.get().wrapping_sub(count));
+        other.put.set(other.put.get().wrapping_add(count));
         let (mut from, mut to) = (self.lying(), other.lying());
         let read = from.take_all_but(moved.len());
         let rooms = std::mem::take(&mut from.rooms);
@@ -165,30 +167,30 @@ impl WindowCredit {
         }
     }
 
-    fn lying(&self) -> MutexGuard<'_, Lying> {
-        self.lying.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lying(&self) -> RefMut<'_, Lying> {
+        self.lying.borrow_mut()
     }
 }
 
 impl Channel {
     /// Whether the program has left a message unread. Notifications do not count.
     pub(crate) fn has_unread_data(&self) -> bool {
-        self.page.data_taken() != self.credit.put.load(Relaxed)
+        self.page.data_taken() != self.credit.put.get()
     }
 
     /// A message was put into the carrier. The room that it keeps is given back when it was read.
-    pub(crate) fn keep_room(self: &Arc<Self>, room: Option<HeldCredit>) {
+    pub(crate) fn keep_room(self: &Rc<Self>, room: Option<HeldCredit>) {
         self.credit.lying().push(room);
         self.watch_if_needed();
     }
 
     /// A long message or notification was put into the carrier. Its memory is given back when it was read.
-    pub(crate) fn keep_memory(self: &Arc<Self>, message: Lent) {
+    pub(crate) fn keep_memory(self: &Rc<Self>, message: Lent) {
         self.credit.lying().long.push(message);
         self.watch_if_needed();
     }
 
-    fn watch_if_needed(self: &Arc<Self>) {
+    fn watch_if_needed(self: &Rc<Self>) {
         if self.credit.lying().is_watched_for() {
             // It may have been read before anybody watches.
             self.release_read();
@@ -197,17 +199,17 @@ impl Channel {
     }
 
     /// Sees to it that rooms which are kept are given back as the program reads.
-    pub(crate) fn watch_reads(self: &Arc<Self>) {
+    pub(crate) fn watch_reads(self: &Rc<Self>) {
         let mut lying = self.credit.lying();
         if lying.is_watched_for() && lying.watcher.is_none() {
-            lying.watcher = Some(tokio::spawn(watch_reads(Arc::clone(self))).abort_handle());
+            lying.watcher = Some(tokio::task::spawn_local(watch_reads(Rc::clone(self))).abort_handle());
         }
     }
 
     /// Gives the rooms and the memory back of all that the sharers say was read.
     fn release_read(&self) {
         let (taken, long_taken) = (self.page.data_taken(), self.page.long_taken());
-        let unread = self.credit.put.load(Relaxed).wrapping_sub(taken);
+        let unread = self.credit.put.get().wrapping_sub(taken);
         let (rooms, long) = {
             let mut lying = self.credit.lying();
             (lying.take_all_but(unread as usize), lying.long.take_read(long_taken))
@@ -218,7 +220,7 @@ impl Channel {
 }
 
 /// Gives rooms back as the program reads, until none is kept.
-async fn watch_reads(channel: Arc<Channel>) {
+async fn watch_reads(channel: Rc<Channel>) {
     let reads = channel.endpoint.reads();
     loop {
         reads.next().await;
@@ -275,7 +277,7 @@ mod tests {
     }
 
     fn kept(unread: &WindowCredit) -> (u32, Vec<usize>) {
-        (unread.put.load(Relaxed), bytes(&unread.lying().rooms))
+        (unread.put.get(), bytes(&unread.lying().rooms))
     }
 
     #[test]

@@ -87,7 +87,7 @@ fn sort(socket: &Socket, taken: Intake) -> Option<Departure> {
     match taken {
         Intake::Filler | Intake::Empty => None,
         Intake::Message(header, content) => {
-            let member = socket.lock().associations.get(&header.association).cloned();
+            let member = socket.inner().associations.get(&header.association).cloned();
             // What is sent into an association that is gone is lost, as in the kernel.
             if let Some(member) = member {
                 enqueue(socket, &member, header, content);
@@ -125,7 +125,7 @@ mod tests {
     use std::io::IoSlice;
     use std::mem::MaybeUninit;
     use std::os::fd::{AsFd, OwnedFd};
-    use std::sync::Arc;
+    use std::rc::Rc;
     use std::time::Duration;
 
     use carrier::record::Kind;
@@ -145,7 +145,7 @@ mod tests {
     const END_FOUND_WITHIN: Duration = Duration::from_secs(20);
 
     /// A one-to-many socket without a task, with the program's end of its channel.
-    fn opened() -> (Registry, Arc<Socket>, OwnedFd) {
+    fn opened() -> (Registry, Rc<Socket>, OwnedFd) {
         let stack =
             Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() }).expect("a free port");
         let registry = Registry::new(stack, false, &Limits::default(), Numbers::with_max(1 << 16));
@@ -162,7 +162,7 @@ mod tests {
         rustix::net::send(theirs, &record, SendFlags::DONTWAIT).expect("room in the carrier");
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn what_a_program_sends_meanwhile_does_not_prolong_a_drain() {
         let (_registry, socket, theirs) = opened();
         (0..4 * RECORDS_PER_TURN).for_each(|_| send_one(&theirs));
@@ -176,7 +176,7 @@ mod tests {
         assert!(socket.channel.endpoint.waiting_bytes() > 0);
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn requests_that_take_from_a_carrier_together_find_its_end() {
         let (_registry, socket, theirs) = opened();
         (0..2 * RECORDS_PER_TURN).for_each(|_| send_one(&theirs));
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!((first.step(&socket), second.step(&socket)), (Some(true), Some(true)));
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn a_request_before_which_a_program_breaks_its_carrier_hides_nothing_from_its_task() {
         let (_registry, socket, theirs) = opened();
         // It begins as a record does, and ends before its header does.
@@ -217,7 +217,7 @@ mod tests {
         sendmsg(theirs, &[IoSlice::new(&header.encode())], &mut control, SendFlags::DONTWAIT).expect("room");
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn a_turn_ends_after_so_many_bytes_too() {
         let (_registry, socket, theirs) = opened();
         (0..3).for_each(|_| send_long(&theirs, BYTES_PER_TURN));
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(records, [1, 1, 1, 0]);
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn one_turn_takes_so_many_records() {
         let (_registry, socket, theirs) = opened();
         (0..2 * RECORDS_PER_TURN).for_each(|_| send_one(&theirs));
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(records, [RECORDS_PER_TURN, RECORDS_PER_TURN, 0]);
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn a_record_of_no_bytes_is_not_the_end() {
         let (_registry, socket, theirs) = opened();
         let send_nothing =

@@ -1,7 +1,7 @@
 //! From an association into the channel of its socket.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use carrier::page::PeerShut;
 use carrier::record::{BUNDLE_BYTES_MAX, Flags};
@@ -23,8 +23,8 @@ use crate::system::quantum::RECORDS_PER_TURN;
 
 /// From an association into the channel of its socket, until the association has ended.
 pub(crate) struct Inbound<'a> {
-    socket: &'a Arc<Socket>,
-    member: &'a Arc<SocketAssociation>,
+    socket: &'a Rc<Socket>,
+    member: &'a Rc<SocketAssociation>,
     association: &'a Association,
     putter: Putter,
     /// A part of a message was put, and no other message comes between its parts.
@@ -36,8 +36,8 @@ pub(crate) struct Inbound<'a> {
 
 impl<'a> Inbound<'a> {
     pub(crate) fn new(
-        socket: &'a Arc<Socket>,
-        member: &'a Arc<SocketAssociation>,
+        socket: &'a Rc<Socket>,
+        member: &'a Rc<SocketAssociation>,
         association: &'a Association,
     ) -> Inbound<'a> {
         let putter = Putter::new(&socket.channel);
@@ -169,7 +169,7 @@ impl<'a> Inbound<'a> {
                 Ok(put) => is_told_when_read = put == Put::Record,
             }
             self.is_begun =
-                !upward.header().flags.contains(Flags::END) && !self.socket.lock().options.interleaves;
+                !upward.header().flags.contains(Flags::END) && !self.socket.inner().options.interleaves;
             if !self.is_begun {
                 self.putter.let_others();
             }
@@ -181,7 +181,7 @@ impl<'a> Inbound<'a> {
     }
 
     fn held_credit(&self, message: &Message) -> HeldCredit {
-        let association = Arc::downgrade(self.member);
+        let association = Rc::downgrade(self.member);
         HeldCredit::new(association, internals::window_bytes(message))
     }
 

@@ -58,7 +58,7 @@ pub(crate) fn abort(association: &Association, reason: &str) {
 #[cfg(test)]
 mod tests {
     use std::os::fd::OwnedFd;
-    use std::sync::Arc;
+    use std::rc::Rc;
     use std::time::Duration;
 
     use carrier::page::State;
@@ -88,10 +88,10 @@ mod tests {
     /// A one-to-one socket without a task, with its association and that of the peer.
     struct Joined {
         _registry: Registry,
-        socket: Arc<Socket>,
+        socket: Rc<Socket>,
         /// The program's end of the channel.
         theirs: OwnedFd,
-        member: Arc<SocketAssociation>,
+        member: Rc<SocketAssociation>,
         peer: Association,
     }
 
@@ -124,7 +124,7 @@ mod tests {
                 _registry: registry,
                 socket: opened.socket,
                 theirs: opened.theirs,
-                member: Arc::new(member),
+                member: Rc::new(member),
                 peer,
             }
         }
@@ -145,7 +145,7 @@ mod tests {
         tokio::time::timeout(END_FOUND_WITHIN, needed).await.expect("it comes")
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn messages_of_a_program_wait_for_their_turn_for_room_and_for_more() {
         let joined = Joined::new().await;
         let association = joined.association();
@@ -175,7 +175,7 @@ mod tests {
         assert!(matches!(outbound.step(), Err(Departure::HalfClosed)));
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn messages_of_a_peer_wait_for_room_in_the_channel_and_then_the_end_is_told_once() {
         let joined = Joined::new().await;
         let association = joined.association();

@@ -149,7 +149,7 @@ fn path_change(
     };
     let mut place = Vec::with_capacity(SOCKADDR_STORAGE_BYTES);
     let address = SocketAddr::new(address, member.peer.port());
-    let view = socket.lock().options.view(socket.v6);
+    let view = socket.inner().options.view(socket.v6);
     addresses::append(&mut place, view.of(address));
     place.resize(SOCKADDR_STORAGE_BYTES, 0);
     let mut notification = Notification::new(NotificationType::PeerAddressChange);

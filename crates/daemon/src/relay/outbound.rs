@@ -1,7 +1,7 @@
 //! From a program into an association.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use bytes::Bytes;
 use carrier::record::{Flags, Header};
@@ -21,7 +21,7 @@ use crate::system::quantum::{self, RECORDS_PER_TURN};
 
 /// From the channel of a one-to-one socket into its association.
 pub(crate) struct Outbound<'a> {
-    socket: &'a Arc<Socket>,
+    socket: &'a Rc<Socket>,
     member: &'a SocketAssociation,
     association: &'a Association,
     /// Messages that go before those in the channel.
@@ -33,7 +33,7 @@ pub(crate) struct Outbound<'a> {
 
 impl<'a> Outbound<'a> {
     pub(crate) fn new(
-        socket: &'a Arc<Socket>,
+        socket: &'a Rc<Socket>,
         member: &'a SocketAssociation,
         association: &'a Association,
         unsent: Messages,
@@ -121,7 +121,7 @@ enum Taken {
 
 /// From the send queue of an association of a one-to-many socket into the association.
 pub(crate) struct QueueOutbound<'a> {
-    socket: &'a Arc<Socket>,
+    socket: &'a Rc<Socket>,
     member: &'a SocketAssociation,
     association: &'a Association,
     queue: &'a SendQueue,
@@ -134,7 +134,7 @@ pub(crate) struct QueueOutbound<'a> {
 
 impl<'a> QueueOutbound<'a> {
     pub(crate) fn new(
-        socket: &'a Arc<Socket>,
+        socket: &'a Rc<Socket>,
         member: &'a SocketAssociation,
         association: &'a Association,
         queue: &'a SendQueue,

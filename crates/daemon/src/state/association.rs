@@ -1,9 +1,9 @@
 //! Associations of sockets: their state, and the messages on their way to the program.
 
+use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::rc::Rc;
 
 use bytes::Bytes;
 use carrier::record::{Flags, HEADER_BYTES, Header, PAYLOAD_BYTES_MAX};
@@ -31,19 +31,19 @@ pub(crate) struct SocketAssociation {
     pub(crate) id: u32,
     /// The peer's address, as the program sees it.
     pub(crate) peer: SocketAddr,
-    association: OnceLock<Association>,
+    association: OnceCell<Association>,
     /// The options that were set for the association.
-    assoc_options: Mutex<AssocOptions>,
+    assoc_options: RefCell<AssocOptions>,
     /// Whether the receive buffer bounds all unread data.
-    bounds_unread: AtomicBool,
+    bounds_unread: Cell<bool>,
     outcome: watch::Sender<Outcome>,
     /// Messages that are being handed to the program; they stay here until that is done. A task holds the lock while it
     /// hands them up.
     pub(crate) held: tokio::sync::Mutex<Held>,
     /// The queue of outbound messages, if the socket is a one-to-many socket.
-    send_queue: Mutex<Option<Arc<SendQueue>>>,
+    send_queue: RefCell<Option<Rc<SendQueue>>>,
     /// The seat of an association that a peer has set up with a one-to-many socket.
-    seat: OnceLock<Seat>,
+    seat: OnceCell<Seat>,
 }
 
 /// Messages on their way from an association to the program.
@@ -119,13 +119,13 @@ impl SocketAssociation {
         SocketAssociation {
             id,
             peer,
-            association: OnceLock::new(),
-            assoc_options: Mutex::new(assoc_options),
-            bounds_unread: AtomicBool::new(false),
+            association: OnceCell::new(),
+            assoc_options: RefCell::new(assoc_options),
+            bounds_unread: Cell::new(false),
             outcome: watch::Sender::new(Outcome::Pending),
             held: tokio::sync::Mutex::default(),
-            send_queue: Mutex::default(),
-            seat: OnceLock::new(),
+            send_queue: RefCell::default(),
+            seat: OnceCell::new(),
         }
     }
 
@@ -168,18 +168,18 @@ impl SocketAssociation {
         self.association.get()
     }
 
-    pub(crate) fn options(&self) -> MutexGuard<'_, AssocOptions> {
-        self.assoc_options.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn options(&self) -> RefMut<'_, AssocOptions> {
+        self.assoc_options.borrow_mut()
     }
 
     /// Returns whether unread data occupies the peer's window, wherever it is stored.
     pub(crate) fn bounds_unread(&self) -> bool {
-        self.bounds_unread.load(Relaxed)
+        self.bounds_unread.get()
     }
 
     /// Sets whether unread data occupies the peer's window. Called before the first message is handed up.
     pub(crate) fn set_bounds_unread(&self, bounds: bool) {
-        self.bounds_unread.store(bounds, Relaxed);
+        self.bounds_unread.set(bounds);
         if let Some(association) = self.association() {
             internals::hold_window_from(association, self.room_kept_from_bytes());
         }
@@ -219,8 +219,8 @@ impl SocketAssociation {
         }
     }
 
-    pub(crate) fn send_queue(&self) -> MutexGuard<'_, Option<Arc<SendQueue>>> {
-        self.send_queue.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn send_queue(&self) -> RefMut<'_, Option<Rc<SendQueue>>> {
+        self.send_queue.borrow_mut()
     }
 
     /// Returns the numbers of outbound and inbound streams; 0 while the association is being set up.

@@ -1,5 +1,6 @@
 //! Commands of requests to the task of a socket. Each kind of task has commands of its own.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use carrier::request::Start;
@@ -23,19 +24,19 @@ pub(crate) struct Dial {
 /// Commands to the task of a one-to-one socket.
 pub(crate) enum OneToOneCommand {
     /// Set up an association.
-    Connect { dial: Dial, association: Arc<SocketAssociation> },
+    Connect { dial: Dial, association: Rc<SocketAssociation> },
     /// Accept associations.
     Listen(Arc<Listener>),
     /// Stop accepting.
     Unlisten,
     /// Carry an association that is up; `unsent` was accepted from the program before.
-    Carry { association: Arc<SocketAssociation>, unsent: Messages },
+    Carry { association: Rc<SocketAssociation>, unsent: Messages },
 }
 
 /// Commands to the task of a one-to-many socket.
 pub(crate) enum OneToManyCommand {
     /// Set up an association that is already registered with the socket.
-    Connect { dial: Dial, start: Start, association: Arc<SocketAssociation> },
+    Connect { dial: Dial, start: Start, association: Rc<SocketAssociation> },
     /// Accept associations.
     Listen(Arc<Listener>),
     /// Stop accepting.

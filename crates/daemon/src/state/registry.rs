@@ -1,12 +1,13 @@
 //! All sockets of a daemon, and the resources that they share.
 
+use std::cell::{Cell, RefCell, RefMut};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use carrier::page::State;
 use rustix::io::Errno;
@@ -53,8 +54,8 @@ pub(crate) struct Registry {
     pub(crate) on_demand: bool,
     /// Only root may bind ports below this.
     pub(crate) unprivileged_from: u16,
-    table: Mutex<Table>,
-    ports: Mutex<Ports>,
+    table: RefCell<Table>,
+    ports: RefCell<Ports>,
     shares: Shares,
     /// Budget for messages that programs have sent and no peer has acknowledged.
     pub(crate) sent: Arc<Budget>,
@@ -66,8 +67,8 @@ pub(crate) struct Registry {
     pub(crate) pages: Arc<Budget>,
     pub(crate) limits: Limits,
     /// Whether the daemon is ending. Programs continue to read the pages of its sockets.
-    ends: AtomicBool,
-    next_association: AtomicU32,
+    ends: Cell<bool>,
+    next_association: Cell<u32>,
     /// Places of requests that wait for an answer.
     pub(crate) waiting: Arc<Places>,
     /// Places of connections that have not sent a request yet.
@@ -76,15 +77,15 @@ pub(crate) struct Registry {
     pub(crate) closers: Arc<Closers>,
     pub(crate) busy_polling: Arc<BusyPolling>,
     /// Rules for the modules on the streams of associations.
-    rules: Arc<StreamRules>,
+    rules: Rc<StreamRules>,
     /// Pages of closed sockets that were shut both ways.
     asked_on: Arc<Mutex<Turns<AskedOn>>>,
 }
 
 #[derive(Default)]
 struct Table {
-    by_cookie: HashMap<Cookie, Arc<Socket>>,
-    by_number: BTreeMap<u64, Arc<Socket>>,
+    by_cookie: HashMap<Cookie, Rc<Socket>>,
+    by_number: BTreeMap<u64, Rc<Socket>>,
     /// Number of sockets with a peeled-off association, by its ports and the peer's address.
     peeled_off: HashMap<Ends, usize>,
     next_number: u64,
@@ -107,7 +108,7 @@ impl Table {
 
 /// A newly opened socket.
 pub(crate) struct Opened {
-    pub(crate) socket: Arc<Socket>,
+    pub(crate) socket: Rc<Socket>,
     /// The program's end of its channel.
     pub(crate) theirs: OwnedFd,
     /// The receiver for the socket's task.
@@ -134,43 +135,44 @@ impl Registry {
             stack,
             on_demand,
             unprivileged_from: first_port.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1024),
-            table: Mutex::default(),
-            ports: Mutex::new(Ports::new(u16::from_ne_bytes(random))),
+            table: RefCell::default(),
+            ports: RefCell::new(Ports::new(u16::from_ne_bytes(random))),
             shares: Shares::new(Arc::clone(&numbers)),
             sent: Budget::new(limits.sent()),
             unread: Budget::new(limits.unread()),
             received: Budget::new(limits.received()),
             pages: Budget::new(limits.pages()),
             limits: *limits,
-            ends: AtomicBool::new(false),
-            next_association: AtomicU32::new(FIRST_ID),
+            ends: Cell::new(false),
+            next_association: Cell::new(FIRST_ID),
             waiting: Places::new(waiting, WAITING_OF_USER_MAX.min(waiting)),
             silent: Places::new(SILENT_MAX.min(few), SILENT_MAX),
             closers: Closers::new(Arc::clone(&numbers)),
             numbers,
             busy_polling: Arc::default(),
-            rules: Arc::default(),
+            rules: Rc::default(),
             asked_on: Arc::new(Mutex::new(Turns::new(ASKED_ON_MAX.min(few)))),
         })
     }
 
     /// Sets the rules for the streams of associations.
     pub(crate) fn with_rules(self, rules: StreamRules) -> Self {
-        Registry { rules: Arc::new(rules), ..self }
+        Registry { rules: Rc::new(rules), ..self }
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> RefMut<'_, Table> {
+        self.table.borrow_mut()
     }
 
-    pub(crate) fn ports(&self) -> MutexGuard<'_, Ports> {
-        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn ports(&self) -> RefMut<'_, Ports> {
+        self.ports.borrow_mut()
     }
 
     /// Returns a number for a new association. Programs see it as a signed integer.
     pub(crate) fn next_association(&self) -> u32 {
-        let next = |id: u32| Some(if id >= i32::MAX as u32 { FIRST_ID } else { id + 1 });
-        self.next_association.fetch_update(Relaxed, Relaxed, next).unwrap_or(FIRST_ID)
+        let id = self.next_association.get();
+        self.next_association.set(if id >= i32::MAX as u32 { FIRST_ID } else { id + 1 });
+        id
     }
 
     /// Opens a socket. The caller must start its task.
@@ -198,7 +200,7 @@ impl Registry {
         let mut table = self.table();
         let number = table.next_number;
         table.next_number += 1;
-        let socket = Arc::new(Socket::new(NewSocket {
+        let socket = Rc::new(Socket::new(NewSocket {
             number,
             cookie,
             v6,
@@ -208,15 +210,15 @@ impl Registry {
             stage,
             options,
             commands,
-            rules: Arc::clone(&self.rules),
+            rules: Rc::clone(&self.rules),
         }));
-        table.by_cookie.insert(cookie, Arc::clone(&socket));
-        table.by_number.insert(number, Arc::clone(&socket));
+        table.by_cookie.insert(cookie, Rc::clone(&socket));
+        table.by_number.insert(number, Rc::clone(&socket));
         Ok(Opened { socket, theirs, commands: receiver })
     }
 
     /// Returns the socket whose carrier has this cookie at the program's end.
-    pub(crate) fn find(&self, cookie: Cookie) -> Option<Arc<Socket>> {
+    pub(crate) fn find(&self, cookie: Cookie) -> Option<Rc<Socket>> {
         self.table().by_cookie.get(&cookie).cloned()
     }
 
@@ -245,7 +247,7 @@ impl Registry {
 
     /// Returns a socket that has this port although its program has closed it. Of many sockets on a shared port, only
     /// some are checked.
-    pub(crate) fn closed_holder(&self, port: u16) -> Option<Arc<Socket>> {
+    pub(crate) fn closed_holder(&self, port: u16) -> Option<Rc<Socket>> {
         let holders: Vec<u64> = self.ports().holders(port).take(HOLDERS_LOOKED_AT_MAX).collect();
         let table = self.table();
         let mut holders = holders.iter().filter_map(|number| table.by_number.get(number));
@@ -254,26 +256,26 @@ impl Registry {
 
     /// Releases the port of a closed socket for the next bind. Messages that it has sent are still delivered.
     pub(crate) fn release_port(&self, socket: &Socket) {
-        let bound = socket.lock().bound.take();
+        let bound = socket.inner().bound.take();
         if let Some(bound) = bound {
             self.ports().release(socket.number, bound.port);
         }
     }
 
     /// Returns up to `count` sockets in order, from this number on.
-    pub(crate) fn numbered_from(&self, number: u64, count: usize) -> Vec<Arc<Socket>> {
-        self.table().by_number.range(number..).take(count).map(|(_, socket)| Arc::clone(socket)).collect()
+    pub(crate) fn numbered_from(&self, number: u64, count: usize) -> Vec<Rc<Socket>> {
+        self.table().by_number.range(number..).take(count).map(|(_, socket)| Rc::clone(socket)).collect()
     }
 
     /// Returns all sockets, in any order.
-    pub(crate) fn all(&self) -> Vec<Arc<Socket>> {
+    pub(crate) fn all(&self) -> Vec<Rc<Socket>> {
         self.table().by_cookie.values().cloned().collect()
     }
 
     /// Leaves the pages of sockets that are forgotten from now on unchanged: a program that learns of the daemon's end
     /// would take an emptied page for that of a fresh socket.
     pub(crate) fn keep_pages(&self) {
-        self.ends.store(true, Relaxed);
+        self.ends.set(true);
     }
 
     /// Forgets a socket that its program has closed.
@@ -281,7 +283,7 @@ impl Registry {
         self.table().remove(socket);
         let channel = &socket.channel;
         channel.credit.close();
-        if !self.ends.load(Relaxed) {
+        if !self.ends.get() {
             // The share is released only after the page is emptied: a program that delays this cannot open more
             // sockets.
             let (page, share) = (channel.page.left(), Arc::clone(&socket.share));
@@ -294,7 +296,7 @@ impl Registry {
                 drop(share);
             });
         }
-        let associations = std::mem::take(&mut socket.lock().associations);
+        let associations = std::mem::take(&mut socket.inner().associations);
         drop(associations);
         self.release_port(socket);
         socket.set_gone();

@@ -1,8 +1,7 @@
 //! The outbound messages of one association of a one-to-many socket.
 
+use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use carrier::page::ROOM_BYTES;
@@ -49,15 +48,15 @@ impl Tasks {
 pub(crate) struct SendQueue {
     /// The association's entry in the page.
     pub(crate) entry: Option<EntryIndex>,
-    queued: Mutex<Queued>,
+    queued: RefCell<Queued>,
     /// Notified when a message was queued, or the queue was closed.
     filled: Notify,
     /// Notified when there is room again, or the queue was closed.
     emptied: Notify,
     /// Number of bytes passed on, modulo 2^32, and the number that the page has.
-    passed_on: AtomicU32,
-    told: AtomicU32,
-    tasks: Mutex<Tasks>,
+    passed_on: Cell<u32>,
+    told: Cell<u32>,
+    tasks: RefCell<Tasks>,
 }
 
 #[derive(Default)]
@@ -73,21 +72,21 @@ impl SendQueue {
     pub(crate) fn new(entry: Option<EntryIndex>) -> Self {
         SendQueue {
             entry,
-            queued: Mutex::default(),
+            queued: RefCell::default(),
             filled: Notify::new(),
             emptied: Notify::new(),
-            passed_on: AtomicU32::new(0),
-            told: AtomicU32::new(0),
-            tasks: Mutex::default(),
+            passed_on: Cell::new(0),
+            told: Cell::new(0),
+            tasks: RefCell::default(),
         }
     }
 
-    fn queued(&self) -> MutexGuard<'_, Queued> {
-        self.queued.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queued(&self) -> RefMut<'_, Queued> {
+        self.queued.borrow_mut()
     }
 
-    pub(crate) fn tasks(&self) -> MutexGuard<'_, Tasks> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn tasks(&self) -> RefMut<'_, Tasks> {
+        self.tasks.borrow_mut()
     }
 
     /// Queues a message. Returns false if the program has sent far more than the page permits.
@@ -119,11 +118,11 @@ impl SendQueue {
         let mut queued = self.queued();
         let Some((_, content)) = queued.waiting.pop_front() else { return };
         queued.bytes -= content.len();
-        let passed_on = self.passed_on.load(Relaxed).wrapping_add(content.len() as u32);
-        self.passed_on.store(passed_on, Relaxed);
-        let untold = passed_on.wrapping_sub(self.told.load(Relaxed));
+        let passed_on = self.passed_on.get().wrapping_add(content.len() as u32);
+        self.passed_on.set(passed_on);
+        let untold = passed_on.wrapping_sub(self.told.get());
         if queued.waiting.is_empty() || untold >= STEP_BYTES {
-            self.told.store(passed_on, Relaxed);
+            self.told.set(passed_on);
             if let Some(entry) = self.entry {
                 page.set_passed_on(entry, passed_on);
             }

@@ -1,8 +1,10 @@
 //! Sockets: the state that all requests on one share.
 
+use std::cell::{OnceCell, RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
 
 use carrier::page::State;
 use links::interface_addresses;
@@ -37,7 +39,7 @@ pub(super) struct NewSocket {
     pub(super) stage: State,
     pub(super) options: SocketOptions,
     pub(super) commands: Commands,
-    pub(super) rules: Arc<StreamRules>,
+    pub(super) rules: Rc<StreamRules>,
 }
 
 /// One socket.
@@ -51,17 +53,17 @@ pub(crate) struct Socket {
     /// The owner of the socket, and its count among the sockets of this user.
     pub(crate) share: Arc<Share>,
     /// The channel that the socket shares with its program.
-    pub(crate) channel: Arc<Channel>,
-    inner: Mutex<Inner>,
+    pub(crate) channel: Rc<Channel>,
+    inner: RefCell<Inner>,
     ended: tokio::sync::Notify,
     /// Set when the socket is forgotten: its program has closed it, and its port is free.
     gone: watch::Sender<bool>,
     /// The sender of commands to the socket's task.
     pub(crate) commands: Commands,
     /// Rules for the modules on the streams of the socket's associations.
-    pub(crate) rules: Arc<StreamRules>,
+    pub(crate) rules: Rc<StreamRules>,
     /// The entries of a peeled-off association in the registry's table.
-    pub(super) peeled_off: OnceLock<Vec<Ends>>,
+    pub(super) peeled_off: OnceCell<Vec<Ends>>,
 }
 
 /// The addresses and the port of a socket.
@@ -93,14 +95,14 @@ pub(crate) struct Inner {
     /// The listener, while the socket listens.
     pub(crate) listener: Weak<Listener>,
     /// The socket's associations, by number.
-    pub(crate) associations: BTreeMap<u32, Arc<SocketAssociation>>,
+    pub(crate) associations: BTreeMap<u32, Rc<SocketAssociation>>,
     /// For a one-to-many socket: the number of associations from which something may still be received.
     pub(crate) heard: usize,
 }
 
 impl Socket {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn inner(&self) -> RefMut<'_, Inner> {
+        self.inner.borrow_mut()
     }
 
     /// Returns whether this user may see the socket and its associations: only its owner and root may.
@@ -120,7 +122,7 @@ impl Socket {
     /// Waits until the socket's association has ended.
     pub(crate) async fn end(&self) {
         let ended = self.ended.notified();
-        if !self.lock().stage.is_end() {
+        if !self.inner().stage.is_end() {
             ended.await;
         }
     }
@@ -145,13 +147,13 @@ impl Socket {
             v6,
             style,
             share,
-            channel: Arc::new(channel),
-            inner: Mutex::new(inner),
+            channel: Rc::new(channel),
+            inner: RefCell::new(inner),
             ended: tokio::sync::Notify::new(),
             gone: watch::Sender::new(false),
             commands,
             rules,
-            peeled_off: OnceLock::new(),
+            peeled_off: OnceCell::new(),
         }
     }
 
@@ -168,12 +170,12 @@ impl Socket {
 
     /// Returns whether the socket listens for associations.
     pub(crate) fn listens(&self) -> bool {
-        matches!(self.lock().stage, State::Listening | State::ManyListening)
+        matches!(self.inner().stage, State::Listening | State::ManyListening)
     }
 
     /// Returns the address for `getsockname`, in the form of the socket's family.
     pub(crate) fn local_address(&self) -> SocketAddr {
-        let inner = self.lock();
+        let inner = self.inner();
         let local = inner.local.or_else(|| inner.bound.as_ref().map(Bound::first));
         as_seen(self.v6, local.unwrap_or_else(|| unspecified(self.v6)))
     }
@@ -184,14 +186,14 @@ impl Socket {
         association: SocketAssociation,
         streams_out: u16,
         seat: Seat,
-    ) -> Arc<SocketAssociation> {
+    ) -> Rc<SocketAssociation> {
         association.take_seat(seat);
         let entry = self.channel.page.enter(association.id, streams_out, &association.peer);
-        *association.send_queue() = Some(Arc::new(SendQueue::new(entry)));
-        let association = Arc::new(association);
+        *association.send_queue() = Some(Rc::new(SendQueue::new(entry)));
+        let association = Rc::new(association);
         {
-            let mut inner = self.lock();
-            inner.associations.insert(association.id, Arc::clone(&association));
+            let mut inner = self.inner();
+            inner.associations.insert(association.id, Rc::clone(&association));
             inner.heard += 1;
             self.channel.page.set_associations(inner.heard);
         }
@@ -200,8 +202,8 @@ impl Socket {
     }
 
     /// Removes an association from a one-to-many socket; returns its closed send queue.
-    pub(crate) fn remove(&self, association: &SocketAssociation) -> Option<Arc<SendQueue>> {
-        self.lock().associations.remove(&association.id);
+    pub(crate) fn remove(&self, association: &SocketAssociation) -> Option<Rc<SendQueue>> {
+        self.inner().associations.remove(&association.id);
         let queue = association.send_queue().take()?;
         if let Some(entry) = queue.entry {
             self.channel.page.leave(entry);
@@ -212,7 +214,7 @@ impl Socket {
 
     /// Records that nothing more will be received from one of the associations of a one-to-many socket.
     pub(crate) fn note_silent(&self) {
-        let mut inner = self.lock();
+        let mut inner = self.inner();
         inner.heard = inner.heard.saturating_sub(1);
         self.channel.page.set_associations(inner.heard);
     }
@@ -233,12 +235,12 @@ impl Socket {
 
 impl Inner {
     /// Returns the association with the peer that has this address.
-    pub(crate) fn with_peer(&self, address: SocketAddr) -> Option<Arc<SocketAssociation>> {
+    pub(crate) fn with_peer(&self, address: SocketAddr) -> Option<Rc<SocketAssociation>> {
         self.associations.values().find(|member| member.has_peer(address)).cloned()
     }
 
     /// Returns the association with this number; if the socket can have only one, returns it whatever the number.
-    pub(crate) fn association(&self, id: u32) -> Option<Arc<SocketAssociation>> {
+    pub(crate) fn association(&self, id: u32) -> Option<Rc<SocketAssociation>> {
         let only = matches!(self.stage, State::Connecting | State::Connected | State::Ended | State::Lost);
         if only { self.associations.values().next().cloned() } else { self.associations.get(&id).cloned() }
     }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use carrier::page::State;
@@ -21,7 +22,7 @@ use crate::system::journal::log;
 use crate::system::visible_name;
 
 /// Hands associations to a listener, each with a carrier of its own.
-pub(super) async fn accept(registry: &Arc<Registry>, socket: &Arc<Socket>, listener: Arc<Listener>) {
+pub(super) async fn accept(registry: &Rc<Registry>, socket: &Rc<Socket>, listener: Arc<Listener>) {
     loop {
         // One lies in the carrier, others wait in the executive, as many as the backlog allows.
         socket.channel.endpoint.has_room().await;
@@ -41,13 +42,13 @@ pub(super) async fn accept(registry: &Arc<Registry>, socket: &Arc<Socket>, liste
 }
 
 async fn hand_over(
-    registry: &Arc<Registry>,
-    listener: &Arc<Socket>,
+    registry: &Rc<Registry>,
+    listener: &Rc<Socket>,
     association: Association,
     peer: SocketAddr,
 ) -> Result<(), Errno> {
     let (options, bound) = {
-        let inner = listener.lock();
+        let inner = listener.inner();
         (inner.options.clone(), inner.bound.clone())
     };
     let has_ended = association.peer_address().is_none();
@@ -59,11 +60,11 @@ async fn hand_over(
     let page = &socket.channel.page;
     page.set_peer(&peer, association.streams_out());
     let member =
-        Arc::new(SocketAssociation::with(registry.next_association(), peer, association, assoc_options));
+        Rc::new(SocketAssociation::with(registry.next_association(), peer, association, assoc_options));
     options::apply_when_up(&socket, &member);
     {
-        let mut inner = socket.lock();
-        inner.associations.insert(member.id, Arc::clone(&member));
+        let mut inner = socket.inner();
+        inner.associations.insert(member.id, Rc::clone(&member));
         inner.peer = Some(peer);
         inner.local = bound.as_ref().map(|bound| local_of(bound, peer));
         if let Some(local) = inner.local {

@@ -6,20 +6,20 @@ mod one_to_one;
 pub(crate) mod relaying;
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use crate::state::commands::CommandReceiver;
 use crate::state::registry::{Opened, Registry};
 use crate::state::socket::Socket;
 
 /// Starts the task of a socket that was just opened. Returns the socket, and the program's end of its channel.
-pub(crate) fn start(registry: &Arc<Registry>, opened: Opened) -> (Arc<Socket>, OwnedFd) {
+pub(crate) fn start(registry: &Rc<Registry>, opened: Opened) -> (Rc<Socket>, OwnedFd) {
     let Opened { socket, theirs, commands } = opened;
-    tokio::spawn(run(Arc::clone(registry), Arc::clone(&socket), commands));
+    tokio::task::spawn_local(run(Rc::clone(registry), Rc::clone(&socket), commands));
     (socket, theirs)
 }
 
-async fn run(registry: Arc<Registry>, socket: Arc<Socket>, commands: CommandReceiver) {
+async fn run(registry: Rc<Registry>, socket: Rc<Socket>, commands: CommandReceiver) {
     // However this ends: after a fault of our own the program finds its channel closed, and nobody else is harmed.
     let _known = Known { registry: &registry, socket: &socket };
     match commands {

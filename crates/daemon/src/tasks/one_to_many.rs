@@ -1,5 +1,6 @@
 //! The task of a one-to-many socket: one channel for any number of associations.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ enum Origin {
 /// Runs until the program has closed the socket.
 pub(super) async fn run(
     registry: &Registry,
-    socket: &Arc<Socket>,
+    socket: &Rc<Socket>,
     mut commands: UnboundedReceiver<OneToManyCommand>,
 ) {
     let mut listener = None;
@@ -71,7 +72,7 @@ pub(super) async fn run(
     }
 }
 
-fn perform(socket: &Arc<Socket>, command: OneToManyCommand, listener: &mut Option<Arc<Listener>>) {
+fn perform(socket: &Rc<Socket>, command: OneToManyCommand, listener: &mut Option<Arc<Listener>>) {
     match command {
         OneToManyCommand::Listen(new) => *listener = Some(new),
         OneToManyCommand::Unlisten => *listener = None,
@@ -83,14 +84,14 @@ fn perform(socket: &Arc<Socket>, command: OneToManyCommand, listener: &mut Optio
 
 /// Looks after a socket that its program has closed while not all that it has sent could be taken. Returns how the program has
 /// left, if the rest is given up.
-fn close_early(socket: &Arc<Socket>) -> Option<Departure> {
+fn close_early(socket: &Rc<Socket>) -> Option<Departure> {
     if socket.channel.has_unread_data() {
         return Some(Departure::Unread);
     }
-    if !socket.lock().options.lingers() {
+    if !socket.inner().options.lingers() {
         return Some(Departure::Closed);
     }
-    let associations: Vec<Arc<SocketAssociation>> = socket.lock().associations.values().cloned().collect();
+    let associations: Vec<Rc<SocketAssociation>> = socket.inner().associations.values().cloned().collect();
     for association in associations {
         let queue = association.send_queue().clone();
         if let Some(queue) = queue.filter(|_| association.association().is_none()) {
@@ -101,9 +102,9 @@ fn close_early(socket: &Arc<Socket>) -> Option<Departure> {
 }
 
 /// Gives an association up that is not set up soon. Its program has closed the socket; the kernel gives it up at once.
-fn set_up_soon(socket: &Arc<Socket>, association: Arc<SocketAssociation>, queue: Arc<SendQueue>) {
-    let socket = Arc::downgrade(socket);
-    tokio::spawn(async move {
+fn set_up_soon(socket: &Rc<Socket>, association: Rc<SocketAssociation>, queue: Rc<SendQueue>) {
+    let socket = Rc::downgrade(socket);
+    tokio::task::spawn_local(async move {
         if tokio::time::timeout(SETUP_AFTER_CLOSE, association.set_up_ended()).await.is_err() {
             if let Some(socket) = socket.upgrade() {
                 socket.remove(&association);
@@ -128,29 +129,29 @@ async fn next(listener: &mut Option<Arc<Listener>>) -> Association {
     std::future::pending().await
 }
 
-fn accept(registry: &Registry, socket: &Arc<Socket>, association: Association) {
+fn accept(registry: &Registry, socket: &Rc<Socket>, association: Association) {
     let peer = as_seen(socket.v6, association.peer_addr());
     let account = socket.channel.endpoint.sent_account();
     let Some(seat) = account.seat(registry.limits.user_associations) else {
         account.refuse();
         return abort(&association, "the server has as many associations as it may");
     };
-    let options = socket.lock().options.assoc_options.clone();
+    let options = socket.inner().options.assoc_options.clone();
     let entered = SocketAssociation::new(registry.next_association(), peer, options);
     let entered = socket.enter(entered, association.streams_out(), seat);
     start_association(socket, entered, Origin::Accepted(association));
 }
 
 /// Starts the task that sets an association up and sends what waits for it.
-fn start_association(socket: &Arc<Socket>, association: Arc<SocketAssociation>, origin: Origin) {
+fn start_association(socket: &Rc<Socket>, association: Rc<SocketAssociation>, origin: Origin) {
     // One that the socket has no more needs no task.
     let Some(queue) = association.send_queue().clone() else { return };
-    let task = carry(Arc::clone(socket), Arc::clone(&association), Arc::clone(&queue), origin);
-    queue.tasks().outbound = Some(tokio::spawn(task));
+    let task = carry(Rc::clone(socket), Rc::clone(&association), Rc::clone(&queue), origin);
+    queue.tasks().outbound = Some(tokio::task::spawn_local(task));
 }
 
 /// Sets an association up and sends what is for it.
-async fn carry(socket: Arc<Socket>, member: Arc<SocketAssociation>, queue: Arc<SendQueue>, origin: Origin) {
+async fn carry(socket: Rc<Socket>, member: Rc<SocketAssociation>, queue: Rc<SendQueue>, origin: Origin) {
     if let Origin::Connecting { start: Start::WithMessage, .. } = origin {
         while let Front::Nothing = queue.front() {
             queue.filled().await;
@@ -170,8 +171,8 @@ async fn carry(socket: Arc<Socket>, member: Arc<SocketAssociation>, queue: Arc<S
     member.set_up(association.clone());
     options::apply_when_up(&socket, &member);
     if !queue.is_closed() {
-        let upward = up_to_end(Arc::clone(&socket), Arc::clone(&member));
-        queue.tasks().inbound = Some(tokio::spawn(upward));
+        let upward = up_to_end(Rc::clone(&socket), Rc::clone(&member));
+        queue.tasks().inbound = Some(tokio::task::spawn_local(upward));
     }
     down_from_queue(&socket, &member, &association, &queue).await;
 }
@@ -186,7 +187,7 @@ async fn set_up(origin: Origin) -> Result<Association, Errno> {
     }
 }
 
-async fn cannot_start(socket: &Arc<Socket>, member: &SocketAssociation, queue: &SendQueue, error: Errno) {
+async fn cannot_start(socket: &Rc<Socket>, member: &SocketAssociation, queue: &SendQueue, error: Errno) {
     socket.remove(member);
     member.set_failed(error);
     tell(socket, notifications::cannot_start(member)).await;
@@ -195,7 +196,7 @@ async fn cannot_start(socket: &Arc<Socket>, member: &SocketAssociation, queue: &
 }
 
 /// Reports what waits for an association that is gone.
-async fn report_unsent(socket: &Arc<Socket>, member: &SocketAssociation, queue: &SendQueue) {
+async fn report_unsent(socket: &Rc<Socket>, member: &SocketAssociation, queue: &SendQueue) {
     let mut quantum = Quantum::new();
     for (header, data) in queue.take() {
         quantum.spend(1).await;
@@ -203,16 +204,16 @@ async fn report_unsent(socket: &Arc<Socket>, member: &SocketAssociation, queue: 
     }
 }
 
-async fn up_to_end(socket: Arc<Socket>, member: Arc<SocketAssociation>) {
+async fn up_to_end(socket: Rc<Socket>, member: Rc<SocketAssociation>) {
     up(&socket, &member, |_| drop(socket.remove(&member))).await;
     socket.note_silent();
 }
 
 /// Ends the associations of a socket that its program has closed. What was sent is delivered, and each association shut down, when
 /// its last handle is dropped.
-async fn close(socket: &Arc<Socket>, departure: Departure) {
+async fn close(socket: &Rc<Socket>, departure: Departure) {
     let (associations, lingers) = {
-        let mut inner = socket.lock();
+        let mut inner = socket.inner();
         (std::mem::take(&mut inner.associations), inner.options.lingers())
     };
     let reason = match departure {
@@ -264,7 +265,7 @@ mod tests {
     const END_FOUND_WITHIN: Duration = Duration::from_secs(20);
 
     /// A one-to-many socket without a task, with the program's end of its channel.
-    fn opened() -> (Registry, Arc<Socket>, OwnedFd) {
+    fn opened() -> (Registry, Rc<Socket>, OwnedFd) {
         let stack =
             Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() }).expect("a free port");
         let registry = Registry::new(stack, false, &Limits::default(), Numbers::with_max(1 << 16));
@@ -275,20 +276,20 @@ mod tests {
         (registry, opened.socket, opened.theirs)
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn others_run_while_a_socket_with_many_associations_is_closed() {
         let (_registry, socket, _theirs) = opened();
         for id in 0..4 * RECORDS_PER_TURN as u32 {
             let member = SocketAssociation::new(
                 id,
                 SocketAddr::from(([127, 0, 0, 1], 1)),
-                socket.lock().options.assoc_options.clone(),
+                socket.inner().options.assoc_options.clone(),
             );
-            *member.send_queue() = Some(Arc::new(SendQueue::new(None)));
-            socket.lock().associations.insert(id, Arc::new(member));
+            *member.send_queue() = Some(Rc::new(SendQueue::new(None)));
+            socket.inner().associations.insert(id, Rc::new(member));
         }
         let turns = Arc::new(AtomicUsize::new(0));
-        let neighbour = tokio::spawn({
+        let neighbour = tokio::task::spawn_local({
             let turns = Arc::clone(&turns);
             async move {
                 loop {
@@ -303,7 +304,7 @@ mod tests {
         neighbour.abort();
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn an_association_that_takes_no_more_keeps_no_program_waiting_for_room() {
         use carrier::page::ROOM_BYTES;
 
@@ -313,10 +314,10 @@ mod tests {
         let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack.udp_port()) };
         let dial = Dial { stack: registry.stack.clone(), port: 40_000, server };
         let seat = socket.channel.endpoint.sent_account().seat(1).expect("the first");
-        let options = socket.lock().options.assoc_options.clone();
+        let options = socket.inner().options.assoc_options.clone();
         let member = SocketAssociation::new(3, SocketAddr::new(host, 7), options);
         let member = socket.enter(member, 1, seat);
-        start_association(&socket, Arc::clone(&member), Origin::Connecting { dial, start: Start::Now });
+        start_association(&socket, Rc::clone(&member), Origin::Connecting { dial, start: Start::Now });
         let (peer, _) = listener.accept().await.expect("somebody comes");
         member.set_up_ended().await;
         // What the peer has sent cannot be handed up. So the socket has the association after its end, too.

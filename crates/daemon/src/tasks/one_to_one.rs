@@ -1,6 +1,6 @@
 //! The task of a one-to-one socket: idle, connecting, listening, or with its one association.
 
-use std::sync::Arc;
+use std::rc::Rc;
 
 use carrier::page::State;
 use swiftwater::tokio::Association;
@@ -23,8 +23,8 @@ use crate::system::errno;
 
 /// Runs until the program has closed the socket.
 pub(super) async fn run(
-    registry: &Arc<Registry>,
-    socket: &Arc<Socket>,
+    registry: &Rc<Registry>,
+    socket: &Rc<Socket>,
     mut commands: UnboundedReceiver<OneToOneCommand>,
 ) {
     loop {
@@ -59,7 +59,7 @@ pub(super) async fn run(
 }
 
 /// Sets an association up and carries it. Returns true if that has failed, so that the socket may try again.
-async fn connect(socket: &Arc<Socket>, dial: &Dial, member: &Arc<SocketAssociation>) -> bool {
+async fn connect(socket: &Rc<Socket>, dial: &Dial, member: &Rc<SocketAssociation>) -> bool {
     let outcome = tokio::select! {
         outcome = Association::connect_from(&dial.stack, dial.port, &dial.server) => outcome,
         // Given up, the association is not set up.
@@ -69,7 +69,7 @@ async fn connect(socket: &Arc<Socket>, dial: &Dial, member: &Arc<SocketAssociati
     match outcome {
         Ok(association) => {
             {
-                let mut inner = socket.lock();
+                let mut inner = socket.inner();
                 if let Some(peer) = inner.peer {
                     page.set_peer(&peer, association.streams_out());
                 }
@@ -85,7 +85,7 @@ async fn connect(socket: &Arc<Socket>, dial: &Dial, member: &Arc<SocketAssociati
             // A program that finds the channel writable finds the error, and finds that it may try again.
             page.set_error(error);
             {
-                let mut inner = socket.lock();
+                let mut inner = socket.inner();
                 inner.peer = None;
                 inner.associations.clear();
                 socket.set_stage(&mut inner, State::Idle);
@@ -99,9 +99,9 @@ async fn connect(socket: &Arc<Socket>, dial: &Dial, member: &Arc<SocketAssociati
 }
 
 /// Carries an association until it has ended and the program has left. What `unsent` holds goes first.
-async fn carry(socket: &Arc<Socket>, member: &Arc<SocketAssociation>, unsent: Messages) {
+async fn carry(socket: &Rc<Socket>, member: &Rc<SocketAssociation>, unsent: Messages) {
     let Some(association) = member.association() else { return };
-    let mut upward = Upwards(tokio::spawn(up_to_end(Arc::clone(socket), Arc::clone(member))));
+    let mut upward = Upwards(tokio::task::spawn_local(up_to_end(Rc::clone(socket), Rc::clone(member))));
     let mut departure = down(socket, member, association, unsent).await;
     // What other programs have sent before this one ended is taken first, so that it is on its way when the SHUTDOWN comes to
     // them: in one kernel each call has an end before the next begins.
@@ -118,7 +118,7 @@ async fn carry(socket: &Arc<Socket>, member: &Arc<SocketAssociation>, unsent: Me
             },
         };
     }
-    let lingers = socket.lock().options.lingers();
+    let lingers = socket.inner().options.lingers();
     match departure {
         // What was sent is delivered, and the association shut down, when its last handle is dropped.
         Departure::HalfClosed => {}
@@ -138,7 +138,7 @@ impl Drop for Upwards {
 }
 
 /// From the association into the carrier of a one-to-one socket, and then its end.
-async fn up_to_end(socket: Arc<Socket>, member: Arc<SocketAssociation>) {
+async fn up_to_end(socket: Rc<Socket>, member: Rc<SocketAssociation>) {
     let mut by_us = false;
     let ended = |how: Ended| {
         by_us = how == Ended::ByUs;
@@ -153,7 +153,7 @@ async fn up_to_end(socket: Arc<Socket>, member: Arc<SocketAssociation>) {
             }
         };
         socket.channel.page.set_local(&socket.local_address());
-        socket.set_stage(&mut socket.lock(), end);
+        socket.set_stage(&mut socket.inner(), end);
     };
     up(&socket, &member, ended).await;
     // What this side has shut down itself is no news that it would poll for.

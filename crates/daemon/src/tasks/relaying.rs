@@ -1,7 +1,7 @@
 //! Tasks that repeat the steps of the relay, and wait in between for what these name.
 
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::rc::Rc;
 
 use swiftwater::Event;
 use swiftwater::RecvError;
@@ -19,7 +19,7 @@ use crate::state::socket::Socket;
 
 /// Moves messages from the channel of a one-to-one socket into its association until the program has left. `unsent` goes first.
 pub(super) async fn down(
-    socket: &Arc<Socket>,
+    socket: &Rc<Socket>,
     member: &SocketAssociation,
     association: &Association,
     unsent: Messages,
@@ -52,7 +52,7 @@ pub(super) async fn down(
 
 /// Moves messages from the send queue of an association of a one-to-many socket until the queue is closed and empty.
 pub(super) async fn down_from_queue(
-    socket: &Arc<Socket>,
+    socket: &Rc<Socket>,
     member: &SocketAssociation,
     association: &Association,
     queue: &SendQueue,
@@ -70,7 +70,7 @@ pub(super) async fn down_from_queue(
 
 /// Moves messages from an association into the channel until the association has ended. What is held goes first; what is on its
 /// way when this is dropped stays held. `ended` is told how the association has ended before the program is.
-pub(super) async fn up(socket: &Arc<Socket>, member: &Arc<SocketAssociation>, mut ended: impl FnMut(Ended)) {
+pub(super) async fn up(socket: &Rc<Socket>, member: &Rc<SocketAssociation>, mut ended: impl FnMut(Ended)) {
     let Some(association) = member.association() else { return };
     let mut held = member.held.lock().await;
     let mut inbound = Inbound::new(socket, member, association);
@@ -99,7 +99,7 @@ async fn unless_given_up(
         () = &mut needed => return Ok(()),
         () = socket.channel.endpoint.closed() => {}
     }
-    if !socket.lock().options.lingers() {
+    if !socket.inner().options.lingers() {
         return Err(Departure::Closed);
     }
     if socket.channel.has_unread_data() {
@@ -122,7 +122,7 @@ pub(crate) async fn drain(socket: &Socket) -> bool {
 }
 
 /// Tells a program that all has been sent on these associations.
-pub(crate) async fn tell_dry(socket: Arc<Socket>, associations: Vec<Arc<SocketAssociation>>) {
+pub(crate) async fn tell_dry(socket: Rc<Socket>, associations: Vec<Rc<SocketAssociation>>) {
     for member in associations {
         tell(&socket, notifications::of(&socket, &member, &Event::SenderDry)).await;
     }

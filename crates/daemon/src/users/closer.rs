@@ -495,7 +495,7 @@ mod tests {
         assert!(tasks.parse::<usize>().expect("a number") > THREADS_MAX + 1);
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn one_that_is_stuck_keeps_no_other_user_waiting() {
         let closers = Closers::new(Numbers::with_max(1 << 16));
         let (one, other) = (closers.of(1, Source::Requests), closers.of(2, Source::Requests));
@@ -539,7 +539,7 @@ mod tests {
     /// No host has this much memory.
     const ABSURD_STACK_BYTES: usize = 1 << 60;
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn a_thread_that_cannot_be_started_is_started_later() {
         let closers = Closers::new(Numbers::with_max(1 << 16));
         closers.state().thread_stack_bytes = ABSURD_STACK_BYTES;
@@ -570,7 +570,7 @@ mod tests {
         assert_eq!(closers.state().threads, 1);
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn a_user_has_room_for_so_much() {
         let closers = Closers::new(Numbers::with_max(1 << 16));
         let one = closers.of(1, Source::Requests);

@@ -1,6 +1,6 @@
 //! Options for fragmentation, sending, receiving and notifications (RFC 6458 §8.1.5, §8.1.7, §8.1.13 to §8.1.31).
 
-use std::sync::Arc;
+use std::rc::Rc;
 
 use carrier::page::Subscriptions;
 use rustix::io::Errno;
@@ -126,7 +126,7 @@ impl Access<'_> {
 
     /// Notes an association for an immediate notification if all its data is acknowledged already: the program has just
     /// subscribed to that event.
-    fn note_if_dry(&mut self, member: Arc<SocketAssociation>) {
+    fn note_if_dry(&mut self, member: Rc<SocketAssociation>) {
         let dry = member.association().is_some_and(|association| {
             association.statistics().is_none_or(|known| known.send_buffered_bytes == 0)
         });

@@ -23,7 +23,7 @@ mod timers;
 mod value;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use rustix::io::Errno;
 
@@ -49,13 +49,13 @@ struct Access<'a> {
     socket: &'a Socket,
     inner: &'a mut Inner,
     /// Associations whose program has just subscribed to the sender dry event, and which are dry already.
-    dry: Vec<Arc<SocketAssociation>>,
+    dry: Vec<Rc<SocketAssociation>>,
 }
 
 /// The associations to which a set option applies.
 struct Targets {
     future: bool,
-    associations: Vec<Arc<SocketAssociation>>,
+    associations: Vec<Rc<SocketAssociation>>,
 }
 
 /// Sets an option. Returns the associations that need a notification at once because all their data is acknowledged.
@@ -64,8 +64,8 @@ pub(crate) fn set(
     level: i32,
     name: i32,
     value: &[u8],
-) -> Result<Vec<Arc<SocketAssociation>>, Errno> {
-    let mut inner = socket.lock();
+) -> Result<Vec<Rc<SocketAssociation>>, Errno> {
+    let mut inner = socket.inner();
     let mut access = Access { socket, inner: &mut inner, dry: Vec::new() };
     if level != IPPROTO_SCTP {
         generic::set(&mut access, level, name, value)?;
@@ -84,7 +84,7 @@ pub(crate) fn set(
 /// Applies the options to an association that has just come up, including those that were set meanwhile.
 pub(crate) fn apply_when_up(socket: &Socket, member: &SocketAssociation) {
     super::streams::autopush(socket, member);
-    let mut inner = socket.lock();
+    let mut inner = socket.inner();
     let access = Access { socket, inner: &mut inner, dry: Vec::new() };
     access.apply(member);
     access.limit_messages();
@@ -93,7 +93,7 @@ pub(crate) fn apply_when_up(socket: &Socket, member: &SocketAssociation) {
 
 /// Returns the value of an option. `given` is the program's buffer, whose length is the room for the value.
 pub(crate) fn get(socket: &Socket, level: i32, name: i32, given: &[u8]) -> Result<Vec<u8>, Errno> {
-    let mut inner = socket.lock();
+    let mut inner = socket.inner();
     let access = Access { socket, inner: &mut inner, dry: Vec::new() };
     if level != IPPROTO_SCTP {
         return generic::get(&access, level, name, given);
@@ -121,12 +121,12 @@ impl Access<'_> {
     }
 
     /// Returns the association with this number; if the socket can have only one, returns it whatever the number.
-    fn association(&self, id: i32) -> Option<Arc<SocketAssociation>> {
+    fn association(&self, id: i32) -> Option<Rc<SocketAssociation>> {
         u32::try_from(id).ok().map_or_else(|| self.inner.association(0), |id| self.inner.association(id))
     }
 
     /// Returns the association that an option addresses; `None` for future associations.
-    fn one(&self, id: i32) -> Result<Option<Arc<SocketAssociation>>, Errno> {
+    fn one(&self, id: i32) -> Result<Option<Rc<SocketAssociation>>, Errno> {
         let found = self.association(id);
         match found.is_none() && id != FUTURE && self.is_one_to_many() {
             true => Err(Errno::INVAL),
@@ -147,19 +147,19 @@ impl Access<'_> {
         Ok(Targets { future: matches!(id, FUTURE | ALL), associations })
     }
 
-    fn associations(&self) -> Vec<Arc<SocketAssociation>> {
+    fn associations(&self) -> Vec<Rc<SocketAssociation>> {
         self.inner.associations.values().cloned().collect()
     }
 
     /// Returns the association whose peer has this address, unless the number is that of another.
-    fn path(&self, id: i32, address: SocketAddr) -> Option<Arc<SocketAssociation>> {
+    fn path(&self, id: i32, address: SocketAddr) -> Option<Rc<SocketAssociation>> {
         let owner = self.inner.with_peer(address)?;
         let named = self.association(id);
         named.is_none_or(|named| named.id == owner.id).then_some(owner)
     }
 
     /// Returns the options of an association, or of future associations.
-    fn assoc_options(&self, of: Option<&Arc<SocketAssociation>>) -> AssocOptions {
+    fn assoc_options(&self, of: Option<&Rc<SocketAssociation>>) -> AssocOptions {
         of.map_or_else(|| self.inner.options.assoc_options.clone(), |member| member.options().clone())
     }
 

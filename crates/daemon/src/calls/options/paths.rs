@@ -1,7 +1,7 @@
 //! Options of one path or all, and the primary path (RFC 6458 §8.1.9, §8.1.11, §8.1.12, §8.2.2; RFC 7829 §7).
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -66,8 +66,8 @@ pub(super) fn get(access: &Access<'_>, name: i32, given: &[u8]) -> Option<Result
 /// The subject of an option with an association and an address.
 enum Subject {
     /// The path to this address.
-    Path(Arc<SocketAssociation>, SocketAddr),
-    Association(Arc<SocketAssociation>),
+    Path(Rc<SocketAssociation>, SocketAddr),
+    Association(Rc<SocketAssociation>),
     Future,
 }
 
@@ -86,7 +86,7 @@ impl Access<'_> {
 }
 
 impl Subject {
-    fn member(&self) -> Option<&Arc<SocketAssociation>> {
+    fn member(&self) -> Option<&Rc<SocketAssociation>> {
         match self {
             Subject::Path(member, _) | Subject::Association(member) => Some(member),
             Subject::Future => None,
