@@ -20,12 +20,12 @@ pub fn next_at_hand(association: &SharedAssociation) -> Result<Option<Received>,
     association.next_with(Patience::NoLook)
 }
 
-/// Sends one message without a copy of its bytes if the send buffer has room for it. It does not look for room in what has
-/// arrived: it makes no system call for that.
+/// Sends one message without a copy of its bytes if the send buffer has room for it. Does not take in
+/// arrivals to make room, so it makes no system call for that.
 ///
 /// # Errors
 ///
-/// As [`Association::try_send`](SharedAssociation::try_send).
+/// Fails as [`Association::try_send`](SharedAssociation::try_send) does.
 pub fn send_at_hand(
     association: &SharedAssociation,
     message: &Bytes,
@@ -38,7 +38,7 @@ pub fn send_at_hand(
 ///
 /// # Errors
 ///
-/// The association is closed already; and [`SendError::WouldBlock`].
+/// The association is already closed, or the call fails with [`SendError::WouldBlock`].
 pub fn shutdown_at_hand(association: &SharedAssociation) -> Result<(), SendError> {
     association.shutdown_with(Patience::NoLook)
 }

@@ -344,8 +344,8 @@ impl Socket {
         self.try_take(inner, |end| *end != End::Open)
     }
 
-    /// Takes the available messages, up to `room`. Returns the result behind them if it is not a message; `Some(None)`
-    /// if there was none.
+    /// Takes the available messages, up to `room`. Returns the result behind them if it is not a message;
+    /// `Some(Ok(None))` if there was none.
     pub(crate) fn try_getmsg_many(
         &self,
         inner: &mut Inner,

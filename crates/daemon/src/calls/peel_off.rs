@@ -28,7 +28,7 @@ pub(crate) struct PeeledOff {
 }
 
 /// Moves an association of a one-to-many socket to a socket of its own, with the messages that were delivered:
-/// `recalled` contains the records of the channel, which nobody reads meanwhile. The first message stays if it was read
+/// `recalled` contains the records of the channel, which no sharer reads meanwhile. The first message stays if it was read
 /// in part. The caller must run this to its end.
 pub(crate) async fn peel_off(
     registry: &Registry,

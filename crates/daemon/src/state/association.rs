@@ -55,20 +55,20 @@ pub(crate) struct Held {
     pub(crate) next: Option<Result<Option<Received>, RecvError>>,
     /// Whether the peer has shut the association down.
     pub(crate) is_shut_down: bool,
-    /// The program is told the end once `queue` was put.
+    /// Whether the end must be reported once `queue` was put.
     pub(crate) is_end_due: bool,
-    /// How the association has ended, which is told once all but the last of `queue` was put.
+    /// How the association has ended; reported once all but the last item of `queue` was put.
     pub(crate) ending: Option<Ended>,
 }
 
 /// How an association has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// The peer has shut it down: what it sent ends there.
+    /// The peer has shut the association down, after its last message.
     ByPeer,
-    /// We have.
+    /// This side has shut the association down.
     ByUs,
-    /// Not regularly.
+    /// The association was aborted or lost.
     Lost(LossKind),
 }
 

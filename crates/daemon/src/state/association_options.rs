@@ -75,7 +75,7 @@ pub(crate) struct Sending {
     pub(crate) stream: u16,
     /// `SCTP_UNORDERED` and others.
     pub(crate) flags: u16,
-    /// The payload protocol identifier, in the byte order of the program.
+    /// The payload protocol identifier, whose bytes are sent unchanged.
     pub(crate) ppid: u32,
     pub(crate) context: u32,
     pub(crate) lifetime_ms: u32,

@@ -61,7 +61,7 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Returns an empty table. Ephemeral ports are assigned from a random start, which nobody can guess.
+    /// Returns an empty table. Ephemeral ports are assigned from a random start, which programs cannot guess.
     pub(crate) fn new(random: u16) -> Self {
         Ports { held: HashMap::new(), next: random }
     }

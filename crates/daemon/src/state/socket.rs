@@ -239,7 +239,7 @@ impl Inner {
         self.associations.values().find(|member| member.has_peer(address)).cloned()
     }
 
-    /// Returns the association with this number; if the socket can have only one, returns it whatever the number.
+    /// Returns the association with this number. If the socket can have only one, the number is ignored.
     pub(crate) fn association(&self, id: u32) -> Option<Rc<SocketAssociation>> {
         let only = matches!(self.stage, State::Connecting | State::Connected | State::Ended | State::Lost);
         if only { self.associations.values().next().cloned() } else { self.associations.get(&id).cloned() }

@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 use rustix::net::{SocketAddrUnix, bind};
 
 /// Number of random bytes at the end of a name, which distinguish two sockets with the same addresses. The longest
-/// addresses leave room for twice as many digits.
+/// addresses leave room for their digits.
 const RANDOM_BYTES: usize = 3;
 
 /// Names the program's end of a listener's carrier.

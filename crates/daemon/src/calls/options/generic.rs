@@ -144,7 +144,7 @@ fn twice(asked: i32) -> i32 {
     2 * asked.clamp(0, BUFFER_BYTES_MAX)
 }
 
-/// Returns the ECN bits of packets: a one-to-one socket's association marks them ECN-capable.
+/// Returns the ECN bits of packets: associations mark them ECN-capable.
 fn ecn(access: &Access<'_>) -> i32 {
     if access.inner.associations.is_empty() { 0 } else { ECT_0 }
 }

@@ -120,7 +120,7 @@ impl Access<'_> {
         self.inner.options.view(self.socket.v6)
     }
 
-    /// Returns the association with this number; if the socket can have only one, returns it whatever the number.
+    /// Returns the association with this number. If the socket can have only one, the number is ignored.
     fn association(&self, id: i32) -> Option<Rc<SocketAssociation>> {
         u32::try_from(id).ok().map_or_else(|| self.inner.association(0), |id| self.inner.association(id))
     }

@@ -75,7 +75,7 @@ impl Access<'_> {
     fn subject(&self, id: i32, place: NamedAddress, unknown: Errno) -> Result<Subject, Errno> {
         if let Some(address) = place.named(unknown)? {
             let owner = self.path(id, address).ok_or(unknown)?;
-            // For thresholds alone the address decides, whatever the number is.
+            // For thresholds alone, the number is ignored if an address is given.
             if unknown == Errno::INVAL {
                 self.one(id)?;
             }
