@@ -362,9 +362,9 @@ pub enum State {
     /// The peer has shut the association down, and it has ended: the end follows the content of the carrier.
     Ended = 4,
     /// One-to-many, and not listening: its carrier holds messages of any number of associations.
-    Many = 5,
+    OneToMany = 5,
     /// One-to-many, and peers may set up associations.
-    ManyListening = 6,
+    OneToManyListening = 6,
     /// The association was lost, or this side has shut it down: the pending error follows the content of the carrier, and then
     /// `ENOTCONN`.
     Lost = 7,
@@ -378,8 +378,8 @@ impl State {
 
     /// Returns `None` if there is no such state.
     pub fn from_u32(number: u32) -> Option<State> {
-        use State::{Connected, Connecting, Ended, Idle, Listening, Lost, Many, ManyListening};
-        [Idle, Listening, Connecting, Connected, Ended, Many, ManyListening, Lost]
+        use State::{Connected, Connecting, Ended, Idle, Listening, Lost, OneToMany, OneToManyListening};
+        [Idle, Listening, Connecting, Connected, Ended, OneToMany, OneToManyListening, Lost]
             .into_iter()
             .find(|state| *state as u32 == number)
     }
@@ -543,9 +543,9 @@ mod tests {
 
     #[test]
     fn states_have_numbers_and_unknown_ones_count_as_none() {
-        use State::{Connected, Connecting, Ended, Idle, Listening, Lost, Many, ManyListening};
+        use State::{Connected, Connecting, Ended, Idle, Listening, Lost, OneToMany, OneToManyListening};
         let page = Page::default();
-        for state in [Idle, Listening, Connecting, Connected, Ended, Many, ManyListening, Lost] {
+        for state in [Idle, Listening, Connecting, Connected, Ended, OneToMany, OneToManyListening, Lost] {
             page.state.store(state as u32, Relaxed);
             assert_eq!((page.state(), State::from_u32(state as u32)), (state, Some(state)));
             assert_eq!(state.is_end(), [Ended, Lost].contains(&state));

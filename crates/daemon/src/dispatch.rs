@@ -112,12 +112,12 @@ async fn perform_on(
         }
         Request::Find(address) => {
             check_peer(socket.v6, address)?;
-            let member = socket.inner().with_peer(address).ok_or(Errno::NOENT)?;
-            return Ok(Answer::Association(member.id).into());
+            let assoc = socket.inner().with_peer(address).ok_or(Errno::NOENT)?;
+            return Ok(Answer::Association(assoc.id).into());
         }
         Request::AwaitRoom { association } => {
-            let member = socket.inner().associations.get(&association).cloned().ok_or(Errno::PIPE)?;
-            let queue = member.send_queue().clone().ok_or(Errno::PIPE)?;
+            let assoc = socket.inner().associations.get(&association).cloned().ok_or(Errno::PIPE)?;
+            let queue = assoc.send_queue().clone().ok_or(Errno::PIPE)?;
             unless_lost(&patience(registry, who)?, queue.room()).await?;
             if queue.is_peer_shut() {
                 return Err(Errno::SHUTDOWN);
@@ -173,16 +173,16 @@ async fn connect_for(
     who: UCred,
 ) -> Result<Reply, Errno> {
     let patience = (start == Start::AnswerLate).then(|| patience(registry, who)).transpose()?;
-    let member = connect::connect(registry, socket, peer, (start, init), theirs)?;
+    let assoc = connect::connect(registry, socket, peer, (start, init), theirs)?;
     if start == Start::Now {
         let_pass(registry).await;
     }
     if let Some(patience) = patience
-        && let Outcome::Failed(error) = unless_lost(&patience, member.set_up_ended()).await?
+        && let Outcome::Failed(error) = unless_lost(&patience, assoc.set_up_ended()).await?
     {
         return Err(error);
     }
-    Ok(Answer::Association(member.id).into())
+    Ok(Answer::Association(assoc.id).into())
 }
 
 async fn set_option(

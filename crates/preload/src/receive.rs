@@ -70,7 +70,7 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
     let patience = Patience::of_receive(fd, flags);
     loop {
         // The order matters: the last message is in the carrier before the page says that nothing will come.
-        let silent = page.state() == State::Many && page.associations.load(Acquire) == 0 && waits();
+        let silent = page.state() == State::OneToMany && page.associations.load(Acquire) == 0 && waits();
         let lost = page.state() == State::Lost;
         let peer_shut = page.peer_shut.load(Acquire) == PeerShut::Both as u32;
         match take(fd, descriptor, place, flags, &patience) {

@@ -51,7 +51,7 @@ impl Outgoing<'_> {
     pub(crate) fn send(self) -> Result<usize> {
         cancel::point();
         let sent = match self.page().state() {
-            State::Many | State::ManyListening => self.send_to_one_of_many(),
+            State::OneToMany | State::OneToManyListening => self.send_to_one_of_many(),
             _ => self.send_to_peer(),
         };
         self_connect::sends(self.page());

@@ -241,7 +241,7 @@ pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, association: u32, fla
 fn error_without_daemon(state: State) -> c_int {
     match state {
         State::Ended | State::Lost => 0,
-        State::Connected | State::Many | State::ManyListening => libc::ECONNRESET,
+        State::Connected | State::OneToMany | State::OneToManyListening => libc::ECONNRESET,
         State::Idle | State::Connecting | State::Listening => libc::ENETDOWN,
     }
 }
@@ -323,7 +323,7 @@ pub(crate) fn check_shutdown(descriptor: &Descriptor, how: c_int) -> Result<bool
     }
     match descriptor.page().state() {
         State::Connected | State::Ended | State::Lost => Ok(true),
-        State::Listening | State::ManyListening if how == libc::SHUT_WR => Ok(false),
+        State::Listening | State::OneToManyListening if how == libc::SHUT_WR => Ok(false),
         _ => Err(Errno(libc::ENOTCONN)),
     }
 }

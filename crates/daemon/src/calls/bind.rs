@@ -47,7 +47,7 @@ pub(crate) fn bind(
 ) -> Result<(), Errno> {
     let mut inner = socket.inner();
     check_family(socket.v6, address)?;
-    let is_fresh = matches!(inner.stage, State::Idle | State::Many);
+    let is_fresh = matches!(inner.stage, State::Idle | State::OneToMany);
     if inner.bound.is_some() || !is_fresh {
         return Err(Errno::INVAL);
     }
@@ -160,17 +160,17 @@ pub(crate) fn local_addresses(socket: &Socket, asked: &[u8]) -> Result<Vec<u8>, 
 /// `SCTP_GET_PEER_ADDRS`: returns a `struct sctp_getaddrs` with the addresses of the peer of an association.
 pub(crate) fn peer_addresses(socket: &Socket, asked: &[u8]) -> Result<Vec<u8>, Errno> {
     let id = association_of(asked)?;
-    let (member, view) = {
+    let (assoc, view) = {
         let inner = socket.inner();
         (inner.association(id).ok_or(Errno::INVAL)?, inner.options.view(socket.v6))
     };
-    let known = member.association().and_then(|association| association.peer_address());
+    let known = assoc.association().and_then(|association| association.peer_address());
     let peers = match known {
         Some(peer) => {
             let hosts = peer.hosts.into_iter();
             hosts.map(|ip| view.of(SocketAddr::new(ip, peer.port))).collect()
         }
-        None => vec![view.of(member.peer)],
+        None => vec![view.of(assoc.peer)],
     };
     list_of(id, peers.into_iter(), asked.len())
 }

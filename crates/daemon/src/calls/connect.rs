@@ -70,16 +70,16 @@ fn connect_only(
     let local = inner.local.unwrap_or_else(|| bound.first());
     visible_name::of_association(theirs, local, SocketAddr::new(hosts[0], seen.port()));
     socket.set_stage(&mut inner, State::Connecting);
-    let member = Rc::new(SocketAssociation::new(
+    let assoc = Rc::new(SocketAssociation::new(
         registry.next_association(),
         seen,
         inner.options.assoc_options.clone(),
     ));
-    inner.associations.insert(member.id, Rc::clone(&member));
+    inner.associations.insert(assoc.id, Rc::clone(&assoc));
     let server = address(registry, &inner, hosts, seen.port());
     let dial = Dial { stack: stack_for(registry, &inner, init), port: bound.port, server };
-    socket.commands.one_to_one(OneToOneCommand::Connect { dial, association: Rc::clone(&member) })?;
-    Ok(member)
+    socket.commands.one_to_one(OneToOneCommand::Connect { dial, association: Rc::clone(&assoc) })?;
+    Ok(assoc)
 }
 
 fn connect_another(
@@ -91,8 +91,8 @@ fn connect_another(
 ) -> Result<Rc<SocketAssociation>, Errno> {
     let mut inner = socket.inner();
     let known = hosts.iter().find_map(|host| inner.with_peer(SocketAddr::new(*host, seen.port())));
-    if let Some(member) = known {
-        return Err(match member.outcome() {
+    if let Some(assoc) = known {
+        return Err(match assoc.outcome() {
             Outcome::Pending => Errno::ALREADY,
             _ => Errno::ISCONN,
         });

@@ -84,7 +84,7 @@ impl Drop for Sink {
 pub(crate) struct Feed {
     buffer: Arc<Buffer>,
     /// A weak reference, because a recording must not keep the association alive.
-    member: Weak<SocketAssociation>,
+    assoc: Weak<SocketAssociation>,
     /// The seat of the recording among the requests that wait.
     seat: Seat,
     _charge: Charge,
@@ -93,14 +93,14 @@ pub(crate) struct Feed {
 /// Returns the two ends of a recording.
 pub(super) fn pair(charge: Charge, seat: Seat) -> (Sink, Feed) {
     let buffer = Arc::<Buffer>::default();
-    (Sink(Arc::clone(&buffer)), Feed { buffer, member: Weak::new(), seat, _charge: charge })
+    (Sink(Arc::clone(&buffer)), Feed { buffer, assoc: Weak::new(), seat, _charge: charge })
 }
 
 impl Drop for Feed {
     fn drop(&mut self) {
         self.buffer.lock().closed = true;
-        let member = self.member.upgrade();
-        if let Some(association) = member.as_ref().and_then(|member| member.association()) {
+        let assoc = self.assoc.upgrade();
+        if let Some(association) = assoc.as_ref().and_then(|assoc| assoc.association()) {
             association.stream().pop_finished();
         }
     }
@@ -108,8 +108,8 @@ impl Drop for Feed {
 
 impl Feed {
     /// Returns the feed with the association whose stream has the module, which the feed pops at its end.
-    pub(super) fn of(mut self, member: &Rc<SocketAssociation>) -> Self {
-        self.member = Rc::downgrade(member);
+    pub(super) fn of(mut self, assoc: &Rc<SocketAssociation>) -> Self {
+        self.assoc = Rc::downgrade(assoc);
         self
     }
 

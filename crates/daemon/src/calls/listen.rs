@@ -31,14 +31,14 @@ pub(crate) fn listen(
     let mut inner = socket.inner();
     let (listening, backlog) = match inner.stage {
         State::Idle => (State::Listening, backlog),
-        State::Many => (State::ManyListening, BACKLOG_OF_MANY),
+        State::OneToMany => (State::OneToManyListening, BACKLOG_OF_MANY),
         State::Listening => {
             if let Some(listener) = inner.listener.upgrade() {
                 listener.set_backlog(backlog_of(backlog));
             }
             return Ok(());
         }
-        State::ManyListening => return Ok(()),
+        State::OneToManyListening => return Ok(()),
         _ => return Err(Errno::INVAL),
     };
     let port = bound(registry, socket, &mut inner)?.port;
@@ -71,7 +71,7 @@ pub(crate) fn unlisten(registry: &Registry, socket: &Socket, recalled: Recalled)
     let mut inner = socket.inner();
     let idle = match inner.stage {
         State::Listening => State::Idle,
-        State::ManyListening => State::Many,
+        State::OneToManyListening => State::OneToMany,
         _ => return Err(Errno::INVAL),
     };
     if let Some(bound) = &inner.bound {

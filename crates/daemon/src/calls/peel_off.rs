@@ -37,12 +37,12 @@ pub(crate) async fn peel_off(
     recalled: Recalled,
 ) -> Result<PeeledOff, Errno> {
     // The association may have ended since the caller looked it up.
-    let member = peelable(socket, id)?;
+    let assoc = peelable(socket, id)?;
     let (options, bound) = {
         let inner = socket.inner();
         (inner.options.clone(), inner.bound.clone())
     };
-    let streams_out = member.streams_out();
+    let streams_out = assoc.streams_out();
     let subscriptions = options.subscriptions;
     let opened = registry.open(socket.share.owner, socket.v6, Style::PeeledOff, State::Connected, options)?;
     let new = &opened.socket;
@@ -53,17 +53,17 @@ pub(crate) async fn peel_off(
     };
     {
         let mut inner = new.inner();
-        inner.associations.insert(member.id, Rc::clone(&member));
-        inner.peer = Some(member.peer);
+        inner.associations.insert(assoc.id, Rc::clone(&assoc));
+        inner.peer = Some(assoc.peer);
         inner.local = bound.as_ref().map(Bound::first);
         inner.inherited = bound;
     }
     let port = new.local_address().port();
-    registry.note_peeled_off(new, port, &member);
+    registry.note_peeled_off(new, port, &assoc);
     new.channel.page.set_subscriptions(subscriptions);
-    new.channel.page.set_peer(&member.peer, streams_out);
-    let unsent = take_off(socket, &member).await;
-    if member.held.lock().await.is_shut_down {
+    new.channel.page.set_peer(&assoc.peer, streams_out);
+    let unsent = take_off(socket, &assoc).await;
+    if assoc.held.lock().await.is_shut_down {
         new.channel.page.set_peer_shut(PeerShut::Writing);
     }
     if let Err(error) = move_records(recalled, (&socket.channel, &new.channel), id, front) {
@@ -71,7 +71,7 @@ pub(crate) async fn peel_off(
         socket.channel.credit.release_all();
     }
     new.channel.watch_reads();
-    Ok(PeeledOff { opened, page, carry: OneToOneCommand::Carry { association: member, unsent } })
+    Ok(PeeledOff { opened, page, carry: OneToOneCommand::Carry { association: assoc, unsent } })
 }
 
 /// Returns the association of this number if it can be peeled off.
@@ -79,13 +79,13 @@ pub(crate) fn peelable(socket: &Socket, id: u32) -> Result<Rc<SocketAssociation>
     if socket.style != Style::OneToMany {
         return Err(Errno::INVAL);
     }
-    let member = socket.inner().associations.get(&id).cloned().ok_or(Errno::INVAL)?;
-    if member.association().is_some() { Ok(member) } else { Err(Errno::NOTCONN) }
+    let assoc = socket.inner().associations.get(&id).cloned().ok_or(Errno::INVAL)?;
+    if assoc.association().is_some() { Ok(assoc) } else { Err(Errno::NOTCONN) }
 }
 
 /// Removes an association from its socket; returns the messages that wait to be sent.
-async fn take_off(socket: &Socket, member: &SocketAssociation) -> Messages {
-    match socket.remove(member) {
+async fn take_off(socket: &Socket, assoc: &SocketAssociation) -> Messages {
+    match socket.remove(assoc) {
         Some(queue) => {
             socket.note_silent();
             queue.stop().await

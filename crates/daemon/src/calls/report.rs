@@ -136,8 +136,8 @@ impl Report {
         self.add(&Part::Socket(status::of_socket(socket)))?;
         quantum.spend(1).await;
         let shown = associations.of(&socket.inner().associations);
-        for member in shown {
-            if let Some(association) = status::of_association(&member) {
+        for assoc in shown {
+            if let Some(association) = status::of_association(&assoc) {
                 self.add(&Part::Association(association))?;
                 associations.left -= 1;
             }
@@ -155,10 +155,10 @@ mod tests {
     #[test]
     fn associations_for_which_there_is_no_room_are_counted() {
         let peer = ([192, 0, 2, 1], 7).into();
-        let member = |id| (id, Rc::new(SocketAssociation::new(id, peer, AssocOptions::default())));
-        let all: BTreeMap<u32, Rc<SocketAssociation>> = (3..8).map(member).collect();
+        let assoc = |id| (id, Rc::new(SocketAssociation::new(id, peer, AssocOptions::default())));
+        let all: BTreeMap<u32, Rc<SocketAssociation>> = (3..8).map(assoc).collect();
         let mut associations = Associations { left: 3, omitted: 0 };
-        let numbers: Vec<u32> = associations.of(&all).iter().map(|member| member.id).collect();
+        let numbers: Vec<u32> = associations.of(&all).iter().map(|assoc| assoc.id).collect();
         assert_eq!((numbers, associations.omitted), (vec![3, 4, 5], 2));
         associations.left = 5;
         assert_eq!((associations.of(&all).len(), associations.omitted), (5, 2));

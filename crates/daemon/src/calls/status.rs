@@ -176,8 +176,8 @@ pub(super) fn of_socket(socket: &Socket) -> SocketStatus {
         Style::PeeledOff => "peeled-off",
     };
     let state = match inner.stage {
-        State::Idle | State::Many => "idle",
-        State::Listening | State::ManyListening => "listening",
+        State::Idle | State::OneToMany => "idle",
+        State::Listening | State::OneToManyListening => "listening",
         State::Connecting => "connecting",
         State::Connected => "connected",
         State::Ended | State::Lost => "ended",
@@ -199,19 +199,19 @@ pub(super) fn of_socket(socket: &Socket) -> SocketStatus {
 }
 
 /// Returns the status of an association; `None` if it has ended and only its socket is left.
-pub(super) fn of_association(member: &SocketAssociation) -> Option<AssociationStatus> {
-    let association = member.association();
+pub(super) fn of_association(assoc: &SocketAssociation) -> Option<AssociationStatus> {
+    let association = assoc.association();
     let known: Statistics = association.and_then(|association| association.statistics()).unwrap_or_default();
     let local = association.map(|association| association.local_addresses()).unwrap_or_default();
     if association.is_some() && known.state == AssociationState::Closed {
         return None;
     }
     Some(AssociationStatus {
-        id: member.id,
+        id: assoc.id,
         // Until the association is up, the executive does not show it.
         state: if association.is_some() { known.state.name() } else { "COOKIE-WAIT" }.into(),
         local: local.into_iter().map(|ip| SocketAddr::new(ip, known.local_port)).collect(),
-        peer: member.peer,
+        peer: assoc.peer,
         receive_queue_bytes: known.receive_buffered_bytes,
         send_queue_bytes: known.send_buffered_bytes,
         peer_window_bytes: known.peer_window_bytes,

@@ -42,9 +42,9 @@ pub(crate) async fn report_streams(registry: &Registry, who: UCred) -> Result<Re
         for socket in batch.iter().filter(|socket| socket.is_of(who)) {
             let associations: Vec<Rc<SocketAssociation>> =
                 socket.inner().associations.values().cloned().collect();
-            for member in associations {
+            for assoc in associations {
                 quantum.spend(1).await;
-                let Some(stream) = stream_status(socket, &member) else { continue };
+                let Some(stream) = stream_status(socket, &assoc) else { continue };
                 if shown == ASSOCIATIONS_MAX {
                     omitted += 1;
                 } else {
@@ -88,9 +88,9 @@ pub(crate) async fn record(
         };
         association.stream().push(module)
     };
-    let (reply, member) = push_with(registry, id, who, push).await?;
+    let (reply, assoc) = push_with(registry, id, who, push).await?;
     Ok(match reply.answer {
-        Answer::Done => Reply { feed: Some(feed.of(&member)), ..reply },
+        Answer::Done => Reply { feed: Some(feed.of(&assoc)), ..reply },
         _ => reply,
     })
 }
@@ -102,8 +102,8 @@ async fn push_with(
     who: UCred,
     push: impl FnOnce(&Association) -> Result<(), PushError>,
 ) -> Result<(Reply, Rc<SocketAssociation>), Errno> {
-    let (socket, member) = stream(registry, id, who).await?;
-    let association = member.association().ok_or(Errno::NOTCONN)?;
+    let (socket, assoc) = stream(registry, id, who).await?;
+    let association = assoc.association().ok_or(Errno::NOTCONN)?;
     // The list contains the driver, too.
     let has_room = association.stream().list().len() <= MODULES_MAX;
     let pushed = if has_room { push(association) } else { Err(PushError::TooMany) };
@@ -121,13 +121,13 @@ async fn push_with(
         }
         Err(error) => refused(error.to_string()),
     };
-    Ok((reply, member))
+    Ok((reply, assoc))
 }
 
 /// Pops the uppermost module; answers with the module's name.
 pub(crate) async fn pop(registry: &Registry, id: u32, who: UCred) -> Result<Reply, Errno> {
-    let (_, member) = stream(registry, id, who).await?;
-    let stream = member.association().ok_or(Errno::NOTCONN)?.stream();
+    let (_, assoc) = stream(registry, id, who).await?;
+    let stream = assoc.association().ok_or(Errno::NOTCONN)?.stream();
     let popped = if is_privileged(who) { stream.pop_anchored() } else { stream.pop() };
     stream.pop_finished();
     match popped {
@@ -150,9 +150,9 @@ async fn stream(
         next = batch.last().map(|last| last.number + 1);
         quantum.spend(batch.len().div_ceil(PASSED_OVER_PER_RECORD)).await;
         for socket in batch {
-            let member = socket.inner().associations.get(&id).cloned();
-            match member {
-                Some(member) if socket.is_of(who) => return Ok((socket, member)),
+            let assoc = socket.inner().associations.get(&id).cloned();
+            match assoc {
+                Some(assoc) if socket.is_of(who) => return Ok((socket, assoc)),
                 Some(_) => return Err(Errno::PERM),
                 None => {}
             }
@@ -181,8 +181,8 @@ fn association_ports(association: &Association) -> (u16, u16) {
 }
 
 /// Returns the status of the stream of an association; `None` while it is being set up, and once it has ended.
-fn stream_status(socket: &Socket, member: &SocketAssociation) -> Option<StreamStatus> {
-    let association = member.association()?;
+fn stream_status(socket: &Socket, assoc: &SocketAssociation) -> Option<StreamStatus> {
+    let association = assoc.association()?;
     let stream = association.stream().describe()?;
     let known = association.statistics().unwrap_or_default();
     let head = PartStatus {
@@ -201,11 +201,11 @@ fn stream_status(socket: &Socket, member: &SocketAssociation) -> Option<StreamSt
     let modules = stream.modules.into_iter().map(part_status);
     Some(StreamStatus {
         socket: socket.number,
-        association: member.id,
+        association: assoc.id,
         user: socket.share.owner.user,
         process: socket.share.owner.process,
         local: association.local_addr(),
-        peer: member.peer,
+        peer: assoc.peer,
         parts: std::iter::once(head).chain(modules).chain([driver]).collect(),
     })
 }
@@ -244,19 +244,19 @@ fn queue_status(queue: &QueueDescription) -> QueueStatus {
 
 /// Pushes modules by the rules on the stream of a new association. The modules are anchored: only root and the user of
 /// the daemon can pop them.
-pub(crate) fn autopush(socket: &Socket, member: &SocketAssociation) {
-    let Some(association) = member.association() else { return };
+pub(crate) fn autopush(socket: &Socket, assoc: &SocketAssociation) {
+    let Some(association) = assoc.association() else { return };
     if socket.rules.is_empty() {
         return;
     }
     let owner = socket.share.owner;
-    let modules = socket.rules.modules(owner.user, member.ports(), || program(owner.process));
+    let modules = socket.rules.modules(owner.user, assoc.ports(), || program(owner.process));
     let stream = association.stream();
     for module in modules {
         let Some((name, arguments)) = module.split_first() else { continue };
         // An association that has ended meanwhile needs no modules.
         if let Err(error) = stream.push_named(name, arguments) {
-            log(format_args!("cannot push {name} on the stream of association {}: {error}", member.id));
+            log(format_args!("cannot push {name} on the stream of association {}: {error}", assoc.id));
         } else {
             let _ = stream.anchor();
         }

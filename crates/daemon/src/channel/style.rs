@@ -24,6 +24,6 @@ impl Style {
 
     /// What a fresh socket is to the sharers.
     pub(crate) fn first_stage(self) -> State {
-        if self == Style::OneToMany { State::Many } else { State::Idle }
+        if self == Style::OneToMany { State::OneToMany } else { State::Idle }
     }
 }

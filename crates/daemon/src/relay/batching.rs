@@ -20,7 +20,7 @@ pub(super) fn fitting_in_bundle(queue: &VecDeque<Upward>) -> usize {
 
 /// Takes along what is there already, as much as fits into a bundle. Returns what came after that and is no message.
 pub(super) fn take_along(
-    member: &SocketAssociation,
+    assoc: &SocketAssociation,
     association: &Association,
     queue: &mut VecDeque<Upward>,
 ) -> Option<Result<Option<Received>, RecvError>> {
@@ -32,7 +32,7 @@ pub(super) fn take_along(
             return None;
         }
         match internals::next_at_hand(association) {
-            Ok(Some(Received::Message(message))) => queue.push_back(to_program(member, message)),
+            Ok(Some(Received::Message(message))) => queue.push_back(to_program(assoc, message)),
             Err(RecvError::WouldBlock) => return None,
             other => return Some(other),
         }
@@ -41,7 +41,7 @@ pub(super) fn take_along(
 }
 
 /// Returns a message with the header that the program reads.
-pub(super) fn to_program(member: &SocketAssociation, message: Message) -> Upward {
+pub(super) fn to_program(assoc: &SocketAssociation, message: Message) -> Upward {
     let info = &message.info;
     let mut header = Header {
         stream: info.stream,
@@ -49,11 +49,11 @@ pub(super) fn to_program(member: &SocketAssociation, message: Message) -> Upward
         ppid: info.ppid,
         tsn: info.tsn,
         cumulative_tsn: info.cumulative_tsn,
-        association: member.id,
-        context: member.options().context,
+        association: assoc.id,
+        context: assoc.options().context,
         // The receive buffer bounds it.
         bytes: message.len() as u32,
-        address: Some(member.peer),
+        address: Some(assoc.peer),
         ..Header::new(Kind::Data)
     };
     if info.unordered {

@@ -87,10 +87,10 @@ fn sort(socket: &Socket, taken: Intake) -> Option<Departure> {
     match taken {
         Intake::Filler | Intake::Empty => None,
         Intake::Message(header, content) => {
-            let member = socket.inner().associations.get(&header.association).cloned();
+            let assoc = socket.inner().associations.get(&header.association).cloned();
             // What is sent into an association that is gone is lost, as in the kernel.
-            if let Some(member) = member {
-                enqueue(socket, &member, header, content);
+            if let Some(assoc) = assoc {
+                enqueue(socket, &assoc, header, content);
             }
             None
         }
@@ -103,17 +103,17 @@ fn sort(socket: &Socket, taken: Intake) -> Option<Departure> {
     }
 }
 
-fn enqueue(socket: &Socket, member: &SocketAssociation, header: Header, content: Bytes) {
+fn enqueue(socket: &Socket, assoc: &SocketAssociation, header: Header, content: Bytes) {
     if header.flags.contains(Flags::ABORT) {
-        if let Some(association) = member.association() {
+        if let Some(association) = assoc.association() {
             abort(association, &String::from_utf8_lossy(&content));
-            drop(socket.remove(member));
+            drop(socket.remove(assoc));
         }
         return;
     }
-    let send_queue = member.send_queue().clone();
+    let send_queue = assoc.send_queue().clone();
     if send_queue.is_some_and(|send_queue| !send_queue.push(header, content))
-        && let Some(association) = member.association()
+        && let Some(association) = assoc.association()
     {
         log(format_args!("a program sends more than there is room for"));
         abort(association, "the program has sent more than there is room for");

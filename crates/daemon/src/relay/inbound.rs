@@ -24,7 +24,7 @@ use crate::system::quantum::RECORDS_PER_TURN;
 /// From an association into the channel of its socket, until the association has ended.
 pub(crate) struct Inbound<'a> {
     socket: &'a Rc<Socket>,
-    member: &'a Rc<SocketAssociation>,
+    assoc: &'a Rc<SocketAssociation>,
     association: &'a Association,
     putter: Putter,
     /// A part of a message was put, and no other message comes between its parts.
@@ -37,11 +37,11 @@ pub(crate) struct Inbound<'a> {
 impl<'a> Inbound<'a> {
     pub(crate) fn new(
         socket: &'a Rc<Socket>,
-        member: &'a Rc<SocketAssociation>,
+        assoc: &'a Rc<SocketAssociation>,
         association: &'a Association,
     ) -> Inbound<'a> {
         let putter = Putter::new(&socket.channel);
-        Inbound { socket, member, association, putter, is_begun: false, is_unread: false, is_end_told: false }
+        Inbound { socket, assoc, association, putter, is_begun: false, is_unread: false, is_end_told: false }
     }
 
     /// Moves what `held` has, and then what the association has received. Returns what it waits for; `None` once the association
@@ -56,7 +56,7 @@ impl<'a> Inbound<'a> {
                 return Some(Wait::Channel(blocked));
             }
             if std::mem::take(&mut held.is_end_due) {
-                end_early(self.socket, self.member);
+                end_early(self.socket, self.assoc);
             }
             left = left.saturating_sub(waiting.max(1));
             if left == 0 {
@@ -69,9 +69,9 @@ impl<'a> Inbound<'a> {
             let regular = if held.is_shut_down { Ended::ByPeer } else { Ended::ByUs };
             let last = match received {
                 Ok(Some(Received::Message(message))) => {
-                    held.queue.push_back(to_program(self.member, message));
+                    held.queue.push_back(to_program(self.assoc, message));
                     if self.bundles() {
-                        held.next = take_along(self.member, self.association, &mut held.queue);
+                        held.next = take_along(self.assoc, self.association, &mut held.queue);
                     }
                     continue;
                 }
@@ -101,11 +101,11 @@ impl<'a> Inbound<'a> {
     }
 
     fn take_event(&self, held: &mut Held, event: &Event) {
-        held.queue.extend(notifications::of(self.socket, self.member, event));
+        held.queue.extend(notifications::of(self.socket, self.assoc, event));
         match event {
             Event::PeerShutdown => {
                 held.is_shut_down = true;
-                refuse_messages(self.socket, self.member);
+                refuse_messages(self.socket, self.assoc);
                 held.is_end_due = self.socket.style == Style::OneToOne;
             }
             Event::Down(loss) => {
@@ -118,7 +118,7 @@ impl<'a> Inbound<'a> {
 
     /// Returns whether messages may share a record: those that keep room in the window while they lie there do not.
     fn bundles(&self) -> bool {
-        !self.member.bounds_unread()
+        !self.assoc.bounds_unread()
     }
 
     /// Puts what is queued but for the last so many, short messages together.
@@ -181,13 +181,13 @@ impl<'a> Inbound<'a> {
     }
 
     fn held_credit(&self, message: &Message) -> HeldCredit {
-        let association = Rc::downgrade(self.member);
+        let association = Rc::downgrade(self.assoc);
         HeldCredit::new(association, internals::window_bytes(message))
     }
 
     /// Keeps the room that a message has in the window until it was read, where the daemon is told of that.
     fn keep_room(&self, message: &Message, is_told_when_read: bool) {
-        let room = self.member.keeps_room(message).then(|| self.held_credit(message));
+        let room = self.assoc.keeps_room(message).then(|| self.held_credit(message));
         match is_told_when_read {
             true => self.socket.channel.keep_room(room),
             false => room.into_iter().for_each(HeldCredit::release),
@@ -196,8 +196,8 @@ impl<'a> Inbound<'a> {
 }
 
 /// Refuses what programs send to an association that its peer has shut down (RFC 9260 §9.2).
-fn refuse_messages(socket: &Socket, member: &SocketAssociation) {
-    match &*member.send_queue() {
+fn refuse_messages(socket: &Socket, assoc: &SocketAssociation) {
+    match &*assoc.send_queue() {
         Some(send_queue) => send_queue.refuse(&socket.channel.page),
         None => socket.channel.page.set_peer_shut(PeerShut::Writing),
     }
@@ -206,7 +206,7 @@ fn refuse_messages(socket: &Socket, member: &SocketAssociation) {
 /// The peer sends no more, and what it has sent is in the carrier: the program reads the end, though the association may live on until
 /// the peer has all. A program that wants to hear of what becomes of it finds the end when it reads, but does not poll readable for
 /// it: nothing can follow what polls as the end.
-fn end_early(socket: &Socket, member: &SocketAssociation) {
+fn end_early(socket: &Socket, assoc: &SocketAssociation) {
     socket.channel.page.set_peer_shut(PeerShut::Both);
     let may_hear_more = [
         NotificationType::AssociationChange,
@@ -214,7 +214,7 @@ fn end_early(socket: &Socket, member: &SocketAssociation) {
         NotificationType::SendFailedEvent,
         NotificationType::SenderDry,
     ];
-    match may_hear_more.into_iter().any(|kind| member.wants(kind)) {
+    match may_hear_more.into_iter().any(|kind| assoc.wants(kind)) {
         true => socket.channel.endpoint.end_untold(),
         false => socket.channel.endpoint.end(),
     }

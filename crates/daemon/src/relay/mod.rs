@@ -91,7 +91,7 @@ mod tests {
         socket: Rc<Socket>,
         /// The program's end of the channel.
         theirs: OwnedFd,
-        member: Rc<SocketAssociation>,
+        assoc: Rc<SocketAssociation>,
         peer: Association,
     }
 
@@ -119,18 +119,18 @@ mod tests {
             let opened = opened.expect("a channel");
             let (peer, _) = accepted.expect("somebody comes");
             let address = (host, 7).into();
-            let member = SocketAssociation::with(3, address, ours.expect("it listens"), assoc_options);
+            let assoc = SocketAssociation::with(3, address, ours.expect("it listens"), assoc_options);
             Joined {
                 _registry: registry,
                 socket: opened.socket,
                 theirs: opened.theirs,
-                member: Rc::new(member),
+                assoc: Rc::new(assoc),
                 peer,
             }
         }
 
         fn association(&self) -> &Association {
-            self.member.association().expect("it is up")
+            self.assoc.association().expect("it is up")
         }
 
         /// Sends as the program does.
@@ -149,7 +149,7 @@ mod tests {
     async fn messages_of_a_program_wait_for_their_turn_for_room_and_for_more() {
         let joined = Joined::new().await;
         let association = joined.association();
-        let mut outbound = Outbound::new(&joined.socket, &joined.member, association, Messages::new());
+        let mut outbound = Outbound::new(&joined.socket, &joined.assoc, association, Messages::new());
         assert_eq!(outbound.step().expect("it is open"), Wait::Message);
         (0..=RECORDS_PER_TURN).for_each(|_| joined.send(b"a word"));
         assert_eq!(outbound.step().expect("it is open"), Wait::Turn);
@@ -180,9 +180,9 @@ mod tests {
         let joined = Joined::new().await;
         let association = joined.association();
         // So that something is left to tell the program after the end.
-        joined.member.options().subscribe(NotificationType::AssociationChange.subscription(), true);
+        joined.assoc.options().subscribe(NotificationType::AssociationChange.subscription(), true);
         let (mut held, mut ends) = (Held::default(), Vec::new());
-        let mut inbound = Inbound::new(&joined.socket, &joined.member, association);
+        let mut inbound = Inbound::new(&joined.socket, &joined.assoc, association);
         assert_eq!(inbound.step(&mut held, &mut |end| ends.push(end)), Some(Wait::Message));
         let content = vec![7; 32 * 1024];
         let wait = loop {

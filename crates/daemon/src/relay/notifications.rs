@@ -36,9 +36,9 @@ const CHUNK_BEGINS: u16 = 2;
 const CHUNK_UNORDERED: u16 = 4;
 
 /// The notifications of an event that the program wants: some are of two kinds.
-pub(crate) fn of(socket: &Socket, member: &SocketAssociation, event: &Event) -> Vec<Upward> {
-    let wanted = kinds(event).iter().filter(|kind| member.wants(**kind));
-    wanted.filter_map(|kind| build(socket, member, event, *kind)).collect()
+pub(crate) fn of(socket: &Socket, assoc: &SocketAssociation, event: &Event) -> Vec<Upward> {
+    let wanted = kinds(event).iter().filter(|kind| assoc.wants(**kind));
+    wanted.filter_map(|kind| build(socket, assoc, event, *kind)).collect()
 }
 
 /// The kinds of notifications that an event is.
@@ -58,55 +58,51 @@ fn kinds(event: &Event) -> &'static [NotificationType] {
 }
 
 /// An association could not be set up.
-pub(crate) fn cannot_start(member: &SocketAssociation) -> Option<Upward> {
+pub(crate) fn cannot_start(assoc: &SocketAssociation) -> Option<Upward> {
     let change = AssociationChange::CannotStart;
-    member
+    assoc
         .wants(NotificationType::AssociationChange)
-        .then(|| association_change(member, change, 0, (0, 0)).finish(member))
+        .then(|| association_change(assoc, change, 0, (0, 0)).finish(assoc))
 }
 
 fn build(
     socket: &Socket,
-    member: &SocketAssociation,
+    assoc: &SocketAssociation,
     event: &Event,
     kind: NotificationType,
 ) -> Option<Upward> {
-    let begins = |state| association_change(member, state, 0, member.streams()).finish(member);
+    let begins = |state| association_change(assoc, state, 0, assoc.streams()).finish(assoc);
     Some(match event {
         Event::Up if kind == NotificationType::Authentication => {
-            Notification::new(kind).u32(0).u32(NO_AUTHENTICATION).u32(member.told_id()).finish(member)
+            Notification::new(kind).u32(0).u32(NO_AUTHENTICATION).u32(assoc.told_id()).finish(assoc)
         }
         Event::Up => begins(AssociationChange::Up),
         Event::Restarted(_) => begins(AssociationChange::Restarted),
-        Event::Down(None) => {
-            association_change(member, AssociationChange::ShutDown, 0, (0, 0)).finish(member)
-        }
-        Event::Down(Some(loss)) => lost(member, loss),
-        Event::PeerShutdown | Event::SenderDry => {
-            Notification::new(kind).u32(member.told_id()).finish(member)
-        }
-        Event::PathChanged { address, change, .. } => path_change(socket, member, *address, *change)?,
+        Event::Down(None) => association_change(assoc, AssociationChange::ShutDown, 0, (0, 0)).finish(assoc),
+        Event::Down(Some(loss)) => lost(assoc, loss),
+        Event::PeerShutdown | Event::SenderDry => Notification::new(kind).u32(assoc.told_id()).finish(assoc),
+        Event::PathChanged { address, change, .. } => path_change(socket, assoc, *address, *change)?,
         Event::RemoteError { cause, information } => Notification::new(kind)
             .bytes(&cause.to_be_bytes())
             .u16(0)
-            .u32(member.told_id())
+            .u32(assoc.told_id())
             .bytes(information)
-            .finish(member),
+            .finish(assoc),
         Event::AdaptationIndication(indication) => {
-            Notification::new(kind).u32(*indication).u32(member.told_id()).finish(member)
+            Notification::new(kind).u32(*indication).u32(assoc.told_id()).finish(assoc)
         }
         Event::PartialDeliveryAborted { stream, ssn } => Notification::new(kind)
             .u32(PARTIAL_DELIVERY_ABORTED)
-            .u32(member.told_id())
+            .u32(assoc.told_id())
             .u32((*stream).into())
             .u32((*ssn).into())
-            .finish(member),
+            .finish(assoc),
         Event::SendFailed { info, data, was_sent, beginning, ending, cause } => {
             let set = |on: bool, flag| if on { flag } else { 0 };
             let flags = set(info.unordered, CHUNK_UNORDERED)
                 | set(*beginning, CHUNK_BEGINS)
                 | set(*ending, CHUNK_ENDS);
-            Failed { info, data, flags, was_sent: *was_sent, cause: *cause }.build(member, kind)
+            Failed { info, data, flags, was_sent: *was_sent, cause: *cause }.build(assoc, kind)
         }
         _ => return None,
     })
@@ -114,27 +110,27 @@ fn build(
 
 /// `struct sctp_assoc_change`, of which `sac_error` is as it would travel.
 fn association_change(
-    member: &SocketAssociation,
+    assoc: &SocketAssociation,
     state: AssociationChange,
     cause: u16,
     streams: (u16, u16),
 ) -> Notification {
     let mut new = Notification::new(NotificationType::AssociationChange);
-    new.u16(state as u16).u16(cause.to_be()).u16(streams.0).u16(streams.1).u32(member.told_id());
+    new.u16(state as u16).u16(cause.to_be()).u16(streams.0).u16(streams.1).u32(assoc.told_id());
     new
 }
 
 /// With what the peer has said of it.
-fn lost(member: &SocketAssociation, loss: &Loss) -> Upward {
-    association_change(member, AssociationChange::Lost, loss.cause, (0, 0))
+fn lost(assoc: &SocketAssociation, loss: &Loss) -> Upward {
+    association_change(assoc, AssociationChange::Lost, loss.cause, (0, 0))
         .bytes(&loss.information)
-        .finish(member)
+        .finish(assoc)
 }
 
 /// `struct sctp_paddr_change`.
 fn path_change(
     socket: &Socket,
-    member: &SocketAssociation,
+    assoc: &SocketAssociation,
     address: IpAddr,
     change: PathChange,
 ) -> Option<Upward> {
@@ -148,12 +144,12 @@ fn path_change(
         _ => return None,
     };
     let mut place = Vec::with_capacity(SOCKADDR_STORAGE_BYTES);
-    let address = SocketAddr::new(address, member.peer.port());
+    let address = SocketAddr::new(address, assoc.peer.port());
     let view = socket.inner().options.view(socket.v6);
     addresses::append(&mut place, view.of(address));
     place.resize(SOCKADDR_STORAGE_BYTES, 0);
     let mut notification = Notification::new(NotificationType::PeerAddressChange);
-    Some(notification.bytes(&place).u32(state).u32(0).u32(member.told_id()).finish(member))
+    Some(notification.bytes(&place).u32(state).u32(0).u32(assoc.told_id()).finish(assoc))
 }
 
 /// A message, or a part of it, that was not delivered.
@@ -167,7 +163,7 @@ struct Failed<'a> {
 
 impl Failed<'_> {
     /// `struct sctp_send_failed` or `struct sctp_send_failed_event`.
-    fn build(&self, member: &SocketAssociation, kind: NotificationType) -> Upward {
+    fn build(&self, assoc: &SocketAssociation, kind: NotificationType) -> Upward {
         let mut notification = Notification::with_flags(kind, if self.was_sent { DATA_SENT } else { 0 });
         notification.u32(self.cause.to_be().into());
         let flags = self.flags;
@@ -182,7 +178,7 @@ impl Failed<'_> {
                 notification.u16(self.info.stream).u16(flags).u32(ppid).u32(self.info.context);
             }
         }
-        notification.u32(member.told_id()).u32(member.told_id()).bytes(self.data).finish(member)
+        notification.u32(assoc.told_id()).u32(assoc.told_id()).bytes(self.data).finish(assoc)
     }
 }
 
@@ -215,14 +211,14 @@ impl Notification {
         self
     }
 
-    fn finish(&mut self, member: &SocketAssociation) -> Upward {
+    fn finish(&mut self, assoc: &SocketAssociation) -> Upward {
         let bytes = self.bytes.len() as u32;
         self.bytes[4..8].copy_from_slice(&bytes.to_ne_bytes());
         let header = Header {
             bytes,
             flags: Flags::END,
-            association: member.id,
-            address: Some(member.peer),
+            association: assoc.id,
+            address: Some(assoc.peer),
             ..Header::new(Kind::Notification)
         };
         Upward::Notification(header, Bytes::from(std::mem::take(&mut self.bytes)))

@@ -22,7 +22,7 @@ use crate::system::quantum::{self, RECORDS_PER_TURN};
 /// From the channel of a one-to-one socket into its association.
 pub(crate) struct Outbound<'a> {
     socket: &'a Rc<Socket>,
-    member: &'a SocketAssociation,
+    assoc: &'a SocketAssociation,
     association: &'a Association,
     /// Messages that go before those in the channel.
     unsent: Messages,
@@ -34,11 +34,11 @@ pub(crate) struct Outbound<'a> {
 impl<'a> Outbound<'a> {
     pub(crate) fn new(
         socket: &'a Rc<Socket>,
-        member: &'a SocketAssociation,
+        assoc: &'a SocketAssociation,
         association: &'a Association,
         unsent: Messages,
     ) -> Outbound<'a> {
-        Outbound { socket, member, association, unsent, reports: Reports::new(socket), is_gone: false }
+        Outbound { socket, assoc, association, unsent, reports: Reports::new(socket), is_gone: false }
     }
 
     /// Moves messages. Returns what it waits for, or how the program has left.
@@ -69,7 +69,7 @@ impl<'a> Outbound<'a> {
                 return Err(Departure::Abort(content));
             }
             weight += quantum::weight(content.len());
-            match pass_on(self.association, &completed(self.member, header), &mut content) {
+            match pass_on(self.association, &completed(self.assoc, header), &mut content) {
                 Ok(()) => {}
                 Err(SendError::WouldBlock) => {
                     self.unsent.push_front((header, content));
@@ -77,7 +77,7 @@ impl<'a> Outbound<'a> {
                 }
                 Err(refused) => {
                     self.is_gone |= matches!(refused, SendError::Closed | SendError::PeerShutdown);
-                    self.reports.add(unsent(self.socket, self.member, header, content));
+                    self.reports.add(unsent(self.socket, self.assoc, header, content));
                 }
             }
         }
@@ -122,7 +122,7 @@ enum Taken {
 /// From the send queue of an association of a one-to-many socket into the association.
 pub(crate) struct QueueOutbound<'a> {
     socket: &'a Rc<Socket>,
-    member: &'a SocketAssociation,
+    assoc: &'a SocketAssociation,
     association: &'a Association,
     queue: &'a SendQueue,
     reports: Reports,
@@ -135,12 +135,12 @@ pub(crate) struct QueueOutbound<'a> {
 impl<'a> QueueOutbound<'a> {
     pub(crate) fn new(
         socket: &'a Rc<Socket>,
-        member: &'a SocketAssociation,
+        assoc: &'a SocketAssociation,
         association: &'a Association,
         queue: &'a SendQueue,
     ) -> QueueOutbound<'a> {
         let reports = Reports::new(socket);
-        QueueOutbound { socket, member, association, queue, reports, is_sent: false, is_refused: false }
+        QueueOutbound { socket, assoc, association, queue, reports, is_sent: false, is_refused: false }
     }
 
     /// Moves messages. Returns what it waits for; `None` if nothing more will come.
@@ -169,7 +169,7 @@ impl<'a> QueueOutbound<'a> {
                 content = Bytes::new();
             }
             weight += quantum::weight(content.len());
-            match pass_on(self.association, &completed(self.member, header), &mut content) {
+            match pass_on(self.association, &completed(self.assoc, header), &mut content) {
                 Ok(()) => self.queue.pop(page),
                 Err(SendError::WouldBlock) => {
                     self.is_sent = content.is_empty();
@@ -181,7 +181,7 @@ impl<'a> QueueOutbound<'a> {
                         self.queue.refuse(page);
                     }
                     self.is_refused = true;
-                    self.reports.add(unsent(self.socket, self.member, header, content));
+                    self.reports.add(unsent(self.socket, self.assoc, header, content));
                 }
             }
         }
@@ -222,11 +222,11 @@ impl Reports {
 }
 
 /// A message of which the program has said nothing goes as it has said for all.
-fn completed(member: &SocketAssociation, header: Header) -> Header {
+fn completed(assoc: &SocketAssociation, header: Header) -> Header {
     if !header.flags.contains(Flags::BY_DEFAULT) {
         return header;
     }
-    let sending = member.options().sending;
+    let sending = assoc.options().sending;
     Header {
         flags: sending.flags().into_iter().fold(header.flags, Flags::with),
         stream: sending.stream,
@@ -272,23 +272,18 @@ fn send_info(header: &Header) -> SendInfo {
 
 /// Returns the notifications that report a message that an association did not take: it is gone, its peer has shut it down, or it
 /// takes no such message.
-pub(crate) fn unsent(
-    socket: &Socket,
-    member: &SocketAssociation,
-    header: Header,
-    data: Bytes,
-) -> Vec<Upward> {
+pub(crate) fn unsent(socket: &Socket, assoc: &SocketAssociation, header: Header, data: Bytes) -> Vec<Upward> {
     // A message without content only shuts the association down.
     if data.is_empty() {
         return Vec::new();
     }
     let event = Event::SendFailed {
-        info: send_info(&completed(member, header)),
+        info: send_info(&completed(assoc, header)),
         data,
         was_sent: false,
         beginning: true,
         ending: true,
         cause: 0,
     };
-    notifications::of(socket, member, &event)
+    notifications::of(socket, assoc, &event)
 }

@@ -142,9 +142,9 @@ impl SocketAssociation {
         association: Association,
         assoc_options: AssocOptions,
     ) -> SocketAssociation {
-        let member = SocketAssociation::new(id, peer, assoc_options);
-        member.set_up(association);
-        member
+        let assoc = SocketAssociation::new(id, peer, assoc_options);
+        assoc.set_up(association);
+        assoc
     }
 
     /// Marks the association as up.

@@ -223,12 +223,12 @@ impl Registry {
     }
 
     /// Records that a socket has an association that was peeled off, from this port.
-    pub(crate) fn note_peeled_off(&self, socket: &Socket, port: u16, member: &SocketAssociation) {
-        let known = member.association().and_then(|association| association.peer_address());
+    pub(crate) fn note_peeled_off(&self, socket: &Socket, port: u16, assoc: &SocketAssociation) {
+        let known = assoc.association().and_then(|association| association.peer_address());
         let others = known.into_iter().flat_map(|peer| peer.hosts);
-        let mut all: Vec<Ends> = vec![ends(port, member.peer.ip(), member.peer.port())];
+        let mut all: Vec<Ends> = vec![ends(port, assoc.peer.ip(), assoc.peer.port())];
         for host in others {
-            let ends = ends(port, host, member.peer.port());
+            let ends = ends(port, host, assoc.peer.port());
             if !all.contains(&ends) {
                 all.push(ends);
             }

@@ -205,7 +205,8 @@ mod tests {
         use crate::users::budget::{Budget, Limits};
         use carrier::page::State;
         let account = Budget::new(Limits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1);
-        SharedPage::new(false, Style::OneToMany, State::Many, MESSAGE_BYTES_MAX, &account).expect("a memfd")
+        SharedPage::new(false, Style::OneToMany, State::OneToMany, MESSAGE_BYTES_MAX, &account)
+            .expect("a memfd")
     }
 
     #[test]

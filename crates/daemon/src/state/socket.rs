@@ -170,7 +170,7 @@ impl Socket {
 
     /// Returns whether the socket listens for associations.
     pub(crate) fn listens(&self) -> bool {
-        matches!(self.inner().stage, State::Listening | State::ManyListening)
+        matches!(self.inner().stage, State::Listening | State::OneToManyListening)
     }
 
     /// Returns the address for `getsockname`, in the form of the socket's family.
@@ -220,8 +220,8 @@ impl Socket {
     }
 
     /// Shows the default stream in the page, where the shim checks messages that are sent without a stream.
-    pub(crate) fn show_default_stream(&self, member: &SocketAssociation) {
-        let entry = match member.send_queue().as_ref() {
+    pub(crate) fn show_default_stream(&self, assoc: &SocketAssociation) {
+        let entry = match assoc.send_queue().as_ref() {
             Some(send_queue) => match send_queue.entry {
                 Some(entry) => Some(entry),
                 // The association has no entry in the page, so the shim checks nothing.
@@ -229,14 +229,14 @@ impl Socket {
             },
             None => None,
         };
-        self.channel.page.set_default_stream(entry, member.options().sending.stream);
+        self.channel.page.set_default_stream(entry, assoc.options().sending.stream);
     }
 }
 
 impl Inner {
     /// Returns the association with the peer that has this address.
     pub(crate) fn with_peer(&self, address: SocketAddr) -> Option<Rc<SocketAssociation>> {
-        self.associations.values().find(|member| member.has_peer(address)).cloned()
+        self.associations.values().find(|assoc| assoc.has_peer(address)).cloned()
     }
 
     /// Returns the association with this number. If the socket can have only one, the number is ignored.

@@ -59,12 +59,12 @@ async fn hand_over(
     let (socket, theirs) = super::start(registry, opened);
     let page = &socket.channel.page;
     page.set_peer(&peer, association.streams_out());
-    let member =
+    let assoc =
         Rc::new(SocketAssociation::with(registry.next_association(), peer, association, assoc_options));
-    options::apply_when_up(&socket, &member);
+    options::apply_when_up(&socket, &assoc);
     {
         let mut inner = socket.inner();
-        inner.associations.insert(member.id, Rc::clone(&member));
+        inner.associations.insert(assoc.id, Rc::clone(&assoc));
         inner.peer = Some(peer);
         inner.local = bound.as_ref().map(|bound| local_of(bound, peer));
         if let Some(local) = inner.local {
@@ -78,7 +78,7 @@ async fn hand_over(
     }
     page.set_subscriptions(subscriptions);
     let carried =
-        socket.commands.one_to_one(OneToOneCommand::Carry { association: member, unsent: Messages::new() });
+        socket.commands.one_to_one(OneToOneCommand::Carry { association: assoc, unsent: Messages::new() });
     let (record, endpoint) = (record::encode_accepted(&peer), &listener.channel.endpoint);
     endpoint.put_record(&record, &[theirs.as_fd(), page.as_fd()]).await?;
     // The program may have closed it already.

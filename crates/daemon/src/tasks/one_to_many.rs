@@ -151,7 +151,7 @@ fn start_association(socket: &Rc<Socket>, association: Rc<SocketAssociation>, or
 }
 
 /// Sets an association up and sends what is for it.
-async fn carry(socket: Rc<Socket>, member: Rc<SocketAssociation>, queue: Rc<SendQueue>, origin: Origin) {
+async fn carry(socket: Rc<Socket>, assoc: Rc<SocketAssociation>, queue: Rc<SendQueue>, origin: Origin) {
     if let Origin::Connecting { start: Start::WithMessage, .. } = origin {
         while let Front::Nothing = queue.front() {
             queue.filled().await;
@@ -163,18 +163,18 @@ async fn carry(socket: Rc<Socket>, member: Rc<SocketAssociation>, queue: Rc<Send
     }
     let association = match set_up(origin).await {
         Ok(association) => association,
-        Err(error) => return cannot_start(&socket, &member, &queue, error).await,
+        Err(error) => return cannot_start(&socket, &assoc, &queue, error).await,
     };
     if let Some(entry) = queue.entry {
         socket.channel.page.set_entry_streams_out(entry, association.streams_out());
     }
-    member.set_up(association.clone());
-    options::apply_when_up(&socket, &member);
+    assoc.set_up(association.clone());
+    options::apply_when_up(&socket, &assoc);
     if !queue.is_closed() {
-        let upward = up_to_end(Rc::clone(&socket), Rc::clone(&member));
+        let upward = up_to_end(Rc::clone(&socket), Rc::clone(&assoc));
         queue.tasks().inbound = Some(tokio::task::spawn_local(upward));
     }
-    down_from_queue(&socket, &member, &association, &queue).await;
+    down_from_queue(&socket, &assoc, &association, &queue).await;
 }
 
 async fn set_up(origin: Origin) -> Result<Association, Errno> {
@@ -187,25 +187,25 @@ async fn set_up(origin: Origin) -> Result<Association, Errno> {
     }
 }
 
-async fn cannot_start(socket: &Rc<Socket>, member: &SocketAssociation, queue: &SendQueue, error: Errno) {
-    socket.remove(member);
-    member.set_failed(error);
-    tell(socket, notifications::cannot_start(member)).await;
-    report_unsent(socket, member, queue).await;
+async fn cannot_start(socket: &Rc<Socket>, assoc: &SocketAssociation, queue: &SendQueue, error: Errno) {
+    socket.remove(assoc);
+    assoc.set_failed(error);
+    tell(socket, notifications::cannot_start(assoc)).await;
+    report_unsent(socket, assoc, queue).await;
     socket.note_silent();
 }
 
 /// Reports what waits for an association that is gone.
-async fn report_unsent(socket: &Rc<Socket>, member: &SocketAssociation, queue: &SendQueue) {
+async fn report_unsent(socket: &Rc<Socket>, assoc: &SocketAssociation, queue: &SendQueue) {
     let mut quantum = Quantum::new();
     for (header, data) in queue.take() {
         quantum.spend(1).await;
-        tell(socket, unsent(socket, member, header, data)).await;
+        tell(socket, unsent(socket, assoc, header, data)).await;
     }
 }
 
-async fn up_to_end(socket: Rc<Socket>, member: Rc<SocketAssociation>) {
-    up(&socket, &member, |_| drop(socket.remove(&member))).await;
+async fn up_to_end(socket: Rc<Socket>, assoc: Rc<SocketAssociation>) {
+    up(&socket, &assoc, |_| drop(socket.remove(&assoc))).await;
     socket.note_silent();
 }
 
@@ -222,17 +222,17 @@ async fn close(socket: &Rc<Socket>, departure: Departure) {
         Departure::Abort(reason) => Some(String::from_utf8_lossy(&reason).into_owned()),
     };
     let mut quantum = Quantum::new();
-    for member in associations.into_values() {
+    for assoc in associations.into_values() {
         quantum.spend(1).await;
-        let Some(queue) = member.send_queue().take() else { continue };
+        let Some(queue) = assoc.send_queue().take() else { continue };
         queue.close();
         let Tasks { outbound, inbound } = std::mem::take(&mut *queue.tasks());
         // Nobody is left to hand anything to.
         inbound.inspect(|task| task.abort());
-        match (member.association(), &reason) {
+        match (assoc.association(), &reason) {
             (None, None) => {
                 queue.tasks().outbound = outbound;
-                set_up_soon(socket, member, queue);
+                set_up_soon(socket, assoc, queue);
             }
             (Some(_), None) => {}
             (Some(association), Some(reason)) => abort(association, reason),
@@ -280,13 +280,13 @@ mod tests {
     async fn others_run_while_a_socket_with_many_associations_is_closed() {
         let (_registry, socket, _theirs) = opened();
         for id in 0..4 * RECORDS_PER_TURN as u32 {
-            let member = SocketAssociation::new(
+            let assoc = SocketAssociation::new(
                 id,
                 SocketAddr::from(([127, 0, 0, 1], 1)),
                 socket.inner().options.assoc_options.clone(),
             );
-            *member.send_queue() = Some(Rc::new(SendQueue::new(None)));
-            socket.inner().associations.insert(id, Rc::new(member));
+            *assoc.send_queue() = Some(Rc::new(SendQueue::new(None)));
+            socket.inner().associations.insert(id, Rc::new(assoc));
         }
         let turns = Arc::new(AtomicUsize::new(0));
         let neighbour = tokio::task::spawn_local({
@@ -315,17 +315,17 @@ mod tests {
         let dial = Dial { stack: registry.stack.clone(), port: 40_000, server };
         let seat = socket.channel.endpoint.sent_account().seat(1).expect("the first");
         let options = socket.inner().options.assoc_options.clone();
-        let member = SocketAssociation::new(3, SocketAddr::new(host, 7), options);
-        let member = socket.enter(member, 1, seat);
-        start_association(&socket, Rc::clone(&member), Origin::Connecting { dial, start: Start::Now });
+        let assoc = SocketAssociation::new(3, SocketAddr::new(host, 7), options);
+        let assoc = socket.enter(assoc, 1, seat);
+        start_association(&socket, Rc::clone(&assoc), Origin::Connecting { dial, start: Start::Now });
         let (peer, _) = listener.accept().await.expect("somebody comes");
-        member.set_up_ended().await;
+        assoc.set_up_ended().await;
         // What the peer has sent cannot be handed up. So the socket has the association after its end, too.
         let delivery = socket.channel.delivery.lock().await;
         peer.send(b"a word").await.expect("it is up");
         peer.abort("");
-        member.association().expect("it is up").closed().await;
-        let send_queue = member.send_queue().clone().expect("it has not been forgotten");
+        assoc.association().expect("it is up").closed().await;
+        let send_queue = assoc.send_queue().clone().expect("it has not been forgotten");
         let content = Bytes::from(vec![0; ROOM_BYTES as usize]);
         for _ in 0..2 {
             assert!(send_queue.push(Header::new(Kind::Data), content.clone()));

@@ -59,7 +59,7 @@ pub(super) async fn run(
 }
 
 /// Sets an association up and carries it. Returns true if that has failed, so that the socket may try again.
-async fn connect(socket: &Rc<Socket>, dial: &Dial, member: &Rc<SocketAssociation>) -> bool {
+async fn connect(socket: &Rc<Socket>, dial: &Dial, assoc: &Rc<SocketAssociation>) -> bool {
     let outcome = tokio::select! {
         outcome = Association::connect_from(&dial.stack, dial.port, &dial.server) => outcome,
         // Given up, the association is not set up.
@@ -75,9 +75,9 @@ async fn connect(socket: &Rc<Socket>, dial: &Dial, member: &Rc<SocketAssociation
                 }
                 socket.set_stage(&mut inner, State::Connected);
             }
-            member.set_up(association);
-            options::apply_when_up(socket, member);
-            carry(socket, member, Messages::new()).await;
+            assoc.set_up(association);
+            options::apply_when_up(socket, assoc);
+            carry(socket, assoc, Messages::new()).await;
             false
         }
         Err(error) => {
@@ -91,18 +91,18 @@ async fn connect(socket: &Rc<Socket>, dial: &Dial, member: &Rc<SocketAssociation
                 socket.set_stage(&mut inner, State::Idle);
                 discard_all(&socket.channel.endpoint);
             }
-            member.set_failed(error);
-            tell(socket, notifications::cannot_start(member)).await;
+            assoc.set_failed(error);
+            tell(socket, notifications::cannot_start(assoc)).await;
             true
         }
     }
 }
 
 /// Carries an association until it has ended and the program has left. What `unsent` holds goes first.
-async fn carry(socket: &Rc<Socket>, member: &Rc<SocketAssociation>, unsent: Messages) {
-    let Some(association) = member.association() else { return };
-    let mut upward = Upwards(tokio::task::spawn_local(up_to_end(Rc::clone(socket), Rc::clone(member))));
-    let mut departure = down(socket, member, association, unsent).await;
+async fn carry(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messages) {
+    let Some(association) = assoc.association() else { return };
+    let mut upward = Upwards(tokio::task::spawn_local(up_to_end(Rc::clone(socket), Rc::clone(assoc))));
+    let mut departure = down(socket, assoc, association, unsent).await;
     // What other programs have sent before this one ended is taken first, so that it is on its way when the SHUTDOWN comes to
     // them: in one kernel each call has an end before the next begins.
     tokio::task::yield_now().await;
@@ -138,7 +138,7 @@ impl Drop for Upwards {
 }
 
 /// From the association into the carrier of a one-to-one socket, and then its end.
-async fn up_to_end(socket: Rc<Socket>, member: Rc<SocketAssociation>) {
+async fn up_to_end(socket: Rc<Socket>, assoc: Rc<SocketAssociation>) {
     let mut by_us = false;
     let ended = |how: Ended| {
         by_us = how == Ended::ByUs;
@@ -155,7 +155,7 @@ async fn up_to_end(socket: Rc<Socket>, member: Rc<SocketAssociation>) {
         socket.channel.page.set_local(&socket.local_address());
         socket.set_stage(&mut socket.inner(), end);
     };
-    up(&socket, &member, ended).await;
+    up(&socket, &assoc, ended).await;
     // What this side has shut down itself is no news that it would poll for.
     match by_us {
         true => {

@@ -20,11 +20,11 @@ use crate::state::socket::Socket;
 /// Moves messages from the channel of a one-to-one socket into its association until the program has left. `unsent` goes first.
 pub(super) async fn down(
     socket: &Rc<Socket>,
-    member: &SocketAssociation,
+    assoc: &SocketAssociation,
     association: &Association,
     unsent: Messages,
 ) -> Departure {
-    let mut outbound = Outbound::new(socket, member, association, unsent);
+    let mut outbound = Outbound::new(socket, assoc, association, unsent);
     loop {
         let wait = match outbound.step() {
             Ok(wait) => wait,
@@ -53,11 +53,11 @@ pub(super) async fn down(
 /// Moves messages from the send queue of an association of a one-to-many socket until the queue is closed and empty.
 pub(super) async fn down_from_queue(
     socket: &Rc<Socket>,
-    member: &SocketAssociation,
+    assoc: &SocketAssociation,
     association: &Association,
     queue: &SendQueue,
 ) {
-    let mut outbound = QueueOutbound::new(socket, member, association, queue);
+    let mut outbound = QueueOutbound::new(socket, assoc, association, queue);
     while let Some(wait) = outbound.step() {
         match wait {
             Wait::Turn | Wait::Memory => yield_now().await,
@@ -70,10 +70,10 @@ pub(super) async fn down_from_queue(
 
 /// Moves messages from an association into the channel until the association has ended. What is held goes first; what is on its
 /// way when this is dropped stays held. `ended` is told how the association has ended before the program is.
-pub(super) async fn up(socket: &Rc<Socket>, member: &Rc<SocketAssociation>, mut ended: impl FnMut(Ended)) {
-    let Some(association) = member.association() else { return };
-    let mut held = member.held.lock().await;
-    let mut inbound = Inbound::new(socket, member, association);
+pub(super) async fn up(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, mut ended: impl FnMut(Ended)) {
+    let Some(association) = assoc.association() else { return };
+    let mut held = assoc.held.lock().await;
+    let mut inbound = Inbound::new(socket, assoc, association);
     while let Some(wait) = inbound.step(&mut held, &mut ended) {
         match wait {
             Wait::Message => held.next = association.readable().await.err().map(Err::<_, RecvError>),
@@ -123,8 +123,8 @@ pub(crate) async fn drain(socket: &Socket) -> bool {
 
 /// Tells a program that all has been sent on these associations.
 pub(crate) async fn tell_dry(socket: Rc<Socket>, associations: Vec<Rc<SocketAssociation>>) {
-    for member in associations {
-        tell(&socket, notifications::of(&socket, &member, &Event::SenderDry)).await;
+    for assoc in associations {
+        tell(&socket, notifications::of(&socket, &assoc, &Event::SenderDry)).await;
     }
 }
 

@@ -172,12 +172,12 @@ fn policy(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
 fn abandoned(access: &Access<'_>, given: &[u8], of_stream: bool) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, PRSTATUS_BYTES)?;
     let (stream, policy) = (given.u16(4), given.u16(6));
-    let member = access.association(given.i32(0));
+    let assoc = access.association(given.i32(0));
     if policy == 0 || policy & !(POLICY | POLICIES_ALL) != 0 {
         return Err(Errno::INVAL);
     }
-    let member = member.ok_or(Errno::INVAL)?;
-    if of_stream && stream >= member.streams_out() {
+    let assoc = assoc.ok_or(Errno::INVAL)?;
+    if of_stream && stream >= assoc.streams_out() {
         return Err(Errno::INVAL);
     }
     Ok(Build::after(given, 8).pad(PRSTATUS_BYTES).finish())

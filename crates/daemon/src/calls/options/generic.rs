@@ -120,7 +120,7 @@ fn bind_to_device(name: &[u8]) -> Result<(), Errno> {
 
 fn of_socket(access: &Access<'_>, name: i32) -> Result<Vec<u8>, Errno> {
     let options = &access.inner.options;
-    let listens = matches!(access.inner.stage, State::Listening | State::ManyListening);
+    let listens = matches!(access.inner.stage, State::Listening | State::OneToManyListening);
     Ok(number(match name {
         SO_REUSEADDR => options.reuse_address.into(),
         SO_SNDBUF => i32::try_from(options.send_buffer_bytes()).unwrap_or(i32::MAX),
@@ -217,8 +217,8 @@ fn of_ip(access: &Access<'_>, name: i32, given: &[u8]) -> Result<Vec<u8>, Errno>
 
 /// Returns the MTU of the narrowest path of a one-to-one socket's association.
 fn mtu(access: &Access<'_>) -> Option<i32> {
-    let member = access.is_one_to_one().then(|| access.association(FUTURE)).flatten()?;
-    let statistics = member.association()?.statistics()?;
+    let assoc = access.is_one_to_one().then(|| access.association(FUTURE)).flatten()?;
+    let statistics = assoc.association()?.statistics()?;
     let narrowest = statistics.paths.iter().map(path_mtu).min()?;
     i32::try_from(narrowest).ok()
 }

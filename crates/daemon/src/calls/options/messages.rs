@@ -126,12 +126,12 @@ impl Access<'_> {
 
     /// Notes an association for an immediate notification if all its data is acknowledged already: the program has just
     /// subscribed to that event.
-    fn note_if_dry(&mut self, member: Rc<SocketAssociation>) {
-        let dry = member.association().is_some_and(|association| {
+    fn note_if_dry(&mut self, assoc: Rc<SocketAssociation>) {
+        let dry = assoc.association().is_some_and(|association| {
             association.statistics().is_none_or(|known| known.send_buffered_bytes == 0)
         });
         if dry {
-            self.dry.push(member);
+            self.dry.push(assoc);
         }
     }
 
@@ -186,8 +186,8 @@ fn subscribe_to_all(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> 
     for (kind, on) in value.iter().enumerate() {
         assoc_options.subscribe(kind, *on != 0);
     }
-    for member in access.associations() {
-        member.options().subscriptions = assoc_options.subscriptions;
+    for assoc in access.associations() {
+        assoc.options().subscriptions = assoc_options.subscriptions;
     }
     access.inner.options.assoc_options.subscriptions = assoc_options.subscriptions;
     access.apply_to_all();
@@ -215,10 +215,10 @@ fn subscribe(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let targets = access.several(value.i32(0))?;
     access.tune(&targets, |assoc_options| assoc_options.subscribe(kind, on));
     if on && kind == NotificationType::SenderDry.subscription() {
-        targets.associations.into_iter().for_each(|member| access.note_if_dry(member));
+        targets.associations.into_iter().for_each(|assoc| access.note_if_dry(assoc));
     }
     let sndrcv = access.inner.options.assoc_options.subscribes(0)
-        || access.associations().iter().any(|member| member.options().subscribes(0));
+        || access.associations().iter().any(|assoc| assoc.options().subscribes(0));
     access.want(Subscriptions::SNDRCV, sndrcv);
     Ok(())
 }
@@ -322,7 +322,7 @@ fn set_segment(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
 fn segment(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     value_of(access, given, |id| {
         let found = access.one(id)?;
-        let in_use = found.as_ref().and_then(|member| member.association()?.statistics());
+        let in_use = found.as_ref().and_then(|assoc| assoc.association()?.statistics());
         Ok(match in_use {
             Some(statistics) => u32::try_from(statistics.fragmentation_point_bytes).unwrap_or(u32::MAX),
             None => access.assoc_options(found.as_ref()).segment_bytes_max,
@@ -361,7 +361,7 @@ fn set_scheduler(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
 fn set_scheduler_value(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::at_least(value, ASSOC_VALUE_BYTES)?;
     match access.association(value.i32(0)) {
-        Some(member) if value.u16(4) >= member.streams_out() => Err(Errno::INVAL),
+        Some(assoc) if value.u16(4) >= assoc.streams_out() => Err(Errno::INVAL),
         None if value.i32(0) != super::CURRENT && access.is_one_to_many() => Err(Errno::INVAL),
         _ => Ok(()),
     }
@@ -370,8 +370,8 @@ fn set_scheduler_value(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errn
 /// Returns a `struct sctp_stream_value` with the program's own value, since streams have none here.
 fn scheduler_value(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, ASSOC_VALUE_BYTES)?;
-    let member = access.association(given.i32(0)).ok_or(Errno::INVAL)?;
-    if given.u16(4) >= member.streams_out() {
+    let assoc = access.association(given.i32(0)).ok_or(Errno::INVAL)?;
+    if given.u16(4) >= assoc.streams_out() {
         return Err(Errno::INVAL);
     }
     Ok(Build::after(given, ASSOC_VALUE_BYTES).finish())

@@ -82,13 +82,13 @@ pub(crate) fn set(
 }
 
 /// Applies the options to an association that has just come up, including those that were set meanwhile.
-pub(crate) fn apply_when_up(socket: &Socket, member: &SocketAssociation) {
-    super::streams::autopush(socket, member);
+pub(crate) fn apply_when_up(socket: &Socket, assoc: &SocketAssociation) {
+    super::streams::autopush(socket, assoc);
     let mut inner = socket.inner();
     let access = Access { socket, inner: &mut inner, dry: Vec::new() };
-    access.apply(member);
+    access.apply(assoc);
     access.limit_messages();
-    member.set_bounds_unread(access.inner.options.bounds_unread());
+    assoc.set_bounds_unread(access.inner.options.bounds_unread());
 }
 
 /// Returns the value of an option. `given` is the program's buffer, whose length is the room for the value.
@@ -136,8 +136,8 @@ impl Access<'_> {
 
     /// Returns the associations that an option addresses if it may address several.
     fn several(&self, id: i32) -> Result<Targets, Errno> {
-        if let Some(member) = self.association(id) {
-            return Ok(Targets { future: false, associations: vec![member] });
+        if let Some(assoc) = self.association(id) {
+            return Ok(Targets { future: false, associations: vec![assoc] });
         }
         if id > ALL && self.is_one_to_many() {
             return Err(Errno::INVAL);
@@ -160,7 +160,7 @@ impl Access<'_> {
 
     /// Returns the options of an association, or of future associations.
     fn assoc_options(&self, of: Option<&Rc<SocketAssociation>>) -> AssocOptions {
-        of.map_or_else(|| self.inner.options.assoc_options.clone(), |member| member.options().clone())
+        of.map_or_else(|| self.inner.options.assoc_options.clone(), |assoc| assoc.options().clone())
     }
 
     /// Returns the options of the association with this number, or of future associations.
@@ -186,19 +186,19 @@ impl Access<'_> {
         if targets.future {
             change(&mut self.inner.options.assoc_options);
         }
-        for member in &targets.associations {
-            change(&mut member.options());
-            self.apply(member);
+        for assoc in &targets.associations {
+            change(&mut assoc.options());
+            self.apply(assoc);
         }
     }
 
     /// Passes the options to the executive. An association that is being set up gets them once it is up.
-    fn apply(&self, member: &SocketAssociation) {
-        self.socket.show_default_stream(member);
-        if let Some(association) = member.association()
+    fn apply(&self, assoc: &SocketAssociation) {
+        self.socket.show_default_stream(assoc);
+        if let Some(association) = assoc.association()
             && let Some(current) = association.options()
         {
-            let options = self.inner.options.for_stack_with(&member.options()).with_fixed_of(&current);
+            let options = self.inner.options.for_stack_with(&assoc.options()).with_fixed_of(&current);
             // The association may have ended meanwhile, and then needs no options.
             let _ = association.set_options(&options);
         }
@@ -209,7 +209,7 @@ impl Access<'_> {
     fn limit_messages(&self) {
         let whole = self.inner.options.kept.get(&(IPPROTO_SCTP, messages::SCTP_DISABLE_FRAGMENTS));
         let limit = whole.filter(|on| **on != 0).map(|_| {
-            let points = self.inner.associations.values().filter_map(|member| member.association());
+            let points = self.inner.associations.values().filter_map(|assoc| assoc.association());
             let least = points
                 .filter_map(|association| Some(association.statistics()?.fragmentation_point_bytes))
                 .min();
@@ -222,7 +222,7 @@ impl Access<'_> {
 
     /// Applies the options of the socket to all its associations.
     fn apply_to_all(&self) {
-        self.associations().iter().for_each(|member| self.apply(member));
+        self.associations().iter().for_each(|assoc| self.apply(assoc));
     }
 }
 

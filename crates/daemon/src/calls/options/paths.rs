@@ -86,9 +86,9 @@ impl Access<'_> {
 }
 
 impl Subject {
-    fn member(&self) -> Option<&Rc<SocketAssociation>> {
+    fn assoc(&self) -> Option<&Rc<SocketAssociation>> {
         match self {
-            Subject::Path(member, _) | Subject::Association(member) => Some(member),
+            Subject::Path(assoc, _) | Subject::Association(assoc) => Some(assoc),
             Subject::Future => None,
         }
     }
@@ -96,7 +96,7 @@ impl Subject {
     /// Passes a change to the executive. An association that is being set up has no paths yet, and gets all options
     /// once it is up.
     fn change(&self, options: &PathOptions) {
-        let Some(association) = self.member().and_then(|member| member.association()) else { return };
+        let Some(association) = self.assoc().and_then(|assoc| assoc.association()) else { return };
         let address = match self {
             Subject::Path(_, address) => Some(address.ip().to_canonical()),
             _ => None,
@@ -107,8 +107,8 @@ impl Subject {
 
     /// Returns the statistics of the path, if the option addresses an existing path.
     fn path(&self) -> Option<PathStatistics> {
-        let Subject::Path(member, address) = self else { return None };
-        path_to(&member.association()?.statistics()?, *address).cloned()
+        let Subject::Path(assoc, address) = self else { return None };
+        path_to(&assoc.association()?.statistics()?, *address).cloned()
     }
 }
 
@@ -121,9 +121,9 @@ fn path_to(statistics: &Statistics, address: SocketAddr) -> Option<&PathStatisti
 fn set_primary(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::exactly(value, PRIM_BYTES)?;
     let address = value.place(4).named(Errno::INVAL)?.ok_or(Errno::INVAL)?;
-    let member = access.path(value.i32(0), address).ok_or(Errno::INVAL)?;
+    let assoc = access.path(value.i32(0), address).ok_or(Errno::INVAL)?;
     // An unconfirmed address is accepted, as the peer has named it; the call does not wait for its confirmation.
-    let chosen = member.association().map(|association| association.set_primary(address.ip()));
+    let chosen = assoc.association().map(|association| association.set_primary(address.ip()));
     match chosen {
         None | Some(Ok(()) | Err(swiftwater::PrimaryError::Unconfirmed { .. })) => Ok(()),
         Some(Err(_)) => Err(Errno::INVAL),
@@ -132,22 +132,21 @@ fn set_primary(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
 
 fn primary(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, PRIM_BYTES)?;
-    let member = access.association(given.i32(0)).ok_or(Errno::INVAL)?;
-    let statistics =
-        member.association().and_then(|association| association.statistics()).unwrap_or_default();
-    Ok(Build::after(given, 4).address(primary_of(access, &member, &statistics)).finish())
+    let assoc = access.association(given.i32(0)).ok_or(Errno::INVAL)?;
+    let statistics = assoc.association().and_then(|association| association.statistics()).unwrap_or_default();
+    Ok(Build::after(given, 4).address(primary_of(access, &assoc, &statistics)).finish())
 }
 
-fn primary_of(access: &Access<'_>, member: &SocketAssociation, statistics: &Statistics) -> SocketAddr {
+fn primary_of(access: &Access<'_>, assoc: &SocketAssociation, statistics: &Statistics) -> SocketAddr {
     match statistics.paths.get(statistics.primary) {
-        Some(path) => told(access, member, path),
-        None => access.view().of(member.peer),
+        Some(path) => told(access, assoc, path),
+        None => access.view().of(assoc.peer),
     }
 }
 
 /// Returns the peer's address of a path, in the form for the program.
-fn told(access: &Access<'_>, member: &SocketAssociation, path: &PathStatistics) -> SocketAddr {
-    access.view().of(SocketAddr::new(path.remote.ip(), member.peer.port()))
+fn told(access: &Access<'_>, assoc: &SocketAssociation, path: &PathStatistics) -> SocketAddr {
+    access.view().of(SocketAddr::new(path.remote.ip(), assoc.peer.port()))
 }
 
 /// Sets the parameters in a `struct sctp_paddrparams`.
@@ -169,7 +168,7 @@ fn set_parameters(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     match &subject {
         Subject::Future if asked.flags & flags::HB_DEMAND != 0 => return Err(Errno::INVAL),
         Subject::Future => asked.change(&mut access.inner.options.assoc_options, has_label),
-        Subject::Association(member) => asked.change(&mut member.options(), has_label),
+        Subject::Association(assoc) => asked.change(&mut assoc.options(), has_label),
         Subject::Path(..) => {}
     }
     subject.change(&asked.for_path());
@@ -260,7 +259,7 @@ fn parameters(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let bytes = if given.len() >= PARAMS_BYTES { PARAMS_BYTES } else { OLD_PARAMS_BYTES };
     let given = Value::at_least(given, bytes)?;
     let subject = access.subject(given.i32(0), given.place(4), Errno::INVAL)?;
-    let mut assoc_options = access.assoc_options(subject.member());
+    let mut assoc_options = access.assoc_options(subject.assoc());
     let mut mtu = assoc_options.path_mtu;
     if let Some(path) = subject.path() {
         mtu = path_mtu(&path);
@@ -276,7 +275,7 @@ fn parameters(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
         assoc_options.set_flags(flags::HB, on(path.heartbeats, flags::HB_ENABLE, flags::HB_DISABLE));
         let discovers = path.mtu_state != MtuState::Disabled;
         assoc_options.set_flags(flags::PMTUD, on(discovers, flags::PMTUD_ENABLE, flags::PMTUD_DISABLE));
-    } else if let Some(association) = subject.member().and_then(|member| member.association()) {
+    } else if let Some(association) = subject.assoc().and_then(|assoc| assoc.association()) {
         mtu = association.statistics().unwrap_or_default().paths.iter().map(path_mtu).min().unwrap_or(mtu);
     }
     let value = Build::after(given, 4 + STORAGE_BYTES).u32(assoc_options.heartbeat_interval_ms);
@@ -296,15 +295,15 @@ fn millis(time: Duration) -> u32 {
 fn info(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, INFO_BYTES)?;
     let address = given.place(4).named(Errno::INVAL)?.ok_or(Errno::INVAL)?;
-    let member = access.path(given.i32(0), address).ok_or(Errno::INVAL)?;
-    let association = member.association().ok_or(Errno::INVAL)?;
+    let assoc = access.path(given.i32(0), address).ok_or(Errno::INVAL)?;
+    let association = assoc.association().ok_or(Errno::INVAL)?;
     let statistics = association.statistics().unwrap_or_default();
     let path = path_to(&statistics, address).ok_or(Errno::INVAL)?;
-    let exposes = member.options().exposes_failing;
+    let exposes = assoc.options().exposes_failing;
     if is_failing(path) && exposes == EXPOSE_NOT {
         return Err(Errno::ACCESS);
     }
-    Ok(path_info(Build::new().u32(member.id), told(access, &member, path), path, exposes).finish())
+    Ok(path_info(Build::new().u32(assoc.id), told(access, &assoc, path), path, exposes).finish())
 }
 
 fn is_failing(path: &PathStatistics) -> bool {
@@ -327,12 +326,12 @@ pub(super) fn path_info(value: Build, address: SocketAddr, path: &PathStatistics
 /// Appends the primary path of an association to a `struct sctp_status`.
 pub(super) fn primary_info(
     access: &Access<'_>,
-    member: &SocketAssociation,
+    assoc: &SocketAssociation,
     statistics: &Statistics,
     value: Build,
 ) -> Build {
-    let address = primary_of(access, member, statistics);
-    let exposes = member.options().exposes_failing;
+    let address = primary_of(access, assoc, statistics);
+    let exposes = assoc.options().exposes_failing;
     match statistics.paths.get(statistics.primary) {
         Some(path) => path_info(value, address, path, exposes),
         // The association is being set up and has no paths yet.
@@ -357,7 +356,7 @@ fn set_thresholds(access: &mut Access<'_>, value: &[u8], second: bool) -> Result
     };
     match &subject {
         Subject::Future => change(&mut access.inner.options.assoc_options),
-        Subject::Association(member) => change(&mut member.options()),
+        Subject::Association(assoc) => change(&mut assoc.options()),
         Subject::Path(..) => {}
     }
     subject.change(&PathOptions {
@@ -371,7 +370,7 @@ fn set_thresholds(access: &mut Access<'_>, value: &[u8], second: bool) -> Result
 fn thresholds(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, THRESHOLDS_BYTES)?;
     let subject = access.subject(given.i32(0), given.place(8), Errno::NOENT)?;
-    let assoc_options = access.assoc_options(subject.member());
+    let assoc_options = access.assoc_options(subject.assoc());
     let (mut retries, mut failing) = (assoc_options.path_retries_max, assoc_options.potentially_failed_after);
     if let Some(path) = subject.path() {
         retries = u16::try_from(path.retries_max).unwrap_or(u16::MAX);
@@ -388,7 +387,7 @@ fn set_encapsulation_port(access: &mut Access<'_>, value: &[u8]) -> Result<(), E
     let subject = access.subject(value.i32(0), value.place(8), Errno::INVAL)?;
     match &subject {
         Subject::Future => access.inner.options.assoc_options.encapsulation_port = port,
-        Subject::Association(member) | Subject::Path(member, _) => member.options().encapsulation_port = port,
+        Subject::Association(assoc) | Subject::Path(assoc, _) => assoc.options().encapsulation_port = port,
     }
     let udp_port = Some(port).filter(|port| *port != 0);
     subject.change(&PathOptions { udp_port, ..PathOptions::default() });
@@ -398,7 +397,7 @@ fn set_encapsulation_port(access: &mut Access<'_>, value: &[u8]) -> Result<(), E
 fn encapsulation_port(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, PORT_BYTES)?;
     let subject = access.subject(given.i32(0), given.place(8), Errno::INVAL)?;
-    let port = access.assoc_options(subject.member()).encapsulation_port;
+    let port = access.assoc_options(subject.assoc()).encapsulation_port;
     Ok(Build::after(given, 8 + STORAGE_BYTES).u16(port.to_be()).pad(PORT_BYTES).finish())
 }
 
@@ -411,8 +410,8 @@ fn set_probe_interval(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno
     }
     match access.subject(value.i32(0), value.place(8), Errno::INVAL)? {
         Subject::Future => access.inner.options.assoc_options.probe_interval_ms = interval_ms,
-        Subject::Association(member) | Subject::Path(member, _) => {
-            member.options().probe_interval_ms = interval_ms;
+        Subject::Association(assoc) | Subject::Path(assoc, _) => {
+            assoc.options().probe_interval_ms = interval_ms;
         }
     }
     Ok(())
@@ -421,6 +420,6 @@ fn set_probe_interval(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno
 fn probe_interval(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, PORT_BYTES)?;
     let subject = access.subject(given.i32(0), given.place(8), Errno::INVAL)?;
-    let interval_ms = access.assoc_options(subject.member()).probe_interval_ms;
+    let interval_ms = access.assoc_options(subject.assoc()).probe_interval_ms;
     Ok(Build::after(given, 8 + STORAGE_BYTES).u32(interval_ms).pad(PORT_BYTES).finish())
 }

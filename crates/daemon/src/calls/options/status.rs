@@ -28,19 +28,19 @@ pub(super) fn get(access: &Access<'_>, name: i32, given: &[u8]) -> Option<Result
 /// Returns a `struct sctp_status`.
 fn status(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, STATUS_BYTES)?;
-    let member = access.association(given.i32(0)).ok_or(Errno::INVAL)?;
-    let statistics = member.association().map(|association| association.statistics().unwrap_or_default());
+    let assoc = access.association(given.i32(0)).ok_or(Errno::INVAL)?;
+    let statistics = assoc.association().map(|association| association.statistics().unwrap_or_default());
     // The association is being set up, or it has ended and was not read to its end yet.
     let gone = if statistics.is_some() { AssociationState::Closed } else { AssociationState::CookieWait };
     let statistics = statistics.unwrap_or_default();
     let state = if statistics.paths.is_empty() { gone } else { statistics.state };
     let half = |number: u64| u16::try_from(number).unwrap_or(u16::MAX);
     let word = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-    let value = Build::new().u32(member.id).u32(state_number(state)).u32(word(statistics.peer_window_bytes));
+    let value = Build::new().u32(assoc.id).u32(state_number(state)).u32(word(statistics.peer_window_bytes));
     let value = value.u16(half(statistics.outstanding_chunks)).u16(0);
     let value = value.u16(statistics.streams_in).u16(statistics.streams_out);
-    let value = value.u32(word(statistics.fragmentation_point_bytes)).u32(member.id);
-    Ok(paths::primary_info(access, &member, &statistics, value).finish())
+    let value = value.u32(word(statistics.fragmentation_point_bytes)).u32(assoc.id);
+    Ok(paths::primary_info(access, &assoc, &statistics, value).finish())
 }
 
 /// Returns `sstat_state`.
@@ -81,9 +81,9 @@ fn list(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
 fn counters(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let room = given.len().min(STATS_BYTES);
     let given = Value::at_least(given, ID_BYTES)?;
-    let member = access.association(given.i32(0)).ok_or(Errno::INVAL)?;
-    let s = member.association().and_then(|association| association.statistics()).unwrap_or_default();
-    let port = member.peer.port();
+    let assoc = access.association(given.i32(0)).ok_or(Errno::INVAL)?;
+    let s = assoc.association().and_then(|association| association.statistics()).unwrap_or_default();
+    let port = assoc.peer.port();
     let slowest = s.rto_max_path.map(|path| access.view().of((path.ip(), port).into()));
     let value = Build::after(given, ID_BYTES).pad(8);
     let value = match slowest {

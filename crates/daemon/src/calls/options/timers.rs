@@ -73,7 +73,7 @@ fn set_limits(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::exactly(value, ASSOCINFO_BYTES)?;
     let (retries, cookie_life_ms) = (value.u16(4), value.u32(16));
     let found = access.one(value.i32(0))?;
-    if let Some(association) = found.as_ref().and_then(|member| member.association()) {
+    if let Some(association) = found.as_ref().and_then(|assoc| assoc.association()) {
         let paths = association.statistics().unwrap_or_default().paths;
         let of_paths: u32 = paths.iter().map(|path| path.retries_max).sum();
         if paths.len() > 1 && u32::from(retries) > of_paths {
@@ -91,7 +91,7 @@ fn limits(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, ASSOCINFO_BYTES)?;
     let found = access.one(given.i32(0))?;
     let assoc_options = access.assoc_options(found.as_ref());
-    let statistics = found.and_then(|member| member.association()?.statistics()).unwrap_or_default();
+    let statistics = found.and_then(|assoc| assoc.association()?.statistics()).unwrap_or_default();
     let own_window = match statistics.paths.is_empty() {
         true => 0,
         false => {
