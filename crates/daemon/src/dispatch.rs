@@ -71,8 +71,10 @@ pub(crate) async fn perform(
     let descriptor = descriptor.ok_or(Errno::BADF)?;
     let socket = registry.find(Cookie::of(descriptor)?).ok_or(Errno::NOTSOCK)?;
     if socket.style == Style::OneToMany {
-        // Messages that were sent before the request are handled first.
+        // Messages that were sent before the request are handled first. What they cause between two programs of this daemon is
+        // done, too, as in the kernel: an association that a message ends is gone. The task of the socket may have taken them.
         let all_taken = drain(&socket).await;
+        let_pass(registry).await;
         if !all_taken && matches!(request, Request::PeelOff { .. }) {
             // Some of the messages may be for the association to be removed.
             return Err(Errno::NOBUFS);

@@ -121,5 +121,5 @@ fn a_shim_of_another_version_is_refused_and_the_log_says_so() {
     assert_eq!(python(Command::new("python3"), &program).trim(), refused);
     let log = daemon.process.stderr.take().expect("it is piped");
     let line = BufReader::new(log).lines().map_while(Result::ok).next().unwrap_or_default();
-    assert!(line.contains("has a shim of version 9999"), "{line}");
+    assert!(line.contains("has version 9999"), "{line}");
 }
