@@ -181,9 +181,11 @@ fn is_new(file: &File) -> bool {
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = {
     extern "C" fn share_what_was_seen() {
+        let errno = system::Errno::last();
         if let Ok(place) = system::map_shared(size_of::<Seen>()) {
             SEEN.store(place.as_ptr().cast(), Relaxed);
         }
+        errno.set();
     }
     share_what_was_seen
 };

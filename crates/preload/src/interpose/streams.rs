@@ -82,6 +82,8 @@ static START: extern "C" fn() = {
         static mut stderr: *mut FILE;
     }
     extern "C" fn replace_standard_streams() {
+        // A program starts with errno 0 (C17 7.5), and a look at a file that is no socket sets it.
+        let errno = Errno::last();
         let opened = |fd, mode: *const c_char, stream: *mut *mut FILE| {
             if table::find(fd).is_none() {
                 return;
@@ -101,6 +103,7 @@ static START: extern "C" fn() = {
             // SAFETY: nothing was written to the stream before.
             unsafe { libc::setvbuf(stderr, ptr::null_mut(), libc::_IONBF, 0) };
         }
+        errno.set();
     }
     replace_standard_streams
 };

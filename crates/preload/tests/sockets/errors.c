@@ -196,6 +196,8 @@ static void full_table(void)
 
 int main(void)
 {
+    /* What the shim does before has left nothing there. */
+    CHECK(errno == 0);
     begin();
     before_connecting();
     when_connected();
