@@ -13,7 +13,7 @@ pub(crate) enum Blocked {
     Recall,
     /// The end of a change of the form.
     Held,
-    /// So much of the user's memory for what programs read.
+    /// This many bytes of the user's memory for messages that programs have yet to read.
     Memory(usize),
     /// Free descriptor numbers of the user.
     Descriptors,

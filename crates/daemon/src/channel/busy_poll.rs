@@ -15,13 +15,13 @@ use tokio::task;
 pub(crate) struct BusyPolling {
     /// Records that have come from programs.
     records: AtomicU64,
-    /// Nobody looks.
+    /// The polling task sleeps until the next record.
     asleep: AtomicBool,
     called: Notify,
 }
 
 impl BusyPolling {
-    /// A record has come from a program.
+    /// Counts a record from a program, and wakes the polling task if it sleeps.
     pub(crate) fn record_came(&self) {
         self.records.fetch_add(1, Relaxed);
         if self.asleep.load(Relaxed) {

@@ -50,9 +50,9 @@ struct Announced {
     alone: u32,
 }
 
-/// After so many notices lengths are rounded up, so that there are few in all.
+/// Number of notices with exact lengths. Later notices round up to a power of two, so that there are few in all.
 const EXACT_NOTICES_MAX: u32 = 8;
-/// After so many messages that came alone no bundle is expected.
+/// After each run of this many messages that came alone, no bundle is expected if the program has read everything.
 const ALONE_MAX: u32 = 64;
 
 impl Channel {
@@ -104,7 +104,7 @@ impl Channel {
         }
     }
 
-    /// A record is put into the carrier before anybody reads from it.
+    /// Announces a record that is put into the carrier before the program reads from it.
     pub(crate) fn expect(&self, record: &RawRecord) {
         let mut announced = self.announced();
         let messages = record.messages().map(|(_, header)| header.bytes);
@@ -114,7 +114,7 @@ impl Channel {
         self.page.set_bundles(announced.bundles);
     }
 
-    /// Messages of this length are put into the carrier before anybody reads from it.
+    /// Announces messages of this length that are put into the carrier before the program reads from it.
     pub(crate) fn expect_length(&self, bytes: u32) {
         let mut announced = self.announced();
         announced.longest = announced.longest.max(bytes);
@@ -127,7 +127,7 @@ impl Channel {
 }
 
 impl Announced {
-    /// What the reader must know before a message of this length comes.
+    /// Returns what the reader must know before a message of this length comes; `None` if it is no longer than those before.
     fn news_of_longer(&self, bytes: u32) -> Option<Announced> {
         let exact = self.notices < EXACT_NOTICES_MAX;
         let longest = if exact { bytes } else { bytes.next_power_of_two() };

@@ -1,4 +1,4 @@
-//! From the channel of a one-to-many socket into the queues of its associations.
+//! Moves records from the channel of a one-to-many socket into the send queues of its associations.
 //!
 //! The channel is always read, so that one association whose peer is slow keeps none of the others waiting. The page tells the
 //! program how much waits for each, and it sends no more than there is room for.
@@ -52,7 +52,7 @@ pub(crate) struct Taken {
     pub(crate) weight: usize,
     /// The length of these records.
     pub(crate) bytes: u64,
-    /// There is more, and no memory for it.
+    /// More records wait, but the user's memory is used up.
     pub(crate) stalled: bool,
     /// How the program has left, if it has.
     pub(crate) departure: Option<Departure>,

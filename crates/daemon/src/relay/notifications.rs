@@ -35,13 +35,13 @@ const CHUNK_ENDS: u16 = 1;
 const CHUNK_BEGINS: u16 = 2;
 const CHUNK_UNORDERED: u16 = 4;
 
-/// The notifications of an event that the program wants: some are of two kinds.
+/// Returns the notifications of an event that the program wants: some events have two kinds.
 pub(crate) fn of(socket: &Socket, assoc: &SocketAssociation, event: &Event) -> Vec<Upward> {
     let wanted = kinds(event).iter().filter(|kind| assoc.wants(**kind));
     wanted.filter_map(|kind| build(socket, assoc, event, *kind)).collect()
 }
 
-/// The kinds of notifications that an event is.
+/// Returns the kinds of notifications that report an event.
 fn kinds(event: &Event) -> &'static [NotificationType] {
     match event {
         Event::Up => &[NotificationType::AssociationChange, NotificationType::Authentication],
@@ -57,7 +57,7 @@ fn kinds(event: &Event) -> &'static [NotificationType] {
     }
 }
 
-/// An association could not be set up.
+/// Returns the notification that an association could not be set up, if the program wants it.
 pub(crate) fn cannot_start(assoc: &SocketAssociation) -> Option<Upward> {
     let change = AssociationChange::CannotStart;
     assoc
@@ -108,7 +108,7 @@ fn build(
     })
 }
 
-/// `struct sctp_assoc_change`, of which `sac_error` is as it would travel.
+/// Builds a `struct sctp_assoc_change`; its `sac_error` is in network byte order.
 fn association_change(
     assoc: &SocketAssociation,
     state: AssociationChange,
@@ -120,7 +120,7 @@ fn association_change(
     new
 }
 
-/// With what the peer has said of it.
+/// Builds the notification of a lost association, with the cause and the information of the loss.
 fn lost(assoc: &SocketAssociation, loss: &Loss) -> Upward {
     association_change(assoc, AssociationChange::Lost, loss.cause, (0, 0))
         .bytes(&loss.information)

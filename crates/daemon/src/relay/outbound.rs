@@ -221,7 +221,7 @@ impl Reports {
     }
 }
 
-/// A message of which the program has said nothing goes as it has said for all.
+/// Returns the header, with the association's default parameters if the program gave the message none.
 fn completed(assoc: &SocketAssociation, header: Header) -> Header {
     if !header.flags.contains(Flags::BY_DEFAULT) {
         return header;
@@ -230,7 +230,7 @@ fn completed(assoc: &SocketAssociation, header: Header) -> Header {
     Header {
         flags: sending.flags().into_iter().fold(header.flags, Flags::with),
         stream: sending.stream,
-        // Programs hand over the bytes as they are to travel.
+        // Programs give the PPID in network byte order.
         ppid: u32::from_be(sending.ppid),
         context: sending.context,
         lifetime_ms: sending.lifetime_ms,
@@ -251,7 +251,7 @@ fn pass_on(association: &Association, header: &Header, content: &mut Bytes) -> R
     }
 }
 
-/// The path that a message is to take, where the program has named one of the peer's addresses for it.
+/// Returns the path to the peer's address that the program has named for the message, if it named one.
 fn wanted_path(association: &Association, header: &Header) -> Option<PathId> {
     let named = header.address.filter(|_| header.flags.contains(Flags::TO_ADDRESS))?;
     association.path_to(named.ip())

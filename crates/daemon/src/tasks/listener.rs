@@ -21,7 +21,7 @@ use crate::system::addresses::{as_seen, local_toward};
 use crate::system::journal::log;
 use crate::system::visible_name;
 
-/// Hands associations to a listener, each with a carrier of its own.
+/// Hands each accepted association to the listening program, with a channel of its own.
 pub(super) async fn accept(registry: &Rc<Registry>, socket: &Rc<Socket>, listener: Arc<Listener>) {
     loop {
         // One lies in the carrier, others wait in the executive, as many as the backlog allows.
@@ -32,7 +32,7 @@ pub(super) async fn accept(registry: &Rc<Registry>, socket: &Rc<Socket>, listene
         };
         match hand_over(registry, socket, association, peer).await {
             Ok(()) => {}
-            // The program has closed it.
+            // The program has closed the listening socket.
             Err(Errno::PIPE | Errno::CONNRESET) => return,
             Err(error) => {
                 log(format_args!("an association with {peer} could not be handed to its listener: {error}"));
@@ -72,7 +72,7 @@ async fn hand_over(
         }
         inner.inherited = bound;
         if has_ended {
-            // What it has brought is there, and then the end.
+            // The program reads the data that has arrived, then the end.
             socket.set_stage(&mut inner, State::Ended);
         }
     }
@@ -86,7 +86,7 @@ async fn hand_over(
     carried
 }
 
-/// The address of ours that a peer has reached.
+/// Returns the local address that the peer has reached; for a wildcard address, the one from which packets leave toward the peer.
 fn local_of(bound: &Bound, peer: SocketAddr) -> SocketAddr {
     let first = bound.first();
     let toward = || local_toward(peer.ip().to_canonical()).map(|ip| SocketAddr::new(ip, bound.port));

@@ -28,7 +28,7 @@ async fn run(registry: Rc<Registry>, socket: Rc<Socket>, commands: CommandReceiv
     }
 }
 
-/// A socket that requests find, for as long as its task runs.
+/// Removes the socket from the registry when its task ends.
 struct Known<'a> {
     registry: &'a Registry,
     socket: &'a Socket,

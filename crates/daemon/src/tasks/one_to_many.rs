@@ -48,7 +48,7 @@ pub(super) async fn run(
         tokio::select! {
             () = endpoint.readable(), if !stalled => several = take_several(socket),
             () = endpoint.room(), if stalled => stalled = false,
-            // What was sent before that may wait for memory.
+            // Records that the program sent before the close may still wait for memory.
             () = endpoint.closed(), if stalled && !closed => {
                 closed = true;
                 several.departure = close_early(socket);
@@ -62,7 +62,7 @@ pub(super) async fn run(
         stalled |= several.stalled;
         if let Some(departure) = several.departure {
             commands.close();
-            // What was asked for before the close is done: an association may have its first message already.
+            // Commands from before the close are carried out: an association may have its first message already.
             while let Ok(command) = commands.try_recv() {
                 perform(socket, command, &mut listener);
             }
@@ -82,8 +82,8 @@ fn perform(socket: &Rc<Socket>, command: OneToManyCommand, listener: &mut Option
     }
 }
 
-/// Looks after a socket that its program has closed while not all that it has sent could be taken. Returns how the program has
-/// left, if the rest is given up.
+/// Handles the close of a socket whose records wait for memory. Returns the departure if those records are given up, and `None`
+/// if the socket lingers.
 fn close_early(socket: &Rc<Socket>) -> Option<Departure> {
     if socket.channel.has_unread_data() {
         return Some(Departure::Unread);
@@ -101,7 +101,8 @@ fn close_early(socket: &Rc<Socket>) -> Option<Departure> {
     None
 }
 
-/// Gives an association up that is not set up soon. Its program has closed the socket; the kernel gives it up at once.
+/// Gives the association up unless it is set up within `SETUP_AFTER_CLOSE`. Its program has closed the socket; the kernel would
+/// give the association up at once.
 fn set_up_soon(socket: &Rc<Socket>, association: Rc<SocketAssociation>, queue: Rc<SendQueue>) {
     let socket = Rc::downgrade(socket);
     tokio::task::spawn_local(async move {
@@ -109,7 +110,7 @@ fn set_up_soon(socket: &Rc<Socket>, association: Rc<SocketAssociation>, queue: R
             if let Some(socket) = socket.upgrade() {
                 socket.remove(&association);
             }
-            // What waits is given up with it.
+            // The messages in its send queue are given up with it.
             drop(queue.stop().await);
         }
     });
@@ -157,7 +158,7 @@ async fn carry(socket: Rc<Socket>, assoc: Rc<SocketAssociation>, queue: Rc<SendQ
             queue.filled().await;
         }
         if let Front::Closed = queue.front() {
-            // The program is gone before it has sent it.
+            // The program has left before it sent the first message.
             return;
         }
     }

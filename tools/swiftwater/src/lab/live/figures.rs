@@ -109,8 +109,8 @@ impl Run {
         points.first().map(|_| longest)
     }
 
-    /// Returns the longest time from the return of one of these lines, the first of which belongs to the path `first`, until it
-    /// carried a tenth of its rate; `None` if none came back.
+    /// Returns the longest time from the return of one of these lines until it carried a tenth of its rate; `None` if none came
+    /// back. The first line belongs to the path `first`.
     pub(super) fn back_s(&self, lines: &[PathSpec], first: usize, seconds: f64) -> Option<f64> {
         let back = |(number, line): (usize, &PathSpec)| {
             let rate = line.pipe.rate_bits_per_s.unwrap_or(u64::MAX) as f64;
