@@ -276,12 +276,14 @@ async fn send(connection: &AsyncFd<End>, frame: &[u8], descriptors: &[BorrowedFd
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::time::Instant;
 
+    use rustix::event::PollFlags;
+    use swiftwater::{Stack, StackOptions};
     use tokio::runtime::LocalOptions;
 
-    use swiftwater::{Stack, StackOptions};
-
     use super::*;
+    use crate::system::descriptor_io::polls;
     use crate::users::descriptor_numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers};
     use crate::users::limits::Limits;
 
@@ -306,8 +308,20 @@ mod tests {
         fs::remove_file(&path).expect("the file exists");
     }
 
+    /// A wait that has no end is a failure after this time.
+    const ANSWERED_WITHIN: Duration = Duration::from_secs(20);
+
     /// Serves a listener, and looks at the numbers each time that other tasks have had their turn.
     fn serve_and_look(listener: OwnedFd, mut look: impl FnMut(&Numbers)) {
+        let mut rounds = 0..2 * CONNECTIONS;
+        serve_until(listener, |numbers| {
+            look(numbers);
+            rounds.next().is_none()
+        });
+    }
+
+    /// Serves a listener until something is done, which is looked at each time that other tasks have had their turn.
+    fn serve_until(listener: OwnedFd, mut is_done: impl FnMut(&Numbers) -> bool) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build_local(LocalOptions::default())
@@ -319,9 +333,8 @@ mod tests {
             let registry = Registry::new(stack, false, &Limits::default(), Arc::clone(&numbers));
             let server =
                 tokio::task::spawn_local(serve(listener, Rc::new(registry.expect("random numbers"))));
-            for _ in 0..2 * CONNECTIONS {
+            while !is_done(&numbers) {
                 tokio::task::yield_now().await;
-                look(&numbers);
             }
             server.abort();
         });
@@ -338,12 +351,16 @@ mod tests {
         let silent: Vec<OwnedFd> = (0..CONNECTIONS).map(|_| place.connect().expect("room")).collect();
         let bound = SILENT + NUMBERS / PART_OF_ARRIVALS + STARTS_PER_TURN;
         let mut are_taken = false;
-        serve_and_look(listener, |numbers| {
+        let evicted = &silent[CONNECTIONS - SILENT - 1];
+        // A thread closes it.
+        let (mut rounds, given_up_at) = (0..2 * CONNECTIONS, Instant::now() + ANSWERED_WITHIN);
+        serve_until(listener, |numbers| {
             assert!(numbers.has(NUMBERS - MESSAGE_DESCRIPTORS_MAX - bound), "more than {bound} are taken");
             are_taken = !numbers.has(NUMBERS - MESSAGE_DESCRIPTORS_MAX - SILENT + 1);
+            let is_closed = polls(evicted.as_fd(), PollFlags::IN) || Instant::now() > given_up_at;
+            rounds.next().is_none() && is_closed
         });
         assert!(are_taken, "connections were accepted");
-        let evicted = &silent[CONNECTIONS - SILENT - 1];
         let end = rustix::net::recv(evicted, &mut [0_u8; 1][..], rustix::net::RecvFlags::DONTWAIT);
         assert_eq!(end.map(|(_, bytes)| bytes), Ok(0), "an evicted connection is closed");
     }
@@ -379,7 +396,10 @@ mod tests {
             caller
         };
         let callers = [answer_to(&[listener.as_fd()]), answer_to(&[listener.as_fd(); 2])];
-        serve_and_look(listener, |_| ());
+        // A thread closes what was sent: the answers come when it has done so.
+        let given_up_at = Instant::now() + ANSWERED_WITHIN;
+        let is_answered = |caller: &OwnedFd| polls(caller.as_fd(), PollFlags::IN);
+        serve_until(listener, |_| callers.iter().all(is_answered) || Instant::now() > given_up_at);
         let failures = callers.map(|caller| {
             let mut frame = [0; FRAME_BYTES_MAX];
             let received = rustix::net::recv(&caller, &mut frame[..], rustix::net::RecvFlags::DONTWAIT);
