@@ -49,7 +49,7 @@ pub(crate) async fn perform(
             for source in [Source::Requests, Source::Carriers] {
                 registry.closers.of(who.uid.as_raw(), source).drained().await;
             }
-            let_pass(registry).await;
+            let_pass(registry, ROUNDS_MAX).await;
             return Ok(Answer::Done.into());
         }
         Request::Open { v6, one_to_many } => return open_for(registry, who.into(), v6, one_to_many),
@@ -71,10 +71,10 @@ pub(crate) async fn perform(
     let descriptor = descriptor.ok_or(Errno::BADF)?;
     let socket = registry.find(Cookie::of(descriptor)?).ok_or(Errno::NOTSOCK)?;
     if socket.style == Style::OneToMany {
-        // Messages that were sent before the request are handled first. What they cause between two programs of this daemon is
-        // done, too, as in the kernel: an association that a message ends is gone. The task of the socket may have taken them.
+        // The request finds the effects of earlier messages, as in the kernel: an association that a message has ended is
+        // gone. The task of the socket may have taken the last of them.
         let all_taken = drain(&socket).await;
-        let_pass(registry).await;
+        let_pass(registry, ROUNDS_OF_MESSAGES_MAX).await;
         if !all_taken && matches!(request, Request::PeelOff { .. }) {
             // Some of the messages may be for the association to be removed.
             return Err(Errno::NOBUFS);
@@ -177,7 +177,7 @@ async fn connect_for(
     let patience = (start == Start::AnswerLate).then(|| patience(registry, who)).transpose()?;
     let assoc = connect::connect(registry, socket, peer, (start, init), theirs)?;
     if start == Start::Now {
-        let_pass(registry).await;
+        let_pass(registry, ROUNDS_MAX).await;
     }
     if let Some(patience) = patience
         && let Outcome::Failed(error) = unless_lost(&patience, assoc.set_up_ended()).await?
@@ -261,19 +261,22 @@ async fn unless_lost<T>(patience: &Seat, something: impl Future<Output = T>) -> 
 
 /// Maximum number of rounds of the runtime in [`let_pass`], in case a program sends without pause.
 const ROUNDS_MAX: usize = 64;
+/// Maximum number of rounds before a request of a one-to-many socket. One is enough for a SHUTDOWN between two programs, and
+/// programs that send without pause delay the requests of others no further.
+const ROUNDS_OF_MESSAGES_MAX: usize = 4;
 /// Number of rounds without progress after which nothing is pending: a round runs the tasks that the previous one has
 /// woken.
 const QUIET_ROUNDS: usize = 2;
 
 /// Runs pending work that needs no other host, such as a handshake or a shutdown between two programs, until no record
 /// and no packet moves any more. The kernel completes such work within the call, and programs rely on that.
-async fn let_pass(registry: &Registry) {
+async fn let_pass(registry: &Registry, rounds_max: usize) {
     let moved = || {
         let link = registry.stack.statistics().link;
         (registry.busy_polling.records(), link.datagrams_sent, link.datagrams_received)
     };
     let (mut before, mut quiet) = (moved(), 0);
-    for _ in 0..ROUNDS_MAX {
+    for _ in 0..rounds_max {
         tokio::task::yield_now().await;
         let now = moved();
         quiet = if now == before { quiet + 1 } else { 0 };

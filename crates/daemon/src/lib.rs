@@ -31,6 +31,8 @@ mod shutdown;
 mod state;
 mod system;
 mod tasks;
+#[cfg(test)]
+mod testing;
 mod users;
 
 use std::fmt;

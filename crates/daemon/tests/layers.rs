@@ -8,8 +8,8 @@ use std::path::Path;
 const LAYERS: [&str; 10] =
     ["server", "client", "dispatch", "tasks", "calls", "relay", "state", "channel", "users", "system"];
 
-/// Files of the front of the crate.
-const FRONT: [&str; 2] = ["lib", "shutdown"];
+/// Files of the front of the crate, and what unit tests share.
+const FRONT: [&str; 3] = ["lib", "shutdown", "testing"];
 
 /// Returns the modules that a source file names by `crate::` or `super::`, as paths such as `state::socket`.
 fn uses(module: &str, text: &str) -> BTreeSet<String> {

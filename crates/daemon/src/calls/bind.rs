@@ -197,34 +197,18 @@ fn list_of(
 mod tests {
     use std::net::Ipv4Addr;
     use std::os::fd::OwnedFd;
+    use std::rc::Rc;
 
     use rustix::process::{Gid, Pid, Uid};
-    use swiftwater::{Stack, StackOptions};
-
-    use std::rc::Rc;
 
     use super::*;
     use crate::channel::style::Style;
-    use crate::state::socket_options::SocketOptions;
-    use crate::users::descriptor_numbers::Numbers;
-    use crate::users::limits::Limits;
-    use crate::users::owner::Owner;
+    use crate::testing::{self, registry};
 
     const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-    fn registry() -> Registry {
-        let stack =
-            Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() }).expect("a free port");
-        let numbers = Numbers::with_max(1 << 16);
-        Registry::new(stack, false, &Limits::default(), numbers).expect("random numbers")
-    }
-
-    /// Returns a socket without a task, and the program's end of its channel.
     fn opened(registry: &Registry) -> (Rc<Socket>, OwnedFd) {
-        let owner = Owner { user: 1, process: 1 };
-        let (style, options) = (Style::OneToOne, SocketOptions::new(&registry.stack));
-        let opened = registry.open(owner, false, style, style.first_stage(), options).expect("a channel");
-        (opened.socket, opened.theirs)
+        testing::opened(registry, Style::OneToOne)
     }
 
     fn who() -> UCred {

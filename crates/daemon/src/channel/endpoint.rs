@@ -243,7 +243,8 @@ impl Endpoint {
     /// The kernel is asked even if the runtime knows of nothing to read: it may not have heard of it yet. If it does, and
     /// there is nothing any more, it is told, so that who waits then does not ask again.
     pub(crate) fn try_take(&self) -> Result<Intake, Errno> {
-        if !self.closer.has_room() {
+        // A stalled message brings no more descriptors. `readable` does not wait for the closer then, either.
+        if !self.closer.has_room() && lock(&self.stalled).is_none() {
             return Err(Errno::AGAIN);
         }
         let mut asked = false;

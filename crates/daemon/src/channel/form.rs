@@ -1,8 +1,8 @@
 //! The form in which a carrier brings a program what it reads.
 //!
-//! Records, each with a header, are for programs with the shim. A program without it whose standard input, output or error is a
-//! socket gets *plain* content: packets without headers, and no notifications. What such a program writes is no record, so it needs
-//! nothing of that.
+//! Programs with the shim read records, each with a header. A program without it whose standard input, output or
+//! error is a socket reads *plain* content: packets without headers, and no notifications. Writing needs no form: the daemon takes
+//! what is no record as a message.
 //!
 //! A sharer changes the form while it holds the lock for reading: it has the daemon put nothing into the carrier ([`Request::Hold`]),
 //! takes out what lies there and puts it back ([`Request::PutBack`]), and names the form ([`Request::SetForm`]). So the daemon
@@ -44,6 +44,8 @@ struct State {
     put_back: VecDeque<Message>,
     /// Messages at the front of `put_back` that have come since the carrier is held.
     came: usize,
+    /// A task puts what was put back into the carrier as the program reads.
+    is_flushing: bool,
     end: End,
 }
 
@@ -220,12 +222,14 @@ impl Channel {
         self.expect_length(longest);
         self.page.set_plain(plain);
         let is_full = |flushed: Result<(), NotPut>| flushed == Err(NotPut::Blocked(Blocked::Full));
-        if is_full(self.flush()) {
+        // A program may change the form again and again: one task serves them all.
+        if is_full(self.flush()) && !std::mem::replace(&mut self.endpoint.form.state().is_flushing, true) {
             let channel = Rc::clone(self);
             tokio::task::spawn_local(async move {
                 while is_full(channel.flush()) {
                     channel.endpoint.has_room().await;
                 }
+                channel.endpoint.form.state().is_flushing = false;
             });
         }
         Ok(())
@@ -254,7 +258,7 @@ impl Channel {
 
     fn try_put_record(&self, message: &Message) -> Result<(), NotPut> {
         self.endpoint.try_put_message(&message.header, &message.blocks())?;
-        self.credit.count(1).keep();
+        self.credit.count(1);
         self.credit.keep_no_room(1);
         Ok(())
     }
@@ -276,4 +280,30 @@ pub(crate) enum Put {
     Record,
     /// As plain content, or in part: nobody tells when it was read.
     Plain,
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::channel::style::Style;
+    use crate::testing::{header, opened, registry};
+
+    #[tokio::test(flavor = "local")]
+    async fn forms_that_change_again_and_again_start_one_task() {
+        let registry = registry();
+        let (socket, _theirs) = opened(&registry, Style::OneToOne);
+        let channel = &socket.channel;
+        channel.hold().expect("it is open");
+        let record = [&header(3, 60_000).encode()[..], &[7; 60_000]].concat();
+        for _ in 0..10 {
+            channel.put_back(&record, (3, None)).await.expect("memory");
+        }
+        let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        let before = tasks();
+        for _ in 0..20 {
+            channel.set_form(false).expect("it is held");
+            channel.hold().expect("it is open");
+        }
+        channel.set_form(false).expect("it is held");
+        assert_eq!(tasks(), before + 1, "it waits for room");
+    }
 }

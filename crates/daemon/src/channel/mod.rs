@@ -67,11 +67,13 @@ impl Channel {
         }
     }
 
-    /// Tells the reader what it must know before a message of this length comes alone.
-    fn announce_one(&self, bytes: u32) -> Result<(), NotPut> {
+    /// Tells the reader what it must know before a message of this length comes alone. It is counted as so many: a notification
+    /// is none.
+    fn announce_one(&self, bytes: u32, counted: u32) -> Result<(), NotPut> {
         let mut announced = self.announced();
-        // Where all messages were read, no bundle is left.
-        if announced.bundles && (announced.alone + 1).is_multiple_of(ALONE_MAX) && !self.has_unread_data() {
+        let is_time = announced.bundles && (announced.alone + 1).is_multiple_of(ALONE_MAX);
+        // Where all messages before it were read, no bundle is left.
+        if is_time && !self.has_unread_besides(counted) {
             self.page.set_bundles(false);
             announced.bundles = false;
         }

@@ -40,6 +40,8 @@ struct Attempt {
     rest: Option<Message>,
     /// Some of it may have been put as plain content.
     was_plain: bool,
+    /// Messages that count as put while they wait: they are unread.
+    counted: u32,
     /// A wait has failed.
     failed: Option<Errno>,
 }
@@ -49,9 +51,9 @@ impl Putter {
         Putter { channel: Rc::clone(channel), delivery: None, attempt: Attempt::default() }
     }
 
-    /// Returns whether the channel takes records at present, and so bundles.
+    /// Returns whether a bundle can be put: the channel takes records at present, and no part of a message waits.
     pub(crate) fn takes_bundles(&self) -> bool {
-        self.channel.endpoint.form.is_ordinary()
+        self.channel.endpoint.form.is_ordinary() && self.attempt.rest.is_none()
     }
 
     /// Lets other senders put something: the message has ended, or may be interrupted.
@@ -62,33 +64,28 @@ impl Putter {
     /// Puts a message or a notification.
     pub(crate) fn try_put(&mut self, header: &Header, blocks: &[Bytes]) -> Result<Put, NotPut> {
         self.begin()?;
-        let is_record = self.takes_bundles() && self.attempt.rest.is_none();
-        let put = match is_record {
+        let put = match self.takes_bundles() {
             true => self.try_put_record(header, blocks).map(|()| Put::Record),
             false => self.try_put_in_form(header, blocks),
         };
-        if let Err(NotPut::Blocked(blocked)) = put {
-            self.charge_while(blocked, header);
-        } else {
-            self.attempt = Attempt::default();
-        }
-        put
+        // A long message in its memfd is charged already.
+        let bytes = if self.attempt.long.is_some() { HEADER_BYTES } else { header.bytes as usize };
+        self.charge_or_finish(put, bytes)
     }
 
     /// Puts a bundle of so many messages, which keep no room in the receive window. The channel takes bundles.
     pub(crate) fn try_put_bundle(&mut self, bundle: &[u8], messages: u32) -> Result<(), NotPut> {
         self.begin()?;
+        self.count(messages);
         let channel = &self.channel;
-        let counted = channel.credit.count(messages);
         let put = channel
             .announce_bundle()
             .and_then(|()| channel.endpoint.try_put_parts(&[IoSlice::new(bundle)], &[]));
-        if matches!(put, Err(NotPut::Blocked(_))) {
-            return put;
+        if !matches!(put, Err(NotPut::Blocked(_))) {
+            self.attempt.counted = 0;
+            channel.credit.keep_no_room(messages);
         }
-        counted.keep();
-        channel.credit.keep_no_room(messages);
-        put
+        self.charge_or_finish(put, bundle.len())
     }
 
     /// Puts a message or a notification; waits as long as necessary.
@@ -129,22 +126,39 @@ impl Putter {
         Ok(())
     }
 
-    /// Charges the user for a message that waits for the program. A long one in its memfd is charged already.
-    fn charge_while(&mut self, blocked: Blocked, header: &Header) {
-        if matches!(blocked, Blocked::Full | Blocked::Recall | Blocked::Held) {
-            let bytes = if self.attempt.long.is_some() { HEADER_BYTES } else { header.bytes as usize };
-            let endpoint = &self.channel.endpoint;
-            self.attempt.waiting.get_or_insert_with(|| endpoint.charge_waiting(bytes));
+    /// Charges the user for what waits for the program, or forgets the attempt if it does not wait.
+    fn charge_or_finish<T>(&mut self, put: Result<T, NotPut>, bytes: usize) -> Result<T, NotPut> {
+        match put {
+            Err(NotPut::Blocked(Blocked::Full | Blocked::Recall | Blocked::Held)) => {
+                let endpoint = &self.channel.endpoint;
+                self.attempt.waiting.get_or_insert_with(|| endpoint.charge_waiting(bytes));
+            }
+            Err(NotPut::Blocked(_)) => {}
+            Ok(_) | Err(NotPut::Failed(_)) => self.forget_attempt(),
         }
+        put
+    }
+
+    fn forget_attempt(&mut self) {
+        self.channel.credit.uncount(self.attempt.counted);
+        self.attempt = Attempt::default();
+    }
+
+    /// Counts the messages of this attempt, once however often it is repeated.
+    fn count(&mut self, messages: u32) {
+        self.channel.credit.uncount(self.attempt.counted);
+        self.channel.credit.count(messages);
+        self.attempt.counted = messages;
     }
 
     fn try_put_record(&mut self, header: &Header, blocks: &[Bytes]) -> Result<(), NotPut> {
         if let Some(error) = self.attempt.failed {
             return Err(NotPut::Failed(error));
         }
+        let messages = u32::from(header.kind == Kind::Data);
+        self.count(messages);
         let channel = &self.channel;
-        let counted = channel.credit.count(u32::from(header.kind == Kind::Data));
-        let put = match channel.announce_one(header.bytes) {
+        let put = match channel.announce_one(header.bytes, messages) {
             Ok(()) if header.bytes as usize > PAYLOAD_BYTES_MAX => {
                 self.attempt.try_put_long(channel, header, blocks)
             }
@@ -153,7 +167,7 @@ impl Putter {
         };
         if !matches!(put, Err(NotPut::Blocked(_))) {
             // What finds no reader any more is unread, too.
-            counted.keep();
+            self.attempt.counted = 0;
         }
         if put.is_ok() {
             channel.note_alone();
@@ -188,6 +202,12 @@ impl Putter {
     }
 }
 
+impl Drop for Putter {
+    fn drop(&mut self) {
+        self.forget_attempt();
+    }
+}
+
 impl Attempt {
     /// Puts a long message: a record that brings a memfd.
     fn try_put_long(
@@ -198,7 +218,12 @@ impl Attempt {
     ) -> Result<(), NotPut> {
         let long = match self.long.take() {
             Some(long) => long,
-            None => channel.endpoint.lend(blocks, &mut self.memory).map_err(NotPut::Blocked)?,
+            None => {
+                let long = channel.endpoint.lend(blocks, &mut self.memory).map_err(NotPut::Blocked)?;
+                // Its memory is charged with the memfd now.
+                self.waiting = None;
+                long
+            }
         };
         let header = Header { flags: header.flags.with(Flags::IN_MEMFD), ..*header }.encode();
         match channel.endpoint.try_put_parts(&[IoSlice::new(&header)], &[long.as_fd()]) {
@@ -210,5 +235,114 @@ impl Attempt {
             failed => return failed,
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+
+    use carrier::page::Page;
+    use carrier::record::Header;
+
+    use super::*;
+    use crate::channel::style::Style;
+    use crate::testing::{header, opened, read, registry};
+
+    fn message(number: u8, bytes: usize) -> (Header, Bytes) {
+        (header(3, bytes), Bytes::from(vec![number; bytes]))
+    }
+
+    fn try_put(putter: &mut Putter, (header, content): &(Header, Bytes)) -> Result<Put, NotPut> {
+        putter.try_put(header, std::slice::from_ref(content))
+    }
+
+    fn bundle_of(messages: &[(Header, Bytes)]) -> Vec<u8> {
+        messages.iter().flat_map(|(header, content)| [&header.encode()[..], content].concat()).collect()
+    }
+
+    /// Reads all that lies in the carrier, and counts so many messages in all as taken.
+    fn read_all(channel: &Channel, theirs: &OwnedFd, taken: u32) -> Vec<Vec<u8>> {
+        let records = std::iter::from_fn(|| read(theirs)).collect();
+        rustix::io::pwrite(channel.page.as_fd(), &taken.to_ne_bytes(), Page::DATA_TAKEN_AT).expect("a page");
+        records
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_message_that_waits_while_the_form_changes_comes_once_and_before_the_next() {
+        let registry = registry();
+        let (socket, theirs) = opened(&registry, Style::OneToOne);
+        let channel = &socket.channel;
+        channel.hold().and_then(|()| channel.set_form(true)).expect("it is open");
+        let mut putter = Putter::new(channel);
+        let mut number = 0;
+        while try_put(&mut putter, &message(number, 1500)).is_ok() {
+            putter.let_others();
+            number += 1;
+        }
+        // A sharer takes out what is there and changes the form.
+        channel.hold().expect("it is open");
+        let plain: Vec<u8> = read_all(channel, &theirs, 0).concat();
+        channel.set_form(false).expect("it is held");
+        assert!(!putter.takes_bundles(), "a message is on its way");
+        assert_eq!(try_put(&mut putter, &message(number, 1500)), Ok(Put::Plain));
+        assert!(putter.takes_bundles());
+        assert_eq!(try_put(&mut putter, &message(number + 1, 10)), Ok(Put::Record));
+        let records: Vec<_> = std::iter::from_fn(|| read(&theirs))
+            .filter_map(|record| {
+                let (header, content) = Header::split(&record)?;
+                (header.kind == Kind::Data).then(|| content.to_vec())
+            })
+            .collect();
+        let in_part = plain.iter().filter(|byte| **byte == number).count();
+        assert_eq!(records, [vec![number; 1500 - in_part], vec![number + 1; 10]]);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_reader_that_has_read_everything_expects_no_bundle_any_more() {
+        let registry = registry();
+        let (socket, theirs) = opened(&registry, Style::OneToOne);
+        let (channel, mut putter) = (&socket.channel, Putter::new(&socket.channel));
+        let are_expected = || {
+            let mut flag = [0; 4];
+            rustix::io::pread(channel.page.as_fd(), &mut flag, Page::BUNDLES_AT).expect("a page");
+            flag != [0; 4]
+        };
+        let two = [message(1, 10), message(2, 10)];
+        putter.try_put_bundle(&bundle_of(&two), 2).expect("room");
+        assert!(are_expected());
+        for alone in 0..super::super::ALONE_MAX {
+            read_all(channel, &theirs, 2 + alone);
+            assert!(are_expected(), "after {alone}");
+            assert_eq!(try_put(&mut putter, &message(3, 10)), Ok(Put::Record));
+        }
+        assert!(!are_expected());
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn what_waits_is_charged_and_unread_until_it_is_given_up() {
+        let registry = registry();
+        let (socket, theirs) = opened(&registry, Style::OneToOne);
+        let (channel, mut putter) = (&socket.channel, Putter::new(&socket.channel));
+        let charged = || registry.received.account(1).charged_bytes();
+        let bundle = bundle_of(&[message(1, 2000), message(2, 2000)]);
+        let mut put = 0;
+        while putter.try_put_bundle(&bundle, 2).is_ok() {
+            put += 2;
+        }
+        assert!(charged() >= bundle.len());
+        read_all(channel, &theirs, put);
+        assert!(channel.has_unread_data(), "it waits");
+        drop(putter);
+        assert_eq!((charged(), channel.has_unread_data()), (0, false));
+        // A long message that waits for memory is unread, too, and charged once.
+        let memory = registry.unread.account(1).charge_anyway(1 << 30);
+        let mut putter = Putter::new(channel);
+        let put = try_put(&mut putter, &message(3, 100_000));
+        assert!(matches!(put, Err(NotPut::Blocked(Blocked::Memory(_)))), "{put:?}");
+        assert_eq!((charged(), channel.has_unread_data()), (0, true));
+        drop(memory);
+        assert_eq!(try_put(&mut putter, &message(3, 100_000)), Ok(Put::Record));
+        assert_eq!(charged(), 0);
     }
 }

@@ -71,24 +71,6 @@ fn release(held: impl IntoIterator<Item = Option<HeldCredit>>) {
     held.into_iter().flatten().for_each(HeldCredit::release);
 }
 
-/// Messages that are being put: they count unless that is given up.
-pub(crate) struct Counted<'a> {
-    credit: &'a WindowCredit,
-    messages: u32,
-}
-
-impl Counted<'_> {
-    pub(crate) fn keep(mut self) {
-        self.messages = 0;
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.credit.put.set(self.credit.put.get().wrapping_sub(self.messages));
-    }
-}
-
 impl Lying {
     fn is_watched_for(&self) -> bool {
         !self.rooms.is_empty() || !self.long.is_empty()
@@ -117,10 +99,14 @@ impl WindowCredit {
         WindowCredit { put: Cell::default(), lying: RefCell::default(), closer }
     }
 
-    /// So many messages are about to be put.
-    pub(crate) fn count(&self, messages: u32) -> Counted<'_> {
+    /// Counts messages that are put, or wait to be put.
+    pub(crate) fn count(&self, messages: u32) {
         self.put.set(self.put.get().wrapping_add(messages));
-        Counted { credit: self, messages }
+    }
+
+    /// Counts messages no longer, because they are not put after all.
+    pub(crate) fn uncount(&self, messages: u32) {
+        self.put.set(self.put.get().wrapping_sub(messages));
     }
 
     /// So many messages were put into the carrier that keep no room.
@@ -175,7 +161,12 @@ impl WindowCredit {
 impl Channel {
     /// Whether the program has left a message unread. Notifications do not count.
     pub(crate) fn has_unread_data(&self) -> bool {
-        self.page.data_taken() != self.credit.put.get()
+        self.has_unread_besides(0)
+    }
+
+    /// Returns whether a message is unread besides so many that wait to be put.
+    pub(super) fn has_unread_besides(&self, waiting: u32) -> bool {
+        self.page.data_taken() != self.credit.put.get().wrapping_sub(waiting)
     }
 
     /// A message was put into the carrier. The room that it keeps is given back when it was read.
@@ -265,7 +256,7 @@ mod tests {
         let closers = Closers::new(Numbers::with_max(1 << 16));
         let unread = WindowCredit::new(closers.of(1, Source::Carriers));
         for bytes in rooms {
-            unread.count(1).keep();
+            unread.count(1);
             let room = (*bytes > 0).then(|| HeldCredit { window: Weak::<NoWindow>::new(), bytes: *bytes });
             unread.lying().push(room);
         }
@@ -295,7 +286,8 @@ mod tests {
     #[test]
     fn a_record_that_is_not_put_after_all_does_not_count() {
         let unread = carrier(&[10]);
-        drop(unread.count(1));
+        unread.count(1);
+        unread.uncount(1);
         assert_eq!(kept(&unread), (1, vec![10]));
     }
 

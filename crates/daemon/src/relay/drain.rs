@@ -122,49 +122,27 @@ fn enqueue(socket: &Socket, assoc: &SocketAssociation, header: Header, content: 
 
 #[cfg(test)]
 mod tests {
-    use std::io::IoSlice;
-    use std::mem::MaybeUninit;
-    use std::os::fd::{AsFd, OwnedFd};
-    use std::rc::Rc;
-    use std::time::Duration;
+    use std::os::fd::OwnedFd;
 
     use carrier::record::Kind;
     use rustix::net::SendFlags;
-    use swiftwater::{Stack, StackOptions};
 
     use super::*;
     use crate::channel::style::Style;
-    use crate::state::registry::Registry;
-    use crate::state::socket_options::SocketOptions;
     use crate::system::quantum::BYTES_PER_TURN;
-    use crate::users::descriptor_numbers::Numbers;
-    use crate::users::limits::Limits;
-    use crate::users::owner::Owner;
+    use crate::testing::{opened, registry, send, send_long, soon};
 
-    /// A wait that has no end is a failure after this time.
-    const END_FOUND_WITHIN: Duration = Duration::from_secs(20);
+    /// The number of an association that the socket does not have.
+    const NONE: u32 = 77;
 
-    /// A one-to-many socket without a task, with the program's end of its channel.
-    fn opened() -> (Registry, Rc<Socket>, OwnedFd) {
-        let stack =
-            Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() }).expect("a free port");
-        let registry = Registry::new(stack, false, &Limits::default(), Numbers::with_max(1 << 16));
-        let registry = registry.expect("random numbers");
-        let (style, options) = (Style::OneToMany, SocketOptions::new(&registry.stack));
-        let owner = Owner { user: 1, process: 1 };
-        let opened = registry.open(owner, false, style, style.first_stage(), options).expect("a channel");
-        (registry, opened.socket, opened.theirs)
-    }
-
-    /// Sends a record for an association that there is not.
     fn send_one(theirs: &OwnedFd) {
-        let record = Header { association: 77, ..Header::new(Kind::Data) }.encode();
-        rustix::net::send(theirs, &record, SendFlags::DONTWAIT).expect("room in the carrier");
+        send(theirs, NONE, b"");
     }
 
     #[tokio::test(flavor = "local")]
     async fn what_a_program_sends_meanwhile_does_not_prolong_a_drain() {
-        let (_registry, socket, theirs) = opened();
+        let registry = registry();
+        let (socket, theirs) = opened(&registry, Style::OneToMany);
         (0..4 * RECORDS_PER_TURN).for_each(|_| send_one(&theirs));
         let mut drain = Drain::new(&socket);
         for _ in 0..4 {
@@ -178,7 +156,8 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn requests_that_take_from_a_carrier_together_find_its_end() {
-        let (_registry, socket, theirs) = opened();
+        let registry = registry();
+        let (socket, theirs) = opened(&registry, Style::OneToMany);
         (0..2 * RECORDS_PER_TURN).for_each(|_| send_one(&theirs));
         rustix::net::shutdown(&theirs, rustix::net::Shutdown::Write).expect("it is open");
         let (mut first, mut second) = (Drain::new(&socket), Drain::new(&socket));
@@ -189,45 +168,31 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn a_request_before_which_a_program_breaks_its_carrier_hides_nothing_from_its_task() {
-        let (_registry, socket, theirs) = opened();
+        let registry = registry();
+        let (socket, theirs) = opened(&registry, Style::OneToMany);
         // It begins as a record does, and ends before its header does.
         let broken = &Header::new(Kind::Data).encode()[..8];
         rustix::net::send(&theirs, broken, SendFlags::DONTWAIT).expect("room in the carrier");
         while Drain::new(&socket).step(&socket).is_none() {}
         let endpoint = &socket.channel.endpoint;
-        tokio::time::timeout(END_FOUND_WITHIN, endpoint.readable()).await.expect("it is told");
+        soon(endpoint.readable()).await;
         let found = endpoint.try_take();
         assert!(matches!(found, Ok(Intake::Malformed)), "{found:?}");
     }
 
-    /// Sends a message of so many bytes in a memfd, for an association that there is not.
-    fn send_long(theirs: &OwnedFd, bytes: usize) {
-        use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-        use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, sendmsg};
-
-        let memfd = memfd_create("long", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("a memfd");
-        ftruncate(&memfd, bytes as u64).expect("its length");
-        fcntl_add_seals(&memfd, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW).expect("its seals");
-        let flags = Flags::default().with(Flags::IN_MEMFD);
-        let header = Header { association: 77, bytes: bytes as u32, flags, ..Header::new(Kind::Data) };
-        let descriptors = [memfd.as_fd()];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
-        sendmsg(theirs, &[IoSlice::new(&header.encode())], &mut control, SendFlags::DONTWAIT).expect("room");
-    }
-
     #[tokio::test(flavor = "local")]
     async fn a_turn_ends_after_so_many_bytes_too() {
-        let (_registry, socket, theirs) = opened();
-        (0..3).for_each(|_| send_long(&theirs, BYTES_PER_TURN));
+        let registry = registry();
+        let (socket, theirs) = opened(&registry, Style::OneToMany);
+        (0..3).for_each(|_| send_long(&theirs, NONE, BYTES_PER_TURN));
         let records = [(); 4].map(|()| take_several(&socket).records);
         assert_eq!(records, [1, 1, 1, 0]);
     }
 
     #[tokio::test(flavor = "local")]
     async fn one_turn_takes_so_many_records() {
-        let (_registry, socket, theirs) = opened();
+        let registry = registry();
+        let (socket, theirs) = opened(&registry, Style::OneToMany);
         (0..2 * RECORDS_PER_TURN).for_each(|_| send_one(&theirs));
         let records = [(); 3].map(|()| take_several(&socket).records);
         assert_eq!(records, [RECORDS_PER_TURN, RECORDS_PER_TURN, 0]);
@@ -235,7 +200,8 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn a_record_of_no_bytes_is_not_the_end() {
-        let (_registry, socket, theirs) = opened();
+        let registry = registry();
+        let (socket, theirs) = opened(&registry, Style::OneToMany);
         let send_nothing =
             || rustix::net::send(&theirs, &[], SendFlags::DONTWAIT).expect("room in the carrier");
         send_nothing();

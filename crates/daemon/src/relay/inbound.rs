@@ -19,7 +19,7 @@ use crate::channel::window_credit::HeldCredit;
 use crate::state::association::{Ended, Held, SocketAssociation, Upward};
 use crate::state::notification_type::NotificationType;
 use crate::state::socket::Socket;
-use crate::system::quantum::RECORDS_PER_TURN;
+use crate::system::quantum::Quantum;
 
 /// From an association into the channel of its socket, until the association has ended.
 pub(crate) struct Inbound<'a> {
@@ -29,9 +29,10 @@ pub(crate) struct Inbound<'a> {
     putter: Putter,
     /// A part of a message was put, and no other message comes between its parts.
     is_begun: bool,
-    /// The program reads no more. What comes is thrown away: the peer must not be stopped by a full window.
+    /// The program reads no more. Messages are discarded, so that the window stays open for the peer.
     is_unread: bool,
     is_end_told: bool,
+    quantum: Quantum,
 }
 
 impl<'a> Inbound<'a> {
@@ -40,14 +41,14 @@ impl<'a> Inbound<'a> {
         assoc: &'a Rc<SocketAssociation>,
         association: &'a Association,
     ) -> Inbound<'a> {
-        let putter = Putter::new(&socket.channel);
-        Inbound { socket, assoc, association, putter, is_begun: false, is_unread: false, is_end_told: false }
+        let (putter, quantum) = (Putter::new(&socket.channel), Quantum::new());
+        let (is_begun, is_unread, is_end_told) = (false, false, false);
+        Inbound { socket, assoc, association, putter, is_begun, is_unread, is_end_told, quantum }
     }
 
     /// Moves what `held` has, and then what the association has received. Returns what it waits for; `None` once the association
     /// has ended. `ended` is told how before the program is.
     pub(crate) fn step(&mut self, held: &mut Held, ended: &mut impl FnMut(Ended)) -> Option<Wait> {
-        let mut left = RECORDS_PER_TURN;
         loop {
             // The last thing that an association leaves comes after its end was told.
             let kept = usize::from(held.ending.is_some());
@@ -58,8 +59,8 @@ impl<'a> Inbound<'a> {
             if std::mem::take(&mut held.is_end_due) {
                 end_early(self.socket, self.assoc);
             }
-            left = left.saturating_sub(waiting.max(1));
-            if left == 0 {
+            // A step that moves nothing counts, too: what it waits for may be there at once, again and again.
+            if self.quantum.is_spent_by(waiting.max(1)) {
                 return Some(Wait::Turn);
             }
             let received = match held.next.take() {
@@ -79,19 +80,24 @@ impl<'a> Inbound<'a> {
                     self.take_event(held, &event);
                     continue;
                 }
-                Ok(None) => regular,
-                Err(RecvError::Lost(ref loss)) => Ended::Lost(loss.kind),
+                Ok(None) => Some(regular),
+                Err(RecvError::Lost(ref loss)) => Some(Ended::Lost(loss.kind)),
                 Err(RecvError::WouldBlock) if held.ending.is_none() => return Some(Wait::Message),
-                Err(_) => regular,
+                Err(RecvError::WouldBlock) => None,
+                // The association goes on.
+                Err(_) => continue,
             };
-            let how = held.ending.take().unwrap_or(last);
-            if !std::mem::replace(&mut self.is_end_told, true) {
+            if let Some(how) = held.ending.take().or(last)
+                && !std::mem::replace(&mut self.is_end_told, true)
+            {
                 ended(how);
             }
-            if held.queue.is_empty() && !matches!(received, Err(RecvError::WouldBlock)) {
-                return None;
+            if last.is_some() {
+                if held.queue.is_empty() {
+                    return None;
+                }
+                held.next = Some(received);
             }
-            held.next = Some(received).filter(|received| !matches!(received, Err(RecvError::WouldBlock)));
         }
     }
 

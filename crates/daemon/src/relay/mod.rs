@@ -59,13 +59,11 @@ pub(crate) fn abort(association: &Association, reason: &str) {
 mod tests {
     use std::os::fd::OwnedFd;
     use std::rc::Rc;
-    use std::time::Duration;
+    use std::sync::mpsc;
 
-    use carrier::page::State;
-    use carrier::record::{Flags, Header, Kind};
-    use rustix::net::{RecvFlags, SendFlags, Shutdown};
+    use rustix::net::Shutdown;
+    use swiftwater::Address;
     use swiftwater::tokio::{Association, Listener};
-    use swiftwater::{Address, AssociationOptions, Stack, StackOptions};
 
     use super::*;
     use crate::channel::style::Style;
@@ -76,14 +74,12 @@ mod tests {
     use crate::state::registry::Registry;
     use crate::state::send_queue::Messages;
     use crate::state::socket::Socket;
-    use crate::state::socket_options::SocketOptions;
     use crate::system::quantum::RECORDS_PER_TURN;
-    use crate::users::descriptor_numbers::Numbers;
+    use crate::testing::{opened, read, registry, send, send_long, soon};
     use crate::users::limits::Limits;
-    use crate::users::owner::Owner;
 
-    /// A wait that has no end is a failure after this time.
-    const END_FOUND_WITHIN: Duration = Duration::from_secs(20);
+    /// The number of the association.
+    const ID: u32 = 3;
 
     /// A one-to-one socket without a task, with its association and that of the peer.
     struct Joined {
@@ -97,59 +93,47 @@ mod tests {
 
     impl Joined {
         async fn new() -> Joined {
-            let association = AssociationOptions { events: true, ..AssociationOptions::default() };
-            let options = StackOptions { udp_port: Some(0), association, ..StackOptions::default() };
-            let stack = Stack::bind(&options);
-            let registry = Registry::new(
-                stack.expect("a free port"),
-                false,
-                &Limits::default(),
-                Numbers::with_max(1 << 16),
-            )
-            .expect("random numbers");
+            let registry = registry();
             let listener = Listener::from(registry.stack.listen(7).expect("a free port"));
             let host = std::net::IpAddr::from([127, 0, 0, 1]);
             let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack.udp_port()) };
             let (ours, accepted) =
                 tokio::join!(Association::connect_on(&registry.stack, server), listener.accept());
-            let options = SocketOptions::new(&registry.stack);
-            let assoc_options = options.assoc_options.clone();
-            let owner = Owner { user: 1, process: 1 };
-            let opened = registry.open(owner, false, Style::OneToOne, State::Connected, options);
-            let opened = opened.expect("a channel");
+            let (socket, theirs) = opened(&registry, Style::OneToOne);
+            let options = socket.inner().options.assoc_options.clone();
             let (peer, _) = accepted.expect("somebody comes");
-            let address = (host, 7).into();
-            let assoc = SocketAssociation::with(3, address, ours.expect("it listens"), assoc_options);
-            Joined {
-                _registry: registry,
-                socket: opened.socket,
-                theirs: opened.theirs,
-                assoc: Rc::new(assoc),
-                peer,
-            }
+            let assoc = SocketAssociation::with(ID, (host, 7).into(), ours.expect("it listens"), options);
+            Joined { _registry: registry, socket, theirs, assoc: Rc::new(assoc), peer }
         }
 
         fn association(&self) -> &Association {
             self.assoc.association().expect("it is up")
         }
 
-        /// Sends as the program does.
+        fn outbound(&self) -> Outbound<'_> {
+            Outbound::new(&self.socket, &self.assoc, self.association(), Messages::new())
+        }
+
         fn send(&self, content: &[u8]) {
-            let header = Header { flags: Flags::END, bytes: content.len() as u32, ..Header::new(Kind::Data) };
-            let record = [&header.encode(), content].concat();
-            rustix::net::send(&self.theirs, &record, SendFlags::DONTWAIT).expect("room in the carrier");
+            send(&self.theirs, ID, content);
         }
     }
 
-    async fn soon<T>(needed: impl Future<Output = T>) -> T {
-        tokio::time::timeout(END_FOUND_WITHIN, needed).await.expect("it comes")
+    /// Returns what a direction waits for when it has had its turns.
+    fn past_turns(outbound: &mut Outbound<'_>) -> Wait {
+        loop {
+            match outbound.step().expect("it is open") {
+                Wait::Turn => {}
+                wait => return wait,
+            }
+        }
     }
 
     #[tokio::test(flavor = "local")]
     async fn messages_of_a_program_wait_for_their_turn_for_room_and_for_more() {
         let joined = Joined::new().await;
         let association = joined.association();
-        let mut outbound = Outbound::new(&joined.socket, &joined.assoc, association, Messages::new());
+        let mut outbound = joined.outbound();
         assert_eq!(outbound.step().expect("it is open"), Wait::Message);
         (0..=RECORDS_PER_TURN).for_each(|_| joined.send(b"a word"));
         assert_eq!(outbound.step().expect("it is open"), Wait::Turn);
@@ -158,7 +142,7 @@ mod tests {
         let content = vec![7; 32 * 1024];
         let wait = loop {
             joined.send(&content);
-            let wait = outbound.step().expect("it is open");
+            let wait = past_turns(&mut outbound);
             if wait != Wait::Message {
                 break wait;
             }
@@ -170,7 +154,7 @@ mod tests {
             association.writable().await.expect("it is open");
         })
         .await;
-        assert_eq!(outbound.step().expect("it is open"), Wait::Message);
+        assert_eq!(past_turns(&mut outbound), Wait::Message);
         rustix::net::shutdown(&joined.theirs, Shutdown::Write).expect("it is open");
         assert!(matches!(outbound.step(), Err(Departure::HalfClosed)));
     }
@@ -197,11 +181,8 @@ mod tests {
         assert_eq!(inbound.step(&mut held, &mut |end| ends.push(end)), wait, "nor does it now");
         soon(joined.peer.shutdown()).await.expect("it is open");
         // The program reads until there is no more.
-        let mut place = vec![0; 64 * 1024];
         loop {
-            while rustix::net::recv(&joined.theirs, &mut place[..], RecvFlags::DONTWAIT)
-                .is_ok_and(|(n, _)| n > 0)
-            {}
+            while read(&joined.theirs).is_some() {}
             match inbound.step(&mut held, &mut |end| ends.push(end)) {
                 Some(Wait::Channel(blocked)) => soon(inbound.unblocked(blocked)).await,
                 Some(_) => soon(association.readable()).await.expect("it ends"),
@@ -209,5 +190,71 @@ mod tests {
             }
         }
         assert_eq!(ends, [Ended::ByPeer]);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_turn_ends_however_often_it_is_interrupted() {
+        let joined = Joined::new().await;
+        let mut outbound = joined.outbound();
+        let mut step = || outbound.step().expect("it is open");
+        // Each step finds one message, and one that finds none counts as well.
+        let waits = [(); RECORDS_PER_TURN].map(|()| {
+            joined.send(b"a word");
+            step()
+        });
+        assert!(waits.contains(&Wait::Turn), "{waits:?}");
+        let waits = [(); RECORDS_PER_TURN].map(|()| step());
+        assert!(waits.contains(&Wait::Turn), "{waits:?}");
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_turn_of_a_peer_ends_however_often_it_is_interrupted() {
+        let joined = Joined::new().await;
+        let mut held = Held::default();
+        let mut inbound = Inbound::new(&joined.socket, &joined.assoc, joined.association());
+        let waits = [(); RECORDS_PER_TURN].map(|()| inbound.step(&mut held, &mut |_| ()));
+        assert!(waits.contains(&Some(Wait::Turn)), "{waits:?}");
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_long_message_whose_memory_has_come_waits_for_no_closer() {
+        let joined = Joined::new().await;
+        let (endpoint, mut outbound) = (&joined.socket.channel.endpoint, joined.outbound());
+        // There is memory for the record, and not for what its memfd holds.
+        let all = endpoint.sent_account().charge_anyway(Limits::default().user_memory_bytes - 80_000);
+        send_long(&joined.theirs, ID, 100_000);
+        assert_eq!(outbound.step().expect("it is open"), Wait::Memory);
+        // A close of another socket of this user does not end.
+        let (end_it, ends) = mpsc::channel::<()>();
+        endpoint.closer().run(move || ends.recv().unwrap_or_default());
+        while endpoint.closer().has_room() {
+            endpoint.closer().run(|| ());
+        }
+        drop(all);
+        soon(endpoint.room()).await;
+        assert_eq!(outbound.step().expect("it is open"), Wait::Message);
+        let mut received = 0;
+        while received < 100_000 {
+            let part = soon(joined.peer.recv()).await.expect("nothing is lost");
+            received += part.expect("it is open").len();
+        }
+        drop(end_it);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_refused_message_that_ends_the_association_is_reported_and_ends_it() {
+        use carrier::record::Flags;
+
+        let joined = Joined::new().await;
+        joined.assoc.options().subscribe(NotificationType::SendFailedEvent.subscription(), true);
+        let header = crate::testing::header(ID, 6);
+        let flags = header.flags.with(Flags::SHUTDOWN);
+        let refused = carrier::record::Header { stream: u16::MAX, flags, ..header };
+        let record = [&refused.encode()[..], b"a word"].concat();
+        rustix::net::send(&joined.theirs, &record, rustix::net::SendFlags::DONTWAIT).expect("room");
+        assert_eq!(joined.outbound().step().expect("it is open"), Wait::Message);
+        let report = read(&joined.theirs).and_then(|first| read(&joined.theirs).or(Some(first)));
+        assert!(report.expect("a notification").ends_with(b"a word"));
+        assert_eq!(soon(joined.peer.recv()).await.expect("no loss").map(|message| message.len()), None);
     }
 }

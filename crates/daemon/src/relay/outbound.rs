@@ -17,7 +17,7 @@ use crate::state::association::{SocketAssociation, Upward};
 use crate::state::send_queue::{Front, Messages, SendQueue};
 use crate::state::socket::Socket;
 use crate::system::journal::log;
-use crate::system::quantum::{self, RECORDS_PER_TURN};
+use crate::system::quantum::{self, Quantum};
 
 /// From the channel of a one-to-one socket into its association.
 pub(crate) struct Outbound<'a> {
@@ -29,6 +29,7 @@ pub(crate) struct Outbound<'a> {
     reports: Reports,
     /// The association takes no more: what is sent into it is lost, as in the kernel.
     is_gone: bool,
+    quantum: Quantum,
 }
 
 impl<'a> Outbound<'a> {
@@ -38,12 +39,14 @@ impl<'a> Outbound<'a> {
         association: &'a Association,
         unsent: Messages,
     ) -> Outbound<'a> {
-        Outbound { socket, assoc, association, unsent, reports: Reports::new(socket), is_gone: false }
+        let (reports, quantum) = (Reports::new(socket), Quantum::new());
+        Outbound { socket, assoc, association, unsent, reports, is_gone: false, quantum }
     }
 
     /// Moves messages. Returns what it waits for, or how the program has left.
     pub(crate) fn step(&mut self) -> Result<Wait, Departure> {
-        let mut weight = 0;
+        // A step that moves nothing counts, too: what it waits for may be there at once, again and again.
+        let mut weight = 1;
         loop {
             if let Err(blocked) = self.reports.put() {
                 return Ok(Wait::Channel(blocked));
@@ -51,7 +54,7 @@ impl<'a> Outbound<'a> {
             if self.is_gone && self.socket.channel.endpoint.is_hung_up() {
                 return Err(Departure::Closed);
             }
-            if weight >= RECORDS_PER_TURN {
+            if self.quantum.is_spent_by(weight) {
                 return Ok(Wait::Turn);
             }
             let (header, mut content) = match self.unsent.pop_front() {
@@ -59,24 +62,28 @@ impl<'a> Outbound<'a> {
                 None => match self.take()? {
                     Taken::Message(header, content) => (header, content),
                     Taken::Nothing => {
-                        weight += 1;
+                        weight = 1;
                         continue;
                     }
                     Taken::Waits(wait) => return Ok(wait),
                 },
             };
+            let header = completed(self.assoc, header);
             if header.flags.contains(Flags::ABORT) {
                 return Err(Departure::Abort(content));
             }
-            weight += quantum::weight(content.len());
-            match pass_on(self.association, &completed(self.assoc, header), &mut content) {
+            weight = quantum::weight(content.len());
+            match pass_on(self.association, &header, &mut content) {
                 Ok(()) => {}
                 Err(SendError::WouldBlock) => {
                     self.unsent.push_front((header, content));
                     return Ok(Wait::Association);
                 }
                 Err(refused) => {
-                    self.is_gone |= matches!(refused, SendError::Closed | SendError::PeerShutdown);
+                    self.is_gone |= takes_no_more(&refused);
+                    if is_shutdown_left(&refused, &header, &content) {
+                        self.unsent.push_front((header, Bytes::new()));
+                    }
                     self.reports.add(unsent(self.socket, self.assoc, header, content));
                 }
             }
@@ -102,7 +109,7 @@ impl<'a> Outbound<'a> {
                 Err(Departure::Abort(Bytes::from_static(BROKEN)))
             }
             Err(error @ (Errno::AGAIN | Errno::NOBUFS)) => {
-                // The program has nothing more to say for now: what it has said leaves.
+                // Nothing more is there to share a packet with the messages that the association has taken.
                 self.association.flush();
                 Ok(Taken::Waits(if error == Errno::AGAIN { Wait::Message } else { Wait::Memory }))
             }
@@ -130,6 +137,7 @@ pub(crate) struct QueueOutbound<'a> {
     is_sent: bool,
     /// The message at the front was refused, and leaves the queue once that is reported.
     is_refused: bool,
+    quantum: Quantum,
 }
 
 impl<'a> QueueOutbound<'a> {
@@ -139,14 +147,23 @@ impl<'a> QueueOutbound<'a> {
         association: &'a Association,
         queue: &'a SendQueue,
     ) -> QueueOutbound<'a> {
-        let reports = Reports::new(socket);
-        QueueOutbound { socket, assoc, association, queue, reports, is_sent: false, is_refused: false }
+        let (reports, quantum) = (Reports::new(socket), Quantum::new());
+        QueueOutbound {
+            socket,
+            assoc,
+            association,
+            queue,
+            reports,
+            is_sent: false,
+            is_refused: false,
+            quantum,
+        }
     }
 
     /// Moves messages. Returns what it waits for; `None` if nothing more will come.
     pub(crate) fn step(&mut self) -> Option<Wait> {
         let page = &self.socket.channel.page;
-        let mut weight = 0;
+        let mut weight = 1;
         loop {
             if let Err(blocked) = self.reports.put() {
                 return Some(Wait::Channel(blocked));
@@ -154,7 +171,7 @@ impl<'a> QueueOutbound<'a> {
             if std::mem::take(&mut self.is_refused) {
                 self.queue.pop(page);
             }
-            if weight >= RECORDS_PER_TURN {
+            if self.quantum.is_spent_by(weight) {
                 return Some(Wait::Turn);
             }
             let (header, mut content) = match self.queue.front() {
@@ -168,8 +185,9 @@ impl<'a> QueueOutbound<'a> {
             if std::mem::take(&mut self.is_sent) {
                 content = Bytes::new();
             }
-            weight += quantum::weight(content.len());
-            match pass_on(self.association, &completed(self.assoc, header), &mut content) {
+            weight = quantum::weight(content.len());
+            let header = completed(self.assoc, header);
+            match pass_on(self.association, &header, &mut content) {
                 Ok(()) => self.queue.pop(page),
                 Err(SendError::WouldBlock) => {
                     self.is_sent = content.is_empty();
@@ -180,7 +198,8 @@ impl<'a> QueueOutbound<'a> {
                     if refused == SendError::PeerShutdown {
                         self.queue.refuse(page);
                     }
-                    self.is_refused = true;
+                    self.is_sent = is_shutdown_left(&refused, &header, &content);
+                    self.is_refused = !self.is_sent;
                     self.reports.add(unsent(self.socket, self.assoc, header, content));
                 }
             }
@@ -249,6 +268,16 @@ fn pass_on(association: &Association, header: &Header, content: &mut Bytes) -> R
         true => internals::shutdown_at_hand(association),
         false => Ok(()),
     }
+}
+
+/// Returns whether an association that refuses a message takes none at all any more.
+fn takes_no_more(refused: &SendError) -> bool {
+    matches!(refused, SendError::Closed | SendError::PeerShutdown)
+}
+
+/// Returns whether a message whose content was refused, for its stream or its length, still shuts the association down.
+fn is_shutdown_left(refused: &SendError, header: &Header, content: &Bytes) -> bool {
+    !takes_no_more(refused) && header.flags.contains(Flags::SHUTDOWN) && !content.is_empty()
 }
 
 /// Returns the path to the peer's address that the program has named for the message, if it named one.

@@ -27,7 +27,7 @@ impl Quantum {
     }
 
     /// Counts handled records. Returns whether the turn is over.
-    fn is_spent_by(&mut self, records: usize) -> bool {
+    pub(crate) fn is_spent_by(&mut self, records: usize) -> bool {
         let is_spent = records >= self.records;
         self.records = if is_spent { RECORDS_PER_TURN } else { self.records - records };
         is_spent

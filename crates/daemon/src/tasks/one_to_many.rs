@@ -246,40 +246,21 @@ async fn close(socket: &Rc<Socket>, departure: Departure) {
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
-    use std::os::fd::OwnedFd;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     use bytes::Bytes;
     use carrier::record::{Header, Kind};
     use swiftwater::Address;
-    use swiftwater::{Stack, StackOptions};
 
     use super::*;
     use crate::channel::style::Style;
-    use crate::state::socket_options::SocketOptions;
     use crate::system::quantum::RECORDS_PER_TURN;
-    use crate::users::descriptor_numbers::Numbers;
-    use crate::users::limits::Limits;
-    use crate::users::owner::Owner;
-
-    /// A wait that has no end is a failure after this time.
-    const END_FOUND_WITHIN: Duration = Duration::from_secs(20);
-
-    /// A one-to-many socket without a task, with the program's end of its channel.
-    fn opened() -> (Registry, Rc<Socket>, OwnedFd) {
-        let stack =
-            Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() }).expect("a free port");
-        let registry = Registry::new(stack, false, &Limits::default(), Numbers::with_max(1 << 16));
-        let registry = registry.expect("random numbers");
-        let (style, options) = (Style::OneToMany, SocketOptions::new(&registry.stack));
-        let owner = Owner { user: 1, process: 1 };
-        let opened = registry.open(owner, false, style, style.first_stage(), options).expect("a channel");
-        (registry, opened.socket, opened.theirs)
-    }
+    use crate::testing::{opened, registry, soon};
 
     #[tokio::test(flavor = "local")]
     async fn others_run_while_a_socket_with_many_associations_is_closed() {
-        let (_registry, socket, _theirs) = opened();
+        let registry = registry();
+        let (socket, _theirs) = opened(&registry, Style::OneToMany);
         for id in 0..4 * RECORDS_PER_TURN as u32 {
             let assoc = SocketAssociation::new(
                 id,
@@ -309,7 +290,8 @@ mod tests {
     async fn an_association_that_takes_no_more_keeps_no_program_waiting_for_room() {
         use carrier::page::ROOM_BYTES;
 
-        let (registry, socket, _theirs) = opened();
+        let registry = registry();
+        let (socket, _theirs) = opened(&registry, Style::OneToMany);
         let listener = Listener::from(registry.stack.listen(7).expect("a free port"));
         let host = std::net::IpAddr::from([127, 0, 0, 1]);
         let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack.udp_port()) };
@@ -330,7 +312,7 @@ mod tests {
         let content = Bytes::from(vec![0; ROOM_BYTES as usize]);
         for _ in 0..2 {
             assert!(send_queue.push(Header::new(Kind::Data), content.clone()));
-            tokio::time::timeout(END_FOUND_WITHIN, send_queue.room()).await.expect("there is room again");
+            soon(send_queue.room()).await;
         }
         assert!(!send_queue.is_closed());
         drop(delivery);

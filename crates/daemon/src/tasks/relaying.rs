@@ -3,9 +3,8 @@
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 
-use swiftwater::Event;
-use swiftwater::RecvError;
 use swiftwater::tokio::Association;
+use swiftwater::{Event, RecvError};
 use tokio::task::yield_now;
 
 use crate::channel::putter::Putter;
@@ -68,8 +67,8 @@ pub(super) async fn down_from_queue(
     }
 }
 
-/// Moves messages from an association into the channel until the association has ended. What is held goes first; what is on its
-/// way when this is dropped stays held. `ended` is told how the association has ended before the program is.
+/// Moves messages from an association into the channel until the association has ended. Held messages go first; a message that is
+/// on its way when this is dropped stays held. `ended` is told how the association has ended before the program is.
 pub(super) async fn up(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, mut ended: impl FnMut(Ended)) {
     let Some(association) = assoc.association() else { return };
     let mut held = assoc.held.lock().await;
