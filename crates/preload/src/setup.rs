@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use carrier::page::State;
+use carrier::page::{PeerShut, State};
 use carrier::record::{self, ACCEPTED_BYTES, Flags, HEADER_BYTES};
 use carrier::request::{Addresses, Answer, InitMessage, OPTION_BYTES_MAX, Request, Start};
 use libc::c_int;
@@ -99,6 +99,15 @@ pub(crate) fn option(fd: RawFd, level: c_int, name: c_int, value: &[u8]) -> Resu
     let mut bytes = [0; OPTION_BYTES_MAX];
     bytes[..value.len()].copy_from_slice(value);
     Ok(Value { bytes, len: value.len() })
+}
+
+/// Returns whether the daemon may have forgotten a socket that is still open: its association has ended, or nothing goes through its
+/// carrier any more in either direction.
+pub(crate) fn is_over(descriptor: &Descriptor) -> bool {
+    let page = descriptor.page();
+    let reads_no_more =
+        page.shut_reading.load(Relaxed) != 0 || page.peer_shut.load(Acquire) == PeerShut::Both as u32;
+    has_ended(descriptor) || page.shut_writing.load(Relaxed) != 0 && reads_no_more
 }
 
 /// Returns whether the one association of a socket has ended.

@@ -70,9 +70,12 @@ impl LeftPage {
         }
     }
 
-    /// Returns whether the sharers say that they neither read nor write any more.
+    /// Returns whether nothing goes through the carrier any more, although the program may still have the socket: it writes no
+    /// more, and reads no more or has been told the end.
     fn is_shut_both_ways(&self) -> bool {
-        [Layout::SHUT_AT, Layout::SHUT_AT + 4].iter().all(|at| self.0.mapping.load(*at as usize) != 0)
+        let field = |at: u64| self.0.mapping.load(at as usize);
+        let (shut_reading, shut_writing) = (field(Layout::SHUT_AT), field(Layout::SHUT_AT + 4));
+        shut_writing != 0 && (shut_reading != 0 || field(Layout::PEER_SHUT_AT) == PeerShut::Both as u32)
     }
 }
 
@@ -201,6 +204,11 @@ impl SharedPage {
         self.write(Layout::LOCAL_AT, &Layout::encode_peer(local));
     }
 
+    /// Returns whether the program has been told the end of what it reads.
+    pub(crate) fn is_end_told(&self) -> bool {
+        self.read(Layout::PEER_SHUT_AT) == PeerShut::Both as u32
+    }
+
     /// Says how far the peer has shut the association down.
     pub(crate) fn set_peer_shut(&self, peer_shut: PeerShut) {
         self.write(Layout::PEER_SHUT_AT, &(peer_shut as u32).to_ne_bytes());
@@ -277,6 +285,13 @@ mod tests {
         );
         left.empty_wholly();
         assert_eq!(blocks(), 0);
+        // So does one that writes no more and has been told the end.
+        page.write(Layout::SHUT_AT + 4, &[1, 0, 0, 0]);
+        page.set_peer_shut(PeerShut::Writing);
+        assert!(page.left().empty().is_none());
+        page.write(Layout::SHUT_AT + 4, &[1, 0, 0, 0]);
+        page.set_peer_shut(PeerShut::Both);
+        assert!(page.left().empty().is_some());
     }
 
     #[test]

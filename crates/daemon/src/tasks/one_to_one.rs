@@ -118,6 +118,10 @@ async fn carry(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messa
             },
         };
     }
+    // The program may still have a socket that both sides have shut down: for its calls the association has ended.
+    if socket.channel.page.is_end_told() {
+        socket.set_stage(&mut socket.inner(), State::Ended);
+    }
     let lingers = socket.inner().options.lingers();
     match departure {
         // What was sent is delivered, and the association shut down, when its last handle is dropped.

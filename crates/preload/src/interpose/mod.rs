@@ -13,10 +13,10 @@ use std::os::fd::RawFd;
 use std::slice;
 use std::sync::Arc;
 
-use carrier::page::State;
 use libc::{c_int, c_uint, iovec, mmsghdr, msghdr, ssize_t};
 
 use crate::descriptor::Descriptor;
+use crate::setup;
 use crate::system::{Buffers, Errno, Result, can_be};
 use crate::{cancel, form, table};
 
@@ -39,14 +39,12 @@ fn on<N: From<i8>>(fd: RawFd, ours: impl FnOnce(&Descriptor) -> Result<N>, their
     // SAFETY: the pointer came from `Arc::into_raw`, and is released once: here if the thread is cancelled, below if not.
     let release = || unsafe { Arc::decrement_strong_count(descriptor) };
     // SAFETY: as above; the descriptor lives until it is released.
-    let (done, state) =
-        cancel::undoing(release, || unsafe { (ours(&*descriptor), (*descriptor).page().state()) });
+    let (done, is_over) =
+        cancel::undoing(release, || unsafe { (ours(&*descriptor), setup::is_over(&*descriptor)) });
     release();
     match done {
         // The daemon no longer knows the socket.
-        Err(Errno(libc::ENOTSOCK)) if matches!(state, State::Ended | State::Lost) => {
-            number(Err(Errno(libc::ENOTCONN)))
-        }
+        Err(Errno(libc::ENOTSOCK)) if is_over => number(Err(Errno(libc::ENOTCONN))),
         // The shim has no further use for the descriptor either.
         Err(form::STAYS_PLAIN) => {
             table::forget(fd);

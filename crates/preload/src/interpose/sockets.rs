@@ -216,10 +216,10 @@ pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
         fd,
         |descriptor| {
             let is_carriers = setup::check_shutdown(descriptor, how)?;
-            // SAFETY: the call takes no pointer.
-            let done = if is_carriers { unsafe { c_library::shutdown(fd, how) } } else { 0 };
+            // First: the daemon empties the page of a socket that both ends have shut down, unless the page says so.
             setup::note_shutdown(descriptor, how);
-            Ok(done)
+            // SAFETY: the call takes no pointer.
+            Ok(if is_carriers { unsafe { c_library::shutdown(fd, how) } } else { 0 })
         },
         theirs,
     )
@@ -329,6 +329,10 @@ pub unsafe extern "C-unwind" fn getsockopt(
                 _ => match setup::own_option(fd, descriptor, level, name) {
                     Some(own) => own,
                     None => setup::option(fd, level, name, given).map_err(|error| {
+                        let is_status = (level, name) == (libc::IPPROTO_SCTP, SCTP_STATUS);
+                        if is_status && error == Errno(libc::ENOTSOCK) && setup::is_over(descriptor) {
+                            return Errno(libc::EINVAL);
+                        }
                         if looks_first(error, name, value) { Errno(libc::EFAULT) } else { error }
                     })?,
                 },
