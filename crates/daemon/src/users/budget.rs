@@ -562,6 +562,89 @@ mod tests {
     }
 
     #[test]
+    fn a_message_is_granted_exactly_the_room_that_it_needs() {
+        let account = budget(100, 1000).account(1);
+        let mut held = account.take(60).expect("room");
+        let Poll::Ready(_rest) = poll(pin!(account.room(40))) else { panic!("it fits") };
+        let mut waits = pin!(account.room(1));
+        assert!(poll(waits.as_mut()).is_pending());
+        held.shrink_to(60);
+        assert!(poll(waits.as_mut()).is_pending(), "nothing was released");
+        held.shrink_to(59);
+        assert!(poll(waits).is_ready());
+    }
+
+    #[test]
+    fn released_memory_goes_first_to_its_user_and_then_to_others_in_turn() {
+        let budget = budget(1000, 1000);
+        let [first, second, third] = [1, 2, 3].map(|user| budget.account(user));
+        let held = first.take(700).expect("room");
+        // There is room for one of them at a time.
+        let [mut of_second, mut of_third, mut of_first] =
+            [&second, &third, &first].map(|account| Box::pin(account.room(400)));
+        assert!(
+            [&mut of_second, &mut of_third, &mut of_first].map(|room| poll(room.as_mut()).is_pending())
+                == [true; 3]
+        );
+        drop(held);
+        let Poll::Ready(own) = poll(of_first.as_mut()) else { panic!("the memory was this user's") };
+        assert!(poll(of_second.as_mut()).is_pending() && poll(of_third.as_mut()).is_pending());
+        drop(own);
+        let Poll::Ready(next) = poll(of_second.as_mut()) else { panic!("it has waited longest") };
+        assert!(poll(of_third.as_mut()).is_pending());
+        drop(next);
+        assert!(poll(of_third.as_mut()).is_ready());
+    }
+
+    #[test]
+    fn the_messages_of_one_user_are_granted_up_to_the_first_that_does_not_fit() {
+        let budget = budget(1000, 1000);
+        let (first, second) = (budget.account(1), budget.account(2));
+        let (held, crumb) = (first.charge_anyway(727), first.charge_anyway(20));
+        let mut waiting = [5, 5, 600, 1].map(|bytes| Box::pin(second.room(bytes)));
+        assert!(waiting.iter_mut().all(|room| poll(room.as_mut()).is_pending()));
+        drop(crumb);
+        // Polled again, a future that was ready would panic.
+        let [one, other, large, behind] = &mut waiting;
+        let granted = [one, other].map(|room| poll(room.as_mut()));
+        assert!(granted.iter().all(Poll::is_ready));
+        assert!(poll(large.as_mut()).is_pending() && poll(behind.as_mut()).is_pending());
+        assert_eq!(budget.queue().turns, [2], "the user keeps one turn");
+        drop(held);
+        assert!(poll(large.as_mut()).is_ready() && poll(behind.as_mut()).is_ready());
+        assert!(budget.queue().of_users.is_empty() && budget.queue().turns.is_empty());
+        assert_eq!((budget.waiting.load(Relaxed), second.waiting.load(Relaxed)), (0, 0));
+    }
+
+    #[test]
+    fn a_release_looks_at_so_many_users_and_the_next_one_at_those_behind_them() {
+        for in_vain in [USERS_LOOKED_AT_MAX - 1, USERS_LOOKED_AT_MAX] {
+            let budget = budget(1000, 1000);
+            let first = budget.account(1);
+            let _held = first.charge_anyway(727);
+            let mut crumbs = [10, 10].map(|bytes| first.charge_anyway(bytes)).into_iter();
+            let wait = |(user, bytes)| {
+                let account = budget.account(user);
+                let mut room = Box::pin(async move { account.room(bytes).await });
+                assert!(poll(room.as_mut()).is_pending());
+                room
+            };
+            let _large: Vec<_> = (0..in_vain as u32).map(|n| wait((10 + n, 600))).collect();
+            let mut small = wait((2, 10));
+            // Those that joined have looked round, too.
+            while budget.queue().turns.back() != Some(&2) {
+                budget.queue().turns.rotate_left(1);
+            }
+            drop(crumbs.next());
+            assert_eq!(poll(small.as_mut()).is_ready(), in_vain < USERS_LOOKED_AT_MAX);
+            if in_vain == USERS_LOOKED_AT_MAX {
+                drop(crumbs.next());
+                assert!(poll(small.as_mut()).is_ready());
+            }
+        }
+    }
+
+    #[test]
     fn one_user_at_its_limit_costs_another_nothing() {
         let budget = budget(100, 1000);
         let (first, second) = (budget.account(1), budget.account(2));
