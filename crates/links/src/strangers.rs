@@ -58,7 +58,7 @@ impl Class {
     /// Those of strangers.
     pub(crate) const STRANGERS: [Self; 3] = [Class::Inits, Class::Cookies, Class::Strays];
 
-    /// Returns the receive buffer to ask the kernel for. A small packet takes some 770 bytes of twice as many: the buffer
+    /// Returns the receive buffer to ask the kernel for. A small packet takes some 830 bytes of twice as many: the buffer
     /// bounds how long a flood may delay a packet, and what is lost while the thread does something else.
     pub(crate) fn receive_buffer_bytes(self) -> usize {
         match self {
