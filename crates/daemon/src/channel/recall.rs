@@ -51,14 +51,17 @@ impl Recalled {
         self.endpoint.put_raw(record)
     }
 
-    /// Receives all that lies there.
-    fn receive_from(&mut self, theirs: BorrowedFd<'_>) -> Result<(), Errno> {
+    /// Receives all that lies there, as long as it `is_wanted`.
+    fn receive_from(&mut self, theirs: BorrowedFd<'_>, is_wanted: impl Fn() -> bool) -> Result<(), Errno> {
         // Only the daemon puts records there.
         while self.records.len() < CARRIER_RECORDS_MAX {
             match RawRecord::take(theirs, self.endpoint.closer()) {
                 Ok(record) => self.records.push_back(record),
                 Err(Errno::AGAIN) => break,
                 Err(error) => return Err(error),
+            }
+            if !is_wanted() {
+                break;
             }
         }
         Ok(())
@@ -90,12 +93,22 @@ struct Recall {
 impl Recall {
     /// Takes the records, unless nobody waits for them any more.
     fn run(self) {
-        let Recall { theirs, mut recalled, done, .. } = self;
-        await_lock(&theirs);
-        if done.is_closed() {
-            return;
+        await_lock(&self.theirs);
+        if self.is_wanted() {
+            self.take();
         }
-        let received = recalled.receive_from(theirs.as_fd());
+    }
+
+    /// Returns whether the request waits.
+    fn is_wanted(&self) -> bool {
+        !self.done.is_closed()
+    }
+
+    /// Takes the records. If a sharer has taken the lock again since the look at the request, and has kept it until the request
+    /// failed, a record is taken and goes back; no second one is.
+    fn take(self) {
+        let Recall { theirs, mut recalled, done, .. } = self;
+        let received = recalled.receive_from(theirs.as_fd(), || !done.is_closed());
         // A program that closes its end after the answer is then the last.
         drop(theirs);
         // Where nobody waits any more they are put back.
@@ -216,6 +229,26 @@ mod tests {
         let number = line.closer().number();
         Recall { theirs: theirs.try_clone().expect("a copy"), _number: number, recalled, done }.run();
         assert_eq!(read(&theirs), ("first".into(), 0));
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_record_that_is_taken_after_the_request_has_failed_goes_back() {
+        let (line, theirs) = carrier();
+        let two = [theirs.as_fd(), theirs.as_fd()];
+        line.put_record(b"first", &two).await.expect("room");
+        let gate = Arc::clone(line.gate()).write_owned().await;
+        let recalled = Recalled { records: VecDeque::new(), endpoint: Arc::clone(&line), _gate: gate };
+        let (done, is_done) = oneshot::channel();
+        let theirs_too = theirs.try_clone().expect("a copy");
+        let number = line.closer().number();
+        let recall = Recall { theirs: theirs_too, _number: number, recalled, done };
+        // A sharer has kept the lock from the look at the request until the request has failed.
+        assert!(recall.is_wanted());
+        drop(is_done);
+        recall.take();
+        assert_eq!(read(&theirs), ("first".into(), 2));
+        line.put_record(b"second", &[]).await.expect("the gate is open again");
+        assert_eq!(read(&theirs), ("second".into(), 0));
     }
 
     #[tokio::test(flavor = "local")]
