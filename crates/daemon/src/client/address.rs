@@ -88,3 +88,26 @@ impl fmt::Display for DaemonAddressError {
 }
 
 impl std::error::Error for DaemonAddressError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_written_as_it_is_read() {
+        let named = DaemonAddress::from("@name");
+        assert_eq!(named, DaemonAddress::Abstract("name".into()));
+        let path = DaemonAddress::from("/run/name");
+        assert_eq!(path, DaemonAddress::Path("/run/name".into()));
+        assert_eq!((named.to_string(), path.to_string()), ("@name".into(), "/run/name".into()));
+    }
+
+    #[test]
+    fn an_error_names_the_address_and_the_cause() {
+        let named = || DaemonAddress::from("@name");
+        let taken = DaemonAddressError::Taken(named()).to_string();
+        assert!(taken.contains("a daemon already listens at @name"), "{taken}");
+        let denied = DaemonAddressError::System(named(), Errno::ACCESS.into()).to_string();
+        assert!(denied.starts_with("cannot listen at @name: Permission denied"), "{denied}");
+    }
+}

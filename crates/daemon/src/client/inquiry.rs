@@ -130,3 +130,80 @@ impl Description {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+    use super::*;
+
+    const DESCRIPTION: &str = "1.2.3\n77\ntrue\nUDP port 9899";
+
+    /// Asks a daemon of this user for its description, which answers with one frame, or with none and closes.
+    fn asked(test: &str, answer: Option<&[u8]>) -> Result<Description, NoDaemon> {
+        let name = format!("swiftwater-inquiry-{test}-{}", std::process::id());
+        let place = DaemonAddress::Abstract(name);
+        let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        let listener = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None).expect("a socket");
+        rustix::net::bind(&listener, &place.to_unix().expect("a name")).expect("it is free");
+        rustix::net::listen(&listener, 1).expect("a socket");
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let connection = rustix::net::accept(&listener).expect("a connection");
+                let mut frame = [0; FRAME_BYTES_MAX];
+                let (bytes, _) =
+                    rustix::net::recv(&connection, &mut frame, RecvFlags::empty()).expect("a request");
+                assert!(matches!(Request::parse(&frame[..bytes]), Ok(Request::Describe)));
+                if let Some(answer) = answer {
+                    rustix::net::send(&connection, answer, SendFlags::NOSIGNAL).expect("the caller waits");
+                }
+            });
+            place.describe()
+        })
+    }
+
+    #[test]
+    fn a_daemon_of_this_user_is_asked_and_its_answer_checked() {
+        let answer = |text: &str| {
+            let mut frame = [0; FRAME_BYTES_MAX];
+            let bytes = Answer::Value(text.as_bytes()).encode(&mut frame).expect("it is short");
+            frame[..bytes].to_vec()
+        };
+        let description = Description {
+            process: 77,
+            version: "1.2.3".into(),
+            on_demand: true,
+            carries: "UDP port 9899".into(),
+        };
+        assert_eq!(asked("right", Some(&answer(DESCRIPTION))), Ok(description));
+        assert_eq!(asked("short", Some(&answer("1.2.3\n77\ntrue"))), Err(NoDaemon::OtherVersion));
+        assert_eq!(asked("foreign", Some(b"something else")), Err(NoDaemon::OtherVersion));
+        assert_eq!(asked("closed", None), Err(NoDaemon::Silent));
+        assert_eq!(DaemonAddress::Abstract("swiftwater-nobody".into()).describe(), Err(NoDaemon::Absent));
+    }
+
+    #[test]
+    fn a_daemon_of_another_user_is_not_trusted() {
+        let own = rustix::process::geteuid().as_raw();
+        assert!(trusts_daemon_of(own) && trusts_daemon_of(0));
+        assert!(!trusts_daemon_of(own + 1));
+    }
+
+    #[test]
+    fn each_reason_is_a_sentence_of_its_own() {
+        let reasons = [
+            (NoDaemon::Absent, "no daemon is running there"),
+            (NoDaemon::Stranger { user: 7 }, "it runs as user 7, and programs trust only daemons of root"),
+            (NoDaemon::OtherVersion, "it has another version"),
+            (NoDaemon::Silent, "it does not answer"),
+            (Errno::ACCESS.into(), "Permission denied"),
+        ];
+        for (reason, start) in reasons {
+            assert!(reason.to_string().starts_with(start), "{reason}");
+        }
+        assert_eq!(NoDaemon::from(Errno::CONNRESET), NoDaemon::Silent);
+        assert_eq!(NoDaemon::from(Errno::NOENT), NoDaemon::Absent);
+    }
+}

@@ -88,6 +88,7 @@ mod tests {
         assert_eq!(turns.push(2, 20), None);
         assert_eq!(turns.push(3, 30), Some(10), "the oldest of the user who has most");
         assert_eq!(turns.push(3, 31), Some(30), "its own oldest");
+        assert!(!turns.is_empty());
         assert_eq!([(); 4].map(|()| turns.next()), [Some(11), Some(20), Some(31), None]);
         assert!(turns.is_empty());
         let mut none = Turns::new(0);
