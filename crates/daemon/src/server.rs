@@ -34,10 +34,11 @@ const REQUEST_WAIT: Duration = Duration::from_secs(5);
 const EXHAUSTED_WAIT: Duration = Duration::from_millis(50);
 /// Maximum number of connections that wait in the kernel, in one line for all users: a user that connects without pause delays another
 /// user's request by the time that the daemon takes to accept this number. The socket of a service manager has its own.
-const BACKLOG: i32 = 256;
-/// Maximum numbers of connections that are accepted, and of those that are attended to, before other tasks and the I/O driver run.
-const ACCEPTS_PER_TURN: usize = 64;
-const STARTS_PER_TURN: usize = 16;
+const BACKLOG: i32 = 64;
+/// Maximum numbers of connections that are accepted, and of those that are attended to, before other tasks and the I/O driver run: an
+/// exchange of messages waits for some four such turns, and each takes up to 0.2 ms.
+const ACCEPTS_PER_TURN: usize = 16;
+const STARTS_PER_TURN: usize = 4;
 /// Maximum number of accepted connections that wait to be attended to; if descriptors are scarce, a quarter of them.
 const ARRIVALS_MAX: usize = 1024;
 const PART_OF_ARRIVALS: usize = 4;
@@ -290,8 +291,8 @@ mod tests {
     const NUMBERS: usize = 512;
     /// A sixteenth of the numbers.
     const SILENT: usize = NUMBERS / 16;
-    /// As many as wait in the kernel.
-    const CONNECTIONS: usize = BACKLOG as usize;
+    /// More than the daemon attends to and keeps waiting.
+    const CONNECTIONS: usize = 256;
 
     #[test]
     fn a_daemon_takes_the_place_of_a_dead_one_and_of_nothing_else() {
@@ -344,10 +345,37 @@ mod tests {
         DaemonAddress::Abstract(format!("swiftwater-server-{test}-{}", std::process::id()))
     }
 
+    /// Listens with room for all connections of a test.
+    fn listen_to_many(place: &DaemonAddress) -> OwnedFd {
+        let listener = listen(place).expect("a free name");
+        rustix::net::listen(&listener, CONNECTIONS as i32).expect("it listens");
+        listener
+    }
+
+    /// Returns how many numbers are taken.
+    fn taken(numbers: &Numbers) -> usize {
+        let has_taken = |taken: &usize| numbers.has(NUMBERS - MESSAGE_DESCRIPTORS_MAX - taken);
+        (0..NUMBERS).find(has_taken).expect("no more than there are")
+    }
+
+    #[test]
+    fn a_turn_accepts_so_many_connections() {
+        let place = place("turn");
+        let listener = listen_to_many(&place);
+        let _waiting: Vec<OwnedFd> = (0..CONNECTIONS).map(|_| place.connect().expect("room")).collect();
+        let (mut before, mut most) = (0, 0);
+        serve_and_look(listener, |numbers| {
+            let now = taken(numbers);
+            most = most.max(now.saturating_sub(before));
+            before = now;
+        });
+        assert_eq!(most, ACCEPTS_PER_TURN);
+    }
+
     #[test]
     fn connections_that_lost_their_seat_give_their_numbers_back_before_more_are_accepted() {
         let place = place("silent");
-        let listener = listen(&place).expect("a free name");
+        let listener = listen_to_many(&place);
         let silent: Vec<OwnedFd> = (0..CONNECTIONS).map(|_| place.connect().expect("room")).collect();
         let bound = SILENT + NUMBERS / PART_OF_ARRIVALS + STARTS_PER_TURN;
         let mut are_taken = false;
@@ -368,14 +396,11 @@ mod tests {
     #[test]
     fn connections_that_were_given_up_wait_for_no_turn() {
         let place = place("left");
-        let listener = listen(&place).expect("a free name");
+        let listener = listen_to_many(&place);
         (0..CONNECTIONS).for_each(|_| drop(place.connect().expect("room")));
         let last = place.connect().expect("room");
         let mut most = 0;
-        serve_and_look(listener, |numbers| {
-            most =
-                (most..).find(|taken| numbers.has(NUMBERS - MESSAGE_DESCRIPTORS_MAX - taken)).unwrap_or(most);
-        });
+        serve_and_look(listener, |numbers| most = most.max(taken(numbers)));
         assert_eq!(most, 1, "only the last one takes a number");
         drop(last);
     }

@@ -91,6 +91,11 @@ mod tests {
         assert!(!turns.is_empty());
         assert_eq!([(); 4].map(|()| turns.next()), [Some(11), Some(20), Some(31), None]);
         assert!(turns.is_empty());
+        let mut equal = Turns::new(2);
+        let mut items: Vec<_> = (1..=3).filter_map(|user| equal.push(user, user)).collect();
+        items.extend(std::iter::from_fn(|| equal.next()));
+        items.sort_unstable();
+        assert_eq!(items, [1, 2, 3], "one gives way, and the others keep their turns");
         let mut none = Turns::new(0);
         assert_eq!((none.push(1, 1), none.next()), (Some(1), None));
         assert!(none.is_empty() && none.order.is_empty());
