@@ -32,6 +32,7 @@ use crate::event::Host;
 use crate::identifiers::{AssociationId, ListenerId};
 use crate::identity::Identity;
 use crate::local_addresses::LocalAddresses;
+use crate::outbound::Block;
 use crate::path_hints::PathHints;
 use crate::permit::{Admission, Permit};
 use crate::reply::Reply;
@@ -256,7 +257,7 @@ impl Endpoint {
         id: AssociationId,
         info: &SendInfo,
         bytes: usize,
-        blocks: impl IntoIterator<Item = Bytes>,
+        blocks: impl IntoIterator<Item = impl Block>,
     ) {
         let Some(association) = self.associations.get_mut(id.index()) else { return };
         association.queue_message(now, info, bytes, blocks);

@@ -56,6 +56,7 @@ pub use endpoint::{Arrival, Endpoint, Unreachable};
 pub use error::{CloseReason, ConnectError, PrimaryError, SendError, UnknownName};
 pub use event::{Event, Host, PathChange, PathReason, Payload, SendFailure};
 pub use identifiers::{AssociationId, ListenerId};
+pub use outbound::Block;
 pub use path_hints::PathHints;
 pub use path_state::PathState;
 pub use permit::{Admission, Permit};

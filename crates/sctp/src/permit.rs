@@ -1,12 +1,13 @@
 //! Admission of messages to the send queue of an association.
 
-use bytes::Bytes;
 use sctp_message::SendInfo;
 
 use crate::endpoint::Endpoint;
 use crate::error::SendError;
 use crate::identifiers::AssociationId;
+use crate::outbound::Block;
 use crate::time::Time;
+use crate::transmit::GATHER_BYTES_MIN;
 
 /// The answer to [`Endpoint::admit`].
 #[derive(Debug)]
@@ -38,10 +39,16 @@ impl Permit<'_> {
         self.is_idle
     }
 
+    /// Returns whether the message is short, so that its bytes are copied in any case.
+    #[inline]
+    pub fn copies(&self) -> bool {
+        self.bytes < GATHER_BYTES_MIN
+    }
+
     /// Queues the message, given as blocks of as many bytes in total as the permit was asked for. The message leaves with a later
     /// `poll_transmit`. Its lifetime begins `now`.
     #[inline]
-    pub fn send(self, now: Time, blocks: impl IntoIterator<Item = Bytes>) {
+    pub fn send(self, now: Time, blocks: impl IntoIterator<Item = impl Block>) {
         self.endpoint.queue_message(now, self.id, self.info, self.bytes, blocks);
     }
 }

@@ -9,7 +9,7 @@ use sctp_wire::checksum::Digest;
 use crate::config::Checksum;
 
 /// Payloads from this length on are referred to; shorter ones are copied beside their header.
-const GATHER_BYTES_MIN: usize = 2048;
+pub(crate) const GATHER_BYTES_MIN: usize = 2048;
 
 /// How much the link takes in one batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

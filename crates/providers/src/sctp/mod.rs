@@ -447,7 +447,10 @@ impl Driver for SctpDriver {
             return streams::Admission::Fail(Errno::ENOTCONN);
         };
         let now = self.now;
-        admitted(self.endpoint.admit(id, info, data.len()), |permit| permit.send(now, [cx.block(data)]))
+        admitted(self.endpoint.admit(id, info, data.len()), |permit| match data {
+            WriteData::Copied(bytes) if permit.copies() => permit.send(now, [bytes]),
+            data => permit.send(now, [cx.block(data)]),
+        })
     }
 
     #[inline]

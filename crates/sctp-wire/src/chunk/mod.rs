@@ -29,7 +29,7 @@ pub use abort::Abort;
 pub use cookie_ack::CookieAck;
 pub use cookie_echo::CookieEcho;
 pub use cwr::Cwr;
-pub use data::{DATA_HEADER_BYTES, DATA_PAYLOAD_BYTES_MAX, Data, DataFlags};
+pub use data::{DATA_HEADER_BYTES, DATA_PAYLOAD_BYTES_MAX, Data, DataFlags, DataHeader};
 pub use ecn_echo::EcnEcho;
 pub use error::Error;
 pub use heartbeat::Heartbeat;

@@ -55,7 +55,7 @@ use crate::identifiers::AssociationId;
 use crate::identity::Identity;
 use crate::inbound::Inbound;
 use crate::local_addresses::LocalAddresses;
-use crate::outbound::Outbound;
+use crate::outbound::{Block, Outbound};
 use crate::path::Path;
 use crate::path_state::PathState;
 use crate::receive_buffer::Held;
@@ -355,7 +355,7 @@ impl Association {
         now: Time,
         info: &SendInfo,
         bytes: usize,
-        blocks: impl IntoIterator<Item = Bytes>,
+        blocks: impl IntoIterator<Item = impl Block>,
     ) {
         self.outbound.queue(now, info, bytes, blocks);
         self.statistics.messages_sent += 1;

@@ -1,16 +1,17 @@
 //! Fills packets with DATA chunks: first with lost ones, then with new ones (RFC 9260 §6.1, §6.10).
 
+use std::ops::Range;
 use std::time::Duration;
 
-use sctp_wire::chunk::{DATA_HEADER_BYTES, Data};
+use sctp_wire::chunk::DATA_HEADER_BYTES;
 use sctp_wire::packet::HEADER_BYTES;
-use sctp_wire::{Ppid, Ssn, StreamId};
 
-use super::{Chunk, OUTSTANDING_CHUNKS_MAX, Outbound, wire_bytes};
+use super::pending::{NewChunks, RunLimits};
+use super::run::{Run, wire_bytes};
+use super::{OUTSTANDING_CHUNKS_MAX, Outbound};
 use crate::path::{PacketTsns, Path, SentData};
 use crate::time::Time;
 use crate::transmit::TransmitBuffer;
-use crate::tsn;
 
 /// The end of a packet is filled with a fragment of the next message if at least this much of it fits.
 const FRAGMENT_BYTES_MIN: usize = 64;
@@ -54,8 +55,8 @@ struct Contents {
 impl Outbound {
     /// Returns whether a packet with DATA may leave on `path` now (RFC 9260 §6.1 A to C).
     pub(crate) fn may_send(&self, path: &Path) -> bool {
-        if let Some((_, chunk)) = self.outstanding.first_lost() {
-            return path.may_retransmit(chunk.wire_bytes());
+        if let Some(run) = self.outstanding.first_lost() {
+            return path.may_retransmit(run.first_wire_bytes());
         }
         path.may_send_packet()
             && (self.may_send_new(path) || (path.tail_loss_probe_is_due() && path.in_flight_bytes() > 0))
@@ -90,7 +91,7 @@ impl Outbound {
             && self.pending.next().is_some_and(|next| {
                 let most = path.mtu_bytes() - HEADER_BYTES - DATA_HEADER_BYTES;
                 let idle = self.outstanding.in_flight_payload_bytes() == 0;
-                self.peer_window.room(next.payload.len().min(most), idle) > 0
+                self.peer_window.room(next.payload_bytes.min(most), idle) > 0
             })
     }
 
@@ -105,7 +106,7 @@ impl Outbound {
         path.before_sending(now);
         let probes = path.tail_loss_probe_is_due();
         let first = self.outstanding.first_tsn();
-        let first_is_lost = self.outstanding.first_lost().is_some_and(|(tsn, _)| tsn == first);
+        let first_is_lost = self.outstanding.first_lost().is_some_and(|run| run.first == first);
         let mut contents = Contents {
             number: path.next_packet(),
             wanted_path: self.wanted_path(),
@@ -145,85 +146,106 @@ impl Outbound {
     }
 
     fn write_lost(&mut self, packet: &mut Packet<'_>, contents: &mut Contents) {
-        let buffer = &mut *packet.buffer;
-        while let Some((_, next)) = self.outstanding.first_lost() {
-            // A chunk longer than a packet (the MTU shrank) goes alone, and the network layer fragments it.
-            let alone = buffer.is_first_packet() && buffer.packet_bytes() == HEADER_BYTES;
-            if buffer.packet_bytes() + next.wire_bytes() > packet.limit_bytes && !alone {
-                break;
-            }
-            let Some((tsn, chunk)) = self.outstanding.retransmit(packet.path_id, contents.number) else {
+        while let Some(next) = self.outstanding.first_lost() {
+            let Some(room_bytes) = room_for(next, packet) else { break };
+            let Some(run) = self.outstanding.retransmit(room_bytes, packet.path_id, contents.number) else {
                 break;
             };
-            write_chunk(chunk, tsn, buffer);
-            self.peer_window.take_again(chunk.payload.len());
-            contents.bytes += chunk.wire_bytes();
-            contents.filled.retransmitted_chunks += 1;
-            extend(&mut contents.tsns, tsn);
+            run.write(packet.buffer);
+            self.peer_window.take_again(run.payload_bytes);
+            contents.bytes += run.wire_bytes();
+            contents.filled.retransmitted_chunks += u64::from(run.chunks);
+            extend(&mut contents.tsns, run.tsns());
         }
     }
 
     fn write_new(&mut self, now: Time, packet: &mut Packet<'_>, contents: &mut Contents) {
-        let before = self.outstanding.in_flight_payload_bytes();
+        // RFC 7053 §4: the last chunk for now asks for its SACK if it was not sent alone.
+        let immediate = self.closing || self.outstanding.in_flight_payload_bytes() > 0;
         let start = self.outstanding.next_tsn();
-        let mut tsn = start;
-        let mut space = packet.limit_bytes.saturating_sub(packet.buffer.packet_bytes());
-        while let Some(next) = self.pending.next() {
+        let limit_bytes = packet.limit_bytes;
+        loop {
+            let space = limit_bytes.saturating_sub(packet.buffer.packet_bytes());
             if self.wanted_path() != contents.wanted_path {
                 break;
             }
-            let whole = next.payload.len();
-            let piece = whole.min(packet.payload_bytes_max);
-            let fits = wire_bytes(piece) <= space;
-            if !fits && space < DATA_HEADER_BYTES + FRAGMENT_BYTES_MIN {
+            let Some((run, new)) = self.take_new(now, space, packet.payload_bytes_max, immediate) else {
                 break;
-            }
-            let most = if fits { piece } else { (space - DATA_HEADER_BYTES) & !3 };
-            let payload = self.peer_window.room(most, self.outstanding.in_flight_payload_bytes() == 0);
-            // The timer discards a message whose lifetime is over.
-            let too_late = self.pending.expires_at().is_some_and(|at| at <= now);
-            if payload == 0 || too_late || self.outstanding.chunks() >= OUTSTANDING_CHUNKS_MAX {
-                break;
-            }
-            let Some(mut chunk) = self.pending.take(payload) else { break };
-            chunk.ssn = self.take_ssn(&chunk);
-            // RFC 7053 §4: the last chunk for now asks for its SACK if it was not sent alone. In an open record the bit also says
-            // that the reader need not wait for more.
-            let is_last = payload == whole && self.pending.is_empty();
-            chunk.flags.immediate |= is_last && (self.closing || before > 0 || !chunk.flags.ending);
-            contents.asks_sack |= chunk.flags.immediate;
+            };
+            contents.asks_sack |= new.immediate;
             let filled = &mut contents.filled;
-            filled.unordered_chunks += u64::from(chunk.flags.unordered);
-            filled.fragmented_messages += u64::from(chunk.flags.beginning & !chunk.flags.ending);
-            write_chunk(&chunk, tsn, packet.buffer);
-            let wire = chunk.wire_bytes();
-            space -= wire;
-            contents.bytes += wire;
-            self.peer_window.take(tsn, payload);
-            self.outstanding.send(chunk, packet.path_id, contents.number);
-            tsn += 1;
+            filled.unordered_chunks += new.unordered;
+            filled.fragmented_messages += new.fragmented;
+            run.write(packet.buffer);
+            contents.bytes += run.wire_bytes();
+            self.peer_window.take(run.first, run.payload_bytes);
+            self.outstanding.send(run, packet.path_id, contents.number);
         }
-        if start < tsn {
-            contents.filled.new_chunks += tsn - start;
-            contents.tsns.push(start..tsn);
+        let tsns = start..self.outstanding.next_tsn();
+        if !tsns.is_empty() {
+            contents.filled.new_chunks += tsns.end - tsns.start;
+            contents.tsns.push(tsns);
         }
+    }
+
+    /// Takes what is sent next, as far as `space` in the packet and the peer's window allow.
+    #[inline]
+    fn take_new(
+        &mut self,
+        now: Time,
+        space: usize,
+        payload_bytes_max: usize,
+        immediate: bool,
+    ) -> Option<(Run, NewChunks)> {
+        let next = self.pending.next()?;
+        let (first, chunks) = (self.outstanding.next_tsn(), self.outstanding.chunks());
+        if next.is_short {
+            let limits = RunLimits {
+                wire_bytes: space,
+                window_bytes: self.peer_window.bytes(),
+                payload_bytes_max,
+                chunks: OUTSTANDING_CHUNKS_MAX.saturating_sub(chunks),
+                immediate,
+            };
+            let run = self.pending.take_short(first, limits, &mut self.next_ssn);
+            if run.is_some() {
+                return run;
+            }
+        }
+        let piece = next.payload_bytes.min(payload_bytes_max);
+        let fits = wire_bytes(piece) <= space;
+        if !fits && space < DATA_HEADER_BYTES + FRAGMENT_BYTES_MIN {
+            return None;
+        }
+        let most = if fits { piece } else { (space - DATA_HEADER_BYTES) & !3 };
+        let payload = self.peer_window.room(most, self.outstanding.in_flight_payload_bytes() == 0);
+        // The timer discards a message whose lifetime is over.
+        let too_late = self.pending.expires_at().is_some_and(|at| at <= now);
+        if payload == 0 || too_late || chunks >= OUTSTANDING_CHUNKS_MAX {
+            return None;
+        }
+        if next.is_short {
+            self.pending.single_out();
+        }
+        self.pending.take(payload, first, immediate, &mut self.next_ssn)
     }
 
     /// Writes the chunks of the last packet in flight once more (RFC 8985 §7.3). They are in flight already and count
     /// once.
     fn repeat_last(&mut self, path: &Path, packet: &mut Packet<'_>, contents: &mut Contents) {
-        let buffer = &mut *packet.buffer;
         for (number, sent) in path.sent_packets().rev() {
-            for tsn in sent.tsns.iter().cloned().flatten() {
-                let Some(chunk) = self.outstanding.in_packet(tsn, packet.path_id, number) else { continue };
-                let alone = buffer.is_first_packet() && buffer.packet_bytes() == HEADER_BYTES;
-                if buffer.packet_bytes() + chunk.wire_bytes() > packet.limit_bytes && !alone {
-                    continue;
+            for range in &sent.tsns {
+                let mut rest = range.clone();
+                while let Some(run) = self.outstanding.first_in_packet(rest.clone(), packet.path_id, number) {
+                    rest.start = run.end();
+                    let (tsn, room_bytes) = (run.first, room_for(run, packet));
+                    let Some(room_bytes) = room_bytes else { continue };
+                    let Some(run) = self.outstanding.repeat(tsn, room_bytes, contents.number) else { return };
+                    run.write(packet.buffer);
+                    contents.asks_sack = true;
+                    contents.filled.retransmitted_chunks += u64::from(run.chunks);
+                    extend(&mut contents.tsns, run.tsns());
                 }
-                write_chunk(self.outstanding.repeat(tsn, contents.number), tsn, buffer);
-                contents.asks_sack = true;
-                contents.filled.retransmitted_chunks += 1;
-                extend(&mut contents.tsns, tsn);
             }
             if !contents.tsns.is_empty() {
                 return;
@@ -232,24 +254,19 @@ impl Outbound {
     }
 }
 
-/// Appends a TSN to ranges in rising order.
-fn extend(tsns: &mut PacketTsns, tsn: u64) {
-    match tsns.last_mut() {
-        Some(last) if last.end == tsn => last.end += 1,
-        _ => tsns.push(tsn..tsn + 1),
-    }
+/// Returns the room for chunks of a run that leaves again; `None` if the packet has none for the first of them.
+fn room_for(run: &Run, packet: &Packet<'_>) -> Option<usize> {
+    let buffer = &packet.buffer;
+    let room_bytes = packet.limit_bytes.saturating_sub(buffer.packet_bytes());
+    // A chunk longer than a packet (the MTU shrank) goes alone, and the network layer fragments it.
+    let alone = buffer.is_first_packet() && buffer.packet_bytes() == HEADER_BYTES;
+    (run.first_wire_bytes() <= room_bytes || alone).then_some(room_bytes)
 }
 
-#[inline]
-fn write_chunk(chunk: &Chunk, tsn: u64, buffer: &mut TransmitBuffer) {
-    Data::write_header(
-        chunk.flags,
-        tsn::wrap(tsn),
-        StreamId(chunk.stream),
-        Ssn(chunk.ssn),
-        Ppid(chunk.ppid),
-        chunk.payload.len(),
-        buffer.out(),
-    );
-    buffer.payload(&chunk.payload);
+/// Appends TSNs to ranges in rising order.
+fn extend(tsns: &mut PacketTsns, more: Range<u64>) {
+    match tsns.last_mut() {
+        Some(last) if last.end == more.start => last.end = more.end,
+        _ => tsns.push(more),
+    }
 }

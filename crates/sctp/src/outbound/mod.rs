@@ -1,14 +1,15 @@
 //! The sending side of an association: queued messages and outstanding chunks.
 //!
-//! Messages wait in `pending` without a TSN. Building a packet fragments them into chunks, assigns TSNs and moves the
-//! chunks to `outstanding`, a ring indexed by TSN, until the cumulative TSN passes them. Every total is a counter that
-//! changes with the state of a chunk, so the cost of a SACK depends on what it changes, never on how much is
-//! outstanding.
+//! Messages wait in `pending` without a TSN: short ones as chunks in wire form, longer ones as blocks. Building a packet assigns
+//! TSNs, fragments what does not fit, and moves the chunks to `outstanding` as runs, most often one run a packet, until the
+//! cumulative TSN passes them. Every total is a counter that changes with the state of a run, so the cost of a SACK depends on
+//! what it changes, never on how much is outstanding.
 //!
 //! | file | procedure |
 //! |---|---|
 //! | `pending` | messages without a TSN; the place of a stream scheduler |
-//! | `outstanding` | chunks with a TSN, their states and totals |
+//! | `run` | consecutive chunks of one packet, in wire form |
+//! | `outstanding` | runs, their states and totals |
 //! | `fill` | fills packets with DATA chunks (RFC 9260 §6.1, §6.10) |
 //! | `refused` | chunks that the peer had no room for (§6.2) |
 //! | `sack` | handles SACKs (§6.2.1) |
@@ -19,6 +20,7 @@ mod loss;
 mod outstanding;
 mod pending;
 mod refused;
+mod run;
 mod sack;
 
 use std::time::Duration;
@@ -34,16 +36,36 @@ use crate::event::SendFailure;
 use crate::path::Path;
 use crate::peer_window::PeerWindow;
 use crate::time::Time;
+use crate::transmit::GATHER_BYTES_MIN;
 use crate::tsn;
 
 pub(crate) use fill::{Filled, Packet};
-use outstanding::{Chunk, Moved, Outstanding, wire_bytes};
-use pending::Pending;
+use outstanding::{Moved, Outstanding};
+use pending::{Message, NextSsn, Pending};
 pub(crate) use sack::{Report, SackOutcome};
 
 /// Limit for outstanding chunks. RFC 9260 §6.1 allows 2^16 - 1 ordered messages a stream in a window, and gap blocks reach as far
 /// (§3.3.4).
 const OUTSTANDING_CHUNKS_MAX: usize = u16::MAX as usize;
+
+/// A part of a message that is queued.
+pub trait Block: AsRef<[u8]> {
+    /// Returns the bytes in a block that can be kept.
+    fn into_bytes(self) -> Bytes;
+}
+
+impl Block for Bytes {
+    fn into_bytes(self) -> Bytes {
+        self
+    }
+}
+
+/// The bytes are copied.
+impl Block for &[u8] {
+    fn into_bytes(self) -> Bytes {
+        Bytes::copy_from_slice(self)
+    }
+}
 
 /// A record whose end the user has not yet sent (`more`).
 #[derive(Debug, Clone, Copy)]
@@ -66,7 +88,7 @@ pub(crate) struct Outbound {
     /// Chunks that the peer had no room for.
     refused: Option<refused::Refused>,
     streams: u16,
-    next_ssn: Vec<u16>,
+    next_ssn: NextSsn,
     open_record: Option<OpenRecord>,
     writable_wanted: bool,
     /// The user sends no more, so the peer should acknowledge the last data at once.
@@ -85,7 +107,7 @@ impl Outbound {
             peer_window: PeerWindow::closed(),
             refused: None,
             streams: config.streams_out,
-            next_ssn: Vec::new(),
+            next_ssn: NextSsn::default(),
             open_record: None,
             writable_wanted: false,
             closing: false,
@@ -130,7 +152,7 @@ impl Outbound {
 
     /// Returns whether a queued message names a stream that the peer does not allow.
     pub(crate) fn waits_beyond_streams(&self) -> bool {
-        self.pending.iter().any(|chunk| chunk.stream >= self.streams)
+        self.pending.has_streams_from(self.streams)
     }
 
     pub(crate) fn streams(&self) -> u16 {
@@ -206,7 +228,7 @@ impl Outbound {
     /// Returns the path that the next message names. A retransmission takes any path.
     #[inline]
     pub(crate) fn wanted_path(&self) -> Option<usize> {
-        if self.outstanding.has_lost() { None } else { self.pending.next()?.named_path() }
+        if self.outstanding.has_lost() { None } else { self.pending.named_path() }
     }
 
     pub(crate) fn has_lost(&self) -> bool {
@@ -250,49 +272,38 @@ impl Outbound {
 
     /// Queues one message, given in blocks. [`Outbound::check`] has found it valid.
     #[inline]
-    pub(crate) fn queue(
+    pub(crate) fn queue<B: Block>(
         &mut self,
         now: Time,
         info: &SendInfo,
         bytes: usize,
-        blocks: impl IntoIterator<Item = Bytes>,
+        blocks: impl IntoIterator<Item = B>,
     ) {
+        let is_whole = self.open_record.is_none() && !info.more;
+        if is_whole && bytes < GATHER_BYTES_MIN && info.lifetime.is_none() {
+            self.pending.push_short(info, bytes, blocks, self.buffered_bytes);
+        } else {
+            self.queue_blocks(now, info, blocks);
+        }
+        self.buffered_bytes += bytes + MESSAGE_OVERHEAD_BYTES;
+    }
+
+    /// Queues a message, or a part of one, whose bytes stay where they are.
+    fn queue_blocks<B: Block>(&mut self, now: Time, info: &SendInfo, blocks: impl IntoIterator<Item = B>) {
         let mut beginning = self.open_record.is_none();
         if let Some(lifetime) = info.lifetime.filter(|_| beginning && !info.more) {
             self.pending.expect_expiry(now + Duration::from(lifetime));
         }
         self.open_record = info.more.then_some(OpenRecord { stream: info.stream, unordered: info.unordered });
-        for payload in blocks {
-            if payload.is_empty() {
-                continue;
+        let mut blocks = blocks.into_iter().filter(|block| !block.as_ref().is_empty()).peekable();
+        while let Some(block) = blocks.next() {
+            let mut message = Message::new(block.into_bytes(), info, beginning);
+            if blocks.peek().is_none() {
+                message.end(info);
             }
-            self.pending.push(Chunk::new(payload, info, beginning));
+            self.pending.push(message);
             beginning = false;
         }
-        if let Some(last) = self.pending.last_mut() {
-            last.flags.ending = !info.more;
-            last.flags.immediate = info.immediate;
-            last.charged = true;
-        }
-        self.buffered_bytes += bytes + MESSAGE_OVERHEAD_BYTES;
-    }
-
-    /// Returns the stream sequence number for a chunk that is sent for the first time. A message that was discarded unsent leaves
-    /// no gap. The fragments of a message are consecutive and share one number.
-    #[inline]
-    fn take_ssn(&mut self, chunk: &Chunk) -> u16 {
-        if chunk.flags.unordered {
-            return 0;
-        }
-        let at = usize::from(chunk.stream);
-        if at >= self.next_ssn.len() {
-            self.next_ssn.resize(at + 1, 0);
-        }
-        let next = &mut self.next_ssn[at];
-        if chunk.flags.beginning {
-            *next = next.wrapping_add(1);
-        }
-        next.wrapping_sub(1)
     }
 
     /// Returns when the lifetime of the next message ends.
@@ -304,22 +315,21 @@ impl Outbound {
     /// Discards messages at the front whose lifetime has ended. With `keeps` they stay and lose their lifetimes.
     pub(crate) fn take_expired(&mut self, now: Time, keeps: bool) -> Vec<SendFailure> {
         let expired = self.pending.take_expired(now, keeps);
-        self.buffered_bytes -= expired.iter().map(Chunk::buffered_bytes).sum::<usize>();
-        expired.iter().map(|chunk| chunk.failure(false)).collect()
+        self.buffered_bytes -= expired.iter().map(Message::buffered_bytes).sum::<usize>();
+        expired.iter().map(Message::failure).collect()
     }
 
     /// Returns everything that the peer may not have received, in the order of sending.
     pub(crate) fn undelivered(&self) -> impl Iterator<Item = SendFailure> {
-        let sent = self.outstanding.undelivered().map(|chunk| chunk.failure(true));
-        sent.chain(self.pending.iter().map(|chunk| chunk.failure(false)))
+        self.outstanding.undelivered().chain(self.pending.failures())
     }
 
     /// Compares every total with a recount; for tests.
     #[cfg(feature = "testing")]
     pub(crate) fn assert_counters(&self, paths: &[Path]) {
         self.outstanding.assert_totals(paths.iter().map(Path::in_flight_bytes));
-        let pending_bytes: usize = self.pending.iter().map(Chunk::buffered_bytes).sum();
-        assert_eq!(self.outstanding.buffered_bytes() + pending_bytes, self.buffered_bytes);
-        assert_eq!(self.pending.iter().map(Chunk::wire_bytes).sum::<usize>(), self.pending.wire_bytes());
+        let (buffered_bytes, wire_bytes) = self.pending.recount();
+        assert_eq!(self.outstanding.buffered_bytes() + buffered_bytes, self.buffered_bytes);
+        assert_eq!(wire_bytes, self.pending.wire_bytes());
     }
 }

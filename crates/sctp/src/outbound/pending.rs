@@ -1,19 +1,290 @@
 //! Messages that have no TSN yet, in the order in which they will get one.
 //!
-//! A stream scheduler (RFC 8260 §3) belongs here: it selects the next chunk. This one serves streams in the order of
+//! A stream scheduler (RFC 8260 §3) belongs here: it selects the next message. This one serves streams in the order of
 //! arrival. The fragments of a message stay together, because their TSNs must be consecutive (RFC 9260 §6.9).
+//!
+//! Short messages are written as DATA chunks at once, one behind the other, and leave as they lie there. Only their TSN and their
+//! stream sequence number are missing until then: how many chunks a longer message before them becomes is not known earlier.
 
 use std::collections::VecDeque;
 
-use super::{Chunk, wire_bytes};
+use bytes::{Bytes, BytesMut};
+use sctp_message::SendInfo;
+use sctp_wire::chunk::{DATA_HEADER_BYTES, Data, DataFlags, DataHeader};
+use sctp_wire::{Ppid, Ssn, StreamId, Tsn};
+
+use super::run::{Run, RunState, failure, take_header, wire_bytes};
+use crate::config::MESSAGE_OVERHEAD_BYTES;
+use crate::event::SendFailure;
 use crate::time::Time;
+use crate::tsn;
+
+/// Path of a message that names none: it takes the primary path.
+const ANY_PATH: u8 = u8::MAX;
+/// Size of the blocks for short messages: as much as is buffered, within these limits.
+const BLOCK_BYTES: std::ops::Range<usize> = 2048..64 * 1024;
+
+/// The stream sequence numbers of the messages that are sent next.
+#[derive(Debug, Default)]
+pub(super) struct NextSsn(Vec<u16>);
+
+impl NextSsn {
+    /// Returns the stream sequence number for a chunk that is sent for the first time. A message that was discarded unsent leaves
+    /// no gap. The fragments of a message are consecutive and share one number.
+    #[inline]
+    fn take(&mut self, flags: DataFlags, stream: StreamId) -> Ssn {
+        if flags.unordered {
+            return Ssn(0);
+        }
+        let at = usize::from(stream.0);
+        if at >= self.0.len() {
+            self.0.resize(at + 1, 0);
+        }
+        let next = &mut self.0[at];
+        if flags.beginning {
+            *next = next.wrapping_add(1);
+        }
+        Ssn(next.wrapping_sub(1))
+    }
+}
+
+/// What the chunks of a run may take at most.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RunLimits {
+    /// Room in the packet.
+    pub(super) wire_bytes: usize,
+    /// Room in the peer's window.
+    pub(super) window_bytes: usize,
+    /// Largest payload of a chunk.
+    pub(super) payload_bytes_max: usize,
+    pub(super) chunks: usize,
+    /// The last message of all that wait asks for a SACK at once.
+    pub(super) immediate: bool,
+}
+
+/// What the chunks of a new run have in common with those of other runs.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct NewChunks {
+    pub(super) unordered: u64,
+    /// Messages whose first fragment is here, and not their last.
+    pub(super) fragmented: u64,
+    /// One of them asks for a SACK at once.
+    pub(super) immediate: bool,
+}
+
+/// Short messages in wire form, one behind the other.
+#[derive(Debug, Default)]
+struct Short {
+    wire: BytesMut,
+    messages: usize,
+    context: u32,
+    path: u8,
+}
+
+impl Short {
+    /// Appends a message. The caller has made room for it.
+    #[inline]
+    fn push<B: AsRef<[u8]>>(&mut self, info: &SendInfo, bytes: usize, blocks: impl IntoIterator<Item = B>) {
+        let flags = DataFlags { immediate: info.immediate, unordered: info.unordered, ..DataFlags::WHOLE };
+        let header = Data::header_bytes(flags, Tsn(0), StreamId(info.stream), Ssn(0), Ppid(info.ppid), bytes);
+        self.wire.extend_from_slice(&header);
+        for block in blocks {
+            self.wire.extend_from_slice(block.as_ref());
+        }
+        self.wire.extend_from_slice(&[0; 3][..bytes.wrapping_neg() & 3]);
+        self.messages += 1;
+    }
+
+    /// Returns the header of the first message.
+    #[inline]
+    fn first(&self) -> Option<DataHeader> {
+        self.wire.first_chunk().map(DataHeader::read)
+    }
+
+    /// Numbers as many messages as fit, and cuts them off. `None` if not even one fits.
+    #[inline]
+    fn take(&mut self, first: u64, limits: &RunLimits, ssn: &mut NextSsn) -> Option<(Run, NewChunks)> {
+        let (mut last, mut at, mut chunks, mut payload_bytes) = (0, 0, 0, 0);
+        let mut new = NewChunks::default();
+        let wire = &mut self.wire[..];
+        while chunks < limits.chunks
+            && let Some(bytes) = wire.get_mut(at..).and_then(<[u8]>::first_chunk_mut)
+        {
+            let header = DataHeader::read(bytes);
+            let end = at + header.wire_bytes();
+            if end > limits.wire_bytes
+                || header.payload_bytes > limits.payload_bytes_max
+                || payload_bytes + header.payload_bytes > limits.window_bytes
+            {
+                break;
+            }
+            let number = tsn::wrap(first + chunks as u64);
+            DataHeader::set_numbers(bytes, number, ssn.take(header.flags, header.stream));
+            new.unordered += u64::from(header.flags.unordered);
+            new.immediate |= header.flags.immediate;
+            payload_bytes += header.payload_bytes;
+            (last, at) = (at, end);
+            chunks += 1;
+        }
+        if chunks == 0 {
+            return None;
+        }
+        if limits.immediate
+            && at == wire.len()
+            && let Some(bytes) = wire[last..].first_chunk_mut()
+        {
+            DataHeader::set_immediate(bytes);
+            new.immediate = true;
+        }
+        self.messages -= chunks;
+        let mut body = self.wire.split_to(at).freeze();
+        let head = take_header(&mut body);
+        let run = Run {
+            first,
+            chunks: chunks as u32,
+            charged: chunks as u32,
+            payload_bytes,
+            head,
+            body,
+            context: self.context,
+            packet: 0,
+            path: 0,
+            state: RunState::InFlight,
+        };
+        Some((run, new))
+    }
+
+    /// Takes the first message out of the others.
+    fn take_first(&mut self) -> Option<Message> {
+        let header = self.first()?;
+        let mut payload = self.wire.split_to(header.wire_bytes()).freeze().split_off(DATA_HEADER_BYTES);
+        payload.truncate(header.payload_bytes);
+        self.messages -= 1;
+        let DataHeader { flags, stream, ppid, .. } = header;
+        Some(Message { payload, flags, stream, ppid, context: self.context, path: self.path, charged: true })
+    }
+
+    /// Returns header and user data of each message.
+    fn iter(&self) -> impl Iterator<Item = (DataHeader, &[u8])> {
+        let mut wire: &[u8] = &self.wire;
+        std::iter::from_fn(move || {
+            let header = DataHeader::read(wire.first_chunk()?);
+            let (chunk, rest) = wire.split_at_checked(header.wire_bytes())?;
+            wire = rest;
+            Some((header, chunk.get(DATA_HEADER_BYTES..DATA_HEADER_BYTES + header.payload_bytes)?))
+        })
+    }
+
+    fn failures(&self) -> impl Iterator<Item = SendFailure> {
+        self.iter().map(|(header, data)| failure(header, self.context, Bytes::copy_from_slice(data), false))
+    }
+
+    #[cfg(feature = "testing")]
+    fn buffered_bytes(&self) -> usize {
+        self.iter().map(|(_, data)| data.len() + MESSAGE_OVERHEAD_BYTES).sum()
+    }
+}
+
+/// A message whose bytes lie in a block, or what is left of it when fragments have been sent.
+#[derive(Debug)]
+pub(super) struct Message {
+    payload: Bytes,
+    flags: DataFlags,
+    stream: StreamId,
+    ppid: Ppid,
+    context: u32,
+    path: u8,
+    /// Whether the send buffer charges the overhead of the message here: to the last part of each send.
+    charged: bool,
+}
+
+impl Message {
+    #[inline]
+    pub(super) fn new(payload: Bytes, info: &SendInfo, beginning: bool) -> Self {
+        Message {
+            payload,
+            flags: DataFlags { immediate: false, unordered: info.unordered, beginning, ending: false },
+            stream: StreamId(info.stream),
+            ppid: Ppid(info.ppid),
+            context: info.context,
+            path: path_of(info),
+            charged: false,
+        }
+    }
+
+    /// Marks the end of a send.
+    #[inline]
+    pub(super) fn end(&mut self, info: &SendInfo) {
+        (self.flags.ending, self.flags.immediate) = (!info.more, info.immediate);
+        self.charged = true;
+    }
+
+    #[inline]
+    pub(super) fn wire_bytes(&self) -> usize {
+        wire_bytes(self.payload.len())
+    }
+
+    /// Returns the message's share of the send buffer.
+    #[inline]
+    pub(super) fn buffered_bytes(&self) -> usize {
+        self.payload.len() + if self.charged { MESSAGE_OVERHEAD_BYTES } else { 0 }
+    }
+
+    /// Splits off the first `payload_bytes` as a fragment of their own.
+    #[inline]
+    fn split_front(&mut self, payload_bytes: usize) -> Message {
+        let flags = DataFlags { ending: false, immediate: false, ..self.flags };
+        self.flags.beginning = false;
+        Message { payload: self.payload.split_to(payload_bytes), flags, charged: false, ..*self }
+    }
+
+    /// Makes the message the only chunk of a run.
+    #[inline]
+    fn into_run(self, first: u64, ssn: Ssn) -> Run {
+        let bytes = self.payload.len();
+        Run {
+            first,
+            chunks: 1,
+            charged: u32::from(self.charged),
+            payload_bytes: bytes,
+            head: Data::header_bytes(self.flags, tsn::wrap(first), self.stream, ssn, self.ppid, bytes),
+            body: self.payload,
+            context: self.context,
+            packet: 0,
+            path: 0,
+            state: RunState::InFlight,
+        }
+    }
+
+    pub(super) fn failure(&self) -> SendFailure {
+        let Message { flags, stream, ppid, .. } = *self;
+        let header = DataHeader { flags, stream, ppid, payload_bytes: self.payload.len() };
+        failure(header, self.context, self.payload.clone(), false)
+    }
+}
+
+#[derive(Debug)]
+enum Waiting {
+    Short(Short),
+    Message(Message),
+}
+
+/// The message that is sent next.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Next {
+    pub(super) payload_bytes: usize,
+    /// It is written as a chunk already.
+    pub(super) is_short: bool,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    queue: VecDeque<Chunk>,
+    queue: VecDeque<Waiting>,
+    /// The short messages behind the queue.
+    tail: Short,
     /// Wire bytes of all messages, as if none were fragmented.
     wire_bytes: usize,
-    /// Number of chunks that have left the queue.
+    /// Number of entries that have left the queue.
     gone: u64,
     /// Lifetimes of messages that have not begun to be sent, in the order of the queue.
     expiries: VecDeque<Expiry>,
@@ -21,7 +292,7 @@ pub(super) struct Pending {
 
 #[derive(Debug)]
 struct Expiry {
-    /// Index of the message's first chunk among all chunks ever queued.
+    /// Index of the message's entry among all that were ever queued.
     before: u64,
     at: Time,
 }
@@ -29,7 +300,7 @@ struct Expiry {
 impl Pending {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+        self.tail.messages == 0 && self.queue.is_empty()
     }
 
     #[inline]
@@ -37,16 +308,67 @@ impl Pending {
         self.wire_bytes
     }
 
+    /// Queues a short message. `buffered_bytes` are those of the association.
     #[inline]
-    pub(super) fn push(&mut self, chunk: Chunk) {
-        self.wire_bytes += chunk.wire_bytes();
-        self.queue.push_back(chunk);
+    pub(super) fn push_short<B: AsRef<[u8]>>(
+        &mut self,
+        info: &SendInfo,
+        bytes: usize,
+        blocks: impl IntoIterator<Item = B>,
+        buffered_bytes: usize,
+    ) {
+        let wire = wire_bytes(bytes);
+        let (context, path) = (info.context, path_of(info));
+        let joins = self.tail.context == context && self.tail.path == path;
+        if !joins || self.tail.wire.capacity() - self.tail.wire.len() < wire {
+            self.begin_short(context, path, wire, buffered_bytes);
+        }
+        self.wire_bytes += wire;
+        self.tail.push(info, bytes, blocks);
     }
 
-    /// Sets the end of the lifetime of the message that is queued next.
+    /// Closes the tail and begins another one with room for `wire` bytes.
+    #[cold]
+    fn begin_short(&mut self, context: u32, path: u8, wire: usize, buffered_bytes: usize) {
+        self.close_tail();
+        (self.tail.context, self.tail.path) = (context, path);
+        if !self.tail.wire.try_reclaim(wire) {
+            let block_bytes = buffered_bytes.clamp(BLOCK_BYTES.start, BLOCK_BYTES.end).next_power_of_two();
+            self.tail.wire = BytesMut::with_capacity(block_bytes.max(wire));
+        }
+    }
+
+    /// Moves the tail into the queue. The rest of its block stays.
+    #[inline]
+    fn close_tail(&mut self) {
+        let Short { messages, context, path, .. } = self.tail;
+        if messages > 0 {
+            let wire = self.tail.wire.split();
+            self.queue.push_back(Waiting::Short(Short { wire, messages, context, path }));
+            self.tail.messages = 0;
+        }
+    }
+
+    /// Frees the block for short messages, unless it is small. Nothing waits.
+    #[inline]
+    pub(super) fn free_block(&mut self) {
+        if self.tail.wire.capacity() > BLOCK_BYTES.start {
+            self.tail.wire = BytesMut::new();
+        }
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, message: Message) {
+        self.close_tail();
+        self.wire_bytes += message.wire_bytes();
+        self.queue.push_back(Waiting::Message(message));
+    }
+
+    /// Sets the end of the lifetime of the message that is pushed next.
     #[cold]
     pub(super) fn expect_expiry(&mut self, at: Time) {
-        self.expiries.push_back(Expiry { before: self.gone + self.queue.len() as u64, at });
+        self.close_tail();
+        self.expiries.push_back(Expiry { before: self.gone.wrapping_add(self.queue.len() as u64), at });
     }
 
     /// Returns when the lifetime of the next message ends.
@@ -64,51 +386,281 @@ impl Pending {
     }
 
     /// Removes the messages at the front whose lifetime has ended. With `keeps` they stay and lose their lifetimes.
-    pub(super) fn take_expired(&mut self, now: Time, keeps: bool) -> Vec<Chunk> {
+    pub(super) fn take_expired(&mut self, now: Time, keeps: bool) -> Vec<Message> {
         let mut expired = Vec::new();
         while self.expires_at().is_some_and(|at| at <= now) {
             self.expiries.pop_front();
             let mut goes_on = !keeps;
-            while goes_on && let Some(chunk) = self.queue.pop_front() {
-                self.gone += 1;
-                self.wire_bytes -= chunk.wire_bytes();
-                goes_on = !chunk.flags.ending;
-                expired.push(chunk);
+            while goes_on && let Some(message) = self.pop_message() {
+                goes_on = !message.flags.ending;
+                expired.push(message);
             }
         }
         expired
     }
 
-    /// Returns the chunk that was queued last.
-    #[inline]
-    pub(super) fn last_mut(&mut self) -> Option<&mut Chunk> {
-        self.queue.back_mut()
+    /// Removes the first entry if it is a message of its own.
+    fn pop_message(&mut self) -> Option<Message> {
+        let Some(Waiting::Message(_)) = self.queue.front() else { return None };
+        let Some(Waiting::Message(message)) = self.queue.pop_front() else { return None };
+        self.gone = self.gone.wrapping_add(1);
+        self.wire_bytes -= message.wire_bytes();
+        Some(message)
     }
 
-    /// Returns the chunk that is sent next.
+    /// Returns the message that is sent next.
     #[inline]
-    pub(super) fn next(&self) -> Option<&Chunk> {
-        self.queue.front()
+    pub(super) fn next(&self) -> Option<Next> {
+        let short = match self.queue.front() {
+            Some(Waiting::Message(message)) => {
+                return Some(Next { payload_bytes: message.payload.len(), is_short: false });
+            }
+            Some(Waiting::Short(short)) => short,
+            None => &self.tail,
+        };
+        short.first().map(|header| Next { payload_bytes: header.payload_bytes, is_short: true })
     }
 
-    /// Removes the chunk that is sent next, or its first `payload_bytes`.
+    /// Returns the path that the next message names.
     #[inline]
-    pub(super) fn take(&mut self, payload_bytes: usize) -> Option<Chunk> {
+    pub(super) fn named_path(&self) -> Option<usize> {
+        let path = match self.queue.front() {
+            Some(Waiting::Message(message)) => message.path,
+            Some(Waiting::Short(short)) => short.path,
+            None if self.tail.messages > 0 => self.tail.path,
+            None => ANY_PATH,
+        };
+        (path != ANY_PATH).then_some(path.into())
+    }
+
+    /// Removes as many short messages from the front as fit, as a run from TSN `first` on.
+    #[inline]
+    pub(super) fn take_short(
+        &mut self,
+        first: u64,
+        mut limits: RunLimits,
+        ssn: &mut NextSsn,
+    ) -> Option<(Run, NewChunks)> {
+        limits.immediate &= self.queue.len() + usize::from(self.tail.messages > 0) == 1;
+        let taken = match self.queue.front_mut() {
+            Some(Waiting::Message(_)) => None,
+            Some(Waiting::Short(short)) => {
+                let taken = short.take(first, &limits, ssn);
+                if short.messages == 0 {
+                    self.queue.pop_front();
+                    self.gone = self.gone.wrapping_add(1);
+                }
+                taken
+            }
+            None => self.tail.take(first, &limits, ssn),
+        }?;
+        self.wire_bytes -= taken.0.wire_bytes();
+        Some(taken)
+    }
+
+    /// Takes the first message out of the short ones, so that it can be fragmented.
+    pub(super) fn single_out(&mut self) {
+        let message = match self.queue.front_mut() {
+            Some(Waiting::Message(_)) => None,
+            Some(Waiting::Short(short)) => {
+                let message = short.take_first();
+                if short.messages == 0 {
+                    self.queue.pop_front();
+                } else {
+                    // One entry becomes two; those behind them keep their indices.
+                    self.gone = self.gone.wrapping_sub(1);
+                }
+                message
+            }
+            None => self.tail.take_first(),
+        };
+        if let Some(message) = message {
+            self.queue.push_front(Waiting::Message(message));
+        }
+    }
+
+    /// Removes the message at the front, or its first `payload_bytes`, as a run of one chunk. With `immediate`, the last chunk of
+    /// all asks for a SACK at once; in a record that goes on the bit also says that the reader need not wait for more.
+    #[inline]
+    pub(super) fn take(
+        &mut self,
+        payload_bytes: usize,
+        first: u64,
+        immediate: bool,
+        ssn: &mut NextSsn,
+    ) -> Option<(Run, NewChunks)> {
         if !self.expiries.is_empty() {
             self.forget_expiry();
         }
-        let front = self.queue.front_mut()?;
+        let Some(Waiting::Message(front)) = self.queue.front_mut() else { return None };
         let whole = front.wire_bytes();
-        if payload_bytes >= front.payload.len() {
-            self.wire_bytes -= whole;
-            self.gone += 1;
-            return self.queue.pop_front();
-        }
-        self.wire_bytes = self.wire_bytes + wire_bytes(front.payload.len() - payload_bytes) - whole;
-        Some(front.split_front(payload_bytes))
+        let message = if payload_bytes >= front.payload.len() {
+            let mut message = self.pop_message()?;
+            message.flags.immediate |= self.is_empty() && (immediate || !message.flags.ending);
+            message
+        } else {
+            let piece = front.split_front(payload_bytes);
+            self.wire_bytes = self.wire_bytes + front.wire_bytes() - whole;
+            piece
+        };
+        let flags = message.flags;
+        let new = NewChunks {
+            unordered: u64::from(flags.unordered),
+            fragmented: u64::from(flags.beginning & !flags.ending),
+            immediate: flags.immediate,
+        };
+        let ssn = ssn.take(flags, message.stream);
+        Some((message.into_run(first, ssn), new))
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Chunk> {
-        self.queue.iter()
+    /// Returns whether any message that waits names this stream or a higher one.
+    pub(super) fn has_streams_from(&self, stream: u16) -> bool {
+        let any = |short: &Short| short.iter().any(|(header, _)| header.stream.0 >= stream);
+        let queued = self.queue.iter().any(|waiting| match waiting {
+            Waiting::Short(short) => any(short),
+            Waiting::Message(message) => message.stream.0 >= stream,
+        });
+        queued || any(&self.tail)
+    }
+
+    /// Describes everything that waits as not delivered.
+    pub(super) fn failures(&self) -> impl Iterator<Item = SendFailure> {
+        let queued = self.queue.iter().flat_map(|waiting| {
+            let (short, message) = match waiting {
+                Waiting::Short(short) => (Some(short), None),
+                Waiting::Message(message) => (None, Some(message)),
+            };
+            short.into_iter().flat_map(Short::failures).chain(message.map(Message::failure))
+        });
+        queued.chain(self.tail.failures())
+    }
+
+    /// Returns payload with overhead, and wire bytes, of everything that waits; for tests.
+    #[cfg(feature = "testing")]
+    pub(super) fn recount(&self) -> (usize, usize) {
+        let queued = self.queue.iter().map(|waiting| match waiting {
+            Waiting::Short(short) => (short.buffered_bytes(), short.wire.len()),
+            Waiting::Message(message) => (message.buffered_bytes(), message.wire_bytes()),
+        });
+        queued.fold((self.tail.buffered_bytes(), self.tail.wire.len()), |sum, entry| {
+            (sum.0 + entry.0, sum.1 + entry.1)
+        })
+    }
+}
+
+#[inline]
+fn path_of(info: &SendInfo) -> u8 {
+    info.path.map_or(ANY_PATH, |path| path.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use sctp_message::PathId;
+
+    use super::*;
+
+    const WIDE: RunLimits = RunLimits {
+        wire_bytes: usize::MAX,
+        window_bytes: usize::MAX,
+        payload_bytes_max: usize::MAX,
+        chunks: usize::MAX,
+        immediate: false,
+    };
+
+    fn queue(pending: &mut Pending, info: &SendInfo, payload: &[u8]) {
+        pending.push_short(info, payload.len(), [payload], 0);
+    }
+
+    fn take(pending: &mut Pending, limits: RunLimits) -> Option<(u32, usize)> {
+        let run = pending.take_short(1, limits, &mut NextSsn::default())?.0;
+        Some((run.chunks, run.payload_bytes))
+    }
+
+    #[test]
+    fn a_run_ends_where_path_or_context_change() {
+        let mut pending = Pending::default();
+        let plain = SendInfo::default();
+        let context = SendInfo { context: 1, ..plain };
+        let path = SendInfo { path: Some(PathId(1)), ..context };
+        for info in [plain, plain, context, path, path, path] {
+            queue(&mut pending, &info, b"abc");
+        }
+        assert_eq!(pending.wire_bytes(), 6 * 20);
+        let runs: Vec<_> = std::iter::from_fn(|| {
+            let path = pending.named_path();
+            take(&mut pending, WIDE).map(|run| (run, path))
+        })
+        .collect();
+        assert_eq!(runs, [((2, 6), None), ((1, 3), None), ((3, 9), Some(1))]);
+        assert!(pending.is_empty() && pending.wire_bytes() == 0);
+    }
+
+    #[test]
+    fn a_run_takes_no_more_than_packet_window_and_count_allow() {
+        for (limits, expected) in [
+            (RunLimits { wire_bytes: 59, ..WIDE }, Some((2, 6))),
+            (RunLimits { window_bytes: 8, ..WIDE }, Some((2, 6))),
+            (RunLimits { chunks: 1, ..WIDE }, Some((1, 3))),
+            (RunLimits { payload_bytes_max: 2, ..WIDE }, None),
+            (RunLimits { wire_bytes: 19, ..WIDE }, None),
+            (WIDE, Some((3, 9))),
+        ] {
+            let mut pending = Pending::default();
+            (0..3).for_each(|_| queue(&mut pending, &SendInfo::default(), b"abc"));
+            assert_eq!(take(&mut pending, limits), expected, "{limits:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_last_of_all_that_wait_asks_for_its_sack() {
+        let asks = RunLimits { immediate: true, ..WIDE };
+        let mut pending = Pending::default();
+        queue(&mut pending, &SendInfo::default(), b"abc");
+        queue(&mut pending, &SendInfo { context: 1, ..SendInfo::default() }, b"abc");
+        let immediate = |pending: &mut Pending| {
+            pending.take_short(1, asks, &mut NextSsn::default()).map(|(_, new)| new.immediate)
+        };
+        assert_eq!(immediate(&mut pending), Some(false));
+        assert_eq!(immediate(&mut pending), Some(true));
+    }
+
+    #[test]
+    fn a_short_message_that_is_cut_keeps_its_place_and_the_lifetimes_of_others() {
+        let mut pending = Pending::default();
+        let later = Time::ZERO + std::time::Duration::from_secs(1);
+        for n in 0..2 {
+            queue(&mut pending, &SendInfo::default(), &[n; 10]);
+        }
+        pending.expect_expiry(later);
+        let mut mortal = Message::new(Bytes::from_static(b"mortal"), &SendInfo::default(), true);
+        mortal.end(&SendInfo::default());
+        pending.push(mortal);
+        let mut ssn = NextSsn::default();
+        for n in 0..2 {
+            assert_eq!(pending.expires_at(), None);
+            pending.single_out();
+            let (front, new) = pending.take(4, 1, false, &mut ssn).unwrap();
+            assert_eq!((front.body, new.fragmented), (Bytes::from(vec![n; 4]), 1));
+            let (rest, _) = pending.take(10, 2, false, &mut ssn).unwrap();
+            assert_eq!(rest.body, vec![n; 6]);
+            assert_eq!(rest.charged, 1);
+        }
+        assert_eq!(pending.expires_at(), Some(later));
+        assert_eq!(pending.take_expired(later, false).len(), 1);
+        assert!(pending.is_empty() && pending.wire_bytes() == 0);
+    }
+
+    #[test]
+    fn a_block_is_freed_when_nothing_waits_unless_it_is_small() {
+        let mut pending = Pending::default();
+        pending.push_short(&SendInfo::default(), 3, [b"abc".as_slice()], 1_000_000);
+        assert!(pending.tail.wire.capacity() >= BLOCK_BYTES.end - 20);
+        take(&mut pending, WIDE);
+        pending.free_block();
+        assert_eq!(pending.tail.wire.capacity(), 0);
+        queue(&mut pending, &SendInfo::default(), b"abc");
+        take(&mut pending, WIDE);
+        pending.free_block();
+        assert!(pending.tail.wire.capacity() > 0);
     }
 }

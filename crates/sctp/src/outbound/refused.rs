@@ -19,7 +19,7 @@ impl Outbound {
     /// is the newest packet that the SACK acknowledges a part of.
     #[inline]
     pub(super) fn note_refused(&mut self, path_id: usize, packet: u32) {
-        if self.outstanding.gap_acked() == 0 && self.outstanding.leading_in_packet(path_id, packet) > 0 {
+        if self.outstanding.gap_acked() == 0 && self.outstanding.begins_in_packet(path_id, packet) {
             self.refused = Some(Refused { path_id, packet });
         }
     }
@@ -38,9 +38,8 @@ impl Outbound {
 
     #[cold]
     fn nack_refused(&mut self, Refused { path_id, packet }: Refused, paths: &mut [Path]) {
-        let first = self.outstanding.first_tsn();
-        for tsn in first..first + self.outstanding.leading_in_packet(path_id, packet) {
-            self.nack(tsn, paths);
-        }
+        let moved = self.outstanding.nack_leading(path_id, packet);
+        self.peer_window.restore(moved.payload_bytes);
+        paths[path_id].on_chunk_refused(moved.wire_bytes);
     }
 }

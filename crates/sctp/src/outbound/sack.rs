@@ -6,7 +6,7 @@ use sctp_wire::Tsn;
 use smallvec::SmallVec;
 
 use super::Outbound;
-use super::outstanding::AckedChunk;
+use super::outstanding::AckedRun;
 use crate::config::AssociationConfig;
 use crate::congestion::Coupling;
 use crate::packet_number::after;
@@ -97,8 +97,7 @@ impl Outbound {
         let mut acked: PathsAcked = paths.iter().map(before).collect();
         let advanced = cumulative + 1 > first;
         if advanced {
-            self.buffered_bytes -=
-                self.outstanding.ack_to(cumulative, |chunk| credit(chunk, paths, &mut acked));
+            self.buffered_bytes -= self.outstanding.ack_to(cumulative, |run| credit(run, paths, &mut acked));
         }
         self.acknowledge_gaps(&sack, cumulative, paths, &mut acked);
         for (path, acked) in paths.iter_mut().zip(&acked) {
@@ -129,6 +128,9 @@ impl Outbound {
         let rto = paths.iter().map(|path| path.rto().current()).min().unwrap_or(config.rto.initial);
         self.peer_window.watch(now, idle, rto, config.rto.max);
         self.tune_buffer(paths, config);
+        if self.is_empty() {
+            self.pending.free_block();
+        }
         outcome.writable = self.takes_writable();
         Ok(outcome)
     }
@@ -186,12 +188,13 @@ impl Outbound {
     /// Acknowledges the TSNs of gap blocks.
     fn acknowledge(
         &mut self,
-        gaps: impl Iterator<Item = Range<u64>>,
+        gaps: impl Iterator<Item = Range<u64>> + Clone,
         renegable: bool,
         paths: &[Path],
         acked: &mut PathsAcked,
     ) -> Reported {
         let (first, next) = (self.outstanding.first_tsn(), self.outstanding.next_tsn());
+        self.outstanding.split_at_each(gaps.clone().flat_map(|gap| [gap.start, gap.end]));
         let mut reported = Reported::default();
         for gap in gaps {
             let tsns = gap.start..gap.end.min(next);
@@ -200,7 +203,7 @@ impl Outbound {
             }
             reported.chunks += tsns.end - tsns.start;
             reported.end = reported.end.max(tsns.end);
-            self.buffered_bytes -= self.outstanding.ack(tsns, renegable, |chunk| credit(chunk, paths, acked));
+            self.buffered_bytes -= self.outstanding.ack(tsns, renegable, |run| credit(run, paths, acked));
         }
         reported
     }
@@ -272,28 +275,28 @@ impl Outbound {
 fn tsns<G: Iterator<Item = (u16, u16)> + Clone>(
     gaps: &G,
     cumulative: u64,
-) -> impl Iterator<Item = Range<u64>> + use<G> {
+) -> impl Iterator<Item = Range<u64>> + Clone + use<G> {
     gaps.clone().map(move |(start, end)| cumulative + u64::from(start)..cumulative + u64::from(end) + 1)
 }
 
-/// Credits one newly acknowledged chunk to its path.
+/// Credits a newly acknowledged run to its path.
 #[inline]
-fn credit(chunk: AckedChunk, paths: &[Path], acked: &mut PathsAcked) {
-    let acked = &mut acked[chunk.path_id];
-    acked.bytes += chunk.wire_bytes;
-    if chunk.was_lost {
-        acked.late.chunks += 1;
-        acked.late.after_timeout |= paths[chunk.path_id].timeout_gave_up(chunk.packet);
+fn credit(run: AckedRun, paths: &[Path], acked: &mut PathsAcked) {
+    let acked = &mut acked[run.path_id];
+    acked.bytes += run.wire_bytes;
+    if run.was_lost {
+        acked.late.chunks += run.chunks;
+        acked.late.after_timeout |= paths[run.path_id].timeout_gave_up(run.packet);
     } else {
-        acked.in_flight_bytes += chunk.wire_bytes;
+        acked.in_flight_bytes += run.wire_bytes;
     }
     match &mut acked.packets {
-        None => acked.packets = Some((chunk.packet, chunk.packet)),
+        None => acked.packets = Some((run.packet, run.packet)),
         Some((newest, oldest)) => {
-            if after(chunk.packet, *newest) {
-                *newest = chunk.packet;
-            } else if after(*oldest, chunk.packet) {
-                *oldest = chunk.packet;
+            if after(run.packet, *newest) {
+                *newest = run.packet;
+            } else if after(*oldest, run.packet) {
+                *oldest = run.packet;
             }
         }
     }

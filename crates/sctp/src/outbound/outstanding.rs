@@ -1,0 +1,542 @@
+//! DATA chunks that have a TSN and are not yet acknowledged cumulatively.
+//!
+//! The queue owns the state of each run of chunks and every total that follows from it. Its callers know TSNs, packets and paths.
+//! Each change reports the bytes that left or entered the flight of a path, so that the caller can tell that path.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::run::{Run, RunState};
+use crate::event::SendFailure;
+use crate::packet_number::after;
+use crate::path::PacketTsns;
+use crate::range_set::RangeSet;
+
+/// A run that a SACK has just acknowledged for the first time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AckedRun {
+    pub(super) path_id: usize,
+    /// The packet that last carried it.
+    pub(super) packet: u32,
+    pub(super) chunks: u64,
+    pub(super) wire_bytes: usize,
+    /// The run had been declared lost and was not yet retransmitted.
+    pub(super) was_lost: bool,
+}
+
+/// Chunks of one path that left its flight, or came back to it.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Moved {
+    pub(super) chunks: u64,
+    pub(super) wire_bytes: usize,
+    pub(super) payload_bytes: usize,
+}
+
+impl Moved {
+    #[inline]
+    fn add(&mut self, run: &Run) {
+        self.chunks += u64::from(run.chunks);
+        self.wire_bytes += run.wire_bytes();
+        self.payload_bytes += run.payload_bytes;
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Outstanding {
+    /// In the order of their TSNs, without a gap.
+    runs: VecDeque<Run>,
+    /// The first TSN that is not acknowledged cumulatively (unwrapped).
+    first: u64,
+    /// TSN of the next new chunk (unwrapped).
+    next: u64,
+    lost: RangeSet,
+    /// Acknowledged by gap blocks.
+    gap_acked: RangeSet,
+    /// Number of these that the peer may renege on.
+    renegable: u64,
+    in_flight_payload_bytes: usize,
+}
+
+impl Outstanding {
+    pub(super) fn new(first: u64) -> Self {
+        Outstanding {
+            runs: VecDeque::new(),
+            first,
+            next: first,
+            lost: RangeSet::new(),
+            gap_acked: RangeSet::new(),
+            renegable: 0,
+            in_flight_payload_bytes: 0,
+        }
+    }
+
+    /// Returns the first TSN that is not acknowledged cumulatively.
+    #[inline]
+    pub(super) fn first_tsn(&self) -> u64 {
+        self.first
+    }
+
+    /// Returns the TSN of the next new chunk.
+    #[inline]
+    pub(super) fn next_tsn(&self) -> u64 {
+        self.next
+    }
+
+    #[inline]
+    pub(super) fn chunks(&self) -> usize {
+        (self.next - self.first) as usize
+    }
+
+    #[inline]
+    pub(super) fn in_flight_payload_bytes(&self) -> usize {
+        self.in_flight_payload_bytes
+    }
+
+    #[inline]
+    pub(super) fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
+    /// Returns the number of chunks that gap blocks have acknowledged.
+    #[inline]
+    pub(super) fn gap_acked(&self) -> u64 {
+        self.gap_acked.count()
+    }
+
+    /// Returns whether the peer may renege on any chunk.
+    #[inline]
+    pub(super) fn is_renegable(&self) -> bool {
+        self.renegable > 0
+    }
+
+    /// Returns whether a gap block had acknowledged the first chunk. A peer that does not include it in its cumulative TSN
+    /// has reneged on it.
+    pub(super) fn first_is_gap_acked(&self) -> bool {
+        self.gap_acked.first() == Some(self.first)
+    }
+
+    /// Returns the path that last carried `tsn`.
+    pub(super) fn path_of(&self, tsn: u64) -> Option<usize> {
+        self.runs.get(self.position(tsn)).filter(|run| run.first <= tsn).map(|run| run.path.into())
+    }
+
+    /// Returns path and packet number of the first chunk if that is in flight.
+    pub(super) fn first_in_flight(&self) -> Option<(usize, u32)> {
+        let run = self.runs.front().filter(|run| run.state == RunState::InFlight)?;
+        Some((run.path.into(), run.packet))
+    }
+
+    /// Returns the run of the first lost chunk.
+    #[inline]
+    pub(super) fn first_lost(&self) -> Option<&Run> {
+        self.runs.get(self.position(self.lost.first()?))
+    }
+
+    /// Describes the chunks that the peer may not have received, in the order of their TSNs.
+    pub(super) fn undelivered(&self) -> impl Iterator<Item = SendFailure> {
+        self.runs.iter().filter(|run| run.state != RunState::NrGapAcked).flat_map(Run::failures)
+    }
+
+    /// Returns whether anything that this packet carried is still in flight in it.
+    #[inline]
+    pub(super) fn is_in_flight(&self, path_id: usize, packet: u32, tsns: &PacketTsns) -> bool {
+        self.of_packet(tsns).any(|run| run.is_in(packet, path_id))
+    }
+
+    /// Returns the bytes of chunks that are still in flight in this packet.
+    pub(super) fn packet_bytes(&self, path_id: usize, packet: u32, tsns: &PacketTsns) -> usize {
+        self.of_packet(tsns).filter(|run| run.is_in(packet, path_id)).map(Run::wire_bytes).sum()
+    }
+
+    /// Returns the oldest packet of a path with something in flight; `next_packet` if nothing is.
+    pub(super) fn oldest_packet(&self, path_id: usize, next_packet: u32) -> u32 {
+        let packets = self.runs.iter().filter(|run| run.is_on(path_id)).map(|run| run.packet);
+        packets.fold(next_packet, |oldest, packet| if after(oldest, packet) { packet } else { oldest })
+    }
+
+    /// Returns the first run of these TSNs that is in flight in this packet.
+    pub(super) fn first_in_packet(&self, tsns: Range<u64>, path_id: usize, packet: u32) -> Option<&Run> {
+        self.within(tsns).find(|run| run.is_in(packet, path_id))
+    }
+
+    /// Returns whether the first chunk is in flight in this packet.
+    #[inline]
+    pub(super) fn begins_in_packet(&self, path_id: usize, packet: u32) -> bool {
+        self.runs.front().is_some_and(|run| run.is_in(packet, path_id))
+    }
+
+    /// Appends a new run, which leaves in this packet.
+    #[inline]
+    pub(super) fn send(&mut self, mut run: Run, path_id: usize, packet: u32) {
+        (run.path, run.packet) = (path_id as u8, packet);
+        self.in_flight_payload_bytes += run.payload_bytes;
+        self.next = run.end();
+        self.runs.push_back(run);
+    }
+
+    /// Retransmits the first lost chunks in this packet: as many of a run as take `room_bytes`, at least one. Returns them.
+    #[inline]
+    pub(super) fn retransmit(&mut self, room_bytes: usize, path_id: usize, packet: u32) -> Option<&Run> {
+        let at = self.position(self.lost.first()?);
+        self.shorten(at, room_bytes);
+        let run = self.runs.get_mut(at)?;
+        (run.state, run.path, run.packet) = (RunState::InFlight, path_id as u8, packet);
+        self.in_flight_payload_bytes += run.payload_bytes;
+        self.lost.remove_range(run.tsns());
+        Some(run)
+    }
+
+    /// Sends the run in flight that begins at `tsn` once more, in this packet of the same path: as many of its chunks as take
+    /// `room_bytes`, at least one. Returns them.
+    pub(super) fn repeat(&mut self, tsn: u64, room_bytes: usize, packet: u32) -> Option<&Run> {
+        let at = self.position(tsn);
+        self.shorten(at, room_bytes);
+        let run = self.runs.get_mut(at)?;
+        run.packet = packet;
+        // A peer acknowledges a duplicate, or a chunk that fills a gap, at once without it.
+        run.set_immediate();
+        Some(run)
+    }
+
+    /// Acknowledges every TSN up to `cumulative`. Returns the bytes that this frees in the send buffer.
+    #[inline]
+    pub(super) fn ack_to(&mut self, cumulative: u64, mut acked: impl FnMut(AckedRun)) -> usize {
+        self.first = cumulative + 1;
+        let mut freed_bytes = 0;
+        while let Some(front) = self.runs.front_mut().filter(|run| run.first < self.first) {
+            let rest = (front.end() > self.first).then(|| front.split_off(self.first));
+            freed_bytes += front.buffered_bytes();
+            if front.state == RunState::GapAcked {
+                self.renegable -= u64::from(front.chunks);
+            }
+            report_acked(front, &mut self.in_flight_payload_bytes, &mut acked);
+            match rest {
+                Some(rest) => *front = rest,
+                None => drop(self.runs.pop_front()),
+            }
+        }
+        self.lost.remove_below(self.first);
+        self.gap_acked.remove_below(self.first);
+        freed_bytes
+    }
+
+    /// Acknowledges the TSNs of a gap block. The peer may renege on them if `renegable` is set; otherwise (NR-SACK) their bytes
+    /// are freed. Returns the bytes that this frees in the send buffer.
+    #[inline]
+    pub(super) fn ack(
+        &mut self,
+        tsns: Range<u64>,
+        renegable: bool,
+        mut acked: impl FnMut(AckedRun),
+    ) -> usize {
+        self.split_at(tsns.start);
+        self.split_at(tsns.end);
+        let Outstanding {
+            runs, lost, gap_acked, in_flight_payload_bytes, renegable: renegable_chunks, ..
+        } = self;
+        let mut freed_bytes = 0;
+        gap_acked.insert_range(tsns, |new| {
+            let from = runs.partition_point(|run| run.end() <= new.start);
+            for run in runs.range_mut(from..).take_while(|run| run.first < new.end) {
+                report_acked(run, in_flight_payload_bytes, &mut acked);
+                if renegable {
+                    run.state = RunState::GapAcked;
+                    *renegable_chunks += u64::from(run.chunks);
+                } else {
+                    run.state = RunState::NrGapAcked;
+                    freed_bytes += run.free();
+                }
+            }
+            lost.remove_range(new);
+        });
+        freed_bytes
+    }
+
+    /// Splits runs wherever one of these TSNs, in rising order, lies inside. Takes one pass over the runs, however many split.
+    pub(super) fn split_at_each(&mut self, tsns: impl Iterator<Item = u64> + Clone) {
+        let inside = |tsn: &u64| {
+            let at = self.position(*tsn);
+            self.runs.get(at).filter(|run| run.first < *tsn).map(|_| at)
+        };
+        let Some(at) = tsns.clone().find_map(|tsn| inside(&tsn)) else { return };
+        let mut tsns = tsns.peekable();
+        for mut run in self.runs.split_off(at) {
+            while tsns.next_if(|tsn| *tsn <= run.first).is_some() {}
+            while let Some(tsn) = tsns.next_if(|tsn| *tsn < run.end()) {
+                if tsn > run.first {
+                    let rest = run.split_off(tsn);
+                    self.runs.push_back(std::mem::replace(&mut run, rest));
+                }
+            }
+            self.runs.push_back(run);
+        }
+    }
+
+    /// Returns the TSNs that earlier gap blocks acknowledged and `gaps` does not contain.
+    pub(super) fn missing_from(&self, gaps: impl Iterator<Item = Range<u64>>) -> RangeSet {
+        let mut missing = self.gap_acked.clone();
+        gaps.for_each(|gap| missing.remove_range(gap));
+        missing
+    }
+
+    /// Returns to flight those of these TSNs on which the peer may renege. Calls `returned` with path and wire bytes of
+    /// each run.
+    pub(super) fn renege(&mut self, tsns: Range<u64>, mut returned: impl FnMut(usize, usize)) {
+        self.split_at(tsns.start);
+        self.split_at(tsns.end);
+        let from = self.position(tsns.start);
+        for run in self.runs.range_mut(from..).take_while(|run| run.first < tsns.end) {
+            if run.state == RunState::GapAcked {
+                run.state = RunState::InFlight;
+                self.renegable -= u64::from(run.chunks);
+                self.in_flight_payload_bytes += run.payload_bytes;
+                self.gap_acked.remove_range(run.tsns());
+                returned(run.path.into(), run.wire_bytes());
+            }
+        }
+    }
+
+    /// Declares one chunk lost if it is in flight. Returns its path and the bytes that left the flight.
+    pub(super) fn nack(&mut self, tsn: u64) -> Option<(usize, Moved)> {
+        if !(self.first..self.next).contains(&tsn) {
+            return None;
+        }
+        self.split_at(tsn);
+        self.split_at(tsn + 1);
+        let at = self.position(tsn);
+        let path_id = self.runs.get(at).filter(|run| run.state == RunState::InFlight)?.path;
+        let mut moved = Moved::default();
+        self.lose(at, &mut moved);
+        Some((path_id.into(), moved))
+    }
+
+    /// Declares the chunks still in flight in this packet lost.
+    #[inline]
+    pub(super) fn nack_packet(&mut self, path_id: usize, packet: u32, tsns: &PacketTsns) -> Moved {
+        let mut moved = Moved::default();
+        for range in tsns {
+            let from = self.position(range.start);
+            for at in from..self.runs.len() {
+                if self.runs[at].first >= range.end {
+                    break;
+                }
+                if self.runs[at].is_in(packet, path_id) {
+                    self.lose(at, &mut moved);
+                }
+            }
+        }
+        moved
+    }
+
+    /// Declares the chunks in front of all others lost that are in flight in this packet.
+    pub(super) fn nack_leading(&mut self, path_id: usize, packet: u32) -> Moved {
+        let mut moved = Moved::default();
+        for at in 0..self.runs.len() {
+            if !self.runs[at].is_in(packet, path_id) {
+                break;
+            }
+            self.lose(at, &mut moved);
+        }
+        moved
+    }
+
+    /// Declares all chunks in flight on a path lost.
+    pub(super) fn nack_path(&mut self, path_id: usize) -> Moved {
+        let mut moved = Moved::default();
+        for at in 0..self.runs.len() {
+            if self.runs[at].is_on(path_id) {
+                self.lose(at, &mut moved);
+            }
+        }
+        moved
+    }
+
+    /// Returns to flight the chunks of a path that a timeout declared lost and that were last sent before packet `before`.
+    pub(super) fn restore(&mut self, path_id: usize, before: u32) -> Moved {
+        let mut moved = Moved::default();
+        let lost = self.runs.iter_mut().filter(|run| run.state == RunState::Lost);
+        for run in lost.filter(|run| usize::from(run.path) == path_id && after(before, run.packet)) {
+            run.state = RunState::InFlight;
+            self.lost.remove_range(run.tsns());
+            moved.add(run);
+        }
+        self.in_flight_payload_bytes += moved.payload_bytes;
+        moved
+    }
+
+    /// Moves a run in flight to those that are lost.
+    #[inline]
+    fn lose(&mut self, at: usize, moved: &mut Moved) {
+        let run = &mut self.runs[at];
+        run.state = RunState::Lost;
+        self.in_flight_payload_bytes -= run.payload_bytes;
+        self.lost.insert_range(run.tsns(), |_| {});
+        moved.add(run);
+    }
+
+    /// Splits the run in which `tsn` lies, unless it begins there.
+    fn split_at(&mut self, tsn: u64) {
+        let at = self.position(tsn);
+        if let Some(run) = self.runs.get_mut(at).filter(|run| run.first < tsn) {
+            let rest = run.split_off(tsn);
+            self.runs.insert(at + 1, rest);
+        }
+    }
+
+    /// Splits off what takes more than `room_bytes`. One chunk stays in any case.
+    #[inline]
+    fn shorten(&mut self, at: usize, room_bytes: usize) {
+        let Some(run) = self.runs.get(at) else { return };
+        let fitting = run.chunks_within(room_bytes).max(1);
+        if fitting < run.chunks {
+            self.split_at(run.first + u64::from(fitting));
+        }
+    }
+
+    /// Returns the index of the run in which `tsn` lies, or of the first behind it.
+    #[inline]
+    fn position(&self, tsn: u64) -> usize {
+        self.runs.partition_point(|run| run.end() <= tsn)
+    }
+
+    /// Returns the runs that lie within these TSNs at least in part.
+    fn within(&self, tsns: Range<u64>) -> impl Iterator<Item = &Run> {
+        let from = self.position(tsns.start);
+        self.runs.range(from..).take_while(move |run| run.first < tsns.end)
+    }
+
+    /// Returns those of a packet's runs that are still outstanding.
+    #[inline]
+    fn of_packet(&self, tsns: &PacketTsns) -> impl Iterator<Item = &Run> {
+        tsns.iter().flat_map(|range| self.within(range.clone()))
+    }
+
+    /// Compares every total with a recount; for tests.
+    #[cfg(feature = "testing")]
+    pub(super) fn assert_totals(&self, in_flight_bytes: impl Iterator<Item = usize>) {
+        let mut next = self.first;
+        for run in &self.runs {
+            assert_eq!(run.first, next);
+            next = run.end();
+        }
+        assert_eq!(next, self.next);
+        let in_flight = |run: &&Run| run.state == RunState::InFlight;
+        let payload: usize = self.runs.iter().filter(in_flight).map(|run| run.payload_bytes).sum();
+        assert_eq!(payload, self.in_flight_payload_bytes);
+        for (path_id, bytes) in in_flight_bytes.enumerate() {
+            let runs = self.runs.iter().filter(|run| run.is_on(path_id));
+            assert_eq!(runs.map(Run::wire_bytes).sum::<usize>(), bytes);
+        }
+        let count = |state| -> u64 {
+            self.runs.iter().filter(|run| run.state == state).map(|run| u64::from(run.chunks)).sum()
+        };
+        assert_eq!(count(RunState::Lost), self.lost.count());
+        assert_eq!(count(RunState::GapAcked), self.renegable);
+        assert_eq!(count(RunState::GapAcked) + count(RunState::NrGapAcked), self.gap_acked.count());
+    }
+
+    /// Returns the space that all chunks take in the send buffer; for tests.
+    #[cfg(feature = "testing")]
+    pub(super) fn buffered_bytes(&self) -> usize {
+        self.runs.iter().map(Run::buffered_bytes).sum()
+    }
+}
+
+/// Reports a run as acknowledged, unless a gap block did so before, and takes it out of flight.
+#[inline]
+fn report_acked(run: &Run, in_flight_payload_bytes: &mut usize, acked: &mut impl FnMut(AckedRun)) {
+    let was_lost = match run.state {
+        RunState::InFlight => {
+            *in_flight_payload_bytes -= run.payload_bytes;
+            false
+        }
+        RunState::Lost => true,
+        RunState::GapAcked | RunState::NrGapAcked => return,
+    };
+    acked(AckedRun {
+        path_id: run.path.into(),
+        packet: run.packet,
+        chunks: run.chunks.into(),
+        wire_bytes: run.wire_bytes(),
+        was_lost,
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::run::tests::run_of;
+    use super::*;
+
+    /// Ten runs of ten chunks of one byte, with TSNs from 100 on, each in a packet of its own.
+    fn ten_runs() -> Outstanding {
+        let mut outstanding = Outstanding::new(100);
+        for packet in 0..10 {
+            let run = Run { first: 100 + 10 * u64::from(packet), ..run_of(&[1; 10]) };
+            outstanding.send(run, 0, packet);
+        }
+        outstanding
+    }
+
+    fn starts(outstanding: &Outstanding) -> Vec<u64> {
+        outstanding.runs.iter().map(|run| run.first).collect()
+    }
+
+    #[test]
+    fn runs_are_split_where_gap_blocks_begin_and_end_and_nowhere_else() {
+        for edges in [
+            vec![],
+            vec![100, 110, 200],
+            vec![103],
+            vec![111, 112, 115, 120, 125, 199],
+            (100..200).collect(),
+            // Out of order, before the first and behind the last.
+            vec![50, 155, 152, 250],
+        ] {
+            let mut at_once = ten_runs();
+            at_once.split_at_each(edges.iter().copied());
+            let mut one_by_one = ten_runs();
+            let (mut rising, mut highest) = (Vec::new(), 0);
+            for edge in edges {
+                if edge > highest {
+                    highest = edge;
+                    rising.push(edge);
+                }
+            }
+            rising.into_iter().for_each(|edge| one_by_one.split_at(edge));
+            assert_eq!(starts(&at_once), starts(&one_by_one));
+            #[cfg(feature = "testing")]
+            at_once.assert_totals(std::iter::once(100 * 20));
+        }
+    }
+
+    #[test]
+    fn a_gap_block_inside_a_run_acknowledges_its_chunks_alone() {
+        let mut outstanding = ten_runs();
+        let mut acked = Vec::new();
+        outstanding.ack(113..117, true, |run| acked.push((run.packet, run.chunks, run.wire_bytes)));
+        assert_eq!(acked, [(1, 4, 80)]);
+        let moved = outstanding.nack_packet(0, 1, &std::iter::once(110..120).collect());
+        assert_eq!((moved.chunks, moved.wire_bytes, moved.payload_bytes), (6, 120, 6));
+        assert_eq!(outstanding.first_lost().map(Run::tsns), Some(110..113));
+    }
+
+    #[test]
+    fn the_cumulative_tsn_may_end_inside_a_run() {
+        let mut outstanding = ten_runs();
+        let mut chunks = 0;
+        outstanding.ack_to(114, |run| chunks += run.chunks);
+        assert_eq!((chunks, outstanding.first_tsn(), outstanding.chunks()), (15, 115, 85));
+        assert_eq!(outstanding.runs[0].tsns(), 115..120);
+    }
+
+    #[test]
+    fn a_retransmission_takes_what_fits_the_packet() {
+        let mut outstanding = ten_runs();
+        outstanding.nack_path(0);
+        let again = outstanding.retransmit(50, 1, 7).map(|run| (run.tsns(), run.path, run.packet));
+        assert_eq!(again, Some((100..102, 1, 7)));
+        assert_eq!(outstanding.first_lost().map(Run::tsns), Some(102..110));
+        // A chunk that is longer than the packet goes alone.
+        assert_eq!(outstanding.retransmit(5, 1, 8).map(Run::tsns), Some(102..103));
+    }
+}
