@@ -177,7 +177,12 @@ async fn connect_for(
     let patience = (start == Start::AnswerLate).then(|| patience(registry, who)).transpose()?;
     let assoc = connect::connect(registry, socket, peer, (start, init), theirs)?;
     if start == Start::Now {
-        let_pass(registry, ROUNDS_MAX).await;
+        tokio::select! {
+            biased;
+            // The peer's program finds its side, too.
+            _ = assoc.set_up_ended() => let_pass(registry, ROUNDS_OF_MESSAGES_MAX).await,
+            () = let_pass(registry, ROUNDS_MAX) => {}
+        }
     }
     if let Some(patience) = patience
         && let Outcome::Failed(error) = unless_lost(&patience, assoc.set_up_ended()).await?
@@ -259,8 +264,9 @@ async fn unless_lost<T>(patience: &Seat, something: impl Future<Output = T>) -> 
     }
 }
 
-/// Maximum number of rounds of the runtime in [`let_pass`], in case a program sends without pause.
-const ROUNDS_MAX: usize = 64;
+/// Maximum number of rounds of the runtime in [`let_pass`], in case a program sends without pause. A handshake between two programs
+/// takes fewer.
+const ROUNDS_MAX: usize = 16;
 /// Maximum number of rounds before a request of a one-to-many socket. One is enough for a SHUTDOWN between two programs, and
 /// programs that send without pause delay the requests of others no further.
 const ROUNDS_OF_MESSAGES_MAX: usize = 4;
@@ -284,5 +290,44 @@ async fn let_pass(registry: &Registry, rounds_max: usize) {
             return;
         }
         before = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::net::SocketAddr;
+
+    use tokio::task::{spawn_local, yield_now};
+
+    use super::*;
+    use crate::testing::registry;
+
+    #[tokio::test(flavor = "local")]
+    async fn a_connect_waits_for_its_handshake_and_not_for_what_others_send() {
+        let registry = Rc::new(registry());
+        let _listener = registry.stack.listen(7).expect("a free port");
+        let (style, options) = (Style::OneToOne, SocketOptions::new(&registry.stack));
+        let owner = Owner { user: 1, process: 1 };
+        let opened = registry.open(owner, false, style, style.first_stage(), options).expect("a channel");
+        let (socket, theirs) = tasks::start(&registry, opened);
+        let rounds = Rc::new(Cell::new(0));
+        let others = spawn_local({
+            let (registry, rounds) = (Rc::clone(&registry), Rc::clone(&rounds));
+            async move {
+                loop {
+                    registry.busy_polling.record_came();
+                    rounds.set(rounds.get() + 1);
+                    yield_now().await;
+                }
+            }
+        });
+        let who = rustix::net::sockopt::socket_peercred(&theirs).expect("a pair");
+        let peer = [SocketAddr::from(([127, 0, 0, 1], 7))];
+        let to = (Addresses::new(&peer).expect("one"), Start::Now, InitMessage::default());
+        connect_for(&registry, &socket, to, theirs.as_fd(), who).await.expect("it begins");
+        others.abort();
+        assert_eq!(socket.inner().stage, State::Connected);
+        assert!(rounds.get() < ROUNDS_MAX, "it took {} rounds", rounds.get());
     }
 }
