@@ -104,6 +104,17 @@ impl Flood {
         (0..self.packet_count()).map(|number| self.packet(number, &mut chance, udp_port)).collect()
     }
 
+    /// Gives a packet of a stranger another UDP source port, for the next time that it is sent. A victim that loses most of a flood
+    /// finds the packets of a flood that repeats itself as far apart as those of a peer that tries again.
+    pub(super) fn renew(self, packet: &mut [u8]) {
+        if matches!(self, Self::Handshakes | Self::Abort | Self::Heartbeat) {
+            return;
+        }
+        if let Some(port) = packet.get_mut(IP_HEADER_BYTES..).and_then(<[u8]>::first_chunk_mut) {
+            *port = u16::from_be_bytes(*port).wrapping_add(1).max(1).to_be_bytes();
+        }
+    }
+
     fn packet_count(self) -> usize {
         if self == Self::Handshakes { HANDSHAKES } else { PACKETS }
     }
@@ -285,6 +296,21 @@ mod tests {
         assert!(sources(Flood::Abort).iter().all(|source| *source == CALLER.octets()));
         let prefixes: HashSet<_> = sources(Flood::Init).iter().map(|s| [s[0], s[1], s[2]]).collect();
         assert!(prefixes.len() > PACKETS / 2, "{}", prefixes.len());
+    }
+
+    #[test]
+    fn a_stranger_never_comes_again_from_the_same_port() {
+        for flood in Flood::ALL {
+            let mut packet = flood.packets(false).expect("random numbers").swap_remove(0);
+            let known = matches!(flood, Flood::Handshakes | Flood::Abort | Flood::Heartbeat);
+            for _ in 0..3 {
+                let before = packet.clone();
+                flood.renew(&mut packet);
+                assert_eq!(packet == before, known, "{flood:?}");
+                let rest = IP_HEADER_BYTES + 2..;
+                assert_eq!(packet[rest.clone()], before[rest], "{flood:?}");
+            }
+        }
     }
 
     #[test]

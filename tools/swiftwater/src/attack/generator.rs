@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::arena::{ATTACK_LINE, VICTIM};
+use super::flood::Flood;
 
 /// IPPROTO_RAW: packets include their IP header.
 const WITH_IP_HEADER: i32 = 255;
@@ -45,22 +46,28 @@ pub(crate) fn socket() -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Sends the packets in turn, so many a second, until `stop` is set.
+/// Sends the packets of a flood in turn, so many a second, until `stop` is set.
 pub(crate) fn send(
     socket: &Socket,
-    packets: &[Vec<u8>],
+    flood: Flood,
+    packets: &mut [Vec<u8>],
     packets_per_s: u64,
     stop: &AtomicBool,
 ) -> io::Result<Sent> {
     let arrears_max = (packets_per_s as f64 * ARREARS.as_secs_f64()) as u64 + 1;
     let began = Instant::now();
-    let (mut handed_over, mut sent) = (0, Sent::default());
+    let (mut handed_over, mut passes, mut sent) = (0, 0, Sent::default());
     while !stop.load(Ordering::Relaxed) && began.elapsed() < DURATION_MAX {
         let due = (began.elapsed().as_secs_f64() * packets_per_s as f64) as u64;
         // Packets beyond the catch-up limit are never sent; the measured rate shows that.
         handed_over = handed_over.max(due.saturating_sub(arrears_max));
         while handed_over < due {
             let first = (handed_over % packets.len() as u64) as usize;
+            let pass = handed_over / packets.len() as u64;
+            if pass > passes {
+                passes = pass;
+                packets.iter_mut().for_each(|packet| flood.renew(packet));
+            }
             let count = ((due - handed_over) as usize).min(BATCH).min(packets.len() - first);
             let batch = &packets[first..first + count];
             let taken = send_batch(socket, batch)?;
