@@ -11,6 +11,7 @@ pub(crate) struct Rto {
     latest: Option<Duration>,
     srtt: Option<Duration>,
     rttvar: Duration,
+    measured_at: Option<Time>,
     /// Samples of what left before this time are stale: the path was silent until then, and nothing was measured since.
     stale_before: Option<Time>,
     rto: Duration,
@@ -24,6 +25,7 @@ impl Rto {
             latest: None,
             srtt: None,
             rttvar: Duration::ZERO,
+            measured_at: None,
             stale_before: None,
             rto: config.initial,
             rto_max: config.initial,
@@ -35,12 +37,13 @@ impl Rto {
         if self.stale_before.is_some_and(|at| sent_at < at) {
             self.restore(config);
         } else {
-            self.measure(now.saturating_since(sent_at), config);
+            self.measure(now, now.saturating_since(sent_at), config);
         }
     }
 
     /// Takes one measurement (RFC 9260 §6.3.1 C2 to C7).
-    pub(crate) fn measure(&mut self, rtt: Duration, config: &RtoConfig) {
+    pub(crate) fn measure(&mut self, now: Time, rtt: Duration, config: &RtoConfig) {
+        self.measured_at = Some(now);
         self.latest = Some(rtt);
         match self.srtt {
             Some(srtt) if self.stale_before.is_none() => {
@@ -66,6 +69,11 @@ impl Rto {
     /// Returns whether nothing is known that would still hold.
     pub(crate) fn is_unknown(&self) -> bool {
         self.srtt.is_none() || self.stale_before.is_some()
+    }
+
+    /// Returns when the last measurement was taken.
+    pub(crate) fn measured_at(&self) -> Option<Time> {
+        self.measured_at
     }
 
     /// Takes back what was doubled.
@@ -129,9 +137,9 @@ mod tests {
         let config = RtoConfig::default();
         let mut rto = Rto::new(&config);
         assert_eq!(rto.current(), ms(1000));
-        rto.measure(ms(800), &config);
+        rto.measure(Time::ZERO, ms(800), &config);
         assert_eq!(rto.current(), ms(800 + 4 * 400));
-        rto.measure(ms(1), &config);
+        rto.measure(Time::ZERO, ms(1), &config);
         assert!(rto.current() >= config.min);
         for _ in 0..20 {
             rto.back_off(&config);
@@ -144,7 +152,7 @@ mod tests {
         let config = RtoConfig::default();
         let mut rto = Rto::new(&config);
         assert!(rto.is_unknown());
-        rto.measure(ms(500), &config);
+        rto.measure(Time::ZERO, ms(500), &config);
         assert!(!rto.is_unknown());
         let back = Time::ZERO + ms(3000);
         rto.mark_stale(back);

@@ -1,5 +1,7 @@
 //! Heartbeats: path verification and failure detection (RFC 9260 §5.4, §8.3).
 
+use std::time::Duration;
+
 use rand_chacha::rand_core::RngCore;
 use sctp_wire::chunk::{Heartbeat, HeartbeatAck, RawChunk};
 
@@ -10,6 +12,9 @@ use crate::time::Time;
 
 /// Longest HEARTBEAT that is answered; longer ones are dropped.
 const HEARTBEAT_BYTES_MAX: usize = 1024;
+/// Longest time for which a path without data goes unmeasured while others carry data. Data that tries it again can be
+/// late once in this time.
+const UNMEASURED_MAX: Duration = Duration::from_secs(5);
 
 impl Association {
     /// Schedules the heartbeats of all paths: after their interval, or at once for unconfirmed ones. At most
@@ -59,6 +64,23 @@ impl Association {
     /// by naming it, or the path is back after a silence.
     fn wants_round_trip(&self, path_id: usize) -> bool {
         self.outbound.is_multipath() && self.paths[path_id].rto().is_unknown()
+    }
+
+    /// Measures again the paths that data has avoided for [`UNMEASURED_MAX`]. The queue that made such a path slow may be
+    /// empty by now, but only something sent there would tell.
+    pub(super) fn measure_unused_paths<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+        if !self.outbound.is_multipath() || self.outbound.is_empty() {
+            return;
+        }
+        for path_id in 0..self.paths.len() {
+            let path = &mut self.paths[path_id];
+            let unused = path.takes_data() && path.in_flight_bytes() == 0 && path.answer_by().is_none();
+            let measured_at = path.rto().measured_at().filter(|_| !path.rto().is_unknown());
+            if unused && measured_at.is_some_and(|at| cx.now.saturating_since(at) >= UNMEASURED_MAX) {
+                path.rto_mut().mark_stale(cx.now);
+                self.schedule_heartbeat(cx, path_id);
+            }
+        }
     }
 
     /// A heartbeat was not answered within the RTO.

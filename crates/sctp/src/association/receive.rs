@@ -320,6 +320,7 @@ impl Association {
             self.tell_sender_dry(cx);
         }
         self.overtake_slow_path(cx.now);
+        self.measure_unused_paths(cx);
     }
 
     /// ERROR (RFC 9260 §3.3.10). A stale cookie is acted on; the user hears of the first other one in a packet.

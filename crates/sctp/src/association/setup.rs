@@ -112,15 +112,15 @@ impl Association {
         );
         self.control.clear();
         self.acknowledge_cookie(cx, remote);
-        self.measure_handshake(cx.now.saturating_since(cookie.created));
+        self.measure_handshake(cx.now, cx.now.saturating_since(cookie.created));
         self.establish(cx);
     }
 
     /// The first round-trip time, from INIT to INIT ACK or from INIT ACK to COOKIE ECHO. What took as long as the peer
     /// waits before it repeats itself may be the answer to an earlier packet (RFC 9260 §6.3.1 C5).
-    fn measure_handshake(&mut self, rtt: Duration) {
+    fn measure_handshake(&mut self, now: Time, rtt: Duration) {
         if rtt < self.config.rto.initial {
-            self.paths[self.primary].rto_mut().measure(rtt, &self.config.rto);
+            self.paths[self.primary].rto_mut().measure(now, rtt, &self.config.rto);
         }
     }
 
@@ -252,7 +252,7 @@ impl Association {
         }
         if t1.attempts == 0 {
             let left = t1.at.saturating_since(cx.now);
-            self.measure_handshake(t1.rto.saturating_sub(left));
+            self.measure_handshake(cx.now, t1.rto.saturating_sub(left));
         }
         self.identity.peer_tag = ack.initiate_tag.0;
         // RFC 9260 §3.3.3, §5.1.2 B: what is wrong with it ends the association.

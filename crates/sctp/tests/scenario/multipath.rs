@@ -86,6 +86,31 @@ fn a_slow_line_holds_back_nothing() {
 }
 
 #[test]
+fn a_slow_line_is_used_when_it_has_become_fast() {
+    let small = AssociationConfig {
+        receive_buffer_bytes: 64 << 10,
+        receive_buffer_tuned_bytes: 64 << 10,
+        ..AssociationConfig::default()
+    };
+    let mut hosts = TwoHosts::with_paths(1, &[line_of(100, 200), line_of(100, 10)]);
+    let (a, _) = hosts.establish_with(small.clone(), small);
+    hosts.run_for(Duration::from_secs(2));
+    hosts.send_all(A, a, (0..80_000).map(|_| (SendInfo::default(), Bytes::from(vec![0; MESSAGE_BYTES]))));
+    hosts.run_for(Duration::from_secs(1));
+    let [slow, fast] = delivered(&hosts)[..] else { panic!("two paths") };
+    assert!(slow < fast / 100, "the window holds nothing for the slow line: {slow} and {fast} bytes");
+    let link = hosts.links[0];
+    for pipe in [link.there, link.back] {
+        hosts.network.pipe_mut(pipe).set_delay(Duration::from_millis(1));
+    }
+    hosts.run_for(Duration::from_secs(6));
+    let [before, other] = delivered(&hosts)[..] else { panic!("two paths") };
+    hosts.run_for(Duration::from_secs(1));
+    let [after, other_after] = delivered(&hosts)[..] else { panic!("two paths") };
+    assert!(after - before > other_after - other, "{} and {} bytes", after - before, other_after - other);
+}
+
+#[test]
 fn what_one_line_loses_goes_again_and_the_other_does_not_wait() {
     let lossy = PipeConfig { loss: Loss::Random { probability: 0.02 }, ..line_of(100, 10) };
     let (hosts, together) = sends(&[line_of(100, 10), lossy], AssociationConfig::default(), 20_000);
