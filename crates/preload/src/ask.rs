@@ -130,7 +130,11 @@ pub(crate) fn answers() -> bool {
 
 /// Connects to the daemon.
 fn call() -> Result<RawFd> {
-    let (address, bytes) = daemon_address().ok_or(Errno(libc::ENETDOWN))?;
+    call_at(daemon_address().ok_or(Errno(libc::ENETDOWN))?)
+}
+
+/// Connects to a trusted daemon at this address.
+fn call_at((address, bytes): (libc::sockaddr_un, socklen_t)) -> Result<RawFd> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
     // SAFETY: the call takes no pointer.
     let fd = unsafe { c_library::syscall()(libc::SYS_socket, libc::AF_UNIX, kind, 0) } as RawFd;
@@ -148,6 +152,13 @@ fn call() -> Result<RawFd> {
 
 /// Returns whether the daemon belongs to root or to this user: any user can take the name.
 fn is_trusted(connection: RawFd) -> bool {
+    // SAFETY: the call takes no argument.
+    let me = unsafe { libc::geteuid() };
+    peer_user(connection).is_some_and(|user| trust::may_serve(user, me, sees_all_users))
+}
+
+/// Returns the user of the process that listened at the other end of a connection.
+fn peer_user(connection: RawFd) -> Option<libc::uid_t> {
     let mut who = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: 0 };
     let mut bytes = size_of::<libc::ucred>() as socklen_t;
     // SAFETY: the value is as long as the length says.
@@ -162,9 +173,7 @@ fn is_trusted(connection: RawFd) -> bool {
             &raw mut bytes,
         )
     };
-    // SAFETY: the call takes no argument.
-    let me = unsafe { libc::geteuid() };
-    known == 0 && trust::may_serve(who.uid, me, sees_all_users)
+    (known == 0).then_some(who.uid)
 }
 
 /// Returns whether the user namespace maps every user, as the initial one does (user_namespaces(7)).
@@ -249,6 +258,38 @@ mod tests {
         assert!(is_trusted(ours.as_raw_fd()), "both ends are of this user");
         let file = std::fs::File::open("/dev/null").expect("a file");
         assert!(!is_trusted(file.as_raw_fd()), "nothing is known of it");
+    }
+
+    /// Makes a socket that listens as a daemon of `user` would, and tries to call it. Only root can become another user, and this
+    /// thread alone does.
+    fn call_daemon_of(user: libc::uid_t) -> Result<RawFd> {
+        let name = format!("@swiftwater-ask-{user}-{}", std::process::id());
+        let (address, bytes) = address_of(Some(name.as_bytes())).expect("it is short");
+        let listener = std::thread::spawn(move || {
+            // SAFETY: the calls read an address that outlives them. Without the C library, the user of this thread alone changes.
+            unsafe {
+                assert_eq!(libc::syscall(libc::SYS_setresuid, -1, user, -1), 0);
+                let listener = libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0);
+                assert_eq!(libc::bind(listener, (&raw const address).cast(), bytes), 0);
+                assert_eq!(libc::listen(listener, 1), 0);
+                listener
+            }
+        });
+        let listener = listener.join().expect("it listens");
+        let called = call_at((address, bytes));
+        system::close(listener);
+        called.inspect(|connection| system::close(*connection))
+    }
+
+    #[test]
+    fn a_daemon_of_another_user_is_not_called() {
+        // SAFETY: the call takes no argument.
+        let me = unsafe { libc::geteuid() };
+        assert!(call_daemon_of(me).is_ok());
+        if me != 0 {
+            return swiftwater_tests::tools::skip("only root becomes another user");
+        }
+        assert_eq!(call_daemon_of(41_004), Err(Errno(libc::ENETDOWN)));
     }
 
     #[test]
