@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use sctp::trace::Record;
 use sctp::{
-    Admission, AssociationId, Endpoint, Event, Host, PathHints, Payload, ReceivedRun, RecvInfo, SendInfo,
-    Time,
+    Admission, AssociationId, Endpoint, Event, Host, ListenerId, PathHints, Payload, ReceivedRun, RecvInfo,
+    SendInfo, Time,
 };
 
 use crate::simulation::{Application, LOWER_HEADER_BYTES};
@@ -75,6 +75,8 @@ pub struct App {
     read_at: Option<Time>,
     /// Messages are taken together where they come together.
     pub takes_runs: bool,
+    /// Whether listeners take one more association.
+    pub takes_associations: bool,
     /// Bytes of each message, and what is charged beside them.
     unread: VecDeque<(AssociationId, usize, usize)>,
     unread_bytes: usize,
@@ -94,6 +96,7 @@ impl Default for App {
             reading: Reading::AtOnce,
             read_at: None,
             takes_runs: false,
+            takes_associations: true,
             unread: VecDeque::new(),
             unread_bytes: 0,
             writable: Vec::new(),
@@ -253,6 +256,10 @@ impl Host for App {
 
     fn takes_runs(&self, _id: AssociationId) -> bool {
         self.takes_runs
+    }
+
+    fn takes_association(&self, _listener: ListenerId) -> bool {
+        self.takes_associations
     }
 
     fn run(&mut self, id: AssociationId, run: ReceivedRun) {

@@ -208,6 +208,23 @@ fn an_old_cookie_of_an_association_that_is_up_is_acknowledged() {
 }
 
 #[test]
+fn an_old_cookie_with_the_peers_tag_alone_is_reported_as_stale() {
+    let life = Duration::from_millis(100);
+    let mut peer = Peer::new(19, AssociationConfig { cookie_life: life, ..AssociationConfig::default() });
+    // Each INIT ACK has a tag of its own; the association has the second.
+    let mut asks = || {
+        peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
+        (peer.takes_init_ack(), peer.endpoint_tag)
+    };
+    let ((first, first_tag), (second, _)) = (asks(), asks());
+    peer.sends().chunk(|_, out| CookieEcho { cookie: &second }.write(out)).go();
+    peer.expects("COOKIE ACK");
+    peer.waits(life * 2);
+    peer.sends().tag(first_tag).chunk(|_, out| CookieEcho { cookie: &first }.write(out)).go();
+    assert_eq!(kinds(&peer.hears()), [Error::KIND]);
+}
+
+#[test]
 fn a_forged_cookie_makes_nothing() {
     let mut hosts = TwoHosts::new(8);
     hosts.listen(AssociationConfig::default());
@@ -340,6 +357,45 @@ fn data_may_come_with_the_cookie() {
     peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).data(0).go();
     peer.expects("COOKIE ACK, SACK 0");
     assert_eq!(peer.app.contents(), [[0]]);
+}
+
+#[test]
+fn data_may_come_with_a_cookie_that_comes_again() {
+    let mut peer = Peer::new(12, AssociationConfig::default());
+    peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
+    let cookie = peer.takes_init_ack();
+    peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
+    peer.expects("COOKIE ACK");
+    peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).data(0).go();
+    peer.expects("COOKIE ACK, SACK 0");
+    assert_eq!(peer.endpoint.endpoint_statistics().cookie_errors, 0);
+}
+
+#[test]
+fn a_listener_that_refuses_beyond_its_backlog_does_so_only_while_that_is_full() {
+    let config = AssociationConfig { refuse_beyond_backlog: true, ..AssociationConfig::default() };
+    let mut peer = Peer::new(20, config);
+    peer.app.takes_associations = false;
+    peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
+    peer.expects("ABORT");
+    peer.app.takes_associations = true;
+    peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
+    peer.expects("INIT ACK");
+}
+
+#[test]
+fn a_listener_that_does_not_refuse_puts_the_last_step_off_until_its_backlog_has_room() {
+    let mut peer = Peer::new(21, AssociationConfig::default());
+    peer.app.takes_associations = false;
+    peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
+    let cookie = peer.takes_init_ack();
+    let echo = |peer: &mut Peer| peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
+    echo(&mut peer);
+    peer.expects_nothing();
+    assert_eq!(peer.endpoint.endpoint_statistics().accepts_put_off, 1);
+    peer.app.takes_associations = true;
+    echo(&mut peer);
+    peer.expects("COOKIE ACK");
 }
 
 #[test]

@@ -4,14 +4,14 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use sctp::{AssociationConfig, Event, SendInfo};
+use sctp::{AssociationConfig, BatchLimits, Endpoint, EndpointConfig, Event, SendInfo};
 use sctp_wire::cause::Cause;
 use sctp_wire::chunk::{Chunk, CookieEcho, DataFlags, Shutdown, ShutdownComplete};
 use sctp_wire::parameter::{Ipv4, Parameter, Parameters};
 
 use lab::bounds::assert_bounded;
-use lab::packets::{each_chunk, header, kinds};
-use lab::script::Peer;
+use lab::packets::{build, each_chunk, header, kinds, write_data};
+use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
 use lab::{A, B, PORT_A, PORT_B, Reading, TwoHosts};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -315,6 +315,41 @@ fn a_second_restart_does_not_work_with_the_cookie_of_the_first() {
     peer.sends().data(0).go();
     peer.expects("SACK 0");
     assert_eq!(peer.endpoint.statistics(peer.id).unwrap().restarts, 1);
+}
+
+#[test]
+fn a_restart_whose_tag_another_association_has_taken_meanwhile_is_refused() {
+    let mut peer = Peer::new(17, AssociationConfig::default());
+    // One bit of a tag is random: beside one association all INITs are given the same.
+    let config = EndpointConfig { shard_bits: 31, shard: 1, ..EndpointConfig::default() };
+    peer.endpoint = Endpoint::new(config, [17; 32], BatchLimits { segments_max: 1, bytes_max: 1500 });
+    peer.endpoint.listen(ENDPOINT_PORT, AssociationConfig::default()).unwrap();
+    peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
+    let cookie = peer.takes_init_ack();
+    echoes(&mut peer, &cookie);
+    peer.expects("COOKIE ACK");
+    let (tag, endpoint_tag) = (peer.tag, peer.endpoint_tag);
+    let restart = asks_again(&mut peer);
+    let given = peer.endpoint_tag;
+    let says = |peer: &mut Peer, tag, write: &dyn Fn(&Peer, &mut Vec<u8>)| {
+        let packet = build(PEER_PORT + 1, ENDPOINT_PORT, tag, |out| write(peer, out));
+        peer.sends_raw(peer.address, &packet);
+    };
+    says(&mut peer, 0, &|peer, out| peer.init().write(out));
+    let other = peer.takes_init_ack();
+    assert_eq!(peer.endpoint_tag, given);
+    says(&mut peer, given, &|_, out| CookieEcho { cookie: &other }.write(out));
+    peer.expects("COOKIE ACK");
+    echoes(&mut peer, &restart);
+    peer.expects_nothing();
+    assert_eq!(peer.endpoint.endpoint_statistics().cookie_errors, 1);
+    assert_eq!(restarted(&peer), None);
+    // Each still has its own tag.
+    let tsn = peer.init().initial_tsn.0;
+    says(&mut peer, given, &|_, out| write_data(DataFlags::WHOLE, tsn, 0, 0, b"other", out));
+    (peer.tag, peer.endpoint_tag) = (tag, endpoint_tag);
+    peer.sends().data_with(DataFlags::WHOLE, 0, 0, 0, b"first").go();
+    assert_eq!(peer.app.contents(), [&b"other"[..], b"first"]);
 }
 
 #[test]
