@@ -179,7 +179,7 @@ async fn connect_for(
     if start == Start::Now {
         tokio::select! {
             biased;
-            // The peer's program finds its side, too.
+            // If the peer is a program of this daemon, its tasks run meanwhile, so that it knows of the association.
             _ = assoc.set_up_ended() => let_pass(registry, ROUNDS_OF_MESSAGES_MAX).await,
             () = let_pass(registry, ROUNDS_MAX) => {}
         }

@@ -5,9 +5,8 @@ use sctp_message::SendInfo;
 use crate::endpoint::Endpoint;
 use crate::error::SendError;
 use crate::identifiers::AssociationId;
-use crate::outbound::Block;
+use crate::outbound::{Block, is_short};
 use crate::time::Time;
-use crate::transmit::GATHER_BYTES_MIN;
 
 /// The answer to [`Endpoint::admit`].
 #[derive(Debug)]
@@ -39,10 +38,10 @@ impl Permit<'_> {
         self.is_idle
     }
 
-    /// Returns whether the message is short, so that its bytes are copied in any case.
+    /// Returns whether the bytes of the message are copied in any case, so that a slice serves as well as a block.
     #[inline]
     pub fn copies(&self) -> bool {
-        self.bytes < GATHER_BYTES_MIN
+        is_short(self.info, self.bytes)
     }
 
     /// Queues the message, given as blocks of as many bytes in total as the permit was asked for. The message leaves with a later

@@ -104,8 +104,8 @@ impl Recall {
         !self.done.is_closed()
     }
 
-    /// Takes the records. If a sharer has taken the lock again since the look at the request, and has kept it until the request
-    /// failed, a record is taken and goes back; no second one is.
+    /// Takes the records until the request fails. A sharer that takes the lock after the last look at the request can delay the
+    /// receive until then: the record that it brings is put back.
     fn take(self) {
         let Recall { theirs, mut recalled, done, .. } = self;
         let received = recalled.receive_from(theirs.as_fd(), || !done.is_closed());

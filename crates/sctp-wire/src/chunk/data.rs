@@ -189,6 +189,19 @@ impl fmt::Display for Data<'_> {
 /// The sixteen bytes in front of the user data of a DATA chunk: for senders, which keep chunks in wire form.
 ///
 /// Nothing is checked, so the bytes must be a sender's own.
+///
+/// ```
+/// use sctp_wire::chunk::{Data, DataFlags, DataHeader};
+/// use sctp_wire::{Ppid, Ssn, StreamId, Tsn};
+///
+/// let mut bytes = Data::header_bytes(DataFlags::WHOLE, Tsn(0), StreamId(3), Ssn(0), Ppid(46), 5);
+/// let header = DataHeader::read(&bytes);
+/// assert_eq!((header.stream, header.ppid, header.payload_bytes), (StreamId(3), Ppid(46), 5));
+/// assert_eq!(header.wire_bytes(), 24); // with three bytes of padding
+/// // The packet leaves.
+/// DataHeader::set_numbers(&mut bytes, Tsn(7), Ssn(1));
+/// assert_eq!(bytes, Data::header_bytes(DataFlags::WHOLE, Tsn(7), StreamId(3), Ssn(1), Ppid(46), 5));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct DataHeader {
     /// The flags.
@@ -264,6 +277,26 @@ mod tests {
             assert_eq!(DataFlags::from_bits(bits).to_bits(), bits);
             assert_eq!(DataFlags::from_bits(bits | 0xf0).to_bits(), bits);
         }
+    }
+
+    #[test]
+    fn a_header_in_wire_form_has_the_fields_of_its_chunk() {
+        let Data { stream, ssn, ppid, .. } = DATA;
+        for bits in 0..16 {
+            for payload_bytes in [1, 4, 5, DATA_PAYLOAD_BYTES_MAX] {
+                let flags = DataFlags::from_bits(bits);
+                let mut bytes = Data::header_bytes(flags, Tsn(0), stream, Ssn(0), ppid, payload_bytes);
+                let header = DataHeader::read(&bytes);
+                assert_eq!(header, DataHeader { flags, stream, ppid, payload_bytes });
+                assert_eq!(header.wire_bytes(), DATA_HEADER_BYTES + payload_bytes.next_multiple_of(4));
+                DataHeader::set_numbers(&mut bytes, DATA.tsn, ssn);
+                assert_eq!(bytes, Data::header_bytes(flags, DATA.tsn, stream, ssn, ppid, payload_bytes));
+            }
+        }
+        let mut bytes = Data::header_bytes(DataFlags::WHOLE, DATA.tsn, stream, ssn, ppid, 9);
+        DataHeader::set_immediate(&mut bytes);
+        let immediate = DataFlags { immediate: true, ..DataFlags::WHOLE };
+        assert_eq!(bytes, Data::header_bytes(immediate, DATA.tsn, stream, ssn, ppid, 9));
     }
 
     #[test]

@@ -48,6 +48,12 @@ pub(crate) use sack::{Report, SackOutcome};
 /// (§3.3.4).
 const OUTSTANDING_CHUNKS_MAX: usize = u16::MAX as usize;
 
+/// Returns whether a message of `bytes` is copied to the others that wait, unless it ends a record whose first part is queued.
+#[inline]
+pub(crate) fn is_short(info: &SendInfo, bytes: usize) -> bool {
+    bytes < GATHER_BYTES_MIN && !info.more && info.lifetime.is_none()
+}
+
 /// A part of a message that is queued.
 pub trait Block: AsRef<[u8]> {
     /// Returns the bytes in a block that can be kept.
@@ -279,8 +285,7 @@ impl Outbound {
         bytes: usize,
         blocks: impl IntoIterator<Item = B>,
     ) {
-        let is_whole = self.open_record.is_none() && !info.more;
-        if is_whole && bytes < GATHER_BYTES_MIN && info.lifetime.is_none() {
+        if self.open_record.is_none() && is_short(info, bytes) {
             self.pending.push_short(info, bytes, blocks, self.buffered_bytes);
         } else {
             self.queue_blocks(now, info, blocks);

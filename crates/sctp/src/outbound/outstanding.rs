@@ -6,11 +6,17 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 use super::run::{Run, RunState};
 use crate::event::SendFailure;
 use crate::packet_number::after;
 use crate::path::PacketTsns;
 use crate::range_set::RangeSet;
+
+/// Number of runs up to which each is split alone, which moves the runs behind or before it by one place. A pass over all runs
+/// moves each of them once, however many are split.
+const SINGLE_SPLITS_MAX: usize = 16;
 
 /// A run that a SACK has just acknowledged for the first time.
 #[derive(Debug, Clone, Copy)]
@@ -252,13 +258,14 @@ impl Outstanding {
         freed_bytes
     }
 
-    /// Splits runs wherever one of these TSNs, in rising order, lies inside. Takes one pass over the runs, however many split.
+    /// Splits runs wherever one of these TSNs, in rising order, lies inside. Many splits take one pass over the runs.
     pub(super) fn split_at_each(&mut self, tsns: impl Iterator<Item = u64> + Clone) {
-        let inside = |tsn: &u64| {
-            let at = self.position(*tsn);
-            self.runs.get(at).filter(|run| run.first < *tsn).map(|_| at)
-        };
-        let Some(at) = tsns.clone().find_map(|tsn| inside(&tsn)) else { return };
+        let inside = tsns.clone().filter(|tsn| self.is_inside(*tsn)).take(SINGLE_SPLITS_MAX + 1);
+        let inside: SmallVec<[u64; SINGLE_SPLITS_MAX + 1]> = inside.collect();
+        if inside.len() <= SINGLE_SPLITS_MAX {
+            return inside.into_iter().for_each(|tsn| self.split_at(tsn));
+        }
+        let at = self.position(inside[0]);
         let mut tsns = tsns.peekable();
         for mut run in self.runs.split_off(at) {
             while tsns.next_if(|tsn| *tsn <= run.first).is_some() {}
@@ -372,6 +379,11 @@ impl Outstanding {
         self.in_flight_payload_bytes -= run.payload_bytes;
         self.lost.insert_range(run.tsns(), |_| {});
         moved.add(run);
+    }
+
+    /// Returns whether a run has chunks on both sides of the start of `tsn`.
+    fn is_inside(&self, tsn: u64) -> bool {
+        self.runs.get(self.position(tsn)).is_some_and(|run| run.first < tsn)
     }
 
     /// Splits the run in which `tsn` lies, unless it begins there.
@@ -488,21 +500,15 @@ mod tests {
             vec![100, 110, 200],
             vec![103],
             vec![111, 112, 115, 120, 125, 199],
+            (100..140).collect(),
             (100..200).collect(),
-            // Out of order, before the first and behind the last.
-            vec![50, 155, 152, 250],
+            // Before the first and behind the last.
+            vec![50, 155, 250],
         ] {
             let mut at_once = ten_runs();
             at_once.split_at_each(edges.iter().copied());
             let mut one_by_one = ten_runs();
-            let (mut rising, mut highest) = (Vec::new(), 0);
-            for edge in edges {
-                if edge > highest {
-                    highest = edge;
-                    rising.push(edge);
-                }
-            }
-            rising.into_iter().for_each(|edge| one_by_one.split_at(edge));
+            edges.into_iter().for_each(|edge| one_by_one.split_at(edge));
             assert_eq!(starts(&at_once), starts(&one_by_one));
             #[cfg(feature = "testing")]
             at_once.assert_totals(std::iter::once(100 * 20));

@@ -13,7 +13,7 @@ use sctp_message::SendInfo;
 use sctp_wire::chunk::{DATA_HEADER_BYTES, Data, DataFlags, DataHeader};
 use sctp_wire::{Ppid, Ssn, StreamId, Tsn};
 
-use super::run::{Run, RunState, failure, take_header, wire_bytes};
+use super::run::{Run, RunState, Walk, failure, take_header, wire_bytes};
 use crate::config::MESSAGE_OVERHEAD_BYTES;
 use crate::event::SendFailure;
 use crate::time::Time;
@@ -21,8 +21,9 @@ use crate::tsn;
 
 /// Path of a message that names none: it takes the primary path.
 const ANY_PATH: u8 = u8::MAX;
-/// Size of the blocks for short messages: as much as is buffered, within these limits.
-const BLOCK_BYTES: std::ops::Range<usize> = 2048..64 * 1024;
+/// Limits of the size of a block for short messages, which is as large as what is buffered.
+const BLOCK_BYTES_MIN: usize = 2 * 1024;
+const BLOCK_BYTES_MAX: usize = 64 * 1024;
 
 /// The stream sequence numbers of the messages that are sent next.
 #[derive(Debug, Default)]
@@ -62,7 +63,7 @@ pub(super) struct RunLimits {
     pub(super) immediate: bool,
 }
 
-/// What the chunks of a new run have in common with those of other runs.
+/// Facts about the chunks of a new run that their sender counts or acts on.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct NewChunks {
     pub(super) unordered: u64,
@@ -166,12 +167,9 @@ impl Short {
 
     /// Returns header and user data of each message.
     fn iter(&self) -> impl Iterator<Item = (DataHeader, &[u8])> {
-        let mut wire: &[u8] = &self.wire;
-        std::iter::from_fn(move || {
-            let header = DataHeader::read(wire.first_chunk()?);
-            let (chunk, rest) = wire.split_at_checked(header.wire_bytes())?;
-            wire = rest;
-            Some((header, chunk.get(DATA_HEADER_BYTES..DATA_HEADER_BYTES + header.payload_bytes)?))
+        let first = self.wire.split_first_chunk().into_iter();
+        first.flat_map(|(head, body)| {
+            Walk::new(head, body).map(|chunk| (chunk.header, &body[chunk.payload()]))
         })
     }
 
@@ -273,7 +271,7 @@ enum Waiting {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Next {
     pub(super) payload_bytes: usize,
-    /// It is written as a chunk already.
+    /// The message is short, and lies in wire form.
     pub(super) is_short: bool,
 }
 
@@ -333,7 +331,7 @@ impl Pending {
         self.close_tail();
         (self.tail.context, self.tail.path) = (context, path);
         if !self.tail.wire.try_reclaim(wire) {
-            let block_bytes = buffered_bytes.clamp(BLOCK_BYTES.start, BLOCK_BYTES.end).next_power_of_two();
+            let block_bytes = buffered_bytes.clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX).next_power_of_two();
             self.tail.wire = BytesMut::with_capacity(block_bytes.max(wire));
         }
     }
@@ -349,12 +347,10 @@ impl Pending {
         }
     }
 
-    /// Frees the block for short messages, unless it is small. Nothing waits.
+    /// Frees the block for short messages. The caller has seen that nothing waits.
     #[inline]
     pub(super) fn free_block(&mut self) {
-        if self.tail.wire.capacity() > BLOCK_BYTES.start {
-            self.tail.wire = BytesMut::new();
-        }
+        self.tail.wire = BytesMut::new();
     }
 
     #[inline]
@@ -651,16 +647,12 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_freed_when_nothing_waits_unless_it_is_small() {
+    fn a_block_is_freed_when_nothing_waits() {
         let mut pending = Pending::default();
         pending.push_short(&SendInfo::default(), 3, [b"abc".as_slice()], 1_000_000);
-        assert!(pending.tail.wire.capacity() >= BLOCK_BYTES.end - 20);
+        assert!(pending.tail.wire.capacity() >= BLOCK_BYTES_MAX - 20);
         take(&mut pending, WIDE);
         pending.free_block();
         assert_eq!(pending.tail.wire.capacity(), 0);
-        queue(&mut pending, &SendInfo::default(), b"abc");
-        take(&mut pending, WIDE);
-        pending.free_block();
-        assert!(pending.tail.wire.capacity() > 0);
     }
 }

@@ -1,8 +1,8 @@
 //! Consecutive DATA chunks that leave in one packet: the unit of the outstanding queue.
 //!
-//! A run keeps its chunks as they stand in the packet, so a retransmission sends the same bytes again. What happens to a packet
-//! happens to all of its chunks, and a run has one state for all of them. A run is split only where a peer treats its chunks
-//! differently, which is found by a walk along their headers.
+//! A run keeps its chunks as they stand in the packet, so a retransmission sends the same bytes again. A packet arrives or is lost
+//! as a whole, so a run has one state for all its chunks. It is split, by a walk along the headers of its chunks, only where the
+//! peer reports that it has some of them and not others, or where a shorter packet takes no more.
 
 use std::ops::Range;
 
@@ -158,14 +158,14 @@ impl Run {
     pub(super) fn failures(&self) -> impl Iterator<Item = SendFailure> {
         let context = self.context;
         self.walk().map(move |chunk| {
-            let data = self.body.slice(chunk.start..chunk.start + chunk.header.payload_bytes);
+            let data = self.body.slice(chunk.payload());
             failure(chunk.header, context, data, true)
         })
     }
 
     /// Returns the chunks from the first on, by their headers.
     fn walk(&self) -> Walk<'_> {
-        Walk { header: Some(DataHeader::read(&self.head)), start: 0, body: &self.body }
+        Walk::new(&self.head, &self.body)
     }
 }
 
@@ -202,22 +202,38 @@ pub(super) fn wire_bytes(payload_bytes: usize) -> usize {
     DATA_HEADER_BYTES + payload_bytes.next_multiple_of(4)
 }
 
-/// Where a chunk lies in the body of its run.
+/// The place of a chunk behind the header of the first.
 #[derive(Debug, Clone, Copy)]
-struct ChunkAt {
-    header: DataHeader,
+pub(super) struct ChunkAt {
+    pub(super) header: DataHeader,
     /// Where the user data begins.
     start: usize,
     /// Where the next chunk begins.
     end: usize,
 }
 
-/// A walk along the headers of a run.
+impl ChunkAt {
+    /// Returns the place of the user data.
+    #[inline]
+    pub(super) fn payload(&self) -> Range<usize> {
+        self.start..self.start + self.header.payload_bytes
+    }
+}
+
+/// A walk along the headers of chunks that lie one behind the other.
 #[derive(Debug, Clone)]
-struct Walk<'a> {
+pub(super) struct Walk<'a> {
     header: Option<DataHeader>,
     start: usize,
     body: &'a [u8],
+}
+
+impl<'a> Walk<'a> {
+    /// Begins at the chunk with header `head`. `body` follows that header.
+    #[inline]
+    pub(super) fn new(head: &[u8; DATA_HEADER_BYTES], body: &'a [u8]) -> Self {
+        Walk { header: Some(DataHeader::read(head)), start: 0, body }
+    }
 }
 
 impl Iterator for Walk<'_> {

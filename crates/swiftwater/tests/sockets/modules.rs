@@ -117,12 +117,16 @@ fn a_module_that_answers_after_the_peer_has_shut_down_costs_nothing_unread() {
         let (client, server) = pair();
         server.stream().push(Box::new(Late)).unwrap();
         client.send(b"one message").unwrap();
+        // More than the client's window takes, so that the server must wait with its end until the client reads.
+        while server.statistics().unwrap().peer_window_bytes > 1000 {
+            let _room = server.try_send(&[0; 1000], &SendInfo::default());
+        }
+        while server.try_send(&[0; 1000], &SendInfo::default()).is_ok() {}
         client.shutdown().unwrap();
         while server.statistics().is_some_and(|known| known.state == AssociationState::Established) {
             std::thread::yield_now();
         }
-        // The association may have ended meanwhile: then the request is refused, and nothing is lost either.
-        let _ = server.stream().ioctl(IoctlRequest::str(Late::SEND, b"".to_vec()));
+        server.stream().ioctl(IoctlRequest::str(Late::SEND, b"".to_vec())).unwrap();
         let read: Vec<Vec<u8>> = std::iter::from_fn(|| recv_whole(&server)).collect();
         assert_eq!(read, [b"one message"]);
     });

@@ -104,8 +104,8 @@ impl Flood {
         (0..self.packet_count()).map(|number| self.packet(number, &mut chance, udp_port)).collect()
     }
 
-    /// Gives a packet of a stranger another UDP source port, for the next time that it is sent. A victim that loses most of a flood
-    /// finds the packets of a flood that repeats itself as far apart as those of a peer that tries again.
+    /// Gives a packet that names no association another UDP source port before it is sent again. With the same port it would look
+    /// like the retransmission of a peer whose first packet was lost.
     pub(super) fn renew(self, packet: &mut [u8]) {
         if matches!(self, Self::Handshakes | Self::Abort | Self::Heartbeat) {
             return;
