@@ -6,11 +6,11 @@
 //! | way | carries | module |
 //! |---|---|---|
 //! | the carrier | messages, one record each or several in a bundle, and accepted associations | [`record`], [`bundle`] |
-//! | a connection of its own for each request | what else the sockets API asks for | [`request`] |
-//! | a page that all who share the descriptor map | what they must agree on | [`page`] |
+//! | a connection of its own for each request | all other calls of the sockets API | [`request`] |
+//! | a page that all sharers of the descriptor map | the state that they must agree on | [`shared_page`] |
 //!
-//! The daemon's end of a carrier has a [name] by which a program recognises a possible carrier. The daemon itself identifies a
-//! carrier by the cookie that the kernel gives each socket (`SO_COOKIE`), which nobody can choose.
+//! The daemon's end of a carrier has a [name], by which a program recognises a possible carrier. The daemon itself identifies a
+//! carrier by the cookie that the kernel gives each socket (`SO_COOKIE`), which no program can choose.
 //!
 //! [`trust`] decides which daemon a program communicates with.
 //!
@@ -21,9 +21,9 @@ pub mod address;
 pub mod bundle;
 mod bytes;
 pub mod name;
-pub mod page;
 pub mod record;
 pub mod request;
+pub mod shared_page;
 pub mod trust;
 
 /// Version of the protocol in this crate. Both sides must have the same.

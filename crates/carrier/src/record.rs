@@ -4,7 +4,7 @@
 //! its bytes are in a sealed memfd that comes with the record.
 //!
 //! Short messages to the program that are there at the same time may share a record, a *bundle*: each with its header, one after
-//! the other (see [`Page::bundles`](crate::page::Page::bundles)).
+//! the other (see [`SharedPage::bundles`](crate::shared_page::SharedPage::bundles)).
 
 use std::net::SocketAddr;
 
@@ -40,8 +40,9 @@ pub enum Kind {
     Notification,
     /// To a listener: an association, with the descriptors of its carrier and its page, and the peer's address.
     Accepted,
-    /// To the program: the messages that follow are longer than before (see [`Page::longest`](crate::page::Page::longest)), or
-    /// are bundles. The record is empty; a reader that finds it removes it and waits for the next record, which follows at once.
+    /// To the program: the messages that follow are longer than before (see
+    /// [`SharedPage::longest`](crate::shared_page::SharedPage::longest)), or are bundles. The record is empty; a reader that
+    /// finds it removes it and waits for the next record, which follows at once.
     SizeHint,
     /// From the program's end: keeps that end from polling writable while it connects. Discarded.
     Filler,

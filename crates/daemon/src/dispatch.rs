@@ -3,8 +3,8 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
-use carrier::page::State;
 use carrier::request::{Addresses, InitMessage, OPTION_BYTES_MAX, Request, Start};
+use carrier::shared_page::State;
 use rustix::io::Errno;
 use rustix::net::UCred;
 
@@ -21,7 +21,7 @@ use crate::state::socket_options::SocketOptions;
 use crate::system::addresses::{check_peer, parse_list};
 use crate::system::socket_cookie::Cookie;
 use crate::tasks;
-use crate::tasks::relaying::{drain, tell_dry};
+use crate::tasks::relaying::{drain, notify_sender_dry};
 use crate::users::closer::{ReceivedDescriptor, Source};
 use crate::users::owner::Owner;
 use crate::users::seats::Seat;
@@ -209,7 +209,7 @@ async fn set_option(
         _ => {
             let dry = options::set(socket, level, name, value)?;
             if !dry.is_empty() {
-                tokio::task::spawn_local(tell_dry(Rc::clone(socket), dry));
+                tokio::task::spawn_local(notify_sender_dry(Rc::clone(socket), dry));
                 // The task puts the notification into the channel before the answer, if there is room.
                 tokio::task::yield_now().await;
             }
@@ -231,7 +231,7 @@ async fn recall(
 fn open_for(registry: &Rc<Registry>, owner: Owner, v6: bool, one_to_many: bool) -> Result<Reply, Errno> {
     let style = if one_to_many { Style::OneToMany } else { Style::OneToOne };
     let options = SocketOptions::new(&registry.stack);
-    let opened = registry.open(owner, v6, style, style.first_stage(), options)?;
+    let opened = registry.open(owner, v6, style, style.initial_state(), options)?;
     let (socket, theirs) = tasks::start(registry, opened);
     let page = socket.channel.page.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
     Ok(Reply { answer: Answer::Done, descriptors: vec![theirs, page], lent: None, feed: None })
@@ -246,10 +246,10 @@ async fn peel_off(
 ) -> Result<Reply, Errno> {
     let (registry, socket) = (Rc::clone(registry), Rc::clone(socket));
     let done = tokio::task::spawn_local(async move {
-        let PeeledOff { opened, page, carry } =
+        let PeeledOff { opened, page, relay } =
             peel_off::peel_off(&registry, &socket, which, recalled).await?;
         let (new, theirs) = tasks::start(&registry, opened);
-        new.commands.one_to_one(carry)?;
+        new.commands.one_to_one(relay)?;
         Ok(Reply { answer: Answer::Done, descriptors: vec![theirs, page], lent: None, feed: None })
     });
     // The task is cancelled only when the daemon ends.
@@ -309,7 +309,7 @@ mod tests {
         let _listener = registry.stack.listen(7).expect("a free port");
         let (style, options) = (Style::OneToOne, SocketOptions::new(&registry.stack));
         let owner = Owner { user: 1, process: 1 };
-        let opened = registry.open(owner, false, style, style.first_stage(), options).expect("a channel");
+        let opened = registry.open(owner, false, style, style.initial_state(), options).expect("a channel");
         let (socket, theirs) = tasks::start(&registry, opened);
         let rounds = Rc::new(Cell::new(0));
         let others = spawn_local({

@@ -18,7 +18,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::calls::reply::Reply;
-use crate::channel::long_messages::{self, Lent};
+use crate::channel::long_messages::{self, LentMemfd};
 use crate::client::address::{DaemonAddress, DaemonAddressError};
 use crate::dispatch;
 use crate::state::registry::Registry;
@@ -183,7 +183,7 @@ async fn answer(connection: &AsyncFd<End>, reply: Reply, closer: &Arc<Closer>) -
     let mut frame = [0; FRAME_BYTES_MAX];
     let bytes = reply.encode(&mut frame).ok_or(Errno::OVERFLOW)?;
     let own = reply.descriptors.iter().map(OwnedFd::as_fd);
-    let descriptors: Vec<BorrowedFd<'_>> = own.chain(reply.lent.iter().map(Lent::as_fd)).collect();
+    let descriptors: Vec<BorrowedFd<'_>> = own.chain(reply.lent.iter().map(LentMemfd::as_fd)).collect();
     let sent = send(connection, &frame[..bytes], &descriptors);
     let sent = tokio::time::timeout(REQUEST_WAIT, sent).await.unwrap_or(Ok(()));
     if let Some(feed) = reply.feed {

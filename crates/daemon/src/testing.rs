@@ -34,7 +34,7 @@ pub(crate) fn registry() -> Registry {
 pub(crate) fn opened(registry: &Registry, style: Style) -> (Rc<Socket>, OwnedFd) {
     let owner = Owner { user: 1, process: 1 };
     let options = SocketOptions::new(&registry.stack);
-    let opened = registry.open(owner, false, style, style.first_stage(), options).expect("a channel");
+    let opened = registry.open(owner, false, style, style.initial_state(), options).expect("a channel");
     (opened.socket, opened.theirs)
 }
 

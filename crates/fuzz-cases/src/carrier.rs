@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use ::carrier::bundle::{Unread, begins_at, messages};
-use ::carrier::page::{ENTRIES, Page, ROOM_BYTES, State};
 use ::carrier::record::{
     Flags, HEADER_BYTES, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX, parse_accepted,
 };
 use ::carrier::request::{Answer, FRAME_BYTES_MAX, Request};
+use ::carrier::shared_page::{ENTRIES, ROOM_BYTES, SharedPage, State};
 use arbitrary::{Arbitrary, Unstructured};
 
 /// Most steps of a script.
@@ -87,7 +87,7 @@ enum Step {
 /// keeps to the page must count no more than its room.
 pub fn page(bytes: &[u8]) {
     let mut script = Unstructured::new(bytes);
-    let page = Page::default();
+    let page = SharedPage::default();
     let bundle = bundle(&mut script);
     for _ in 0..STEPS_MAX {
         match Step::arbitrary(&mut script) {
@@ -113,7 +113,7 @@ fn bundle(script: &mut Unstructured<'_>) -> Vec<u8> {
     bundle
 }
 
-fn perform(page: &Page, bundle: &[u8], step: &Step) {
+fn perform(page: &SharedPage, bundle: &[u8], step: &Step) {
     match *step {
         Step::State(number) => {
             page.state.store(number, Relaxed);
@@ -150,7 +150,7 @@ fn perform(page: &Page, bundle: &[u8], step: &Step) {
 }
 
 /// Reads as the shim does from its copy of the record.
-fn read(page: &Page, bundle: &[u8], room: usize) {
+fn read(page: &SharedPage, bundle: &[u8], room: usize) {
     let (at, consumed) = (page.bundle_at.load(Relaxed) as usize, page.consumed.load(Relaxed) as usize);
     let Some(Unread { header, rest, next }) = Unread::of(bundle, at, consumed) else { return };
     assert!(begins_within(bundle, at, header) && next <= bundle.len());

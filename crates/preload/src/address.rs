@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use std::sync::atomic::Ordering::Relaxed;
 
-use carrier::page::Subscriptions;
 use carrier::request::ADDRESSES_MAX;
+use carrier::shared_page::Subscriptions;
 use libc::{c_int, sockaddr, socklen_t};
 
 use crate::descriptor::Descriptor;

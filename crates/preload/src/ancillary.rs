@@ -4,9 +4,9 @@ use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::ptr;
 
-use carrier::page::Subscriptions;
 use carrier::record::{Flags, Header, Kind};
 use carrier::request::InitMessage;
+use carrier::shared_page::Subscriptions;
 use libc::{c_int, cmsghdr, msghdr};
 
 use crate::structures::{

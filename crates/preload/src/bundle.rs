@@ -13,8 +13,8 @@ use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use carrier::bundle::Unread;
-use carrier::page::Page;
 use carrier::record::{BUNDLE_BYTES_MAX, Flags, HEADER_BYTES, Header};
+use carrier::shared_page::SharedPage;
 
 use crate::descriptor::Descriptor;
 use crate::receive::{self, Message};
@@ -37,18 +37,18 @@ pub(crate) fn begin(fd: RawFd, descriptor: &Descriptor) -> Result<bool> {
 }
 
 /// Returns whether the record at the front is a bundle with messages already read.
-pub(crate) fn is_begun(page: &Page) -> bool {
+pub(crate) fn is_begun(page: &SharedPage) -> bool {
     page.bundle_bytes.load(Relaxed) > 0
 }
 
 /// Makes the next call peek again at the bundle at the front.
-pub(crate) fn forget(page: &Page) {
+pub(crate) fn forget(page: &SharedPage) {
     page.bundle_bytes.store(0, Relaxed);
     page.bundles_taken.fetch_add(1, Relaxed);
 }
 
 /// Notes that a bundle of this length is at the front and that its first message was read in part.
-pub(crate) fn resume(page: &Page, bytes: u32) {
+pub(crate) fn resume(page: &SharedPage, bytes: u32) {
     page.bundle_at.store(0, Relaxed);
     page.bundle_bytes.store(bytes, Relaxed);
 }
@@ -126,7 +126,7 @@ impl Copied {
     }
 
     /// Copies the record and returns its length. The record counts as a bundle only once the caller has noted it.
-    fn look(&mut self, fd: RawFd, page: &Page) -> Result<usize> {
+    fn look(&mut self, fd: RawFd, page: &SharedPage) -> Result<usize> {
         (self.of, self.bytes) = (page.bundles_taken.load(Relaxed), 0);
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_TRUNC;
         let place = [Buffers::of(&mut self.content)];

@@ -4,7 +4,7 @@ use std::os::fd::RawFd;
 use std::ptr::NonNull;
 
 use carrier::VERSION;
-use carrier::page::{PAGE_BYTES, Page};
+use carrier::shared_page::{PAGE_BYTES, SharedPage};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,7 +13,7 @@ use crate::system::{self, Errno, Result};
 
 /// A socket's page, shared with everybody who shares the descriptor.
 pub(crate) struct Descriptor {
-    page: NonNull<Page>,
+    page: NonNull<SharedPage>,
     /// Copy of the bundle at the front of the carrier.
     pub(crate) copy: RecordCopy,
     /// Number of receives from now on that expect to wait.
@@ -55,7 +55,7 @@ impl Descriptor {
         self.patience.store(PATIENCE, Relaxed);
     }
 
-    pub(crate) fn page(&self) -> &Page {
+    pub(crate) fn page(&self) -> &SharedPage {
         // SAFETY: the page is mapped for the lifetime of `self`, and consists of atomics that start as zero.
         unsafe { self.page.as_ref() }
     }
@@ -72,7 +72,7 @@ impl Drop for Descriptor {
 mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
-    use carrier::page::FIELDS_BYTES;
+    use carrier::shared_page::FIELDS_BYTES;
 
     use super::*;
 
@@ -80,12 +80,15 @@ mod tests {
     fn a_page_without_entries_is_mapped_with_zeros_behind_it() {
         let version = u32::from(VERSION).to_ne_bytes();
         // Everybody who shares the page may claim entries.
-        let (at, claimed) = (Page::ENTRIES_USED_AT as libc::off_t, u32::MAX.to_ne_bytes());
+        let (at, claimed) = (SharedPage::ENTRIES_USED_AT as libc::off_t, u32::MAX.to_ne_bytes());
         // SAFETY: the name is NUL-terminated, and the kernel reads the numbers.
         let memfd = unsafe {
             let memfd = libc::memfd_create(c"page".as_ptr(), libc::MFD_CLOEXEC);
             assert!(memfd >= 0 && libc::ftruncate(memfd, FIELDS_BYTES as libc::off_t) == 0);
-            assert_eq!(libc::pwrite(memfd, version.as_ptr().cast(), 4, Page::IDENTITY_AT as libc::off_t), 4);
+            assert_eq!(
+                libc::pwrite(memfd, version.as_ptr().cast(), 4, SharedPage::IDENTITY_AT as libc::off_t),
+                4
+            );
             assert_eq!(libc::pwrite(memfd, claimed.as_ptr().cast(), 4, at), 4);
             memfd
         };

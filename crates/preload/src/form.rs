@@ -7,9 +7,9 @@ use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use carrier::page::Page;
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind, PLAIN_BYTES_MAX};
 use carrier::request::{PUT_BACK_BYTES_MAX, Request};
+use carrier::shared_page::SharedPage;
 
 use crate::descriptor::Descriptor;
 use crate::lock::{self, Patience};
@@ -90,7 +90,7 @@ pub(crate) fn back_to_records(fd: RawFd, descriptor: &Descriptor) {
 
 /// Tells the daemon to go on after a holder of the lock has died in the middle of a change of form. The daemon refuses this if no
 /// change was under way.
-pub(crate) fn let_go(fd: RawFd, page: &Page) {
+pub(crate) fn let_go(fd: RawFd, page: &SharedPage) {
     let _ = setup::request(fd, &Request::SetForm { plain: page.plain.load(Relaxed) != 0 });
 }
 

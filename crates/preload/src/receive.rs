@@ -8,8 +8,8 @@
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use carrier::page::{Page, PeerShut, State};
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX};
+use carrier::shared_page::{PeerShut, SharedPage, State};
 use libc::{c_int, iovec};
 
 use crate::bundle;
@@ -200,7 +200,7 @@ pub(crate) fn take_held(
 }
 
 /// Takes the read lock and makes the carrier bring records.
-pub(crate) fn hold<'a>(fd: RawFd, page: &'a Page, patience: &Patience) -> Result<Held<'a>> {
+pub(crate) fn hold<'a>(fd: RawFd, page: &'a SharedPage, patience: &Patience) -> Result<Held<'a>> {
     let held = hold_any_form(fd, page, patience)?;
     if page.plain.load(Acquire) != 0 {
         form::to_records(fd)?;
@@ -209,7 +209,7 @@ pub(crate) fn hold<'a>(fd: RawFd, page: &'a Page, patience: &Patience) -> Result
 }
 
 /// Takes the read lock, whatever the form of the content.
-pub(crate) fn hold_any_form<'a>(fd: RawFd, page: &'a Page, patience: &Patience) -> Result<Held<'a>> {
+pub(crate) fn hold_any_form<'a>(fd: RawFd, page: &'a SharedPage, patience: &Patience) -> Result<Held<'a>> {
     let held = lock::hold(&page.lock, patience)?;
     if held.inherited {
         recover(fd, page);
@@ -220,7 +220,7 @@ pub(crate) fn hold_any_form<'a>(fd: RawFd, page: &'a Page, patience: &Patience) 
 
 /// Makes the page agree with the carrier after the previous holder of the lock died, or did not learn the outcome of a request,
 /// and may have stopped half-way.
-pub(crate) fn recover(fd: RawFd, page: &Page) {
+pub(crate) fn recover(fd: RawFd, page: &SharedPage) {
     page.bundles_taken.fetch_add(1, Relaxed);
     // A carrier always accepts the option.
     let _ = system::set_peek_offset(fd, -1);
@@ -311,7 +311,7 @@ fn await_noticed(fd: RawFd) -> Result<()> {
 }
 
 /// Counts a message that was read to its end.
-pub(crate) fn count(page: &Page, header: &Header) {
+pub(crate) fn count(page: &SharedPage, header: &Header) {
     if header.kind == Kind::Data {
         page.data_taken.fetch_add(1, Relaxed);
     }
@@ -396,7 +396,7 @@ fn look_on(fd: RawFd, header: Header, before: usize, place: Buffers<'_>) -> Resu
 }
 
 /// Returns the end, or the reason for which there is none.
-fn end(fd: RawFd, page: &Page) -> Result<Message> {
+fn end(fd: RawFd, page: &SharedPage) -> Result<Message> {
     match page.take_error() {
         0 => {}
         error => return Err(Errno(error)),

@@ -7,7 +7,7 @@
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
-use carrier::page::Page;
+use carrier::shared_page::SharedPage;
 
 use crate::setup;
 
@@ -30,7 +30,7 @@ pub(crate) fn listens() {
 }
 
 /// Notes that the process has sent a message.
-pub(crate) fn sends(page: &Page) {
+pub(crate) fn sends(page: &SharedPage) {
     let is_here = || page.peer().is_none_or(|peer| peer.ip().to_canonical().is_loopback());
     if DONE.load(Relaxed) == CONNECTS | LISTENS && is_here() {
         DONE.fetch_or(SENT, Relaxed);

@@ -8,9 +8,9 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use carrier::page::{Entry, Page, PeerShut, State};
 use carrier::record::{Flags, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use carrier::request::OPTION_BYTES_MAX;
+use carrier::shared_page::{Entry, PeerShut, SharedPage, State};
 use libc::c_int;
 
 use crate::ancillary::{Control, SendInfo};
@@ -64,7 +64,7 @@ impl Outgoing<'_> {
         sent
     }
 
-    fn page(&self) -> &Page {
+    fn page(&self) -> &SharedPage {
         self.descriptor.page()
     }
 

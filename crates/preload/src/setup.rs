@@ -5,9 +5,9 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use carrier::page::{PeerShut, State};
 use carrier::record::{self, ACCEPTED_BYTES, Flags, HEADER_BYTES};
 use carrier::request::{Addresses, Answer, InitMessage, OPTION_BYTES_MAX, Request, Start};
+use carrier::shared_page::{PeerShut, State};
 use libc::c_int;
 
 use crate::ask::{Reply, answers, ask, asked};

@@ -217,7 +217,7 @@ mod tests {
     use std::sync::Mutex;
 
     use carrier::VERSION;
-    use carrier::page::{PAGE_BYTES, Page};
+    use carrier::shared_page::{PAGE_BYTES, SharedPage};
 
     use super::*;
 
@@ -226,7 +226,7 @@ mod tests {
 
     fn descriptor() -> Arc<Descriptor> {
         let version = u32::from(VERSION).to_ne_bytes();
-        let at = offset_of!(Page, version) as libc::off_t;
+        let at = offset_of!(SharedPage, version) as libc::off_t;
         // SAFETY: the name is NUL-terminated, and the version is readable.
         let memfd = unsafe {
             let memfd = libc::memfd_create(c"page".as_ptr(), libc::MFD_CLOEXEC);

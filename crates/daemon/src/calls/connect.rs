@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
-use carrier::page::State;
 use carrier::request::{Addresses, InitMessage, Start};
+use carrier::shared_page::State;
 use rustix::io::Errno;
 use swiftwater::{Address, Stack};
 
@@ -69,7 +69,7 @@ fn connect_only(
     inner.local = local_toward(hosts[0]).map(|local| SocketAddr::new(local, bound.port));
     let local = inner.local.unwrap_or_else(|| bound.first());
     visible_name::of_association(theirs, local, SocketAddr::new(hosts[0], seen.port()));
-    socket.set_stage(&mut inner, State::Connecting);
+    socket.set_state(&mut inner, State::Connecting);
     let assoc = Rc::new(SocketAssociation::new(
         registry.next_association(),
         seen,

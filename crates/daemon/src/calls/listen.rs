@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use carrier::page::State;
+use carrier::shared_page::State;
 use rustix::io::Errno;
 use swiftwater::ListenerOptions;
 use swiftwater::tokio::Listener;
@@ -53,13 +53,13 @@ pub(crate) fn listen(
     let listener = listener.map_err(|error| errno::of_listen(&error))?;
     registry.ports().set_listens(socket.number, port, true);
     if listening == State::Listening {
-        socket.channel.endpoint.keep_short();
+        socket.channel.endpoint.minimize_backlog();
         // A listening one-to-one socket must never poll writable, because some programs take that for an incoming
         // association.
         endpoint::fill(theirs)?;
     }
     visible_name::of_listener(theirs, inner.bound.as_ref().map_or(unspecified(socket.v6), Bound::first));
-    socket.set_stage(&mut inner, listening);
+    socket.set_state(&mut inner, listening);
     let listener = Arc::new(Listener::from(listener));
     inner.listener = Arc::downgrade(&listener);
     socket.commands.listen(listener)
@@ -77,7 +77,7 @@ pub(crate) fn unlisten(registry: &Registry, socket: &Socket, recalled: Recalled)
     if let Some(bound) = &inner.bound {
         registry.ports().set_listens(socket.number, bound.port, false);
     }
-    socket.set_stage(&mut inner, idle);
+    socket.set_state(&mut inner, idle);
     socket.commands.unlisten()?;
     if idle == State::Idle {
         recalled.discard();

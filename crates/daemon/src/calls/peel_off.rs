@@ -3,8 +3,8 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
-use carrier::page::{PeerShut, State};
 use carrier::record::Kind;
+use carrier::shared_page::{PeerShut, State};
 use rustix::io::Errno;
 
 use crate::channel::Channel;
@@ -24,7 +24,7 @@ pub(crate) struct PeeledOff {
     /// A descriptor of the socket's page for the program.
     pub(crate) page: OwnedFd,
     /// The first command for the socket's task.
-    pub(crate) carry: OneToOneCommand,
+    pub(crate) relay: OneToOneCommand,
 }
 
 /// Moves an association of a one-to-many socket to a socket of its own, with the messages that were delivered:
@@ -71,7 +71,7 @@ pub(crate) async fn peel_off(
         socket.channel.credit.release_all();
     }
     new.channel.watch_reads();
-    Ok(PeeledOff { opened, page, carry: OneToOneCommand::Carry { association: assoc, unsent } })
+    Ok(PeeledOff { opened, page, relay: OneToOneCommand::Relay { association: assoc, unsent } })
 }
 
 /// Returns the association of this number if it can be peeled off.
@@ -112,7 +112,7 @@ fn move_records(
 ) -> Result<(), Errno> {
     let mut records = recalled.take();
     // Size hints are dropped, because the page is read anew after this.
-    records.retain(|record| !record.is_notice());
+    records.retain(|record| !record.is_size_hint());
     let is_of = |record: &RawRecord| record.messages().any(|(_, header)| header.association == id);
     let mut staying = None;
     if let Some(first) = records.front_mut() {

@@ -7,7 +7,7 @@ use carrier::request::{self, FRAME_BYTES_MAX};
 use rustix::io::Errno;
 
 use super::feed::Feed;
-use crate::channel::long_messages::Lent;
+use crate::channel::long_messages::LentMemfd;
 
 /// The daemon's answer: [`carrier::request::Answer`] with owned values.
 pub(crate) enum Answer {
@@ -24,7 +24,7 @@ pub(crate) struct Reply {
     pub(crate) answer: Answer,
     pub(crate) descriptors: Vec<OwnedFd>,
     /// A memfd that is sent along and emptied once the caller has read it.
-    pub(crate) lent: Option<Lent>,
+    pub(crate) lent: Option<LentMemfd>,
     /// Records that follow the answer on the same connection.
     pub(crate) feed: Option<Feed>,
 }

@@ -1,7 +1,7 @@
 //! The answer to a request for the status.
 //!
 //! The answer may be long, so it is built in turns, of parts that are written into a memfd one by one. Its memory is
-//! charged to the requesting user until this user has read it: see [`Lent`].
+//! charged to the requesting user until this user has read it: see [`LentMemfd`].
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::reply::{Answer, Reply};
 use super::status::{self, Part, Status, UserStatus};
-use crate::channel::long_messages::Lent;
+use crate::channel::long_messages::LentMemfd;
 use crate::state::association::SocketAssociation;
 use crate::state::registry::Registry;
 use crate::state::socket::Socket;
@@ -105,7 +105,7 @@ impl Associations {
 
 /// An answer under construction.
 pub(crate) struct Report {
-    memory: Lent,
+    memory: LentMemfd,
 }
 
 impl Report {
@@ -113,7 +113,7 @@ impl Report {
     pub(crate) fn begin(sockets: &Registry, who: UCred) -> Result<Report, Errno> {
         let account = sockets.unread.account(who.uid.as_raw());
         let charge = account.take(STEP_BYTES).ok_or(Errno::NOBUFS)?;
-        let memory = Lent::new(&[], sockets.numbers.count(1), charge).map_err(|(error, _)| error)?;
+        let memory = LentMemfd::new(&[], sockets.numbers.count(1), charge).map_err(|(error, _)| error)?;
         Ok(Report { memory })
     }
 

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use carrier::page::State;
+use carrier::shared_page::State;
 use serde::{Deserialize, Serialize};
 use swiftwater::{AssociationState, LinkKind, PathState, PathStatistics, Stack, Statistics};
 

@@ -1,11 +1,11 @@
-//! Why something was not put into a channel, and what it waits for.
+//! Reasons why a message was not put into a channel, and the events that a blocked message waits for.
 
 use rustix::io::Errno;
 
-/// What a message that cannot be put now waits for.
+/// The event that a blocked message waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blocked {
-    /// Room: the program has not read enough.
+    /// Room in the carrier: the program must read first.
     Full,
     /// The end of another sender's message.
     Delivery,
@@ -13,18 +13,18 @@ pub(crate) enum Blocked {
     Recall,
     /// The end of a change of the form.
     Held,
-    /// This many bytes of the user's memory for messages that programs have yet to read.
+    /// This many bytes of the user's memory for unread messages.
     Memory(usize),
     /// Free descriptor numbers of the user.
     Descriptors,
-    /// The host, which is short of memory or descriptors.
+    /// Memory or descriptors of the host, which is short of them.
     Host,
 }
 
-/// Why something was not put into a channel.
+/// Reason why a message was not put into a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotPut {
-    /// It can be put later.
+    /// The message can be put later.
     Blocked(Blocked),
     /// The program cannot be reached any more.
     Failed(Errno),

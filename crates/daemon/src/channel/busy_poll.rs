@@ -1,7 +1,7 @@
-//! Staying awake for a moment after a message has come, where that pays.
+//! Busy polling for the next message of a program, while that pays.
 //!
-//! In a dialogue between two programs the daemon has a message every few microseconds, and would be woken for each. Waking costs
-//! more than handing a message on; so it looks again and again for a moment, as long as that finds something.
+//! In a dialogue between two programs a message reaches the daemon every few microseconds, and each would wake it. Waking costs
+//! more than relaying a message, so the daemon polls for a moment before it sleeps, as long as polling finds messages.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use swiftwater::internals::BusyPoll;
 use tokio::sync::Notify;
 use tokio::task;
 
-/// What keeps the daemon awake.
+/// Keeps the daemon's thread awake for a moment after each record.
 #[derive(Default)]
 pub(crate) struct BusyPolling {
-    /// Records that have come from programs.
+    /// Number of records received from programs.
     records: AtomicU64,
     /// The polling task sleeps until the next record.
     asleep: AtomicBool,
@@ -30,12 +30,12 @@ impl BusyPolling {
         }
     }
 
-    /// Returns how many records have come from programs.
+    /// Returns the number of records received from programs.
     pub(crate) fn records(&self) -> u64 {
         self.records.load(Relaxed)
     }
 
-    /// Keeps the runtime from sleeping, each time for about a `moment` after the last record, as long as that pays.
+    /// Keeps the runtime from sleeping for about `moment` after each record, as long as that pays.
     pub(crate) async fn keep(&self, moment: Duration) {
         let mut busy_poll = BusyPoll::default();
         loop {
@@ -47,11 +47,11 @@ impl BusyPolling {
         }
     }
 
-    /// Looks until nothing has come for long enough.
+    /// Polls until no record has arrived for long enough.
     async fn look(&self, busy_poll: &mut BusyPoll, moment: Duration) {
         let (mut seen, mut since) = (self.records.load(Relaxed), Instant::now());
         while since.elapsed() < moment * busy_poll.patience() {
-            // The runtime looks at its descriptors before it comes back.
+            // The runtime polls its descriptors before it resumes this task.
             task::yield_now().await;
             let records = self.records.load(Relaxed);
             if records != seen {

@@ -1,12 +1,13 @@
-//! The form in which a carrier brings a program what it reads.
+//! The form of the content that a program reads from its carrier.
 //!
-//! Programs with the shim read records, each with a header. A program without it whose standard input, output or
-//! error is a socket reads *plain* content: packets without headers, and no notifications. Writing needs no form: the daemon takes
-//! what is no record as a message.
+//! Programs with the shim read records, each with a header. A program without the shim whose standard input, output or error is a
+//! socket reads *plain* content: packets without headers, and no notifications. Writing needs no form: data that is not a record
+//! is a message.
 //!
-//! A sharer changes the form while it holds the lock for reading: it has the daemon put nothing into the carrier ([`Request::Hold`]),
-//! takes out what lies there and puts it back ([`Request::PutBack`]), and names the form ([`Request::SetForm`]). So the daemon
-//! receives nothing from a program's end, and what was put back goes to the carrier before all else, in the form that holds then.
+//! A sharer changes the form while it holds the lock for reading. It asks the daemon to put nothing into the carrier
+//! ([`Request::Hold`]), takes the records out of the carrier, returns them to the daemon ([`Request::PutBack`]), and names the
+//! form ([`Request::SetForm`]). So the daemon receives nothing from a program's end. Returned messages go into the carrier before
+//! all others, in the current form.
 //!
 //! [`Request::Hold`]: carrier::request::Request::Hold
 //! [`Request::PutBack`]: carrier::request::Request::PutBack
@@ -27,10 +28,10 @@ use tokio::sync::Notify;
 use crate::channel::Channel;
 use crate::channel::blocked::{Blocked, NotPut};
 
-/// How what is put into a carrier goes there.
+/// The form in which messages are put into a carrier.
 #[derive(Default)]
 pub(crate) struct Form {
-    /// Something in `state` keeps a record from being put as it is.
+    /// Whether `state` keeps a record from being put unchanged.
     is_special: AtomicBool,
     state: Mutex<State>,
     released: Notify,
@@ -40,29 +41,29 @@ pub(crate) struct Form {
 struct State {
     is_plain: bool,
     is_held: bool,
-    /// What was taken out and goes to the carrier before all else.
+    /// Messages taken out of the carrier, which go back before all others.
     put_back: VecDeque<Message>,
-    /// Messages at the front of `put_back` that have come since the carrier is held.
+    /// Number of messages at the front of `put_back` that were returned since the carrier is held.
     came: usize,
-    /// A task puts what was put back into the carrier as the program reads.
+    /// Whether a task puts the returned messages into the carrier as the program reads.
     is_flushing: bool,
     end: End,
 }
 
-/// What the program is told of the end of what it reads.
+/// Whether the program has been told that no more messages follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum End {
-    /// There may be more.
+    /// More messages may follow.
     #[default]
     Open,
-    /// There is no more, which only a program that reads plain content is told.
+    /// No more messages follow. Only a program that reads plain content is told.
     Untold,
-    /// There is no more, which is told once all that was put back is in the carrier.
+    /// No more messages follow. The program is told once all returned messages are in the carrier.
     Due,
     Told,
 }
 
-/// A message, or what is left of it.
+/// A message, or the rest of one.
 pub(super) struct Message {
     pub(super) header: Header,
     blocks: VecDeque<Bytes>,
@@ -76,7 +77,7 @@ impl Message {
         }
     }
 
-    /// Returns its content.
+    /// Returns the content.
     pub(super) fn blocks(&self) -> Vec<Bytes> {
         self.blocks.iter().cloned().collect()
     }
@@ -87,7 +88,7 @@ impl Message {
         Some(first.slice(..first.len().min(PLAIN_BYTES_MAX)))
     }
 
-    /// So many bytes of the first block are in the carrier.
+    /// Removes this many bytes, which are in the carrier, from the first block.
     fn cut(&mut self, bytes: usize) {
         if let Some(first) = self.blocks.front_mut() {
             let _done = first.split_to(bytes);
@@ -104,7 +105,7 @@ impl Form {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether a record may be put into the carrier as it is.
+    /// Returns whether a record may be put into the carrier unchanged.
     pub(crate) fn is_ordinary(&self) -> bool {
         !self.is_special.load(Relaxed)
     }
@@ -113,7 +114,8 @@ impl Form {
         self.is_special.store(state.is_plain || state.is_held || !state.put_back.is_empty(), Relaxed);
     }
 
-    /// Notes that nothing follows, which a program that reads records is told only if `told`. Returns whether it is to be told now.
+    /// Records that no more messages follow. A program that reads records is told only if `told`. Returns whether the program
+    /// must be told now.
     pub(crate) fn end(&self, told: bool) -> bool {
         let mut state = self.state();
         match state.end {
@@ -147,7 +149,7 @@ impl Form {
         Ok(())
     }
 
-    /// Sets the form. Returns the longest message that was put back.
+    /// Sets the form. Returns the length of the longest returned message.
     fn set(&self, plain: bool) -> Result<u32, Errno> {
         let mut state = self.state();
         if !state.is_held {
@@ -168,7 +170,7 @@ impl Form {
         (!state.is_held).then_some(state.is_plain)
     }
 
-    /// Waits until the carrier is held no more.
+    /// Waits until the carrier is released.
     pub(super) async fn released(&self) {
         loop {
             let released = self.released.notified();
@@ -181,7 +183,7 @@ impl Form {
 }
 
 impl State {
-    /// Returns whether the program is to be told the end now.
+    /// Returns whether the program must be told the end now, and marks the end as told.
     fn take_end(&mut self) -> bool {
         let is_now = self.end == End::Due && !self.is_held && self.put_back.is_empty();
         if is_now {
@@ -192,14 +194,14 @@ impl State {
 }
 
 impl Channel {
-    /// Puts nothing more into the channel until [`Channel::set_form`] ([`Request::Hold`](carrier::request::Request::Hold)).
+    /// Stops putting messages into the channel until [`Channel::set_form`] ([`Request::Hold`](carrier::request::Request::Hold)).
     pub(crate) fn hold(&self) -> Result<(), Errno> {
         self.endpoint.form.hold()
     }
 
-    /// Takes a message back that lay in the channel while it is held
-    /// ([`Request::PutBack`](carrier::request::Request::PutBack)); waits for the memory that it takes. `association` and
-    /// `peer` complete its header.
+    /// Takes back a message that a sharer has removed from the held channel
+    /// ([`Request::PutBack`](carrier::request::Request::PutBack)); waits for memory for it. `association` and `peer` complete its
+    /// header.
     pub(crate) async fn put_back(
         &self,
         record: &[u8],
@@ -210,19 +212,19 @@ impl Channel {
         if !is_message || content.is_empty() || self.endpoint.form.is_ordinary() {
             return Err(Errno::INVAL);
         }
-        let content = self.endpoint.keep(content).await?;
+        let content = self.endpoint.charge_and_copy(content).await?;
         let header = Header { association, address: peer, ..header };
         self.endpoint.form.put_back(Message::new(&header, &[content]))
     }
 
-    /// Sets the form of what is put into the channel ([`Request::SetForm`](carrier::request::Request::SetForm)). Nobody reads
+    /// Sets the form of the channel and releases it ([`Request::SetForm`](carrier::request::Request::SetForm)). No sharer reads
     /// meanwhile.
     pub(crate) fn set_form(self: &Rc<Self>, plain: bool) -> Result<(), Errno> {
         let longest = self.endpoint.form.set(plain)?;
         self.expect_length(longest);
         self.page.set_plain(plain);
         let is_full = |flushed: Result<(), NotPut>| flushed == Err(NotPut::Blocked(Blocked::Full));
-        // A program may change the form again and again: one task serves them all.
+        // A program may change the form repeatedly; one task serves all changes.
         if is_full(self.flush()) && !std::mem::replace(&mut self.endpoint.form.state().is_flushing, true) {
             let channel = Rc::clone(self);
             tokio::task::spawn_local(async move {
@@ -235,7 +237,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Puts what was put back into the carrier, and then the end if that is due.
+    /// Puts the returned messages into the carrier, and then the end if it is due.
     pub(super) fn flush(&self) -> Result<(), NotPut> {
         let form = &self.endpoint.form;
         let mut state = form.state();
@@ -251,7 +253,7 @@ impl Channel {
         }
         form.note(&state);
         if state.take_end() {
-            self.endpoint.tell_end();
+            self.endpoint.send_end();
         }
         Ok(())
     }
@@ -259,11 +261,11 @@ impl Channel {
     fn try_put_record(&self, message: &Message) -> Result<(), NotPut> {
         self.endpoint.try_put_message(&message.header, &message.blocks())?;
         self.credit.count(1);
-        self.credit.keep_no_room(1);
+        self.credit.hold_no_credit(1);
         Ok(())
     }
 
-    /// Puts the rest of a message as plain content, and nothing of a notification.
+    /// Puts the rest of a message as plain content; puts nothing of a notification.
     pub(super) fn try_put_plain(&self, message: &mut Message) -> Result<(), NotPut> {
         while let Some(packet) = message.packet() {
             self.endpoint.try_put_parts(&[IoSlice::new(&packet)], &[])?;
@@ -273,12 +275,12 @@ impl Channel {
     }
 }
 
-/// How something was handed to the program.
+/// The form in which a message was put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Put {
-    /// As a record: the page tells when it was read.
+    /// As a record: the page shows when it was read.
     Record,
-    /// As plain content, or in part: nobody tells when it was read.
+    /// As plain content, or partly so: nothing shows when it was read.
     Plain,
 }
 

@@ -1,8 +1,9 @@
-//! Memory that programs read: a long message on its way to a program lies in a memfd, which a record in the carrier brings.
+//! Memfds that programs read from: a long message to a program is in a memfd, whose descriptor accompanies a record in the
+//! carrier.
 //!
-//! The memory of a memfd is the daemon's for as long as any program has a descriptor of it, and a program may keep one. So it is
-//! charged to the user of the socket, the daemon keeps a descriptor of its own, and it empties the memfd once the message was read or
-//! nobody can read it any more: no program makes the daemon hold more than what is charged.
+//! The kernel charges a memfd to the daemon for as long as any program has a descriptor of it, and a program may keep one. So the
+//! daemon charges the memfd to the user of the socket, keeps a descriptor of its own, and empties the memfd once the message was
+//! read or no program can read it any more. No program makes the daemon hold more memory than is charged.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,30 +17,30 @@ use crate::users::budget::{Charge, RECORD_COST_BYTES};
 use crate::users::closer::Closer;
 use crate::users::descriptor_numbers::Taken;
 
-/// Returns what is charged for a message of so many bytes.
+/// Returns the charge for a message of this length.
 pub(crate) fn charged_bytes(bytes: usize) -> usize {
     bytes + RECORD_COST_BYTES
 }
 
-/// A memfd of ours that programs get a descriptor of, such as a long message in a carrier.
+/// A memfd of the daemon whose descriptor programs get, such as a long message in a carrier.
 #[derive(Debug)]
-pub(crate) struct Lent {
+pub(crate) struct LentMemfd {
     memfd: OwnedFd,
     bytes: usize,
     _number: Taken,
     charge: Charge,
 }
 
-impl Lent {
-    /// Makes a memfd with these bytes.
-    pub(crate) fn new(blocks: &[Bytes], number: Taken, charge: Charge) -> Result<Lent, (Errno, Charge)> {
+impl LentMemfd {
+    /// Creates a memfd with these bytes.
+    pub(crate) fn new(blocks: &[Bytes], number: Taken, charge: Charge) -> Result<LentMemfd, (Errno, Charge)> {
         match write_memfd(blocks) {
-            Ok((memfd, bytes)) => Ok(Lent { memfd, bytes, _number: number, charge }),
+            Ok((memfd, bytes)) => Ok(LentMemfd { memfd, bytes, _number: number, charge }),
             Err(error) => Err((error, charge)),
         }
     }
 
-    /// Appends some bytes. What is charged grows by `step_bytes` at least where it must.
+    /// Appends bytes. If the charge does not cover them, it grows by `step_bytes` at least.
     pub(crate) fn append(&mut self, more: &[u8], step_bytes: usize) -> Result<(), Errno> {
         let bytes = self.bytes + more.len();
         let missing = bytes.saturating_sub(self.charge.bytes());
@@ -51,33 +52,34 @@ impl Lent {
         Ok(())
     }
 
-    /// Gives the memory back to the system. Programs that still have the memfd find it empty.
+    /// Returns the memory to the system. Programs that still have the memfd find it empty.
     pub(crate) fn empty(self) {
-        // It is ours, and no seal keeps it as it is.
+        // The memfd has no seals, so this cannot fail.
         let _ = ftruncate(&self.memfd, 0);
     }
 }
 
-/// Gives the memory of messages that lie in no channel any more back to the system, on the thread of a closer: much takes its time.
-pub(crate) fn empty_on(closer: &Arc<Closer>, messages: VecDeque<Lent>) {
+/// Returns the memory of messages that are no longer in a channel to the system, on the thread of a closer, because releasing
+/// much memory takes long.
+pub(crate) fn empty_on(closer: &Arc<Closer>, messages: VecDeque<LentMemfd>) {
     if !messages.is_empty() {
-        closer.run(move || messages.into_iter().for_each(Lent::empty));
+        closer.run(move || messages.into_iter().for_each(LentMemfd::empty));
     }
 }
 
-impl AsFd for Lent {
+impl AsFd for LentMemfd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.memfd.as_fd()
     }
 }
 
-/// Makes a memfd for a program that fills and seals it. Its memory is the program's own.
+/// Creates a memfd for a program to fill and seal. Its memory belongs to the program.
 pub(crate) fn memfd_to_fill() -> Result<OwnedFd, Errno> {
     memfd_create("swiftwater-message", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
 }
 
 fn write_memfd(blocks: &[Bytes]) -> Result<(OwnedFd, usize), Errno> {
-    // Nobody can seal it: a program could otherwise keep it from being emptied.
+    // No program can seal the memfd; otherwise a program could keep the daemon from emptying it.
     let memfd = memfd_create("swiftwater-message", MemfdFlags::CLOEXEC)?;
     let mut bytes = 0;
     for block in blocks {
@@ -96,16 +98,16 @@ fn write_at(memfd: &OwnedFd, mut rest: &[u8], mut at: usize) -> Result<(), Errno
     Ok(())
 }
 
-/// The long messages that lie in a carrier, the oldest first.
+/// The unread long messages in a carrier, the oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct LyingLong {
-    messages: VecDeque<Lent>,
-    /// Messages that were ever put, modulo 2^32.
+pub(crate) struct UnreadLongMessages {
+    messages: VecDeque<LentMemfd>,
+    /// Number of messages put so far, modulo 2^32.
     put: u32,
 }
 
-impl LyingLong {
-    pub(crate) fn push(&mut self, message: Lent) {
+impl UnreadLongMessages {
+    pub(crate) fn push(&mut self, message: LentMemfd) {
         self.messages.push_back(message);
         self.put = self.put.wrapping_add(1);
     }
@@ -114,20 +116,21 @@ impl LyingLong {
         self.messages.is_empty()
     }
 
-    /// Takes those that were read: `taken` is how many the sharers say that they have read in all, modulo 2^32.
-    pub(crate) fn take_read(&mut self, taken: u32) -> VecDeque<Lent> {
+    /// Takes the messages that were read. `taken` is the total number read according to the sharers, modulo 2^32.
+    pub(crate) fn take_read(&mut self, taken: u32) -> VecDeque<LentMemfd> {
         self.take_all_but(self.put.wrapping_sub(taken) as usize)
     }
 
-    /// Takes all but the last so many.
-    pub(crate) fn take_all_but(&mut self, unread: usize) -> VecDeque<Lent> {
+    /// Takes all messages but the last `unread`.
+    pub(crate) fn take_all_but(&mut self, unread: usize) -> VecDeque<LentMemfd> {
         let read = self.messages.len().saturating_sub(unread);
         let kept = self.messages.split_off(read);
         std::mem::replace(&mut self.messages, kept)
     }
 
-    /// Some of the messages that lie in this carrier, the oldest first, lie in another one now. Returns those that were read before.
-    pub(crate) fn move_to(&mut self, other: &mut LyingLong, moved: &[bool]) -> VecDeque<Lent> {
+    /// Moves the messages marked in `moved`, the oldest first, to the list of another carrier. Returns the messages that were
+    /// read before.
+    pub(crate) fn move_to(&mut self, other: &mut UnreadLongMessages, moved: &[bool]) -> VecDeque<LentMemfd> {
         let read = self.take_all_but(moved.len());
         let listed = &moved[moved.len() - self.messages.len()..];
         let count = moved.iter().filter(|moved| **moved).count() as u32;
@@ -153,10 +156,10 @@ mod tests {
         Budget::new(Limits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1)
     }
 
-    fn message(account: &Arc<Account>, text: &'static [u8]) -> Lent {
+    fn message(account: &Arc<Account>, text: &'static [u8]) -> LentMemfd {
         let charge = account.take(charged_bytes(text.len())).expect("room");
         let number = Numbers::with_max(1 << 16).count(1);
-        Lent::new(&[Bytes::from_static(text)], number, charge).expect("a memfd")
+        LentMemfd::new(&[Bytes::from_static(text)], number, charge).expect("a memfd")
     }
 
     #[test]
@@ -177,7 +180,7 @@ mod tests {
     fn what_is_appended_is_charged() {
         let account = Budget::new(Limits { user_bytes: 100, all_bytes: 1 << 20 }).account(1);
         let charge = account.take(10).expect("room");
-        let mut memory = Lent::new(&[], Numbers::with_max(1 << 16).count(1), charge).expect("a memfd");
+        let mut memory = LentMemfd::new(&[], Numbers::with_max(1 << 16).count(1), charge).expect("a memfd");
         let charged = [(8, 10), (8, 60), (40, 60)].map(|(more, charged)| {
             memory.append(&vec![7; more], 50).expect("room");
             assert_eq!(account.charged_bytes(), charged);
@@ -190,19 +193,19 @@ mod tests {
     #[test]
     fn messages_are_taken_as_they_are_read() {
         let account = account();
-        let mut lying = LyingLong::default();
-        (0..3).for_each(|_| lying.push(message(&account, b"long")));
-        let mut taken = |count| lying.take_read(count).len();
+        let mut unread = UnreadLongMessages::default();
+        (0..3).for_each(|_| unread.push(message(&account, b"long")));
+        let mut taken = |count| unread.take_read(count).len();
         assert_eq!([taken(0), taken(2), taken(2), taken(3)], [0, 2, 0, 1]);
-        // What the sharers say need not make sense.
-        lying.push(message(&account, b"long"));
-        assert_eq!((lying.take_read(77).len(), lying.take_read(4).len()), (0, 1));
+        // The sharers may write any number.
+        unread.push(message(&account, b"long"));
+        assert_eq!((unread.take_read(77).len(), unread.take_read(4).len()), (0, 1));
     }
 
     #[test]
     fn messages_move_with_their_records() {
         let account = account();
-        let (mut old, mut new) = (LyingLong::default(), LyingLong::default());
+        let (mut old, mut new) = (UnreadLongMessages::default(), UnreadLongMessages::default());
         (0..4).for_each(|_| old.push(message(&account, b"long")));
         let read = old.move_to(&mut new, &[true, false, true]);
         assert_eq!((read.len(), old.messages.len(), new.messages.len()), (1, 1, 2));

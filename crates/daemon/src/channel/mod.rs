@@ -1,14 +1,16 @@
-//! What a socket shares with its program: the endpoint that carries records, the page, and the room in the receive windows that
-//! unread messages keep. The layers above see messages, and not where they lie.
+//! The channel between a socket and its program: the endpoint that carries records, the shared page, and the credit that unread
+//! messages hold in the receive windows of associations. The layers above see messages, not where they are stored.
 
 pub(crate) mod blocked;
 pub(crate) mod busy_poll;
 pub(crate) mod endpoint;
 mod form;
+pub(crate) mod incoming;
 pub(crate) mod long_messages;
 pub(crate) mod putter;
 pub(crate) mod raw_record;
 pub(crate) mod recall;
+mod received_memfd;
 pub(crate) mod shared_page;
 pub(crate) mod style;
 pub(crate) mod window_credit;
@@ -26,33 +28,33 @@ use raw_record::RawRecord;
 use shared_page::SharedPage;
 use window_credit::WindowCredit;
 
-/// What a socket shares with its program. The program has the other end of `endpoint`, and maps `page`.
+/// The state that a socket shares with its program. The program has the other end of `endpoint`, and maps `page`.
 pub(crate) struct Channel {
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) page: SharedPage,
     pub(crate) credit: WindowCredit,
-    /// Locked while a message is put, from its first part to its last.
+    /// Locked while the daemon puts a message, from its first part to its last.
     pub(crate) delivery: Arc<tokio::sync::Mutex<()>>,
     announced: RefCell<Announced>,
 }
 
-/// What a reader knows of the records in its carrier. If a message is no longer than its buffer, and alone, it takes it without
-/// looking at it first.
+/// The reader's knowledge of the records in its carrier. A reader takes a message without peeking first if the message cannot be
+/// longer than its buffer and no bundles are announced.
 #[derive(Clone, Copy, Default)]
 struct Announced {
-    /// How long messages have been so far.
+    /// Length of the longest message so far.
     longest: u32,
-    /// How often that has grown.
-    notices: u32,
-    /// There may be bundles.
+    /// Number of times that `longest` has grown.
+    size_hints: u32,
+    /// Whether records may be bundles.
     bundles: bool,
-    /// Messages that came alone since the last bundle.
+    /// Messages put alone since the last bundle.
     alone: u32,
 }
 
-/// Number of notices with exact lengths. Later notices round up to a power of two, so that there are few in all.
-const EXACT_NOTICES_MAX: u32 = 8;
-/// After each run of this many messages that came alone, no bundle is expected if the program has read everything.
+/// Number of size hints with exact lengths. Later size hints round up to a power of two, so that few are sent.
+const EXACT_SIZE_HINTS_MAX: u32 = 8;
+/// Interval, in messages put alone, at which the daemon announces that no more bundles come, if the program has read everything.
 const ALONE_MAX: u32 = 64;
 
 impl Channel {
@@ -67,38 +69,38 @@ impl Channel {
         }
     }
 
-    /// Tells the reader what it must know before a message of this length comes alone. It is counted as so many: a notification
-    /// is none.
+    /// Announces a message of this length that is put alone, if the reader must know before it comes. `counted` is 1 for a
+    /// message and 0 for a notification.
     fn announce_one(&self, bytes: u32, counted: u32) -> Result<(), NotPut> {
         let mut announced = self.announced();
         let is_time = announced.bundles && (announced.alone + 1).is_multiple_of(ALONE_MAX);
-        // Where all messages before it were read, no bundle is left.
+        // If all earlier messages were read, no bundle is left in the carrier.
         if is_time && !self.has_unread_besides(counted) {
             self.page.set_bundles(false);
             announced.bundles = false;
         }
-        let news = announced.news_of_longer(bytes);
+        let hint = announced.hint_for_longer(bytes);
         drop(announced);
-        self.announce(news)
+        self.announce(hint)
     }
 
-    /// Tells the reader what it must know before a bundle comes.
+    /// Announces bundles, if the reader does not expect them yet.
     fn announce_bundle(&self) -> Result<(), NotPut> {
-        let news = self.announced().news_of_bundle();
-        self.announce(news)
+        let hint = self.announced().hint_for_bundle();
+        self.announce(hint)
     }
 
-    fn announce(&self, news: Option<Announced>) -> Result<(), NotPut> {
-        let Some(news) = news else { return Ok(()) };
-        self.page.set_longest(news.longest);
-        self.page.set_bundles(news.bundles);
+    fn announce(&self, hint: Option<Announced>) -> Result<(), NotPut> {
+        let Some(hint) = hint else { return Ok(()) };
+        self.page.set_longest(hint.longest);
+        self.page.set_bundles(hint.bundles);
         self.endpoint.try_put_parts(&[IoSlice::new(&Header::new(Kind::SizeHint).encode())], &[])?;
-        // A hint that was not put is put again.
-        *self.announced() = news;
+        // A size hint that could not be put is put at the next attempt.
+        *self.announced() = hint;
         Ok(())
     }
 
-    /// Counts a message that came alone.
+    /// Counts a message that was put alone.
     fn note_alone(&self) {
         let mut announced = self.announced();
         if announced.bundles {
@@ -106,7 +108,7 @@ impl Channel {
         }
     }
 
-    /// Announces a record that is put into the carrier before the program reads from it.
+    /// Announces a record that is put into a carrier from which the program has not read yet.
     pub(crate) fn expect(&self, record: &RawRecord) {
         let mut announced = self.announced();
         let messages = record.messages().map(|(_, header)| header.bytes);
@@ -116,7 +118,7 @@ impl Channel {
         self.page.set_bundles(announced.bundles);
     }
 
-    /// Announces messages of this length that are put into the carrier before the program reads from it.
+    /// Announces messages of this length that are put into a carrier from which the program has not read yet.
     pub(crate) fn expect_length(&self, bytes: u32) {
         let mut announced = self.announced();
         announced.longest = announced.longest.max(bytes);
@@ -129,15 +131,15 @@ impl Channel {
 }
 
 impl Announced {
-    /// Returns what the reader must know before a message of this length comes; `None` if it is no longer than those before.
-    fn news_of_longer(&self, bytes: u32) -> Option<Announced> {
-        let exact = self.notices < EXACT_NOTICES_MAX;
+    /// Returns the announcement due before a message of this length; `None` if an earlier message was as long.
+    fn hint_for_longer(&self, bytes: u32) -> Option<Announced> {
+        let exact = self.size_hints < EXACT_SIZE_HINTS_MAX;
         let longest = if exact { bytes } else { bytes.next_power_of_two() };
-        (bytes > self.longest).then_some(Announced { longest, notices: self.notices + 1, ..*self })
+        (bytes > self.longest).then_some(Announced { longest, size_hints: self.size_hints + 1, ..*self })
     }
 
-    /// What the reader must know before a bundle comes.
-    fn news_of_bundle(&mut self) -> Option<Announced> {
+    /// Returns the announcement due before a bundle; `None` if the reader expects bundles already.
+    fn hint_for_bundle(&mut self) -> Option<Announced> {
         self.alone = 0;
         (!self.bundles).then_some(Announced { bundles: true, ..*self })
     }

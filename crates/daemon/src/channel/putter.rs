@@ -1,4 +1,4 @@
-//! Puts messages and notifications into a channel without waiting: an attempt that cannot go on says what it waits for.
+//! Puts messages and notifications into a channel without waiting; a blocked attempt returns the event that it waits for.
 
 use std::io::IoSlice;
 use std::os::fd::AsFd;
@@ -14,35 +14,35 @@ use super::Channel;
 use super::blocked::{Blocked, NotPut};
 use super::endpoint::SHORTAGE_WAIT;
 use super::form::{Message, Put};
-use super::long_messages::Lent;
+use super::long_messages::LentMemfd;
 use crate::users::budget::Charge;
 
 /// Puts messages and notifications into a channel for one sender, in their order.
 ///
-/// A message that was begun keeps other senders out until [`Putter::let_others`]. An attempt that is blocked is repeated with the
-/// same message; what it has obtained stays here.
+/// A message whose first part was put excludes other senders until [`Putter::release_delivery`]. A blocked attempt is repeated
+/// with the same message; the memory and the memfd that it has obtained stay here.
 pub(crate) struct Putter {
     channel: Rc<Channel>,
     delivery: Option<OwnedMutexGuard<()>>,
     attempt: Attempt,
 }
 
-/// What a message that is blocked has obtained.
+/// The resources of an attempt to put a message, kept while it is blocked.
 #[derive(Default)]
 struct Attempt {
-    /// Charges the user for the message while it waits: its association counts it no more.
+    /// Charges the user for the message while it waits: its association no longer counts it.
     waiting: Option<Charge>,
     /// Memory for the memfd of a long message.
     memory: Option<Charge>,
     /// The long message in its memfd.
-    long: Option<Lent>,
+    long: Option<LentMemfd>,
     /// The rest of a message that is put as plain content.
     rest: Option<Message>,
-    /// Some of it may have been put as plain content.
+    /// Whether a part of the message may have been put as plain content.
     was_plain: bool,
-    /// Messages that count as put while they wait: they are unread.
+    /// Number of messages that count as put while they wait: they are unread.
     counted: u32,
-    /// A wait has failed.
+    /// The error of a wait that has failed.
     failed: Option<Errno>,
 }
 
@@ -51,13 +51,13 @@ impl Putter {
         Putter { channel: Rc::clone(channel), delivery: None, attempt: Attempt::default() }
     }
 
-    /// Returns whether a bundle can be put: the channel takes records at present, and no part of a message waits.
+    /// Returns whether a bundle can be put: the channel takes records, and no part of a message waits.
     pub(crate) fn takes_bundles(&self) -> bool {
         self.channel.endpoint.form.is_ordinary() && self.attempt.rest.is_none()
     }
 
-    /// Lets other senders put something: the message has ended, or may be interrupted.
-    pub(crate) fn let_others(&mut self) {
+    /// Admits other senders: the message has ended, or may be interrupted.
+    pub(crate) fn release_delivery(&mut self) {
         self.delivery = None;
     }
 
@@ -73,7 +73,7 @@ impl Putter {
         self.charge_or_finish(put, bytes)
     }
 
-    /// Puts a bundle of so many messages, which keep no room in the receive window. The channel takes bundles.
+    /// Puts a bundle of `messages` messages, which hold no credit in the receive window. The channel must take bundles.
     pub(crate) fn try_put_bundle(&mut self, bundle: &[u8], messages: u32) -> Result<(), NotPut> {
         self.begin()?;
         self.count(messages);
@@ -83,12 +83,12 @@ impl Putter {
             .and_then(|()| channel.endpoint.try_put_parts(&[IoSlice::new(bundle)], &[]));
         if !matches!(put, Err(NotPut::Blocked(_))) {
             self.attempt.counted = 0;
-            channel.credit.keep_no_room(messages);
+            channel.credit.hold_no_credit(messages);
         }
         self.charge_or_finish(put, bundle.len())
     }
 
-    /// Puts a message or a notification; waits as long as necessary.
+    /// Puts a message or a notification; waits while blocked.
     pub(crate) async fn put(&mut self, header: &Header, blocks: &[Bytes]) -> Result<Put, Errno> {
         loop {
             match self.try_put(header, blocks) {
@@ -99,7 +99,7 @@ impl Putter {
         }
     }
 
-    /// Waits until the attempt that was blocked can be repeated.
+    /// Waits until the blocked attempt can be repeated.
     pub(crate) async fn unblocked(&mut self, blocked: Blocked) {
         let endpoint = &self.channel.endpoint;
         match blocked {
@@ -126,7 +126,7 @@ impl Putter {
         Ok(())
     }
 
-    /// Charges the user for what waits for the program, or forgets the attempt if it does not wait.
+    /// Charges the user for a message that waits for the program; forgets the attempt if the message does not wait.
     fn charge_or_finish<T>(&mut self, put: Result<T, NotPut>, bytes: usize) -> Result<T, NotPut> {
         match put {
             Err(NotPut::Blocked(Blocked::Full | Blocked::Recall | Blocked::Held)) => {
@@ -166,7 +166,7 @@ impl Putter {
             announced => announced,
         };
         if !matches!(put, Err(NotPut::Blocked(_))) {
-            // What finds no reader any more is unread, too.
+            // A message that cannot reach the program any more is unread, too.
             self.attempt.counted = 0;
         }
         if put.is_ok() {
@@ -196,7 +196,7 @@ impl Putter {
             return Ok(Put::Record);
         }
         if !is_plain && header.kind == Kind::Data {
-            channel.credit.keep_no_room(1);
+            channel.credit.hold_no_credit(1);
         }
         Ok(Put::Plain)
     }
@@ -209,7 +209,7 @@ impl Drop for Putter {
 }
 
 impl Attempt {
-    /// Puts a long message: a record that brings a memfd.
+    /// Puts a long message: a record with the descriptor of a memfd.
     fn try_put_long(
         &mut self,
         channel: &Rc<Channel>,
@@ -227,7 +227,7 @@ impl Attempt {
         };
         let header = Header { flags: header.flags.with(Flags::IN_MEMFD), ..*header }.encode();
         match channel.endpoint.try_put_parts(&[IoSlice::new(&header)], &[long.as_fd()]) {
-            Ok(()) => channel.keep_memory(long),
+            Ok(()) => channel.hold_memory(long),
             Err(NotPut::Blocked(blocked)) => {
                 self.long = Some(long);
                 return Err(NotPut::Blocked(blocked));
@@ -242,8 +242,8 @@ impl Attempt {
 mod tests {
     use std::os::fd::OwnedFd;
 
-    use carrier::page::Page;
     use carrier::record::Header;
+    use carrier::shared_page::SharedPage;
 
     use super::*;
     use crate::channel::style::Style;
@@ -261,10 +261,11 @@ mod tests {
         messages.iter().flat_map(|(header, content)| [&header.encode()[..], content].concat()).collect()
     }
 
-    /// Reads all that lies in the carrier, and counts so many messages in all as taken.
+    /// Reads all records in the carrier, and sets the page's count of messages read to `taken`.
     fn read_all(channel: &Channel, theirs: &OwnedFd, taken: u32) -> Vec<Vec<u8>> {
         let records = std::iter::from_fn(|| read(theirs)).collect();
-        rustix::io::pwrite(channel.page.as_fd(), &taken.to_ne_bytes(), Page::DATA_TAKEN_AT).expect("a page");
+        rustix::io::pwrite(channel.page.as_fd(), &taken.to_ne_bytes(), SharedPage::DATA_TAKEN_AT)
+            .expect("a page");
         records
     }
 
@@ -277,10 +278,10 @@ mod tests {
         let mut putter = Putter::new(channel);
         let mut number = 0;
         while try_put(&mut putter, &message(number, 1500)).is_ok() {
-            putter.let_others();
+            putter.release_delivery();
             number += 1;
         }
-        // A sharer takes out what is there and changes the form.
+        // A sharer takes the records out and changes the form.
         channel.hold().expect("it is open");
         let plain: Vec<u8> = read_all(channel, &theirs, 0).concat();
         channel.set_form(false).expect("it is held");
@@ -305,7 +306,7 @@ mod tests {
         let (channel, mut putter) = (&socket.channel, Putter::new(&socket.channel));
         let are_expected = || {
             let mut flag = [0; 4];
-            rustix::io::pread(channel.page.as_fd(), &mut flag, Page::BUNDLES_AT).expect("a page");
+            rustix::io::pread(channel.page.as_fd(), &mut flag, SharedPage::BUNDLES_AT).expect("a page");
             flag != [0; 4]
         };
         let two = [message(1, 10), message(2, 10)];

@@ -16,7 +16,7 @@ pub(crate) struct RawRecord {
 }
 
 impl RawRecord {
-    /// Takes the record at the front of a program's end. `EAGAIN`: there is none.
+    /// Takes the first record from a program's end. `EAGAIN`: the carrier is empty.
     pub(super) fn take(theirs: BorrowedFd<'_>, closer: &Arc<Closer>) -> Result<RawRecord, Errno> {
         let mut bytes = vec![0; RECORD_BYTES_MAX];
         let (count, descriptors) = closer::receive(theirs, &mut bytes, closer)?;
@@ -28,28 +28,28 @@ impl RawRecord {
         Ok(RawRecord { bytes, descriptors })
     }
 
-    /// Returns its messages: where each begins, and its header.
+    /// Returns the offset and the header of each message in the record.
     pub(crate) fn messages(&self) -> impl Iterator<Item = (usize, Header)> {
         bundle::messages(&self.bytes)
     }
 
-    pub(crate) fn is_notice(&self) -> bool {
+    pub(crate) fn is_size_hint(&self) -> bool {
         self.messages().any(|(_, header)| header.kind == Kind::SizeHint)
     }
 
-    /// Returns whether its content is in a memfd.
+    /// Returns whether the content of the message is in a memfd.
     pub(crate) fn is_long(&self) -> bool {
         !self.descriptors.is_empty()
     }
 
-    /// Cuts messages off that were read. What is no beginning of a message is not believed.
+    /// Removes messages that were read from the front. Ignores an offset at which no message begins.
     pub(crate) fn cut_front(&mut self, bytes: usize) {
         if bundle::begins_at(&self.bytes, bytes) {
             self.bytes.drain(..bytes);
         }
     }
 
-    /// Leaves the first message; returns those that follow it.
+    /// Splits the record after its first message; returns the following messages.
     pub(crate) fn split_off_rest(&mut self) -> Option<RawRecord> {
         let (second, _) = self.messages().nth(1)?;
         Some(RawRecord { bytes: self.bytes.split_off(second), descriptors: Vec::new() })
@@ -75,7 +75,7 @@ mod tests {
             record.bytes
         };
         assert_eq!(cut(HEADER_BYTES + 3), message(b"second"));
-        // Whoever shares the socket may have named any place.
+        // A sharer of the socket may have written any offset into the page.
         for at in [0, 1, HEADER_BYTES, HEADER_BYTES + 4, whole.len(), whole.len() + 1, usize::MAX] {
             assert_eq!(cut(at), whole, "{at}");
         }

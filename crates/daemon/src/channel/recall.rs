@@ -1,13 +1,13 @@
-//! Taking records back that a program has not read.
+//! Takes records that a program has not read back from its carrier.
 //!
-//! They are received from the program's own end of the carrier, and the kernel has a lock for all who receive there. A thread of
-//! the program keeps it for as long as the memory that it receives into is not there, which may be for ever (a mapping of a FUSE
-//! file). So the records are received on the thread that closes what came from this user's programs, and a request waits for that
+//! The daemon receives them from the program's own end of the carrier, and the kernel has a lock for all receivers there. A
+//! thread of the program holds it for as long as the memory that it receives into is missing, possibly for ever (a mapping of a
+//! FUSE file). So the thread that closes descriptors from this user's programs receives the records, and a request waits for that
 //! thread no longer than [`RECALL_WAIT`].
 //!
-//! A thread that gets the lock after the request has failed takes nothing. Otherwise nothing else is sent to the program until all
-//! records are put where they belong, so that their order stays. A request that waits no more, for whatever reason, has them put
-//! back as they were.
+//! A thread that gets the lock after the request has failed takes no record. Otherwise no other record is sent to the program
+//! until all records are back in their carriers, so their order stays. If a request stops waiting, for whatever reason, the
+//! records go back unchanged.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,36 +24,36 @@ use crate::channel::endpoint::{CARRIER_RECORDS_MAX, Endpoint};
 use crate::system::journal::log;
 use crate::users::descriptor_numbers::Taken;
 
-/// How long a request waits for records that are taken back; then it fails with `EBUSY`.
+/// Maximum time that a request waits for records; then it fails with `EBUSY`.
 const RECALL_WAIT: Duration = Duration::from_secs(5);
 
-/// Records that were taken out of a carrier. Those that are still here when this is dropped are put back.
+/// Records taken out of a carrier. Those that are still here when this is dropped go back.
 pub(crate) struct Recalled {
     records: VecDeque<RawRecord>,
     endpoint: Arc<Endpoint>,
-    /// Nothing else is sent to the program meanwhile.
+    /// Keeps other records from being sent to the program.
     _gate: OwnedRwLockWriteGuard<()>,
 }
 
 impl Recalled {
-    /// Hands the records over, the oldest first. The caller puts back what belongs here.
+    /// Returns the records, the oldest first. The caller puts back those that belong in this carrier.
     pub(crate) fn take(&mut self) -> VecDeque<RawRecord> {
         std::mem::take(&mut self.records)
     }
 
-    /// Throws the records away.
+    /// Discards the records.
     pub(crate) fn discard(mut self) {
         self.records.clear();
     }
 
-    /// Puts a record where it was. All records have lain there before, so there is room.
+    /// Puts a record back. All records were in the carrier before, so it has room.
     pub(crate) fn put_back(&self, record: &RawRecord) -> Result<(), Errno> {
         self.endpoint.put_raw(record)
     }
 
-    /// Receives all that lies there, as long as it `is_wanted`.
+    /// Receives the records in the carrier for as long as the request waits (`is_wanted`).
     fn receive_from(&mut self, theirs: BorrowedFd<'_>, is_wanted: impl Fn() -> bool) -> Result<(), Errno> {
-        // Only the daemon puts records there.
+        // The daemon is the only sender to this end.
         while self.records.len() < CARRIER_RECORDS_MAX {
             match RawRecord::take(theirs, self.endpoint.closer()) {
                 Ok(record) => self.records.push_back(record),
@@ -81,7 +81,7 @@ impl Drop for Recalled {
     }
 }
 
-/// Records to be taken out of a carrier, by a thread that may wait for the lock of the program's end.
+/// A recall that runs on a thread which may wait for the lock of the program's end.
 struct Recall {
     /// A copy of the program's end.
     theirs: OwnedFd,
@@ -91,7 +91,7 @@ struct Recall {
 }
 
 impl Recall {
-    /// Takes the records, unless nobody waits for them any more.
+    /// Takes the records, unless the request has stopped waiting.
     fn run(self) {
         await_lock(&self.theirs);
         if self.is_wanted() {
@@ -99,39 +99,39 @@ impl Recall {
         }
     }
 
-    /// Returns whether the request waits.
+    /// Returns whether the request still waits.
     fn is_wanted(&self) -> bool {
         !self.done.is_closed()
     }
 
-    /// Takes the records until the request fails. A sharer that takes the lock after the last look at the request can delay the
-    /// receive until then: the record that it brings is put back.
+    /// Takes the records. If a sharer takes the lock again after the check of the request and holds it until the request has
+    /// failed, one record is taken and goes back, and no second one is taken.
     fn take(self) {
         let Recall { theirs, mut recalled, done, .. } = self;
         let received = recalled.receive_from(theirs.as_fd(), || !done.is_closed());
-        // A program that closes its end after the answer is then the last.
+        // The daemon's copy is closed first, so that a program that closes its end after the answer closes the last copy.
         drop(theirs);
-        // Where nobody waits any more they are put back.
+        // If the request has stopped waiting, the records go back.
         let _ = done.send(received.map(|()| recalled));
     }
 }
 
-/// Waits for the kernel's lock of those who receive at this end, and takes nothing. A program that was told that its request failed
-/// reads on: a record that is taken then would be missed, and the kernel's offset for peeking would lose its place in it.
+/// Waits for the kernel's lock of the receivers at this end, and takes nothing. A program whose request has failed continues to
+/// read: it would miss a record that is taken then, and the kernel's peek offset would point into another record.
 fn await_lock(theirs: &OwnedFd) {
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-    // What lies there does not matter.
+    // Only the wait for the lock matters, not the result.
     let _ = rustix::net::recv(theirs, &mut [0_u8; 0], flags);
 }
 
 impl Endpoint {
-    /// Takes back what the program has not read; `theirs` is its end. `EBUSY`: that end is not to be had for now. All records are
-    /// where they were then, or will be when it is.
+    /// Takes back the records that the program has not read; `theirs` is its end. `EBUSY`: the lock of that end is not available
+    /// for now; all records stay in the carrier, or go back to it.
     pub(crate) async fn recall(self: &Arc<Self>, theirs: BorrowedFd<'_>) -> Result<Recalled, Errno> {
         let recalled = async {
             let gate = Arc::clone(self.gate()).write_owned().await;
             let recalled = Recalled { records: VecDeque::new(), endpoint: Arc::clone(self), _gate: gate };
-            // That takes no lock for which others wait.
+            // This call takes no lock that a program can hold.
             if rustix::io::ioctl_fionread(theirs)? == 0 {
                 return Ok(recalled);
             }
@@ -163,18 +163,18 @@ mod tests {
     use crate::users::closer::{Closers, Source};
     use crate::users::descriptor_numbers::Numbers;
 
-    /// A carrier: our end, and the program's.
+    /// Returns a carrier: the daemon's end, and the program's.
     fn carrier() -> (Arc<Endpoint>, OwnedFd) {
         let closers = Closers::new(Numbers::with_max(1 << 16));
         let account = Budget::new(Limits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1);
         let closer = closers.of(1, Source::Carriers);
         let [sent, unread, received] = [(); 3].map(|()| Arc::clone(&account));
         let pair = endpoint::pair(&Arc::default(), closer, Accounts { sent, unread, received });
-        let (line, theirs) = pair.expect("a pair");
-        (Arc::new(line), theirs)
+        let (endpoint, theirs) = pair.expect("a pair");
+        (Arc::new(endpoint), theirs)
     }
 
-    /// The next record of a program, with how many descriptors it brings.
+    /// Reads the next record from the program's end; returns it with the number of its descriptors.
     fn read(theirs: &OwnedFd) -> (String, usize) {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -191,12 +191,12 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn records_that_nobody_takes_go_back_in_their_order() {
-        let (line, theirs) = carrier();
+        let (endpoint, theirs) = carrier();
         let two = [theirs.as_fd(), theirs.as_fd()];
-        line.put_record(b"first", &two).await.expect("room");
-        line.put_record(b"second", &[]).await.expect("room");
-        let recalled = line.recall(theirs.as_fd()).await.expect("nobody has the lock");
-        let mut third = pin!(line.put_record(b"third", &[]));
+        endpoint.put_record(b"first", &two).await.expect("room");
+        endpoint.put_record(b"second", &[]).await.expect("room");
+        let recalled = endpoint.recall(theirs.as_fd()).await.expect("nobody has the lock");
+        let mut third = pin!(endpoint.put_record(b"third", &[]));
         let mut context = Context::from_waker(Waker::noop());
         assert!(third.as_mut().poll(&mut context).is_pending(), "nothing comes between them");
         assert_eq!(rustix::io::ioctl_fionread(&theirs), Ok(0));
@@ -208,60 +208,60 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn records_that_are_discarded_do_not_come_back() {
-        let (line, theirs) = carrier();
-        line.put_record(b"first", &[]).await.expect("room");
-        line.recall(theirs.as_fd()).await.expect("nobody has the lock").discard();
+        let (endpoint, theirs) = carrier();
+        endpoint.put_record(b"first", &[]).await.expect("room");
+        endpoint.recall(theirs.as_fd()).await.expect("nobody has the lock").discard();
         assert_eq!(rustix::io::ioctl_fionread(&theirs), Ok(0));
-        // Another recall finds nothing, and keeps nobody from sending afterwards.
-        drop(line.recall(theirs.as_fd()).await.expect("nobody has the lock"));
-        line.put_record(b"second", &[]).await.expect("room");
+        // Another recall finds no record, and does not keep the daemon from sending afterwards.
+        drop(endpoint.recall(theirs.as_fd()).await.expect("nobody has the lock"));
+        endpoint.put_record(b"second", &[]).await.expect("room");
         assert_eq!(read(&theirs), ("second".into(), 0));
     }
 
     #[tokio::test(flavor = "local")]
     async fn a_thread_that_comes_too_late_takes_nothing() {
-        let (line, theirs) = carrier();
-        line.put_record(b"first", &[]).await.expect("room");
-        let gate = Arc::clone(line.gate()).write_owned().await;
-        let recalled = Recalled { records: VecDeque::new(), endpoint: Arc::clone(&line), _gate: gate };
+        let (endpoint, theirs) = carrier();
+        endpoint.put_record(b"first", &[]).await.expect("room");
+        let gate = Arc::clone(endpoint.gate()).write_owned().await;
+        let recalled = Recalled { records: VecDeque::new(), endpoint: Arc::clone(&endpoint), _gate: gate };
         let (done, is_done) = oneshot::channel();
         drop(is_done);
-        let number = line.closer().number();
+        let number = endpoint.closer().number();
         Recall { theirs: theirs.try_clone().expect("a copy"), _number: number, recalled, done }.run();
         assert_eq!(read(&theirs), ("first".into(), 0));
     }
 
     #[tokio::test(flavor = "local")]
     async fn a_record_that_is_taken_after_the_request_has_failed_goes_back() {
-        let (line, theirs) = carrier();
+        let (endpoint, theirs) = carrier();
         let two = [theirs.as_fd(), theirs.as_fd()];
-        line.put_record(b"first", &two).await.expect("room");
-        let gate = Arc::clone(line.gate()).write_owned().await;
-        let recalled = Recalled { records: VecDeque::new(), endpoint: Arc::clone(&line), _gate: gate };
+        endpoint.put_record(b"first", &two).await.expect("room");
+        let gate = Arc::clone(endpoint.gate()).write_owned().await;
+        let recalled = Recalled { records: VecDeque::new(), endpoint: Arc::clone(&endpoint), _gate: gate };
         let (done, is_done) = oneshot::channel();
         let theirs_too = theirs.try_clone().expect("a copy");
-        let number = line.closer().number();
+        let number = endpoint.closer().number();
         let recall = Recall { theirs: theirs_too, _number: number, recalled, done };
-        // A sharer has kept the lock from the look at the request until the request has failed.
+        // A sharer has held the lock from the check of the request until the request has failed.
         assert!(recall.is_wanted());
         drop(is_done);
         recall.take();
         assert_eq!(read(&theirs), ("first".into(), 2));
-        line.put_record(b"second", &[]).await.expect("the gate is open again");
+        endpoint.put_record(b"second", &[]).await.expect("the gate is open again");
         assert_eq!(read(&theirs), ("second".into(), 0));
     }
 
     #[tokio::test(flavor = "local")]
     async fn a_full_carrier_has_room_for_one_record_more_than_it_had() {
-        let (line, theirs) = carrier();
+        let (endpoint, theirs) = carrier();
         let record = [7; 1000];
         let full = async {
             loop {
-                line.put_record(&record, &[]).await.expect("room");
+                endpoint.put_record(&record, &[]).await.expect("room");
             }
         };
         assert!(pin!(full).poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        let mut recalled = line.recall(theirs.as_fd()).await.expect("nobody has the lock");
+        let mut recalled = endpoint.recall(theirs.as_fd()).await.expect("nobody has the lock");
         let records = recalled.take();
         for record in records.iter().chain(records.front()) {
             recalled.put_back(record).expect("room");

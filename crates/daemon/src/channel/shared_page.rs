@@ -1,17 +1,17 @@
-//! The page as the daemon sees it: a memfd that it maps, and writes field by field.
+//! The daemon's view of the shared page: a memfd that it maps and writes field by field.
 //!
-//! Programs have descriptors of the memfd, and one of them may hold the lock of its inode for as long as it likes. So the daemon's
-//! thread makes no call that waits for this lock once a program may have the memfd: it neither writes to the descriptor, nor
-//! allocates or frees its memory, nor seals it.
+//! Programs have descriptors of the memfd, and any of them may hold the lock of its inode without limit. So once a program may
+//! have the memfd, the daemon's thread makes no call that waits for this lock: it neither writes to the descriptor, nor allocates
+//! or frees the memory, nor seals it.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use carrier::page::{
-    ENTRIES, Entry, FIELDS_BYTES, PAGE_BYTES, Page as Layout, PeerShut, State, Subscriptions,
-};
 use carrier::record::MESSAGE_BYTES_MAX;
+use carrier::shared_page::{
+    ENTRIES, Entry, FIELDS_BYTES, PAGE_BYTES, PeerShut, SharedPage as Layout, State, Subscriptions,
+};
 use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
 };
@@ -23,55 +23,55 @@ use crate::users::budget::{Account, Charge};
 
 pub(crate) struct SharedPage {
     memory: Arc<Memory>,
-    /// Which entries are in use.
+    /// Whether each entry is in use.
     entries: Mutex<Vec<bool>>,
-    /// No message may be longer, whatever the program has set: the memory of its user has no room for it. 0: any may be.
+    /// Maximum message length that the memory of the user permits, whatever the program has set; 0 for no limit.
     room_bytes: u32,
 }
 
-/// An entry of an association in the page of its socket.
+/// The index of an association's entry in the page of its socket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EntryIndex(usize);
 
-/// The memfd of a page, where the daemon has mapped it, and what its user is charged for it.
+/// The memfd of a page, its mapping, and the charge to its user.
 struct Memory {
     memfd: OwnedFd,
     mapping: Mapping,
     bytes: usize,
-    /// None once the memory was given back.
+    /// `None` once the memory was returned.
     charge: Mutex<Option<Charge>>,
 }
 
-/// The memory of a page that nobody uses any more, whoever still has its memfd.
+/// The page of a closed socket. Programs may still have its memfd.
 pub(crate) struct LeftPage(Arc<Memory>);
 
 impl LeftPage {
-    /// Gives the memory back to the system, which waits for the lock of the inode. Returns a page whose program has shut both
-    /// directions down, with its fields: the program may go on asking what has become of the socket. They are charged to nobody.
+    /// Returns the memory to the system; waits for the lock of the inode. Returns a page whose program has shut down both
+    /// directions: its fields stay, uncharged, because the program may still ask for the state of the socket.
     pub(crate) fn empty(self) -> Option<LeftPage> {
         let stays = self.is_shut_both_ways();
-        self.give_back(if stays { FIELDS_BYTES } else { 0 });
+        self.return_memory(if stays { FIELDS_BYTES } else { 0 });
         drop(self.0.charge.lock().unwrap_or_else(PoisonError::into_inner).take());
         stays.then_some(self)
     }
 
-    /// Gives all memory back, which waits for the lock of the inode.
+    /// Returns all memory to the system; waits for the lock of the inode.
     pub(crate) fn empty_wholly(self) {
-        self.give_back(0);
+        self.return_memory(0);
     }
 
-    /// Gives the memory behind so many bytes back.
-    fn give_back(&self, first: usize) {
+    /// Returns the memory beyond the first `first` bytes.
+    fn return_memory(&self, first: usize) {
         let bytes = self.0.bytes - first;
         if bytes > 0 {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // What cannot be given back stays until the memfd is closed.
+            // Memory that cannot be returned stays until the memfd is closed.
             let _ = fallocate(&self.0.memfd, flags, first as u64, bytes as u64);
         }
     }
 
-    /// Returns whether nothing goes through the carrier any more, although the program may still have the socket: it writes no
-    /// more, and reads no more or has been told the end.
+    /// Returns whether the carrier is out of use, although the program may still have the socket: the program has shut down
+    /// writing, and has shut down reading or been told the end.
     fn is_shut_both_ways(&self) -> bool {
         let field = |at: u64| self.0.mapping.load(at as usize);
         let (shut_reading, shut_writing) = (field(Layout::SHUT_AT), field(Layout::SHUT_AT + 4));
@@ -80,12 +80,12 @@ impl LeftPage {
 }
 
 impl SharedPage {
-    /// Returns what is to be emptied once the socket is closed, where waiting for a program keeps nobody else waiting.
+    /// Returns the memory of the page, for a thread that may wait for programs to empty once the socket is closed.
     pub(crate) fn left(&self) -> LeftPage {
         LeftPage(Arc::clone(&self.memory))
     }
 
-    /// Makes a page for a socket that takes messages of so many bytes. `NOBUFS`: its user has no memory left for that.
+    /// Creates the page of a socket that takes messages up to this length. `NOBUFS`: its user has no memory left.
     pub(crate) fn new(
         v6: bool,
         style: Style,
@@ -97,7 +97,7 @@ impl SharedPage {
         let charge = account.take(bytes).ok_or(Errno::NOBUFS)?;
         let memfd = memfd_create("swiftwater-page", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&memfd, bytes as u64)?;
-        // No process that maps it must find that another has cut it.
+        // A process that maps the page must not find it truncated by another process.
         fcntl_add_seals(&memfd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let mapping = Mapping::new(&memfd, bytes)?;
         let room_bytes = if message_bytes_max < MESSAGE_BYTES_MAX { message_bytes_max as u32 } else { 0 };
@@ -111,7 +111,7 @@ impl SharedPage {
         Ok(page)
     }
 
-    /// Enters an association. `None`: there is no room; the daemon is asked about this one.
+    /// Adds an entry for an association. `None`: all entries are in use, so the sharers ask the daemon about this association.
     pub(crate) fn enter(&self, association: u32, streams_out: u16, peer: &SocketAddr) -> Option<EntryIndex> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let index = match entries.iter().position(|used| !used) {
@@ -128,29 +128,29 @@ impl SharedPage {
         Some(EntryIndex(index))
     }
 
-    /// The association of an entry is up.
+    /// Sets the number of outbound streams of an entry's association, which is up.
     pub(crate) fn set_entry_streams_out(&self, EntryIndex(index): EntryIndex, streams_out: u16) {
         self.write(Layout::entry_streams_out_at(index), &u32::from(streams_out).to_ne_bytes());
     }
 
-    /// Says that the peer of an entry's association has shut it down.
+    /// Shows that the peer has shut down an entry's association.
     pub(crate) fn set_entry_peer_shut(&self, EntryIndex(index): EntryIndex) {
         self.write(Layout::entry_streams_out_at(index), &Entry::PEER_SHUT.to_ne_bytes());
     }
 
-    /// The stream of messages of which the program says nothing, to one association or the only one.
-    pub(crate) fn set_default_stream(&self, place: Option<EntryIndex>, stream: u16) {
-        let at = place
+    /// Sets the default stream of an entry's association, or of the only association.
+    pub(crate) fn set_default_stream(&self, entry: Option<EntryIndex>, stream: u16) {
+        let at = entry
             .map_or(Layout::DEFAULT_STREAM_AT, |EntryIndex(index)| Layout::entry_default_stream_at(index));
         self.write(at, &u32::from(stream).to_ne_bytes());
     }
 
-    /// Bytes that an association has taken of what was sent, all in all, modulo 2^32.
+    /// Sets the number of sent bytes that an association has taken, modulo 2^32.
     pub(crate) fn set_passed_on(&self, EntryIndex(index): EntryIndex, bytes: u32) {
         self.write(Layout::entry_passed_on_at(index), &bytes.to_ne_bytes());
     }
 
-    /// The association of an entry is gone.
+    /// Frees the entry of an association that has ended.
     pub(crate) fn leave(&self, EntryIndex(index): EntryIndex) {
         self.write(Layout::entry_at(index), &0_u32.to_ne_bytes());
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
@@ -165,22 +165,22 @@ impl SharedPage {
         self.write(Layout::ERROR_AT, &error.raw_os_error().to_ne_bytes());
     }
 
-    /// How many messages were read, as the sharers say.
+    /// Returns the number of messages read, according to the sharers.
     pub(crate) fn data_taken(&self) -> u32 {
         self.read(Layout::DATA_TAKEN_AT)
     }
 
-    /// How many records with a memfd were read, as the sharers say.
+    /// Returns the number of records with a memfd that were read, according to the sharers.
     pub(crate) fn long_taken(&self) -> u32 {
         self.read(Layout::LONG_TAKEN_AT)
     }
 
-    /// Whether one of the sharers reads at this moment.
+    /// Returns whether a sharer is reading at this moment.
     pub(crate) fn is_being_read(&self) -> bool {
         self.read(Layout::LOCK_AT) != 0
     }
 
-    /// How many associations something may come of.
+    /// Sets the number of associations from which data may come.
     pub(crate) fn set_associations(&self, count: usize) {
         self.write(Layout::ASSOCIATIONS_AT, &(count as u32).to_ne_bytes());
     }
@@ -189,27 +189,28 @@ impl SharedPage {
         self.write(Layout::ERROR_AT, &0_i32.to_ne_bytes());
     }
 
-    /// No message may be longer: it is not to be cut. 0: any may be that there is memory for.
+    /// Sets the length above which messages would be fragmented, if the program disables fragmentation; 0 for no limit but
+    /// memory.
     pub(crate) fn set_fragmentation_limit(&self, bytes: u32) {
         let limits = [bytes, self.room_bytes];
         let least = limits.into_iter().filter(|limit| *limit > 0).min().unwrap_or(0);
         self.write(Layout::FRAGMENTATION_LIMIT_AT, &least.to_ne_bytes());
     }
 
-    pub(crate) fn set_subscriptions(&self, wants: Subscriptions) {
-        self.write(Layout::SUBSCRIPTIONS_AT, &wants.0.to_ne_bytes());
+    pub(crate) fn set_subscriptions(&self, subscriptions: Subscriptions) {
+        self.write(Layout::SUBSCRIPTIONS_AT, &subscriptions.0.to_ne_bytes());
     }
 
     pub(crate) fn set_local(&self, local: &SocketAddr) {
         self.write(Layout::LOCAL_AT, &Layout::encode_peer(local));
     }
 
-    /// Returns whether the program has been told the end of what it reads.
+    /// Returns whether the program has been told that no more messages follow.
     pub(crate) fn is_end_told(&self) -> bool {
         self.read(Layout::PEER_SHUT_AT) == PeerShut::Both as u32
     }
 
-    /// Says how far the peer has shut the association down.
+    /// Shows how far the peer has shut the association down.
     pub(crate) fn set_peer_shut(&self, peer_shut: PeerShut) {
         self.write(Layout::PEER_SHUT_AT, &(peer_shut as u32).to_ne_bytes());
     }
@@ -218,12 +219,12 @@ impl SharedPage {
         self.write(Layout::LONGEST_AT, &bytes.to_ne_bytes());
     }
 
-    /// Whether a record may hold several messages.
+    /// Shows whether a record may hold several messages.
     pub(crate) fn set_bundles(&self, bundles: bool) {
         self.write(Layout::BUNDLES_AT, &u32::from(bundles).to_ne_bytes());
     }
 
-    /// Says whether the carrier holds plain content.
+    /// Shows whether the carrier holds plain content.
     pub(crate) fn set_plain(&self, plain: bool) {
         self.write(Layout::PLAIN_AT, &u32::from(plain).to_ne_bytes());
     }
@@ -274,7 +275,7 @@ mod tests {
         assert!(blocks() > 0);
         assert!(page.left().empty().is_none());
         assert_eq!((blocks(), page.data_taken()), (0, 0));
-        // One that has shut both directions down keeps the least that there is.
+        // A program that has shut down both directions keeps the fields only.
         page.write(Layout::SHUT_AT, &[1, 0, 0, 0, 1, 0, 0, 0]);
         page.write(PAGE_BYTES as u64 - 4, &[1; 4]);
         let left = page.left().empty().expect("it may be asked");
@@ -285,7 +286,7 @@ mod tests {
         );
         left.empty_wholly();
         assert_eq!(blocks(), 0);
-        // So does one that writes no more and has been told the end.
+        // A program that has shut down writing and has been told the end keeps them, too.
         page.write(Layout::SHUT_AT + 4, &[1, 0, 0, 0]);
         page.set_peer_shut(PeerShut::Writing);
         assert!(page.left().empty().is_none());

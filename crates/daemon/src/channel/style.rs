@@ -1,16 +1,16 @@
 //! Kinds of sockets.
 
-use carrier::page::State;
+use carrier::shared_page::State;
 use rustix::net::SocketType;
 
-/// What kind of socket it is.
+/// The kind of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     /// `SOCK_STREAM`: one association, or a listener.
     OneToOne,
     /// `SOCK_SEQPACKET`: any number of associations.
     OneToMany,
-    /// One association, which was one of a one-to-many socket.
+    /// One association, peeled off from a one-to-many socket.
     PeeledOff,
 }
 
@@ -22,8 +22,8 @@ impl Style {
         }
     }
 
-    /// What a fresh socket is to the sharers.
-    pub(crate) fn first_stage(self) -> State {
+    /// Returns the state of a new socket.
+    pub(crate) fn initial_state(self) -> State {
         if self == Style::OneToMany { State::OneToMany } else { State::Idle }
     }
 }

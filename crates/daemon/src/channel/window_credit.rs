@@ -1,9 +1,9 @@
-//! What lies in a carrier unread, and the room that it keeps in the receive windows of its associations.
+//! Credit that unread messages in a carrier hold in the receive windows of associations.
 //!
-//! A carrier holds some hundred KB. A program that has asked for a small receive buffer expects that its peer is stopped long
-//! before: there a record keeps its room in the window until the program has read it. Beside a large buffer the carrier is
-//! little, and nobody looks when the program reads. A long message, whose content is in a memfd, always keeps its room, because the
-//! carrier does not bound its length, and its memory is charged to the user.
+//! A carrier holds some hundred KB. A program that has asked for a small receive buffer expects its peer to be stopped long
+//! before that, so each message in its carrier holds credit in the window until the program has read it. Compared with a large
+//! buffer the carrier is small, and the daemon does not watch when the program reads. A long message, whose content is in a
+//! memfd, always holds credit, because the carrier does not bound its length, and its memory is charged to the user.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
@@ -15,46 +15,46 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 
 use crate::channel::Channel;
-use crate::channel::long_messages::{self, Lent, LyingLong};
+use crate::channel::long_messages::{self, LentMemfd, UnreadLongMessages};
 use crate::users::closer::Closer;
 
-/// How soon it is looked again whether a reader has counted what it has taken, and how often. Should it take longer still, the
-/// peer's next probe of its window finds out.
+/// Interval for rechecking whether a reader has counted a message, and the number of checks. If the reader takes longer, the
+/// peer's next window probe makes the daemon check again.
 const COUNT_WAIT: Duration = Duration::from_millis(1);
 const COUNT_LOOKS_MAX: u32 = 100;
 
-/// What a program has not read yet.
+/// The messages that a program has not read yet, and the credit that they hold.
 pub(crate) struct WindowCredit {
-    /// Messages that were put into the carrier, modulo 2^32.
+    /// Number of messages put into the carrier, modulo 2^32.
     put: Cell<u32>,
-    lying: RefCell<Lying>,
-    /// Gives the memory of long messages back.
+    unread: RefCell<UnreadMessages>,
+    /// Returns the memory of long messages.
     closer: Arc<Closer>,
 }
 
 #[derive(Default)]
-struct Lying {
-    /// Of the last messages that were put, from the first that keeps room on. `None`: one that keeps none.
-    rooms: VecDeque<Option<HeldCredit>>,
-    long: LyingLong,
-    /// The task that looks what was read, while rooms are kept or long messages lie there.
+struct UnreadMessages {
+    /// Credits of the last messages put, beginning with the first that holds credit. `None`: the message holds none.
+    credits: VecDeque<Option<HeldCredit>>,
+    long: UnreadLongMessages,
+    /// The task that releases credits and memory as the program reads; `None` while none are held.
     watcher: Option<AbortHandle>,
 }
 
 /// The receive window of an association.
 pub(crate) trait ReceiveWindow {
-    /// Opens it by so many bytes, which an unread message has kept.
+    /// Opens the window by the credit of an unread message.
     fn release(&self, bytes: usize);
 }
 
-/// Room that a message keeps in the receive window of its association.
+/// Credit that a message holds in the receive window of its association.
 pub(crate) struct HeldCredit {
     window: Weak<dyn ReceiveWindow>,
     bytes: usize,
 }
 
 impl HeldCredit {
-    /// Keeps `bytes` of a window. An association that is gone has none.
+    /// Holds `bytes` of a window. An association that has ended has no window.
     pub(crate) fn new(window: Weak<dyn ReceiveWindow>, bytes: usize) -> HeldCredit {
         HeldCredit { window, bytes }
     }
@@ -71,63 +71,63 @@ fn release(held: impl IntoIterator<Item = Option<HeldCredit>>) {
     held.into_iter().flatten().for_each(HeldCredit::release);
 }
 
-impl Lying {
-    fn is_watched_for(&self) -> bool {
-        !self.rooms.is_empty() || !self.long.is_empty()
+impl UnreadMessages {
+    fn needs_watcher(&self) -> bool {
+        !self.credits.is_empty() || !self.long.is_empty()
     }
 
-    /// Takes the rooms of all messages but the last so many.
+    /// Takes the credits of all messages but the last `unread`.
     fn take_all_but(&mut self, unread: usize) -> VecDeque<Option<HeldCredit>> {
-        let read = self.rooms.len().saturating_sub(unread);
-        let kept = self.rooms.split_off(read);
-        let taken = std::mem::replace(&mut self.rooms, kept);
-        while let Some(None) = self.rooms.front() {
-            self.rooms.pop_front();
+        let read = self.credits.len().saturating_sub(unread);
+        let kept = self.credits.split_off(read);
+        let taken = std::mem::replace(&mut self.credits, kept);
+        while let Some(None) = self.credits.front() {
+            self.credits.pop_front();
         }
         taken
     }
 
-    fn push(&mut self, room: Option<HeldCredit>) {
-        if room.is_some() || !self.rooms.is_empty() {
-            self.rooms.push_back(room);
+    fn push(&mut self, credit: Option<HeldCredit>) {
+        if credit.is_some() || !self.credits.is_empty() {
+            self.credits.push_back(credit);
         }
     }
 }
 
 impl WindowCredit {
     pub(crate) fn new(closer: Arc<Closer>) -> WindowCredit {
-        WindowCredit { put: Cell::default(), lying: RefCell::default(), closer }
+        WindowCredit { put: Cell::default(), unread: RefCell::default(), closer }
     }
 
-    /// Counts messages that are put, or wait to be put.
+    /// Counts messages that were put, or wait for that.
     pub(crate) fn count(&self, messages: u32) {
         self.put.set(self.put.get().wrapping_add(messages));
     }
 
-    /// Counts messages no longer, because they are not put after all.
+    /// Undoes the count of messages that are not put after all.
     pub(crate) fn uncount(&self, messages: u32) {
         self.put.set(self.put.get().wrapping_sub(messages));
     }
 
-    /// So many messages were put into the carrier that keep no room.
-    pub(crate) fn keep_no_room(&self, messages: u32) {
-        let mut lying = self.lying();
-        (0..messages).for_each(|_| lying.push(None));
+    /// Records that this many messages were put into the carrier without credit.
+    pub(crate) fn hold_no_credit(&self, messages: u32) {
+        let mut unread = self.unread();
+        (0..messages).for_each(|_| unread.push(None));
     }
 
-    /// Some of the messages that lie in the carrier, the oldest first, lie in that of another socket now.
-    /// `moved_long` says so of those whose content is in a memfd.
+    /// Moves the messages marked in `moved`, the oldest first, to the carrier of another socket. `moved_long` marks the messages
+    /// whose content is in a memfd.
     pub(crate) fn move_to(&self, other: &WindowCredit, moved: &[bool], moved_long: &[bool]) {
         let count = moved.iter().filter(|moved| **moved).count() as u32;
         self.put.set(self.put.get().wrapping_sub(count));
         other.put.set(other.put.get().wrapping_add(count));
-        let (mut from, mut to) = (self.lying(), other.lying());
+        let (mut from, mut to) = (self.unread(), other.unread());
         let read = from.take_all_but(moved.len());
-        let rooms = std::mem::take(&mut from.rooms);
-        // Those before them keep no room.
-        let listed = &moved[moved.len() - rooms.len()..];
-        for (room, moved) in rooms.into_iter().zip(listed) {
-            if *moved { to.push(room) } else { from.push(room) }
+        let credits = std::mem::take(&mut from.credits);
+        // Earlier messages hold no credit.
+        let listed = &moved[moved.len() - credits.len()..];
+        for (credit, moved) in credits.into_iter().zip(listed) {
+            if *moved { to.push(credit) } else { from.push(credit) }
         }
         let read_long = from.long.move_to(&mut to.long, moved_long);
         drop((from, to));
@@ -135,97 +135,97 @@ impl WindowCredit {
         long_messages::empty_on(&self.closer, read_long);
     }
 
-    /// The program reads no more.
+    /// Releases all credits and memory, because the program does not read any more.
     pub(crate) fn release_all(&self) {
-        let (rooms, long) = {
-            let mut lying = self.lying();
-            (lying.take_all_but(0), lying.long.take_all_but(0))
+        let (credits, long) = {
+            let mut unread = self.unread();
+            (unread.take_all_but(0), unread.long.take_all_but(0))
         };
-        release(rooms);
+        release(credits);
         long_messages::empty_on(&self.closer, long);
     }
 
-    /// The program is gone, and the socket with it.
+    /// Releases everything and stops the watcher, because the socket is closed.
     pub(crate) fn close(&self) {
         self.release_all();
-        if let Some(watcher) = self.lying().watcher.take() {
+        if let Some(watcher) = self.unread().watcher.take() {
             watcher.abort();
         }
     }
 
-    fn lying(&self) -> RefMut<'_, Lying> {
-        self.lying.borrow_mut()
+    fn unread(&self) -> RefMut<'_, UnreadMessages> {
+        self.unread.borrow_mut()
     }
 }
 
 impl Channel {
-    /// Whether the program has left a message unread. Notifications do not count.
+    /// Returns whether the program has left a message unread. Notifications do not count.
     pub(crate) fn has_unread_data(&self) -> bool {
         self.has_unread_besides(0)
     }
 
-    /// Returns whether a message is unread besides so many that wait to be put.
+    /// Returns whether a message is unread, apart from `waiting` messages that wait to be put.
     pub(super) fn has_unread_besides(&self, waiting: u32) -> bool {
         self.page.data_taken() != self.credit.put.get().wrapping_sub(waiting)
     }
 
-    /// A message was put into the carrier. The room that it keeps is given back when it was read.
-    pub(crate) fn keep_room(self: &Rc<Self>, room: Option<HeldCredit>) {
-        self.credit.lying().push(room);
+    /// Holds the credit of a message that was put into the carrier until the message was read.
+    pub(crate) fn hold_credit(self: &Rc<Self>, credit: Option<HeldCredit>) {
+        self.credit.unread().push(credit);
         self.watch_if_needed();
     }
 
-    /// A long message or notification was put into the carrier. Its memory is given back when it was read.
-    pub(crate) fn keep_memory(self: &Rc<Self>, message: Lent) {
-        self.credit.lying().long.push(message);
+    /// Holds the memory of a long message or notification that was put into the carrier until it was read.
+    pub(crate) fn hold_memory(self: &Rc<Self>, message: LentMemfd) {
+        self.credit.unread().long.push(message);
         self.watch_if_needed();
     }
 
     fn watch_if_needed(self: &Rc<Self>) {
-        if self.credit.lying().is_watched_for() {
-            // It may have been read before anybody watches.
+        if self.credit.unread().needs_watcher() {
+            // The program may have read the message already.
             self.release_read();
             self.watch_reads();
         }
     }
 
-    /// Sees to it that rooms which are kept are given back as the program reads.
+    /// Starts a watcher that releases credits as the program reads, if credits are held and none runs.
     pub(crate) fn watch_reads(self: &Rc<Self>) {
-        let mut lying = self.credit.lying();
-        if lying.is_watched_for() && lying.watcher.is_none() {
-            lying.watcher = Some(tokio::task::spawn_local(watch_reads(Rc::clone(self))).abort_handle());
+        let mut unread = self.credit.unread();
+        if unread.needs_watcher() && unread.watcher.is_none() {
+            unread.watcher = Some(tokio::task::spawn_local(watch_reads(Rc::clone(self))).abort_handle());
         }
     }
 
-    /// Gives the rooms and the memory back of all that the sharers say was read.
+    /// Releases the credits and the memory of all messages that were read according to the sharers.
     fn release_read(&self) {
         let (taken, long_taken) = (self.page.data_taken(), self.page.long_taken());
-        let unread = self.credit.put.get().wrapping_sub(taken);
-        let (rooms, long) = {
-            let mut lying = self.credit.lying();
-            (lying.take_all_but(unread as usize), lying.long.take_read(long_taken))
+        let unread_count = self.credit.put.get().wrapping_sub(taken);
+        let (credits, long) = {
+            let mut unread = self.credit.unread();
+            (unread.take_all_but(unread_count as usize), unread.long.take_read(long_taken))
         };
-        release(rooms);
+        release(credits);
         long_messages::empty_on(&self.credit.closer, long);
     }
 }
 
-/// Gives rooms back as the program reads, until none is kept.
+/// Releases credits as the program reads, until none is held.
 async fn watch_reads(channel: Rc<Channel>) {
     let reads = channel.endpoint.reads();
     loop {
         reads.next().await;
         for _ in 0..COUNT_LOOKS_MAX {
-            // Looked at first: who reads counts what it has taken before it lets go.
+            // Checked before the counter: a reader counts a message before it releases the lock.
             let is_being_read = channel.page.is_being_read();
             if channel.endpoint.is_hung_up() {
                 channel.credit.release_all();
             }
             channel.release_read();
             {
-                let mut lying = channel.credit.lying();
-                if !lying.is_watched_for() {
-                    lying.watcher = None;
+                let mut unread = channel.credit.unread();
+                if !unread.needs_watcher() {
+                    unread.watcher = None;
                     return;
                 }
             }
@@ -251,31 +251,31 @@ mod tests {
         fn release(&self, _bytes: usize) {}
     }
 
-    /// Records with data of which some keep so much room, and others none, as they lie in a carrier.
-    fn carrier(rooms: &[usize]) -> WindowCredit {
+    /// Returns a carrier with one message for each number: the credit that it holds, or 0 for none.
+    fn carrier(credits: &[usize]) -> WindowCredit {
         let closers = Closers::new(Numbers::with_max(1 << 16));
         let unread = WindowCredit::new(closers.of(1, Source::Carriers));
-        for bytes in rooms {
+        for bytes in credits {
             unread.count(1);
-            let room = (*bytes > 0).then(|| HeldCredit { window: Weak::<NoWindow>::new(), bytes: *bytes });
-            unread.lying().push(room);
+            let credit = (*bytes > 0).then(|| HeldCredit { window: Weak::<NoWindow>::new(), bytes: *bytes });
+            unread.unread().push(credit);
         }
         unread
     }
 
-    fn bytes(rooms: &VecDeque<Option<HeldCredit>>) -> Vec<usize> {
-        rooms.iter().map(|room| room.as_ref().map_or(0, |room| room.bytes)).collect()
+    fn bytes(credits: &VecDeque<Option<HeldCredit>>) -> Vec<usize> {
+        credits.iter().map(|credit| credit.as_ref().map_or(0, |credit| credit.bytes)).collect()
     }
 
     fn kept(unread: &WindowCredit) -> (u32, Vec<usize>) {
-        (unread.put.get(), bytes(&unread.lying().rooms))
+        (unread.put.get(), bytes(&unread.unread().credits))
     }
 
     #[test]
     fn what_is_read_gives_its_room_back_in_the_order_of_the_records() {
         let unread = carrier(&[0, 10, 0, 20, 30]);
         assert_eq!(kept(&unread), (5, vec![10, 0, 20, 30]));
-        let taken = |records| bytes(&unread.lying().take_all_but(records));
+        let taken = |records| bytes(&unread.unread().take_all_but(records));
         assert_eq!(taken(4), NONE);
         assert_eq!(taken(3), [10]);
         assert_eq!(taken(1), [20], "the one before keeps none");

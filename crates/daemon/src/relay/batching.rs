@@ -1,4 +1,4 @@
-//! Short messages to a program that share one record.
+//! Bundling of short messages to a program into one record.
 
 use std::collections::VecDeque;
 
@@ -6,28 +6,29 @@ use carrier::record::{BUNDLE_BYTES_MAX, Flags, Header, Kind};
 use swiftwater::tokio::Association;
 use swiftwater::{Message, Received, RecvError, internals};
 
-use crate::state::association::{SocketAssociation, Upward};
+use crate::state::association::{SocketAssociation, ToProgram};
 
 /// Returns how many of the next messages fit into one bundle.
-pub(super) fn fitting_in_bundle(queue: &VecDeque<Upward>) -> usize {
+pub(super) fn fitting_in_bundle(queue: &VecDeque<ToProgram>) -> usize {
     let mut bytes = 0;
-    let fits = |upward: &&Upward| {
+    let fits = |upward: &&ToProgram| {
         bytes += upward.record_bytes();
         upward.is_short() && bytes <= BUNDLE_BYTES_MAX
     };
     queue.iter().take_while(fits).count()
 }
 
-/// Takes along what is there already, as much as fits into a bundle. Returns what came after that and is no message.
+/// Receives further available messages of the association, as many as fit into a bundle. Returns the first result that is not a
+/// message.
 pub(super) fn take_along(
     assoc: &SocketAssociation,
     association: &Association,
-    queue: &mut VecDeque<Upward>,
+    queue: &mut VecDeque<ToProgram>,
 ) -> Option<Result<Option<Received>, RecvError>> {
     let mut bytes = 0;
     while let Some(last) = queue.back().filter(|last| last.is_short()) {
         bytes += last.record_bytes();
-        // The next one is likely to be as long.
+        // The next message is probably as long.
         if bytes + last.record_bytes() > BUNDLE_BYTES_MAX {
             return None;
         }
@@ -41,7 +42,7 @@ pub(super) fn take_along(
 }
 
 /// Returns a message with the header that the program reads.
-pub(super) fn to_program(assoc: &SocketAssociation, message: Message) -> Upward {
+pub(super) fn to_program(assoc: &SocketAssociation, message: Message) -> ToProgram {
     let info = &message.info;
     let mut header = Header {
         stream: info.stream,
@@ -51,7 +52,7 @@ pub(super) fn to_program(assoc: &SocketAssociation, message: Message) -> Upward 
         cumulative_tsn: info.cumulative_tsn,
         association: assoc.id,
         context: assoc.options().context,
-        // The receive buffer bounds it.
+        // The receive buffer bounds the length.
         bytes: message.len() as u32,
         address: Some(assoc.peer),
         ..Header::new(Kind::Data)
@@ -62,5 +63,5 @@ pub(super) fn to_program(assoc: &SocketAssociation, message: Message) -> Upward 
     if !info.more {
         header.flags = header.flags.with(Flags::END);
     }
-    Upward::Message(header, message)
+    ToProgram::Message(header, message)
 }

@@ -1,21 +1,21 @@
 //! Moves records from the channel of a one-to-many socket into the send queues of its associations.
 //!
-//! The channel is always read, so that one association whose peer is slow keeps none of the others waiting. The page tells the
-//! program how much waits for each, and it sends no more than there is room for.
+//! The relay always reads this channel, so that an association whose peer is slow delays no other. The page shows the program the
+//! number of bytes that wait for each association, and the shim sends no more than there is room for.
 
 use bytes::Bytes;
 use carrier::record::{Flags, Header};
 use rustix::io::Errno;
 
 use super::{BROKEN, Departure, abort};
-use crate::channel::endpoint::Intake;
+use crate::channel::incoming::Incoming;
 use crate::state::association::SocketAssociation;
 use crate::state::socket::Socket;
 use crate::system::journal::log;
 use crate::system::quantum::RECORDS_PER_TURN;
 
-/// Takes what the program has sent before it asks for something, so that this comes first. Records sent meanwhile do not count:
-/// a program that sends without pause would never be answered.
+/// Takes the records that the program has sent before a request. Later records do not count: otherwise a program that sends
+/// without pause would never be answered.
 pub(crate) struct Drain {
     left_bytes: u64,
 }
@@ -25,16 +25,16 @@ impl Drain {
         Drain { left_bytes: socket.channel.endpoint.waiting_bytes() }
     }
 
-    /// Takes as much as one turn allows. Returns true if all was taken, false if records stay because the user's memory is used
-    /// up, and `None` if there is more.
+    /// Takes records, up to the limit of one turn. Returns true if all were taken, false if records stay because the user's
+    /// memory is used up, and `None` if more are left.
     pub(crate) fn step(&mut self, socket: &Socket) -> Option<bool> {
         if self.left_bytes == 0 {
             return Some(true);
         }
-        let taken = take_several(socket);
-        // The end is there for every reader, again and again, as is a broken carrier: the task of the socket takes it.
+        let taken = take_batch(socket);
+        // The end, like a malformed record, is reported to each reader again: the socket's task handles it.
         if matches!(taken.departure, Some(Departure::Unread)) {
-            socket.channel.endpoint.tell_reset_again();
+            socket.channel.endpoint.repeat_reset();
         }
         if taken.records == 0 || taken.departure.is_some() {
             return Some(!taken.stalled);
@@ -44,62 +44,62 @@ impl Drain {
     }
 }
 
-/// What was taken from a carrier in one turn.
+/// The records taken from a carrier in one turn.
 #[derive(Default)]
-pub(crate) struct Taken {
+pub(crate) struct Batch {
     pub(crate) records: usize,
-    /// What these records count for in a turn.
+    /// The weight of these records in a turn.
     pub(crate) weight: usize,
     /// The length of these records.
     pub(crate) bytes: u64,
-    /// More records wait, but the user's memory is used up.
+    /// Whether more records wait because the user's memory is used up.
     pub(crate) stalled: bool,
-    /// How the program has left, if it has.
+    /// How the program has left its side of the socket, if it has.
     pub(crate) departure: Option<Departure>,
 }
 
-/// Takes what the program has sent, at most as much as one turn allows.
-pub(crate) fn take_several(socket: &Socket) -> Taken {
-    let mut several = Taken::default();
-    while several.weight < RECORDS_PER_TURN && several.departure.is_none() {
+/// Takes records of the program, up to the limit of one turn.
+pub(crate) fn take_batch(socket: &Socket) -> Batch {
+    let mut batch = Batch::default();
+    while batch.weight < RECORDS_PER_TURN && batch.departure.is_none() {
         let taken = match socket.channel.endpoint.try_take() {
             Ok(taken) => taken,
             Err(Errno::AGAIN) => break,
             Err(Errno::NOBUFS) => {
-                several.stalled = true;
+                batch.stalled = true;
                 break;
             }
             Err(_) => {
-                several.departure = Some(Departure::Closed);
+                batch.departure = Some(Departure::Closed);
                 break;
             }
         };
-        several.records += 1;
-        several.weight += taken.weight();
-        several.bytes += taken.record_bytes();
-        several.departure = sort(socket, taken);
+        batch.records += 1;
+        batch.weight += taken.weight();
+        batch.bytes += taken.record_bytes();
+        batch.departure = dispatch_record(socket, taken);
     }
-    several
+    batch
 }
 
-/// Gives a record to the association that it is for. Returns how the program has left, if it has.
-fn sort(socket: &Socket, taken: Intake) -> Option<Departure> {
+/// Puts a record into the send queue of its association. Returns how the program has left, if it has.
+fn dispatch_record(socket: &Socket, taken: Incoming) -> Option<Departure> {
     match taken {
-        Intake::Filler | Intake::Empty => None,
-        Intake::Message(header, content) => {
+        Incoming::Filler | Incoming::Empty => None,
+        Incoming::Message(header, content) => {
             let assoc = socket.inner().associations.get(&header.association).cloned();
-            // What is sent into an association that is gone is lost, as in the kernel.
+            // A message for an association that has ended is lost, as in the kernel.
             if let Some(assoc) = assoc {
                 enqueue(socket, &assoc, header, content);
             }
             None
         }
-        Intake::Malformed => {
+        Incoming::Malformed => {
             log(format_args!("a program writes something else than records to its socket"));
             Some(Departure::Abort(Bytes::from_static(BROKEN)))
         }
-        Intake::Unread => socket.channel.has_unread_data().then_some(Departure::Unread),
-        Intake::End => Some(Departure::Closed),
+        Incoming::Unread => socket.channel.has_unread_data().then_some(Departure::Unread),
+        Incoming::End => Some(Departure::Closed),
     }
 }
 
@@ -132,7 +132,7 @@ mod tests {
     use crate::system::quantum::BYTES_PER_TURN;
     use crate::testing::{opened, registry, send, send_long, soon};
 
-    /// The number of an association that the socket does not have.
+    /// An identifier of no association.
     const NONE: u32 = 77;
 
     fn send_one(theirs: &OwnedFd) {
@@ -147,7 +147,7 @@ mod tests {
         let mut drain = Drain::new(&socket);
         for _ in 0..4 {
             assert_eq!(drain.step(&socket), None, "others have their turn");
-            // As many as were taken: the carrier is never empty.
+            // As many as were taken, so the carrier is never empty.
             (0..RECORDS_PER_TURN).for_each(|_| send_one(&theirs));
         }
         assert_eq!(drain.step(&socket), Some(true));
@@ -162,7 +162,7 @@ mod tests {
         rustix::net::shutdown(&theirs, rustix::net::Shutdown::Write).expect("it is open");
         let (mut first, mut second) = (Drain::new(&socket), Drain::new(&socket));
         assert_eq!((first.step(&socket), second.step(&socket)), (None, None));
-        // Each has taken records that the other was to take. It must not wait for them for ever.
+        // Each has taken records that the other expected. It must not wait for them for ever.
         assert_eq!((first.step(&socket), second.step(&socket)), (Some(true), Some(true)));
     }
 
@@ -170,14 +170,14 @@ mod tests {
     async fn a_request_before_which_a_program_breaks_its_carrier_hides_nothing_from_its_task() {
         let registry = registry();
         let (socket, theirs) = opened(&registry, Style::OneToMany);
-        // It begins as a record does, and ends before its header does.
+        // The record ends within its header.
         let broken = &Header::new(Kind::Data).encode()[..8];
         rustix::net::send(&theirs, broken, SendFlags::DONTWAIT).expect("room in the carrier");
         while Drain::new(&socket).step(&socket).is_none() {}
         let endpoint = &socket.channel.endpoint;
         soon(endpoint.readable()).await;
         let found = endpoint.try_take();
-        assert!(matches!(found, Ok(Intake::Malformed)), "{found:?}");
+        assert!(matches!(found, Ok(Incoming::Malformed)), "{found:?}");
     }
 
     #[tokio::test(flavor = "local")]
@@ -185,7 +185,7 @@ mod tests {
         let registry = registry();
         let (socket, theirs) = opened(&registry, Style::OneToMany);
         (0..3).for_each(|_| send_long(&theirs, NONE, BYTES_PER_TURN));
-        let records = [(); 4].map(|()| take_several(&socket).records);
+        let records = [(); 4].map(|()| take_batch(&socket).records);
         assert_eq!(records, [1, 1, 1, 0]);
     }
 
@@ -194,7 +194,7 @@ mod tests {
         let registry = registry();
         let (socket, theirs) = opened(&registry, Style::OneToMany);
         (0..2 * RECORDS_PER_TURN).for_each(|_| send_one(&theirs));
-        let records = [(); 3].map(|()| take_several(&socket).records);
+        let records = [(); 3].map(|()| take_batch(&socket).records);
         assert_eq!(records, [RECORDS_PER_TURN, RECORDS_PER_TURN, 0]);
     }
 
@@ -206,15 +206,15 @@ mod tests {
             || rustix::net::send(&theirs, &[], SendFlags::DONTWAIT).expect("room in the carrier");
         send_nothing();
         send_one(&theirs);
-        let taken = take_several(&socket);
+        let taken = take_batch(&socket);
         assert_eq!((taken.records, taken.departure.is_none()), (2, true));
         send_nothing();
         assert!(socket.channel.endpoint.discard() && !socket.channel.endpoint.discard());
-        // Nor is it if the end is behind it.
+        // Nor is it the end if the end follows.
         send_nothing();
         send_one(&theirs);
         drop(theirs);
-        let taken = take_several(&socket);
+        let taken = take_batch(&socket);
         assert_eq!((taken.records, matches!(taken.departure, Some(Departure::Closed))), (3, true));
     }
 }

@@ -1,10 +1,10 @@
-//! From an association into the channel of its socket.
+//! The inbound direction: from an association into the channel of its socket.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use carrier::page::PeerShut;
 use carrier::record::{BUNDLE_BYTES_MAX, Flags};
+use carrier::shared_page::PeerShut;
 use swiftwater::tokio::Association;
 use swiftwater::{Event, Message, Received, RecvError, internals};
 
@@ -16,21 +16,21 @@ use crate::channel::blocked::{Blocked, NotPut};
 use crate::channel::putter::Putter;
 use crate::channel::style::Style;
 use crate::channel::window_credit::HeldCredit;
-use crate::state::association::{Ended, Held, SocketAssociation, Upward};
+use crate::state::association::{Ended, Held, SocketAssociation, ToProgram};
 use crate::state::notification_type::NotificationType;
 use crate::state::socket::Socket;
 use crate::system::quantum::Quantum;
 
-/// From an association into the channel of its socket, until the association has ended.
+/// Relays from an association into the channel of its socket until the association has ended.
 pub(crate) struct Inbound<'a> {
     socket: &'a Rc<Socket>,
     assoc: &'a Rc<SocketAssociation>,
     association: &'a Association,
     putter: Putter,
-    /// A part of a message was put, and no other message comes between its parts.
-    is_begun: bool,
-    /// The program reads no more. Messages are discarded, so that the window stays open for the peer.
-    is_unread: bool,
+    /// Whether the last part of a message is missing: no other message may come between its parts.
+    is_message_open: bool,
+    /// Whether messages are discarded, because the program does not read any more, so that the peer's window stays open.
+    is_discarding: bool,
     is_end_told: bool,
     quantum: Quantum,
 }
@@ -42,15 +42,15 @@ impl<'a> Inbound<'a> {
         association: &'a Association,
     ) -> Inbound<'a> {
         let (putter, quantum) = (Putter::new(&socket.channel), Quantum::new());
-        let (is_begun, is_unread, is_end_told) = (false, false, false);
-        Inbound { socket, assoc, association, putter, is_begun, is_unread, is_end_told, quantum }
+        let (is_message_open, is_discarding, is_end_told) = (false, false, false);
+        Inbound { socket, assoc, association, putter, is_message_open, is_discarding, is_end_told, quantum }
     }
 
-    /// Moves what `held` has, and then what the association has received. Returns what it waits for; `None` once the association
-    /// has ended. `ended` is told how before the program is.
+    /// Moves the messages in `held`, and then those that the association has received. Returns the event that it waits for;
+    /// `None` once the association has ended. Reports to `ended` how it has ended, before the program is notified.
     pub(crate) fn step(&mut self, held: &mut Held, ended: &mut impl FnMut(Ended)) -> Option<Wait> {
         loop {
-            // The last thing that an association leaves comes after its end was told.
+            // The last notification of an association follows the report of its end.
             let kept = usize::from(held.ending.is_some());
             let waiting = held.queue.len();
             if let Err(blocked) = self.put_all_but(kept, &mut held.queue) {
@@ -59,7 +59,8 @@ impl<'a> Inbound<'a> {
             if std::mem::take(&mut held.is_end_due) {
                 end_early(self.socket, self.assoc);
             }
-            // A step that moves nothing counts, too: what it waits for may be there at once, again and again.
+            // A step that moves nothing counts, too, because the event that it waits for may have occurred already, again and
+            // again.
             if self.quantum.is_spent_by(waiting.max(1)) {
                 return Some(Wait::Turn);
             }
@@ -101,7 +102,7 @@ impl<'a> Inbound<'a> {
         }
     }
 
-    /// Waits until what the channel needs is there.
+    /// Waits until the channel is unblocked.
     pub(crate) async fn unblocked(&mut self, blocked: Blocked) {
         self.putter.unblocked(blocked).await;
     }
@@ -122,13 +123,13 @@ impl<'a> Inbound<'a> {
         }
     }
 
-    /// Returns whether messages may share a record: those that keep room in the window while they lie there do not.
+    /// Returns whether messages may share a record: messages that hold credit in the window may not.
     fn bundles(&self) -> bool {
         !self.assoc.bounds_unread()
     }
 
-    /// Puts what is queued but for the last so many, short messages together.
-    fn put_all_but(&mut self, kept: usize, queue: &mut VecDeque<Upward>) -> Result<(), Blocked> {
+    /// Puts all queued messages but the last `kept`, short ones in bundles.
+    fn put_all_but(&mut self, kept: usize, queue: &mut VecDeque<ToProgram>) -> Result<(), Blocked> {
         while queue.len() > kept {
             match self.fitting(kept, queue) {
                 0 | 1 => {
@@ -145,13 +146,16 @@ impl<'a> Inbound<'a> {
     }
 
     /// Returns how many of the next messages fit into one bundle.
-    fn fitting(&self, kept: usize, queue: &VecDeque<Upward>) -> usize {
-        let may_bundle =
-            kept == 0 && !self.is_unread && !self.is_begun && self.bundles() && self.putter.takes_bundles();
+    fn fitting(&self, kept: usize, queue: &VecDeque<ToProgram>) -> usize {
+        let may_bundle = kept == 0
+            && !self.is_discarding
+            && !self.is_message_open
+            && self.bundles()
+            && self.putter.takes_bundles();
         if may_bundle { fitting_in_bundle(queue) } else { 0 }
     }
 
-    fn put_together<'b>(&mut self, messages: impl Iterator<Item = &'b Upward>) -> Result<(), Blocked> {
+    fn put_together<'b>(&mut self, messages: impl Iterator<Item = &'b ToProgram>) -> Result<(), Blocked> {
         let (mut bundle, mut count) = (Vec::with_capacity(BUNDLE_BYTES_MAX), 0);
         for message in messages {
             bundle.extend_from_slice(&message.header().encode());
@@ -160,28 +164,28 @@ impl<'a> Inbound<'a> {
         }
         match self.putter.try_put_bundle(&bundle, count) {
             Err(NotPut::Blocked(blocked)) => return Err(blocked),
-            put => self.is_unread = put.is_err(),
+            put => self.is_discarding = put.is_err(),
         }
-        self.putter.let_others();
+        self.putter.release_delivery();
         Ok(())
     }
 
-    fn put(&mut self, upward: &Upward) -> Result<(), Blocked> {
-        let mut is_told_when_read = false;
-        if !self.is_unread {
+    fn put(&mut self, upward: &ToProgram) -> Result<(), Blocked> {
+        let mut is_read_reported = false;
+        if !self.is_discarding {
             match self.putter.try_put(upward.header(), upward.blocks()) {
                 Err(NotPut::Blocked(blocked)) => return Err(blocked),
-                Err(NotPut::Failed(_)) => self.is_unread = true,
-                Ok(put) => is_told_when_read = put == Put::Record,
+                Err(NotPut::Failed(_)) => self.is_discarding = true,
+                Ok(put) => is_read_reported = put == Put::Record,
             }
-            self.is_begun =
+            self.is_message_open =
                 !upward.header().flags.contains(Flags::END) && !self.socket.inner().options.interleaves;
-            if !self.is_begun {
-                self.putter.let_others();
+            if !self.is_message_open {
+                self.putter.release_delivery();
             }
         }
-        if let Upward::Message(_, message) = upward {
-            self.keep_room(message, is_told_when_read);
+        if let ToProgram::Message(_, message) = upward {
+            self.hold_credit(message, is_read_reported);
         }
         Ok(())
     }
@@ -191,17 +195,17 @@ impl<'a> Inbound<'a> {
         HeldCredit::new(association, internals::window_bytes(message))
     }
 
-    /// Keeps the room that a message has in the window until it was read, where the daemon is told of that.
-    fn keep_room(&self, message: &Message, is_told_when_read: bool) {
-        let room = self.assoc.keeps_room(message).then(|| self.held_credit(message));
-        match is_told_when_read {
-            true => self.socket.channel.keep_room(room),
+    /// Holds the credit of a message until it was read, if the daemon can tell; otherwise releases it.
+    fn hold_credit(&self, message: &Message, is_read_reported: bool) {
+        let room = self.assoc.holds_credit(message).then(|| self.held_credit(message));
+        match is_read_reported {
+            true => self.socket.channel.hold_credit(room),
             false => room.into_iter().for_each(HeldCredit::release),
         }
     }
 }
 
-/// Refuses what programs send to an association that its peer has shut down (RFC 9260 §9.2).
+/// Refuses messages that programs send to an association whose peer has shut it down (RFC 9260 §9.2).
 fn refuse_messages(socket: &Socket, assoc: &SocketAssociation) {
     match &*assoc.send_queue() {
         Some(send_queue) => send_queue.refuse(&socket.channel.page),
@@ -209,19 +213,19 @@ fn refuse_messages(socket: &Socket, assoc: &SocketAssociation) {
     }
 }
 
-/// The peer sends no more, and what it has sent is in the carrier: the program reads the end, though the association may live on until
-/// the peer has all. A program that wants to hear of what becomes of it finds the end when it reads, but does not poll readable for
-/// it: nothing can follow what polls as the end.
+/// Shows the program the end of the data, because all messages of a peer that has shut down are in the carrier. The association
+/// may last until the peer has received everything. A program that has subscribed to later notifications finds the end when it
+/// reads, but its descriptor does not poll readable for it, because nothing can follow a polled end.
 fn end_early(socket: &Socket, assoc: &SocketAssociation) {
     socket.channel.page.set_peer_shut(PeerShut::Both);
-    let may_hear_more = [
+    let later_notifications = [
         NotificationType::AssociationChange,
         NotificationType::SendFailed,
         NotificationType::SendFailedEvent,
         NotificationType::SenderDry,
     ];
-    match may_hear_more.into_iter().any(|kind| assoc.wants(kind)) {
-        true => socket.channel.endpoint.end_untold(),
+    match later_notifications.into_iter().any(|kind| assoc.wants(kind)) {
+        true => socket.channel.endpoint.end_silently(),
         false => socket.channel.endpoint.end(),
     }
 }

@@ -1,10 +1,11 @@
-//! Messages between the channel of a socket and its associations.
+//! The relay of messages between the channel of a socket and its associations.
 //!
-//! Down: the channel is read only while the association has room, so that the kernel tells the program when it may send.
-//! Up: the association is read only while the channel has room, so that the peer's window closes when the program is slow.
+//! Outbound: the relay reads the channel only while the association has room, so that the kernel tells the program when it may
+//! send. Inbound: the relay reads the association only while the channel has room, so that the peer's window closes when the
+//! program is slow.
 //!
-//! Nothing here waits. A step of a direction moves what is there, as much as one turn allows, and returns what the direction waits
-//! for; the tasks wait.
+//! Nothing here waits. A step of a direction moves the available messages, up to the limit of one turn, and returns the event
+//! that the direction waits for. The tasks wait.
 
 mod batching;
 pub(crate) mod drain;
@@ -17,38 +18,38 @@ use swiftwater::tokio::Association;
 
 use crate::channel::blocked::Blocked;
 
-/// What a direction waits for before its next step.
+/// The event that a direction waits for before its next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// Nothing but its turn: there is more.
+    /// The next turn: more messages are available.
     Turn,
-    /// Something to move: a message of the program, or of the association.
+    /// A message of the program, or of the association.
     Message,
     /// Memory of the user for the next message of the program.
     Memory,
     /// Room in the send buffer of the association.
     Association,
-    /// Something that the channel needs to take a message.
+    /// The event that unblocks the channel.
     Channel(Blocked),
 }
 
 /// How a program has left its side of a socket.
 #[derive(Debug)]
 pub(crate) enum Departure {
-    /// It sends no more.
+    /// The program has shut down sending.
     HalfClosed,
     /// No process has the descriptor any more.
     Closed,
     /// No process has the descriptor any more, and a message was unread.
     Unread,
-    /// What is on its way is to be lost, for this reason: the program asks for that, or has broken its channel.
+    /// The association must be aborted, for this reason: the program requests that, or has sent a malformed record.
     Abort(Bytes),
 }
 
-/// What the peer is told when a program closes its socket with something unread, or with `SO_LINGER` 0: as the kernel, nothing.
+/// The reason in the ABORT when a program closes its socket with unread messages, or with `SO_LINGER` 0: none, as in the kernel.
 pub(crate) const NO_REASON: &str = "";
 
-/// What the peer is told when a program has broken its channel.
+/// The reason in the ABORT after a malformed record.
 const BROKEN: &[u8] = b"the program has broken its socket";
 
 pub(crate) fn abort(association: &Association, reason: &str) {
@@ -78,7 +79,7 @@ mod tests {
     use crate::testing::{opened, read, registry, send, send_long, soon};
     use crate::users::limits::Limits;
 
-    /// The number of the association.
+    /// The identifier of the association.
     const ID: u32 = 3;
 
     /// A one-to-one socket without a task, with its association and that of the peer.
@@ -119,7 +120,7 @@ mod tests {
         }
     }
 
-    /// Returns what a direction waits for when it has had its turns.
+    /// Repeats the step until the direction waits for an event other than its turn; returns that event.
     fn past_turns(outbound: &mut Outbound<'_>) -> Wait {
         loop {
             match outbound.step().expect("it is open") {
@@ -163,7 +164,7 @@ mod tests {
     async fn messages_of_a_peer_wait_for_room_in_the_channel_and_then_the_end_is_told_once() {
         let joined = Joined::new().await;
         let association = joined.association();
-        // So that something is left to tell the program after the end.
+        // With this subscription, a notification follows the end.
         joined.assoc.options().subscribe(NotificationType::AssociationChange.subscription(), true);
         let (mut held, mut ends) = (Held::default(), Vec::new());
         let mut inbound = Inbound::new(&joined.socket, &joined.assoc, association);
@@ -180,7 +181,7 @@ mod tests {
         assert_eq!(wait, Some(Wait::Channel(Blocked::Full)), "the program does not read");
         assert_eq!(inbound.step(&mut held, &mut |end| ends.push(end)), wait, "nor does it now");
         soon(joined.peer.shutdown()).await.expect("it is open");
-        // The program reads until there is no more.
+        // The program reads until the carrier is empty.
         loop {
             while read(&joined.theirs).is_some() {}
             match inbound.step(&mut held, &mut |end| ends.push(end)) {
@@ -197,7 +198,7 @@ mod tests {
         let joined = Joined::new().await;
         let mut outbound = joined.outbound();
         let mut step = || outbound.step().expect("it is open");
-        // Each step finds one message, and one that finds none counts as well.
+        // Each step takes one message; a step that takes none counts as well.
         let waits = [(); RECORDS_PER_TURN].map(|()| {
             joined.send(b"a word");
             step()
@@ -220,11 +221,11 @@ mod tests {
     async fn a_long_message_whose_memory_has_come_waits_for_no_closer() {
         let joined = Joined::new().await;
         let (endpoint, mut outbound) = (&joined.socket.channel.endpoint, joined.outbound());
-        // There is memory for the record, and not for what its memfd holds.
+        // There is memory for the record, but not for the content of its memfd.
         let all = endpoint.sent_account().charge_anyway(Limits::default().user_memory_bytes - 80_000);
         send_long(&joined.theirs, ID, 100_000);
         assert_eq!(outbound.step().expect("it is open"), Wait::Memory);
-        // A close of another socket of this user does not end.
+        // The closer is stuck in a close of another socket of this user.
         let (end_it, ends) = mpsc::channel::<()>();
         endpoint.closer().run(move || ends.recv().unwrap_or_default());
         while endpoint.closer().has_room() {

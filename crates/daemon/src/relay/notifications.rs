@@ -1,6 +1,6 @@
-//! Notifications (RFC 6458 §6.1) as the C structures that programs get.
+//! Builds notifications (RFC 6458 §6.1) as the C structures that programs read.
 //!
-//! Whether a program wants one is looked up when it happens, in what it has subscribed to.
+//! A notification is built if the program is subscribed to it when the event happens.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use carrier::record::{Flags, Header, Kind};
 use swiftwater::{Event, Lifetime, Loss, PathChange, SendInfo};
 
-use crate::state::association::{SocketAssociation, Upward};
+use crate::state::association::{SocketAssociation, ToProgram};
 use crate::state::notification_type::NotificationType;
 use crate::state::socket::Socket;
 use crate::system::addresses;
@@ -26,17 +26,17 @@ enum AssociationChange {
 
 /// `pdapi_indication`.
 const PARTIAL_DELIVERY_ABORTED: u32 = 0;
-/// `ssf_flags`: it left this host at least once.
+/// `ssf_flags`: the message left this host at least once.
 const DATA_SENT: u16 = 1;
-/// `auth_indication`: the peer does not authenticate, as we do not.
+/// `auth_indication`: the peer does not support authentication; neither does this implementation.
 const NO_AUTHENTICATION: u32 = 2;
 /// Flags of a DATA chunk (RFC 9260 §3.3.1), which the kernel puts where `sinfo_flags` would be.
 const CHUNK_ENDS: u16 = 1;
 const CHUNK_BEGINS: u16 = 2;
 const CHUNK_UNORDERED: u16 = 4;
 
-/// Returns the notifications of an event that the program wants: some events have two kinds.
-pub(crate) fn of(socket: &Socket, assoc: &SocketAssociation, event: &Event) -> Vec<Upward> {
+/// Returns the notifications of an event that the program is subscribed to: some events have two kinds.
+pub(crate) fn of(socket: &Socket, assoc: &SocketAssociation, event: &Event) -> Vec<ToProgram> {
     let wanted = kinds(event).iter().filter(|kind| assoc.wants(**kind));
     wanted.filter_map(|kind| build(socket, assoc, event, *kind)).collect()
 }
@@ -57,8 +57,8 @@ fn kinds(event: &Event) -> &'static [NotificationType] {
     }
 }
 
-/// Returns the notification that an association could not be set up, if the program wants it.
-pub(crate) fn cannot_start(assoc: &SocketAssociation) -> Option<Upward> {
+/// Returns the notification that an association could not be set up, if the program is subscribed to it.
+pub(crate) fn cannot_start(assoc: &SocketAssociation) -> Option<ToProgram> {
     let change = AssociationChange::CannotStart;
     assoc
         .wants(NotificationType::AssociationChange)
@@ -70,30 +70,32 @@ fn build(
     assoc: &SocketAssociation,
     event: &Event,
     kind: NotificationType,
-) -> Option<Upward> {
+) -> Option<ToProgram> {
     let begins = |state| association_change(assoc, state, 0, assoc.streams()).finish(assoc);
     Some(match event {
         Event::Up if kind == NotificationType::Authentication => {
-            Notification::new(kind).u32(0).u32(NO_AUTHENTICATION).u32(assoc.told_id()).finish(assoc)
+            Notification::new(kind).u32(0).u32(NO_AUTHENTICATION).u32(assoc.notified_id()).finish(assoc)
         }
         Event::Up => begins(AssociationChange::Up),
         Event::Restarted(_) => begins(AssociationChange::Restarted),
         Event::Down(None) => association_change(assoc, AssociationChange::ShutDown, 0, (0, 0)).finish(assoc),
         Event::Down(Some(loss)) => lost(assoc, loss),
-        Event::PeerShutdown | Event::SenderDry => Notification::new(kind).u32(assoc.told_id()).finish(assoc),
+        Event::PeerShutdown | Event::SenderDry => {
+            Notification::new(kind).u32(assoc.notified_id()).finish(assoc)
+        }
         Event::PathChanged { address, change, .. } => path_change(socket, assoc, *address, *change)?,
         Event::RemoteError { cause, information } => Notification::new(kind)
             .bytes(&cause.to_be_bytes())
             .u16(0)
-            .u32(assoc.told_id())
+            .u32(assoc.notified_id())
             .bytes(information)
             .finish(assoc),
         Event::AdaptationIndication(indication) => {
-            Notification::new(kind).u32(*indication).u32(assoc.told_id()).finish(assoc)
+            Notification::new(kind).u32(*indication).u32(assoc.notified_id()).finish(assoc)
         }
         Event::PartialDeliveryAborted { stream, ssn } => Notification::new(kind)
             .u32(PARTIAL_DELIVERY_ABORTED)
-            .u32(assoc.told_id())
+            .u32(assoc.notified_id())
             .u32((*stream).into())
             .u32((*ssn).into())
             .finish(assoc),
@@ -116,24 +118,24 @@ fn association_change(
     streams: (u16, u16),
 ) -> Notification {
     let mut new = Notification::new(NotificationType::AssociationChange);
-    new.u16(state as u16).u16(cause.to_be()).u16(streams.0).u16(streams.1).u32(assoc.told_id());
+    new.u16(state as u16).u16(cause.to_be()).u16(streams.0).u16(streams.1).u32(assoc.notified_id());
     new
 }
 
 /// Builds the notification of a lost association, with the cause and the information of the loss.
-fn lost(assoc: &SocketAssociation, loss: &Loss) -> Upward {
+fn lost(assoc: &SocketAssociation, loss: &Loss) -> ToProgram {
     association_change(assoc, AssociationChange::Lost, loss.cause, (0, 0))
         .bytes(&loss.information)
         .finish(assoc)
 }
 
-/// `struct sctp_paddr_change`.
+/// Builds a `struct sctp_paddr_change`.
 fn path_change(
     socket: &Socket,
     assoc: &SocketAssociation,
     address: IpAddr,
     change: PathChange,
-) -> Option<Upward> {
+) -> Option<ToProgram> {
     const SOCKADDR_STORAGE_BYTES: usize = 128;
     let state = match change {
         PathChange::Available => 0,
@@ -149,10 +151,10 @@ fn path_change(
     addresses::append(&mut place, view.of(address));
     place.resize(SOCKADDR_STORAGE_BYTES, 0);
     let mut notification = Notification::new(NotificationType::PeerAddressChange);
-    Some(notification.bytes(&place).u32(state).u32(0).u32(assoc.told_id()).finish(assoc))
+    Some(notification.bytes(&place).u32(state).u32(0).u32(assoc.notified_id()).finish(assoc))
 }
 
-/// A message, or a part of it, that was not delivered.
+/// A message, or a part of one, that was not delivered.
 struct Failed<'a> {
     info: &'a SendInfo,
     data: &'a [u8],
@@ -162,8 +164,8 @@ struct Failed<'a> {
 }
 
 impl Failed<'_> {
-    /// `struct sctp_send_failed` or `struct sctp_send_failed_event`.
-    fn build(&self, assoc: &SocketAssociation, kind: NotificationType) -> Upward {
+    /// Builds a `struct sctp_send_failed` or a `struct sctp_send_failed_event`.
+    fn build(&self, assoc: &SocketAssociation, kind: NotificationType) -> ToProgram {
         let mut notification = Notification::with_flags(kind, if self.was_sent { DATA_SENT } else { 0 });
         notification.u32(self.cause.to_be().into());
         let flags = self.flags;
@@ -178,11 +180,11 @@ impl Failed<'_> {
                 notification.u16(self.info.stream).u16(flags).u32(ppid).u32(self.info.context);
             }
         }
-        notification.u32(assoc.told_id()).u32(assoc.told_id()).bytes(self.data).finish(assoc)
+        notification.u32(assoc.notified_id()).u32(assoc.notified_id()).bytes(self.data).finish(assoc)
     }
 }
 
-/// Builds one notification; the length is filled in at the end.
+/// A notification under construction; [`Notification::finish`] writes the length.
 struct Notification {
     bytes: Vec<u8>,
 }
@@ -211,7 +213,7 @@ impl Notification {
         self
     }
 
-    fn finish(&mut self, assoc: &SocketAssociation) -> Upward {
+    fn finish(&mut self, assoc: &SocketAssociation) -> ToProgram {
         let bytes = self.bytes.len() as u32;
         self.bytes[4..8].copy_from_slice(&bytes.to_ne_bytes());
         let header = Header {
@@ -221,6 +223,6 @@ impl Notification {
             address: Some(assoc.peer),
             ..Header::new(Kind::Notification)
         };
-        Upward::Notification(header, Bytes::from(std::mem::take(&mut self.bytes)))
+        ToProgram::Notification(header, Bytes::from(std::mem::take(&mut self.bytes)))
     }
 }

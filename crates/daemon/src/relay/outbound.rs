@@ -1,4 +1,4 @@
-//! From a program into an association.
+//! The outbound direction: from a program into an association.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -11,23 +11,23 @@ use swiftwater::{Event, Lifetime, PathId, SendError, SendInfo, internals};
 
 use super::{BROKEN, Departure, Wait, notifications};
 use crate::channel::blocked::{Blocked, NotPut};
-use crate::channel::endpoint::Intake;
+use crate::channel::incoming::Incoming;
 use crate::channel::putter::Putter;
-use crate::state::association::{SocketAssociation, Upward};
+use crate::state::association::{SocketAssociation, ToProgram};
 use crate::state::send_queue::{Front, Messages, SendQueue};
 use crate::state::socket::Socket;
 use crate::system::journal::log;
 use crate::system::quantum::{self, Quantum};
 
-/// From the channel of a one-to-one socket into its association.
+/// Relays from the channel of a one-to-one socket into its association.
 pub(crate) struct Outbound<'a> {
     socket: &'a Rc<Socket>,
     assoc: &'a SocketAssociation,
     association: &'a Association,
-    /// Messages that go before those in the channel.
+    /// Messages to send before those in the channel.
     unsent: Messages,
     reports: Reports,
-    /// The association takes no more: what is sent into it is lost, as in the kernel.
+    /// Whether the association accepts no more messages: further ones are lost, as in the kernel.
     is_gone: bool,
     quantum: Quantum,
 }
@@ -43,9 +43,9 @@ impl<'a> Outbound<'a> {
         Outbound { socket, assoc, association, unsent, reports, is_gone: false, quantum }
     }
 
-    /// Moves messages. Returns what it waits for, or how the program has left.
+    /// Moves messages. Returns the event that it waits for, or how the program has left.
     pub(crate) fn step(&mut self) -> Result<Wait, Departure> {
-        // A step that moves nothing counts, too: what it waits for may be there at once, again and again.
+        // A step that moves nothing counts, too, because the event that it waits for may have occurred already, again and again.
         let mut weight = 1;
         loop {
             if let Err(blocked) = self.reports.put() {
@@ -60,12 +60,12 @@ impl<'a> Outbound<'a> {
             let (header, mut content) = match self.unsent.pop_front() {
                 Some(first) => first,
                 None => match self.take()? {
-                    Taken::Message(header, content) => (header, content),
-                    Taken::Nothing => {
+                    Next::Message(header, content) => (header, content),
+                    Next::Nothing => {
                         weight = 1;
                         continue;
                     }
-                    Taken::Waits(wait) => return Ok(wait),
+                    Next::Waits(wait) => return Ok(wait),
                 },
             };
             let header = completed(self.assoc, header);
@@ -80,8 +80,8 @@ impl<'a> Outbound<'a> {
                     return Ok(Wait::Association);
                 }
                 Err(refused) => {
-                    self.is_gone |= takes_no_more(&refused);
-                    if is_shutdown_left(&refused, &header, &content) {
+                    self.is_gone |= refuses_all(&refused);
+                    if is_shutdown_pending(&refused, &header, &content) {
                         self.unsent.push_front((header, Bytes::new()));
                     }
                     self.reports.add(unsent(self.socket, self.assoc, header, content));
@@ -90,52 +90,52 @@ impl<'a> Outbound<'a> {
         }
     }
 
-    /// Waits until what the channel needs for a report is there.
+    /// Waits until the channel is unblocked for a report.
     pub(crate) async fn unblocked(&mut self, blocked: Blocked) {
         self.reports.putter.unblocked(blocked).await;
     }
 
-    /// Takes the next message of the program. An error: how the program has left.
-    fn take(&self) -> Result<Taken, Departure> {
+    /// Takes the next message of the program. The error is how the program has left.
+    fn take(&self) -> Result<Next, Departure> {
         let (channel, endpoint) = (&self.socket.channel, &self.socket.channel.endpoint);
         match endpoint.try_take() {
-            Ok(Intake::Message(header, content)) => Ok(Taken::Message(header, content)),
-            Ok(Intake::End) if endpoint.is_hung_up() => Err(Departure::Closed),
-            Ok(Intake::End) => Err(Departure::HalfClosed),
-            Ok(Intake::Unread) if channel.has_unread_data() => Err(Departure::Unread),
-            Ok(Intake::Unread | Intake::Filler | Intake::Empty) => Ok(Taken::Nothing),
-            Ok(Intake::Malformed) => {
+            Ok(Incoming::Message(header, content)) => Ok(Next::Message(header, content)),
+            Ok(Incoming::End) if endpoint.is_hung_up() => Err(Departure::Closed),
+            Ok(Incoming::End) => Err(Departure::HalfClosed),
+            Ok(Incoming::Unread) if channel.has_unread_data() => Err(Departure::Unread),
+            Ok(Incoming::Unread | Incoming::Filler | Incoming::Empty) => Ok(Next::Nothing),
+            Ok(Incoming::Malformed) => {
                 log(format_args!("a program writes something else than records to its socket"));
                 Err(Departure::Abort(Bytes::from_static(BROKEN)))
             }
             Err(error @ (Errno::AGAIN | Errno::NOBUFS)) => {
-                // Nothing more is there to share a packet with the messages that the association has taken.
+                // No further message is available to share a packet with those that the association has taken.
                 self.association.flush();
-                Ok(Taken::Waits(if error == Errno::AGAIN { Wait::Message } else { Wait::Memory }))
+                Ok(Next::Waits(if error == Errno::AGAIN { Wait::Message } else { Wait::Memory }))
             }
             Err(_) => Err(Departure::Closed),
         }
     }
 }
 
-/// What an attempt to take a message has given.
-enum Taken {
+/// The result of taking a message from the channel.
+enum Next {
     Message(Header, Bytes),
     /// A record that is no message.
     Nothing,
     Waits(Wait),
 }
 
-/// From the send queue of an association of a one-to-many socket into the association.
+/// Relays from the send queue of an association of a one-to-many socket into the association.
 pub(crate) struct QueueOutbound<'a> {
     socket: &'a Rc<Socket>,
     assoc: &'a SocketAssociation,
     association: &'a Association,
     queue: &'a SendQueue,
     reports: Reports,
-    /// The content of the message at the front was sent; its SHUTDOWN was not.
+    /// Whether the content of the first message was sent, but not its SHUTDOWN.
     is_sent: bool,
-    /// The message at the front was refused, and leaves the queue once that is reported.
+    /// Whether the first message was refused. It leaves the queue once that is reported.
     is_refused: bool,
     quantum: Quantum,
 }
@@ -160,7 +160,7 @@ impl<'a> QueueOutbound<'a> {
         }
     }
 
-    /// Moves messages. Returns what it waits for; `None` if nothing more will come.
+    /// Moves messages. Returns the event that it waits for; `None` if no more messages will come.
     pub(crate) fn step(&mut self) -> Option<Wait> {
         let page = &self.socket.channel.page;
         let mut weight = 1;
@@ -193,12 +193,13 @@ impl<'a> QueueOutbound<'a> {
                     self.is_sent = content.is_empty();
                     return Some(Wait::Association);
                 }
-                // An association that takes no more is asked on: its program hears of each message, and never waits for room.
+                // Messages to an association that accepts no more are offered all the same: its program is notified of each, and
+                // never waits for room.
                 Err(refused) => {
                     if refused == SendError::PeerShutdown {
                         self.queue.refuse(page);
                     }
-                    self.is_sent = is_shutdown_left(&refused, &header, &content);
+                    self.is_sent = is_shutdown_pending(&refused, &header, &content);
                     self.is_refused = !self.is_sent;
                     self.reports.add(unsent(self.socket, self.assoc, header, content));
                 }
@@ -206,7 +207,7 @@ impl<'a> QueueOutbound<'a> {
         }
     }
 
-    /// Waits until what the channel needs for a report is there.
+    /// Waits until the channel is unblocked for a report.
     pub(crate) async fn unblocked(&mut self, blocked: Blocked) {
         self.reports.putter.unblocked(blocked).await;
     }
@@ -214,7 +215,7 @@ impl<'a> QueueOutbound<'a> {
 
 /// Notifications of messages that an association did not take, on their way to the program.
 struct Reports {
-    queue: VecDeque<Upward>,
+    queue: VecDeque<ToProgram>,
     putter: Putter,
 }
 
@@ -223,7 +224,7 @@ impl Reports {
         Reports { queue: VecDeque::new(), putter: Putter::new(&socket.channel) }
     }
 
-    fn add(&mut self, reports: impl IntoIterator<Item = Upward>) {
+    fn add(&mut self, reports: impl IntoIterator<Item = ToProgram>) {
         self.queue.extend(reports);
     }
 
@@ -232,15 +233,15 @@ impl Reports {
             if let Err(NotPut::Blocked(blocked)) = self.putter.try_put(report.header(), report.blocks()) {
                 return Err(blocked);
             }
-            // A program that is gone needs no news.
-            self.putter.let_others();
+            // A notification to a program that has closed the socket is lost.
+            self.putter.release_delivery();
             self.queue.pop_front();
         }
         Ok(())
     }
 }
 
-/// Returns the header, with the association's default parameters if the program gave the message none.
+/// Returns the header with the association's default parameters, if the program gave the message none.
 fn completed(assoc: &SocketAssociation, header: Header) -> Header {
     if !header.flags.contains(Flags::BY_DEFAULT) {
         return header;
@@ -257,7 +258,7 @@ fn completed(assoc: &SocketAssociation, header: Header) -> Header {
     }
 }
 
-/// Hands a message to an association; what it has taken is no longer in `content`. `WouldBlock`: there is no room.
+/// Hands a message to an association; leaves in `content` what it has not accepted. `WouldBlock`: there is no room.
 fn pass_on(association: &Association, header: &Header, content: &mut Bytes) -> Result<(), SendError> {
     if !content.is_empty() {
         let info = SendInfo { path: wanted_path(association, header), ..send_info(header) };
@@ -270,14 +271,14 @@ fn pass_on(association: &Association, header: &Header, content: &mut Bytes) -> R
     }
 }
 
-/// Returns whether an association that refuses a message takes none at all any more.
-fn takes_no_more(refused: &SendError) -> bool {
+/// Returns whether an association that refuses a message with this error refuses all others, too.
+fn refuses_all(refused: &SendError) -> bool {
     matches!(refused, SendError::Closed | SendError::PeerShutdown)
 }
 
-/// Returns whether a message whose content was refused, for its stream or its length, still shuts the association down.
-fn is_shutdown_left(refused: &SendError, header: &Header, content: &Bytes) -> bool {
-    !takes_no_more(refused) && header.flags.contains(Flags::SHUTDOWN) && !content.is_empty()
+/// Returns whether the SHUTDOWN of a message whose content was refused, for its stream or its length, remains to be sent.
+fn is_shutdown_pending(refused: &SendError, header: &Header, content: &Bytes) -> bool {
+    !refuses_all(refused) && header.flags.contains(Flags::SHUTDOWN) && !content.is_empty()
 }
 
 /// Returns the path to the peer's address that the program has named for the message, if it named one.
@@ -299,9 +300,14 @@ fn send_info(header: &Header) -> SendInfo {
     }
 }
 
-/// Returns the notifications that report a message that an association did not take: it is gone, its peer has shut it down, or it
-/// takes no such message.
-pub(crate) fn unsent(socket: &Socket, assoc: &SocketAssociation, header: Header, data: Bytes) -> Vec<Upward> {
+/// Returns the notifications for a message that an association has refused: the association has ended, its peer has shut it down,
+/// or the message is invalid.
+pub(crate) fn unsent(
+    socket: &Socket,
+    assoc: &SocketAssociation,
+    header: Header,
+    data: Bytes,
+) -> Vec<ToProgram> {
     // A message without content only shuts the association down.
     if data.is_empty() {
         return Vec::new();

@@ -50,7 +50,7 @@ pub(crate) struct SocketAssociation {
 #[derive(Default)]
 pub(crate) struct Held {
     /// Items to hand up, in this order.
-    pub(crate) queue: VecDeque<Upward>,
+    pub(crate) queue: VecDeque<ToProgram>,
     /// The result of a read after these items that is not a message.
     pub(crate) next: Option<Result<Option<Received>, RecvError>>,
     /// Whether the peer has shut the association down.
@@ -82,29 +82,29 @@ pub(crate) enum Outcome {
 
 /// An item for the program.
 #[derive(Debug)]
-pub(crate) enum Upward {
+pub(crate) enum ToProgram {
     Message(Header, Message),
     Notification(Header, Bytes),
 }
 
-impl Upward {
+impl ToProgram {
     pub(crate) fn header(&self) -> &Header {
         match self {
-            Upward::Message(header, _) | Upward::Notification(header, _) => header,
+            ToProgram::Message(header, _) | ToProgram::Notification(header, _) => header,
         }
     }
 
     pub(crate) fn blocks(&self) -> &[Bytes] {
         match self {
-            Upward::Message(_, message) => message.blocks(),
-            Upward::Notification(_, content) => std::slice::from_ref(content),
+            ToProgram::Message(_, message) => message.blocks(),
+            ToProgram::Notification(_, content) => std::slice::from_ref(content),
         }
     }
 
     /// Returns whether the item is a message that may share a record with others: copying it costs less than a record
     /// of its own.
     pub(crate) fn is_short(&self) -> bool {
-        let Upward::Message(header, _) = self else { return false };
+        let ToProgram::Message(header, _) = self else { return false };
         header.flags.contains(Flags::END) && header.bytes as usize <= SHORT_BYTES_MAX
     }
 
@@ -159,7 +159,7 @@ impl SocketAssociation {
     }
 
     /// Returns its number in notifications: as in the kernel, 0 if it was never up.
-    pub(crate) fn told_id(&self) -> u32 {
+    pub(crate) fn notified_id(&self) -> u32 {
         if self.association.get().is_some() { self.id } else { 0 }
     }
 
@@ -181,18 +181,18 @@ impl SocketAssociation {
     pub(crate) fn set_bounds_unread(&self, bounds: bool) {
         self.bounds_unread.set(bounds);
         if let Some(association) = self.association() {
-            internals::hold_window_from(association, self.room_kept_from_bytes());
+            internals::hold_window_from(association, self.credit_held_from_bytes());
         }
     }
 
     /// Returns whether a message occupies the window until the program has read it.
-    pub(crate) fn keeps_room(&self, message: &Message) -> bool {
-        message.len() >= self.room_kept_from_bytes()
+    pub(crate) fn holds_credit(&self, message: &Message) -> bool {
+        message.len() >= self.credit_held_from_bytes()
     }
 
     /// Returns the minimum size of such messages. The carrier bounds the number of its records, but not the size of
     /// records whose content is in a memfd.
-    fn room_kept_from_bytes(&self) -> usize {
+    fn credit_held_from_bytes(&self) -> usize {
         if self.bounds_unread() { 0 } else { PAYLOAD_BYTES_MAX + 1 }
     }
 

@@ -29,8 +29,8 @@ pub(crate) enum OneToOneCommand {
     Listen(Arc<Listener>),
     /// Stop accepting.
     Unlisten,
-    /// Carry an association that is up; `unsent` was accepted from the program before.
-    Carry { association: Rc<SocketAssociation>, unsent: Messages },
+    /// Relay the messages of an association that is up; `unsent` was accepted from the program before.
+    Relay { association: Rc<SocketAssociation>, unsent: Messages },
 }
 
 /// Commands to the task of a one-to-many socket.

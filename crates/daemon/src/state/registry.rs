@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use carrier::page::State;
+use carrier::shared_page::State;
 use rustix::io::Errno;
 use rustix::net::UCred;
 use swiftwater::Stack;

@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use carrier::page::ROOM_BYTES;
 use carrier::record::{Header, MESSAGE_BYTES_MAX};
+use carrier::shared_page::ROOM_BYTES;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -203,7 +203,7 @@ mod tests {
     fn page() -> SharedPage {
         use crate::channel::style::Style;
         use crate::users::budget::{Budget, Limits};
-        use carrier::page::State;
+        use carrier::shared_page::State;
         let account = Budget::new(Limits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1);
         SharedPage::new(false, Style::OneToMany, State::OneToMany, MESSAGE_BYTES_MAX, &account)
             .expect("a memfd")
@@ -230,13 +230,14 @@ mod tests {
 
     #[test]
     fn a_shutdown_of_the_peer_marks_no_entry_of_another_association() {
-        use carrier::page::{Entry, Page};
+        use carrier::shared_page::{Entry, SharedPage};
         use std::os::fd::AsFd;
         let page = page();
         let peer = std::net::SocketAddr::from(([127, 0, 0, 1], 7));
         let streams_out = |index| {
             let mut value = [0; 4];
-            rustix::io::pread(page.as_fd(), &mut value, Page::entry_streams_out_at(index)).expect("a memfd");
+            rustix::io::pread(page.as_fd(), &mut value, SharedPage::entry_streams_out_at(index))
+                .expect("a memfd");
             u32::from_ne_bytes(value)
         };
         let first = SendQueue::new(page.enter(3, 10, &peer));

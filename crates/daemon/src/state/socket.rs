@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
-use carrier::page::State;
+use carrier::shared_page::State;
 use links::interface_addresses;
 use rustix::net::UCred;
 use swiftwater::tokio::Listener;
@@ -111,7 +111,7 @@ impl Socket {
     }
 
     /// Changes the state of the socket, for requests and for the sharers.
-    pub(crate) fn set_stage(&self, inner: &mut Inner, stage: State) {
+    pub(crate) fn set_state(&self, inner: &mut Inner, stage: State) {
         inner.stage = stage;
         self.channel.page.set_state(stage);
         if stage.is_end() {

@@ -1,12 +1,12 @@
-//! Accepting associations for a one-to-one socket that listens.
+//! Accepts associations for a listening one-to-one socket.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use carrier::page::State;
 use carrier::record;
+use carrier::shared_page::State;
 use rustix::io::Errno;
 use swiftwater::tokio::{Association, Listener};
 
@@ -24,7 +24,7 @@ use crate::system::visible_name;
 /// Hands each accepted association to the listening program, with a channel of its own.
 pub(super) async fn accept(registry: &Rc<Registry>, socket: &Rc<Socket>, listener: Arc<Listener>) {
     loop {
-        // One lies in the carrier, others wait in the executive, as many as the backlog allows.
+        // One association waits in the carrier; further ones wait in the executive, up to the backlog.
         socket.channel.endpoint.has_room().await;
         let (association, peer) = match listener.accept().await {
             Ok((association, peer)) => (association, as_seen(socket.v6, peer)),
@@ -73,15 +73,15 @@ async fn hand_over(
         inner.inherited = bound;
         if has_ended {
             // The program reads the data that has arrived, then the end.
-            socket.set_stage(&mut inner, State::Ended);
+            socket.set_state(&mut inner, State::Ended);
         }
     }
     page.set_subscriptions(subscriptions);
     let carried =
-        socket.commands.one_to_one(OneToOneCommand::Carry { association: assoc, unsent: Messages::new() });
+        socket.commands.one_to_one(OneToOneCommand::Relay { association: assoc, unsent: Messages::new() });
     let (record, endpoint) = (record::encode_accepted(&peer), &listener.channel.endpoint);
     endpoint.put_record(&record, &[theirs.as_fd(), page.as_fd()]).await?;
-    // The program may have closed it already.
+    // The program may have closed the descriptor already, so the closer closes this copy.
     drop(endpoint.closer().take_over(theirs));
     carried
 }

@@ -1,4 +1,4 @@
-//! The life of each socket: a task that waits for what requests tell it, for what its program sends, and for the end.
+//! The lifecycle of each socket: a task that waits for commands of requests, for messages of its program, and for the end.
 
 mod listener;
 mod one_to_many;
@@ -20,8 +20,9 @@ pub(crate) fn start(registry: &Rc<Registry>, opened: Opened) -> (Rc<Socket>, Own
 }
 
 async fn run(registry: Rc<Registry>, socket: Rc<Socket>, commands: CommandReceiver) {
-    // However this ends: after a fault of our own the program finds its channel closed, and nobody else is harmed.
-    let _known = Known { registry: &registry, socket: &socket };
+    // The guard removes the socket even if the task panics: the program then finds its channel closed, and no other program is
+    // affected.
+    let _registered = Registered { registry: &registry, socket: &socket };
     match commands {
         CommandReceiver::OneToOne(commands) => one_to_one::run(&registry, &socket, commands).await,
         CommandReceiver::OneToMany(commands) => one_to_many::run(&registry, &socket, commands).await,
@@ -29,12 +30,12 @@ async fn run(registry: Rc<Registry>, socket: Rc<Socket>, commands: CommandReceiv
 }
 
 /// Removes the socket from the registry when its task ends.
-struct Known<'a> {
+struct Registered<'a> {
     registry: &'a Registry,
     socket: &'a Socket,
 }
 
-impl Drop for Known<'_> {
+impl Drop for Registered<'_> {
     fn drop(&mut self) {
         self.registry.forget(self.socket);
     }

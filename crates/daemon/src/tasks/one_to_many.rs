@@ -9,9 +9,9 @@ use rustix::io::Errno;
 use swiftwater::tokio::{Association, Listener};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::relaying::{down_from_queue, tell, up};
+use super::relaying::{notify, relay_inbound, relay_send_queue};
 use crate::calls::options;
-use crate::relay::drain::{Taken, take_several};
+use crate::relay::drain::{Batch, take_batch};
 use crate::relay::outbound::unsent;
 use crate::relay::{Departure, NO_REASON, abort, notifications};
 use crate::state::association::SocketAssociation;
@@ -24,10 +24,10 @@ use crate::system::errno;
 use crate::system::journal::log;
 use crate::system::quantum::Quantum;
 
-/// How long an association may still take to be set up when its program has closed the socket: two lost INITs.
+/// Maximum time to set up an association whose program has closed the socket: enough for two lost INITs.
 const SETUP_AFTER_CLOSE: Duration = Duration::from_secs(5);
 
-/// How an association comes to be.
+/// The origin of an association.
 enum Origin {
     Accepted(Association),
     Connecting { dial: Dial, start: Start },
@@ -44,23 +44,23 @@ pub(super) async fn run(
     let (mut stalled, mut closed) = (false, false);
     let endpoint = &socket.channel.endpoint;
     loop {
-        let mut several = Taken::default();
+        let mut batch = Batch::default();
         tokio::select! {
-            () = endpoint.readable(), if !stalled => several = take_several(socket),
+            () = endpoint.readable(), if !stalled => batch = take_batch(socket),
             () = endpoint.room(), if stalled => stalled = false,
             // Records that the program sent before the close may still wait for memory.
             () = endpoint.closed(), if stalled && !closed => {
                 closed = true;
-                several.departure = close_early(socket);
+                batch.departure = close_early(socket);
             }
             command = commands.recv() => match command {
                 Some(command) => perform(socket, command, &mut listener),
-                None => several.departure = Some(Departure::Closed),
+                None => batch.departure = Some(Departure::Closed),
             },
             association = next(&mut listener) => accept(registry, socket, association),
         }
-        stalled |= several.stalled;
-        if let Some(departure) = several.departure {
+        stalled |= batch.stalled;
+        if let Some(departure) = batch.departure {
             commands.close();
             // Commands from before the close are carried out: an association may have its first message already.
             while let Ok(command) = commands.try_recv() {
@@ -68,7 +68,7 @@ pub(super) async fn run(
             }
             return close(socket, departure).await;
         }
-        quantum.spend(several.weight.max(1)).await;
+        quantum.spend(batch.weight.max(1)).await;
     }
 }
 
@@ -101,8 +101,8 @@ fn close_early(socket: &Rc<Socket>) -> Option<Departure> {
     None
 }
 
-/// Gives the association up unless it is set up within `SETUP_AFTER_CLOSE`. Its program has closed the socket; the kernel would
-/// give the association up at once.
+/// Aborts the association unless it is up within `SETUP_AFTER_CLOSE`. Its program has closed the socket; the kernel would abort
+/// the association at once.
 fn set_up_soon(socket: &Rc<Socket>, association: Rc<SocketAssociation>, queue: Rc<SendQueue>) {
     let socket = Rc::downgrade(socket);
     tokio::task::spawn_local(async move {
@@ -110,7 +110,7 @@ fn set_up_soon(socket: &Rc<Socket>, association: Rc<SocketAssociation>, queue: R
             if let Some(socket) = socket.upgrade() {
                 socket.remove(&association);
             }
-            // The messages in its send queue are given up with it.
+            // The messages in its send queue are lost with it.
             drop(queue.stop().await);
         }
     });
@@ -143,16 +143,16 @@ fn accept(registry: &Registry, socket: &Rc<Socket>, association: Association) {
     start_association(socket, entered, Origin::Accepted(association));
 }
 
-/// Starts the task that sets an association up and sends what waits for it.
+/// Starts the task that sets an association up and relays its send queue.
 fn start_association(socket: &Rc<Socket>, association: Rc<SocketAssociation>, origin: Origin) {
-    // One that the socket has no more needs no task.
+    // An association that the socket has removed needs no task.
     let Some(queue) = association.send_queue().clone() else { return };
-    let task = carry(Rc::clone(socket), Rc::clone(&association), Rc::clone(&queue), origin);
+    let task = relay(Rc::clone(socket), Rc::clone(&association), Rc::clone(&queue), origin);
     queue.tasks().outbound = Some(tokio::task::spawn_local(task));
 }
 
-/// Sets an association up and sends what is for it.
-async fn carry(socket: Rc<Socket>, assoc: Rc<SocketAssociation>, queue: Rc<SendQueue>, origin: Origin) {
+/// Sets an association up and relays its send queue.
+async fn relay(socket: Rc<Socket>, assoc: Rc<SocketAssociation>, queue: Rc<SendQueue>, origin: Origin) {
     if let Origin::Connecting { start: Start::WithMessage, .. } = origin {
         while let Front::Nothing = queue.front() {
             queue.filled().await;
@@ -172,10 +172,10 @@ async fn carry(socket: Rc<Socket>, assoc: Rc<SocketAssociation>, queue: Rc<SendQ
     assoc.set_up(association.clone());
     options::apply_when_up(&socket, &assoc);
     if !queue.is_closed() {
-        let upward = up_to_end(Rc::clone(&socket), Rc::clone(&assoc));
+        let upward = relay_inbound_to_end(Rc::clone(&socket), Rc::clone(&assoc));
         queue.tasks().inbound = Some(tokio::task::spawn_local(upward));
     }
-    down_from_queue(&socket, &assoc, &association, &queue).await;
+    relay_send_queue(&socket, &assoc, &association, &queue).await;
 }
 
 async fn set_up(origin: Origin) -> Result<Association, Errno> {
@@ -191,27 +191,27 @@ async fn set_up(origin: Origin) -> Result<Association, Errno> {
 async fn cannot_start(socket: &Rc<Socket>, assoc: &SocketAssociation, queue: &SendQueue, error: Errno) {
     socket.remove(assoc);
     assoc.set_failed(error);
-    tell(socket, notifications::cannot_start(assoc)).await;
+    notify(socket, notifications::cannot_start(assoc)).await;
     report_unsent(socket, assoc, queue).await;
     socket.note_silent();
 }
 
-/// Reports what waits for an association that is gone.
+/// Reports the messages that wait for an association that could not be set up.
 async fn report_unsent(socket: &Rc<Socket>, assoc: &SocketAssociation, queue: &SendQueue) {
     let mut quantum = Quantum::new();
     for (header, data) in queue.take() {
         quantum.spend(1).await;
-        tell(socket, unsent(socket, assoc, header, data)).await;
+        notify(socket, unsent(socket, assoc, header, data)).await;
     }
 }
 
-async fn up_to_end(socket: Rc<Socket>, assoc: Rc<SocketAssociation>) {
-    up(&socket, &assoc, |_| drop(socket.remove(&assoc))).await;
+async fn relay_inbound_to_end(socket: Rc<Socket>, assoc: Rc<SocketAssociation>) {
+    relay_inbound(&socket, &assoc, |_| drop(socket.remove(&assoc))).await;
     socket.note_silent();
 }
 
-/// Ends the associations of a socket that its program has closed. What was sent is delivered, and each association shut down, when
-/// its last handle is dropped.
+/// Ends the associations of a socket that its program has closed. Dropping the last handle of an association delivers its
+/// messages and shuts it down.
 async fn close(socket: &Rc<Socket>, departure: Departure) {
     let (associations, lingers) = {
         let mut inner = socket.inner();
@@ -228,7 +228,7 @@ async fn close(socket: &Rc<Socket>, departure: Departure) {
         let Some(queue) = assoc.send_queue().take() else { continue };
         queue.close();
         let Tasks { outbound, inbound } = std::mem::take(&mut *queue.tasks());
-        // Nobody is left to hand anything to.
+        // No program is left to deliver messages to.
         inbound.inspect(|task| task.abort());
         match (assoc.association(), &reason) {
             (None, None) => {
@@ -237,7 +237,7 @@ async fn close(socket: &Rc<Socket>, departure: Departure) {
             }
             (Some(_), None) => {}
             (Some(association), Some(reason)) => abort(association, reason),
-            // Given up, it is not set up.
+            // Aborting the task cancels the setup.
             (None, Some(_)) => drop(outbound.inspect(|task| task.abort())),
         }
     }
@@ -288,7 +288,7 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn an_association_that_takes_no_more_keeps_no_program_waiting_for_room() {
-        use carrier::page::ROOM_BYTES;
+        use carrier::shared_page::ROOM_BYTES;
 
         let registry = registry();
         let (socket, _theirs) = opened(&registry, Style::OneToMany);
@@ -303,7 +303,7 @@ mod tests {
         start_association(&socket, Rc::clone(&assoc), Origin::Connecting { dial, start: Start::Now });
         let (peer, _) = listener.accept().await.expect("somebody comes");
         assoc.set_up_ended().await;
-        // What the peer has sent cannot be handed up. So the socket has the association after its end, too.
+        // The peer's message cannot be delivered, so the socket has the association after its end, too.
         let delivery = socket.channel.delivery.lock().await;
         peer.send(b"a word").await.expect("it is up");
         peer.abort("");

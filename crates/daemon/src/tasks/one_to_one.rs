@@ -2,16 +2,16 @@
 
 use std::rc::Rc;
 
-use carrier::page::State;
+use carrier::shared_page::State;
 use swiftwater::tokio::Association;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 
 use super::listener;
-use super::relaying::{down, tell, up};
+use super::relaying::{notify, relay_inbound, relay_outbound};
 use crate::calls::listen::discard_all;
 use crate::calls::options;
-use crate::channel::endpoint::Intake;
+use crate::channel::incoming::Incoming;
 use crate::channel::style::Style;
 use crate::relay::{Departure, NO_REASON, abort, notifications};
 use crate::state::association::{Ended, SocketAssociation};
@@ -39,7 +39,8 @@ pub(super) async fn run(
             }
             Some(OneToOneCommand::Listen(listener)) => {
                 tokio::select! {
-                    // First: once it listens no more, no association comes into its channel. It becomes nothing else before that.
+                    // Commands come first: after `Unlisten` no association enters the channel. Until then the socket takes no
+                    // other state.
                     biased;
                     command = commands.recv() => command.is_some(),
                     () = listener::accept(registry, socket, listener) => false,
@@ -47,8 +48,8 @@ pub(super) async fn run(
                 }
             }
             Some(OneToOneCommand::Unlisten) => true,
-            Some(OneToOneCommand::Carry { association, unsent }) => {
-                carry(socket, &association, unsent).await;
+            Some(OneToOneCommand::Relay { association, unsent }) => {
+                relay(socket, &association, unsent).await;
                 false
             }
         };
@@ -58,11 +59,11 @@ pub(super) async fn run(
     }
 }
 
-/// Sets an association up and carries it. Returns true if that has failed, so that the socket may try again.
+/// Sets an association up and relays its messages. Returns true if the setup has failed, so that the socket may try again.
 async fn connect(socket: &Rc<Socket>, dial: &Dial, assoc: &Rc<SocketAssociation>) -> bool {
     let outcome = tokio::select! {
         outcome = Association::connect_from(&dial.stack, dial.port, &dial.server) => outcome,
-        // Given up, the association is not set up.
+        // Dropping the future cancels the setup.
         () = socket.channel.endpoint.hung_up() => return false,
     };
     let page = &socket.channel.page;
@@ -73,58 +74,59 @@ async fn connect(socket: &Rc<Socket>, dial: &Dial, assoc: &Rc<SocketAssociation>
                 if let Some(peer) = inner.peer {
                     page.set_peer(&peer, association.streams_out());
                 }
-                socket.set_stage(&mut inner, State::Connected);
+                socket.set_state(&mut inner, State::Connected);
             }
             assoc.set_up(association);
             options::apply_when_up(socket, assoc);
-            carry(socket, assoc, Messages::new()).await;
+            relay(socket, assoc, Messages::new()).await;
             false
         }
         Err(error) => {
             let error = errno::of_connect(&error);
-            // A program that finds the channel writable finds the error, and finds that it may try again.
+            // The error is in the page before the channel becomes writable, and by then the socket may connect again.
             page.set_error(error);
             {
                 let mut inner = socket.inner();
                 inner.peer = None;
                 inner.associations.clear();
-                socket.set_stage(&mut inner, State::Idle);
+                socket.set_state(&mut inner, State::Idle);
                 discard_all(&socket.channel.endpoint);
             }
             assoc.set_failed(error);
-            tell(socket, notifications::cannot_start(assoc)).await;
+            notify(socket, notifications::cannot_start(assoc)).await;
             true
         }
     }
 }
 
-/// Carries an association until it has ended and the program has left. What `unsent` holds goes first.
-async fn carry(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messages) {
+/// Relays messages until the association has ended and the program has left. The messages in `unsent` go first.
+async fn relay(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messages) {
     let Some(association) = assoc.association() else { return };
-    let mut upward = Upwards(tokio::task::spawn_local(up_to_end(Rc::clone(socket), Rc::clone(assoc))));
-    let mut departure = down(socket, assoc, association, unsent).await;
-    // What other programs have sent before this one ended is taken first, so that it is on its way when the SHUTDOWN comes to
-    // them: in one kernel each call has an end before the next begins.
+    let mut inbound =
+        InboundTask(tokio::task::spawn_local(relay_inbound_to_end(Rc::clone(socket), Rc::clone(assoc))));
+    let mut departure = relay_outbound(socket, assoc, association, unsent).await;
+    // Messages that other programs sent before this one closed are taken first, so that they are in flight when the SHUTDOWN
+    // reaches those programs: in a kernel each call has completed before the next begins.
     tokio::task::yield_now().await;
     if let Departure::HalfClosed = departure {
-        // One that is gone already needs no end.
+        // This fails only if the association has ended.
         let _ = association.shutdown().await;
         departure = tokio::select! {
-            // It ends with the association, which has a time limit for that.
-            _ = &mut upward.0 => Departure::HalfClosed,
+            // The task ends with the association, and the time limit of the shutdown bounds that.
+            _ = &mut inbound.0 => Departure::HalfClosed,
             () = socket.channel.endpoint.closed() => match socket.channel.endpoint.try_take() {
-                Ok(Intake::Unread) if socket.channel.has_unread_data() => Departure::Unread,
+                Ok(Incoming::Unread) if socket.channel.has_unread_data() => Departure::Unread,
                 _ => Departure::Closed,
             },
         };
     }
-    // The program may still have a socket that both sides have shut down: for its calls the association has ended.
+    // The program may still have a socket that both sides have shut down. For its calls the association has ended.
     if socket.channel.page.is_end_told() {
-        socket.set_stage(&mut socket.inner(), State::Ended);
+        socket.set_state(&mut socket.inner(), State::Ended);
     }
     let lingers = socket.inner().options.lingers();
     match departure {
-        // What was sent is delivered, and the association shut down, when its last handle is dropped.
+        // Dropping the last handle delivers the messages and shuts the association down.
         Departure::HalfClosed => {}
         Departure::Closed if lingers => {}
         Departure::Closed | Departure::Unread => abort(association, NO_REASON),
@@ -132,23 +134,23 @@ async fn carry(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messa
     }
 }
 
-/// The task for the other direction. It ends with this one at the latest.
-struct Upwards(JoinHandle<()>);
+/// The task of the inbound direction. It ends with the outbound one at the latest.
+struct InboundTask(JoinHandle<()>);
 
-impl Drop for Upwards {
+impl Drop for InboundTask {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-/// From the association into the carrier of a one-to-one socket, and then its end.
-async fn up_to_end(socket: Rc<Socket>, assoc: Rc<SocketAssociation>) {
+/// Relays from the association into the carrier of a one-to-one socket, and then ends the content.
+async fn relay_inbound_to_end(socket: Rc<Socket>, assoc: Rc<SocketAssociation>) {
     let mut by_us = false;
     let ended = |how: Ended| {
         by_us = how == Ended::ByUs;
         let end = match how {
             Ended::ByPeer if socket.style == Style::OneToOne => State::Ended,
-            // Others have no end to read; nothing more comes.
+            // Sockets of other styles do not read an end.
             Ended::ByPeer => State::Lost,
             Ended::ByUs => State::Lost,
             Ended::Lost(loss) => {
@@ -157,13 +159,13 @@ async fn up_to_end(socket: Rc<Socket>, assoc: Rc<SocketAssociation>) {
             }
         };
         socket.channel.page.set_local(&socket.local_address());
-        socket.set_stage(&mut socket.inner(), end);
+        socket.set_state(&mut socket.inner(), end);
     };
-    up(&socket, &assoc, ended).await;
-    // What this side has shut down itself is no news that it would poll for.
+    relay_inbound(&socket, &assoc, ended).await;
+    // A descriptor must not poll readable for an end that this side has caused.
     match by_us {
         true => {
-            socket.channel.endpoint.end_untold();
+            socket.channel.endpoint.end_silently();
             socket.channel.endpoint.closed().await;
         }
         false => socket.channel.endpoint.end(),

@@ -1,4 +1,4 @@
-//! Tasks that repeat the steps of the relay, and wait in between for what these name.
+//! Repeats the steps of the relay, and waits between them for the events that they return.
 
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -12,12 +12,13 @@ use crate::relay::drain::Drain;
 use crate::relay::inbound::Inbound;
 use crate::relay::outbound::{Outbound, QueueOutbound};
 use crate::relay::{Departure, Wait, notifications};
-use crate::state::association::{Ended, SocketAssociation, Upward};
+use crate::state::association::{Ended, SocketAssociation, ToProgram};
 use crate::state::send_queue::{Messages, SendQueue};
 use crate::state::socket::Socket;
 
-/// Moves messages from the channel of a one-to-one socket into its association until the program has left. `unsent` goes first.
-pub(super) async fn down(
+/// Moves messages from the channel of a one-to-one socket into its association until the program has left. The messages in
+/// `unsent` go first.
+pub(super) async fn relay_outbound(
     socket: &Rc<Socket>,
     assoc: &SocketAssociation,
     association: &Association,
@@ -41,7 +42,7 @@ pub(super) async fn down(
                         _ => room(association).await,
                     }
                 };
-                if let Err(departure) = unless_given_up(socket, pin!(needed)).await {
+                if let Err(departure) = unless_discarded(socket, pin!(needed)).await {
                     return departure;
                 }
             }
@@ -50,7 +51,7 @@ pub(super) async fn down(
 }
 
 /// Moves messages from the send queue of an association of a one-to-many socket until the queue is closed and empty.
-pub(super) async fn down_from_queue(
+pub(super) async fn relay_send_queue(
     socket: &Rc<Socket>,
     assoc: &SocketAssociation,
     association: &Association,
@@ -67,9 +68,13 @@ pub(super) async fn down_from_queue(
     }
 }
 
-/// Moves messages from an association into the channel until the association has ended. Held messages go first; a message that is
-/// on its way when this is dropped stays held. `ended` is told how the association has ended before the program is.
-pub(super) async fn up(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, mut ended: impl FnMut(Ended)) {
+/// Moves messages from an association into the channel until the association has ended. Held messages go first; if this is
+/// dropped, a message in progress stays held. Reports to `ended` how the association has ended, before the program is notified.
+pub(super) async fn relay_inbound(
+    socket: &Rc<Socket>,
+    assoc: &Rc<SocketAssociation>,
+    mut ended: impl FnMut(Ended),
+) {
     let Some(association) = assoc.association() else { return };
     let mut held = assoc.held.lock().await;
     let mut inbound = Inbound::new(socket, assoc, association);
@@ -82,14 +87,15 @@ pub(super) async fn up(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, mut e
     }
 }
 
-/// Waits until an association has room, or takes no more.
+/// Waits until an association has room, or accepts no more messages.
 async fn room(association: &Association) {
-    // If the sockets have failed, sending fails as well.
+    // If the stack has failed, sending fails as well.
     let _ = association.writable().await;
 }
 
-/// Waits for what messages of the program need, unless the program has closed its socket in a way that gives those up.
-async fn unless_given_up(
+/// Waits for memory or room for the program's messages. Returns the departure if the program has closed the socket in a way that
+/// discards these messages.
+async fn unless_discarded(
     socket: &Socket,
     mut needed: Pin<&mut impl Future<Output = ()>>,
 ) -> Result<(), Departure> {
@@ -108,7 +114,7 @@ async fn unless_given_up(
     Ok(())
 }
 
-/// Takes what the program has sent before it asks for something. Returns false if records stay because the user's memory is used
+/// Takes the records that the program has sent before a request. Returns false if records stay because the user's memory is used
 /// up.
 pub(crate) async fn drain(socket: &Socket) -> bool {
     let mut drain = Drain::new(socket);
@@ -120,19 +126,19 @@ pub(crate) async fn drain(socket: &Socket) -> bool {
     }
 }
 
-/// Tells a program that all has been sent on these associations.
-pub(crate) async fn tell_dry(socket: Rc<Socket>, associations: Vec<Rc<SocketAssociation>>) {
+/// Notifies a program that these associations have no unsent messages (`SCTP_SENDER_DRY_EVENT`).
+pub(crate) async fn notify_sender_dry(socket: Rc<Socket>, associations: Vec<Rc<SocketAssociation>>) {
     for assoc in associations {
-        tell(&socket, notifications::of(&socket, &assoc, &Event::SenderDry)).await;
+        notify(&socket, notifications::of(&socket, &assoc, &Event::SenderDry)).await;
     }
 }
 
-/// Hands notifications to a program, between the messages of its associations.
-pub(super) async fn tell(socket: &Socket, notifications: impl IntoIterator<Item = Upward>) {
+/// Puts notifications into the channel, between the messages of its associations.
+pub(super) async fn notify(socket: &Socket, notifications: impl IntoIterator<Item = ToProgram>) {
     let mut putter = Putter::new(&socket.channel);
     for notification in notifications {
-        // A program that is gone needs no news.
+        // A notification to a program that has closed the socket is lost.
         let _ = putter.put(notification.header(), notification.blocks()).await;
-        putter.let_others();
+        putter.release_delivery();
     }
 }

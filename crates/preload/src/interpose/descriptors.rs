@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use carrier::page::State;
+use carrier::shared_page::State;
 use libc::{FILE, c_int, c_uint, c_ulong};
 
 use super::on;

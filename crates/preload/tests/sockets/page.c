@@ -2,7 +2,7 @@
 #include "check.h"
 #include <sys/time.h>
 
-/* Where fields are in the page (`crates/carrier/src/page.rs`). */
+/* Where fields are in the page (`crates/carrier/src/shared_page.rs`). */
 enum { LOCK_AT = 96, CONSUMED_AT = 100, SHUT_READING_AT = 116, FRONT_AT = 124, MEMBERS_AT = 192 };
 
 /* The pages that are mapped here. */

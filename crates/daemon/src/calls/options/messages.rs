@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use carrier::page::Subscriptions;
+use carrier::shared_page::Subscriptions;
 use rustix::io::Errno;
 
 use super::value::{ASSOC_VALUE_BYTES, Build, Value, number};

@@ -36,7 +36,7 @@ const PEER_BYTES: usize = 24;
 /// The layout. A fresh page is zero, which is [`State::Idle`] with no error.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Page {
+pub struct SharedPage {
     /// [`crate::VERSION`]. The daemon writes this field and those up to `style` once.
     pub version: AtomicU32,
     /// `AF_INET` or `AF_INET6`.
@@ -66,9 +66,9 @@ pub struct Page {
     /// ([`Request::SetForm`](crate::request::Request::SetForm)). Written by the daemon, while a sharer that asks for it holds
     /// `lock`.
     pub plain: AtomicU32,
-    /// The peer; read it with [`Page::peer`].
+    /// The peer; read it with [`SharedPage::peer`].
     peer: [AtomicU32; PEER_BYTES / 4],
-    /// The local address, once the association has ended; read it with [`Page::local`].
+    /// The local address, once the association has ended; read it with [`SharedPage::local`].
     local: [AtomicU32; PEER_BYTES / 4],
 
     /// The read lock. The thread identifier of the holder, in a futex that the kernel marks when the holder dies. Written by the
@@ -182,10 +182,10 @@ fn sent_to(association: u32, bytes: u32) -> u64 {
     u64::from(association) << 32 | u64::from(bytes)
 }
 
-impl Default for Page {
+impl Default for SharedPage {
     /// Returns a page of zeros.
-    fn default() -> Page {
-        Page {
+    fn default() -> SharedPage {
+        SharedPage {
             version: AtomicU32::default(),
             family: AtomicU32::default(),
             style: AtomicU32::default(),
@@ -223,42 +223,42 @@ fn read_peer(words: &[AtomicU32; PEER_BYTES / 4]) -> Option<SocketAddr> {
     address::read(&mut Reader(words.as_flattened()))
 }
 
-impl Page {
+impl SharedPage {
     /// Offset at which the daemon writes `version`, `family` and `style`.
-    pub const IDENTITY_AT: u64 = offset_of!(Page, version) as u64;
+    pub const IDENTITY_AT: u64 = offset_of!(SharedPage, version) as u64;
     /// Offset of the state.
-    pub const STATE_AT: u64 = offset_of!(Page, state) as u64;
+    pub const STATE_AT: u64 = offset_of!(SharedPage, state) as u64;
     /// Offset of the pending error.
-    pub const ERROR_AT: u64 = offset_of!(Page, error) as u64;
+    pub const ERROR_AT: u64 = offset_of!(SharedPage, error) as u64;
     /// Offset of the subscriptions.
-    pub const SUBSCRIPTIONS_AT: u64 = offset_of!(Page, subscriptions) as u64;
+    pub const SUBSCRIPTIONS_AT: u64 = offset_of!(SharedPage, subscriptions) as u64;
     /// Offset of the bound for the length of messages.
-    pub const LONGEST_AT: u64 = offset_of!(Page, longest) as u64;
+    pub const LONGEST_AT: u64 = offset_of!(SharedPage, longest) as u64;
     /// Offset of the flag for bundles.
-    pub const BUNDLES_AT: u64 = offset_of!(Page, bundles) as u64;
+    pub const BUNDLES_AT: u64 = offset_of!(SharedPage, bundles) as u64;
     /// Offset of the fragmentation limit.
-    pub const FRAGMENTATION_LIMIT_AT: u64 = offset_of!(Page, fragmentation_limit) as u64;
+    pub const FRAGMENTATION_LIMIT_AT: u64 = offset_of!(SharedPage, fragmentation_limit) as u64;
     /// Offset of the number of outbound streams.
-    pub const STREAMS_OUT_AT: u64 = offset_of!(Page, streams_out) as u64;
+    pub const STREAMS_OUT_AT: u64 = offset_of!(SharedPage, streams_out) as u64;
     /// Offset of the flag for plain content.
-    pub const PLAIN_AT: u64 = offset_of!(Page, plain) as u64;
+    pub const PLAIN_AT: u64 = offset_of!(SharedPage, plain) as u64;
     /// Offset of the peer's address.
-    pub const PEER_AT: u64 = offset_of!(Page, peer) as u64;
+    pub const PEER_AT: u64 = offset_of!(SharedPage, peer) as u64;
 
     /// Offset of the read lock.
-    pub const LOCK_AT: u64 = offset_of!(Page, lock) as u64;
+    pub const LOCK_AT: u64 = offset_of!(SharedPage, lock) as u64;
     /// Offset of the two numbers that say whether sharers have shut down the directions.
-    pub const SHUT_AT: u64 = offset_of!(Page, shut_reading) as u64;
+    pub const SHUT_AT: u64 = offset_of!(SharedPage, shut_reading) as u64;
     /// Offset of the number of messages read.
-    pub const DATA_TAKEN_AT: u64 = offset_of!(Page, data_taken) as u64;
+    pub const DATA_TAKEN_AT: u64 = offset_of!(SharedPage, data_taken) as u64;
     /// Offset of the number of records with a memfd that were read.
-    pub const LONG_TAKEN_AT: u64 = offset_of!(Page, long_taken) as u64;
+    pub const LONG_TAKEN_AT: u64 = offset_of!(SharedPage, long_taken) as u64;
     /// Offset of the default stream.
-    pub const DEFAULT_STREAM_AT: u64 = offset_of!(Page, default_stream) as u64;
+    pub const DEFAULT_STREAM_AT: u64 = offset_of!(SharedPage, default_stream) as u64;
     /// Offset of the peer's shutdown.
-    pub const PEER_SHUT_AT: u64 = offset_of!(Page, peer_shut) as u64;
+    pub const PEER_SHUT_AT: u64 = offset_of!(SharedPage, peer_shut) as u64;
     /// Offset of the local address.
-    pub const LOCAL_AT: u64 = offset_of!(Page, local) as u64;
+    pub const LOCAL_AT: u64 = offset_of!(SharedPage, local) as u64;
 
     /// Encodes the address of a peer, or the local address, for the page.
     pub fn encode_peer(peer: &SocketAddr) -> [u8; PEER_BYTES] {
@@ -268,28 +268,28 @@ impl Page {
     }
 
     /// Offset of the number of associations.
-    pub const ASSOCIATIONS_AT: u64 = offset_of!(Page, associations) as u64;
+    pub const ASSOCIATIONS_AT: u64 = offset_of!(SharedPage, associations) as u64;
     /// Offset of the number of entries that may be in use.
-    pub const ENTRIES_USED_AT: u64 = offset_of!(Page, entries_used) as u64;
+    pub const ENTRIES_USED_AT: u64 = offset_of!(SharedPage, entries_used) as u64;
 
     /// Returns the offset of an entry.
     pub const fn entry_at(index: usize) -> u64 {
-        (offset_of!(Page, entries) + index * size_of::<Entry>()) as u64
+        (offset_of!(SharedPage, entries) + index * size_of::<Entry>()) as u64
     }
 
     /// Returns the offset of the outbound streams of an entry's association.
     pub const fn entry_streams_out_at(index: usize) -> u64 {
-        Page::entry_at(index) + offset_of!(Entry, streams_out) as u64
+        SharedPage::entry_at(index) + offset_of!(Entry, streams_out) as u64
     }
 
     /// Returns the offset of the bytes passed on.
     pub const fn entry_passed_on_at(index: usize) -> u64 {
-        Page::entry_at(index) + offset_of!(Entry, passed_on) as u64
+        SharedPage::entry_at(index) + offset_of!(Entry, passed_on) as u64
     }
 
     /// Returns the offset of the default stream of an entry's association.
     pub const fn entry_default_stream_at(index: usize) -> u64 {
-        Page::entry_at(index) + offset_of!(Entry, default_stream) as u64
+        SharedPage::entry_at(index) + offset_of!(Entry, default_stream) as u64
     }
 
     /// Returns the entries that may be in use.
@@ -415,9 +415,9 @@ impl Subscriptions {
     }
 }
 
-const _: () = assert!(Page::SHUT_AT + 4 == offset_of!(Page, shut_writing) as u64);
-const _: () = assert!(Page::ENTRIES_USED_AT < FIELDS_BYTES as u64);
-const _: () = assert!(size_of::<Page>() <= PAGE_BYTES && address::BYTES_MAX <= PEER_BYTES);
+const _: () = assert!(SharedPage::SHUT_AT + 4 == offset_of!(SharedPage, shut_writing) as u64);
+const _: () = assert!(SharedPage::ENTRIES_USED_AT < FIELDS_BYTES as u64);
+const _: () = assert!(size_of::<SharedPage>() <= PAGE_BYTES && address::BYTES_MAX <= PEER_BYTES);
 
 #[cfg(test)]
 mod tests {
@@ -439,28 +439,36 @@ mod tests {
     #[test]
     fn the_layout_is_that_of_this_version() {
         assert_eq!(
-            (Page::IDENTITY_AT, Page::STATE_AT, Page::ERROR_AT, Page::SUBSCRIPTIONS_AT),
+            (
+                SharedPage::IDENTITY_AT,
+                SharedPage::STATE_AT,
+                SharedPage::ERROR_AT,
+                SharedPage::SUBSCRIPTIONS_AT
+            ),
             (0, 12, 16, 20)
         );
-        assert_eq!((Page::PLAIN_AT, Page::PEER_AT, Page::LOCAL_AT, size_of::<Entry>()), (44, 48, 72, 48));
-        let entry = Page::entry_at(0);
-        assert_eq!(entry, Page::ENTRIES_USED_AT + 8, "entries are aligned as their numbers of 64 bits");
-        assert_eq!(Page::entry_at(3), entry + 3 * 48);
-        assert_eq!(Page::entry_streams_out_at(3), Page::entry_at(3) + 4);
-        assert_eq!(Page::entry_passed_on_at(3), Page::entry_at(3) + 32);
-        assert_eq!(Page::entry_default_stream_at(3), Page::entry_at(3) + 36);
+        assert_eq!(
+            (SharedPage::PLAIN_AT, SharedPage::PEER_AT, SharedPage::LOCAL_AT, size_of::<Entry>()),
+            (44, 48, 72, 48)
+        );
+        let entry = SharedPage::entry_at(0);
+        assert_eq!(entry, SharedPage::ENTRIES_USED_AT + 8, "entries are aligned as their numbers of 64 bits");
+        assert_eq!(SharedPage::entry_at(3), entry + 3 * 48);
+        assert_eq!(SharedPage::entry_streams_out_at(3), SharedPage::entry_at(3) + 4);
+        assert_eq!(SharedPage::entry_passed_on_at(3), SharedPage::entry_at(3) + 32);
+        assert_eq!(SharedPage::entry_default_stream_at(3), SharedPage::entry_at(3) + 36);
         assert_eq!(offset_of!(Entry, sent), 40);
     }
 
     #[test]
     fn addresses_are_read_as_they_were_written() {
-        let page = Page::default();
+        let page = SharedPage::default();
         assert_eq!((page.peer(), page.local()), (None, None));
         for text in ["192.0.2.1:7", "[2001:db8::1]:7", "[fe80::1%3]:7"] {
-            write(&page.peer, &Page::encode_peer(&address(text)));
+            write(&page.peer, &SharedPage::encode_peer(&address(text)));
             assert_eq!((page.peer(), page.local()), (Some(address(text)), None));
         }
-        write(&page.local, &Page::encode_peer(&address("192.0.2.2:8")));
+        write(&page.local, &SharedPage::encode_peer(&address("192.0.2.2:8")));
         assert_eq!(page.local(), Some(address("192.0.2.2:8")));
         page.peer[0].store(u32::MAX, Relaxed);
         assert_eq!(page.peer(), None, "there is no such family");
@@ -480,7 +488,7 @@ mod tests {
     /// A sharer may write any number there.
     #[test]
     fn no_more_entries_are_in_use_than_there_are() {
-        let page = Page::default();
+        let page = SharedPage::default();
         for (used, expected) in [(0, 0), (2, 2), (ENTRIES as u32 + 1, ENTRIES), (u32::MAX, ENTRIES)] {
             page.entries_used.store(used, Relaxed);
             assert_eq!(page.entries().len(), expected);
@@ -526,14 +534,14 @@ mod tests {
 
     #[test]
     fn an_error_is_taken_once() {
-        let page = Page::default();
+        let page = SharedPage::default();
         page.error.store(104, Relaxed);
         assert_eq!((page.take_error(), page.take_error()), (104, 0));
     }
 
     #[test]
     fn the_front_is_what_was_noted() {
-        let page = Page::default();
+        let page = SharedPage::default();
         assert_eq!(page.front(), None);
         let header =
             Header { stream: 3, bytes: 9, address: Some(address("192.0.2.1:7")), ..Header::new(Kind::Data) };
@@ -544,7 +552,7 @@ mod tests {
     #[test]
     fn states_have_numbers_and_unknown_ones_count_as_none() {
         use State::{Connected, Connecting, Ended, Idle, Listening, Lost, OneToMany, OneToManyListening};
-        let page = Page::default();
+        let page = SharedPage::default();
         for state in [Idle, Listening, Connecting, Connected, Ended, OneToMany, OneToManyListening, Lost] {
             page.state.store(state as u32, Relaxed);
             assert_eq!((page.state(), State::from_u32(state as u32)), (state, Some(state)));

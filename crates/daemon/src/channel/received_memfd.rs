@@ -1,0 +1,106 @@
+//! Memfds received from programs: long messages on their way to the daemon.
+
+use std::os::fd::BorrowedFd;
+
+use rustix::buffer::spare_capacity;
+use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
+use rustix::io::{Errno, pread};
+
+/// Minimum size of messages in memory that returns to the system when they are released.
+const LARGE_BYTES: usize = 1 << 20;
+/// Address space reserved for each such message: the C library maps allocations above 32 MiB separately, whatever threshold it
+/// has learned (`mallopt(3)`, `M_MMAP_THRESHOLD`). The part beyond the message is released once the message was read.
+const MAPPED_BYTES: usize = (32 << 20) + 1;
+/// Seals that keep a memfd from changing.
+const FINAL: SealFlags = SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW);
+
+/// Returns whether a descriptor is a memfd of this length that cannot change any more. Other descriptors have no seals, and are
+/// not queried further, because a file system of a user may never answer.
+pub(super) fn is_final(memfd: BorrowedFd<'_>, bytes: usize) -> bool {
+    fcntl_get_seals(memfd).is_ok_and(|seals| seals.contains(FINAL))
+        && fstat(memfd)
+            .is_ok_and(|status| u64::try_from(status.st_size).is_ok_and(|size| size == bytes as u64))
+}
+
+/// Reason why the content of a memfd was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MemfdError {
+    /// The host is short of memory. The content can be read later.
+    Short,
+    /// The memfd does not have this content.
+    Broken,
+}
+
+/// Reads the content of a memfd.
+pub(super) fn read(memfd: BorrowedFd<'_>, bytes: usize) -> Result<Vec<u8>, MemfdError> {
+    read_reserving(memfd, bytes, |content, bytes| content.try_reserve_exact(bytes).is_ok())
+}
+
+/// Reads the content of a memfd. `try_reserve` reserves memory for this many bytes, or returns false.
+fn read_reserving(
+    memfd: BorrowedFd<'_>,
+    bytes: usize,
+    try_reserve: impl Fn(&mut Vec<u8>, usize) -> bool,
+) -> Result<Vec<u8>, MemfdError> {
+    let mut content = Vec::new();
+    let is_reserved =
+        bytes >= LARGE_BYTES && try_reserve(&mut content, MAPPED_BYTES) || try_reserve(&mut content, bytes);
+    if !is_reserved {
+        return Err(MemfdError::Short);
+    }
+    while content.len() < bytes {
+        let at = content.len() as u64;
+        match pread(memfd, spare_capacity(&mut content), at) {
+            Ok(0) => return Err(MemfdError::Broken),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(Errno::NOMEM | Errno::AGAIN) => return Err(MemfdError::Short),
+            Err(_) => return Err(MemfdError::Broken),
+        }
+    }
+    content.shrink_to_fit();
+    Ok(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use rustix::fs::{MemfdFlags, fcntl_add_seals, memfd_create};
+    use rustix::io::pwrite;
+
+    use super::*;
+
+    #[test]
+    fn only_a_sealed_memfd_is_read() {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let memfd = memfd_create("swiftwater-test", flags).expect("a memfd");
+        pwrite(&memfd, b"hello", 0).expect("it is ours");
+        let read = |bytes| is_final(memfd.as_fd(), bytes).then(|| super::read(memfd.as_fd(), bytes).ok())?;
+        for seals in [SealFlags::WRITE, SealFlags::SHRINK, SealFlags::GROW] {
+            assert_eq!(read(5), None, "it may still change");
+            fcntl_add_seals(&memfd, seals).expect("it is ours");
+        }
+        assert_eq!(read(5).as_deref(), Some(&b"hello"[..]));
+        assert_eq!(read(6), None, "it is shorter");
+        assert_eq!(read(4), None, "it is longer");
+        let file = std::fs::File::open("/dev/zero").expect("a file");
+        assert!(!is_final(file.as_fd(), 5), "it is no memfd");
+    }
+
+    #[test]
+    fn a_host_that_is_short_of_memory_breaks_no_socket() {
+        let memfd = memfd_create("swiftwater-test", MemfdFlags::CLOEXEC).expect("a memfd");
+        pwrite(&memfd, &vec![7; LARGE_BYTES], 0).expect("it is ours");
+        let read = |limit: usize| {
+            let reserve =
+                |content: &mut Vec<u8>, bytes| bytes <= limit && content.try_reserve_exact(bytes).is_ok();
+            read_reserving(memfd.as_fd(), LARGE_BYTES, reserve)
+        };
+        assert_eq!(read(LARGE_BYTES - 1), Err(MemfdError::Short));
+        for limit in [LARGE_BYTES, MAPPED_BYTES] {
+            let content = read(limit).expect("room for the message itself");
+            assert_eq!((content.len(), content.capacity()), (LARGE_BYTES, LARGE_BYTES));
+        }
+        assert_eq!(super::read(memfd.as_fd(), LARGE_BYTES + 1), Err(MemfdError::Broken));
+    }
+}
