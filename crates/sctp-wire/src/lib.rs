@@ -31,6 +31,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod any_kind;
 pub mod cause;
 pub mod checksum;
 pub mod chunk;

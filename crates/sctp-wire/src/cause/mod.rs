@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::any_kind::any_kind;
 use crate::framing::{self, FramingError};
 
 mod cookie_while_shutting_down;
@@ -168,74 +169,10 @@ impl<'a> RawCause<'a> {
     }
 }
 
-macro_rules! causes {
-    ($($(#[$doc:meta])* $variant:ident($type:ty),)*) => {
-        /// Any cause, read.
-        #[derive(Clone, PartialEq, Eq, Debug)]
-        pub enum Cause<'a> {
-            $($(#[$doc])* $variant($type),)*
-            /// A cause of a kind that this crate does not know.
-            Unknown(Unknown<'a>),
-        }
+any_kind! {
+    /// Any cause, read.
+    Cause, raw: RawCause, error: CauseError, kind: u16;
 
-        impl<'a> Cause<'a> {
-            /// Reads a cause of any kind.
-            pub fn parse(raw: &RawCause<'a>) -> Result<Self, CauseError> {
-                Ok(match raw.kind {
-                    $(<$type>::KIND => Self::$variant(<$type>::parse(raw)?),)*
-                    _ => Self::Unknown(Unknown::parse(raw)?),
-                })
-            }
-
-            /// The cause code.
-            pub fn kind(&self) -> u16 {
-                match self {
-                    $(Self::$variant(_) => <$type>::KIND,)*
-                    Self::Unknown(cause) => cause.kind,
-                }
-            }
-
-            /// Appends header, value and padding.
-            pub fn write(&self, out: &mut Vec<u8>) {
-                match self {
-                    $(Self::$variant(cause) => cause.write(out),)*
-                    Self::Unknown(cause) => cause.write(out),
-                }
-            }
-
-            /// How many bytes [`Cause::write`] appends.
-            pub fn wire_bytes(&self) -> usize {
-                match self {
-                    $(Self::$variant(cause) => cause.wire_bytes(),)*
-                    Self::Unknown(cause) => cause.wire_bytes(),
-                }
-            }
-        }
-
-        impl fmt::Display for Cause<'_> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self {
-                    $(Self::$variant(cause) => cause.fmt(f),)*
-                    Self::Unknown(cause) => cause.fmt(f),
-                }
-            }
-        }
-
-        $(impl<'a> From<$type> for Cause<'a> {
-            fn from(cause: $type) -> Self {
-                Self::$variant(cause)
-            }
-        })*
-
-        impl<'a> From<Unknown<'a>> for Cause<'a> {
-            fn from(cause: Unknown<'a>) -> Self {
-                Self::Unknown(cause)
-            }
-        }
-    };
-}
-
-causes! {
     /// A DATA chunk named a stream that does not exist.
     InvalidStreamIdentifier(InvalidStreamIdentifier),
     /// An INIT or INIT ACK lacked parameters.

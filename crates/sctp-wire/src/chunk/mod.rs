@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::Tsn;
+use crate::any_kind::any_kind;
 use crate::framing::{self, FramingError};
 use crate::parameter::ParameterError;
 
@@ -186,74 +187,10 @@ impl ChunkError {
     }
 }
 
-macro_rules! chunks {
-    ($($(#[$doc:meta])* $variant:ident($type:ty),)*) => {
-        /// Any chunk, read. The engine dispatches on [`RawChunk::kind`] itself; this is for tools and tests.
-        #[derive(Clone, PartialEq, Eq, Debug)]
-        pub enum Chunk<'a> {
-            $($(#[$doc])* $variant($type),)*
-            /// A chunk of a kind that this crate does not know.
-            Unknown(Unknown<'a>),
-        }
+any_kind! {
+    /// Any chunk, read. The engine dispatches on [`RawChunk::kind`] itself; this is for tools and tests.
+    Chunk, raw: RawChunk, error: ChunkError, kind: u8;
 
-        impl<'a> Chunk<'a> {
-            /// Reads a chunk of any kind.
-            pub fn parse(raw: &RawChunk<'a>) -> Result<Self, ChunkError> {
-                Ok(match raw.kind {
-                    $(<$type>::KIND => Self::$variant(<$type>::parse(raw)?),)*
-                    _ => Self::Unknown(Unknown::parse(raw)?),
-                })
-            }
-
-            /// The chunk type.
-            pub fn kind(&self) -> u8 {
-                match self {
-                    $(Self::$variant(_) => <$type>::KIND,)*
-                    Self::Unknown(chunk) => chunk.kind,
-                }
-            }
-
-            /// Appends header, value and padding.
-            pub fn write(&self, out: &mut Vec<u8>) {
-                match self {
-                    $(Self::$variant(chunk) => chunk.write(out),)*
-                    Self::Unknown(chunk) => chunk.write(out),
-                }
-            }
-
-            /// How many bytes [`Chunk::write`] appends.
-            pub fn wire_bytes(&self) -> usize {
-                match self {
-                    $(Self::$variant(chunk) => chunk.wire_bytes(),)*
-                    Self::Unknown(chunk) => chunk.wire_bytes(),
-                }
-            }
-        }
-
-        impl fmt::Display for Chunk<'_> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self {
-                    $(Self::$variant(chunk) => chunk.fmt(f),)*
-                    Self::Unknown(chunk) => chunk.fmt(f),
-                }
-            }
-        }
-
-        $(impl<'a> From<$type> for Chunk<'a> {
-            fn from(chunk: $type) -> Self {
-                Self::$variant(chunk)
-            }
-        })*
-
-        impl<'a> From<Unknown<'a>> for Chunk<'a> {
-            fn from(chunk: Unknown<'a>) -> Self {
-                Self::Unknown(chunk)
-            }
-        }
-    };
-}
-
-chunks! {
     /// User data.
     Data(Data<'a>),
     /// The first packet of an association.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::any_kind::any_kind;
 use crate::framing::{self, FramingError};
 
 mod adaptation_layer;
@@ -169,74 +170,10 @@ impl<'a> RawParameter<'a> {
     }
 }
 
-macro_rules! parameters {
-    ($($(#[$doc:meta])* $variant:ident($type:ty),)*) => {
-        /// Any parameter, read.
-        #[derive(Clone, PartialEq, Eq, Debug)]
-        pub enum Parameter<'a> {
-            $($(#[$doc])* $variant($type),)*
-            /// A parameter of a kind that this crate does not know.
-            Unknown(Unknown<'a>),
-        }
+any_kind! {
+    /// Any parameter, read.
+    Parameter, raw: RawParameter, error: ParameterError, kind: u16;
 
-        impl<'a> Parameter<'a> {
-            /// Reads a parameter of any kind.
-            pub fn parse(raw: &RawParameter<'a>) -> Result<Self, ParameterError> {
-                Ok(match raw.kind {
-                    $(<$type>::KIND => Self::$variant(<$type>::parse(raw)?),)*
-                    _ => Self::Unknown(Unknown::parse(raw)?),
-                })
-            }
-
-            /// The parameter type.
-            pub fn kind(&self) -> u16 {
-                match self {
-                    $(Self::$variant(_) => <$type>::KIND,)*
-                    Self::Unknown(parameter) => parameter.kind,
-                }
-            }
-
-            /// Appends header, value and padding.
-            pub fn write(&self, out: &mut Vec<u8>) {
-                match self {
-                    $(Self::$variant(parameter) => parameter.write(out),)*
-                    Self::Unknown(parameter) => parameter.write(out),
-                }
-            }
-
-            /// How many bytes [`Parameter::write`] appends.
-            pub fn wire_bytes(&self) -> usize {
-                match self {
-                    $(Self::$variant(parameter) => parameter.wire_bytes(),)*
-                    Self::Unknown(parameter) => parameter.wire_bytes(),
-                }
-            }
-        }
-
-        impl fmt::Display for Parameter<'_> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self {
-                    $(Self::$variant(parameter) => parameter.fmt(f),)*
-                    Self::Unknown(parameter) => parameter.fmt(f),
-                }
-            }
-        }
-
-        $(impl<'a> From<$type> for Parameter<'a> {
-            fn from(parameter: $type) -> Self {
-                Self::$variant(parameter)
-            }
-        })*
-
-        impl<'a> From<Unknown<'a>> for Parameter<'a> {
-            fn from(parameter: Unknown<'a>) -> Self {
-                Self::Unknown(parameter)
-            }
-        }
-    };
-}
-
-parameters! {
     /// Data that the receiver of a HEARTBEAT echoes.
     HeartbeatInfo(HeartbeatInfo<'a>),
     /// An address of the sender.
