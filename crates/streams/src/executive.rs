@@ -77,15 +77,6 @@ impl Executive {
         DriverId(self.drivers.len() - 1)
     }
 
-    /// Returns a driver.
-    ///
-    /// # Panics
-    ///
-    /// If `id` comes from another executive.
-    pub fn driver_mut(&mut self, id: DriverId) -> &mut dyn Driver {
-        &mut *self.drivers[id.0]
-    }
-
     /// Calls an operation of a driver of type `D` with a [`Cx`], and delivers the messages that it sends. Returns `None` if the
     /// driver is of another type.
     pub fn with_driver<D: Driver, R>(
