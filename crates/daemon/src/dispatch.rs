@@ -118,18 +118,10 @@ async fn perform_on(
             return Ok(Answer::Association(assoc.id).into());
         }
         Request::AwaitRoom { association } => {
-            let assoc = socket.inner().associations.get(&association).cloned().ok_or(Errno::PIPE)?;
-            let queue = assoc.send_queue().clone().ok_or(Errno::PIPE)?;
-            unless_lost(&patience(registry, who)?, queue.room()).await?;
-            if queue.is_peer_shut() {
-                return Err(Errno::SHUTDOWN);
-            }
+            await_room(registry, socket, association, who).await?;
         }
         Request::Associations { after } => {
-            let inner = socket.inner();
-            let some = inner.associations.range(after.saturating_add(1)..).take(OPTION_BYTES_MAX / 4);
-            let listed = some.flat_map(|(id, _)| id.to_ne_bytes()).collect();
-            return Ok(Answer::Value(listed).into());
+            return Ok(Answer::Value(associations_after(socket, after)).into());
         }
         Request::AwaitEnd => {
             unless_lost(&patience(registry, who)?, socket.end()).await?;
@@ -155,15 +147,38 @@ async fn perform_on(
             set_option(registry, socket, (level, name), value, who).await?;
         }
         Request::GetOption { level, name, value } => {
-            let value = match (level, name) {
-                (IPPROTO_SCTP, SCTP_GET_PEER_ADDRS) => bind::peer_addresses(socket, value)?,
-                (IPPROTO_SCTP, SCTP_GET_LOCAL_ADDRS) => bind::local_addresses(socket, value)?,
-                _ => options::get(socket, level, name, value)?,
-            };
-            return Ok(Answer::Value(value).into());
+            return Ok(Answer::Value(get_option(socket, (level, name), value)?).into());
         }
     }
     Ok(Answer::Done.into())
+}
+
+/// Waits until an association of a one-to-many socket has room for another message.
+async fn await_room(
+    registry: &Rc<Registry>,
+    socket: &Socket,
+    association: u32,
+    who: UCred,
+) -> Result<(), Errno> {
+    let assoc = socket.inner().associations.get(&association).cloned().ok_or(Errno::PIPE)?;
+    let queue = assoc.send_queue().clone().ok_or(Errno::PIPE)?;
+    unless_lost(&patience(registry, who)?, queue.room()).await?;
+    if queue.is_peer_shut() { Err(Errno::SHUTDOWN) } else { Ok(()) }
+}
+
+/// Returns the identifiers of the associations after `after`, as many as an answer may contain.
+fn associations_after(socket: &Socket, after: u32) -> Vec<u8> {
+    let inner = socket.inner();
+    let some = inner.associations.range(after.saturating_add(1)..).take(OPTION_BYTES_MAX / 4);
+    some.flat_map(|(id, _)| id.to_ne_bytes()).collect()
+}
+
+fn get_option(socket: &Rc<Socket>, (level, name): (i32, i32), value: &[u8]) -> Result<Vec<u8>, Errno> {
+    match (level, name) {
+        (IPPROTO_SCTP, SCTP_GET_PEER_ADDRS) => bind::peer_addresses(socket, value),
+        (IPPROTO_SCTP, SCTP_GET_LOCAL_ADDRS) => bind::local_addresses(socket, value),
+        _ => options::get(socket, level, name, value),
+    }
 }
 
 /// Begins to set up an association, and waits for it if the caller wants a late answer.
