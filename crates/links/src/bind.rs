@@ -1,4 +1,4 @@
-//! Opening the sockets of a link.
+//! Opens the sockets of a link.
 
 use std::fmt;
 use std::io;
@@ -14,36 +14,36 @@ use crate::sockets::Cutting;
 use crate::strangers::{self, Apart, Class, Kind};
 use crate::syscalls::{option, set_option};
 
-/// How often an ephemeral port is drawn until it is free on all the addresses.
+/// Maximum number of ephemeral ports to try until one is free on all addresses.
 const EPHEMERAL_TRIES_MAX: usize = 16;
 
 /// Addresses and options of a [`UdpEncap`](crate::UdpEncap).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UdpEncapConfig {
-    /// The local addresses, one socket each. Empty (the default): all addresses of the host through one dual-stack
-    /// socket, or all IPv4 addresses where there is no IPv6.
+    /// The local addresses, one socket each. Empty (the default): all addresses of the host through one dual-stack socket, or all
+    /// IPv4 addresses on a host without IPv6.
     pub addresses: Vec<IpAddr>,
-    /// The UDP port, the same on all addresses; 0 takes a free one. Default 9899 (RFC 6951 §4.1).
+    /// The UDP port, the same on all addresses; 0 selects a free one. Default 9899 (RFC 6951 §4.1).
     pub port: u16,
-    /// The receive buffer to ask the kernel for; it gives up to twice `net.core.rmem_max`, or twice as much as asked for
-    /// to a program with `CAP_NET_ADMIN`. Default 4 MiB.
+    /// The requested receive buffer. The kernel grants up to twice `net.core.rmem_max`, or twice the request if the program has
+    /// `CAP_NET_ADMIN`. Default 4 MiB.
     pub receive_buffer_bytes: usize,
-    /// The send buffer to ask the kernel for; it gives up to twice `net.core.wmem_max`. Default 4 MiB.
+    /// The requested send buffer. The kernel grants up to twice `net.core.wmem_max`. Default 4 MiB.
     pub send_buffer_bytes: usize,
-    /// The largest IP packet to send, such as 1500; the interface's MTU where that is smaller. Default: the interface's.
+    /// Maximum length of IP packets, such as 1500; the interface's MTU applies if it is smaller. Default: the interface's.
     pub mtu_bytes: Option<usize>,
-    /// Each socket is bound to the interface that has its address: what is sent from the address leaves there, whatever
-    /// the routes say. Default false.
+    /// Whether each socket is bound to the interface that has its address: packets from the address then leave there, whatever
+    /// the routes are. Default false.
     pub bind_interfaces: bool,
-    /// Several links may bind the port, which share what arrives (`SO_REUSEPORT`). Default false.
+    /// Whether several links may bind the port and share its packets (`SO_REUSEPORT`). Default false.
     pub reuse_port: bool,
-    /// Packets of strangers have receive buffers and shares of the time of their own, so that a flood of them does not take
-    /// those of peers, as far as the system can steer them there: INITs and all else with verification tag 0, COOKIE ECHOs, and
-    /// packets that have none of the tags that [`Link::set_expected_tags`](crate::Link::set_expected_tags) names. Not together
-    /// with `reuse_port`. Default false.
+    /// Whether packets of strangers have separate receive buffers and shares of the time, as far as the system can steer them, so
+    /// that a flood of them does not displace packets of peers. Strangers' packets are INITs and all others with verification tag
+    /// 0, COOKIE ECHOs, and packets without one of the tags of [`Link::set_expected_tags`](crate::Link::set_expected_tags).
+    /// Cannot be combined with `reuse_port`. Default false.
     pub strangers_apart: bool,
-    /// Use segmentation and receive offload where the kernel has them. Default true; false helps to find out
-    /// whether a fault is the offload's.
+    /// Whether to use segmentation and receive offload if the kernel has them. Default true; false helps to find out whether
+    /// offload causes a fault.
     pub offload: bool,
 }
 
@@ -63,7 +63,7 @@ impl Default for UdpEncapConfig {
     }
 }
 
-/// Why a link could not be bound.
+/// Reason why a link could not be bound.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BindError {
@@ -77,22 +77,22 @@ pub enum BindError {
         /// The address that could not be bound.
         address: SocketAddr,
     },
-    /// The port needs a privilege that the program has not.
+    /// The port needs a privilege that the program lacks.
     PermissionDenied {
         /// The address that could not be bound.
         address: SocketAddr,
     },
-    /// The address was named twice.
+    /// The address occurs twice in the configuration.
     Duplicate {
-        /// Which.
+        /// The address.
         address: IpAddr,
     },
-    /// Raw IP needs a privilege that the program has not.
+    /// Raw IP needs a privilege that the program lacks.
     RawNotPermitted {
         /// The address that could not be bound.
         address: IpAddr,
     },
-    /// The host does not have the address's family.
+    /// The host does not support the address family.
     FamilyNotSupported {
         /// The address that could not be bound.
         address: SocketAddr,
@@ -178,21 +178,21 @@ impl BindError {
 pub(crate) struct BoundSocket {
     pub(crate) fd: OwnedFd,
     pub(crate) bound: SocketAddr,
-    /// The socket is an IPv6 one, so addresses on it have the IPv6 form.
+    /// Whether the socket is an IPv6 one, whose addresses have the IPv6 form.
     pub(crate) ipv6: bool,
-    /// An IPv6 socket that carries IPv4 as well.
+    /// Whether an IPv6 socket carries IPv4 as well.
     pub(crate) dual_stack: bool,
-    /// Part of the wish that the kernel grants without privileges. The buffer may be larger.
+    /// Part of the requested buffer that the kernel grants without privileges. The buffer may be larger.
     pub(crate) receive_buffer_bytes: usize,
-    /// The interface that it is bound to, where that was asked for.
+    /// The interface that the socket is bound to, if that was requested.
     pub(crate) interface: Option<String>,
-    /// The socket for packets of strangers, where that is apart.
+    /// The separate socket for packets of strangers, if there is one.
     pub(crate) strangers: Option<Apart>,
 }
 
-/// Options that sockets of every kind are opened with.
+/// Options of the sockets of each kind of link.
 #[derive(Clone, Copy)]
-pub(crate) struct Wishes {
+pub(crate) struct SocketOptions {
     pub(crate) receive_buffer_bytes: usize,
     pub(crate) send_buffer_bytes: usize,
     pub(crate) bind_interfaces: bool,
@@ -215,11 +215,11 @@ pub(crate) fn open_all(config: &UdpEncapConfig) -> Result<Vec<BoundSocket>, Bind
     }
 }
 
-/// The addresses in their own form.
+/// Returns the addresses in canonical form.
 ///
 /// # Errors
 ///
-/// One is there twice.
+/// An address occurs twice.
 pub(crate) fn distinct(named: &[IpAddr]) -> Result<Vec<IpAddr>, BindError> {
     let mut addresses: Vec<IpAddr> = Vec::with_capacity(named.len());
     for address in named.iter().map(IpAddr::to_canonical) {
@@ -234,7 +234,7 @@ pub(crate) fn distinct(named: &[IpAddr]) -> Result<Vec<IpAddr>, BindError> {
 fn open_any(config: &UdpEncapConfig) -> Result<BoundSocket, BindError> {
     let any = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), config.port);
     match open(config, any, true) {
-        // A kernel without IPv6, or one where it is switched off.
+        // The kernel has no IPv6, or IPv6 is disabled.
         Err(BindError::FamilyNotSupported { .. } | BindError::AddressNotAvailable { .. }) => {
             open(config, SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), config.port), false)
         }
@@ -243,7 +243,7 @@ fn open_any(config: &UdpEncapConfig) -> Result<BoundSocket, BindError> {
 }
 
 fn open_on_one_port(config: &UdpEncapConfig, addresses: &[IpAddr]) -> Result<Vec<BoundSocket>, BindError> {
-    // The unspecified IPv6 address takes IPv4 along unless that has a socket of its own.
+    // The socket of the unspecified IPv6 address carries IPv4, too, unless IPv4 has a socket of its own.
     let dual_stack = !addresses.iter().any(IpAddr::is_ipv4);
     let mut port = config.port;
     let mut sockets: Vec<BoundSocket> = Vec::with_capacity(addresses.len());
@@ -276,10 +276,10 @@ fn open_alone(
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let fd = socket::socket(family, SockType::Datagram, flags, None).map_err(failed)?;
     set_udp_options(fd.as_fd(), config, address.is_ipv6(), dual_stack).map_err(failed)?;
-    bind(fd, address, dual_stack, wishes(config))
+    bind(fd, address, dual_stack, options(config))
 }
 
-/// Opens a socket for an address and another one for packets of strangers. `None`: the system does not steer them.
+/// Opens a socket for an address and another one for packets of strangers. `None`: the system cannot steer them.
 fn open_apart(
     config: &UdpEncapConfig,
     address: SocketAddr,
@@ -300,38 +300,38 @@ fn open_apart(
     Ok(Some(first))
 }
 
-fn wishes(config: &UdpEncapConfig) -> Wishes {
-    Wishes {
+fn options(config: &UdpEncapConfig) -> SocketOptions {
+    SocketOptions {
         receive_buffer_bytes: config.receive_buffer_bytes,
         send_buffer_bytes: config.send_buffer_bytes,
         bind_interfaces: config.bind_interfaces,
     }
 }
 
-/// Binds a socket and sets what every kind of link wants of it.
+/// Binds a socket and sets the options that all kinds of links need.
 pub(crate) fn bind(
     fd: OwnedFd,
     address: SocketAddr,
     dual_stack: bool,
-    wishes: Wishes,
+    options: SocketOptions,
 ) -> Result<BoundSocket, BindError> {
     let failed = |errno| BindError::new(address, errno);
     let ipv6 = address.is_ipv6();
-    set_options(fd.as_fd(), wishes, ipv6, dual_stack).map_err(failed)?;
+    set_options(fd.as_fd(), options, ipv6, dual_stack).map_err(failed)?;
     let scoped = scoped(address);
     socket::bind(fd.as_raw_fd(), &SockaddrStorage::from(scoped)).map_err(failed)?;
     let bound = local_address(fd.as_fd()).map_err(failed)?;
-    let interface = interface_of(bound.ip()).filter(|_| wishes.bind_interfaces).map(|found| found.name);
+    let interface = interface_of(bound.ip()).filter(|_| options.bind_interfaces).map(|found| found.name);
     if let Some(interface) = &interface {
         bind_to_interface(fd.as_fd(), interface).map_err(failed)?;
     }
     let receive_buffer_bytes =
         option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).map_err(failed)? as usize;
-    force_receive_buffer(fd.as_fd(), wishes.receive_buffer_bytes);
+    force_receive_buffer(fd.as_fd(), options.receive_buffer_bytes);
     Ok(BoundSocket { fd, bound, ipv6, dual_stack, receive_buffer_bytes, interface, strangers: None })
 }
 
-/// A link-local IPv6 address means something only together with its interface (RFC 4007 §6).
+/// Adds the interface to a link-local IPv6 address, which is ambiguous without it (RFC 4007 §6).
 fn scoped(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => {
@@ -359,18 +359,23 @@ fn set_udp_options(
         set_option(fd, libc::SOL_IPV6, libc::IPV6_V6ONLY, i32::from(!dual_stack))?;
     }
     if config.offload {
-        // An older kernel hands datagrams over one by one.
+        // Older kernels deliver single datagrams.
         let _ = set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
     }
     Ok(())
 }
 
-fn set_options(fd: BorrowedFd<'_>, wishes: Wishes, ipv6: bool, dual_stack: bool) -> Result<(), Errno> {
+fn set_options(
+    fd: BorrowedFd<'_>,
+    options: SocketOptions,
+    ipv6: bool,
+    dual_stack: bool,
+) -> Result<(), Errno> {
     use libc::{SOL_IP, SOL_IPV6, SOL_SOCKET};
     let wish = |bytes: usize| i32::try_from(bytes).unwrap_or(i32::MAX);
-    set_option(fd, SOL_SOCKET, libc::SO_RCVBUF, wish(wishes.receive_buffer_bytes))?;
-    set_option(fd, SOL_SOCKET, libc::SO_SNDBUF, wish(wishes.send_buffer_bytes))?;
-    // The kernel adds how many datagrams it dropped to the next one that it delivers.
+    set_option(fd, SOL_SOCKET, libc::SO_RCVBUF, wish(options.receive_buffer_bytes))?;
+    set_option(fd, SOL_SOCKET, libc::SO_SNDBUF, wish(options.send_buffer_bytes))?;
+    // The kernel reports the number of dropped datagrams with the next one that it delivers.
     set_option(fd, SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
     if ipv6 {
         set_option(fd, SOL_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
@@ -387,9 +392,9 @@ fn set_options(fd: BorrowedFd<'_>, wishes: Wishes, ipv6: bool, dual_stack: bool)
     Ok(())
 }
 
-/// Sets what a socket for strangers needs, and no more, as each control message of a packet costs time: the destination,
-/// where the socket is for all addresses, and ICMP reports. Nothing is sent there, but the kernel gives a report about a
-/// packet of any socket of the group to a member that it picks by a hash.
+/// Sets the options of a socket for strangers, as few as possible, because each control message of a packet costs time: the
+/// destination, if the socket is for all addresses, and ICMP reports. No packets are sent there, but the kernel delivers a report
+/// about a packet of any socket of the group to a member that it selects by a hash.
 fn set_stranger_options(
     fd: BorrowedFd<'_>,
     class: Class,
@@ -405,13 +410,13 @@ fn set_stranger_options(
     }
     match (any_address, ipv6) {
         (false, _) => Ok(()),
-        // It gives the mapped form of IPv4 addresses, too.
+        // This option reports IPv4 addresses in mapped form, too.
         (true, true) => set_option(fd, libc::SOL_IPV6, libc::IPV6_RECVPKTINFO, 1),
         (true, false) => set_option(fd, libc::SOL_IP, libc::IP_PKTINFO, 1),
     }
 }
 
-/// Sets the receive buffer of a socket for strangers, and lets it count what does not fit.
+/// Sets the receive buffer of a socket for strangers, and enables the count of dropped packets.
 pub(crate) fn set_stranger_buffer(fd: BorrowedFd<'_>, class: Class) -> Result<(), Errno> {
     let bytes = class.receive_buffer_bytes();
     set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, i32::try_from(bytes).unwrap_or(i32::MAX))?;
@@ -419,13 +424,13 @@ pub(crate) fn set_stranger_buffer(fd: BorrowedFd<'_>, class: Class) -> Result<()
     set_option(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)
 }
 
-/// Lets the receive buffer grow beyond net.core.rmem_max where the program has CAP_NET_ADMIN.
+/// Sets the receive buffer beyond net.core.rmem_max if the program has CAP_NET_ADMIN.
 fn force_receive_buffer(fd: BorrowedFd<'_>, bytes: usize) {
     let wish = i32::try_from(bytes).unwrap_or(i32::MAX);
     let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, wish);
 }
 
-/// The address that a socket has.
+/// Returns the address of a socket.
 pub(crate) fn local_address(fd: BorrowedFd<'_>) -> Result<SocketAddr, Errno> {
     let name: SockaddrStorage = socket::getsockname(fd.as_raw_fd())?;
     if let Some(v4) = name.as_sockaddr_in() {

@@ -1,21 +1,22 @@
 //! Blocks of memory that datagrams are received into.
 //!
-//! A batch is received at the end of a large block and split off with no copy; many small datagrams share a block.
-//! A block that is full waits in a queue until all who read from it are done, and is then used again.
+//! A batch is received at the end of a large block and split off without a copy; many small datagrams share a block. A full block
+//! waits in a queue until all readers have released it, and is then reused.
 
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 
-/// Bytes of one block.
+/// Size of a block.
 pub(crate) const BLOCK_BYTES: usize = 256 * 1024;
-/// A receive needs this much room: the largest batch that the kernel hands over.
+/// Room for one receive: the size of the largest batch that the kernel delivers.
 pub(crate) const RECEIVE_BYTES: usize = 65_536;
-/// Full blocks that are kept for use again; what is beyond belongs to its readers alone. So a link keeps 2.25 MB.
+/// Maximum number of full blocks that are kept for reuse; further ones belong to their readers only. So a link keeps 2.25 MB.
 const SPENT_BLOCKS_MAX: usize = 8;
-/// Full blocks that are asked, oldest first, before a new one is made: one slow reader is not to cost a block each time.
+/// Maximum number of full blocks that are checked for reuse, the oldest first, before a new one is allocated, so that one slow
+/// reader does not cost a block each time.
 const RECLAIM_TRIES_MAX: usize = 4;
-/// Each time that this many blocks were filled, one that lies idle is given back.
+/// Number of filled blocks after which one idle block is released.
 const TRIM_INTERVAL_BLOCKS: u64 = 64;
 
 pub(crate) struct Blocks {
@@ -37,7 +38,7 @@ impl Blocks {
         }
     }
 
-    /// An empty buffer with room for `RECEIVE_BYTES`. What is received into it is taken with [`Blocks::take`].
+    /// Returns an empty buffer with room for `RECEIVE_BYTES`. [`Blocks::take`] takes the received bytes.
     #[inline]
     pub(crate) fn room(&mut self) -> &mut BytesMut {
         if self.current.capacity() < RECEIVE_BYTES {
@@ -46,13 +47,13 @@ impl Blocks {
         &mut self.current
     }
 
-    /// Splits off what was received.
+    /// Splits off the received bytes.
     #[inline]
     pub(crate) fn take(&mut self) -> Bytes {
         self.current.split().freeze()
     }
 
-    /// Forgets what was received; its room is used again.
+    /// Discards the received bytes; their room is reused.
     pub(crate) fn discard(&mut self) {
         self.current.clear();
     }
@@ -87,7 +88,7 @@ impl Blocks {
         None
     }
 
-    /// Gives back one block when two lie idle: a burst is not to hold its memory for ever.
+    /// Releases one block if two are idle, so that a burst does not hold its memory for ever.
     fn trim(&mut self) {
         let idle =
             self.spent.iter_mut().take(2).filter_map(|block| block.try_reclaim(BLOCK_BYTES).then_some(()));

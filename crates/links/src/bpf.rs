@@ -2,8 +2,8 @@
 
 use libc::{BPF_JMP, BPF_K, sock_filter};
 
-/// Values that a socket filter returns to take all of a packet, and to drop it. The kernel drops a packet, too, if the program
-/// loads bytes beyond its end.
+/// Return values of a socket filter that accept all of a packet, and drop it. The kernel also drops a packet if the program loads
+/// bytes beyond its end.
 pub(crate) const TAKE: u32 = u32::MAX;
 pub(crate) const DROP: u32 = 0;
 
@@ -12,12 +12,12 @@ pub(crate) fn plain(code: u32, k: u32) -> sock_filter {
     sock_filter { code: code as u16, jt: 0, jf: 0, k }
 }
 
-/// Returns an instruction that skips `jt` instructions where the comparison holds, `jf` where not.
+/// Returns an instruction that skips `jt` instructions if the comparison is true, and `jf` otherwise.
 pub(crate) fn jump(comparison: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code: (BPF_JMP | comparison | BPF_K) as u16, jt, jf, k }
 }
 
-/// Runs a program as the kernel does, and returns what it returns.
+/// Runs a program like the kernel; returns its result.
 #[cfg(test)]
 pub(crate) fn run(program: &[sock_filter], packet: &[u8]) -> u32 {
     use libc::{

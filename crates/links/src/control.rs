@@ -1,4 +1,4 @@
-//! Control messages as bytes: what `sendmsg` and `recvmsg` carry beside the data.
+//! Control messages of `sendmsg` and `recvmsg` as bytes.
 //!
 //! The kernel's layout is a `struct cmsghdr` (a `size_t` length that counts itself, an `int` level, an `int` type),
 //! the data, and padding up to the alignment of `size_t`. Building and reading it here costs no allocation and
@@ -7,16 +7,16 @@
 const LEN_BYTES: usize = size_of::<usize>();
 const HEADER_BYTES: usize = LEN_BYTES + 8;
 
-/// Room for every control message that a send of ours carries.
+/// Room for all control messages of one send.
 pub(crate) const SEND_CONTROL_BYTES: usize = 96;
-/// Room for every control message that the kernel is asked for, the error report with its offender included.
+/// Room for all control messages requested from the kernel, including the error report with its offender.
 pub(crate) const RECEIVE_CONTROL_BYTES: usize = 256;
 
 const fn aligned(bytes: usize) -> usize {
     bytes.next_multiple_of(LEN_BYTES)
 }
 
-/// Control messages being put together for one send.
+/// Builds the control messages of one send.
 pub(crate) struct ControlBuilder {
     bytes: [u8; SEND_CONTROL_BYTES],
     len: usize,
@@ -43,7 +43,7 @@ impl ControlBuilder {
     }
 }
 
-/// One control message that came with a datagram.
+/// A control message of a received datagram.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ControlMessage<'a> {
     pub(crate) level: i32,
@@ -52,7 +52,7 @@ pub(crate) struct ControlMessage<'a> {
 }
 
 impl ControlMessage<'_> {
-    /// The data as an `int`, or as the single byte that `IP_TOS` is sent as.
+    /// Returns the data as an `int`; also accepts the single byte of `IP_TOS`.
     pub(crate) fn int(&self) -> Option<i32> {
         match self.data {
             [byte] => Some(i32::from(*byte)),
@@ -62,7 +62,7 @@ impl ControlMessage<'_> {
     }
 }
 
-/// The control messages in `bytes`; anything malformed ends them.
+/// Returns the control messages in `bytes`, up to a malformed one.
 pub(crate) fn messages(bytes: &[u8]) -> impl Iterator<Item = ControlMessage<'_>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {

@@ -1,11 +1,10 @@
 //! Network devices whose other end is a program: IP packets in and out of a host, with segmentation left to the reader.
 //!
-//! The kernel hands over packets as its TCP and UDP make them: up to 64 KB long, to be cut into segments by whoever puts
-//! them on a line, and with checksums that are not complete. The [`VnetHeader`] before each packet says how to cut it and
-//! where its checksum is. The kernel takes such packets back in the same form.
+//! The kernel delivers packets as its TCP and UDP make them: up to 64 KB long, to be segmented before transmission, and with
+//! incomplete checksums. The [`VnetHeader`] before each packet describes its segmentation and the position of its checksum. The
+//! kernel accepts such packets in the same form.
 //!
-//! [`Tun`] is the device of choice. Where `/dev/net/tun` may not be opened, [`PacketSocket`] does the same on one end of a
-//! veth pair.
+//! [`Tun`] is the preferred device. Without access to `/dev/net/tun`, a [`PacketSocket`] on one end of a veth pair replaces it.
 
 mod header;
 mod packet_socket;
@@ -20,12 +19,12 @@ pub use header::{PartialChecksum, SegmentKind, Segmentation, VnetHeader};
 pub use packet_socket::{ETHERNET_ADDRESS, PacketSocket};
 pub use tun::Tun;
 
-/// Room for the longest packet that a device hands over: an IPv6 header and a payload of 65,535 bytes.
+/// Maximum length of a packet of a device: an IPv6 header and a payload of 65,535 bytes.
 pub const PACKET_BYTES_MAX: usize = 40 + 65_535;
 
 /// One end of a device. Neither call blocks.
 pub trait Device: Send {
-    /// Takes the next packet that the host has sent into the start of `room`, which has [`PACKET_BYTES_MAX`] bytes. Returns
+    /// Receives the next packet that the host has sent into the start of `room`, which has [`PACKET_BYTES_MAX`] bytes. Returns
     /// its header and its length, or `None` if there is none.
     ///
     /// # Errors
@@ -33,21 +32,22 @@ pub trait Device: Send {
     /// The device is gone or down.
     fn receive(&mut self, room: &mut [u8]) -> io::Result<Option<(VnetHeader, usize)>>;
 
-    /// Gives the host a packet, whose bytes are those of both parts.
+    /// Sends the host a packet, whose bytes are those of both parts.
     ///
     /// # Errors
     ///
-    /// The host has no room for it, or does not accept it. It is lost then.
+    /// The host has no room for the packet, or does not accept it. The packet is lost.
     fn send(&mut self, header: VnetHeader, parts: [&[u8]; 2]) -> io::Result<()>;
 
-    /// Returns the descriptor that becomes readable when the host has sent something.
+    /// Returns the descriptor that becomes readable when the host has sent a packet.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// Counts packets of the host that found no room on the way to [`Device::receive`], since the device was opened.
+    /// Returns the number of packets of the host that were dropped for lack of room before [`Device::receive`], since the device
+    /// was opened.
     fn dropped_packets(&mut self) -> u64;
 }
 
-/// Returns what a non-blocking read returned, or `None` if nothing was there.
+/// Returns the result of a non-blocking read, or `None` if no packet was available.
 fn unless_empty(result: Result<usize, Errno>) -> io::Result<Option<usize>> {
     match result {
         Ok(bytes) => Ok(Some(bytes)),

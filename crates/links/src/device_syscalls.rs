@@ -6,7 +6,7 @@ use nix::errno::Errno;
 
 use crate::syscalls::set_option;
 
-/// `TUNSETIFF`: makes a TUN device with this name, whose packets have a `virtio_net_hdr` before them and nothing else.
+/// Creates a TUN device with this name, whose packets are preceded by a `virtio_net_hdr` only (`TUNSETIFF`).
 pub(crate) fn attach_tun(fd: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
     let mut request = named_request(name)?;
     request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
@@ -15,14 +15,14 @@ pub(crate) fn attach_tun(fd: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
     Errno::result(result).map(drop)
 }
 
-/// `TUNSETOFFLOAD`: what is left to the reader of the device.
+/// Sets the offloads that the reader of the device supports (`TUNSETOFFLOAD`).
 pub(crate) fn set_tun_offloads(fd: BorrowedFd<'_>, offloads: u32) -> Result<(), Errno> {
     // SAFETY: this request takes a number and no pointer.
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(offloads)) };
     Errno::result(result).map(drop)
 }
 
-/// `TUNSETVNETHDRSZ`: how long the header before each packet is.
+/// Sets the length of the header before each packet (`TUNSETVNETHDRSZ`).
 pub(crate) fn set_tun_vnet_header_bytes(fd: BorrowedFd<'_>, bytes: usize) -> Result<(), Errno> {
     let bytes = libc::c_int::try_from(bytes).map_err(|_| Errno::EINVAL)?;
     // SAFETY: the pointer is to an int that lives through the call, which only reads it.
@@ -30,7 +30,7 @@ pub(crate) fn set_tun_vnet_header_bytes(fd: BorrowedFd<'_>, bytes: usize) -> Res
     Errno::result(result).map(drop)
 }
 
-/// Opens a non-blocking packet socket (packet(7)) for all that passes an interface.
+/// Opens a non-blocking packet socket (packet(7)) for all packets of an interface.
 pub(crate) fn open_packet_socket(interface: &str) -> Result<OwnedFd, Errno> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // With protocol 0 the socket gets nothing before it is bound.
@@ -60,18 +60,18 @@ fn interface_index(name: &str) -> Result<i32, Errno> {
     i32::try_from(index).map_err(|_| Errno::EINVAL)
 }
 
-/// An option of a packet socket that is on or off.
+/// A boolean option of a packet socket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PacketOption {
-    /// `PACKET_VNET_HDR`: a `virtio_net_hdr` stands before each packet.
+    /// `PACKET_VNET_HDR`: a `virtio_net_hdr` precedes each packet.
     VnetHeader,
-    /// `PACKET_IGNORE_OUTGOING`: what is sent here is not received here.
+    /// `PACKET_IGNORE_OUTGOING`: packets sent by this host are not received.
     IgnoreOutgoing,
-    /// `PACKET_QDISC_BYPASS`: what is sent waits in no queue of the interface.
+    /// `PACKET_QDISC_BYPASS`: sent packets bypass the queue of the interface.
     BypassQueue,
 }
 
-/// Switches an option on.
+/// Enables an option.
 pub(crate) fn set_packet_option(fd: BorrowedFd<'_>, option: PacketOption) -> Result<(), Errno> {
     let name = match option {
         PacketOption::VnetHeader => libc::PACKET_VNET_HDR,
@@ -81,7 +81,7 @@ pub(crate) fn set_packet_option(fd: BorrowedFd<'_>, option: PacketOption) -> Res
     set_option(fd, libc::SOL_PACKET, name, 1)
 }
 
-/// `PACKET_STATISTICS`: packets that found no room in the socket since the last call.
+/// Returns the number of packets that the socket has dropped since the last call (`PACKET_STATISTICS`).
 pub(crate) fn packet_drops(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
     // `struct tpacket_stats`: packets, then drops.
     let mut counts = [0u32; 2];
@@ -97,7 +97,7 @@ pub(crate) fn packet_drops(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
 ///
 /// # Errors
 ///
-/// The process may not have one.
+/// The process lacks the privilege.
 pub fn become_realtime(priority: i32) -> Result<(), Errno> {
     // SAFETY: sched_param is plain data, for which all zeroes is a valid value; musl's has more fields than glibc's.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
@@ -109,7 +109,7 @@ pub fn become_realtime(priority: i32) -> Result<(), Errno> {
     Errno::result(result).map(drop)
 }
 
-/// An interface request with a name that ends with a zero.
+/// Returns an interface request with a zero-terminated name.
 fn named_request(name: &str) -> Result<libc::ifreq, Errno> {
     // SAFETY: ifreq is plain data, for which all zeroes is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

@@ -1,4 +1,4 @@
-//! A link that turns packets for ourselves back in memory, as the loopback interface does in the kernel.
+//! A link that delivers packets to its own addresses in memory, like the loopback interface in the kernel.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -12,15 +12,16 @@ use crate::own_addresses::OwnAddresses;
 use crate::route::Routes;
 use crate::sockets::canonical;
 
-/// Bytes that may wait for `receive`, not counting one more batch.
+/// Maximum number of bytes that wait for `receive`, not counting one more batch.
 const HELD_BYTES_MAX: usize = 1 << 20;
-/// After so many receives in a row that had something from memory, the link below has a turn.
+/// Number of receives in a row from memory after which the link below is asked.
 const TURNS_MAX: u32 = 16;
 
-/// Turns packets for ourselves back in memory: those from one address of this link to another, which the kernel would only
-/// carry out of a socket of ours and into one again. Everything else is the link's below.
+/// Delivers packets to own addresses in memory: packets from one address of this link to another, which the kernel would only
+/// carry from one of its sockets to another. All other packets go to the link below.
 ///
-/// Packets that are turned back pass no interface, so captures and packet filters do not see them.
+/// Packets delivered in memory pass no interface, so captures and packet filters do not see them. [`Link::held_bytes`] returns
+/// how many bytes wait: no descriptor becomes ready for them.
 /// [`Link::held_bytes`] says how much waits: no descriptor does.
 ///
 /// # Examples
@@ -38,7 +39,7 @@ pub struct Hairpin<L> {
     bound: Vec<SocketAddr>,
     own: OwnAddresses,
     routes: Routes,
-    /// Where the link has no ports of its own: those of the protocol above that are ours.
+    /// Our ports of the protocol above, if the link has no ports of its own.
     ports: Vec<u16>,
     held: VecDeque<Datagrams>,
     held_bytes: usize,
@@ -48,7 +49,7 @@ pub struct Hairpin<L> {
 }
 
 impl<L: Link> Hairpin<L> {
-    /// Puts itself before `link`, whose sockets must not be bound to interfaces.
+    /// Wraps `link`, whose sockets must not be bound to interfaces.
     pub fn new(link: L) -> Self {
         Hairpin {
             bound: link.local_addresses(),
@@ -64,8 +65,8 @@ impl<L: Link> Hairpin<L> {
         }
     }
 
-    /// Where a batch comes from, as its receiver sees it. `None`: it is not for us, or not as it should be, and the link
-    /// below says what is wrong.
+    /// Returns the source of a batch as its receiver sees it. `None`: the batch is not for this link, or it is invalid and the
+    /// link below reports the error.
     fn turns_back(
         &mut self,
         transmit: &Transmit<'_>,
@@ -91,7 +92,7 @@ impl<L: Link> Hairpin<L> {
         Some(SocketAddr::new(source, from))
     }
 
-    /// The port of the socket that receives at an address of this host.
+    /// Returns the port of the socket that receives at an address of this host.
     fn port_at(&self, address: IpAddr) -> Option<u16> {
         let dual_stack = self.link.has_ports() && !self.bound.iter().any(SocketAddr::is_ipv4);
         let receives = |bound: &&SocketAddr| {
@@ -101,12 +102,12 @@ impl<L: Link> Hairpin<L> {
         self.bound.iter().find(receives).map(SocketAddr::port)
     }
 
-    /// The source address that the kernel would choose.
+    /// Returns the source address that the kernel would choose.
     fn source_for(&mut self, remote: SocketAddr) -> Option<IpAddr> {
         self.link.path_info(remote).local.or_else(|| self.routes.lookup(remote, None).source)
     }
 
-    /// Returns whether nobody else on this host is meant: others may have other ports at the same addresses.
+    /// Returns whether a batch is certainly for this link: other programs may have other ports at the same addresses.
     fn is_for_our_ports(&self, transmit: &Transmit<'_>) -> bool {
         let mut header = transmit.slices.iter().flat_map(|slice| slice.iter());
         let port = header.nth(2).zip(header.next()).map(|(high, low)| u16::from_be_bytes([*high, *low]));
@@ -156,8 +157,7 @@ impl<L: Link> Link for Hairpin<L> {
         self.link.batch_limits()
     }
 
-    /// Delivers the packets that were turned back without a system call; asks the system when there were none, and every so
-    /// often.
+    /// Delivers the packets in memory without a system call; asks the system if there are none, and at intervals.
     fn receive(&mut self, sink: &mut dyn Sink) -> io::Result<bool> {
         if !self.held.is_empty() {
             self.hand_out(sink);

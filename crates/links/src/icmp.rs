@@ -13,9 +13,8 @@ const KIND: usize = 5;
 const CODE: usize = 6;
 const INFO: std::ops::Range<usize> = 8..12;
 
-/// Why the datagram to `remote` came back, from the control messages that came with it. `None` for what is no
-/// reason to give up on it, such as a report about a parameter or a time stamp.
-/// `carrier_bytes`: the header between IP and SCTP.
+/// Returns why the datagram to `remote` was returned, according to its control messages. `None` if that is no reason to abandon
+/// the address, such as a report about a parameter or a time stamp. `carrier_bytes`: the header between IP and SCTP.
 pub(crate) fn reason(
     control_bytes: &[u8],
     remote: IpAddr,

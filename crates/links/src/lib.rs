@@ -1,22 +1,22 @@
-//! Links: batches of datagrams in and out of the host.
+//! Links: carry batches of datagrams in and out of the host.
 //!
-//! A [`Link`] carries whole batches: what a receive offload put together arrives as one [`Datagrams`], and one
+//! A [`Link`] carries whole batches: datagrams combined by receive offload arrive as one [`Datagrams`], and one [`Transmit`] is
+//! one system call. A link does not interpret the datagrams, so the same protocol runs over any link.
 //! [`Transmit`] leaves as one system call. A link never knows what the datagrams mean, so the same protocol runs
 //! over any of them.
 //!
-//! [`UdpEncap`] is the link for SCTP in UDP (RFC 6951). It needs no privileges, uses `UDP_SEGMENT` and `UDP_GRO`
-//! where the kernel has them, and sends datagram by datagram where it has not.
+//! [`UdpEncap`] is the link for SCTP in UDP (RFC 6951). It needs no privileges, and uses `UDP_SEGMENT` and `UDP_GRO` if the
+//! kernel has them; otherwise it sends single datagrams.
 //!
-//! [`RawIp`] is the link for SCTP directly over IP, protocol 132, for peers that speak only that. It needs the capability
+//! [`RawIp`] is the link for SCTP directly over IP, protocol 132, for peers that support only that. It needs the capability
 //! `CAP_NET_RAW`.
 //!
-//! [`Hairpin`] stands before either and turns packets for ourselves back in memory.
+//! [`Hairpin`] wraps either of them, and delivers packets to own addresses in memory.
 //!
-//! [`device`] has the other kind of link: the ends of network devices, for programs that are the line between two hosts.
+//! [`device`] contains the other kind of link: the ends of network devices, for programs that form the line between two hosts.
 //!
-//! Waiting is the caller's: [`Link::descriptors`] names what to poll. ICMP errors show as `POLLERR` there, which
-//! `poll(2)` always reports; a reactor that filters (tokio's `AsyncFd`) has to ask for errors as well as for
-//! readability.
+//! The caller waits: [`Link::descriptors`] lists the descriptors to poll. ICMP errors show as `POLLERR` there, which `poll(2)`
+//! always reports; a reactor that filters events (tokio's `AsyncFd`) must request errors as well as readability.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 #[cfg(not(target_os = "linux"))]

@@ -1,4 +1,4 @@
-//! The trait of links, and the types that cross it.
+//! The trait of links, and its argument types.
 
 use std::io;
 use std::io::IoSlice;
@@ -14,14 +14,14 @@ pub(crate) const ECN: u8 = 3;
 
 /// Datagrams of one sender that arrived together, as one run of bytes.
 ///
-/// `payload.chunks(segment_bytes)` are the datagrams; all but the last have `segment_bytes` bytes. The bytes share a
-/// receive block with their neighbours: keep a slice as long as it is wanted, but copy a small one that has to stay
-/// for long, since it holds the whole block.
+/// `payload.chunks(segment_bytes)` are the datagrams; all but the last have `segment_bytes` bytes. The bytes share a receive
+/// block with their neighbours: keep a slice for a short time only, and copy a small one that must be kept for long, because it
+/// keeps the whole block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datagrams {
-    /// Address of the sender. An IPv4 sender is an IPv4 address here, on a dual-stack socket too.
+    /// Address of the sender. An IPv4 sender has an IPv4 address here, on a dual-stack socket, too.
     pub remote: SocketAddr,
-    /// The address of ours that they were sent to.
+    /// The local address that they were sent to.
     pub local: IpAddr,
     /// The ECN field of the IP header, 0 to 3.
     pub ecn: u8,
@@ -29,34 +29,34 @@ pub struct Datagrams {
     pub segment_bytes: usize,
     /// The datagrams, one after the other; never empty.
     pub payload: Bytes,
-    /// Bytes of the block of memory that `payload` lies in which nothing else uses: those of `payload`, or more.
+    /// Number of bytes of the memory block that only `payload` keeps: those of `payload`, or more.
     pub block_bytes: usize,
 }
 
-/// Why a datagram of ours did not arrive, as the network reported it by ICMP.
+/// Reason why a datagram did not arrive, as reported by ICMP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UnreachableReason {
-    /// Nobody listens on the port.
+    /// No socket is bound to the port.
     Port,
     /// The host cannot be reached.
     Host,
     /// The network cannot be reached.
     Net,
-    /// The host does not speak the protocol.
+    /// The host does not support the protocol.
     Protocol,
-    /// A filter forbids the traffic.
+    /// A filter rejects the traffic.
     Admin,
-    /// The datagram was larger than a link on the way takes.
+    /// The datagram exceeds the MTU of a link on the path.
     TooBig {
         /// The largest packet that fits, counted like [`PathInfo::mtu_bytes`].
         mtu_bytes: usize,
     },
 }
 
-/// One ICMP report about something that we sent. Anybody can forge one: compare `quoted` with what was sent.
+/// An ICMP report about a datagram of ours. Any host can forge one: compare `quoted` with the packets sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreachable {
-    /// Where the datagram was going.
+    /// The destination of the datagram.
     pub remote: SocketAddr,
     /// The reason.
     pub reason: UnreachableReason,
@@ -64,24 +64,25 @@ pub struct Unreachable {
     pub quoted: Bytes,
 }
 
-/// Takes what a link received.
+/// Receives the datagrams and reports of a link.
 pub trait Sink {
-    /// A batch of datagrams from one sender.
+    /// Handles a batch of datagrams from one sender.
     fn datagrams(&mut self, datagrams: Datagrams);
-    /// A report that something could not be delivered.
+    /// Handles a report that a datagram could not be delivered.
     fn unreachable(&mut self, unreachable: Unreachable);
 }
 
-/// Datagrams of one size for one destination, handed over together.
+/// Datagrams of one size for one destination, sent together.
 #[derive(Clone, Copy, Debug)]
 pub struct Transmit<'a> {
-    /// Where they go.
+    /// The destination.
     pub remote: SocketAddr,
     /// The source address; `None` lets the kernel choose.
     pub local: Option<IpAddr>,
     /// The traffic class of the IP header (the type of service of IPv4): DSCP, and in the two low bits ECN.
     pub traffic_class: u8,
-    /// The network may cut datagrams that are too long for it. Otherwise one that is too long for the device comes back as
+    /// Whether the network may fragment datagrams. Otherwise a datagram that exceeds the device's MTU is returned as
+    /// [`UnreachableReason::TooBig`], and routers report or drop it.
     /// [`UnreachableReason::TooBig`], and routers report it or drop it.
     pub may_fragment: bool,
     /// Bytes of each datagram; the last one may be shorter.
@@ -90,63 +91,64 @@ pub struct Transmit<'a> {
     pub slices: &'a [IoSlice<'a>],
 }
 
-/// Properties of the way to an address.
+/// Properties of the path to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathInfo {
-    /// The largest packet that fits one datagram of this link, without the link's own headers. A multiple of 4, as
-    /// SCTP packets are (RFC 9260 §3).
+    /// Size of the largest packet that fits one datagram of this link, without the link's own headers. A multiple of 4, as SCTP
+    /// packets are (RFC 9260 §3).
     pub mtu_bytes: usize,
-    /// The link's own headers before it: of IP, and of UDP if the link encapsulates.
+    /// Length of the link's own headers: IP, and UDP if the link encapsulates.
     pub header_bytes: usize,
-    /// The address is one of this host's own.
+    /// Whether the address belongs to this host.
     pub same_host: bool,
-    /// The address is another host's on the link that the interface joins: no router stands between, and the kernel knows of no smaller
-    /// MTU than the interface's.
+    /// Whether the address belongs to another host on the interface's link: there is no router between, and the kernel knows no
+    /// smaller MTU than the interface's.
     pub on_link: bool,
-    /// On the same host: how many bytes may be on the way before the receiver's socket buffer can overflow, taking
-    /// the peer's buffer for as large as ours. It counts what the kernel charges for full batches.
+    /// On the same host: number of bytes in flight up to which the receiver's socket buffer cannot overflow, if the peer's buffer
+    /// is as large as ours. Includes the overhead that the kernel charges for full batches.
     pub in_flight_limit_bytes: Option<usize>,
-    /// The address of ours that the way begins at; `None` where the kernel may choose.
+    /// The source address; `None` if the kernel may choose.
     pub local: Option<IpAddr>,
-    /// Source address that the kernel would choose, if there is a way.
+    /// The source address that the kernel would choose, if there is a route.
     pub route_local: Option<IpAddr>,
 }
 
-/// How much one [`Transmit`] may carry.
+/// Limits of one [`Transmit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLimits {
-    /// Most datagrams in a batch; 1 where the kernel does not segment.
+    /// Maximum number of datagrams; 1 if the kernel does not segment.
     pub segments_max: usize,
-    /// Most bytes in a batch of several datagrams, so that it arrives in one piece. A single datagram may have as
-    /// many as [`PathInfo::mtu_bytes`] says.
+    /// Maximum number of bytes of several datagrams, so that they arrive as one batch. A single datagram may have
+    /// [`PathInfo::mtu_bytes`].
     pub bytes_max: usize,
 }
 
 /// Moves batches of datagrams between a protocol and the host's network.
 pub trait Link: Send {
-    /// The addresses the link is bound to; the unspecified address stands for all of the host's.
+    /// Returns the addresses of the link; the unspecified address stands for all addresses of the host.
     fn local_addresses(&self) -> Vec<SocketAddr>;
 
-    /// Returns the properties of the way to `remote`. The link remembers them for some seconds; for an unknown way they are
-    /// cautious.
+    /// Returns the properties of the path to `remote`. The link caches them for some seconds; for an unknown path they are
+    /// conservative.
     fn path_info(&self, remote: SocketAddr) -> PathInfo;
 
-    /// How much one `transmit` may carry. It can shrink when the kernel turns out not to segment.
+    /// Returns the limits of one `transmit`. They can shrink when the kernel turns out not to segment.
     fn batch_limits(&self) -> BatchLimits;
 
-    /// Hands what has arrived to the sink, up to a limit; true when there may be more.
+    /// Delivers received datagrams to the sink, up to a limit. Returns true if there may be more.
     ///
     /// # Errors
     ///
-    /// Only what makes the link useless. Nothing to receive is `Ok(false)`, an ICMP report goes to the sink.
+    /// Only an error that makes the link unusable. Without anything to receive the result is `Ok(false)`, and ICMP reports go to
+    /// the sink.
     fn receive(&mut self, sink: &mut dyn Sink) -> io::Result<bool>;
 
-    /// Sends a batch. `Ok` says that the network has it, not that it arrives.
+    /// Sends a batch. `Ok` means that the network has accepted it, not that it arrives.
     ///
     /// # Errors
     ///
-    /// `WouldBlock`: nothing was sent; try again when a descriptor is writable. Anything else says that this way
-    /// cannot be used, such as no route to the destination.
+    /// `WouldBlock`: nothing was sent; try again when a descriptor is writable. Any other error means that the path cannot be
+    /// used, for example that there is no route to the destination.
     fn transmit(&mut self, transmit: &Transmit<'_>) -> io::Result<()>;
 
     /// Sends single datagrams to many destinations in few system calls. Datagrams that cannot be sent at once are lost,
@@ -157,19 +159,18 @@ pub trait Link: Send {
         }
     }
 
-    /// Bytes that have arrived and wait in memory for `receive`. No descriptor becomes ready for them.
+    /// Returns the number of received bytes that wait in memory for `receive`. No descriptor becomes ready for them.
     fn held_bytes(&self) -> usize {
         0
     }
 
-    /// Returns whether addresses of this link have ports of its own. Those of one that has none have port 0.
+    /// Returns whether the addresses of this link have ports. Without ports, their port is 0.
     fn has_ports(&self) -> bool {
         true
     }
 
-    /// Names the destination ports of the protocol above (bytes 2 and 3 of a datagram) that are wanted from now on.
-    /// A link that shares its addresses with other programs hands up nothing else and nothing before that; one that
-    /// has ports of its own has no use for them.
+    /// Sets the accepted destination ports of the protocol above (bytes 2 and 3 of a datagram). A link that shares its addresses
+    /// with other programs delivers no other packets, and none before this call; a link with ports of its own ignores them.
     ///
     /// # Errors
     ///
@@ -178,16 +179,16 @@ pub trait Link: Send {
         Ok(())
     }
 
-    /// Names the verification tags of all packets that are expected (bytes 4 to 7 of a datagram, RFC 9260 §3.1), until it is told
-    /// otherwise. A link that can steers other packets to where a flood of them costs peers nothing; handshakes, which nobody
-    /// expects, have room of their own there. Without tags, and from the beginning, every tag is expected.
+    /// Sets the verification tags of all expected packets (bytes 4 to 7 of a datagram, RFC 9260 §3.1). A link that supports this
+    /// steers other packets to separate sockets, where a flood of them does not affect peers; handshakes, which have no expected
+    /// tag, have room of their own there. Without tags, and initially, every tag is expected.
     ///
-    /// Returns whether the link does so. It does not where it has no such sockets, or where these are too many tags.
+    /// Returns whether the link does so. It does not if it has no such sockets, or if these are too many tags.
     fn set_expected_tags(&mut self, _tags: Option<&[u32]>) -> bool {
         false
     }
 
-    /// Names the descriptors to poll. They stay open as long as the link.
+    /// Visits the descriptors to poll. They stay open as long as the link exists.
     fn descriptors<'a>(&'a self, visit: &mut dyn FnMut(BorrowedFd<'a>));
 
     /// Returns the counters of the link.

@@ -1,4 +1,4 @@
-//! Whether an address is on a link of this host, as the kernel's routing table has it (rtnetlink, RTM_GETROUTE).
+//! Determines whether an address is on a link of this host, according to the kernel's routing table (rtnetlink, RTM_GETROUTE).
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
@@ -14,19 +14,19 @@ const MESSAGE_HEADER_BYTES: usize = 16;
 const ROUTE_HEADER_BYTES: usize = 12;
 /// `struct rtattr`: length and type.
 const ATTRIBUTE_HEADER_BYTES: usize = 4;
-/// Room for the answer; the kernel's has some 200 bytes.
+/// Room for the answer, which has some 200 bytes.
 const ANSWER_BYTES_MAX: usize = 4096;
 /// A gateway of another family (`linux/rtnetlink.h`; not every C library of Rust's `libc` names it).
 const RTA_VIA: u16 = 18;
-/// A tunnel that the route itself makes.
+/// An encapsulation by the route itself.
 const RTA_ENCAP: u16 = 22;
 /// The route's MTU among its metrics.
 const RTAX_MTU: u16 = 2;
 
 /// Returns whether packets from `source` to `remote` leave by `interface`, whose MTU is `mtu_bytes`, and pass no router.
 ///
-/// It says no where the kernel cannot be asked, where the route has a smaller MTU (an ICMP report may have brought that), and
-/// where the interface is one end of a tunnel or a line, since nothing tells what lies behind the other end.
+/// Returns false if the kernel cannot be asked, if the route has a smaller MTU (possibly learned from an ICMP report), or if the
+/// interface is one end of a tunnel or a line, because the network behind the other end is unknown.
 pub(crate) fn is_neighbour(remote: SocketAddr, source: IpAddr, interface: &str, mtu_bytes: usize) -> bool {
     let Ok(index) = if_nametoindex(interface) else { return false };
     joins_a_link(interface)
@@ -37,14 +37,14 @@ pub(crate) fn is_neighbour(remote: SocketAddr, source: IpAddr, interface: &str, 
         })
 }
 
-/// Returns whether hosts find each other behind the interface by their addresses, as on an Ethernet.
+/// Returns whether the interface resolves addresses of neighbours, as on an Ethernet.
 fn joins_a_link(interface: &str) -> bool {
     let lonely = InterfaceFlags::IFF_POINTOPOINT | InterfaceFlags::IFF_NOARP | InterfaceFlags::IFF_LOOPBACK;
     let flags = getifaddrs().ok().and_then(|mut all| all.find(|found| found.interface_name == interface));
     flags.is_some_and(|found| !found.flags.intersects(lonely))
 }
 
-/// Asks for the route of one packet. The kernel has answered when the request was sent.
+/// Requests the route of one packet. The kernel has answered when the request was sent.
 fn ask(remote: SocketAddr, source: IpAddr, interface: u32) -> Result<Vec<u8>, Errno> {
     let fd = socket::socket(
         AddressFamily::Netlink,
@@ -59,7 +59,7 @@ fn ask(remote: SocketAddr, source: IpAddr, interface: u32) -> Result<Vec<u8>, Er
     Ok(answer)
 }
 
-/// Builds the request: headers, destination, source, and for a destination that exists on each link the interface.
+/// Builds the request: headers, destination, source, and, for a destination that exists on each link, the interface.
 fn request(remote: SocketAddr, source: IpAddr, interface: u32) -> Vec<u8> {
     let family = if remote.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET } as u8;
     let mut attributes = Vec::new();
@@ -98,7 +98,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// Reads an answer; `None` if it is none, such as an error.
+    /// Parses an answer; `None` for other messages, such as an error.
     fn parse(message: &[u8]) -> Option<Self> {
         let bytes = number(message)? as usize;
         let kind = u16::from_ne_bytes(*message.get(4..)?.first_chunk()?);
@@ -121,13 +121,13 @@ impl Answer {
     }
 }
 
-/// Walks through attributes: type and value of each.
+/// Returns the type and the value of each attribute.
 fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let bytes = usize::from(u16::from_ne_bytes(*rest.first_chunk()?));
         let kind = u16::from_ne_bytes(*rest.get(2..)?.first_chunk()?);
         let value = rest.get(ATTRIBUTE_HEADER_BYTES..bytes)?;
-        // Each begins at a multiple of four.
+        // Attributes begin at multiples of four.
         rest = rest.get(bytes.next_multiple_of(4)..).unwrap_or_default();
         Some((kind, value))
     })

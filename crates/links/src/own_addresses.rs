@@ -1,4 +1,4 @@
-//! Which addresses are this host's own at the moment, as the kernel's table of local routes has it.
+//! The current addresses of this host, according to the kernel's table of local routes.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -9,7 +9,7 @@ use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::{self, AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType};
 
-/// How long what is known is believed before the kernel is asked whether it has changed.
+/// Time after which the kernel is asked for changes.
 const BELIEVED_FOR: Duration = Duration::from_millis(10);
 /// Lifetime of the list if the kernel does not report changes, so that all addresses must be listed again.
 const LISTED_FOR: Duration = Duration::from_secs(1);
@@ -18,7 +18,7 @@ const CHANGES: libc::c_int = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc
 
 /// The addresses at which packets of this host arrive on itself.
 pub(crate) struct OwnAddresses {
-    /// Told by the kernel when something changes. `None`: it does not.
+    /// Notifications of the kernel about changes. `None`: there are none.
     changes: Option<OwnedFd>,
     looked: Instant,
     local: Local,
@@ -26,19 +26,19 @@ pub(crate) struct OwnAddresses {
 
 #[derive(Default)]
 struct Local {
-    /// In order.
+    /// Sorted.
     addresses: Vec<IpAddr>,
-    /// Networks of the loopback interface, whose every address is this host's: address and mask.
+    /// Networks of the loopback interface, all of whose addresses belong to this host: address and mask.
     networks: Vec<(Ipv4Addr, Ipv4Addr)>,
 }
 
 impl OwnAddresses {
     pub(crate) fn new() -> Self {
-        // Told first and listed then, no change falls between the two.
+        // The subscription precedes the listing, so no change is missed.
         OwnAddresses { changes: subscribe().ok(), looked: Instant::now(), local: list() }
     }
 
-    /// Looks for changes, unless that was done a moment ago. Returns whether there may be some.
+    /// Checks for changes, unless that was done a moment ago. Returns whether there may be some.
     pub(crate) fn refresh(&mut self) -> bool {
         let now = Instant::now();
         let believed = if self.changes.is_some() { BELIEVED_FOR } else { LISTED_FOR };
@@ -53,8 +53,8 @@ impl OwnAddresses {
         changed
     }
 
-    /// Returns whether packets to this address arrive on this host. `false` where that depends on an interface, as with
-    /// link-local addresses.
+    /// Returns whether packets to this address arrive on this host. False if that depends on an interface, as with link-local
+    /// addresses.
     pub(crate) fn has(&self, address: IpAddr) -> bool {
         self.local.has(address)
     }
@@ -69,7 +69,7 @@ impl Local {
         self.networks.iter().any(in_network) || self.addresses.binary_search(&address).is_ok()
     }
 
-    /// Takes note of an address. One of an interface that is down has no route.
+    /// Adds an address. An address of an interface that is down has no route.
     fn add(&mut self, interface: &InterfaceAddress) {
         let Some(address) = interface.address.filter(|_| interface.flags.contains(InterfaceFlags::IFF_UP))
         else {
@@ -99,7 +99,7 @@ fn list() -> Local {
         local.add(&interface);
     }
     local.addresses.sort_unstable();
-    // Packets of a host to itself pass that interface, whatever their destination.
+    // Packets of a host to itself pass the loopback interface, whatever their destination.
     if loopback_is_up { local } else { Local::default() }
 }
 
@@ -110,7 +110,7 @@ fn subscribe() -> Result<OwnedFd, Errno> {
     Ok(fd)
 }
 
-/// Takes what the kernel tells. What it is does not matter, and what was lost was news, too.
+/// Drains the notifications of the kernel. Their contents do not matter, and lost ones indicate changes, too.
 fn has_news(changes: &OwnedFd) -> bool {
     let mut nothing = [0; 16];
     let mut news = false;

@@ -24,20 +24,21 @@ pub use open::RawIpConfig;
 use filter::Wanted;
 use receive::Receiver;
 
-/// The most that leaves together, as with every link: it bounds how long one path holds up the others.
+/// Maximum size of a batch, as in every link: it bounds the delay that one path causes for others.
 const BATCH_BYTES_MAX: usize = 65_300;
 
-/// A link over raw sockets, one for each local address, or one for each family, and three more for strangers where
+/// A link over raw sockets, one for each local address, or one for each family, and three more for strangers with
+/// [`RawIpConfig::strangers_apart`].
 /// [`RawIpConfig::strangers_apart`] says so.
 ///
-/// The host hands a copy of every packet of the protocol to every raw socket, so a filter in the kernel passes only those
-/// for the ports that [`Link::set_ports`] names; none until then. There are no ports below SCTP: those of addresses are 0.
-/// Segmentation is the kernel's for UDP alone; a batch is one system call all the same. Nothing is allocated for it.
+/// The host delivers a copy of every packet of the protocol to every raw socket, so a filter in the kernel accepts only those for
+/// the ports of [`Link::set_ports`]; none before that call. There are no ports below SCTP, so addresses have port 0. The kernel
+/// segments only UDP, but a batch is one system call all the same, without allocation.
 pub struct RawIp {
     sockets: Sockets,
     receiver: Receiver,
     strangers: Strangers,
-    /// Ports that the filters let pass.
+    /// Ports that the filters accept.
     ports: Vec<u16>,
     tags: Option<Vec<u32>>,
 }
@@ -47,8 +48,7 @@ impl RawIp {
     ///
     /// # Errors
     ///
-    /// [`BindError`] names the address and says what to do; [`BindError::RawNotPermitted`] where the program lacks
-    /// `CAP_NET_RAW`.
+    /// [`BindError`] names the address and the remedy; [`BindError::RawNotPermitted`] if the program lacks `CAP_NET_RAW`.
     ///
     /// # Examples
     ///
@@ -74,8 +74,8 @@ impl RawIp {
         })
     }
 
-    /// Gives the sockets filters for the ports and tags. A kernel with little room for filters (net.core.optmem_max) still
-    /// takes one with a single range of ports, or in the end one without tags.
+    /// Attaches filters for the ports and tags to the sockets. A kernel with little memory for filters (net.core.optmem_max)
+    /// still accepts one with a single range of ports, or at last one without tags.
     fn attach_filters(&mut self) -> Result<(), Errno> {
         for ranges_max in [filter::RANGES_MAX, 1] {
             let wanted = Wanted { ports: &self.ports, ranges_max, tags: self.tags.as_deref() };
@@ -88,8 +88,8 @@ impl RawIp {
         self.attach(Wanted { ports: &self.ports, ranges_max: 1, tags: None })
     }
 
-    /// Attaches a filter to each socket, those of peers first: a packet of a peer may pass two filters meanwhile, as the tags
-    /// change, but never none.
+    /// Attaches a filter to each socket, those of peers first: while the tags change, a packet of a peer may pass two filters,
+    /// but never none.
     fn attach(&self, wanted: Wanted<'_>) -> Result<(), Errno> {
         let apart = self.sockets.has_strangers_apart();
         for socket in &self.sockets.list {
@@ -104,8 +104,8 @@ impl RawIp {
     }
 }
 
-/// Returns whether this host's kernel has an SCTP of its own at work. It takes every SCTP packet for one of its own, finds no
-/// association and answers with ABORT (RFC 9260 §8.4), which ends associations over raw IP.
+/// Returns whether the SCTP of this host's kernel is active. It treats every SCTP packet as its own, finds no association and
+/// answers with ABORT (RFC 9260 §8.4), which ends associations over raw IP.
 pub fn kernel_speaks_sctp() -> bool {
     Path::new("/proc/net/sctp").exists()
 }
@@ -128,7 +128,7 @@ impl Link for RawIp {
         self.sockets.receive(sink, &mut |sockets, index, sink| match sockets.list[index].class {
             Class::Peers => receiver.receive_batch(sockets, index, sink),
             Class::Inits | Class::Cookies | Class::Strays => {
-                strangers.receive(sockets, index, sink, receive::hand_on_stranger)
+                strangers.receive(sockets, index, sink, receive::deliver_stranger)
             }
         })
     }

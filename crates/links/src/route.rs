@@ -1,4 +1,4 @@
-//! The kernel's knowledge of the way to an address: its source address, its MTU, and whether it stays on this host.
+//! The kernel's route to an address: its source address, its MTU, and whether it stays on this host.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,33 +14,33 @@ use crate::bind::{bind_to_interface, local_address};
 use crate::neighbour::is_neighbour;
 use crate::syscalls::{interface_mtu, option};
 
-/// The largest datagram of any link: what IPv4 carries in UDP (RFC 791 §3.1: 65,535 with the IP and UDP headers).
+/// Maximum length of a datagram of any link: the maximum of UDP over IPv4 (RFC 791 §3.1: 65,535 with the IP and UDP headers).
 pub(crate) const PACKET_BYTES_MAX: usize = 65_507;
-/// The MTU to assume where there is no route: what every IPv6 link carries (RFC 8200 §5).
+/// MTU to assume without a route: every IPv6 link supports it (RFC 8200 §5).
 const UNKNOWN_MTU_BYTES: usize = 1280;
-/// Smaller MTUs than IPv4 guarantees (RFC 791 §3.1) are not believed.
+/// Minimum credible MTU, which IPv4 guarantees (RFC 791 §3.1).
 const MTU_BYTES_MIN: usize = 576;
 const ROUTES_MAX: usize = 1024;
-/// How long a route is believed: it costs some microseconds to ask.
+/// Lifetime of a cached route: a query costs some microseconds.
 const ROUTE_LIFETIME: Duration = Duration::from_secs(10);
 
-/// The way to an address.
+/// The route to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
-    /// The largest IP packet of the interface where it begins.
+    /// MTU of the interface where the route begins.
     pub(crate) mtu_bytes: usize,
     pub(crate) same_host: bool,
-    /// No router stands between the interface and the address.
+    /// Whether there is no router between the interface and the address.
     pub(crate) on_link: bool,
-    /// Where it begins.
+    /// The source address.
     pub(crate) source: Option<IpAddr>,
 }
 
-/// Routes that were asked for lately.
+/// Recently used routes.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     known: HashMap<(IpAddr, Option<IpAddr>), (Instant, Route)>,
-    /// The interfaces that sockets are bound to, by the address of the socket: no other route is theirs.
+    /// The interfaces that sockets are bound to, by the address of the socket, which has no other route.
     interfaces: HashMap<IpAddr, String>,
 }
 
@@ -49,7 +49,7 @@ impl Routes {
         Routes { known: HashMap::new(), interfaces }
     }
 
-    /// The way to `remote` from the address that the socket for it is bound to.
+    /// Returns the route to `remote` from the address that its socket is bound to.
     pub(crate) fn lookup(&mut self, remote: SocketAddr, bound: Option<IpAddr>) -> Route {
         let now = Instant::now();
         if let Some((asked, route)) = self.known.get(&(remote.ip(), bound))
@@ -66,18 +66,19 @@ impl Routes {
         route
     }
 
-    /// The way has changed.
+    /// Removes a route that has changed.
     pub(crate) fn forget(&mut self, remote: IpAddr) {
         self.known.retain(|(known, _), _| *known != remote);
     }
 
-    /// Addresses have changed.
+    /// Removes all routes, because addresses have changed.
     pub(crate) fn forget_all(&mut self) {
         self.known.clear();
     }
 }
 
-/// The largest SCTP packet that fits an IP packet of `mtu_bytes`, with `carrier_bytes` of header between the two.
+/// Returns the length of the largest SCTP packet that fits an IP packet of `mtu_bytes`, with `carrier_bytes` of header between
+/// them.
 pub(crate) fn payload_bytes(mtu_bytes: usize, remote: IpAddr, carrier_bytes: usize) -> usize {
     let payload = mtu_bytes.max(MTU_BYTES_MIN) - header_bytes(remote, carrier_bytes);
     // RFC 9260 §3: the length of a packet is a multiple of 4.
@@ -90,7 +91,7 @@ pub(crate) fn header_bytes(remote: IpAddr, carrier_bytes: usize) -> usize {
     ip_header_bytes + carrier_bytes
 }
 
-/// The addresses of this host's interfaces.
+/// Returns the addresses of this host's interfaces.
 ///
 /// # Errors
 ///
@@ -108,7 +109,7 @@ pub fn interface_addresses() -> io::Result<Vec<IpAddr>> {
     Ok(addresses)
 }
 
-/// The interface that has this address of ours; for any address of the loopback network that is the loopback interface.
+/// Returns the interface that has this local address; for any address of the loopback network that is the loopback interface.
 pub(crate) fn interface_of(address: IpAddr) -> Option<Interface> {
     let has = |found: &IpAddr| *found == address || (found.is_loopback() && address.is_loopback());
     nix::ifaddrs::getifaddrs().ok()?.find_map(|interface| {
@@ -123,7 +124,7 @@ pub(crate) fn interface_of(address: IpAddr) -> Option<Interface> {
 /// An interface of this host.
 pub(crate) struct Interface {
     pub(crate) name: String,
-    /// Scope that tells link-local IPv6 addresses apart (RFC 4007 §6); 0 for an address that needs none.
+    /// Scope that identifies the link of link-local IPv6 addresses (RFC 4007 §6); 0 for other addresses.
     pub(crate) scope_id: u32,
 }
 
@@ -132,7 +133,7 @@ fn ask(remote: SocketAddr, bound: Option<IpAddr>, interface: Option<&str>) -> Ro
     ask_kernel(remote, bound, interface).unwrap_or(unknown)
 }
 
-/// Connecting a UDP socket sends nothing; it looks up the route and the source address.
+/// Asks the kernel for the route by connecting a UDP socket, which sends nothing.
 fn ask_kernel(remote: SocketAddr, bound: Option<IpAddr>, interface: Option<&str>) -> Result<Route, Errno> {
     let family = if remote.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
     let fd = socket::socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
@@ -161,8 +162,8 @@ fn ask_kernel(remote: SocketAddr, bound: Option<IpAddr>, interface: Option<&str>
     Ok(Route { mtu_bytes, same_host, on_link, source: Some(source) })
 }
 
-/// Returns the kernel's MTU of the whole way, which anybody can change: the kernel believes ICMP reports that name one of our
-/// sockets, whatever else they quote. So this is for ways whose interface is not known.
+/// Returns the kernel's MTU of the whole path, which any host can change: the kernel believes ICMP reports that name one of our
+/// sockets, whatever else they quote. So this is only for paths whose interface is unknown.
 fn route_mtu(fd: BorrowedFd<'_>, remote: SocketAddr) -> Result<usize, Errno> {
     let mtu = if remote.is_ipv6() {
         option(fd, libc::SOL_IPV6, libc::IPV6_MTU)?
@@ -172,7 +173,7 @@ fn route_mtu(fd: BorrowedFd<'_>, remote: SocketAddr) -> Result<usize, Errno> {
     Ok(usize::try_from(mtu).unwrap_or(UNKNOWN_MTU_BYTES))
 }
 
-/// The interface that carries what stays on the host.
+/// Returns the loopback interface.
 fn loopback_interface() -> Option<String> {
     let mut all = nix::ifaddrs::getifaddrs().ok()?;
     all.find(|found| found.flags.contains(InterfaceFlags::IFF_LOOPBACK)).map(|found| found.interface_name)

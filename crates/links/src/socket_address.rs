@@ -1,6 +1,6 @@
 //! The kernel's socket addresses as bytes: `struct sockaddr_in` and `struct sockaddr_in6`.
 //!
-//! Written and read field by field, so that no pointer has to be cast.
+//! Fields are written and read one by one, so that no pointer is cast.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
@@ -21,7 +21,7 @@ pub(crate) struct RawAddress {
 }
 
 impl RawAddress {
-    /// Room for an address of either family.
+    /// Returns room for an address of either family.
     pub(crate) const fn empty() -> Self {
         RawAddress { bytes: [0; V6_BYTES], len: V6_BYTES }
     }
@@ -54,7 +54,7 @@ impl RawAddress {
         raw
     }
 
-    /// The address; a mapped IPv4 address becomes an IPv4 address. `None` for any other family.
+    /// Returns the address; a mapped IPv4 address becomes an IPv4 address. `None` for any other family.
     pub(crate) fn decode(&self) -> Option<SocketAddr> {
         decode(self.bytes.get(..self.len)?)
     }
@@ -85,7 +85,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<SocketAddr> {
     if let Some(v4) = ip.to_ipv4_mapped() {
         return Some(SocketAddr::new(IpAddr::V4(v4), port));
     }
-    // The flow label differs from packet to packet and is no part of who the sender is.
+    // The flow label differs between packets and does not identify the sender.
     Some(SocketAddr::V6(SocketAddrV6::new(ip, port, 0, u32::from_ne_bytes(field(bytes, V6_SCOPE)?))))
 }
 

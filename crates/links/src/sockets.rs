@@ -1,4 +1,4 @@
-//! The sockets of a link, one for each local address, and what every kind of link does with them alike.
+//! The sockets of a link, one for each local address, and the operations common to all kinds of links.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -25,27 +25,27 @@ pub(crate) use cutting::Cutting;
 pub(crate) use receive::{About, Taken};
 pub(crate) use send::{Batch, Outcome, packet_control};
 
-/// Reports of our own that wait for the next `receive`; one for each path is enough.
+/// Maximum number of reports made by this link that wait for the next `receive`; one for each path is enough.
 const PENDING_REPORTS_MAX: usize = 16;
-/// Bytes of our packet that a report brings along.
+/// Maximum number of bytes of our packet in a report.
 pub(crate) const QUOTED_BYTES_MAX: usize = 512;
-/// A send that brings an old ICMP error instead of sending is repeated this often.
+/// Maximum number of attempts of a send that returns an ICMP error of an earlier packet.
 pub(crate) const SEND_TRIES_MAX: usize = 4;
-/// The share of the receive buffer that may be on the way on the same host, and the most.
+/// Part of the receive buffer that may be in flight on the same host, and the maximum.
 const IN_FLIGHT_PERCENT: usize = 65;
 const IN_FLIGHT_BYTES_MAX: usize = 1 << 20;
 /// The kernel charges up to 71 KB for a batch of 65,000 bytes.
 const CHARGE_PERCENT: usize = 110;
 
-/// Sockets that take turns, with their routes, their receive memory and their counters.
+/// The sockets, with their routes, their receive memory and their counters.
 pub(crate) struct Sockets {
-    /// Those of peers, then those for strangers.
+    /// The sockets of peers, then those for strangers.
     pub(crate) list: Vec<Socket>,
-    /// How many are of peers.
+    /// Number of sockets of peers.
     of_peers: usize,
-    /// They keep the ports of groups closed.
+    /// These keep the ports of groups reserved.
     _guards: Vec<OwnedFd>,
-    /// The socket of peers that the next `receive` begins with, so that none starves.
+    /// The socket of peers with which the next `receive` begins, so that none starves.
     next: usize,
     receives: u32,
     /// Bytes of the header between IP and SCTP.
@@ -59,27 +59,27 @@ pub(crate) struct Sockets {
     pub(crate) stats: LinkStats,
 }
 
-/// One of them.
+/// One socket of a link.
 pub(crate) struct Socket {
     pub(crate) inner: BoundSocket,
     /// Class of packets that the socket receives. A socket for strangers sends nothing.
     pub(crate) class: Class,
     share: Share,
-    /// Sockets for strangers stand beside it.
+    /// Whether there are separate sockets for strangers.
     has_strangers_apart: bool,
-    /// A send brought an error that belongs to the error queue; so there is something in it.
+    /// Whether a send has returned an error that belongs to the error queue, which therefore is not empty.
     pub(crate) reports_waiting: bool,
     idle_receives: u32,
-    /// Counts small datagrams that came alone, since the last large one or batch.
+    /// Number of single small datagrams since the last large one or batch.
     pub(crate) small_run: u32,
-    /// Whether packets may be cut, in IPv4 and in IPv6.
+    /// Whether packets may be fragmented, in IPv4 and in IPv6.
     cutting: [Cutting; 2],
-    /// The kernel's drop counter for the socket as last seen.
+    /// Last value of the kernel's drop counter for the socket.
     pub(crate) overflows: u32,
 }
 
 impl Sockets {
-    /// Takes care of bound sockets.
+    /// Wraps bound sockets.
     pub(crate) fn new(bound: Vec<BoundSocket>, carrier_bytes: usize, mtu_bytes: Option<usize>) -> Self {
         let interfaces = bound.iter().filter_map(|s| Some((s.bound.ip(), s.interface.clone()?))).collect();
         let buffer_bytes = bound.iter().map(|socket| socket.receive_buffer_bytes).min().unwrap_or_default();
@@ -147,8 +147,8 @@ impl Sockets {
         }
     }
 
-    /// Steers packets by these tags, or without any by what they are. Returns whether the kernel does so for every socket;
-    /// otherwise all are steered by what they are.
+    /// Steers packets by these tags, or without tags by their type. Returns whether the kernel does so for every socket;
+    /// otherwise all are steered by type.
     pub(crate) fn steer(&self, expected_tags: Option<&[u32]>) -> bool {
         let sockets = &self.list[..self.of_peers];
         let steers = |socket: &Socket| {
@@ -170,7 +170,7 @@ impl Sockets {
         LinkStats { blocks_allocated: self.blocks.allocated, blocks_reused: self.blocks.reused, ..self.stats }
     }
 
-    /// The socket that sends to `remote` from `local`.
+    /// Returns the socket that sends to `remote` from `local`.
     pub(crate) fn socket_for(&self, remote: IpAddr, local: Option<IpAddr>) -> Option<usize> {
         let position = |wanted: &dyn Fn(IpAddr) -> bool| {
             self.list.iter().position(|socket| socket.carries(remote) && wanted(socket.inner.bound.ip()))
@@ -185,8 +185,8 @@ impl Sockets {
         }
     }
 
-    /// The bound address that the way to `remote` begins at: the same one on the same host, or the one that the
-    /// route leaves from. `None`: the kernel is to choose.
+    /// Returns the bound source address of packets to `remote`: the address itself on the same host, or the source of the route.
+    /// `None`: the kernel chooses.
     fn local_for(&self, remote: SocketAddr) -> Option<IpAddr> {
         let bound = || {
             let carrying = self.list.iter().filter(|socket| socket.carries(remote.ip()));
@@ -206,7 +206,7 @@ impl Sockets {
             .or(Some(first))
     }
 
-    /// Puts an I/O error in words for a destination that no socket reaches.
+    /// Returns an I/O error for a destination that no socket reaches.
     pub(crate) fn no_way_to(&mut self, remote: IpAddr) -> io::Error {
         self.stats.send_failed += 1;
         io::Error::new(
@@ -215,7 +215,7 @@ impl Sockets {
         )
     }
 
-    /// Hands the reports that were made here to the sink.
+    /// Delivers the reports made by this link to the sink.
     fn hand_out_reports(&mut self, sink: &mut dyn Sink) {
         while let Some(report) = self.pending_reports.pop_front() {
             sink.unreachable(report);
@@ -238,14 +238,14 @@ impl Socket {
         }
     }
 
-    /// Returns whether it sends to addresses of this family.
+    /// Returns whether the socket sends to addresses of this family.
     fn carries(&self, remote: IpAddr) -> bool {
         let family = self.inner.ipv6 == remote.is_ipv6() || (self.inner.dual_stack && remote.is_ipv4());
         family && self.class == Class::Peers
     }
 
-    /// The interface that it was bound to is gone. Binds it to the one that has the name by now; false: there is none, or
-    /// that needs a privilege (CAP_NET_RAW).
+    /// Binds the socket to the interface that now has the name of the removed one. Returns false if there is none, or if that
+    /// needs a privilege (CAP_NET_RAW).
     #[cold]
     pub(crate) fn bind_anew(&self) -> bool {
         let interface = self.inner.interface.as_deref();
@@ -253,7 +253,7 @@ impl Socket {
     }
 }
 
-/// A mapped IPv4 address as what it is.
+/// Returns the address; a mapped IPv4 address becomes an IPv4 address.
 pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_some() => {
@@ -263,7 +263,7 @@ pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// The errors that the kernel makes of ICMP messages and leaves on the socket for whatever call comes next.
+/// Returns whether the kernel reports this error for an ICMP message, by the next call on the socket.
 pub(crate) fn is_icmp_error(errno: Errno) -> bool {
     matches!(
         errno,

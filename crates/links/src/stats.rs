@@ -3,7 +3,7 @@
 /// Counters of one link since it was bound. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkStats {
-    /// Batches received, which is system calls that brought something, and batches from memory.
+    /// Received batches: system calls that returned datagrams, and batches from memory.
     pub batches_received: u64,
     /// Datagrams received.
     pub datagrams_received: u64,
@@ -11,15 +11,15 @@ pub struct LinkStats {
     pub bytes_received: u64,
     /// Datagrams that the kernel dropped because the receive buffer was full.
     pub receive_overflows: u64,
-    /// Datagrams dropped here: empty, cut short, or from an address of no known family.
+    /// Datagrams dropped here: empty, truncated, or from an unknown address family.
     pub receive_discarded: u64,
-    /// System calls that sent something, and batches turned back.
+    /// System calls that sent datagrams, and batches delivered in memory.
     pub batches_sent: u64,
     /// Datagrams sent.
     pub datagrams_sent: u64,
     /// Payload bytes sent.
     pub bytes_sent: u64,
-    /// Datagrams for ourselves that were turned back in memory; they count as sent and, later, as received, too.
+    /// Datagrams to own addresses delivered in memory; they count as sent and, later, as received, too.
     pub datagrams_turned_back: u64,
     /// Sends refused for now because the send buffer was full.
     pub send_blocked: u64,
@@ -27,12 +27,12 @@ pub struct LinkStats {
     pub send_lost: u64,
     /// Sends that failed: no route, a filter, a source address that is gone.
     pub send_failed: u64,
-    /// Datagrams that were larger than the way takes.
+    /// Datagrams that exceeded the path's MTU.
     pub too_big: u64,
-    /// ICMP reports about what we sent.
+    /// ICMP reports about our datagrams.
     pub icmp_reports: u64,
     /// Receive blocks taken from the allocator.
     pub blocks_allocated: u64,
-    /// Receive blocks used again.
+    /// Receive blocks reused.
     pub blocks_reused: u64,
 }

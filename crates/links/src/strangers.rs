@@ -1,26 +1,26 @@
-//! Sockets of their own for what strangers send, so that a flood of one kind fills a buffer that nothing else shares:
+//! Separate sockets for packets of strangers, so that a flood of one class fills a buffer that no other class shares:
 //!
 //! | class | packets |
 //! |---|---|
-//! | `Inits` | those with verification tag 0 (bytes 4 to 7), which anybody can send |
-//! | `Cookies` | those that begin with COOKIE ECHO: the other half of a handshake without state |
-//! | `Strays` | while [`Link::set_expected_tags`](crate::Link::set_expected_tags) names tags: those with another one |
+//! | `Inits` | packets with verification tag 0 (bytes 4 to 7), which any host can send |
+//! | `Cookies` | packets that begin with COOKIE ECHO: the other half of a handshake without state |
+//! | `Strays` | while [`Link::set_expected_tags`](crate::Link::set_expected_tags) lists tags: packets with another tag |
 //!
-//! Classic BPF programs steer; see [`steering`]. Each socket has a bounded share of the time; see [`share`]. They are received
-//! from alike over UDP and raw IP; see [`receive`].
+//! Classic BPF programs steer packets ([`steering`]). Each socket has a bounded share of the time ([`share`]). Receiving is the
+//! same over UDP and raw IP ([`receive`]).
 //!
-//! Every raw socket gets a copy of each packet, and has a filter that takes its class. Over UDP they form a group with the
-//! socket of an address (`SO_REUSEPORT`), in which one program chooses; this is what the rest of this file makes.
+//! Every raw socket gets a copy of each packet, and has a filter that accepts its class. Over UDP the sockets form a group with
+//! the socket of an address (`SO_REUSEPORT`), in which one program selects the socket; the rest of this file creates that group.
 //!
-//! A group must not open the port to other programs of the user, which could join it. So two more sockets guard it: each is
-//! bound to the address, but to an interface that there never is, so that it receives nothing; and it lacks the option in
-//! the end, so that whoever binds the port next finds it and is refused. The kernel asks the socket that it finds first,
-//! which is the one that was bound first or last, as the family and the kernel have it: hence one guard before the group
-//! and one after it. The first guard binds without the option, so that a port in use is refused as ever.
+//! A group must not open the port to other programs of the user, which could join it. So two more sockets guard it: each is bound
+//! to the address, but to an interface that never exists, so that it receives nothing; and finally it lacks the option, so that a
+//! later bind of the port conflicts with it and is refused. The kernel checks the socket that it finds first, which is the one
+//! bound first or last, depending on family and kernel: hence one guard before the group and one after it. The first guard binds
+//! without the option, so that a port in use is refused as usual.
 //!
-//! The order of the kernel's lists is no promise, so both rules are tried out once for each kind of socket. Where one does
-//! not hold there are no such sockets, and everything comes to the first. While a group is being made, for some
-//! microseconds, another program of the same user could join it. It could as well read our memory.
+//! The order of the kernel's lists is not guaranteed, so both rules are tested once for each kind of socket. If one does not
+//! hold, there are no such sockets, and all packets go to the first. While a group is being created, for some microseconds,
+//! another program of the same user could join it; it could as well read this process' memory.
 
 pub(crate) mod receive;
 pub(crate) mod share;
@@ -37,17 +37,17 @@ use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage}
 use crate::bind::{bind_to_interface, local_address};
 use crate::syscalls::{attach_group_program, set_option};
 use share::Share;
-use steering::Place;
+use steering::AttachPoint;
 
-/// The index of an interface that there never is: the kernel counts up from 1.
+/// The index of an interface that never exists: the kernel counts up from 1.
 const NO_INTERFACE: i32 = i32::MAX;
-/// How long the trial waits for a datagram on loopback, which is there when the send returns.
+/// Maximum time that the test waits for a datagram on loopback, which is available when the send returns.
 const TRIAL_PATIENCE: Duration = Duration::from_millis(100);
 
-/// Class of packets that a socket of a group takes. The number is the place in the group: sockets join it in this order.
+/// Class of packets of a socket in a group. The number is the index in the group: sockets join it in this order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Class {
-    /// All that is not for the others.
+    /// All other packets.
     Peers = 0,
     Inits = 1,
     Cookies = 2,
@@ -55,11 +55,11 @@ pub(crate) enum Class {
 }
 
 impl Class {
-    /// Those of strangers.
+    /// The classes of strangers.
     pub(crate) const STRANGERS: [Self; 3] = [Class::Inits, Class::Cookies, Class::Strays];
 
-    /// Returns the receive buffer to ask the kernel for. A small packet takes some 830 bytes of twice as many: the buffer
-    /// bounds how long a flood may delay a packet, and what is lost while the thread does something else.
+    /// Returns the receive buffer to request. A small packet takes some 830 bytes of twice as many. The buffer bounds the delay
+    /// that a flood causes a packet, and the loss while the thread is busy.
     pub(crate) fn receive_buffer_bytes(self) -> usize {
         match self {
             Class::Peers | Class::Inits | Class::Cookies => 1 << 20,
@@ -67,8 +67,8 @@ impl Class {
         }
     }
 
-    /// Returns the share of the time that the socket has while peers are busy. Handshakes must get through in a flood, and a
-    /// stray is owed nothing but now and then an ABORT.
+    /// Returns the socket's share of the time while peers are busy. Handshakes must succeed during a flood; a stray gets at most
+    /// an occasional ABORT.
     pub(crate) fn share(self) -> Share {
         match self {
             Class::Peers => Share::one_in(1),
@@ -78,7 +78,7 @@ impl Class {
     }
 }
 
-/// Kinds of sockets that the kernel looks up in ways of their own.
+/// Kinds of sockets with separate lookups in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     V4,
@@ -100,7 +100,7 @@ impl Kind {
     }
 }
 
-/// A port at an address that is ours alone, before the sockets that receive there are bound.
+/// A reserved port at an address, before the sockets that receive there are bound.
 pub(crate) struct Reserved {
     guard: OwnedFd,
     kind: Kind,
@@ -108,12 +108,12 @@ pub(crate) struct Reserved {
     pub(crate) bound: SocketAddr,
 }
 
-/// The sockets for strangers beside the socket of an address.
+/// The sockets for strangers that belong to the socket of an address.
 #[derive(Debug)]
 pub(crate) struct Apart {
     /// The sockets for strangers.
     pub(crate) strangers: Vec<(Class, OwnedFd)>,
-    /// They keep the port closed as long as they are open. Raw sockets have no ports.
+    /// These keep the port reserved while they are open. Raw sockets have no ports.
     pub(crate) guards: Vec<OwnedFd>,
 }
 
@@ -136,7 +136,7 @@ fn reserve_untried(address: SocketAddr, kind: Kind) -> Result<Reserved, Errno> {
 }
 
 impl Reserved {
-    /// Makes a group of `first`, which is bound here with `SO_REUSEPORT`, perhaps to an interface.
+    /// Completes the group of `first`, which is bound here with `SO_REUSEPORT`, possibly to an interface.
     pub(crate) fn complete(self, first: BorrowedFd<'_>, interface: Option<&str>) -> Result<Apart, Errno> {
         let mut strangers = Vec::with_capacity(Class::STRANGERS.len());
         for class in Class::STRANGERS {
@@ -149,7 +149,7 @@ impl Reserved {
         }
         let last_guard = open(self.kind)?;
         self.join(&last_guard)?;
-        attach_group_program(first, &steering::by_kind(Place::Group))?;
+        attach_group_program(first, &steering::by_kind(AttachPoint::Group))?;
         set_option(last_guard.as_fd(), libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, NO_INTERFACE)?;
         let guards = vec![self.guard, last_guard];
         for guard in &guards {
@@ -174,17 +174,17 @@ fn open(kind: Kind) -> Result<OwnedFd, Errno> {
     Ok(fd)
 }
 
-/// Steers what comes to the group of `first` by the expected tags, or without any by what each packet is. Returns whether
-/// the kernel has taken the program.
+/// Steers packets to the group of `first` by the expected tags, or without tags by type. Returns whether the kernel has accepted
+/// the program.
 pub(crate) fn steer(first: BorrowedFd<'_>, expected_tags: Option<&[u32]>) -> bool {
     let program = match expected_tags {
-        Some(tags) => steering::by_tag(Place::Group, tags),
-        None => Some(steering::by_kind(Place::Group)),
+        Some(tags) => steering::by_tag(AttachPoint::Group, tags),
+        None => Some(steering::by_kind(AttachPoint::Group)),
     };
     program.is_some_and(|program| attach_group_program(first, &program).is_ok())
 }
 
-/// Returns whether this kernel steers as described, tried out once for each kind of socket.
+/// Returns whether this kernel steers as described; tests that once for each kind of socket.
 fn steers(kind: Kind) -> bool {
     static RESULTS: [OnceLock<bool>; 3] = [const { OnceLock::new() }; 3];
     *RESULTS[kind as usize].get_or_init(|| try_out(kind).unwrap_or(false))
@@ -216,7 +216,7 @@ fn try_out(kind: Kind) -> Option<bool> {
     let to = SocketAddr::new(loopback, bound.port());
     let arrives = |tag: u8, chunk_type: u8, at: Class| {
         if from.send_to(&[1, 1, 1, 1, 0, 0, 0, tag, 0, 0, 0, 0, chunk_type], to).is_err() {
-            // Loopback is down, so nothing can be tried out.
+            // Loopback is down, so nothing can be tested.
             return Some(true);
         }
         let mut buffer = [0; 16];

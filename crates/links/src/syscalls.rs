@@ -1,7 +1,7 @@
 //! The system calls of the data path; with `device_syscalls`, all unsafe code of this crate.
 //!
-//! `nix` puts the control messages of each send on the heap and keeps received ones in vectors; here both are
-//! buffers of the caller, so that a batch costs no allocation.
+//! `nix` allocates the control messages of each send and keeps received ones in vectors; here both are buffers of the caller, so
+//! that a batch costs no allocation.
 
 use std::io::IoSlice;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -12,14 +12,14 @@ use nix::errno::Errno;
 use crate::control::ControlBuilder;
 use crate::socket_address::RawAddress;
 
-/// Datagrams that one `sendmmsg` of ours takes.
+/// Maximum number of datagrams of one `sendmmsg`.
 pub(crate) const MESSAGES_MAX: usize = 64;
-/// Datagrams that one `recvmmsg` of ours brings.
+/// Maximum number of datagrams of one `recvmmsg`.
 pub(crate) const SLOTS_MAX: usize = 32;
-/// Room for the control messages of one of them: destination, traffic class, and what was dropped.
+/// Room for the control messages of one datagram: destination, traffic class, and drop counter.
 const ARRIVED_CONTROL_BYTES: usize = 128;
 
-/// Result of `recvmsg` beside the data and the address.
+/// Result of `recvmsg` apart from the data and the address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Received {
     pub(crate) bytes: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Received {
     pub(crate) truncated: bool,
 }
 
-/// `sendmsg`: one datagram, or one batch when `control` asks for segmentation.
+/// Sends one datagram, or one batch if `control` requests segmentation (`sendmsg`).
 pub(crate) fn send_message(
     fd: BorrowedFd<'_>,
     to: &RawAddress,
@@ -50,7 +50,7 @@ pub(crate) fn send_message(
     Errno::result(sent).map(|bytes| bytes as usize)
 }
 
-/// `recvmsg` onto the end of `block`, into at most `limit_bytes` of its free space, without touching it before.
+/// Receives at the end of `block`, into at most `limit_bytes` of its free space, without initializing it first (`recvmsg`).
 pub(crate) fn receive_message(
     fd: BorrowedFd<'_>,
     from: &mut RawAddress,
@@ -83,8 +83,8 @@ pub(crate) fn receive_message(
     Ok(Received { bytes, control_bytes, truncated: header.msg_flags & libc::MSG_TRUNC != 0 })
 }
 
-/// `sendmmsg`: several datagrams to one address, all with the same control messages. Datagram n takes `counts[n]` of
-/// the slices. Returns how many were sent, which may be fewer than there are.
+/// Sends several datagrams to one address, all with the same control messages (`sendmmsg`). Datagram n consists of the next
+/// `counts[n]` slices. Returns the number of datagrams sent, possibly not all.
 pub(crate) fn send_messages(
     fd: BorrowedFd<'_>,
     to: &RawAddress,
@@ -115,15 +115,15 @@ pub(crate) fn send_messages(
     Errno::result(sent).map(|sent| sent as usize)
 }
 
-/// One datagram of several with destinations of their own.
+/// One of several datagrams with different destinations.
 pub(crate) struct Leaving<'a> {
     pub(crate) to: RawAddress,
     pub(crate) slices: &'a [IoSlice<'a>],
     pub(crate) control: ControlBuilder,
 }
 
-/// `sendmmsg`: datagrams to many addresses, at most `MESSAGES_MAX` of them. Returns how many were sent, which may be fewer
-/// than there are.
+/// Sends datagrams to many addresses, at most `MESSAGES_MAX` of them (`sendmmsg`). Returns the number of datagrams sent, possibly
+/// not all.
 pub(crate) fn send_to_many(fd: BorrowedFd<'_>, leaving: &[Leaving<'_>]) -> Result<usize, Errno> {
     let mut headers = [empty_header_of_many(); MESSAGES_MAX];
     for (header, leaving) in headers.iter_mut().zip(leaving) {
@@ -146,7 +146,7 @@ pub(crate) fn send_to_many(fd: BorrowedFd<'_>, leaving: &[Leaving<'_>]) -> Resul
     Errno::result(sent).map(|sent| sent as usize)
 }
 
-/// One datagram of several that `recvmmsg` brought.
+/// One of the datagrams returned by `recvmmsg`.
 pub(crate) struct Arrived<'a> {
     pub(crate) from: RawAddress,
     /// Its length.
@@ -155,12 +155,12 @@ pub(crate) struct Arrived<'a> {
     pub(crate) truncated: bool,
 }
 
-/// The kernel writes here what `recvmmsg` says of each datagram. It is used again for the next call, so that no call has to
-/// clear it: the kernel says how much of each part it has written.
-pub(crate) struct Arrivals(Vec<Slip>);
+/// The kernel's information about each datagram of `recvmmsg`. It is reused by the next call without being cleared: the kernel
+/// reports how much of each part it has written.
+pub(crate) struct Arrivals(Vec<ArrivalInfo>);
 
 #[derive(Clone)]
-struct Slip {
+struct ArrivalInfo {
     from: RawAddress,
     control: [u8; ARRIVED_CONTROL_BYTES],
     bytes: usize,
@@ -171,7 +171,7 @@ struct Slip {
 impl Default for Arrivals {
     fn default() -> Self {
         let (from, control) = (RawAddress::empty(), [0; ARRIVED_CONTROL_BYTES]);
-        Arrivals(vec![Slip { from, control, bytes: 0, control_bytes: 0, truncated: false }; SLOTS_MAX])
+        Arrivals(vec![ArrivalInfo { from, control, bytes: 0, control_bytes: 0, truncated: false }; SLOTS_MAX])
     }
 }
 
@@ -187,9 +187,9 @@ impl Arrivals {
     }
 }
 
-/// `recvmmsg`: datagrams into slots of `slot_bytes` at the end of `block`, which is empty and has room for `SLOTS_MAX` of
-/// them. A datagram longer than its slot continues in part n of `spill`. Appends to the list the part of each datagram that is in
-/// its slot.
+/// Receives datagrams into slots of `slot_bytes` at the end of `block`, which is empty and has room for `SLOTS_MAX` of them
+/// (`recvmmsg`). A datagram longer than its slot continues in part n of `spill`. Appends the part of each datagram that is in its
+/// slot to the list.
 pub(crate) fn receive_into_slots(
     fd: BorrowedFd<'_>,
     block: &mut BytesMut,
@@ -217,8 +217,8 @@ pub(crate) fn receive_into_slots(
     Ok(())
 }
 
-/// `recvmmsg`: datagram n into part n of `slots`, and what does not fit into part n of `spill`; both have `SLOTS_MAX` parts of
-/// one length. Returns how many came.
+/// Receives datagram n into part n of `slots`, and its rest into part n of `spill` (`recvmmsg`); both have `SLOTS_MAX` parts of
+/// one length. Returns the number of datagrams.
 pub(crate) fn receive_into_parts(
     fd: BorrowedFd<'_>,
     slots: &mut [u8],
@@ -236,8 +236,8 @@ pub(crate) fn receive_into_parts(
     unsafe { receive_messages(fd, &mut vectors, arrivals) }
 }
 
-/// `recvmmsg`: a datagram into each of `rooms`, at most `SLOTS_MAX` of them, which are empty. Returns how many came; datagram n is
-/// in room n.
+/// Receives a datagram into each of `rooms`, at most `SLOTS_MAX` of them, which are empty (`recvmmsg`). Returns the number of
+/// datagrams; datagram n is in room n.
 pub(crate) fn receive_into_rooms(
     fd: BorrowedFd<'_>,
     rooms: &mut [BytesMut],
@@ -259,8 +259,8 @@ pub(crate) fn receive_into_rooms(
     Ok(count)
 }
 
-/// `recvmmsg`: datagram n into the memory that `vectors[n]` names, and what is to say of it into part n of `arrivals`. Returns how
-/// many came.
+/// Receives datagram n into the memory of `vectors[n]`, and the information about it into part n of `arrivals` (`recvmmsg`).
+/// Returns the number of datagrams.
 ///
 /// # Safety
 ///
@@ -302,12 +302,12 @@ fn empty_vector() -> libc::iovec {
     libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }
 }
 
-/// `SO_ATTACH_FILTER`: from now on the socket takes only what the classic BPF program accepts.
+/// Makes the socket receive only packets that the classic BPF program accepts (`SO_ATTACH_FILTER`).
 pub(crate) fn attach_filter(fd: BorrowedFd<'_>, program: &[libc::sock_filter]) -> Result<(), Errno> {
     attach(fd, libc::SO_ATTACH_FILTER, program)
 }
 
-/// `SO_ATTACH_REUSEPORT_CBPF`: the classic BPF program chooses the member of the socket's group that takes a datagram.
+/// Makes the classic BPF program select the member of the socket's group that receives a datagram (`SO_ATTACH_REUSEPORT_CBPF`).
 pub(crate) fn attach_group_program(fd: BorrowedFd<'_>, program: &[libc::sock_filter]) -> Result<(), Errno> {
     attach(fd, libc::SO_ATTACH_REUSEPORT_CBPF, program)
 }
@@ -343,11 +343,11 @@ pub(crate) fn option(fd: BorrowedFd<'_>, level: i32, name: i32) -> Result<i32, E
     Errno::result(result).map(|_| value)
 }
 
-/// `SIOCGIFMTU`: the largest IP packet of an interface, which has that name where the socket is.
+/// Returns the MTU of an interface, which has that name in the socket's namespace (`SIOCGIFMTU`).
 pub(crate) fn interface_mtu(fd: BorrowedFd<'_>, name: &str) -> Result<usize, Errno> {
     // SAFETY: ifreq is plain data, for which all zeroes is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    // The last byte stays the zero that ends the name.
+    // The last byte stays zero and terminates the name.
     let room = request.ifr_name.len() - 1;
     if name.len() > room {
         return Err(Errno::ENAMETOOLONG);

@@ -11,7 +11,7 @@ const SND_MSS: usize = 4;
 const RTT_US: usize = 17;
 const SND_CWND: usize = 20;
 
-/// A connection of TCP at a moment.
+/// State of a TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpWindow {
     /// The congestion window.
@@ -24,7 +24,7 @@ pub struct TcpWindow {
 ///
 /// # Errors
 ///
-/// It is no socket of TCP.
+/// The socket is not a TCP socket.
 pub fn tcp_window(socket: BorrowedFd<'_>) -> Result<TcpWindow, Errno> {
     let mut words = [0_u32; WORDS];
     let mut length = size_of_val(&words) as libc::socklen_t;

@@ -17,18 +17,19 @@ mod send;
 mod singles;
 
 const UDP_HEADER_BYTES: usize = 8;
-/// A batch of more bytes can arrive split into its segments; a receive offload counts headers in its 65,535.
+/// Maximum size of a batch: a larger one can arrive split into its segments, because receive offload includes headers in its
+/// 65,535 bytes.
 const BATCH_BYTES_MAX: usize = 65_300;
 /// A link over UDP sockets, one for each local address.
 ///
-/// A batch allocates nothing in either direction, but for one that is received among many small datagrams, and a bounded
-/// number of receive blocks is kept.
+/// A batch allocates nothing in either direction, except one that is received among many small datagrams, and a bounded number of
+/// receive blocks is kept.
 pub struct UdpEncap {
     sockets: Sockets,
     limits: BatchLimits,
-    /// Batches in a row that the kernel did not segment, though nothing else was wrong with them.
+    /// Number of batches in a row that the kernel did not segment although nothing else was wrong with them.
     refused_batches: u32,
-    /// One datagram, or a batch of more slices than a system call takes, put together.
+    /// Buffer in which a datagram, or a batch of more slices than a system call accepts, is joined.
     scratch: Vec<u8>,
     singles: receive::Singles,
     strangers: Strangers,
@@ -39,7 +40,7 @@ impl UdpEncap {
     ///
     /// # Errors
     ///
-    /// [`BindError`] names the address and says what to do.
+    /// [`BindError`] names the address and the remedy.
     ///
     /// # Examples
     ///
@@ -83,7 +84,7 @@ impl Link for UdpEncap {
         self.sockets.receive(sink, &mut |sockets, index, sink| {
             let socket = &sockets.list[index];
             if socket.class != Class::Peers {
-                strangers.receive(sockets, index, sink, receive::hand_on_stranger)
+                strangers.receive(sockets, index, sink, receive::deliver_stranger)
             } else if receive::takes_many(socket) {
                 singles.receive_many(sockets, index, sink)
             } else {

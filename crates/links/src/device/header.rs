@@ -1,29 +1,29 @@
 //! `struct virtio_net_hdr` (virtio 1.2, section 5.1.6), in the byte order of this machine, as TUN and packet sockets have it.
 
-/// Header that stands before each packet.
+/// The header before each packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VnetHeader {
-    /// Where the incomplete checksum of the packet is, if it has one (`VIRTIO_NET_HDR_F_NEEDS_CSUM`).
+    /// Position of the incomplete checksum of the packet, if there is one (`VIRTIO_NET_HDR_F_NEEDS_CSUM`).
     pub checksum: Option<PartialChecksum>,
-    /// Segmentation of the packet, if it is longer than a line takes.
+    /// Segmentation of the packet, if it exceeds the MTU.
     pub segmentation: Option<Segmentation>,
-    /// How long the headers are that each segment repeats; a hint.
+    /// Length of the headers that each segment repeats; a hint.
     pub headers_bytes: u16,
 }
 
-/// A checksum that covers the pseudo header only; whoever puts the packet on a line adds the rest.
+/// A checksum that covers only the pseudo header; the rest must be added before transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartialChecksum {
-    /// Where the checksummed bytes begin: at the transport header.
+    /// Offset of the checksummed bytes, that is, of the transport header.
     pub start: u16,
-    /// How far from there the checksum is.
+    /// Offset of the checksum from there.
     pub offset: u16,
 }
 
-/// How a super-packet is cut into segments.
+/// Segmentation of a super-packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segmentation {
-    /// The transport, which decides what the headers of the segments say.
+    /// The transport, which determines the headers of the segments.
     pub kind: SegmentKind,
     /// Payload of each segment but the last, which may be shorter.
     pub segment_bytes: u16,
@@ -60,7 +60,7 @@ const GSO_UDP: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
 impl VnetHeader {
-    /// Reads a header. What the kernel of the future may say of a packet, and this code does not know, is left out.
+    /// Reads a header. Ignores flags and types that this code does not know.
     pub(super) fn parse(bytes: &[u8; HEADER_BYTES]) -> Self {
         let field =
             |range: std::ops::Range<usize>| u16::from_ne_bytes([bytes[range.start], bytes[range.start + 1]]);
@@ -102,7 +102,7 @@ impl VnetHeader {
         bytes
     }
 
-    /// Returns the header with its offsets counted from a place `by` bytes earlier in the packet.
+    /// Returns the header with its offsets counted from a position `by` bytes earlier in the packet.
     pub(super) fn moved_back(mut self, by: u16) -> Self {
         self.headers_bytes = self.headers_bytes.saturating_add(by);
         if let Some(checksum) = &mut self.checksum {
@@ -111,7 +111,7 @@ impl VnetHeader {
         self
     }
 
-    /// Returns the header with its offsets counted from a place `by` bytes later in the packet.
+    /// Returns the header with its offsets counted from a position `by` bytes later in the packet.
     pub(super) fn moved_on(mut self, by: u16) -> Self {
         self.headers_bytes = self.headers_bytes.saturating_sub(by);
         if let Some(checksum) = &mut self.checksum {

@@ -18,7 +18,7 @@ pub const ETHERNET_ADDRESS: [u8; 6] = [0x02, 0, 0, 0, 0, 0x01];
 const ETHERNET_BYTES: usize = 14;
 const ETHERTYPE_V4: [u8; 2] = [0x08, 0x00];
 const ETHERTYPE_V6: [u8; 2] = [0x86, 0xdd];
-/// Receive buffer of the socket, where the host permits so much.
+/// Requested receive buffer of the socket.
 const BUFFER_BYTES: i32 = 64 << 20;
 
 /// A packet socket on an interface of the network namespace in which it was opened.
@@ -65,7 +65,7 @@ impl Device for PacketSocket {
                 &mut [IoSliceMut::new(&mut header), IoSliceMut::new(&mut ethernet), IoSliceMut::new(room)];
             let Some(bytes) = unless_empty(readv(&self.descriptor, slices))? else { return Ok(None) };
             let Some(packet_bytes) = bytes.checked_sub(HEADER_BYTES + ETHERNET_BYTES) else { continue };
-            // Whatever else a host sends does not leave it over a line for IP.
+            // The line carries only IP, so other frames are dropped.
             if [ETHERTYPE_V4, ETHERTYPE_V6].contains(&[ethernet[12], ethernet[13]]) {
                 return Ok(Some((VnetHeader::parse(&header).moved_on(ETHERNET_BYTES as u16), packet_bytes)));
             }
@@ -89,7 +89,7 @@ impl Device for PacketSocket {
     }
 
     fn dropped_packets(&mut self) -> u64 {
-        // The kernel counts from the last time it was asked.
+        // The kernel counts since the last query.
         self.dropped_packets += u64::from(packet_drops(self.descriptor.as_fd()).unwrap_or(0));
         self.dropped_packets
     }

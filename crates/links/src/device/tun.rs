@@ -12,19 +12,19 @@ use super::{Device, VnetHeader, unless_empty};
 use crate::device_syscalls::{attach_tun, set_tun_offloads, set_tun_vnet_header_bytes};
 
 const CLONE_DEVICE: &str = "/dev/net/tun";
-/// Checksums and TCP segmentation are left to us.
+/// Offloads of checksums and TCP segmentation.
 const OFFLOADS: u32 = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
-/// UDP segmentation, too (Linux 6.2).
+/// Offloads of UDP segmentation (Linux 6.2).
 const UDP_OFFLOADS: u32 = libc::TUN_F_USO4 | libc::TUN_F_USO6;
 
-/// A TUN device of the network namespace in which it was opened. The device goes with this value.
+/// A TUN device of the network namespace in which it was opened. Dropping this value removes the device.
 #[derive(Debug)]
 pub struct Tun {
     descriptor: OwnedFd,
 }
 
 impl Tun {
-    /// Makes a device with this name in the network namespace of the calling thread.
+    /// Creates a device with this name in the network namespace of the calling thread.
     ///
     /// # Errors
     ///
@@ -50,7 +50,7 @@ impl Tun {
             .into();
         attach_tun(descriptor.as_fd(), name)?;
         set_tun_vnet_header_bytes(descriptor.as_fd(), HEADER_BYTES)?;
-        // An older kernel cuts UDP itself.
+        // Older kernels segment UDP themselves.
         set_tun_offloads(descriptor.as_fd(), OFFLOADS | UDP_OFFLOADS)
             .or_else(|_| set_tun_offloads(descriptor.as_fd(), OFFLOADS))?;
         Ok(Tun { descriptor })

@@ -1,4 +1,4 @@
-//! The classic BPF programs of raw sockets: each passes packets for some ports that are of its class.
+//! The classic BPF programs of raw sockets: each accepts packets of one class for some ports.
 
 use libc::{
     BPF_ABS, BPF_B, BPF_H, BPF_IND, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JGT, BPF_JMP, BPF_K, BPF_LD, BPF_LDX,
@@ -7,41 +7,41 @@ use libc::{
 
 use crate::bpf::{DROP, TAKE, jump, plain};
 use crate::strangers::Class;
-use crate::strangers::steering::{self, Place};
+use crate::strangers::steering::{self, AttachPoint};
 
-/// Ranges of ports that a program tells apart; it looks at them one by one. More ports than that share ranges, so that
-/// some packets pass that nobody wants.
+/// Maximum number of port ranges in a program, which it compares one by one. More ports share ranges, so that some unwanted
+/// packets pass.
 pub(super) const RANGES_MAX: usize = 256;
-/// Where the destination port is in an SCTP packet (RFC 9260 §3.1).
+/// Offset of the destination port in an SCTP packet (RFC 9260 §3.1).
 const DESTINATION_PORT: u32 = 2;
 
-/// Packets that the sockets of an address take together.
+/// Packets that the sockets of an address accept together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted<'a> {
     pub(super) ports: &'a [u16],
-    /// How many ranges the ports are told apart as, from the lowest to the highest of each range.
+    /// Maximum number of ranges for the ports, each from its lowest to its highest port.
     pub(super) ranges_max: usize,
     /// The verification tags of peers. Without them, every tag is a peer's.
     pub(super) tags: Option<&'a [u32]>,
 }
 
 impl Wanted<'_> {
-    /// Returns the program for the socket of a class, where strangers are apart. `None`: these are too many tags.
+    /// Returns the program for the socket of a class, with separate sockets for strangers. `None`: these are too many tags.
     pub(super) fn of_class(self, class: Class, ipv6: bool) -> Option<Vec<sock_filter>> {
-        let place = if ipv6 { Place::RawIpv6(class) } else { Place::RawIpv4(class) };
+        let attach_point = if ipv6 { AttachPoint::RawIpv6(class) } else { AttachPoint::RawIpv4(class) };
         let rest = match self.tags {
-            Some(tags) => steering::by_tag(place, tags)?,
-            None => steering::by_kind(place),
+            Some(tags) => steering::by_tag(attach_point, tags)?,
+            None => steering::by_kind(attach_point),
         };
         Some(self.then(ipv6, rest))
     }
 
-    /// Returns the program for a socket that takes every class.
+    /// Returns the program for a socket that accepts every class.
     pub(super) fn of_every_class(self, ipv6: bool) -> Vec<sock_filter> {
         self.then(ipv6, vec![plain(BPF_RET | BPF_K, TAKE)])
     }
 
-    /// Drops packets for other ports, and leaves those for these to the rest of a program.
+    /// Builds a program that drops packets for other ports and applies `rest` to those for these.
     fn then(self, ipv6: bool, rest: Vec<sock_filter>) -> Vec<sock_filter> {
         let mut sorted = self.ports.to_vec();
         sorted.sort_unstable();
@@ -68,12 +68,13 @@ impl Wanted<'_> {
     }
 }
 
-/// Passes nothing.
+/// Returns a program that accepts nothing.
 pub(super) fn nothing() -> [sock_filter; 1] {
     [plain(BPF_RET | BPF_K, DROP)]
 }
 
-/// A packet that is too short for the load is dropped. An IPv4 raw socket sees the IP header, an IPv6 one does not.
+/// Returns instructions that load the destination port. A packet that is too short is dropped. An IPv4 raw socket sees the IP
+/// header, an IPv6 one does not.
 fn load_port(ipv6: bool) -> Vec<sock_filter> {
     if ipv6 {
         return vec![plain(BPF_LD | BPF_H | BPF_ABS, DESTINATION_PORT)];

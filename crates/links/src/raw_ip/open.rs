@@ -1,4 +1,4 @@
-//! Opening raw sockets.
+//! Opens raw sockets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockProtocol, SockType, SockaddrStorage};
 
 use super::filter;
-use crate::bind::{BoundSocket, Wishes, bind, bind_to_interface, distinct, set_stranger_buffer};
+use crate::bind::{BoundSocket, SocketOptions, bind, bind_to_interface, distinct, set_stranger_buffer};
 use crate::socket_address::RawAddress;
 use crate::strangers::{Apart, Class};
 use crate::syscalls::{attach_filter, receive_message, set_option};
@@ -20,16 +20,17 @@ pub struct RawIpConfig {
     /// The local addresses, one socket each. Empty (the default): all addresses of the host, one socket for each family
     /// that it has.
     pub addresses: Vec<IpAddr>,
-    /// The receive buffer to ask the kernel for; it gives up to twice `net.core.rmem_max`. Default 4 MiB.
+    /// The requested receive buffer. The kernel grants up to twice `net.core.rmem_max`. Default 4 MiB.
     pub receive_buffer_bytes: usize,
-    /// The send buffer to ask the kernel for; it gives up to twice `net.core.wmem_max`. Default 4 MiB.
+    /// The requested send buffer. The kernel grants up to twice `net.core.wmem_max`. Default 4 MiB.
     pub send_buffer_bytes: usize,
-    /// The largest IP packet to send, such as 1500; the interface's MTU where that is smaller. Default: the interface's.
+    /// Maximum length of IP packets, such as 1500; the interface's MTU applies if it is smaller. Default: the interface's.
     pub mtu_bytes: Option<usize>,
-    /// Each socket is bound to the interface that has its address: what is sent from the address leaves there, whatever
-    /// the routes say. Default false.
+    /// Whether each socket is bound to the interface that has its address: packets from the address then leave there, whatever
+    /// the routes are. Default false.
     pub bind_interfaces: bool,
-    /// Packets of strangers have receive buffers and shares of the time of their own, as with
+    /// Whether packets of strangers have separate receive buffers and shares of the time, as with
+    /// [`UdpEncapConfig::strangers_apart`]: three more sockets for each address. Default false.
     /// [`UdpEncapConfig::strangers_apart`]: three more sockets for each address. Default false.
     pub strangers_apart: bool,
 }
@@ -54,7 +55,7 @@ pub(super) fn open_all(config: &RawIpConfig) -> Result<Vec<BoundSocket>, BindErr
         return distinct(&config.addresses)?.into_iter().map(|address| open(config, address)).collect();
     }
     let v6 = match open(config, Ipv6Addr::UNSPECIFIED.into()) {
-        // A kernel without IPv6, or one where it is switched off.
+        // The kernel has no IPv6, or IPv6 is disabled.
         Err(BindError::FamilyNotSupported { .. } | BindError::AddressNotAvailable { .. }) => None,
         result => Some(result?),
     };
@@ -68,38 +69,38 @@ fn open(config: &RawIpConfig, address: IpAddr) -> Result<BoundSocket, BindError>
         Errno::EPERM | Errno::EACCES => BindError::RawNotPermitted { address },
         errno => BindError::new(socket_address, errno),
     };
-    let fd = open_deaf(address.is_ipv6()).map_err(failed)?;
-    let wishes = Wishes {
+    let fd = open_without_input(address.is_ipv6()).map_err(failed)?;
+    let options = SocketOptions {
         receive_buffer_bytes: config.receive_buffer_bytes,
         send_buffer_bytes: config.send_buffer_bytes,
         bind_interfaces: config.bind_interfaces,
     };
-    let mut socket = bind(fd, socket_address, false, wishes)?;
+    let mut socket = bind(fd, socket_address, false, options)?;
     if config.strangers_apart {
-        let beside = |class| Ok((class, open_beside(&socket, class)?));
+        let beside = |class| Ok((class, open_for_strangers(&socket, class)?));
         let strangers = Class::STRANGERS.into_iter().map(beside).collect::<Result<_, _>>().map_err(failed)?;
         socket.strangers = Some(Apart { strangers, guards: Vec::new() });
     }
-    // The kernel tells the protocol there.
+    // The kernel reports the protocol in the port.
     socket.bound.set_port(0);
     Ok(socket)
 }
 
-/// Opens a socket that takes nothing yet.
-fn open_deaf(ipv6: bool) -> Result<OwnedFd, Errno> {
+/// Opens a socket that accepts nothing yet.
+fn open_without_input(ipv6: bool) -> Result<OwnedFd, Errno> {
     let family = if ipv6 { AddressFamily::Inet6 } else { AddressFamily::Inet };
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let fd = socket::socket(family, SockType::Raw, flags, SockProtocol::Sctp)?;
     attach_filter(fd.as_fd(), &filter::nothing())?;
-    // Packets that arrived between the two calls belong to others.
+    // Packets that arrived between the two calls are not wanted.
     drain(fd.as_fd());
     Ok(fd)
 }
 
-/// Opens the socket for a class of strangers beside the one for peers. It asks for no ICMP reports: the kernel gives those to
-/// every raw socket that does.
-fn open_beside(peers: &BoundSocket, class: Class) -> Result<OwnedFd, Errno> {
-    let fd = open_deaf(peers.ipv6)?;
+/// Opens the socket for a class of strangers in addition to the one for peers. It requests no ICMP reports: the kernel delivers
+/// them to every raw socket that does.
+fn open_for_strangers(peers: &BoundSocket, class: Class) -> Result<OwnedFd, Errno> {
+    let fd = open_without_input(peers.ipv6)?;
     set_stranger_buffer(fd.as_fd(), class)?;
     if peers.ipv6 && peers.bound.ip().is_unspecified() {
         set_option(fd.as_fd(), libc::SOL_IPV6, libc::IPV6_RECVPKTINFO, 1)?;

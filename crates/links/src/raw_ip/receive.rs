@@ -1,4 +1,4 @@
-//! The way up: many packets a call, or a large one.
+//! Receives packets: many in one call, or one large packet.
 
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -14,23 +14,23 @@ use crate::sockets::{About, Socket, Sockets, Taken};
 use crate::strangers;
 use crate::syscalls::{Arrivals, SLOTS_MAX, receive_into_slots, receive_message};
 
-/// Room for a packet as Ethernet carries it, with the longest IP header.
+/// Room for a packet of an Ethernet with the longest IP header.
 const SLOT_BYTES: usize = RECEIVE_BYTES / SLOTS_MAX;
-/// So many small packets in a row, and many are received in one call again.
+/// Number of small packets in a row after which several are received in one call again.
 const SMALL_RUN: u32 = 8;
 /// The fixed part of an IPv4 header (RFC 791 §3.1).
 const IPV4_HEADER_BYTES: usize = 20;
 
-/// How packets are received.
+/// Receives packets in slots, or in place.
 ///
-/// Slots of 2 KB hold what networks carry. A larger packet does not fit one and is put together from its slot and a
-/// spill, which copies it; where such packets come, as on loopback, they are received one by one and in place.
+/// Slots of 2 KB hold the packets of networks. A larger packet does not fit a slot and is joined from its slot and a spill, which
+/// copies it. When such packets arrive, as on loopback, they are received one by one and in place.
 pub(super) struct Receiver {
     slots: Vec<BytesMut>,
     arrivals: Arrivals,
-    /// Memory that only a large packet among small ones ever touches.
+    /// Memory for the rest of a large packet among small ones.
     spill: Vec<u8>,
-    /// Small packets to come until several are received in one call again; 0 while they are.
+    /// Number of further small packets after which several are received in one call again; 0 while they are.
     large: u32,
 }
 
@@ -44,7 +44,7 @@ impl Receiver {
         }
     }
 
-    /// One system call.
+    /// Receives packets with one system call.
     pub(super) fn receive_batch(
         &mut self,
         sockets: &mut Sockets,
@@ -77,12 +77,12 @@ impl Receiver {
                 block.freeze()
             };
             let packet = Packet { from: arrived.from, whole, truncated: arrived.truncated };
-            packet.hand_on(socket, &about, stats, sink);
+            packet.deliver(socket, &about, stats, sink);
         }
         Ok(Taken { reads: 1, bytes, drained: reads < SLOTS_MAX })
     }
 
-    /// One system call, one packet of any size.
+    /// Receives one packet of any size with one system call.
     fn receive_large(
         &mut self,
         sockets: &mut Sockets,
@@ -99,20 +99,20 @@ impl Receiver {
         let about = About::read(&control[..received.control_bytes]);
         socket.count_overflows(&about, stats);
         Packet { from, whole: blocks.take(), truncated: received.truncated }
-            .hand_on(socket, &about, stats, sink);
+            .deliver(socket, &about, stats, sink);
         Ok(Taken { reads: 1, bytes: received.bytes, drained: false })
     }
 }
 
-/// Hands on a packet of a stranger.
-pub(super) fn hand_on_stranger(
+/// Delivers a packet of a stranger.
+pub(super) fn deliver_stranger(
     socket: &Socket,
     packet: strangers::receive::Packet,
     stats: &mut LinkStats,
     sink: &mut dyn Sink,
 ) {
     let strangers::receive::Packet { from, about, bytes } = packet;
-    Packet { from, whole: bytes, truncated: false }.hand_on(socket, &about, stats, sink);
+    Packet { from, whole: bytes, truncated: false }.deliver(socket, &about, stats, sink);
 }
 
 fn join(slot: &[u8], spill: &[u8], bytes: usize) -> Bytes {
@@ -122,7 +122,7 @@ fn join(slot: &[u8], spill: &[u8], bytes: usize) -> Bytes {
     whole.freeze()
 }
 
-/// A packet from a socket: over IPv4 with the IP header.
+/// A received packet; over IPv4 it includes the IP header.
 struct Packet {
     from: RawAddress,
     whole: Bytes,
@@ -130,7 +130,7 @@ struct Packet {
 }
 
 impl Packet {
-    fn hand_on(self, socket: &Socket, about: &About, stats: &mut LinkStats, sink: &mut dyn Sink) {
+    fn deliver(self, socket: &Socket, about: &About, stats: &mut LinkStats, sink: &mut dyn Sink) {
         let Some(datagrams) = self.datagrams(socket, about) else {
             stats.receive_discarded += 1;
             return;
@@ -140,14 +140,14 @@ impl Packet {
         sink.datagrams(datagrams);
     }
 
-    /// `None`: it is empty, cut short, or from an address of no known family.
+    /// Returns the packet as datagrams. `None`: it is empty, truncated, or from an unknown address family.
     fn datagrams(self, socket: &Socket, about: &About) -> Option<Datagrams> {
         let Packet { from, whole: mut payload, truncated } = self;
         if truncated {
             return None;
         }
         let mut remote = from.decode()?;
-        // A raw socket has its protocol for a port.
+        // A raw socket reports its protocol as the port.
         remote.set_port(0);
         let (local, ecn) = if remote.is_ipv4() {
             strip_ipv4_header(&mut payload)?
@@ -155,13 +155,13 @@ impl Packet {
             (about.local.unwrap_or_else(|| socket.inner.bound.ip()), about.ecn)
         };
         let segment_bytes = payload.len();
-        // It may have a whole slot.
+        // The packet may occupy a whole slot.
         let block_bytes = segment_bytes.max(SLOT_BYTES);
         (segment_bytes > 0).then_some(Datagrams { remote, local, ecn, segment_bytes, payload, block_bytes })
     }
 }
 
-/// Takes the IP header away, and from it the destination and the ECN field.
+/// Removes the IP header; returns the destination and the ECN field.
 fn strip_ipv4_header(packet: &mut Bytes) -> Option<(IpAddr, u8)> {
     let header = packet.first_chunk::<IPV4_HEADER_BYTES>()?;
     let header_bytes = usize::from(header[0] & 0xf) * 4;

@@ -1,4 +1,4 @@
-//! The way down: a batch in one system call.
+//! Sends a batch with one system call.
 
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
@@ -16,13 +16,13 @@ use crate::syscalls::{MESSAGES_MAX, send_messages};
 #[derive(Default)]
 struct Packets<'a> {
     slices: SmallVec<[IoSlice<'a>; 2 * MESSAGES_MAX]>,
-    /// Slices of each packet.
+    /// Number of slices of each packet.
     counts: SmallVec<[usize; MESSAGES_MAX]>,
 }
 
 impl RawIp {
-    /// Sends the packets of a batch. When the send buffer fills up midway, the rest is lost as it would be on a full
-    /// link, since the caller may not send the first ones again.
+    /// Sends the packets of a batch. If the send buffer fills up midway, the rest is lost as on a full link, because the caller
+    /// must not send the first ones again.
     pub(super) fn send(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
         let Some(batch) = self.sockets.batch(transmit)? else { return Ok(()) };
         let packets = Packets::cut(transmit.slices, transmit.segment_bytes);
@@ -41,15 +41,15 @@ impl RawIp {
         Ok(())
     }
 
-    /// One system call, repeated while it only brings the news of an earlier packet's ICMP error, or of an interface that is
-    /// there again. Says how many left.
+    /// Sends packets with one system call, which is repeated while it only reports an ICMP error of an earlier packet, or an
+    /// interface that exists again. Returns the number of sent packets.
     fn send_some(&mut self, batch: &Batch<'_>, slices: &[IoSlice<'_>], counts: &[usize]) -> (Outcome, usize) {
         let socket = &mut self.sockets.list[batch.index];
         if let Err(errno) = socket.allow_cutting(batch) {
             return (Outcome::Failed(errno), 0);
         }
         let mut remote = canonical(batch.remote);
-        // The kernel takes a port for a protocol here.
+        // The kernel interprets the port as a protocol here.
         remote.set_port(0);
         let to = RawAddress::encode(remote, socket.inner.ipv6);
         let control = packet_control(batch, socket);
@@ -67,7 +67,7 @@ impl RawIp {
 }
 
 impl<'a> Packets<'a> {
-    /// Cuts a batch at multiples of `segment_bytes`.
+    /// Splits a batch at multiples of `segment_bytes`.
     fn cut(slices: &'a [IoSlice<'a>], segment_bytes: usize) -> Self {
         let mut packets = Packets::default();
         let (mut room, mut count) = (segment_bytes, 0);

@@ -1,5 +1,5 @@
-//! Whether the network may cut what a socket sends. It is an option of the socket, so it is set only where it changes and
-//! where it matters.
+//! Controls whether the network may fragment packets of a socket. This is an option of the socket, so it is set only if it
+//! changes and matters.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,25 +9,25 @@ use nix::errno::Errno;
 use super::{Batch, Socket};
 use crate::syscalls::set_option;
 
-/// Packets up to this length are cut nowhere: what is said of longer ones does not concern them.
+/// Length up to which packets are never fragmented, so that the option does not matter for them.
 const SHORT_BYTES_V4: usize = 548;
 const SHORT_BYTES_V6: usize = IPV6_MTU_MIN as usize - 48;
 /// MTU that every IPv6 link has at least (RFC 8200 §5).
 const IPV6_MTU_MIN: i32 = 1280;
 
-/// Treatment of packets that are too long, on their way.
+/// Treatment of packets that exceed the MTU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cutting {
-    /// Nothing: "don't fragment", whatever the kernel believes of the path. The protocol above finds out what it takes.
+    /// "Don't fragment", whatever the kernel believes of the path. The protocol above discovers the MTU.
     Never,
-    /// The kernel cuts what the device does not take, and routers what the path does not.
+    /// The kernel fragments packets that exceed the device's MTU, and routers those that exceed the path's.
     Allowed,
-    /// The kernel cuts so that the pieces pass everywhere: IPv6 routers do not.
+    /// The kernel makes fragments that pass everywhere, because IPv6 routers do not fragment.
     Small,
 }
 
 impl Cutting {
-    /// Returns the treatment that a batch asks for, if it matters.
+    /// Returns the treatment that a batch requests, if it matters.
     pub(crate) fn of(batch: &Batch<'_>) -> Option<Self> {
         let bytes = batch.transmit.segment_bytes.min(batch.total_bytes);
         let ipv6 = batch.remote.is_ipv6();
@@ -38,19 +38,19 @@ impl Cutting {
         } else if ipv6 && bytes == batch.total_bytes {
             Some(Cutting::Small)
         } else {
-            // The kernel does not segment and cut in one go.
+            // The kernel does not segment and fragment in one operation.
             Some(Cutting::Allowed)
         }
     }
 
-    /// Sets a socket to it for IPv4.
+    /// Sets the option of a socket for IPv4.
     pub(crate) fn set_v4(self, fd: BorrowedFd<'_>) -> Result<(), Errno> {
         // OMIT, not DONT: with that one the kernel would keep the reports of routers to itself.
         let mode = if self == Cutting::Never { libc::IP_PMTUDISC_PROBE } else { libc::IP_PMTUDISC_OMIT };
         set_option(fd, libc::SOL_IP, libc::IP_MTU_DISCOVER, mode)
     }
 
-    /// Sets a socket to it for IPv6.
+    /// Sets the option of a socket for IPv6.
     pub(crate) fn set_v6(self, fd: BorrowedFd<'_>) -> Result<(), Errno> {
         // WANT, not OMIT: with that one the kernel would keep the reports of routers to itself.
         let mode = if self == Cutting::Never { libc::IPV6_PMTUDISC_PROBE } else { libc::IPV6_PMTUDISC_WANT };

@@ -1,4 +1,4 @@
-//! The way up: the sockets in turn, and their error queues.
+//! Receives from the sockets in turn, and from their error queues.
 
 use std::io;
 use std::net::IpAddr;
@@ -17,32 +17,33 @@ use crate::socket_address::RawAddress;
 use crate::strangers::Class;
 use crate::syscalls::receive_message;
 
-/// Datagrams or batches, and bytes, that one `receive` takes from one socket before it returns to the caller.
+/// Maximum number of datagrams or batches, and of bytes, that one `receive` takes from one socket before it returns to the
+/// caller.
 const RECEIVE_READS_MAX: usize = 64;
 const RECEIVE_BYTES_MAX: usize = 1 << 20;
-/// Reads of one `receive` from a socket for strangers: one system call, which brings many packets.
+/// Maximum number of reads of one `receive` from a socket for strangers: one system call, which returns many packets.
 const STRANGER_READS_MAX: usize = 32;
-/// Reports taken from the error queue in one go.
+/// Maximum number of reports taken from the error queue at once.
 const REPORTS_MAX: usize = 64;
-/// After so many receives in a row that found nothing, the error queue is looked at even though nothing points to
-/// it: should a report ever slip through, `poll` would otherwise return at once for ever.
+/// Number of receives without result after which the error queue is checked without an indication: if a report were missed,
+/// `poll` would return at once for ever.
 const IDLE_RECEIVES_MAX: u32 = 16;
 
-/// One system call on the socket of that number, which hands what it brought to the sink.
+/// A system call on the socket of that number, which delivers its result to the sink.
 type Take<'a> = dyn FnMut(&mut Sockets, usize, &mut dyn Sink) -> Result<Taken, Errno> + 'a;
 
 /// Result of a system call that receives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
-    /// Datagrams, each for itself, or batches.
+    /// Number of datagrams or batches.
     pub(crate) reads: usize,
     pub(crate) bytes: usize,
-    /// The kernel had no more.
+    /// Whether the kernel had no more.
     pub(crate) drained: bool,
 }
 
 impl Sockets {
-    /// Takes what the sockets have, up to the limits; true when there may be more.
+    /// Receives from all sockets, up to the limits. Returns true if there may be more.
     pub(crate) fn receive(&mut self, sink: &mut dyn Sink, take: &mut Take<'_>) -> io::Result<bool> {
         self.hand_out_reports(sink);
         let batches_before = self.stats.batches_received;
@@ -62,7 +63,7 @@ impl Sockets {
         Ok(more)
     }
 
-    /// Takes what one look at a socket for strangers brings, and charges its share for that.
+    /// Receives once from a socket for strangers, and charges the time to its share.
     fn receive_from_strangers(
         &mut self,
         index: usize,
@@ -100,7 +101,7 @@ impl Sockets {
                     self.after_last(index, reads, sink);
                     return Ok(false);
                 }
-                // An ICMP error announces itself once like this; the datagrams behind it are still there.
+                // An ICMP error is reported once by such a call; the datagrams behind it are still available.
                 Err(errno) if is_icmp_error(errno) => {
                     reads += 1;
                     self.list[index].reports_waiting = true;
@@ -125,7 +126,7 @@ impl Sockets {
         }
     }
 
-    /// Hands the reports in the error queue to the sink.
+    /// Delivers the reports in the error queue to the sink.
     fn drain_reports(&mut self, index: usize, sink: &mut dyn Sink) {
         self.list[index].reports_waiting = false;
         for _ in 0..REPORTS_MAX {
@@ -152,13 +153,13 @@ impl Sockets {
             }
             sink.unreachable(Unreachable { remote, reason, quoted });
         }
-        // So many that some may be left.
+        // Some reports may be left.
         self.list[index].reports_waiting = true;
     }
 }
 
 impl Socket {
-    /// Counts what the kernel says that it had to drop.
+    /// Counts the datagrams that the kernel has dropped.
     pub(crate) fn count_overflows(&mut self, about: &About, stats: &mut LinkStats) {
         if let Some(overflows) = about.overflows {
             stats.receive_overflows += u64::from(overflows.wrapping_sub(self.overflows));

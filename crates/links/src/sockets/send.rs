@@ -1,4 +1,4 @@
-//! The way down: what a packet is sent with, and what became of it.
+//! Sends packets: their options, and the results.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -11,7 +11,7 @@ use crate::control::ControlBuilder;
 use crate::link::{Transmit, Unreachable, UnreachableReason};
 use crate::route::PACKET_BYTES_MAX;
 
-/// A transmit on its way to the kernel.
+/// A transmit prepared for the kernel.
 pub(crate) struct Batch<'a> {
     pub(crate) remote: SocketAddr,
     pub(crate) index: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Batch<'a> {
 pub(crate) enum Outcome {
     Sent,
     Blocked,
-    /// The device's queue was full, and the datagrams are gone like any that a router drops.
+    /// The device's queue was full, and the datagrams are lost, as in a router.
     Dropped,
     TooBig,
     /// The kernel does not segment, for this route or for these sizes.
@@ -33,7 +33,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// Returns the result that an error number stands for.
+    /// Returns the result for an error number.
     pub(crate) fn of(errno: Errno) -> Self {
         match errno {
             Errno::EAGAIN => Outcome::Blocked,
@@ -63,7 +63,7 @@ impl Sockets {
         }
     }
 
-    /// Counts what became of some datagrams and turns it into the caller's result.
+    /// Counts the outcome of some datagrams and returns the caller's result.
     pub(crate) fn account(
         &mut self,
         batch: &Batch<'_>,
@@ -102,7 +102,7 @@ impl Sockets {
         }
     }
 
-    /// The kernel itself says that a datagram is too big: report it as a router would.
+    /// Records the kernel's report that a datagram is too big, as a router's.
     fn report_too_big(&mut self, batch: &Batch<'_>) {
         self.stats.too_big += 1;
         self.routes.borrow_mut().forget(batch.remote.ip());
@@ -119,7 +119,7 @@ impl Sockets {
     }
 }
 
-/// Builds the control messages of a packet: the source address and the traffic class, each where needed.
+/// Builds the control messages of a packet: the source address and the traffic class, if needed.
 pub(crate) fn packet_control(batch: &Batch<'_>, socket: &Socket) -> ControlBuilder {
     let mut control = ControlBuilder::new();
     let wildcard = socket.inner.bound.ip().is_unspecified();

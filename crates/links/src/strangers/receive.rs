@@ -1,4 +1,4 @@
-//! The way up for packets of strangers: many small ones a call.
+//! Receives packets of strangers, many small ones in one call.
 
 use std::os::fd::AsFd;
 
@@ -12,10 +12,10 @@ use crate::socket_address::RawAddress;
 use crate::sockets::{About, Socket, Sockets, Taken};
 use crate::syscalls::{Arrivals, SLOTS_MAX, receive_into_parts};
 
-/// Room for a packet of a stranger as networks carry it.
+/// Room for a packet of a stranger of the usual size.
 const SLOT_BYTES: usize = 2048;
 
-/// A whole packet as a socket gave it: over IPv4 a raw socket gives the IP header, too.
+/// A whole received packet; a raw IPv4 socket includes the IP header.
 pub(crate) struct Packet {
     pub(crate) from: RawAddress,
     pub(crate) about: About,
@@ -24,8 +24,8 @@ pub(crate) struct Packet {
 
 /// Receives many packets of strangers a call.
 ///
-/// They come into the same slots each time, which stay in the cache, and are copied out side by side. A longer packet is put
-/// together from its slot and a spill.
+/// The slots are the same each time, so they stay in the cache, and the packets are copied out. A longer packet is joined from
+/// its slot and a spill.
 #[derive(Default)]
 pub(crate) struct Strangers {
     /// Both are empty until the first packet.
@@ -35,13 +35,13 @@ pub(crate) struct Strangers {
 }
 
 impl Strangers {
-    /// Makes one system call, and gives each packet to `hand_on`.
+    /// Makes one system call, and passes each packet to `deliver`.
     pub(crate) fn receive(
         &mut self,
         sockets: &mut Sockets,
         index: usize,
         sink: &mut dyn Sink,
-        hand_on: impl Fn(&Socket, Packet, &mut LinkStats, &mut dyn Sink),
+        deliver: impl Fn(&Socket, Packet, &mut LinkStats, &mut dyn Sink),
     ) -> Result<Taken, Errno> {
         let Sockets { list, blocks, stats, .. } = sockets;
         let socket = &mut list[index];
@@ -65,7 +65,7 @@ impl Strangers {
             room.extend_from_slice(&slot[..in_slot]);
             room.extend_from_slice(&spill[..arrived.bytes - in_slot]);
             let packet = Packet { from: arrived.from, about, bytes: blocks.take() };
-            hand_on(socket, packet, stats, sink);
+            deliver(socket, packet, stats, sink);
         }
         Ok(Taken { reads, bytes, drained: reads < SLOTS_MAX })
     }

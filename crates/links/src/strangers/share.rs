@@ -1,18 +1,18 @@
-//! How much of the time a socket for strangers may take while peers have something to say.
+//! The share of the time of a socket for strangers while peers are busy.
 
 use std::time::{Duration, Instant};
 
-/// A share may be ahead by so much time, or a flood that begins would lose what one look brings.
+/// Maximum time that a share may be ahead; with less, a flood that begins would lose the packets of one read.
 const AHEAD_MAX: Duration = Duration::from_millis(1);
-/// A packet is charged no more than this: what is beyond, another thread has taken.
+/// Maximum charge for a packet: time beyond this was taken by another thread.
 const PACKET_MAX: Duration = Duration::from_micros(5);
-/// One receive in so many looks at a socket that was empty the last time. A look costs a system call.
+/// Interval, in receives, of reading a socket that was empty the last time, because a read costs a system call.
 const STRIDE: u32 = 8;
 
-/// The share of one socket, kept as the time that it has taken in advance.
+/// The share of one socket, represented by the time that it has taken in advance.
 #[derive(Debug)]
 pub(crate) struct Share {
-    /// One part in so many.
+    /// Divisor of the time.
     part: u32,
     ahead: Duration,
     since: Option<Instant>,
@@ -31,7 +31,7 @@ impl Share {
             return receive.is_multiple_of(STRIDE);
         }
         if !busy {
-            // Nobody misses that time, so it is not made good while peers are busy.
+            // Peers have not used that time, so it is not compensated later.
             (self.ahead, self.since) = (Duration::ZERO, None);
             return true;
         }
@@ -41,7 +41,7 @@ impl Share {
         self.ahead <= AHEAD_MAX
     }
 
-    /// Takes note of a look that took `spent` and brought so many packets; `backlog` says whether more wait.
+    /// Records a read that took `spent` and returned this many packets; `backlog`: more wait.
     pub(crate) fn charge(&mut self, spent: Duration, packets: usize, backlog: bool) {
         self.ahead += spent.min(PACKET_MAX * packets as u32);
         self.backlog = backlog;

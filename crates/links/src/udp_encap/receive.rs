@@ -1,4 +1,4 @@
-//! The way up: batches into blocks.
+//! Receives batches into blocks.
 
 use std::os::fd::AsFd;
 
@@ -13,25 +13,25 @@ use crate::sockets::{About, Socket, Sockets, Taken};
 use crate::strangers::receive::Packet;
 use crate::syscalls::{Arrivals, Arrived, receive_into_rooms, receive_message};
 
-/// Datagrams that one call brings at most.
+/// Maximum number of datagrams of one call.
 const ROOMS: usize = 16;
-/// A datagram of at most so many bytes is small.
+/// Maximum size of a small datagram.
 const SMALL_BYTES_MAX: usize = 2048;
-/// So many small datagrams in a row, and the next call takes many.
+/// Number of small datagrams in a row after which the next call receives many.
 const SMALL_RUN: u32 = 2;
-/// Longest datagram that is copied out of its room: a longer one holds no more than twice its size.
+/// Maximum length of a datagram that is copied out of its room: a longer one keeps at most twice its size.
 const COPIED_BYTES_MAX: usize = RECEIVE_BYTES / 2;
 
 fn new_room() -> BytesMut {
     BytesMut::with_capacity(RECEIVE_BYTES)
 }
 
-/// Returns whether a call for many datagrams is worth its price, or one for a batch.
+/// Returns whether to receive many datagrams in one call rather than a batch.
 pub(super) fn takes_many(socket: &Socket) -> bool {
     socket.small_run >= SMALL_RUN
 }
 
-/// One system call: a batch, or a single datagram.
+/// Receives a batch or a single datagram with one system call.
 pub(super) fn receive_batch(
     sockets: &mut Sockets,
     index: usize,
@@ -48,7 +48,7 @@ pub(super) fn receive_batch(
     let arrival = Arrival { from, bytes: received.bytes, truncated: received.truncated, about };
     socket.small_run = if arrival.is_small() { socket.small_run.saturating_add(1) } else { 0 };
     if arrival.is_whole() {
-        arrival.hand_on(socket, blocks.take(), stats, sink);
+        arrival.deliver(socket, blocks.take(), stats, sink);
     } else {
         stats.receive_discarded += 1;
         blocks.discard();
@@ -73,7 +73,7 @@ impl Arrival {
         self.bytes <= SMALL_BYTES_MAX && self.about.segment_bytes.is_none_or(|bytes| bytes >= self.bytes)
     }
 
-    fn hand_on(self, socket: &Socket, payload: Bytes, stats: &mut LinkStats, sink: &mut dyn Sink) {
+    fn deliver(self, socket: &Socket, payload: Bytes, stats: &mut LinkStats, sink: &mut dyn Sink) {
         let Some(remote) = self.from.decode() else {
             stats.receive_discarded += 1;
             return;
@@ -103,7 +103,8 @@ impl Singles {
         Singles { rooms: Vec::with_capacity(ROOMS), arrivals: Arrivals::default() }
     }
 
-    /// One system call. Small datagrams are copied out, so that their rooms are used again; a batch takes its room along.
+    /// Receives many datagrams with one system call. Small datagrams are copied out, so that their rooms are reused; a batch
+    /// keeps its room.
     pub(super) fn receive_many(
         &mut self,
         sockets: &mut Sockets,
@@ -135,7 +136,7 @@ impl Singles {
                 room.clear();
                 blocks.take()
             };
-            arrival.hand_on(socket, payload, stats, sink);
+            arrival.deliver(socket, payload, stats, sink);
         }
         if 2 * large > reads {
             socket.small_run = 0;
@@ -144,9 +145,9 @@ impl Singles {
     }
 }
 
-/// Hands on a packet of a stranger.
-pub(super) fn hand_on_stranger(socket: &Socket, packet: Packet, stats: &mut LinkStats, sink: &mut dyn Sink) {
+/// Delivers a packet of a stranger.
+pub(super) fn deliver_stranger(socket: &Socket, packet: Packet, stats: &mut LinkStats, sink: &mut dyn Sink) {
     let Packet { from, about, bytes } = packet;
     let arrival = Arrival { from, bytes: bytes.len(), truncated: false, about };
-    arrival.hand_on(socket, bytes, stats, sink);
+    arrival.deliver(socket, bytes, stats, sink);
 }

@@ -1,4 +1,4 @@
-//! The way down: a batch in one system call, or datagram by datagram.
+//! Sends a batch with one system call, or datagram by datagram.
 
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
@@ -14,17 +14,17 @@ use crate::socket_address::RawAddress;
 use crate::sockets::{Batch, Outcome, SEND_TRIES_MAX, Socket, is_icmp_error, packet_control};
 use crate::syscalls::{send_message, set_option};
 
-/// Segments that every kernel with segmentation offload takes in one batch, and what newer ones take.
+/// Number of segments of one batch that every kernel with segmentation offload accepts, and that newer ones accept.
 const SEGMENTS_MAX_OLD: usize = 64;
 const SEGMENTS_MAX_NEW: usize = 128;
-/// After so many batches in a row that were refused, but whose datagrams went singly, it is the offload that this kernel or
-/// device lacks. Once may be chance: an address that came back between the two looks the same.
+/// Number of refused batches in a row whose datagrams were sent singly, after which the offload counts as missing in this kernel
+/// or device. One may be chance: an address that has come back between the two attempts looks the same.
 const REFUSED_BATCHES_MAX: u32 = 2;
-/// Slices that one system call takes (`UIO_MAXIOV`).
+/// Maximum number of slices of one system call (`UIO_MAXIOV`).
 const SLICES_MAX: usize = 1024;
 
 impl UdpEncap {
-    /// Sends a batch in the way that the kernel offers.
+    /// Sends a batch by the method that the kernel offers.
     pub(super) fn send(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
         let Some(batch) = self.sockets.batch(transmit)? else { return Ok(()) };
         let total_bytes = batch.total_bytes;
@@ -66,8 +66,8 @@ impl UdpEncap {
         }
     }
 
-    /// Sends the datagrams of a batch singly; true when the kernel took all. When the send buffer fills up midway,
-    /// the rest is lost as it would be on a full link, since the caller may not send the first ones again.
+    /// Sends the datagrams of a batch singly. Returns true if the kernel accepted all. If the send buffer fills up midway, the
+    /// rest is lost as on a full link, because the caller must not send the first ones again.
     fn send_one_by_one(&mut self, batch: &Batch<'_>) -> io::Result<bool> {
         let mut all = self.gather(batch.transmit.slices);
         let mut result = Ok(true);
@@ -92,7 +92,7 @@ impl UdpEncap {
         result
     }
 
-    /// Puts slices together in the scratch buffer, which the caller gives back.
+    /// Joins slices in the scratch buffer, which the caller returns.
     fn gather(&mut self, slices: &[IoSlice<'_>]) -> Vec<u8> {
         let mut all = std::mem::take(&mut self.scratch);
         for slice in slices {
@@ -120,7 +120,7 @@ impl UdpEncap {
     }
 }
 
-/// Builds the control messages of a send: those of every packet, and the segment size where there are several.
+/// Builds the control messages of a send: those of every packet, and the segment size if there are several.
 fn send_control(batch: &Batch<'_>, socket: &Socket, segment_bytes: Option<u16>) -> ControlBuilder {
     let mut control = packet_control(batch, socket);
     if let Some(segment_bytes) = segment_bytes {
@@ -129,8 +129,8 @@ fn send_control(batch: &Batch<'_>, socket: &Socket, segment_bytes: Option<u16>) 
     control
 }
 
-/// One system call that sends, repeated while it only brings the news of an earlier datagram's ICMP error, or of an interface
-/// that is there again.
+/// Sends with one system call, which is repeated while it only reports an ICMP error of an earlier datagram, or an interface that
+/// exists again.
 fn send(socket: &mut Socket, to: &RawAddress, slices: &[IoSlice<'_>], control: &[u8]) -> Outcome {
     let mut tries = 0;
     loop {
@@ -144,7 +144,7 @@ fn send(socket: &mut Socket, to: &RawAddress, slices: &[IoSlice<'_>], control: &
     }
 }
 
-/// How many segments this kernel takes in one batch, found out once by sending to a socket of our own.
+/// Returns the number of segments that this kernel accepts in one batch, determined once by sending to a socket of this process.
 pub(super) fn segments_max() -> usize {
     static SEGMENTS_MAX: OnceLock<usize> = OnceLock::new();
     *SEGMENTS_MAX.get_or_init(|| probe_segments().unwrap_or(1))
@@ -153,7 +153,7 @@ pub(super) fn segments_max() -> usize {
 fn probe_segments() -> Option<usize> {
     let socket =
         std::net::UdpSocket::bind("127.0.0.1:0").or_else(|_| std::net::UdpSocket::bind("[::1]:0")).ok()?;
-    // A kernel that does not know the option does not segment.
+    // A kernel without the option does not segment.
     set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, 0).ok()?;
     let address = socket.local_addr().ok()?;
     let to = RawAddress::encode(address, address.is_ipv6());

@@ -1,4 +1,4 @@
-//! Single datagrams to many destinations in few system calls.
+//! Sends single datagrams to many destinations in few system calls.
 
 use std::os::fd::AsFd;
 
@@ -12,7 +12,7 @@ use crate::sockets::{Batch, Cutting, SEND_TRIES_MAX, Sockets, is_icmp_error, pac
 use crate::syscalls::{Leaving, MESSAGES_MAX, send_to_many};
 
 impl UdpEncap {
-    /// Sends datagrams that may be cut anywhere or nowhere together, socket by socket, the others one by one.
+    /// Sends datagrams to which fragmentation does not apply together, socket by socket, the others one by one.
     pub(super) fn send_singles(&mut self, transmits: &[Transmit<'_>]) {
         for transmits in transmits.chunks(MESSAGES_MAX) {
             for index in 0..self.sockets.list.len() {
@@ -28,13 +28,13 @@ impl UdpEncap {
     }
 }
 
-/// Returns whether a datagram can leave with others: it is one, and so short that no network cuts it.
+/// Returns whether a transmit can be sent with others: it is one datagram, and so short that no network fragments it.
 fn goes_with_others(batch: &Batch<'_>) -> bool {
     batch.total_bytes <= batch.transmit.segment_bytes && Cutting::of(batch).is_none()
 }
 
 impl Sockets {
-    /// Sends those of at most `MESSAGES_MAX` datagrams that leave from one socket.
+    /// Sends those of at most `MESSAGES_MAX` datagrams that belong to one socket.
     fn send_together(&mut self, index: usize, transmits: &[Transmit<'_>]) {
         let mut leaving: SmallVec<[Leaving<'_>; MESSAGES_MAX]> = SmallVec::new();
         let mut bytes: SmallVec<[usize; MESSAGES_MAX]> = SmallVec::new();
@@ -68,7 +68,7 @@ impl Sockets {
                     self.stats.send_lost += (leaving.len() - sent) as u64;
                     return;
                 }
-                // The first of them has no way to its destination.
+                // The first of them has no route to its destination.
                 Err(_) => {
                     self.stats.send_failed += 1;
                     (sent, tries) = (sent + 1, 0);
