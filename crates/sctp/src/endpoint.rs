@@ -1,5 +1,5 @@
-//! The endpoint: finds the association of a packet, answers what belongs to none, and owns the
-//! associations, their timers and the lists of those that have something to send.
+//! The endpoint: finds the association of a packet, answers packets that belong to none, and owns the associations, their timers
+//! and the queues of those that have something to send.
 
 mod admissions;
 mod answer_budget;
@@ -8,8 +8,10 @@ mod fault;
 mod handshake;
 mod icmp;
 mod listeners;
+mod queues;
 mod replies;
 mod strays;
+mod tables;
 mod timers;
 mod traces;
 
@@ -46,11 +48,11 @@ pub use demultiplex::Arrival;
 pub use icmp::Unreachable;
 use listeners::Listeners;
 use replies::Replies;
-use strays::{News, Strays};
+use strays::{Strays, TagUpdate};
 use timers::Timers;
 use traces::Traces;
 
-/// Finds associations by the peer's address and both ports: for packets that carry no tag of ours.
+/// The key of an association by the peer's address and both ports, for packets without one of our tags.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct PeerKey {
     remote: SocketAddr,
@@ -68,16 +70,16 @@ pub struct Endpoint {
     local_addresses: Arc<[IpAddr]>,
     associations: Slab<Box<Association>>,
     by_tag: HashMap<u32, AssociationId>,
-    /// Several only where each has local addresses of its own.
+    /// Several associations have one key only if each has local addresses of its own.
     by_peer: HashMap<PeerKey, SmallVec<[AssociationId; 1]>>,
-    /// The association of the last packet: the next one is probably for it, too.
+    /// The association of the last packet, which is probably that of the next one, too.
     last: Option<(u32, AssociationId)>,
-    /// The association that is being handled: a call that unwinds leaves it here.
-    at_work: Option<AssociationId>,
+    /// The association that is being handled: it stays here if a call unwinds.
+    in_progress: Option<AssociationId>,
     listeners: Listeners,
     due: VecDeque<AssociationId>,
     held: VecDeque<AssociationId>,
-    /// Associations that have, or had, fragments waiting in receive blocks.
+    /// Associations that have, or had, fragments in receive blocks.
     attached: Vec<AssociationId>,
     timers: Timers,
     replies: Replies,
@@ -100,8 +102,8 @@ impl std::fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint without associations. `seed` must come from a good random source (tags, TSNs and the
-    /// cookie key are drawn from it).
+    /// Returns an endpoint without associations. `seed` must come from a good random source (tags, TSNs and the cookie key are
+    /// drawn from it).
     pub fn new(config: EndpointConfig, seed: [u8; 32], limits: BatchLimits) -> Self {
         let mut random = ChaCha12Rng::from_seed(seed);
         let mut secret = [0; 32];
@@ -115,7 +117,7 @@ impl Endpoint {
             by_tag: HashMap::new(),
             by_peer: HashMap::new(),
             last: None,
-            at_work: None,
+            in_progress: None,
             listeners: Listeners::default(),
             due: VecDeque::new(),
             held: VecDeque::new(),
@@ -135,36 +137,36 @@ impl Endpoint {
         }
     }
 
-    /// Names the addresses to list in INIT and INIT ACK, each to peers to whom it means this host. Fewer than two are not
-    /// listed.
+    /// Sets the addresses to list in INIT and INIT ACK; each is listed to peers for whom it means this host. Fewer than two are
+    /// not listed.
     pub fn set_local_addresses(&mut self, addresses: Vec<IpAddr>) {
         self.local_addresses = addresses.into();
         self.listeners.set_all_addresses(&self.local_addresses);
     }
 
-    /// Accepts associations on an SCTP port, at the addresses that `config` names. `None`: another listener has one of these
-    /// on that port, and not both share it.
+    /// Accepts associations on an SCTP port, at the addresses in `config`. `None`: another listener has one of these addresses on
+    /// that port, and the two do not share it.
     pub fn listen(&mut self, port: u16, config: AssociationConfig) -> Option<ListenerId> {
         let local = LocalAddresses::new(&config.local_addresses, &self.local_addresses);
         self.listeners.insert(port, local, config)
     }
 
-    /// Accepts no more associations; those that are up stay.
+    /// Stops accepting associations; existing ones stay.
     pub fn unlisten(&mut self, listener: ListenerId) {
         self.listeners.remove(listener);
     }
 
-    /// The SCTP ports that are in use: those of listeners and of associations. A port may come more than once.
+    /// Returns the SCTP ports in use by listeners and associations. A port may occur more than once.
     pub fn ports(&self) -> impl Iterator<Item = u16> + '_ {
         let of_associations =
             self.associations.iter().map(|(_, association)| association.identity().local_port);
         self.listeners.ports().chain(of_associations)
     }
 
-    /// An SCTP port that no listener uses, and no association of ours with `peer_port` at one of `remotes`.
-    /// None: all of them are in use.
+    /// Returns an SCTP port that no listener uses, and no association of this endpoint with `peer_port` at one of `remotes`.
+    /// `None`: all are in use.
     pub fn free_port(&mut self, remotes: &[SocketAddr], peer_port: u16) -> Option<u16> {
-        // RFC 6056 §3.3.1: a random start, then one after the other.
+        // RFC 6056 §3.3.1: a random start, then one port after the other.
         let start = self.random.next_u32() as u16 % DYNAMIC_PORTS;
         (0..DYNAMIC_PORTS).map(|i| FIRST_DYNAMIC_PORT + (start + i) % DYNAMIC_PORTS).find(|&local_port| {
             let key = |&remote| PeerKey { remote, local_port, peer_port };
@@ -173,7 +175,7 @@ impl Endpoint {
         })
     }
 
-    /// Starts an association. It is up when [`Event::Connected`](crate::Event::Connected) comes.
+    /// Starts an association, which is up at the event [`Event::Connected`](crate::Event::Connected).
     pub fn connect<H: Host + ?Sized>(
         &mut self,
         now: Time,
@@ -249,7 +251,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Queues a message that was found valid.
+    /// Queues a message that was checked.
     #[inline]
     pub(crate) fn queue_message(
         &mut self,
@@ -263,7 +265,7 @@ impl Endpoint {
         association.queue_message(now, info, bytes, blocks);
         match association.queued {
             Queued::Due => {}
-            // Whatever else makes it due has looked again (`update_queues`).
+            // Every other event that can make it due has called `update_queues`.
             Queued::Held if !association.is_due() => {}
             _ => self.enqueue(id),
         }
@@ -272,7 +274,8 @@ impl Endpoint {
         }
     }
 
-    /// Takes note that the reader took `bytes`, and what is charged beside them: 1 with the last bytes of a [`Host::message`],
+    /// Records that the reader took `bytes`, and a charge in addition: 1 with the last bytes of a [`Host::message`],
+    /// [`ReceivedRun::charges`](crate::ReceivedRun::charges) with the last of a [`Host::run`], otherwise 0. The window opens.
     /// [`ReceivedRun::charges`](crate::ReceivedRun::charges) with the last of a [`Host::run`], otherwise 0. The window opens.
     #[inline]
     pub fn consumed(&mut self, id: AssociationId, bytes: usize, charges: usize) {
@@ -283,15 +286,15 @@ impl Endpoint {
         }
     }
 
-    /// The reader keeps the room of `bytes` that it has just taken, overhead included ([`Endpoint::consumed`]): somebody behind
-    /// it has not read them yet. Nothing of the window is advertised in between.
+    /// Keeps the credit of `bytes` that the reader has just taken, overhead included ([`Endpoint::consumed`]), because a program
+    /// behind the reader has not read them yet. No window is advertised in between.
     pub fn hold_window(&mut self, id: AssociationId, bytes: usize) {
         if let Some(association) = self.associations.get_mut(id.index()) {
             association.hold_window(bytes);
         }
     }
 
-    /// Gives room back that was kept: the window opens.
+    /// Releases credit that was kept: the window opens.
     pub fn release_window(&mut self, id: AssociationId, bytes: usize) {
         if let Some(association) = self.associations.get_mut(id.index())
             && association.release_window(bytes)
@@ -300,12 +303,12 @@ impl Endpoint {
         }
     }
 
-    /// Sends no more: the association ends when everything is acknowledged (RFC 9260 §9.2).
+    /// Stops sending: the association ends when everything is acknowledged (RFC 9260 §9.2).
     pub fn shutdown<H: Host + ?Sized>(&mut self, now: Time, id: AssociationId, host: &mut H) {
         self.with(id, now, host, |association, cx| association.shutdown(cx));
     }
 
-    /// New data goes to this address of the peer from now on, while it answers (RFC 9260 §6.4, §11.1.6).
+    /// Makes this address of the peer the primary one: new data goes there while it answers (RFC 9260 §6.4, §11.1.6).
     ///
     /// # Errors
     ///
@@ -322,8 +325,7 @@ impl Endpoint {
         outcome
     }
 
-    /// Changes the settings of an association, but those that its handshake was about. What differs from before goes to all
-    /// its paths.
+    /// Changes the options of an association, except those used by its handshake. Changed options are applied to all paths.
     pub fn set_config<H: Host + ?Sized>(
         &mut self,
         now: Time,
@@ -334,7 +336,7 @@ impl Endpoint {
         self.with(id, now, host, |association, cx| association.set_config(cx, config));
     }
 
-    /// Changes the settings of the path to one address of the peer; without an address, of all paths and of any to come.
+    /// Changes the options of the path to one address of the peer; without an address, of all current and future paths.
     ///
     /// # Errors
     ///
@@ -352,20 +354,20 @@ impl Endpoint {
         outcome
     }
 
-    /// The path of an association to an address of the peer, for [`SendInfo::path`].
+    /// Returns the path of an association to an address of the peer, for [`SendInfo::path`].
     pub fn path_to(&self, id: AssociationId, address: IpAddr) -> Option<PathId> {
         let path_id = self.associations.get(id.index())?.path_at(address).ok()?;
         u8::try_from(path_id).ok().map(PathId)
     }
 
-    /// Sets the settings, with their addresses, of associations that a listener will accept. Returns false and changes nothing if
-    /// another listener on that port has one of the addresses.
+    /// Sets the options and addresses of associations that a listener will accept. Returns false and changes nothing if another
+    /// listener on that port has one of the addresses.
     pub fn set_listener_config(&mut self, listener: ListenerId, config: AssociationConfig) -> bool {
         let local = LocalAddresses::new(&config.local_addresses, &self.local_addresses);
         self.listeners.change(listener, local, config)
     }
 
-    /// The settings of an association.
+    /// Returns the options of an association.
     pub fn config(&self, id: AssociationId) -> Option<Arc<AssociationConfig>> {
         self.associations.get(id.index()).map(|association| association.config())
     }
@@ -375,12 +377,12 @@ impl Endpoint {
         self.with(id, now, host, |association, cx| association.abort(cx, reason));
     }
 
-    /// When [`Endpoint::handle_timeout`] wants to be called.
+    /// Returns the time of the next call of [`Endpoint::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {
         self.timers.next()
     }
 
-    /// Acts on every timer that has expired.
+    /// Handles all expired timers.
     pub fn handle_timeout<H: Host + ?Sized>(&mut self, now: Time, host: &mut H) {
         while let Some(id) = self.timers.pop(now) {
             let Some(association) = self.associations.get_mut(id.index()) else { continue };
@@ -392,14 +394,14 @@ impl Endpoint {
         }
     }
 
-    /// Returns whether fragments may wait in memory that was handed in with [`Endpoint::handle_batch`].
+    /// Returns whether fragments may be in memory that was passed to [`Endpoint::handle_batch`].
     #[inline]
     pub fn is_attached(&self) -> bool {
         !self.attached.is_empty()
     }
 
-    /// Copies the fragments that wait out of the memory that was handed in with [`Endpoint::handle_batch`], which they keep
-    /// otherwise. Nothing else stays there when that returns: what has to wait for something earlier is copied at once.
+    /// Copies waiting fragments out of the memory that was passed to [`Endpoint::handle_batch`], which they otherwise keep. All
+    /// other data that must wait was copied by that call.
     pub fn detach(&mut self) {
         for id in self.attached.drain(..) {
             if let Some(association) = self.associations.get_mut(id.index()) {
@@ -415,7 +417,7 @@ impl Endpoint {
         !self.due.is_empty() || !self.replies.is_empty()
     }
 
-    /// Returns whether anything at all waits to be transmitted.
+    /// Returns whether anything waits to be transmitted.
     pub fn transmit_waits(&self) -> bool {
         self.transmit_due() || !self.held.is_empty()
     }
@@ -437,9 +439,9 @@ impl Endpoint {
             let Some(association) = self.associations.get_mut(id.index()) else { continue };
             association.queued = Queued::No;
             let rules = BatchRules { limits: self.limits, checksum: self.config.checksum };
-            self.at_work = Some(id);
+            self.in_progress = Some(id);
             let transmit = association.poll_transmit(now, &rules, &mut self.random, buffer);
-            self.at_work = None;
+            self.in_progress = None;
             association.trace_changes(now);
             self.list_trace(id);
             self.arm(id);
@@ -452,59 +454,59 @@ impl Endpoint {
         None
     }
 
-    /// Takes the oldest answer to a stranger, for a caller that sends many in one call. [`Endpoint::poll_transmit`] yields
-    /// those that were not taken.
+    /// Takes the oldest answer to a stranger, for a caller that sends many in one call. [`Endpoint::poll_transmit`] returns the
+    /// remaining ones.
     pub fn poll_answer(&mut self) -> Option<Reply> {
         self.replies.pop_answer()
     }
 
-    /// Returns what the link should be told of verification tags now, if anything: all that may come, or `None` where every
-    /// tag is expected again. Ask after packets were handled, and before some leave.
+    /// Returns an update of the verification tags that the link expects, if there is one: all valid tags, or `None` if every tag
+    /// is expected again. Call this after packets were handled, and before some are sent.
     #[inline]
     pub fn poll_expected_tags(&mut self, now: Time) -> Option<Option<Vec<u32>>> {
-        let news = self.strays.poll(now)?;
-        Some((news == News::Tags).then(|| self.by_tag.keys().copied().collect()))
+        let update = self.strays.poll(now)?;
+        Some((update == TagUpdate::Tags).then(|| self.by_tag.keys().copied().collect()))
     }
 
-    /// Takes note that the link cannot do with the tags that [`Endpoint::poll_expected_tags`] named.
+    /// Records that the link cannot use the tags of [`Endpoint::poll_expected_tags`].
     pub fn expected_tags_refused(&mut self, now: Time) {
         self.strays.on_refused(now);
     }
 
-    /// Counters of one association.
+    /// Returns the counters of one association.
     pub fn statistics(&self, id: AssociationId) -> Option<Statistics> {
         self.associations.get(id.index()).map(|a| a.statistics())
     }
 
-    /// Counters of the endpoint. It takes a look at every association.
+    /// Returns the counters of the endpoint. Visits every association.
     pub fn endpoint_statistics(&self) -> EndpointStatistics {
         let mut all = EndpointStatistics { version: STATISTICS_VERSION, ..self.statistics.clone() };
         self.associations.iter().for_each(|(_, association)| association.add_to(&mut all));
         all
     }
 
-    /// Entries in the timer heap; for tests.
+    /// Returns the number of entries in the timer heap; for tests.
     #[cfg(feature = "testing")]
     #[doc(hidden)]
     pub fn timer_entries(&self) -> usize {
         self.timers.len()
     }
 
-    /// Packets with data that an association remembers, of all its paths; for tests.
+    /// Returns the number of packets with data that an association remembers, on all its paths; for tests.
     #[cfg(feature = "testing")]
     #[doc(hidden)]
     pub fn remembered_packets(&self, id: AssociationId) -> usize {
         self.associations.get(id.index()).map_or(0, |a| a.remembered_packets())
     }
 
-    /// Every association to come begins with this TSN; for tests.
+    /// Sets the initial TSN of all future associations; for tests.
     #[cfg(feature = "testing")]
     #[doc(hidden)]
     pub fn set_initial_tsn(&mut self, tsn: u32) {
         self.initial_tsn = Some(tsn);
     }
 
-    /// Checks the counters of every association against a recount, and panics where they differ; for tests.
+    /// Checks the counters of every association against a recount, and panics if they differ; for tests.
     #[cfg(feature = "testing")]
     #[doc(hidden)]
     pub fn assert_counters(&self) {
@@ -513,18 +515,18 @@ impl Endpoint {
         }
     }
 
-    /// Number of associations.
+    /// Returns the number of associations.
     pub fn association_count(&self) -> usize {
         self.associations.len()
     }
 
-    /// The associations that exist, in any order, with their states.
+    /// Returns all associations with their states, in any order.
     pub fn associations(&self) -> impl Iterator<Item = (AssociationId, AssociationState)> + '_ {
         self.associations.iter().map(|(_, association)| (association.id(), association.state()))
     }
 
-    /// The associations whose identifiers are not below `first`, in the order of these, with their states. A caller that comes
-    /// back for more goes on where it was.
+    /// Returns the associations from identifier `first` on, in the order of identifiers, with their states. So a caller can
+    /// continue where it stopped.
     pub fn associations_from(
         &self,
         first: AssociationId,
@@ -534,77 +536,19 @@ impl Endpoint {
         associations.map(|association| (association.id(), association.state()))
     }
 
-    /// The peer's addresses and SCTP port.
+    /// Returns the peer's addresses and SCTP port.
     pub fn peer_addresses(&self, id: AssociationId) -> Option<(Vec<SocketAddr>, u16)> {
         let association = self.associations.get(id.index())?;
         Some((association.remotes().collect(), association.identity().peer_port))
     }
 
-    /// The addresses of ours that an association uses: those that it was restricted to or that the endpoint was told, or else
-    /// those that its paths begin at.
+    /// Returns the local addresses of an association: those that it is restricted to or that the endpoint was given, otherwise
+    /// the source addresses of its paths.
     pub fn local_addresses(&self, id: AssociationId) -> Option<Vec<IpAddr>> {
         Some(self.associations.get(id.index())?.local_addresses())
     }
 
-    fn insert(&mut self, id: AssociationId, association: Association) {
-        let identity = association.identity();
-        self.by_tag.insert(identity.local_tag, id);
-        self.strays.on_tags_changed();
-        let key = self.associations.insert(Box::new(association));
-        assert_eq!(key, id.index(), "the identifier was taken from the vacant entry");
-        self.register(id);
-    }
-
-    /// Enters the addresses that an association has now, in place of those that it had. One that was not confirmed may be
-    /// somebody else's, who then speaks for himself: what bears none of our tags finds nothing there.
-    fn register(&mut self, id: AssociationId) {
-        self.unregister(id);
-        let Some(association) = self.associations.get_mut(id.index()) else { return };
-        let identity = association.identity();
-        let remotes: Vec<SocketAddr> = association.confirmed_remotes().collect();
-        for remote in remotes {
-            let key = PeerKey { remote, local_port: identity.local_port, peer_port: identity.peer_port };
-            let Some(association) = self.associations.get(id.index()) else { return };
-            if !self.is_taken(&key, association.local()) {
-                self.by_peer.entry(key).or_default().push(id);
-                self.associations[id.index()].registered.push(remote);
-            }
-        }
-    }
-
-    /// The associations with this peer.
-    fn with_peer(&self, key: &PeerKey) -> impl Iterator<Item = (AssociationId, &Association)> {
-        let ids = self.by_peer.get(key).into_iter().flatten();
-        ids.filter_map(|&id| Some((id, &**self.associations.get(id.index())?)))
-    }
-
-    /// Returns whether one of them uses one of these local addresses.
-    fn is_taken(&self, key: &PeerKey, local: &LocalAddresses) -> bool {
-        self.with_peer(key).any(|(_, association)| association.local().overlap(local))
-    }
-
-    /// The one to which belongs what comes to this address of ours.
-    fn owner(&self, key: &PeerKey, local: Option<IpAddr>) -> Option<AssociationId> {
-        let mut with_peer = self.with_peer(key);
-        with_peer.find(|(_, association)| association.local().serve(local)).map(|(id, _)| id)
-    }
-
-    fn unregister(&mut self, id: AssociationId) {
-        let Some(association) = self.associations.get_mut(id.index()) else { return };
-        let identity = association.identity();
-        for remote in association.registered.drain(..) {
-            let key = PeerKey { remote, local_port: identity.local_port, peer_port: identity.peer_port };
-            if let std::collections::hash_map::Entry::Occupied(mut entry) = self.by_peer.entry(key) {
-                entry.get_mut().retain(|other| *other != id);
-                if entry.get().is_empty() {
-                    entry.remove();
-                }
-            }
-        }
-    }
-
-    /// Runs one procedure of an association and then sees to its timers, its place in the transmit
-    /// lists, and its end.
+    /// Runs a procedure of an association, and then updates its timers and queues, or removes it if it has ended.
     fn with<H: Host + ?Sized>(
         &mut self,
         id: AssociationId,
@@ -614,119 +558,11 @@ impl Endpoint {
     ) {
         let Some(association) = self.associations.get_mut(id.index()) else { return };
         let mut cx = Context { now, host, random: &mut self.random, statistics: &mut self.statistics };
-        self.at_work = Some(id);
+        self.in_progress = Some(id);
         procedure(association, &mut cx);
-        self.at_work = None;
+        self.in_progress = None;
         association.trace_changes(now);
         self.update_queues(id);
-    }
-
-    fn update_queues(&mut self, id: AssociationId) {
-        let Some(association) = self.associations.get_mut(id.index()) else { return };
-        if association.is_closed() {
-            return self.remove(id);
-        }
-        if !association.attached && association.is_attached() {
-            association.attached = true;
-            self.attached.push(id);
-        }
-        self.arm(id);
-        self.enqueue(id);
-        self.list_trace(id);
-    }
-
-    fn remove(&mut self, id: AssociationId) {
-        let mut association = self.forget(id);
-        if let Some(transmit) = association.last_words(self.config.checksum) {
-            self.push_last_words(transmit);
-        }
-        match association.queued {
-            Queued::No => {}
-            Queued::Due => self.due.retain(|other| *other != id),
-            Queued::Held => self.held.retain(|other| *other != id),
-        }
-        self.keep_trace(id, association.take_tracer());
-    }
-
-    /// Takes an association out of all tables.
-    fn forget(&mut self, id: AssociationId) -> Box<Association> {
-        self.unregister(id);
-        let association = self.associations.remove(id.index());
-        self.by_tag.remove(&association.identity().local_tag);
-        self.strays.on_tags_changed();
-        association.bequeath(&mut self.statistics);
-        self.admissions.leave(id);
-        if self.associations.is_empty() {
-            // Nothing is left that entries of the past could concern.
-            self.timers.clear();
-        }
-        self.last = None;
-        association
-    }
-
-    /// Keeps an entry in the timer heap that is not later than the association's deadline.
-    #[inline]
-    fn arm(&mut self, id: AssociationId) {
-        let Some(association) = self.associations.get_mut(id.index()) else { return };
-        let Some(deadline) = association.deadline() else { return };
-        if association.armed.is_none_or(|at| deadline < at) {
-            association.armed_later = association.armed.replace(deadline);
-            self.timers.push(deadline, id);
-        }
-    }
-
-    /// Puts an association that has something to send where it belongs.
-    fn enqueue(&mut self, id: AssociationId) {
-        self.enqueue_by(id, Scope::Due);
-    }
-
-    fn enqueue_by(&mut self, id: AssociationId, scope: Scope) {
-        let Some(association) = self.associations.get_mut(id.index()) else { return };
-        let due = association.due(self.limits) || (scope == Scope::All && association.sendable());
-        match association.queued {
-            Queued::Due => {}
-            Queued::Held if !due => {}
-            Queued::Held => {
-                self.held.retain(|other| *other != id);
-                association.queued = Queued::Due;
-                self.due.push_back(id);
-            }
-            Queued::No if due => {
-                association.queued = Queued::Due;
-                self.due.push_back(id);
-            }
-            Queued::No => {
-                self.hold(id);
-                // It may be the pacer that holds it back, which runs no timer while nothing waits.
-                self.arm(id);
-            }
-        }
-    }
-
-    /// Makes everything due that could leave now, however little it is.
-    fn promote_held(&mut self) {
-        for _ in 0..self.held.len() {
-            let Some(id) = self.held.pop_front() else { return };
-            let Some(association) = self.associations.get_mut(id.index()) else { continue };
-            if association.sendable() {
-                association.queued = Queued::Due;
-                self.due.push_back(id);
-            } else {
-                self.held.push_back(id);
-            }
-        }
-    }
-
-    /// Keeps data that waits for a window, or for more data to bundle.
-    fn hold(&mut self, id: AssociationId) {
-        if let Some(association) = self.associations.get_mut(id.index())
-            && association.queued == Queued::No
-            && association.has_waiting()
-        {
-            association.due(self.limits);
-            association.queued = Queued::Held;
-            self.held.push_back(id);
-        }
     }
 
     fn new_initial_tsn(&mut self) -> u32 {
@@ -735,16 +571,5 @@ impl Endpoint {
             return tsn;
         }
         self.random.next_u32()
-    }
-
-    /// A verification tag that no association has; its low bits name our shard.
-    fn new_tag(&mut self) -> u32 {
-        let mask = (1u32 << self.config.shard_bits) - 1;
-        loop {
-            let tag = (self.random.next_u32() & !mask) | (self.config.shard & mask);
-            if tag != 0 && !self.by_tag.contains_key(&tag) {
-                return tag;
-            }
-        }
     }
 }

@@ -511,14 +511,14 @@ impl Driver for SctpDriver {
     }
 
     fn fault(&mut self, cx: &mut Cx<'_>, s: Option<StreamId>) {
-        let at_work = self.endpoint.take_at_work();
+        let in_progress = self.endpoint.take_in_progress();
         let of_stream = match s.and_then(|s| self.minors.get(s)) {
             Some(Minor::Connected { association }) => Some(association),
             _ => None,
         };
         // The batch under construction is lost, as any packet may be.
         self.refused = None;
-        for id in at_work.into_iter().chain(of_stream.filter(|id| at_work != Some(*id))) {
+        for id in in_progress.into_iter().chain(of_stream.filter(|id| in_progress != Some(*id))) {
             let (endpoint, mut host) = self.split(cx);
             endpoint.abandon(id, &mut host);
         }

@@ -1,14 +1,14 @@
-//! ERROR and ABORT chunks with one cause, and what a received one says.
+//! ERROR and ABORT chunks with one cause, and the evaluation of received ones.
 
 use sctp_wire::cause::{Cause, Causes};
 use sctp_wire::chunk::{Abort, Error, RawChunk};
 
 use crate::error::CloseReason;
 
-/// Longest text of a peer's abort that is kept.
+/// Maximum length of the text of a peer's ABORT that is kept.
 const TEXT_CHARS_MAX: usize = 256;
 
-/// An ERROR chunk with this cause.
+/// Returns an ERROR chunk with this cause.
 pub(crate) fn error_chunk(cause: &Cause<'_>) -> Vec<u8> {
     let mut causes = Vec::new();
     cause.write(&mut causes);
@@ -17,7 +17,7 @@ pub(crate) fn error_chunk(cause: &Cause<'_>) -> Vec<u8> {
     out
 }
 
-/// An ABORT chunk with this cause.
+/// Returns an ABORT chunk with this cause.
 pub(crate) fn abort_chunk(cause: &Cause<'_>) -> Vec<u8> {
     let mut causes = Vec::new();
     cause.write(&mut causes);
@@ -36,7 +36,7 @@ pub(crate) fn reports_stale_cookie(raw: &RawChunk<'_>) -> bool {
     Causes::new(raw.value).flatten().any(|cause| matches!(cause, Cause::StaleCookie(_)))
 }
 
-/// Why the peer aborted, from its ABORT chunk. In reply to an INIT, no cause means that nobody listens.
+/// Returns why the peer aborted, according to its ABORT chunk. In reply to an INIT, no cause means that there is no listener.
 pub(super) fn abort_reason(raw: &RawChunk<'_>, setting_up: bool) -> CloseReason {
     match Causes::new(raw.value).flatten().next() {
         None if setting_up => CloseReason::Refused,

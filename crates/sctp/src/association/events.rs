@@ -1,4 +1,4 @@
-//! Events that need no reaction of the user (RFC 6458 §6.1), for users who subscribe to them.
+//! Optional events, for users who subscribe to them (RFC 6458 §6.1).
 
 use super::{Association, Context};
 use crate::error::CloseReason;
@@ -7,8 +7,8 @@ use crate::inbound::Inbound;
 use crate::receive_buffer::Held;
 
 impl Association {
-    /// Tells the user of something. What is not read yet takes room of the receive buffer, so that no peer can make us keep
-    /// more and more of it; what finds none is dropped.
+    /// Reports an event to the user. Unread events occupy the receive buffer, so that no peer can make them accumulate; an event
+    /// without room is dropped.
     #[cold]
     pub(super) fn tell<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, event: Event) {
         if !self.config.events {
@@ -21,7 +21,7 @@ impl Association {
         }
     }
 
-    /// Everything that was sent has been acknowledged.
+    /// Reports that everything sent was acknowledged.
     pub(super) fn tell_sender_dry<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         if self.config.sender_dry_events {
             self.tell(cx, Event::SenderDry);
@@ -39,14 +39,14 @@ impl Association {
         self.tell(cx, Event::PathChanged { remote, change, reason });
     }
 
-    /// The association is up, and the peer has said something of the layer above it.
+    /// Reports the peer's adaptation layer indication when the association is up.
     pub(crate) fn tell_adaptation<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         if self.peer_adaptation != 0 {
             self.tell(cx, Event::AdaptationIndication(self.peer_adaptation));
         }
     }
 
-    /// The peer sends no more, or nothing that goes on from what it sent.
+    /// Reports that the rest of a message delivered in part will not arrive.
     pub(super) fn tell_end_of_partial_delivery<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         if self.config.events
             && let Some((stream, ssn)) = self.inbound.as_mut().and_then(Inbound::take_open_record)
@@ -55,7 +55,7 @@ impl Association {
         }
     }
 
-    /// The association ends otherwise than by a shutdown.
+    /// Reports that the association ends otherwise than by a shutdown.
     pub(super) fn tell_loss<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, reason: &CloseReason) {
         if self.config.events && *reason != CloseReason::Shutdown {
             let information = std::mem::take(&mut self.abort_causes);
@@ -64,8 +64,7 @@ impl Association {
         }
     }
 
-    /// Gives everything back that the peer has not acknowledged, since it never will. That is no more than the send buffer
-    /// holds.
+    /// Returns all messages that the peer has not acknowledged to the user. The send buffer bounds them.
     pub(super) fn report_undelivered<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, cause: u16) {
         if !self.config.events {
             return;
@@ -78,8 +77,8 @@ impl Association {
         }
     }
 
-    /// The lifetime of what comes next is over: it is discarded. Where there is no room to say so it is sent after all, so that
-    /// nothing vanishes and no memory grows.
+    /// Discards the next messages if their lifetime is over. Without room for the report a message is sent after all, so that no
+    /// message vanishes silently and memory stays bounded.
     pub(super) fn discard_expired<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         let keeps = self.config.events && !self.has_room_for_event();
         let expired = self.outbound.take_expired(cx.now, keeps);
@@ -112,7 +111,7 @@ impl Association {
     }
 }
 
-/// Counts what an event takes of the receive buffer.
+/// Charges an event to the receive buffer.
 fn charge(inbound: &mut Option<Inbound>, early: &mut Held, event: &Event) {
     let held = event.receive_credit().map_or(Held::default(), |bytes| Held::of(bytes, 1));
     match inbound {

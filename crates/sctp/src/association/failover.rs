@@ -1,8 +1,8 @@
 //! Failure and return of paths (RFC 9260 §8.1, §8.2, RFC 7829).
 //!
-//! Three steps lead away from a path: it is suspected when it has been silent for longer than a round trip takes,
-//! potentially failed after the first timeout, inactive after Path.Max.Retrans more. Data avoids it from the first step on if
-//! another path is active; if none is, data stays and waits for an answer. One step leads back: it answers.
+//! A path fails in three steps: it is suspected when it has been silent for longer than a round trip takes, potentially failed
+//! after the first timeout, and inactive after Path.Max.Retrans further ones. Data avoids it from the first step on if another
+//! path is active; otherwise data stays and waits for an answer. An answer makes the path active again.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ impl Association {
         (0..self.paths.len()).filter_map(|path_id| self.path_failure_at(path_id)).min()
     }
 
-    /// A path seems to have been silent for too long. Only now are packets searched for one that is unanswered.
+    /// Handles the timer of a silent path: searches its packets for one that is unanswered.
     pub(super) fn handle_silence<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
         let path = &mut self.paths[path_id];
         path.set_unanswered(self.outbound.first_in_flight(path, path_id));
@@ -84,9 +84,8 @@ impl Association {
         }
     }
 
-    /// Asks a path that has answered neither data nor its tail loss probes, and whose data no other path can take: by
-    /// heartbeats, after `wait` and then often. T3 runs on; its back-off would otherwise hold the data long after the path
-    /// is back.
+    /// Sends heartbeats on a path that has answered neither data nor its tail loss probes, if no other path can take its data:
+    /// after `wait`, and then often. T3 continues; its back-off alone would hold the data long after the path is back.
     pub(super) fn ask_lone_path<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
@@ -106,7 +105,7 @@ impl Association {
 
     /// Counts an error of a path that gave no answer, after the caller has counted errors of the peer (RFC 9260 §8.1, §8.2).
     pub(super) fn count_error<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
-        // A peer that has not had our cookie would answer a HEARTBEAT with ABORT.
+        // A peer without our cookie would answer a HEARTBEAT with ABORT.
         let set_up = self.is_set_up();
         let alone = self.others(path_id).all(|other| self.paths[other].state() == PathState::Unconfirmed);
         let path = &mut self.paths[path_id];
@@ -121,12 +120,12 @@ impl Association {
             }
         }
         if self.errors > self.config.association_retries_max {
-            self.give_up(cx);
+            self.abort_unresponsive(cx);
         }
     }
 
-    /// A SACK acknowledged data that was sent on a path. `sent_at`: when the data left, if this path carried both the data
-    /// and the SACK, and so works both ways.
+    /// Handles a SACK for data that was sent on a path. `sent_at`: when the data was sent, if this path carried both the data and
+    /// the SACK, and so works in both directions.
     pub(super) fn path_acknowledged<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
@@ -140,7 +139,7 @@ impl Association {
             (PathState::Suspected, None) if self.paths.len() == 1 => {
                 self.path_answered(cx, path_id, cx.now, PathReason::Acknowledged);
             }
-            // RFC 7829 §5.1: not by what was sent again.
+            // RFC 7829 §5.1: a retransmission does not count.
             (PathState::Suspected | PathState::PotentiallyFailed, Some(sent_at)) => {
                 self.path_answered(cx, path_id, sent_at, PathReason::Acknowledged);
             }
@@ -148,7 +147,7 @@ impl Association {
         }
     }
 
-    /// A path has answered what was sent at `asked_at`, so data may take it again.
+    /// Handles an answer to a packet sent on a path at `asked_at`: data may take the path again.
     pub(super) fn path_answered<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
@@ -172,9 +171,9 @@ impl Association {
         self.schedule_heartbeat(cx, path_id);
     }
 
-    /// A failed path has answered what was sent at `asked_at`. Moves data away from failed paths on which it was tried
-    /// meanwhile, so that it need not wait for their timers. A path that was merely suspected keeps its data: no timeout has
-    /// reduced its window, so what is in flight there must not leave again all at once.
+    /// Moves data away from failed paths on which it was tried, because another failed path has answered a packet sent at
+    /// `asked_at`; so the data need not wait for their timers. A path that was merely suspected keeps its data: no timeout has
+    /// reduced its window, so its data in flight must not be sent again all at once.
     fn reassign_tries(&mut self, answered: usize, asked_at: Time) {
         for (id, path) in self.paths.iter_mut().enumerate() {
             let keeps = path.state() == PathState::Suspected || path.last_sent_at() >= asked_at;

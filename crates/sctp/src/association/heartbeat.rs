@@ -60,8 +60,8 @@ impl Association {
         self.paths[path_id].schedule_heartbeat(at);
     }
 
-    /// Returns whether the round trip of a path must be measured: multipath needs it, and the user has confirmed the path
-    /// by naming it, or the path is back after a silence.
+    /// Returns whether the round-trip time of a path must be measured: multipath needs it, and the user has confirmed the path by
+    /// naming it, or the path is back after a silence.
     fn wants_round_trip(&self, path_id: usize) -> bool {
         self.outbound.is_multipath() && self.paths[path_id].rto().is_unknown()
     }
@@ -83,7 +83,7 @@ impl Association {
         }
     }
 
-    /// A heartbeat was not answered within the RTO.
+    /// Handles a heartbeat that was not answered within the RTO.
     pub(super) fn handle_unanswered_heartbeat<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
@@ -95,7 +95,7 @@ impl Association {
         let path = &mut self.paths[path_id];
         path.on_heartbeat_timeout(cx.now);
         if !self.paths[path_id].takes_data() && self.tries_data(path_id) {
-            // Data is tried there for want of a better path, and T3 counts its errors.
+            // Data is sent there because no better path exists, and T3 counts its errors.
             return self.ask_on(cx, path_id);
         }
         let path = &mut self.paths[path_id];
@@ -111,7 +111,7 @@ impl Association {
         self.paths[path_id].t3().is_some() || (self.outbound.has_lost() && self.carries_data(path_id))
     }
 
-    /// Schedules the next heartbeat of a path that has not answered the last.
+    /// Schedules the next heartbeat of a path that has not answered the last one.
     fn ask_on<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
         if self.paths[path_id].heartbeat_at().is_none() {
             self.schedule_heartbeat(cx, path_id);
@@ -153,7 +153,7 @@ impl Association {
         asks
     }
 
-    /// Makes a HEARTBEAT for a path, whose answer is awaited from now on.
+    /// Builds a HEARTBEAT for a path, and waits for its answer from now on.
     pub(super) fn heartbeat<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) -> Vec<u8> {
         let nonce = cx.random.next_u64();
         self.paths[path_id].on_heartbeat_sent(cx.now, nonce);
@@ -173,7 +173,7 @@ impl Association {
         self.push_control(bytes, Some(path_id));
     }
 
-    /// Handles a HEARTBEAT ACK. It counts for the path that was probed, wherever it came in (RFC 9260 §8.3).
+    /// Handles a HEARTBEAT ACK. It counts for the probed path, on whichever path it came (RFC 9260 §8.3).
     pub(super) fn handle_heartbeat_ack<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
@@ -191,7 +191,7 @@ impl Association {
         self.path_answered(cx, path_id, sent_at, PathReason::Heartbeat);
     }
 
-    /// Returns when the heartbeat with this nonce left, if it did on this path (RFC 9260 §5.4: that address alone is
+    /// Returns when the heartbeat with this nonce was sent, if it was sent on this path (RFC 9260 §5.4: only that address is
     /// confirmed).
     fn end_heartbeat(&mut self, now: Time, path_id: usize, nonce: &[u8]) -> Option<Time> {
         if let Some(sent_at) = self.handle_mtu_probe_ack(now, path_id, nonce) {

@@ -15,15 +15,15 @@ use crate::extensions::Extensions;
 use crate::families::Families;
 use crate::local_addresses::LocalAddresses;
 
-/// Most bytes of unknown parameters that are reported back.
+/// Maximum number of bytes of unknown parameters that are reported back.
 const REPORTED_BYTES_MAX: usize = 1024;
 /// Header and fixed fields of INIT and INIT ACK (RFC 9260 §3.3.2).
 const INIT_CHUNK_BYTES: usize = 20;
-/// The parameters of an INIT of ours are padded to this length.
+/// Length to which the parameters of our INITs are padded.
 const PADDED_PARAMETERS_BYTES: usize = 128;
-/// Padding Parameter (RFC 4820 §4). A peer that does not know it skips it and says nothing.
+/// Padding Parameter (RFC 4820 §4). A peer that does not know it skips it silently.
 const PAD: u16 = 0x8005;
-/// Longest host name that is given back in an ABORT.
+/// Maximum length of a host name that an ABORT reports back.
 const HOST_NAME_BYTES_MAX: usize = 256;
 
 /// The checked contents of an INIT or INIT ACK.
@@ -35,15 +35,15 @@ pub(crate) struct PeerInit {
     pub(crate) streams_in: u16,
     pub(crate) initial_tsn: u32,
     pub(crate) addresses: Vec<IpAddr>,
-    /// How many there were, before those that are no use were left out.
+    /// Number of listed addresses, before the unusable ones were removed.
     listed: u64,
-    /// The kinds of addresses that it can use, as far as it says so itself.
+    /// The address families that the peer reports as supported, if it does.
     supported: Option<Families>,
     /// Extensions that the peer offers beyond RFC 9260.
     pub(crate) extensions: Extensions,
     /// Adaptation layer indication of the peer (RFC 5061 §4.2.6); 0 if there is none.
     pub(crate) adaptation: u32,
-    /// Only in an INIT: how much longer than usual the cookie should live.
+    /// Only in an INIT: requested extension of the cookie's lifetime.
     pub(crate) cookie_increment: Duration,
     /// Only in an INIT ACK.
     pub(crate) cookie: Option<Vec<u8>>,
@@ -58,12 +58,12 @@ pub(crate) enum BadInit {
     Field,
     /// A parameter has a wrong length.
     Parameter,
-    /// It names its sender by a host name (RFC 9260 §5.1.2 B). The parameter.
+    /// The sender is named by a host name (RFC 9260 §5.1.2 B), in this parameter.
     HostName(Vec<u8>),
 }
 
 impl BadInit {
-    /// The ABORT that refuses it.
+    /// Returns the ABORT that refuses the chunk.
     pub(crate) fn abort_chunk(&self) -> Vec<u8> {
         match self {
             BadInit::Field => abort_chunk(&Cause::InvalidMandatoryParameter(InvalidMandatoryParameter)),
@@ -87,7 +87,7 @@ impl BadInit {
 }
 
 impl PeerInit {
-    /// Reads and checks what both chunks share.
+    /// Reads and checks the common part of both chunks.
     pub(crate) fn from_init(init: &Init<'_>) -> Result<PeerInit, BadInit> {
         if init.initiate_tag.0 == 0
             || init.outbound_streams == 0
@@ -147,8 +147,8 @@ impl PeerInit {
         Ok(peer)
     }
 
-    /// The sender's addresses that we can use from `ours`: first the one that its packet came from, then those that it lists
-    /// and that mean the same host to us. What is left out is added to `ignored`.
+    /// Returns the sender's addresses that can be used from `ours`: first the source of its packet, then the listed addresses
+    /// that mean the same host to us. The number of the others is added to `ignored`.
     pub(crate) fn reachable_at(
         &self,
         source: IpAddr,
@@ -165,7 +165,8 @@ impl PeerInit {
         all
     }
 
-    /// The kinds of addresses that the sender can use: what it says, and what it uses itself (RFC 9260 §5.1.2).
+    /// Returns the address families that the sender supports: those that it reports, and that of its source address (RFC 9260
+    /// §5.1.2).
     fn families(&self, source: IpAddr) -> Families {
         self.supported.map_or(Families::BOTH, |said| said.with(&self.addresses).with(&[source]))
     }
@@ -181,14 +182,14 @@ impl PeerInit {
     }
 }
 
-/// The window to advertise, never less than RFC 9260 §3.3.2 allows.
+/// Returns the window to advertise, at least the minimum of RFC 9260 §3.3.2.
 pub(super) fn initial_window(config: &AssociationConfig) -> u32 {
     u32::try_from(config.receive_buffer_bytes.max(RECEIVE_WINDOW_BYTES_MIN)).unwrap_or(u32::MAX)
 }
 
-/// Returns whether an address means the same host to both who speak with each other if it is listed in a packet from or to the
-/// peer's address `remote`. Loopback is known to the host itself, a link-local address to its neighbours, who need the interface,
-/// too, and a private IPv4 address, where the peer has a public one, lies behind a NAT, unless we are in both networks ourselves.
+/// Returns whether an address denotes the same host at both ends if it is listed in a packet from or to the peer's address
+/// `remote`. A loopback address is valid on the host itself, and a link-local address on its link (the interface is needed, too).
+/// A private IPv4 address is behind a NAT if the peer has a public one, unless our host is in both networks.
 fn is_in_scope(address: IpAddr, remote: IpAddr, ours: &[IpAddr]) -> bool {
     let (address, remote) = (address.to_canonical(), remote.to_canonical());
     if remote.is_loopback() {
@@ -224,8 +225,8 @@ pub(crate) fn is_unicast(address: IpAddr) -> bool {
     !(address.is_unspecified() || address.is_multicast() || broadcast)
 }
 
-/// Appends an INIT ACK (RFC 9260 §3.3.3) to the INIT of `peer`, which asks for no more streams than that allows. It goes to
-/// the address `to`. Of our addresses it lists as many as `bytes_max` leaves room for.
+/// Appends an INIT ACK (RFC 9260 §3.3.3) in answer to the INIT of `peer`, with at most the number of streams that the INIT
+/// permits. It is sent to the address `to`. It lists as many local addresses as `bytes_max` permits.
 pub(crate) fn write_init_ack(
     config: &AssociationConfig,
     cookie: &StateCookie,
@@ -238,7 +239,7 @@ pub(crate) fn write_init_ack(
     parameter::StateCookie { cookie: sealed }.write(&mut others);
     cookie.extensions.write(&mut others);
     write_adaptation(config, &mut others);
-    // RFC 9260 §3.2.2: each in a parameter of its own.
+    // RFC 9260 §3.2.2: each unrecognized parameter is reported in a separate parameter.
     let mut reported = Parameters::new(&peer.unrecognized);
     while let Some(Ok(raw)) = reported.next_raw() {
         parameter::UnrecognizedParameter { parameter: raw.whole }.write(&mut others);
@@ -292,7 +293,7 @@ pub(super) fn write_init_parameters(
         let increment_ms = u32::try_from(increment.as_millis()).unwrap_or(u32::MAX);
         parameter::CookiePreservative { increment_ms }.write(out);
     }
-    // A responder that answers with at most three times as much lists all its addresses if the INIT is long enough.
+    // A responder that limits its answer to three times the INIT lists all its addresses if the INIT is long enough.
     if let Some(missing) = PADDED_PARAMETERS_BYTES.checked_sub(out.len() + PARAMETER_HEADER_BYTES) {
         parameter::Unknown { kind: PAD, value: &[0; PADDED_PARAMETERS_BYTES][..missing] }.write(out);
     }
@@ -304,10 +305,10 @@ fn write_adaptation(config: &AssociationConfig, out: &mut Vec<u8>) {
     }
 }
 
-/// Addresses as the parameters that name them.
+/// Appends address parameters.
 pub(crate) fn write_address_list(addresses: &[IpAddr], out: &mut Vec<u8>) {
     for address in addresses {
-        // RFC 9260 §3.3.2.1.2: an IPv4 address never goes out as a mapped one.
+        // RFC 9260 §3.3.2.1.2: an IPv4 address is never sent in mapped form.
         match address.to_canonical() {
             IpAddr::V4(v4) => parameter::Ipv4 { address: v4 }.write(out),
             IpAddr::V6(v6) => parameter::Ipv6 { address: v6 }.write(out),

@@ -1,20 +1,20 @@
-//! One association: its state, its paths, and what happens to it.
+//! One association: its state, its paths, and its procedures.
 //!
 //! | file | procedure |
 //! |---|---|
-//! | `init` | what INIT and INIT ACK say (RFC 9260 §3.3.2, §5.1.2) |
+//! | `init` | contents of INIT and INIT ACK (RFC 9260 §3.3.2, §5.1.2) |
 //! | `setup` | INIT to COOKIE ACK (§5) |
 //! | `restart` | a peer that connects again (§5.2.4 A) |
 //! | `receive` | chunks of a packet, in their order |
-//! | `schedule` | which path a packet with data takes |
-//! | `transmit` | packets out of what waits |
+//! | `schedule` | selection of the path of a packet with data |
+//! | `transmit` | building of packets |
 //! | `timers` | T1, T2, T3, delayed SACK |
 //! | `heartbeat` | probing of paths (§8.3) |
-//! | `failover` | paths that fail and return (§8.2, RFC 7829) |
-//! | `mtu` | how long packets may be (RFC 8899) |
-//! | `events` | what the user hears of, if it wants to (RFC 6458 §6.1) |
+//! | `failover` | failure and return of paths (§8.2, RFC 7829) |
+//! | `mtu` | packet length (RFC 8899) |
+//! | `events` | optional events (RFC 6458 §6.1) |
 //! | `shutdown` | SHUTDOWN and ABORT (§9) |
-//! | `observe` | what those who look on see: statistics and trace |
+//! | `observe` | statistics and trace |
 
 mod causes;
 mod events;
@@ -76,7 +76,7 @@ struct Retry {
     rto: Duration,
 }
 
-/// Where an association stands (RFC 9260 §4). A timer lives in the state that it belongs to.
+/// State of an association (RFC 9260 §4). A timer is part of the state that it belongs to.
 #[derive(Debug)]
 enum State {
     /// INIT sent; T1-init runs.
@@ -115,15 +115,15 @@ struct Control {
     init: bool,
 }
 
-/// Work that is done only once for each packet.
+/// Events that count only once for each packet.
 #[derive(Debug, Default)]
 struct Seen {
     sack: bool,
-    /// An ERROR that the user heard of.
+    /// Whether an ERROR was reported to the user.
     error: bool,
 }
 
-/// In which of the endpoint's lists the association waits to transmit.
+/// The queue of the endpoint in which the association waits to transmit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Queued {
     #[default]
@@ -148,56 +148,56 @@ pub(crate) struct Association {
     identity: Identity,
     state: State,
     paths: Vec<Path>,
-    /// Where new data goes.
+    /// The primary path.
     primary: usize,
     /// The path that retransmissions take after T3 expired, while any of them waits.
     retransmit_path: Option<usize>,
-    /// Where the last DATA came from, and SACKs go.
+    /// The path of the last DATA, on which SACKs return.
     reply_path: usize,
     outbound: Outbound,
     /// Present once the peer's initial TSN is known.
     inbound: Option<Inbound>,
-    /// Events and messages from before that wait to be read, as a receive buffer counts them.
+    /// Unread events and messages from before, as counted by a receive buffer.
     early: Held,
     control: VecDeque<Control>,
-    /// When the next unconfirmed path may be probed.
+    /// Time when the next unconfirmed path may be probed.
     next_verification: Time,
-    /// When data came last, or the association came up.
+    /// Time when data was last received, or the association came up.
     last_data_at: Time,
-    /// Work that the present packet has caused already.
+    /// Events that the current packet has caused.
     seen: Seen,
-    /// Error causes that the packet in hand has given rise to.
+    /// Error causes that the current packet has caused.
     reports: Vec<u8>,
     /// Consecutive retransmissions and unanswered heartbeats (RFC 9260 §8.1).
     errors: u32,
-    /// The user shut down before the association was up.
+    /// Whether the user has requested a shutdown before the association is up.
     shutdown_wanted: bool,
-    /// A cookie came too late: how much longer than usual the next one is asked to live.
+    /// After a stale cookie: the requested extension of the next cookie's lifetime.
     cookie_increment: Option<Duration>,
     ecn: Ecn,
     /// Adaptation layer indication of the peer; 0 if there is none.
     peer_adaptation: u32,
     /// Causes of the peer's ABORT, for a user who subscribes to events.
     abort_causes: Bytes,
-    /// Extensions that both sides have beyond RFC 9260.
+    /// Extensions beyond RFC 9260 that both sides support.
     extensions: Extensions,
-    /// A path has a probe of its MTU to send.
+    /// Whether a path has an MTU probe to send.
     probes_mtu: bool,
     /// Whether the endpoint has yet to enter addresses of paths.
     paths_changed: bool,
     statistics: Statistics,
-    /// Present while somebody looks on.
+    /// Present while the association is traced.
     trace: Option<Box<Tracer>>,
     /// The peer's addresses under which the endpoint knows this association.
     pub(crate) registered: Vec<SocketAddr>,
     pub(crate) queued: Queued,
-    /// So much must wait until the association is due, as of the last call of [`Association::due`].
+    /// Number of waiting bytes from which the association is due, as of the last call of [`Association::due`].
     due_from_bytes: usize,
-    /// The endpoint knows that fragments wait in receive blocks.
+    /// Whether the endpoint has listed this association as having fragments in receive blocks.
     pub(crate) attached: bool,
     /// The earliest time for which the endpoint's timer heap has an entry.
     pub(crate) armed: Option<Time>,
-    /// The entry that was the earliest before that one, and is again once that one has come up.
+    /// The earliest entry apart from that one.
     pub(crate) armed_later: Option<Time>,
 }
 
@@ -259,13 +259,13 @@ impl Association {
         self.identity
     }
 
-    /// The addresses of ours that it may use.
+    /// Returns the local addresses that the association may use.
     #[inline]
     pub(crate) fn local(&self) -> &LocalAddresses {
         &self.local
     }
 
-    /// Those that it does use, as far as they are known.
+    /// Returns the local addresses in use, as far as they are known.
     pub(crate) fn local_addresses(&self) -> Vec<IpAddr> {
         if !self.local.listed().is_empty() {
             return self.local.listed().to_vec();
@@ -284,7 +284,7 @@ impl Association {
         !matches!(self.state, State::CookieWait { .. } | State::CookieEchoed { .. })
     }
 
-    /// Our INIT is not answered yet.
+    /// Returns whether our INIT is unanswered.
     pub(crate) fn is_in_cookie_wait(&self) -> bool {
         matches!(self.state, State::CookieWait { .. })
     }
@@ -293,7 +293,7 @@ impl Association {
         self.paths.iter().map(Path::remote)
     }
 
-    /// Those that are known to be the peer's (RFC 9260 §5.4).
+    /// Returns the confirmed addresses of the peer (RFC 9260 §5.4).
     pub(crate) fn confirmed_remotes(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         self.paths.iter().filter(|path| path.state() != PathState::Unconfirmed).map(Path::remote)
     }
@@ -318,7 +318,7 @@ impl Association {
         }
     }
 
-    /// Returns why no message is taken.
+    /// Returns the reason why messages are refused.
     #[cold]
     fn refusal(&self) -> SendError {
         match self.state {
@@ -348,7 +348,7 @@ impl Association {
         self.outbound.in_flight_payload_bytes() == 0
     }
 
-    /// Queues a message that [`Association::check_message`] has found valid. It leaves when the endpoint is asked to transmit.
+    /// Queues a message that [`Association::check_message`] has found valid. It is sent when the endpoint is asked to transmit.
     #[inline]
     pub(crate) fn queue_message(
         &mut self,
@@ -362,8 +362,8 @@ impl Association {
         self.statistics.bytes_sent += bytes as u64;
     }
 
-    /// The reader took `bytes`, and what so many messages are charged beside them. Returns whether a window update waits to be
-    /// sent.
+    /// Records that the reader took `bytes`, and the charge of `charges` messages in addition. Returns whether a window update is
+    /// due.
     #[inline]
     pub(crate) fn consumed(&mut self, bytes: usize, charges: usize) -> bool {
         match &mut self.inbound {
@@ -375,25 +375,25 @@ impl Association {
         }
     }
 
-    /// The reader keeps the room of `bytes` that it has just taken.
+    /// Keeps the credit of `bytes` that the reader has just taken.
     pub(crate) fn hold_window(&mut self, bytes: usize) {
         if let Some(inbound) = &mut self.inbound {
             inbound.hold_window(bytes);
         }
     }
 
-    /// The reader gives room back that it has kept. Says whether a window update waits to be sent.
+    /// Releases credit that the reader has kept. Returns whether a window update is due.
     pub(crate) fn release_window(&mut self, bytes: usize) -> bool {
         self.inbound.as_mut().is_some_and(|inbound| inbound.release_window(bytes))
     }
 
-    /// Returns whether fragments wait that may lie in receive blocks.
+    /// Returns whether waiting fragments may be in receive blocks.
     #[inline]
     pub(crate) fn is_attached(&self) -> bool {
         self.inbound.as_ref().is_some_and(Inbound::is_attached)
     }
 
-    /// Copies fragments that wait out of their receive blocks.
+    /// Copies waiting fragments out of their receive blocks.
     pub(crate) fn detach(&mut self) {
         if let Some(inbound) = &mut self.inbound {
             inbound.detach();
@@ -414,7 +414,7 @@ impl Association {
         self.outbound.pending_wire_bytes() >= self.due_from_bytes
     }
 
-    /// Returns how much must wait to be worth a transmission of its own. `usize::MAX`: no message makes it so.
+    /// Returns the number of waiting bytes that justify a transmission of its own. `usize::MAX`: no further message does.
     fn due_from_bytes(&self, limits: BatchLimits) -> usize {
         if !self.control.is_empty() || self.probes_mtu || self.inbound.as_ref().is_some_and(Inbound::ack_due)
         {
@@ -425,7 +425,7 @@ impl Association {
         }
         let path = &self.paths[self.next_data_path()];
         if !self.outbound.may_send(path) {
-            // The first message to wait may change that, others behind it do not.
+            // The first waiting message may change that; later ones do not.
             return if self.outbound.has_waiting() { usize::MAX } else { 1 };
         }
         let at_once = path.tail_loss_probe_is_due() || self.outbound.has_lost() || self.config.nodelay;
@@ -451,7 +451,7 @@ impl Association {
         self.outbound.has_waiting() || !self.control.is_empty()
     }
 
-    /// States in which DATA may be sent (RFC 9260 §6). In COOKIE-ECHOED it leaves only with the cookie (§5.1 C).
+    /// Returns whether DATA may be sent in this state (RFC 9260 §6). In COOKIE-ECHOED it is sent only with the cookie (§5.1 C).
     fn may_carry_data(&self) -> bool {
         match self.state {
             State::Established | State::ShutdownPending | State::ShutdownReceived => true,
@@ -468,7 +468,7 @@ impl Association {
         address: IpAddr,
     ) -> Result<(), PrimaryError> {
         let path_id = self.path_at(address)?;
-        // RFC 9260 §5.4: no data goes to an address that is not confirmed.
+        // RFC 9260 §5.4: no data is sent to an unconfirmed address.
         if self.paths[path_id].state() == PathState::Unconfirmed {
             return Err(PrimaryError::Unconfirmed { address });
         }
@@ -489,7 +489,7 @@ impl Association {
         }
     }
 
-    /// Counts a chunk that is malformed, or means nothing in this state.
+    /// Counts a chunk that is malformed, or has no meaning in this state.
     #[cold]
     fn discard_chunk(&mut self) {
         self.statistics.chunks_discarded += 1;
@@ -504,7 +504,7 @@ impl Association {
         }
         self.tell_end_of_partial_delivery(cx);
         self.tell_loss(cx, &reason);
-        // Control chunks that waited were for the old peer; a caller that must still send a last chunk adds it now.
+        // Waiting control chunks are obsolete; a caller that must still send a last chunk adds it after this.
         self.control.clear();
         self.state = State::Closed;
         if let Some(tracer) = &mut self.trace {
@@ -528,14 +528,14 @@ impl Association {
         std::mem::take(&mut self.paths_changed)
     }
 
-    /// Returns where to report the end to the peer in any case: its address and our own.
-    pub(crate) fn way_back(&self) -> Option<(SocketAddr, Option<IpAddr>)> {
+    /// Returns the addresses for a packet that reports the end to the peer: the peer's and our own.
+    pub(crate) fn return_route(&self) -> Option<(SocketAddr, Option<IpAddr>)> {
         let path = self.paths.get(self.primary).or(self.paths.first())?;
         Some((path.remote(), path.local()))
     }
 
-    /// The packet that a closed association still owes its peer: ABORT or SHUTDOWN COMPLETE.
-    pub(crate) fn last_words(&mut self, checksum: Checksum) -> Option<Reply> {
+    /// Takes the final packet of a closed association: ABORT or SHUTDOWN COMPLETE.
+    pub(crate) fn take_final_packet(&mut self, checksum: Checksum) -> Option<Reply> {
         let chunk = self.control.pop_back()?;
         let path_id = chunk.path.unwrap_or(self.data_path());
         let path = &self.paths[path_id];
@@ -552,18 +552,18 @@ impl Association {
         });
         reply.dscp = self.dscp(path_id);
         if let Some(tracer) = &mut self.trace {
-            tracer.last_words(path_id, &reply.packet);
+            tracer.record_final_packet(path_id, &reply.packet);
         }
         Some(reply)
     }
 
-    /// Ends the association without a word to the peer.
-    pub(crate) fn drop_with<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, reason: CloseReason) {
+    /// Ends the association without a packet to the peer.
+    pub(crate) fn close_silently<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, reason: CloseReason) {
         self.close(cx, reason);
     }
 }
 
-/// A random number between 0 and `range`.
+/// Returns a random duration between 0 and `range`.
 fn random_below(random: &mut ChaCha12Rng, range: Duration) -> Duration {
     let span = u64::try_from(range.as_nanos()).unwrap_or(u64::MAX).max(1);
     Duration::from_nanos(random.next_u64() % span)

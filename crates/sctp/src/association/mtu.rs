@@ -1,5 +1,5 @@
-//! How long packets may be: probes, their answers, and what routers report (RFC 8899 §6.2; the search itself is in
-//! `path/mtu.rs`).
+//! Path MTU discovery of an association: probes, their answers, and reports of routers (RFC 8899 §6.2; `path/mtu.rs` contains the
+//! search itself).
 
 use std::net::SocketAddr;
 
@@ -16,12 +16,12 @@ use crate::time::Time;
 use crate::trace::Probe;
 use crate::transmit::{Transmit, TransmitBuffer};
 
-/// A packet that lacks less than this was full: nothing worth its header would have found room.
+/// Number of missing bytes below which a packet counts as full: no useful chunk would have fitted.
 const FULL_LACKS_BYTES: usize = 64;
 
 impl Association {
-    /// A packet with data has left on a path. Where it was full, longer ones would be of use on every path that may carry
-    /// the next one.
+    /// Records the length of a packet with data that was sent on a path. If it was full, longer packets would be useful on each
+    /// path that may carry the next one.
     #[inline]
     pub(super) fn note_packet_length(&mut self, now: Time, path_id: usize, bytes: usize) {
         if bytes + FULL_LACKS_BYTES <= self.paths[path_id].mtu_bytes() {
@@ -34,7 +34,7 @@ impl Association {
         }
     }
 
-    /// A probe of the length of packets that a path may take: a HEARTBEAT, and a PAD that fills the packet.
+    /// Builds an MTU probe: a HEARTBEAT, and a PAD that fills the packet.
     #[cold]
     pub(super) fn poll_mtu_probe(
         &mut self,
@@ -49,7 +49,7 @@ impl Association {
             return None;
         };
         let path = &mut self.paths[path_id];
-        // Any other peer has said its last, and one that has forgotten us would answer with ABORT.
+        // In other states the peer does not answer any more, or it has forgotten the association and would answer with ABORT.
         let may = matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownReceived);
         if !may || path.state() != PathState::Active {
             path.put_off_mtu_probe();
@@ -89,7 +89,7 @@ impl Association {
         })
     }
 
-    /// A HEARTBEAT ACK came. If it answers a probe of a length, this is when that had left.
+    /// Handles a HEARTBEAT ACK. Returns when the HEARTBEAT was sent, if it was an MTU probe.
     pub(super) fn handle_mtu_probe_ack(&mut self, now: Time, path_id: usize, info: &[u8]) -> Option<Time> {
         let path = &mut self.paths[path_id];
         let sent_at = path.on_mtu_probe_acked(now, info)?;
@@ -97,7 +97,7 @@ impl Association {
         Some(sent_at)
     }
 
-    /// Handles the report of a router on the way to `remote`, which quotes one of our packets, that it takes none over
+    /// Handles the report of a router on the path to `remote`, which quotes one of our packets, that it forwards none over
     /// `mtu_bytes`. Returns whether that changes anything.
     pub(crate) fn handle_too_big(&mut self, now: Time, remote: SocketAddr, mtu_bytes: usize) -> bool {
         let Some(path_id) = self.path_of(remote) else { return false };
@@ -110,8 +110,9 @@ impl Association {
         true
     }
 
-    /// The payload of a DATA chunk that fills a packet of the narrowest path, so that the chunk can be sent again on any
-    /// other (RFC 9260 §7.3, AMDCS). Paths that take no data do not count: what they take, they find out when they do.
+    /// Returns the payload of a DATA chunk that fills a packet of the path with the smallest MTU, so that the chunk can be
+    /// retransmitted on any other (RFC 9260 §7.3, AMDCS). Paths without data do not count: their MTU is discovered when they
+    /// carry data.
     pub(super) fn fragmentation_point_bytes(&self) -> usize {
         let in_use = self.paths.iter().filter(|path| path.takes_data());
         let narrowest = in_use.map(Path::mtu_bytes).min();

@@ -1,4 +1,4 @@
-//! Counters and measures for observers, and their changes (see [`crate::trace`]).
+//! Counters and measurements, and their changes (see [`crate::trace`]).
 
 use smallvec::SmallVec;
 
@@ -11,7 +11,7 @@ use crate::time::Time;
 use crate::trace::{Metrics, PathView, Record, Tracer, View};
 
 impl State {
-    /// The name of the state, without what belongs to it.
+    /// Returns the name of the state.
     pub(super) fn name(&self) -> AssociationState {
         match self {
             State::CookieWait { .. } => AssociationState::CookieWait,
@@ -67,18 +67,18 @@ impl Association {
         }
     }
 
-    /// Adds what this association counts to the counters of its endpoint.
+    /// Adds the counters of this association to those of its endpoint.
     pub(crate) fn add_to(&self, endpoint: &mut EndpointStatistics) {
         endpoint.add(&self.statistics);
         endpoint.established += u64::from(self.may_carry_data());
     }
 
     /// Adds the association's counters to the endpoint's when the association ends.
-    pub(crate) fn bequeath(&self, endpoint: &mut EndpointStatistics) {
+    pub(crate) fn add_final_counts_to(&self, endpoint: &mut EndpointStatistics) {
         endpoint.add(&self.statistics);
     }
 
-    /// Records what a call has changed. The endpoint calls it after each.
+    /// Records the changes of a call. The endpoint calls it after each.
     #[inline]
     pub(crate) fn trace_changes(&mut self, now: Time) {
         if let Some(mut tracer) = self.trace.take() {
@@ -87,7 +87,7 @@ impl Association {
         }
     }
 
-    /// Returns whether there are records and the endpoint has not been told of them.
+    /// Returns whether there are records that the endpoint has not queued yet.
     #[inline]
     pub(crate) fn take_trace_news(&mut self) -> bool {
         self.trace.as_mut().is_some_and(|tracer| tracer.take_news())

@@ -1,4 +1,4 @@
-//! The chunks of one packet, in their order (RFC 9260 §6.10, §8.5).
+//! Handles the chunks of one packet, in their order (RFC 9260 §6.10, §8.5).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -19,13 +19,13 @@ use crate::inbound::Outcome;
 use crate::outbound::{Report, SackOutcome};
 use crate::time::Time;
 
-/// Most of an unknown chunk that an ERROR gives back.
+/// Maximum number of bytes of an unknown chunk that an ERROR reports back.
 const REPORTED_CHUNK_BYTES_MAX: usize = 512;
-/// Most of an error cause of the peer's that the user is told.
+/// Maximum number of bytes of the peer's error cause that are reported to the user.
 const REMOTE_ERROR_BYTES_MAX: usize = 512;
-/// Most gap blocks of a SACK that are looked at.
+/// Maximum number of gap blocks of a SACK that are evaluated.
 const GAP_BLOCKS_MAX: usize = 4096;
-/// Most that is reported of one packet, however many of its chunks ask for it.
+/// Maximum number of bytes of error causes that one packet can cause.
 const REPORTS_BYTES_MAX: usize = 1024;
 
 /// Whether to handle the rest of the packet.
@@ -36,8 +36,8 @@ enum Next {
 }
 
 impl Association {
-    /// Handles a packet whose verification tag is ours. `marked`: a congested router has let it pass. `datagram` owns the
-    /// bytes of `packet`.
+    /// Handles a packet with our verification tag. `marked`: a congested router has marked it. `datagram` owns the bytes of
+    /// `packet`.
     pub(crate) fn handle_packet<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
@@ -73,7 +73,7 @@ impl Association {
         if marked {
             self.note_mark(packet);
         }
-        // An INIT ACK may just have taken away the path that it came on.
+        // An INIT ACK may just have removed the path that it came on.
         let delay = self.paths.get(path_id).map_or(self.config.sack_delay, |path| path.settings().sack_delay);
         let rtt = if self.extensions.multipath {
             self.longest_rtt()
@@ -95,13 +95,13 @@ impl Association {
         self.continue_shutdown(cx);
     }
 
-    /// Returns whether DATA counts: in the states in which the peer may still send (RFC 9260 §6).
+    /// Returns whether DATA is accepted: in the states in which the peer may still send (RFC 9260 §6).
     #[inline]
     fn takes_data(&self) -> bool {
         matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownSent { .. })
     }
 
-    /// Takes DATA chunks at the front of `chunks` together, if they allow that. Returns how many bytes they have.
+    /// Handles DATA chunks at the front of `chunks` together, if possible. Returns their length.
     #[inline]
     fn take_run<H: Host + ?Sized>(
         &mut self,
@@ -148,7 +148,7 @@ impl Association {
         }
     }
 
-    /// RFC 9260 §6.2: a DATA chunk without data ends the association with the cause "No User Data".
+    /// Aborts the association because of a DATA chunk without data, with the cause "No User Data" (RFC 9260 §6.2).
     #[cold]
     fn abort_for_bad_data<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, error: &ChunkError) {
         match *error {
@@ -168,38 +168,11 @@ impl Association {
     ) -> Next {
         self.statistics.control_chunks_received += u64::from(raw.kind != Pad::KIND);
         match raw.kind {
-            // RFC 9260 §6.2 has at most one in a packet; a second one is not worth its work.
-            Sack::KIND => match Sack::parse(raw) {
-                Ok(sack) if !std::mem::replace(&mut self.seen.sack, true) => {
-                    let report = Report {
-                        path_id,
-                        cum_tsn: sack.cum_tsn,
-                        window_bytes: sack.a_rwnd as usize,
-                        gaps: Some(ascending(sack.gap_blocks())),
-                        nr_gaps: None,
-                        duplicates: sack.duplicates(),
-                    };
-                    self.handle_sack(cx, report, sack.gap_blocks().len());
-                }
-                _ => self.discard_chunk(),
-            },
-            NrSack::KIND if self.extensions.nr_sack => match NrSack::parse(raw) {
-                Ok(sack) if !std::mem::replace(&mut self.seen.sack, true) => {
-                    let report = Report {
-                        path_id,
-                        cum_tsn: sack.cum_tsn,
-                        window_bytes: sack.a_rwnd as usize,
-                        gaps: Some(ascending(sack.gap_blocks())),
-                        nr_gaps: Some(ascending(sack.nr_gap_blocks())),
-                        duplicates: sack.duplicates(),
-                    };
-                    self.handle_sack(cx, report, sack.gap_blocks().len() + sack.nr_gap_blocks().len());
-                }
-                _ => self.discard_chunk(),
-            },
+            Sack::KIND => self.handle_sack_chunk(cx, path_id, raw),
+            NrSack::KIND if self.extensions.nr_sack => self.handle_nr_sack_chunk(cx, path_id, raw),
             InitAck::KIND => {
                 let remote = self.paths[path_id].remote();
-                // It has the fields of an INIT (RFC 9260 §3.3.3).
+                // An INIT ACK has the fields of an INIT (RFC 9260 §3.3.3).
                 match Init::parse(raw) {
                     Ok(ack) => self.handle_init_ack(cx, remote, &ack),
                     Err(_) => self.discard_chunk(),
@@ -233,26 +206,73 @@ impl Association {
                 Ok(cwr) => self.ecn.on_cwr(cwr),
                 Err(_) => self.discard_chunk(),
             },
-            // It only fills a packet (RFC 4820).
+            // A PAD only fills a packet (RFC 4820).
             Pad::KIND => {}
-            // The endpoint has handled both before it lent the packet to us (RFC 9260 §5.2).
+            // The endpoint has handled both chunks before (RFC 9260 §5.2).
             Init::KIND | CookieEcho::KIND => {}
-            kind => {
-                self.discard_chunk();
-                let action = sctp_wire::unknown_chunk_action(kind);
-                if action.report {
-                    let chunk = &raw.whole[..raw.whole.len().min(REPORTED_CHUNK_BYTES_MAX)];
-                    self.report(&Cause::UnrecognizedChunkType(UnrecognizedChunkType { chunk }));
-                }
-                if action.stop {
-                    return Next::Stop;
-                }
-            }
+            _ => return self.handle_unknown_chunk(raw),
         }
         Next::Chunk
     }
 
-    /// A router on the way is congested: the peer is to know.
+    /// Handles a SACK. RFC 9260 §6.2 permits one in a packet; further ones are not worth their work.
+    fn handle_sack_chunk<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        path_id: usize,
+        raw: &RawChunk<'_>,
+    ) {
+        match Sack::parse(raw) {
+            Ok(sack) if !std::mem::replace(&mut self.seen.sack, true) => {
+                let report = Report {
+                    path_id,
+                    cum_tsn: sack.cum_tsn,
+                    window_bytes: sack.a_rwnd as usize,
+                    gaps: Some(ascending(sack.gap_blocks())),
+                    nr_gaps: None,
+                    duplicates: sack.duplicates(),
+                };
+                self.handle_sack(cx, report, sack.gap_blocks().len());
+            }
+            _ => self.discard_chunk(),
+        }
+    }
+
+    /// Handles an NR-SACK, which counts as the one SACK of a packet.
+    fn handle_nr_sack_chunk<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        path_id: usize,
+        raw: &RawChunk<'_>,
+    ) {
+        match NrSack::parse(raw) {
+            Ok(sack) if !std::mem::replace(&mut self.seen.sack, true) => {
+                let report = Report {
+                    path_id,
+                    cum_tsn: sack.cum_tsn,
+                    window_bytes: sack.a_rwnd as usize,
+                    gaps: Some(ascending(sack.gap_blocks())),
+                    nr_gaps: Some(ascending(sack.nr_gap_blocks())),
+                    duplicates: sack.duplicates(),
+                };
+                self.handle_sack(cx, report, sack.gap_blocks().len() + sack.nr_gap_blocks().len());
+            }
+            _ => self.discard_chunk(),
+        }
+    }
+
+    /// Handles a chunk of an unknown type: the high bits of the type determine the reaction (RFC 9260 §3.2).
+    fn handle_unknown_chunk(&mut self, raw: &RawChunk<'_>) -> Next {
+        self.discard_chunk();
+        let action = sctp_wire::unknown_chunk_action(raw.kind);
+        if action.report {
+            let chunk = &raw.whole[..raw.whole.len().min(REPORTED_CHUNK_BYTES_MAX)];
+            self.report(&Cause::UnrecognizedChunkType(UnrecognizedChunkType { chunk }));
+        }
+        if action.stop { Next::Stop } else { Next::Chunk }
+    }
+
+    /// Records the mark of a congested router, which is reported to the peer.
     #[cold]
     fn note_mark(&mut self, packet: &Packet<'_>) {
         self.statistics.marked_packets_received += 1;
@@ -263,11 +283,11 @@ impl Association {
         }
     }
 
-    /// The peer has seen marks on what we sent.
+    /// Handles the peer's report of congestion marks.
     fn handle_ecn_echo(&mut self, now: Time, echo: EcnEcho) {
         let (lowest, next) = self.outbound.place_of(echo.lowest_tsn);
         if lowest >= next || !self.may_carry_data() {
-            // Never sent.
+            // This side never sends one.
             self.statistics.chunks_discarded += 1;
             return;
         }
@@ -299,7 +319,7 @@ impl Association {
         }
     }
 
-    /// Acts on what a SACK brought that came on a path.
+    /// Handles the effects of a SACK that came on a path.
     pub(super) fn after_sack<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
@@ -323,7 +343,7 @@ impl Association {
         self.measure_unused_paths(cx);
     }
 
-    /// ERROR (RFC 9260 §3.3.10). A stale cookie is acted on; the user hears of the first other one in a packet.
+    /// Handles an ERROR (RFC 9260 §3.3.10). Reacts to a stale cookie; reports the first other cause in a packet to the user.
     fn handle_error<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, raw: &RawChunk<'_>) {
         if reports_stale_cookie(raw) {
             return self.handle_stale_cookie(cx);
@@ -342,7 +362,7 @@ impl Association {
         }
     }
 
-    /// Notes a cause to report in the answer to the present packet.
+    /// Records a cause to report in the answer to the current packet.
     #[cold]
     fn report(&mut self, cause: &Cause<'_>) {
         if self.reports.len() + cause.wire_bytes() <= REPORTS_BYTES_MAX {
@@ -352,8 +372,7 @@ impl Association {
         }
     }
 
-    /// One ERROR for all that the packet has given rise to. While the cookie is on its way, nothing else is sent
-    /// (RFC 9260 §5.1 C).
+    /// Sends one ERROR with all causes of the packet. While the cookie is in flight, nothing else is sent (RFC 9260 §5.1 C).
     #[inline]
     fn send_reports(&mut self) {
         if self.reports.is_empty() {
@@ -370,7 +389,8 @@ impl Association {
     }
 }
 
-/// The gap blocks that are as RFC 9260 §6.7 wants them, from low to high. Others would cost more than they tell.
+/// Returns the gap blocks that are in ascending order, as RFC 9260 §6.7 requires. Handling others would cost more than they are
+/// worth.
 fn ascending<G: Iterator<Item = (u16, u16)> + Clone>(gaps: G) -> impl Iterator<Item = (u16, u16)> + Clone {
     let in_order = |last: &mut u16, (start, end): (u16, u16)| {
         let block = (start > *last && end >= start).then_some((start, end));

@@ -1,4 +1,4 @@
-//! A peer that has lost its memory and connects again (RFC 9260 §5.2.4 A).
+//! Restart of a peer that has lost the association and connects again (RFC 9260 §5.2.4 A).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -16,8 +16,8 @@ use crate::path::Path;
 use crate::path_hints::PathHints;
 
 impl Association {
-    /// Begins anew with what a cookie for a restart says: tags, TSNs, streams, windows and paths. What the old peer had
-    /// not acknowledged is gone, and the user hears of it.
+    /// Begins again with the contents of a restart cookie: tags, TSNs, streams, windows and paths. Messages that the old peer has
+    /// not acknowledged are lost, and reported to the user.
     pub(crate) fn restart<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
@@ -46,13 +46,13 @@ impl Association {
         self.tell_adaptation(cx);
         cx.host.event(self.id, Event::Writable);
         if shut_down {
-            // The user has said that it sends no more; that holds for the new peer, too.
+            // The user's shutdown applies to the new peer, too.
             self.shutdown(cx);
         }
     }
 
-    /// With each restart comes back what the peer has not acknowledged. While a user reads nothing of that, the peer's cookie is
-    /// refused, and comes again: memory does not grow.
+    /// Returns whether a restart may return the unacknowledged messages to the user. While the user reads none of them, the
+    /// peer's cookie is refused, and comes again, so memory stays bounded.
     pub(crate) fn has_room_for_restart(&self) -> bool {
         !self.config.events || self.inbound.as_ref().is_none_or(Inbound::has_room_for_restart)
     }

@@ -20,7 +20,7 @@ impl Association {
         self.single_path()
     }
 
-    /// Returns the path of the next data: the one that its message names, if that takes data, or the one that data takes.
+    /// Returns the path of the next data: the one named by its message if that path takes data, otherwise the usual one.
     #[inline]
     pub(super) fn next_data_path(&self) -> usize {
         let wanted = self.outbound.wanted_path();
@@ -105,8 +105,8 @@ impl Association {
         }
     }
 
-    /// DATA came on this path. SACKs return on it (RFC 9260 §6.4), or on the fastest of the paths that brought what the next
-    /// SACK acknowledges.
+    /// Records the path on which DATA came. SACKs return on it (RFC 9260 §6.4), or on the fastest of the paths of the DATA that
+    /// the next SACK acknowledges.
     #[inline]
     pub(super) fn note_reply_path(&mut self, path_id: usize) {
         let srtt = |path_id: usize| self.paths.get(path_id).and_then(|path| path.rto().srtt());

@@ -1,4 +1,4 @@
-//! Settings that change while the association lives (RFC 6458 §8.1).
+//! Options that can change during an association (RFC 6458 §8.1).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use crate::event::{Event, Host};
 use crate::path_state::PathState;
 
 impl Association {
-    /// Takes settings for the rest of its life, but those that the handshake was about. What differs from before goes to all
-    /// paths; what was set for one path stays otherwise.
+    /// Applies options, except those that the handshake has used. Changed options are applied to all paths; otherwise options of
+    /// single paths stay.
     pub(crate) fn set_config<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
@@ -60,7 +60,7 @@ impl Association {
         }
     }
 
-    /// Changes the settings of one path, or those of all paths and of any to come.
+    /// Changes the options of one path, or of all current and future paths.
     pub(crate) fn set_path<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
@@ -77,14 +77,15 @@ impl Association {
         Ok(())
     }
 
-    /// The path to an address of the peer.
+    /// Returns the path to an address of the peer.
     pub(crate) fn path_at(&self, address: IpAddr) -> Result<usize, PrimaryError> {
         let address = address.to_canonical();
         let path_id = self.paths.iter().position(|path| path.remote().ip().to_canonical() == address);
         path_id.ok_or(PrimaryError::NoSuchPath { address })
     }
 
-    /// RFC 9260 §7.2.5.1: packets with another codepoint may wait in other queues, whose state is unknown.
+    /// Restarts the congestion control of paths whose codepoint has changed (RFC 9260 §7.2.5.1): packets with another codepoint
+    /// may use other queues, whose state is unknown.
     fn restart_congestion(&mut self, before: &[u8]) {
         for (path_id, before) in before.iter().enumerate() {
             if self.dscp(path_id) != *before {
@@ -97,7 +98,7 @@ impl Association {
         (0..self.paths.len()).map(|path_id| self.dscp(path_id)).collect()
     }
 
-    /// The codepoint of what leaves on a path.
+    /// Returns the codepoint of packets on a path.
     #[inline]
     pub(super) fn dscp(&self, path_id: usize) -> u8 {
         self.paths[path_id].settings().dscp.unwrap_or(self.config.dscp)
@@ -125,7 +126,8 @@ impl Association {
         }
     }
 
-    /// Before the association is up nothing is probed (RFC 9260 §8.3), nor while T2 asks.
+    /// Applies changed options of heartbeats. No path is probed before the association is up (RFC 9260 §8.3), nor while T2 probes
+    /// the peer.
     fn change_heartbeats<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
@@ -143,7 +145,7 @@ impl Association {
             let heartbeat = self.heartbeat(cx, path_id);
             return self.push_control(heartbeat, Some(path_id));
         }
-        // One that is not yet known, or has just failed, is probed whatever was set.
+        // A path that is unconfirmed, or has just failed, is probed whatever the option says.
         let settled = matches!(path.state(), PathState::Active | PathState::Inactive);
         let changed = options.heartbeats.is_some() || options.heartbeat_interval.is_some();
         if settled && changed && path.answer_by().is_none() {
@@ -172,12 +174,12 @@ fn changes(old: &AssociationConfig, new: &AssociationConfig) -> PathOptions {
     }
 }
 
-/// The new value if it is another one.
+/// Returns the new value if it differs.
 fn changed<T: PartialEq>(old: T, new: T) -> Option<T> {
     (old != new).then_some(new)
 }
 
-/// Paths to come have this, too.
+/// Applies the options to future paths, too.
 fn take_defaults(config: &mut AssociationConfig, options: &PathOptions) {
     let interval = options.heartbeat_interval.or(config.heartbeat_interval).unwrap_or(HEARTBEAT_INTERVAL);
     let heartbeats = options.heartbeats.unwrap_or(config.heartbeat_interval.is_some());

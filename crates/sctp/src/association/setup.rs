@@ -1,4 +1,4 @@
-//! INIT, INIT ACK, COOKIE ECHO, COOKIE ACK (RFC 9260 §5).
+//! Setup of an association: INIT, INIT ACK, COOKIE ECHO, COOKIE ACK (RFC 9260 §5).
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::path_state::PathState;
 use crate::time::Time;
 use crate::trace::{self, Timer};
 
-/// How much longer than the exchange of the last one took a new cookie is asked to live (RFC 9260 §5.2.6, 3).
+/// Extension of the lifetime requested for a new cookie, above the duration of the last exchange (RFC 9260 §5.2.6, 3).
 const COOKIE_LIFE_MORE: Duration = Duration::from_secs(1);
 
 impl Association {
@@ -46,7 +46,7 @@ impl Association {
             Path::new(remote, local.source(remote.ip(), hints, None), hints, &config)
         };
         let mut paths: Vec<Path> = remotes.iter().map(path).collect();
-        // RFC 9260 §5.4, 1: what the user names is confirmed.
+        // RFC 9260 §5.4, 1: addresses named by the user are confirmed.
         for path in &mut paths {
             path.set_state(PathState::Active);
         }
@@ -74,7 +74,7 @@ impl Association {
         self.control.push_back(Control { bytes, path: Some(self.primary), init: true });
     }
 
-    /// Sets up the receiving half of a cookie, on the side that listens.
+    /// Creates the association of a valid cookie, on the passive side.
     pub(crate) fn accept<H: Host + ?Sized>(
         cx: &mut Context<'_, H>,
         id: AssociationId,
@@ -94,7 +94,8 @@ impl Association {
         association
     }
 
-    /// Takes the peer's half from a valid cookie and answers with COOKIE ACK (RFC 9260 §5.1 D, §5.2.4 A and B).
+    /// Establishes the association with the contents of a valid cookie, and answers with COOKIE ACK (RFC 9260 §5.1 D, §5.2.4 A
+    /// and B).
     pub(super) fn establish_from_cookie<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
@@ -116,8 +117,8 @@ impl Association {
         self.establish(cx);
     }
 
-    /// The first round-trip time, from INIT to INIT ACK or from INIT ACK to COOKIE ECHO. What took as long as the peer
-    /// waits before it repeats itself may be the answer to an earlier packet (RFC 9260 §6.3.1 C5).
+    /// Records the first round-trip time, from INIT to INIT ACK or from INIT ACK to COOKIE ECHO. A time as long as the peer's
+    /// retransmission timeout may belong to an earlier packet (RFC 9260 §6.3.1 C5).
     fn measure_handshake(&mut self, now: Time, rtt: Duration) {
         if rtt < self.config.rto.initial {
             self.paths[self.primary].rto_mut().measure(now, rtt, &self.config.rto);
@@ -136,7 +137,7 @@ impl Association {
             if let Some(path) = self.path_of(remote).filter(|&p| self.paths[p].state() == PathState::Active) {
                 self.primary = path;
             }
-            // The peer sends from all of these, and we know only those that the user has named.
+            // The peer uses all these addresses; so far only those named by the user are known.
             self.take_addresses(cx, &cookie.addresses);
             self.establish_from_cookie(cx, cookie, remote);
             if !self.refuses_streams(cx) {
@@ -145,8 +146,8 @@ impl Association {
             return true;
         }
         if self.identity.peer_tag != cookie.peer_tag {
-            // Both ends sent an INIT, and the peer uses its second tag, unless data has passed under the first one, which the
-            // second does not cover.
+            // Both ends have sent an INIT, and the peer uses its second tag, unless data has passed under the first one, which
+            // the second does not cover.
             let nothing_arrived = self.outbound.is_unacknowledged_since(Tsn(self.identity.local_initial_tsn));
             if !nothing_arrived || !self.inbound.as_ref().is_some_and(Inbound::is_untouched) {
                 return false;
@@ -158,8 +159,7 @@ impl Association {
         true
     }
 
-    /// Answers a COOKIE ECHO where it came from (RFC 9260 §6.4). An address that is not confirmed gets a HEARTBEAT with it
-    /// (§5.4).
+    /// Answers a COOKIE ECHO to its source (RFC 9260 §6.4). An unconfirmed address gets a HEARTBEAT with the answer (§5.4).
     fn acknowledge_cookie<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, remote: SocketAddr) {
         let path = self.path_of(remote);
         let mut bytes = Vec::new();
@@ -178,7 +178,7 @@ impl Association {
         self.begin_inbound(initial_tsn, streams_in);
     }
 
-    /// Counts arriving data from here on, together with what waits to be read already.
+    /// Starts receiving data. Unread events stay counted.
     fn begin_inbound(&mut self, initial_tsn: u32, streams: u16) {
         self.end_inbound();
         let mut inbound = Inbound::new(Tsn(initial_tsn), streams, &self.config, self.extensions);
@@ -186,19 +186,19 @@ impl Association {
         self.inbound = Some(inbound);
     }
 
-    /// Nothing has arrived, and the handshake begins anew: what waits to be read are events.
+    /// Stops receiving data, because the handshake begins again. No data has arrived, so only events may be unread.
     fn end_inbound(&mut self) {
         self.early.add(self.inbound.take().map_or_else(Default::default, |inbound| inbound.held()));
     }
 
-    /// Takes what both sides have beyond RFC 9260.
+    /// Enables the extensions beyond RFC 9260 that both sides support.
     fn agree(&mut self, both: Extensions) {
         self.extensions = both;
         self.ecn = Ecn::new(both.ecn);
     }
 
-    /// RFC 9260 §5.1.1: the user is told of a lack of streams and may abort. Messages that wait for one that will never be
-    /// would be lost, so they decide.
+    /// Returns whether the association was aborted for a lack of streams (RFC 9260 §5.1.1): waiting messages for a stream that
+    /// will not exist would be lost.
     fn refuses_streams<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) -> bool {
         let refuses = self.outbound.waits_beyond_streams();
         if refuses {
@@ -214,7 +214,7 @@ impl Association {
         self.statistics.established_at = Some(cx.now);
         self.last_data_at = cx.now;
         self.errors = 0;
-        // RFC 9260 §5.4: the address that the handshake used is confirmed, the others are probed.
+        // RFC 9260 §5.4: the address of the handshake is confirmed, the others are probed.
         let primary = self.primary;
         self.paths[primary].set_state(PathState::Active);
         self.outbound.set_multipath(self.paths.len() > 1 && self.wants_multipath());
@@ -225,8 +225,8 @@ impl Association {
         self.start_heartbeats(cx);
     }
 
-    /// Paths that stay on this host share what limits them, the processor: there a second one carries no more, and what comes
-    /// in another order costs more.
+    /// Returns whether several paths carry data. Paths that stay on this host share the processor as their bottleneck: a second
+    /// one carries no more data, and reordering costs more.
     fn wants_multipath(&self) -> bool {
         let leaves_host = || !self.paths.iter().all(Path::stays_on_host);
         match self.config.multipath {
@@ -236,8 +236,8 @@ impl Association {
         }
     }
 
-    /// INIT ACK in state COOKIE-WAIT (RFC 9260 §5.1 C), elsewhere it is nothing (§5.2.3). The endpoint has refused those
-    /// that must not change anything.
+    /// Handles an INIT ACK in state COOKIE-WAIT (RFC 9260 §5.1 C); ignores it in other states (§5.2.3). The endpoint has refused
+    /// those that must not change anything.
     pub(super) fn handle_init_ack<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
@@ -255,7 +255,7 @@ impl Association {
             self.measure_handshake(cx.now, t1.rto.saturating_sub(left));
         }
         self.identity.peer_tag = ack.initiate_tag.0;
-        // RFC 9260 §3.3.3, §5.1.2 B: what is wrong with it ends the association.
+        // RFC 9260 §3.3.3, §5.1.2 B: an invalid INIT ACK ends the association.
         let peer = match PeerInit::from_init(ack) {
             Ok(peer) => peer,
             Err(bad) => {
@@ -290,19 +290,19 @@ impl Association {
         if !peer.unrecognized.is_empty() {
             let cause = UnrecognizedParameters { parameters: Parameters::new(&peer.unrecognized) };
             let chunk = error_chunk(&Cause::UnrecognizedParameters(cause));
-            // RFC 9260 §3.2.2: with the cookie, or only after it was answered; then it would not be worth its packet.
+            // RFC 9260 §3.2.2: the report goes with the cookie, or after the COOKIE ACK; then it would not be worth a packet.
             if echo_bytes + chunk.len() <= self.paths[self.primary].mtu_bytes() {
                 self.push_control(chunk, None);
             }
         }
     }
 
-    /// The peer's addresses are those that its INIT ACK lists and the one that it came from (RFC 9260 §5.1.2 A and C).
-    /// Others that the user had named are no paths.
+    /// Sets the peer's addresses: those that its INIT ACK lists, and the source of the packet (RFC 9260 §5.1.2 A and C). Other
+    /// addresses named by the user are removed.
     fn take_addresses<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, addresses: &[IpAddr]) {
         let first = self.paths[self.primary].remote();
         let handshake = self.paths[self.primary].local();
-        // Chunks that are outstanding since an earlier cookie name their path by number.
+        // Chunks outstanding since an earlier cookie refer to their path by number.
         if self.outbound.is_unsent_since(Tsn(self.identity.local_initial_tsn)) {
             self.paths.retain(|path| path.remote() == first || addresses.contains(&path.remote().ip()));
             self.primary = self.path_of(first).unwrap_or(0);
@@ -320,7 +320,7 @@ impl Association {
         }
     }
 
-    /// Our cookie came too late (RFC 9260 §5.2.6, 3): a new one is asked for, which is to live longer.
+    /// Handles the peer's report that our cookie came too late (RFC 9260 §5.2.6, 3): requests a new one with a longer lifetime.
     pub(super) fn handle_stale_cookie<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         let State::CookieEchoed { t1, .. } = self.state else {
             return self.discard_chunk();
@@ -338,7 +338,7 @@ impl Association {
         self.push_init();
     }
 
-    /// Cookies that came too late count as attempts, so that no peer makes us ask for ever.
+    /// Returns the number of attempts. Stale cookies count, so that no peer can prolong the setup without limit.
     fn setup_attempts(&self) -> u32 {
         match &self.state {
             State::CookieWait { t1 } if self.cookie_increment.is_some() => t1.attempts,
@@ -365,7 +365,7 @@ impl Association {
         }
     }
 
-    /// Tells the user that the association that it asked for is up.
+    /// Reports to the user that the requested association is up.
     fn announce_connected<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         let streams_in = self.inbound.as_ref().map_or(0, Inbound::streams);
         cx.statistics.connected += 1;
@@ -376,8 +376,9 @@ impl Association {
         }
     }
 
-    /// Gives up an address that a chunk of the handshake came back from. Another one may answer; after the last there is no hope.
-    pub(crate) fn give_up_address<H: Host + ?Sized>(
+    /// Abandons an address for which a chunk of the handshake was returned as undeliverable. Another address may answer; after
+    /// the last one the setup fails.
+    pub(crate) fn abandon_address<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
         remote: SocketAddr,
@@ -386,7 +387,7 @@ impl Association {
         let Some(path_id) = self.path_of(remote).filter(|_| self.paths.len() > 1) else {
             return self.close(cx, reason);
         };
-        // A cookie goes to another address when T1 expires: that there is a peer is known by then.
+        // A COOKIE ECHO is sent to another address when T1 expires, because the peer is known to exist.
         let State::CookieWait { t1 } = &mut self.state else { return };
         let asked = path_id == self.primary;
         self.paths.remove(path_id);
@@ -397,12 +398,12 @@ impl Association {
             self.control.clear();
             self.push_init();
         } else {
-            // The INIT that waits, if one does, goes where it was to go.
+            // A waiting INIT is redirected.
             self.control.iter_mut().for_each(|chunk| chunk.path = Some(self.primary));
         }
     }
 
-    /// T1 expired: once more, or give up (RFC 9260 §4, notes 2 and 3; §5.1.6).
+    /// Handles the expiry of T1: retransmits, or fails (RFC 9260 §4, notes 2 and 3; §5.1.6).
     pub(super) fn retry_setup<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         let first = matches!(self.state, State::CookieWait { .. });
         let (State::CookieWait { t1 } | State::CookieEchoed { t1, .. }) = &mut self.state else { return };
@@ -421,7 +422,7 @@ impl Association {
             self.control.clear();
             self.push_init();
         } else {
-            // RFC 9260 §5.1: all addresses of the peer, as far as they are known to be the peer's (§5.4).
+            // RFC 9260 §5.1: all confirmed addresses of the peer in turn (§5.4).
             let count = self.paths.len();
             let others = (1..=count).map(|n| (self.primary + n) % count);
             let next = others.into_iter().find(|&p| self.paths[p].state() == PathState::Active);

@@ -11,17 +11,17 @@ use crate::event::{Event, Host};
 use crate::outbound::Report;
 use crate::trace::{self, Timer};
 
-/// Longest user-initiated abort reason that is kept.
+/// Maximum length of a user-initiated abort reason that is kept.
 const REASON_BYTES_MAX: usize = 256;
 
-/// Most of the error causes of an ABORT that the user is told.
+/// Maximum number of bytes of the error causes of an ABORT that are reported to the user.
 const CAUSES_BYTES_MAX: usize = 512;
 
 /// T5-shutdown-guard in RTO.Max (RFC 9260 §9.2).
 const T5_RTO_MAX: u32 = 5;
 
 impl Association {
-    /// The user sends no more: SHUTDOWN follows when everything is acknowledged (RFC 9260 §9.2).
+    /// Shuts the association down: a SHUTDOWN follows when everything is acknowledged (RFC 9260 §9.2).
     pub(crate) fn shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         match self.state {
             State::Established => {
@@ -29,14 +29,14 @@ impl Association {
                 self.outbound.close();
                 self.continue_shutdown(cx);
             }
-            // The peer knows nothing, and neither does it have to.
+            // The peer does not know of the association, and needs no packet.
             State::CookieWait { .. } if self.outbound.is_empty() => self.close(cx, CloseReason::Aborted),
             State::CookieWait { .. } | State::CookieEchoed { .. } => self.shutdown_wanted = true,
             _ => {}
         }
     }
 
-    /// Goes on once nothing of ours is outstanding.
+    /// Continues a shutdown once none of our chunks is outstanding.
     pub(super) fn continue_shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         if !self.outbound.is_empty() {
             return;
@@ -56,8 +56,8 @@ impl Association {
         }
     }
 
-    /// Data came after our SHUTDOWN: it is answered at once, and T2 starts anew (RFC 9260 §9.2). The SACK that goes
-    /// with it reports gaps and the window.
+    /// Answers data that came after our SHUTDOWN at once, and restarts T2 (RFC 9260 §9.2). The SACK in the packet reports gaps
+    /// and the window.
     pub(super) fn answer_with_shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         let rto = self.paths[self.data_path()].rto().current();
         if let State::ShutdownSent { t2, .. } = &mut self.state {
@@ -69,7 +69,8 @@ impl Association {
         }
     }
 
-    /// Something of the peer came after our SHUTDOWN: it is there, and gets the time that it needs (RFC 9260 §9.2).
+    /// Restarts T2 after a packet that came after our SHUTDOWN: the peer is alive, and gets the time that it needs (RFC 9260
+    /// §9.2).
     pub(super) fn restart_t2<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         let rto = self.paths[self.data_path()].rto().current();
         if let State::ShutdownSent { t2, .. } = &mut self.state {
@@ -77,14 +78,15 @@ impl Association {
         }
     }
 
-    /// T5-shutdown-guard: however lively the peer is, it does not come to an end (RFC 9260 §9.2).
-    pub(super) fn give_up_shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+    /// Handles the expiry of T5-shutdown-guard: aborts an association whose peer does not finish, even if it is alive (RFC 9260
+    /// §9.2).
+    pub(super) fn abort_unfinished_shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         self.abort_for_timeout(cx, b"the shutdown took too long");
     }
 
-    /// The peer has not answered Association.Max.Retrans times (RFC 9260 §8.1). If it is there after all, the ABORT spares it
-    /// an association that nobody shares.
-    pub(super) fn give_up<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+    /// Ends the association, because the peer has not answered Association.Max.Retrans times (RFC 9260 §8.1). If the peer is
+    /// alive after all, the ABORT ends its side, too.
+    pub(super) fn abort_unresponsive<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         self.abort_for_timeout(cx, b"no answer for too long");
     }
 
@@ -94,7 +96,7 @@ impl Association {
     }
 
     fn push_shutdown(&mut self) {
-        // One that still waits is out of date.
+        // A SHUTDOWN that still waits is out of date.
         self.control.retain(|chunk| chunk.bytes.first() != Some(&Shutdown::KIND));
         if let Some(inbound) = &self.inbound {
             let mut bytes = Vec::new();
@@ -137,7 +139,7 @@ impl Association {
                 self.continue_shutdown(cx);
             }
             State::ShutdownReceived => self.acknowledge_by_shutdown(cx, path_id, shutdown),
-            // Both shut down at once (RFC 9260 §9.2).
+            // Both ends have sent a SHUTDOWN (RFC 9260 §9.2).
             State::ShutdownSent { .. } => {
                 let rto = self.paths[self.data_path()].rto().current();
                 self.state = State::ShutdownAckSent { t2: Retry { at: cx.now + rto, attempts: 0, rto } };
@@ -157,7 +159,7 @@ impl Association {
         cx.host.event(self.id, Event::PeerShutdown);
     }
 
-    /// A SHUTDOWN acknowledges as a SACK without gaps does (RFC 9260 §9.2).
+    /// Handles the acknowledgement in a SHUTDOWN, which is that of a SACK without gaps (RFC 9260 §9.2).
     fn acknowledge_by_shutdown<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
@@ -198,14 +200,15 @@ impl Association {
         }
     }
 
-    /// The peer has ended the association at once (RFC 9260 §9.1).
+    /// Handles an ABORT (RFC 9260 §9.1).
     pub(crate) fn handle_abort<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, raw: &RawChunk<'_>) {
-        // RFC 9260 §3.3.7: one with a format error is discarded.
+        // RFC 9260 §3.3.7: an ABORT with a format error is discarded.
         if Causes::new(raw.value).any(|cause| cause.is_err()) {
             return self.discard_chunk();
         }
         let reason = match self.state {
-            // All is delivered both ways; the peer has merely forgotten us before its SHUTDOWN COMPLETE came.
+            // All data is delivered in both directions; the peer has merely removed the association before it sent SHUTDOWN
+            // COMPLETE.
             State::ShutdownAckSent { .. } => CloseReason::Shutdown,
             _ => abort_reason(raw, !self.is_set_up()),
         };
@@ -216,7 +219,7 @@ impl Association {
         self.close(cx, reason);
     }
 
-    /// T2 expired (RFC 9260 §9.2).
+    /// Handles the expiry of T2 (RFC 9260 §9.2).
     pub(super) fn retry_shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         let acknowledge = matches!(self.state, State::ShutdownAckSent { .. });
         let (State::ShutdownSent { t2, .. } | State::ShutdownAckSent { t2 }) = &mut self.state else {
@@ -226,7 +229,7 @@ impl Association {
         self.statistics.t2_timeouts += 1;
         trace::note_timer(&mut self.trace, cx.now, Timer::T2Shutdown, t2.attempts);
         if t2.attempts > self.config.association_retries_max {
-            return self.give_up(cx);
+            return self.abort_unresponsive(cx);
         }
         t2.rto = (t2.rto * 2).min(self.config.rto.max);
         t2.at = cx.now + t2.rto;
@@ -241,14 +244,14 @@ impl Association {
         }
     }
 
-    /// Ends the association at once and tells the peer (RFC 9260 §9.1).
+    /// Ends the association at once with an ABORT (RFC 9260 §9.1).
     pub(crate) fn abort<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, reason: &[u8]) {
         let reason = &reason[..reason.len().min(REASON_BYTES_MAX)];
         let chunk = abort_chunk(&Cause::UserInitiatedAbort(UserInitiatedAbort { reason }));
         self.abort_with(cx, chunk, CloseReason::Aborted);
     }
 
-    /// The peer broke the protocol: ABORT says so.
+    /// Ends the association with an ABORT that reports a protocol violation of the peer.
     pub(super) fn abort_for_violation<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,

@@ -40,7 +40,7 @@ impl Association {
         Some(sent_at.map_or(self.last_data_at, |sent_at| sent_at.max(self.last_data_at)) + patience)
     }
 
-    /// Returns when a pacer opens that holds something back.
+    /// Returns when the next pacer that holds data back opens.
     fn pacers_open_at(&self) -> Option<Time> {
         if !self.outbound.has_waiting() {
             return None;
@@ -52,7 +52,7 @@ impl Association {
         self.paths[self.next_data_path()].pacer_opens_at()
     }
 
-    /// Acts on every timer that has expired.
+    /// Handles all expired timers.
     pub(crate) fn handle_timeout<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         let now = cx.now;
         let due = |at: Option<Time>| at.is_some_and(|at| at <= now);
@@ -73,7 +73,7 @@ impl Association {
             State::CookieWait { t1 } | State::CookieEchoed { t1, .. } if t1.at <= cx.now => {
                 self.retry_setup(cx);
             }
-            State::ShutdownSent { t5_at, .. } if *t5_at <= cx.now => self.give_up_shutdown(cx),
+            State::ShutdownSent { t5_at, .. } if *t5_at <= cx.now => self.abort_unfinished_shutdown(cx),
             State::ShutdownSent { t2, .. } | State::ShutdownAckSent { t2 } if t2.at <= cx.now => {
                 self.retry_shutdown(cx);
             }
@@ -83,7 +83,7 @@ impl Association {
             self.shutdown(cx);
         }
         for path_id in 0..self.paths.len() {
-            // Any of these timers may have ended the association, and nothing comes after that.
+            // Any of these timers may have ended the association.
             if !self.is_closed() && due(self.paths[path_id].t3()) {
                 self.handle_t3(cx, path_id);
             }
@@ -119,7 +119,7 @@ impl Association {
             self.errors += 1;
             self.count_error(cx, path_id);
             self.retransmit_path = self.others(path_id).find(|&other| self.paths[other].takes_data());
-            // Retransmissions of T3 probe the path from now on.
+            // From now on retransmissions by T3 probe the path.
             self.ask_lone_path(cx, path_id, PROBE_INTERVAL);
         }
     }
@@ -132,7 +132,7 @@ impl Association {
         path.plan_tail_loss_probe(now, &self.config);
     }
 
-    /// The last packets in flight were not answered, so a tail loss probe is due (RFC 8985 §7.3).
+    /// Handles the timer of the tail loss probe, because the last packets in flight were not answered (RFC 8985 §7.3).
     fn handle_tail_loss_probe_timer<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
         if !self.carries_data(path_id) || !self.may_carry_data() {
             self.paths[path_id].cancel_tail_loss_probe();

@@ -10,12 +10,12 @@ use crate::outbound::{Filled, Packet};
 use crate::time::Time;
 use crate::transmit::{Transmit, TransmitBuffer};
 
-/// A packet is padded to the length of its batch if that wastes at most this part of it; otherwise the
-/// batch ends with it.
+/// A packet is padded to the length of its batch if the padding is at most this fraction of it; otherwise the batch ends with the
+/// packet.
 const PADDING_SHARE_MAX: usize = 16;
 
 impl Association {
-    /// Builds one batch of packets for one path, if anything may leave.
+    /// Builds one batch of packets for one path, if anything may be sent.
     pub(crate) fn poll_transmit(
         &mut self,
         now: Time,
@@ -27,12 +27,8 @@ impl Association {
         self.tick_pacers(now);
         let data_path = self.next_data_path();
         let wanted_path = self.outbound.wanted_path();
-        let with_data = self.may_carry_data() && self.outbound.may_send(&self.paths[data_path]);
-        let path_id = match self.control.front() {
-            Some(control) => control.path.unwrap_or(data_path),
-            None if with_data => data_path,
-            None if self.inbound.as_ref().is_some_and(|i| i.ack_due()) => self.sack_path(),
-            None => return self.poll_mtu_probe(now, rules, random, buffer),
+        let Some(path_id) = self.batch_path(data_path) else {
+            return self.poll_mtu_probe(now, rules, random, buffer);
         };
         let packet_bytes_max = self.paths[path_id].packet_bytes_max();
         let probes_tail = self.paths[path_id].tail_loss_probe_is_due();
@@ -54,10 +50,7 @@ impl Association {
                 && self.may_carry_data()
                 && self.outbound.wanted_path() == wanted_path
                 && self.outbound.may_send(&self.paths[path_id]);
-            let padded = more && bytes < limit && (limit - bytes) * PADDING_SHARE_MAX <= limit;
-            if padded && let Some(pad) = Pad::filling(limit - bytes) {
-                pad.write(buffer.out());
-            }
+            let padded = more && pad_packet(buffer, limit);
             buffer.end_packet(rules.checksum);
             self.statistics.packets_sent += 1;
             self.paths[path_id].on_packet_sent();
@@ -70,7 +63,7 @@ impl Association {
             if packet_number == 0 {
                 segment_bytes = buffer.packet_bytes();
             }
-            // A packet that is longer than the path takes has no others of its length beside it.
+            // A packet that exceeds the path MTU is alone in its batch.
             if !more || bytes > limit || (bytes < limit && !padded) {
                 break;
             }
@@ -97,6 +90,17 @@ impl Association {
         })
     }
 
+    /// Returns the path of the next batch; `None` if neither a control chunk nor data nor a SACK is due. New data takes `data_path`.
+    fn batch_path(&self, data_path: usize) -> Option<usize> {
+        let with_data = self.may_carry_data() && self.outbound.may_send(&self.paths[data_path]);
+        match self.control.front() {
+            Some(control) => Some(control.path.unwrap_or(data_path)),
+            None if with_data => Some(data_path),
+            None if self.inbound.as_ref().is_some_and(|i| i.ack_due()) => Some(self.sack_path()),
+            None => None,
+        }
+    }
+
     /// Opens the pacers of the paths that may carry data, if they are due.
     fn tick_pacers(&mut self, now: Time) {
         if self.outbound.is_multipath() {
@@ -107,7 +111,7 @@ impl Association {
         }
     }
 
-    /// A batch has left: notes what holds back the next one, and plans its tail loss probe.
+    /// Handles a batch that was sent: records what holds the next one back, and plans its tail loss probe.
     fn note_batch(&mut self, now: Time, path_id: usize) {
         let path = &mut self.paths[path_id];
         if !self.outbound.may_send(path) {
@@ -116,8 +120,8 @@ impl Association {
         path.plan_tail_loss_probe(now, &self.config);
     }
 
-    /// Writes one packet for a path, which may have data or not. Returns its data, and whether it must stay the only packet:
-    /// it carries an INIT, or a COOKIE ECHO, after which nothing is sent until the peer has answered (RFC 9260 §5.1 C).
+    /// Builds one packet for a path, with data if permitted. Returns its data, and whether it must be the only packet: it
+    /// contains an INIT, or a COOKIE ECHO, after which nothing is sent until the peer has answered (RFC 9260 §5.1 C).
     fn build_packet(
         &mut self,
         now: Time,
@@ -181,4 +185,14 @@ impl Association {
         statistics.data_chunks_retransmitted += filled.retransmitted_chunks;
         statistics.tail_probes += u64::from(filled.tail_loss_probe);
     }
+}
+
+/// Pads a packet to `limit` bytes if it is shorter and the padding is small. Returns whether it did.
+fn pad_packet(buffer: &mut TransmitBuffer, limit: usize) -> bool {
+    let bytes = buffer.packet_bytes();
+    let padded = bytes < limit && (limit - bytes) * PADDING_SHARE_MAX <= limit;
+    if padded && let Some(pad) = Pad::filling(limit - bytes) {
+        pad.write(buffer.out());
+    }
+    padded
 }

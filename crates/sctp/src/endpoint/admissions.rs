@@ -1,7 +1,7 @@
-//! How many associations a listener has taken, and how many of them have come from each source prefix.
+//! Counts the associations that each listener has accepted, in all and from each source prefix.
 //!
-//! Prefixes are counted for each listener, so that no listener takes a prefix from others. Peers on this host have no prefix: all of
-//! them share the addresses of the host, and whoever runs them there can be limited otherwise.
+//! Prefixes are counted for each listener, so that no listener uses up the limit of a prefix at another. Peers on this host have
+//! no prefix: all share the addresses of the host, and are limited by other means.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,24 +9,24 @@ use std::net::IpAddr;
 use crate::identifiers::{AssociationId, ListenerId};
 use crate::source_prefix::SourcePrefix;
 
-/// The limit that keeps an association from being taken.
+/// The limit that prevents an association from being accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum AtLimit {
     Listener,
     Prefix,
 }
 
-/// How many associations there may be.
+/// Maximum numbers of associations.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) listener_max: usize,
     pub(super) prefix_max: usize,
 }
 
-/// Where an association that was taken belongs. `None`: its peer is on this host.
+/// The listener and the source prefix of an accepted association. `None`: its peer is on this host.
 type Origin = (ListenerId, Option<SourcePrefix>);
 
-/// Counts the associations that were taken and have not ended.
+/// Counts the associations that were accepted and have not ended.
 #[derive(Debug, Default)]
 pub(super) struct Admissions {
     origins: HashMap<AssociationId, Origin>,
@@ -50,7 +50,7 @@ impl Admissions {
         }
     }
 
-    /// Counts an association that was taken; `source` is `None` if its peer is on this host.
+    /// Counts an accepted association; `source` is `None` if its peer is on this host.
     pub(super) fn enter(&mut self, id: AssociationId, listener: ListenerId, source: Option<IpAddr>) {
         let prefix = source.map(SourcePrefix::of);
         self.origins.insert(id, (listener, prefix));
@@ -60,7 +60,7 @@ impl Admissions {
         }
     }
 
-    /// Counts an association no more. Those that we asked for are not counted.
+    /// Removes an association from the counts, if it was counted: outgoing ones are not.
     pub(super) fn leave(&mut self, id: AssociationId) {
         if let Some((listener, prefix)) = self.origins.remove(&id) {
             decrement(&mut self.by_listener, listener);
@@ -137,7 +137,7 @@ mod tests {
         for n in 0..100 {
             admissions.enter(AssociationId(n), ListenerId(n), Some(IpAddr::from([10, 0, n as u8, 1])));
         }
-        // One that we asked for was never counted.
+        // An outgoing association was never counted.
         admissions.leave(AssociationId(100));
         assert_eq!((admissions.by_listener.len(), admissions.by_prefix.len()), (100, 100));
         for n in 0..100 {

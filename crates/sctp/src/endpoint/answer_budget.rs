@@ -1,7 +1,7 @@
-//! How many answers strangers get: token buckets, with a share for each source prefix.
+//! Limits answers to strangers by token buckets, with a share for each source prefix.
 //!
-//! A stranger is a sender that has shown no verification tag of ours, so its address may be forged. The buckets bound what all
-//! answers cost; the shares decide whom a flood takes answers from:
+//! A stranger is a sender that has not shown a verification tag of ours, so its address may be forged. The buckets bound the cost
+//! of all answers; the shares determine which strangers a flood takes answers from:
 //!
 //! - A prefix that asks for little draws from a part that prefixes which ask for much cannot touch.
 //! - A flood from forged addresses everywhere asks for little from each. Then an INIT that was not answered is remembered by
@@ -9,8 +9,8 @@
 //!   starts at RTO.Initial). A flood of addresses that are drawn at random does not repeat itself, and one that sends the same
 //!   packets over and over repeats them too soon. Only a flood that keeps to the timing of peers shares this part with them.
 //!
-//! Shares are found by a keyed hash, so that nobody can aim at the share of somebody else; the hash changes every ten
-//! seconds, so that two that share one by chance do not do so for long.
+//! A keyed hash selects the share, so that no sender can target the share of another; the key changes every ten seconds, so that
+//! two prefixes that share one by chance do not do so for long.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -20,39 +20,40 @@ use siphasher::sip::SipHasher13;
 use crate::source_prefix::SourcePrefix;
 use crate::time::Time;
 
-/// Prefixes that have a share of their own, but for collisions.
+/// Number of shares; prefixes whose hashes collide share one.
 const SHARES: usize = 4096;
-/// How long prefixes that share one by chance do so.
+/// Time after which prefixes that collide are separated.
 const SHARES_LIFE: Duration = Duration::from_secs(10);
-/// INITs without an answer that are remembered. Each set forgets its oldest: at 100,000 in a second one in fifteen is forgotten
-/// within the 3 s that Linux waits before it repeats an INIT.
+/// Number of sets of remembered INITs without an answer. Each set drops its oldest: at 100,000 per second one in fifteen is
+/// dropped within the 3 s after which Linux repeats an INIT.
 const REMEMBERED_SETS: usize = 1 << 16;
 const REMEMBERED_IN_SET: usize = 8;
-/// An INIT that comes again sooner is no peer's (RFC 9260 §16: RTO.Initial is 1 s). One with a shorter RTO.Initial passes when that has doubled.
+/// Minimum time between an INIT of a peer and its repetition (RFC 9260 §16: RTO.Initial is 1 s). With a shorter RTO.Initial a
+/// later repetition qualifies, once the RTO has doubled.
 const REPETITION_GAP_MIN: Duration = Duration::from_millis(500);
-/// An INIT that comes again after this time counts as a new one.
+/// Time after which a repeated INIT counts as a new one.
 const REPETITION_GAP_MAX: Duration = Duration::from_secs(10);
 
-/// Answers to INIT and COOKIE ECHO. An answer costs some 6 µs, most of it in the kernel, so that a flood from everywhere takes
-/// one or two percent of a processor, and one from a few networks as much again. Ten thousand peers behind one address are
-/// answered at once all the same.
+/// Rates of answers to INIT and COOKIE ECHO. An answer costs some 6 µs, most of it in the kernel, so a flood from everywhere
+/// takes one or two percent of a processor, and one from a few networks as much again. Ten thousand peers behind one address are
+/// still answered at once.
 const HANDSHAKES: Rates = Rates {
     quiet_share: Rate::per_second(64).for_seconds(1),
     quiet: Rate::per_second(2_500).for_seconds(1),
     busy_share: Rate::per_second(2_500).for_seconds(4),
     busy: Rate::per_second(2_500).for_seconds(4),
 };
-/// Answers to all other packets.
+/// Rates of answers to all other packets.
 const OUT_OF_THE_BLUE: Rates = Rates {
     quiet_share: Rate::per_second(64).for_seconds(1),
     quiet: Rate::per_second(1_000).for_seconds(1),
     busy_share: Rate::per_second(500).for_seconds(1),
     busy: Rate::per_second(1_000).for_seconds(1),
 };
-/// Answers to INITs that come again.
+/// Rate of answers to repeated INITs.
 const REPETITIONS: Rate = Rate::per_second(5_000).for_seconds(1);
 
-/// A rate at which a bucket fills, and how long it takes to fill an empty one.
+/// A rate at which a bucket fills, and the time to fill an empty one.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     token: Duration,
@@ -88,13 +89,13 @@ impl Bucket {
 /// Rates of each prefix, and of all together.
 #[derive(Debug)]
 struct Rates {
-    /// A prefix that asks for no more than this is quiet.
+    /// Rate up to which a prefix is quiet.
     quiet_share: Rate,
-    /// All quiet prefixes.
+    /// Rate of all quiet prefixes together.
     quiet: Rate,
-    /// A prefix that asks for more.
+    /// Rate of a busy prefix.
     busy_share: Rate,
-    /// All that ask for more.
+    /// Rate of all busy prefixes together.
     busy: Rate,
 }
 
@@ -104,7 +105,7 @@ struct Share {
     busy: Bucket,
 }
 
-/// Whether there is an answer, and if not, whether a quiet prefix goes without.
+/// The outcome of drawing an answer; a refusal states whether the prefix is quiet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Grant {
     Given,
@@ -152,25 +153,25 @@ impl Allowance {
 /// An INIT that was not answered.
 #[derive(Clone, Copy, Debug, Default)]
 struct RememberedInit {
-    /// High bits of its hash; 0 for none.
+    /// High bits of its hash; 0 for an empty entry.
     hash: u16,
-    /// When it came last, in ticks, modulo 2^16.
+    /// Tick of its last arrival, modulo 2^16.
     tick: u16,
 }
 
 /// INITs of quiet prefixes that were not answered.
 #[derive(Debug, Default)]
 struct RememberedInits {
-    /// Empty until the first. The low bits of a hash name the set, which has its newest first.
+    /// Empty until the first. The low bits of a hash select the set, whose newest entry is first.
     sets: Vec<[RememberedInit; REMEMBERED_IN_SET]>,
 }
 
 impl RememberedInits {
-    /// 2^16 ticks are 11 minutes: whatever is older is mistaken for a repetition once in a hundred times, which does no harm.
+    /// 2^16 ticks are 11 minutes: an older entry is mistaken for a repetition once in a hundred times, which is harmless.
     const TICK: Duration = Duration::from_millis(10);
 
-    /// Remembers an INIT that came now. Returns whether it was here before, as long ago as a peer waits.
-    fn meet(&mut self, now: Time, hash: u64) -> bool {
+    /// Remembers an INIT that has just arrived. Returns whether it arrived before, at the interval of a peer's repetition.
+    fn note_arrival(&mut self, now: Time, hash: u64) -> bool {
         if self.sets.is_empty() {
             self.sets = vec![[RememberedInit::default(); REMEMBERED_IN_SET]; REMEMBERED_SETS];
         }
@@ -189,7 +190,7 @@ impl RememberedInits {
     }
 }
 
-/// Claimed sender of an INIT.
+/// The claimed sender of an INIT.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InitSource {
     pub(super) remote: SocketAddr,
@@ -197,7 +198,7 @@ pub(super) struct InitSource {
     pub(super) tag: u32,
 }
 
-/// The answers that strangers may still get.
+/// The budget of answers to strangers.
 #[derive(Debug)]
 pub(super) struct AnswerBudget {
     keys: (u64, u64),
@@ -208,7 +209,7 @@ pub(super) struct AnswerBudget {
 }
 
 impl AnswerBudget {
-    /// A full budget. `keys` must come from a good random source.
+    /// Returns a full budget. `keys` must come from a good random source.
     pub(super) fn new(keys: (u64, u64)) -> Self {
         AnswerBudget {
             keys,
@@ -227,7 +228,8 @@ impl AnswerBudget {
             Grant::BusyWithout => false,
             Grant::QuietWithout => {
                 let hash = self.hash_init(&source);
-                let repeated = self.remembered.meet(now, hash) && self.repetitions.has(now, REPETITIONS);
+                let repeated =
+                    self.remembered.note_arrival(now, hash) && self.repetitions.has(now, REPETITIONS);
                 if repeated {
                     self.repetitions.take(now, REPETITIONS);
                 }
@@ -236,7 +238,7 @@ impl AnswerBudget {
         }
     }
 
-    /// Draws the answer to a COOKIE ECHO that is ours and leads nowhere.
+    /// Draws the answer to a COOKIE ECHO with a cookie of ours that leads to no association.
     pub(super) fn draw_for_cookie(&mut self, now: Time, source: IpAddr) -> bool {
         let share = self.share(now, source);
         self.handshakes.draw(now, share) == Grant::Given
@@ -287,14 +289,14 @@ mod tests {
         let hash = |n: u64| n << 49;
         let mut inits = RememberedInits::default();
         for n in 1..=REMEMBERED_IN_SET as u64 {
-            inits.meet(Time::from_nanos(0), hash(n));
+            inits.note_arrival(Time::from_nanos(0), hash(n));
         }
         // The oldest comes again, and one that has no room beside the others.
-        inits.meet(Time::from_nanos(0), hash(1));
-        inits.meet(Time::from_nanos(0), hash(100));
+        inits.note_arrival(Time::from_nanos(0), hash(1));
+        inits.note_arrival(Time::from_nanos(0), hash(100));
         let second = Time::from_nanos(1_000_000_000);
-        assert!(inits.meet(second, hash(1)));
-        assert!(!inits.meet(second, hash(2)), "it was the oldest");
+        assert!(inits.note_arrival(second, hash(1)));
+        assert!(!inits.note_arrival(second, hash(2)), "it was the oldest");
     }
 
     /// Floods a budget for three seconds with INITs whose source is drawn by `source`. Returns the answers that they got,
@@ -346,7 +348,7 @@ mod tests {
     fn no_init_is_taken_for_an_entry_that_is_empty() {
         let second = Time::ZERO + Duration::from_secs(1);
         for high_bits in [0, 1, 2] {
-            assert!(!RememberedInits::default().meet(second, high_bits << 48), "{high_bits}");
+            assert!(!RememberedInits::default().note_arrival(second, high_bits << 48), "{high_bits}");
         }
     }
 
@@ -354,8 +356,8 @@ mod tests {
     fn what_repeats_itself_without_pause_is_no_peer() {
         let mut inits = RememberedInits::default();
         let times_ms = [0, 150, 300, 750, 1750, 1800, 12_300];
-        let met =
-            times_ms.map(|ms| inits.meet(Time::ZERO + Duration::from_millis(ms), 0xabcd_0000_0000_0001));
+        let met = times_ms
+            .map(|ms| inits.note_arrival(Time::ZERO + Duration::from_millis(ms), 0xabcd_0000_0000_0001));
         assert_eq!(met, [false, false, false, false, true, false, false]);
     }
 

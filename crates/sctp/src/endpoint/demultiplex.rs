@@ -1,4 +1,4 @@
-//! From a datagram to its association; packets out of the blue (RFC 9260 §8.4, §8.5).
+//! Dispatches a packet to its association; handles packets out of the blue (RFC 9260 §8.4, §8.5).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -19,11 +19,11 @@ use crate::time::Time;
 /// Datagrams of one sender that arrived together.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// Where they came from; the port is the UDP encapsulation port.
+    /// The source address; the port is the UDP encapsulation port.
     pub remote: SocketAddr,
-    /// To which of our addresses.
+    /// The destination address.
     pub local: Option<IpAddr>,
-    /// A congested router has marked them (CE, RFC 3168).
+    /// Whether a congested router has marked them (CE, RFC 3168).
     pub marked: bool,
     /// Length of each but the last.
     pub segment_bytes: usize,
@@ -31,12 +31,12 @@ pub struct Arrival<'a> {
     pub bytes: &'a Bytes,
 }
 
-/// Where a packet came from and went to.
+/// The addresses of a received packet.
 #[derive(Clone, Copy)]
 pub(super) struct Route {
     pub(super) remote: SocketAddr,
     pub(super) local: Option<IpAddr>,
-    /// A congested router has let it pass.
+    /// Whether a congested router has marked it.
     pub(super) marked: bool,
 }
 
@@ -48,15 +48,15 @@ impl Route {
 }
 
 impl PeerKey {
-    /// The key of the peer that a packet says to be from.
+    /// Returns the key of the sender that a packet claims.
     fn of(header: &Header, route: &Route) -> Self {
         PeerKey { remote: route.remote, local_port: header.destination_port, peer_port: header.source_port }
     }
 }
 
 impl Endpoint {
-    /// Takes one datagram: an SCTP packet from `remote` (the port is the UDP encapsulation port) to our
-    /// address `local`. Whatever is wrong with it is counted and dropped, or answered as RFC 9260 says.
+    /// Handles one datagram: an SCTP packet from `remote` (the port is the UDP encapsulation port) to the local address `local`.
+    /// An invalid packet is counted and dropped, or answered as RFC 9260 says.
     pub fn handle_datagram<H: Host + ?Sized>(
         &mut self,
         now: Time,
@@ -70,7 +70,7 @@ impl Endpoint {
         self.handle_batch(now, &arrival, host);
     }
 
-    /// Takes datagrams of one sender that arrived together. What follows from them is decided once, after the last.
+    /// Handles datagrams of one sender that arrived together. Consequences are decided once, after the last.
     pub fn handle_batch<H: Host + ?Sized>(&mut self, now: Time, arrival: &Arrival<'_>, host: &mut H) {
         let Arrival { remote, local, marked, segment_bytes, bytes } = *arrival;
         let route = Route { remote, local, marked };
@@ -103,7 +103,7 @@ impl Endpoint {
             return None;
         };
         let header = packet.header();
-        // RFC 9260 §3.1: nobody has port 0.
+        // RFC 9260 §3.1: port 0 is invalid.
         if header.source_port == 0 || header.destination_port == 0 {
             self.statistics.malformed += 1;
             return None;
@@ -124,24 +124,13 @@ impl Endpoint {
         if !self.is_intact(&packet) {
             return None;
         }
-        // The first chunk decides about handshake packets (RFC 9260 §8.5.1).
+        // The first chunk determines the handling of handshake packets (RFC 9260 §8.5.1).
         let Some(Ok(first)) = first else {
             self.statistics.malformed += 1;
             return None;
         };
-        match first.kind {
-            Init::KIND => {
-                self.statistics.control_chunks_received += 1;
-                self.handle_init(now, route, (&header, &packet), &first, host);
-                return None;
-            }
-            // RFC 9260 §8.5.1 A: nothing else has tag 0. A SHUTDOWN ACK is answered whatever its tag is (§8.4, 5).
-            kind if header.verification_tag.0 == 0 && kind != ShutdownAck::KIND => {
-                self.statistics.tag_errors += 1;
-                return None;
-            }
-            CookieEcho::KIND if !self.handle_cookie_echo(now, route, &header, &first, host) => return None,
-            _ => {}
+        if self.ends_with_handshake(now, route, &packet, &first, host) {
+            return None;
         }
         let Some(id) = self.find(&header, &route) else {
             self.handle_unmatched(now, route, &packet, &first, host);
@@ -152,9 +141,9 @@ impl Endpoint {
         }
         let association = self.associations.get_mut(id.index())?;
         let mut cx = Context { now, host, random: &mut self.random, statistics: &mut self.statistics };
-        self.at_work = Some(id);
+        self.in_progress = Some(id);
         association.handle_packet(&mut cx, route.remote, route.local, route.marked, &packet, batch);
-        self.at_work = None;
+        self.in_progress = None;
         association.trace_changes(now);
         let (paths_changed, closed) = (association.take_paths_changed(), association.is_closed());
         if paths_changed {
@@ -167,15 +156,41 @@ impl Endpoint {
         None
     }
 
-    /// Returns whether a packet has the checksum that it should have, and counts where not (RFC 9260 §6.8).
+    /// Handles the first chunk of a packet if it belongs to a handshake. Returns whether that ends the handling of the packet.
+    fn ends_with_handshake<H: Host + ?Sized>(
+        &mut self,
+        now: Time,
+        route: Route,
+        packet: &Packet<'_>,
+        first: &RawChunk<'_>,
+        host: &mut H,
+    ) -> bool {
+        let header = packet.header();
+        match first.kind {
+            Init::KIND => {
+                self.statistics.control_chunks_received += 1;
+                self.handle_init(now, route, (&header, packet), first, host);
+                true
+            }
+            // RFC 9260 §8.5.1 A: only an INIT has tag 0. A SHUTDOWN ACK is answered whatever its tag is (§8.4, 5).
+            kind if header.verification_tag.0 == 0 && kind != ShutdownAck::KIND => {
+                self.statistics.tag_errors += 1;
+                true
+            }
+            CookieEcho::KIND => !self.handle_cookie_echo(now, route, &header, first, host),
+            _ => false,
+        }
+    }
+
+    /// Returns whether the checksum of a packet is valid, and counts invalid ones (RFC 9260 §6.8).
     fn is_intact(&mut self, packet: &Packet<'_>) -> bool {
         let intact = self.config.checksum != Checksum::Crc32c || packet.checksum_ok();
         self.statistics.checksum_errors += u64::from(!intact);
         intact
     }
 
-    /// Returns whether a packet can be nothing but out of the blue: nobody has its tag, its sender is no peer, and it begins
-    /// no association. This costs less than the checksum of a long packet, which is looked at only if there is an answer.
+    /// Returns whether a packet is certainly out of the blue: its tag is unknown, its sender is not a peer, and it does not begin
+    /// an association. This costs less than the checksum of a long packet, which is computed only before an answer.
     fn is_out_of_the_blue(&self, header: &Header, first: &RawChunk<'_>, route: &Route) -> bool {
         let tag = header.verification_tag.0;
         if tag == 0 || matches!(first.kind, Init::KIND | CookieEcho::KIND) || self.id_of(tag).is_some() {
@@ -184,7 +199,7 @@ impl Endpoint {
         self.owner(&PeerKey::of(header, route), route.local).is_none()
     }
 
-    /// The association that has this tag.
+    /// Returns the association with this tag.
     #[inline]
     fn id_of(&self, tag: u32) -> Option<AssociationId> {
         match self.last {
@@ -193,7 +208,7 @@ impl Endpoint {
         }
     }
 
-    /// The association that a packet with our tag belongs to.
+    /// Returns the association of a packet with one of our tags.
     #[inline]
     fn find(&mut self, header: &Header, route: &Route) -> Option<AssociationId> {
         let tag = header.verification_tag.0;
@@ -212,7 +227,7 @@ impl Endpoint {
         Some(id)
     }
 
-    /// Packets for an association that is being set up which are answered and change nothing.
+    /// Returns whether a packet for an association that is being set up was answered without a change of the association.
     fn is_answered_without_state(
         &mut self,
         now: Time,
@@ -225,7 +240,7 @@ impl Endpoint {
             return false;
         };
         let waits = association.is_in_cookie_wait();
-        // RFC 9260 §8.5.1 E: the peer still ends an association that we have forgotten.
+        // RFC 9260 §8.5.1 E: the peer is still closing an earlier association, which is gone here.
         if packet.chunks().flatten().any(|chunk| chunk.kind == ShutdownAck::KIND) {
             self.answer_out_of_the_blue(now, route, packet);
             return true;
@@ -233,7 +248,8 @@ impl Endpoint {
         first.kind == InitAck::KIND && waits && self.is_init_ack_refused(route, &packet.header(), first)
     }
 
-    /// No association has this tag. It may be the peer's own, reflected (T bit), or out of the blue.
+    /// Handles a packet whose tag no association has. The tag may be the peer's own, reflected (T bit); otherwise the packet is
+    /// out of the blue.
     fn handle_unmatched<H: Host + ?Sized>(
         &mut self,
         now: Time,
@@ -249,7 +265,7 @@ impl Endpoint {
             let tag = header.verification_tag.0;
             let reflected = first.flags & 1 == 1 && tag != 0 && association.identity().peer_tag == tag;
             match first.kind {
-                // RFC 9260 §8.5.1 E: the peer still ends an association that we have forgotten.
+                // RFC 9260 §8.5.1 E: the peer is still closing an earlier association, which is gone here.
                 ShutdownAck::KIND if !association.is_set_up() => {
                     self.answer_out_of_the_blue(now, route, packet);
                 }
@@ -270,7 +286,8 @@ impl Endpoint {
         self.answer_out_of_the_blue(now, route, packet);
     }
 
-    /// RFC 9260 §8.4. An INIT and a COOKIE ECHO never come here. The checksum is looked at before an answer, and only then.
+    /// Answers a packet out of the blue (RFC 9260 §8.4), other than an INIT or a COOKIE ECHO. The checksum is verified only
+    /// before an answer.
     fn answer_out_of_the_blue(&mut self, now: Time, route: Route, packet: &Packet<'_>) {
         self.strays.on_stray(now);
         self.statistics.out_of_the_blue += 1;
@@ -292,7 +309,7 @@ impl Endpoint {
         {
             return;
         }
-        if self.may_be_another_s(header.destination_port, route.local)
+        if self.may_belong_to_other_stack(header.destination_port, route.local)
             || !self.may_answer_out_of_the_blue(now, route)
             || !self.is_intact(packet)
         {
@@ -301,15 +318,15 @@ impl Endpoint {
         self.reply(route, &header, header.verification_tag, |out| write_abort(true, out));
     }
 
-    /// Draws an answer from the budget of strangers, and counts where there is none.
+    /// Draws an answer from the budget for strangers; counts a refusal.
     fn may_answer_out_of_the_blue(&mut self, now: Time, route: Route) -> bool {
         let granted = self.budget.draw_out_of_the_blue(now, route.remote.ip());
         self.statistics.answers_withheld += u64::from(!granted);
         granted
     }
 
-    /// Returns whether a packet for this port at this address that nobody here knows may be known to another program.
-    pub(super) fn may_be_another_s(&self, port: u16, local: Option<IpAddr>) -> bool {
+    /// Returns whether another program may own the unknown association of a packet for this port at this address.
+    pub(super) fn may_belong_to_other_stack(&self, port: u16, local: Option<IpAddr>) -> bool {
         self.config.shares_host && !self.listeners.serve(port, local)
     }
 
@@ -324,7 +341,7 @@ impl Endpoint {
         self.push_answer(reply);
     }
 
-    /// A packet back to where one came from.
+    /// Builds a packet to the sender of another.
     pub(super) fn reply_to(
         &self,
         route: Route,
@@ -345,8 +362,8 @@ impl Endpoint {
         self.count_reply(room);
     }
 
-    pub(super) fn push_last_words(&mut self, reply: Reply) {
-        let room = self.replies.push_last_words(reply);
+    pub(super) fn push_final_packet(&mut self, reply: Reply) {
+        let room = self.replies.push_final_packet(reply);
         self.count_reply(room);
     }
 

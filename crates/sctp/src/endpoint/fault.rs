@@ -1,7 +1,7 @@
-//! A fault of our own in one association: it ends, and the endpoint goes on.
+//! Ends an association after an internal fault, so that the endpoint continues.
 //!
-//! A caller that catches an unwinding call learns here which association was being handled. Its state cannot be
-//! trusted any more, so none of its procedures is called again.
+//! A caller that catches a panic learns here which association was being handled. Its state cannot be trusted any more, so none
+//! of its procedures is called again.
 
 use sctp_wire::VerificationTag;
 use sctp_wire::cause::{Cause, UserInitiatedAbort};
@@ -14,21 +14,21 @@ use crate::event::{Event, Host};
 use crate::reply::Reply;
 
 impl Endpoint {
-    /// The association that was being handled when a call did not return.
-    pub fn take_at_work(&mut self) -> Option<AssociationId> {
-        self.at_work.take()
+    /// Takes the association that was being handled when a call panicked.
+    pub fn take_in_progress(&mut self) -> Option<AssociationId> {
+        self.in_progress.take()
     }
 
-    /// Ends an association in whatever state it is. The peer gets an ABORT, the host [`Event::Closed`].
+    /// Ends an association in any state. The peer gets an ABORT, the host [`Event::Closed`].
     pub fn abandon<H: Host + ?Sized>(&mut self, id: AssociationId, host: &mut H) {
         let Some(association) = self.associations.get(id.index()) else { return };
         let identity = association.identity();
-        let way = association.way_back();
+        let route = association.return_route();
         let mut association = self.forget(id);
         self.keep_trace(id, association.take_tracer());
         self.due.retain(|other| *other != id);
         self.held.retain(|other| *other != id);
-        if let Some((remote, local)) = way.filter(|_| identity.peer_tag != 0) {
+        if let Some((remote, local)) = route.filter(|_| identity.peer_tag != 0) {
             let header = Header {
                 source_port: identity.local_port,
                 destination_port: identity.peer_port,
@@ -36,7 +36,7 @@ impl Endpoint {
             };
             let cause = Cause::UserInitiatedAbort(UserInitiatedAbort { reason: b"internal fault" });
             let chunk = abort_chunk(&cause);
-            self.push_last_words(Reply::new(remote, local, &header, self.config.checksum, |out| {
+            self.push_final_packet(Reply::new(remote, local, &header, self.config.checksum, |out| {
                 out.extend_from_slice(&chunk);
             }));
         }

@@ -1,4 +1,4 @@
-//! The listening half of the handshake, and handshakes that meet an association (RFC 9260 §5.1, §5.2).
+//! The passive side of the handshake, and handshakes that meet an existing association (RFC 9260 §5.1, §5.2).
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::identity::Identity;
 use crate::local_addresses::LocalAddresses;
 use crate::time::Time;
 
-/// No answer to a stranger is longer than so many times what it answers.
+/// Maximum length of an answer to a stranger, as a multiple of the packet that it answers.
 const AMPLIFICATION_MAX: usize = 3;
 
 /// Contents of the INIT ACK for an INIT.
@@ -35,14 +35,14 @@ struct Offer {
     config: Arc<AssociationConfig>,
     local: LocalAddresses,
     identity: Identity,
-    /// Of the peer's addresses those that we can use.
+    /// The peer's addresses that we can use.
     addresses: Vec<IpAddr>,
     ties: TieTags,
     route: Route,
 }
 
 impl Endpoint {
-    /// INIT (RFC 9260 §5.1 A and B, §5.2.1, §5.2.2). Leaves no state behind.
+    /// Handles an INIT (RFC 9260 §5.1 A and B, §5.2.1, §5.2.2). Keeps no state.
     pub(super) fn handle_init<H: Host + ?Sized>(
         &mut self,
         now: Time,
@@ -51,7 +51,7 @@ impl Endpoint {
         first: &RawChunk<'_>,
         host: &H,
     ) {
-        // Alone in its packet, with tag 0 (RFC 9260 §8.5.1 A, §6.10).
+        // An INIT must be alone in its packet, with tag 0 (RFC 9260 §8.5.1 A, §6.10).
         if header.verification_tag.0 != 0 || packet.chunks().count() != 1 {
             self.statistics.tag_errors += 1;
             return;
@@ -103,26 +103,26 @@ impl Endpoint {
         self.push_answer(Reply { dscp: config.dscp, ..reply });
     }
 
-    /// RFC 9260 §3.3.2, §5.1.2 B: nothing changes, and the sender is told.
+    /// Refuses an INIT with an ABORT that states the reason (RFC 9260 §3.3.2, §5.1.2 B).
     fn refuse_init(&mut self, route: Route, header: &Header, tag: VerificationTag, bad: &BadInit) {
         self.statistics.malformed += 1;
         self.reply(route, header, tag, |out| out.extend_from_slice(&bad.abort_chunk()));
     }
 
-    /// RFC 9260 §3.3.3: INIT ACKs that are refused without a change of the association that they are for.
+    /// Returns whether an INIT ACK was refused without a change of its association (RFC 9260 §3.3.3).
     pub(super) fn is_init_ack_refused(
         &mut self,
         route: Route,
         header: &Header,
         first: &RawChunk<'_>,
     ) -> bool {
-        // It has the fields of an INIT.
+        // An INIT ACK has the fields of an INIT.
         let Ok(ack) = Init::parse(first) else { return false };
         let narrow = (ack.a_rwnd as usize) < RECEIVE_WINDOW_BYTES_MIN;
         if narrow && ack.initiate_tag.0 != 0 {
             self.refuse_init(route, header, ack.initiate_tag, &BadInit::Field);
         } else if ack.initiate_tag.0 == 0 {
-            // The association ends, and the peer can be told only by its own packet's tag.
+            // The association ends, and an answer can only reflect the tag of the peer's packet.
             self.reply(route, header, header.verification_tag, |out| write_abort(true, out));
             return false;
         }
@@ -145,10 +145,10 @@ impl Endpoint {
         }
         let from = (route.remote.ip(), header.source_port);
         let Some(listener) = self.listeners.at(header.destination_port, route.local, from).cloned() else {
-            if self.may_be_another_s(header.destination_port, route.local) {
+            if self.may_belong_to_other_stack(header.destination_port, route.local) {
                 return None;
             }
-            // RFC 9260 §8.4, 3: nobody listens here.
+            // RFC 9260 §8.4, 3: there is no listener.
             self.reply(route, header, VerificationTag(peer.tag), |out| write_abort(false, out));
             return None;
         };
@@ -175,7 +175,7 @@ impl Endpoint {
         Some(Offer { config, local, identity, addresses, ties: TieTags::default(), route })
     }
 
-    /// An INIT of a peer with which there is an association (RFC 9260 §5.2.1, §5.2.2, §9.2).
+    /// Returns the contents of the answer to an INIT of a peer with an existing association (RFC 9260 §5.2.1, §5.2.2, §9.2).
     fn offer_again(
         &mut self,
         id: AssociationId,
@@ -194,7 +194,7 @@ impl Endpoint {
         let addresses = peer.reachable_at(route.remote.ip(), &local, ignored);
         let is_known = |address: &IpAddr| association.remotes().any(|known| known.ip() == *address);
         if association.is_in_cookie_wait() {
-            // Only an address that the user named is answered (RFC 9260 §5.2.1, 1 to 3).
+            // The answer goes only to an address that the user has named (RFC 9260 §5.2.1, 1 to 3).
             let source = Some(route.remote.ip()).filter(is_known);
             let back = source.or_else(|| peer.addresses.iter().copied().find(is_known))?;
             let route = Route { remote: SocketAddr::new(back, route.remote.port()), ..route };
@@ -237,7 +237,7 @@ impl Endpoint {
             Err(CookieError::Stale { by, cookie }) => (*cookie, Some(by)),
             Err(CookieError::Invalid) => return self.refuse_cookie(),
         };
-        // An attacker that saw the cookie cannot use it from elsewhere: it names the addresses of the INIT.
+        // An attacker that has seen the cookie cannot use it from another address: the cookie contains the addresses of the INIT.
         if cookie.local_tag != header.verification_tag.0
             || cookie.local_port != header.destination_port
             || cookie.peer_port != header.source_port
@@ -251,7 +251,7 @@ impl Endpoint {
             Some(own) => (own.local_tag == cookie.local_tag, own.peer_tag == cookie.peer_tag),
             None => (false, false),
         };
-        // RFC 9260 §5.2.4, 3: with both tags right, age does not matter.
+        // RFC 9260 §5.2.4, 3: if both tags match, the age does not matter.
         if let Some(by) = late.filter(|_| !(same_local && same_peer)) {
             return self.report_stale_cookie(now, route, header, &cookie, by);
         }
@@ -260,7 +260,7 @@ impl Endpoint {
         };
         // RFC 9260 §5.2.4, table 12.
         if same_local {
-            // D: a COOKIE ECHO of this association, perhaps again; B: both sides sent an INIT.
+            // D: a COOKIE ECHO of this association, possibly a duplicate; B: both sides have sent an INIT.
             let mut taken = false;
             self.with(id, now, host, |a, cx| taken = a.handle_own_cookie(cx, &cookie, route.remote));
             return taken || self.refuse_cookie();
@@ -268,11 +268,11 @@ impl Endpoint {
         if !same_peer && cookie.ties == self.cookies.tie_tags(own.local_tag, own.peer_tag) {
             return self.restart(now, id, route, &cookie, host);
         }
-        // C and everything else: a cookie that came too late.
+        // C and all other cases: the cookie is too late.
         self.refuse_cookie()
     }
 
-    /// RFC 9260 §5.1.5, 4.
+    /// Reports a stale cookie to the peer (RFC 9260 §5.1.5, 4).
     fn report_stale_cookie(
         &mut self,
         now: Time,
@@ -296,8 +296,8 @@ impl Endpoint {
         false
     }
 
-    /// The association that a cookie meets: by its tag, or by the ports and one of the addresses of its INIT. The tag comes
-    /// first, because the peer's UDP port may have changed on the way (RFC 6951 §5.4).
+    /// Returns the existing association of a cookie: by its tag, or by the ports and one of the addresses of its INIT. The tag
+    /// takes precedence, because the peer's UDP port may have changed on the way (RFC 6951 §5.4).
     fn owner_of_cookie(&self, cookie: &StateCookie, way: (u16, Option<IpAddr>)) -> Option<AssociationId> {
         let ports = (cookie.local_port, cookie.peer_port);
         let by_tag = self.by_tag.get(&cookie.local_tag).copied().filter(|id| {
@@ -309,7 +309,8 @@ impl Endpoint {
         by_tag.or_else(|| self.owner_of_any(cookie.addresses.iter().copied(), way, ports))
     }
 
-    /// The association between these ports, ours first, to which one of the addresses belongs and what comes to `local`.
+    /// Returns the association between these ports, the local one first, that has one of the addresses and receives packets at
+    /// `local`.
     fn owner_of_any(
         &self,
         addresses: impl IntoIterator<Item = IpAddr>,
@@ -322,7 +323,7 @@ impl Endpoint {
         })
     }
 
-    /// RFC 9260 §5.2.4 A: the peer has restarted, and the association begins anew.
+    /// Restarts an association whose peer has restarted (RFC 9260 §5.2.4 A).
     fn restart<H: Host + ?Sized>(
         &mut self,
         now: Time,
@@ -336,7 +337,7 @@ impl Endpoint {
             self.update_queues(id);
             return false;
         }
-        // Two INITs may have drawn the same tag, and only the first can have it.
+        // Two INIT ACKs may have drawn the same tag, and only the first association can have it.
         let is_taken = self.by_tag.contains_key(&cookie.local_tag);
         if !association.is_set_up() || is_taken || !association.has_room_for_restart() {
             return self.refuse_cookie();
@@ -362,7 +363,7 @@ impl Endpoint {
     ) -> bool {
         let from = (route.remote.ip(), cookie.peer_port);
         let Some(listener) = self.listeners.at(cookie.local_port, route.local, from).cloned() else {
-            // Nobody listens any more.
+            // The listener has been closed.
             let mut chunk = Vec::new();
             write_abort(false, &mut chunk);
             return self.abort_cookie(now, route, cookie, &chunk);
@@ -375,7 +376,7 @@ impl Endpoint {
             self.statistics.accepts_put_off += 1;
             return false;
         }
-        // Two INITs may have drawn the same tag, and only the first can have it.
+        // Two INIT ACKs may have drawn the same tag, and only the first association can have it.
         if self.by_tag.contains_key(&cookie.local_tag) {
             return self.refuse_cookie();
         }
@@ -397,7 +398,7 @@ impl Endpoint {
         true
     }
 
-    /// Answers a cookie that leads nowhere with an ABORT. False, as there is no association.
+    /// Answers a cookie for which no association can be created with an ABORT. Returns false: there is no association.
     fn abort_cookie(&mut self, now: Time, route: Route, cookie: &StateCookie, chunk: &[u8]) -> bool {
         if self.may_answer_cookie(now, route) {
             let header = Header {
@@ -410,14 +411,14 @@ impl Endpoint {
         false
     }
 
-    /// Draws an answer from the budget of strangers, and counts where there is none.
+    /// Draws an answer from the budget for strangers; counts a refusal.
     fn may_answer_cookie(&mut self, now: Time, route: Route) -> bool {
         let granted = self.budget.draw_for_cookie(now, route.remote.ip());
         self.statistics.answers_withheld += u64::from(!granted);
         granted
     }
 
-    /// Returns whether a limit forbids one more association, and counts that.
+    /// Returns whether a limit forbids another association; counts a refusal.
     fn refuse_at_limit<H: Host + ?Sized>(&mut self, listener: &Listener, route: Route, host: &H) -> bool {
         let limits = Limits {
             listener_max: listener.config.listener_associations_max,
@@ -432,13 +433,13 @@ impl Endpoint {
     }
 }
 
-/// Returns whether the way back to a peer leaves this host.
+/// Returns whether packets to a peer leave this host.
 fn leaves_host<H: Host + ?Sized>(route: Route, host: &H) -> bool {
     host.path_hints(route.remote).leaves_host
 }
 
-/// Longest chunks in answer to a packet of a stranger: the answer has at most three times its bytes, with the headers of IP
-/// and UDP, since its source address may be that of a victim.
+/// Returns the maximum length of the chunks in an answer to a stranger: the answer has at most three times the bytes of the
+/// packet, including IP and UDP headers, since its source address may be that of a victim.
 fn answer_bytes_max(remote: SocketAddr, packet_bytes: usize) -> usize {
     let ip_bytes = if remote.ip().to_canonical().is_ipv4() { 20 } else { 40 };
     let udp_bytes = if remote.port() == 0 { 0 } else { 8 };
@@ -446,7 +447,7 @@ fn answer_bytes_max(remote: SocketAddr, packet_bytes: usize) -> usize {
     AMPLIFICATION_MAX * (below + packet_bytes) - below - HEADER_BYTES
 }
 
-/// The peer's addresses from a cookie. The first is the one that the INIT came from and the INIT ACK went to.
+/// Returns the peer's addresses in a cookie. The first is the source of the INIT, to which the INIT ACK went.
 fn cookie_remotes<H: Host + ?Sized>(
     cookie: &StateCookie,
     route: Route,

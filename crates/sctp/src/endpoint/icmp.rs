@@ -1,4 +1,4 @@
-//! Reports of the network about packets of ours (RFC 9260 §10).
+//! Handles ICMP reports about our packets (RFC 9260 §10).
 
 use std::net::SocketAddr;
 
@@ -16,23 +16,24 @@ use crate::time::Time;
 /// Why the network returned a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unreachable {
-    /// Nobody has the UDP port.
+    /// No socket has the UDP port.
     Port,
-    /// The host does not speak the protocol.
+    /// The host does not support the protocol.
     Protocol,
-    /// No way to the host.
+    /// No route leads to the host.
     Host,
-    /// It was larger than a link on the way takes.
+    /// The packet exceeds the MTU of a link on the path.
     TooBig {
-        /// Largest SCTP packet that fits.
+        /// Size of the largest SCTP packet that fits.
         mtu_bytes: usize,
     },
 }
 
 impl Endpoint {
-    /// The network returned a packet of ours that begins with `quoted`. A connect goes on with the next address at once, and
-    /// fails after the last; who waits for SHUTDOWN COMPLETE has ended. An association that is up ends if the peer's host has no SCTP (ICMP8); everything
-    /// else changes nothing there, its own timers decide.
+    /// Handles the report that the network returned a packet of ours which begins with `quoted`. A connect continues with the
+    /// next address at once, and fails after the last; an association that waits for SHUTDOWN COMPLETE ends. An established
+    /// association ends if the peer's host does not support SCTP (ICMP8). Otherwise the association is unchanged: its own timers
+    /// decide.
     pub fn handle_unreachable<H: Host + ?Sized>(
         &mut self,
         now: Time,
@@ -46,7 +47,7 @@ impl Endpoint {
             return;
         };
         let header = packet.header();
-        // The quoted packet is ours, so its source is our side.
+        // The quoted packet is ours, so its source is the local end.
         let key = PeerKey { remote, local_port: header.source_port, peer_port: header.destination_port };
         let genuine = |(_, a): &(_, &Association)| is_genuine(&header, quoted, &a.identity());
         // RFC 9260 §10, ICMP5 and ICMP6.
@@ -65,27 +66,27 @@ impl Endpoint {
                 self.statistics.reports_ignored += u64::from(!believed);
             }
             Unreachable::Port | Unreachable::Protocol if setting_up => {
-                self.give_up_address(id, now, remote, CloseReason::Refused, host);
+                self.abandon_address(id, now, remote, CloseReason::Refused, host);
             }
             Unreachable::Host if setting_up => {
-                self.give_up_address(id, now, remote, CloseReason::Unreachable, host);
+                self.abandon_address(id, now, remote, CloseReason::Unreachable, host);
             }
             // ICMP8: as an ABORT with the T bit.
             Unreachable::Protocol => {
                 self.with(id, now, host, |association, cx| {
-                    association.drop_with(cx, CloseReason::NoProtocol)
+                    association.close_silently(cx, CloseReason::NoProtocol)
                 });
             }
-            // A peer that has sent its SHUTDOWN COMPLETE is free to go; should it be lost, nobody repeats it.
+            // A peer that has sent its SHUTDOWN COMPLETE may be gone, and does not repeat a lost one.
             Unreachable::Port => {
                 self.with(id, now, host, |association, cx| association.handle_shutdown_complete(cx));
             }
-            // ICMP9 leaves the choice; the path's own counters decide.
+            // ICMP9 leaves the choice; the path's error counters decide.
             Unreachable::Host => self.statistics.reports_ignored += 1,
         }
     }
 
-    fn give_up_address<H: Host + ?Sized>(
+    fn abandon_address<H: Host + ?Sized>(
         &mut self,
         id: AssociationId,
         now: Time,
@@ -93,15 +94,15 @@ impl Endpoint {
         reason: CloseReason,
         host: &mut H,
     ) {
-        self.with(id, now, host, |association, cx| association.give_up_address(cx, remote, reason));
+        self.with(id, now, host, |association, cx| association.abandon_address(cx, remote, reason));
         if self.associations.get_mut(id.index()).is_some_and(|association| association.take_paths_changed()) {
             self.register(id);
         }
     }
 }
 
-/// RFC 9260 §10, ICMP6: a report is genuine only if it quotes a tag of the association: the peer's, or our own in the INIT, whose
-/// quote includes at least that much.
+/// Returns whether a report is genuine (RFC 9260 §10, ICMP6): it must quote a tag of the association, that is, the peer's tag, or
+/// our own in the INIT, which the quote then includes.
 fn is_genuine(header: &Header, quoted: &[u8], identity: &Identity) -> bool {
     if header.verification_tag.0 != 0 {
         return header.verification_tag.0 == identity.peer_tag;

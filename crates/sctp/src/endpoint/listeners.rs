@@ -26,7 +26,7 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    /// Returns `None` where another has one of these addresses on that port, unless both share it.
+    /// Adds a listener. Returns `None` if another listener has one of these addresses on that port, unless both share it.
     pub(super) fn insert(
         &mut self,
         port: u16,
@@ -50,7 +50,7 @@ impl Listeners {
         });
     }
 
-    /// Changes the settings of a listener, with their addresses. Returns false if another listener on its port has one of those.
+    /// Changes the options and addresses of a listener. Returns false if another listener on its port has one of the addresses.
     pub(super) fn change(
         &mut self,
         id: ListenerId,
@@ -70,7 +70,7 @@ impl Listeners {
         true
     }
 
-    /// The endpoint has these addresses now.
+    /// Updates the listeners that are not restricted to addresses of their own.
     pub(super) fn set_all_addresses(&mut self, all: &Arc<[IpAddr]>) {
         for listener in self.by_port.values_mut().flatten() {
             listener.local = LocalAddresses::new(&listener.config.local_addresses, all);
@@ -81,8 +81,8 @@ impl Listeners {
         self.by_port.get(&port).map_or(&[], |listeners| listeners)
     }
 
-    /// Returns the listener at an address of ours. Where several share it, the peer's address and port choose one, so that a
-    /// handshake stays with it.
+    /// Returns the listener at a local address. If several share it, the peer's address and port select one, so that a whole
+    /// handshake reaches the same listener.
     pub(super) fn at(&self, port: u16, local: Option<IpAddr>, peer: (IpAddr, u16)) -> Option<&Listener> {
         let serving = || self.on(port).iter().filter(|listener| listener.local.serve(local));
         match serving().count() {
@@ -92,7 +92,7 @@ impl Listeners {
         }
     }
 
-    /// Returns whether somebody listens at an address of ours.
+    /// Returns whether there is a listener at a local address.
     pub(super) fn serve(&self, port: u16, local: Option<IpAddr>) -> bool {
         self.on(port).iter().any(|listener| listener.local.serve(local))
     }
@@ -113,7 +113,8 @@ impl Listener {
     }
 }
 
-/// A peer chooses its port, and so the listener. That harms nobody: those that share a port serve the same peers.
+/// Hashes a peer's address and port. A peer that chooses its port chooses the listener; that is harmless, because listeners that
+/// share a port serve the same peers.
 fn hash(peer: (IpAddr, u16)) -> u64 {
     let mut hasher = DefaultHasher::new();
     peer.hash(&mut hasher);

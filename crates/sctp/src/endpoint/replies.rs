@@ -1,4 +1,4 @@
-//! Packets that no association sends: answers to strangers, and the last packets of associations that have ended.
+//! Packets outside associations: answers to strangers, and the final packets of associations that have ended.
 
 use std::collections::VecDeque;
 
@@ -6,22 +6,22 @@ use crate::config::{Checksum, REPLIES_MAX};
 use crate::reply::Reply;
 use crate::transmit::{Transmit, TransmitBuffer};
 
-/// Two queues, so that a flood of strangers does not push out what our peers wait for.
+/// Separate queues, so that a flood of strangers does not displace packets for peers.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
-    last_words: VecDeque<Reply>,
+    final_packets: VecDeque<Reply>,
     answers: VecDeque<Reply>,
 }
 
 impl Replies {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.last_words.is_empty() && self.answers.is_empty()
+        self.final_packets.is_empty() && self.answers.is_empty()
     }
 
     /// Queues the last packet of an association. Returns false and drops it if too many wait already.
-    pub(super) fn push_last_words(&mut self, reply: Reply) -> bool {
-        push(&mut self.last_words, reply)
+    pub(super) fn push_final_packet(&mut self, reply: Reply) -> bool {
+        push(&mut self.final_packets, reply)
     }
 
     /// Queues an answer to a stranger. Returns false and drops it if too many wait already.
@@ -35,11 +35,11 @@ impl Replies {
     }
 
     pub(super) fn pop(&mut self, buffer: &mut TransmitBuffer) -> Option<Transmit> {
-        let reply = self.last_words.pop_front().or_else(|| self.answers.pop_front())?;
+        let reply = self.final_packets.pop_front().or_else(|| self.answers.pop_front())?;
         buffer.clear();
         buffer.begin_packet();
         buffer.out().extend_from_slice(&reply.packet);
-        // The reply carries its checksum already.
+        // The reply has its checksum already.
         buffer.end_packet(Checksum::None);
         Some(Transmit {
             remote: reply.remote,

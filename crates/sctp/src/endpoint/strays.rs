@@ -1,30 +1,29 @@
-//! Whether so many packets come with verification tags of nobody that the link should steer them away from those of peers.
+//! Detects floods of strays, packets with unknown verification tags, so that the link steers them away from packets of peers.
 //!
-//! Reading a stray costs more than all that is then done with it. A link may keep strays apart before they are read, but only
-//! if it knows every tag that may come, and telling it costs a system call for each association that begins. So it is told
-//! while there is a flood.
+//! Receiving a stray costs more than its handling. A link may separate strays before they are received, but only if it knows all
+//! valid tags, and each update costs a system call for each new association. So the link gets updates only during a flood.
 
 use std::time::Duration;
 
 use crate::time::Time;
 
-/// So many strays within `WINDOW` are a flood: 10,000 in a second.
+/// Number of strays within `WINDOW` that make a flood: 10,000 in a second.
 const FLOOD_STRAYS: u32 = 200;
 const WINDOW: Duration = Duration::from_millis(20);
-/// The link steers for so long. If the flood still goes on, it begins anew after another `WINDOW`.
+/// Time for which the link steers. If the flood continues, steering begins again after another `WINDOW`.
 const STEERING_TIME: Duration = Duration::from_secs(5);
-/// A link that cannot steer is not asked again for so long.
+/// Time after which a link that cannot steer is asked again.
 const REFUSAL_TIME: Duration = Duration::from_secs(30);
-/// The link is told of new tags no sooner than this after the last time. What comes with one of them before goes among the
-/// strays, and is read with luck.
+/// Minimum interval between updates of the tags. Until the update, packets with a new tag are mixed with the strays, and may be
+/// lost.
 const RENEWAL_GAP: Duration = Duration::from_millis(1);
 
-/// Change that the link must learn.
+/// An update for the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum News {
-    /// All tags that may come.
+pub(super) enum TagUpdate {
+    /// All valid tags.
     Tags,
-    /// The flood may be over: every tag is expected again.
+    /// Every tag is valid, because the flood may be over.
     EveryTag,
 }
 
@@ -47,12 +46,12 @@ pub(super) struct Strays {
     state: State,
     window_began: Time,
     counted: u32,
-    /// Tags have changed since the link was told.
+    /// Whether tags have changed since the last update.
     stale: bool,
 }
 
 impl Strays {
-    /// Counts a packet with a tag of nobody.
+    /// Counts a packet with an unknown tag.
     #[inline]
     pub(super) fn on_stray(&mut self, now: Time) {
         if now > self.window_began + WINDOW {
@@ -61,34 +60,34 @@ impl Strays {
         self.counted = self.counted.saturating_add(1);
     }
 
-    /// Takes note that an association has come or gone.
+    /// Records that an association was added or removed.
     pub(super) fn on_tags_changed(&mut self) {
         self.stale = true;
     }
 
-    /// Takes note that the link cannot steer by the tags that it was told.
+    /// Records that the link cannot steer by tags.
     pub(super) fn on_refused(&mut self, now: Time) {
         self.state = State::Refused { until: now + REFUSAL_TIME };
     }
 
-    /// Returns news for the link, if there is any.
+    /// Returns an update for the link, if there is one.
     #[inline]
-    pub(super) fn poll(&mut self, now: Time) -> Option<News> {
+    pub(super) fn poll(&mut self, now: Time) -> Option<TagUpdate> {
         match self.state {
             State::Quiet if self.counted < FLOOD_STRAYS => None,
             State::Quiet => {
                 self.state = State::Steering { until: now + STEERING_TIME, told_at: now };
                 self.stale = false;
-                Some(News::Tags)
+                Some(TagUpdate::Tags)
             }
             State::Steering { until, .. } if now >= until => {
                 self.look_again();
-                Some(News::EveryTag)
+                Some(TagUpdate::EveryTag)
             }
             State::Steering { until, told_at } if self.stale && now >= told_at + RENEWAL_GAP => {
                 self.stale = false;
                 self.state = State::Steering { until, told_at: now };
-                Some(News::Tags)
+                Some(TagUpdate::Tags)
             }
             State::Refused { until } if now >= until => {
                 self.look_again();
@@ -107,8 +106,8 @@ impl Strays {
 mod tests {
     use super::*;
 
-    /// Lets strays come at an even rate for so long. Returns when the link was told what.
-    fn run(strays: &mut Strays, from: Time, per_s: u64, lasting: Duration) -> Vec<(Duration, News)> {
+    /// Feeds strays at an even rate for a time. Returns the updates and when they came.
+    fn run(strays: &mut Strays, from: Time, per_s: u64, lasting: Duration) -> Vec<(Duration, TagUpdate)> {
         let mut told = Vec::new();
         for n in 0..per_s * lasting.as_millis() as u64 / 1000 {
             let elapsed = Duration::from_nanos(n * 1_000_000_000 / per_s);
@@ -121,8 +120,8 @@ mod tests {
     #[test]
     fn a_flood_is_steered_away_and_the_link_is_told_when_to_look_again() {
         let told = run(&mut Strays::default(), Time::ZERO, 30_000, Duration::from_secs(6));
-        let news: Vec<News> = told.iter().map(|(_, news)| *news).collect();
-        assert_eq!(news, [News::Tags, News::EveryTag, News::Tags]);
+        let news: Vec<TagUpdate> = told.iter().map(|(_, news)| *news).collect();
+        assert_eq!(news, [TagUpdate::Tags, TagUpdate::EveryTag, TagUpdate::Tags]);
         assert!(told[0].0 < 2 * WINDOW && told[2].0 - told[1].0 < 2 * WINDOW, "{told:?}");
         assert_eq!(told[1].0.as_secs(), STEERING_TIME.as_secs());
     }
@@ -138,10 +137,10 @@ mod tests {
         assert_eq!(run(&mut strays, Time::ZERO, 100_000, WINDOW / 2).len(), 1);
         let now = Time::ZERO + WINDOW;
         strays.on_tags_changed();
-        assert_eq!(strays.poll(now), Some(News::Tags));
+        assert_eq!(strays.poll(now), Some(TagUpdate::Tags));
         strays.on_tags_changed();
         assert_eq!(strays.poll(now + RENEWAL_GAP / 2), None);
-        assert_eq!(strays.poll(now + RENEWAL_GAP), Some(News::Tags));
+        assert_eq!(strays.poll(now + RENEWAL_GAP), Some(TagUpdate::Tags));
         assert_eq!(strays.poll(now + 2 * RENEWAL_GAP), None);
     }
 
@@ -150,7 +149,7 @@ mod tests {
         let mut strays = Strays::default();
         assert_eq!(run(&mut strays, Time::ZERO, 100_000, WINDOW / 2).len(), 1);
         let over = Time::ZERO + STEERING_TIME + WINDOW;
-        assert_eq!(strays.poll(over), Some(News::EveryTag));
+        assert_eq!(strays.poll(over), Some(TagUpdate::EveryTag));
         assert_eq!(strays.poll(over), None);
     }
 

@@ -1,4 +1,4 @@
-//! The one deadline of all associations.
+//! The common timer heap of all associations.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,8 +6,8 @@ use std::collections::BinaryHeap;
 use super::AssociationId;
 use crate::time::Time;
 
-/// A heap with at most a few entries per association. An association whose deadline moves later keeps its
-/// entry; when that comes up, the real deadline is entered. So restarting T3 with every SACK costs nothing.
+/// A heap with at most a few entries per association. An association whose deadline moves later keeps its entry; when the entry
+/// is due, the real deadline is entered. So restarting T3 at every SACK costs nothing.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     heap: BinaryHeap<Reverse<(Time, u32)>>,
@@ -31,7 +31,7 @@ impl Timers {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Takes an entry that is due.
+    /// Removes an entry that is due.
     pub(super) fn pop(&mut self, now: Time) -> Option<AssociationId> {
         if self.next()? > now {
             return None;

@@ -1,14 +1,14 @@
-//! Where trace records wait to be taken.
+//! Queues of trace records.
 
 use std::collections::VecDeque;
 
 use super::{AssociationId, Endpoint};
 use crate::trace::{Record, Tracer};
 
-/// Most associations that are gone and whose last records wait. Beyond that the oldest are forgotten.
+/// Maximum number of ended associations whose last records wait. Beyond that, the oldest are dropped.
 const ENDED_MAX: usize = 64;
 
-/// Associations with records to take: no association is looked at in vain.
+/// Associations that have records, so that no other association is visited.
 #[derive(Debug, Default)]
 pub(super) struct Traces {
     due: VecDeque<AssociationId>,
@@ -34,7 +34,7 @@ impl Endpoint {
         None
     }
 
-    /// Remembers an association that has just recorded something.
+    /// Queues an association that has just recorded something.
     #[inline]
     pub(super) fn list_trace(&mut self, id: AssociationId) {
         if self.associations.get_mut(id.index()).is_some_and(|a| a.take_trace_news()) {
@@ -42,7 +42,7 @@ impl Endpoint {
         }
     }
 
-    /// Keeps the records of an association that is gone.
+    /// Keeps the records of an association that has ended.
     pub(super) fn keep_trace(&mut self, id: AssociationId, tracer: Option<Box<Tracer>>) {
         let Some(tracer) = tracer else { return };
         self.traces.due.retain(|other| *other != id);

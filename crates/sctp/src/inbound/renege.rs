@@ -1,29 +1,29 @@
-//! Dropping what has arrived beyond a gap, where what fills the gap needs its room (RFC 9260 §6.2).
+//! Reneging: drops chunks beyond a gap to make room for the chunk that fills it (RFC 9260 §6.2).
 
 use super::Inbound;
 use crate::receive_buffer::Held;
 use crate::tsn;
 
 impl Inbound {
-    /// Returns whether anything may be dropped. Chunks that a cumulative or a non-renegable acknowledgement covers stay, also
-    /// those that wait for an earlier message of their stream. The search looks at all that waits: without this check, a peer
-    /// whose messages wait in order could have it made for each copy of a chunk that is refused.
+    /// Returns whether any chunk may be dropped. Chunks covered by a cumulative or a non-renegable acknowledgement stay, also
+    /// those that wait for an earlier message of their stream. The search examines all waiting messages: without this check, a
+    /// peer whose messages wait in order could cause a search with each copy of a refused chunk.
     fn has_droppable(&self) -> bool {
         self.beyond.last().is_some_and(|last| last > self.cumulative.max(self.promised))
     }
 
-    /// Drops what waits beyond a gap until half of the buffer is free beside what may always be held. Returns whether there is
-    /// room now.
+    /// Drops chunks beyond a gap until half of the buffer is free above the minimum that may always be held. Returns whether
+    /// there is room now.
     #[cold]
     pub(super) fn renege(&mut self) -> bool {
-        // To free more than one chunk needs keeps the cost of the search low for each.
+        // Freeing more than one chunk needs keeps the average cost of the search low.
         let most_bytes = self.buffer.bytes() / 2 * 3;
         self.drop_beyond_while(|inbound| inbound.taken_bytes() > most_bytes);
         self.taken_bytes() < 2 * self.buffer.bytes()
     }
 
-    /// Drops what waits beyond a gap, the highest TSNs first, as long as `is_too_much` returns true. Chunks that an NR-SACK has
-    /// promised to keep stay.
+    /// Drops chunks beyond a gap, the highest TSNs first, as long as `is_too_much` returns true. Chunks acknowledged by an
+    /// NR-SACK stay.
     #[cold]
     pub(super) fn drop_beyond_while(&mut self, is_too_much: impl Fn(&Self) -> bool) {
         if !self.has_droppable() {
@@ -54,7 +54,7 @@ impl Inbound {
         }
     }
 
-    /// Forgets the chunks with these TSNs as if they had not arrived.
+    /// Forgets the chunks with these TSNs, which count as not received.
     fn forget(&mut self, tsns: std::ops::Range<u64>, bytes: usize) {
         self.held.remove(Held::of(bytes, (tsns.end - tsns.start) as usize));
         self.beyond.remove_range(tsns);

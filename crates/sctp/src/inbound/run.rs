@@ -1,4 +1,4 @@
-//! The usual packet: whole messages of one stream, each the next, which are taken together.
+//! Runs, the usual packets: whole messages of one stream in sequence, which are handled together.
 
 use bytes::Bytes;
 use sctp_wire::chunk::{DATA_HEADER_BYTES, Data, DataFlags};
@@ -12,32 +12,32 @@ use crate::received_run::ReceivedRun;
 use crate::statistics::Statistics;
 use crate::tsn;
 
-/// Fewer messages than this are not worth a run.
+/// Minimum number of messages of a run.
 const RUN_MESSAGES_MIN: usize = 2;
 
-/// The chunks at the front of a packet that make a run.
+/// The chunks at the front of a packet that form a run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Found {
-    /// With padding.
+    /// Length of the chunks with padding.
     wire_bytes: usize,
     messages: usize,
     payload_bytes: usize,
-    /// One of them asks for a SACK at once.
+    /// Whether a chunk has the I bit.
     immediate: bool,
 }
 
 impl Found {
-    /// Returns what a run charges beside its user data: one entry of a queue, and the headers and the padding, which stay in
-    /// memory with it. It is counted in overheads of single messages.
+    /// Returns the charge of a run in addition to its user data, in overheads of single messages: one entry of a queue, and the
+    /// headers and the padding, which stay in memory with it.
     fn charges(&self) -> usize {
         1 + (self.wire_bytes - self.payload_bytes).div_ceil(RECEIVED_OVERHEAD_BYTES)
     }
 }
 
 impl Inbound {
-    /// Takes the DATA chunks at the front of `chunks`, which lie in `datagram`, as one run if they are whole ordered messages of
-    /// one stream, each the next, with nothing missing before and room for all. Returns the number of bytes; 0 if the first chunk
-    /// must be handled alone.
+    /// Takes the DATA chunks at the front of `chunks`, a part of `datagram`, as one run if they are whole ordered messages of one
+    /// stream in sequence, no earlier message is missing, and there is room for all. Returns the number of bytes; 0 if the first
+    /// chunk must be handled alone.
     #[inline]
     pub(crate) fn take_run<H: Host + ?Sized>(
         &mut self,
@@ -66,7 +66,7 @@ impl Inbound {
         }
         let charges = found.charges();
         if !self.has_room_for(Held::of(found.payload_bytes, charges)) {
-            // The chunks come one by one; a search at each of them would cost the square of their number.
+            // The chunks are handled one by one; a search at each of them would cost the square of their number.
             self.packet_had_refused_run = true;
             return 0;
         }
@@ -81,7 +81,7 @@ impl Inbound {
         found.wire_bytes
     }
 
-    /// Returns how far a run reaches from the first of `chunks` on. One look at each header.
+    /// Finds the run at the front of `chunks`. Reads each header once.
     #[inline]
     fn find_run(&mut self, chunks: &[u8], stream: u16) -> Found {
         let first_ssn = *self.next_ssn.get_mut(stream);
@@ -107,7 +107,7 @@ impl Inbound {
         found
     }
 
-    /// Returns whether buffer and pool have room for so much in order.
+    /// Returns whether buffer and pool have room for this much data in order.
     #[inline]
     fn has_room_for(&mut self, more: Held) -> bool {
         let mut held = self.held;

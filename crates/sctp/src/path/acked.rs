@@ -1,4 +1,4 @@
-//! A SACK acknowledges what was sent on a path.
+//! Handles SACKs that acknowledge packets of a path.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(crate) struct AckedPackets {
     pub(crate) bytes: usize,
     /// Bytes in flight before the SACK.
     pub(crate) in_flight_before_bytes: usize,
-    /// The SACK advanced the cumulative TSN.
+    /// Whether the SACK advanced the cumulative TSN.
     pub(crate) advanced: bool,
 }
 
@@ -30,18 +30,18 @@ pub(crate) struct Sample {
 }
 
 impl Path {
-    /// Chunks of `bytes` that were in flight have been acknowledged.
+    /// Handles the acknowledgement of chunks of `bytes` in flight.
     #[inline]
     pub(crate) fn on_chunks_acked(&mut self, bytes: usize) {
         self.flight.on_acked(bytes);
     }
 
-    /// Chunks of `bytes` are in flight again: the peer reneged on them, or a timeout was spurious.
+    /// Returns chunks of `bytes` to the flight: the peer reneged on them, or a timeout was spurious.
     pub(crate) fn on_chunks_returned(&mut self, bytes: usize) {
         self.flight.on_returned(bytes);
     }
 
-    /// The peer received something twice.
+    /// Handles the peer's report of a duplicate.
     pub(crate) fn on_duplicate(&mut self) {
         self.flight.on_duplicate();
     }

@@ -10,10 +10,10 @@ use crate::time::Time;
 pub(crate) struct Delivery {
     delivered_bytes: u64,
     delivered_at: Time,
-    /// When the first packet of the flight was sent that is being measured.
+    /// Time when the first packet of the measured flight was sent.
     first_sent_at: Time,
     lost_bytes: u64,
-    /// The user had no more to send: the rate up to this count tells nothing of the path.
+    /// Count up to which the user limits the rate, because no more data waited.
     app_limited_until_bytes: u64,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Mark {
 }
 
 impl Delivery {
-    /// A packet leaves. `in_flight_bytes` includes it; `idle`: nothing else is in flight.
+    /// Marks a packet that leaves. `in_flight_bytes` includes it; `idle`: no other packet is in flight.
     #[inline]
     pub(crate) fn on_sent(&mut self, now: Time, in_flight_bytes: usize, idle: bool) -> Mark {
         if idle {
@@ -45,7 +45,7 @@ impl Delivery {
         }
     }
 
-    /// Nothing waits to be sent though the window is open.
+    /// Records that no data waits although the window is open.
     #[inline]
     pub(crate) fn note_app_limited(&mut self, in_flight_bytes: usize) {
         self.app_limited_until_bytes = (self.delivered_bytes + in_flight_bytes as u64).max(1);
@@ -69,14 +69,15 @@ impl Delivery {
         self.delivered_bytes
     }
 
-    /// A SACK delivered `bytes`.
+    /// Counts `bytes` that a SACK has acknowledged.
     #[inline]
     pub(crate) fn on_acked(&mut self, now: Time, bytes: usize) {
         self.delivered_bytes += bytes as u64;
         self.delivered_at = now;
     }
 
-    /// Returns the delivery rate that the newest packet of a SACK shows; `None` if it came sooner than any round trip takes.
+    /// Returns the delivery rate according to the newest packet of a SACK; `None` if the SACK came sooner than any round trip
+    /// takes.
     #[inline]
     pub(crate) fn sample(
         &mut self,

@@ -1,4 +1,4 @@
-//! Packets in flight on a path: what was sent, how many bytes are unacknowledged, and the timers that guard them.
+//! The packets in flight on a path, the number of unacknowledged bytes, and the timers of the flight.
 //!
 //! A packet stays listed until it is acknowledged or declared lost by its order. Bytes in flight change only here.
 
@@ -21,9 +21,9 @@ pub(crate) type PacketTsns = SmallVec<[Range<u64>; 1]>;
 pub(crate) struct SentPacket {
     pub(crate) sent_at: Time,
     pub(crate) tsns: PacketTsns,
-    /// Every chunk in it was sent for the first time (Karn's rule).
+    /// Whether every chunk in it was sent for the first time (Karn's rule).
     pub(crate) first_transmission: bool,
-    /// A black hole for long packets would swallow it.
+    /// Whether a black hole for long packets would drop it.
     pub(crate) long: bool,
     /// State of the path's delivery when the packet left.
     pub(crate) mark: Mark,
@@ -34,17 +34,17 @@ pub(crate) struct Flight {
     /// Sent packets by number; the front one has number `first_packet`.
     packets: VecDeque<SentPacket>,
     first_packet: u32,
-    /// DATA chunks in flight, with headers and padding.
+    /// Bytes of DATA chunks in flight, with headers and padding.
     bytes: usize,
-    /// When T3-rtx expires (RFC 9260 §6.3.2).
+    /// Expiry of T3-rtx (RFC 9260 §6.3.2).
     t3: Option<Time>,
-    /// When the oldest packet counts as lost, if it is still missing then (RFC 8985 §6.3).
+    /// Time when the oldest packet counts as lost if it is still missing (RFC 8985 §6.3).
     loss_timer: Option<Time>,
     tail_loss_probe: TailLossProbe,
-    /// Packets before this one were answered, or no answer is expected any more.
+    /// Number of the first packet whose answer is expected.
     unanswered: u32,
     last_sent_at: Time,
-    /// The last packet asked for an immediate SACK, so the peer does not delay it.
+    /// Whether the last packet asked for an immediate SACK, which the peer does not delay.
     last_asks_sack: bool,
 }
 
@@ -133,19 +133,20 @@ impl Flight {
         }
     }
 
-    /// Chunks of `bytes` were acknowledged.
+    /// Removes acknowledged chunks of `bytes`.
     #[inline]
     pub(super) fn on_acked(&mut self, bytes: usize) {
         self.bytes -= bytes;
     }
 
-    /// Chunks of `bytes` were declared lost.
+    /// Removes lost chunks of `bytes`.
     #[inline]
     pub(super) fn on_lost(&mut self, bytes: usize) {
         self.bytes -= bytes;
     }
 
-    /// Chunks of `bytes` are in flight again: the peer has reneged on them, or a timeout had declared them lost too soon.
+    /// Adds chunks of `bytes` that are in flight again: the peer has reneged on them, or a timeout had declared them lost too
+    /// soon.
     pub(super) fn on_returned(&mut self, bytes: usize) {
         self.bytes += bytes;
     }
@@ -161,7 +162,7 @@ impl Flight {
         }
     }
 
-    /// Everything in flight was declared lost. Returns how many bytes that were. The packets stay listed, since an
+    /// Removes everything in flight, which was declared lost. Returns the number of bytes. The packets stay listed, because an
     /// acknowledgement may still come.
     pub(super) fn clear(&mut self) -> usize {
         (self.t3, self.loss_timer) = (None, None);
@@ -169,12 +170,12 @@ impl Flight {
         std::mem::take(&mut self.bytes)
     }
 
-    /// Expects no answer to packets that have left so far.
+    /// Stops expecting answers to the packets sent so far.
     pub(super) fn expect_no_answer(&mut self) {
         self.unanswered = self.next_packet();
     }
 
-    /// Notes that every packet before `number` was answered.
+    /// Records that every packet before `number` was answered.
     pub(super) fn set_unanswered(&mut self, number: u32) {
         self.unanswered = number;
     }
@@ -209,13 +210,13 @@ impl Flight {
         Some((number, packet))
     }
 
-    /// Removes all packets before `number`. Without that, a path on which nothing is ever acknowledged would remember
-    /// everything that was tried on it.
+    /// Removes all packets before `number`. Otherwise a path on which nothing is ever acknowledged would remember everything that
+    /// was sent on it.
     pub(super) fn forget_before(&mut self, number: u32) {
         while after(number, self.first_packet) && self.pop().is_some() {}
     }
 
-    /// Takes the contents of a packet that is retransmitted early, so that loss detection finds nothing in it later.
+    /// Takes the contents of a packet that is retransmitted early, so that loss detection ignores it later.
     pub(super) fn take_packet(&mut self, number: u32) -> Option<SentPacket> {
         let packet = self.packets.get_mut(number.wrapping_sub(self.first_packet) as usize)?;
         Some(SentPacket { tsns: std::mem::take(&mut packet.tsns), ..*packet })
@@ -252,17 +253,17 @@ impl Flight {
         self.tail_loss_probe.cancel();
     }
 
-    /// The time of the tail loss probe has come. `after_timeout`: what T3 declared lost is being repaired.
+    /// Handles the timer of the tail loss probe. `after_timeout`: chunks that T3 declared lost are being repaired.
     pub(super) fn on_probe_timer(&mut self, after_timeout: bool) -> Expired {
         self.tail_loss_probe.expire(after_timeout)
     }
 
-    /// Plans no tail loss probe until something arrives.
+    /// Stops tail loss probes until an acknowledgement arrives.
     pub(super) fn fall_silent(&mut self) {
         self.tail_loss_probe.fall_silent();
     }
 
-    /// The path answers again. T3 expires no later than at `t3_at`, if it runs.
+    /// Ends the silence of a path that answers again. If T3 runs, it expires no later than at `t3_at`.
     pub(super) fn end_silence(&mut self, t3_at: Time) {
         self.tail_loss_probe.end_silence();
         self.t3 = self.t3.map(|at| at.min(t3_at));
@@ -273,12 +274,12 @@ impl Flight {
         self.tail_loss_probe.probe_at_once();
     }
 
-    /// The peer received something twice, so the tail loss probe was not needed.
+    /// Handles the peer's report of a duplicate: the tail loss probe was not needed.
     pub(super) fn on_duplicate(&mut self) {
         self.tail_loss_probe.on_duplicate();
     }
 
-    /// A SACK acknowledged packet `newest` as the newest. Returns whether a tail loss probe has repaired a loss.
+    /// Handles the acknowledgement of packet `newest`, the newest one. Returns whether a tail loss probe has repaired a loss.
     #[inline]
     pub(super) fn probe_repaired_loss(&mut self, newest: u32) -> bool {
         self.tail_loss_probe.on_acked(newest)

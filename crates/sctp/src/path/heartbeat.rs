@@ -1,4 +1,4 @@
-//! Heartbeats of a path: when the next one is due, and which ones wait for their answers (RFC 9260 §8.3).
+//! Heartbeats of a path: when the next one is due, and which ones are unanswered (RFC 9260 §8.3).
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use smallvec::SmallVec;
 
 use crate::time::Time;
 
-/// Heartbeats of a path that wait for their answers. The oldest is forgotten when another one leaves.
+/// Maximum number of remembered unanswered heartbeats. The oldest is dropped when another one is sent.
 const UNANSWERED_MAX: usize = 8;
 
-/// A heartbeat that left and was not yet answered.
+/// A heartbeat that was sent and not answered yet.
 #[derive(Debug, Clone, Copy)]
 struct Unanswered {
     nonce: u64,
@@ -19,9 +19,9 @@ struct Unanswered {
 #[derive(Debug, Default)]
 pub(crate) struct Heartbeat {
     due_at: Option<Time>,
-    /// When a heartbeat that left before counts as not answered.
+    /// Time when an unanswered heartbeat counts as an error.
     answer_by: Option<Time>,
-    /// The oldest first.
+    /// The unanswered heartbeats, the oldest first.
     unanswered: SmallVec<[Unanswered; UNANSWERED_MAX]>,
 }
 
@@ -42,7 +42,7 @@ impl Heartbeat {
         self.answer_by
     }
 
-    /// A heartbeat with this nonce leaves; none is due until the next one is scheduled.
+    /// Records that a heartbeat with this nonce is sent; none is due until the next one is scheduled.
     pub(super) fn on_sent(&mut self, now: Time, nonce: u64, rto: Duration) {
         if self.unanswered.len() == UNANSWERED_MAX {
             self.unanswered.remove(0);
@@ -52,7 +52,8 @@ impl Heartbeat {
         self.due_at = None;
     }
 
-    /// A heartbeat was answered. Returns when it left, if it did on this path. Earlier ones no longer count.
+    /// Handles the answer to a heartbeat. Returns when the heartbeat was sent, if it was sent on this path. Earlier ones no
+    /// longer count.
     pub(super) fn on_acked(&mut self, nonce: &[u8]) -> Option<Time> {
         let at = self.unanswered.iter().position(|heartbeat| heartbeat.nonce.to_be_bytes() == nonce)?;
         let sent_at = self.unanswered[at].sent_at;
@@ -66,18 +67,18 @@ impl Heartbeat {
         !self.unanswered.is_empty()
     }
 
-    /// Returns when the oldest heartbeat left whose answer is awaited.
+    /// Returns when the oldest heartbeat with an outstanding answer was sent.
     pub(super) fn awaited_since(&self) -> Option<Time> {
         self.answer_by.and(self.unanswered.first()).map(|heartbeat| heartbeat.sent_at)
     }
 
-    /// A heartbeat was not answered within the RTO. Later ones may still be.
+    /// Handles a heartbeat that was not answered within the RTO. Later ones may still be.
     pub(super) fn on_timeout(&mut self, now: Time, rto: Duration) {
         self.unanswered.retain(|heartbeat| heartbeat.sent_at + rto > now);
         self.answer_by = None;
     }
 
-    /// The path has given another answer, so none is awaited. One that comes still counts.
+    /// Stops waiting for an answer, because the path has shown otherwise that it works. A late answer still counts.
     pub(super) fn stop_waiting(&mut self) {
         self.answer_by = None;
     }

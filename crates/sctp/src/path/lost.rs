@@ -1,4 +1,4 @@
-//! Packets of a path are declared lost, or turn out not to have been.
+//! Handles packets of a path that are declared lost, or turn out to be merely late.
 
 use super::{Path, SentPacket, Verdict};
 use crate::congestion::{LostPacket, Signal};
@@ -10,17 +10,17 @@ use crate::trace::{LossReason, Timer, UndoReason};
 pub(crate) struct LateArrivals {
     /// Chunks that arrived before they were retransmitted.
     pub(crate) chunks: u64,
-    /// T3 had declared some of those lost.
+    /// Whether T3 had declared some of those lost.
     pub(crate) after_timeout: bool,
     /// Chunks that the peer received twice, so that they may have been declared lost by mistake.
     pub(crate) duplicates: u64,
 }
 
-/// A loss that had reduced the window turned out to be spurious.
+/// A reduction of the window that turned out to be spurious.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spurious {
     pub(crate) reason: UndoReason,
-    /// T3 had declared packets before this one lost, and the rest of them is still on its way.
+    /// If T3 was the cause: packets before this one were declared lost, and the rest of them is still in flight.
     pub(crate) timeout_before: Option<u32>,
 }
 
@@ -60,9 +60,9 @@ impl Path {
         self.flight.take_packet(number)
     }
 
-    /// Chunks of `bytes` in a packet were declared lost. `first_tsn` is the first outstanding TSN; `None` if other paths
-    /// hold it back. Returns whether the loss reduces the window: RFC 9260 §7.2.4 does so once for all that was
-    /// outstanding, even if what is sent into the full queue right after the reduction is lost, too.
+    /// Handles the loss of chunks of `bytes` in a packet. `first_tsn` is the first outstanding TSN; `None` if other paths hold it
+    /// back. Returns whether the loss reduces the window: RFC 9260 §7.2.4 reduces it once for all outstanding chunks, even if
+    /// packets sent into the full queue right after the reduction are lost, too.
     pub(crate) fn on_packet_lost(
         &mut self,
         now: Time,
@@ -110,7 +110,7 @@ impl Path {
         self.enter_recovery(now, Signal::Loss, flight_bytes, next_tsn);
     }
 
-    /// More chunks were declared lost in the same recovery.
+    /// Adds chunks that were declared lost in the same recovery.
     #[inline]
     pub(crate) fn on_more_loss(&mut self, chunks: u64) {
         self.recovery.spurious_loss_mut().add(chunks);
@@ -121,8 +121,8 @@ impl Path {
         self.recovery.retransmit_at_once();
     }
 
-    /// The peer reports congestion marks from `tsn` on. Returns whether that reduced the window: once for everything
-    /// outstanding, as for a loss.
+    /// Handles the peer's report of congestion marks from `tsn` on. Returns whether it reduced the window, which happens once for
+    /// all outstanding chunks, as for a loss.
     pub(crate) fn on_congestion_marks(&mut self, now: Time, tsn: u64, next_tsn: u64) -> bool {
         let reduces = self.recovery.is_new_mark(tsn);
         if reduces {
@@ -132,7 +132,7 @@ impl Path {
         reduces
     }
 
-    /// Packets too long for the path were declared lost, which says nothing of congestion.
+    /// Handles the loss of packets that are too long for the path, which does not indicate congestion.
     pub(crate) fn on_long_packets_lost(&mut self, bytes: usize) {
         self.flight.on_lost(bytes);
         self.delivery.on_lost(bytes);
@@ -141,8 +141,8 @@ impl Path {
         }
     }
 
-    /// T3 expired, and all `chunks` in flight, from TSN `first_tsn` on, were declared lost. `congested`: that reduces the
-    /// window.
+    /// Handles the expiry of T3: all `chunks` in flight, from TSN `first_tsn` on, were declared lost. `congested`: the window is
+    /// reduced.
     pub(crate) fn on_t3(&mut self, now: Time, first_tsn: u64, chunks: u64, congested: bool) {
         let flight_bytes = self.flight.clear();
         self.flight.fall_silent();
@@ -163,20 +163,20 @@ impl Path {
         self.note_timer(now, Timer::T3Rtx);
     }
 
-    /// All `chunks` in flight take another path. Nothing says that the network is congested, so the window stays.
+    /// Moves all `chunks` in flight to another path. This does not indicate congestion, so the window stays.
     pub(crate) fn on_reassigned(&mut self, chunks: u64) {
         self.counts.data_chunks_given_back += chunks;
         self.flight.expect_no_answer();
         self.flight.clear();
     }
 
-    /// `chunks` of `bytes` in one packet take another path.
+    /// Moves `chunks` of `bytes` in one packet to another path.
     pub(crate) fn on_packet_reassigned(&mut self, chunks: u64, bytes: usize) {
         self.counts.data_chunks_given_back += chunks;
         self.flight.on_lost(bytes);
     }
 
-    /// The peer dropped a chunk of `bytes` that probed its closed window.
+    /// Handles the drop of a chunk of `bytes` that probed the peer's closed window.
     pub(crate) fn on_chunk_refused(&mut self, bytes: usize) {
         self.flight.on_lost(bytes);
     }
@@ -201,7 +201,7 @@ impl Path {
         self.recovery.spurious_loss().concerns(tsn)
     }
 
-    /// Judges what had been declared lost by what arrived late. Returns how a loss turned out to be spurious, if it did.
+    /// Evaluates late arrivals of chunks that had been declared lost. Returns how the loss turned out to be spurious, if it did.
     #[inline]
     pub(crate) fn on_late_arrivals(&mut self, late: LateArrivals) -> Option<Spurious> {
         if late.chunks > 0 {
@@ -221,7 +221,7 @@ impl Path {
         Some(Spurious { reason, timeout_before })
     }
 
-    /// Takes back the last reduction of the window.
+    /// Undoes the last reduction of the window.
     pub(crate) fn undo_reduction(&mut self, now: Time, reason: UndoReason) {
         self.counts.reductions_undone += 1;
         self.notes.undone(now, reason);

@@ -69,10 +69,10 @@ pub(crate) struct Path {
     rto: Rto,
     /// Consecutive timeouts and unanswered heartbeats (RFC 9260 §8.2).
     errors: u32,
-    /// How long packets may be; only [`Path::set_mtu`] changes it.
+    /// Maximum packet length; only [`Path::set_mtu`] changes it.
     mtu_bytes: usize,
     discovery: Discovery,
-    /// How many bytes the buffers hold between sockets of the same host.
+    /// Number of bytes that the buffers between sockets of the same host hold.
     in_flight_limit_bytes: Option<usize>,
     congestion: Box<dyn Controller>,
     /// Limit of the bytes in flight until the next acknowledgement, so that a burst has no more than Max.Burst packets.
@@ -82,11 +82,11 @@ pub(crate) struct Path {
     recovery: Recovery,
     delivery: Delivery,
     pacer: Pacer,
-    /// Packets before this one left while the window or the pacer held others back.
+    /// Number of the first packet that was sent without another one being held back by the window or the pacer.
     limited_until: u32,
     heartbeat: Heartbeat,
     path_failure: PathFailure,
-    /// How many chunks in all the last SACK that came here acknowledged: an unwrapped TSN, and what gap blocks add.
+    /// Number of chunks that the last SACK on this path acknowledged in all: an unwrapped TSN, plus the chunks in gap blocks.
     reported_chunks: u64,
     counts: PathCounts,
     notes: PathNotes,
@@ -135,7 +135,7 @@ impl Path {
         self.remote
     }
 
-    /// Takes another UDP encapsulation port of the peer (RFC 6951 §5.4). Returns whether it differs.
+    /// Sets the UDP encapsulation port of the peer (RFC 6951 §5.4). Returns whether it differs.
     pub(crate) fn set_remote_port(&mut self, port: u16) -> bool {
         let differs = self.remote.port() != port;
         self.remote.set_port(port);
@@ -159,7 +159,7 @@ impl Path {
         self.state
     }
 
-    /// Takes another state. Returns the one before.
+    /// Sets the state. Returns the previous one.
     pub(crate) fn set_state(&mut self, state: PathState) -> PathState {
         std::mem::replace(&mut self.state, state)
     }
@@ -236,7 +236,7 @@ impl Path {
         self.flight.t3()
     }
 
-    /// Returns when the oldest packet counts as lost, if it is still missing then.
+    /// Returns when the oldest packet counts as lost if it is still missing.
     #[inline]
     pub(crate) fn loss_timer(&self) -> Option<Time> {
         self.flight.loss_timer()
@@ -264,7 +264,7 @@ impl Path {
         self.recovery.is_active()
     }
 
-    /// Records how many chunks in all a SACK that came on this path acknowledged. Returns what the one before did.
+    /// Records the number of chunks that a SACK on this path acknowledged in all. Returns the number of the SACK before.
     #[inline]
     pub(crate) fn on_reported(&mut self, chunks: u64) -> u64 {
         std::mem::replace(&mut self.reported_chunks, chunks)
@@ -275,7 +275,7 @@ impl Path {
         self.notes.probe(now, probe);
     }
 
-    /// Records that a timer has expired which counts as an error of the path.
+    /// Records that a timer which counts as an error of the path has expired.
     pub(crate) fn note_timer(&mut self, now: Time, timer: Timer) {
         self.notes.timer(now, timer, self.errors + 1);
     }
@@ -326,7 +326,7 @@ impl Path {
     }
 }
 
-/// Returns what a packet holds of chunks (PMDCS, RFC 9260 §7.2.1), in which windows are counted.
+/// Returns the maximum length of the chunks in a packet (PMDCS, RFC 9260 §7.2.1), the unit of windows.
 fn chunks_bytes(mtu_bytes: usize) -> usize {
     mtu_bytes - sctp_wire::packet::HEADER_BYTES
 }

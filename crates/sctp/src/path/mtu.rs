@@ -1,19 +1,19 @@
-//! Path MTU discovery (RFC 8899, for SCTP §6.2): how long packets may be is found out by probes, never by data.
+//! Path MTU discovery (RFC 8899, for SCTP §6.2): finds the maximum packet length by probes, never by data.
 //!
-//! A probe is a HEARTBEAT with a PAD chunk behind it (RFC 4820). A path begins with [`BASE_BYTES`] and tries what the link
-//! takes first, so that one round trip is enough where the whole way is like its first hop. If that does not come
-//! through, sizes in use on the Internet follow in rising order.
+//! A probe is a HEARTBEAT with a PAD chunk (RFC 4820). A path begins with [`BASE_BYTES`] and first tries the MTU of the link, so
+//! that one round trip is enough if the whole path is like its first hop. If that probe is lost, common sizes on the Internet
+//! follow in rising order.
 //!
-//! A peer on the same link has no router before it, so packets to it begin as long as the interface takes. More than
-//! 1,500 bytes of IP are probed there, too: interfaces of one link often disagree about longer ones, and a chunk that was cut for a
-//! length that does not come through is lost for good.
+//! A peer on the same link is not behind a router, so packets to it begin with the MTU of the interface. More than 1,500 bytes of
+//! IP are probed there, too: interfaces of one link often disagree about longer packets, and a chunk that was cut for a length
+//! that does not arrive is lost for good.
 //!
-//! The search has no timer of its own. It goes on when a full packet leaves, so it wakes nobody, and an association that
-//! sends short messages sends no probes. A probe counts as lost only if something that left after it has arrived: a path
-//! that is down says nothing of sizes.
+//! The search has no timer of its own. It continues when a full packet is sent, so it causes no wake-ups, and an association with
+//! short messages sends no probes. A probe counts as lost only if a later packet has arrived: a path that is down tells nothing
+//! about sizes.
 //!
-//! Until a size has been verified, packets may be cut by routers on the way. So may chunks that are longer than the path
-//! takes by now: a chunk that has a TSN cannot be cut any more.
+//! Until a size is verified, routers may fragment packets. They may also fragment chunks that exceed a reduced MTU, because a
+//! chunk with a TSN cannot be divided any more.
 
 use std::time::Duration;
 
@@ -24,39 +24,39 @@ use crate::path_hints::PathHints;
 use crate::statistics::MtuState;
 use crate::time::Time;
 
-/// BASE_PLPMTU (RFC 8899 §5.1.2): what nearly every path takes, and every IPv6 path.
+/// BASE_PLPMTU (RFC 8899 §5.1.2): nearly every path supports this size, and every IPv6 path.
 pub(crate) const BASE_BYTES: usize = 1200;
-/// MIN_PLPMTU: a path that takes less has its packets cut by routers.
+/// MIN_PLPMTU: on a path with a smaller MTU, routers fragment packets.
 pub(crate) const MTU_BYTES_MIN: usize = 512;
-/// MAX_PROBES: so many probes of a size are lost before it counts as too long. As many packets in a row are lost before
-/// the path counts as a black hole.
+/// MAX_PROBES: number of lost probes after which a size counts as too long, and of long packets lost in a row after which the
+/// path counts as a black hole.
 const LOSSES_MAX: u32 = 3;
-/// The least PROBE_TIMER (RFC 8899 §5.1.1).
+/// Minimum PROBE_TIMER (RFC 8899 §5.1.1).
 const PROBE_TIME_MIN: Duration = Duration::from_secs(1);
-/// PMTU_RAISE_TIMER: how long a search that ended below what the link takes is believed.
+/// PMTU_RAISE_TIMER: time after which a search that ended below the MTU of the link is repeated.
 const RAISE_TIME: Duration = Duration::from_secs(600);
-/// Lengths of IP packets that links and tunnels take (RFC 1191 §7.1, and what has come since).
+/// MTUs of common links and tunnels (RFC 1191 §7.1, and later ones).
 const IP_BYTES: [usize; 17] =
     [576, 1006, 1280, 1360, 1400, 1420, 1440, 1450, 1476, 1492, 1500, 2002, 4352, 8166, 9000, 17_914, 32_000];
-/// The length that is most likely where the link itself takes more.
+/// The most likely path MTU if the link itself has a larger one.
 const ETHERNET_BYTES: usize = 1500;
 
-/// The least IP packet that can be set as the size in use (`spp_pathmtu`).
+/// Minimum IP packet length that can be set as the size in use (`spp_pathmtu`).
 const FIXED_IP_BYTES_MIN: usize = 512;
-/// The longest headers that a link may name, so that each IP packet has room for SCTP: those of IPv4 with all options
+/// Maximum length of headers that a link may report, so that each IP packet has room for SCTP: those of IPv4 with all options
 /// (RFC 791 §3.1), and UDP.
 const HEADER_BYTES_MAX: usize = 68;
 
-/// A probe that was not answered yet.
+/// An unanswered probe.
 #[derive(Debug, Clone, Copy)]
 struct SizeProbe {
     nonce: u64,
     bytes: usize,
     sent_at: Time,
     expires_at: Time,
-    /// The first packet with data that left after it.
+    /// Number of the first packet with data sent after the probe.
     next_packet: u32,
-    /// Something that left after it has arrived.
+    /// Whether a packet that was sent after the probe has arrived.
     overtaken: bool,
 }
 
@@ -66,26 +66,26 @@ pub(crate) struct Discovery {
     enabled: bool,
     /// The size in use.
     size_bytes: usize,
-    /// Packets of that size are known to arrive.
+    /// Whether packets of that size are known to arrive.
     verified: bool,
-    /// The whole way takes for certain what the link takes.
+    /// Whether the whole path is known to have the MTU of the link.
     certain: bool,
-    /// Longest packet that the link takes.
+    /// Maximum packet length of the link.
     max_bytes: usize,
-    /// The shortest size that did not get through; above `max_bytes` while that was not tried.
+    /// The smallest size that failed; above `max_bytes` while that was not tried.
     fails_bytes: usize,
-    /// MTU that a router has reported: tried next.
+    /// MTU reported by a router, which is tried next.
     reported_bytes: Option<usize>,
     /// Length of the headers that the link adds: IP, and UDP if there is one.
     header_bytes: usize,
     probe: Option<SizeProbe>,
-    /// Probes of that size that were lost.
+    /// Number of lost probes of that size.
     lost_in_a_row: u32,
-    /// A probe is to leave.
+    /// Whether a probe is due.
     due: bool,
-    /// The search has ended below what the link takes, and begins anew after that.
+    /// Time when a search that has ended below the MTU of the link is repeated.
     raise_at: Option<Time>,
-    /// The newest long packet that has arrived, and how many were lost that left after it.
+    /// The newest long packet that has arrived, and the number of later ones that were lost.
     newest_long: Option<u32>,
     long_lost: u32,
     probes_sent: u64,
@@ -93,7 +93,7 @@ pub(crate) struct Discovery {
 }
 
 impl Discovery {
-    /// Begins with what the link knows. Where sizes are not found out, `fixed_ip_bytes` is the longest IP packet, if it is set.
+    /// Begins with the hints of the link. Without discovery, `fixed_ip_bytes` is the maximum length of IP packets, if it is set.
     pub(crate) fn new(hints: PathHints, enabled: bool, fixed_ip_bytes: Option<usize>) -> Self {
         // A multiple of four, so that padding can fill a packet exactly.
         let max_bytes = (hints.mtu_bytes & !3).max(MTU_BYTES_MIN);
@@ -134,12 +134,12 @@ impl Discovery {
         self.probes_lost
     }
 
-    /// Returns whether sizes are found out by probes.
+    /// Returns whether discovery is enabled.
     pub(crate) fn is_enabled(&self) -> bool {
         self.enabled
     }
 
-    /// Begins to find out, or stops and keeps to one size: that of IP packets of `fixed_ip_bytes`, or the one in use.
+    /// Enables discovery, or disables it and keeps one size: that of IP packets of `fixed_ip_bytes`, or the one in use.
     pub(crate) fn set_enabled(&mut self, enabled: bool, fixed_ip_bytes: Option<usize>) {
         if enabled && !self.enabled {
             self.begin_anew(BASE_BYTES, self.max_bytes + 4);
@@ -167,27 +167,27 @@ impl Discovery {
         self.size_bytes
     }
 
-    /// A size that comes through if anything does.
+    /// Returns a size that arrives if any packet does.
     #[inline]
     pub(crate) fn safe_bytes(&self) -> usize {
         if self.searches() { self.size_bytes.min(BASE_BYTES) } else { self.size_bytes }
     }
 
-    /// Returns whether routers may cut a packet of that length.
+    /// Returns whether routers may fragment a packet of this length.
     #[inline]
     pub(crate) fn may_fragment(&self, bytes: usize) -> bool {
         !self.verified || bytes > self.size_bytes
     }
 
-    /// Returns whether a packet with so many bytes of chunks is one that a black hole would swallow: longer than the base, and
-    /// not to be cut.
+    /// Returns whether a packet with this many bytes of chunks is longer than the base and must not be fragmented, so that a
+    /// black hole would drop it.
     #[inline]
     pub(crate) fn is_long(&self, chunks_bytes: usize) -> bool {
         let bytes = HEADER_BYTES + chunks_bytes;
         bytes > BASE_BYTES && !self.may_fragment(bytes)
     }
 
-    /// The state as RFC 8899 §5.2 names it.
+    /// Returns the state as defined by RFC 8899 §5.2.
     pub(crate) fn state(&self) -> MtuState {
         if !self.enabled {
             MtuState::Disabled
@@ -202,13 +202,13 @@ impl Discovery {
         }
     }
 
-    /// Returns whether a probe is to leave.
+    /// Returns whether a probe is due.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         self.due
     }
 
-    /// A full packet has left: longer ones would be of use.
+    /// Handles a full packet that was sent: longer packets would be useful.
     #[inline]
     pub(crate) fn on_full_packet(&mut self, now: Time) {
         if self.enabled && !(self.verified && self.size_bytes == self.max_bytes) {
@@ -227,8 +227,8 @@ impl Discovery {
         self.due = self.probe.is_none() && self.next_size().is_some();
     }
 
-    /// The probe that is due leaves now, before data packet `next_packet`; its length is returned. None: there is nothing
-    /// to find out any more.
+    /// Takes the due probe, which is sent before data packet `next_packet`; returns its length. `None`: there is nothing left to
+    /// discover.
     pub(crate) fn take_probe(
         &mut self,
         now: Time,
@@ -245,17 +245,17 @@ impl Discovery {
         Some(bytes)
     }
 
-    /// Gives up a probe that cannot leave now.
+    /// Postpones a probe that cannot be sent now.
     pub(crate) fn put_off(&mut self) {
         self.due = false;
     }
 
-    /// The path was silent and answers again. A probe that left before says nothing.
+    /// Ignores earlier probes, because the path was silent and answers again.
     pub(crate) fn on_silence_ended(&mut self) {
         self.probe = None;
     }
 
-    /// A HEARTBEAT was answered. If it was a probe of ours, this is when it had left.
+    /// Handles a HEARTBEAT ACK. Returns when the HEARTBEAT was sent, if it was a probe.
     pub(crate) fn on_answer(&mut self, now: Time, info: &[u8]) -> Option<Time> {
         let probe = self.probe.take_if(|probe| probe.nonce.to_be_bytes() == info)?;
         self.size_bytes = self.size_bytes.max(probe.bytes);
@@ -265,7 +265,7 @@ impl Discovery {
         Some(probe.sent_at)
     }
 
-    /// Data packets arrived; these are the newest of them and whether it was long.
+    /// Handles the arrival of data packets: the newest of them, and whether it was long.
     pub(crate) fn on_arrival(&mut self, packet: u32, long: bool) {
         if let Some(probe) = &mut self.probe {
             probe.overtaken |= !after(probe.next_packet, packet);
@@ -276,9 +276,9 @@ impl Discovery {
         }
     }
 
-    /// Notes the loss of a data packet with so many bytes of chunks. Returns whether the path is a black hole for long packets,
-    /// and begins anew (RFC 8899 §4.3). Three such losses suffice, or a timeout, after which the window is small anyway: if the
-    /// cause was another, one round trip restores the old size.
+    /// Handles the loss of a data packet with this many bytes of chunks. Returns whether the path is a black hole for long
+    /// packets, and begins again (RFC 8899 §4.3). Three such losses suffice, or a timeout, after which the window is small
+    /// anyway: if the cause was another, one round trip restores the old size.
     pub(crate) fn on_lost(&mut self, packet: u32, chunks_bytes: usize, timeout: bool) -> bool {
         if !self.searches()
             || !self.is_long(chunks_bytes)
@@ -294,7 +294,7 @@ impl Discovery {
         true
     }
 
-    /// The path gave no answer, long packets were on their way, and others carry on: it begins anew, as after a timeout.
+    /// Begins again, as after a timeout, because the path did not answer long packets in flight while other paths work.
     pub(crate) fn on_silence(&mut self) -> bool {
         let doubtful = self.searches() && self.verified;
         if doubtful {
@@ -303,10 +303,10 @@ impl Discovery {
         doubtful
     }
 
-    /// Handles the report of a router that takes none of our packets over `bytes` (RFC 8899 §4.6.2). Returns false if that is no
-    /// news, or not credible.
+    /// Handles the report of a router that forwards none of our packets over `bytes` (RFC 8899 §4.6.2). Returns false if the
+    /// report changes nothing, or is not credible.
     pub(crate) fn on_too_big(&mut self, now: Time, bytes: usize) -> bool {
-        // Less than any host must take is not believed.
+        // A value below the minimum of every host is not credible.
         let bytes = (bytes & !3).max(MTU_BYTES_MIN);
         if !self.enabled {
             return false;
@@ -326,30 +326,30 @@ impl Discovery {
         true
     }
 
-    /// Returns whether there is anything to find out by probes.
+    /// Returns whether a larger size remains to be probed.
     #[inline]
     fn searches(&self) -> bool {
         self.enabled && !self.certain
     }
 
-    /// Longer packets no longer come through.
+    /// Begins again with `size_bytes`, because longer packets no longer arrive.
     fn begin_anew(&mut self, size_bytes: usize, fails_bytes: usize) {
         self.size_bytes = self.size_bytes.min(size_bytes);
         self.fails_bytes = fails_bytes;
-        // The path no longer takes the longest packet of the link.
+        // The path no longer supports the MTU of the link.
         (self.certain, self.verified) = (false, false);
         (self.probe, self.raise_at, self.reported_bytes) = (None, None, None);
         (self.newest_long, self.long_lost, self.lost_in_a_row) = (None, 0, 0);
     }
 
-    /// The next probe, or the end of the search.
+    /// Plans the next probe, or ends the search.
     fn plan(&mut self, now: Time) {
         self.due = self.next_size().is_some();
         let ended_early = !self.due && self.size_bytes < self.max_bytes;
         self.raise_at = ended_early.then(|| now + RAISE_TIME);
     }
 
-    /// A probe was not answered in time.
+    /// Handles a probe that was not answered in time.
     fn lose_probe(&mut self, now: Time, probe: SizeProbe) {
         if !probe.overtaken {
             return;

@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use crate::time::Time;
 
-/// A batch is what the rate brings in this time: a timer for each packet would cost more than the packet.
+/// Duration of a batch at the pacing rate: a timer for each packet would cost more than the packet.
 const BATCH_TIME: Duration = Duration::from_millis(1);
-/// Packets of a batch at least, however slow the path is.
+/// Minimum number of packets of a batch, however slow the path is.
 const BATCH_PACKETS_MIN: usize = 2;
-/// Bytes of a batch at most: one call of the link.
+/// Maximum number of bytes of a batch: one call of the link.
 const BATCH_BYTES_MAX: usize = 64 << 10;
 
 /// A bucket of bytes that fills at the pacing rate and holds a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Pacer {
-    /// Bytes that may leave now; negative after a packet larger than the rest of the bucket.
+    /// Bytes that may be sent now; negative after a packet larger than the rest of the bucket.
     tokens_bytes: i64,
     filled_at: Time,
-    /// When there is a batch again, once the bucket ran dry.
+    /// Time when the bucket holds a batch again, once it is empty.
     closed_until: Option<Time>,
 }
 
@@ -34,7 +34,7 @@ impl Pacer {
         self.closed_until
     }
 
-    /// Opens once the time has come. `rate` is in bytes a second, `None` if nothing is paced.
+    /// Opens the pacer if its time has come. `rate` is in bytes per second, `None` without pacing.
     #[inline]
     pub(crate) fn tick(&mut self, now: Time, rate: Option<u64>, mtu_bytes: usize) {
         if self.closed_until.is_some_and(|at| at <= now) || rate.is_none() {
@@ -45,7 +45,7 @@ impl Pacer {
         }
     }
 
-    /// A packet of `bytes` left.
+    /// Takes `bytes` of a sent packet from the bucket.
     #[inline]
     pub(crate) fn on_sent(&mut self, now: Time, bytes: usize, rate: Option<u64>, mtu_bytes: usize) {
         let Some(rate) = rate else { return };
@@ -66,7 +66,7 @@ impl Pacer {
     }
 }
 
-/// Returns how many bytes may leave at once at `rate` bytes a second.
+/// Returns the number of bytes that may be sent at once at `rate` bytes per second.
 pub(crate) fn batch_bytes(rate: u64, mtu_bytes: usize) -> usize {
     let bytes = u128::from(rate) * BATCH_TIME.as_nanos() / 1_000_000_000;
     usize::try_from(bytes).unwrap_or(usize::MAX).min(BATCH_BYTES_MAX).max(BATCH_PACKETS_MIN * mtu_bytes)

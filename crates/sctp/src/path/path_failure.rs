@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use crate::time::Time;
 
-/// The least time that an answer may take: less is the noise of schedulers.
+/// Minimum time allowed for an answer: shorter delays are scheduling noise.
 const PATIENCE_MIN: Duration = Duration::from_millis(50);
-/// How often that time is doubled at most.
+/// Maximum number of times that this time is doubled.
 const DOUBLINGS_MAX: u32 = 3;
-/// Mistakes older than this no longer count.
+/// Age at which a mistake no longer counts.
 const MISTAKE_LIFE: Duration = Duration::from_secs(60);
-/// Interval of the heartbeats on a suspected path, and how long they stay that frequent.
+/// Interval of the heartbeats on a suspected path, and the time for which they stay that frequent.
 pub(crate) const PROBE_INTERVAL: Duration = Duration::from_millis(250);
 const PROBING_TIME: Duration = Duration::from_secs(60);
-/// How often the time is doubled at most for which data avoids a path that answers heartbeats and swallows data. Frequent
-/// heartbeats last longer than that.
+/// Maximum number of times that the avoidance of a path that answers heartbeats but drops data is doubled. Frequent heartbeats
+/// last longer than that.
 const VAIN_DOUBLINGS_MAX: u32 = 7;
 
 /// State of the path's silence.
@@ -26,24 +26,24 @@ const VAIN_DOUBLINGS_MAX: u32 = 7;
 pub(crate) struct PathFailure {
     /// When the path fell silent, if it has not answered since.
     since: Option<Time>,
-    /// Recent failures that were none: the first heartbeat was answered, so the path was merely slow.
+    /// Number of recent mistakes: the first heartbeat was answered, so the path was merely slow.
     mistakes: u32,
     mistaken_at: Time,
     /// Bytes that the path had delivered when it last fell silent with data on it.
     delivered_bytes: Option<u64>,
-    /// How often in a row the path has since answered heartbeats and delivered no data.
+    /// Number of times in a row that the path has since answered heartbeats and delivered no data.
     vain: u32,
 }
 
 impl PathFailure {
-    /// Returns how long an answer may take. `longest` is as long as a round trip may reasonably take.
+    /// Returns the time allowed for an answer. `longest` is the longest reasonable round-trip time.
     #[inline]
     pub(crate) fn patience(&self, srtt: Duration, longest: Duration) -> Duration {
         (srtt * 3 / 2).max(longest).max(PATIENCE_MIN) * (1 << self.mistakes)
     }
 
-    /// The path has fallen silent. `delivered_bytes`: what it has delivered so far, if data is in flight on it. Returns
-    /// whether that is news.
+    /// Marks the path as silent. `delivered_bytes`: the number of bytes delivered so far, if data is in flight on it. Returns
+    /// whether it was not marked before.
     pub(crate) fn begin(&mut self, now: Time, delivered_bytes: Option<u64>) -> bool {
         if self.since.is_some() {
             return false;
@@ -59,27 +59,27 @@ impl PathFailure {
         true
     }
 
-    /// Returns whether the path has answered before and then taken no data.
+    /// Returns whether the path has answered before without delivering data afterwards.
     pub(crate) fn is_vain(&self) -> bool {
         self.vain > 0
     }
 
-    /// Returns whether data avoids the path although it has answered a heartbeat, because it did so before and then
-    /// swallowed all data.
+    /// Returns whether data avoids the path although it has answered a heartbeat, because it did so before and then dropped all
+    /// data.
     pub(crate) fn holds(&self, now: Time) -> bool {
         let time = PROBE_INTERVAL * (1 << self.vain);
         self.vain > 0 && self.since.is_some_and(|since| now.saturating_since(since) < time)
     }
 
-    /// Returns when the heartbeat is due that follows one at `now`, as long as they are frequent.
+    /// Returns when the heartbeat after one at `now` is due, as long as heartbeats are frequent.
     pub(crate) fn next_probe(&self, now: Time, srtt: Option<Duration>) -> Option<Time> {
         self.since
             .filter(|since| now.saturating_since(*since) < PROBING_TIME)
             .map(|_| now + srtt.unwrap_or_default().max(PROBE_INTERVAL))
     }
 
-    /// The path has answered what was sent at `asked_at`. Returns whether it was suspected by mistake; it then has more
-    /// time for its answers.
+    /// Ends the silence: the path has answered a packet sent at `asked_at`. Returns whether it was suspected by mistake; it then
+    /// gets more time for its answers.
     pub(crate) fn end(&mut self, now: Time, asked_at: Time) -> bool {
         let mistaken = self.since.take().is_some_and(|since| asked_at <= since);
         if mistaken {

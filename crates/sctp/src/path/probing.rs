@@ -25,13 +25,13 @@ impl Path {
         self.heartbeat.answer_by()
     }
 
-    /// A heartbeat with this nonce leaves.
+    /// Records that a heartbeat with this nonce is sent.
     pub(crate) fn on_heartbeat_sent(&mut self, now: Time, nonce: u64) {
         self.heartbeat.on_sent(now, nonce, self.rto.current());
         self.notes.probe(now, Probe::Heartbeat);
     }
 
-    /// A HEARTBEAT ACK with this nonce came. Returns when the heartbeat left, if it did on this path.
+    /// Handles a HEARTBEAT ACK with this nonce. Returns when the heartbeat was sent, if it was sent on this path.
     pub(crate) fn on_heartbeat_acked(
         &mut self,
         now: Time,
@@ -43,7 +43,7 @@ impl Path {
             // T3 keeps its back-off.
             return Some(sent_at);
         }
-        // An older heartbeat may have waited on the way until the path was back.
+        // An older heartbeat may have been queued until the path was back.
         if self.rto.srtt().is_none() || !self.heartbeat.has_unanswered() {
             self.rto.on_answer(now, sent_at, &config.rto);
         } else {
@@ -52,7 +52,7 @@ impl Path {
         Some(sent_at)
     }
 
-    /// A heartbeat was not answered within the RTO.
+    /// Handles a heartbeat that was not answered within the RTO.
     pub(crate) fn on_heartbeat_timeout(&mut self, now: Time) {
         self.heartbeat.on_timeout(now, self.rto.current());
     }
@@ -107,12 +107,12 @@ impl Path {
         self.flight.first_unanswered(self.rack.newest())
     }
 
-    /// Notes that every packet before `number` was answered.
+    /// Records that every packet before `number` was answered.
     pub(crate) fn set_unanswered(&mut self, number: u32) {
         self.flight.set_unanswered(number);
     }
 
-    /// The path has stopped answering. `has_data`: data waits for its answer. Returns whether that is news.
+    /// Marks the path as silent. `has_data`: data waits for its answer. Returns whether it was not marked before.
     pub(crate) fn on_silence(&mut self, now: Time, has_data: bool) -> bool {
         let delivered_bytes = has_data.then(|| self.delivery.delivered_bytes());
         let news = self.path_failure.begin(now, delivered_bytes);
@@ -120,7 +120,7 @@ impl Path {
         news
     }
 
-    /// Returns whether data is in flight on a path that has answered before and then taken none.
+    /// Returns whether data is in flight on a path that has answered before without delivering data afterwards.
     pub(crate) fn answers_in_vain(&self) -> bool {
         self.path_failure.is_vain() && self.flight.t3().is_some()
     }
@@ -130,7 +130,7 @@ impl Path {
         self.path_failure.holds(now)
     }
 
-    /// The path has answered what was sent at `asked_at`. Returns its state before; it is active from now on.
+    /// Handles an answer to a packet sent at `asked_at`: the path is active from now on. Returns its previous state.
     pub(crate) fn on_answer(&mut self, now: Time, asked_at: Time) -> PathState {
         self.errors = 0;
         self.counts.suspicions_mistaken += u64::from(self.path_failure.end(now, asked_at));
@@ -143,8 +143,8 @@ impl Path {
         before
     }
 
-    /// Sends on what is in flight on a path that has just answered what was sent at `asked_at`: the tail is probed at once,
-    /// unless it left later than that. One packet leaves, and its answer tells what else was lost.
+    /// Resumes sending on a path that has just answered a packet sent at `asked_at`: probes the tail of the flight at once,
+    /// unless it was sent later than that. The answer to this packet shows the other losses.
     pub(crate) fn resume(&mut self, now: Time, asked_at: Time, config: &AssociationConfig) {
         self.flight.end_silence(now + self.rto.current());
         self.recovery.on_path_answered();
@@ -154,7 +154,7 @@ impl Path {
         }
     }
 
-    /// Packets without an answer were declared lost. If they were long, the path may no longer take their length.
+    /// Checks after unanswered packets were declared lost whether the path may no longer support their length.
     pub(crate) fn suspect_mtu(&mut self) {
         let was_long = self.flight.packets().any(|(_, packet)| packet.long);
         if was_long && self.discovery.on_silence() {
@@ -162,7 +162,7 @@ impl Path {
         }
     }
 
-    /// Sets how long packets may be.
+    /// Sets the maximum packet length.
     pub(super) fn set_mtu(&mut self, mtu_bytes: usize) {
         if mtu_bytes != self.mtu_bytes {
             self.mtu_bytes = mtu_bytes;
@@ -170,7 +170,7 @@ impl Path {
         }
     }
 
-    /// A full packet has left, so longer ones would be of use. Returns whether a probe of the MTU is due.
+    /// Handles a full packet that was sent: longer packets would be useful. Returns whether a probe of the MTU is due.
     #[inline]
     pub(crate) fn on_full_packet(&mut self, now: Time) -> bool {
         self.discovery.on_full_packet(now);
@@ -182,25 +182,25 @@ impl Path {
         self.discovery.is_due()
     }
 
-    /// Gives up a probe of the MTU that cannot leave now.
+    /// Postpones a probe of the MTU that cannot be sent now.
     pub(crate) fn put_off_mtu_probe(&mut self) {
         self.discovery.put_off();
     }
 
-    /// A probe of the MTU leaves with this nonce. Returns its length; `None` if nothing remains to be probed.
+    /// Takes the due probe of the MTU, which is sent with this nonce. Returns its length; `None` if nothing remains to be probed.
     pub(crate) fn take_mtu_probe(&mut self, now: Time, nonce: u64) -> Option<usize> {
         self.discovery.take_probe(now, nonce, self.flight.next_packet(), self.rto.current())
     }
 
-    /// A HEARTBEAT ACK came. If it answers a probe of the MTU, returns when that left.
+    /// Handles a HEARTBEAT ACK. Returns when the HEARTBEAT was sent, if it was a probe of the MTU.
     pub(crate) fn on_mtu_probe_acked(&mut self, now: Time, info: &[u8]) -> Option<Time> {
         let sent_at = self.discovery.on_answer(now, info)?;
         self.set_mtu(self.discovery.size_bytes());
         Some(sent_at)
     }
 
-    /// A router reports that it takes packets of at most `mtu_bytes`. Returns whether packets are shorter from now on;
-    /// `None` if the report changes nothing.
+    /// Handles a router's report that it forwards packets of at most `mtu_bytes`. Returns whether packets are shorter from now
+    /// on; `None` if the report changes nothing.
     pub(crate) fn on_packet_too_big(&mut self, now: Time, mtu_bytes: usize) -> Option<bool> {
         if !self.discovery.on_too_big(now, mtu_bytes) {
             return None;

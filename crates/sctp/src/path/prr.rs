@@ -1,7 +1,7 @@
-//! Proportional rate reduction (PRR): how much may leave while a loss is repaired (RFC 6937, RFC 9937).
+//! Proportional rate reduction (PRR): limits sending while a loss is repaired (RFC 6937, RFC 9937).
 //!
-//! The window shrinks over one round trip in proportion to what is delivered, so that neither a pause nor a burst
-//! follows a loss.
+//! The window shrinks over one round trip in proportion to the delivered data, so that neither a pause nor a burst follows a
+//! loss.
 
 /// PRR for one reduction of the window.
 #[derive(Debug)]
@@ -15,8 +15,8 @@ pub(crate) struct Prr {
 }
 
 impl Prr {
-    /// Begins after a loss was detected: `flight_bytes` were in flight before, `in_flight_bytes` still are. One packet may
-    /// leave at once (RFC 9260 §7.2.4, 3).
+    /// Begins after a loss was detected: `flight_bytes` were in flight before, `in_flight_bytes` still are. One packet may be
+    /// sent at once (RFC 9260 §7.2.4, 3).
     pub(crate) fn new(flight_bytes: usize, in_flight_bytes: usize, mtu_bytes: usize) -> Self {
         Prr {
             flight_bytes: flight_bytes.max(1),
@@ -26,19 +26,20 @@ impl Prr {
         }
     }
 
-    /// Returns what may be in flight.
+    /// Returns the limit of the bytes in flight.
     #[inline]
     pub(crate) fn window_bytes(&self) -> usize {
         self.window_bytes
     }
 
-    /// A packet of `bytes` left.
+    /// Counts a sent packet of `bytes`.
     #[inline]
     pub(crate) fn on_sent(&mut self, bytes: usize) {
         self.sent_bytes += bytes;
     }
 
-    /// A SACK delivered `delivered_bytes`. `progress`: the cumulative TSN moved and nothing more was lost.
+    /// Updates the limit after a SACK that acknowledged `delivered_bytes`. `progress`: the cumulative TSN advanced and no further
+    /// loss was detected.
     pub(crate) fn on_acked(
         &mut self,
         delivered_bytes: usize,

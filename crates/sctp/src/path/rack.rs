@@ -1,21 +1,20 @@
-//! RACK: judges by the time of sending which packets are lost (RFC 8985).
+//! RACK: detects lost packets by the time when they were sent (RFC 8985).
 
 use std::time::Duration;
 
 use crate::packet_number::after;
 use crate::time::Time;
 
-/// Packets that must be acknowledged beyond one before it counts as lost (RFC 9260 §7.2.4: three miss indications),
-/// as long as the path has not been seen to reorder. Counted in order of transmission, so that a retransmission can be
-/// lost, too.
+/// Number of later packets acknowledged before a missing one counts as lost (RFC 9260 §7.2.4: three miss indications), as long as
+/// no reordering was seen on the path. Counted in order of transmission, so that a retransmission can be lost, too.
 const REORDERING_PACKETS: u32 = 3;
-/// The least time that a packet may be late.
+/// Minimum reordering window.
 const REORDERING_TIME_MIN: Duration = Duration::from_millis(1);
-/// The reordering window in quarters of the shortest round trip, at most (RFC 8985 §6.2: a round trip bounds it, too).
+/// Maximum reordering window in quarters of the shortest round-trip time (RFC 8985 §6.2: a round trip bounds it, too).
 const WINDOW_QUARTERS_MAX: u32 = 16;
-/// Recoveries after which a widened window is narrow again (RFC 8985 §6.2).
+/// Number of recoveries after which a widened window is narrow again (RFC 8985 §6.2).
 const WIDE_RECOVERIES: u8 = 16;
-/// A shortest round trip older than this is forgotten: the path may have changed.
+/// Age at which the shortest round-trip time is dropped, because the path may have changed.
 const MIN_RTT_LIFE: Duration = Duration::from_secs(300);
 
 /// Order and delay of the packets of a path.
@@ -28,20 +27,20 @@ pub(crate) struct Rack {
     reordering_seen: bool,
     window_quarters: u32,
     wide_recoveries: u8,
-    /// The window was widened in the round that ends with this packet.
+    /// End of the round trip in which the window was widened.
     widened_until: Option<u32>,
 }
 
 /// The judgement on a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// Nothing sent after it has arrived.
+    /// No packet sent after it has arrived.
     Unknown,
-    /// It is late, and lost if it has not come by then.
+    /// The packet is late, and lost if it does not arrive by then.
     Late(Time),
-    /// More packets sent after it than may overtake it have arrived.
+    /// More later packets have arrived than reordering explains.
     Overtaken,
-    /// It is later than reordering explains.
+    /// The packet is later than reordering explains.
     TooLate,
 }
 
@@ -77,8 +76,8 @@ impl Rack {
         }
     }
 
-    /// Packet `number` was acknowledged `rtt` after it was sent. `again`: it repeated what an earlier one had
-    /// carried, which may be what has arrived (RFC 8985 §7.2, step 2).
+    /// Handles the acknowledgement of packet `number`, `rtt` after it was sent. `again`: it repeated chunks of an earlier packet,
+    /// which may be the one that has arrived (RFC 8985 §7.2, step 2).
     #[inline]
     pub(crate) fn on_acked(&mut self, number: u32, rtt: Duration, again: bool) {
         if again && self.min_rtt().is_some_and(|least| rtt < least) {
@@ -90,12 +89,12 @@ impl Rack {
         }
     }
 
-    /// A packet arrived after one that was sent later.
+    /// Records that a packet arrived after one that was sent later.
     pub(crate) fn note_reordering(&mut self) {
         self.reordering_seen = true;
     }
 
-    /// Widens the reordering window, at most once a round trip: the peer had received what was retransmitted.
+    /// Widens the reordering window, at most once per round trip, because the peer had received the retransmitted data.
     pub(crate) fn widen(&mut self, next_packet: u32) {
         let round_over =
             self.widened_until.is_none_or(|end| self.newest.is_some_and(|newest| !after(end, newest)));
@@ -106,7 +105,7 @@ impl Rack {
         }
     }
 
-    /// A loss was repaired.
+    /// Counts a repaired loss towards narrowing a widened window.
     pub(crate) fn on_recovered(&mut self) {
         self.wide_recoveries = self.wide_recoveries.saturating_sub(1);
         if self.wide_recoveries == 0 {
@@ -114,7 +113,7 @@ impl Rack {
         }
     }
 
-    /// Returns how much later than its followers a packet may arrive.
+    /// Returns the reordering window: how much later than its successors a packet may arrive.
     fn window(&self, in_recovery: bool, srtt: Option<Duration>) -> Duration {
         if in_recovery && !self.reordering_seen {
             return Duration::ZERO;

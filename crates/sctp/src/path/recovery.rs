@@ -1,4 +1,4 @@
-//! Loss recovery of a path: the episode that follows a loss, how much may leave in it, and whether it was needed.
+//! Loss recovery of a path: the episode after a loss, the limit for sending in it, and whether the loss was spurious.
 
 use super::prr::Prr;
 use super::spurious_loss::SpuriousLoss;
@@ -6,18 +6,20 @@ use crate::packet_number::after;
 
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
-    /// Losses among packets before this one belong to a window that was reduced already.
+    /// Losses of packets before this one belong to a reduction of the window that has happened.
     until_packet: u32,
-    /// So do losses while chunks before this TSN (unwrapped) are outstanding: the fast recovery exit point.
+    /// The fast recovery exit point: losses while chunks before this TSN (unwrapped) are outstanding belong to that reduction,
+    /// too.
     exit_tsn: u64,
-    /// The window that was reduced last is still being repaired.
+    /// Whether the losses of the last reduction are still being repaired.
     active: bool,
-    /// It began with an expiry of T3, and nothing has shown since that the path works.
+    /// Whether the episode began with an expiry of T3, and nothing has shown since that the path works.
     follows_timeout: bool,
-    /// Limits what leaves meanwhile.
+    /// Limits sending during the episode.
     prr: Option<Prr>,
     spurious_loss: SpuriousLoss,
-    /// A loss was just detected: one packet is retransmitted whatever the congestion window is (RFC 9260 §7.2.4, 3).
+    /// Whether one packet may be retransmitted whatever the congestion window is, because a loss was just detected (RFC 9260
+    /// §7.2.4, 3).
     retransmit_at_once: bool,
 }
 
@@ -27,12 +29,12 @@ impl Recovery {
         self.active
     }
 
-    /// Returns whether what T3 declared lost is being repaired, and nothing has shown that the path works.
+    /// Returns whether chunks that T3 declared lost are being repaired, and nothing has shown that the path works.
     pub(super) fn follows_timeout(&self) -> bool {
         self.active && self.follows_timeout
     }
 
-    /// Returns what may be in flight while a loss is repaired.
+    /// Returns the limit of the bytes in flight while a loss is repaired.
     #[inline]
     pub(super) fn window_bytes(&self) -> Option<usize> {
         self.prr.as_ref().map(Prr::window_bytes)
@@ -63,13 +65,13 @@ impl Recovery {
         }
     }
 
-    /// T3 expired: everything before `next_packet` is retransmitted in slow start.
+    /// Handles the expiry of T3: everything before `next_packet` is retransmitted in slow start.
     pub(super) fn on_timeout(&mut self, next_packet: u32) {
         self.until_packet = next_packet;
         (self.active, self.follows_timeout, self.prr) = (true, true, None);
     }
 
-    /// The path has answered a heartbeat that left after T3 had expired.
+    /// Records that the path has answered a heartbeat sent after T3 had expired.
     pub(super) fn on_path_answered(&mut self) {
         self.follows_timeout = false;
     }
@@ -85,7 +87,7 @@ impl Recovery {
         ended
     }
 
-    /// The loss was spurious.
+    /// Ends the episode, because the loss was spurious.
     pub(super) fn undo(&mut self) {
         self.exit_tsn = 0;
         (self.active, self.prr) = (false, None);
@@ -93,7 +95,7 @@ impl Recovery {
         self.spurious_loss.end();
     }
 
-    /// The path is measured anew.
+    /// Resets the recovery, because the congestion control of the path begins again.
     pub(super) fn reset(&mut self) {
         (self.prr, self.spurious_loss) = (None, SpuriousLoss::default());
     }
@@ -108,7 +110,7 @@ impl Recovery {
         self.retransmit_at_once = true;
     }
 
-    /// A packet of `bytes` left.
+    /// Counts a sent packet of `bytes`.
     #[inline]
     pub(super) fn on_sent(&mut self, bytes: usize, first_transmission: bool) {
         if let Some(prr) = &mut self.prr {

@@ -1,4 +1,4 @@
-//! A packet with DATA chunks leaves on a path.
+//! Handles packets with DATA chunks that are sent on a path.
 
 use super::{PacketTsns, Path, SentPacket};
 use crate::config::AssociationConfig;
@@ -14,9 +14,9 @@ pub(crate) struct SentData {
     /// Bytes of chunks that were not in flight before. A tail loss probe may repeat chunks that are.
     pub(crate) bytes: usize,
     pub(crate) retransmitted_chunks: u64,
-    /// The packet asks for an immediate SACK.
+    /// Whether the packet asks for an immediate SACK.
     pub(crate) asks_sack: bool,
-    /// The packet retransmits the first outstanding chunk.
+    /// Whether the packet retransmits the first outstanding chunk.
     pub(crate) repeats_first: bool,
 }
 
@@ -38,11 +38,11 @@ impl Path {
         self.recovery.on_sent(data.bytes, first_transmission);
         let rate = self.pacing_rate();
         self.pacer.on_sent(now, data.bytes, rate, self.mtu_bytes);
-        // RFC 9260 §6.1: started anew if the earliest chunk is sent again.
+        // RFC 9260 §6.1: restarted if the earliest chunk is retransmitted.
         self.flight.start_t3(now + self.rto.current(), data.repeats_first);
     }
 
-    /// Counts a packet that left, with DATA or without.
+    /// Counts a sent packet, with DATA or without.
     #[inline]
     pub(crate) fn on_packet_sent(&mut self) {
         self.counts.packets_sent += 1;
@@ -54,7 +54,7 @@ impl Path {
         self.flight.probe_is_due()
     }
 
-    /// Plans a tail loss probe for what is in flight.
+    /// Plans a tail loss probe for the packets in flight.
     #[inline]
     pub(crate) fn plan_tail_loss_probe(&mut self, now: Time, config: &AssociationConfig) {
         if !config.tail_loss_probes {
@@ -73,7 +73,7 @@ impl Path {
         self.flight.cancel_probe();
     }
 
-    /// The time of the tail loss probe has come.
+    /// Handles the timer of the tail loss probe.
     pub(crate) fn on_tail_loss_probe_timer(&mut self) -> Expired {
         self.flight.on_probe_timer(self.recovery.follows_timeout())
     }

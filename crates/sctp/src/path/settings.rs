@@ -1,4 +1,4 @@
-//! Settings of one path, which change while the association lives (RFC 6458 §8.1.12).
+//! Options of one path, which can change during an association (RFC 6458 §8.1.12).
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::config::{AssociationConfig, HEARTBEAT_INTERVAL, PathOptions};
 
 #[derive(Debug, Clone)]
 pub(crate) struct PathSettings {
-    /// Heartbeats probe the path while it is idle.
+    /// Whether heartbeats probe the path while it is idle.
     pub(crate) heartbeats: bool,
     pub(crate) heartbeat_interval: Duration,
     pub(crate) retries_max: u32,
@@ -31,14 +31,14 @@ impl PathSettings {
         }
     }
 
-    /// Returns how long the path may be idle before it is probed; `None` if it is not probed.
+    /// Returns the idle time before the path is probed; `None` if it is not probed.
     pub(crate) fn heartbeat_interval(&self) -> Option<Duration> {
         self.heartbeats.then_some(self.heartbeat_interval)
     }
 }
 
 impl Path {
-    /// Takes the settings that `options` names. Those about the UDP port and an immediate heartbeat are not the path's.
+    /// Applies the options in `options`. The UDP port and an immediate heartbeat are not options of the path.
     pub(crate) fn set_options(&mut self, options: &PathOptions) {
         let settings = &mut self.settings;
         settings.heartbeats = options.heartbeats.unwrap_or(settings.heartbeats);
@@ -56,7 +56,7 @@ impl Path {
         }
     }
 
-    /// Limits bursts to so many packets (Max.Burst).
+    /// Limits the number of packets in a burst (Max.Burst).
     pub(crate) fn set_burst(&mut self, packets_max: Option<u32>) {
         self.settings.burst_packets_max = packets_max;
         self.begin_burst();

@@ -1,7 +1,7 @@
-//! Detects spurious losses: the window was reduced although nothing was lost, it was merely late.
+//! Detects spurious losses: reductions of the window because of packets that were not lost but merely late.
 //!
-//! Two signs show that: what was declared lost arrives before it is retransmitted (as in F-RTO, RFC 5682), or the peer
-//! reports that it received twice everything that was retransmitted (RFC 3708).
+//! Two signs show that: chunks declared lost arrive before they are retransmitted (as in F-RTO, RFC 5682), or the peer reports
+//! that it received all retransmitted chunks twice (RFC 3708).
 
 use crate::packet_number::after;
 
@@ -12,7 +12,7 @@ pub(crate) struct SpuriousLoss {
     open: u64,
     /// The first TSN that belongs to it (unwrapped).
     from_tsn: u64,
-    /// T3 declared packets before this one lost.
+    /// The packet before which T3 declared packets lost.
     timeout: Option<u32>,
     active: bool,
 }
@@ -47,13 +47,13 @@ impl SpuriousLoss {
         self.timeout().is_some_and(|before| after(before, packet))
     }
 
-    /// Returns whether a duplicate of `tsn` tells anything of the reduction.
+    /// Returns whether a duplicate of `tsn` concerns the reduction.
     #[inline]
     pub(crate) fn concerns(&self, tsn: u64) -> bool {
         self.active && tsn >= self.from_tsn
     }
 
-    /// Chunks that were declared lost turn out to have arrived. Returns whether all of them have, which makes the loss
+    /// Counts chunks declared lost that turn out to have arrived. Returns whether all of them have, which makes the loss
     /// spurious.
     #[inline]
     pub(crate) fn on_arrived(&mut self, chunks: u64) -> bool {

@@ -1,8 +1,8 @@
-//! Tail loss probes: no later packet can show that the end of a burst was lost (RFC 8985 §7).
+//! Tail loss probes: detect the loss of the end of a burst, which no later packet can show (RFC 8985 §7).
 //!
-//! A few probes repeat data. A path that answers none of them is silent: it is then asked by heartbeats, and probed at once
-//! when it answers one. So is a path that falls silent after T3 has expired: what left then has been sent again already, and
-//! more copies of it would add to the congestion that T3 has found.
+//! A few probes repeat data. A path that answers none of them is silent: heartbeats probe it, and the tail is probed at once when
+//! it answers one. A path that falls silent after T3 has expired is treated the same way, because data sent then was a
+//! retransmission, and further copies would add to the congestion that T3 has detected.
 
 use std::time::Duration;
 
@@ -10,30 +10,31 @@ use super::path_failure::PROBE_INTERVAL;
 use crate::packet_number::after;
 use crate::time::Time;
 
-/// The least time between a packet and its probe: less is the noise of schedulers.
+/// Minimum time between a packet and its probe: shorter times are scheduling noise.
 const PROBE_TIME_MIN: Duration = Duration::from_millis(10);
-/// Probes in a row, each after twice the time of the one before, up to [`PROBE_INTERVAL`]; then the path is silent.
+/// Maximum number of probes in a row, each after twice the time of the one before, up to [`PROBE_INTERVAL`]; then the path is
+/// silent.
 const PROBES_MAX: u32 = 3;
 
 /// Action to take when the time of a probe has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expired {
-    /// A probe leaves.
+    /// Send a probe.
     Probe,
-    /// Nothing more leaves that repeats data: the path is silent.
+    /// Stop repeating data: the path is silent.
     Silence,
 }
 
 /// The tail loss probes of one path.
 #[derive(Debug, Default)]
 pub(crate) struct TailLossProbe {
-    /// When the next probe is due, if nothing arrives before.
+    /// Time when the next probe is due, if nothing arrives before.
     at: Option<Time>,
-    /// A packet may leave now, whatever the window is.
+    /// Whether a packet may be sent now, whatever the window is.
     due: bool,
-    /// Probes since something arrived.
+    /// Number of probes since the last arrival.
     sent: u32,
-    /// The path is silent, so no probe is planned until something arrives.
+    /// Whether the path is silent, so that no probe is planned until something arrives.
     silent: bool,
     /// The packet number of the probe that repeats data.
     repeat: Option<u32>,
@@ -44,9 +45,9 @@ pub(crate) struct TailLossProbe {
 pub(crate) struct ProbeTime {
     pub(crate) last_sent_at: Time,
     pub(crate) srtt: Option<Duration>,
-    /// The RTO before its lower bound: as long as a round trip may reasonably take.
+    /// The RTO before its lower bound: the longest reasonable round-trip time.
     pub(crate) longest: Duration,
-    /// How long the peer may delay its SACK.
+    /// Maximum delay of the peer's SACK.
     pub(crate) sack_delay: Duration,
 }
 
@@ -61,8 +62,8 @@ impl TailLossProbe {
         self.due
     }
 
-    /// Plans the next probe: two round trips after the last packet, more if they vary much, and one after now. Without a
-    /// measured round trip there is none, and none for a silent path.
+    /// Plans the next probe: two round trips after the last packet, more if they vary much, and one after now. Plans none without
+    /// a measured round trip, or for a silent path.
     #[inline]
     pub(crate) fn plan(&mut self, now: Time, times: ProbeTime) {
         self.at = times.srtt.filter(|_| !self.silent).map(|srtt| {
@@ -79,8 +80,8 @@ impl TailLossProbe {
         (self.at, self.due) = (None, false);
     }
 
-    /// The time of the probe has come. `after_timeout`: T3 has expired, and what it declared lost is being repaired. RFC 8985
-    /// §7.2 has no probe then.
+    /// Handles the timer of the probe. `after_timeout`: T3 has expired, and the chunks that it declared lost are being repaired.
+    /// RFC 8985 §7.2 has no probe then.
     pub(crate) fn expire(&mut self, after_timeout: bool) -> Expired {
         self.at = None;
         self.silent = after_timeout || self.sent >= PROBES_MAX;
@@ -88,13 +89,13 @@ impl TailLossProbe {
         if self.silent { Expired::Silence } else { Expired::Probe }
     }
 
-    /// Plans no probe until something arrives.
+    /// Stops probes until something arrives.
     pub(crate) fn fall_silent(&mut self) {
         self.cancel();
         self.silent = true;
     }
 
-    /// The path has answered a heartbeat. Probes are planned again.
+    /// Permits probes again, because the path has answered a heartbeat.
     pub(crate) fn end_silence(&mut self) {
         (self.sent, self.silent) = (0, false);
     }
@@ -104,7 +105,7 @@ impl TailLossProbe {
         (self.at, self.due) = (None, true);
     }
 
-    /// A packet left. Returns whether it was the probe.
+    /// Records a sent packet. Returns whether it was the probe.
     #[inline]
     pub(crate) fn on_sent(&mut self, number: u32, repeats: bool) -> bool {
         if !std::mem::take(&mut self.due) {
@@ -117,14 +118,14 @@ impl TailLossProbe {
         true
     }
 
-    /// The peer received something twice, so the probe was not needed.
+    /// Handles the peer's report of a duplicate: the probe was not needed.
     pub(crate) fn on_duplicate(&mut self) {
         self.repeat = None;
     }
 
-    /// A SACK acknowledged packet `newest` as the newest. Returns whether the probe repaired a loss, which is a sign of
-    /// congestion (RFC 8985 §7.4). Only the arrival of a packet that left after the probe shows that: before, the peer
-    /// may have had no time to report the probe as a duplicate.
+    /// Handles the acknowledgement of packet `newest`, the newest one. Returns whether the probe repaired a loss, which indicates
+    /// congestion (RFC 8985 §7.4). Only the arrival of a packet sent after the probe shows that: before, the peer may not have
+    /// had time to report the probe as a duplicate.
     #[inline]
     pub(crate) fn on_acked(&mut self, newest: u32) -> bool {
         self.end_silence();

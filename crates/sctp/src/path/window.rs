@@ -1,4 +1,4 @@
-//! How much may leave on a path now: congestion window, repair of a loss, bursts, pacing, and the link's own limit.
+//! The limits for sending on a path: congestion window, loss recovery, bursts, pacing, and the limit of the link.
 
 use super::{Path, chunks_bytes, pacer};
 use crate::config::AssociationConfig;
@@ -6,12 +6,12 @@ use crate::congestion::{Pool, initial_window_bytes, rate_bytes_per_s};
 use crate::packet_number::after;
 use crate::time::Time;
 
-/// Steps after which an idle path is back at its initial window, however wide it was.
+/// Number of steps after which an idle path is back at its initial window, however wide it was.
 const IDLE_STEPS_MAX: usize = 32;
 
 impl Path {
-    /// Returns how much may be in flight: the congestion window, or what PRR allows while a loss is repaired, and no
-    /// more than a burst beyond what was in flight at the last acknowledgement.
+    /// Returns the limit of the bytes in flight: the congestion window, or that of PRR while a loss is repaired, and at most one
+    /// burst above the bytes in flight at the last acknowledgement.
     #[inline]
     pub(crate) fn cwnd_bytes(&self) -> usize {
         let window_bytes = self.recovery.window_bytes().unwrap_or_else(|| self.congestion.cwnd_bytes());
@@ -23,7 +23,7 @@ impl Path {
         self.congestion.cwnd_bytes()
     }
 
-    /// Returns the bytes that may be added to what is in flight.
+    /// Returns the number of bytes that may be added to those in flight.
     #[inline]
     pub(crate) fn window_bytes(&self) -> usize {
         let cwnd = self.cwnd_bytes();

@@ -132,7 +132,7 @@ impl Tracer {
     }
 
     /// The packet that leaves after the end.
-    pub(crate) fn last_words(&mut self, path: usize, packet: &[u8]) {
+    pub(crate) fn record_final_packet(&mut self, path: usize, packet: &[u8]) {
         if let Some(now) = self.ring.back().map(|record| record.at) {
             self.packet_sent(now, path, None, 0, std::iter::once(packet));
         }

@@ -1,0 +1,110 @@
+//! The tables in which the endpoint finds associations: by verification tag, and by the peer's addresses.
+
+use std::collections::hash_map::Entry;
+use std::net::{IpAddr, SocketAddr};
+
+use rand_chacha::rand_core::RngCore;
+
+use super::{Endpoint, PeerKey};
+use crate::association::{Association, Queued};
+use crate::identifiers::AssociationId;
+use crate::local_addresses::LocalAddresses;
+
+impl Endpoint {
+    pub(super) fn insert(&mut self, id: AssociationId, association: Association) {
+        let identity = association.identity();
+        self.by_tag.insert(identity.local_tag, id);
+        self.strays.on_tags_changed();
+        let key = self.associations.insert(Box::new(association));
+        assert_eq!(key, id.index(), "the identifier was taken from the vacant entry");
+        self.register(id);
+    }
+
+    /// Registers the current addresses of an association, in place of its earlier ones. An unconfirmed address is not registered,
+    /// because it may belong to another host: a packet from there without one of our tags must not find this association.
+    pub(super) fn register(&mut self, id: AssociationId) {
+        self.unregister(id);
+        let Some(association) = self.associations.get_mut(id.index()) else { return };
+        let identity = association.identity();
+        let remotes: Vec<SocketAddr> = association.confirmed_remotes().collect();
+        for remote in remotes {
+            let key = PeerKey { remote, local_port: identity.local_port, peer_port: identity.peer_port };
+            let Some(association) = self.associations.get(id.index()) else { return };
+            if !self.is_taken(&key, association.local()) {
+                self.by_peer.entry(key).or_default().push(id);
+                self.associations[id.index()].registered.push(remote);
+            }
+        }
+    }
+
+    /// Returns the associations with this peer.
+    pub(super) fn with_peer(&self, key: &PeerKey) -> impl Iterator<Item = (AssociationId, &Association)> {
+        let ids = self.by_peer.get(key).into_iter().flatten();
+        ids.filter_map(|&id| Some((id, &**self.associations.get(id.index())?)))
+    }
+
+    /// Returns whether an association with this peer uses one of these local addresses.
+    pub(super) fn is_taken(&self, key: &PeerKey, local: &LocalAddresses) -> bool {
+        self.with_peer(key).any(|(_, association)| association.local().overlap(local))
+    }
+
+    /// Returns the association with this peer that receives packets at this local address.
+    pub(super) fn owner(&self, key: &PeerKey, local: Option<IpAddr>) -> Option<AssociationId> {
+        let mut with_peer = self.with_peer(key);
+        with_peer.find(|(_, association)| association.local().serve(local)).map(|(id, _)| id)
+    }
+
+    pub(super) fn unregister(&mut self, id: AssociationId) {
+        let Some(association) = self.associations.get_mut(id.index()) else { return };
+        let identity = association.identity();
+        for remote in association.registered.drain(..) {
+            let key = PeerKey { remote, local_port: identity.local_port, peer_port: identity.peer_port };
+            if let Entry::Occupied(mut entry) = self.by_peer.entry(key) {
+                entry.get_mut().retain(|other| *other != id);
+                if entry.get().is_empty() {
+                    entry.remove();
+                }
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: AssociationId) {
+        let mut association = self.forget(id);
+        if let Some(transmit) = association.take_final_packet(self.config.checksum) {
+            self.push_final_packet(transmit);
+        }
+        match association.queued {
+            Queued::No => {}
+            Queued::Due => self.due.retain(|other| *other != id),
+            Queued::Held => self.held.retain(|other| *other != id),
+        }
+        self.keep_trace(id, association.take_tracer());
+    }
+
+    /// Removes an association from all tables.
+    pub(super) fn forget(&mut self, id: AssociationId) -> Box<Association> {
+        self.unregister(id);
+        let association = self.associations.remove(id.index());
+        self.by_tag.remove(&association.identity().local_tag);
+        self.strays.on_tags_changed();
+        association.add_final_counts_to(&mut self.statistics);
+        self.admissions.leave(id);
+        if self.associations.is_empty() {
+            // No association is left that the remaining entries could concern.
+            self.timers.clear();
+        }
+        self.last = None;
+        association
+    }
+
+    /// Returns a verification tag that no association has; its low bits name the shard.
+    pub(super) fn new_tag(&mut self) -> u32 {
+        let mask = (1u32 << self.config.shard_bits) - 1;
+        loop {
+            let tag = (self.random.next_u32() & !mask) | (self.config.shard & mask);
+            if tag != 0 && !self.by_tag.contains_key(&tag) {
+                return tag;
+            }
+        }
+    }
+}
