@@ -154,7 +154,7 @@ fn call_at((address, bytes): (libc::sockaddr_un, socklen_t)) -> Result<RawFd> {
 fn is_trusted(connection: RawFd) -> bool {
     // SAFETY: the call takes no argument.
     let me = unsafe { libc::geteuid() };
-    peer_user(connection).is_some_and(|user| trust::may_serve(user, me, sees_all_users))
+    peer_user(connection).is_some_and(|user| trust::may_serve(user, me, || maps_all_users(trust::USER_MAP)))
 }
 
 /// Returns the user of the process that listened at the other end of a connection.
@@ -176,14 +176,13 @@ fn peer_user(connection: RawFd) -> Option<libc::uid_t> {
     (known == 0).then_some(who.uid)
 }
 
-/// Returns whether the user namespace maps every user, as the initial one does (user_namespaces(7)).
-fn sees_all_users() -> bool {
+/// Returns whether a file has the map of a user namespace that maps every user, as the initial one does (user_namespaces(7)).
+fn maps_all_users(file: &CStr) -> bool {
     let mut text = [0_u8; 64];
     // SAFETY: the path is NUL-terminated; the buffer is as long as the read; the descriptor is our own.
     let bytes = unsafe {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-        let file =
-            c_library::syscall()(libc::SYS_openat, libc::AT_FDCWD, trust::USER_MAP.as_ptr(), flags) as RawFd;
+        let file = c_library::syscall()(libc::SYS_openat, libc::AT_FDCWD, file.as_ptr(), flags) as RawFd;
         if file < 0 {
             return false;
         }
@@ -279,6 +278,13 @@ mod tests {
         let called = call_at((address, bytes));
         system::close(listener);
         called.inspect(|connection| system::close(*connection))
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_maps_nobody() {
+        assert!(!maps_all_users(c"/proc/self/no-such-file") && !maps_all_users(c"/dev/null"));
+        let map = std::fs::read("/proc/self/uid_map").expect("it is readable");
+        assert_eq!(maps_all_users(trust::USER_MAP), trust::maps_all_users(&map));
     }
 
     #[test]

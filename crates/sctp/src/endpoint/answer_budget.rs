@@ -397,11 +397,14 @@ mod tests {
 
     #[test]
     fn prefixes_that_share_by_chance_part_again() {
-        let budget = AnswerBudget::new((1, u64::MAX));
-        let share = |address: u32, now| budget.share(now, IpAddr::from(address.to_be_bytes())) % SHARES;
-        let first = share(0, Time::ZERO);
-        let other = (1..1 << 20).map(|n| n << 8).find(|&other| share(other, Time::ZERO) == first).unwrap();
-        let later = Time::ZERO + SHARES_LIFE;
-        assert_ne!(share(0, later), share(other, later));
+        for keys in [(1, 2), (1, 3)] {
+            let budget = AnswerBudget::new(keys);
+            let share = |address: u32, now| budget.share(now, IpAddr::from(address.to_be_bytes())) % SHARES;
+            let first = share(0, Time::ZERO);
+            let other =
+                (1..1 << 20).map(|n| n << 8).find(|&other| share(other, Time::ZERO) == first).unwrap();
+            let later = Time::ZERO + SHARES_LIFE;
+            assert_ne!(share(0, later), share(other, later));
+        }
     }
 }
