@@ -19,7 +19,7 @@ use crate::channel::window_credit::HeldCredit;
 use crate::state::association::{Ended, Held, SocketAssociation, ToProgram};
 use crate::state::notification_type::NotificationType;
 use crate::state::socket::Socket;
-use crate::system::quantum::Quantum;
+use crate::users::round_share::Turn;
 
 /// Relays from an association into the channel of its socket until the association has ended.
 pub(crate) struct Inbound<'a> {
@@ -32,7 +32,7 @@ pub(crate) struct Inbound<'a> {
     /// Whether messages are discarded, because the program does not read any more, so that the peer's window stays open.
     is_discarding: bool,
     is_end_told: bool,
-    quantum: Quantum,
+    turn: Turn,
 }
 
 impl<'a> Inbound<'a> {
@@ -41,14 +41,20 @@ impl<'a> Inbound<'a> {
         assoc: &'a Rc<SocketAssociation>,
         association: &'a Association,
     ) -> Inbound<'a> {
-        let (putter, quantum) = (Putter::new(&socket.channel), Quantum::new());
+        let (putter, turn) = (Putter::new(&socket.channel), socket.turn());
         let (is_message_open, is_discarding, is_end_told) = (false, false, false);
-        Inbound { socket, assoc, association, putter, is_message_open, is_discarding, is_end_told, quantum }
+        Inbound { socket, assoc, association, putter, is_message_open, is_discarding, is_end_told, turn }
     }
 
     /// Moves the messages in `held`, and then those that the association has received. Returns the event that it waits for;
     /// `None` once the association has ended. Reports to `ended` how it has ended, before the program is notified.
     pub(crate) fn step(&mut self, held: &mut Held, ended: &mut impl FnMut(Ended)) -> Option<Wait> {
+        let wait = self.advance(held, ended);
+        self.turn.end();
+        wait
+    }
+
+    fn advance(&mut self, held: &mut Held, ended: &mut impl FnMut(Ended)) -> Option<Wait> {
         loop {
             // The last notification of an association follows the report of its end.
             let kept = usize::from(held.ending.is_some());
@@ -61,7 +67,7 @@ impl<'a> Inbound<'a> {
             }
             // A step that moves nothing counts, too, because the event that it waits for may have occurred already, again and
             // again.
-            if self.quantum.is_spent_by(waiting.max(1)) {
+            if self.turn.is_spent_by(waiting.max(1)) {
                 return Some(Wait::Turn);
             }
             let received = match held.next.take() {
@@ -100,6 +106,11 @@ impl<'a> Inbound<'a> {
                 held.next = Some(received);
             }
         }
+    }
+
+    /// Waits for the next turn.
+    pub(crate) async fn next_turn(&mut self) {
+        self.turn.next().await;
     }
 
     /// Waits until the channel is unblocked.

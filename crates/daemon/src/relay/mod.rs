@@ -120,12 +120,12 @@ mod tests {
         }
     }
 
-    /// Repeats the step until the direction waits for an event other than its turn; returns that event.
-    fn past_turns(outbound: &mut Outbound<'_>) -> Wait {
+    /// Repeats the step, in turns, until the direction waits for another event. Returns that event, or how the program has left.
+    async fn past_turns(outbound: &mut Outbound<'_>) -> Result<Wait, Departure> {
         loop {
-            match outbound.step().expect("it is open") {
-                Wait::Turn => {}
-                wait => return wait,
+            match outbound.step() {
+                Ok(Wait::Turn) => outbound.next_turn().await,
+                outcome => return outcome,
             }
         }
     }
@@ -143,7 +143,7 @@ mod tests {
         let content = vec![7; 32 * 1024];
         let wait = loop {
             joined.send(&content);
-            let wait = past_turns(&mut outbound);
+            let wait = past_turns(&mut outbound).await.expect("it is open");
             if wait != Wait::Message {
                 break wait;
             }
@@ -155,9 +155,9 @@ mod tests {
             association.writable().await.expect("it is open");
         })
         .await;
-        assert_eq!(past_turns(&mut outbound), Wait::Message);
+        assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Message);
         rustix::net::shutdown(&joined.theirs, Shutdown::Write).expect("it is open");
-        assert!(matches!(outbound.step(), Err(Departure::HalfClosed)));
+        assert!(matches!(past_turns(&mut outbound).await, Err(Departure::HalfClosed)));
     }
 
     #[tokio::test(flavor = "local")]

@@ -17,7 +17,8 @@ use crate::state::association::{SocketAssociation, ToProgram};
 use crate::state::send_queue::{Front, Messages, SendQueue};
 use crate::state::socket::Socket;
 use crate::system::journal::log;
-use crate::system::quantum::{self, Quantum};
+use crate::system::quantum;
+use crate::users::round_share::Turn;
 
 /// Relays from the channel of a one-to-one socket into its association.
 pub(crate) struct Outbound<'a> {
@@ -29,7 +30,7 @@ pub(crate) struct Outbound<'a> {
     reports: Reports,
     /// Whether the association accepts no more messages: further ones are lost, as in the kernel.
     is_gone: bool,
-    quantum: Quantum,
+    turn: Turn,
 }
 
 impl<'a> Outbound<'a> {
@@ -39,12 +40,18 @@ impl<'a> Outbound<'a> {
         association: &'a Association,
         unsent: Messages,
     ) -> Outbound<'a> {
-        let (reports, quantum) = (Reports::new(socket), Quantum::new());
-        Outbound { socket, assoc, association, unsent, reports, is_gone: false, quantum }
+        let (reports, turn) = (Reports::new(socket), socket.turn());
+        Outbound { socket, assoc, association, unsent, reports, is_gone: false, turn }
     }
 
     /// Moves messages. Returns the event that it waits for, or how the program has left.
     pub(crate) fn step(&mut self) -> Result<Wait, Departure> {
+        let outcome = self.advance();
+        self.turn.end();
+        outcome
+    }
+
+    fn advance(&mut self) -> Result<Wait, Departure> {
         // A step that moves nothing counts, too, because the event that it waits for may have occurred already, again and again.
         let mut weight = 1;
         loop {
@@ -54,7 +61,7 @@ impl<'a> Outbound<'a> {
             if self.is_gone && self.socket.channel.endpoint.is_hung_up() {
                 return Err(Departure::Closed);
             }
-            if self.quantum.is_spent_by(weight) {
+            if self.turn.is_spent_by(weight) {
                 return Ok(Wait::Turn);
             }
             let (header, mut content) = match self.unsent.pop_front() {
@@ -88,6 +95,11 @@ impl<'a> Outbound<'a> {
                 }
             }
         }
+    }
+
+    /// Waits for the next turn.
+    pub(crate) async fn next_turn(&mut self) {
+        self.turn.next().await;
     }
 
     /// Waits until the channel is unblocked for a report.
@@ -137,7 +149,7 @@ pub(crate) struct QueueOutbound<'a> {
     is_sent: bool,
     /// Whether the first message was refused. It leaves the queue once that is reported.
     is_refused: bool,
-    quantum: Quantum,
+    turn: Turn,
 }
 
 impl<'a> QueueOutbound<'a> {
@@ -147,21 +159,18 @@ impl<'a> QueueOutbound<'a> {
         association: &'a Association,
         queue: &'a SendQueue,
     ) -> QueueOutbound<'a> {
-        let (reports, quantum) = (Reports::new(socket), Quantum::new());
-        QueueOutbound {
-            socket,
-            assoc,
-            association,
-            queue,
-            reports,
-            is_sent: false,
-            is_refused: false,
-            quantum,
-        }
+        let (reports, turn) = (Reports::new(socket), socket.turn());
+        QueueOutbound { socket, assoc, association, queue, reports, is_sent: false, is_refused: false, turn }
     }
 
     /// Moves messages. Returns the event that it waits for; `None` if no more messages will come.
     pub(crate) fn step(&mut self) -> Option<Wait> {
+        let wait = self.advance();
+        self.turn.end();
+        wait
+    }
+
+    fn advance(&mut self) -> Option<Wait> {
         let page = &self.socket.channel.page;
         let mut weight = 1;
         loop {
@@ -171,7 +180,7 @@ impl<'a> QueueOutbound<'a> {
             if std::mem::take(&mut self.is_refused) {
                 self.queue.pop(page);
             }
-            if self.quantum.is_spent_by(weight) {
+            if self.turn.is_spent_by(weight) {
                 return Some(Wait::Turn);
             }
             let (header, mut content) = match self.queue.front() {
@@ -205,6 +214,11 @@ impl<'a> QueueOutbound<'a> {
                 }
             }
         }
+    }
+
+    /// Waits for the next turn.
+    pub(crate) async fn next_turn(&mut self) {
+        self.turn.next().await;
     }
 
     /// Waits until the channel is unblocked for a report.

@@ -24,6 +24,7 @@ use crate::system::addresses::{as_seen, unspecified};
 use crate::system::socket_cookie::Cookie;
 use crate::users::budget::Seat;
 use crate::users::owner::Share;
+use crate::users::round_share::Turn;
 
 /// Our port of an association, and the peer's address.
 pub(super) type Ends = (u16, SocketAddr);
@@ -103,6 +104,11 @@ pub(crate) struct Inner {
 impl Socket {
     pub(crate) fn inner(&self) -> RefMut<'_, Inner> {
         self.inner.borrow_mut()
+    }
+
+    /// Returns the turns of one task that moves records of this socket.
+    pub(crate) fn turn(&self) -> Turn {
+        Turn::new(&self.channel.endpoint.sent_account().round_share)
     }
 
     /// Returns whether this user may see the socket and its associations: only its owner and root may.

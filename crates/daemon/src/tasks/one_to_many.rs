@@ -40,13 +40,18 @@ pub(super) async fn run(
     mut commands: UnboundedReceiver<OneToManyCommand>,
 ) {
     let mut listener = None;
-    let mut quantum = Quantum::new();
+    let (mut turn, mut quantum) = (socket.turn(), Quantum::new());
     let (mut stalled, mut closed) = (false, false);
     let endpoint = &socket.channel.endpoint;
     loop {
         let mut batch = Batch::default();
         tokio::select! {
-            () = endpoint.readable(), if !stalled => batch = take_batch(socket),
+            () = endpoint.readable(), if !stalled => {
+                turn.begin().await;
+                batch = take_batch(socket);
+                turn.is_spent_by(batch.weight);
+                turn.end();
+            }
             () = endpoint.room(), if stalled => stalled = false,
             // Records that the program sent before the close may still wait for memory.
             () = endpoint.closed(), if stalled && !closed => {

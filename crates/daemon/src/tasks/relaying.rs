@@ -32,7 +32,7 @@ pub(super) async fn relay_outbound(
         };
         let endpoint = &socket.channel.endpoint;
         match wait {
-            Wait::Turn => yield_now().await,
+            Wait::Turn => outbound.next_turn().await,
             Wait::Message => endpoint.readable().await,
             Wait::Channel(blocked) => outbound.unblocked(blocked).await,
             Wait::Memory | Wait::Association => {
@@ -60,7 +60,7 @@ pub(super) async fn relay_send_queue(
     let mut outbound = QueueOutbound::new(socket, assoc, association, queue);
     while let Some(wait) = outbound.step() {
         match wait {
-            Wait::Turn | Wait::Memory => yield_now().await,
+            Wait::Turn | Wait::Memory => outbound.next_turn().await,
             Wait::Message => queue.filled().await,
             Wait::Association => room(association).await,
             Wait::Channel(blocked) => outbound.unblocked(blocked).await,
@@ -82,7 +82,7 @@ pub(super) async fn relay_inbound(
         match wait {
             Wait::Message => held.next = association.readable().await.err().map(Err::<_, RecvError>),
             Wait::Channel(blocked) => inbound.unblocked(blocked).await,
-            Wait::Turn | Wait::Memory | Wait::Association => yield_now().await,
+            Wait::Turn | Wait::Memory | Wait::Association => inbound.next_turn().await,
         }
     }
 }
@@ -140,5 +140,56 @@ pub(super) async fn notify(socket: &Socket, notifications: impl IntoIterator<Ite
         // A notification to a program that has closed the socket is lost.
         let _ = putter.put(notification.header(), notification.blocks()).await;
         putter.release_delivery();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, SocketAddr};
+
+    use swiftwater::Address;
+    use swiftwater::tokio::Listener;
+    use tokio::task::spawn_local;
+
+    use super::*;
+    use crate::channel::style::Style;
+    use crate::testing::{opened, registry, send};
+    use crate::users::round_share::RECORDS_PER_ROUND;
+
+    const SOCKETS: u32 = 40;
+    /// Fewer than one turn allows.
+    const RECORDS: usize = 20;
+
+    #[tokio::test(flavor = "local")]
+    async fn the_sockets_of_a_user_together_move_so_many_records_in_a_round() {
+        let registry = registry();
+        let listener = Listener::from(registry.stack.listen(7).expect("a free port"));
+        let host = IpAddr::from([127, 0, 0, 1]);
+        let (mut peers, mut programs, mut relays) = (Vec::new(), Vec::new(), Vec::new());
+        for id in 0..SOCKETS {
+            let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack.udp_port()) };
+            let (ours, accepted) =
+                tokio::join!(Association::connect_on(&registry.stack, server), listener.accept());
+            peers.push(accepted.expect("somebody comes"));
+            let (socket, theirs) = opened(&registry, Style::OneToOne);
+            let options = socket.inner().options.assoc_options.clone();
+            let peer = SocketAddr::new(host, 7);
+            let assoc = SocketAssociation::with(id, peer, ours.expect("it listens"), options);
+            (0..RECORDS).for_each(|_| send(&theirs, id, b"a word"));
+            programs.push(theirs);
+            relays.push(async move {
+                let association = assoc.association().expect("it is up");
+                relay_outbound(&socket, &assoc, association, Messages::new()).await
+            });
+        }
+        relays.into_iter().for_each(|relay| drop(spawn_local(relay)));
+        let (mut before, mut most) = (0, 0);
+        while before < u64::from(SOCKETS) * RECORDS as u64 {
+            yield_now().await;
+            let records = registry.busy_polling.records();
+            most = most.max(records - before);
+            before = records;
+        }
+        assert!(most <= RECORDS_PER_ROUND as u64, "{most} in a round");
     }
 }

@@ -20,6 +20,8 @@ use bytes::Bytes;
 use swiftwater::internals::{POOL_RESERVED_PART, ReceiveBudget};
 use tokio::sync::{Notify, oneshot};
 
+use super::round_share::RoundShare;
+
 /// Freed memory is returned to the system only after the charges have reached this amount.
 pub(crate) const MUCH_BYTES: usize = 2 * RETURNED_BYTES;
 /// Freed memory is returned to the system in steps of this size.
@@ -95,6 +97,8 @@ pub(crate) struct Account {
     /// Number of associations that peers have set up.
     associations: AtomicUsize,
     pub(crate) refused: AtomicU64,
+    /// The part of the user in each round of the daemon's thread.
+    pub(crate) round_share: Arc<RoundShare>,
 }
 
 #[derive(Debug, Default)]
@@ -160,6 +164,7 @@ impl Budget {
             waits: AtomicU64::new(0),
             associations: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
+            round_share: RoundShare::new(),
         });
         accounts.insert(user, Arc::downgrade(&account));
         account

@@ -6,5 +6,6 @@ pub(crate) mod descriptor_numbers;
 pub(crate) mod limits;
 pub(crate) mod memory_return;
 pub(crate) mod owner;
+pub(crate) mod round_share;
 pub(crate) mod seats;
 pub(crate) mod turns;
