@@ -387,7 +387,7 @@ impl Charge {
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         if let Some(less) = self.bytes.checked_sub(bytes) {
             self.bytes = bytes;
-            self.account.give_back(less);
+            self.account.release_charge(less);
         }
     }
 
@@ -402,16 +402,15 @@ impl Charge {
 }
 
 impl Account {
-    fn give_back(&self, bytes: usize) {
+    /// Releases a charge of `bytes`, and grants memory to waiting users.
+    fn release_charge(&self, bytes: usize) {
         self.charged_bytes.fetch_sub(bytes, SeqCst);
         self.budget.charged_bytes.fetch_sub(bytes, SeqCst);
         if self.budget.waiting.load(SeqCst) > 0 {
             self.budget.grant(self.user);
         }
     }
-}
 
-impl Account {
     /// Returns the part of a user's limit that received data may use only from the reserve.
     fn kept_bytes(&self, is_reserve: bool) -> usize {
         if is_reserve { 0 } else { self.budget.limits.user_bytes / POOL_RESERVED_PART }
@@ -426,7 +425,7 @@ impl ReceiveBudget for Account {
     }
 
     fn release(&self, bytes: usize) {
-        Account::give_back(self, bytes);
+        self.release_charge(bytes);
     }
 
     fn free_bytes(&self, is_reserve: bool) -> usize {
@@ -436,7 +435,7 @@ impl ReceiveBudget for Account {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.account.give_back(self.bytes);
+        self.account.release_charge(self.bytes);
     }
 }
 

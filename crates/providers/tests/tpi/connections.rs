@@ -14,7 +14,7 @@ fn the_listening_stream_may_accept_by_itself() {
     let mut rig = Rig::new();
     let listener = rig.bound(PORT, 5);
     let client = rig.connecting();
-    rig.settle();
+    rig.exchange_until_idle();
     let sequence = rig.indication(listener);
     let acceptor = rig.acceptor(listener);
     let answer = rig.ask(listener, &Primitive::ConnRes { sequence, acceptor });
@@ -22,12 +22,12 @@ fn the_listening_stream_may_accept_by_itself() {
     assert_eq!(rig.state(listener), State::DataTransfer);
     assert!(matches!(rig.take(client), Some((Primitive::ConnCon { .. }, _))));
     rig.put_with(client, &Primitive::DataReq { more: false }, b"question");
-    rig.settle();
+    rig.exchange_until_idle();
     let (primitive, data) = rig.take(listener).unwrap();
     assert!(matches!(primitive, Primitive::OptdataInd { .. }), "{primitive:?}");
     assert_eq!(data, b"question");
     let again = rig.connecting();
-    rig.settle();
+    rig.exchange_until_idle();
     assert!(matches!(rig.take(again), Some((Primitive::DisconInd { .. }, _))), "nobody listens");
 }
 
@@ -37,7 +37,7 @@ fn two_wait(rig: &mut Rig) -> (StreamId, [u32; 2]) {
     for _ in 0..2 {
         rig.connecting();
     }
-    rig.settle();
+    rig.exchange_until_idle();
     let sequences = [rig.indication(listener), rig.indication(listener)];
     (listener, sequences)
 }
@@ -79,7 +79,7 @@ fn a_bound_stream_may_accept() {
     let listener = rig.bound(PORT, 5);
     let acceptor = rig.bound(PORT, 0);
     rig.connecting();
-    rig.settle();
+    rig.exchange_until_idle();
     let sequence = rig.indication(listener);
     let number = rig.acceptor(acceptor);
     let answer = rig.ask(listener, &Primitive::ConnRes { sequence, acceptor: number });
@@ -106,18 +106,18 @@ fn a_stream_that_has_aborted_its_connection_may_ask_for_another() {
     let mut rig = Rig::new();
     let (client, server) = rig.connected();
     rig.put_with(server, &Primitive::DataReq { more: false }, b"unread");
-    rig.settle();
+    rig.exchange_until_idle();
     let m = Primitive::OkAck { primitive: PrimitiveCode::DisconReq };
     rig.put_with(client, &disconnect(0), b"enough");
     assert_eq!(rig.take(client), Some((m, Vec::new())), "waiting data is discarded without T_DISCON_IND");
     assert_eq!(rig.take(client), None);
-    rig.settle();
+    rig.exchange_until_idle();
     let (primitive, data) = rig.take(server).unwrap();
     let Primitive::DisconInd { reason, cause, .. } = primitive else { panic!("{primitive:?}") };
     assert_eq!((reason, cause), (Errno::ECONNRESET.0 as u32, 12), "a user-initiated ABORT");
     assert!(String::from_utf8_lossy(&data).contains("enough"));
     assert_eq!(rig.ask(client, &connect(PORT)), Primitive::OkAck { primitive: PrimitiveCode::ConnReq });
-    rig.settle();
+    rig.exchange_until_idle();
     assert!(matches!(rig.take(client), Some((Primitive::ConnCon { .. }, _))));
     assert_eq!(rig.state(client), State::DataTransfer);
 }
@@ -144,7 +144,7 @@ fn a_release_comes_behind_the_data() {
     rig.put_with(client, &Primitive::DataReq { more: false }, b"last");
     rig.put(client, &release());
     assert_eq!(rig.state(client), State::AwaitingReleaseIndication);
-    rig.settle();
+    rig.exchange_until_idle();
     assert_eq!(rig.take(server).unwrap().1, b"last");
     assert!(matches!(rig.take(server), Some((Primitive::OrdrelInd { .. }, _))));
 }
@@ -155,7 +155,7 @@ fn expedited_data_is_unordered() {
     let mut rig = Rig::new();
     let (client, server) = rig.connected();
     rig.put_with(client, &Primitive::ExdataReq { more: false }, b"now");
-    rig.settle();
+    rig.exchange_until_idle();
     let (primitive, data) = rig.take(server).unwrap();
     let Primitive::OptdataInd { info, .. } = primitive else { panic!("{primitive:?}") };
     assert!(info.unordered);
@@ -169,7 +169,7 @@ fn a_record_may_take_several_primitives() {
     let (client, server) = rig.connected();
     rig.put_with(client, &Primitive::DataReq { more: true }, b"one ");
     rig.put_with(client, &Primitive::DataReq { more: false }, b"record");
-    rig.settle();
+    rig.exchange_until_idle();
     let mut record = Vec::new();
     while let Some((primitive, data)) = rig.take(server) {
         let Primitive::OptdataInd { info, .. } = primitive else { panic!("{primitive:?}") };

@@ -405,7 +405,7 @@ fn data_without_options_has_those_that_were_set() {
         &Primitive::OptdataReq { association: 0, info: tpi::SendInfo::default() },
         b"with options",
     );
-    rig.settle();
+    rig.exchange_until_idle();
     let mut next = || match rig.take(server) {
         Some((Primitive::OptdataInd { info, .. }, _)) => (info.ppid, info.stream),
         other => panic!("{other:?}"),
@@ -420,7 +420,7 @@ fn an_accepted_association_has_the_options_of_its_listener() {
     let listener = rig.bound(PORT, 5);
     ask(&mut rig, listener, Action::Negotiate, &[(T_SCTP_ISTREAMS, &[3]), (T_SCTP_SACK_FREQUENCY, &[9])]);
     let client = rig.connecting();
-    rig.settle();
+    rig.exchange_until_idle();
     let sequence = rig.indication(listener);
     let server = rig.open();
     let acceptor = rig.acceptor(server);

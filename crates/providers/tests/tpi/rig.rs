@@ -98,7 +98,7 @@ impl Rig {
     }
 
     /// Delivers datagrams until none is left.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn exchange_until_idle(&mut self) {
         for _ in 0..STEPS_MAX {
             self.flush();
             if self.wire.lock().unwrap().is_empty() {
@@ -196,7 +196,7 @@ impl Rig {
     pub(crate) fn connected(&mut self) -> (StreamId, StreamId) {
         let listener = self.bound(PORT, 5);
         let client = self.connecting();
-        self.settle();
+        self.exchange_until_idle();
         let sequence = self.indication(listener);
         let server = self.open();
         let acceptor = self.acceptor(server);

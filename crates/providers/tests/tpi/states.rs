@@ -48,7 +48,7 @@ fn bring(rig: &mut Rig, state: State) -> (StreamId, u32) {
         State::AwaitingResponse => {
             let listener = rig.bound(PORT, 5);
             rig.connecting();
-            rig.settle();
+            rig.exchange_until_idle();
             let sequence = rig.indication(listener);
             return (listener, sequence);
         }
@@ -60,7 +60,7 @@ fn bring(rig: &mut Rig, state: State) -> (StreamId, u32) {
         }
         State::AwaitingReleaseRequest => {
             let (client, server) = rig.connected();
-            rig.settle();
+            rig.exchange_until_idle();
             rig.put(server, &release());
             rig.flush();
             rig.step();
