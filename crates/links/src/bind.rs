@@ -9,9 +9,11 @@ use nix::errno::Errno;
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage};
 
 use crate::SCTP_TUNNELING_PORT;
-use crate::route::interface_of;
+use crate::bound_socket::BoundSocket;
+use crate::interface::{bind_to_interface, interface_of};
+use crate::socket_address::local_address;
 use crate::sockets::Cutting;
-use crate::strangers::{self, Apart, Class, Kind};
+use crate::strangers::{self, Class, Kind};
 use crate::syscalls::{option, set_option};
 
 /// Maximum number of ephemeral ports to try until one is free on all addresses.
@@ -173,23 +175,6 @@ impl BindError {
     }
 }
 
-/// One bound socket.
-#[derive(Debug)]
-pub(crate) struct BoundSocket {
-    pub(crate) fd: OwnedFd,
-    pub(crate) bound: SocketAddr,
-    /// Whether the socket is an IPv6 one, whose addresses have the IPv6 form.
-    pub(crate) ipv6: bool,
-    /// Whether an IPv6 socket carries IPv4 as well.
-    pub(crate) dual_stack: bool,
-    /// Part of the requested buffer that the kernel grants without privileges. The buffer may be larger.
-    pub(crate) receive_buffer_bytes: usize,
-    /// The interface that the socket is bound to, if that was requested.
-    pub(crate) interface: Option<String>,
-    /// The separate socket for packets of strangers, if there is one.
-    pub(crate) strangers: Option<Apart>,
-}
-
 /// Options of the sockets of each kind of link.
 #[derive(Clone, Copy)]
 pub(crate) struct SocketOptions {
@@ -342,10 +327,6 @@ fn scoped(address: SocketAddr) -> SocketAddr {
     }
 }
 
-pub(crate) fn bind_to_interface(fd: BorrowedFd<'_>, interface: &str) -> Result<(), Errno> {
-    socket::setsockopt(&fd, socket::sockopt::BindToDevice, &interface.into())
-}
-
 fn set_udp_options(
     fd: BorrowedFd<'_>,
     config: &UdpEncapConfig,
@@ -428,13 +409,4 @@ pub(crate) fn set_stranger_buffer(fd: BorrowedFd<'_>, class: Class) -> Result<()
 fn force_receive_buffer(fd: BorrowedFd<'_>, bytes: usize) {
     let wish = i32::try_from(bytes).unwrap_or(i32::MAX);
     let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, wish);
-}
-
-/// Returns the address of a socket.
-pub(crate) fn local_address(fd: BorrowedFd<'_>) -> Result<SocketAddr, Errno> {
-    let name: SockaddrStorage = socket::getsockname(fd.as_raw_fd())?;
-    if let Some(v4) = name.as_sockaddr_in() {
-        return Ok(SocketAddr::V4((*v4).into()));
-    }
-    name.as_sockaddr_in6().map(|v6| SocketAddr::V6((*v6).into())).ok_or(Errno::EAFNOSUPPORT)
 }

@@ -24,12 +24,14 @@ compile_error!("links needs Linux: segmentation offload and the socket error que
 
 mod bind;
 mod blocks;
+mod bound_socket;
 mod bpf;
 mod control;
 pub mod device;
 mod device_syscalls;
 mod hairpin;
 mod icmp;
+mod interface;
 mod link;
 mod neighbour;
 mod own_addresses;
@@ -46,9 +48,9 @@ mod udp_encap;
 pub use bind::{BindError, UdpEncapConfig};
 pub use device_syscalls::become_realtime;
 pub use hairpin::Hairpin;
+pub use interface::interface_addresses;
 pub use link::{BatchLimits, Datagrams, Link, PathInfo, Sink, Transmit, Unreachable, UnreachableReason};
 pub use raw_ip::{RawIp, RawIpConfig, kernel_speaks_sctp};
-pub use route::interface_addresses;
 pub use stats::LinkStats;
 pub use tcp_info::{TcpWindow, tcp_window};
 pub use udp_encap::UdpEncap;

@@ -1,17 +1,16 @@
 //! The kernel's route to an address: its source address, its MTU, and whether it stays on this host.
 
 use std::collections::HashMap;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage};
 
-use crate::bind::{bind_to_interface, local_address};
+use crate::interface::{bind_to_interface, interface_addresses, interface_of, loopback_interface};
 use crate::neighbour::is_neighbour;
+use crate::socket_address::local_address;
 use crate::syscalls::{interface_mtu, option};
 
 /// Maximum length of a datagram of any link: the maximum of UDP over IPv4 (RFC 791 §3.1: 65,535 with the IP and UDP headers).
@@ -91,43 +90,6 @@ pub(crate) fn header_bytes(remote: IpAddr, carrier_bytes: usize) -> usize {
     ip_header_bytes + carrier_bytes
 }
 
-/// Returns the addresses of this host's interfaces.
-///
-/// # Errors
-///
-/// The error of the system call that lists them.
-pub fn interface_addresses() -> io::Result<Vec<IpAddr>> {
-    let mut addresses = Vec::new();
-    for interface in nix::ifaddrs::getifaddrs()? {
-        let Some(address) = interface.address else { continue };
-        if let Some(v4) = address.as_sockaddr_in() {
-            addresses.push(IpAddr::V4(v4.ip()));
-        } else if let Some(v6) = address.as_sockaddr_in6() {
-            addresses.push(IpAddr::V6(v6.ip()));
-        }
-    }
-    Ok(addresses)
-}
-
-/// Returns the interface that has this local address; for any address of the loopback network that is the loopback interface.
-pub(crate) fn interface_of(address: IpAddr) -> Option<Interface> {
-    let has = |found: &IpAddr| *found == address || (found.is_loopback() && address.is_loopback());
-    nix::ifaddrs::getifaddrs().ok()?.find_map(|interface| {
-        let found = interface.address.as_ref()?;
-        let v4 = found.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
-        let ip = v4.or_else(|| found.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))?;
-        let scope_id = found.as_sockaddr_in6().map_or(0, |v6| v6.scope_id());
-        has(&ip).then_some(Interface { name: interface.interface_name, scope_id })
-    })
-}
-
-/// An interface of this host.
-pub(crate) struct Interface {
-    pub(crate) name: String,
-    /// Scope that identifies the link of link-local IPv6 addresses (RFC 4007 §6); 0 for other addresses.
-    pub(crate) scope_id: u32,
-}
-
 fn ask(remote: SocketAddr, bound: Option<IpAddr>, interface: Option<&str>) -> Route {
     let unknown = Route { mtu_bytes: UNKNOWN_MTU_BYTES, same_host: false, on_link: false, source: None };
     ask_kernel(remote, bound, interface).unwrap_or(unknown)
@@ -171,12 +133,6 @@ fn route_mtu(fd: BorrowedFd<'_>, remote: SocketAddr) -> Result<usize, Errno> {
         option(fd, libc::SOL_IP, libc::IP_MTU)?
     };
     Ok(usize::try_from(mtu).unwrap_or(UNKNOWN_MTU_BYTES))
-}
-
-/// Returns the loopback interface.
-fn loopback_interface() -> Option<String> {
-    let mut all = nix::ifaddrs::getifaddrs().ok()?;
-    all.find(|found| found.flags.contains(InterfaceFlags::IFF_LOOPBACK)).map(|found| found.interface_name)
 }
 
 fn is_same_host(remote: IpAddr, source: IpAddr) -> bool {

@@ -3,6 +3,10 @@
 //! Fields are written and read one by one, so that no pointer is cast.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::{self, SockaddrStorage};
 
 const V4_BYTES: usize = size_of::<libc::sockaddr_in>();
 const V6_BYTES: usize = size_of::<libc::sockaddr_in6>();
@@ -91,6 +95,15 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<SocketAddr> {
 
 fn field<const N: usize>(bytes: &[u8], range: std::ops::Range<usize>) -> Option<[u8; N]> {
     bytes.get(range)?.try_into().ok()
+}
+
+/// Returns the address of a socket.
+pub(crate) fn local_address(fd: BorrowedFd<'_>) -> Result<SocketAddr, Errno> {
+    let name: SockaddrStorage = socket::getsockname(fd.as_raw_fd())?;
+    if let Some(v4) = name.as_sockaddr_in() {
+        return Ok(SocketAddr::V4((*v4).into()));
+    }
+    name.as_sockaddr_in6().map(|v6| SocketAddr::V6((*v6).into())).ok_or(Errno::EAFNOSUPPORT)
 }
 
 #[cfg(test)]

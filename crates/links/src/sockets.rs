@@ -9,9 +9,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use nix::errno::Errno;
 
 use crate::LinkStats;
-use crate::bind::{BoundSocket, bind_to_interface};
 use crate::blocks::Blocks;
+use crate::bound_socket::BoundSocket;
 use crate::control::RECEIVE_CONTROL_BYTES;
+use crate::interface::bind_to_interface;
 use crate::link::{PathInfo, Sink, Unreachable};
 use crate::route::{Routes, header_bytes, payload_bytes};
 use crate::strangers::share::Share;

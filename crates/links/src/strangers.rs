@@ -34,7 +34,8 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage};
 
-use crate::bind::{bind_to_interface, local_address};
+use crate::interface::bind_to_interface;
+use crate::socket_address::local_address;
 use crate::syscalls::{attach_group_program, set_option};
 use share::Share;
 use steering::AttachPoint;

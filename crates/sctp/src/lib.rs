@@ -35,7 +35,6 @@ mod path;
 mod path_hints;
 mod path_state;
 mod peer_window;
-mod permit;
 mod range_set;
 mod reassembly;
 mod receive_buffer;
@@ -52,14 +51,13 @@ mod transmit;
 mod tsn;
 
 pub use config::{AssociationConfig, Checksum, EndpointConfig, Multipath, PathOptions};
-pub use endpoint::{Arrival, Endpoint, Unreachable};
+pub use endpoint::{Admission, Arrival, Endpoint, Permit, Unreachable};
 pub use error::{CloseReason, ConnectError, PrimaryError, SendError, UnknownName};
 pub use event::{Event, Host, PathChange, PathReason, Payload, SendFailure};
 pub use identifiers::{AssociationId, ListenerId};
 pub use outbound::Block;
 pub use path_hints::PathHints;
 pub use path_state::PathState;
-pub use permit::{Admission, Permit};
 pub use range_set::RangeSet;
 pub use receive_pool::{
     POOL_FREE_BYTES, POOL_LITTLE_BYTES, POOL_RESERVED_PART, POOL_STEP_BYTES, ReceiveBudget, ReceiveCharge,

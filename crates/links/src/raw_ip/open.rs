@@ -8,7 +8,9 @@ use nix::errno::Errno;
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockProtocol, SockType, SockaddrStorage};
 
 use super::filter;
-use crate::bind::{BoundSocket, SocketOptions, bind, bind_to_interface, distinct, set_stranger_buffer};
+use crate::bind::{SocketOptions, bind, distinct, set_stranger_buffer};
+use crate::bound_socket::BoundSocket;
+use crate::interface::bind_to_interface;
 use crate::socket_address::RawAddress;
 use crate::strangers::{Apart, Class};
 use crate::syscalls::{attach_filter, receive_message, set_option};

@@ -18,6 +18,7 @@ mod interrupt;
 mod minor;
 mod options;
 mod ports;
+mod refusal;
 mod request;
 
 use std::collections::HashMap;

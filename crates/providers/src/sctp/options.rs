@@ -16,7 +16,7 @@ use tpi::{Optmgmt, Primitive, TError};
 
 use super::SctpDriver;
 use super::minor::Minor;
-use super::request::Refusal;
+use super::refusal::Refusal;
 use table::{Access, Known};
 
 /// Defaults of data that is sent without options (`T_SCTP_PPI`, `T_SCTP_SID`, `T_SCTP_LIFETIME`).

@@ -10,22 +10,10 @@ use tpi::{Addresses, DecodeError, Event, Info, Primitive, PrimitiveCode, State, 
 use super::SctpDriver;
 use super::minor::{Minor, Owner, Waiting};
 use super::options::SendDefaults;
+use super::refusal::Refusal;
 
 /// Maximum amount of data that is sent to the peer with an abort.
 const DISCONNECT_BYTES_MAX: usize = 256;
-
-/// Reason why a request was refused.
-pub(super) struct Refusal(pub(super) TError, pub(super) Errno);
-
-impl Refusal {
-    const OUT_OF_STATE: Refusal = Refusal(TError::OutOfState, Errno(0));
-    const NOT_SUPPORTED: Refusal = Refusal(TError::NotSupported, Errno(0));
-    const BAD_DATA: Refusal = Refusal(TError::BadData, Errno(0));
-
-    fn system(errno: Errno) -> Self {
-        Refusal(TError::System, errno)
-    }
-}
 
 impl SctpDriver {
     /// Handles every message that is not plain user data.

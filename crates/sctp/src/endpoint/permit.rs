@@ -2,11 +2,12 @@
 
 use sctp_message::SendInfo;
 
-use crate::endpoint::Endpoint;
 use crate::error::SendError;
 use crate::identifiers::AssociationId;
 use crate::outbound::{Block, is_short};
 use crate::time::Time;
+
+use super::Endpoint;
 
 /// The answer to [`Endpoint::admit`].
 #[derive(Debug)]
