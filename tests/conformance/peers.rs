@@ -152,7 +152,7 @@ pub(crate) fn multihomed(stage: &Stage, config: AssociationConfig, others: &[IpA
     multihomed_with_cookie(stage, config, others).0
 }
 
-/// The same, and the cookie that it has echoed.
+/// Returns the peer of [`multihomed`], and the cookie that it has echoed.
 pub(crate) fn multihomed_with_cookie(
     stage: &Stage,
     config: AssociationConfig,

@@ -99,7 +99,7 @@ fn an_init_out_of_the_blue_is_answered(stage: &Stage) {
 
 fn an_init_that_cannot_be_taken_is_aborted_with_its_own_tag(stage: &Stage) {
     let mut peer = stage.listening_with(quiet());
-    // Nobody listens on that port; and an INIT without streams.
+    // There is no listener on that port; and an INIT without streams.
     let nowhere = build(PEER_PORT, ENDPOINT_PORT + 1, 0, |out| peer.init().write(out));
     let init = Init { outbound_streams: 0, ..peer.init() };
     let nothing = build(PEER_PORT, ENDPOINT_PORT, 0, |out| init.write(out));

@@ -1,4 +1,4 @@
-//! Hosts of a test's own: network namespaces, with whatever lines between them.
+//! Private hosts of a test: network namespaces, connected by lines.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};

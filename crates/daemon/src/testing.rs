@@ -1,4 +1,4 @@
-//! What the unit tests of several layers need: a registry, sockets without tasks, and what programs send.
+//! Helpers of the unit tests of several layers: a registry, sockets without tasks, and messages of programs.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;

@@ -45,24 +45,24 @@ impl App {
         }
     }
 
-    /// A call is made that brings so many packets.
+    /// Sets the limit of events for a call that delivers this many packets.
     pub(crate) fn expect_packets(&mut self, packets: usize) {
         self.events_left = EVENTS_MAX + packets;
     }
 
-    /// Associations that have not ended.
+    /// Returns the associations that have not ended.
     pub(crate) fn open(&self) -> Vec<AssociationId> {
         self.deliveries.open().map(|entry| entry.id).collect()
     }
 
-    /// Something waits to be read.
+    /// Keeps data that waits to be read.
     fn keep(&mut self, id: AssociationId, bytes: usize, charges: usize) {
         let unread = self.unread.entry(id.0).or_default();
         unread.messages.push_back((bytes, charges));
         unread.bytes += bytes;
     }
 
-    /// The endpoint is gone, and all its associations with it.
+    /// Records that the endpoint and all its associations are gone.
     pub(crate) fn crash(&mut self) {
         self.deliveries.crash();
         self.unread.clear();

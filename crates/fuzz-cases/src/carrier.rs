@@ -97,7 +97,7 @@ pub fn page(bytes: &[u8]) {
     }
 }
 
-/// A record of a few messages, whose headers may be changed.
+/// Builds a record of a few messages, whose headers may be changed.
 fn bundle(script: &mut Unstructured<'_>) -> Vec<u8> {
     let mut bundle = Vec::new();
     for _ in 0..script.int_in_range(0..=4).unwrap_or(0) {

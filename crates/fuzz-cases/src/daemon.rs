@@ -135,7 +135,7 @@ pub fn daemon(bytes: &[u8]) {
     assert_eq!(PANICS.load(Ordering::Relaxed), 0, "a task of the daemon has panicked");
 }
 
-/// The daemon that all cases share.
+/// Returns the daemon that all cases share.
 fn place() -> &'static SocketAddrUnix {
     static PLACE: OnceLock<SocketAddrUnix> = OnceLock::new();
     PLACE.get_or_init(|| {

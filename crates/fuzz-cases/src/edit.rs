@@ -83,7 +83,7 @@ fn overwrite(bytes: &mut [u8], at: usize, value: &[u8]) {
     }
 }
 
-/// Serial numbers that are a little off.
+/// Changes serial numbers a little.
 fn add(bytes: &mut [u8], at: usize, value: i8) {
     if let Some(field) = field(bytes, at, 4)
         && let Some(number) = bytes[field].first_chunk_mut::<4>()
@@ -92,7 +92,7 @@ fn add(bytes: &mut [u8], at: usize, value: i8) {
     }
 }
 
-/// A chunk of this packet, with its padding.
+/// Returns a chunk of this packet, with its padding.
 fn pick(input: &mut Input<'_>, bytes: &[u8]) -> Option<Range<usize>> {
     let mut chunks = Vec::new();
     let mut at = HEADER_BYTES;
@@ -106,13 +106,14 @@ fn pick(input: &mut Input<'_>, bytes: &[u8]) -> Option<Range<usize>> {
     chunks.get(number).cloned()
 }
 
-/// The chunks of a packet of the past.
+/// Returns the chunks of a packet of the past.
 fn history_chunks(input: &mut Input<'_>, history: &VecDeque<Packet>) -> Vec<u8> {
     let packet = input.choose(history);
     packet.and_then(|p| p.bytes.get(HEADER_BYTES..)).map_or_else(Vec::new, <[u8]>::to_vec)
 }
 
-/// Usually repairs tag and checksum, so that the endpoint parses the rest. Returns whether the packet passes for a valid one.
+/// Repairs tag and checksum in most cases, so that the endpoint parses the rest. Returns whether the packet passes for a valid
+/// one.
 pub(crate) fn seal(input: &mut Input<'_>, bytes: &mut [u8], receiver: &Known) -> bool {
     let how = input.below(8);
     if bytes.len() < HEADER_BYTES {

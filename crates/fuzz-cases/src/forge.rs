@@ -25,7 +25,7 @@ const ADDRESSES_MAX: u32 = 1000;
 /// Parameters that are longer than this have one.
 const LONG_LIST_BYTES: usize = 8 * ADDRESSES_MAX as usize;
 
-/// A packet for `receiver` that looks as if `sender` had sent it. `None`: the middle knows no header yet.
+/// Returns a packet for `receiver` that looks as if `sender` had sent it. `None`: the middle knows no header yet.
 pub(crate) fn forge(input: &mut Input<'_>, sender: &Known, receiver: &Known) -> Option<Vec<u8>> {
     let header = sender.header.or_else(|| receiver.header.map(turned))?;
     let tag = match input.below(8) {
@@ -57,7 +57,7 @@ fn near(input: &mut Input<'_>, tsn: u32) -> Tsn {
     Tsn(tsn.wrapping_add_signed(offset))
 }
 
-/// One chunk. The high bits of the byte that says which have the variant.
+/// Forges one chunk. The high bits of the byte that selects it are the variant.
 fn chunk(input: &mut Input<'_>, sender: &Known, receiver: &Known, out: &mut Vec<u8>) {
     let byte = input.byte();
     let variant = usize::from(byte >> 4);
@@ -89,7 +89,7 @@ fn chunk(input: &mut Input<'_>, sender: &Known, receiver: &Known, out: &mut Vec<
     }
 }
 
-/// An answer to one of the last heartbeats, wherever that went, or nearly.
+/// Forges an answer to one of the last heartbeats, or nearly one, wherever it went.
 fn heartbeat_ack(receiver: &Known, variant: usize, out: &mut Vec<u8>) {
     let heartbeats = &receiver.heartbeats;
     let mut info = heartbeats.iter().nth_back(variant % 8).or(heartbeats.back()).cloned().unwrap_or_default();
@@ -119,7 +119,7 @@ fn data(input: &mut Input<'_>, sender: &Known, receiver: &Known, out: &mut Vec<u
     data.write(out);
 }
 
-/// A SACK; an NR-SACK if the variant says which of the gap blocks the peer does not take back.
+/// Forges a SACK, or an NR-SACK if the variant states which gap blocks the peer keeps.
 fn sack(input: &mut Input<'_>, sender: &Known, receiver: &Known, variant: usize, out: &mut Vec<u8>) {
     let base = if input.below(2) == 0 { receiver.tsn } else { sender.cum_tsn };
     let cum_tsn = near(input, base);
@@ -144,8 +144,7 @@ fn sack(input: &mut Input<'_>, sender: &Known, receiver: &Known, variant: usize,
     }
 }
 
-/// An NR-SACK in which `renegable` of the gap blocks, or all of them, may be taken back; or every one stands on both
-/// lists.
+/// Forges an NR-SACK in which `renegable` of the gap blocks, or all of them, may be reneged on; or every block is listed as both.
 fn nr_sack(
     cum_tsn: Tsn,
     a_rwnd: u32,
@@ -171,7 +170,7 @@ fn nr_sack(
     Unknown { kind: NrSack::KIND, flags: 0, value: &value }.write(out);
 }
 
-/// The fields that INIT and INIT ACK have in common: tag, window, streams, TSN.
+/// Returns the fields that INIT and INIT ACK have in common: tag, window, streams, TSN.
 fn beginning(input: &mut Input<'_>, sender: &Known) -> (u32, u32, u16, u16, u32) {
     let tag = if input.below(4) == 0 { input.word() } else { sender.tag };
     let window = if input.below(4) == 0 { input.word() } else { 1 << 17 };
@@ -199,7 +198,7 @@ fn parameters(input: &mut Input<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Addresses of nobody, of ourselves, of everybody.
+/// Forges an address: an unused one, one of the endpoint, or a multicast one.
 fn address(word: u32, variant: usize, out: &mut Vec<u8>) {
     match variant {
         1 => Ipv6 { address: Ipv6Addr::LOCALHOST }.write(out),

@@ -36,12 +36,12 @@ pub use options::options;
 pub use packet::packet;
 pub use putmsg::{primitive, putmsg};
 
-/// Two endpoints whose packets the script edits.
+/// Runs two endpoints whose packets the script edits.
 pub fn endpoint(bytes: &[u8]) {
     script::run(bytes, script::Middle::Edits);
 }
 
-/// Two endpoints with a hostile middle that knows everything, and turns honest at the end.
+/// Runs two endpoints with a hostile middle that knows everything, and becomes honest at the end.
 pub fn coupled(bytes: &[u8]) {
     script::run(bytes, script::Middle::Forges);
 }

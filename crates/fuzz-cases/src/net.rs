@@ -68,7 +68,7 @@ impl Net {
     }
 }
 
-/// The net of an address; the first one for those that are on none.
+/// Returns the net of an address; the first one for those that are on none.
 pub(crate) fn of(address: IpAddr) -> usize {
     match address.to_canonical() {
         IpAddr::V4(v4) => usize::from(v4.octets()[1]) % COUNT,

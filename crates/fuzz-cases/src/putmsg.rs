@@ -271,7 +271,7 @@ impl Program {
     fn put(&mut self, s: Option<StreamId>, high: bool, control: Control, data: &[u8]) {
         let Some(s) = s else { return };
         let kind = if high { Kind::PcProto(control) } else { Kind::Proto(control) };
-        // One that is refused has changed nothing.
+        // A refused call has changed nothing.
         let _ = self.executive.putmsg(s, Message::with_data(kind, Chain::from(data.to_vec())));
     }
 

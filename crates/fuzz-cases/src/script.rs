@@ -90,7 +90,7 @@ fn settings(input: &mut Input<'_>) -> AssociationConfig {
     }
 }
 
-/// Two sides, and as much honest talk as the input wants before the script begins.
+/// Returns two sides after as many honest exchanges as the input requests before the script begins.
 fn begin(input: &mut Input<'_>) -> TwoEndpoints {
     let mut side = |number: u8| {
         let host = input.byte();
@@ -138,7 +138,7 @@ fn send(ends: &mut TwoEndpoints, side: usize, number: usize, info: SendInfo, byt
     }
 }
 
-/// One step: what the programs do, what the network does, what the middle does.
+/// Executes one step of the programs, the network or the middle.
 fn step(input: &mut Input<'_>, ends: &mut TwoEndpoints, middle: Middle) {
     let what = input.byte();
     let side = usize::from(what >> 7);
@@ -186,7 +186,7 @@ fn step(input: &mut Input<'_>, ends: &mut TwoEndpoints, middle: Middle) {
     }
 }
 
-/// A program calls its endpoint.
+/// Makes a program call its endpoint.
 fn call(input: &mut Input<'_>, ends: &mut TwoEndpoints, side: usize, what: u8) {
     match what {
         8..=10 => {
@@ -234,7 +234,7 @@ fn call(input: &mut Input<'_>, ends: &mut TwoEndpoints, side: usize, what: u8) {
     }
 }
 
-/// A host crashes, another path becomes the primary one, a net changes, or a NAT forgets.
+/// Changes a host: it crashes, another path becomes the primary one, a net changes, or a NAT forgets.
 fn change_host(input: &mut Input<'_>, ends: &mut TwoEndpoints, side: usize) {
     let what = input.byte();
     let which = usize::from(what / 4);
@@ -258,7 +258,7 @@ fn change_host(input: &mut Input<'_>, ends: &mut TwoEndpoints, side: usize) {
     }
 }
 
-/// The network loses, repeats and reorders packets, brings them in a batch, or returns them.
+/// Disturbs the network: loses, repeats and reorders packets, delivers them in a batch, or returns them.
 fn disturb(input: &mut Input<'_>, ends: &mut TwoEndpoints, side: usize, what: u8) {
     match what {
         18 => {
@@ -286,7 +286,7 @@ fn disturb(input: &mut Input<'_>, ends: &mut TwoEndpoints, side: usize, what: u8
     }
 }
 
-/// As many packets as fit together arrive as one.
+/// Delivers as many packets as fit together in one batch.
 fn batch(ends: &mut TwoEndpoints, from: usize) {
     let Some(first) = ends.wires[from].pop_front().filter(|first| first.too_big.is_none()) else { return };
     let segment_bytes = first.bytes.len();
@@ -304,7 +304,7 @@ fn batch(ends: &mut TwoEndpoints, from: usize) {
     ends.hand(1 - from, &Packet { bytes: Bytes::from(bytes), ..first }, segment_bytes);
 }
 
-/// An ICMP message quotes a packet that a side has sent.
+/// Delivers an ICMP message that quotes a packet of a side.
 fn returned(input: &mut Input<'_>, ends: &mut TwoEndpoints, side: usize) {
     let why = match input.below(3) {
         0 => Unreachable::Port,
@@ -315,7 +315,7 @@ fn returned(input: &mut Input<'_>, ends: &mut TwoEndpoints, side: usize) {
     ends.returned(side, &packet, why, input.length(64));
 }
 
-/// The next packet of a side is changed on the way.
+/// Changes the next packet of a side in flight.
 fn edit_next(input: &mut Input<'_>, ends: &mut TwoEndpoints, from: usize) {
     let Some(packet) = ends.wires[from].pop_front() else { return };
     let mut bytes = edit::edit(input, packet.bytes.to_vec(), &ends.history);
@@ -324,7 +324,7 @@ fn edit_next(input: &mut Input<'_>, ends: &mut TwoEndpoints, from: usize) {
     ends.hand(1 - from, &Packet { bytes: bytes.into(), ..packet }, segment_bytes);
 }
 
-/// A packet of the past comes again, perhaps changed, perhaps to the side that sent it, perhaps from elsewhere.
+/// Replays an earlier packet, possibly changed, to the side that sent it, or from another address.
 fn replay(input: &mut Input<'_>, ends: &mut TwoEndpoints, from: usize) {
     let Some(packet) = input.choose(&ends.history).cloned() else { return };
     let how = input.below(4);
@@ -340,7 +340,7 @@ fn replay(input: &mut Input<'_>, ends: &mut TwoEndpoints, from: usize) {
     inject(input, ends, from, bytes);
 }
 
-/// A packet arrives as if `from` had sent it, from one of its addresses or from another one.
+/// Injects a packet as if `from` had sent it, from one of its addresses or from another one.
 fn inject(input: &mut Input<'_>, ends: &mut TwoEndpoints, from: usize, bytes: Vec<u8>) {
     let address = |side: &Side, number: usize| side.addresses[number % side.addresses.len()];
     let mut source = address(&ends.sides[from], input.below(2));
@@ -356,7 +356,7 @@ fn inject(input: &mut Input<'_>, ends: &mut TwoEndpoints, from: usize, bytes: Ve
     ends.hand(1 - from, &packet, segment_bytes);
 }
 
-/// The middle turns honest: everything arrives or is reported, both sides come to an end, and nothing is left.
+/// Ends the script: the middle becomes honest, everything arrives or is reported, both sides end, and nothing is left.
 fn end(ends: &mut TwoEndpoints) {
     for net in &mut ends.nets {
         net.up = true;

@@ -69,7 +69,7 @@ impl Side {
         }
     }
 
-    /// A crash: the endpoint begins anew, and knows nothing.
+    /// Simulates a crash: replaces the endpoint by a new one without state.
     pub(crate) fn reboot(&mut self) {
         self.boots += 1;
         self.endpoint = Endpoint::new(EndpointConfig::default(), seed(self.number, self.boots), limits());
@@ -130,7 +130,7 @@ impl Side {
         }
     }
 
-    /// The address that a packet leaves from: the one that is wanted, or the one in the net of its receiver.
+    /// Returns the source address of a packet: the requested one, or the one in the net of its receiver.
     pub(crate) fn source(&self, wanted: Option<IpAddr>, to: SocketAddr) -> SocketAddr {
         let mut addresses = self.addresses.iter();
         let from = match wanted {
@@ -145,20 +145,20 @@ impl Side {
         self.addresses.iter().any(|own| own.ip() == address)
     }
 
-    /// Its NAT forgets it: what it sends comes from other ports from now on. What goes to the old ones still arrives.
+    /// Makes the NAT of the side forget its ports: later packets come from other ports. Packets to the old ports still arrive.
     pub(crate) fn move_ports(&mut self) {
         for address in &mut self.addresses {
             address.set_port(address.port() % PORT_MAX + 1);
         }
     }
 
-    /// Bytes of all send buffers.
+    /// Returns the number of bytes of all send buffers.
     pub(crate) fn send_buffered_bytes(&self) -> usize {
         let buffered = |id| self.endpoint.statistics(id).map_or(0, |s| s.send_buffered_bytes as usize);
         self.app.open().into_iter().map(buffered).sum()
     }
 
-    /// Counters equal a recount, and memory is bounded.
+    /// Checks that counters equal a recount, and that memory is bounded.
     pub(crate) fn check(&self) {
         self.endpoint.assert_counters();
         for entry in self.app.deliveries.open() {
@@ -177,7 +177,7 @@ impl Side {
     }
 }
 
-/// Each boot has another: with tags of the past, an old packet would be as good as a new one.
+/// Returns the seed of the current boot. Each boot has another one: with earlier tags, an old packet would be valid again.
 fn seed(number: u8, boots: u16) -> [u8; 32] {
     let mut seed = [number; 32];
     for (byte, boots) in seed.iter_mut().zip(boots.to_be_bytes()) {

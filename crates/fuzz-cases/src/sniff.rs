@@ -70,14 +70,14 @@ pub(crate) fn has_data(packet: &[u8]) -> bool {
     Packet::parse(packet).is_ok_and(|p| p.chunks().flatten().any(|chunk| chunk.kind == Data::KIND))
 }
 
-/// The tag that a packet with a cookie goes to.
+/// Returns the verification tag of a packet with a cookie.
 pub(crate) fn echoed_tag(packet: &[u8]) -> Option<u32> {
     let packet = Packet::parse(packet).ok()?;
     let echoes = packet.chunks().flatten().any(|chunk| chunk.kind == CookieEcho::KIND);
     echoes.then_some(packet.header().verification_tag.0)
 }
 
-/// The tag of who sends an INIT.
+/// Returns the initiate tag of an INIT.
 pub(crate) fn initiate_tag(packet: &[u8]) -> Option<u32> {
     let raw = Packet::parse(packet).ok()?.chunks().next()?.ok()?;
     match Chunk::parse(&raw) {

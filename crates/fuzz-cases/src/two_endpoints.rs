@@ -72,7 +72,7 @@ impl TwoEndpoints {
         }
     }
 
-    /// A packet in the ladder: when, which way, whether a side sends it or it arrives, and what is in it.
+    /// Prints a packet in the ladder: its time, its direction, whether a side sends it or it arrives, and its contents.
     fn print(&self, what: &str, side: usize, packet: &Packet) {
         if self.prints {
             let ms = self.now.as_nanos() as f64 / 1e6;
@@ -117,14 +117,14 @@ impl TwoEndpoints {
         self.finish_call(side, packets);
     }
 
-    /// The next packet of a side arrives.
+    /// Delivers the next packet of a side.
     pub(crate) fn deliver(&mut self, from: usize) {
         if let Some(packet) = self.wires[from].pop_front() {
             self.arrive(from, &packet);
         }
     }
 
-    /// A packet comes to where it goes, or back.
+    /// Delivers a packet to its destination, or returns it.
     fn arrive(&mut self, from: usize, packet: &Packet) {
         match packet.too_big {
             Some(mtu_bytes) => {
@@ -134,7 +134,7 @@ impl TwoEndpoints {
         }
     }
 
-    /// An ICMP message quotes so much of a packet to the side that has sent it.
+    /// Delivers an ICMP message that quotes this much of a packet to its sender.
     pub(crate) fn returned(&mut self, side: usize, packet: &Packet, why: Unreachable, quoted_bytes: usize) {
         self.print("returned to", side, packet);
         let quoted = packet.bytes.slice(..packet.bytes.len().min(quoted_bytes));
@@ -151,12 +151,12 @@ impl TwoEndpoints {
         self.now = end;
     }
 
-    /// When a timer expires next.
+    /// Returns when a timer expires next.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.sides.iter().filter_map(|side| side.endpoint.poll_timeout()).min()
     }
 
-    /// Every timer that is due expires. Time goes on after that.
+    /// Runs all timers that are due, and then advances the time.
     fn expire(&mut self) {
         for side in 0..2 {
             let mut steps = 0;
@@ -189,7 +189,7 @@ impl TwoEndpoints {
         }
     }
 
-    /// When a packet that waits now arrives on an honest network.
+    /// Returns when a packet that waits now arrives on an honest network.
     fn arrives_at(&self, packet: &Packet) -> Time {
         self.due_at(packet).max(self.now + net::DELAY_MIN)
     }
@@ -198,7 +198,7 @@ impl TwoEndpoints {
         packet.sent_at + self.nets[net::of(packet.to.ip())].delay
     }
 
-    /// Those of the `first` packets of a side arrive that have been on their way for long enough.
+    /// Delivers those of the `first` packets of a side that have been in flight for long enough.
     fn deliver_due(&mut self, from: usize, first: usize) {
         let mut place = 0;
         for _ in 0..first {
@@ -210,7 +210,7 @@ impl TwoEndpoints {
         }
     }
 
-    /// After a call: the records that came are right, what is to leave has left, and the invariants hold.
+    /// Finishes a call: checks the received records, sends the waiting packets, and checks the invariants.
     fn finish_call(&mut self, side: usize, packets: usize) {
         let [a, b] = &mut self.sides;
         let (own, other) = if side == 0 { (a, b) } else { (b, a) };
@@ -229,7 +229,7 @@ impl TwoEndpoints {
         }
     }
 
-    /// Everything that may leave enters the wire, and it is not more than one call may set off.
+    /// Sends all waiting packets, and checks that they are not more than one call may cause.
     fn drain(&mut self, side: usize, control_packets_max: usize) {
         let data_bytes_max = 2 * self.sides[side].send_buffered_bytes() + (1 << 16);
         let (mut control_packets, mut data_bytes) = (0, 0);
@@ -253,8 +253,7 @@ impl TwoEndpoints {
         }
     }
 
-    /// An address that only the middle has named gets no data: nothing has come from there that proves anything
-    /// (RFC 9260 §5.4).
+    /// Checks that an address named only by the middle gets no data, because no packet from there proves it.
     fn assert_known(&self, side: usize, to: IpAddr) {
         let known = self.heard[side].contains(&to) || self.sides[1 - side].has(to);
         assert!(known, "data goes to {to}, which has said nothing");
@@ -284,7 +283,7 @@ impl TwoEndpoints {
         }
     }
 
-    /// An association of a side, if it has one.
+    /// Returns an association of a side, if it has one.
     pub(crate) fn association(&self, side: usize, number: usize) -> Option<AssociationId> {
         let open = self.sides[side].app.open();
         open.get(number.checked_rem(open.len())?).copied()

@@ -121,7 +121,7 @@ impl App {
         self.unread_bytes += length;
     }
 
-    /// Bytes of delivered messages that were not read.
+    /// Returns the number of bytes of delivered messages that were not read.
     pub fn unread_bytes(&self) -> usize {
         self.unread_bytes
     }
@@ -134,12 +134,12 @@ impl App {
         }
     }
 
-    /// The bytes of every message.
+    /// Returns the bytes of every message.
     pub fn contents(&self) -> Vec<Vec<u8>> {
         self.messages.iter().map(|m| m.bytes.clone()).collect()
     }
 
-    /// The bytes of every record that is complete.
+    /// Returns the bytes of every record that is complete.
     pub fn records(&self) -> Vec<Vec<u8>> {
         let mut open = Vec::new();
         let mut records = Vec::new();

@@ -19,7 +19,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The record with this number, of `bytes`.
+    /// Returns the record with this number, of `bytes`.
     ///
     /// # Panics
     ///
@@ -31,7 +31,7 @@ impl Record {
         Record { bytes, head }
     }
 
-    /// How long it is.
+    /// Returns the length of the record.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -41,7 +41,7 @@ impl Record {
         self.head.iter().copied().cycle().take(self.bytes).collect()
     }
 
-    /// The record with these bytes; `None`: nobody sends such a one.
+    /// Returns the record with these bytes; `None` if no host sends such a record.
     fn read(bytes: &[u8]) -> Option<Self> {
         let mut head = [0; HEAD_BYTES];
         let own = bytes.len().min(HEAD_BYTES);
@@ -56,7 +56,7 @@ impl Record {
 pub struct Part {
     /// How it is sent; `more` says whether another part follows.
     pub info: SendInfo,
-    /// Of which record.
+    /// The record.
     pub record: Record,
     /// From which of its bytes on.
     pub from: usize,
@@ -87,7 +87,7 @@ impl Records {
         }
     }
 
-    /// Returns whether the received messages, the last of which is `line`, can be from these.
+    /// Returns whether the received messages, up to `line`, can come from these.
     fn cover(&self, came: &Records, line: Line) -> bool {
         if line.unordered {
             let count =
@@ -164,7 +164,7 @@ impl Entry {
         self.sent == Records::default() && self.received == Records::default()
     }
 
-    /// It was taken.
+    /// Records that a message was accepted.
     pub fn sent(&mut self, part: Part) {
         self.open = part.info.more.then_some(part);
         self.sent_bytes += part.bytes;
@@ -207,7 +207,7 @@ pub struct DeliveryLog {
 }
 
 impl DeliveryLog {
-    /// An association begins.
+    /// Records the beginning of an association.
     ///
     /// # Panics
     ///
@@ -217,17 +217,17 @@ impl DeliveryLog {
         self.entries.push(Entry::new(id));
     }
 
-    /// Where the entry of an association is that has not ended.
+    /// Returns the index of the entry of an association that has not ended.
     pub fn find(&self, id: AssociationId) -> Option<usize> {
         self.entries.iter().position(|entry| entry.id == id && entry.closed.is_none())
     }
 
-    /// Entries of associations that have not ended.
+    /// Returns the entries of associations that have not ended.
     pub fn open(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(|entry| entry.closed.is_none())
     }
 
-    /// The entry of an association that is there.
+    /// Returns the entry of an existing association.
     ///
     /// # Panics
     ///
@@ -237,12 +237,12 @@ impl DeliveryLog {
         &mut self.entries[at]
     }
 
-    /// A message came.
+    /// Checks and records a received message.
     pub fn message(&mut self, id: AssociationId, info: &RecvInfo, payload: &Payload) {
         self.entry(id).came(info, payload);
     }
 
-    /// Something happened.
+    /// Records an event.
     ///
     /// # Panics
     ///
@@ -279,7 +279,7 @@ impl DeliveryLog {
         }
     }
 
-    /// The endpoint is gone, and all its associations with it.
+    /// Records that the endpoint and all its associations are gone.
     pub fn crash(&mut self) {
         for entry in self.entries.iter_mut().filter(|entry| entry.closed.is_none()) {
             entry.closed = Some(CloseReason::Fault);

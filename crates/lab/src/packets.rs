@@ -32,12 +32,12 @@ pub struct SackSeen {
     pub duplicates: Vec<u32>,
 }
 
-/// The header of a packet.
+/// Returns the header of a packet.
 pub fn header(packet: &[u8]) -> Header {
     Packet::parse(packet).expect("it is a packet").header()
 }
 
-/// The kinds of the chunks in a packet.
+/// Returns the kinds of the chunks in a packet.
 pub fn kinds(packet: &[u8]) -> Vec<u8> {
     Packet::parse(packet)
         .expect("it is a packet")
@@ -58,7 +58,7 @@ pub fn each_chunk(packet: &[u8], mut visit: impl FnMut(Chunk<'_>)) {
     }
 }
 
-/// The DATA chunks of a packet.
+/// Returns the DATA chunks of a packet.
 pub fn data_of(packet: &[u8]) -> Vec<DataSeen> {
     let mut seen = Vec::new();
     for raw in Packet::parse(packet).expect("it is a packet").chunks() {
@@ -77,7 +77,7 @@ pub fn data_of(packet: &[u8]) -> Vec<DataSeen> {
     seen
 }
 
-/// The first SACK of a packet.
+/// Returns the first SACK of a packet.
 pub fn sack_of(packet: &[u8]) -> Option<SackSeen> {
     let parsed = Packet::parse(packet).expect("it is a packet");
     let raw = parsed.chunks().flatten().find(|raw| raw.kind == Sack::KIND)?;
@@ -90,7 +90,7 @@ pub fn sack_of(packet: &[u8]) -> Option<SackSeen> {
     })
 }
 
-/// A packet with the chunks that `write` appends, and a good checksum.
+/// Returns a packet with the chunks that `write` appends, and a good checksum.
 pub fn build(source: u16, destination: u16, tag: u32, write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let header =
         Header { source_port: source, destination_port: destination, verification_tag: VerificationTag(tag) };
@@ -101,7 +101,7 @@ pub fn build(source: u16, destination: u16, tag: u32, write: impl FnOnce(&mut Ve
     bytes.into()
 }
 
-/// A changed packet with a good checksum again.
+/// Returns a changed packet with a valid checksum.
 pub fn resealed(mut bytes: Vec<u8>) -> Bytes {
     if bytes.len() >= packet::HEADER_BYTES {
         bytes[8..12].fill(0);

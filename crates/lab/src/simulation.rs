@@ -33,7 +33,7 @@ pub trait Application: Host {
     /// Reads what came and sends what it wants to send. It is called after everything that happened to the host.
     fn act(&mut self, endpoint: &mut Endpoint);
 
-    /// When it wants to act although nothing happened.
+    /// Returns the time at which the application acts without an event.
     fn deadline(&self) -> Option<Time> {
         None
     }
@@ -74,10 +74,10 @@ impl Outgoing {
 
 /// A stage between the hosts and the network.
 pub trait Wire {
-    /// A packet leaves a host.
+    /// Handles a packet that leaves a host.
     fn emit(&mut self, packet: Outgoing, network: &mut Network<Bytes>);
 
-    /// When it wants to let go of packets that it held back.
+    /// Returns the time at which it releases packets that it has held back.
     fn deadline(&self) -> Option<Time> {
         None
     }
@@ -116,17 +116,17 @@ pub struct Node<A> {
 }
 
 impl<A> Node<A> {
-    /// The host as the network names it.
+    /// Returns the host as the network names it.
     pub fn host(&self) -> HostId {
         self.host
     }
 
-    /// Its addresses.
+    /// Returns the addresses of the host.
     pub fn addresses(&self) -> &[IpAddr] {
         &self.addresses
     }
 
-    /// Its addresses with the port.
+    /// Returns the addresses of the host with the port.
     pub fn sockets(&self) -> Vec<SocketAddr> {
         self.addresses.iter().map(|&address| SocketAddr::new(address, UDP_PORT)).collect()
     }
@@ -184,12 +184,12 @@ pub struct Simulation<A> {
 }
 
 impl<A: Application> Simulation<A> {
-    /// No hosts yet. All chance comes from `seed`.
+    /// Returns a simulation without hosts. All random numbers derive from `seed`.
     pub fn new(seed: u64) -> Self {
         Self::with_endpoints(seed, EndpointConfig::default())
     }
 
-    /// No hosts yet; those to come have endpoints with these settings.
+    /// Returns a simulation without hosts; the endpoints of future hosts have these settings.
     pub fn with_endpoints(seed: u64, config: EndpointConfig) -> Self {
         Simulation {
             network: Network::new(seed),
@@ -206,7 +206,7 @@ impl<A: Application> Simulation<A> {
         }
     }
 
-    /// A host with these addresses; its number is returned.
+    /// Adds a host with these addresses; returns its number.
     ///
     /// # Panics
     ///
@@ -216,7 +216,7 @@ impl<A: Application> Simulation<A> {
         self.attach(host, addresses, HashMap::new(), app)
     }
 
-    /// An endpoint on a host that a topology of `netsim` has put into the network; its number is returned.
+    /// Adds an endpoint to a host that a topology of `netsim` has put into the network; returns its number.
     ///
     /// ```
     /// use std::time::Duration;
@@ -268,7 +268,7 @@ impl<A: Application> Simulation<A> {
         number
     }
 
-    /// A line between the first addresses of two hosts; returns the pipe there and the pipe back.
+    /// Connects the first addresses of two hosts by a line; returns both pipes.
     pub fn join(&mut self, a: usize, b: usize, config: &PipeConfig) -> (PipeId, PipeId) {
         let (from, to) = (self.nodes[a].address.ip(), self.nodes[b].address.ip());
         let (there, back) = (self.network.add_pipe(config), self.network.add_pipe(config));
@@ -303,33 +303,33 @@ impl<A: Application> Simulation<A> {
         self.onlooker = Onlooker(Some(Box::new(take)));
     }
 
-    /// The seed.
+    /// Returns the seed.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// The time.
+    /// Returns the time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// Number of hosts.
+    /// Returns the number of hosts.
     pub fn hosts(&self) -> usize {
         self.nodes.len()
     }
 
-    /// A host.
+    /// Returns a host.
     pub fn node(&self, node: usize) -> &Node<A> {
         &self.nodes[node]
     }
 
-    /// A host, to act on.
+    /// Returns a host for changes.
     pub fn node_mut(&mut self, node: usize) -> &mut Node<A> {
         self.touch(node);
         &mut self.nodes[node]
     }
 
-    /// A host listens on a port.
+    /// Makes a host listen on a port.
     ///
     /// # Panics
     ///
@@ -358,7 +358,7 @@ impl<A: Application> Simulation<A> {
             .expect("no such association yet")
     }
 
-    /// Counters of an association that is there.
+    /// Returns the counters of an existing association.
     ///
     /// # Panics
     ///
@@ -485,7 +485,7 @@ impl<A: Application> Simulation<A> {
         }
     }
 
-    /// The network reports to a host that it could not deliver a packet to `remote` which begins with `quoted`.
+    /// Reports to a host that the network could not deliver a packet to `remote` which begins with `quoted`.
     pub fn report(&mut self, node: usize, remote: SocketAddr, why: Unreachable, quoted: &[u8]) {
         let now = self.now;
         let Node { endpoint, app, .. } = self.node_mut(node);
@@ -555,7 +555,7 @@ fn next_deadline<A: Application>(node: &Node<A>) -> Option<Time> {
     [node.endpoint.poll_timeout(), node.app.deadline()].into_iter().flatten().min()
 }
 
-/// A batch in one piece, in memory that it shares with others: an allocation for dozens of packets.
+/// Joins a batch in memory that it shares with others: one allocation for dozens of packets.
 fn gather(buffer: &TransmitBuffer, bytes: usize, memory: &mut BytesMut) -> Bytes {
     memory.reserve(bytes);
     for piece in buffer.pieces() {

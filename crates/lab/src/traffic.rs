@@ -37,7 +37,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// So many bytes came.
+    /// Counts received bytes.
     fn take(&mut self, now: Time, gaps_from: Time, bytes: usize) {
         self.bytes += bytes as u64;
         if let Some(last) = self.last_at
@@ -122,12 +122,12 @@ impl Traffic {
         self.answers.insert(port, source);
     }
 
-    /// An association, as far as this application has heard of it.
+    /// Returns an association, as far as this application has heard of it.
     pub fn flow(&self, id: AssociationId) -> Option<&Flow> {
         self.flows.get(id.0 as usize)
     }
 
-    /// Every association, by its identifier.
+    /// Returns every association, by its identifier.
     pub fn flows(&self) -> &[Flow] {
         &self.flows
     }
@@ -153,7 +153,7 @@ impl Traffic {
         &mut self.flows[index]
     }
 
-    /// An association has a new source.
+    /// Gives an association a new source.
     fn begin(&mut self, id: AssociationId) {
         self.ready.push(id);
         if self.flows[id.0 as usize].source.deadline().is_some() && !self.timed.contains(&id) {
@@ -186,7 +186,7 @@ impl Traffic {
     }
 }
 
-/// So many bytes.
+/// Returns this many zero bytes.
 fn zeros(bytes: usize) -> impl Iterator<Item = Bytes> {
     let whole = bytes / ZEROS.len();
     let rest = bytes % ZEROS.len();

@@ -57,7 +57,7 @@ impl DerefMut for TwoHosts {
     }
 }
 
-/// A line of 10 ms and 100 Mbit/s.
+/// Returns a line of 10 ms and 100 Mbit/s.
 pub fn line() -> PipeConfig {
     PipeConfig {
         rate_bits_per_s: Some(100_000_000),
@@ -67,12 +67,12 @@ pub fn line() -> PipeConfig {
 }
 
 impl TwoHosts {
-    /// Two hosts on a [`line()`].
+    /// Returns two hosts on a [`line()`].
     pub fn new(seed: u64) -> Self {
         Self::with_line(seed, &line())
     }
 
-    /// Two hosts on a line of your own.
+    /// Returns two hosts on this line.
     pub fn with_line(seed: u64, config: &PipeConfig) -> Self {
         let mut simulation = Simulation::new(seed);
         for last in [1, 2] {
@@ -82,7 +82,7 @@ impl TwoHosts {
         TwoHosts { simulation, taps: Taps::default(), links: vec![Link { there, back }], sent: Vec::new() }
     }
 
-    /// Two hosts with an address for each of these lines, which is a path of its own: what is sent to an address of the
+    /// Returns two hosts with an address for each of these lines, which is a path of its own: what is sent to an address of the
     /// other goes its way, and leaves from the address of the same number.
     ///
     /// ```
@@ -107,7 +107,7 @@ impl TwoHosts {
         TwoHosts { simulation, taps: Taps::default(), links, sent: Vec::new() }
     }
 
-    /// The application of a host.
+    /// Returns the application of a host.
     pub fn app(&mut self, node: usize) -> &mut App {
         &mut self.simulation.node_mut(node).app
     }
@@ -135,7 +135,7 @@ impl TwoHosts {
         self.app(node).forget_unread();
     }
 
-    /// B listens on [`PORT_B`].
+    /// Makes B listen on [`PORT_B`].
     pub fn listen(&mut self, config: AssociationConfig) {
         self.simulation.listen(B, PORT_B, config);
     }
@@ -169,13 +169,13 @@ impl TwoHosts {
         self.node(node).app.saw(|e| matches!(e, Event::Connected { .. } | Event::Accepted { .. }))
     }
 
-    /// The last association that the host accepted.
+    /// Returns the last association that the host accepted.
     pub fn accepted(&self, node: usize) -> AssociationId {
         let accepted = |e: &&Happened| matches!(e.event, Event::Accepted { .. });
         self.node(node).app.events.iter().rev().find(accepted).expect("one was accepted").id
     }
 
-    /// Why the association of a host ended, if one did.
+    /// Returns why the association of a host ended, if one did.
     pub fn closed(&self, node: usize) -> Option<CloseReason> {
         self.node(node).app.events.iter().find_map(|e| match &e.event {
             Event::Closed(reason) => Some(reason.clone()),
@@ -246,7 +246,7 @@ impl TwoHosts {
         simulation.transmit_touched(&mut Tapped { taps, sent });
     }
 
-    /// The last packets, one a line, as a ladder.
+    /// Returns the last packets, one a line, as a ladder.
     pub fn log(&self) -> String {
         let mut out = String::new();
         for sent in &self.sent[self.sent.len().saturating_sub(LOG_PACKETS)..] {

@@ -1,4 +1,4 @@
-//! Hosts of a measurement's or a test's own: network namespaces, with whatever lines between them.
+//! Private hosts of a measurement or a test: network namespaces, connected by lines.
 //!
 //! A namespace has no name in the file system. A descriptor and the processes in it keep it alive, so nothing of a run
 //! that was killed is left. [`become_root`] lets a user without privileges make them, too, and [`private`] runs a whole

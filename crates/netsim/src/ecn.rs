@@ -28,7 +28,7 @@ pub enum Ecn {
 }
 
 impl Ecn {
-    /// From the low two bits of a traffic class octet.
+    /// Returns the codepoint in the low two bits of a traffic class octet.
     ///
     /// ```
     /// # use netsim::Ecn;
@@ -43,7 +43,7 @@ impl Ecn {
         }
     }
 
-    /// As the low two bits of a traffic class octet.
+    /// Returns the codepoint as the low two bits of a traffic class octet.
     ///
     /// ```
     /// # use netsim::Ecn;

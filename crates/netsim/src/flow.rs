@@ -76,7 +76,7 @@ impl Flows {
         self.routes[number] = pipes.to_vec();
     }
 
-    /// The flow between these addresses, if a route leads to a host.
+    /// Returns the flow between these addresses, if a route leads to a host.
     pub(crate) fn find(
         &mut self,
         from: SocketAddr,

@@ -74,7 +74,7 @@ impl Jitter {
     }
 }
 
-/// A number of standard deviations in units of 2^-16: twelve 16-bit numbers have a variance of 12 (2^32 - 1) / 12.
+/// Returns a number of standard deviations in units of 2^-16: twelve 16-bit numbers have a variance of 12 (2^32 - 1) / 12.
 fn deviations_2_16(random: Random, index: u64) -> i128 {
     const MEAN: i128 = 12 * 0xffff / 2;
     let quarter = |which: u64| random.number(index.wrapping_mul(3).wrapping_add(which));

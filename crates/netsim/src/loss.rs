@@ -93,7 +93,7 @@ impl Judge {
         (self.number, self.bad) = (0, false);
     }
 
-    /// Is the next packet lost? `index` is its number since the pipe was made.
+    /// Returns whether the next packet is lost. `index` is its number in the pipe.
     pub(crate) fn loses(&mut self, loss: &Loss, index: u64) -> bool {
         let number = self.number;
         self.number += 1;

@@ -76,7 +76,7 @@ impl<P: Payload> Network<P> {
         }
     }
 
-    /// A host with these addresses.
+    /// Adds a host with these addresses.
     ///
     /// # Panics
     ///
@@ -98,7 +98,7 @@ impl<P: Payload> Network<P> {
         host
     }
 
-    /// A pipe that routes can use; several may share it.
+    /// Adds a pipe for routes; several routes may share it.
     ///
     /// ```
     /// # use netsim::{Network, PipeConfig};
@@ -114,7 +114,8 @@ impl<P: Payload> Network<P> {
         id
     }
 
-    /// Packets from one address to another pass these pipes, in this order; those on the way pass what is left of it.
+    /// Sets the pipes that packets from one address to another pass, in this order; packets in flight pass the rest of the new
+    /// route.
     ///
     /// # Panics
     ///
@@ -138,7 +139,7 @@ impl<P: Payload> Network<P> {
         self.flows.set_route(from, to, pipes);
     }
 
-    /// A line between two addresses with a pipe each way; returns the pipe there and the pipe back.
+    /// Connects two addresses by a line with a pipe in each direction; returns both pipes.
     ///
     /// ```
     /// # use netsim::{Network, PipeConfig};
@@ -300,7 +301,7 @@ impl<P: Payload> Network<P> {
         }
     }
 
-    /// When something happens next: a packet arrives, here or at the next pipe of its route.
+    /// Returns the time of the next event: a packet arrives, here or at the next pipe of its route.
     ///
     /// ```
     /// # use netsim::{Network, PipeConfig};
@@ -317,7 +318,7 @@ impl<P: Payload> Network<P> {
         self.transit.next_ns()
     }
 
-    /// The next packet that has arrived by `now_ns`, in the order of arrival. Call it until there is none.
+    /// Returns the next packet that has arrived by `now_ns`, in the order of arrival. Call this until it returns `None`.
     ///
     /// ```
     /// # use netsim::{Network, PipeConfig};
@@ -357,7 +358,7 @@ impl<P: Payload> Network<P> {
         self.too_big.pop_front()
     }
 
-    /// Packets on the way.
+    /// Returns the number of packets in flight.
     ///
     /// ```
     /// # use netsim::{Network, PipeConfig};
@@ -374,7 +375,7 @@ impl<P: Payload> Network<P> {
         self.transit.len()
     }
 
-    /// A pipe, to look at.
+    /// Returns a pipe.
     ///
     /// ```
     /// # use netsim::{Network, PipeConfig};
@@ -391,7 +392,7 @@ impl<P: Payload> Network<P> {
         &self.pipes[id.0]
     }
 
-    /// A pipe, to change: cut the line, script a loss, slow it down.
+    /// Returns a pipe for changes: to cut the line, script a loss, or slow it down.
     ///
     /// ```
     /// # use netsim::{Network, PipeConfig};
@@ -460,7 +461,7 @@ impl<P: Payload> Network<P> {
         self.recorder.take().map_or(Ok(()), |recorder| recorder.stop())
     }
 
-    /// All pipes, in the order in which they were added.
+    /// Returns all pipes, in the order in which they were added.
     ///
     /// ```
     /// # use netsim::{Network, PipeConfig};

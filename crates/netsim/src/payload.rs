@@ -33,7 +33,7 @@ use bytes::Bytes;
 /// assert_eq!((packet.maker, packet.wire().as_ref()), ("a test", &[0, 1][..]));
 /// ```
 pub trait Payload: Clone {
-    /// The bytes as the wire carries them, without the headers below.
+    /// Returns the bytes as the wire carries them, without the headers below.
     fn wire(&self) -> Cow<'_, [u8]>;
 
     /// Flips the bit with this number, counted from the lowest of the first byte on and again from there after the last.

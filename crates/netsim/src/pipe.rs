@@ -214,7 +214,7 @@ impl Pipe {
         Self::numbered(config, seed, 0)
     }
 
-    /// The pipe number `pipe` of a network.
+    /// Returns the pipe number `pipe` of a network.
     pub(crate) fn numbered(config: &PipeConfig, seed: u64, pipe: u64) -> Self {
         let chances = Chances::new(seed, pipe);
         Pipe {
@@ -231,7 +231,7 @@ impl Pipe {
         }
     }
 
-    /// A packet of `bytes` that knows no congestion marks comes to the near end. `now_ns` never goes back.
+    /// Offers a packet of `bytes` without ECN to the near end. `now_ns` never decreases.
     ///
     /// ```
     /// # use netsim::{Pipe, PipeConfig, Verdict};
@@ -242,7 +242,7 @@ impl Pipe {
         self.offer_with_ecn(now_ns, bytes, Ecn::NotCapable)
     }
 
-    /// A packet of `bytes` with this ECN field comes to the near end. `now_ns` never goes back.
+    /// Offers a packet of `bytes` with this ECN field to the near end. `now_ns` never decreases.
     ///
     /// Decides the packet's fate at once, also where it happens later: a packet that will be in the queue when the line goes down
     /// is dropped now, but takes its room in the queue until then.
@@ -372,7 +372,8 @@ impl Pipe {
         &self.config
     }
 
-    /// Bytes that wait at `now_ns`, with the packet that is leaving. `now_ns` is not before the last packet came.
+    /// Returns the number of bytes that wait at `now_ns`, with the packet that is leaving. `now_ns` is not before the last
+    /// packet came.
     ///
     /// ```
     /// # use netsim::{Pipe, PipeConfig};
@@ -384,7 +385,8 @@ impl Pipe {
         self.queue.waiting_at(now_ns).0
     }
 
-    /// Packets that wait at `now_ns`, with the one that is leaving. `now_ns` is not before the last packet came.
+    /// Returns the number of packets that wait at `now_ns`, including the one in transmission. `now_ns` is not before the last
+    /// packet came.
     ///
     /// ```
     /// # use netsim::{Pipe, PipeConfig};
@@ -408,7 +410,7 @@ impl Pipe {
         self.stats
     }
 
-    /// When the packet will have left, if it does.
+    /// Enqueues a packet; returns when it will have been sent, if it is accepted.
     fn enqueue(&mut self, now_ns: u64, bytes: usize) -> Result<u64, DropReason> {
         let loses_queue = self.config.when_down == WhenDown::Lose;
         if loses_queue && self.calendar.up_again_ns(now_ns).is_some() {
@@ -437,7 +439,7 @@ impl Pipe {
         Ok(left_ns)
     }
 
-    /// When a packet has left that comes behind all that wait.
+    /// Returns when a packet behind all waiting ones has been sent.
     fn leave(&mut self, now_ns: u64, bytes: usize) -> u64 {
         if self.busy_until_ns < now_ns
             && let Some(rate) = &mut self.rate
@@ -452,7 +454,7 @@ impl Pipe {
         }
     }
 
-    /// When a packet that has left is at the far end.
+    /// Returns when a sent packet reaches the far end.
     fn arrival_ns(&mut self, left_ns: u64, jitter: Random, index: u64) -> u64 {
         let at_ns = left_ns.saturating_add(self.delay_ns);
         if self.config.jitter == Jitter::None {
@@ -506,7 +508,7 @@ impl Pipe {
         Some(Flips { first_bit, bits: self.config.corrupt_bits })
     }
 
-    /// When the copy arrives, if one is made and finds room.
+    /// Returns when the duplicate arrives, if one is made and finds room.
     fn duplicate(&mut self, now_ns: u64, bytes: usize, index: u64) -> Option<u64> {
         let probability = self.config.duplicate_probability;
         if probability <= 0.0 || !self.chances.duplicate.chance(index, probability) {

@@ -43,7 +43,7 @@ impl Queue {
         self.waiting.len()
     }
 
-    /// Bytes and packets that wait at `now_ns`, which is not before the last packet came.
+    /// Returns the number of bytes and packets that wait at `now_ns`, which is not before the last packet came.
     pub(crate) fn waiting_at(&self, now_ns: u64) -> (usize, usize) {
         let gone = self.waiting.partition_point(|(gone_ns, _)| *gone_ns <= now_ns);
         let gone_bytes: usize = self.waiting.range(..gone).map(|(_, bytes)| bytes).sum();

@@ -12,13 +12,13 @@ pub(crate) struct Random {
 }
 
 impl Random {
-    /// The sequence number `stream` of `seed`. Each user has a stream of its own.
+    /// Returns the sequence number `stream` of `seed`. Each user has a stream of its own.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
         let mixed = Random { start: seed ^ stream.wrapping_mul(GOLDEN_GAMMA).rotate_left(17) };
         Random { start: mixed.number(0) }
     }
 
-    /// The number at `index`.
+    /// Returns the number at `index`.
     pub(crate) fn number(self, index: u64) -> u64 {
         let z = self.start.wrapping_add(GOLDEN_GAMMA.wrapping_mul(index.wrapping_add(1)));
         let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -33,7 +33,7 @@ impl Random {
         ((self.number(index) >> 11) as f64) * UNIT < probability
     }
 
-    /// A number from 0 to `max`, each as likely as any other.
+    /// Returns a number from 0 to `max`, each as likely as any other.
     pub(crate) fn up_to(self, index: u64, max: u64) -> u64 {
         // The upper half of the product spreads evenly, to within 2^-64 of each.
         ((u128::from(self.number(index)) * (u128::from(max) + 1)) >> 64) as u64

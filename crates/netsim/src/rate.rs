@@ -27,7 +27,7 @@ impl Rate {
         self.fraction = 0;
     }
 
-    /// How long a packet takes.
+    /// Returns how long a packet takes.
     pub(crate) fn taken_ns(&mut self, bytes: usize) -> u64 {
         if bytes != self.bytes {
             let bit_ns = bytes as u128 * 8 * NS_PER_S;

@@ -38,7 +38,7 @@ pub enum Schedule {
 }
 
 impl Schedule {
-    /// How much of a time the line is down.
+    /// Returns how much of a time the line is down.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -119,7 +119,7 @@ impl Calendar {
         }
     }
 
-    /// When the line is up again, if it is down at `now_ns`.
+    /// Returns when the line is up again, if it is down at `now_ns`.
     pub(crate) fn up_again_ns(&self, now_ns: u64) -> Option<u64> {
         match self {
             Calendar::AlwaysUp => None,
@@ -134,7 +134,7 @@ impl Calendar {
         }
     }
 
-    /// When the line goes down next, if it is up at `now_ns`; the end of time if it does not.
+    /// Returns when the line goes down next, if it is up at `now_ns`; the end of time if it does not.
     pub(crate) fn down_next_ns(&self, now_ns: u64) -> u64 {
         match self {
             Calendar::AlwaysUp => u64::MAX,
@@ -149,7 +149,7 @@ impl Calendar {
         }
     }
 
-    /// When work of `taken_ns` that begins at `start_ns` is done, if it rests while the line is down.
+    /// Returns when work of `taken_ns` that begins at `start_ns` is done, if it rests while the line is down.
     pub(crate) fn finished_ns(&self, start_ns: u64, taken_ns: u64) -> u64 {
         let (mut at_ns, mut left_ns) = (start_ns, taken_ns);
         loop {
@@ -173,7 +173,7 @@ impl Calendar {
     }
 }
 
-/// The outages in order, joined where they touch.
+/// Returns the outages in order, joined where they touch.
 fn joined(outages: &[Range<Duration>]) -> Vec<Range<u64>> {
     let mut sorted: Vec<Range<u64>> = outages
         .iter()

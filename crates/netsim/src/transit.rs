@@ -155,7 +155,7 @@ impl<T> Transit<T> {
         }
     }
 
-    /// One has passed those that wait: who has waited for enough comes right behind it.
+    /// Releases waiting packets after another one has passed them: those that have waited long enough follow it directly.
     fn release(&mut self, lane: usize, passed_ns: u64) {
         let mut waiting = std::mem::take(&mut self.lanes[lane].waiting);
         waiting.retain_mut(|waiting| {
@@ -163,7 +163,7 @@ impl<T> Transit<T> {
             if waiting.packets > 0 {
                 return true;
             }
-            // One that has waited as long as it may is gone already.
+            // A packet that has waited for the maximum time was released already.
             if let Some(item) = self.strays.remove(waiting.ticket) {
                 let at_latest_ns = waiting.ticket.0.0;
                 self.insert(lane, waiting.at_ns.max(passed_ns).min(at_latest_ns), item);

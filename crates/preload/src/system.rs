@@ -315,7 +315,7 @@ pub(crate) fn close(fd: RawFd) {
 pub(crate) fn poll(fd: RawFd, events: i16, mut timeout: libc::timespec) -> Result<i16> {
     let mut entry = libc::pollfd { fd, events, revents: 0 };
     let no_mask: *const c_void = ptr::null();
-    // SAFETY: one entry and a time, both of which the kernel may write.
+    // SAFETY: the kernel may write both the entry and the time.
     check(unsafe {
         let (entry, timeout) = (&raw mut entry, &raw mut timeout);
         c_library::syscall()(libc::SYS_ppoll, entry, 1_usize, timeout, no_mask, SIGNAL_SET_BYTES)

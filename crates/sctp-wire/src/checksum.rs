@@ -5,7 +5,7 @@ use crc_fast::CrcAlgorithm::Crc32Iscsi;
 /// CRC32c begins with all bits set and ends by inverting them.
 const INITIAL: u32 = !0;
 
-/// The CRC32c of `bytes`. [`crate::packet::finish`] knows how it goes into a packet.
+/// Returns the CRC32c of `bytes`. [`crate::packet::finish`] writes it into a packet.
 #[inline]
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
@@ -33,7 +33,7 @@ impl Default for Digest {
 }
 
 impl Digest {
-    /// The digest of nothing.
+    /// Returns the digest of no bytes.
     #[inline]
     pub const fn new() -> Self {
         Self { state: INITIAL }
@@ -48,7 +48,7 @@ impl Digest {
         self.state = digest.get_state() as u32;
     }
 
-    /// The CRC32c of all pieces in their order.
+    /// Returns the CRC32c of all pieces in their order.
     #[inline]
     pub const fn finalize(self) -> u32 {
         !self.state

@@ -50,7 +50,7 @@ impl fmt::Display for FramingError {
 
 impl std::error::Error for FramingError {}
 
-/// A length rounded up to the four bytes that everything is padded to.
+/// Returns a length rounded up to the four bytes that everything is padded to.
 #[inline]
 pub(crate) const fn padded(bytes: usize) -> usize {
     bytes.saturating_add(3) & !3
@@ -118,7 +118,7 @@ pub(crate) fn write_tlv(out: &mut Vec<u8>, head: [u8; 2], body: impl FnOnce(&mut
     out.resize(start + padded(length), 0);
 }
 
-/// The padded bytes on the wire of a chunk, parameter or cause with `value_bytes` of value.
+/// Returns the padded bytes on the wire of a chunk, parameter or cause with `value_bytes` of value.
 #[inline]
 pub(crate) const fn wire_bytes(value_bytes: usize) -> usize {
     let length = value_bytes.saturating_add(TLV_HEADER_BYTES);

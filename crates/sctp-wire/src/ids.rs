@@ -33,35 +33,35 @@ macro_rules! decimal {
 macro_rules! serial {
     ($name:ident($inner:ty)) => {
         impl $name {
-            /// The number after this one.
+            /// Returns the number after this one.
             #[inline]
             #[must_use]
             pub const fn next(self) -> Self {
                 Self(self.0.wrapping_add(1))
             }
 
-            /// The number before this one.
+            /// Returns the number before this one.
             #[inline]
             #[must_use]
             pub const fn previous(self) -> Self {
                 Self(self.0.wrapping_sub(1))
             }
 
-            /// The number `n` after this one.
+            /// Returns the number `n` after this one.
             #[inline]
             #[must_use]
             pub const fn add(self, n: $inner) -> Self {
                 Self(self.0.wrapping_add(n))
             }
 
-            /// The number `n` before this one.
+            /// Returns the number `n` before this one.
             #[inline]
             #[must_use]
             pub const fn sub(self, n: $inner) -> Self {
                 Self(self.0.wrapping_sub(n))
             }
 
-            /// How many steps lead from `earlier` to this number.
+            /// Returns how many steps lead from `earlier` to this number.
             #[inline]
             #[must_use]
             pub const fn distance_from(self, earlier: Self) -> $inner {

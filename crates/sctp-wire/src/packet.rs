@@ -96,13 +96,13 @@ impl<'a> Packet<'a> {
         Ok(Self { header, checksum_field, bytes, chunk_bytes })
     }
 
-    /// The common header.
+    /// Returns the common header.
     #[inline]
     pub fn header(&self) -> Header {
         self.header
     }
 
-    /// The checksum that the packet carries, as the number that [`crc32c`](fn@crc32c) yields.
+    /// Returns the checksum that the packet carries, as the number that [`crc32c`](fn@crc32c) yields.
     #[inline]
     pub fn checksum_field(&self) -> u32 {
         self.checksum_field
@@ -118,13 +118,13 @@ impl<'a> Packet<'a> {
         digest.finalize() == self.checksum_field
     }
 
-    /// The chunks, one after the other.
+    /// Returns the chunks, one after the other.
     #[inline]
     pub fn chunks(&self) -> Chunks<'a> {
         Chunks::new(self.chunk_bytes)
     }
 
-    /// The whole packet.
+    /// Returns the whole packet.
     #[inline]
     pub fn as_bytes(&self) -> &'a [u8] {
         self.bytes
@@ -151,7 +151,7 @@ pub fn write_header(header: &Header, out: &mut Vec<u8>) {
     out.extend_from_slice(&header_bytes(header));
 }
 
-/// The common header with a checksum of zero.
+/// Returns the common header with a checksum of zero.
 #[inline]
 pub fn header_bytes(header: &Header) -> [u8; HEADER_BYTES] {
     let [s0, s1] = header.source_port.to_be_bytes();

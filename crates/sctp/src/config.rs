@@ -60,7 +60,7 @@ impl Multipath {
     /// All of them.
     pub const ALL: [Multipath; 3] = [Multipath::Off, Multipath::Agreed, Multipath::Always];
 
-    /// The name that [`FromStr`] takes.
+    /// Returns the name that [`FromStr`] parses.
     pub fn name(self) -> &'static str {
         match self {
             Multipath::Off => "off",

@@ -226,7 +226,7 @@ impl CookieJar {
     }
 }
 
-/// A key that says nothing about the one that it is made from.
+/// Derives a key that reveals nothing about the original one.
 fn derive(key: &Key, purpose: &[u8]) -> Key {
     keyed(key).chain_update(purpose).finalize().into_bytes().into()
 }

@@ -45,14 +45,14 @@ impl Ecn {
         self.echo
     }
 
-    /// The peer has heeded the marks up to a TSN.
+    /// Handles a CWR: the peer has reacted to the marks up to a TSN.
     pub(crate) fn on_cwr(&mut self, cwr: Cwr) {
         let heeded = |echo: &mut EcnEcho| !echo.lowest_tsn.is_after(cwr.lowest_tsn);
         self.echo.take_if(heeded);
     }
 }
 
-/// The answer to an ECNE.
+/// Returns the CWR that answers an ECNE.
 pub(crate) fn answer(lowest_tsn: Tsn) -> Vec<u8> {
     let mut bytes = Vec::new();
     Cwr { lowest_tsn }.write(&mut bytes);

@@ -142,7 +142,7 @@ pub enum CloseReason {
     },
     /// We aborted on the user's behalf.
     Aborted,
-    /// Nobody answered the INIT.
+    /// The INIT was not answered.
     NoAnswer,
     /// The host answered that nobody listens (ICMP port unreachable, or an ABORT in reply to the INIT).
     Refused,
@@ -164,7 +164,7 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
-    /// The error cause that has ended the association, told by the peer or to it (RFC 9260 §3.3.10); 0 for none.
+    /// Returns the error cause that has ended the association, reported by the peer or to it (RFC 9260 §3.3.10); 0 for none.
     pub fn cause(&self) -> u16 {
         match self {
             CloseReason::PeerAborted { cause, .. } => *cause,

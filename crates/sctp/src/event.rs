@@ -21,7 +21,7 @@ pub enum Payload {
 }
 
 impl Payload {
-    /// The blocks in order.
+    /// Returns the blocks in order.
     pub fn blocks(&self) -> &[Bytes] {
         match self {
             Payload::One(block) => std::slice::from_ref(block),
@@ -29,7 +29,7 @@ impl Payload {
         }
     }
 
-    /// All bytes in one piece.
+    /// Returns all bytes in one piece.
     pub fn to_vec(&self) -> Vec<u8> {
         self.blocks().concat()
     }
@@ -194,15 +194,15 @@ pub enum PathReason {
 
 /// The surroundings of the core. The core hands messages and events over while it handles input; nothing waits in between.
 pub trait Host {
-    /// A message, or a part of one if `info.more`.
+    /// Delivers a message, or a part of one if `info.more`.
     fn message(&mut self, id: AssociationId, info: &RecvInfo, payload: Payload);
     /// Returns whether this reader takes messages together, with [`Host::run`].
     fn takes_runs(&self, _id: AssociationId) -> bool {
         false
     }
-    /// Messages that are handed on together; only a reader that takes runs gets any.
+    /// Delivers messages together; called only if the reader accepts runs.
     fn run(&mut self, _id: AssociationId, _run: ReceivedRun) {}
-    /// Something happened.
+    /// Reports an event.
     fn event(&mut self, id: AssociationId, event: Event);
     /// Returns whether one more association of a listener can be taken. If not, its COOKIE ECHO is not answered, and the peer
     /// sends it again.
@@ -215,11 +215,11 @@ pub trait Host {
     fn keep_charge(&mut self, _id: AssociationId, _charge: ReceiveCharge) {}
     /// Returns the link's knowledge of the way to an address.
     fn path_hints(&self, remote: SocketAddr) -> PathHints;
-    /// Memory for the parts of a message, if there is some from an earlier [`Payload::Many`].
+    /// Returns memory for the parts of a message, if there is some from an earlier [`Payload::Many`].
     fn spare(&mut self) -> Vec<Bytes> {
         Vec::new()
     }
-    /// The parts of a short message in one block. A host that keeps memory for that saves an allocation.
+    /// Joins the parts of a short message in one block. A host that keeps memory for that saves an allocation.
     fn join(&mut self, parts: &[Bytes]) -> Bytes {
         parts.concat().into()
     }

@@ -54,12 +54,12 @@ impl Extensions {
         }
     }
 
-    /// For a cookie.
+    /// Encodes the extensions for a cookie.
     pub(crate) fn to_bits(self) -> u16 {
         u16::from(self.ecn) | u16::from(self.nr_sack) << 1 | u16::from(self.multipath) << 2
     }
 
-    /// From a cookie.
+    /// Decodes the extensions of a cookie.
     pub(crate) fn from_bits(bits: u16) -> Self {
         Extensions { ecn: bits & 1 != 0, nr_sack: bits & 2 != 0, multipath: bits & 4 != 0 }
     }

@@ -16,7 +16,7 @@ pub(crate) struct LocalAddresses {
 }
 
 impl LocalAddresses {
-    /// Those of `scope` on an endpoint that has the addresses `all`, as far as it knows.
+    /// Returns the addresses in `scope` of an endpoint that has the addresses `all`, as far as it knows.
     pub(crate) fn new(scope: &[IpAddr], all: &Arc<[IpAddr]>) -> Self {
         if scope.is_empty() {
             return LocalAddresses { scope: Box::default(), listed: Arc::clone(all) };
@@ -39,7 +39,7 @@ impl LocalAddresses {
         &self.listed
     }
 
-    /// The peer can know more of them than the one that the handshake used.
+    /// Returns whether the peer may know more local addresses than the one of the handshake.
     pub(crate) fn are_several(&self) -> bool {
         self.listed.len() > 1
     }
@@ -62,13 +62,13 @@ impl LocalAddresses {
             || other.scope.iter().any(|&address| self.has(address))
     }
 
-    /// The kinds of addresses that it can use.
+    /// Returns the address families of the local addresses.
     pub(crate) fn families(&self) -> Families {
         if self.scope.is_empty() { Families::of(&self.listed) } else { Families::of(&self.scope) }
     }
 
-    /// The address of ours that a path to `remote` begins at. A peer that has no list of ours knows only the one that the
-    /// handshake used, and would answer anything from another one with ABORT (RFC 9260 §8.4).
+    /// Returns the source address of a path to `remote`. A peer without our list of addresses knows only the one of the
+    /// handshake.
     pub(crate) fn source(
         &self,
         remote: IpAddr,

@@ -55,7 +55,7 @@ impl PeerWindow {
         self.max_bytes = self.max_bytes.max(reported_bytes);
     }
 
-    /// How much of a chunk's payload may leave: all of it, a part, or nothing. `idle`: nothing is in flight.
+    /// Returns how much of a chunk's payload may be sent: all of it, a part, or nothing. `idle`: nothing is in flight.
     #[inline]
     pub(crate) fn room(&self, payload_bytes: usize, idle: bool) -> usize {
         if payload_bytes <= self.bytes {
@@ -80,7 +80,7 @@ impl PeerWindow {
         }
     }
 
-    /// A chunk has left.
+    /// Counts a sent chunk.
     #[inline]
     pub(crate) fn take(&mut self, tsn: u64, payload_bytes: usize) {
         if payload_bytes > self.bytes {
@@ -90,12 +90,12 @@ impl PeerWindow {
         self.bytes = self.bytes.saturating_sub(payload_bytes);
     }
 
-    /// A chunk leaves again. That is no new data, so it waits for no window.
+    /// Counts a retransmitted chunk, which waits for no window because it is not new data.
     pub(crate) fn take_again(&mut self, payload_bytes: usize) {
         self.bytes = self.bytes.saturating_sub(payload_bytes);
     }
 
-    /// A chunk is not in flight any more, and has not arrived (RFC 9260 §6.2.1 C).
+    /// Handles a chunk that is no longer in flight, and has not arrived (RFC 9260 §6.2.1 C).
     #[inline]
     pub(crate) fn restore(&mut self, payload_bytes: usize) {
         self.bytes += payload_bytes;

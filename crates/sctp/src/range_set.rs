@@ -14,7 +14,7 @@ pub struct RangeSet {
 }
 
 impl RangeSet {
-    /// An empty set.
+    /// Returns an empty set.
     pub const fn new() -> Self {
         RangeSet { ranges: VecDeque::new(), count: 0 }
     }
@@ -25,27 +25,27 @@ impl RangeSet {
         self.ranges.is_empty()
     }
 
-    /// Number of members.
+    /// Returns the number of members.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Number of separate ranges.
+    /// Returns the number of separate ranges.
     pub fn range_count(&self) -> usize {
         self.ranges.len()
     }
 
-    /// The lowest member.
+    /// Returns the lowest member.
     pub fn first(&self) -> Option<u64> {
         self.ranges.front().map(|r| r.0)
     }
 
-    /// The highest member.
+    /// Returns the highest member.
     pub fn last(&self) -> Option<u64> {
         self.ranges.back().map(|r| r.1 - 1)
     }
 
-    /// The ranges in rising order.
+    /// Returns the ranges in rising order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Range<u64>> + '_ {
         self.ranges.iter().map(|&(start, end)| start..end)
     }
@@ -100,7 +100,7 @@ impl RangeSet {
         }
     }
 
-    /// Bytes that the set takes beyond itself.
+    /// Returns the number of bytes that the set takes beyond itself.
     pub fn heap_bytes(&self) -> usize {
         self.ranges.capacity() * size_of::<(u64, u64)>()
     }
@@ -174,7 +174,7 @@ impl RangeSet {
         Some(value)
     }
 
-    /// The end of the range that begins at `start`, if there is one; the range is removed.
+    /// Removes the range that begins at `start`, if there is one; returns its end.
     pub fn take_range_at(&mut self, start: u64) -> Option<u64> {
         let &(s, e) = self.ranges.front()?;
         if s != start {

@@ -86,7 +86,7 @@ impl Reassembly {
         self.extend_current(Run::of(tsn, fragment))
     }
 
-    /// The cumulative TSN moved: runs at or below it become the current message.
+    /// Handles an advance of the cumulative TSN: runs at or below it become the current message.
     pub(crate) fn advance(&mut self, cumulative: u64) -> Result<Option<Assembled>, FragmentError> {
         let mut done = None;
         while let Some(entry) = self.runs.first_entry() {
@@ -167,12 +167,12 @@ impl Reassembly {
         self.current.is_some()
     }
 
-    /// Bytes of the current message that wait for its end.
+    /// Returns the number of bytes of the current message that wait for its end.
     pub(crate) fn current_bytes(&self) -> usize {
         self.current.as_ref().map_or(0, |run| run.bytes)
     }
 
-    /// The TSN at which the last fragments beyond a gap begin.
+    /// Returns the TSN at which the last fragments beyond a gap begin.
     pub(crate) fn last_run_start(&self) -> Option<u64> {
         self.runs.last_key_value().map(|(&start, _)| start)
     }
@@ -183,7 +183,7 @@ impl Reassembly {
         Some((start..run.end, run.bytes))
     }
 
-    /// Bytes and chunks of all that waits.
+    /// Returns the number of waiting bytes and chunks.
     pub(crate) fn held(&self) -> (usize, usize) {
         let runs = self.runs.values().map(Box::as_ref).chain(&self.current);
         runs.fold((0, 0), |(bytes, chunks), run| (bytes + run.bytes, chunks + run.chunks as usize))
@@ -203,7 +203,7 @@ impl Reassembly {
         }
     }
 
-    /// The parts in memory that can be handed on.
+    /// Returns the parts in memory that can be handed to the host.
     pub(crate) fn hand_out(&mut self, parts: Parts) -> Vec<Bytes> {
         if parts.spilled() {
             return parts.into_vec();

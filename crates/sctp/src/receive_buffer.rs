@@ -43,7 +43,7 @@ impl Held {
         self.overhead_bytes = self.overhead_bytes.saturating_sub(gone.overhead_bytes);
     }
 
-    /// All of it.
+    /// Returns the total, in bytes.
     #[inline]
     pub(crate) fn total_bytes(self) -> usize {
         self.payload_bytes + self.overhead_bytes
@@ -81,13 +81,13 @@ impl ReceiveBuffer {
         self.bytes
     }
 
-    /// The reader has taken `bytes`.
+    /// Counts `bytes` that the reader has taken.
     #[inline]
     pub(crate) fn on_taken(&mut self, bytes: usize) {
         self.taken_bytes += bytes;
     }
 
-    /// Packets have come. Without a measured round trip the buffer stays as it is.
+    /// Adapts the buffer after packets have arrived. Without a measured round trip the buffer keeps its size.
     #[inline]
     pub(crate) fn tune(&mut self, now: Time, rtt: Option<Duration>) {
         if self.bytes < self.max_bytes

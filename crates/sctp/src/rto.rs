@@ -82,7 +82,7 @@ impl Rto {
         self.rto_max = self.rto_max.max(self.rto);
     }
 
-    /// The limits have changed. What was measured or doubled stays, within them.
+    /// Applies changed limits. Measured and doubled values stay, within the limits.
     pub(crate) fn change_limits(&mut self, old: &RtoConfig, config: &RtoConfig) {
         let untouched = self.srtt.is_none() && self.rto == old.initial;
         let rto = if untouched { config.initial } else { self.rto };
@@ -100,7 +100,7 @@ impl Rto {
         self.rto
     }
 
-    /// The timeout as measured, without its bounds and without back-off.
+    /// Returns the timeout as measured, without its bounds and without back-off.
     pub(crate) fn unbounded(&self) -> Duration {
         self.srtt.unwrap_or_default() + 4 * self.rttvar
     }
@@ -109,12 +109,12 @@ impl Rto {
         self.srtt
     }
 
-    /// The newest round-trip time.
+    /// Returns the newest round-trip time.
     pub(crate) fn latest(&self) -> Option<Duration> {
         self.latest
     }
 
-    /// The variation of the round-trip time.
+    /// Returns the variation of the round-trip time.
     pub(crate) fn rttvar(&self) -> Option<Duration> {
         self.srtt.map(|_| self.rttvar)
     }

@@ -36,7 +36,7 @@ pub enum AssociationState {
 }
 
 impl AssociationState {
-    /// Its name in RFC 9260 §4.
+    /// Returns the name of the state in RFC 9260 §4.
     pub fn name(self) -> &'static str {
         match self {
             AssociationState::Closed => "CLOSED",
@@ -181,12 +181,12 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// DATA chunks sent in order, each once (`sas_oodchunks`, `sctpOutOrderChunks`).
+    /// Returns the number of DATA chunks sent in order, each counted once (`sas_oodchunks`, `sctpOutOrderChunks`).
     pub fn ordered_chunks_sent(&self) -> u64 {
         self.data_chunks_sent - self.unordered_chunks_sent
     }
 
-    /// DATA chunks received in order, each once (`sas_iodchunks`, `sctpInOrderChunks`).
+    /// Returns the number of DATA chunks received in order, each counted once (`sas_iodchunks`, `sctpInOrderChunks`).
     pub fn ordered_chunks_received(&self) -> u64 {
         self.data_chunks_received - self.unordered_chunks_received
     }

@@ -20,7 +20,7 @@ impl<T: Default> StreamTable<T> {
         StreamTable { near: Vec::new(), far: Vec::new() }
     }
 
-    /// The value of a stream, to be used.
+    /// Returns the value of a stream for a change.
     #[inline]
     pub(crate) fn get_mut(&mut self, stream: u16) -> &mut T {
         let at = usize::from(stream);
@@ -44,7 +44,7 @@ impl<T: Default> StreamTable<T> {
         &mut page[at]
     }
 
-    /// Bytes that the table takes beyond itself.
+    /// Returns the number of bytes that the table takes beyond itself.
     pub(crate) fn heap_bytes(&self) -> usize {
         let pages = self.far.iter().flatten().count();
         self.near.capacity() * size_of::<T>()

@@ -11,7 +11,7 @@ impl Time {
     /// The epoch itself.
     pub const ZERO: Time = Time(0);
 
-    /// The point `ns` nanoseconds after the epoch.
+    /// Returns the point `ns` nanoseconds after the epoch.
     #[inline]
     pub const fn from_nanos(ns: u64) -> Self {
         Time(ns)
@@ -23,7 +23,7 @@ impl Time {
         self.0
     }
 
-    /// The time from `earlier` to `self`, zero if `earlier` is later.
+    /// Returns the time from `earlier` to `self`, zero if `earlier` is later.
     #[inline]
     pub const fn saturating_since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

@@ -79,22 +79,22 @@ struct PacketMark {
 }
 
 impl TransmitBuffer {
-    /// An empty buffer.
+    /// Returns an empty buffer.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The bytes that [`Piece::Inline`] refers to.
+    /// Returns the bytes that [`Piece::Inline`] refers to.
     pub fn inline(&self) -> &[u8] {
         &self.inline
     }
 
-    /// The batch, piece by piece.
+    /// Returns the batch, piece by piece.
     pub fn pieces(&self) -> &[Piece] {
         &self.pieces
     }
 
-    /// The batch in one piece: for links that do not gather, and for tests.
+    /// Returns the batch in one piece: for links that do not gather, and for tests.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.total_bytes);
         for piece in &self.pieces {
@@ -113,7 +113,7 @@ impl TransmitBuffer {
         self.total_bytes = 0;
     }
 
-    /// Length of the batch so far.
+    /// Returns the length of the batch so far.
     pub(crate) fn total_bytes(&self) -> usize {
         self.total_bytes + (self.inline.len() - self.covered)
     }
@@ -134,13 +134,13 @@ impl TransmitBuffer {
         self.packet.total_start == 0
     }
 
-    /// Length of the packet being built.
+    /// Returns the length of the packet that is being built.
     #[inline]
     pub(crate) fn packet_bytes(&self) -> usize {
         self.total_bytes() - self.packet.total_start
     }
 
-    /// Where chunk headers and short payloads are appended.
+    /// Returns the buffer to which chunk headers and short payloads are appended.
     #[inline]
     pub(crate) fn out(&mut self) -> &mut Vec<u8> {
         &mut self.inline
@@ -177,7 +177,7 @@ impl TransmitBuffer {
         self.inline[at..at + 4].copy_from_slice(&digest.finalize().to_le_bytes());
     }
 
-    /// The packet that was ended last, piece by piece.
+    /// Returns the last finished packet, piece by piece.
     pub(crate) fn last_packet(&self) -> impl Iterator<Item = &[u8]> {
         self.pieces[self.packet.piece_start..].iter().map(|piece| match piece {
             Piece::Inline(range) => &self.inline[range.clone()],

@@ -2,19 +2,19 @@
 
 use sctp_wire::Tsn;
 
-/// The unwrapped value of an initial TSN. It starts above 2³² so that a TSN just before it has a value too.
+/// Returns the unwrapped value of an initial TSN. It starts above 2³² so that a TSN just before it has a value too.
 pub(crate) fn start(initial: Tsn) -> u64 {
     (1 << 32) | u64::from(initial.0)
 }
 
-/// The unwrapped TSN nearest to `near` that has the wire value `wire` (RFC 9260 §1.6, serial arithmetic).
+/// Returns the unwrapped TSN nearest to `near` that has the wire value `wire` (RFC 9260 §1.6, serial arithmetic).
 #[inline]
 pub(crate) fn unwrap(near: u64, wire: Tsn) -> u64 {
     let step = wire.0.wrapping_sub(near as u32) as i32;
     near.wrapping_add(i64::from(step) as u64)
 }
 
-/// The wire value of an unwrapped TSN.
+/// Returns the wire value of an unwrapped TSN.
 #[inline]
 pub(crate) fn wrap(tsn: u64) -> Tsn {
     Tsn(tsn as u32)

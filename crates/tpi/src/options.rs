@@ -22,7 +22,7 @@ pub const T_YES: u32 = 1;
 /// `T_UNSPEC`: no value (`~0 - 2`).
 pub const T_UNSPEC: u32 = !0 - 2;
 
-/// What an option management request asks for (`MGMT_flags`).
+/// Actions of an option management request (`MGMT_flags`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Action {

@@ -72,7 +72,7 @@ pub fn client(sctp_port: u16, udp: UdpPorts) -> Process {
     client_of(Ipv4Addr::LOCALHOST, sctp_port, udp)
 }
 
-/// The same, for a server at `address`.
+/// Starts a client for a server at `address`.
 #[must_use]
 pub fn client_of(address: Ipv4Addr, sctp_port: u16, udp: UdpPorts) -> Process {
     let ports = [sctp_port, 0, udp.theirs, udp.ours].map(|port| port.to_string());
@@ -189,7 +189,7 @@ fn wait_for_listener(sctp_port: u16, udp: UdpPorts, process: &mut Process) {
     let mut answer = [0; 2048];
     loop {
         assert!(Instant::now() < deadline, "{process:?} does not listen");
-        // Nobody may be there yet, which the system reports at the next call.
+        // The peer may not have started yet, which the system reports at the next call.
         let _ = socket.send_to(&init, (Ipv4Addr::LOCALHOST, udp.theirs));
         match socket.recv(&mut answer) {
             Ok(bytes) if is_init_ack(&answer[..bytes]) => return,

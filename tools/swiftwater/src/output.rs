@@ -61,7 +61,7 @@ pub(crate) fn note(text: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// `--json`, the same for all commands.
+/// `--json`, common to all commands.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct JsonArgs {
     /// Print one JSON array in place of text; with =FILE, write it there and print the text, too (its keys: docs/json.md).

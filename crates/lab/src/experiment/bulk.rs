@@ -75,7 +75,7 @@ impl Bulk {
         Setup { seed: self.seed, lines, config, source, gaps_from: Time::ZERO }
     }
 
-    /// An outcome of this case.
+    /// Returns an outcome of this case.
     fn outcome(&self, seconds: f64, bytes: u64, statistics: &Statistics) -> Outcome {
         let outcome = Outcome {
             case: self.name.clone(),

@@ -17,7 +17,7 @@ const HOUR_S: u64 = 3600;
 /// More than the line and its queue hold.
 const BUFFER_BYTES: usize = 64 << 20;
 
-/// A queue of so much of the bandwidth-delay product.
+/// Returns a queue of so much of the bandwidth-delay product.
 fn case(options: &Options, queue: f64) -> Bulk {
     let queue_bytes = (round_trip_bytes(RATE_BITS_PER_S, ROUND_TRIP.as_secs_f64()) as f64 * queue) as usize;
     let hour = options.full.then_some(HOUR_S);
@@ -40,7 +40,7 @@ fn case(options: &Options, queue: f64) -> Bulk {
     }
 }
 
-/// A deep and a shallow queue; with `full` for an hour.
+/// Returns a deep and a shallow queue; with `full` for an hour.
 pub(super) fn cases(options: &Options) -> Vec<Box<dyn Case>> {
     [1.0, 0.1].map(|queue| Box::new(case(options, queue)) as Box<dyn Case>).into()
 }

@@ -34,7 +34,7 @@ pub(super) struct Fairness {
     pub(super) measured: Duration,
 }
 
-/// Every algorithm.
+/// Returns a case for every algorithm.
 pub(super) fn cases(options: &Options) -> Vec<Box<dyn Case>> {
     let case = |algorithm| Fairness {
         seed: options.seed,
@@ -137,7 +137,7 @@ impl Fairness {
     }
 }
 
-/// Counters of all senders together.
+/// Returns the counters of all senders together.
 fn counters(simulation: &Simulation<Traffic>, ids: &[AssociationId]) -> Statistics {
     let mut all = Statistics::default();
     for (pair, &id) in ids.iter().enumerate() {
@@ -149,7 +149,7 @@ fn counters(simulation: &Simulation<Traffic>, ids: &[AssociationId]) -> Statisti
     all
 }
 
-/// Bytes that each receiver has.
+/// Returns the number of bytes that each receiver has.
 fn received(simulation: &Simulation<Traffic>) -> Vec<u64> {
     (0..simulation.hosts())
         .skip(1)
@@ -158,7 +158,7 @@ fn received(simulation: &Simulation<Traffic>) -> Vec<u64> {
         .collect()
 }
 
-/// Jain's index (Jain, Chiu and Hawe, 1984): 1 if all are equal, 1/n if one has everything.
+/// Returns Jain's index (Jain, Chiu and Hawe, 1984): 1 if all are equal, 1/n if one has everything.
 fn jain(rates: &[f64]) -> f64 {
     let (sum, squares) = rates.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
     if squares == 0.0 { 0.0 } else { sum * sum / (rates.len() as f64 * squares) }

@@ -17,7 +17,7 @@ const ROUND_TRIPS_MS: [u64; 3] = [10, 50, 120];
 const TIME: Duration = Duration::from_secs(120);
 const BUFFER_BYTES: usize = 8 << 20;
 
-/// One cell of the grid: a queue of one bandwidth-delay product, and loss on the way there only.
+/// Returns one cell of the grid: a queue of one bandwidth-delay product, and loss on the way there only.
 pub(super) fn case(
     seed: u64,
     time: Duration,
@@ -45,7 +45,7 @@ pub(super) fn case(
     }
 }
 
-/// The whole grid.
+/// Returns the whole grid.
 pub(super) fn cases(options: &Options) -> Vec<Box<dyn Case>> {
     let mut cases: Vec<Box<dyn Case>> = Vec::new();
     for algorithm in Algorithm::ALL {

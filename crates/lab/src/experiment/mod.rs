@@ -90,7 +90,7 @@ impl fmt::Debug for Experiment {
 
 /// One run of an experiment.
 pub trait Case: Send + Sync {
-    /// Its name.
+    /// Returns the name.
     fn name(&self) -> String;
     /// Runs it. What is returned is ours first, then what others have published of it.
     ///
@@ -202,7 +202,7 @@ pub const ALL: [Experiment; 11] = [
     },
 ];
 
-/// The experiment with this name.
+/// Returns the experiment with this name.
 pub fn find(name: &str) -> Option<&'static Experiment> {
     ALL.iter().find(|experiment| experiment.name == name)
 }

@@ -106,12 +106,12 @@ impl Outcome {
         Some(numbers.map(|path| path.to_string()).collect::<Vec<_>>().join("+"))
     }
 
-    /// All paths by what the best one made alone.
+    /// Returns all paths by what the best one made alone.
     pub fn ratio_to_best_path(&self) -> Option<f64> {
         self.best_path_bits_per_s.map(|best| self.bits_per_s / best)
     }
 
-    /// All paths by what they made one after the other.
+    /// Returns all paths by what they made one after the other.
     pub fn ratio_to_sum_of_paths(&self) -> Option<f64> {
         self.sum_of_paths_bits_per_s.map(|sum| self.bits_per_s / sum)
     }

@@ -75,7 +75,7 @@ pub enum Network {
     Both,
 }
 
-/// The throughput of TCP and of SCTP in a network, and the latency of each in seconds.
+/// Returns the throughput of TCP and of SCTP in a network, and the latency of each in seconds.
 pub(super) fn dissertation(network: Network) -> Vec<(PathFigure, f64)> {
     let (column, tcp, paths) = match network {
         Network::Wired => ("net_10mbps", "tcp", 1),
@@ -99,7 +99,7 @@ fn cell(text: &str, row: &[&str], column: &str) -> Option<f64> {
     rows.find(|cells| cells.starts_with(row))?.get(column)?.parse().ok()
 }
 
-/// The file transfers of so many megabytes: SCTP with this receive buffer, and TCP.
+/// Returns the file transfers of so many megabytes: SCTP with this receive buffer, and TCP.
 pub(super) fn sctplib(mbytes: f64, receive_buffer_bytes: usize) -> Vec<Figure> {
     let rows = SCTPLIB.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
     rows.filter_map(|row| {
@@ -115,7 +115,7 @@ pub(super) fn sctplib(mbytes: f64, receive_buffer_bytes: usize) -> Vec<Figure> {
     .collect()
 }
 
-/// The runs of so many seconds between two continents.
+/// Returns the runs of so many seconds between two continents.
 pub(super) fn datatag(seconds: u64) -> Vec<Figure> {
     let rows = DATATAG.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
     let mut figures = Vec::new();

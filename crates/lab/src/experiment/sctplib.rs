@@ -23,7 +23,7 @@ pub(super) fn line() -> PipeConfig {
     }
 }
 
-/// A file of so many tenths of a megabyte, so that names and numbers agree.
+/// Returns a file of so many tenths of a megabyte, so that names and numbers agree.
 pub(super) fn case(seed: u64, mbytes: f64, receive_buffer_bytes: usize) -> Bulk {
     Bulk {
         name: format!("{mbytes} MB, {receive_buffer_bytes} bytes of receive buffer"),
@@ -42,7 +42,7 @@ pub(super) fn case(seed: u64, mbytes: f64, receive_buffer_bytes: usize) -> Bulk 
     }
 }
 
-/// The published file with both buffers, and with `full` the file of twice the size.
+/// Returns the published file with both buffers, and with `full` the file of twice the size.
 pub(super) fn cases(options: &Options) -> Vec<Box<dyn Case>> {
     let sizes: &[f64] = if options.full { &[114.3, 228.7] } else { &[114.3] };
     let mut cases: Vec<Box<dyn Case>> = Vec::new();

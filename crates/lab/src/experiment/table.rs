@@ -79,7 +79,7 @@ fn ms(seconds: f64) -> String {
     if seconds.is_finite() { format!("{:.0} ms", seconds * 1e3) } else { "never".to_owned() }
 }
 
-/// A rate in Mbit/s, with two decimals below a hundred.
+/// Returns a rate in Mbit/s, with two decimals below a hundred.
 fn mbits(bits_per_s: f64) -> String {
     let value = bits_per_s / 1e6;
     if value < 100.0 { format!("{value:.2}") } else { format!("{value:.1}") }

@@ -74,12 +74,12 @@ impl Transfer {
         self.simulation.node(RECEIVER).app.received()
     }
 
-    /// Counters of the sender.
+    /// Returns the counters of the sender.
     pub(super) fn statistics(&self) -> Statistics {
         self.simulation.node(SENDER).endpoint.statistics(self.id).unwrap_or_default()
     }
 
-    /// How it went so far.
+    /// Returns the trace so far.
     pub(super) fn trace(&self) -> &[Sample] {
         &self.trace
     }

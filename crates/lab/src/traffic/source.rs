@@ -34,7 +34,7 @@ pub enum Source {
         /// No more from then on.
         until: Time,
     },
-    /// So many messages at once, time and again.
+    /// A burst of messages at regular intervals.
     Bursts {
         /// Bursts to come.
         left: u64,
@@ -68,7 +68,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// A file in messages of `message_bytes`.
+    /// Returns a file in messages of `message_bytes`.
     pub fn file(bytes: u64, message_bytes: usize) -> Self {
         Source::File { left_bytes: bytes, message_bytes: message_bytes.max(1) }
     }
@@ -113,7 +113,7 @@ impl Source {
         }
     }
 
-    /// The message was taken.
+    /// Records that the message was accepted.
     pub(super) fn took(&mut self, bytes: usize) {
         match self {
             Source::Silent | Source::Endless { .. } | Source::Stream { .. } => {}
@@ -124,7 +124,7 @@ impl Source {
         }
     }
 
-    /// A message came.
+    /// Handles a received message.
     pub(super) fn heard(&mut self) {
         match self {
             Source::Requests { waiting, .. } => *waiting = false,
@@ -143,7 +143,7 @@ impl Source {
         matches!(self, Source::Requests { .. } | Source::Answers { .. })
     }
 
-    /// When it has something to send although nothing happens.
+    /// Returns the time at which it sends without an event.
     pub(super) fn deadline(&self) -> Option<Time> {
         match self {
             Source::Bursts { left, next, .. } if *left > 0 => Some(*next),

@@ -62,7 +62,7 @@ enum Point {
 }
 
 impl Capture {
-    /// A capture of nothing yet. A file wants a [`BufWriter`](io::BufWriter) around it.
+    /// Returns a capture that records nothing yet. Wrap a file in a [`BufWriter`](io::BufWriter).
     ///
     /// ```
     /// # use netsim::{Capture, Network};
@@ -74,7 +74,7 @@ impl Capture {
         Capture { out: Box::new(out), points: Vec::new(), packet_bytes_max: usize::MAX }
     }
 
-    /// Also what a host sends and what arrives there.
+    /// Records also the packets that a host sends and receives.
     ///
     /// ```
     /// # use netsim::{Capture, Network};
@@ -86,7 +86,7 @@ impl Capture {
         self
     }
 
-    /// Also what comes to the near end of a pipe.
+    /// Records also the packets at the near end of a pipe.
     ///
     /// ```
     /// # use netsim::{Capture, Network, PipeConfig};
@@ -249,17 +249,17 @@ impl Recorder {
         }
     }
 
-    /// A packet leaves a host.
+    /// Records a packet that leaves a host.
     pub(crate) fn sent(&mut self, host: HostId, fate: Fate, sight: &Sight<'_>) {
         self.record(Point::Host(host), Direction::Outbound, Some(fate), sight);
     }
 
-    /// A packet comes to a pipe.
+    /// Records a packet that enters a pipe.
     pub(crate) fn offered(&mut self, pipe: PipeId, fate: Fate, sight: &Sight<'_>) {
         self.record(Point::Pipe(pipe), Direction::Inbound, Some(fate), sight);
     }
 
-    /// A packet has arrived.
+    /// Records a packet that has arrived.
     pub(crate) fn arrived(&mut self, host: HostId, sight: &Sight<'_>) {
         self.record(Point::Host(host), Direction::Inbound, None, sight);
     }

@@ -70,7 +70,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// A port of an interface.
+    /// Returns a port of an interface.
     ///
     /// # Panics
     ///
@@ -86,7 +86,7 @@ impl Site {
         SocketAddr::new(self.addresses[interface], port)
     }
 
-    /// The address from which its packets to another address are sent: that of the interface by which they leave.
+    /// Returns the address from which its packets to another address are sent: that of the interface by which they leave.
     ///
     /// # Panics
     ///
@@ -154,7 +154,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// A row of `hosts` with alike lines between them.
+    /// Builds a row of `hosts` with equal lines between them.
     ///
     /// ```
     /// # use netsim::{Network, PipeConfig, topology::Line};
@@ -214,7 +214,7 @@ pub struct Star {
 }
 
 impl Star {
-    /// A star of `hosts` with alike lines.
+    /// Builds a star of `hosts` with equal lines.
     ///
     /// ```
     /// # use netsim::{Network, PipeConfig, topology::Star};
@@ -258,7 +258,7 @@ pub struct Dumbbell {
 }
 
 impl Dumbbell {
-    /// Two groups of `pairs` hosts each.
+    /// Builds two groups of `pairs` hosts each.
     ///
     /// ```
     /// # use netsim::{Network, PipeConfig, topology::Dumbbell};
@@ -326,7 +326,7 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// Two hosts with a path for each of these.
+    /// Builds two hosts with a path for each of these.
     ///
     /// # Panics
     ///
@@ -369,7 +369,7 @@ enum Family {
     V6,
 }
 
-/// A host with addresses that no other host of the network has from here.
+/// Returns a host with addresses that no other host of the network has from here.
 fn add_site<P: Payload>(network: &mut Network<P>, family: Family, interfaces: usize) -> Site {
     assert!(interfaces <= INTERFACES_MAX, "a host has at most {INTERFACES_MAX} interfaces");
     let number = u16::try_from(network.hosts_len() + 1).ok();

@@ -65,7 +65,7 @@ impl Default for RandomLimits {
 }
 
 impl RandomLimits {
-    /// The pipe that this seed makes up.
+    /// Returns the pipe that follows from this seed.
     ///
     /// ```
     /// # use netsim::topology::RandomLimits;
@@ -204,7 +204,7 @@ pub struct RandomTopology {
 }
 
 impl RandomTopology {
-    /// The network that this seed makes up.
+    /// Returns the network that follows from this seed.
     ///
     /// ```
     /// # use netsim::{Network, topology::{RandomLimits, RandomTopology}};

@@ -39,7 +39,7 @@ impl InvalidStreamIdentifier {
         });
     }
 
-    /// How many bytes [`InvalidStreamIdentifier::write`] appends.
+    /// Returns the number of bytes that [`InvalidStreamIdentifier::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(4)
     }

@@ -50,7 +50,7 @@ impl<'a> MissingMandatoryParameter<'a> {
         });
     }
 
-    /// How many bytes [`MissingMandatoryParameter::write`] appends.
+    /// Returns the number of bytes that [`MissingMandatoryParameter::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(COUNT_BYTES + self.kinds.as_bytes().len())
     }

@@ -70,7 +70,7 @@ pub struct Causes<'a> {
 }
 
 impl<'a> Causes<'a> {
-    /// The causes encoded in `bytes`, which the `write` of each of them made.
+    /// Returns the causes encoded in `bytes`, which the `write` of each of them made.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: framing::without_final_padding(bytes) }
     }
@@ -127,13 +127,13 @@ impl fmt::Display for Causes<'_> {
 pub enum CauseError {
     /// The chunk cannot be divided further into causes.
     Framing(FramingError),
-    /// The value has not the size that its kind demands.
+    /// The value does not have the size that its kind requires.
     WrongSize {
         /// The cause code.
         kind: u16,
-        /// How long the value is.
+        /// Length of the value.
         bytes: usize,
-        /// How long it must be.
+        /// Required length.
         needed: usize,
     },
 }
@@ -162,7 +162,7 @@ impl std::error::Error for CauseError {
 }
 
 impl<'a> RawCause<'a> {
-    /// The value as an array, if it has exactly that size.
+    /// Returns the value as an array, if it has exactly that size.
     fn value_array<const N: usize>(&self) -> Result<[u8; N], CauseError> {
         let error = CauseError::WrongSize { kind: self.kind, bytes: self.value.len(), needed: N };
         self.value.try_into().map_err(|_| error)
@@ -173,15 +173,15 @@ any_kind! {
     /// Any cause, read.
     Cause, raw: RawCause, error: CauseError, kind: u16;
 
-    /// A DATA chunk named a stream that does not exist.
+    /// A DATA chunk refers to a stream that does not exist.
     InvalidStreamIdentifier(InvalidStreamIdentifier),
     /// An INIT or INIT ACK lacked parameters.
     MissingMandatoryParameter(MissingMandatoryParameter<'a>),
     /// The state cookie came too late.
     StaleCookie(StaleCookie),
-    /// The sender has not the means.
+    /// The sender lacks resources.
     OutOfResource(OutOfResource),
-    /// An address is of no use to the sender.
+    /// The sender cannot use an address.
     UnresolvableAddress(UnresolvableAddress<'a>),
     /// A chunk of an unknown kind.
     UnrecognizedChunkType(UnrecognizedChunkType<'a>),
@@ -197,7 +197,7 @@ any_kind! {
     RestartWithNewAddresses(RestartWithNewAddresses<'a>),
     /// The user of the association ended it.
     UserInitiatedAbort(UserInitiatedAbort<'a>),
-    /// The peer broke a rule.
+    /// The peer violated the protocol.
     ProtocolViolation(ProtocolViolation<'a>),
 }
 
@@ -218,7 +218,7 @@ macro_rules! empty_cause {
                 $crate::framing::write_tlv(out, Self::KIND.to_be_bytes(), |_| ());
             }
 
-            /// How many bytes [`Self::write`] appends.
+            /// Returns the number of bytes that [`Self::write`] appends.
             pub fn wire_bytes(&self) -> usize {
                 $crate::framing::wire_bytes(0)
             }

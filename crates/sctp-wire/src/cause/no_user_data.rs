@@ -37,7 +37,7 @@ impl NoUserData {
         });
     }
 
-    /// How many bytes [`NoUserData::write`] appends.
+    /// Returns the number of bytes that [`NoUserData::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(4)
     }

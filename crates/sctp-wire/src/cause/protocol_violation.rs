@@ -35,7 +35,7 @@ impl<'a> ProtocolViolation<'a> {
         framing::write_tlv(out, Self::KIND.to_be_bytes(), |out| out.extend_from_slice(self.information));
     }
 
-    /// How many bytes [`ProtocolViolation::write`] appends.
+    /// Returns the number of bytes that [`ProtocolViolation::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(self.information.len())
     }

@@ -38,7 +38,7 @@ impl<'a> RestartWithNewAddresses<'a> {
         });
     }
 
-    /// How many bytes [`RestartWithNewAddresses::write`] appends.
+    /// Returns the number of bytes that [`RestartWithNewAddresses::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(self.addresses.as_bytes().len())
     }

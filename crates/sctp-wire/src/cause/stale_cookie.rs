@@ -36,7 +36,7 @@ impl StaleCookie {
         });
     }
 
-    /// How many bytes [`StaleCookie::write`] appends.
+    /// Returns the number of bytes that [`StaleCookie::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(4)
     }

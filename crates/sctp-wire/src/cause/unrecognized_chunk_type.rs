@@ -35,7 +35,7 @@ impl<'a> UnrecognizedChunkType<'a> {
         framing::write_tlv(out, Self::KIND.to_be_bytes(), |out| out.extend_from_slice(self.chunk));
     }
 
-    /// How many bytes [`UnrecognizedChunkType::write`] appends.
+    /// Returns the number of bytes that [`UnrecognizedChunkType::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(self.chunk.len())
     }

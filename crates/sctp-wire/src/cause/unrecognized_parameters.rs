@@ -38,7 +38,7 @@ impl<'a> UnrecognizedParameters<'a> {
         });
     }
 
-    /// How many bytes [`UnrecognizedParameters::write`] appends.
+    /// Returns the number of bytes that [`UnrecognizedParameters::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(self.parameters.as_bytes().len())
     }

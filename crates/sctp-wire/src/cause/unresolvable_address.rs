@@ -35,7 +35,7 @@ impl<'a> UnresolvableAddress<'a> {
         framing::write_tlv(out, Self::KIND.to_be_bytes(), |out| out.extend_from_slice(self.parameter));
     }
 
-    /// How many bytes [`UnresolvableAddress::write`] appends.
+    /// Returns the number of bytes that [`UnresolvableAddress::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(self.parameter.len())
     }

@@ -35,7 +35,7 @@ impl<'a> UserInitiatedAbort<'a> {
         framing::write_tlv(out, Self::KIND.to_be_bytes(), |out| out.extend_from_slice(self.reason));
     }
 
-    /// How many bytes [`UserInitiatedAbort::write`] appends.
+    /// Returns the number of bytes that [`UserInitiatedAbort::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(self.reason.len())
     }

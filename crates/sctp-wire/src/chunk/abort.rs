@@ -36,7 +36,7 @@ impl<'a> Abort<'a> {
         Ok(Self { reflected_tag: raw.flags & REFLECTED != 0, causes: Causes::new(raw.value) })
     }
 
-    /// The causes, one after the other.
+    /// Returns the causes, one after the other.
     pub fn causes(&self) -> Causes<'a> {
         self.causes.clone()
     }
@@ -47,7 +47,7 @@ impl<'a> Abort<'a> {
         framing::write_tlv(out, [Self::KIND, flags], |out| out.extend_from_slice(self.causes.as_bytes()));
     }
 
-    /// How many bytes [`Abort::write`] appends.
+    /// Returns the number of bytes that [`Abort::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(self.causes.as_bytes().len())
     }

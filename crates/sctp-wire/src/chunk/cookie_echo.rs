@@ -35,7 +35,7 @@ impl<'a> CookieEcho<'a> {
         framing::write_tlv(out, [Self::KIND, 0], |out| out.extend_from_slice(self.cookie));
     }
 
-    /// How many bytes [`CookieEcho::write`] appends.
+    /// Returns the number of bytes that [`CookieEcho::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(self.cookie.len())
     }

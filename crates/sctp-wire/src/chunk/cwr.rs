@@ -40,7 +40,7 @@ impl Cwr {
         });
     }
 
-    /// How many bytes [`Cwr::write`] appends.
+    /// Returns the number of bytes that [`Cwr::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(FIXED_BYTES)
     }

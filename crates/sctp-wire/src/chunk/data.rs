@@ -32,7 +32,7 @@ impl DataFlags {
     /// An ordered message in one piece.
     pub const WHOLE: Self = Self { immediate: false, unordered: false, beginning: true, ending: true };
 
-    /// The flags as they stand in the chunk; the reserved bits are ignored.
+    /// Returns the flags as they stand in the chunk; the reserved bits are ignored.
     #[inline]
     pub const fn from_bits(bits: u8) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl DataFlags {
         }
     }
 
-    /// The flags as they stand in the chunk.
+    /// Returns the flags as they stand in the chunk.
     #[inline]
     pub const fn to_bits(self) -> u8 {
         (self.immediate as u8) << 3
@@ -126,8 +126,7 @@ impl<'a> Data<'a> {
         })
     }
 
-    /// The sixteen bytes in front of `payload_bytes` bytes of user data, which are at most
-    /// [`DATA_PAYLOAD_BYTES_MAX`].
+    /// Returns the sixteen bytes in front of `payload_bytes` bytes of user data, which are at most [`DATA_PAYLOAD_BYTES_MAX`].
     #[inline]
     pub const fn header_bytes(
         flags: DataFlags,
@@ -171,7 +170,7 @@ impl<'a> Data<'a> {
         out.resize(out.len() + padded(payload.len()) - payload.len(), 0);
     }
 
-    /// How many bytes [`Data::write`] appends.
+    /// Returns the number of bytes that [`Data::write`] appends.
     #[inline]
     pub fn wire_bytes(&self) -> usize {
         DATA_HEADER_BYTES + padded(self.payload.len().min(DATA_PAYLOAD_BYTES_MAX))

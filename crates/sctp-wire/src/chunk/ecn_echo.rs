@@ -46,7 +46,7 @@ impl EcnEcho {
         });
     }
 
-    /// How many bytes [`EcnEcho::write`] appends.
+    /// Returns the number of bytes that [`EcnEcho::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(2 * FIXED_BYTES)
     }

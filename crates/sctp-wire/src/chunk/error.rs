@@ -32,7 +32,7 @@ impl<'a> Error<'a> {
         Ok(Self { causes: Causes::new(raw.value) })
     }
 
-    /// The causes, one after the other.
+    /// Returns the causes, one after the other.
     pub fn causes(&self) -> Causes<'a> {
         self.causes.clone()
     }
@@ -42,7 +42,7 @@ impl<'a> Error<'a> {
         framing::write_tlv(out, [Self::KIND, 0], |out| out.extend_from_slice(self.causes.as_bytes()));
     }
 
-    /// How many bytes [`Error::write`] appends.
+    /// Returns the number of bytes that [`Error::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(self.causes.as_bytes().len())
     }

@@ -38,7 +38,7 @@ impl<'a> Heartbeat<'a> {
         framing::write_tlv(out, [Self::KIND, 0], |out| HeartbeatInfo { info: self.info }.write_last(out));
     }
 
-    /// How many bytes [`Heartbeat::write`] appends.
+    /// Returns the number of bytes that [`Heartbeat::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(HeartbeatInfo { info: self.info }.wire_bytes())
     }

@@ -43,7 +43,7 @@ impl<'a> HeartbeatAck<'a> {
         framing::write_tlv(out, [Self::KIND, 0], |out| out.extend_from_slice(heartbeat.value));
     }
 
-    /// How many bytes [`HeartbeatAck::write`] appends.
+    /// Returns the number of bytes that [`HeartbeatAck::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(HeartbeatInfo { info: self.info }.wire_bytes())
     }

@@ -67,7 +67,7 @@ impl<'a> Init<'a> {
         fixed().ok_or(ChunkError::too_short(raw, FIXED_BYTES))
     }
 
-    /// The parameters, one after the other.
+    /// Returns the parameters, one after the other.
     pub fn parameters(&self) -> Parameters<'a> {
         self.parameters.clone()
     }
@@ -88,7 +88,7 @@ impl<'a> Init<'a> {
         });
     }
 
-    /// How many bytes [`Init::write`] appends.
+    /// Returns the number of bytes that [`Init::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(FIXED_BYTES + self.parameters.as_bytes().len())
     }

@@ -54,7 +54,7 @@ impl<'a> InitAck<'a> {
         Ok(Self { initiate_tag, a_rwnd, outbound_streams, inbound_streams, initial_tsn, parameters })
     }
 
-    /// The parameters, one after the other.
+    /// Returns the parameters, one after the other.
     pub fn parameters(&self) -> Parameters<'a> {
         self.parameters.clone()
     }
@@ -64,7 +64,7 @@ impl<'a> InitAck<'a> {
         self.as_init().write_as(Self::KIND, out);
     }
 
-    /// How many bytes [`InitAck::write`] appends.
+    /// Returns the number of bytes that [`InitAck::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         self.as_init().wire_bytes()
     }

@@ -199,7 +199,7 @@ any_kind! {
     InitAck(InitAck<'a>),
     /// Which DATA chunks arrived.
     Sack(Sack<'a>),
-    /// The same, and which of them the peer may forget.
+    /// An acknowledgement that states which chunks the peer may forget.
     NrSack(NrSack<'a>),
     /// Is this path alive?
     Heartbeat(Heartbeat<'a>),
@@ -244,7 +244,7 @@ macro_rules! empty_chunk {
                 $crate::framing::write_tlv(out, [Self::KIND, 0], |_| ());
             }
 
-            /// How many bytes [`Self::write`] appends.
+            /// Returns the number of bytes that [`Self::write`] appends.
             pub fn wire_bytes(&self) -> usize {
                 $crate::framing::wire_bytes(0)
             }
@@ -279,7 +279,7 @@ pub(crate) mod testing {
         bytes.clone()
     }
 
-    /// The only chunk in `bytes`.
+    /// Returns the only chunk in `bytes`.
     #[track_caller]
     pub(crate) fn only(bytes: &[u8]) -> RawChunk<'_> {
         let mut chunks = Chunks::new(bytes);

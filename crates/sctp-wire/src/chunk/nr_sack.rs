@@ -88,7 +88,7 @@ impl<'a> NrSack<'a> {
         GapBlocks::new(self.nr_gap_blocks)
     }
 
-    /// The TSNs that arrived more than once, each as often as it arrived again.
+    /// Returns the TSNs that arrived more than once, each as often as it arrived again.
     #[inline]
     pub fn duplicates(&self) -> Duplicates<'a> {
         Duplicates::new(self.duplicates)
@@ -100,7 +100,7 @@ impl<'a> NrSack<'a> {
         write(out, self.cum_tsn, self.a_rwnd, blocks, self.duplicates());
     }
 
-    /// How many bytes [`NrSack::write`] appends.
+    /// Returns the number of bytes that [`NrSack::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         let items = self.gap_blocks.len() + self.nr_gap_blocks.len() + self.duplicates.len();
         NR_SACK_HEADER_BYTES + items * ITEM_BYTES

@@ -28,8 +28,8 @@ impl Pad {
     /// The most padding data that one chunk can carry.
     pub const PADDING_BYTES_MAX: u16 = (LENGTH_MAX - TLV_HEADER_BYTES) as u16;
 
-    /// The chunk that takes `bytes` bytes of a packet altogether. There is none under 4 bytes, over 65,532 or of
-    /// a size that is not a multiple of 4.
+    /// Returns the chunk that takes `bytes` bytes of a packet altogether. There is none under 4 bytes, over 65,532 or of a size
+    /// that is not a multiple of 4.
     pub fn filling(bytes: usize) -> Option<Self> {
         let padding_bytes = bytes.checked_sub(TLV_HEADER_BYTES)?;
         if !bytes.is_multiple_of(4) || bytes > LENGTH_MAX {
@@ -52,7 +52,7 @@ impl Pad {
         });
     }
 
-    /// How many bytes [`Pad::write`] appends.
+    /// Returns the number of bytes that [`Pad::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(usize::from(self.padding_bytes))
     }

@@ -85,14 +85,14 @@ impl<'a> Sack<'a> {
         })
     }
 
-    /// The gap blocks as they stand in the chunk: first and last TSN as distances from `cum_tsn`. Nothing says
-    /// that a peer sends them in order, apart from each other, or with the first before the last.
+    /// Returns the gap blocks as they stand in the chunk: first and last TSN as distances from `cum_tsn`. Nothing says that a
+    /// peer sends them in order, apart from each other, or with the first before the last.
     #[inline]
     pub fn gap_blocks(&self) -> GapBlocks<'a> {
         GapBlocks::new(self.gap_blocks)
     }
 
-    /// The TSNs that arrived more than once, each as often as it arrived again.
+    /// Returns the TSNs that arrived more than once, each as often as it arrived again.
     #[inline]
     pub fn duplicates(&self) -> Duplicates<'a> {
         Duplicates::new(self.duplicates)
@@ -103,7 +103,7 @@ impl<'a> Sack<'a> {
         write(out, self.cum_tsn, self.a_rwnd, self.gap_blocks(), self.duplicates());
     }
 
-    /// How many bytes [`Sack::write`] appends.
+    /// Returns the number of bytes that [`Sack::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         SACK_HEADER_BYTES + (self.gap_blocks.len() + self.duplicates.len()) * ITEM_BYTES
     }
@@ -201,7 +201,7 @@ impl SackBuilder<'_> {
         write(out, self.cum_tsn, self.a_rwnd, gap_blocks, duplicates);
     }
 
-    /// How many bytes [`SackBuilder::write`] appends.
+    /// Returns the number of bytes that [`SackBuilder::write`] appends.
     #[inline]
     pub fn wire_bytes(&self) -> usize {
         let (gap_count, duplicate_count) = self.counts();

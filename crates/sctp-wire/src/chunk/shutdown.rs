@@ -38,7 +38,7 @@ impl Shutdown {
         framing::write_tlv(out, [Self::KIND, 0], |out| out.extend_from_slice(&self.cum_tsn.0.to_be_bytes()));
     }
 
-    /// How many bytes [`Shutdown::write`] appends.
+    /// Returns the number of bytes that [`Shutdown::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(FIXED_BYTES)
     }

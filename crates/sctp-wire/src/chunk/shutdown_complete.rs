@@ -34,7 +34,7 @@ impl ShutdownComplete {
         framing::write_tlv(out, [Self::KIND, if self.reflected_tag { REFLECTED } else { 0 }], |_| ());
     }
 
-    /// How many bytes [`ShutdownComplete::write`] appends.
+    /// Returns the number of bytes that [`ShutdownComplete::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(0)
     }

@@ -36,7 +36,7 @@ impl AdaptationLayer {
         });
     }
 
-    /// How many bytes [`AdaptationLayer::write`] appends.
+    /// Returns the number of bytes that [`AdaptationLayer::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(4)
     }

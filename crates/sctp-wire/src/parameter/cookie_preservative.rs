@@ -36,7 +36,7 @@ impl CookiePreservative {
         });
     }
 
-    /// How many bytes [`CookiePreservative::write`] appends.
+    /// Returns the number of bytes that [`CookiePreservative::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(4)
     }

@@ -29,7 +29,7 @@ impl EcnCapable {
         framing::write_tlv(out, Self::KIND.to_be_bytes(), |_| ());
     }
 
-    /// How many bytes [`EcnCapable::write`] appends.
+    /// Returns the number of bytes that [`EcnCapable::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(0)
     }

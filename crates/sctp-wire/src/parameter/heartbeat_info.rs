@@ -54,7 +54,7 @@ impl<'a> HeartbeatInfo<'a> {
         framing::write_tlv(out, Self::KIND.to_be_bytes(), |out| out.extend_from_slice(self.info));
     }
 
-    /// How many bytes [`HeartbeatInfo::write`] appends.
+    /// Returns the number of bytes that [`HeartbeatInfo::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(self.info.len())
     }

@@ -35,7 +35,7 @@ impl<'a> HostName<'a> {
         framing::write_tlv(out, Self::KIND.to_be_bytes(), |out| out.extend_from_slice(self.host_name));
     }
 
-    /// How many bytes [`HostName::write`] appends.
+    /// Returns the number of bytes that [`HostName::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(self.host_name.len())
     }

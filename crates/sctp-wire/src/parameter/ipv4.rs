@@ -37,7 +37,7 @@ impl Ipv4 {
         });
     }
 
-    /// How many bytes [`Ipv4::write`] appends.
+    /// Returns the number of bytes that [`Ipv4::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(4)
     }

@@ -40,7 +40,7 @@ impl Ipv6 {
         });
     }
 
-    /// How many bytes [`Ipv6::write`] appends.
+    /// Returns the number of bytes that [`Ipv6::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(16)
     }

@@ -17,12 +17,12 @@ pub struct KindList<'a> {
 }
 
 impl<'a> KindList<'a> {
-    /// The list of these types, each big-endian.
+    /// Returns the list of these types, each big-endian.
     pub const fn new(encoded: &'a [[u8; 2]]) -> Self {
         Self { encoded }
     }
 
-    /// The types in their order.
+    /// Returns the types in their order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = u16> + Clone + use<'a> {
         let encoded: slice::Iter<'a, [u8; 2]> = self.encoded.iter();
         encoded.map(|kind| u16::from_be_bytes(*kind))
@@ -33,7 +33,7 @@ impl<'a> KindList<'a> {
         self.encoded.contains(&kind.to_be_bytes())
     }
 
-    /// How many there are.
+    /// Returns the number of types.
     pub const fn len(&self) -> usize {
         self.encoded.len()
     }

@@ -71,7 +71,7 @@ pub struct Parameters<'a> {
 }
 
 impl<'a> Parameters<'a> {
-    /// The parameters encoded in `bytes`, which the `write` of each of them made.
+    /// Returns the parameters encoded in `bytes`, which the `write` of each of them made.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: framing::without_final_padding(bytes) }
     }
@@ -163,7 +163,7 @@ impl std::error::Error for ParameterError {
 }
 
 impl<'a> RawParameter<'a> {
-    /// The value as an array, if it has exactly that size.
+    /// Returns the value as an array, if it has exactly that size.
     fn value_array<const N: usize>(&self) -> Result<[u8; N], ParameterError> {
         let error = ParameterError::WrongSize { kind: self.kind, bytes: self.value.len(), needed: N };
         self.value.try_into().map_err(|_| error)
@@ -184,17 +184,17 @@ any_kind! {
     StateCookie(StateCookie<'a>),
     /// A parameter of the INIT that the responder did not know.
     UnrecognizedParameter(UnrecognizedParameter<'a>),
-    /// A wish for a longer life of the cookie.
+    /// A request for a longer lifetime of the cookie.
     CookiePreservative(CookiePreservative),
-    /// Deprecated: who receives it aborts.
+    /// Deprecated: the receiver aborts.
     HostName(HostName<'a>),
-    /// The kinds of addresses that the sender can use.
+    /// The address families that the sender supports.
     SupportedAddressTypes(SupportedAddressTypes<'a>),
-    /// The sender reacts to marked packets.
+    /// The sender supports ECN.
     EcnCapable(EcnCapable),
     /// Chunk types of extensions that the sender understands.
     SupportedExtensions(SupportedExtensions<'a>),
-    /// The sender wants data on all its addresses at once.
+    /// The sender requests data on all its addresses at once.
     MultipathCapable(MultipathCapable<'a>),
     /// Indication of the layer above the sender.
     AdaptationLayer(AdaptationLayer),

@@ -6,7 +6,7 @@ use crate::parameter::{ParameterError, RawParameter};
 /// Multipath Capable: the sender of an INIT or INIT ACK wants data on all its addresses at once, and copes with the order
 /// in which it comes then.
 ///
-/// A private parameter: who does not know it skips it and says nothing (RFC 9260 §3.2.1). The mark tells it from others
+/// A private parameter: a receiver that does not know it skips it silently (RFC 9260 §3.2.1). The mark tells it from others
 /// that took the same type.
 ///
 /// ```text
@@ -40,7 +40,7 @@ impl<'a> MultipathCapable<'a> {
         framing::write_tlv(out, Self::KIND.to_be_bytes(), |out| out.extend_from_slice(self.mark));
     }
 
-    /// How many bytes [`MultipathCapable::write`] appends.
+    /// Returns the number of bytes that [`MultipathCapable::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(self.mark.len())
     }

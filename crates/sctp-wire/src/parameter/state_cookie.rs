@@ -35,7 +35,7 @@ impl<'a> StateCookie<'a> {
         framing::write_tlv(out, Self::KIND.to_be_bytes(), |out| out.extend_from_slice(self.cookie));
     }
 
-    /// How many bytes [`StateCookie::write`] appends.
+    /// Returns the number of bytes that [`StateCookie::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(self.cookie.len())
     }

@@ -37,7 +37,7 @@ impl<'a> SupportedAddressTypes<'a> {
         framing::write_tlv(out, Self::KIND.to_be_bytes(), |out| out.extend_from_slice(self.kinds.as_bytes()));
     }
 
-    /// How many bytes [`SupportedAddressTypes::write`] appends.
+    /// Returns the number of bytes that [`SupportedAddressTypes::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(self.kinds.as_bytes().len())
     }

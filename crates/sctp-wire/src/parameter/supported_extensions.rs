@@ -37,7 +37,7 @@ impl<'a> SupportedExtensions<'a> {
         framing::write_tlv(out, Self::KIND.to_be_bytes(), |out| out.extend_from_slice(self.chunk_kinds));
     }
 
-    /// How many bytes [`SupportedExtensions::write`] appends.
+    /// Returns the number of bytes that [`SupportedExtensions::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(self.chunk_kinds.len())
     }

@@ -41,7 +41,7 @@ impl<'a> Unknown<'a> {
         framing::write_tlv(out, self.kind.to_be_bytes(), |out| out.extend_from_slice(self.value));
     }
 
-    /// How many bytes [`Unknown::write`] appends.
+    /// Returns the number of bytes that [`Unknown::write`] appends.
     pub fn wire_bytes(&self) -> usize {
         framing::wire_bytes(self.value.len())
     }

@@ -316,7 +316,7 @@ pub(crate) fn write_address_list(addresses: &[IpAddr], out: &mut Vec<u8>) {
     }
 }
 
-/// One address is the packet's own source and is not listed (RFC 9260 §3.3.2.1, note 2).
+/// Appends the addresses to list. A single address is the packet's own source and is not listed (RFC 9260 §3.3.2.1, note 2).
 fn write_addresses(addresses: &[IpAddr], is_of_use: impl Fn(IpAddr) -> bool, out: &mut Vec<u8>) {
     if addresses.len() < 2 {
         return;

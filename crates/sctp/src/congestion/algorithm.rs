@@ -23,7 +23,7 @@ impl Algorithm {
     /// All of them, the default first.
     pub const ALL: [Algorithm; 3] = [Algorithm::Cubic, Algorithm::NewReno, Algorithm::Bbr];
 
-    /// A controller at the start of a path whose packets hold `mtu_bytes` of chunks.
+    /// Returns a controller for a new path whose packets contain `mtu_bytes` of chunks.
     pub fn controller(self, mtu_bytes: usize, cwnd_bytes: usize) -> Box<dyn Controller> {
         match self {
             Algorithm::Cubic => Box::new(Cubic::new(mtu_bytes, cwnd_bytes)),
@@ -32,7 +32,7 @@ impl Algorithm {
         }
     }
 
-    /// The name that [`FromStr`] takes.
+    /// Returns the name that [`FromStr`] parses.
     pub fn name(self) -> &'static str {
         match self {
             Algorithm::Cubic => "cubic",

@@ -44,7 +44,7 @@ impl Coupling {
     /// All of them, the default first.
     pub const ALL: [Coupling; 3] = [Coupling::None, Coupling::ResourcePooling, Coupling::Balia];
 
-    /// A controller at the start of a path whose packets hold `mtu_bytes` of chunks.
+    /// Returns a controller for a new path whose packets contain `mtu_bytes` of chunks.
     pub fn controller(
         self,
         algorithm: Algorithm,
@@ -57,7 +57,7 @@ impl Coupling {
         }
     }
 
-    /// The name that [`FromStr`] takes.
+    /// Returns the name that [`FromStr`] parses.
     pub fn name(self) -> &'static str {
         match self {
             Coupling::None => "none",
@@ -66,7 +66,7 @@ impl Coupling {
         }
     }
 
-    /// How much a window grows once as much as it holds was acknowledged.
+    /// Returns the growth of a window after a full window was acknowledged.
     pub(super) fn growth_bytes(self, share: &Share, mtu_bytes: usize) -> usize {
         let fraction = match self {
             Coupling::None => ONE,
@@ -90,8 +90,8 @@ impl Coupling {
         (cwnd_bytes as u128 * of.saturating_sub(given_up) / of) as usize
     }
 
-    /// The least window that a loss leaves. The four packets of RFC 9260 §7.2.3 are the association's, and each path has its
-    /// share of them, but a packet.
+    /// Returns the minimum window after a loss. The four packets of RFC 9260 §7.2.3 belong to the association, and each path has
+    /// its share.
     pub(super) fn floor_bytes(self, share: &Share, mtu_bytes: usize) -> usize {
         let floor = PACKETS_MIN * mtu_bytes;
         match self {
@@ -116,7 +116,7 @@ impl FromStr for Coupling {
     }
 }
 
-/// The rate of a window: so many bytes in a round trip.
+/// Returns the rate of a window: its bytes per round trip.
 pub(crate) fn rate_bytes_per_s(cwnd_bytes: usize, srtt: Duration) -> u64 {
     let rate = cwnd_bytes as u128 * 1_000_000_000 / srtt.as_nanos().max(1);
     u64::try_from(rate).unwrap_or(u64::MAX).max(1)
@@ -156,26 +156,26 @@ pub struct Share {
 }
 
 impl Default for Share {
-    /// All of it.
+    /// Returns the share of a single path: all of it.
     fn default() -> Self {
         Pool::from_iter([1]).share(1)
     }
 }
 
 impl Share {
-    /// Own, fastest and total rate.
+    /// Returns the own, the fastest and the total rate.
     fn rates(&self) -> (u128, u128, u128) {
         let Pool { fastest_bytes_per_s, total_bytes_per_s } = self.pool;
         (self.own_bytes_per_s.into(), fastest_bytes_per_s.into(), total_bytes_per_s.into())
     }
 
-    /// The own rate by the total.
+    /// Returns the own rate divided by the total.
     fn own(&self) -> u128 {
         let (own, _, total) = self.rates();
         own * ONE / total
     }
 
-    /// The fastest rate by the total.
+    /// Returns the fastest rate divided by the total.
     fn fastest(&self) -> u128 {
         let (_, fastest, total) = self.rates();
         fastest * ONE / total

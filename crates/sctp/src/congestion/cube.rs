@@ -7,20 +7,20 @@ const US3_PER_S3: u128 = 1_000_000_000_000_000_000;
 /// 2^36 µs are 19 hours, and 10^14 packets: no window gets there, and nothing overflows on the way.
 const T_US_MAX: u64 = 1 << 36;
 
-/// How far from its plateau the function is, so far from K.
+/// Returns the distance of the function from its plateau at this distance from K.
 pub(super) fn growth_bytes(t_us: u64, mtu_bytes: u64) -> u64 {
     let t = u128::from(t_us.min(T_US_MAX));
     u64::try_from(t * t * t / (US3_PER_S3 / 1000) * C.0 * u128::from(mtu_bytes) / (C.1 * 1000))
         .unwrap_or(u64::MAX)
 }
 
-/// K: how long the function takes to grow by so much to its plateau.
+/// Returns K: the time that the function takes to grow by this much to its plateau.
 pub(super) fn time_us(growth_bytes: u64, mtu_bytes: u64) -> u64 {
     let growth = u128::from(growth_bytes.min(1 << 48));
     root(growth * US3_PER_S3 / u128::from(mtu_bytes.max(1)) * C.1 / C.0)
 }
 
-/// The cube root, rounded down.
+/// Returns the cube root, rounded down.
 fn root(x: u128) -> u64 {
     // x < 2^112, so its root has at most 38 bits.
     let mut root: u128 = 0;

@@ -50,7 +50,7 @@ impl Epoch {
         }
     }
 
-    /// W_cubic, so much later than now.
+    /// Returns W_cubic at this time from now.
     fn window_bytes(&self, later: Duration, mtu_bytes: u64) -> u64 {
         let t_us = u64::try_from((self.elapsed + later).as_micros()).unwrap_or(u64::MAX);
         let distance = cube::growth_bytes(t_us.abs_diff(self.k_us), mtu_bytes);
@@ -95,7 +95,7 @@ pub struct Cubic {
 }
 
 impl Cubic {
-    /// A controller in slow start.
+    /// Returns a controller in slow start.
     pub fn new(mtu_bytes: usize, cwnd_bytes: usize) -> Self {
         Cubic {
             window: Window::new(mtu_bytes, cwnd_bytes),
@@ -248,7 +248,7 @@ mod tests {
         Time::from_nanos(ms * 1_000_000)
     }
 
-    /// A controller whose window was `packets` when a packet was lost.
+    /// Returns a controller whose window was `packets` when a packet was lost.
     fn after_loss_at(packets: usize) -> Cubic {
         let mut cc = Cubic::new(MTU, 4 * MTU);
         cc.window.cwnd_bytes = packets * MTU;
@@ -256,7 +256,7 @@ mod tests {
         cc
     }
 
-    /// A window acknowledged each round trip from `from_ms` to `to_ms`.
+    /// Acknowledges a window in each round trip from `from_ms` to `to_ms`.
     fn run(cc: &mut Cubic, from_ms: u64, to_ms: u64, rtt_ms: u64) {
         let rtt = Duration::from_millis(rtt_ms);
         let mut ms = from_ms;

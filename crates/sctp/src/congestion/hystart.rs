@@ -40,7 +40,7 @@ pub(super) enum SlowStart {
 }
 
 impl SlowStart {
-    /// How much the window grows for so many bytes acknowledged.
+    /// Returns the growth of the window for this many acknowledged bytes.
     pub(super) fn growth_bytes(self, acked_bytes: usize) -> usize {
         match self {
             SlowStart::Double => acked_bytes,
@@ -101,7 +101,7 @@ pub(super) struct HyStart {
 }
 
 impl HyStart {
-    /// How far the window may grow.
+    /// Returns the limit of the window's growth.
     pub(super) fn ceiling_bytes(&self, mtu_bytes: usize) -> usize {
         let Some(flight_bytes) = self.flight_bytes else { return usize::MAX };
         let ceiling = flight_bytes.saturating_mul(CEILING_ROUND_TRIPS);

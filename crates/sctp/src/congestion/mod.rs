@@ -84,7 +84,7 @@ pub struct RateSample {
 }
 
 impl RateSample {
-    /// The rate.
+    /// Returns the rate.
     pub fn bytes_per_s(&self) -> u64 {
         let ns = self.interval.as_nanos().max(1);
         u64::try_from(u128::from(self.delivered_bytes) * 1_000_000_000 / ns).unwrap_or(u64::MAX)
@@ -120,32 +120,32 @@ pub enum Signal {
 /// Decides how much may be in flight. Sizes are bytes of DATA chunks with headers, and `mtu_bytes` is how many of them a
 /// packet holds (PMDCS).
 pub trait Controller: Send + std::fmt::Debug {
-    /// The window.
+    /// Returns the window.
     fn cwnd_bytes(&self) -> usize;
-    /// The threshold between slow start and congestion avoidance, `usize::MAX` if there is none yet.
+    /// Returns the threshold between slow start and congestion avoidance, `usize::MAX` if there is none yet.
     fn ssthresh_bytes(&self) -> usize;
-    /// How fast packets may leave, in bytes of DATA chunks per second; `None`: as fast as the window opens.
+    /// Returns the pacing rate in bytes of DATA chunks per second; `None`: the window alone limits sending.
     fn pacing_bytes_per_s(&self, srtt: Option<Duration>) -> Option<u64>;
-    /// A packet has left. `in_flight_bytes` counts it in.
+    /// Handles a sent packet. `in_flight_bytes` includes it.
     fn on_sent(&mut self, _now: Time, _bytes: usize, _in_flight_bytes: usize, _app_limited: bool) {}
     /// Tells a coupled controller the path's share of its association, before each SACK.
     fn couple(&mut self, _share: &Share) {}
-    /// A SACK acknowledged something.
+    /// Handles a SACK that acknowledged chunks for the first time.
     fn on_acked(&mut self, now: Time, acked: &Acked);
-    /// A packet was found lost: each, before `on_congestion` and `on_acked`.
+    /// Handles a lost packet; called for each one, before `on_congestion` and `on_acked`.
     fn on_packet_lost(&mut self, _now: Time, _lost: &LostPacket) {}
-    /// The network is congested: called once a window. `in_flight_bytes` is what had been in flight before.
+    /// Handles congestion; called once per window. `in_flight_bytes` were in flight before.
     fn on_congestion(&mut self, now: Time, signal: Signal, in_flight_bytes: usize);
     /// Ends the recovery: the losses before the last call of `on_congestion` are repaired.
     fn on_recovered(&mut self, _now: Time) {}
-    /// The retransmission timer expired. `in_flight_bytes` is what had been in flight before.
+    /// Handles the expiry of the retransmission timer. `in_flight_bytes` were in flight before.
     fn on_timeout(&mut self, now: Time, in_flight_bytes: usize);
     /// The last reduction was a mistake: nothing had been lost. The window is again at least what it was
     /// (RFC 5682, RFC 3708).
     fn undo(&mut self, now: Time);
-    /// The path has been idle for one retransmission timeout (RFC 9260 §7.2.1).
+    /// Handles an idle time of one retransmission timeout (RFC 9260 §7.2.1).
     fn on_idle(&mut self);
-    /// The path MTU changed.
+    /// Handles a change of the path MTU.
     fn set_mtu(&mut self, mtu_bytes: usize);
     /// Returns whether the path sends by proportional rate reduction while it repairs a loss (RFC 6937). A controller with a
     /// model of the path of its own says no.
@@ -154,8 +154,7 @@ pub trait Controller: Send + std::fmt::Debug {
     }
 }
 
-/// The window of a path at its start (RFC 9260 §7.2.1): min(4·PMDCS, max(2·PMDCS, 4404)), and 4344 instead of 4404
-/// over IPv6. Either is three full packets of Ethernet.
+/// Returns the initial window of a path (RFC 9260 §7.2.1): min(4·PMDCS, max(2·PMDCS, 4404)), and 4344 instead of 4404 over IPv6.
 pub fn initial_window_bytes(pmdcs_bytes: usize, ipv6: bool) -> usize {
     let ethernet_bytes = if ipv6 { 4344 } else { 4404 };
     (4 * pmdcs_bytes).min((2 * pmdcs_bytes).max(ethernet_bytes))

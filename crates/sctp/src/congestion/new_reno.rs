@@ -20,7 +20,7 @@ pub struct NewReno {
 }
 
 impl NewReno {
-    /// A controller in slow start.
+    /// Returns a controller in slow start.
     pub fn new(mtu_bytes: usize, cwnd_bytes: usize) -> Self {
         NewReno::coupled(Coupling::None, mtu_bytes, cwnd_bytes)
     }

@@ -67,7 +67,7 @@ impl Bottleneck {
     }
 }
 
-/// A packet in flight, with what the delivery rate needs (draft-ietf-ccwg-bbr §4.1).
+/// A packet in flight, with the state that the delivery rate needs (draft-ietf-ccwg-bbr §4.1).
 #[derive(Debug)]
 struct Sent {
     at: u64,
@@ -188,7 +188,7 @@ impl Sender {
         }
     }
 
-    /// A millisecond's worth of packets, or two.
+    /// Returns the number of packets of a millisecond, or two.
     fn send_burst(&mut self, now: u64, bottleneck: &mut Bottleneck) {
         let rate = self.controller.pacing_bytes_per_s(self.srtt()).unwrap_or(u64::MAX);
         let quantum = (rate / 1000).clamp(2 * PACKET_BYTES as u64, 65_536) as usize / PACKET_BYTES;
@@ -351,15 +351,15 @@ pub(super) struct TestNetwork {
 }
 
 impl TestNetwork {
-    /// One sender for each algorithm, each starting so much later than the one before.
+    /// Returns one sender for each algorithm, each starting so much later than the one before.
     pub(super) fn new(bottleneck: Bottleneck, algorithms: &[Algorithm], apart: Duration) -> Self {
         let senders = algorithms.iter().zip(0..);
         let senders = senders.map(|(&a, i)| Sender::new(Coupling::None, a, 0, apart * i)).collect();
         TestNetwork { bottlenecks: vec![bottleneck], senders, paths: 0, now: 0 }
     }
 
-    /// An association with a path over each of these bottlenecks, and after it NewReno by itself on each of those, all starting so
-    /// much later than the one before.
+    /// Returns an association with a path over each of these bottlenecks, and after it NewReno by itself on each of those, all
+    /// starting so much later than the one before.
     pub(super) fn coupled(
         bottlenecks: Vec<Bottleneck>,
         coupling: Coupling,

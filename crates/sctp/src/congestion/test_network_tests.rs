@@ -12,7 +12,7 @@ fn share(bottleneck: &Bottleneck, algorithm: Algorithm, from_s: u64, to_s: u64) 
     network.shares(Duration::from_secs(from_s), Duration::from_secs(to_s))[0]
 }
 
-/// Jain's index: 1 if all have the same, 1/n if one has everything.
+/// Returns Jain's index: 1 if all have the same, 1/n if one has everything.
 fn fairness(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
     sum * sum / (shares.len() as f64 * shares.iter().map(|s| s * s).sum::<f64>())

@@ -2,7 +2,7 @@
 
 use super::Acked;
 
-/// So many bytes acknowledged while the application had no more to send.
+/// Returns an acknowledgement of this many bytes while the application had no more to send.
 pub(super) fn acked(bytes: usize) -> Acked {
     Acked {
         bytes,
@@ -21,7 +21,7 @@ pub(super) fn acked(bytes: usize) -> Acked {
     }
 }
 
-/// So many bytes acknowledged while the window held packets back.
+/// Returns an acknowledgement of this many bytes while the window held packets back.
 pub(super) fn limited(bytes: usize) -> Acked {
     Acked { window_limited: true, ..acked(bytes) }
 }

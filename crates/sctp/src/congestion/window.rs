@@ -29,7 +29,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// At the start of a path.
+    /// Returns the window of a new path.
     pub(super) fn new(mtu_bytes: usize, cwnd_bytes: usize) -> Self {
         Window { mtu_bytes, cwnd_bytes, ssthresh_bytes: usize::MAX, hystart: HyStart::default() }
     }
@@ -53,7 +53,7 @@ impl Window {
         phase == SlowStart::Done
     }
 
-    /// The window in a smoothed round-trip time, and more, so that pacing does not hold back what the window allows.
+    /// Returns the window in a smoothed round-trip time, and more, so that pacing does not hold back what the window allows.
     pub(super) fn pacing_bytes_per_s(&self, srtt: Option<Duration>) -> Option<u64> {
         let slow_start = self.cwnd_bytes < self.ssthresh_bytes;
         let gain_percent = if slow_start { SLOW_START_GAIN_PERCENT } else { AVOIDANCE_GAIN_PERCENT };
@@ -70,8 +70,8 @@ impl Window {
     }
 }
 
-/// How much one SACK may add to a window in slow start: all that it acknowledged once there is a round-trip time to pace
-/// by (RFC 9406 §4.3).
+/// Returns how much one SACK may add to a window in slow start: all that it acknowledged once there is a round-trip time to
+/// pace by (RFC 9406 §4.3).
 fn slow_start_bytes(acked: &Acked, mtu_bytes: usize) -> usize {
     match acked.srtt {
         Some(_) => acked.bytes,

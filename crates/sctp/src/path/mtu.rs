@@ -161,7 +161,7 @@ impl Discovery {
         self.size_bytes + self.header_bytes
     }
 
-    /// The size in use.
+    /// Returns the size in use.
     #[inline]
     pub(crate) fn size_bytes(&self) -> usize {
         self.size_bytes

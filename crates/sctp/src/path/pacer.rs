@@ -78,7 +78,7 @@ mod tests {
 
     const MTU: usize = 1000;
 
-    /// Bytes that leave in `ms` milliseconds if something always waits.
+    /// Returns the number of bytes that leave in `ms` milliseconds if something always waits.
     fn leave(pacer: &mut Pacer, rate: u64, ms: u64) -> usize {
         let end = Time::ZERO + Duration::from_millis(1000 + ms);
         let mut now = Time::ZERO + Duration::from_millis(1000);

@@ -140,7 +140,7 @@ impl Path {
         self.pacing_rate().map(|rate| pacer::batch_bytes(rate, self.mtu_bytes))
     }
 
-    /// Nothing more leaves for now. `waits`: something does wait, and only the path holds it back.
+    /// Records that no more packets are sent for now. `waits`: data waits, and only the path holds it back.
     #[inline]
     pub(crate) fn on_pause(&mut self, waits: bool) {
         let in_flight_bytes = self.flight.bytes();

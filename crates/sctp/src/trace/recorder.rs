@@ -112,7 +112,7 @@ impl Tracer {
         self.push(now, Some(path), Event::PacketReceived { contents: contents(packet, 0) });
     }
 
-    /// A packet given in pieces; `retransmitted` of its DATA chunks were sent before.
+    /// Records a sent packet given in pieces; `retransmitted` of its DATA chunks were sent before.
     pub(crate) fn packet_sent<'a>(
         &mut self,
         now: Time,
@@ -131,7 +131,7 @@ impl Tracer {
         self.scratch = scratch;
     }
 
-    /// The packet that leaves after the end.
+    /// Records the final packet of an association.
     pub(crate) fn record_final_packet(&mut self, path: usize, packet: &[u8]) {
         if let Some(now) = self.ring.back().map(|record| record.at) {
             self.packet_sent(now, path, None, 0, std::iter::once(packet));

@@ -9,7 +9,7 @@ use lab::script::Peer;
 
 const BUFFER_BYTES: usize = 16 << 10;
 const MESSAGE_BYTES: usize = 1000;
-/// So many messages leave little of the window.
+/// Number of messages that leave little of the window.
 const MESSAGES: u32 = 14;
 /// Charge of a message to the buffer: the overhead of few messages is free.
 const TAKEN_BYTES: usize = MESSAGE_BYTES;

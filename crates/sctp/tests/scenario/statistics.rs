@@ -64,7 +64,7 @@ fn gaps_duplicates_and_chunks_out_of_sequence() {
 #[test]
 fn timeouts_by_their_timer() {
     let mut hosts = TwoHosts::new(3);
-    // Nobody answers twice.
+    // Neither side answers twice.
     let mut lost = 0;
     hosts.tap(A, move |_| {
         lost += 1;

@@ -14,7 +14,7 @@ use lab::{A, B, PORT_A, PORT_B, Reading, TwoHosts, line};
 
 const SOON: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(5000);
-/// Nobody sends anything in that time that would have to be retransmitted.
+/// Neither side sends anything in that time that would have to be retransmitted.
 const SECOND: Duration = Duration::from_secs(1);
 
 fn wants_events() -> AssociationConfig {

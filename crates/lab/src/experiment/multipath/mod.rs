@@ -96,7 +96,7 @@ impl Case for Multipath {
 }
 
 impl Multipath {
-    /// A case with messages that fill a packet, and nothing published.
+    /// Returns a case with messages that fill a packet, and nothing published.
     fn new(name: String, seed: u64, lines: Vec<PipeConfig>, measured: Range<Duration>) -> Self {
         let slice = measured.end / 400;
         Multipath {
@@ -119,7 +119,7 @@ impl Multipath {
         (0..self.lines.len()).filter(|&line| !self.lines[..line].contains(&self.lines[line])).collect()
     }
 
-    /// The place among the distinct lines of the one that is like this line.
+    /// Returns the place among the distinct lines of the one that is like this line.
     fn like(&self, line: usize) -> usize {
         let distinct = self.distinct_lines();
         distinct.iter().position(|&other| self.lines[other] == self.lines[line]).unwrap_or(line)
@@ -224,7 +224,7 @@ impl Multipath {
         self.lines.iter().enumerate().flat_map(back).reduce(f64::max)
     }
 
-    /// An outcome that others have published.
+    /// Returns an outcome that others have published.
     fn theirs(&self, figure: &PathFigure) -> Outcome {
         let lines = &self.lines[..figure.paths.min(self.lines.len())];
         let ours = || lines.iter().map(|line| self.limit_bits_per_s(line, &self.measured)).sum();
@@ -243,7 +243,7 @@ impl Multipath {
     }
 }
 
-/// A short case of every kind.
+/// Returns a short case of every kind.
 #[cfg(test)]
 pub(super) fn small_cases(seed: u64) -> Vec<Box<dyn Case>> {
     let second = Duration::from_secs(1);
@@ -268,14 +268,14 @@ pub(super) fn small_cases(seed: u64) -> Vec<Box<dyn Case>> {
     boxed(cases)
 }
 
-/// A line of so many Mbit/s whose queue holds a part of its bandwidth-delay product.
+/// Returns a line of so many Mbit/s whose queue holds a part of its bandwidth-delay product.
 fn line(mbits_per_s: u64, round_trip: Duration, queue: f64) -> PipeConfig {
     let rate = mbits_per_s * 1_000_000;
     let queue_bytes = round_trip_bytes(rate, round_trip.as_secs_f64() * queue);
     PipeConfig { rate_bits_per_s: Some(rate), delay: round_trip / 2, queue_bytes, ..PipeConfig::default() }
 }
 
-/// When a line comes back.
+/// Returns when a line comes back.
 fn returns(line: &PipeConfig) -> Vec<Duration> {
     match &line.schedule {
         Schedule::Listed(outages) => outages.iter().map(|outage| outage.end).collect(),

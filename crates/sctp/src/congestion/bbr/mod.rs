@@ -125,7 +125,7 @@ pub struct Bbr {
 }
 
 impl Bbr {
-    /// A controller in Startup.
+    /// Returns a controller in Startup.
     pub fn new(mtu_bytes: usize, cwnd_bytes: usize) -> Self {
         Bbr {
             mtu_bytes: mtu_bytes as u64,
@@ -163,7 +163,7 @@ impl Bbr {
         }
     }
 
-    /// BBR.bw.
+    /// Returns BBR.bw.
     fn rate(&self) -> u64 {
         self.max_rate.get().min(self.short_term.rate)
     }
@@ -502,7 +502,7 @@ impl Controller for Bbr {
         }
     }
 
-    /// A pause says nothing of the path: what is sent afterwards is paced at its rate (§5.4).
+    /// Handles a pause, which tells nothing about the path: later packets are paced at its rate (§5.4).
     fn on_idle(&mut self) {}
 
     fn set_mtu(&mut self, mtu_bytes: usize) {
@@ -514,7 +514,7 @@ impl Controller for Bbr {
     }
 }
 
-/// So many percent of a number.
+/// Returns a percentage of a number.
 fn percent(of: u64, percent: u64) -> u64 {
     if of == INFINITE {
         return INFINITE;

@@ -54,7 +54,7 @@ impl MaxRate {
         self.before.max(self.now)
     }
 
-    /// A rate that the application held back counts only if it is higher than what is known (§5.5.4).
+    /// Updates the maximum. A rate limited by the application counts only if it is higher than the known one (§5.5.4).
     pub(super) fn update(&mut self, sample: &RateSample) {
         let rate = sample.bytes_per_s();
         if rate >= self.get() || !sample.app_limited {
@@ -62,7 +62,7 @@ impl MaxRate {
         }
     }
 
-    /// One cycle of probing is over. One in which nothing was measured does not count.
+    /// Ends a cycle of probing. A cycle without a measurement does not count.
     pub(super) fn advance(&mut self) {
         if self.now > 0 {
             self.before = self.now;
@@ -106,7 +106,7 @@ impl MinRtt {
         }
     }
 
-    /// The queue was empty just now.
+    /// Restarts the interval, because the queue was empty just now.
     pub(super) fn restart_interval(&mut self, now: Time) {
         self.probe_seen_at = now;
     }
@@ -231,7 +231,7 @@ impl ShortTerm {
         }
     }
 
-    /// The first loss of a round ends it a round trip from now.
+    /// Records a loss: the first one of a round ends the round one round trip from now.
     pub(super) fn note_loss(&mut self, delivered_bytes: u64) {
         if !self.loss_in_round {
             self.loss_round_delivered = delivered_bytes;

@@ -70,7 +70,7 @@ pub(super) fn loses_too_much(lost_bytes: u64, sent_in_flight_bytes: u64) -> bool
     lost_bytes > percent(sent_in_flight_bytes, LOSS_PERCENT)
 }
 
-/// InflightAtLoss: where within a packet the losses passed the threshold. It may be a batch.
+/// Returns InflightAtLoss: the position within a packet, or a batch, at which the losses passed the threshold.
 pub(super) fn in_flight_at_loss(packet_bytes: u64, sent_in_flight_bytes: u64, lost_bytes: u64) -> u64 {
     let before = sent_in_flight_bytes.saturating_sub(packet_bytes);
     let lost_before = lost_bytes.saturating_sub(packet_bytes);
@@ -130,7 +130,7 @@ impl Bbr {
         }
     }
 
-    /// AdaptLongTermModel. Says whether it decided what comes next.
+    /// AdaptLongTermModel. Returns whether it determined the next phase.
     fn adapt_long_term(&mut self, acked: &Acked, sample: &RateSample) -> bool {
         if self.rounds.started && self.probing.phase == AckPhase::Starting {
             self.probing.phase = AckPhase::Feedback;
@@ -158,7 +158,7 @@ impl Bbr {
         false
     }
 
-    /// HandleInflightTooHigh: once for each probe.
+    /// HandleInflightTooHigh; has an effect once for each probe.
     pub(super) fn handle_too_high(&mut self, now: Time, in_flight_bytes: u64, app_limited: bool) {
         self.probing.too_high = true;
         self.probing.samples = false;
