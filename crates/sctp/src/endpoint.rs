@@ -35,7 +35,7 @@ use crate::event::Host;
 use crate::identifiers::{AssociationId, ListenerId};
 use crate::identity::Identity;
 use crate::local_addresses::LocalAddresses;
-use crate::outbound::Block;
+use crate::outbound::{Batch, Block};
 use crate::path_hints::PathHints;
 use crate::reply::Reply;
 use crate::statistics::{AssociationState, EndpointStatistics, STATISTICS_VERSION, Statistics};
@@ -264,19 +264,33 @@ impl Endpoint {
     ) {
         let Some(association) = self.associations.get_mut(id.index()) else { return };
         association.queue_message(now, info, bytes, blocks);
-        match association.queued {
-            Queued::Due => {}
-            // Every other event that can make it due has called `update_queues`.
-            Queued::Held if !association.is_due() => {}
-            _ => self.enqueue(id),
+        if association.joins_queue() {
+            self.enqueue(id);
         }
         if info.lifetime.is_some() {
             self.arm(id);
         }
     }
 
+    /// Queues the messages of a batch, and empties it. Returns whether there is room for them; if not,
+    /// [`Event::Writable`](crate::Event::Writable) tells when the buffer is at most half full.
+    ///
+    /// # Errors
+    ///
+    /// One of the messages is not valid, a record is open, or the association takes no messages. None is sent then.
+    pub fn send_batch(&mut self, id: AssociationId, batch: &mut Batch) -> Result<bool, SendError> {
+        let association = self.associations.get_mut(id.index()).ok_or(SendError::Closed)?;
+        if batch.is_empty() {
+            return Ok(true);
+        }
+        let queued = association.queue_batch(batch)?;
+        if queued && association.joins_queue() {
+            self.enqueue(id);
+        }
+        Ok(queued)
+    }
+
     /// Records that the reader took `bytes`, and a charge in addition: 1 with the last bytes of a [`Host::message`],
-    /// [`ReceivedRun::charges`](crate::ReceivedRun::charges) with the last of a [`Host::run`], otherwise 0. The window opens.
     /// [`ReceivedRun::charges`](crate::ReceivedRun::charges) with the last of a [`Host::run`], otherwise 0. The window opens.
     #[inline]
     pub fn consumed(&mut self, id: AssociationId, bytes: usize, charges: usize) {

@@ -17,6 +17,8 @@ use crate::error::{ConnectError, RecvError, SendError};
 use crate::event::Received;
 use crate::message::Message;
 use crate::options::StackOptions;
+use crate::reader::Reader;
+use crate::sender::{Fed, Sender};
 use crate::socket::{Found, Patience, unless_restarted};
 use crate::stack::Stack;
 
@@ -151,7 +153,7 @@ impl Association {
     /// Sends messages in order with the properties in `info`; waits while the send buffer is full.
     ///
     /// The call enters the stack once for many messages, which pays for short ones. For messages that arise one by one,
-    /// call [`Association::send`], which lets them share packets, too.
+    /// use a [`Sender`], or call [`Association::send`], which lets them share packets as well.
     ///
     /// ```
     /// # use swiftwater::{Association, Listener, SendInfo};
@@ -170,15 +172,21 @@ impl Association {
     /// # Errors
     ///
     /// Fails as [`Association::send_with`] does. If one of the messages is empty or too long, none is sent.
-    pub fn send_many(&self, mut messages: &[&[u8]], info: &SendInfo) -> Result<(), SendError> {
+    pub fn send_many(&self, messages: &[&[u8]], info: &SendInfo) -> Result<(), SendError> {
         self.check_all(messages, info)?;
-        let socket = &self.shared.socket;
-        while !messages.is_empty() {
-            socket.until(Interest::WRITABLE, Patience::Forever, |inner| {
-                socket.try_write_many(inner, 0, info, &mut messages)
-            })??;
-        }
-        Ok(())
+        let mut fed = Fed::default();
+        messages.iter().try_for_each(|message| self.feed(&mut fed, message, info))?;
+        self.hand_over(&mut fed)
+    }
+
+    /// Returns a handle that sends many short messages at the cost of one; see [`Sender`].
+    pub fn sender(&self) -> Sender {
+        Sender::new(self.clone())
+    }
+
+    /// Returns a handle that receives many short messages at the cost of one; see [`Reader`].
+    pub fn reader(&self) -> Reader {
+        Reader::new(self.clone())
     }
 
     /// Sends one message without a copy of its bytes; waits while the send buffer is full.

@@ -178,7 +178,10 @@ pub mod internals;
 mod listener;
 mod message;
 mod options;
+mod pace;
 mod perimeter;
+mod reader;
+mod sender;
 mod shard;
 mod socket;
 mod stack;
@@ -201,6 +204,7 @@ pub use event::{Event, PathChange, PathReason, Received};
 pub use listener::{Listener, SharedListener};
 pub use message::{AssociationId, Message};
 pub use options::{AssociationOptions, LinkKind, ListenerOptions, StackOptions};
+pub use reader::{MessageRef, Reader};
 pub use sctp::Checksum;
 pub use sctp::ReceivePool;
 pub use sctp::congestion::{Algorithm as CongestionControl, Coupling};
@@ -209,6 +213,7 @@ pub use sctp::{
     PathStatistics, PrimaryError, Statistics, UnknownName,
 };
 pub use sctp::{Lifetime, RecvInfo, SendInfo};
+pub use sender::Sender;
 pub use stack::{Stack, StackStatistics};
 pub use stream::Stream;
 /// The STREAMS executive, with the types for modules that can be pushed on an association's stream.

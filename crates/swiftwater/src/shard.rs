@@ -21,17 +21,11 @@ use streams::{DriverId, Executive, FlushScope, StreamId};
 use crate::background::Background;
 use crate::busy_poll::BusyPoll;
 use crate::options::StackOptions;
+use crate::pace::Pace;
 use crate::perimeter::Entered;
 use crate::timed::Timed;
 use crate::waiting::{Poller, Waiting};
 use crate::watch::{Sleeper, Watch};
-
-/// Maximum time that a message waits for others to share its packet.
-const FLUSH_AFTER: Duration = Duration::from_micros(50);
-/// Number of times that a busy sender reads the clock within [`FLUSH_AFTER`].
-const CLOCK_LOOKS: u32 = 4;
-/// Maximum number of messages that a busy sender hands down without reading the clock.
-const CLOCK_STRIDE_MAX: u32 = 64;
 
 /// Maximum number of receives in one turn, so that a flood does not block the perimeter.
 const RECEIVES_MAX: usize = 4;
@@ -62,15 +56,6 @@ pub(crate) struct Inner {
     /// The error of the last receive, if it failed.
     pub(crate) fault: Option<String>,
     pub(crate) open_streams: usize,
-}
-
-/// Decides when a busy sender reads the clock.
-#[derive(Default)]
-struct Pace {
-    unsent_since: Option<Instant>,
-    until_look: u32,
-    stride: u32,
-    sent: u32,
 }
 
 /// A set of sockets with everything that runs on them.
@@ -183,8 +168,7 @@ impl Shard {
 impl Inner {
     /// Transmits the data that is due, or all queued data.
     pub(crate) fn flush(&mut self, everything: bool) {
-        if self.pace.unsent_since.is_none() && !self.executive.has_unsent() && !self.executive.has_arrivals()
-        {
+        if !self.pace.has_unsent() && !self.executive.has_unsent() && !self.executive.has_arrivals() {
             // The call may have started a timer.
             return self.mind_deadline();
         }
@@ -264,53 +248,17 @@ impl Inner {
 impl Inner {
     /// Returns whether a message waits for others to share its packet.
     pub(crate) fn has_unsent(&self) -> bool {
-        self.pace.unsent_since.is_some()
+        self.pace.has_unsent()
     }
 
     /// Returns whether a message has waited longer than the flush rule permits.
     pub(crate) fn unsent_is_old(&self) -> bool {
-        self.pace.unsent_since.is_some_and(|since| since.elapsed() >= FLUSH_AFTER)
+        self.pace.unsent_is_old()
     }
 
     /// Returns whether no work is left: no stream is open and no association exists.
     pub(crate) fn is_idle(&self) -> bool {
         self.open_streams == 0 && !self.executive.is_busy()
-    }
-}
-
-impl Pace {
-    /// Returns whether the first unsent message has waited long enough. Reads the clock for the first message of a
-    /// batch and then a few times within [`FLUSH_AFTER`], as the rate of the last batch suggests.
-    #[inline]
-    fn overdue(&mut self) -> bool {
-        self.sent += 1;
-        if self.until_look > 0 {
-            self.until_look -= 1;
-            return false;
-        }
-        let now = Instant::now();
-        let Some(since) = self.unsent_since else {
-            self.unsent_since = Some(now);
-            self.until_look = self.stride;
-            return false;
-        };
-        self.until_look = self.stride;
-        now.duration_since(since) >= FLUSH_AFTER
-    }
-
-    /// Records that all due data was transmitted; `waits` says whether other data still waits.
-    fn flushed(&mut self, now: Instant, waits: bool) {
-        if let Some(since) = self.unsent_since.take()
-            && self.sent > 0
-        {
-            let elapsed = now.duration_since(since).max(Duration::from_nanos(1));
-            let looks_apart = FLUSH_AFTER / CLOCK_LOOKS;
-            let stride = looks_apart.as_nanos() * u128::from(self.sent) / elapsed.as_nanos();
-            self.stride = u32::try_from(stride).unwrap_or(CLOCK_STRIDE_MAX).min(CLOCK_STRIDE_MAX);
-        }
-        self.unsent_since = waits.then_some(now);
-        self.sent = 0;
-        self.until_look = 0;
     }
 }
 

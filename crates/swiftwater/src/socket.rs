@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use providers::SctpDriver;
-use sctp::{RecvInfo, SendInfo};
+use sctp::{Batch, RecvInfo, SendInfo};
 use streams::{Chain, Control, Cx, Interest, Kind, Message as Block, ReadError, StreamId, WriteError};
 use tpi::{Errno, Primitive};
 
@@ -14,6 +14,7 @@ use crate::error::{AcceptError, CloseReason, Loss, RecvError, SendError};
 use crate::message::{Message, from_block, to_text, window_bytes};
 use crate::perimeter::Entered;
 use crate::shard::{Hold, Inner};
+use crate::timed::Timed;
 
 /// Maximum number of messages that one call sends or receives before it leaves the perimeter.
 const MESSAGES_MAX: usize = 256;
@@ -235,20 +236,22 @@ impl Socket {
         self.after_write(inner, written)
     }
 
-    /// Sends as many of these messages as there is room for, and removes them from the slice.
-    pub(crate) fn try_write_many(
+    /// Sends the messages of a batch, and removes those that it sends.
+    pub(crate) fn try_write_batch(
         &self,
         inner: &mut Inner,
         association: u32,
-        info: &SendInfo,
-        messages: &mut &[&[u8]],
+        batch: &mut Batch,
     ) -> Option<Result<(), SendError>> {
-        for _ in 0..MESSAGES_MAX {
-            let Some((first, rest)) = messages.split_first() else { break };
-            if let Err(error) = self.try_write(inner, association, info, first)? {
+        if let Some(written) = inner.executive.write_batch(self.stream, association, batch) {
+            return self.after_write(inner, written);
+        }
+        while let Some((info, message)) = batch.first() {
+            let written = inner.executive.write(self.stream, association, &info, message);
+            if let Err(error) = self.after_write(inner, written)? {
                 return Some(Err(error));
             }
-            *messages = rest;
+            batch.drop_first();
         }
         Some(Ok(()))
     }
@@ -341,7 +344,12 @@ impl Socket {
     }
 
     pub(crate) fn try_getmsg(&self, inner: &mut Inner) -> Option<Result<Found<Block>, RecvError>> {
-        self.try_take(inner, |end| *end != End::Open)
+        self.try_take(inner, Timed::getmsg, |end| *end != End::Open)
+    }
+
+    /// Takes one message, or those that came together in a packet.
+    pub(crate) fn try_getrun(&self, inner: &mut Inner) -> Option<Result<Found<Block>, RecvError>> {
+        self.try_take(inner, Timed::getrun, |end| *end != End::Open)
     }
 
     /// Takes the available messages, up to `room`. Returns the result behind them if it is not a message;
@@ -366,16 +374,17 @@ impl Socket {
 
     /// Takes one message or primitive, including those after the peer's shutdown.
     pub(crate) fn try_next(&self, inner: &mut Inner) -> Option<Result<Found<Block>, RecvError>> {
-        self.try_take(inner, |end| matches!(end, End::Closed | End::Lost(_)))
+        self.try_take(inner, Timed::getmsg, |end| matches!(end, End::Closed | End::Lost(_)))
     }
 
     fn try_take(
         &self,
         inner: &mut Inner,
+        take: impl Fn(&mut Timed, StreamId) -> Result<Option<Block>, ReadError>,
         is_last: impl Fn(&End) -> bool,
     ) -> Option<Result<Found<Block>, RecvError>> {
         loop {
-            match inner.executive.getmsg(self.stream) {
+            match take(&mut inner.executive, self.stream) {
                 Ok(Some(message)) if is_data(&message) => {
                     if message.data.len() >= self.holds_from_bytes.load(Relaxed) {
                         self.hold_window(inner, window_bytes(&message.data));
@@ -581,7 +590,10 @@ impl Drop for Socket {
 
 #[inline]
 fn is_data(message: &Block) -> bool {
-    matches!(message.kind, Kind::Proto(Control::Tpi(Primitive::OptdataInd { .. })) | Kind::Data)
+    matches!(
+        message.kind,
+        Kind::Proto(Control::Tpi(Primitive::OptdataInd { .. })) | Kind::Data | Kind::Run(_)
+    )
 }
 
 /// Returns an error if a primitive between messages reports a restart of the peer: it is a second confirmation.

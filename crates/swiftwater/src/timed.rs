@@ -8,9 +8,9 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use providers::SctpDriver;
-use sctp::{RecvInfo, SendInfo};
+use sctp::{Batch, RecvInfo, SendInfo};
 use streams::{
-    DriverId, Executive, Interest, Message, OpenError, ReadError, Readiness, StreamId, WriteError,
+    Cx, DriverId, Executive, Interest, Message, OpenError, ReadError, Readiness, StreamId, WriteError,
 };
 
 /// An executive with one provider. It lends itself as it is for looks alone.
@@ -76,6 +76,18 @@ impl Timed {
         self.for_message(info).write_bytes(s, association, *info, data)
     }
 
+    /// Sends the messages of a batch, and empties it; `None` if they must be sent one by one.
+    pub(crate) fn write_batch(
+        &mut self,
+        s: StreamId,
+        association: u32,
+        batch: &mut Batch,
+    ) -> Option<Result<(), WriteError>> {
+        let size = (batch.messages(), batch.data_bytes());
+        let take = |driver: &mut SctpDriver, _: &mut Cx<'_>| driver.write_batch(s, association, batch);
+        self.executive.write_past(s, size, take)
+    }
+
     #[inline]
     pub(crate) fn read(
         &mut self,
@@ -88,6 +100,10 @@ impl Timed {
     #[inline]
     pub(crate) fn getmsg(&mut self, s: StreamId) -> Result<Option<Message>, ReadError> {
         self.executive.getmsg(s)
+    }
+
+    pub(crate) fn getrun(&mut self, s: StreamId) -> Result<Option<Message>, ReadError> {
+        self.executive.getrun(s)
     }
 
     pub(crate) fn open(&mut self) -> Result<StreamId, OpenError> {
@@ -123,7 +139,7 @@ impl Timed {
     pub(crate) fn command<R>(
         &mut self,
         now: Instant,
-        f: impl FnOnce(&mut SctpDriver, &mut streams::Cx<'_>) -> R,
+        f: impl FnOnce(&mut SctpDriver, &mut Cx<'_>) -> R,
     ) -> Option<R> {
         let driver = self.driver;
         self.at(now).with_driver(driver, f)

@@ -40,11 +40,15 @@ mod association;
 mod driver;
 mod endpoint;
 mod listener;
+mod reader;
+mod sender;
 mod until;
 
 pub use association::Association;
 pub use endpoint::Endpoint;
 pub use listener::Listener;
+pub use reader::Reader;
+pub use sender::Sender;
 
 use crate::address::{Address, AddressError, ToAddress};
 

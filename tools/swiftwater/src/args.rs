@@ -236,6 +236,7 @@ Series:
   tcp-artificial  the same, sender at nice -20 and receiver at 19, as far as the system allows
   tcp-batched     a length before each message and 64 KB of buffer in the program at both ends
   sctp-message    one SCTP message a call, checksum on, 1:1 with what the receiver gets
+  sctp-batch      sctp-message through `Association::sender()` and `reader()`, which take many messages at once
   sctp-stream     each call continues one endless message, as netperf's SCTP test did
   sctp-nocsum     sctp-message without a checksum: as the published loopback runs, not for networks
   sctp-sockets    sctp-message by two programs under `swiftwater run`, through its shim and a daemon

@@ -29,7 +29,7 @@ use std::time::Instant;
 
 use ::sctp::trace::Record;
 use ::sctp::{
-    Admission, AssociationConfig, AssociationId, AssociationState, Checksum, Endpoint, EndpointConfig,
+    Admission, AssociationConfig, AssociationId, AssociationState, Batch, Checksum, Endpoint, EndpointConfig,
     EndpointStatistics, PathId, PathOptions, Permit, PrimaryError, SendError, SendInfo, Statistics, Time,
     TransmitBuffer,
 };
@@ -402,6 +402,20 @@ fn send_errno(error: SendError) -> Errno {
         SendError::PeerShutdown => Errno::ESHUTDOWN,
         SendError::NoSuchStream { .. } | SendError::Empty | SendError::RecordOpen { .. } => Errno::EINVAL,
         SendError::TooLong { .. } => Errno::EMSGSIZE,
+    }
+}
+
+impl SctpDriver {
+    /// Sends the messages of a batch on a stream, and empties it.
+    pub fn write_batch(&mut self, s: StreamId, association: u32, batch: &mut Batch) -> streams::Admission {
+        let Some(id) = self.association(s, association) else {
+            return streams::Admission::Fail(Errno::ENOTCONN);
+        };
+        match self.endpoint.send_batch(id, batch) {
+            Ok(true) => streams::Admission::Room,
+            Ok(false) => streams::Admission::Full,
+            Err(error) => streams::Admission::Fail(send_errno(error)),
+        }
     }
 }
 

@@ -55,7 +55,7 @@ use crate::identifiers::AssociationId;
 use crate::identity::Identity;
 use crate::inbound::Inbound;
 use crate::local_addresses::LocalAddresses;
-use crate::outbound::{Block, Outbound};
+use crate::outbound::{Batch, Block, Outbound};
 use crate::path::Path;
 use crate::path_state::PathState;
 use crate::receive_buffer::Held;
@@ -360,6 +360,32 @@ impl Association {
         self.outbound.queue(now, info, bytes, blocks);
         self.statistics.messages_sent += 1;
         self.statistics.bytes_sent += bytes as u64;
+    }
+
+    /// Returns whether the endpoint must look at its place among those that transmit, after something was queued.
+    #[inline]
+    pub(crate) fn joins_queue(&self) -> bool {
+        match self.queued {
+            Queued::Due => false,
+            // Every other event that can make it due has called `update_queues`.
+            Queued::Held => self.is_due(),
+            Queued::No => true,
+        }
+    }
+
+    /// Queues the messages of a batch, and empties it. Returns whether there is room for them; if not, [`Event::Writable`] follows.
+    pub(crate) fn queue_batch(&mut self, batch: &mut Batch) -> Result<bool, SendError> {
+        if !self.takes_messages() {
+            return Err(self.refusal());
+        }
+        self.outbound.check_batch(batch)?;
+        if !self.outbound.has_room_for(batch) {
+            return Ok(false);
+        }
+        self.statistics.messages_sent += batch.messages() as u64;
+        self.statistics.bytes_sent += batch.data_bytes() as u64;
+        self.outbound.queue_batch(batch);
+        Ok(true)
     }
 
     /// Records that the reader took `bytes`, and the charge of `charges` messages in addition. Returns whether a window update is

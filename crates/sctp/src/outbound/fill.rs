@@ -6,8 +6,8 @@ use std::time::Duration;
 use sctp_wire::chunk::DATA_HEADER_BYTES;
 use sctp_wire::packet::HEADER_BYTES;
 
-use super::pending::{NewChunks, RunLimits};
 use super::run::{Run, wire_bytes};
+use super::short::{NewChunks, RunLimits};
 use super::{OUTSTANDING_CHUNKS_MAX, Outbound};
 use crate::path::{PacketTsns, Path, SentData};
 use crate::time::Time;

@@ -7,6 +7,8 @@
 //!
 //! | file | procedure |
 //! |---|---|
+//! | `short` | short messages in wire form |
+//! | `batch` | short messages that are queued together |
 //! | `pending` | messages without a TSN; the place of a stream scheduler |
 //! | `run` | consecutive chunks of one packet, in wire form |
 //! | `outstanding` | runs, their states and totals |
@@ -15,6 +17,7 @@
 //! | `sack` | handles SACKs (§6.2.1) |
 //! | `loss` | detects losses and spurious ones (§6.3.3, §7.2.4, RFC 8985, RFC 5682) |
 
+mod batch;
 mod fill;
 mod loss;
 mod outstanding;
@@ -22,6 +25,7 @@ mod pending;
 mod refused;
 mod run;
 mod sack;
+mod short;
 
 use std::time::Duration;
 
@@ -39,10 +43,12 @@ use crate::time::Time;
 use crate::transmit::GATHER_BYTES_MIN;
 use crate::tsn;
 
+pub use batch::Batch;
 pub(crate) use fill::{Filled, Packet};
 use outstanding::{Moved, Outstanding};
-use pending::{Message, NextSsn, Pending};
+use pending::{Message, Pending};
 pub(crate) use sack::{Report, SackOutcome};
+use short::NextSsn;
 
 /// Limit for outstanding chunks. RFC 9260 §6.1 allows 2^16 - 1 ordered messages a stream in a window, and gap blocks reach as far
 /// (§3.3.4).
@@ -291,6 +297,26 @@ impl Outbound {
             self.queue_blocks(now, info, blocks);
         }
         self.buffered_bytes += bytes + MESSAGE_OVERHEAD_BYTES;
+    }
+
+    /// Returns whether the send buffer has room for a batch. If not, the user is told when it has.
+    pub(crate) fn has_room_for(&mut self, batch: &Batch) -> bool {
+        self.has_room(batch.buffered_bytes().saturating_sub(MESSAGE_OVERHEAD_BYTES))
+    }
+
+    /// Checks whether the messages of a batch can be sent at all.
+    pub(crate) fn check_batch(&self, batch: &Batch) -> Result<(), SendError> {
+        if let Some(open) = self.open_record {
+            return Err(SendError::RecordOpen { stream: open.stream });
+        }
+        let info = SendInfo { stream: batch.stream_max, ..SendInfo::default() };
+        self.check(&info, batch.message_bytes_max)
+    }
+
+    /// Queues the messages of a batch, which [`Outbound::check_batch`] has found valid, and empties it.
+    pub(crate) fn queue_batch(&mut self, batch: &mut Batch) {
+        self.buffered_bytes += batch.buffered_bytes();
+        self.pending.push_batch(batch.take());
     }
 
     /// Queues a message, or a part of one, whose bytes stay where they are.

@@ -5,6 +5,7 @@ mod abort;
 mod answers;
 mod association_limits;
 mod bad_addresses;
+mod batch;
 mod bundling;
 mod collision;
 mod congestion_marks;

@@ -96,6 +96,25 @@ impl Executive {
         if stream.head.queue.begins_with_run() {
             self.split_front(s);
         }
+        self.take_first(s)
+    }
+
+    /// Takes the first entry of the read queue: a message, as [`Executive::getmsg`] does, or all messages of a run together
+    /// ([`Kind::Run`]), which [`Run::layout`] tells apart.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Executive::getmsg`].
+    pub fn getrun(&mut self, s: StreamId) -> Result<Option<Message>, ReadError> {
+        let Some((stream, _)) = self.streams.parts(s) else { return Err(ReadError::Closed) };
+        if stream.head.troubled {
+            stream.head.report_read()?;
+        }
+        self.take_first(s)
+    }
+
+    #[inline]
+    fn take_first(&mut self, s: StreamId) -> Result<Option<Message>, ReadError> {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(ReadError::Closed) };
         let Some(m) = stream.head.queue.getq() else { return Ok(None) };
         stream.head.take_due_signals(s, scheduler);
@@ -283,7 +302,7 @@ impl Executive {
     fn after_getq(&mut self, s: StreamId, m: &Message) {
         let credit = m.receive_credit();
         let Some(stream) = self.streams.get_mut(s) else { return };
-        stream.head.stats.messages_read += 1;
+        stream.head.stats.messages_read += m.messages() as u64;
         let credit = credit.unwrap_or_default();
         stream.head.stats.bytes_read += credit.bytes as u64;
         self.after_taking(s, credit);

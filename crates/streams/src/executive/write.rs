@@ -1,7 +1,7 @@
 //! Writes, from the program to the driver.
 
 use crate::Executive;
-use crate::driver::{Admission, Cx, DriverId, WriteData};
+use crate::driver::{Admission, Cx, Driver, DriverId, WriteData};
 use crate::error::{Refused, WriteError};
 use crate::head::WriteAs;
 use crate::message::{Control, Kind, Message};
@@ -71,6 +71,42 @@ impl Executive {
         }
         self.deliver_posts();
         Ok(())
+    }
+
+    /// Lets the driver take messages that it keeps in its own form, past the empty stack of modules. Returns `None` if they must be
+    /// written one by one, because modules are pushed, or earlier data waits on the stream.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Executive::write`] does.
+    pub fn write_past<D: Driver>(
+        &mut self,
+        s: StreamId,
+        (messages, bytes): (usize, usize),
+        take: impl FnOnce(&mut D, &mut Cx<'_>) -> Admission,
+    ) -> Option<Result<(), WriteError>> {
+        let Some(stream) = self.streams.get_mut(s) else { return Some(Err(WriteError::Closed)) };
+        let direct = !stream.head.troubled
+            && stream.head.writes_directly
+            && stream.head.coalesced.is_empty()
+            && stream.modules.is_empty()
+            && !flow::next_down(&mut stream.modules, &mut stream.device).is_full(0);
+        if !direct {
+            return None;
+        }
+        let driver = stream.driver;
+        let written = match self.with_driver(driver, take)? {
+            Admission::Idle | Admission::Room => Ok(()),
+            Admission::Full => Err(self.block_writer(s)),
+            Admission::Fail(errno) => Err(WriteError::Failed(errno)),
+        };
+        if written.is_ok()
+            && let Some(stream) = self.streams.get_mut(s)
+        {
+            stream.head.stats.messages_written += messages as u64;
+            stream.head.stats.bytes_written += bytes as u64;
+        }
+        Some(written)
     }
 
     #[cold]

@@ -19,7 +19,8 @@ pub struct Record {
 }
 
 /// Messages of user data that follow each other in one block, as records of their driver. They are one entry on the read queue of
-/// the head, and nowhere else: modules and readers see single messages.
+/// the head, and nowhere else: modules see single messages, and so do readers, unless they ask for runs
+/// ([`Executive::getrun`](crate::Executive::getrun)).
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     /// The association of the messages.
@@ -65,6 +66,11 @@ impl Run {
             unreported_bytes: 0,
             layout,
         }
+    }
+
+    /// Returns the layout of the records.
+    pub fn layout(&self) -> RecordLayout {
+        self.layout
     }
 
     /// Returns the credit of all that is left.

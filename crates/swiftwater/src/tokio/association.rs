@@ -8,14 +8,15 @@ use sctp::{RecvInfo, SendInfo};
 use streams::{Interest, Message as Block};
 use tpi::Primitive;
 
-use super::resolve;
 use super::until::until;
+use super::{Reader, Sender, resolve};
 use crate::address::{Address, ToAddress};
 use crate::association::{self, SharedAssociation};
 use crate::error::{CloseReason, ConnectError, RecvError, SendError};
 use crate::event::{Event, Received};
 use crate::message::{Message, from_block};
 use crate::options::StackOptions;
+use crate::sender::Fed;
 use crate::socket::{Found, GivenUp, unless_restarted};
 use crate::stack::Stack;
 
@@ -126,14 +127,24 @@ impl Association {
     /// # Errors
     ///
     /// Fails as [`Association::send_with`] does. If one of the messages is empty or too long, none is sent.
-    pub async fn send_many(&self, mut messages: &[&[u8]], info: &SendInfo) -> Result<(), SendError> {
+    pub async fn send_many(&self, messages: &[&[u8]], info: &SendInfo) -> Result<(), SendError> {
         self.0.check_all(messages, info)?;
-        let socket = self.0.socket();
-        while !messages.is_empty() {
-            until(socket, Interest::WRITABLE, |inner| socket.try_write_many(inner, 0, info, &mut messages))
-                .await??;
+        let mut fed = Fed::default();
+        for message in messages {
+            self.feed(&mut fed, message, info).await?;
         }
-        Ok(())
+        self.hand_over(&mut fed).await
+    }
+
+    /// Returns a handle that sends many short messages at the cost of one; see [`swiftwater::Sender`](crate::Sender).
+    pub fn sender(&self) -> Sender {
+        Sender::new(self.clone())
+    }
+
+    /// Returns a handle that receives many short messages at the cost of one; see
+    /// [`swiftwater::Reader`](crate::Reader).
+    pub fn reader(&self) -> Reader {
+        Reader::new(self.clone())
     }
 
     /// Sends one message without a copy of its bytes; waits while the send buffer is full.

@@ -2,7 +2,8 @@
 
 use std::thread;
 
-use swiftwater::{AssociationOptions, SendError, SendInfo};
+use swiftwater::modules::Counter;
+use swiftwater::{Association, AssociationOptions, Reader, RecvError, SendError, SendInfo};
 
 use crate::pair::{assert_pattern, must_end, pair, pair_with, pattern};
 
@@ -108,5 +109,124 @@ fn messages_that_came_together_are_read_in_every_way() {
             (read, way) = (read + 1, way + 1);
         }
         assert!(server.recv().unwrap().is_none());
+    });
+}
+
+/// Reads messages to the end, each in one piece.
+fn read_all(reader: &mut Reader) -> Vec<Vec<u8>> {
+    let (mut messages, mut message) = (Vec::new(), Vec::new());
+    while let Some(part) = reader.recv().unwrap() {
+        message.extend(part.blocks().flatten());
+        assert_eq!(part.to_vec().len(), part.len());
+        if !part.info.more {
+            messages.push(std::mem::take(&mut message));
+        }
+    }
+    assert!(message.is_empty());
+    messages
+}
+
+fn assert_all(messages: &[Vec<u8>]) {
+    assert_eq!(messages.len(), MESSAGES);
+    messages.iter().enumerate().for_each(|(i, message)| assert_pattern(i, bytes_of(i), message));
+}
+
+/// Feeds messages of all lengths, some with a lifetime or their own stream; shuts down.
+fn feed_all(client: &Association) {
+    let mut sender = client.sender();
+    for i in 0..MESSAGES {
+        let lifetime = (i % 97 == 0).then(|| std::time::Duration::from_secs(600).into());
+        sender.feed_with(&pattern(i, bytes_of(i)), &SendInfo { lifetime, ..SendInfo::default() }).unwrap();
+    }
+    drop(sender);
+    client.shutdown().unwrap();
+}
+
+#[test]
+fn what_is_fed_arrives_in_order_through_buffers_of_any_size() {
+    must_end(|| {
+        for buffer_bytes in [8 << 10, 1 << 20] {
+            let options = AssociationOptions {
+                send_buffer_bytes: buffer_bytes,
+                send_buffer_bytes_max: 0,
+                receive_buffer_bytes: buffer_bytes,
+                receive_buffer_bytes_max: 0,
+                ..AssociationOptions::default()
+            };
+            let (client, server) = pair_with(&options.into());
+            thread::scope(|scope| {
+                scope.spawn(|| feed_all(&client));
+                assert_all(&read_all(&mut server.reader()));
+            });
+        }
+    });
+}
+
+#[test]
+fn modules_see_each_message_of_senders_and_readers() {
+    must_end(|| {
+        let (client, server) = pair();
+        let counters = [&client, &server].map(|end| {
+            let counter = Counter::new();
+            let counts = counter.counts();
+            end.stream().push(Box::new(counter)).unwrap();
+            counts
+        });
+        thread::scope(|scope| {
+            scope.spawn(|| feed_all(&client));
+            assert_all(&read_all(&mut server.reader()));
+        });
+        let bytes: usize = (0..MESSAGES).map(bytes_of).sum();
+        // The shutdown is a message as well.
+        assert_eq!(
+            (counters[0].messages_down(), counters[0].bytes_down()),
+            (MESSAGES as u64 + 1, bytes as u64)
+        );
+        assert!(counters[1].bytes_up() >= bytes as u64);
+    });
+}
+
+#[test]
+fn a_sender_says_at_once_what_cannot_be_sent() {
+    must_end(|| {
+        let (client, server) = pair();
+        let mut sender = client.sender();
+        sender.feed(b"good").unwrap();
+        assert_eq!(sender.feed(b""), Err(SendError::Empty));
+        let wrong = SendInfo { stream: 1000, ..SendInfo::default() };
+        assert!(matches!(sender.feed_with(b"x", &wrong), Err(SendError::NoSuchStream { stream: 1000, .. })));
+        sender.flush().unwrap();
+        assert_eq!(server.reader().recv().unwrap().unwrap().as_slice(), Some(&b"good"[..]));
+        client.abort("enough");
+        let fed = sender.feed(b"late").and_then(|()| sender.flush());
+        assert_eq!(fed, Err(SendError::Closed));
+        assert_eq!(sender.flush(), Ok(()), "what could not be sent is gone");
+    });
+}
+
+#[test]
+fn a_reader_waits_only_where_it_may() {
+    must_end(|| {
+        let (client, server) = pair();
+        let mut reader = server.reader();
+        assert!(matches!(reader.try_recv(), Err(RecvError::WouldBlock)));
+        client.send_many(&[b"one", b"two"], &SendInfo::default()).unwrap();
+        client.flush();
+        assert_eq!(reader.recv().unwrap().unwrap().to_vec(), b"one");
+        client.shutdown().unwrap();
+        assert_eq!(reader.recv().unwrap().unwrap().to_vec(), b"two");
+        assert!(reader.recv().unwrap().is_none() && reader.recv().unwrap().is_none());
+    });
+}
+
+#[test]
+fn a_reader_reports_the_loss_of_its_association_after_the_messages() {
+    must_end(|| {
+        let (client, server) = pair();
+        let mut reader = server.reader();
+        client.send(b"one").unwrap();
+        assert_eq!(reader.recv().unwrap().unwrap().to_vec(), b"one");
+        client.abort("enough");
+        assert!(matches!(reader.recv(), Err(RecvError::Lost(_))));
     });
 }

@@ -169,3 +169,36 @@ fn a_wake_up_may_drop_another_wait() {
         client.close().await.unwrap();
     });
 }
+
+#[test]
+fn senders_and_readers_that_are_given_up_lose_nothing() {
+    on_runtimes(|| async {
+        let options = AssociationOptions {
+            send_buffer_bytes: 8 << 10,
+            send_buffer_bytes_max: 0,
+            receive_buffer_bytes: 8 << 10,
+            receive_buffer_bytes_max: 0,
+            ..AssociationOptions::default()
+        };
+        let (client, server) = pair_with(&options.into()).await;
+        let feeding = tokio::spawn(async move {
+            let mut sender = client.sender();
+            for i in 0..2000_u32 {
+                sender.feed(&i.to_be_bytes()).await.unwrap();
+            }
+            // Most attempts time out while the send buffer is full.
+            while timeout(Duration::from_micros(300), sender.flush()).await.is_err() {}
+            client.close().await.unwrap();
+        });
+        let mut reader = server.reader();
+        let mut next = 0_u32;
+        while next < 2000 {
+            if let Ok(message) = timeout(Duration::from_micros(300), reader.recv()).await {
+                assert_eq!(message.unwrap().unwrap().as_slice(), Some(&next.to_be_bytes()[..]));
+                next += 1;
+            }
+        }
+        assert!(reader.recv().await.unwrap().is_none());
+        feeding.await.unwrap();
+    });
+}

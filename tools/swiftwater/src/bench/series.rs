@@ -14,6 +14,8 @@ pub(crate) enum Series {
     TcpBatched,
     /// One SCTP message per call.
     SctpMessage,
+    /// SCTP messages through a sender and a reader, which take many at once.
+    SctpBatch,
     /// One endless SCTP message.
     SctpStream,
     /// One SCTP message per call, in packets without a checksum.
@@ -38,11 +40,12 @@ pub(crate) enum Series {
 
 impl Series {
     /// All series, in the order of tables.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Tcp,
         Self::TcpArtificial,
         Self::TcpBatched,
         Self::SctpMessage,
+        Self::SctpBatch,
         Self::SctpStream,
         Self::SctpNocsum,
         Self::SctpSockets,
@@ -62,6 +65,7 @@ impl Series {
             Self::TcpArtificial => "tcp-artificial",
             Self::TcpBatched => "tcp-batched",
             Self::SctpMessage => "sctp-message",
+            Self::SctpBatch => "sctp-batch",
             Self::SctpStream => "sctp-stream",
             Self::SctpNocsum => "sctp-nocsum",
             Self::SctpSockets => "sctp-sockets",
@@ -87,6 +91,7 @@ impl Series {
     pub(crate) fn note(self) -> Option<&'static str> {
         match self {
             Self::TcpArtificial => Some("sender at nice -20, receiver at 19"),
+            Self::SctpBatch => Some("many messages a call"),
             Self::SctpNocsum => Some("no checksum: not for networks"),
             Self::SctpSockets | Self::SctpSocketsRr => Some("programs under swiftwater run"),
             Self::Relay | Self::RelayRr => Some("AF_UNIX records through a thread, no protocol"),
@@ -102,6 +107,7 @@ impl Series {
             Self::TcpArtificial => Look::new(Color::Grey, Marker::Ring),
             Self::TcpBatched => Look::new(Color::Ochre, Marker::Square),
             Self::SctpMessage | Self::SctpRr => Look::new(Color::Blue, Marker::Diamond),
+            Self::SctpBatch => Look::new(Color::Red, Marker::Right),
             Self::SctpStream => Look::new(Color::Green, Marker::Up),
             Self::SctpNocsum => Look::new(Color::Violet, Marker::Kite),
             Self::SctpSockets | Self::SctpSocketsRr => Look::new(Color::Magenta, Marker::Down),
@@ -122,7 +128,10 @@ impl Series {
 
     /// Returns whether a limit on packet sizes affects the series; it does not affect the kernel's TCP on loopback.
     pub(crate) fn obeys_packet_size(self) -> bool {
-        matches!(self, Self::SctpMessage | Self::SctpStream | Self::SctpNocsum | Self::UdpLimit)
+        matches!(
+            self,
+            Self::SctpMessage | Self::SctpBatch | Self::SctpStream | Self::SctpNocsum | Self::UdpLimit
+        )
     }
 
     /// Returns whether the series runs over UDP, so that its share of `udp-limit` is meaningful.
@@ -157,6 +166,7 @@ impl Series {
             Self::Tcp | Self::TcpArtificial | Self::TcpRr => Method::TcpPlain,
             Self::TcpBatched => Method::TcpBatched,
             Self::SctpMessage | Self::SctpNocsum | Self::SctpRr => Method::SctpMessage,
+            Self::SctpBatch => Method::SctpBatch,
             Self::SctpStream => Method::SctpStream,
             Self::SctpSockets | Self::SctpSocketsRr => Method::SctpSockets,
             Self::Relay | Self::RelayRr => Method::Relay,

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use swiftwater::trace::TraceSink;
 use swiftwater::{
-    AcceptError, Address, Association, AssociationOptions, BindError, Checksum, LinkKind, Listener, Message,
-    PathStatistics, SendInfo, Stack, StackOptions,
+    AcceptError, Address, Association, AssociationOptions, BindError, Checksum, LinkKind, Listener,
+    PathStatistics, Reader, SendInfo, Sender, Stack, StackOptions,
 };
 
 use super::{Dialogue, Incoming, LoadError, Outgoing, read_every_byte};
@@ -25,10 +25,6 @@ const LOOK: Duration = Duration::from_millis(50);
 const REBIND_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bytes that a receiver of an endless message reads at a time, like a TCP receiver.
 const READ_BYTES: usize = 128 << 10;
-/// Bytes that a sender collects before a call.
-const BATCH_BYTES: usize = 16 << 10;
-/// Number of messages that a receiver takes in a call.
-const BATCH_MESSAGES_MAX: usize = 256;
 /// Size from which a receiver reads messages in place; copying a smaller one is cheaper.
 const IN_PLACE_BYTES_MIN: usize = 8192;
 
@@ -242,55 +238,43 @@ impl Outgoing for SctpOut<'_> {
     }
 }
 
-/// Collects messages and sends many in a call.
+/// Sends messages through a sender, which hands over many at once.
 pub(crate) struct SctpBatchOut<'a> {
     association: Association,
-    message_bytes: usize,
-    /// Messages, one behind the other.
-    collected: Vec<u8>,
+    sender: Sender,
     /// Log for the statistics of its paths at the end.
     paths: &'a PathLog,
 }
 
 impl<'a> SctpBatchOut<'a> {
-    /// Returns a sender of messages of this size.
-    pub(crate) fn new(association: Association, message_bytes: usize, paths: &'a PathLog) -> Self {
-        Self { association, message_bytes, collected: Vec::with_capacity(BATCH_BYTES), paths }
-    }
-
-    fn flush(&mut self) -> Result<(), LoadError> {
-        let messages: Vec<&[u8]> = self.collected.chunks(self.message_bytes).collect();
-        self.association.send_many(&messages, &SendInfo::default())?;
-        self.collected.clear();
-        Ok(())
+    pub(crate) fn new(association: Association, paths: &'a PathLog) -> Self {
+        Self { sender: association.sender(), association, paths }
     }
 }
 
 impl Outgoing for SctpBatchOut<'_> {
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<(), LoadError> {
-        self.collected.extend_from_slice(message);
-        if self.collected.len() + message.len() > BATCH_BYTES { self.flush() } else { Ok(()) }
+        Ok(self.sender.feed(message)?)
     }
 
     fn finish(mut self) -> Result<(), LoadError> {
-        self.flush()?;
+        self.sender.flush()?;
         self.paths.note(&self.association);
         Ok(self.association.close()?)
     }
 }
 
-/// Receives many messages in a call.
+/// Receives messages through a reader, which takes many at once.
 pub(crate) struct SctpBatchIn {
     association: Association,
-    messages: Vec<Message>,
-    next: usize,
+    reader: Reader,
 }
 
 impl SctpBatchIn {
     /// Returns a receiver of messages of any size.
     pub(crate) fn new(association: Association) -> Self {
-        Self { association, messages: Vec::with_capacity(BATCH_MESSAGES_MAX), next: 0 }
+        Self { reader: association.reader(), association }
     }
 
     /// Answers the peer's shutdown with ours.
@@ -304,16 +288,10 @@ impl Incoming for SctpBatchIn {
     fn recv(&mut self) -> Result<Option<usize>, LoadError> {
         let mut bytes = 0;
         loop {
-            if self.next == self.messages.len() {
-                self.messages.clear();
-                self.next = 0;
-                if self.association.recv_many(&mut self.messages, BATCH_MESSAGES_MAX)? == 0 {
-                    return if bytes == 0 { Ok(None) } else { Err(LoadError::Closed) };
-                }
-            }
-            let message = &self.messages[self.next];
-            self.next += 1;
-            message.blocks().iter().for_each(|block| read_every_byte(block));
+            let Some(message) = self.reader.recv()? else {
+                return if bytes == 0 { Ok(None) } else { Err(LoadError::Closed) };
+            };
+            message.blocks().for_each(read_every_byte);
             bytes += message.len();
             if !message.info.more {
                 return Ok(Some(bytes));

@@ -174,9 +174,7 @@ impl Dial {
         }
         match (self.spec.exchange, self.spec.method) {
             (Exchange::OneWay, Method::SctpStream) => work.send(SctpOut::endless(association, &self.paths)),
-            (Exchange::OneWay, Method::SctpBatch) => {
-                work.send(SctpBatchOut::new(association, message.len(), &self.paths))
-            }
+            (Exchange::OneWay, Method::SctpBatch) => work.send(SctpBatchOut::new(association, &self.paths)),
             (Exchange::OneWay, _) => work.send(SctpOut::messages(association, &self.paths)),
             _ => {
                 let dialogue = SctpDialogue(association.clone());

@@ -1,6 +1,6 @@
 //! Looks that distinguish curves: colours for light and dark pages, and the shapes of points.
 //!
-//! The colours also differ for readers who confuse red and green; where nine of them come close, the shapes differ.
+//! The colours also differ for readers who confuse red and green; where ten of them come close, the shapes differ.
 
 use std::fmt::Write;
 
@@ -16,6 +16,7 @@ pub(crate) enum Color {
     Violet,
     Magenta,
     Cyan,
+    Red,
 }
 
 /// The shape of a point.
@@ -28,6 +29,7 @@ pub(crate) enum Marker {
     Diamond,
     Up,
     Down,
+    Right,
     /// Circle, square and diamond outlines.
     Ring,
     Frame,
@@ -62,7 +64,7 @@ impl Marker {
 const GROUNDS: [&str; 2] = ["#ffffff", "#171f27"];
 
 impl Color {
-    const ALL: [Color; 9] = [
+    const ALL: [Color; 10] = [
         Color::Ink,
         Color::Grey,
         Color::Blue,
@@ -72,6 +74,7 @@ impl Color {
         Color::Violet,
         Color::Magenta,
         Color::Cyan,
+        Color::Red,
     ];
 
     /// Returns the values on a light and on a dark page.
@@ -86,6 +89,7 @@ impl Color {
             Color::Violet => ["#4b2a9e", "#c4b2ff"],
             Color::Magenta => ["#c4237f", "#ff79c0"],
             Color::Cyan => ["#1c9cc0", "#7fe3f5"],
+            Color::Red => ["#821000", "#d6100c"],
         }
     }
 
@@ -101,6 +105,7 @@ impl Color {
             Color::Violet => "k-violet",
             Color::Magenta => "k-magenta",
             Color::Cyan => "k-cyan",
+            Color::Red => "k-red",
         }
     }
 }

@@ -65,6 +65,7 @@ pub(super) fn marker(marker: Marker, (x, y): (f64, f64), words: Option<&str>, ou
         Marker::Diamond | Marker::Kite => polygon(&[(0.0, -1.3), (1.3, 0.0), (0.0, 1.3), (-1.3, 0.0)]),
         Marker::Up => polygon(&[(0.0, -1.2), (1.2, 1.0), (-1.2, 1.0)]),
         Marker::Down => polygon(&[(0.0, 1.2), (1.2, -1.0), (-1.2, -1.0)]),
+        Marker::Right => polygon(&[(1.2, 0.0), (-1.0, 1.2), (-1.0, -1.2)]),
     };
 }
 

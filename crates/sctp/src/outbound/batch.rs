@@ -1,0 +1,186 @@
+//! Short messages that are written before the association is asked to take them.
+
+use bytes::BytesMut;
+use sctp_message::SendInfo;
+use sctp_wire::chunk::DataHeader;
+
+use super::is_short;
+use super::run::wire_bytes;
+use super::short::{Short, path_of};
+use crate::config::MESSAGE_OVERHEAD_BYTES;
+
+/// Limit for what a batch takes of the send buffer.
+const BATCH_BYTES_MAX: usize = 64 * 1024;
+
+/// Short messages for one association, in wire form. [`Endpoint::send_batch`](crate::Endpoint::send_batch) queues all of them at
+/// the cost of one.
+///
+/// ```
+/// use sctp::{Batch, SendInfo};
+///
+/// let mut batch = Batch::new();
+/// assert!(batch.push(&SendInfo::default(), b"one"));
+/// assert!(batch.push(&SendInfo { stream: 2, ..SendInfo::default() }, b"two"));
+/// assert!(!batch.push(&SendInfo::default(), &[0; 5000]), "a long message gains nothing");
+/// assert_eq!((batch.messages(), batch.data_bytes()), (2, 6));
+/// assert_eq!(batch.first().map(|(info, message)| (info.stream, message)), Some((0, &b"one"[..])));
+/// ```
+#[derive(Debug, Default)]
+pub struct Batch {
+    short: Short,
+    data_bytes: usize,
+    /// The stream with the highest number.
+    pub(super) stream_max: u16,
+    pub(super) message_bytes_max: usize,
+}
+
+impl Batch {
+    /// Returns an empty batch.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns the number of messages.
+    #[inline]
+    pub fn messages(&self) -> usize {
+        self.short.messages
+    }
+
+    /// Returns the bytes of all messages.
+    #[inline]
+    pub fn data_bytes(&self) -> usize {
+        self.data_bytes
+    }
+
+    /// Returns whether it has no messages.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.short.messages == 0
+    }
+
+    /// Returns what the messages take of the send buffer.
+    #[inline]
+    pub(super) fn buffered_bytes(&self) -> usize {
+        self.data_bytes + self.short.messages * MESSAGE_OVERHEAD_BYTES
+    }
+
+    /// Appends a message. Returns false if the message must be sent by itself: it is empty, not short, a part of a record, or has
+    /// a lifetime; or after the batch: the batch is full, or its messages have another context or path.
+    #[inline]
+    #[must_use]
+    pub fn push(&mut self, info: &SendInfo, message: &[u8]) -> bool {
+        let bytes = message.len();
+        if !is_short(info, bytes) || bytes == 0 || self.buffered_bytes() >= BATCH_BYTES_MAX {
+            return false;
+        }
+        let (context, path) = (info.context, path_of(info));
+        if self.is_empty() {
+            (self.short.context, self.short.path) = (context, path);
+        } else if (self.short.context, self.short.path) != (context, path) {
+            return false;
+        }
+        self.data_bytes += bytes;
+        self.stream_max = self.stream_max.max(info.stream);
+        self.message_bytes_max = self.message_bytes_max.max(bytes);
+        self.short.wire.reserve(wire_bytes(bytes));
+        self.short.push(info, bytes, [message]);
+        true
+    }
+
+    /// Returns the first message.
+    pub fn first(&self) -> Option<(SendInfo, &[u8])> {
+        let (header, message) = self.short.iter().next()?;
+        let DataHeader { flags, stream, ppid, .. } = header;
+        let info = SendInfo {
+            stream: stream.0,
+            ppid: ppid.0,
+            unordered: flags.unordered,
+            immediate: flags.immediate,
+            context: self.short.context,
+            path: self.short.named_path(),
+            ..SendInfo::default()
+        };
+        Some((info, message))
+    }
+
+    /// Removes the first message.
+    pub fn drop_first(&mut self) {
+        if let Some(header) = self.short.drop_first() {
+            self.data_bytes -= header.payload_bytes;
+        }
+        if self.is_empty() {
+            self.clear();
+        }
+    }
+
+    /// Removes all messages.
+    pub fn clear(&mut self) {
+        self.short.wire.clear();
+        (self.short.messages, self.data_bytes) = (0, 0);
+        (self.stream_max, self.message_bytes_max) = (0, 0);
+    }
+
+    /// Removes all messages and returns them.
+    pub(super) fn take(&mut self) -> Short {
+        let Short { messages, context, path, .. } = self.short;
+        let wire: BytesMut = self.short.wire.split();
+        self.clear();
+        Short { wire, messages, context, path }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sctp_message::PathId;
+
+    use super::*;
+
+    #[test]
+    fn what_must_be_sent_by_itself_is_refused() {
+        let plain = SendInfo::default();
+        let mut batch = Batch::new();
+        for (info, bytes) in [
+            (plain, 0),
+            (plain, 2048),
+            (SendInfo { more: true, ..plain }, 5),
+            (SendInfo { lifetime: Some(std::time::Duration::from_secs(1).into()), ..plain }, 5),
+        ] {
+            assert!(!batch.push(&info, &vec![1; bytes]), "{info:?} {bytes}");
+        }
+        assert!(batch.push(&plain, b"first"));
+        assert!(!batch.push(&SendInfo { context: 1, ..plain }, b"other context"));
+        assert!(!batch.push(&SendInfo { path: Some(PathId(1)), ..plain }, b"other path"));
+        assert!(batch.push(&SendInfo { stream: 7, ppid: 9, unordered: true, ..plain }, b"second"));
+        assert_eq!((batch.messages(), batch.stream_max, batch.message_bytes_max), (2, 7, 6));
+    }
+
+    #[test]
+    fn messages_come_out_as_they_went_in() {
+        let mut batch = Batch::new();
+        let named = SendInfo { path: Some(PathId(3)), context: 8, ..SendInfo::default() };
+        let infos = [(1, false, true), (2, true, false)].map(|(stream, unordered, immediate)| SendInfo {
+            stream,
+            unordered,
+            immediate,
+            ppid: 40 + u32::from(stream),
+            ..named
+        });
+        assert!(batch.push(&infos[0], b"one") && batch.push(&infos[1], b"three"));
+        assert_eq!(batch.first(), Some((infos[0], &b"one"[..])));
+        batch.drop_first();
+        assert_eq!((batch.messages(), batch.data_bytes()), (1, 5));
+        assert_eq!(batch.first(), Some((infos[1], &b"three"[..])));
+        batch.drop_first();
+        assert!(batch.is_empty() && batch.first().is_none() && batch.data_bytes() == 0);
+    }
+
+    #[test]
+    fn a_batch_has_a_limit() {
+        let mut batch = Batch::new();
+        while batch.push(&SendInfo::default(), b"0123456789abcdef") {}
+        assert_eq!(batch.messages(), BATCH_BYTES_MAX.div_ceil(16 + MESSAGE_OVERHEAD_BYTES));
+        let taken = batch.take();
+        assert_eq!(taken.wire.len(), taken.messages * 32);
+        assert!(batch.is_empty() && batch.push(&SendInfo::default(), b"again"));
+    }
+}

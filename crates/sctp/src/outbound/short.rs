@@ -1,0 +1,206 @@
+//! Short messages in wire form.
+//!
+//! They are written as DATA chunks at once, one behind the other, and leave as they lie there. Only their TSN and their stream
+//! sequence number are missing until then: how many chunks a longer message before them becomes is not known earlier.
+
+use bytes::{Buf, Bytes, BytesMut};
+use sctp_message::{PathId, SendInfo};
+use sctp_wire::chunk::{DATA_HEADER_BYTES, Data, DataFlags, DataHeader};
+use sctp_wire::{Ppid, Ssn, StreamId, Tsn};
+
+use super::pending::Message;
+use super::run::{Run, RunState, Walk, failure, take_header};
+#[cfg(feature = "testing")]
+use crate::config::MESSAGE_OVERHEAD_BYTES;
+use crate::event::SendFailure;
+use crate::tsn;
+
+/// Path of a message that names none: it takes the primary path.
+pub(super) const ANY_PATH: u8 = u8::MAX;
+
+/// Returns the path that a message names.
+#[inline]
+pub(super) fn path_of(info: &SendInfo) -> u8 {
+    info.path.map_or(ANY_PATH, |path| path.0)
+}
+
+/// The stream sequence numbers of the messages that are sent next.
+#[derive(Debug, Default)]
+pub(super) struct NextSsn(Vec<u16>);
+
+impl NextSsn {
+    /// Returns the stream sequence number for a chunk that is sent for the first time. A message that was discarded unsent leaves
+    /// no gap. The fragments of a message are consecutive and share one number.
+    #[inline]
+    pub(super) fn take(&mut self, flags: DataFlags, stream: StreamId) -> Ssn {
+        if flags.unordered {
+            return Ssn(0);
+        }
+        let at = usize::from(stream.0);
+        if at >= self.0.len() {
+            self.0.resize(at + 1, 0);
+        }
+        let next = &mut self.0[at];
+        if flags.beginning {
+            *next = next.wrapping_add(1);
+        }
+        Ssn(next.wrapping_sub(1))
+    }
+}
+
+/// What the chunks of a run may take at most.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RunLimits {
+    /// Room in the packet.
+    pub(super) wire_bytes: usize,
+    /// Room in the peer's window.
+    pub(super) window_bytes: usize,
+    /// Largest payload of a chunk.
+    pub(super) payload_bytes_max: usize,
+    pub(super) chunks: usize,
+    /// The last message of all that wait asks for a SACK at once.
+    pub(super) immediate: bool,
+}
+
+/// Facts about the chunks of a new run that their sender counts or acts on.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct NewChunks {
+    pub(super) unordered: u64,
+    /// Messages whose first fragment is here, and not their last.
+    pub(super) fragmented: u64,
+    /// One of them asks for a SACK at once.
+    pub(super) immediate: bool,
+}
+
+/// Short messages in wire form, one behind the other.
+#[derive(Debug, Default)]
+pub(super) struct Short {
+    pub(super) wire: BytesMut,
+    pub(super) messages: usize,
+    pub(super) context: u32,
+    pub(super) path: u8,
+}
+
+impl Short {
+    /// Appends a message. The caller has made room for it.
+    #[inline]
+    pub(super) fn push<B: AsRef<[u8]>>(
+        &mut self,
+        info: &SendInfo,
+        bytes: usize,
+        blocks: impl IntoIterator<Item = B>,
+    ) {
+        let flags = DataFlags { immediate: info.immediate, unordered: info.unordered, ..DataFlags::WHOLE };
+        let header = Data::header_bytes(flags, Tsn(0), StreamId(info.stream), Ssn(0), Ppid(info.ppid), bytes);
+        self.wire.extend_from_slice(&header);
+        for block in blocks {
+            self.wire.extend_from_slice(block.as_ref());
+        }
+        self.wire.extend_from_slice(&[0; 3][..bytes.wrapping_neg() & 3]);
+        self.messages += 1;
+    }
+
+    /// Returns the header of the first message.
+    #[inline]
+    pub(super) fn first(&self) -> Option<DataHeader> {
+        self.wire.first_chunk().map(DataHeader::read)
+    }
+
+    /// Numbers as many messages as fit, and cuts them off. `None` if not even one fits.
+    #[inline]
+    pub(super) fn take(
+        &mut self,
+        first: u64,
+        limits: &RunLimits,
+        ssn: &mut NextSsn,
+    ) -> Option<(Run, NewChunks)> {
+        let (mut last, mut at, mut chunks, mut payload_bytes) = (0, 0, 0, 0);
+        let mut new = NewChunks::default();
+        let wire = &mut self.wire[..];
+        while chunks < limits.chunks
+            && let Some(bytes) = wire.get_mut(at..).and_then(<[u8]>::first_chunk_mut)
+        {
+            let header = DataHeader::read(bytes);
+            let end = at + header.wire_bytes();
+            if end > limits.wire_bytes
+                || header.payload_bytes > limits.payload_bytes_max
+                || payload_bytes + header.payload_bytes > limits.window_bytes
+            {
+                break;
+            }
+            let number = tsn::wrap(first + chunks as u64);
+            DataHeader::set_numbers(bytes, number, ssn.take(header.flags, header.stream));
+            new.unordered += u64::from(header.flags.unordered);
+            new.immediate |= header.flags.immediate;
+            payload_bytes += header.payload_bytes;
+            (last, at) = (at, end);
+            chunks += 1;
+        }
+        if chunks == 0 {
+            return None;
+        }
+        if limits.immediate
+            && at == wire.len()
+            && let Some(bytes) = wire[last..].first_chunk_mut()
+        {
+            DataHeader::set_immediate(bytes);
+            new.immediate = true;
+        }
+        self.messages -= chunks;
+        let mut body = self.wire.split_to(at).freeze();
+        let head = take_header(&mut body);
+        let run = Run {
+            first,
+            chunks: chunks as u32,
+            charged: chunks as u32,
+            payload_bytes,
+            head,
+            body,
+            context: self.context,
+            packet: 0,
+            path: 0,
+            state: RunState::InFlight,
+        };
+        Some((run, new))
+    }
+
+    /// Returns the path that the messages name.
+    #[inline]
+    pub(super) fn named_path(&self) -> Option<PathId> {
+        (self.path != ANY_PATH).then_some(PathId(self.path))
+    }
+
+    /// Removes the first message and returns its header.
+    pub(super) fn drop_first(&mut self) -> Option<DataHeader> {
+        let header = self.first()?;
+        self.wire.advance(header.wire_bytes());
+        self.messages -= 1;
+        Some(header)
+    }
+
+    /// Takes the first message out of the others.
+    pub(super) fn take_first(&mut self) -> Option<Message> {
+        let header = self.first()?;
+        let mut payload = self.wire.split_to(header.wire_bytes()).freeze().split_off(DATA_HEADER_BYTES);
+        payload.truncate(header.payload_bytes);
+        self.messages -= 1;
+        Some(Message::whole(payload, header, self.context, self.path))
+    }
+
+    /// Returns header and user data of each message.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (DataHeader, &[u8])> {
+        let first = self.wire.split_first_chunk().into_iter();
+        first.flat_map(|(head, body)| {
+            Walk::new(head, body).map(|chunk| (chunk.header, &body[chunk.payload()]))
+        })
+    }
+
+    pub(super) fn failures(&self) -> impl Iterator<Item = SendFailure> {
+        self.iter().map(|(header, data)| failure(header, self.context, Bytes::copy_from_slice(data), false))
+    }
+
+    #[cfg(feature = "testing")]
+    pub(super) fn buffered_bytes(&self) -> usize {
+        self.iter().map(|(_, data)| data.len() + MESSAGE_OVERHEAD_BYTES).sum()
+    }
+}

@@ -1,0 +1,50 @@
+//! Readers for tasks.
+
+use streams::Interest;
+
+use super::Association;
+use super::until::until;
+use crate::error::RecvError;
+use crate::reader::{MessageRef, Taken};
+use crate::socket::{Found, unless_restarted};
+
+/// Receives many short messages on an association; [`swiftwater::Reader`](crate::Reader) for tasks.
+#[derive(Debug)]
+pub struct Reader {
+    association: Association,
+    taken: Taken,
+}
+
+impl Reader {
+    pub(super) fn new(association: Association) -> Self {
+        Reader { association, taken: Taken::default() }
+    }
+
+    /// Receives the next message; waits for it. Returns `None` when the peer has shut down and everything was read.
+    /// Dropping the future loses no message.
+    ///
+    /// # Errors
+    ///
+    /// The association was aborted or lost.
+    pub async fn recv(&mut self) -> Result<Option<MessageRef<'_>>, RecvError> {
+        if !self.taken.has_next() && !self.refill().await? {
+            return Ok(None);
+        }
+        Ok(self.taken.next())
+    }
+
+    /// Takes what came next. Returns false at the end.
+    async fn refill(&mut self) -> Result<bool, RecvError> {
+        let socket = self.association.0.socket();
+        loop {
+            match until(socket, Interest::READABLE, |inner| socket.try_getrun(inner)).await?? {
+                Found::Data(block) => {
+                    self.taken.put(block);
+                    return Ok(true);
+                }
+                Found::Primitive(primitive, text) => unless_restarted(&primitive, &text)?,
+                Found::End => return self.association.0.ended().map(|()| false),
+            }
+        }
+    }
+}

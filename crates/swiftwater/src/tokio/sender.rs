@@ -1,0 +1,88 @@
+//! Senders for tasks.
+
+use sctp::SendInfo;
+use streams::Interest;
+
+use super::Association;
+use super::until::until;
+use crate::error::SendError;
+use crate::sender::Fed;
+
+/// Sends many short messages on an association; [`swiftwater::Sender`](crate::Sender) for tasks.
+///
+/// A task that pauses calls [`Sender::flush`] first. Dropping a sender discards what was fed since then.
+#[derive(Debug)]
+pub struct Sender {
+    association: Association,
+    fed: Fed,
+}
+
+impl Sender {
+    pub(super) fn new(association: Association) -> Self {
+        Sender { association, fed: Fed::default() }
+    }
+
+    /// Appends a message for stream 0; waits while the send buffer is full.
+    ///
+    /// # Errors
+    ///
+    /// The message is empty or too long, or the association is closed. Messages that were fed and not flushed may be lost
+    /// then.
+    pub async fn feed(&mut self, message: &[u8]) -> Result<(), SendError> {
+        self.feed_with(message, &SendInfo::default()).await
+    }
+
+    /// Appends a message with the properties in `info`; waits while the send buffer is full. If the future is dropped
+    /// early, the message was not appended, unless it is one that must be handed over at once.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Sender::feed`] does, or because the stream does not exist.
+    pub async fn feed_with(&mut self, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
+        self.association.check(message.len(), info)?;
+        self.association.feed(&mut self.fed, message, info).await
+    }
+
+    /// Sends what was fed; waits while the send buffer is full. If the future is dropped early, the rest stays in the
+    /// sender.
+    ///
+    /// # Errors
+    ///
+    /// The association is closed.
+    pub async fn flush(&mut self) -> Result<(), SendError> {
+        self.association.hand_over(&mut self.fed).await?;
+        self.association.flush();
+        Ok(())
+    }
+}
+
+impl Association {
+    /// Appends a message to those that were fed; hands them over if that is due.
+    pub(super) async fn feed(&self, fed: &mut Fed, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
+        if fed.batch.push(info, message) {
+            if fed.is_due() {
+                self.hand_over(fed).await?;
+                self.flush();
+            }
+            return Ok(());
+        }
+        self.hand_over(fed).await?;
+        if fed.batch.push(info, message) {
+            return Ok(());
+        }
+        let socket = self.0.socket();
+        until(socket, Interest::WRITABLE, |inner| socket.try_write(inner, 0, info, message)).await?
+    }
+
+    /// Gives the stack what was fed.
+    pub(super) async fn hand_over(&self, fed: &mut Fed) -> Result<(), SendError> {
+        let socket = self.0.socket();
+        while !fed.batch.is_empty() {
+            let batch = &mut fed.batch;
+            let written =
+                until(socket, Interest::WRITABLE, |inner| socket.try_write_batch(inner, 0, batch)).await;
+            fed.after_writing(written)?;
+        }
+        Ok(())
+    }
+}
