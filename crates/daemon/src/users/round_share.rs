@@ -130,6 +130,7 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
+    use crate::testing::soon;
 
     const TASKS: usize = 300;
     const ROUNDS: usize = 200;
@@ -193,7 +194,7 @@ mod tests {
         let spent = [RECORDS_PER_TURN, RECORDS_PER_TURN, RECORDS_PER_TURN].map(|all| turn.is_spent_by(all));
         assert_eq!((spent, turn.is_spent_by(1)), ([true; 3], true), "too little for one more turn is left");
         assert!(!other.is_spent_by(1), "another user has a share of its own");
-        turn.next().await;
+        soon(turn.next()).await;
         assert!(!turn.is_spent_by(1), "the next round brings back what was used");
     }
 }
