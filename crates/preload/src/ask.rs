@@ -10,8 +10,8 @@ use libc::socklen_t;
 
 use crate::cancel;
 use crate::child;
-use crate::next::c_library;
 use crate::system::{self, Buffers, Errno, Result};
+use crate::system_call::system_call;
 
 /// Answer of the daemon, with its descriptors.
 #[derive(Clone, Copy)]
@@ -137,12 +137,12 @@ fn call() -> Result<RawFd> {
 fn call_at((address, bytes): (libc::sockaddr_un, socklen_t)) -> Result<RawFd> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
     // SAFETY: the call takes no pointer.
-    let fd = unsafe { c_library::syscall()(libc::SYS_socket, libc::AF_UNIX, kind, 0) } as RawFd;
+    let fd = unsafe { system_call!(libc::SYS_socket, libc::AF_UNIX, kind, 0) } as RawFd;
     if fd < 0 {
         return Err(Errno::last());
     }
     // SAFETY: the address is read.
-    let connected = unsafe { c_library::syscall()(libc::SYS_connect, fd, &raw const address, bytes) };
+    let connected = unsafe { system_call!(libc::SYS_connect, fd, &raw const address, bytes) };
     if connected != 0 || !is_trusted(fd) {
         system::close(fd);
         return Err(Errno(libc::ENETDOWN));
@@ -164,7 +164,7 @@ fn peer_user(connection: RawFd) -> Option<libc::uid_t> {
     // SAFETY: the value is as long as the length says.
     let known = unsafe {
         let place = &raw mut who;
-        c_library::syscall()(
+        system_call!(
             libc::SYS_getsockopt,
             connection,
             libc::SOL_SOCKET,
@@ -182,11 +182,11 @@ fn maps_all_users(file: &CStr) -> bool {
     // SAFETY: the path is NUL-terminated; the buffer is as long as the read; the descriptor is our own.
     let bytes = unsafe {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-        let file = c_library::syscall()(libc::SYS_openat, libc::AT_FDCWD, file.as_ptr(), flags) as RawFd;
+        let file = system_call!(libc::SYS_openat, libc::AT_FDCWD, file.as_ptr(), flags) as RawFd;
         if file < 0 {
             return false;
         }
-        let bytes = c_library::syscall()(libc::SYS_read, file, text.as_mut_ptr(), text.len());
+        let bytes = system_call!(libc::SYS_read, file, text.as_mut_ptr(), text.len());
         system::close(file);
         bytes
     };

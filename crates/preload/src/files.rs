@@ -7,8 +7,8 @@ use std::os::fd::RawFd;
 use carrier::name::CarrierName;
 use libc::c_char;
 
-use crate::next::c_library;
 use crate::system::{self, Buffers, Result, check};
+use crate::system_call::system_call;
 
 /// Returns whether a descriptor is a socket of the carriers' type and its peer has the name of a carrier's end.
 pub(crate) fn may_be_carrier(fd: RawFd) -> bool {
@@ -32,21 +32,20 @@ pub(crate) fn has_free_descriptors(fd: RawFd) -> bool {
 
 fn copy(fd: RawFd) -> Result<RawFd> {
     // SAFETY: the call takes no pointer.
-    check(unsafe { c_library::syscall()(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, 0) })
-        .map(|fd| fd as RawFd)
+    check(unsafe { system_call!(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, 0) }).map(|fd| fd as RawFd)
 }
 
 /// Returns whether the kernel closes a descriptor when a program is executed.
 pub(crate) fn closes_on_exec(fd: RawFd) -> bool {
     // SAFETY: the call takes no pointer.
-    let flags = check(unsafe { c_library::syscall()(libc::SYS_fcntl, fd, libc::F_GETFD, 0) });
+    let flags = check(unsafe { system_call!(libc::SYS_fcntl, fd, libc::F_GETFD, 0) });
     flags.is_ok_and(|flags| flags & libc::FD_CLOEXEC as usize != 0)
 }
 
 /// Replaces a descriptor by a file.
 pub(crate) fn replace(fd: RawFd, file: RawFd) {
     // SAFETY: the call takes no pointer.
-    unsafe { c_library::syscall()(libc::SYS_dup3, file, fd, 0) };
+    unsafe { system_call!(libc::SYS_dup3, file, fd, 0) };
     system::close(file);
 }
 
@@ -54,7 +53,7 @@ pub(crate) fn open_to_read(path: &CStr) -> Result<RawFd> {
     // Opening a pipe or a device must not block.
     let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
     // SAFETY: the path is NUL-terminated.
-    check(unsafe { c_library::syscall()(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) })
+    check(unsafe { system_call!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) })
         .map(|fd| fd as RawFd)
 }
 
@@ -96,7 +95,7 @@ pub(crate) fn write_at(fd: RawFd, mut content: &[u8], mut at: usize) -> Result<(
     while !content.is_empty() {
         let (bytes, start) = (content.len(), content.as_ptr());
         // SAFETY: the content is read.
-        let done = check(unsafe { c_library::syscall()(libc::SYS_pwrite64, fd, start, bytes, at) })?;
+        let done = check(unsafe { system_call!(libc::SYS_pwrite64, fd, start, bytes, at) })?;
         content = &content[done..];
         at += done;
     }
@@ -108,5 +107,5 @@ pub(crate) fn write_together<const N: usize>(fd: RawFd, parts: [&[u8]; N]) {
     let parts = parts.map(Buffers::from);
     // An unread message may be lost.
     // SAFETY: the parts are read.
-    unsafe { c_library::syscall()(libc::SYS_writev, fd, parts.as_ptr(), N) };
+    unsafe { system_call!(libc::SYS_writev, fd, parts.as_ptr(), N) };
 }

@@ -24,7 +24,8 @@
 //! | `child` | calls that need a descriptor when the table is full |
 //! | `lock` | the read lock, which survives the death of its holder |
 //! | `tcp` | TCP sockets that become SCTP sockets |
-//! | `system`, `files` | system calls |
+//! | `system_call` | system calls by the processor's instruction |
+//! | `system`, `files` | system calls that the shim makes |
 #![cfg(target_os = "linux")]
 
 mod address;
@@ -48,6 +49,7 @@ pub mod start;
 pub mod structures;
 
 mod system;
+mod system_call;
 mod table;
 mod target;
 mod tcp;

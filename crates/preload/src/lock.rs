@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use libc::{FUTEX_OWNER_DIED, FUTEX_TID_MASK, FUTEX_WAITERS, c_int, c_long};
 
-use crate::next::c_library;
 use crate::system::{self, Errno, Result, SignalsBlocked, thread_id};
+use crate::system_call::system_call;
 
 /// Longest wait of a call that must not block. Readers hold the lock for some microseconds, so only a stopped or malicious sharer
 /// makes the call fail. To fail at once would cost an edge-triggered reader its edge.
@@ -192,7 +192,7 @@ fn futex(word: &AtomicU32, operation: c_int, value: u32, within: Option<Duration
     let within = within.map(system::timespec);
     let within: *const libc::timespec = within.as_ref().map_or(ptr::null(), |within| within);
     // SAFETY: the word and the time outlive the call.
-    match unsafe { c_library::syscall()(libc::SYS_futex, word.as_ptr(), operation, value, within) } {
+    match unsafe { system_call!(libc::SYS_futex, word.as_ptr(), operation, value, within) } {
         0.. => Ok(()),
         _ => Err(Errno::last()),
     }
@@ -228,9 +228,8 @@ impl List {
             known.get().unwrap_or_else(|| {
                 let (mut head, mut bytes): (*const ListHead, usize) = (ptr::null(), 0);
                 // SAFETY: both destinations are writable.
-                let found = unsafe {
-                    c_library::syscall()(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut bytes)
-                };
+                let found =
+                    unsafe { system_call!(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut bytes) };
                 let list = List(if found == 0 { head } else { ptr::null() });
                 known.set(Some(list));
                 list

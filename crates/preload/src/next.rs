@@ -98,7 +98,7 @@ pub(crate) mod c_library {
     use std::sync::atomic::AtomicPtr;
     use std::sync::atomic::Ordering::Relaxed;
 
-    use libc::{c_int, c_long, c_void, msghdr, size_t, sockaddr, socklen_t, ssize_t};
+    use libc::{c_int, c_void, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
     use crate::system::Errno;
 
@@ -108,20 +108,6 @@ pub(crate) mod c_library {
         recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
         sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
         shutdown(fd: c_int, how: c_int) -> c_int;
-    }
-
-    /// Returns `syscall(2)`, which takes as many arguments as the system call has.
-    pub(crate) fn syscall() -> unsafe extern "C-unwind" fn(c_long, ...) -> c_long {
-        static FOUND: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-        let mut found = FOUND.load(Relaxed);
-        if found.is_null() {
-            // SAFETY: the name is NUL-terminated.
-            found = unsafe { libc::dlsym(handle(), c"syscall".as_ptr()) };
-            assert!(!found.is_null(), "every C library has it");
-            FOUND.store(found, Relaxed);
-        }
-        // SAFETY: the symbol is the function of this name, which has this type.
-        unsafe { std::mem::transmute(found) }
     }
 
     /// Returns the handle of glibc for `dlsym`; with another C library, the handle of all libraries that follow.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use carrier::name::{DAEMON, DAEMON_VARIABLE, ON_DEMAND_VARIABLE};
 use libc::{c_char, c_int, c_long};
 
-use crate::next::c_library;
+use crate::system_call::system_call;
 
 /// Time within which a started daemon must answer.
 const START_WAIT: Duration = Duration::from_secs(5);
@@ -103,11 +103,11 @@ impl Lifeline {
     fn begin(words: &[&CStr]) -> Option<Lifeline> {
         let mut ends = [-1; 2];
         // SAFETY: the kernel writes two numbers.
-        call(unsafe { c_library::syscall()(libc::SYS_pipe2, ends.as_mut_ptr(), libc::O_CLOEXEC) })?;
+        call(unsafe { system_call!(libc::SYS_pipe2, ends.as_mut_ptr(), libc::O_CLOEXEC) })?;
         let lifeline = Lifeline(ends[0]);
         // The copy avoids the standard descriptors, which a program may have closed.
         // SAFETY: the call takes no pointer.
-        let theirs = unsafe { c_library::syscall()(libc::SYS_fcntl, ends[1], libc::F_DUPFD_CLOEXEC, 3) };
+        let theirs = unsafe { system_call!(libc::SYS_fcntl, ends[1], libc::F_DUPFD_CLOEXEC, 3) };
         close(ends[1]);
         let theirs = call(theirs)?;
         let begun = spawn(words, theirs as c_int);
@@ -122,14 +122,7 @@ impl Lifeline {
         let no_mask: *const libc::sigset_t = ptr::null();
         // SAFETY: one entry and a time, both writable.
         let ready = unsafe {
-            c_library::syscall()(
-                libc::SYS_ppoll,
-                &raw mut entry,
-                1_usize,
-                &raw const moment,
-                no_mask,
-                8_usize,
-            )
+            system_call!(libc::SYS_ppoll, &raw mut entry, 1_usize, &raw const moment, no_mask, 8_usize,)
         };
         ready > 0
     }
@@ -148,7 +141,7 @@ fn call(returned: c_long) -> Option<c_long> {
 
 fn close(fd: c_int) {
     // SAFETY: the call takes no pointer.
-    unsafe { c_library::syscall()(libc::SYS_close, fd) };
+    unsafe { system_call!(libc::SYS_close, fd) };
 }
 
 /// Starts a program that is no child of this process, with `lifeline` as its standard output.
@@ -174,7 +167,7 @@ fn spawn(words: &[&CStr], lifeline: c_int) -> Option<()> {
 pub(crate) fn await_end(child: c_int) {
     let (status, usage): (*mut c_int, *mut libc::rusage) = (ptr::null_mut(), ptr::null_mut());
     // SAFETY: the call writes nothing.
-    unsafe { c_library::syscall()(libc::SYS_wait4, child, status, libc::__WALL, usage) };
+    unsafe { system_call!(libc::SYS_wait4, child, status, libc::__WALL, usage) };
 }
 
 /// The signals that this thread blocked before it blocked all.
@@ -198,20 +191,14 @@ impl Drop for SignalMask {
 /// it.
 pub(crate) fn fork() -> Option<c_long> {
     // SAFETY: the child runs in a copy of the memory, and only makes system calls.
-    call(unsafe { c_library::syscall()(libc::SYS_clone, 0_usize, 0_usize, 0_usize, 0_usize, 0_usize) })
+    call(unsafe { system_call!(libc::SYS_clone, 0_usize, 0_usize, 0_usize, 0_usize, 0_usize) })
 }
 
 fn set_mask(mask: &u64, before: Option<&mut u64>) {
     let before = before.map_or(ptr::null_mut(), ptr::from_mut);
     // SAFETY: the kernel's mask has 64 bits.
     unsafe {
-        c_library::syscall()(
-            libc::SYS_rt_sigprocmask,
-            libc::SIG_SETMASK,
-            ptr::from_ref(mask),
-            before,
-            8_usize,
-        )
+        system_call!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, ptr::from_ref(mask), before, 8_usize,)
     };
 }
 
@@ -226,21 +213,20 @@ fn become_daemon(arguments: &[*const c_char], lifeline: c_int) -> ! {
         for signal in 1..=SIGNALS {
             libc::signal(signal, libc::SIG_DFL);
         }
-        let nothing =
-            c_library::syscall()(libc::SYS_openat, libc::AT_FDCWD, c"/dev/null".as_ptr(), libc::O_RDWR);
-        c_library::syscall()(libc::SYS_dup3, lifeline, 1, 0);
+        let nothing = system_call!(libc::SYS_openat, libc::AT_FDCWD, c"/dev/null".as_ptr(), libc::O_RDWR);
+        system_call!(libc::SYS_dup3, lifeline, 1, 0);
         for standard in [0, 2].into_iter().filter(|fd| nothing >= 0 && *fd != nothing) {
-            c_library::syscall()(libc::SYS_dup3, nothing, standard, 0);
+            system_call!(libc::SYS_dup3, nothing, standard, 0);
         }
-        if c_library::syscall()(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) != 0 {
+        if system_call!(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) != 0 {
             // Before Linux 5.9. Descriptors beyond this number stay open in the daemon.
             for fd in 3..CLOSED_ONE_BY_ONE {
-                c_library::syscall()(libc::SYS_close, fd);
+                system_call!(libc::SYS_close, fd);
             }
         }
-        c_library::syscall()(libc::SYS_chdir, c"/".as_ptr());
+        system_call!(libc::SYS_chdir, c"/".as_ptr());
         set_mask(&0, None);
-        c_library::syscall()(libc::SYS_execve, arguments[0], arguments.as_ptr(), environ);
+        system_call!(libc::SYS_execve, arguments[0], arguments.as_ptr(), environ);
         libc::_exit(127)
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use libc::{c_int, c_long, c_void, iovec};
 
 use crate::next::c_library;
+use crate::system_call::system_call;
 
 /// An errno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +128,7 @@ pub(crate) struct Received<const N: usize> {
 pub(crate) unsafe fn receive<const N: usize>(fd: RawFd, iov: &[iovec], flags: c_int) -> Result<Received<N>> {
     let call = |message: &mut libc::msghdr, flags: c_int| {
         // SAFETY: all memory that the message describes is writable.
-        unsafe { c_library::syscall()(libc::SYS_recvmsg, fd, ptr::from_mut(message), flags) }
+        unsafe { system_call!(libc::SYS_recvmsg, fd, ptr::from_mut(message), flags) }
     };
     // SAFETY: the caller guarantees it.
     unsafe { receive_by(call, iov, flags) }
@@ -178,7 +179,7 @@ unsafe fn receive_by<const N: usize>(
 pub(crate) fn send(fd: RawFd, iov: Buffers<'_>, descriptor: Option<RawFd>, flags: c_int) -> Result<usize> {
     let call = |message: &libc::msghdr| {
         // SAFETY: all memory that the message describes is readable.
-        unsafe { c_library::syscall()(libc::SYS_sendmsg, fd, ptr::from_ref(message), flags) }
+        unsafe { system_call!(libc::SYS_sendmsg, fd, ptr::from_ref(message), flags) }
     };
     send_by(call, iov, descriptor)
 }
@@ -225,7 +226,7 @@ fn send_by(
 pub(crate) fn discard(fd: RawFd) -> Result<()> {
     let (nowhere, flags): (*mut c_void, _) = (ptr::null_mut(), libc::MSG_DONTWAIT);
     // SAFETY: the kernel writes nothing into an empty buffer.
-    check(unsafe { c_library::syscall()(libc::SYS_recvfrom, fd, nowhere, 0_usize, flags, nowhere, nowhere) })
+    check(unsafe { system_call!(libc::SYS_recvfrom, fd, nowhere, 0_usize, flags, nowhere, nowhere) })
         .map(drop)
 }
 
@@ -294,21 +295,14 @@ pub(crate) fn set_peek_offset(fd: RawFd, offset: c_int) -> Result<()> {
     let bytes = size_of::<c_int>();
     // SAFETY: the value is read.
     let done = unsafe {
-        c_library::syscall()(
-            libc::SYS_setsockopt,
-            fd,
-            libc::SOL_SOCKET,
-            libc::SO_PEEK_OFF,
-            &raw const offset,
-            bytes,
-        )
+        system_call!(libc::SYS_setsockopt, fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF, &raw const offset, bytes,)
     };
     check(done).map(drop)
 }
 
 pub(crate) fn close(fd: RawFd) {
     // SAFETY: the descriptor is ours to close.
-    unsafe { c_library::syscall()(libc::SYS_close, fd) };
+    unsafe { system_call!(libc::SYS_close, fd) };
 }
 
 /// Waits for one of `events` on a descriptor, at most for the timeout, and returns its events.
@@ -318,7 +312,7 @@ pub(crate) fn poll(fd: RawFd, events: i16, mut timeout: libc::timespec) -> Resul
     // SAFETY: the kernel may write both the entry and the time.
     check(unsafe {
         let (entry, timeout) = (&raw mut entry, &raw mut timeout);
-        c_library::syscall()(libc::SYS_ppoll, entry, 1_usize, timeout, no_mask, SIGNAL_SET_BYTES)
+        system_call!(libc::SYS_ppoll, entry, 1_usize, timeout, no_mask, SIGNAL_SET_BYTES)
     })?;
     Ok(entry.revents)
 }
@@ -326,7 +320,7 @@ pub(crate) fn poll(fd: RawFd, events: i16, mut timeout: libc::timespec) -> Resul
 /// Closes a descriptor; returns whether it was open.
 pub(crate) fn try_close(fd: RawFd) -> bool {
     // SAFETY: the call takes no pointer.
-    unsafe { c_library::syscall()(libc::SYS_close, fd) == 0 }
+    unsafe { system_call!(libc::SYS_close, fd) == 0 }
 }
 
 /// Returns the limit on descriptors of this process.
@@ -383,14 +377,7 @@ impl SignalsBlocked {
         let nothing: *mut libc::pollfd = ptr::null_mut();
         // SAFETY: the time is writable, and the set is readable.
         let done = unsafe {
-            c_library::syscall()(
-                libc::SYS_ppoll,
-                nothing,
-                0,
-                &raw mut time,
-                &raw const self.0,
-                SIGNAL_SET_BYTES,
-            )
+            system_call!(libc::SYS_ppoll, nothing, 0, &raw mut time, &raw const self.0, SIGNAL_SET_BYTES,)
         };
         check(done).map(drop)
     }
@@ -415,14 +402,14 @@ pub(crate) fn is_hung_up(fd: RawFd) -> bool {
 
 pub(crate) fn is_nonblocking(fd: RawFd) -> bool {
     // SAFETY: the call takes no pointer.
-    let flags = check(unsafe { c_library::syscall()(libc::SYS_fcntl, fd, libc::F_GETFL, 0) });
+    let flags = check(unsafe { system_call!(libc::SYS_fcntl, fd, libc::F_GETFL, 0) });
     flags.is_ok_and(|flags| flags & libc::O_NONBLOCK as usize != 0)
 }
 
 /// Moves a descriptor to the lowest free number.
 pub(crate) fn lowest(fd: RawFd) -> RawFd {
     // SAFETY: the call takes no pointer.
-    let copy = check(unsafe { c_library::syscall()(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, 0) });
+    let copy = check(unsafe { system_call!(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, 0) });
     match copy.map(|copy| copy as RawFd) {
         Ok(lower) if lower < fd => {
             close(fd);
@@ -444,9 +431,9 @@ pub(crate) fn lowest(fd: RawFd) -> RawFd {
 pub(crate) fn control_of_family(family: u32, request: libc::c_ulong, argument: usize) -> Result<c_int> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
     // SAFETY: the call takes no pointer.
-    let fd = check(unsafe { c_library::syscall()(libc::SYS_socket, family, kind, 0) })? as RawFd;
+    let fd = check(unsafe { system_call!(libc::SYS_socket, family, kind, 0) })? as RawFd;
     // SAFETY: the caller of `ioctl` guarantees it.
-    let done = check(unsafe { c_library::syscall()(libc::SYS_ioctl, fd, request, argument) });
+    let done = check(unsafe { system_call!(libc::SYS_ioctl, fd, request, argument) });
     close(fd);
     done.map(|done| done as c_int)
 }
@@ -454,14 +441,14 @@ pub(crate) fn control_of_family(family: u32, request: libc::c_ulong, argument: u
 pub(crate) fn set_nonblocking(fd: RawFd) {
     // SAFETY: the calls take no pointers.
     unsafe {
-        let flags = c_library::syscall()(libc::SYS_fcntl, fd, libc::F_GETFL, 0);
-        c_library::syscall()(libc::SYS_fcntl, fd, libc::F_SETFL, flags | c_long::from(libc::O_NONBLOCK));
+        let flags = system_call!(libc::SYS_fcntl, fd, libc::F_GETFL, 0);
+        system_call!(libc::SYS_fcntl, fd, libc::F_SETFL, flags | c_long::from(libc::O_NONBLOCK));
     }
 }
 
 pub(crate) fn clear_close_on_exec(fd: RawFd) {
     // SAFETY: the call takes no pointer.
-    unsafe { c_library::syscall()(libc::SYS_fcntl, fd, libc::F_SETFD, 0) };
+    unsafe { system_call!(libc::SYS_fcntl, fd, libc::F_SETFD, 0) };
 }
 
 /// Returns `SO_SNDTIMEO` of a descriptor; `None` for no limit.
@@ -481,14 +468,7 @@ pub(crate) fn wait_no_longer_than_to_send(receiver: RawFd, sender: RawFd) {
     // SAFETY: the value is readable.
     unsafe {
         let value = &raw const limit;
-        c_library::syscall()(
-            libc::SYS_setsockopt,
-            receiver,
-            libc::SOL_SOCKET,
-            libc::SO_RCVTIMEO,
-            value,
-            bytes,
-        )
+        system_call!(libc::SYS_setsockopt, receiver, libc::SOL_SOCKET, libc::SO_RCVTIMEO, value, bytes,)
     };
 }
 
@@ -503,7 +483,7 @@ fn time_value(fd: RawFd, name: c_int) -> Option<libc::timeval> {
     let mut bytes = size_of::<libc::timeval>() as libc::socklen_t;
     // SAFETY: the value is as long as the length says.
     let done = unsafe {
-        c_library::syscall()(libc::SYS_getsockopt, fd, libc::SOL_SOCKET, name, &raw mut value, &raw mut bytes)
+        system_call!(libc::SYS_getsockopt, fd, libc::SOL_SOCKET, name, &raw mut value, &raw mut bytes)
     };
     (done == 0 && (value.tv_sec, value.tv_usec) != (0, 0)).then_some(value)
 }
@@ -512,7 +492,7 @@ fn time_value(fd: RawFd, name: c_int) -> Option<libc::timeval> {
 pub(crate) fn abstract_peer(fd: RawFd, place: &mut libc::sockaddr_un) -> Option<&[u8]> {
     let mut bytes = size_of::<libc::sockaddr_un>() as libc::socklen_t;
     // SAFETY: the address is as long as the length says.
-    let done = unsafe { c_library::syscall()(libc::SYS_getpeername, fd, &raw mut *place, &raw mut bytes) };
+    let done = unsafe { system_call!(libc::SYS_getpeername, fd, &raw mut *place, &raw mut bytes) };
     if done != 0 || c_int::from(place.sun_family) != libc::AF_UNIX {
         return None;
     }
@@ -529,7 +509,7 @@ pub(crate) fn is_seqpacket(fd: RawFd) -> bool {
     // SAFETY: the value is as long as the length says.
     let done = unsafe {
         let value = &raw mut kind;
-        c_library::syscall()(libc::SYS_getsockopt, fd, libc::SOL_SOCKET, libc::SO_TYPE, value, &raw mut bytes)
+        system_call!(libc::SYS_getsockopt, fd, libc::SOL_SOCKET, libc::SO_TYPE, value, &raw mut bytes)
     };
     done == 0 && kind == libc::SOCK_SEQPACKET
 }
@@ -542,7 +522,7 @@ pub(crate) fn thread_id() -> u32 {
     THREAD_ID.with(|known| {
         if known.get() == 0 {
             // SAFETY: the call takes no argument.
-            known.set(unsafe { c_library::syscall()(libc::SYS_gettid) as u32 });
+            known.set(unsafe { system_call!(libc::SYS_gettid) as u32 });
         }
         known.get()
     })
@@ -556,14 +536,14 @@ pub(crate) fn forget_thread_id() {
 pub(crate) fn process_id() -> i32 {
     // The C library caches the identifier across vfork, so the kernel is asked.
     // SAFETY: the call takes no argument.
-    unsafe { c_library::syscall()(libc::SYS_getpid) as i32 }
+    unsafe { system_call!(libc::SYS_getpid) as i32 }
 }
 
 /// Makes an empty memfd that can be sealed.
 pub(crate) fn memfd() -> Result<RawFd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name is readable.
-    let fd = unsafe { c_library::syscall()(libc::SYS_memfd_create, c"swiftwater-message".as_ptr(), flags) };
+    let fd = unsafe { system_call!(libc::SYS_memfd_create, c"swiftwater-message".as_ptr(), flags) };
     check(fd).map(|fd| fd as RawFd)
 }
 
@@ -577,7 +557,7 @@ pub(crate) fn fill_and_seal(fd: RawFd, content: Buffers<'_>) -> Result<()> {
 pub(crate) fn seal(fd: RawFd) -> Result<()> {
     let seals = libc::F_SEAL_WRITE | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
     // SAFETY: the call takes no pointer.
-    check(unsafe { c_library::syscall()(libc::SYS_fcntl, fd, libc::F_ADD_SEALS, seals) }).map(drop)
+    check(unsafe { system_call!(libc::SYS_fcntl, fd, libc::F_ADD_SEALS, seals) }).map(drop)
 }
 
 fn fill(fd: RawFd, content: Buffers<'_>) -> Result<()> {
@@ -586,7 +566,7 @@ fn fill(fd: RawFd, content: Buffers<'_>) -> Result<()> {
         while done < part.iov_len {
             let at = part.iov_base.cast::<u8>().wrapping_add(done);
             // SAFETY: the program has lent the memory.
-            done += check(unsafe { c_library::syscall()(libc::SYS_write, fd, at, part.iov_len - done) })?;
+            done += check(unsafe { system_call!(libc::SYS_write, fd, at, part.iov_len - done) })?;
         }
     }
     Ok(())
@@ -600,23 +580,23 @@ fn fill(fd: RawFd, content: Buffers<'_>) -> Result<()> {
 pub(crate) unsafe fn read_at(fd: RawFd, place: Buffers<'_>, offset: usize) -> Result<usize> {
     let count = place.0.len().min(libc::UIO_MAXIOV as usize);
     // SAFETY: the caller guarantees it.
-    check(unsafe { c_library::syscall()(libc::SYS_preadv, fd, place.0.as_ptr(), count, offset, 0) })
+    check(unsafe { system_call!(libc::SYS_preadv, fd, place.0.as_ptr(), count, offset, 0) })
 }
 
 /// Reads a file from `offset`, whatever its position.
 pub(crate) fn read_file(fd: RawFd, place: &mut [u8], offset: i64) -> Result<usize> {
     // SAFETY: the destination is writable.
-    check(unsafe { c_library::syscall()(libc::SYS_pread64, fd, place.as_mut_ptr(), place.len(), offset) })
+    check(unsafe { system_call!(libc::SYS_pread64, fd, place.as_mut_ptr(), place.len(), offset) })
 }
 
 /// Returns the position of a file.
 pub(crate) fn position(fd: RawFd) -> Result<i64> {
     // SAFETY: the call takes no pointer.
-    let position = check(unsafe { c_library::syscall()(libc::SYS_lseek, fd, 0_i64, libc::SEEK_CUR) })?;
+    let position = check(unsafe { system_call!(libc::SYS_lseek, fd, 0_i64, libc::SEEK_CUR) })?;
     Ok(position as i64)
 }
 
 pub(crate) fn set_position(fd: RawFd, position: i64) -> Result<()> {
     // SAFETY: the call takes no pointer.
-    check(unsafe { c_library::syscall()(libc::SYS_lseek, fd, position, libc::SEEK_SET) }).map(drop)
+    check(unsafe { system_call!(libc::SYS_lseek, fd, position, libc::SEEK_SET) }).map(drop)
 }

@@ -119,6 +119,11 @@ fn sockets_take_calls_for_files_and_standard_io() {
     run("bypass", &[]);
 }
 
+#[test]
+fn an_allocator_may_make_system_calls_while_it_holds_its_lock() {
+    run("allocator", &[]);
+}
+
 /// A program without the shim whose standard input is a socket reads the content that peers send.
 #[test]
 fn a_program_without_the_shim_reads_plain_content() {

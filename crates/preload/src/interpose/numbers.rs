@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use libc::{c_int, c_long, c_uint, socklen_t};
 
 use super::{descriptors, exec, files, receiving, sending, sockets};
-use crate::next::c_library;
+use crate::system_call::system_call;
 use crate::table;
 
 /// Makes a system call by number. A call that may concern one of our descriptors goes to the function of its name, all others to
@@ -71,9 +71,9 @@ pub unsafe extern "C-unwind" fn syscall(
             libc::SYS_ioctl => descriptors::ioctl(fd, b as _, c).into(),
             libc::SYS_io_uring_setup => {
                 warn_of_io_uring();
-                c_library::syscall()(number, a, b)
+                system_call!(number, a, b)
             }
-            _ => c_library::syscall()(number, a, b, c, d, e, f),
+            _ => system_call!(number, a, b, c, d, e, f),
         }
     }
 }
@@ -87,8 +87,6 @@ fn warn_of_io_uring() {
     // Standard error may itself be such a socket.
     if table::is_any_known() && !table::is_known(libc::STDERR_FILENO) && !SAID.swap(true, Relaxed) {
         // SAFETY: the text is read.
-        unsafe {
-            c_library::syscall()(libc::SYS_write, libc::STDERR_FILENO, WARNING.as_ptr(), WARNING.len())
-        };
+        unsafe { system_call!(libc::SYS_write, libc::STDERR_FILENO, WARNING.as_ptr(), WARNING.len()) };
     }
 }
