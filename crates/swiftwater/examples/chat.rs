@@ -1,7 +1,7 @@
 //! A chat room: one endpoint talks to all participants (one-to-many style).
 //!
 //! ```console
-//! $ cargo run --features tokio --example chat -- room 127.0.0.62:7/udp:9862 &
+//! $ cargo run -p swiftwater --features tokio --example chat -- room 127.0.0.62:7/udp:9862 &
 //! the room is open at 127.0.0.62:7/udp:9862
 //! ann joins
 //! ann: hello
@@ -9,9 +9,9 @@
 //! bob joins
 //! bob: is anybody here?
 //! bob leaves
-//! $ echo hello | cargo run --features tokio --example chat -- join 127.0.0.62:7/udp:9862 ann
+//! $ echo hello | cargo run -p swiftwater --features tokio --example chat -- join 127.0.0.62:7/udp:9862 ann
 //! ann: hello
-//! $ echo 'is anybody here?' | cargo run --features tokio --example chat -- join 127.0.0.62:7/udp:9862 bob
+//! $ echo 'is anybody here?' | cargo run -p swiftwater --features tokio --example chat -- join 127.0.0.62:7/udp:9862 bob
 //! ann: hello
 //! bob: is anybody here?
 //! ```

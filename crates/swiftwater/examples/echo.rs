@@ -1,9 +1,9 @@
 //! An echo server with a thread for each association, and its client (one-to-one style).
 //!
 //! ```console
-//! $ cargo run --features tokio --example echo -- server 127.0.0.61:7/udp:9861 &
+//! $ cargo run -p swiftwater --features tokio --example echo -- server 127.0.0.61:7/udp:9861 &
 //! listening at 127.0.0.61:7/udp:9861
-//! $ cargo run --features tokio --example echo -- client 127.0.0.61:7/udp:9861 hello 'how are you?'
+//! $ cargo run -p swiftwater --features tokio --example echo -- client 127.0.0.61:7/udp:9861 hello 'how are you?'
 //! hello
 //! how are you?
 //! ```

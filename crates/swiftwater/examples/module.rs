@@ -2,7 +2,7 @@
 //! stream.
 //!
 //! ```console
-//! $ cargo run --features tokio --example module -- one one two two one
+//! $ cargo run -p swiftwater --features tokio --example module -- one one two two one
 //! one
 //! two
 //! one

@@ -1,9 +1,9 @@
 //! A server for tokio: a task for each association, and an orderly end on SIGINT.
 //!
 //! ```console
-//! $ cargo run --features tokio --example tokio_server -- 127.0.0.67:7/udp:9867 &
+//! $ cargo run -p swiftwater --features tokio --example tokio_server -- 127.0.0.67:7/udp:9867 &
 //! listening at 127.0.0.67:7/udp:9867
-//! $ cargo run --features tokio --example echo -- client 127.0.0.67:7/udp:9867 hello
+//! $ cargo run -p swiftwater --features tokio --example echo -- client 127.0.0.67:7/udp:9867 hello
 //! HELLO
 //! ```
 

@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 
 /// Time limit for a line of output, far longer than any line takes.
 const HANGS_AFTER: Duration = Duration::from_secs(60);
-const CARGO_RUN: &str = "cargo run --features tokio --example ";
+const CARGO_RUN: &str = "cargo run -p swiftwater --features tokio --example ";
 
 #[test]
 fn echo() {

@@ -38,8 +38,8 @@ const IDLE_EXIT_S: &str = "60";
 /// Program to run.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The program, and what it starts in turn, gets SCTP sockets (SOCK_STREAM) from the daemon of this network \
-namespace, which is started if there is none. Everything else is as without.
+The program, and what it starts in turn, gets SCTP sockets, one-to-one and one-to-many, from the daemon of \
+this network namespace, which is started if there is none. All other calls work as without it.
 
 Both ends need SCTP in UDP port 9899, or directly over IP: see `swiftwater daemon --help`.
 
@@ -51,7 +51,8 @@ pub(crate) struct RunArgs {
     /// Do not print which daemon is used, and do not warn of programs that PROGRAM executes. Default: print both.
     #[arg(short, long)]
     pub quiet: bool,
-    /// Make TCP sockets one-to-one SCTP sockets, as `withsctp` does: both ends need this. Default: TCP stays TCP.
+    /// Make TCP sockets one-to-one SCTP sockets, as `withsctp` does: both ends need this. A program that takes a short read
+    /// together with the peer's shutdown for the end of the stream, as haproxy does, loses messages. Default: TCP stays TCP.
     #[arg(long)]
     pub tcp_as_sctp: bool,
     /// The program and its arguments.

@@ -74,7 +74,7 @@ enum StreamsCommand {
     Push {
         /// The number of the association.
         id: u32,
-        /// The module: bufmod, compress, counter, filter, limit, nullmod, pipemod.
+        /// The module: bufmod, compress, connld, counter, filter, limit, nullmod, pipemod, timod, tirdwr.
         module: String,
         /// Its arguments, NAME=VALUE.
         #[arg(value_name = "ARGUMENT")]
