@@ -8,7 +8,7 @@ use sctp_wire::chunk::{
     InitAck, NrSack, Pad, SackBuilder, Shutdown, ShutdownAck, ShutdownComplete, Unknown,
 };
 use sctp_wire::parameter::{
-    EcnCapable, Ipv4, Ipv6, MultipathCapable, Parameters, StateCookie, SupportedExtensions,
+    EcnCapable, Ipv4, Ipv6, Parameters, PrivateExtension, StateCookie, SupportedExtensions,
     Unknown as UnknownParameter,
 };
 use sctp_wire::{Header, Ppid, Ssn, StreamId, Tsn, VerificationTag, packet};
@@ -217,8 +217,8 @@ fn address(word: u32, variant: usize, out: &mut Vec<u8>) {
 /// Writes an offer of an extension beyond RFC 9260.
 fn offer(variant: usize, kind: u16, value: &[u8], out: &mut Vec<u8>) {
     match variant {
-        1 => MultipathCapable::OURS.write(out),
-        2 => MultipathCapable { mark: value }.write(out),
+        1 => PrivateExtension::MULTIPATH.write(out),
+        2 => PrivateExtension { mark: value }.write(out),
         3 => SupportedExtensions { chunk_kinds: &[NrSack::KIND] }.write(out),
         4 => EcnCapable.write(out),
         _ => UnknownParameter { kind, value }.write(out),

@@ -78,6 +78,7 @@ pub fn plain() -> AssociationConfig {
         path_suspicion: false,
         ecn: false,
         nr_sack: false,
+        prompt_parts: false,
         multipath: Multipath::Off,
         ..AssociationConfig::default()
     }

@@ -48,7 +48,7 @@ fn parameters<'a>(mut from: Source<'a>) -> Vec<Parameter<'a>> {
         parameter::UnrecognizedParameter { parameter: from.rest() }.into(),
         parameter::HostName { host_name: from.rest() }.into(),
         parameter::SupportedExtensions { chunk_kinds: from.rest() }.into(),
-        parameter::MultipathCapable { mark: from.rest() }.into(),
+        parameter::PrivateExtension { mark: from.rest() }.into(),
         parameter::Unknown { kind: from.u16() | 0x4001, value: from.rest() }.into(),
     ]
 }

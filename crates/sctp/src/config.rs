@@ -145,6 +145,9 @@ pub struct AssociationConfig {
     /// Whether the peer may tell us what it keeps for good, so that the send buffer is free before everything earlier has
     /// arrived (NR-SACK, draft-natarajan-tsvwg-sctp-nrsack), and hears the same of us if it wants. On.
     pub nr_sack: bool,
+    /// Whether a part of a message is handed over as soon as its sender has no more of it for now, if the peer is one of ours and
+    /// says by the I bit that this is so. On.
+    pub prompt_parts: bool,
     /// Whether the end of a burst is probed after two round trips without an answer (RFC 8985 §7); otherwise it waits for
     /// T3, which takes a second at least. On.
     pub tail_loss_probes: bool,
@@ -217,6 +220,7 @@ impl Default for AssociationConfig {
             ecn: true,
             dscp: 0,
             nr_sack: true,
+            prompt_parts: true,
             tail_loss_probes: true,
             heartbeat_interval: Some(HEARTBEAT_INTERVAL),
             heartbeat_burst_max: 1,

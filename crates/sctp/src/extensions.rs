@@ -1,7 +1,7 @@
 //! Extensions beyond RFC 9260, which hold only if both sides announce them in the handshake.
 
 use sctp_wire::chunk::NrSack;
-use sctp_wire::parameter::{EcnCapable, MultipathCapable, Parameter, SupportedExtensions};
+use sctp_wire::parameter::{EcnCapable, Parameter, PrivateExtension, SupportedExtensions};
 
 use crate::config::{AssociationConfig, Multipath};
 
@@ -14,12 +14,19 @@ pub(crate) struct Extensions {
     pub(crate) nr_sack: bool,
     /// To have data on all paths at once.
     pub(crate) multipath: bool,
+    /// To mean by the I bit in the middle of a message that there is no more of it for now.
+    pub(crate) prompt_parts: bool,
 }
 
 impl Extensions {
     /// Returns the extensions that we offer.
     pub(crate) fn offered(config: &AssociationConfig) -> Self {
-        Extensions { ecn: config.ecn, nr_sack: config.nr_sack, multipath: config.multipath != Multipath::Off }
+        Extensions {
+            ecn: config.ecn,
+            nr_sack: config.nr_sack,
+            multipath: config.multipath != Multipath::Off,
+            prompt_parts: config.prompt_parts,
+        }
     }
 
     /// Returns the extensions that both have.
@@ -28,6 +35,7 @@ impl Extensions {
             ecn: self.ecn && other.ecn,
             nr_sack: self.nr_sack && other.nr_sack,
             multipath: self.multipath && other.multipath,
+            prompt_parts: self.prompt_parts && other.prompt_parts,
         }
     }
 
@@ -36,7 +44,8 @@ impl Extensions {
         match parameter {
             Parameter::EcnCapable(_) => self.ecn = true,
             Parameter::SupportedExtensions(p) => self.nr_sack = p.chunk_kinds.contains(&NrSack::KIND),
-            Parameter::MultipathCapable(p) => self.multipath = *p == MultipathCapable::OURS,
+            Parameter::PrivateExtension(PrivateExtension::MULTIPATH) => self.multipath = true,
+            Parameter::PrivateExtension(PrivateExtension::PROMPT_PARTS) => self.prompt_parts = true,
             _ => {}
         }
     }
@@ -50,18 +59,23 @@ impl Extensions {
             SupportedExtensions { chunk_kinds: &[NrSack::KIND] }.write(out);
         }
         if self.multipath {
-            MultipathCapable::OURS.write(out);
+            PrivateExtension::MULTIPATH.write(out);
+        }
+        if self.prompt_parts {
+            PrivateExtension::PROMPT_PARTS.write(out);
         }
     }
 
     /// Encodes the extensions for a cookie.
     pub(crate) fn to_bits(self) -> u16 {
-        u16::from(self.ecn) | u16::from(self.nr_sack) << 1 | u16::from(self.multipath) << 2
+        let flags = [self.ecn, self.nr_sack, self.multipath, self.prompt_parts];
+        flags.iter().rev().fold(0, |bits, flag| bits << 1 | u16::from(*flag))
     }
 
     /// Decodes the extensions of a cookie.
     pub(crate) fn from_bits(bits: u16) -> Self {
-        Extensions { ecn: bits & 1 != 0, nr_sack: bits & 2 != 0, multipath: bits & 4 != 0 }
+        let flag = |number: u16| bits & (1 << number) != 0;
+        Extensions { ecn: flag(0), nr_sack: flag(1), multipath: flag(2), prompt_parts: flag(3) }
     }
 }
 
@@ -70,11 +84,11 @@ mod tests {
     use super::*;
     use sctp_wire::parameter::Parameters;
 
-    const ALL: Extensions = Extensions { ecn: true, nr_sack: true, multipath: true };
+    const ALL: Extensions = Extensions { ecn: true, nr_sack: true, multipath: true, prompt_parts: true };
 
     #[test]
     fn what_is_offered_is_taken() {
-        for bits in 0..8 {
+        for bits in 0..16 {
             let offered = Extensions::from_bits(bits);
             assert_eq!(offered.to_bits(), bits);
             let (mut bytes, mut taken) = (Vec::new(), Extensions::default());
@@ -88,7 +102,7 @@ mod tests {
     #[test]
     fn a_private_parameter_of_somebody_else_offers_nothing() {
         let mut taken = Extensions::default();
-        taken.take(&MultipathCapable { mark: b"else" }.into());
+        taken.take(&PrivateExtension { mark: b"else" }.into());
         assert_eq!(taken, Extensions::default());
     }
 }

@@ -44,6 +44,8 @@ pub(crate) enum Outcome {
 pub(crate) struct Inbound {
     /// Whether the peer accepts NR-SACKs.
     nr_sack: bool,
+    /// Whether the I bit in the middle of a message says that there is no more of it for now.
+    prompt_parts: bool,
     /// Whether data arrives on several paths at once, so that a gap does not indicate a loss.
     multipath: bool,
     /// The cumulative TSN: all TSNs up to this one have arrived (unwrapped).
@@ -102,6 +104,7 @@ impl Inbound {
     ) -> Self {
         Inbound {
             nr_sack: extensions.nr_sack,
+            prompt_parts: extensions.prompt_parts,
             multipath: false,
             cumulative: tsn::start(peer_initial) - 1,
             beyond: RangeSet::new(),
@@ -196,7 +199,7 @@ impl Inbound {
     ) -> Result<Outcome, FragmentError> {
         self.packet_had_data = true;
         self.ack_now |= data.flags.immediate;
-        self.part_wanted |= data.flags.immediate && !data.flags.ending;
+        self.part_wanted |= self.prompt_parts && data.flags.immediate && !data.flags.ending;
         let tsn = tsn::unwrap(self.cumulative, data.tsn);
         let in_order = tsn == self.cumulative + 1;
         // The advertised window does not include the overhead of messages, so a peer that fills it can send more than fits. Data

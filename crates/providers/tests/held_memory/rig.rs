@@ -12,7 +12,7 @@ use links::{BatchLimits, Datagrams, Link, LinkStats, PathInfo, Sink, Transmit};
 use providers::{SctpDriver, SctpDriverConfig};
 use sctp_wire::cause::Causes;
 use sctp_wire::chunk::{Abort, Chunk, CookieEcho, Data, DataFlags, Init};
-use sctp_wire::parameter::{Ipv4, Parameter, Parameters};
+use sctp_wire::parameter::{Ipv4, Parameter, Parameters, PrivateExtension};
 use sctp_wire::{Header, Packet, Ppid, Ssn, StreamId as WireStream, Tsn, VerificationTag, packet};
 use streams::{Control, DriverId, Executive, FlushScope, Kind, Message, StreamId};
 use tpi::Primitive;
@@ -184,6 +184,7 @@ impl Rig {
         for n in 2..=addresses {
             Ipv4 { address: Ipv4Addr::new(10, 0, n, 1) }.write(&mut parameters);
         }
+        PrivateExtension::PROMPT_PARTS.write(&mut parameters);
         let init = Init {
             initiate_tag: VerificationTag(1),
             a_rwnd: 100_000,

@@ -13,7 +13,7 @@ mod host_name;
 mod ipv4;
 mod ipv6;
 mod kind_list;
-mod multipath_capable;
+mod private_extension;
 mod state_cookie;
 mod supported_address_types;
 mod supported_extensions;
@@ -28,7 +28,7 @@ pub use host_name::HostName;
 pub use ipv4::Ipv4;
 pub use ipv6::Ipv6;
 pub use kind_list::KindList;
-pub use multipath_capable::MultipathCapable;
+pub use private_extension::PrivateExtension;
 pub use state_cookie::StateCookie;
 pub use supported_address_types::SupportedAddressTypes;
 pub use supported_extensions::SupportedExtensions;
@@ -195,7 +195,7 @@ any_kind! {
     /// Chunk types of extensions that the sender understands.
     SupportedExtensions(SupportedExtensions<'a>),
     /// The sender requests data on all its addresses at once.
-    MultipathCapable(MultipathCapable<'a>),
+    PrivateExtension(PrivateExtension<'a>),
     /// Indication of the layer above the sender.
     AdaptationLayer(AdaptationLayer),
 }

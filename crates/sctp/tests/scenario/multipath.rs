@@ -11,7 +11,7 @@ use lab::{A, B, Node, PORT_A, PORT_B, TwoHosts, line};
 use netsim::{Loss, PipeConfig};
 use sctp::{AssociationConfig, Multipath, SendInfo};
 use sctp_wire::chunk::{Chunk, CookieEcho, HeartbeatAck, Init};
-use sctp_wire::parameter::{Ipv4, MultipathCapable, Parameters, SupportedExtensions};
+use sctp_wire::parameter::{Ipv4, Parameters, PrivateExtension, SupportedExtensions};
 
 const MESSAGE_BYTES: usize = 1400;
 
@@ -143,7 +143,7 @@ fn peer_with_two_paths(seed: u8, agrees: bool, config: AssociationConfig) -> Pee
     Ipv4 { address: [10, 0, 1, 9].into() }.write(&mut parameters);
     SupportedExtensions { chunk_kinds: &[16] }.write(&mut parameters);
     if agrees {
-        MultipathCapable::OURS.write(&mut parameters);
+        PrivateExtension::MULTIPATH.write(&mut parameters);
     }
     let mut peer = Peer::new(seed, config);
     let init = Init { parameters: Parameters::new(&parameters), ..peer.init() };

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use sctp::{AssociationConfig, SendError, SendInfo};
 use sctp_wire::cause::Causes;
-use sctp_wire::chunk::{Abort, DataFlags, Shutdown};
+use sctp_wire::chunk::{Abort, CookieEcho, DataFlags, Init, Shutdown};
+use sctp_wire::parameter::{Parameters, PrivateExtension};
 
 use lab::script::Peer;
 use lab::{A, B, Fate, TwoHosts};
@@ -147,6 +148,7 @@ fn unordered_records_of_a_stream_do_not_mix() {
 
 const BEGINNING: DataFlags = DataFlags { ending: false, ..DataFlags::WHOLE };
 const MIDDLE: DataFlags = DataFlags { beginning: false, ..BEGINNING };
+const ENDING: DataFlags = DataFlags { beginning: false, ..DataFlags::WHOLE };
 
 /// How a peer ends the association.
 const ENDS: [fn(&mut Peer); 2] = [
@@ -171,10 +173,37 @@ fn a_message_without_its_end_is_not_delivered_when_the_peer_ends_the_association
     }
 }
 
+/// Returns a peer that offers prompt parts, as ours do.
+fn with_prompt_parts(seed: u8) -> Peer {
+    let mut parameters = Vec::new();
+    PrivateExtension::PROMPT_PARTS.write(&mut parameters);
+    let mut peer = Peer::new(seed, AssociationConfig::default());
+    let (mut bytes, init) = (Vec::new(), Init { parameters: Parameters::new(&parameters), ..peer.init() });
+    init.write(&mut bytes);
+    peer.sends().tag(0).chunk(|_, out| out.extend_from_slice(&bytes)).go();
+    let cookie = peer.takes_init_ack();
+    peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
+    peer.expects("COOKIE ACK");
+    peer.id = peer.app.events[0].id;
+    peer
+}
+
+/// Peers set the I bit on every chunk while they close (RFC 7053 §4), as usrsctp does.
+#[test]
+fn the_i_bit_of_other_peers_cuts_no_message() {
+    let mut peer = Peer::established(30);
+    let at_once = |flags: DataFlags| DataFlags { immediate: true, ..flags };
+    peer.sends().data_with(at_once(BEGINNING), 0, 0, 0, b"one message ").go();
+    peer.sends().data_with(at_once(MIDDLE), 1, 0, 0, b"of a peer ").go();
+    assert!(peer.app.messages.is_empty());
+    peer.sends().data_with(at_once(ENDING), 2, 0, 0, b"that closes").go();
+    assert_eq!(peer.app.contents(), [b"one message of a peer that closes"]);
+}
+
 #[test]
 fn the_rest_of_a_message_that_is_delivered_in_parts_is_delivered_when_the_peer_ends_the_association() {
     for (seed, end) in (22..).zip(ENDS) {
-        let mut peer = Peer::established(seed);
+        let mut peer = with_prompt_parts(seed);
         let at_once = DataFlags { immediate: true, ..BEGINNING };
         peer.sends().data_with(at_once, 0, 0, 0, b"one part").go();
         peer.sends().data_with(MIDDLE, 1, 0, 0, b", another").go();

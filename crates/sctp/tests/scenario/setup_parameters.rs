@@ -260,7 +260,8 @@ fn an_endpoint_of_one_kind_of_address_says_so() {
         "ECN capable",
         "supported extensions 16",
         "multipath capable",
-        "parameter type=32773 value_bytes=96",
+        "prompt parts",
+        "parameter type=32773 value_bytes=88",
     ];
     assert_eq!(parameters[0], "supported address types 5");
     assert_eq!(parameters[1..], others);
