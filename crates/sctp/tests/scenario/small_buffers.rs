@@ -163,3 +163,24 @@ fn what_an_nr_sack_has_promised_stays_though_what_fills_the_gap_finds_no_room() 
     }
     assert_eq!(peer.app.messages.len(), 22);
 }
+
+#[test]
+fn a_message_longer_than_both_buffers_waits_for_no_delayed_sack() {
+    for (message_bytes, round_trips) in [(3000, 1), (5000, 2), (20_000, 6)] {
+        let config =
+            AssociationConfig { send_buffer_bytes: 4096, send_buffer_tuned_bytes: 0, ..with_buffer(4096) };
+        let mut hosts = TwoHosts::new(1);
+        for node in [A, B] {
+            hosts.app(node).hints = PathHints { mtu_bytes: 65_000, ..PathHints::default() };
+        }
+        let (a, _) = hosts.establish_with(config.clone(), config);
+        let start = hosts.now();
+        hosts.send_all(A, a, (0..50).map(|_| (SendInfo::default(), vec![7; message_bytes].into())));
+        hosts.run_until("all arrived", Duration::from_secs(600), |hosts| {
+            hosts.node(B).app.messages.iter().map(|message| message.bytes.len()).sum::<usize>()
+                == 50 * message_bytes
+        });
+        let rounds = (hosts.now() - start).as_millis() / RTT.as_millis();
+        assert!(rounds <= 50 * round_trips + 5, "{rounds} round trips for messages of {message_bytes} bytes");
+    }
+}
