@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `short` | short messages in wire form |
 //! | `batch` | short messages that are queued together |
+//! | `message` | messages that wait as blocks |
 //! | `pending` | messages without a TSN; the place of a stream scheduler |
 //! | `run` | consecutive chunks of one packet, in wire form |
 //! | `outstanding` | runs, their states and totals |
@@ -20,6 +21,7 @@
 mod batch;
 mod fill;
 mod loss;
+mod message;
 mod outstanding;
 mod pending;
 mod refused;
@@ -45,8 +47,9 @@ use crate::tsn;
 
 pub use batch::Batch;
 pub(crate) use fill::{Filled, Packet};
+use message::Message;
 use outstanding::{Moved, Outstanding};
-use pending::{Message, Pending};
+use pending::Pending;
 pub(crate) use sack::{Report, SackOutcome};
 use short::NextSsn;
 

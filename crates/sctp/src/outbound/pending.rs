@@ -7,105 +7,18 @@
 
 use std::collections::VecDeque;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use sctp_message::SendInfo;
-use sctp_wire::chunk::{Data, DataFlags, DataHeader};
-use sctp_wire::{Ppid, Ssn, StreamId};
 
-use super::run::{Run, RunState, failure, wire_bytes};
+use super::message::Message;
+use super::run::{Run, wire_bytes};
 use super::short::{ANY_PATH, NewChunks, NextSsn, RunLimits, Short, path_of};
-use crate::config::MESSAGE_OVERHEAD_BYTES;
 use crate::event::SendFailure;
 use crate::time::Time;
-use crate::tsn;
 
 /// Limits of the size of a block for short messages, which is as large as what is buffered.
 const BLOCK_BYTES_MIN: usize = 2 * 1024;
 const BLOCK_BYTES_MAX: usize = 64 * 1024;
-
-/// A message whose bytes lie in a block, or what is left of it when fragments have been sent.
-#[derive(Debug)]
-pub(super) struct Message {
-    payload: Bytes,
-    flags: DataFlags,
-    stream: StreamId,
-    ppid: Ppid,
-    context: u32,
-    path: u8,
-    /// Whether the send buffer charges the overhead of the message here: to the last part of each send.
-    charged: bool,
-}
-
-impl Message {
-    /// Makes a whole message of a short one.
-    pub(super) fn whole(payload: Bytes, header: DataHeader, context: u32, path: u8) -> Self {
-        let DataHeader { flags, stream, ppid, .. } = header;
-        Message { payload, flags, stream, ppid, context, path, charged: true }
-    }
-
-    #[inline]
-    pub(super) fn new(payload: Bytes, info: &SendInfo, beginning: bool) -> Self {
-        Message {
-            payload,
-            flags: DataFlags { immediate: false, unordered: info.unordered, beginning, ending: false },
-            stream: StreamId(info.stream),
-            ppid: Ppid(info.ppid),
-            context: info.context,
-            path: path_of(info),
-            charged: false,
-        }
-    }
-
-    /// Marks the end of a send.
-    #[inline]
-    pub(super) fn end(&mut self, info: &SendInfo) {
-        (self.flags.ending, self.flags.immediate) = (!info.more, info.immediate);
-        self.charged = true;
-    }
-
-    #[inline]
-    pub(super) fn wire_bytes(&self) -> usize {
-        wire_bytes(self.payload.len())
-    }
-
-    /// Returns the message's share of the send buffer.
-    #[inline]
-    pub(super) fn buffered_bytes(&self) -> usize {
-        self.payload.len() + if self.charged { MESSAGE_OVERHEAD_BYTES } else { 0 }
-    }
-
-    /// Splits off the first `payload_bytes` as a fragment of their own.
-    #[inline]
-    fn split_front(&mut self, payload_bytes: usize) -> Message {
-        let flags = DataFlags { ending: false, immediate: false, ..self.flags };
-        self.flags.beginning = false;
-        Message { payload: self.payload.split_to(payload_bytes), flags, charged: false, ..*self }
-    }
-
-    /// Makes the message the only chunk of a run.
-    #[inline]
-    fn into_run(self, first: u64, ssn: Ssn) -> Run {
-        let bytes = self.payload.len();
-        Run {
-            first,
-            chunks: 1,
-            charged: u32::from(self.charged),
-            payload_bytes: bytes,
-            head: Data::header_bytes(self.flags, tsn::wrap(first), self.stream, ssn, self.ppid, bytes),
-            body: self.payload,
-            context: self.context,
-            packet: 0,
-            path: 0,
-            state: RunState::InFlight,
-        }
-    }
-
-    pub(super) fn failure(&self) -> SendFailure {
-        let Message { flags, stream, ppid, .. } = *self;
-        let header = DataHeader { flags, stream, ppid, payload_bytes: self.payload.len() };
-        failure(header, self.context, self.payload.clone(), false)
-    }
-}
 
 #[derive(Debug)]
 enum Waiting {
@@ -312,7 +225,7 @@ impl Pending {
         let message = match self.queue.front_mut() {
             Some(Waiting::Message(_)) => None,
             Some(Waiting::Short(short)) => {
-                let message = short.take_first();
+                let message = Message::take_first(short);
                 if short.messages == 0 {
                     self.queue.pop_front();
                 } else {
@@ -321,7 +234,7 @@ impl Pending {
                 }
                 message
             }
-            None => self.tail.take_first(),
+            None => Message::take_first(&mut self.tail),
         };
         if let Some(message) = message {
             self.queue.push_front(Waiting::Message(message));
@@ -399,6 +312,7 @@ impl Pending {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use sctp_message::PathId;
 
     use super::*;

@@ -5,10 +5,9 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 use sctp_message::{PathId, SendInfo};
-use sctp_wire::chunk::{DATA_HEADER_BYTES, Data, DataFlags, DataHeader};
+use sctp_wire::chunk::{Data, DataFlags, DataHeader};
 use sctp_wire::{Ppid, Ssn, StreamId, Tsn};
 
-use super::pending::Message;
 use super::run::{Run, RunState, Walk, failure, take_header};
 #[cfg(feature = "testing")]
 use crate::config::MESSAGE_OVERHEAD_BYTES;
@@ -176,15 +175,6 @@ impl Short {
         self.wire.advance(header.wire_bytes());
         self.messages -= 1;
         Some(header)
-    }
-
-    /// Takes the first message out of the others.
-    pub(super) fn take_first(&mut self) -> Option<Message> {
-        let header = self.first()?;
-        let mut payload = self.wire.split_to(header.wire_bytes()).freeze().split_off(DATA_HEADER_BYTES);
-        payload.truncate(header.payload_bytes);
-        self.messages -= 1;
-        Some(Message::whole(payload, header, self.context, self.path))
     }
 
     /// Returns header and user data of each message.

@@ -14,7 +14,7 @@ const QUICK_SIZES: [usize; 8] = [1, 16, 64, 256, 1024, 4096, 16384, 65536];
 const RUN_OVERHEAD_S: f64 = 0.15;
 /// Time planned for `--quick`, with a reserve up to its promise of 120 s.
 const QUICK_BUDGET_S: f64 = 90.0;
-const QUICK_RUN_S: (f64, f64) = (0.05, 0.5);
+const QUICK_RUN_S: (f64, f64) = (0.035, 0.5);
 /// Length of a request and of its answer.
 const RR_MESSAGE_BYTES: usize = 1;
 

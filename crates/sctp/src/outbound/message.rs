@@ -1,0 +1,108 @@
+//! Messages that wait as blocks: those that are not short, parts of records, and those with a lifetime.
+
+use bytes::Bytes;
+use sctp_message::SendInfo;
+use sctp_wire::chunk::{DATA_HEADER_BYTES, Data, DataFlags, DataHeader};
+use sctp_wire::{Ppid, Ssn, StreamId};
+
+use super::run::{Run, RunState, failure, wire_bytes};
+use super::short::{Short, path_of};
+use crate::config::MESSAGE_OVERHEAD_BYTES;
+use crate::event::SendFailure;
+use crate::tsn;
+
+/// A message whose bytes lie in a block, or what is left of it when fragments have been sent.
+#[derive(Debug)]
+pub(super) struct Message {
+    pub(super) payload: Bytes,
+    pub(super) flags: DataFlags,
+    pub(super) stream: StreamId,
+    pub(super) ppid: Ppid,
+    pub(super) context: u32,
+    pub(super) path: u8,
+    /// Whether the send buffer charges the overhead of the message here: to the last part of each send.
+    pub(super) charged: bool,
+}
+
+impl Message {
+    /// Takes the first of short messages out of the others.
+    pub(super) fn take_first(short: &mut Short) -> Option<Self> {
+        let header = short.first()?;
+        let mut payload = short.wire.split_to(header.wire_bytes()).freeze().split_off(DATA_HEADER_BYTES);
+        payload.truncate(header.payload_bytes);
+        short.messages -= 1;
+        let DataHeader { flags, stream, ppid, .. } = header;
+        Some(Message {
+            payload,
+            flags,
+            stream,
+            ppid,
+            context: short.context,
+            path: short.path,
+            charged: true,
+        })
+    }
+
+    #[inline]
+    pub(super) fn new(payload: Bytes, info: &SendInfo, beginning: bool) -> Self {
+        Message {
+            payload,
+            flags: DataFlags { immediate: false, unordered: info.unordered, beginning, ending: false },
+            stream: StreamId(info.stream),
+            ppid: Ppid(info.ppid),
+            context: info.context,
+            path: path_of(info),
+            charged: false,
+        }
+    }
+
+    /// Marks the end of a send.
+    #[inline]
+    pub(super) fn end(&mut self, info: &SendInfo) {
+        (self.flags.ending, self.flags.immediate) = (!info.more, info.immediate);
+        self.charged = true;
+    }
+
+    #[inline]
+    pub(super) fn wire_bytes(&self) -> usize {
+        wire_bytes(self.payload.len())
+    }
+
+    /// Returns the message's share of the send buffer.
+    #[inline]
+    pub(super) fn buffered_bytes(&self) -> usize {
+        self.payload.len() + if self.charged { MESSAGE_OVERHEAD_BYTES } else { 0 }
+    }
+
+    /// Splits off the first `payload_bytes` as a fragment of their own.
+    #[inline]
+    pub(super) fn split_front(&mut self, payload_bytes: usize) -> Message {
+        let flags = DataFlags { ending: false, immediate: false, ..self.flags };
+        self.flags.beginning = false;
+        Message { payload: self.payload.split_to(payload_bytes), flags, charged: false, ..*self }
+    }
+
+    /// Makes the message the only chunk of a run.
+    #[inline]
+    pub(super) fn into_run(self, first: u64, ssn: Ssn) -> Run {
+        let bytes = self.payload.len();
+        Run {
+            first,
+            chunks: 1,
+            charged: u32::from(self.charged),
+            payload_bytes: bytes,
+            head: Data::header_bytes(self.flags, tsn::wrap(first), self.stream, ssn, self.ppid, bytes),
+            body: self.payload,
+            context: self.context,
+            packet: 0,
+            path: 0,
+            state: RunState::InFlight,
+        }
+    }
+
+    pub(super) fn failure(&self) -> SendFailure {
+        let Message { flags, stream, ppid, .. } = *self;
+        let header = DataHeader { flags, stream, ppid, payload_bytes: self.payload.len() };
+        failure(header, self.context, self.payload.clone(), false)
+    }
+}
