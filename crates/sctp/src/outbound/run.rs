@@ -36,7 +36,7 @@ pub(super) struct Run {
     pub(super) payload_bytes: usize,
     /// Header of the first chunk.
     pub(super) head: [u8; DATA_HEADER_BYTES],
-    /// What follows that header: the user data, and the other chunks. The padding of the last chunk may be missing.
+    /// The bytes behind that header: the user data, and the other chunks. The padding of the last chunk may be missing.
     pub(super) body: Bytes,
     pub(super) context: u32,
     /// Number of the packet that last carried the run, on its path.

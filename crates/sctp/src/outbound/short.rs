@@ -47,7 +47,7 @@ impl NextSsn {
     }
 }
 
-/// What the chunks of a run may take at most.
+/// Limits of a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RunLimits {
     /// Room in the packet.
