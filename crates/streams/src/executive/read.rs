@@ -100,7 +100,7 @@ impl Executive {
     }
 
     /// Takes the first entry of the read queue: a message, as [`Executive::getmsg`] does, or all messages of a run together
-    /// ([`Kind::Run`]), which [`Run::layout`] tells apart.
+    /// ([`Kind::Run`]), which [`Run::layout`](crate::Run::layout) tells apart.
     ///
     /// # Errors
     ///
