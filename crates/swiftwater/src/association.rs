@@ -12,13 +12,11 @@ use streams::Interest;
 
 pub use self::shared::SharedAssociation;
 pub(crate) use self::shared::ask_to_connect;
-use crate::address::{Address, ToAddress};
+use crate::address::ToAddress;
 use crate::error::{ConnectError, RecvError, SendError};
 use crate::event::Received;
 use crate::message::Message;
 use crate::options::StackOptions;
-use crate::reader::Reader;
-use crate::sender::{Fed, Sender};
 use crate::socket::{Found, Patience, unless_restarted};
 use crate::stack::Stack;
 
@@ -83,19 +81,7 @@ impl Association {
     /// Fails as [`Association::connect`] does.
     pub fn connect_with(server: impl ToAddress, options: &StackOptions) -> Result<Association, ConnectError> {
         let server = server.to_address()?;
-        Association::connect_on(&Stack::bind_client(options)?, &server)
-    }
-
-    pub(crate) fn connect_on(stack: &Stack, server: &Address) -> Result<Association, ConnectError> {
-        Association::await_answer(SharedAssociation::start(stack, server)?)
-    }
-
-    pub(crate) fn connect_from(
-        stack: &Stack,
-        port: u16,
-        server: &Address,
-    ) -> Result<Association, ConnectError> {
-        Association::await_answer(SharedAssociation::start_from(stack, port, server)?)
+        Stack::bind_client(options)?.connect(&server)
     }
 
     fn await_answer(shared: Arc<SharedAssociation>) -> Result<Association, ConnectError> {
@@ -148,45 +134,6 @@ impl Association {
     pub fn send_with(&self, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
         self.check(message.len(), info)?;
         self.shared.socket.write(0, info, message, Patience::Forever)
-    }
-
-    /// Sends messages in order with the properties in `info`; waits while the send buffer is full.
-    ///
-    /// The call enters the stack once for many messages, which pays for short ones. For messages that arise one by one,
-    /// use a [`Sender`], or call [`Association::send`], which lets them share packets as well.
-    ///
-    /// ```
-    /// # use swiftwater::{Association, Listener, SendInfo};
-    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.local_address())?;
-    /// # let (server, _) = listener.accept()?;
-    /// client.send_many(&[b"one", b"two", b"three"], &SendInfo::default())?;
-    /// client.shutdown()?;
-    /// let mut messages = Vec::new();
-    /// while server.recv_many(&mut messages, 100)? > 0 {}
-    /// let texts: Vec<_> = messages.iter().map(|message| message.to_vec()).collect();
-    /// assert_eq!(texts.concat(), b"onetwothree");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`Association::send_with`] does. If one of the messages is empty or too long, none is sent.
-    pub fn send_many(&self, messages: &[&[u8]], info: &SendInfo) -> Result<(), SendError> {
-        self.check_all(messages, info)?;
-        let mut fed = Fed::default();
-        messages.iter().try_for_each(|message| self.feed(&mut fed, message, info))?;
-        self.hand_over(&mut fed)
-    }
-
-    /// Returns a handle that sends many short messages at the cost of one; see [`Sender`].
-    pub fn sender(&self) -> Sender {
-        Sender::new(self.clone())
-    }
-
-    /// Returns a handle that receives many short messages at the cost of one; see [`Reader`].
-    pub fn reader(&self) -> Reader {
-        Reader::new(self.clone())
     }
 
     /// Sends one message without a copy of its bytes; waits while the send buffer is full.
@@ -338,5 +285,35 @@ impl Association {
         let _ = self.shutdown();
         let socket = &self.shared.socket;
         socket.until(Interest::READABLE, Patience::Forever, |inner| socket.try_drain(inner))?
+    }
+}
+
+impl Stack {
+    /// Sets up an association with a server; waits until it is up.
+    ///
+    /// # Errors
+    ///
+    /// No server listens at the address, the host does not answer, or there is no route to the host.
+    pub fn connect(&self, server: impl ToAddress) -> Result<Association, ConnectError> {
+        Association::await_answer(SharedAssociation::start(self, &server.to_address()?)?)
+    }
+
+    /// Sets up an association from this local SCTP port; waits until it is up.
+    ///
+    /// ```
+    /// # use swiftwater::{Stack, StackOptions};
+    /// let stack = Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() })?;
+    /// let listener = stack.listen(7)?;
+    /// let _client = stack.connect_from(700, &listener.local_address())?;
+    /// let (_server, from) = listener.accept()?;
+    /// assert_eq!(from.port(), 700);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Stack::connect`] does, or because the port already has an association with that peer.
+    pub fn connect_from(&self, port: u16, server: impl ToAddress) -> Result<Association, ConnectError> {
+        Association::await_answer(SharedAssociation::start_from(self, port, &server.to_address()?)?)
     }
 }

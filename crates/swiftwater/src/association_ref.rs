@@ -8,7 +8,6 @@ use crate::address::Address;
 use crate::error::OptionsError;
 use crate::options::{AssociationOptions, ListenerOptions};
 use crate::socket::Socket;
-use crate::stack::with_driver;
 
 /// An association of a stream. On a one-to-one stream the identifier is ignored.
 pub(crate) struct AssociationRef<'a> {
@@ -18,11 +17,11 @@ pub(crate) struct AssociationRef<'a> {
 
 impl AssociationRef<'_> {
     pub(crate) fn statistics(&self) -> Option<Statistics> {
-        with_driver(&self.socket.shard, |driver| driver.statistics(self.socket.stream, self.id)).flatten()
+        self.socket.shard.with_driver(|driver| driver.statistics(self.socket.stream, self.id)).flatten()
     }
 
     pub(crate) fn options(&self) -> Option<AssociationOptions> {
-        let config = with_driver(&self.socket.shard, |driver| driver.config(self.socket.stream, self.id));
+        let config = self.socket.shard.with_driver(|driver| driver.config(self.socket.stream, self.id));
         config.flatten().map(|config| AssociationOptions::of(&config))
     }
 
@@ -63,13 +62,12 @@ impl AssociationRef<'_> {
     }
 
     pub(crate) fn path_to(&self, address: IpAddr) -> Option<PathId> {
-        with_driver(&self.socket.shard, |driver| driver.path_to(self.socket.stream, self.id, address))
-            .flatten()
+        self.socket.shard.with_driver(|driver| driver.path_to(self.socket.stream, self.id, address)).flatten()
     }
 
     pub(crate) fn peer_address(&self) -> Option<Address> {
         let found =
-            with_driver(&self.socket.shard, |driver| driver.peer_addresses(self.socket.stream, self.id));
+            self.socket.shard.with_driver(|driver| driver.peer_addresses(self.socket.stream, self.id));
         let (list, port) = found.flatten()?;
         Some(Address {
             hosts: list.iter().map(SocketAddr::ip).collect(),
@@ -94,7 +92,9 @@ impl AssociationRef<'_> {
     }
 
     pub(crate) fn local_addresses(&self) -> Vec<IpAddr> {
-        with_driver(&self.socket.shard, |driver| driver.local_addresses(self.socket.stream, self.id))
+        self.socket
+            .shard
+            .with_driver(|driver| driver.local_addresses(self.socket.stream, self.id))
             .flatten()
             .unwrap_or_default()
     }

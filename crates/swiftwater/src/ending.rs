@@ -18,7 +18,7 @@ const ABORT_PAUSE: Duration = Duration::from_millis(1);
 /// Maximum number of attempts to send while the socket has no room.
 const SEND_TRIES_MAX: u32 = 100;
 /// Interval for rechecking the remaining associations.
-const LOOK: Duration = Duration::from_millis(1);
+const RECHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Stack {
     /// Ends all associations of this stack before the program exits: the kernel does not tell the peers of a process
@@ -69,7 +69,7 @@ impl Stack {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return false;
             }
-            thread::sleep(LOOK);
+            thread::sleep(RECHECK_INTERVAL);
         }
         true
     }
@@ -103,7 +103,7 @@ impl Stack {
             }
             inner.flush(true);
             drop(inner);
-            thread::sleep(LOOK);
+            thread::sleep(RECHECK_INTERVAL);
         }
         outcome
     }

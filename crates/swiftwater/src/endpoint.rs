@@ -80,10 +80,6 @@ impl Endpoint {
         Stack::bind(&options.at(&address))?.endpoint(address.port)
     }
 
-    pub(crate) fn on(stack: &Stack, port: u16) -> Result<Endpoint, BindError> {
-        Ok(Endpoint { shared: Arc::new(SharedEndpoint::on(stack, port)?) })
-    }
-
     /// Starts to set up an association, and does not wait for the result: [`Event::Up`](crate::Event::Up) or
     /// [`Event::Down`](crate::Event::Down) follows.
     ///
@@ -146,5 +142,16 @@ impl Endpoint {
         self.socket()
             .request(Primitive::OrdrelReq { association: id.0 }, Chain::new(), Patience::Forever)
             .map_err(|_| SendError::Closed)
+    }
+}
+
+impl Stack {
+    /// Binds a one-to-many endpoint to an SCTP port; 0 chooses a free one.
+    ///
+    /// # Errors
+    ///
+    /// The port is in use in this stack.
+    pub fn endpoint(&self, port: u16) -> Result<Endpoint, BindError> {
+        Ok(Endpoint { shared: Arc::new(SharedEndpoint::on(self, port)?) })
     }
 }

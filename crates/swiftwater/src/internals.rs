@@ -17,7 +17,7 @@ pub use sctp::{POOL_RESERVED_PART, ReceiveBudget};
 ///
 /// Fails as [`Association::try_next`](SharedAssociation::try_next) does.
 pub fn next_at_hand(association: &SharedAssociation) -> Result<Option<Received>, RecvError> {
-    association.next_with(Patience::NoLook)
+    association.next_with(Patience::NoPoll)
 }
 
 /// Sends one message without a copy of its bytes if the send buffer has room for it. Does not take in
@@ -31,7 +31,7 @@ pub fn send_at_hand(
     message: &Bytes,
     info: &SendInfo,
 ) -> Result<(), SendError> {
-    association.send_bytes_with(message, info, Patience::NoLook)
+    association.send_bytes_with(message, info, Patience::NoPoll)
 }
 
 /// Ends sending (RFC 9260 §9.2) if the stream takes the request now.
@@ -40,7 +40,7 @@ pub fn send_at_hand(
 ///
 /// The association is already closed, or the call fails with [`SendError::WouldBlock`].
 pub fn shutdown_at_hand(association: &SharedAssociation) -> Result<(), SendError> {
-    association.shutdown_with(Patience::NoLook)
+    association.shutdown_with(Patience::NoPoll)
 }
 
 /// Keeps received messages of at least this many bytes charged to the receive window until [`release_window`].

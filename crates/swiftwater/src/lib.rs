@@ -166,20 +166,17 @@
 mod address;
 mod association;
 mod association_ref;
-mod background;
 mod busy_poll;
 mod ending;
 mod endpoint;
 mod error;
 mod event;
-mod fault;
+mod flush_delay;
 #[doc(hidden)]
 pub mod internals;
 mod listener;
 mod message;
 mod options;
-mod pace;
-mod perimeter;
 mod reader;
 mod sender;
 mod shard;
@@ -190,7 +187,6 @@ mod timed;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 pub mod trace;
-mod waiting;
 mod watch;
 
 pub use address::{Address, AddressError, ToAddress, UDP_PORT_DEFAULT};

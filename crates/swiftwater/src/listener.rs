@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::shared::SharedListener;
-pub(crate) use self::shared::bind_port;
 use crate::address::ToAddress;
 use crate::association::Association;
 use crate::error::{AcceptError, BindError};
@@ -74,10 +73,6 @@ impl Listener {
         Stack::bind(&options.at(&address))?.listen(address.port)
     }
 
-    pub(crate) fn on(stack: &Stack, port: u16, options: &ListenerOptions) -> Result<Listener, BindError> {
-        Ok(Listener { shared: Arc::new(SharedListener::on(stack, port, options)?) })
-    }
-
     /// Accepts the next association, and returns it with the peer's address and SCTP port; waits for an association.
     ///
     /// The association may have ended already; messages that the peer sent before can still be received.
@@ -113,5 +108,25 @@ impl Listener {
                 return Ok((Association { shared }, peer));
             }
         }
+    }
+}
+
+impl Stack {
+    /// Listens on an SCTP port; 0 chooses a free one.
+    ///
+    /// # Errors
+    ///
+    /// The port is in use in this stack, at one of these addresses.
+    pub fn listen(&self, port: u16) -> Result<Listener, BindError> {
+        self.listen_with(port, &self.options.listener)
+    }
+
+    /// Listens on an SCTP port with these options instead of [`StackOptions::listener`]; port 0 chooses a free one.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Stack::listen`] does.
+    pub fn listen_with(&self, port: u16, options: &ListenerOptions) -> Result<Listener, BindError> {
+        Ok(Listener { shared: Arc::new(SharedListener::on(self, port, options)?) })
     }
 }

@@ -39,7 +39,7 @@ impl<'a> MessageRef<'a> {
         self.len() == 0
     }
 
-    /// Returns the bytes if they lie together, as those of every message do that came in one packet.
+    /// Returns the bytes if they are contiguous, as in every message that arrived in one packet.
     #[inline]
     pub fn as_slice(&self) -> Option<&'a [u8]> {
         match self.data {
@@ -66,21 +66,22 @@ impl<'a> MessageRef<'a> {
 
 /// The messages that a reader has taken and not yet lent.
 #[derive(Debug, Default)]
-pub(crate) struct Taken {
-    /// The block of those that came together, its layout, and the place of the next.
+pub(crate) struct TakenMessages {
+    /// The block of messages that arrived in one packet, with its layout.
     run: Option<(Bytes, RecordLayout)>,
+    /// The offset of the next message in the block.
     at: usize,
     /// Number of messages in the block that remain.
     left: u32,
-    /// A message that came by itself.
+    /// A message that arrived alone.
     single: Option<Message>,
     is_lent: bool,
 }
 
-impl Taken {
-    /// Takes the place of what was lent.
+impl TakenMessages {
+    /// Replaces the messages, all of them lent before, by those of a block.
     pub(crate) fn put(&mut self, block: Block) {
-        *self = Taken::default();
+        *self = TakenMessages::default();
         match &block.kind {
             Kind::Run(run) => {
                 let bytes = block.data.blocks().first().cloned().unwrap_or_default();
@@ -90,7 +91,7 @@ impl Taken {
         }
     }
 
-    /// Returns whether a message is there to be lent.
+    /// Returns whether a message remains to lend.
     #[inline]
     pub(crate) fn has_next(&self) -> bool {
         self.left > 0 || (self.single.is_some() && !self.is_lent)
@@ -115,24 +116,20 @@ impl Taken {
 
 /// Receives many short messages on an association; made by [`Association::reader`].
 ///
-/// A reader takes the messages of a packet together, and lends them one by one without a copy. It pays for a stream of
-/// messages under 2 KB, and the more the shorter they are; for all others it serves as [`Association::recv`] does.
+/// A reader takes the messages of a packet together, and lends them one by one without a copy. It saves time for many
+/// messages under 2 KB, the more the shorter they are; for others it costs as much as [`Association::recv`].
 ///
-/// Until its last message is replaced by the next, the packet's receive block stays in memory.
+/// The receive block of a packet stays in memory until the reader takes the next packet.
 ///
-/// Messages that the reader has taken are gone from the association: other clones do not receive them, and those that
-/// were not yet lent are lost with the reader. [`Sender`](crate::Sender) has an example.
+/// Other clones of the association do not receive the messages that a reader has taken. Dropping the reader discards
+/// those that it has not lent yet. [`Sender`](crate::Sender) has an example.
 #[derive(Debug)]
 pub struct Reader {
     association: Association,
-    taken: Taken,
+    taken: TakenMessages,
 }
 
 impl Reader {
-    pub(crate) fn new(association: Association) -> Self {
-        Reader { association, taken: Taken::default() }
-    }
-
     /// Receives the next message; waits for it. Returns `None` when the peer has shut down and everything was read.
     ///
     /// # Errors
@@ -160,7 +157,7 @@ impl Reader {
         Ok(self.taken.next())
     }
 
-    /// Takes what came next. Returns false at the end.
+    /// Takes the next message, or all of one packet. Returns false at the end of the stream.
     #[cold]
     fn refill(&mut self, patience: Patience) -> Result<bool, RecvError> {
         let socket = &self.association.shared.socket;
@@ -174,5 +171,12 @@ impl Reader {
                 Found::End => return self.association.ended().map(|()| false),
             }
         }
+    }
+}
+
+impl Association {
+    /// Returns a handle that receives many short messages at the cost of one; see [`Reader`].
+    pub fn reader(&self) -> Reader {
+        Reader { association: self.clone(), taken: TakenMessages::default() }
     }
 }

@@ -7,29 +7,29 @@ use streams::Interest;
 
 use crate::association::Association;
 use crate::error::SendError;
-use crate::pace::Pace;
-use crate::socket::{GivenUp, Patience};
+use crate::flush_delay::FlushDelay;
+use crate::socket::{Patience, WaitError};
 
-/// The messages of a sender that the stack does not have yet.
+/// The messages of a sender that it has not handed over to the stack yet.
 #[derive(Debug, Default)]
-pub(crate) struct Fed {
+pub(crate) struct FedMessages {
     pub(crate) batch: Batch,
-    pace: Pace,
+    flush_delay: FlushDelay,
 }
 
-impl Fed {
-    /// Notes that a message was appended. Returns whether the first has waited long enough.
+impl FedMessages {
+    /// Records that a message was appended. Returns whether the first has waited long enough.
     #[inline]
     pub(crate) fn is_due(&mut self) -> bool {
-        self.pace.overdue()
+        self.flush_delay.on_send()
     }
 
-    /// Notes that the stack has taken messages, or drops those that it will never take.
-    pub(crate) fn after_writing(
+    /// Records that the stack has taken messages; after an error drops the messages that it refuses.
+    pub(crate) fn on_written(
         &mut self,
-        written: Result<Result<(), SendError>, GivenUp>,
+        written: Result<Result<(), SendError>, WaitError>,
     ) -> Result<(), SendError> {
-        self.pace.flushed(Instant::now(), false);
+        self.flush_delay.on_flushed(Instant::now(), false);
         let written = written.map_err(SendError::from).and_then(|written| written);
         written.inspect_err(|_| self.batch.clear())
     }
@@ -37,12 +37,12 @@ impl Fed {
 
 /// Sends many short messages on an association; made by [`Association::sender`].
 ///
-/// A sender collects messages, and enters the stack once for many. They leave when their packets are full, on
-/// [`Sender::flush`], when the sender is dropped, and, while others follow, after about 50 µs. So a program that pauses
-/// calls `flush` first: messages wait in the sender until then, and not in the stack, which knows nothing of them.
+/// A sender collects messages, and enters the stack once for many. It transmits them when their packets are full, on
+/// [`Sender::flush`], when the sender is dropped, and, while other messages follow, after about 50 µs. A program that
+/// pauses must call `flush` first: until then the messages wait in the sender, which has no timer.
 ///
-/// It pays for a stream of messages under 2 KB, and the more the shorter they are; [`Association::send`] serves well for
-/// all others. Long messages, and those with a lifetime, leave by themselves, in their place.
+/// A sender saves time for many messages under 2 KB, the more the shorter they are; use [`Association::send`] for
+/// others. The sender does not collect long messages and those with a lifetime: it sends them at once, in order.
 ///
 /// ```
 /// use swiftwater::{Association, Listener, SendInfo};
@@ -72,14 +72,10 @@ impl Fed {
 #[derive(Debug)]
 pub struct Sender {
     association: Association,
-    fed: Fed,
+    fed: FedMessages,
 }
 
 impl Sender {
-    pub(crate) fn new(association: Association) -> Self {
-        Sender { association, fed: Fed::default() }
-    }
-
     /// Appends a message for stream 0; waits while the send buffer is full.
     ///
     /// # Errors
@@ -102,7 +98,7 @@ impl Sender {
         self.association.feed(&mut self.fed, message, info)
     }
 
-    /// Sends what was fed; waits while the send buffer is full.
+    /// Sends the collected messages; waits while the send buffer is full.
     ///
     /// # Errors
     ///
@@ -115,9 +111,43 @@ impl Sender {
 }
 
 impl Association {
-    /// Appends a message to those that were fed; hands them over if that is due.
+    /// Returns a handle that sends many short messages at the cost of one; see [`Sender`].
+    pub fn sender(&self) -> Sender {
+        Sender { association: self.clone(), fed: FedMessages::default() }
+    }
+
+    /// Sends messages in order with the properties in `info`; waits while the send buffer is full.
+    ///
+    /// The call enters the stack once for many messages, which pays for short ones. For messages that arise one by one,
+    /// use a [`Sender`], or call [`Association::send`], which lets them share packets as well.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Listener, SendInfo};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.local_address())?;
+    /// # let (server, _) = listener.accept()?;
+    /// client.send_many(&[b"one", b"two", b"three"], &SendInfo::default())?;
+    /// client.shutdown()?;
+    /// let mut messages = Vec::new();
+    /// while server.recv_many(&mut messages, 100)? > 0 {}
+    /// let texts: Vec<_> = messages.iter().map(|message| message.to_vec()).collect();
+    /// assert_eq!(texts.concat(), b"onetwothree");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Association::send_with`] does. If one of the messages is empty or too long, none is sent.
+    pub fn send_many(&self, messages: &[&[u8]], info: &SendInfo) -> Result<(), SendError> {
+        self.check_all(messages, info)?;
+        let mut fed = FedMessages::default();
+        messages.iter().try_for_each(|message| self.feed(&mut fed, message, info))?;
+        self.hand_over(&mut fed)
+    }
+
+    /// Appends a message to the collected ones; hands them over when the first has waited long enough.
     #[inline]
-    pub(crate) fn feed(&self, fed: &mut Fed, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
+    fn feed(&self, fed: &mut FedMessages, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
         if !fed.batch.push(info, message) {
             return self.feed_later(fed, message, info);
         }
@@ -128,9 +158,9 @@ impl Association {
         Ok(())
     }
 
-    /// Hands over what was fed, and then feeds or sends a message.
+    /// Hands the collected messages over, and then appends or sends one.
     #[cold]
-    fn feed_later(&self, fed: &mut Fed, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
+    fn feed_later(&self, fed: &mut FedMessages, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
         self.hand_over(fed)?;
         if fed.batch.push(info, message) {
             return Ok(());
@@ -138,14 +168,14 @@ impl Association {
         self.shared.socket.write(0, info, message, Patience::Forever)
     }
 
-    /// Gives the stack what was fed, which leaves as after [`Association::send`].
-    pub(crate) fn hand_over(&self, fed: &mut Fed) -> Result<(), SendError> {
+    /// Hands the collected messages over to the stack, which transmits them as after [`Association::send`].
+    fn hand_over(&self, fed: &mut FedMessages) -> Result<(), SendError> {
         let socket = &self.shared.socket;
         while !fed.batch.is_empty() {
             let written = socket.until(Interest::WRITABLE, Patience::Forever, |inner| {
                 socket.try_write_batch(inner, 0, &mut fed.batch)
             });
-            fed.after_writing(written)?;
+            fed.on_written(written)?;
         }
         Ok(())
     }
@@ -153,7 +183,7 @@ impl Association {
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        // The end of the association is told to whoever uses it next.
+        // The next call on the association reports that it has ended.
         let _ended = self.flush();
     }
 }

@@ -6,9 +6,14 @@
 //! - A **sender** hands its message down. *Flush rule:* queued data is transmitted when nothing is outstanding, when a
 //!   batch or the window is full, when the thread blocks, or 50 µs after the first unsent message.
 //! - A thread that must **wait** becomes the *leader*: it polls the sockets for all threads and distributes what
-//!   arrives. The other threads are followers, each asleep until its stream is ready; see [`crate::waiting`].
+//!   arrives. The other threads are followers, each asleep until its stream is ready; see [`waiting`].
 //! - When no thread waits, the **background** thread serves the sockets, 1 ms after the last activity; see
-//!   [`crate::background`].
+//!   [`background`].
+
+mod background;
+mod fault;
+mod perimeter;
+mod waiting;
 
 use std::io;
 use std::ops::Deref;
@@ -16,15 +21,18 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use providers::SctpDriver;
 use streams::{DriverId, Executive, FlushScope, StreamId};
 
-use crate::background::Background;
+use self::background::Background;
+pub(crate) use self::perimeter::Entered;
+use self::waiting::{Poller, Waiting};
+#[cfg(feature = "tokio")]
+pub(crate) use self::waiting::{Ticket, WakeTarget};
 use crate::busy_poll::BusyPoll;
+use crate::flush_delay::FlushDelay;
 use crate::options::StackOptions;
-use crate::pace::Pace;
-use crate::perimeter::Entered;
 use crate::timed::Timed;
-use crate::waiting::{Poller, Waiting};
 use crate::watch::{Sleeper, Watch};
 
 /// Maximum number of receives in one turn, so that a flood does not block the perimeter.
@@ -36,26 +44,26 @@ const TURNS_MAX: usize = 8;
 /// State that the lock guards.
 pub(crate) struct Inner {
     pub(crate) executive: Timed,
-    pub(crate) poller: Poller,
-    /// Incremented at each call of a thread of the user; the background thread compares it.
-    pub(crate) activity: u64,
+    poller: Poller,
+    /// Incremented at each call of a thread of the program; the background thread compares it.
+    activity: u64,
     /// Whether a task of an async runtime polls the sockets while no thread does.
-    pub(crate) has_task: bool,
+    has_task: bool,
     /// Whether such a task has failed because its runtime lacks a driver.
     #[cfg(feature = "tokio")]
-    pub(crate) task_failed: bool,
-    pub(crate) waiting: Waiting,
+    task_failed: bool,
+    waiting: Waiting,
     /// Duplicates of the link's sockets, to poll while the perimeter is open.
-    pub(crate) sockets: Arc<[OwnedFd]>,
-    pace: Pace,
+    sockets: Arc<[OwnedFd]>,
+    flush_delay: FlushDelay,
     /// Whether the last receive left datagrams in the sockets: try them before sleeping.
-    pub(crate) arrivals_likely: bool,
+    arrivals_likely: bool,
     /// Whether arrivals were taken since the last send that transmitted.
-    looked: bool,
-    pub(crate) busy_poll: BusyPoll,
+    arrivals_taken: bool,
+    busy_poll: BusyPoll,
     /// The error of the last receive, if it failed.
-    pub(crate) fault: Option<String>,
-    pub(crate) open_streams: usize,
+    receive_error: Option<String>,
+    open_streams: usize,
 }
 
 /// A set of sockets with everything that runs on them.
@@ -63,20 +71,19 @@ pub(crate) struct Shard {
     inner: Mutex<Inner>,
     pub(crate) watch: Arc<Watch>,
     background: Background,
-    /// Maximum duration of a busy poll.
-    pub(crate) busy_poll: Duration,
+    busy_poll_max: Duration,
 }
 
-/// The owner that a user's handles share. Dropping the last handle closes the sockets at once if no work is left, even
+/// The owner that the program's handles share. Dropping the last handle closes the sockets at once if no work is left, even
 /// if other threads have the shard locked at that moment.
-pub(crate) struct Hold(Arc<Shard>);
+pub(crate) struct ShardOwner(Arc<Shard>);
 
 impl Shard {
     pub(crate) fn start(
         executive: Executive,
         driver: DriverId,
         options: &StackOptions,
-    ) -> io::Result<Arc<Hold>> {
+    ) -> io::Result<Arc<ShardOwner>> {
         let mut sockets = Ok(Vec::new());
         executive.descriptors(&mut |fd, _| match (&mut sockets, fd.try_clone_to_owned()) {
             (Ok(all), Ok(fd)) => all.push(fd),
@@ -95,22 +102,22 @@ impl Shard {
                 task_failed: false,
                 waiting: Waiting::new(Arc::clone(&watch)),
                 sockets,
-                pace: Pace::default(),
+                flush_delay: FlushDelay::default(),
                 arrivals_likely: false,
-                looked: false,
+                arrivals_taken: false,
                 busy_poll: BusyPoll::default(),
-                fault: None,
+                receive_error: None,
                 open_streams: 0,
             }),
             watch,
             background: Background::default(),
-            busy_poll: options.busy_poll,
+            busy_poll_max: options.busy_poll,
         });
         shard.background.start(&shard)?;
-        Ok(Arc::new(Hold(shard)))
+        Ok(Arc::new(ShardOwner(shard)))
     }
 
-    /// Enters the perimeter. A poisoned lock is safe: a panic inside was either contained (see [`crate::fault`]) or
+    /// Enters the perimeter. A poisoned lock is safe: a panic inside was either contained (see [`fault`]) or
     /// changed nothing.
     #[inline]
     pub(crate) fn enter(&self) -> Entered<'_> {
@@ -127,10 +134,10 @@ impl Shard {
         if inner.executive.flush_due() {
             inner.flush(false);
             // The sender reads SACKs before its next decision to send, unless a thread has just taken arrivals.
-            if !std::mem::take(&mut inner.looked) {
+            if !std::mem::take(&mut inner.arrivals_taken) {
                 inner.take_arrivals();
             }
-        } else if inner.pace.overdue() {
+        } else if inner.flush_delay.on_send() {
             inner.flush(true);
         } else if inner.poller != Poller::Background {
             // The thread that polls the sockets sleeps, and does not see the unsent message.
@@ -160,17 +167,24 @@ impl Shard {
         self.background.arm();
     }
 
-    pub(crate) fn background(&self) -> &Background {
-        &self.background
+    /// Arms the background thread: nothing polls the sockets, or a message is unsent.
+    pub(crate) fn arm_background(&self) {
+        self.background.arm();
+    }
+
+    /// Calls the provider. Returns `None` if a fault has closed the stack.
+    pub(crate) fn with_driver<R>(&self, f: impl FnOnce(&mut SctpDriver) -> R) -> Option<R> {
+        let mut inner = self.enter();
+        inner.guarded(None, |inner| inner.executive.provider(f)).flatten()
     }
 }
 
 impl Inner {
     /// Transmits the data that is due, or all queued data.
     pub(crate) fn flush(&mut self, everything: bool) {
-        if !self.pace.has_unsent() && !self.executive.has_unsent() && !self.executive.has_arrivals() {
+        if !self.flush_delay.has_unsent() && !self.executive.has_unsent() && !self.executive.has_arrivals() {
             // The call may have started a timer.
-            return self.mind_deadline();
+            return self.shorten_sleep();
         }
         self.guarded(None, |inner| inner.flush_now(everything));
     }
@@ -180,12 +194,12 @@ impl Inner {
         let scope = if everything { FlushScope::All } else { FlushScope::Due };
         self.executive.at(now).flush(now, scope);
         let waits = !everything && self.executive.has_unsent();
-        self.pace.flushed(now, waits);
+        self.flush_delay.on_flushed(now, waits);
         if self.executive.has_arrivals() {
             // Packets to this stack itself have already arrived.
             self.take_arrivals_now();
         } else {
-            self.mind_deadline();
+            self.shorten_sleep();
         }
     }
 
@@ -195,7 +209,7 @@ impl Inner {
     }
 
     fn take_arrivals_now(&mut self) {
-        self.looked = true;
+        self.arrivals_taken = true;
         for turn in 1..=TURNS_MAX {
             let now = self.take_turn();
             // Packets to this stack itself are handled before timers. If this process had to wait for the processor, a
@@ -203,13 +217,13 @@ impl Inner {
             if turn < TURNS_MAX && self.executive.has_arrivals() {
                 continue;
             }
-            self.let_time_act(now);
+            self.handle_timers(now);
             if !self.executive.has_arrivals() {
                 break;
             }
         }
         self.wake();
-        self.mind_deadline();
+        self.shorten_sleep();
     }
 
     /// Handles the datagrams that have arrived and answers them. Returns the time at which it began.
@@ -219,7 +233,7 @@ impl Inner {
         for _ in 0..RECEIVES_MAX {
             let received = executive.receive(now);
             self.arrivals_likely = matches!(received, Ok(true));
-            self.fault = received.err().map(|error| error.to_string());
+            self.receive_error = received.err().map(|error| error.to_string());
             if !self.arrivals_likely {
                 break;
             }
@@ -229,7 +243,7 @@ impl Inner {
     }
 
     /// Handles expired timers.
-    fn let_time_act(&mut self, now: Instant) {
+    fn handle_timers(&mut self, now: Instant) {
         if self.executive.deadline().is_some_and(|at| at <= now) {
             self.executive.at(now).timeout(now);
             self.answer(now);
@@ -248,21 +262,43 @@ impl Inner {
 impl Inner {
     /// Returns whether a message waits for others to share its packet.
     pub(crate) fn has_unsent(&self) -> bool {
-        self.pace.has_unsent()
+        self.flush_delay.has_unsent()
     }
 
     /// Returns whether a message has waited longer than the flush rule permits.
-    pub(crate) fn unsent_is_old(&self) -> bool {
-        self.pace.unsent_is_old()
+    pub(crate) fn is_unsent_old(&self) -> bool {
+        self.flush_delay.is_unsent_old()
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn has_open_streams(&self) -> bool {
+        self.open_streams > 0
+    }
+
+    /// Returns why the sockets have failed, if the last receive did.
+    pub(crate) fn take_failure(&mut self) -> Option<String> {
+        let error = self.receive_error.take()?;
+        Some(format!("the UDP socket has failed: {error}"))
+    }
+
+    /// Opens a stream; `None` if the system lacks resources or a fault has closed the stack.
+    pub(crate) fn open_stream(&mut self) -> Option<StreamId> {
+        let opened = self.guarded(None, |inner| inner.executive.open());
+        let stream = opened.and_then(Result::ok)?;
+        self.open_streams += 1;
+        Some(stream)
+    }
+
+    pub(crate) fn close_stream(&mut self, s: StreamId) {
+        self.guarded(Some(s), |inner| inner.executive.at(Instant::now()).close(s));
+        self.open_streams -= 1;
     }
 
     /// Returns whether no work is left: no stream is open and no association exists.
     pub(crate) fn is_idle(&self) -> bool {
         self.open_streams == 0 && !self.executive.is_busy()
     }
-}
 
-impl Inner {
     /// Closes the sockets of a shard that nothing uses any more.
     pub(crate) fn dispose(&mut self) {
         self.executive.dispose();
@@ -270,14 +306,14 @@ impl Inner {
     }
 }
 
-impl Hold {
+impl ShardOwner {
     #[cfg(feature = "tokio")]
     pub(crate) fn shard(&self) -> &Arc<Shard> {
         &self.0
     }
 }
 
-impl Deref for Hold {
+impl Deref for ShardOwner {
     type Target = Shard;
 
     fn deref(&self) -> &Shard {
@@ -285,7 +321,7 @@ impl Deref for Hold {
     }
 }
 
-impl Drop for Hold {
+impl Drop for ShardOwner {
     fn drop(&mut self) {
         let mut inner = self.0.enter();
         if inner.is_idle() {

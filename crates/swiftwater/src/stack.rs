@@ -9,15 +9,12 @@ use links::{Hairpin, Link, RawIp, RawIpConfig, UdpEncap, UdpEncapConfig};
 use providers::{SctpDriver, SctpDriverConfig};
 use sctp::AssociationConfig;
 use streams::{Executive, Module, ModuleFactory, PushError};
-use tpi::Errno;
+use tpi::{Errno, Primitive, TError};
 
-use crate::address::{Address, ToAddress, UDP_PORT_DEFAULT};
-use crate::association::Association;
-use crate::endpoint::Endpoint;
-use crate::error::{BindError, ConnectError};
-use crate::listener::Listener;
+use crate::address::{Address, UDP_PORT_DEFAULT};
+use crate::error::BindError;
 use crate::options::{AssociationOptions, LinkKind, ListenerOptions, StackOptions};
-use crate::shard::{Hold, Inner, Shard};
+use crate::shard::{Inner, Shard, ShardOwner};
 use crate::socket::{Socket, Style};
 use crate::trace::TraceSink;
 
@@ -39,7 +36,7 @@ use crate::trace::TraceSink;
 /// ```
 #[derive(Clone)]
 pub struct Stack {
-    pub(crate) shard: Arc<Hold>,
+    pub(crate) shard: Arc<ShardOwner>,
     /// The options of the sockets, with the defaults of the listeners and associations that this handle opens.
     pub(crate) options: Arc<StackOptions>,
     /// The addresses to which the listeners and associations that this handle opens are restricted; empty for all
@@ -154,61 +151,6 @@ impl Stack {
         self.shard.enter().guarded(None, names).unwrap_or_default()
     }
 
-    /// Listens on an SCTP port; 0 chooses a free one.
-    ///
-    /// # Errors
-    ///
-    /// The port is in use in this stack, at one of these addresses.
-    pub fn listen(&self, port: u16) -> Result<Listener, BindError> {
-        self.listen_with(port, &self.options.listener)
-    }
-
-    /// Listens on an SCTP port with these options instead of [`StackOptions::listener`]; port 0 chooses a free one.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`Stack::listen`] does.
-    pub fn listen_with(&self, port: u16, options: &ListenerOptions) -> Result<Listener, BindError> {
-        Listener::on(self, port, options)
-    }
-
-    /// Binds a one-to-many endpoint to an SCTP port; 0 chooses a free one.
-    ///
-    /// # Errors
-    ///
-    /// The port is in use in this stack.
-    pub fn endpoint(&self, port: u16) -> Result<Endpoint, BindError> {
-        Endpoint::on(self, port)
-    }
-
-    /// Sets up an association with a server; waits until it is up.
-    ///
-    /// # Errors
-    ///
-    /// No server listens at the address, the host does not answer, or there is no route to the host.
-    pub fn connect(&self, server: impl ToAddress) -> Result<Association, ConnectError> {
-        Association::connect_on(self, &server.to_address()?)
-    }
-
-    /// Sets up an association from this local SCTP port; waits until it is up.
-    ///
-    /// ```
-    /// # use swiftwater::{Stack, StackOptions};
-    /// let stack = Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() })?;
-    /// let listener = stack.listen(7)?;
-    /// let _client = stack.connect_from(700, &listener.local_address())?;
-    /// let (_server, from) = listener.accept()?;
-    /// assert_eq!(from.port(), 700);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`Stack::connect`] does, or because the port already has an association with that peer.
-    pub fn connect_from(&self, port: u16, server: impl ToAddress) -> Result<Association, ConnectError> {
-        Association::connect_from(self, port, &server.to_address()?)
-    }
-
     /// Returns a handle to the same sockets that sets up and accepts associations with these options.
     ///
     /// ```
@@ -263,8 +205,30 @@ impl Stack {
         }
     }
 
+    /// Opens a stream and binds it to an SCTP port; 0 chooses a free one. Returns the stream and its port.
+    pub(crate) fn open_bound(
+        &self,
+        port: u16,
+        backlog: u32,
+        config: AssociationConfig,
+    ) -> Result<(Socket, u16), BindError> {
+        let system = |e: String| BindError::System(io::Error::other(e));
+        let socket = self.open_with(Style::OneToMany, Arc::new(config)).map_err(|e| system(e.to_string()))?;
+        let any = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
+        match socket.ask(Primitive::BindReq { addresses: any.into(), backlog }) {
+            Ok(Primitive::BindAck { addresses, .. }) => {
+                let bound = addresses.list.first().map_or(port, |a| a.port());
+                Ok((socket, bound))
+            }
+            Ok(Primitive::ErrorAck { t_error: TError::AddressBusy, .. }) => {
+                Err(BindError::PortInUse { port })
+            }
+            other => Err(system(format!("the provider answered {other:?}"))),
+        }
+    }
+
     /// Opens a stream whose associations have this configuration.
-    pub(crate) fn open_with(&self, style: Style, config: Arc<AssociationConfig>) -> Result<Socket, Errno> {
+    fn open_with(&self, style: Style, config: Arc<AssociationConfig>) -> Result<Socket, Errno> {
         let socket = Socket::open(&self.shard, style)?;
         let stream = socket.stream;
         self.with_driver(|driver| driver.set_association_config(stream, config));
@@ -318,7 +282,7 @@ impl Stack {
     }
 
     pub(crate) fn with_driver<R>(&self, f: impl FnOnce(&mut SctpDriver) -> R) -> Option<R> {
-        with_driver(&self.shard, f)
+        self.shard.with_driver(f)
     }
 
     /// Returns the first address of this stack with an SCTP port, as a peer on this host would name it.
@@ -375,10 +339,4 @@ fn complete(link: impl Link + 'static, options: &StackOptions) -> Box<dyn Link> 
         true => Box::new(Hairpin::new(link)),
         false => Box::new(link),
     }
-}
-
-/// Calls the provider. Returns `None` if a fault has closed the stack.
-pub(crate) fn with_driver<R>(shard: &Shard, f: impl FnOnce(&mut SctpDriver) -> R) -> Option<R> {
-    let mut inner = shard.enter();
-    inner.guarded(None, |inner| inner.executive.provider(f)).flatten()
 }

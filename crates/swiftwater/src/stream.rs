@@ -8,7 +8,7 @@ use streams::{
 };
 
 use crate::shard::Inner;
-use crate::socket::{GivenUp, Patience, Socket};
+use crate::socket::{Patience, Socket, WaitError};
 
 /// The stream between an association and its provider, with the operations that `streamio(7)`, `getmsg(2)` and
 /// `putmsg(2)` offer on the descriptor of a stream. [`SharedAssociation::stream`](crate::SharedAssociation::stream)
@@ -193,8 +193,8 @@ impl<'a> Stream<'a> {
         let socket = self.socket;
         match socket.until(Interest::READABLE, patience, |inner| socket.try_getmsg_as_it_is(inner)) {
             Ok(found) => found,
-            Err(GivenUp::WouldBlock | GivenUp::TimedOut) => Ok(None),
-            Err(GivenUp::Fault(_)) => Err(ReadError::Failed(tpi::Errno::EIO)),
+            Err(WaitError::WouldBlock | WaitError::TimedOut) => Ok(None),
+            Err(WaitError::Fault(_)) => Err(ReadError::Failed(tpi::Errno::EIO)),
         }
     }
 
@@ -236,8 +236,8 @@ impl<'a> Stream<'a> {
         let attempt = |inner: &mut Inner| socket.try_request(inner, &mut message);
         match socket.until(Interest::WRITABLE, Patience::None, attempt) {
             Ok(put) => put,
-            Err(GivenUp::WouldBlock | GivenUp::TimedOut) => Err(WriteError::WouldBlock),
-            Err(GivenUp::Fault(_)) => Err(WriteError::Closed),
+            Err(WaitError::WouldBlock | WaitError::TimedOut) => Err(WriteError::WouldBlock),
+            Err(WaitError::Fault(_)) => Err(WriteError::Closed),
         }
     }
 

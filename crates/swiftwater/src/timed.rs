@@ -1,7 +1,7 @@
-//! The executive of a shard, with the time: what acts on the protocol cannot be called without saying when.
+//! The executive of a shard, with the time: every call that acts on the protocol states the time.
 //!
-//! The executive and the provider have no clock. A look needs no time, and neither does a message, unless it has a lifetime; all else goes
-//! through [`Timed::at`], which tells both the time first.
+//! The executive and the provider have no clock. Getters need no time, nor does a message without a lifetime. All other
+//! calls go through [`Timed::at`], which first sets the time of both.
 
 use std::ops::Deref;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use streams::{
     Cx, DriverId, Executive, Interest, Message, OpenError, ReadError, Readiness, StreamId, WriteError,
 };
 
-/// An executive with one provider. It lends itself as it is for looks alone.
+/// An executive with one provider. It dereferences to the executive for getters.
 pub(crate) struct Timed {
     executive: Executive,
     driver: DriverId,
@@ -33,7 +33,7 @@ impl Timed {
         Timed { executive, driver }
     }
 
-    /// Tells the executive and the provider the time, and lends the executive.
+    /// Sets the time of the executive and the provider, and returns the executive.
     #[inline]
     pub(crate) fn at(&mut self, now: Instant) -> &mut Executive {
         self.executive.set_now(now);
@@ -41,7 +41,7 @@ impl Timed {
         &mut self.executive
     }
 
-    /// Lends the executive for one message, whose lifetime begins now, if it has one.
+    /// Returns the executive for one message, whose lifetime begins now, if it has one.
     #[inline]
     fn for_message(&mut self, info: &SendInfo) -> &mut Executive {
         match info.lifetime {
@@ -125,17 +125,17 @@ impl Timed {
         self.executive.take_wakeups(woken);
     }
 
-    /// Contains a fault of the stream, or of an unknown one: the driver drops what was at work.
+    /// Contains a fault of the stream, or of an unknown one: the driver drops the association that it was handling.
     pub(crate) fn fault(&mut self, s: Option<StreamId>) {
         self.executive.fault(s);
     }
 
-    /// Reads or sets something of the provider that acts on no association. Whatever does needs a `Cx`, and is a command.
+    /// Calls a function of the provider that acts on no association; [`Timed::command`] calls those that do.
     pub(crate) fn provider<R>(&mut self, f: impl FnOnce(&mut SctpDriver) -> R) -> Option<R> {
         self.executive.with_driver(self.driver, |driver, _| f(driver))
     }
 
-    /// Has the provider carry out a command now.
+    /// Has the provider execute a command at `now`.
     pub(crate) fn command<R>(
         &mut self,
         now: Instant,

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 /// A poller that may sleep on the sockets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sleeper {
-    /// A thread of the user.
+    /// A thread of the program.
     Leader,
     /// The task that drives an async runtime.
     Task,

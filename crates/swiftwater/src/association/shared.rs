@@ -33,7 +33,7 @@ pub struct SharedAssociation {
     message_bytes_max: AtomicUsize,
     events: AtomicBool,
     /// Whether `next` has delivered [`Event::Up`].
-    up_told: AtomicBool,
+    up_delivered: AtomicBool,
     /// The address that the connect request named, or that the association was accepted from.
     asked: SocketAddr,
     /// The address that answered the connect request.
@@ -209,7 +209,7 @@ impl SharedAssociation {
         self.message_bytes_max.store(options.message_bytes_max, Ordering::Relaxed);
         if options.events != self.events.swap(options.events, Ordering::Relaxed) {
             // Events begin now, long after the association came up, so `Up` is not reported.
-            self.up_told.store(true, Ordering::Relaxed);
+            self.up_delivered.store(true, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -344,7 +344,7 @@ impl SharedAssociation {
             streams_out: AtomicU16::new(0),
             message_bytes_max: AtomicUsize::new(options.message_bytes_max),
             events: AtomicBool::new(options.events),
-            up_told: AtomicBool::new(false),
+            up_delivered: AtomicBool::new(false),
             asked,
             peer: OnceLock::new(),
         }
@@ -419,7 +419,7 @@ impl SharedAssociation {
         if !self.has_events() {
             return Ok(self.recv_message(patience)?.map(Received::Message));
         }
-        if self.is_up_untold() {
+        if self.is_up_due() {
             return Ok(Some(Received::Event(Event::Up)));
         }
         let socket = &self.socket;
@@ -445,8 +445,8 @@ impl SharedAssociation {
     }
 
     /// Returns whether [`Event::Up`] has yet to be delivered, and marks it as delivered.
-    pub(crate) fn is_up_untold(&self) -> bool {
-        !self.up_told.swap(true, Ordering::Relaxed)
+    pub(crate) fn is_up_due(&self) -> bool {
+        !self.up_delivered.swap(true, Ordering::Relaxed)
     }
 
     /// Returns what `next` delivers for the result of a read; `None` if the program does not see it.

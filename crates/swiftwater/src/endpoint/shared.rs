@@ -11,7 +11,6 @@ use crate::association::ask_to_connect;
 use crate::association_ref::AssociationRef;
 use crate::error::{BindError, ConnectError, Loss, OptionsError, RecvError, SendError};
 use crate::event::{Event, Received};
-use crate::listener::bind_port;
 use crate::message::{AssociationId, from_block};
 use crate::options::AssociationOptions;
 use crate::socket::{Found, Patience, Socket};
@@ -157,7 +156,7 @@ impl SharedEndpoint {
 impl SharedEndpoint {
     pub(crate) fn on(stack: &Stack, port: u16) -> Result<SharedEndpoint, BindError> {
         let config = stack.listener_config(&stack.options.listener);
-        let (socket, port) = bind_port(stack, port, providers::SctpDriver::ONE_TO_MANY, config)?;
+        let (socket, port) = stack.open_bound(port, providers::SctpDriver::ONE_TO_MANY, config)?;
         Ok(SharedEndpoint { socket, stack: stack.clone(), port })
     }
 

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sctp::AssociationConfig;
-use tpi::{Primitive, TError};
+use tpi::Primitive;
 
 use crate::address::Address;
 use crate::association::SharedAssociation;
@@ -93,7 +93,8 @@ impl SharedListener {
         options: &ListenerOptions,
     ) -> Result<SharedListener, BindError> {
         let config = stack.listener_config(options);
-        let (socket, port) = bind_port(stack, port, options.backlog.clamp(1, BACKLOG_MAX), config.clone())?;
+        let backlog = options.backlog.clamp(1, BACKLOG_MAX);
+        let (socket, port) = stack.open_bound(port, backlog, config.clone())?;
         Ok(SharedListener { socket, stack: stack.clone(), port, config: Mutex::new(config) })
     }
 
@@ -128,25 +129,5 @@ impl SharedListener {
 
     pub(crate) fn socket(&self) -> &Socket {
         &self.socket
-    }
-}
-
-/// Opens a stream and binds it to an SCTP port; returns the port, too.
-pub(crate) fn bind_port(
-    stack: &Stack,
-    port: u16,
-    backlog: u32,
-    config: AssociationConfig,
-) -> Result<(Socket, u16), BindError> {
-    let system = |e: String| BindError::System(std::io::Error::other(e));
-    let socket = stack.open_with(Style::OneToMany, Arc::new(config)).map_err(|e| system(e.to_string()))?;
-    let any = std::net::SocketAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), port);
-    match socket.ask(Primitive::BindReq { addresses: any.into(), backlog }) {
-        Ok(Primitive::BindAck { addresses, .. }) => {
-            let bound = addresses.list.first().map_or(port, |a| a.port());
-            Ok((socket, bound))
-        }
-        Ok(Primitive::ErrorAck { t_error: TError::AddressBusy, .. }) => Err(BindError::PortInUse { port }),
-        other => Err(system(format!("the provider answered {other:?}"))),
     }
 }

@@ -16,8 +16,8 @@ use crate::error::{CloseReason, ConnectError, RecvError, SendError};
 use crate::event::{Event, Received};
 use crate::message::{Message, from_block};
 use crate::options::StackOptions;
-use crate::sender::Fed;
-use crate::socket::{Found, GivenUp, unless_restarted};
+use crate::sender::FedMessages;
+use crate::socket::{Found, WaitError, unless_restarted};
 use crate::stack::Stack;
 
 /// An association with one peer; [`swiftwater::Association`](crate::Association) for tasks. Clones share it.
@@ -129,7 +129,7 @@ impl Association {
     /// Fails as [`Association::send_with`] does. If one of the messages is empty or too long, none is sent.
     pub async fn send_many(&self, messages: &[&[u8]], info: &SendInfo) -> Result<(), SendError> {
         self.0.check_all(messages, info)?;
-        let mut fed = Fed::default();
+        let mut fed = FedMessages::default();
         for message in messages {
             self.feed(&mut fed, message, info).await?;
         }
@@ -205,7 +205,7 @@ impl Association {
         if !self.0.has_events() {
             return Ok(self.recv().await?.map(Received::Message));
         }
-        if self.0.is_up_untold() {
+        if self.0.is_up_due() {
             return Ok(Some(Received::Event(Event::Up)));
         }
         let socket = self.0.socket();
@@ -279,7 +279,7 @@ impl Association {
         }
     }
 
-    async fn ready(&self, interest: Interest) -> Result<(), GivenUp> {
+    async fn ready(&self, interest: Interest) -> Result<(), WaitError> {
         let socket = self.0.socket();
         until(socket, interest, |inner| inner.is_ready(socket.stream, interest).then_some(())).await
     }

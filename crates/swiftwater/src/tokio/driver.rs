@@ -8,27 +8,22 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle;
 
-use crate::shard::{Hold, Inner, Shard};
-use crate::waiting::Poller;
+use crate::shard::{Inner, Shard, ShardOwner};
 use crate::watch::{Sleeper, Watch};
 
 /// Ensures that the sockets are polled while tasks wait: by a task of this runtime, or by the background thread if
 /// there is no runtime.
-pub(super) fn ensure(hold: &Hold, inner: &mut Inner) {
-    if inner.has_task {
+pub(super) fn ensure(owner: &ShardOwner, inner: &mut Inner) {
+    if inner.has_task() {
         return;
     }
     match Handle::try_current() {
-        Ok(runtime) if !inner.task_failed => {
-            inner.has_task = true;
-            if inner.poller != Poller::Leader {
-                inner.waiting.kick(Sleeper::Background);
-                inner.poller = Poller::Task;
-            }
-            let standing = Standing { shard: Arc::downgrade(hold.shard()), failed: false };
-            runtime.spawn(drive(standing, Arc::clone(&hold.watch)));
+        Ok(runtime) if !inner.has_task_failed() => {
+            inner.on_task_started();
+            let standing = Standing { shard: Arc::downgrade(owner.shard()), failed: false };
+            runtime.spawn(drive(standing, Arc::clone(&owner.watch)));
         }
-        _ => hold.background().arm(),
+        _ => owner.arm_background(),
     }
 }
 
@@ -44,14 +39,8 @@ impl Drop for Standing {
     fn drop(&mut self) {
         let Some(shard) = self.shard.upgrade() else { return };
         let mut inner = shard.enter();
-        inner.has_task = false;
-        // The next task would fail, too, for example in a runtime without timers.
-        inner.task_failed |= self.failed || std::thread::panicking();
-        inner.wake_up(Sleeper::Task);
-        if inner.poller == Poller::Task {
-            inner.poller = Poller::None;
-        }
-        shard.background().arm();
+        inner.on_task_ended(self.failed || std::thread::panicking());
+        shard.arm_background();
     }
 }
 
@@ -76,7 +65,7 @@ async fn drive(mut standing: Standing, watch: Arc<Watch>) {
         standing.failed = true;
         return;
     };
-    while let Some(until) = fall_asleep(&standing.shard) {
+    while let Some(until) = begin_sleep(&standing.shard) {
         tokio::select! {
             ready = sockets.readable() => match ready {
                 Ok(mut ready) => ready.clear_ready(),
@@ -94,10 +83,10 @@ async fn drive(mut standing: Standing, watch: Arc<Watch>) {
 }
 
 /// Returns how long to sleep; `None` if no stream is open.
-fn fall_asleep(shard: &Weak<Shard>) -> Option<Option<Instant>> {
+fn begin_sleep(shard: &Weak<Shard>) -> Option<Option<Instant>> {
     let shard = shard.upgrade()?;
     let mut inner = shard.enter();
-    (inner.open_streams > 0).then(|| shard.stand_by(&mut inner, Sleeper::Task))
+    inner.has_open_streams().then(|| shard.stand_by(&mut inner, Sleeper::Task))
 }
 
 /// Handles the cause of the wake-up. Returns false if the shard is gone.

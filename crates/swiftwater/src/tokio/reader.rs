@@ -5,19 +5,19 @@ use streams::Interest;
 use super::Association;
 use super::until::until;
 use crate::error::RecvError;
-use crate::reader::{MessageRef, Taken};
+use crate::reader::{MessageRef, TakenMessages};
 use crate::socket::{Found, unless_restarted};
 
 /// Receives many short messages on an association; [`swiftwater::Reader`](crate::Reader) for tasks.
 #[derive(Debug)]
 pub struct Reader {
     association: Association,
-    taken: Taken,
+    taken: TakenMessages,
 }
 
 impl Reader {
     pub(super) fn new(association: Association) -> Self {
-        Reader { association, taken: Taken::default() }
+        Reader { association, taken: TakenMessages::default() }
     }
 
     /// Receives the next message; waits for it. Returns `None` when the peer has shut down and everything was read.
@@ -33,7 +33,7 @@ impl Reader {
         Ok(self.taken.next())
     }
 
-    /// Takes what came next. Returns false at the end.
+    /// Takes the next message, or all of one packet. Returns false at the end of the stream.
     async fn refill(&mut self) -> Result<bool, RecvError> {
         let socket = self.association.0.socket();
         loop {

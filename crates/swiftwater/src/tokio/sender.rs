@@ -6,20 +6,20 @@ use streams::Interest;
 use super::Association;
 use super::until::until;
 use crate::error::SendError;
-use crate::sender::Fed;
+use crate::sender::FedMessages;
 
 /// Sends many short messages on an association; [`swiftwater::Sender`](crate::Sender) for tasks.
 ///
-/// A task that pauses calls [`Sender::flush`] first. Dropping a sender discards what was fed since then.
+/// A task that pauses calls [`Sender::flush`] first. Dropping a sender discards the messages that it still holds.
 #[derive(Debug)]
 pub struct Sender {
     association: Association,
-    fed: Fed,
+    fed: FedMessages,
 }
 
 impl Sender {
     pub(super) fn new(association: Association) -> Self {
-        Sender { association, fed: Fed::default() }
+        Sender { association, fed: FedMessages::default() }
     }
 
     /// Appends a message for stream 0; waits while the send buffer is full.
@@ -33,7 +33,7 @@ impl Sender {
     }
 
     /// Appends a message with the properties in `info`; waits while the send buffer is full. If the future is dropped
-    /// early, the message was not appended, unless it is one that must be handed over at once.
+    /// early, the message was not appended, unless it is one that a sender does not collect.
     ///
     /// # Errors
     ///
@@ -43,7 +43,7 @@ impl Sender {
         self.association.feed(&mut self.fed, message, info).await
     }
 
-    /// Sends what was fed; waits while the send buffer is full. If the future is dropped early, the rest stays in the
+    /// Sends the collected messages; waits while the send buffer is full. If the future is dropped early, the rest stays in the
     /// sender.
     ///
     /// # Errors
@@ -57,8 +57,13 @@ impl Sender {
 }
 
 impl Association {
-    /// Appends a message to those that were fed; hands them over if that is due.
-    pub(super) async fn feed(&self, fed: &mut Fed, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
+    /// Appends a message to the collected ones; hands them over when the first has waited long enough.
+    pub(super) async fn feed(
+        &self,
+        fed: &mut FedMessages,
+        message: &[u8],
+        info: &SendInfo,
+    ) -> Result<(), SendError> {
         if fed.batch.push(info, message) {
             if fed.is_due() {
                 self.hand_over(fed).await?;
@@ -74,14 +79,14 @@ impl Association {
         until(socket, Interest::WRITABLE, |inner| socket.try_write(inner, 0, info, message)).await?
     }
 
-    /// Gives the stack what was fed.
-    pub(super) async fn hand_over(&self, fed: &mut Fed) -> Result<(), SendError> {
+    /// Hands the collected messages over to the stack.
+    pub(super) async fn hand_over(&self, fed: &mut FedMessages) -> Result<(), SendError> {
         let socket = self.0.socket();
         while !fed.batch.is_empty() {
             let batch = &mut fed.batch;
             let written =
                 until(socket, Interest::WRITABLE, |inner| socket.try_write_batch(inner, 0, batch)).await;
-            fed.after_writing(written)?;
+            fed.on_written(written)?;
         }
         Ok(())
     }

@@ -8,9 +8,8 @@ use streams::Interest;
 use tokio::task::coop;
 
 use super::driver;
-use crate::shard::Inner;
-use crate::socket::{GivenUp, Socket};
-use crate::waiting::{Ticket, Who};
+use crate::shard::{Inner, Ticket, WakeTarget};
+use crate::socket::{Socket, WaitError};
 
 /// Repeats an attempt until it has a result; see [`Socket::until`]. Dropping the future loses nothing.
 pub(super) struct Until<'a, F> {
@@ -31,7 +30,7 @@ impl<F, T> Future for Until<'_, F>
 where
     F: FnMut(&mut Inner) -> Option<T> + Unpin,
 {
-    type Output = Result<T, GivenUp>;
+    type Output = Result<T, WaitError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
@@ -48,22 +47,17 @@ where
                     return Poll::Ready(Ok(result));
                 }
                 Some(None) => {}
-                None => return Poll::Ready(Err(GivenUp::internal())),
+                None => return Poll::Ready(Err(WaitError::internal())),
             }
-            if let Some(why) = inner.take_fault() {
-                return Poll::Ready(Err(why));
+            if let Some(why) = inner.take_failure() {
+                return Poll::Ready(Err(WaitError::Fault(why)));
             }
-            inner.activity += 1;
-            // A task that waits first sends its queued messages.
-            inner.flush(true);
-            if inner.arrivals_likely {
-                inner.take_arrivals();
-            }
+            inner.before_wait();
             if !inner.is_ready(stream, this.interest) {
                 break;
             }
         }
-        this.ticket = Some(inner.register(stream, this.interest, Who::Task(cx.waker().clone())));
+        this.ticket = Some(inner.register(stream, this.interest, WakeTarget::Task(cx.waker().clone())));
         driver::ensure(&this.socket.shard, &mut inner);
         Poll::Pending
     }

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use streams::StreamId;
 
-use crate::shard::Inner;
+use super::Inner;
 
 impl Inner {
     /// Runs `work`, on behalf of stream `s` if there is one. Returns `None` after a panic, which has ended the
@@ -33,7 +33,7 @@ impl Inner {
         if contained.is_err() {
             // The state inside is no longer trustworthy: every stream is closed.
             self.dispose();
-            self.tell_everybody();
+            self.notify_all();
         }
         self.wake();
     }

@@ -6,16 +6,29 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::MutexGuard;
 
-use crate::shard::Inner;
-#[cfg(feature = "tokio")]
-use crate::waiting::Outside;
+use super::Inner;
 
 /// The perimeter, entered. Leaving it wakes the notified tasks.
 pub(crate) struct Entered<'a> {
     guard: MutexGuard<'a, Inner>,
     /// Dropped after the guard; dropping it wakes the tasks.
     #[cfg(feature = "tokio")]
-    outside: Option<Outside>,
+    deferred: Option<DeferredWakers>,
+}
+
+/// Wakers to wake or drop after the thread has left the perimeter; dropping this does both.
+#[cfg(feature = "tokio")]
+#[derive(Default)]
+pub(super) struct DeferredWakers {
+    pub(super) wake: Vec<std::task::Waker>,
+    pub(super) drop: Vec<std::task::Waker>,
+}
+
+#[cfg(feature = "tokio")]
+impl Drop for DeferredWakers {
+    fn drop(&mut self) {
+        self.wake.drain(..).for_each(std::task::Waker::wake);
+    }
 }
 
 impl<'a> Entered<'a> {
@@ -24,7 +37,7 @@ impl<'a> Entered<'a> {
         Entered {
             guard,
             #[cfg(feature = "tokio")]
-            outside: None,
+            deferred: None,
         }
     }
 }
@@ -49,8 +62,8 @@ impl DerefMut for Entered<'_> {
 impl Drop for Entered<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.guard.waiting.has_outside() {
-            self.outside = Some(self.guard.waiting.take_outside());
+        if self.guard.waiting.has_deferred() {
+            self.deferred = Some(self.guard.waiting.take_deferred());
         }
     }
 }

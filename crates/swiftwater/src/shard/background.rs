@@ -1,4 +1,4 @@
-//! The background thread: serves the sockets while no thread of the user does.
+//! The background thread: serves the sockets while no thread of the program does.
 //!
 //! The thread is armed when another thread leaves the perimeter while nothing polls the sockets, or with a message
 //! unsent. As long as threads come and go, the background thread only checks for their activity once a millisecond.
@@ -11,15 +11,16 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 use std::{io, mem};
 
-use crate::shard::Shard;
-use crate::waiting::Poller;
+use super::Shard;
+use super::waiting::Poller;
 use crate::watch::{Sleeper, Watch};
 
 /// Time without activity of other threads after which the background thread takes over.
-const LAPSE: Duration = Duration::from_millis(1);
+const RECHECK_INTERVAL: Duration = Duration::from_millis(1);
 
+/// The thread, and the shard that it keeps.
 #[derive(Default)]
-pub(crate) struct Background {
+pub(super) struct Background {
     thread: OnceLock<Thread>,
     armed: AtomicBool,
     /// The shard itself, while it has work left and no handle.
@@ -30,14 +31,14 @@ pub(crate) struct Background {
 enum Next {
     /// Sleep until armed.
     Park,
-    /// Sleep for a lapse; contains the shard's activity counter so far.
-    Lapse(u64),
+    /// Sleep for [`RECHECK_INTERVAL`]; contains the shard's activity counter so far.
+    Recheck(u64),
     /// Poll the sockets, until the given time if there is one.
     Poll(Option<Instant>),
 }
 
 impl Background {
-    pub(crate) fn start(&self, shard: &Arc<Shard>) -> io::Result<()> {
+    pub(super) fn start(&self, shard: &Arc<Shard>) -> io::Result<()> {
         let (weak, watch) = (Arc::downgrade(shard), Arc::clone(&shard.watch));
         let handle = thread::Builder::new().name("swiftwater".into()).spawn(move || run(&weak, &watch))?;
         let _ = self.thread.set(handle.thread().clone());
@@ -46,21 +47,21 @@ impl Background {
 
     /// Arms the thread: nothing polls the sockets, or a message is unsent.
     #[inline]
-    pub(crate) fn arm(&self) {
+    pub(super) fn arm(&self) {
         if !self.armed.load(Ordering::Relaxed) && !self.armed.swap(true, Ordering::AcqRel) {
             self.wake();
         }
     }
 
     /// Ends the sleep of the thread, which exits if its shard is gone.
-    pub(crate) fn wake(&self) {
+    pub(super) fn wake(&self) {
         if let Some(thread) = self.thread.get() {
             thread.unpark();
         }
     }
 
     /// Keeps the shard until it has nothing left to do.
-    pub(crate) fn keep(&self, shard: Arc<Shard>) {
+    pub(super) fn keep(&self, shard: Arc<Shard>) {
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(shard);
     }
 
@@ -73,49 +74,51 @@ impl Background {
 fn run(shard: &Weak<Shard>, watch: &Watch) {
     let mut next = Next::Park;
     loop {
-        let now = match mem::replace(&mut next, Next::Park) {
+        let woken = match mem::replace(&mut next, Next::Park) {
             Next::Park => {
                 thread::park();
-                Look::Armed
+                Woken::Armed
             }
-            Next::Lapse(seen) => {
-                thread::sleep(LAPSE);
-                Look::AfterLapse(seen)
+            Next::Recheck(seen) => {
+                thread::sleep(RECHECK_INTERVAL);
+                Woken::ToRecheck(seen)
             }
             Next::Poll(until) => {
                 watch.stand_by(until);
-                Look::AfterPoll
+                Woken::AfterPoll
             }
         };
         let Some(shard) = shard.upgrade() else { return };
         // A panic in one procedure must not end the thread that serves all associations.
-        next = catch_unwind(AssertUnwindSafe(|| look(&shard, now))).unwrap_or(Next::Lapse(0));
+        next = catch_unwind(AssertUnwindSafe(|| serve(&shard, woken))).unwrap_or(Next::Recheck(0));
     }
 }
 
-enum Look {
+/// What ended the sleep of the thread.
+enum Woken {
     Armed,
-    AfterLapse(u64),
+    ToRecheck(u64),
     AfterPoll,
 }
 
-fn look(shard: &Arc<Shard>, look: Look) -> Next {
-    let background = shard.background();
+/// Serves the sockets, if nothing else does. Returns how to sleep until the next call.
+fn serve(shard: &Arc<Shard>, woken: Woken) -> Next {
+    let background = &shard.background;
     let mut inner = shard.enter();
-    let seen = match look {
-        Look::Armed if !background.armed.load(Ordering::Acquire) => return Next::Park,
-        // The arming thread usually comes back before the lapse is over.
-        Look::Armed => return Next::Lapse(inner.activity),
-        Look::AfterLapse(seen) => Some(seen),
-        Look::AfterPoll => {
+    let seen = match woken {
+        Woken::Armed if !background.armed.load(Ordering::Acquire) => return Next::Park,
+        // The arming thread usually comes back before the interval is over.
+        Woken::Armed => return Next::Recheck(inner.activity),
+        Woken::ToRecheck(seen) => Some(seen),
+        Woken::AfterPoll => {
             shard.resume(&mut inner, Sleeper::Background);
             if inner.poller == Poller::Background {
-                inner.poller = if inner.has_task { Poller::Task } else { Poller::None };
+                inner.poller = inner.poller_without_threads();
             }
             None
         }
     };
-    if inner.unsent_is_old() {
+    if inner.is_unsent_old() {
         // A thread that stays away must not delay its unsent messages.
         inner.flush(true);
         inner.take_arrivals();
@@ -140,7 +143,7 @@ fn look(shard: &Arc<Shard>, look: Look) -> Next {
         return Next::Park;
     }
     if others_poll || seen != Some(inner.activity) {
-        return Next::Lapse(inner.activity);
+        return Next::Recheck(inner.activity);
     }
     inner.flush(true);
     inner.poller = Poller::Background;

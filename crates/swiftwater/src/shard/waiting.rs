@@ -1,6 +1,6 @@
 //! Waiting: one thread sleeps on the sockets for all others, which sleep until they are notified.
 //!
-//! At most one thread of the user polls the sockets, the *leader*. The background thread and the task that drives an
+//! At most one thread of the program polls the sockets, the *leader*. The background thread and the task that drives an
 //! async runtime also poll, while no thread does. A poller has left the perimeter. So an event that concerns it must
 //! end its sleep: another thread has taken in a message for it, or has started a timer that expires before the poller
 //! would wake up.
@@ -13,15 +13,16 @@ use std::time::Instant;
 use smallvec::SmallVec;
 use streams::{Interest, StreamId};
 
-use crate::perimeter::Entered;
-use crate::shard::{Inner, Shard};
+#[cfg(feature = "tokio")]
+use super::perimeter::DeferredWakers;
+use super::{Entered, Inner, Shard};
 use crate::watch::{Sleeper, Watch};
 
 /// The current poller of the sockets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Poller {
     None,
-    /// A thread of the user.
+    /// A thread of the program.
     Leader,
     Background,
     /// A task of an async runtime. A sleeping thread cannot rely on it: the task may have to run on that very thread.
@@ -48,22 +49,7 @@ pub(crate) struct Waiting {
     /// A reusable list of streams that have become ready.
     ready: Vec<StreamId>,
     #[cfg(feature = "tokio")]
-    outside: Outside,
-}
-
-/// Wakers to wake or drop after the thread has left the perimeter; dropping this does both.
-#[cfg(feature = "tokio")]
-#[derive(Default)]
-pub(crate) struct Outside {
-    wake: Vec<std::task::Waker>,
-    drop: Vec<std::task::Waker>,
-}
-
-#[cfg(feature = "tokio")]
-impl Drop for Outside {
-    fn drop(&mut self) {
-        self.wake.drain(..).for_each(std::task::Waker::wake);
-    }
+    deferred: DeferredWakers,
 }
 
 /// Identifies one registration of a waiter.
@@ -74,21 +60,22 @@ pub(crate) struct Ticket(u64);
 struct Waiter {
     ticket: Ticket,
     interest: Interest,
-    who: Who,
+    target: WakeTarget,
 }
 
-pub(crate) enum Who {
+/// The thread or task that a notification wakes.
+pub(crate) enum WakeTarget {
     Thread(Thread),
     #[cfg(feature = "tokio")]
     Task(std::task::Waker),
 }
 
-impl Who {
+impl WakeTarget {
     fn as_thread(&self) -> Option<&Thread> {
         match self {
-            Who::Thread(thread) => Some(thread),
+            WakeTarget::Thread(thread) => Some(thread),
             #[cfg(feature = "tokio")]
-            Who::Task(_) => None,
+            WakeTarget::Task(_) => None,
         }
     }
 }
@@ -103,27 +90,27 @@ impl Waiting {
             watches_room: false,
             ready: Vec::new(),
             #[cfg(feature = "tokio")]
-            outside: Outside::default(),
+            deferred: DeferredWakers::default(),
         }
     }
 
     #[cfg(feature = "tokio")]
     #[inline]
-    pub(crate) fn has_outside(&self) -> bool {
-        !self.outside.wake.is_empty() || !self.outside.drop.is_empty()
+    pub(crate) fn has_deferred(&self) -> bool {
+        !self.deferred.wake.is_empty() || !self.deferred.drop.is_empty()
     }
 
     #[cfg(feature = "tokio")]
-    pub(crate) fn take_outside(&mut self) -> Outside {
-        std::mem::take(&mut self.outside)
+    pub(crate) fn take_deferred(&mut self) -> DeferredWakers {
+        std::mem::take(&mut self.deferred)
     }
 
     /// Ends a sleep on the sockets.
-    pub(crate) fn kick(&mut self, who: Sleeper) {
-        if let Some(sleep) = &mut self.sleeps[who as usize]
+    pub(crate) fn kick(&mut self, sleeper: Sleeper) {
+        if let Some(sleep) = &mut self.sleeps[sleeper as usize]
             && !std::mem::replace(&mut sleep.kicked, true)
         {
-            self.watch.kick(who);
+            self.watch.kick(sleeper);
         }
     }
 
@@ -138,10 +125,10 @@ impl Waiting {
     fn remove(&mut self, s: StreamId, ticket: Ticket) {
         let Some(waiters) = self.by_stream.get_mut(&s) else { return };
         if let Some(at) = waiters.iter().position(|waiter| waiter.ticket == ticket) {
-            match waiters.swap_remove(at).who {
-                Who::Thread(_) => {}
+            match waiters.swap_remove(at).target {
+                WakeTarget::Thread(_) => {}
                 #[cfg(feature = "tokio")]
-                Who::Task(waker) => self.outside.drop.push(waker),
+                WakeTarget::Task(waker) => self.deferred.drop.push(waker),
             }
         }
         if waiters.is_empty() {
@@ -150,15 +137,15 @@ impl Waiting {
     }
 
     /// Notifies the threads and tasks that wait for any event in `ready`.
-    fn tell(&mut self, s: StreamId, ready: Interest) {
+    fn notify(&mut self, s: StreamId, ready: Interest) {
         if let Some(waiters) = self.by_stream.get_mut(&s) {
             let mut i = 0;
             while i < waiters.len() {
                 if waiters[i].interest.intersects(ready) {
-                    match waiters.swap_remove(i).who {
-                        Who::Thread(thread) => thread.unpark(),
+                    match waiters.swap_remove(i).target {
+                        WakeTarget::Thread(thread) => thread.unpark(),
                         #[cfg(feature = "tokio")]
-                        Who::Task(waker) => self.outside.wake.push(waker),
+                        WakeTarget::Task(waker) => self.deferred.wake.push(waker),
                     }
                 } else {
                     i += 1;
@@ -168,12 +155,12 @@ impl Waiting {
                 self.by_stream.remove(&s);
             }
         }
-        for who in Sleeper::ALL {
-            if let Some(Sleep { purpose: Some((for_stream, interest)), .. }) = self.sleeps[who as usize]
+        for sleeper in Sleeper::ALL {
+            if let Some(Sleep { purpose: Some((for_stream, interest)), .. }) = self.sleeps[sleeper as usize]
                 && for_stream == s
                 && interest.intersects(ready)
             {
-                self.kick(who);
+                self.kick(sleeper);
             }
         }
     }
@@ -181,10 +168,10 @@ impl Waiting {
 
 impl Inner {
     /// Registers a thread or task for a notification when `s` is ready.
-    pub(crate) fn register(&mut self, s: StreamId, interest: Interest, who: Who) -> Ticket {
+    pub(crate) fn register(&mut self, s: StreamId, interest: Interest, target: WakeTarget) -> Ticket {
         let ticket = Ticket(self.waiting.next_ticket);
         self.waiting.next_ticket += 1;
-        self.waiting.by_stream.entry(s).or_default().push(Waiter { ticket, interest, who });
+        self.waiting.by_stream.entry(s).or_default().push(Waiter { ticket, interest, target });
         self.want(s);
         // If the event is there already, this notifies the waiter.
         self.wake();
@@ -204,13 +191,13 @@ impl Inner {
     }
 
     /// Notifies all waiters, after a fault has closed the streams.
-    pub(crate) fn tell_everybody(&mut self) {
+    pub(crate) fn notify_all(&mut self) {
         let all: Vec<StreamId> = self.waiting.by_stream.keys().copied().collect();
         for s in all {
-            self.waiting.tell(s, Interest::READABLE | Interest::WRITABLE);
+            self.waiting.notify(s, Interest::READABLE | Interest::WRITABLE);
         }
-        for who in Sleeper::ALL {
-            self.waiting.kick(who);
+        for sleeper in Sleeper::ALL {
+            self.waiting.kick(sleeper);
         }
     }
 
@@ -227,7 +214,7 @@ impl Inner {
         self.executive.take_wakeups(&mut ready);
         for s in ready.drain(..) {
             let what = self.readiness(s);
-            self.waiting.tell(s, what);
+            self.waiting.notify(s, what);
             // Another thread may have taken the message, so the remaining waiters are listed again.
             self.want(s);
         }
@@ -249,23 +236,26 @@ impl Inner {
 
     /// Ends a sleep on the sockets that would outlast a newly started timer.
     #[inline]
-    pub(crate) fn mind_deadline(&mut self) {
-        if let Some(who) = Sleeper::ALL.into_iter().find(|who| self.waiting.sleeps[*who as usize].is_some()) {
-            self.mind_deadline_of(who);
+    pub(crate) fn shorten_sleep(&mut self) {
+        if let Some(sleeper) =
+            Sleeper::ALL.into_iter().find(|sleeper| self.waiting.sleeps[*sleeper as usize].is_some())
+        {
+            self.shorten_sleep_of(sleeper);
         }
     }
 
-    fn mind_deadline_of(&mut self, who: Sleeper) {
-        let (Some(deadline), Some(sleep)) = (self.next_look(), self.waiting.sleeps[who as usize]) else {
+    fn shorten_sleep_of(&mut self, sleeper: Sleeper) {
+        let (Some(deadline), Some(sleep)) = (self.next_service(), self.waiting.sleeps[sleeper as usize])
+        else {
             return;
         };
         if sleep.until.is_none_or(|until| deadline < until) {
-            self.waiting.kick(who);
+            self.waiting.kick(sleeper);
         }
     }
 
     /// Returns when the sockets must be served again, even without an event.
-    fn next_look(&self) -> Option<Instant> {
+    fn next_service(&self) -> Option<Instant> {
         match self.executive.has_arrivals() {
             true => Some(Instant::now()),
             false => self.executive.deadline(),
@@ -273,20 +263,25 @@ impl Inner {
     }
 
     /// Records that a poller goes to sleep on the sockets; returns how long it may sleep.
-    fn fall_asleep(
+    fn begin_sleep(
         &mut self,
-        who: Sleeper,
+        sleeper: Sleeper,
         purpose: Option<(StreamId, Interest)>,
         deadline: Option<Instant>,
     ) -> Option<Instant> {
-        let until = [self.next_look(), deadline].into_iter().flatten().min();
-        self.waiting.sleeps[who as usize] = Some(Sleep { purpose, until, kicked: false });
+        let until = [self.next_service(), deadline].into_iter().flatten().min();
+        self.waiting.sleeps[sleeper as usize] = Some(Sleep { purpose, until, kicked: false });
         if let Some((s, _)) = purpose {
             self.want(s);
             // If the event is there already, this ends the sleep before it begins.
             self.wake();
         }
         until
+    }
+
+    /// Returns the poller of the sockets while no thread polls them.
+    pub(super) fn poller_without_threads(&self) -> Poller {
+        if self.has_task { Poller::Task } else { Poller::None }
     }
 
     /// Returns whether the link has refused a batch and waits for room.
@@ -296,15 +291,59 @@ impl Inner {
         refused
     }
 
-    pub(crate) fn wake_up(&mut self, who: Sleeper) {
-        self.waiting.sleeps[who as usize] = None;
+    fn end_sleep(&mut self, sleeper: Sleeper) {
+        self.waiting.sleeps[sleeper as usize] = None;
+    }
+
+    /// Prepares a wait: sends the queued messages, and takes arrivals if some are likely, which is cheaper than
+    /// sleeping. Returns whether it took arrivals.
+    pub(crate) fn before_wait(&mut self) -> bool {
+        self.activity += 1;
+        self.flush(true);
+        if self.arrivals_likely {
+            self.take_arrivals();
+            return true;
+        }
+        false
     }
 
     /// Wakes one of the waiting threads, if any, to become the leader.
     fn hand_over_lead(&mut self) {
         let mut waiters = self.waiting.by_stream.values().flatten();
-        if let Some(thread) = waiters.find_map(|waiter| waiter.who.as_thread()) {
+        if let Some(thread) = waiters.find_map(|waiter| waiter.target.as_thread()) {
             thread.unpark();
+        }
+    }
+}
+
+/// The task of an async runtime that polls the sockets.
+#[cfg(feature = "tokio")]
+impl Inner {
+    pub(crate) fn has_task(&self) -> bool {
+        self.has_task
+    }
+
+    /// Returns whether an earlier task has failed, as in a runtime without timers: the next would fail, too.
+    pub(crate) fn has_task_failed(&self) -> bool {
+        self.task_failed
+    }
+
+    /// Records that a task polls the sockets from now on while no thread does.
+    pub(crate) fn on_task_started(&mut self) {
+        self.has_task = true;
+        if self.poller != Poller::Leader {
+            self.waiting.kick(Sleeper::Background);
+            self.poller = Poller::Task;
+        }
+    }
+
+    /// Records that the task has ended, and whether it failed.
+    pub(crate) fn on_task_ended(&mut self, failed: bool) {
+        self.has_task = false;
+        self.task_failed |= failed;
+        self.end_sleep(Sleeper::Task);
+        if self.poller == Poller::Task {
+            self.poller = Poller::None;
         }
     }
 }
@@ -319,19 +358,12 @@ impl Shard {
         interest: Interest,
         deadline: Option<Instant>,
     ) -> (Entered<'a>, bool) {
-        inner.activity += 1;
-        // A thread that blocks first sends its queued messages.
-        inner.flush(true);
-        if inner.arrivals_likely {
-            // Taking arrivals is cheaper than sleeping.
-            inner.take_arrivals();
-            if inner.is_ready(s, interest) {
-                return (inner, true);
-            }
+        if inner.before_wait() && inner.is_ready(s, interest) {
+            return (inner, true);
         }
         if inner.poller != Poller::Leader && inner.busy_poll.is_worth_it() {
             let ready;
-            (inner, ready) = self.look(inner, s, interest);
+            (inner, ready) = self.poll_busily(inner, s, interest);
             if ready {
                 return (inner, true);
             }
@@ -343,7 +375,7 @@ impl Shard {
         }
         inner.poller = Poller::Leader;
         let (mut inner, in_time) = self.lead(inner, (s, interest), deadline);
-        inner.poller = if inner.has_task { Poller::Task } else { Poller::None };
+        inner.poller = inner.poller_without_threads();
         let ready = inner.is_ready(s, interest);
         (inner, in_time || ready)
     }
@@ -354,13 +386,18 @@ impl Shard {
         if matches!(inner.poller, Poller::None | Poller::Task) {
             inner.hand_over_lead();
         }
-        self.background().arm();
+        self.background.arm();
     }
 
     /// Polls the sockets for a moment. The perimeter is open between two polls.
-    fn look<'a>(&'a self, mut inner: Entered<'a>, s: StreamId, interest: Interest) -> (Entered<'a>, bool) {
+    fn poll_busily<'a>(
+        &'a self,
+        mut inner: Entered<'a>,
+        s: StreamId,
+        interest: Interest,
+    ) -> (Entered<'a>, bool) {
         let began = Instant::now();
-        let limit = self.busy_poll * inner.busy_poll.patience();
+        let limit = self.busy_poll_max * inner.busy_poll.patience();
         while began.elapsed() < limit {
             inner.take_arrivals();
             if inner.is_ready(s, interest) {
@@ -390,13 +427,13 @@ impl Shard {
         purpose: (StreamId, Interest),
         deadline: Option<Instant>,
     ) -> (Entered<'a>, bool) {
-        let until = inner.fall_asleep(Sleeper::Leader, Some(purpose), deadline);
+        let until = inner.begin_sleep(Sleeper::Leader, Some(purpose), deadline);
         let room = inner.is_refused();
         let sockets = Arc::clone(&inner.sockets);
         drop(inner);
         self.watch.lead(&sockets, until, room);
         let mut inner = self.enter();
-        inner.wake_up(Sleeper::Leader);
+        inner.end_sleep(Sleeper::Leader);
         inner.take_arrivals();
         let in_time = deadline.is_none_or(|d| Instant::now() < d);
         (inner, in_time)
@@ -404,18 +441,18 @@ impl Shard {
 
     /// Prepares a poller that holds no socket to sleep on the [`Watch`], outside the perimeter; returns how long it may
     /// sleep.
-    pub(crate) fn stand_by(&self, inner: &mut Inner, who: Sleeper) -> Option<Instant> {
+    pub(crate) fn stand_by(&self, inner: &mut Inner, sleeper: Sleeper) -> Option<Instant> {
         let room = inner.is_refused();
         if room != inner.waiting.watches_room {
             inner.waiting.watches_room = room;
             self.watch.for_room(&inner.sockets, room);
         }
-        inner.fall_asleep(who, None, None)
+        inner.begin_sleep(sleeper, None, None)
     }
 
     /// Handles the events that ended the sleep of a poller that holds no socket.
-    pub(crate) fn resume(&self, inner: &mut Inner, who: Sleeper) {
-        inner.wake_up(who);
+    pub(crate) fn resume(&self, inner: &mut Inner, sleeper: Sleeper) {
+        inner.end_sleep(sleeper);
         inner.take_arrivals();
     }
 
@@ -427,7 +464,7 @@ impl Shard {
         interest: Interest,
         deadline: Option<Instant>,
     ) -> (Entered<'a>, bool) {
-        let ticket = inner.register(s, interest, Who::Thread(std::thread::current()));
+        let ticket = inner.register(s, interest, WakeTarget::Thread(std::thread::current()));
         drop(inner);
         match deadline {
             None => std::thread::park(),

@@ -1,0 +1,105 @@
+//! Sending: one message, a batch, or bytes without a copy.
+
+use bytes::Bytes;
+use sctp::{Batch, SendInfo};
+use streams::{Interest, WriteError};
+use tpi::Errno;
+
+use super::{Patience, Socket};
+use crate::error::SendError;
+use crate::shard::Inner;
+
+impl Socket {
+    /// Sends one message: the hot path of every send.
+    #[inline]
+    pub(crate) fn write(
+        &self,
+        association: u32,
+        info: &SendInfo,
+        data: &[u8],
+        patience: Patience,
+    ) -> Result<(), SendError> {
+        self.until(Interest::WRITABLE, patience, |inner| self.try_write(inner, association, info, data))?
+    }
+
+    #[inline]
+    pub(crate) fn try_write(
+        &self,
+        inner: &mut Inner,
+        association: u32,
+        info: &SendInfo,
+        data: &[u8],
+    ) -> Option<Result<(), SendError>> {
+        let written = inner.executive.write(self.stream, association, info, data);
+        self.after_write(inner, written)
+    }
+
+    /// Sends the messages of a batch, and removes those that it sends.
+    pub(crate) fn try_write_batch(
+        &self,
+        inner: &mut Inner,
+        association: u32,
+        batch: &mut Batch,
+    ) -> Option<Result<(), SendError>> {
+        if let Some(written) = inner.executive.write_batch(self.stream, association, batch) {
+            return self.after_write(inner, written);
+        }
+        while let Some((info, message)) = batch.first() {
+            let written = inner.executive.write(self.stream, association, &info, message);
+            if let Err(error) = self.after_write(inner, written)? {
+                return Some(Err(error));
+            }
+            batch.drop_first();
+        }
+        Some(Ok(()))
+    }
+
+    /// Sends one message without a copy of its bytes.
+    pub(crate) fn write_bytes(
+        &self,
+        association: u32,
+        info: &SendInfo,
+        data: &Bytes,
+        patience: Patience,
+    ) -> Result<(), SendError> {
+        self.until(Interest::WRITABLE, patience, |inner| {
+            self.try_write_bytes(inner, association, info, data)
+        })?
+    }
+
+    pub(crate) fn try_write_bytes(
+        &self,
+        inner: &mut Inner,
+        association: u32,
+        info: &SendInfo,
+        data: &Bytes,
+    ) -> Option<Result<(), SendError>> {
+        let written = inner.executive.write_bytes(self.stream, association, info, data.clone());
+        self.after_write(inner, written)
+    }
+
+    #[inline]
+    fn after_write(
+        &self,
+        inner: &mut Inner,
+        written: Result<(), WriteError>,
+    ) -> Option<Result<(), SendError>> {
+        match written {
+            Ok(()) => {
+                self.shard.after_send(inner);
+                Some(Ok(()))
+            }
+            Err(WriteError::WouldBlock) => None,
+            Err(error) => Some(Err(send_error(&error))),
+        }
+    }
+}
+
+fn send_error(error: &WriteError) -> SendError {
+    match error {
+        WriteError::WouldBlock => SendError::WouldBlock,
+        WriteError::Failed(Errno::EINVAL) => SendError::RecordOpen,
+        WriteError::Failed(Errno::ESHUTDOWN) => SendError::PeerShutdown,
+        _ => SendError::Closed,
+    }
+}

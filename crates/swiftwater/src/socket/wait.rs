@@ -1,0 +1,147 @@
+//! Waits of threads: how long a call may sleep, and why it returns without a result.
+
+use std::time::{Duration, Instant};
+
+use streams::Interest;
+
+use super::Socket;
+use crate::error::{AcceptError, Loss, RecvError, SendError};
+use crate::shard::{Entered, Inner};
+
+/// The time that a call may sleep.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Patience {
+    /// Do not sleep, and do not poll the sockets either.
+    NoPoll,
+    /// Do not sleep.
+    None,
+    /// Sleep until this time.
+    Until(Instant),
+    /// Sleep without limit.
+    Forever,
+}
+
+impl Patience {
+    pub(crate) fn within(timeout: Duration) -> Self {
+        Instant::now().checked_add(timeout).map_or(Patience::Forever, Patience::Until)
+    }
+}
+
+/// Reason why a call returned without a result.
+pub(crate) enum WaitError {
+    /// The call would have to wait, and must not.
+    WouldBlock,
+    /// The call has reached its time limit.
+    TimedOut,
+    /// The sockets have failed.
+    Fault(String),
+}
+
+impl WaitError {
+    #[cold]
+    pub(crate) fn internal() -> Self {
+        WaitError::Fault("there was an internal fault; please report it".into())
+    }
+
+    /// Returns the loss to report for an association after a wait without a time limit.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn into_loss(self) -> Loss {
+        match self {
+            WaitError::Fault(why) => Loss::fault(why),
+            WaitError::WouldBlock | WaitError::TimedOut => Loss::fault("the call gave up waiting"),
+        }
+    }
+}
+
+impl From<WaitError> for SendError {
+    fn from(why: WaitError) -> Self {
+        match why {
+            WaitError::WouldBlock => SendError::WouldBlock,
+            WaitError::TimedOut => SendError::TimedOut,
+            WaitError::Fault(_) => SendError::Closed,
+        }
+    }
+}
+
+impl From<WaitError> for RecvError {
+    fn from(why: WaitError) -> Self {
+        match why {
+            WaitError::WouldBlock => RecvError::WouldBlock,
+            WaitError::TimedOut => RecvError::TimedOut,
+            WaitError::Fault(why) => RecvError::Lost(Loss::fault(why)),
+        }
+    }
+}
+
+impl From<RecvError> for AcceptError {
+    /// Converts an error of a listener's stream, which either fails as a whole or not at all.
+    fn from(error: RecvError) -> Self {
+        match error {
+            RecvError::WouldBlock => AcceptError::WouldBlock,
+            RecvError::TimedOut => AcceptError::TimedOut,
+            RecvError::Lost(loss) => AcceptError::Failed(loss.text),
+            RecvError::Restarted(text) => AcceptError::Failed(text),
+        }
+    }
+}
+
+impl Socket {
+    /// Repeats an attempt until it has a result, and waits between two attempts.
+    #[inline]
+    pub(crate) fn until<T>(
+        &self,
+        interest: Interest,
+        patience: Patience,
+        mut attempt: impl FnMut(&mut Inner) -> Option<T>,
+    ) -> Result<T, WaitError> {
+        let mut inner = self.shard.enter();
+        let mut has_waited = false;
+        let outcome = loop {
+            match inner.guarded(Some(self.stream), &mut attempt) {
+                Some(Some(result)) => break Ok(result),
+                Some(None) => {}
+                None => break Err(WaitError::internal()),
+            }
+            let goes_on;
+            (inner, goes_on) = self.wait(inner, interest, patience);
+            has_waited |= matches!(patience, Patience::Until(_) | Patience::Forever);
+            if let Err(why) = goes_on {
+                break Err(why);
+            }
+        };
+        if has_waited {
+            self.shard.after_wait(&mut inner);
+        }
+        outcome
+    }
+
+    /// Waits once, or gives up as `patience` demands.
+    #[cold]
+    fn wait<'a>(
+        &'a self,
+        mut inner: Entered<'a>,
+        interest: Interest,
+        patience: Patience,
+    ) -> (Entered<'a>, Result<(), WaitError>) {
+        let (mut inner, go_on) = match patience {
+            Patience::NoPoll => return (inner, Err(WaitError::WouldBlock)),
+            Patience::Forever => self.shard.wait(inner, self.stream, interest, None),
+            Patience::Until(at) => self.shard.wait(inner, self.stream, interest, Some(at)),
+            Patience::None => {
+                // Before giving up, try once more with the datagrams that have arrived.
+                inner.flush(true);
+                inner.take_arrivals();
+                let ready = inner.is_ready(self.stream, interest);
+                self.shard.arm_background();
+                (inner, ready)
+            }
+        };
+        let goes_on = match inner.take_failure() {
+            Some(why) => Err(WaitError::Fault(why)),
+            None if go_on => Ok(()),
+            None if matches!(patience, Patience::Until(_)) => Err(WaitError::TimedOut),
+            None => Err(WaitError::WouldBlock),
+        };
+        (inner, goes_on)
+    }
+}
