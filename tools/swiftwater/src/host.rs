@@ -104,6 +104,12 @@ fn first_line(path: &str) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.lines().next()?.trim().to_owned())
 }
 
+/// Returns the name of a process, if it still exists.
+pub(crate) fn process_name(process: i32) -> Option<String> {
+    let name = std::fs::read_to_string(format!("/proc/{process}/comm")).ok()?;
+    Some(name.trim_end().to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

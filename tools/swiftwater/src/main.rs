@@ -1,6 +1,6 @@
 //! The swiftwater command: gives programs SCTP sockets, and measures SCTP in user space beside the kernel's TCP and UDP.
 #![forbid(unsafe_code)]
-// These panic where nobody reads: `output` has what takes their place.
+// These macros panic when nobody reads their output; `output` has functions in their place.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod activation;
@@ -18,6 +18,7 @@ mod man;
 mod neighbours;
 mod output;
 mod peer;
+mod peer_command;
 mod perf;
 mod plot;
 mod program;
@@ -35,9 +36,32 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 use clap_complete::Shell;
 
-use args::{BenchArgs, BenchCommand, Cli, Command};
+use args::{Cli, Command};
+use attack::AttackError;
+use bench::BenchError;
+use bench::args::{BenchArgs, BenchCommand};
 use failure::Failure;
+use lab::LabError;
+use neighbours::NeighboursError;
 use output::{EXIT_CLOSED, OutputError, note, print};
+use perf::PerfError;
+use trace::TraceError;
+
+/// Converts errors of a command, keeping failures of the output apart.
+macro_rules! from_errors_with_output {
+    ($($error:ident),+) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                match error {
+                    $error::Output(error) => Failure::Output(error),
+                    error => Failure::Said(error.to_string()),
+                }
+            }
+        }
+    )+};
+}
+
+from_errors_with_output!(AttackError, BenchError, LabError, NeighboursError, PerfError, TraceError);
 
 fn main() -> ExitCode {
     let outcome = match Cli::try_parse() {
@@ -81,7 +105,7 @@ fn perform(command: Command) -> Result<(), Failure> {
         Command::Status(args) => status::run(&args)?,
         Command::Streams(args) => streams::run(&args)?,
         Command::Lab(args) => lab::run(&args)?,
-        Command::Peer(command) => bench::run::peer(command)?,
+        Command::Peer(command) => peer_command::run(command)?,
         Command::Trace(command) => trace::run(&command)?,
         Command::Completions { shell } => print(&completions(shell))?,
         Command::Man { directory } => man::write_pages(&directory)

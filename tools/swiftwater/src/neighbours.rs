@@ -1,5 +1,7 @@
 //! `swiftwater bench neighbours`: measures how long one user of a daemon keeps another waiting.
 
+pub(crate) mod args;
+
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -12,19 +14,19 @@ use serde::Serialize;
 use socket2::{Domain, Socket, Type};
 use thiserror::Error;
 
-use crate::args::NeighboursArgs;
-use crate::bench::run::{Daemon, Ends, EndsAt, Runner, print_line};
+use crate::bench::run::{Daemon, Ends, EndsAt, Runner};
 use crate::bench::series::Series;
 use crate::bench::{Conditions, table::align};
 use crate::load::{histogram, record};
 use crate::output::{OutputError, print};
-use crate::peer::{GRACE, Peer, PeerError};
+use crate::peer::{GRACE, Peer, PeerError, print_line};
 use crate::perf::client::{Latency, Outcome};
 use crate::run::{PLACE_VARIABLE, find_shim};
 use crate::sockets::SCTP;
 use crate::stats::median;
 use crate::units::grouped;
 use crate::{host, interrupt};
+use args::NeighboursArgs;
 
 /// User numbers that no system assigns.
 const USER: u32 = 61_001;

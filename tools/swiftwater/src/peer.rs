@@ -8,13 +8,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use netns::Host;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+use crate::output::print;
 
 /// Time that a process may take to begin, and beyond a run itself.
 pub(crate) const GRACE: Duration = Duration::from_secs(60);
 /// Interval at which the end of a process is checked.
-const LOOK: Duration = Duration::from_millis(5);
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Error of a run.
 #[derive(Debug, Error)]
@@ -107,7 +109,7 @@ impl Peer {
     /// Returns the error output of a process that failed.
     pub(crate) fn complaint(&mut self) -> String {
         let mut said = String::new();
-        self.wait_until(Instant::now() + LOOK * 20);
+        self.wait_until(Instant::now() + CHECK_INTERVAL * 20);
         if let Some(mut stderr) = self.child.stderr.take() {
             let _ = stderr.read_to_string(&mut said);
         }
@@ -122,7 +124,7 @@ impl Peer {
                 let _ = self.child.wait();
                 return;
             }
-            thread::sleep(LOOK);
+            thread::sleep(CHECK_INTERVAL);
         }
     }
 }
@@ -136,4 +138,10 @@ impl Drop for Peer {
     fn drop(&mut self) {
         self.wait_until(Instant::now());
     }
+}
+
+/// Prints a value for the process that started this one.
+pub(crate) fn print_line(what: &impl Serialize) -> Result<(), String> {
+    let line = serde_json::to_string(what).map_err(|error| error.to_string())?;
+    print(&(line + "\n")).map_err(|error| error.to_string())
 }

@@ -2,9 +2,15 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+/// Default port of the servers. As UDP port, 9899 is the one registered for SCTP over UDP (RFC 6951 §4.1); the control
+/// connection of `perf` uses the TCP port of the same number.
+pub(crate) const DEFAULT_PORT: u16 = 9899;
 
 /// Number of connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -28,6 +34,32 @@ pub(crate) fn listen(address: SocketAddr, protocol: Option<Protocol>) -> io::Res
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
     Ok(socket.into())
+}
+
+/// Returns the next connection, if one comes within `timeout`.
+pub(crate) fn accept_within(
+    listener: &TcpListener,
+    timeout: Duration,
+) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+    let mut interest = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
+    match poll(&mut interest, PollTimeout::try_from(timeout).unwrap_or(PollTimeout::ZERO)) {
+        Ok(0) | Err(nix::errno::Errno::EINTR) => return Ok(None),
+        Ok(_) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    match listener.accept() {
+        // A listener for both protocols sees IPv4 clients as mapped addresses.
+        Ok((stream, client)) => {
+            Ok(Some((stream, SocketAddr::new(client.ip().to_canonical(), client.port()))))
+        }
+        // Another thread may have accepted the connection, or the client may have gone.
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Checks that an address belongs to this host.

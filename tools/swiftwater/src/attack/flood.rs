@@ -11,8 +11,8 @@ use sctp_wire::{Header, Ppid, Ssn, StreamId, Tsn, VerificationTag, packet};
 
 use super::arena::{
     ATTACKER, ATTACKER_UDP_PORT, CALLER, CALLER_PORT, DEAD_UDP_PORT, MEETING_PORT, SINK_PORT, UDP_PORT,
-    VICTIM,
 };
+use super::encapsulation::{IP_HEADER_BYTES, encapsulate};
 use super::handshakes;
 
 /// Number of packets that are sent in turn, each with its own tag, port and source; a victim that kept state for each would show
@@ -27,11 +27,6 @@ const COOKIE_BYTES: usize = 87;
 const PAYLOAD_BYTES: usize = 64;
 const HEARTBEAT_BYTES: usize = 40;
 const GARBAGE_BYTES: usize = 48;
-
-const IP_HEADER_BYTES: usize = 20;
-const UDP_HEADER_BYTES: usize = 8;
-const TTL: u8 = 64;
-const UDP: u8 = 17;
 
 /// Floods of the victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +126,7 @@ impl Flood {
             Self::Handshakes => (handshakes::source(number).0, ATTACKER_UDP_PORT),
             _ => (chance.address()?, chance.port()?),
         };
-        Ok(in_udp(source, source_udp_port, udp_port, &sctp))
+        Ok(encapsulate(source, source_udp_port, udp_port, &sctp))
     }
 
     fn sctp_packet(self, number: usize, chance: &mut Chance) -> io::Result<Vec<u8>> {
@@ -194,27 +189,6 @@ fn stray_data(chance: &mut Chance, out: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts IPv4 and UDP headers before an SCTP packet (RFC 6951). The kernel fills in the checksum of IP; that of UDP is
-/// not used, as IPv4 permits, since SCTP has its own.
-pub(super) fn in_udp(source: Ipv4Addr, source_port: u16, port: u16, sctp: &[u8]) -> Vec<u8> {
-    let udp_bytes = (UDP_HEADER_BYTES + sctp.len()) as u16;
-    let ip_bytes = IP_HEADER_BYTES as u16 + udp_bytes;
-    let mut out = Vec::with_capacity(usize::from(ip_bytes));
-    // Version and header length, no service class.
-    out.extend_from_slice(&[0x45, 0]);
-    out.extend_from_slice(&ip_bytes.to_be_bytes());
-    // Identification, fragments.
-    out.extend_from_slice(&[0; 4]);
-    out.extend_from_slice(&[TTL, UDP, 0, 0]);
-    out.extend_from_slice(&source.octets());
-    out.extend_from_slice(&VICTIM.octets());
-    for field in [source_port, port, udp_bytes, 0] {
-        out.extend_from_slice(&field.to_be_bytes());
-    }
-    out.extend_from_slice(sctp);
-    out
-}
-
 /// Random numbers from the system.
 struct Chance(BufReader<File>);
 
@@ -255,6 +229,7 @@ mod tests {
 
     use sctp_wire::Packet;
 
+    use super::super::encapsulation::UDP_HEADER_BYTES;
     use super::*;
 
     const SCTP_OFFSET: usize = IP_HEADER_BYTES + UDP_HEADER_BYTES;

@@ -11,10 +11,10 @@ use sctp_wire::{Header, Packet, packet};
 use socket2::Socket;
 
 use super::arena::{ATTACKER, ATTACKER_UDP_PORT, UDP_PORT};
-use super::flood::in_udp;
+use super::encapsulation::encapsulate;
 
 /// Interval at which the attacker checks whether the flood is over.
-const LOOK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Longest INIT ACK.
 const ANSWER_BYTES_MAX: usize = 2048;
 
@@ -34,7 +34,7 @@ fn address(port: u16) -> Ipv4Addr {
 /// Echoes each received cookie, until `stop` is set.
 pub(super) fn answer(raw: &Socket, stop: &AtomicBool) -> io::Result<()> {
     let answers = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, ATTACKER_UDP_PORT))?;
-    answers.set_read_timeout(Some(LOOK))?;
+    answers.set_read_timeout(Some(CHECK_INTERVAL))?;
     let mut buffer = [0; ANSWER_BYTES_MAX];
     while !stop.load(Ordering::Relaxed) {
         let Ok(bytes) = answers.recv(&mut buffer) else { continue };
@@ -67,7 +67,7 @@ fn echo(answer: &[u8]) -> Option<Vec<u8>> {
         _ => None,
     })?;
     packet::finish(&mut sctp);
-    Some(in_udp(address(header.destination_port), ATTACKER_UDP_PORT, UDP_PORT, &sctp))
+    Some(encapsulate(address(header.destination_port), ATTACKER_UDP_PORT, UDP_PORT, &sctp))
 }
 
 #[cfg(test)]

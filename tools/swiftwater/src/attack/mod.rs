@@ -1,7 +1,9 @@
 //! `swiftwater bench attack`: measures the service that a server's peers get during floods.
 
 mod arena;
+pub(crate) mod args;
 pub(crate) mod caller;
+mod encapsulation;
 mod flood;
 mod generator;
 mod handshakes;
@@ -20,13 +22,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use netns::{HostError, NotAllowed};
 use thiserror::Error;
 
-use crate::args::AttackArgs;
 use crate::bench::Conditions;
-use crate::bench::run::print_line as say;
 use crate::interrupt;
 use crate::output::{OutputError, note, print};
-use crate::peer::PeerError;
+use crate::peer::{PeerError, print_line as say};
 use arena::Arena;
+use args::AttackArgs;
 use flood::Flood;
 use plan::Plan;
 use result::{Measured, Row};

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use super::args::AttackArgs;
 use super::flood::Flood;
 use super::run::Case;
-use crate::args::AttackArgs;
 
 const RATES: [u64; 2] = [30_000, 100_000];
 const QUICK_RATES: [u64; 1] = [100_000];
@@ -82,7 +82,8 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::args::{BenchArgs, BenchCommand, Cli, Command};
+    use crate::args::{Cli, Command};
+    use crate::bench::args::{BenchArgs, BenchCommand};
 
     fn plan(words: &str) -> Result<Plan, String> {
         let line = format!("swiftwater bench attack {words}");

@@ -6,11 +6,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::arena::Arena;
+use super::args::FloodBeside;
 use super::caller::{CONNECT_INTERVAL, CONNECT_PATIENCE, Connects};
 use super::flood::Flood;
 use super::generator::Sent;
 use super::victim::{Look, MESSAGE_BYTES};
-use crate::args::FloodBeside;
 use crate::peer::{Peer, PeerError};
 use crate::units::grouped;
 use crate::{host, interrupt};

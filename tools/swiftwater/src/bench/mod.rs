@@ -1,5 +1,6 @@
 //! `swiftwater bench`: the netperf range experiment, all transports beside each other on this machine.
 
+pub(crate) mod args;
 mod curve;
 mod page;
 pub(crate) mod plan;
@@ -17,10 +18,10 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use thiserror::Error;
 
-use crate::args::BenchArgs;
 use crate::output::{Json, OutputError, note, print};
 use crate::run::find_shim;
 use crate::{host, interrupt};
+use args::BenchArgs;
 use plan::{Cell, Plan, PlanError};
 pub(crate) use result::Conditions;
 use result::{Results, Row};

@@ -2,8 +2,8 @@
 
 use thiserror::Error;
 
+use super::args::BenchArgs;
 use super::series::Series;
-use crate::args::BenchArgs;
 use crate::perf::spec::{MESSAGE_BYTES_MAX, PARALLEL_MAX};
 use crate::units::parse_bytes;
 

@@ -12,14 +12,11 @@ use swiftwater::StackOptions;
 use swiftwater_daemon::DaemonOptions;
 
 use super::plan::{Cell, processors};
-use crate::args::{PeerArgs, PeerCommand};
-use crate::attack;
 use crate::host;
-use crate::neighbours;
-use crate::output::print;
-use crate::peer::{GRACE, Peer, PeerError};
-use crate::perf::client::{self, ClientConfig, Outcome};
-use crate::perf::server::{Server, ServerConfig, ServerEvent};
+use crate::peer::{GRACE, Peer, PeerError, print_line};
+use crate::perf::client::{self, Outcome};
+use crate::perf::config::{ClientConfig, ServerConfig};
+use crate::perf::server::{Server, ServerEvent};
 use crate::perf::spec::{Carrier, Spec};
 use crate::run::{PLACE_VARIABLE, PRELOAD_VARIABLE, preload};
 
@@ -183,65 +180,8 @@ fn our_time() -> Duration {
     host::processor_time() + host::processor_time_of_children()
 }
 
-/// Runs the hidden `peer` command: one end of a run.
-pub(crate) fn peer(command: PeerCommand) -> Result<(), String> {
-    match command {
-        PeerCommand::Receive(args) => {
-            set_priority_and_processors(&args)?;
-            receive()
-        }
-        PeerCommand::Daemon { peer, place } => {
-            set_priority_and_processors(&peer)?;
-            serve_programs(&place)
-        }
-        PeerCommand::Send { peer, port, spec, seconds } => {
-            set_priority_and_processors(&peer)?;
-            send(port, &spec, seconds)
-        }
-        PeerCommand::Trouble { peer, kind } => {
-            set_priority_and_processors(&peer)?;
-            neighbours::trouble(&kind)
-        }
-        PeerCommand::Sockets { peer, seconds } => {
-            set_priority_and_processors(&peer)?;
-            neighbours::open_sockets(seconds)
-        }
-        PeerCommand::Victim(args) => {
-            set_priority_and_processors(&args)?;
-            attack::victim::run()
-        }
-        PeerCommand::SendOn(args) => {
-            set_priority_and_processors(&args)?;
-            attack::caller::send_on()
-        }
-        PeerCommand::ConnectAll { peer, count } => {
-            set_priority_and_processors(&peer)?;
-            attack::caller::connect_all(count)
-        }
-        PeerCommand::Flood { peer, name, rate, dead_port } => {
-            set_priority_and_processors(&peer)?;
-            attack::flood(&name, rate, dead_port)
-        }
-    }
-}
-
-/// Pins this process and sets its nice value, before any thread is started.
-fn set_priority_and_processors(args: &PeerArgs) -> Result<(), String> {
-    if !args.processors.is_empty() {
-        host::pin_to(&args.processors)
-            .map_err(|errno| format!("cannot run on the processors asked for: {errno}"))?;
-    }
-    if let Some(nice) = args.nice {
-        host::renice(nice);
-    }
-    if let Some(user) = args.user {
-        host::become_user(user).map_err(|errno| format!("cannot become user {user}: {errno}"))?;
-    }
-    Ok(())
-}
-
 /// Serves as `swiftwater daemon` does, on any UDP port.
-fn serve_programs(place: &str) -> Result<(), String> {
+pub(crate) fn serve_programs(place: &str) -> Result<(), String> {
     let options = DaemonOptions {
         address: place.into(),
         stack: StackOptions { udp_port: Some(0), hairpin: true, ..StackOptions::default() },
@@ -252,7 +192,8 @@ fn serve_programs(place: &str) -> Result<(), String> {
     daemon.run().map_err(|error| error.to_string())
 }
 
-fn receive() -> Result<(), String> {
+/// Receives one test.
+pub(crate) fn receive() -> Result<(), String> {
     let addresses = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];
     let config = ServerConfig { addresses, port: 0, udp_port: 0, link: Carrier::Udp, trace: None };
     let mut server = Server::bind(config).map_err(|error| error.to_string())?;
@@ -268,7 +209,8 @@ fn receive() -> Result<(), String> {
     failure.map_or(Ok(()), Err)
 }
 
-fn send(port: u16, spec: &str, seconds: f64) -> Result<(), String> {
+/// Sends one test, given as JSON, and prints its outcome.
+pub(crate) fn send(port: u16, spec: &str, seconds: f64) -> Result<(), String> {
     let spec: Spec = serde_json::from_str(spec).map_err(|error| error.to_string())?;
     let config = ClientConfig {
         host: Ipv4Addr::LOCALHOST.to_string(),
@@ -282,10 +224,4 @@ fn send(port: u16, spec: &str, seconds: f64) -> Result<(), String> {
     };
     let outcome = client::run(&config, &mut |_, _| ()).map_err(|error| error.to_string())?;
     print_line(&outcome)
-}
-
-/// Prints a value for the process that started this one.
-pub(crate) fn print_line(what: &impl Serialize) -> Result<(), String> {
-    let line = serde_json::to_string(what).map_err(|error| error.to_string())?;
-    print(&(line + "\n")).map_err(|error| error.to_string())
 }

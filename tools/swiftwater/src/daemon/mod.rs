@@ -16,12 +16,12 @@ use swiftwater::{ListenerOptions, StackOptions};
 use swiftwater_daemon::{Daemon, DaemonAddress, DaemonError, DaemonOptions, Ending, StreamRules};
 
 use crate::activation;
-use crate::args::DEFAULT_PORT;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::note;
 use crate::perf::spec::Carrier;
 use crate::sockets;
+use crate::sockets::DEFAULT_PORT;
 use crate::units::parse_seconds;
 use limits::LimitArgs;
 use stop::StopArgs;

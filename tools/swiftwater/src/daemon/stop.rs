@@ -49,7 +49,7 @@ pub(super) fn run(args: &StopArgs) -> Result<(), Failure> {
     // The descriptor now pins the process, so check that the number still belongs to it and that it still listens.
     if !is_daemon(&place, process.get()) || peer(&place).ok().map(|now| now.pid) != Some(daemon.pid) {
         let name =
-            crate::status::process_name(process.get()).unwrap_or_else(|| "a process that is gone".into());
+            crate::host::process_name(process.get()).unwrap_or_else(|| "a process that is gone".into());
         return Err(format!(
             "the socket at {place} is held by {name}, process {process}, which is no daemon of this command: \
              if a service manager started it, use `systemctl stop swiftwater.socket swiftwater.service`"

@@ -4,7 +4,7 @@ use swiftwater_daemon::OldKernel;
 
 use super::Finding;
 use super::files::Files;
-use crate::args::DEFAULT_PORT;
+use crate::sockets::DEFAULT_PORT;
 
 /// Folders of files that can forbid modules.
 const MODPROBE_FOLDERS: [&str; 4] =

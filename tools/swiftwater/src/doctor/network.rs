@@ -9,7 +9,7 @@ use swiftwater_daemon::Description;
 
 use super::Finding;
 use super::files::Files;
-use crate::args::DEFAULT_PORT;
+use crate::sockets::DEFAULT_PORT;
 
 /// Buffer that SCTP requests from the kernel for its UDP sockets, in each direction.
 const BUFFER_BYTES: u64 = 4 << 20;

@@ -2,7 +2,8 @@
 
 use clap::Parser;
 
-use crate::args::{Cli, Command, LabArgs};
+use super::args::LabArgs;
+use crate::args::{Cli, Command};
 
 const INDEX: &str = include_str!("../../../../docs/published/INDEX.md");
 /// Drawings of software, without measurements.
@@ -65,7 +66,7 @@ fn every_command_of_the_index_is_one() {
     }
 }
 
-fn assert_has(name: crate::args::LiveName, case: Option<&str>, what: &str) {
+fn assert_has(name: super::args::LiveName, case: Option<&str>, what: &str) {
     let cells = super::live::cell_names(name);
     let case = case.unwrap_or_default();
     assert!(cells.iter().any(|cell| cell.contains(case)), "{what}: no cell has `{case}` in {cells:?}");

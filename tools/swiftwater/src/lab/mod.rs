@@ -1,6 +1,7 @@
 //! `swiftwater lab`: experiments on simulated networks, compared with published results.
 
 mod archive;
+pub(crate) mod args;
 #[cfg(test)]
 mod index;
 pub(crate) mod line;
@@ -21,11 +22,11 @@ use ::lab::experiment::{self, Case, Experiment, Options, Outcome, Watch, table};
 use indicatif::{ProgressBar, ProgressStyle};
 use thiserror::Error;
 
-use crate::args::{LabArgs, LabCommand, LiveName};
 use crate::output::{Json, OutputError, note, print};
 use crate::trace::file::{TraceFileError, VirtualTrace};
 use crate::{host, interrupt};
 use archive::Archive;
+use args::{LabArgs, LabCommand, LiveName};
 use live::LiveError;
 use row::Row;
 

@@ -11,6 +11,7 @@ pub(crate) mod udp_limit;
 
 use std::hint::black_box;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -106,6 +107,11 @@ impl Meter {
     /// Returns the calls and bytes so far.
     pub(crate) fn read(&self) -> (u64, u64) {
         (self.calls.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+
+    /// Returns the sums of the calls and bytes of all meters.
+    pub(crate) fn total(meters: &[Arc<Meter>]) -> (u64, u64) {
+        meters.iter().map(|meter| meter.read()).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
     }
 
     #[inline]

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
+use super::config::ServerConfig;
 use super::control::Purpose;
-use super::server::{ServerConfig, accept_within};
 use super::spec::{Carrier, Exchange, Method, Protocol, Spec};
 use crate::load::relay::RelayAcceptor;
 use crate::load::sctp_transport::{SctpAcceptor, SctpBatchIn, SctpDialogue, SctpIn};
@@ -16,7 +16,7 @@ use crate::load::{LoadError, Meter, Span, answer_all, receive_all, tcp, udp, udp
 use crate::{host, sockets};
 
 /// Interval at which a waiting acceptor checks whether the test is over.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Time that the client may take to open its connections.
 const CONNECTIONS_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time that a connection may take to send its preamble, and interval at which a quiet reader checks for the end.
@@ -231,7 +231,7 @@ fn serve_relay(
     let until = Instant::now() + CONNECTIONS_TIMEOUT;
     let answers = spec.exchange != Exchange::OneWay;
     while Instant::now() <= until {
-        if let Some(stream) = acceptor.accept(LOOK, spec.message_bytes, answers)? {
+        if let Some(stream) = acceptor.accept(CHECK_INTERVAL, spec.message_bytes, answers)? {
             return serve_messages(stream, spec, stop, meter);
         }
         if stop.load(Ordering::Relaxed) {
@@ -267,7 +267,9 @@ fn serve_tcp_connections(
 /// Returns the next connection that belongs to the test, if one comes soon. Rejects others.
 fn accept_data(listener: &TcpListener, token: u64, spec: &Spec) -> Result<Option<TcpStream>, LoadError> {
     let during = "accepting a TCP connection";
-    let Some((mut stream, _)) = accept_within(listener, LOOK).map_err(LoadError::during(during))? else {
+    let Some((mut stream, _)) =
+        sockets::accept_within(listener, CHECK_INTERVAL).map_err(LoadError::during(during))?
+    else {
         return Ok(None);
     };
     stream.set_read_timeout(Some(READ_TIMEOUT)).map_err(LoadError::during(during))?;
@@ -346,7 +348,7 @@ fn serve_sctp_associations(
 ) -> Result<Span, LoadError> {
     let mut span = Span::default();
     while !stop.load(Ordering::Relaxed) {
-        if let Some(association) = acceptor.accept(Instant::now() + LOOK, stop)? {
+        if let Some(association) = acceptor.accept(Instant::now() + CHECK_INTERVAL, stop)? {
             let one = answer_all(SctpDialogue(association), spec.message_bytes, meter)?;
             span.first = span.first.or(one.first);
             span.last = one.last.or(span.last);

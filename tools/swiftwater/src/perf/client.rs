@@ -11,15 +11,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use swiftwater::PathStatistics;
-use swiftwater::trace::TraceSink;
 use thiserror::Error;
 
+use super::config::ClientConfig;
 use super::control::{
     Control, ControlError, FromClient, FromServer, Interval, Purpose, Speaker, Totals, VERSION,
 };
-use super::dial::Dial;
-use super::server::sum;
-use super::spec::{Carrier, Exchange, Protocol, Spec, SpecError};
+use super::dial::{Dial, Window};
+use super::spec::{Carrier, Exchange, Protocol, SpecError};
 use crate::load::sctp_transport::carrier;
 use crate::load::{LoadError, Meter, histogram};
 use crate::sockets::Connecting;
@@ -27,34 +26,13 @@ use crate::trace::names;
 use crate::{host, interrupt, sockets};
 
 /// Interval at which a running test checks for Ctrl-C.
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Time that a server may take to answer; it may be running another test.
 const READY_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time for delivery of the remaining data after the end of the test.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time to wait for the other end's report of a failure.
 const REASON_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Configuration of a client.
-#[derive(Clone, Debug)]
-pub(crate) struct ClientConfig {
-    /// The server's name or address.
-    pub host: String,
-    /// Its TCP port.
-    pub port: u16,
-    /// Local addresses; if empty, the system chooses.
-    pub local_addresses: Vec<IpAddr>,
-    /// Local UDP port of SCTP; any, if not given.
-    pub local_udp_port: Option<u16>,
-    /// The test.
-    pub spec: Spec,
-    /// Time limit.
-    pub duration: Duration,
-    /// Limit for the number of messages, over all associations.
-    pub count: Option<u64>,
-    /// Receiver of the traces of associations.
-    pub trace: Option<TraceSink>,
-}
 
 /// Result of a test.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -73,15 +51,6 @@ pub(crate) struct Outcome {
     pub began_unix_s: f64,
     /// Whether Ctrl-C ended it.
     pub interrupted: bool,
-}
-
-/// Windows of a running test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Window {
-    /// Congestion windows of all paths together.
-    pub cwnd_bytes: u64,
-    /// The longest smoothed round-trip time of a path.
-    pub srtt: Duration,
 }
 
 /// Totals of one path of an association.
@@ -353,7 +322,7 @@ impl RunningTest {
         self.gate.open(true);
         let interrupted = self.wait_for_workers(config, began, observe)?;
         let seconds = began.elapsed().as_secs_f64();
-        let (calls, bytes) = sum(&self.meters);
+        let (calls, bytes) = Meter::total(&self.meters);
         let cpu_s = (host::processor_time() - cpu_before).as_secs_f64();
         let messages = config.spec.messages(calls, bytes);
         let client = Totals { messages, bytes, seconds, cpu_s, nice: host::current_nice() };
@@ -368,7 +337,7 @@ impl RunningTest {
 
     fn wait_for_connections(&mut self, mut missing: usize) -> Result<(), ClientError> {
         while missing > 0 {
-            match self.next(LOOK) {
+            match self.next(CHECK_INTERVAL) {
                 Some(Event::Connected) => missing -= 1,
                 Some(Event::Worker(Err(error))) => return Err(self.reason(error)),
                 Some(other) => self.hear(other, &mut |_, _| ())?,
@@ -398,7 +367,7 @@ impl RunningTest {
             } else if now >= deadline {
                 return Err(ClientError::Drain);
             }
-            match self.next(LOOK.min(deadline.saturating_duration_since(now))) {
+            match self.next(CHECK_INTERVAL.min(deadline.saturating_duration_since(now))) {
                 Some(Event::Worker(Ok(latencies))) => {
                     left -= 1;
                     // Both histograms have the same bounds, so adding cannot fail.
@@ -421,7 +390,7 @@ impl RunningTest {
             if Instant::now() > until {
                 return Err(ClientError::Drain);
             }
-            if let Some(event) = self.next(LOOK) {
+            if let Some(event) = self.next(CHECK_INTERVAL) {
                 self.hear(event, observe)?;
             }
         }

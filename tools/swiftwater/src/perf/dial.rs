@@ -5,13 +5,14 @@ use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use links::tcp_window;
 use swiftwater::PathStatistics;
 use swiftwater::trace::TraceSink;
 
-use super::client::{ClientConfig, Window};
+use super::config::ClientConfig;
 use super::control::Purpose;
 use super::spec::{Carrier, Exchange, Method, Protocol, Spec};
 use crate::load::sctp_transport::{PathLog, SctpBatchOut, SctpDial, SctpDialogue, SctpOut};
@@ -20,6 +21,15 @@ use crate::load::{
 };
 use crate::sockets::Connecting;
 use crate::{host, sockets};
+
+/// Windows of a running test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    /// Congestion windows of all paths together.
+    pub cwnd_bytes: u64,
+    /// The longest smoothed round-trip time of a path.
+    pub srtt: Duration,
+}
 
 /// Parameters that a worker needs to reach the server.
 pub(crate) struct Dial {

@@ -1,7 +1,9 @@
 //! `swiftwater perf`: one test between two processes, on one host or two.
 
 mod acceptor;
+pub(crate) mod args;
 pub(crate) mod client;
+pub(crate) mod config;
 pub(crate) mod control;
 mod dial;
 mod report;
@@ -13,13 +15,14 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::args::{ClientArgs, Mode, PerfCommand, ServerArgs};
 use crate::interrupt;
 use crate::output::{Json, JsonArgs, OutputError, note};
 use crate::trace::file::{TraceFile, TraceFileError};
-use client::{ClientConfig, ClientError};
+use args::{ClientArgs, Mode, PerfCommand, ServerArgs};
+use client::ClientError;
+use config::{ClientConfig, ServerConfig};
 use report::Row;
-use server::{Server, ServerConfig, ServerError, ServerEvent};
+use server::{Server, ServerError, ServerEvent};
 use spec::{Exchange, Method, Protocol, Spec};
 
 /// Duration of a test without time and count.

@@ -5,8 +5,10 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
-use super::client::{ClientConfig, Outcome, PathTotals, Window, per};
+use super::client::{Outcome, PathTotals, per};
+use super::config::ClientConfig;
 use super::control::{Interval, Totals};
+use super::dial::Window;
 use super::server::{Served, ServerEvent};
 use super::spec::{Exchange, Method, Protocol, Spec};
 use crate::units::{grouped, mbits};

@@ -8,12 +8,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use std::os::fd::AsFd;
-use swiftwater::trace::TraceSink;
 use thiserror::Error;
 
 use super::acceptor::Acceptor;
+use super::config::ServerConfig;
 use super::control::{
     Control, ControlError, FromClient, FromServer, Interval, Purpose, Speaker, Totals, VERSION,
 };
@@ -22,28 +20,13 @@ use crate::load::{LoadError, Meter, Span};
 use crate::{host, interrupt, sockets};
 
 /// Interval at which a waiting server checks for Ctrl-C.
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Time that a new connection may take to send its preamble.
 const PREAMBLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time that a client may take to ask for its test.
 const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for the remaining data to arrive after the client has ended.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// Configuration of a server.
-#[derive(Clone, Debug)]
-pub(crate) struct ServerConfig {
-    /// Local addresses; empty for all. TCP uses the first, SCTP all of them.
-    pub addresses: Vec<IpAddr>,
-    /// TCP port of the control connection and of TCP tests; the SCTP port too.
-    pub port: u16,
-    /// UDP port of SCTP and of UDP tests; 0 for any.
-    pub udp_port: u16,
-    /// Links that may carry SCTP.
-    pub link: Carrier,
-    /// Receiver of the traces of associations.
-    pub trace: Option<TraceSink>,
-}
 
 /// Record of one test that a server has served.
 #[derive(Clone, Debug)]
@@ -158,7 +141,7 @@ impl Server {
     ) -> Result<(), ServerError> {
         let mut idle_since = Instant::now();
         while !interrupt::requested() && tests_max.is_none_or(|max| self.tests < max) {
-            if let Some((stream, client)) = accept_within(&self.listener, LOOK)? {
+            if let Some((stream, client)) = sockets::accept_within(&self.listener, CHECK_INTERVAL)? {
                 if self.serve(stream, client, observe) {
                     self.tests += 1;
                 }
@@ -225,6 +208,7 @@ impl Server {
     }
 }
 
+/// What a thread of a test reports.
 enum Event {
     Worker(Result<Span, LoadError>),
     Heard(FromClient),
@@ -265,7 +249,7 @@ impl RunningTest {
         }
         let (ports, udp_port) = acceptor.ports();
         speaker.say(&FromServer::Ready { token, ports, udp_port }).map_err(|error| error.to_string())?;
-        thread::spawn(move || listen_to_client(control, &events_in));
+        thread::spawn(move || read_client(control, &events_in));
         let workers_left = spec.parallel;
         Ok(Self { acceptor, stop, meters, events, workers_left, client_left: false, span: Span::default() })
     }
@@ -311,7 +295,7 @@ impl RunningTest {
                 observe(ServerEvent::Interval(report));
             }
         }
-        let (calls, bytes) = sum(&self.meters);
+        let (calls, bytes) = Meter::total(&self.meters);
         let seconds = match (self.span.first, self.span.last) {
             (Some(first), Some(last)) if last > first => (last - first).as_secs_f64(),
             _ => began.elapsed().as_secs_f64(),
@@ -341,12 +325,12 @@ impl RunningTest {
     fn wait_for_client(&mut self) {
         let until = Instant::now() + ASK_TIMEOUT;
         while !self.client_left && !interrupt::requested() && Instant::now() < until {
-            self.client_left |= matches!(self.events.recv_timeout(LOOK), Ok(Event::ClientGone));
+            self.client_left |= matches!(self.events.recv_timeout(CHECK_INTERVAL), Ok(Event::ClientGone));
         }
     }
 }
 
-fn listen_to_client(mut control: Control, events: &Sender<Event>) {
+fn read_client(mut control: Control, events: &Sender<Event>) {
     while let Ok(heard) = control.hear(None) {
         if events.send(Event::Heard(heard)).is_err() {
             return;
@@ -372,7 +356,7 @@ impl Reports {
 
     fn wait(&self) -> Duration {
         let until_next = self.interval.map(|_| self.next.saturating_duration_since(Instant::now()));
-        until_next.unwrap_or(LOOK).min(LOOK)
+        until_next.unwrap_or(CHECK_INTERVAL).min(CHECK_INTERVAL)
     }
 
     fn due(&mut self, spec: &Spec, meters: &[Arc<Meter>]) -> Option<Interval> {
@@ -381,7 +365,7 @@ impl Reports {
             return None;
         }
         self.next += interval;
-        let (calls, bytes) = sum(meters);
+        let (calls, bytes) = Meter::total(meters);
         let (start_s, end_s) = (self.last_s, self.began.elapsed().as_secs_f64());
         let messages = spec.messages(calls, bytes) - spec.messages(self.last.0, self.last.1);
         let report = Interval { start_s, end_s, messages, bytes: bytes - self.last.1 };
@@ -391,42 +375,11 @@ impl Reports {
     }
 }
 
-/// Returns the sums of calls and bytes of all meters.
-pub(crate) fn sum(meters: &[Arc<Meter>]) -> (u64, u64) {
-    meters.iter().map(|meter| meter.read()).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
-}
-
 /// Accepts a new connection as a control connection if its preamble says so.
 fn open_control(mut stream: TcpStream) -> io::Result<Option<Control>> {
     stream.set_read_timeout(Some(PREAMBLE_TIMEOUT))?;
     match Purpose::read(&mut stream)? {
         Some(Purpose::Control) => Control::new(stream).map(Some),
         _ => Ok(None),
-    }
-}
-
-/// Returns the next connection, if one comes within `timeout`.
-pub(crate) fn accept_within(
-    listener: &TcpListener,
-    timeout: Duration,
-) -> io::Result<Option<(TcpStream, SocketAddr)>> {
-    let mut interest = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
-    match poll(&mut interest, PollTimeout::try_from(timeout).unwrap_or(PollTimeout::ZERO)) {
-        Ok(0) | Err(nix::errno::Errno::EINTR) => return Ok(None),
-        Ok(_) => {}
-        Err(errno) => return Err(errno.into()),
-    }
-    match listener.accept() {
-        // A listener for both protocols sees IPv4 clients as mapped addresses.
-        Ok((stream, client)) => {
-            Ok(Some((stream, SocketAddr::new(client.ip().to_canonical(), client.port()))))
-        }
-        // Another thread may have accepted the connection, or the client may have gone.
-        Err(error)
-            if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted) =>
-        {
-            Ok(None)
-        }
-        Err(error) => Err(error),
     }
 }

@@ -114,12 +114,6 @@ fn show(
     print(&format!("{clear}{}", table::of(status, rates)))
 }
 
-/// Returns the name of a process, if it still exists.
-pub(crate) fn process_name(process: i32) -> Option<String> {
-    let name = std::fs::read_to_string(format!("/proc/{process}/comm")).ok()?;
-    Some(name.trim_end().to_owned())
-}
-
 /// Returns the state of a socket in the terms of `ss`.
 fn socket_state(state: &str) -> &str {
     match state {

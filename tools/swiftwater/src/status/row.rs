@@ -6,7 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use serde::Serialize;
 use swiftwater_daemon::{AssociationStatus, PathStatus, SocketStatus, Status, UserStatus};
 
-use super::{Rates, process_name};
+use super::Rates;
+use crate::host::process_name;
 
 #[derive(Debug, Serialize)]
 #[serde(tag = "row", rename_all = "lowercase")]

@@ -6,7 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use swiftwater_daemon::{AssociationStatus, PathStatus, SocketStatus, Status};
 
-use super::{Rates, association_state, process_name, socket_state};
+use super::{Rates, association_state, socket_state};
+use crate::host::process_name;
 use crate::units::{grouped, mbits, milliseconds};
 
 /// Prefix of an association of a one-to-many socket, as in `ss`.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde::Serialize;
 use swiftwater_daemon::{PartStatus, StreamStatus, Streams};
 
-use crate::status::process_name;
+use crate::host::process_name;
 
 #[derive(Debug, Serialize)]
 #[serde(tag = "row", rename_all = "lowercase")]

@@ -2,7 +2,7 @@
 
 use swiftwater_daemon::{PartStatus, QueueStatus, StreamStatus, Streams};
 
-use crate::status::process_name;
+use crate::host::process_name;
 use crate::units::grouped;
 
 /// Columns of a part: its name, its queues, its counters.

@@ -1,11 +1,12 @@
 //! Summary of several runs of a measurement.
 
-use emulator::{Distribution, EmulatorCounts, LineState};
+use emulator::{Distribution, EmulatorCounts};
 use netsim::Schedule;
 use serde::Serialize;
 
 use super::measure::{Cpu, Measured};
 use super::plan::{Load, Series};
+use super::watch::StateAt;
 use crate::lab::line::spec::PathSpec;
 use crate::stats::{confidence_interval, median};
 
@@ -48,13 +49,6 @@ pub(super) struct Run {
     line: Option<LineFigures>,
     /// States of the lines during the run, since its beginning.
     pub(super) states: Vec<StateAt>,
-}
-
-/// The lines of all paths at a moment.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct StateAt {
-    pub(super) at_s: f64,
-    pub(super) paths: Vec<[LineState; 2]>,
 }
 
 /// Sums over all lines of a run.
@@ -241,6 +235,8 @@ pub(super) fn typical(runs: &[Run], mark_s: Option<f64>) -> Option<&Run> {
 
 #[cfg(test)]
 mod tests {
+    use emulator::LineState;
+
     use super::super::measure::Point;
     use super::*;
 

@@ -21,8 +21,8 @@ use std::io;
 use ::lab::experiment::Outcome;
 use thiserror::Error;
 
-use crate::args::LiveName;
 use crate::interrupt;
+use crate::lab::args::LiveName;
 use crate::lab::line::LineError;
 use crate::lab::line::hosts::{ENDS, End, Hosts, HostsError, address};
 use crate::output::note;

@@ -2,7 +2,7 @@
 
 use ::lab::experiment::{self, Mode, Network, Outcome, message_limit_bits_per_s};
 
-use crate::args::LiveName;
+use crate::lab::args::LiveName;
 use crate::lab::line::spec::PathSpec;
 
 /// Sizes of small and large writes.

@@ -102,7 +102,7 @@ mod tests {
     use super::super::measure::Measured;
     use super::super::plan;
     use super::*;
-    use crate::args::LiveName;
+    use crate::lab::args::LiveName;
 
     #[test]
     fn a_trace_has_the_curves_that_were_seen_and_what_was_published() {

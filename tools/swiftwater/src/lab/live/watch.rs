@@ -4,17 +4,25 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::figures::StateAt;
+use emulator::LineState;
+
 use crate::lab::line::hosts::Hosts;
 
 /// Interval between observations, in runs of up to two minutes and in longer ones.
-const LOOK: Duration = Duration::from_millis(100);
-const LOOK_LONG: Duration = Duration::from_secs(1);
-const LONG_S: f64 = 120.0;
+const INTERVAL: Duration = Duration::from_millis(100);
+const LONG_RUN_INTERVAL: Duration = Duration::from_secs(1);
+const LONG_RUN_S: f64 = 120.0;
 
 /// Returns the interval between the points of a run.
 pub(super) fn interval(seconds: f64) -> Duration {
-    if seconds > LONG_S { LOOK_LONG } else { LOOK }
+    if seconds > LONG_RUN_S { LONG_RUN_INTERVAL } else { INTERVAL }
+}
+
+/// The lines of all paths at a moment.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct StateAt {
+    pub(super) at_s: f64,
+    pub(super) paths: Vec<[LineState; 2]>,
 }
 
 /// The observations.

@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use super::archive::{MANIFEST, Manifest, RESULTS, TRACES};
 use super::live::trace::Trace;
-use crate::args::ReportArgs;
+use crate::lab::args::ReportArgs;
 use crate::output::note;
 use crate::plot::{escape, style};
 

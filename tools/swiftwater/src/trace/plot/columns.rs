@@ -6,7 +6,7 @@ use crate::trace::reader::Body;
 use crate::trace::schema::{Chunk, MetricsUpdated, Packet};
 
 /// Columns of a figure: one for each pixel, with the least and the largest value in it.
-const COLUMNS: usize = Chart::plot_width(super::draw::WIDTH);
+const COLUMNS: usize = Chart::plot_width(super::WIDTH);
 /// Number of time spans whose mean rates are drawn.
 const RATE_SPANS: usize = 160;
 /// Least time that a figure shows.

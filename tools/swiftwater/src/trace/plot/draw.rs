@@ -3,14 +3,13 @@
 use std::fmt::Write;
 
 use super::columns::{Columns, Mark, Series};
-use super::{Drawing, Figure};
+use super::{Drawing, Figure, WIDTH};
 use crate::plot::{
     Axis, Chart, Color, Curve, Form, Look, Scale, bytes_text, escape, mbits_text, number_text, seconds_text,
     style,
 };
 use crate::units::{grouped, mbits};
 
-pub(super) const WIDTH: f64 = 1200.0;
 const TITLE_HEIGHT: f64 = 50.0;
 /// Heights of windows, marks, round-trip times and rates.
 const PANEL_HEIGHTS: [f64; 4] = [300.0, 130.0, 200.0, 220.0];

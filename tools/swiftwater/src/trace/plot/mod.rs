@@ -17,6 +17,9 @@ use super::{ReadError, TraceError, show};
 use crate::output::print;
 use columns::Columns;
 
+/// Width of a drawing.
+const WIDTH: f64 = 1200.0;
+
 /// Largest number of figures in one drawing; the paths with the most events get one.
 const FIGURES_MAX: usize = 12;
 

@@ -1,0 +1,81 @@
+//! Arguments of `swiftwater bench attack`.
+
+use clap::{Args, ValueEnum};
+
+use crate::output::JsonArgs;
+use crate::units::{parse_count, parse_seconds};
+
+/// Attack on a server.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  swiftwater bench attack --quick                  each flood at 100,000 packets a second, in 90 seconds
+  swiftwater bench attack                          at 30,000, too, with more rounds: six minutes
+  swiftwater bench attack --floods init,data --repeat 5
+  swiftwater bench attack --rates 10k,300k --json=attack.json
+
+Floods:
+  init-one-prefix   INITs to a port that listens, from the 256 addresses of one network
+  init              the same from addresses all over
+  handshakes        handshakes that the attacker completes, from the 256 addresses of one network, which it has
+  init-closed-port  INITs to a port without listener, from addresses all over
+  data              DATA of associations that do not exist, from addresses all over
+  cookie-echo       COOKIE ECHOs with random cookies, from addresses all over
+  bad-checksum      packets with a wrong checksum
+  bad-chunks        packets with a right checksum and noise for chunks
+  abort, heartbeat  packets that name the peer's association, with a wrong tag
+
+A server, a peer that sends it messages of 1,024 bytes without pause, new peers that connect, one each 50 ms, and the flood \
+are processes of this program, in two network namespaces of their own, which leave nothing behind. Nothing else is attacked. \
+They share the processors, so each run is paired with one in which the same flood goes to a UDP port without socket, and the \
+ratio compares the two. It needs root, or a user who may make user namespaces.")]
+pub(crate) struct AttackArgs {
+    /// Finish within 90 seconds: 100,000 packets a second only, and fewer rounds.
+    #[arg(long)]
+    pub quick: bool,
+    /// Floods, comma separated [default: all].
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub floods: Vec<String>,
+    /// Packets in a second, comma separated, up to 1M [default: 30k,100k; 100k with --quick].
+    #[arg(long, value_name = "COUNT", value_delimiter = ',', value_parser = parse_flood_rate)]
+    pub rates: Vec<u64>,
+    /// The processor that the flood takes time from, as interrupts of a network card would.
+    #[arg(long, value_enum, default_value = "server")]
+    pub flood_beside: FloodBeside,
+    /// Seconds of each run, up to 20 [default: 1.5; 1 with --quick].
+    #[arg(long, value_parser = parse_flood_seconds)]
+    pub seconds: Option<f64>,
+    /// Rounds [default: as many as fit into the time, at most 5].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub repeat: Option<u32>,
+    #[command(flatten)]
+    pub json: JsonArgs,
+}
+
+/// Processor that the flood shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FloodBeside {
+    /// On the processor of the server.
+    Server,
+    /// On the processor of its peers.
+    Peers,
+}
+
+/// Highest rate of a flood.
+const FLOOD_PACKETS_PER_S_MAX: u64 = 1_000_000;
+/// Longest run with a flood.
+const FLOOD_SECONDS_MAX: f64 = 20.0;
+
+fn parse_flood_rate(text: &str) -> Result<u64, String> {
+    parse_count(text)
+        .ok()
+        .filter(|rate| *rate <= FLOOD_PACKETS_PER_S_MAX)
+        .ok_or_else(|| format!("`{text}` is no rate of a flood; write a count up to 1M such as 30k"))
+}
+
+fn parse_flood_seconds(text: &str) -> Result<f64, String> {
+    parse_seconds(text)
+        .ok()
+        .filter(|seconds| *seconds <= FLOOD_SECONDS_MAX)
+        .ok_or_else(|| format!("`{text}` is no length of a flood; write seconds from 0.001 to 20"))
+}

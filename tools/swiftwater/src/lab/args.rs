@@ -1,0 +1,140 @@
+//! Arguments of `swiftwater lab`.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+
+use super::line::args::LineCommand;
+use crate::output::JsonArgs;
+use crate::units::parse_seconds;
+
+/// Experiments.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  swiftwater lab --list                                 what there is
+  swiftwater lab --virtual sctplib                      two receive buffers beside the published figures
+  swiftwater lab --virtual loss-grid --seconds 30 --json | python3 -m json.tool
+  swiftwater lab --virtual datatag --plot datatag.html  windows and queues over the time
+  swiftwater lab --virtual two-equal --case 'message, 64' two paths at once, beside one and beside what was published
+  swiftwater lab --virtual failover --plot failover.html  what each path carried when one of them died
+  swiftwater lab --live asymmetric-rate                   the kernel's TCP and MPTCP beside it
+  swiftwater lab --live all --quick --out results         every published figure in real time, within 15 minutes
+  swiftwater lab report results                           one page of that: tables, and curves over the time
+  swiftwater lab check --path 1gbit,5ms                   whether this host can hold such a line
+  swiftwater lab run --path 30mbit,50ms --server 'iperf3 -s' -- iperf3 -c 198.18.0.2
+                                                        any programs on two hosts, with that line between them
+  swiftwater lab shell --path 30mbit,50ms                 a shell on one of them
+  swiftwater lab --virtual tail-loss --case 'last packet' --capture tail.pcapng --qlog tail.sqlog
+
+A virtual experiment runs both ends in this process, on a network and a clock that are simulated: it \
+needs no privileges and no time but the processor's, and the same seed gives the same figures on every \
+machine. `of limit` is the share of what the lines could carry at best in full packets, after the headers of \
+IP, UDP and SCTP. `of best path` and `of their sum` compare with each path alone in the same run. A queue of \
+1 BDP holds the bandwidth-delay product of its line. The processor is not simulated: neither end is ever busy.
+
+A live experiment runs `swiftwater perf` between two hosts that `lab run` would make, over lines in real time, each \
+measurement five times in turn with the others: the median. A run in which this machine itself lost packets, or was a \
+millisecond late, is repeated up to three times, but not with --quick. Ctrl-C ends it, and nothing is left.
+
+docs/published/INDEX.md names the command for each figure and table that others have published.")]
+#[command(group = ArgGroup::new("what").required(true).multiple(true).args(["experiment", "live", "list"]))]
+#[command(
+    arg_required_else_help = true,
+    subcommand_negates_reqs = true,
+    args_conflicts_with_subcommands = true
+)]
+pub(crate) struct LabArgs {
+    #[command(subcommand)]
+    pub command: Option<LabCommand>,
+    /// The experiment, on a virtual clock.
+    #[arg(long = "virtual", value_name = "NAME")]
+    pub experiment: Option<String>,
+    /// The experiment, in real time between two hosts of this machine, or on loopback.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["experiment", "capture", "qlog", "plot"])]
+    pub live: Option<LiveName>,
+    /// List the experiments.
+    #[arg(long)]
+    pub list: bool,
+    /// Only cases whose name contains this.
+    #[arg(long, value_name = "TEXT")]
+    pub case: Option<String>,
+    /// Seed of all random numbers.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub seed: u64,
+    /// Seconds of each case that has no end of its own, or of each measurement of --live [default: the experiment's].
+    #[arg(long, value_parser = parse_seconds)]
+    pub seconds: Option<f64>,
+    /// With --live: runs of each measurement; the median is reported [default: 5].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100), requires = "live")]
+    pub repeat: Option<u32>,
+    /// With --live: one short run of each measurement, which is not repeated if it was disturbed.
+    #[arg(long, requires = "live", conflicts_with_all = ["repeat", "full"])]
+    pub quick: bool,
+    /// With --live: keep the results, traces of typical runs and a description of this machine there, for `lab report`.
+    #[arg(long, value_name = "DIR", requires = "live")]
+    pub out: Option<PathBuf>,
+    /// Run the long cases, too: an hour of `datatag`, twice the file of `sctplib`.
+    #[arg(long)]
+    pub full: bool,
+    #[command(flatten)]
+    pub json: JsonArgs,
+    /// Write a page with the figures there.
+    #[arg(long, value_name = "FILE.html")]
+    pub plot: Option<PathBuf>,
+    /// Write the packets of each case there; with several cases, each into a file with its number.
+    #[arg(long, value_name = "FILE.pcapng")]
+    pub capture: Option<PathBuf>,
+    /// Record the associations of each case, for `swiftwater trace`; with several cases, each into a file with its number.
+    #[arg(long, value_name = "FILE")]
+    pub qlog: Option<PathBuf>,
+}
+
+/// Commands of the laboratory.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    #[command(flatten)]
+    Line(LineCommand),
+    /// Make a page of the results that `lab --live --out DIR` has kept: tables, and curves over time.
+    Report(ReportArgs),
+}
+
+/// Page of results.
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// The folder that --out named.
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    /// Write the page there [default: report.html in that folder].
+    #[arg(long, value_name = "FILE.html")]
+    pub html: Option<PathBuf>,
+}
+
+/// Experiments in real time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LiveName {
+    /// Two lines of 100 Mbit/s and 0.2 ms, as OpenSS7 was measured, beside the kernel's TCP on one and MPTCP on both.
+    TwoEqual,
+    /// 100 and 10 Mbit/s, beside the same transports.
+    AsymmetricRate,
+    /// 100 Mbit/s with 10 ms and 100 Mbit/s with 200 ms, beside the same transports.
+    AsymmetricDelay,
+    /// 100 Mbit/s and 100 Mbit/s that loses 2 %, beside the same transports.
+    Lossy,
+    /// 30 Mbit/s and 100 ms with a small buffer and a large one, as sctplib was measured, beside the kernel's TCP.
+    Sctplib,
+    /// 1 Gbit/s and 120 ms with buffers of 32 MB, as the kernel's SCTP and TCP were measured, beside the kernel's TCP of today.
+    Datatag,
+    /// 10 Mbit/s up and down, and 5 Mbit/s: throughput and latency as the dissertation measured them, beside TCP and MPTCP.
+    Flapping,
+    /// One of two lines is cut and comes back, beside MPTCP.
+    Failover,
+    /// SCTP and TCP with the same congestion control at one bottleneck, 1 + 1 flows and 4 + 4.
+    Coexistence,
+    /// Messages over loopback with the buffers of the paper, on one processor and on two, beside its seven tables.
+    Strsctp,
+    /// Two loopback addresses beside one. Needs no root.
+    Loopback,
+    /// All of them but loopback; with --quick within 15 minutes.
+    All,
+}

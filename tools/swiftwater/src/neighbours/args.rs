@@ -1,0 +1,34 @@
+//! Arguments of `swiftwater bench neighbours`.
+
+use clap::Args;
+
+use crate::output::JsonArgs;
+use crate::units::parse_seconds;
+
+/// Comparison of two users of one daemon.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  swiftwater bench neighbours                      one run of each, 3 seconds
+  swiftwater bench neighbours --repeat 5 --json    medians of five, for programs
+
+Neighbours:
+  none              nobody: what the others are compared with
+  requests          a program that makes, binds, asks and closes sockets without pause
+  connections       a program that opens connections to the daemon and says nothing on them
+  connection-flood  threads that open connections to the daemon and close them at once
+  messages          two programs, messages of 64 bytes without pause
+  large-messages    the same with messages of 4 MB
+
+Meanwhile two programs of another user exchange messages of one byte, and then one opens sockets. Both users' programs run under `swiftwater run` \
+at one daemon that is started for each run. It needs root, to be two users.")]
+pub(crate) struct NeighboursArgs {
+    /// Seconds of each dialogue, and of opening sockets after it.
+    #[arg(long, default_value = "3", value_parser = parse_seconds)]
+    pub seconds: f64,
+    /// Runs of each; the median is printed.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub repeat: u32,
+    #[command(flatten)]
+    pub json: JsonArgs,
+}

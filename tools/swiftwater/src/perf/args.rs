@@ -1,0 +1,218 @@
+//! Arguments of `swiftwater perf`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use swiftwater::{CongestionControl, Coupling, Multipath};
+
+use super::spec::{Carrier, Protocol};
+use crate::output::JsonArgs;
+use crate::sockets::DEFAULT_PORT;
+use crate::units::{parse_bytes, parse_count, parse_seconds};
+
+/// The two ends of a measurement.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PerfCommand {
+    /// Wait for clients, receive or answer what they send, and count it.
+    Server(ServerArgs),
+    /// Send to a server, or make requests to it, and report what it received.
+    Client(ClientArgs),
+}
+
+/// Receiving end of a measurement.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  swiftwater perf server                          all addresses, TCP and UDP port 9899
+  swiftwater perf server -B 192.0.2.1,198.51.100.1  two addresses: SCTP uses both
+  swiftwater perf server --once --json            one test, then its result as JSON
+
+The firewall of this host must let in port 9899, TCP and UDP. With -P, tests over UDP use one \
+port for each flow, counted up from it.")]
+pub(crate) struct ServerArgs {
+    /// TCP port to listen on; also the SCTP port.
+    #[arg(short, long, default_value_t = DEFAULT_PORT)]
+    pub port: u16,
+    /// Local addresses, comma separated or repeated. TCP listens on the first, SCTP on all [default: all].
+    #[arg(short = 'B', long = "bind", value_name = "ADDRESS", value_delimiter = ',', value_parser = parse_address)]
+    pub bind: Vec<IpAddr>,
+    /// UDP port that carries SCTP, and of tests over UDP; 0 for any that is free.
+    #[arg(long, default_value_t = DEFAULT_PORT)]
+    pub udp_port: u16,
+    /// Links that the server accepts; auto accepts the one that each client asks for.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub link: Carrier,
+    /// Stop after one test.
+    #[arg(short = '1', long)]
+    pub once: bool,
+    /// Record what every association does, for `swiftwater trace`.
+    #[arg(long, value_name = "FILE")]
+    pub qlog: Option<PathBuf>,
+    #[command(flatten)]
+    pub json: JsonArgs,
+}
+
+/// Sending end of a measurement.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  swiftwater perf client 192.0.2.1                       SCTP, 64-byte messages, 10 seconds
+  swiftwater perf client 192.0.2.1 --proto tcp -l 1k -i 1   TCP, 1024 bytes a write, a line each second
+  swiftwater perf client 192.0.2.1 --rr -l 1             how long an answer takes
+  swiftwater perf client 192.0.2.1 --crr -n 1000         with a new association every time
+  swiftwater perf client 192.0.2.1 -P 4 --mode stream    four associations, boundaries ignored
+  swiftwater perf client 192.0.2.1 --mode batch -l 16    short messages, many in a call at both ends
+  swiftwater perf client 192.0.2.1 -B 192.0.2.7,198.51.100.7   a path from each of two addresses
+  swiftwater perf client 192.0.2.1 --link auto           directly over IP where that is permitted
+  swiftwater perf client 192.0.2.1 --json | python3 -m json.tool
+  swiftwater perf client 192.0.2.1 --qlog run.sqlog && swiftwater trace plot run.sqlog
+
+Only delivered messages count: the rates are the server's count. Ctrl-C ends the test and prints \
+the totals so far.")]
+pub(crate) struct ClientArgs {
+    /// Name or address of the server.
+    pub host: String,
+    /// TCP port of the server.
+    #[arg(short, long, default_value_t = DEFAULT_PORT)]
+    pub port: u16,
+    /// The transport.
+    #[arg(long, value_enum, default_value = "sctp")]
+    pub proto: Protocol,
+    /// Bytes of a message: 64, 1k, 1M.
+    #[arg(short = 'l', long = "length", value_name = "BYTES", default_value = "64", value_parser = parse_bytes)]
+    pub message_bytes: usize,
+    /// Seconds to send or ask [default: 10, or no limit with -n].
+    #[arg(short = 't', long = "time", value_name = "SECONDS", value_parser = parse_seconds)]
+    pub seconds: Option<f64>,
+    /// Messages to send or requests to make: 1000, 250k, 4M.
+    #[arg(short = 'n', long = "count", value_name = "MESSAGES", value_parser = parse_count)]
+    pub count: Option<u64>,
+    /// Seconds from one report to the next.
+    #[arg(short = 'i', long = "interval", value_name = "SECONDS", value_parser = parse_seconds)]
+    pub interval: Option<f64>,
+    /// Bytes of send and receive buffer at both ends [default: the system's].
+    #[arg(short = 'w', long = "window", value_name = "BYTES", value_parser = parse_bytes)]
+    pub buffer_bytes: Option<usize>,
+    /// Local addresses, comma separated or repeated. SCTP uses all of them; TCP and UDP take them in turn.
+    #[arg(short = 'B', long = "bind", value_name = "ADDRESS", value_delimiter = ',', value_parser = parse_address)]
+    pub bind: Vec<IpAddr>,
+    /// Associations, connections or flows at a time, each with its own thread.
+    #[arg(short = 'P', long, value_name = "COUNT", default_value_t = 1)]
+    pub parallel: usize,
+    /// Keep the boundaries of messages, or send one endless stream [default: message; stream for TCP].
+    #[arg(long, value_enum)]
+    pub mode: Option<Mode>,
+    /// Send a request, wait for the answer, and again: latency percentiles.
+    #[arg(long, conflicts_with = "crr")]
+    pub rr: bool,
+    /// Send a request and wait for the answer, with a new connection or association every time.
+    #[arg(long)]
+    pub crr: bool,
+    /// Largest IP packet, where less than the path allows.
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub mtu: Option<usize>,
+    /// Local UDP port of SCTP [default: any].
+    #[arg(long)]
+    pub udp_port: Option<u16>,
+    /// Link that carries SCTP.
+    #[arg(long, value_enum, default_value = "udp")]
+    pub link: Carrier,
+    /// Congestion control: cubic, newreno (or reno) or bbr; of SCTP at both ends [default: cubic], of TCP at this one [default:
+    /// the system's].
+    #[arg(long, value_name = "NAME", value_parser = parse_congestion)]
+    pub congestion: Option<CongestionControl>,
+    /// Whether SCTP sends on all paths at once: off, agreed (if both ends want it) or always [default: agreed].
+    #[arg(long, value_name = "WHEN")]
+    pub multipath: Option<Multipath>,
+    /// Congestion control of all paths together, in place of --congestion: none, rpv2 or balia [default: none].
+    #[arg(long, value_name = "NAME")]
+    pub coupling: Option<Coupling>,
+    /// Send SCTP packets without a checksum. For measurements on one machine, not for networks.
+    #[arg(long)]
+    pub no_checksum: bool,
+    /// Record what every association does, for `swiftwater trace`.
+    #[arg(long, value_name = "FILE")]
+    pub qlog: Option<PathBuf>,
+    #[command(flatten)]
+    pub json: JsonArgs,
+}
+
+/// Boundaries between messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    /// One message per call arrives as one message. TCP puts a length before each and batches them.
+    Message,
+    /// Calls are coalesced into one endless message, as TCP does.
+    Stream,
+    /// The program collects messages and hands over many in a call, at both ends. TCP does so with `message`, too.
+    Batch,
+}
+
+/// Parses a congestion control by our name or by the kernel's.
+fn parse_congestion(text: &str) -> Result<CongestionControl, String> {
+    let name = if text == "reno" { "newreno" } else { text };
+    name.parse().map_err(|_| format!("`{text}` is no congestion control; write cubic, newreno, reno or bbr"))
+}
+
+fn parse_address(text: &str) -> Result<IpAddr, String> {
+    text.trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse()
+        .map_err(|_| format!("`{text}` is no IP address; write one such as 192.0.2.1 or 2001:db8::1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    #[test]
+    fn local_addresses_come_separated_or_repeated() {
+        for line in [
+            "swiftwater perf server -B 192.0.2.1,[2001:db8::1]",
+            "swiftwater perf server -B 192.0.2.1 -B 2001:db8::1",
+            "swiftwater perf server --bind 192.0.2.1 -B [2001:db8::1]",
+        ] {
+            let cli = Cli::try_parse_from(line.split(' ')).expect("a good line");
+            let Command::Perf(PerfCommand::Server(server)) = cli.command else { panic!("another command") };
+            let expected: Vec<IpAddr> =
+                ["192.0.2.1", "2001:db8::1"].map(|a| a.parse().expect("good")).to_vec();
+            assert_eq!(server.bind, expected);
+        }
+        let error =
+            Cli::try_parse_from("swiftwater perf server -B 192.0.2".split(' ')).expect_err("a bad address");
+        assert!(error.to_string().contains("no IP address"), "{error}");
+    }
+
+    #[test]
+    fn sizes_have_suffixes() {
+        let line = "swiftwater perf client host -l 1k -w 4M -n 2M -t 0.5 -P 4 --rr";
+        let cli = Cli::try_parse_from(line.split(' ')).expect("a good line");
+        let Command::Perf(PerfCommand::Client(client)) = cli.command else { panic!("another command") };
+        assert_eq!((client.message_bytes, client.buffer_bytes), (1024, Some(4 << 20)));
+        assert_eq!((client.count, client.seconds, client.parallel), (Some(2_000_000), Some(0.5), 4));
+        assert!(client.rr && !client.crr);
+    }
+
+    #[test]
+    fn congestion_controls_have_the_names_of_the_kernel_too() {
+        let control = |name| {
+            let line = ["swiftwater", "perf", "client", "host", "--proto", "tcp", "--congestion", name];
+            let Command::Perf(PerfCommand::Client(client)) = Cli::try_parse_from(line).ok()?.command else {
+                return None;
+            };
+            client.congestion
+        };
+        assert_eq!(control("reno"), Some(CongestionControl::NewReno));
+        assert_eq!(control("cubic"), Some(CongestionControl::Cubic));
+        assert_eq!(control("vegas"), None);
+    }
+
+    #[test]
+    fn rr_and_crr_exclude_each_other() {
+        assert!(Cli::try_parse_from("swiftwater perf client host --rr --crr".split(' ')).is_err());
+    }
+}
