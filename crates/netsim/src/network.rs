@@ -1,34 +1,36 @@
 //! Hosts, the routes of pipes between them, and the packets on the way.
 
+mod recording;
+
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::capture::{Fate, Recorder, Sight};
-use crate::flow::{Flow, FlowId, Flows};
+use crate::capture::{Fate, Recorder};
+use crate::flow::{FlowId, Flows};
 use crate::packet::{Delivery, HostId, NetworkStats, Packet, PipeId, SendOutcome, TooBig};
 use crate::pipe::{Pipe, PipeConfig};
 use crate::transit::Transit;
 use crate::verdict::{Passage, Verdict};
-use crate::{Capture, CaptureError, DropReason, Ecn, Payload};
+use crate::{DropReason, Ecn, Payload};
 
-/// Reports of packets that were too long that wait to be taken.
+/// Maximum number of reports of packets that were too long.
 const TOO_BIG_MAX: usize = 256;
 
 type Filter<P> = Box<dyn FnMut(&P) -> bool + Send>;
 
 /// Hosts joined by routes of pipes.
 ///
-/// `P` is what packets carry: bytes, a captured packet, or a number in a test. See the crate's page for an example.
+/// `P` is the content of packets: bytes, a captured packet, or a number in a test. See the crate's page for an example.
 pub struct Network<P> {
     seed: u64,
     hosts: HashMap<IpAddr, HostId>,
     hosts_len: usize,
     pipes: Vec<Pipe>,
-    /// One place for each pipe.
+    /// The filter of each pipe.
     filters: Vec<Option<Filter<P>>>,
     flows: Flows,
-    /// Lane 0 is for routes without pipes; each pipe has the one after its own number.
+    /// Lane 0 is for routes without pipes, lane n + 1 for pipe n.
     transit: Transit<Traveller<P>>,
     too_big: VecDeque<TooBig<P>>,
     stats: NetworkStats,
@@ -40,7 +42,7 @@ pub struct Network<P> {
 #[derive(Clone, Debug)]
 struct Traveller<P> {
     flow: FlowId,
-    /// Pipes that it has passed.
+    /// Number of pipes that it has passed.
     passed: u16,
     ecn: Ecn,
     corrupted: bool,
@@ -50,10 +52,10 @@ struct Traveller<P> {
 }
 
 impl<P: Payload> Network<P> {
-    /// The most pipes of a route.
+    /// Maximum number of pipes of a route.
     pub const ROUTE_PIPES_MAX: usize = u16::MAX as usize;
 
-    /// An empty network whose chances all come from `seed`.
+    /// Returns an empty network, whose random numbers all derive from `seed`.
     ///
     /// ```
     /// # use netsim::Network;
@@ -80,7 +82,7 @@ impl<P: Payload> Network<P> {
     ///
     /// # Panics
     ///
-    /// When another host has one of them.
+    /// Another host has one of the addresses.
     ///
     /// ```
     /// # use netsim::Network;
@@ -119,7 +121,7 @@ impl<P: Payload> Network<P> {
     ///
     /// # Panics
     ///
-    /// When there are more than [`ROUTE_PIPES_MAX`](Self::ROUTE_PIPES_MAX).
+    /// There are more pipes than [`ROUTE_PIPES_MAX`](Self::ROUTE_PIPES_MAX).
     ///
     /// ```
     /// # use netsim::{Network, PipeConfig};
@@ -155,8 +157,8 @@ impl<P: Payload> Network<P> {
         (there, back)
     }
 
-    /// Drops what `drops` says at the near end of a pipe, before its loss and its queue: the way to lose one
-    /// particular packet. It replaces an earlier filter.
+    /// Drops the packets for which `drops` returns true at the near end of a pipe, before its loss and its queue, so that
+    /// a test can lose one particular packet. Replaces an earlier filter.
     ///
     /// ```
     /// # use netsim::{Network, PipeConfig};
@@ -175,7 +177,7 @@ impl<P: Payload> Network<P> {
         self.filters[pipe.0] = Some(Box::new(drops));
     }
 
-    /// Lets everything pass again.
+    /// Removes the filter of a pipe.
     ///
     /// ```
     /// # use netsim::{Network, PipeConfig};
@@ -194,7 +196,7 @@ impl<P: Payload> Network<P> {
         self.filters[pipe.0] = None;
     }
 
-    /// Returns the flow between two addresses, or `None` if no route leads to a host. A sender of many packets asks once. Later
+    /// Returns the flow between two addresses, or `None` if no route leads to a host. A sender of many packets needs to ask only once. Later
     /// changes of the route apply to the flow.
     ///
     /// ```
@@ -214,8 +216,8 @@ impl<P: Payload> Network<P> {
         self.flows.find(from, to, &self.hosts)
     }
 
-    /// Sends a packet of `bytes` on the wire, headers included, whose sender knows no congestion marks. Time only goes
-    /// on: what has arrived by `now_ns` is delivered before, where packets pass several pipes.
+    /// Sends a packet of `bytes` on the wire, headers included, whose sender does not support ECN. `now_ns` must not
+    /// decrease: call [`deliver`](Self::deliver) first for packets that have arrived by then, if routes have several pipes.
     ///
     /// ```
     /// # use netsim::{Network, PipeConfig};
@@ -351,9 +353,9 @@ impl<P: Payload> Network<P> {
         None
     }
 
-    /// The next report of a packet that was too long for a pipe with
-    /// [`PipeConfig::reports_too_big`](crate::PipeConfig::reports_too_big). It is there at the instant of the drop: the
-    /// way of the report back to the sender is not simulated. The last 256 are kept. See [`TooBig`] for an example.
+    /// Returns the next report of a packet that was too long for a pipe with
+    /// [`PipeConfig::reports_too_big`](crate::PipeConfig::reports_too_big). The report is available at the time of the drop:
+    /// its way back to the sender is not simulated. The network keeps the last 256 reports. See [`TooBig`] for an example.
     pub fn too_big(&mut self) -> Option<TooBig<P>> {
         self.too_big.pop_front()
     }
@@ -409,56 +411,6 @@ impl<P: Payload> Network<P> {
     /// ```
     pub fn pipe_mut(&mut self, id: PipeId) -> &mut Pipe {
         &mut self.pipes[id.0]
-    }
-
-    /// Writes what passes the hosts and pipes of a capture from now on. A capture that runs is stopped before.
-    ///
-    /// # Errors
-    ///
-    /// When the one that ran or the start of this one cannot be written.
-    ///
-    /// ```
-    /// # use netsim::{Network, PipeConfig};
-    /// # use std::net::SocketAddr;
-    /// # let (a, b) = (SocketAddr::from(([10, 0, 0, 1], 9899)), SocketAddr::from(([10, 0, 0, 2], 9899)));
-    /// # let mut network = Network::new(1);
-    /// # network.add_host(&[a.ip()]);
-    /// # network.add_host(&[b.ip()]);
-    /// # let (there, back) = network.connect(a.ip(), b.ip(), &PipeConfig::default());
-    /// # use netsim::{Capture, CaptureBuffer};
-    /// let buffer = CaptureBuffer::default();
-    /// network.start_capture(Capture::to(buffer.clone()).pipe(there, "line"))?;
-    /// network.send(0, a, b, 1500, "hello");
-    /// network.stop_capture()?;
-    /// assert!(!buffer.bytes().is_empty());
-    /// # Ok::<(), netsim::CaptureError>(())
-    /// ```
-    pub fn start_capture(&mut self, capture: Capture) -> Result<(), CaptureError> {
-        self.stop_capture()?;
-        self.recorder = Some(Box::new(Recorder::start(capture)?));
-        Ok(())
-    }
-
-    /// Ends the capture, if one runs, and sees that all of it is written.
-    ///
-    /// # Errors
-    ///
-    /// When something could not be written; the capture ends before that.
-    ///
-    /// ```
-    /// # use netsim::{Network, PipeConfig};
-    /// # use std::net::SocketAddr;
-    /// # let (a, b) = (SocketAddr::from(([10, 0, 0, 1], 9899)), SocketAddr::from(([10, 0, 0, 2], 9899)));
-    /// # let mut network = Network::new(1);
-    /// # network.add_host(&[a.ip()]);
-    /// # network.add_host(&[b.ip()]);
-    /// # let (there, back) = network.connect(a.ip(), b.ip(), &PipeConfig::default());
-    /// # network.send(0, a, b, 1500, ());
-    /// network.stop_capture()?; // none runs, and that is no error
-    /// # Ok::<(), netsim::CaptureError>(())
-    /// ```
-    pub fn stop_capture(&mut self) -> Result<(), CaptureError> {
-        self.recorder.take().map_or(Ok(()), |recorder| recorder.stop())
     }
 
     /// Returns all pipes, in the order in which they were added.
@@ -543,7 +495,7 @@ impl<P: Payload> Network<P> {
         self.too_big.push_back(TooBig { host, from, to, mtu_bytes, payload: traveller.payload });
     }
 
-    /// Puts a packet on the way through a pipe that lets it pass.
+    /// Sends a packet through a pipe that accepts it.
     fn travel(&mut self, pipe: PipeId, passage: Passage, mut traveller: Traveller<P>) {
         let lane = pipe.0 + 1;
         traveller.passed += 1;
@@ -562,42 +514,6 @@ impl<P: Payload> Network<P> {
             self.stats.packets_copied += 1;
             self.transit.push(lane, at_ns, copy);
         }
-    }
-}
-
-/// Records of captures.
-impl<P: Payload> Network<P> {
-    #[cold]
-    fn record_offered(&mut self, now_ns: u64, pipe: Option<PipeId>, traveller: &Traveller<P>, fate: Fate) {
-        let Some(recorder) = &mut self.recorder else { return };
-        let flow = self.flows.get(traveller.flow);
-        let sight = traveller.sight(now_ns, flow);
-        if traveller.passed == 0
-            && let Some(host) = flow.from_host
-        {
-            recorder.sent(host, fate, &sight);
-        }
-        if let Some(pipe) = pipe {
-            recorder.offered(pipe, fate, &sight);
-        }
-    }
-
-    fn record_unroutable(&mut self, now_ns: u64, from: SocketAddr, to: SocketAddr, packet: &Packet<P>) {
-        let Some(recorder) = &mut self.recorder else { return };
-        let Some(host) = self.hosts.get(&from.ip()) else { return };
-        let (ecn, payload) = (packet.ecn, packet.payload.wire());
-        recorder.sent(
-            *host,
-            Fate::NoRoute,
-            &Sight { at_ns: now_ns, from, to, ecn, corrupted: false, payload },
-        );
-    }
-}
-
-impl<P: Payload> Traveller<P> {
-    fn sight(&self, at_ns: u64, flow: &Flow) -> Sight<'_> {
-        let Traveller { ecn, corrupted, .. } = *self;
-        Sight { at_ns, from: flow.from, to: flow.to, ecn, corrupted, payload: self.payload.wire() }
     }
 }
 

@@ -9,7 +9,10 @@
 //! the daemon's limit. Because many users together could leave nothing, a part of the limit is reserved for users with
 //! small charges.
 
-use std::collections::{HashMap, VecDeque};
+mod associations;
+mod wait_queue;
+
+use std::collections::HashMap;
 use std::sync::atomic::{
     AtomicU64, AtomicUsize,
     Ordering::{Relaxed, SeqCst},
@@ -18,8 +21,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use swiftwater::internals::{POOL_RESERVED_PART, ReceiveBudget};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
+pub(crate) use self::associations::Seat;
+use self::wait_queue::Queue;
 use super::round_share::RoundShare;
 
 /// Freed memory is returned to the system only after the charges have reached this amount.
@@ -29,9 +34,6 @@ pub(crate) const RETURNED_BYTES: usize = 16 << 20;
 
 /// Cost of a message in addition to its bytes, wherever it waits.
 pub(crate) const RECORD_COST_BYTES: usize = 512;
-/// Maximum number of other users whose waiting messages are examined when one user releases memory.
-const USERS_LOOKED_AT_MAX: usize = 8;
-
 /// The reserved part is the limit of all users divided by this number.
 const RESERVED_PART: usize = 4;
 /// A user has a small charge if it is at most the limit of all users divided by this number.
@@ -56,16 +58,6 @@ impl Limits {
         let of_reserve_bytes = little_bytes.min(self.all_bytes.saturating_sub(charged_to_all_bytes));
         let unreserved_bytes = self.unreserved_bytes().saturating_sub(charged_to_all_bytes);
         self.user_bytes.min(unreserved_bytes.max(of_reserve_bytes))
-    }
-}
-
-/// An association of a one-to-many socket; counts for its user until dropped.
-#[derive(Debug)]
-pub(crate) struct Seat(Arc<Account>);
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.0.associations.fetch_sub(1, Relaxed);
     }
 }
 
@@ -99,22 +91,6 @@ pub(crate) struct Account {
     pub(crate) refused: AtomicU64,
     /// The part of the user in each round of the daemon's thread.
     pub(crate) round_share: Arc<RoundShare>,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    of_users: HashMap<u32, VecDeque<Waiter>>,
-    /// The users of `of_users`, in the order in which they are examined.
-    turns: VecDeque<u32>,
-    next: u64,
-}
-
-#[derive(Debug)]
-struct Waiter {
-    number: u64,
-    account: Arc<Account>,
-    bytes: usize,
-    granted: oneshot::Sender<Charge>,
 }
 
 /// Memory that is charged to a user until this is dropped.
@@ -190,54 +166,6 @@ impl Budget {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         lock(&self.queue)
     }
-
-    /// Grants released memory to waiting messages, first to those of this user.
-    fn grant(&self, user: u32) {
-        let mut granted = Vec::new();
-        let mut queue = self.queue();
-        self.grant_to(&mut queue, user, &mut granted);
-        let mut in_vain = 0;
-        while in_vain < USERS_LOOKED_AT_MAX.min(queue.turns.len())
-            && let Some(user) = queue.turns.pop_front()
-        {
-            queue.turns.push_back(user);
-            in_vain += usize::from(!self.grant_to(&mut queue, user, &mut granted));
-        }
-        drop(queue);
-        for (waiter, charge) in granted {
-            // If the receiver waits no more, dropping the charge releases the memory.
-            let _ = waiter.send(charge);
-        }
-    }
-
-    /// Grants memory to the waiting messages of one user, in order. Returns whether any was granted.
-    fn grant_to(
-        &self,
-        queue: &mut Queue,
-        user: u32,
-        granted: &mut Vec<(oneshot::Sender<Charge>, Charge)>,
-    ) -> bool {
-        let Some(waiters) = queue.of_users.get_mut(&user) else { return false };
-        let before = granted.len();
-        while let Some(first) = waiters.front()
-            && let Some(charge) = first.account.charge(first.bytes)
-            && let Some(Waiter { account, granted: waiter, .. }) = waiters.pop_front()
-        {
-            account.leave_queue();
-            granted.push((waiter, charge));
-        }
-        if waiters.is_empty() {
-            queue.forget(user);
-        }
-        granted.len() > before
-    }
-}
-
-impl Queue {
-    fn forget(&mut self, user: u32) {
-        self.of_users.remove(&user);
-        self.turns.retain(|listed| *listed != user);
-    }
 }
 
 impl Account {
@@ -248,22 +176,6 @@ impl Account {
 
     pub(crate) fn user(&self) -> u32 {
         self.user
-    }
-
-    pub(crate) fn associations(&self) -> usize {
-        self.associations.load(Relaxed)
-    }
-
-    /// Counts an association that a peer has set up. Returns `None` if the user has the maximum already.
-    pub(crate) fn seat(self: &Arc<Self>, associations_max: usize) -> Option<Seat> {
-        let more = |count: usize| (count < associations_max).then_some(count + 1);
-        self.associations.fetch_update(Relaxed, Relaxed, more).ok()?;
-        Some(Seat(Arc::clone(self)))
-    }
-
-    /// Counts a refused association.
-    pub(crate) fn refuse(&self) {
-        self.refused.fetch_add(1, Relaxed);
     }
 
     /// Returns the maximum size of a message, which must fit an empty budget.
@@ -316,62 +228,6 @@ impl Account {
     pub(crate) fn charge_anyway(self: &Arc<Self>, bytes: usize) -> Charge {
         self.count_anyway(bytes);
         Charge { account: Arc::clone(self), bytes }
-    }
-
-    /// Charges `bytes` as soon as there is room. Dropping the future gives up the place in the queue.
-    pub(crate) async fn room(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
-        if let Some(charge) = self.take(bytes) {
-            return Some(charge);
-        }
-        self.waits.fetch_add(1, Relaxed);
-        let (number, granted) = self.join_queue(bytes);
-        let _place = PlaceInQueue { account: self, number };
-        // Memory may have been released before the message joined the queue.
-        self.budget.grant(self.user);
-        granted.await.ok()
-    }
-
-    fn join_queue(self: &Arc<Self>, bytes: usize) -> (u64, oneshot::Receiver<Charge>) {
-        let (granted, receiver) = oneshot::channel();
-        let mut queue = self.budget.queue();
-        let number = queue.next;
-        queue.next += 1;
-        let waiter = Waiter { number, account: Arc::clone(self), bytes, granted };
-        if !queue.of_users.contains_key(&self.user) {
-            queue.turns.push_back(self.user);
-        }
-        queue.of_users.entry(self.user).or_default().push_back(waiter);
-        self.waiting.fetch_add(1, Relaxed);
-        self.budget.waiting.fetch_add(1, SeqCst);
-        (number, receiver)
-    }
-
-    fn leave_queue(&self) {
-        self.waiting.fetch_sub(1, Relaxed);
-        self.budget.waiting.fetch_sub(1, Relaxed);
-    }
-}
-
-/// A place in the queue, until it is served or dropped.
-struct PlaceInQueue<'a> {
-    account: &'a Arc<Account>,
-    number: u64,
-}
-
-impl Drop for PlaceInQueue<'_> {
-    fn drop(&mut self) {
-        let mut queue = self.account.budget.queue();
-        let Some(waiters) = queue.of_users.get_mut(&self.account.user) else { return };
-        let Some(at) = waiters.iter().position(|waiter| waiter.number == self.number) else { return };
-        let given_up = waiters.remove(at);
-        if waiters.is_empty() {
-            queue.forget(self.account.user);
-        }
-        self.account.leave_queue();
-        drop(queue);
-        drop(given_up);
-        // Messages behind this one may need less memory.
-        self.account.budget.grant(self.account.user);
     }
 }
 
@@ -449,6 +305,7 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
+    use super::wait_queue::USERS_EXAMINED_MAX;
     use super::*;
 
     fn budget(user_bytes: usize, all_bytes: usize) -> Arc<Budget> {
@@ -622,7 +479,7 @@ mod tests {
 
     #[test]
     fn a_release_looks_at_so_many_users_and_the_next_one_at_those_behind_them() {
-        for in_vain in [USERS_LOOKED_AT_MAX - 1, USERS_LOOKED_AT_MAX] {
+        for in_vain in [USERS_EXAMINED_MAX - 1, USERS_EXAMINED_MAX] {
             let budget = budget(1000, 1000);
             let first = budget.account(1);
             let _held = first.charge_anyway(727);
@@ -640,8 +497,8 @@ mod tests {
                 budget.queue().turns.rotate_left(1);
             }
             drop(crumbs.next());
-            assert_eq!(poll(small.as_mut()).is_ready(), in_vain < USERS_LOOKED_AT_MAX);
-            if in_vain == USERS_LOOKED_AT_MAX {
+            assert_eq!(poll(small.as_mut()).is_ready(), in_vain < USERS_EXAMINED_MAX);
+            if in_vain == USERS_EXAMINED_MAX {
                 drop(crumbs.next());
                 assert!(poll(small.as_mut()).is_ready());
             }

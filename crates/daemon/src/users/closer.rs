@@ -7,23 +7,18 @@
 //! user fail, and no others. These threads also do other work that may wait for a lock that a program holds: they empty
 //! pages of closed sockets, and take records out of carriers.
 
+mod received;
+
 use std::collections::{HashMap, VecDeque};
-use std::io::IoSliceMut;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, Shutdown, recvmsg, shutdown, sockopt,
-};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
+pub(crate) use self::received::{End, ReceivedDescriptor, gone, receive};
 use crate::system::journal::log;
 use crate::users::descriptor_numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers, Taken};
 
@@ -43,7 +38,7 @@ const PENDING_MAX: usize = 2 * MESSAGE_DESCRIPTORS_MAX;
 /// Maximum time that an answer waits until the descriptor of its request is closed.
 const CLOSE_WAIT: Duration = Duration::from_millis(50);
 /// Interval for rechecking whether descriptor numbers are free.
-const NUMBERS_LOOKS: Duration = Duration::from_millis(10);
+const NUMBERS_RECHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The source of descriptors. A program that was passed another user's socket may write into its carrier; separate
 /// sources keep this from affecting that user's requests.
@@ -177,12 +172,12 @@ impl Closer {
     /// Takes ownership of a descriptor that a program may hold, too.
     pub(crate) fn take_over(self: &Arc<Self>, descriptor: OwnedFd) -> ReceivedDescriptor {
         let number = self.all.numbers.count(1);
-        ReceivedDescriptor { held: Some((descriptor, number)), closer: Arc::clone(self) }
+        ReceivedDescriptor::new(descriptor, number, Arc::clone(self))
     }
 
     /// Takes ownership of a socket of the daemon to which a program sends.
     pub(crate) fn guard(self: &Arc<Self>, socket: OwnedFd) -> End {
-        End(self.take_over(socket))
+        End::new(self.take_over(socket))
     }
 
     /// Counts the number of a descriptor of the daemon.
@@ -206,7 +201,7 @@ impl Closer {
         while !self.has_room() {
             let less = self.less.notified();
             // Numbers that other closers free send no notification to this one.
-            let _ = timeout(NUMBERS_LOOKS, less).await;
+            let _ = timeout(NUMBERS_RECHECK_INTERVAL, less).await;
         }
     }
 
@@ -296,7 +291,7 @@ impl Closer {
     /// Runs a thread: does the work of one closer, then of closers without a thread.
     fn serve(mut closer: Arc<Closer>) {
         loop {
-            closer.work_off();
+            closer.run_queue();
             let all = Arc::clone(&closer.all);
             let next = all.state().next_of_thread();
             match next {
@@ -308,7 +303,7 @@ impl Closer {
     }
 
     /// Handles all queued work, and new work until none has arrived for [`THREAD_IDLE`].
-    fn work_off(&self) {
+    fn run_queue(&self) {
         let mut work = self.work();
         loop {
             if let Some(Load { item, closed }) = work.queue.pop_front() {
@@ -343,126 +338,16 @@ impl Drop for Closer {
     }
 }
 
-/// A descriptor that was received from a program. If the program has closed its own copy, the daemon's close is the
-/// last and may block.
-pub(crate) struct ReceivedDescriptor {
-    /// Present until closed.
-    held: Option<(OwnedFd, Taken)>,
-    closer: Arc<Closer>,
-}
-
-impl ReceivedDescriptor {
-    /// Closes the descriptor, and waits for a limited time until the close is done: then a program that closes its own
-    /// copy after the answer closes the last one.
-    pub(crate) async fn closed(mut self) {
-        let (closed, is_closed) = oneshot::channel();
-        self.close(Some(closed));
-        // A stuck close harms only this user.
-        let _ = timeout(CLOSE_WAIT, is_closed).await;
-    }
-
-    fn close(&mut self, closed: Option<oneshot::Sender<()>>) {
-        if let Some((descriptor, number)) = self.held.take() {
-            self.closer.push(Load { item: Item::Descriptor(descriptor, number), closed });
-        }
-    }
-}
-
-impl AsFd for ReceivedDescriptor {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.held.as_ref().expect("it is held until it is closed").0.as_fd()
-    }
-}
-
-impl Drop for ReceivedDescriptor {
-    fn drop(&mut self) {
-        self.close(None);
-    }
-}
-
-/// A socket of the daemon to which a program sends: its queue may contain descriptors.
-pub(crate) struct End(ReceivedDescriptor);
-
-impl End {
-    /// Returns whether the program has closed its end and left nothing here.
-    pub(crate) fn is_left(&self) -> bool {
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        let (mut byte, mut no_room) = ([0], RecvAncillaryBuffer::default());
-        let found = recvmsg(self, &mut [IoSliceMut::new(&mut byte)], &mut no_room, flags);
-        found.is_ok_and(|found| found.bytes == 0 && !found.flags.contains(ReturnFlags::CTRUNC))
-    }
-
-    /// Stops further input, and returns whether the queue is empty.
-    fn is_finished(&self) -> bool {
-        // With credentials, every message has control data that finds no room here, even an empty message.
-        let told = sockopt::set_socket_passcred(self, true).and_then(|()| shutdown(self, Shutdown::Both));
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        let (mut byte, mut no_room) = ([0], RecvAncillaryBuffer::default());
-        let found = told.and_then(|()| recvmsg(self, &mut [IoSliceMut::new(&mut byte)], &mut no_room, flags));
-        match found {
-            Ok(found) => found.bytes == 0 && !found.flags.contains(ReturnFlags::CTRUNC),
-            Err(error) => error == Errno::AGAIN,
-        }
-    }
-}
-
-impl Drop for End {
-    fn drop(&mut self) {
-        if self.is_finished() {
-            // The queue is empty, so this closes only the daemon's socket.
-            self.0.held = None;
-        }
-    }
-}
-
-impl AsFd for End {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-impl AsRawFd for End {
-    fn as_raw_fd(&self) -> RawFd {
-        self.as_fd().as_raw_fd()
-    }
-}
-
-/// Waits until a caller closes its connection or sends more, which no shim does. The extra data stays in the kernel's
-/// queue, because it may come with descriptors.
-pub(crate) async fn gone(connection: &AsyncFd<End>) {
-    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-    let look = |end: &End| Ok(rustix::net::recv(end, &mut [0_u8; 1][..], flags)?);
-    // An error also means that the caller is gone.
-    let _ = connection.async_io(Interest::READABLE, look).await;
-}
-
-/// Receives a message with all its descriptors. The caller has checked that there is room for them.
-pub(crate) fn receive(
-    socket: impl AsFd,
-    place: &mut [u8],
-    closer: &Arc<Closer>,
-) -> Result<(usize, Vec<ReceivedDescriptor>), Errno> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_DESCRIPTORS_MAX))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let received = recvmsg(socket, &mut [IoSliceMut::new(place)], &mut control, flags)?;
-    let mut came = Vec::new();
-    for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
-            came.extend(descriptors.map(|descriptor| closer.take_over(descriptor)));
-        }
-    }
-    Ok((received.bytes, came))
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::{ErrorKind, Write};
+    use std::mem::MaybeUninit;
     use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
 
     use rustix::net::{
         AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, send,
-        sendmsg, socketpair,
+        sendmsg, socketpair, sockopt,
     };
 
     use super::*;
