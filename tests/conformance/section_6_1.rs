@@ -27,7 +27,7 @@ rules! {
         MUST_NOT "B: send new DATA with cwnd + PMDCS - 1 bytes or more outstanding" => shown_by(nothing_new_leaves_beyond_the_congestion_window, Talkative);
         SHOULD "B: exceed cwnd by up to PMDCS - 1 bytes" => shown_by(nothing_new_leaves_beyond_the_congestion_window, Silent);
         MUST "B: exceed cwnd by one packet only" => shown_by(nothing_new_leaves_beyond_the_congestion_window, Talkative);
-        MUST "C: send what is to be retransmitted before new DATA" => shown(what_was_lost_leaves_before_what_is_new, Silent, Talkative, Deaf);
+        MUST "C: retransmit lost DATA before new DATA" => shown(what_was_lost_leaves_before_what_is_new, Silent, Talkative, Deaf);
         SHOULD "D: limit bursts by Max.Burst" => deviates(a_burst_is_spread_over_the_round_trip, Talkative, Silent; "packets are paced; what a millisecond of the rate brings leaves together, two packets at least");
         SHOULD_NOT "D: change cwnd permanently to limit a burst" => shown_by(a_burst_is_spread_over_the_round_trip, Talkative);
         SHOULD "bundle a SACK that waits with DATA" => shown(a_sack_that_waits_rides_with_data, Missing, Silent);

@@ -15,7 +15,7 @@ rules! {
     in "6.2.1" {
         SHOULD "calculate the window of the peer by the rules A to D" => shown(the_window_is_what_the_peer_said_less_what_is_on_the_way, Deaf, Silent);
         RULE "A: it begins as the INIT or INIT ACK says; B: what is sent takes from it" => shown_by(the_window_is_what_the_peer_said_less_what_is_on_the_way, Silent);
-        RULE "C: what is to be sent again gives back" => shown(what_is_given_up_leaves_the_window, Silent);
+        RULE "C: DATA marked for retransmission gives back" => shown(what_is_given_up_leaves_the_window, Silent);
         RULE "D i: a SACK with an older Cumulative TSN Ack is dropped" => shown(an_old_sack_is_dropped, Deaf, Talkative);
         RULE "D ii: a_rwnd less what is outstanding is the window" => shown_by(the_window_is_what_the_peer_said_less_what_is_on_the_way, Deaf);
         RULE "D iii: what is no longer reported counts one miss indication and T3-rtx runs" => deviates(what_is_reported_no_more_is_in_flight_again, Deaf, Silent; "it counts as in flight again, which T3-rtx watches; there are no miss indications");

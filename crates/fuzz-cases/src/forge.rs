@@ -178,7 +178,7 @@ fn beginning(input: &mut Input<'_>, sender: &Known) -> (u32, u32, u16, u16, u32)
     (tag, window, streams, streams, sender.initial_tsn)
 }
 
-/// Parameters of an INIT or INIT ACK. What is left of the byte that says which kind says which variant.
+/// Writes parameters of an INIT or INIT ACK. One byte of the input selects the kind and, with its remaining bits, the variant.
 fn parameters(input: &mut Input<'_>, out: &mut Vec<u8>) {
     for _ in 0..input.below(32) {
         let byte = usize::from(input.byte());

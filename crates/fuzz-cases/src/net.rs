@@ -37,8 +37,8 @@ impl Default for Net {
 }
 
 impl Net {
-    /// Changes something about it. What is shorter than every link of today, and keeps silent, no path MTU discovery finds:
-    /// a net below RFC 8899's base says so.
+    /// Changes one property of the net. A net with an MTU below RFC 8899's base reports packets that are too long, because
+    /// path MTU discovery would not find it otherwise.
     pub(crate) fn change(&mut self, what: u8) {
         let ms = Duration::from_millis;
         match what % 16 {

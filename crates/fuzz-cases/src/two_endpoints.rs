@@ -109,9 +109,9 @@ impl TwoEndpoints {
         if app.deliveries.entries.len() > associations
             && let Some(tag) = sniff::echoed_tag(&packet.bytes)
         {
-            // A cookie that comes when another association with its tag has ended, be it from the same cookie or from an
-            // INIT that had crossed the peer's, begins one with the same tags: what either hears of the other means nothing
-            // (RFC 9260 §5.2.4 has no remedy but the life of a cookie).
+            // A cookie that arrives after another association with its tag has ended, made from the same cookie or from an
+            // INIT that crossed the peer's, begins an association with the same tags. Neither end can then tell packets of
+            // one from those of the other (RFC 9260 §5.2.4 limits this only by the life of a cookie).
             self.forged |= !self.tags[side].insert(tag);
         }
         self.finish_call(side, packets);

@@ -291,7 +291,7 @@ impl DeliveryLog {
     ///
     /// # Panics
     ///
-    /// When something came that nobody has sent, or not there, or not so often.
+    /// A record arrived that no host sent, that was sent to another host, or more often than it was sent.
     pub fn compare(&mut self, others: &[&DeliveryLog]) {
         self.entries.iter_mut().for_each(|entry| entry.compare(others));
     }

@@ -8,9 +8,9 @@
 //! - [`delivery_log`]: what was sent and what came, record by record.
 //! - [`packets`]: looking into packets, and making them.
 //!
-//! Nothing looks at a clock, and all chance comes from a seed: a run that failed can be run again. With the feature
-//! `testing` each step compares the totals that the endpoints keep with a recount. What is used wrongly panics, and so
-//! does what does not happen in time: the callers are tests and experiments.
+//! Nothing reads a clock, and all random numbers derive from a seed, so a run that failed can be repeated. With the
+//! feature `testing` each step compares the totals that the endpoints keep with a recount. Wrong use panics, as does an
+//! expected event that does not happen in time: the callers are tests and experiments.
 //!
 //! # Examples
 //!

@@ -55,7 +55,7 @@ pub struct Outgoing {
     pub to: SocketAddr,
     /// Whether routers may mark it.
     pub ecn: Ecn,
-    /// Its differentiated services codepoint, which no router here looks at.
+    /// Its differentiated services codepoint, which the simulated routers ignore.
     pub dscp: u8,
     /// Whether it must not be cut on the way.
     pub whole: bool,
@@ -210,7 +210,7 @@ impl<A: Application> Simulation<A> {
     ///
     /// # Panics
     ///
-    /// When there is no address, or another host has one of them.
+    /// `addresses` is empty, or another host has one of them.
     pub fn add_host(&mut self, addresses: &[IpAddr], app: A) -> usize {
         let host = self.network.add_host(addresses);
         self.attach(host, addresses, HashMap::new(), app)

@@ -81,7 +81,7 @@ impl Linking {
         Some(Linking::Static)
     }
 
-    /// Returns the reason for which the shim cannot work in such a program, if there is one.
+    /// Returns the reason for which the shim cannot work in the program; `None` if it can.
     pub fn trouble(self) -> Option<&'static str> {
         match self {
             Linking::Ordinary => None,

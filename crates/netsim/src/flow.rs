@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::{HostId, PipeId};
 
 /// Packets from one address and port to another: what [`Network::flow`](crate::Network::flow) finds once, so that
-/// [`Network::send_on`](crate::Network::send_on) need not look for it again. It is of use in the network that made it.
+/// [`Network::send_on`](crate::Network::send_on) need not search for it again. It is valid only in the network that made it.
 ///
 /// # Examples
 ///

@@ -34,8 +34,8 @@ pub enum Jitter {
         /// Whether packets may overtake each other.
         may_reorder: bool,
     },
-    /// By times around a mean, near to a normal distribution: the sum of twelve even chances, which ends at six
-    /// deviations and comes out alike on every machine. What would be below nothing is nothing.
+    /// Times around a mean, approximately normally distributed: the sum of twelve uniform random numbers, which is bounded
+    /// by six deviations and equal on every machine. Negative times count as zero.
     Normal {
         /// The mean.
         mean: Duration,

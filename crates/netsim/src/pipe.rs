@@ -346,8 +346,8 @@ impl Pipe {
         self.delay_ns = nanoseconds(delay);
     }
 
-    /// Changes everything for the packets still to come. What waits keeps its place, and scripted numbers count from
-    /// here.
+    /// Changes the whole configuration for later packets. Packets in the queue keep their places, and scripted packet
+    /// numbers count from this call.
     ///
     /// ```
     /// # use netsim::{Pipe, PipeConfig};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::time::nanoseconds;
 
-/// When a line is up, counted from the start of the clock. [`WhenDown`] says what happens while it is not.
+/// The times at which a line is up, from the start of the clock. [`WhenDown`] defines what happens to packets while it is down.
 ///
 /// # Examples
 ///

@@ -244,7 +244,7 @@ impl Default for AssociationConfig {
     }
 }
 
-/// Changes to one path of an association, or to all of them (SCTP_PEER_ADDR_PARAMS). What is `None` stays as it is.
+/// Changes to one path of an association, or to all of them (SCTP_PEER_ADDR_PARAMS). `None` leaves a setting unchanged.
 ///
 /// ```
 /// let quiet = sctp::PathOptions { heartbeats: Some(false), ..Default::default() };

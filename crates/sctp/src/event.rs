@@ -89,7 +89,7 @@ pub enum Event {
     AdaptationIndication(u32),
     /// Everything that was sent is acknowledged, or discarded.
     SenderDry,
-    /// The association is lost. What was not delivered follows, and then the end.
+    /// The association is lost. Events for the undelivered messages follow, and then the end.
     Lost {
         /// Why.
         reason: CloseReason,

@@ -14,7 +14,7 @@ pub(crate) struct Extensions {
     pub(crate) nr_sack: bool,
     /// To have data on all paths at once.
     pub(crate) multipath: bool,
-    /// To mean by the I bit in the middle of a message that there is no more of it for now.
+    /// Set the I bit in the middle of a message to mark the end of the part that is available now.
     pub(crate) prompt_parts: bool,
 }
 

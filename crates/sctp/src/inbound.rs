@@ -349,8 +349,8 @@ impl Inbound {
         self.untouched
     }
 
-    /// Returns the data that the reader has yet to read, for a restart of the peer. Messages that wait here are lost. (Behind an
-    /// open record they would be mistaken for its end.)
+    /// Returns the unread data, for a restart of the peer. Messages that wait here for missing ones are lost: behind an
+    /// open record the reader would mistake them for its end.
     pub(crate) fn end(&self) -> Held {
         let mut held = self.held;
         let waiting = self.waiting.values().map(Box::as_ref).chain(&self.behind);
@@ -377,9 +377,9 @@ impl Inbound {
         self.charge.grow_to(self.held.total_bytes());
     }
 
-    /// Delivers the available rest of a message that was delivered in part, when the peer sends no more. A message of which no
-    /// part was delivered is dropped: without its end it would be mistaken for a whole one. Messages behind an open record are
-    /// dropped, too: they would be mistaken for the end of that record.
+    /// Delivers the available rest of a partially delivered message, when the peer sends no more. Drops incomplete messages
+    /// that were not delivered in part, which the reader would mistake for complete ones, and messages behind an open
+    /// record, which it would mistake for the end of that record.
     pub(crate) fn take_rest<H: Host + ?Sized>(
         &mut self,
         id: AssociationId,

@@ -71,7 +71,7 @@ impl ReceiveBuffer {
         ReceiveBuffer { bytes: bytes.max(1), max_bytes, round_since: Time::ZERO, taken_bytes: 0 }
     }
 
-    /// Sets its size. What the peer was told that there is room for stays: it never shrinks.
+    /// Sets the size of the buffer. The size never decreases, because the peer may use the window that was advertised to it.
     pub(crate) fn set_bounds(&mut self, bytes: usize, max_bytes: usize) {
         (self.bytes, self.max_bytes) = (self.bytes.max(bytes), max_bytes);
     }

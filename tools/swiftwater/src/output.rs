@@ -21,7 +21,7 @@ const STANDARD_OUTPUT: &str = "-";
 #[derive(Debug, Error)]
 pub(crate) enum OutputError {
     /// The reader of standard output has gone.
-    #[error("nobody reads standard output any more")]
+    #[error("the reader of standard output has closed it")]
     Closed,
     /// The system refused.
     #[error("cannot write to standard output: {0}")]

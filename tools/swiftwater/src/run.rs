@@ -18,7 +18,7 @@ use crate::program::{fails_with_preload, trouble_with};
 pub(crate) const SHIM: &str = "libswiftwater_preload.so";
 /// Variable that names the shim to the dynamic linker.
 pub(crate) const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
-/// Variable that allows the shim to start a daemon itself if the earlier one has ended because nobody needed it.
+/// Variable that allows the shim to start a daemon itself if the earlier one has ended for lack of sockets.
 const ON_DEMAND_VARIABLE: &str = "SWIFTWATER_ON_DEMAND";
 /// Variable that makes the shim turn TCP sockets into SCTP sockets.
 const TCP_AS_SCTP_VARIABLE: &str = "SWIFTWATER_TCP_AS_SCTP";

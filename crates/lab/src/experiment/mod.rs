@@ -92,7 +92,7 @@ impl fmt::Debug for Experiment {
 pub trait Case: Send + Sync {
     /// Returns the name.
     fn name(&self) -> String;
-    /// Runs it. What is returned is ours first, then what others have published of it.
+    /// Runs the case. Returns our outcomes first, then the published ones.
     ///
     /// # Errors
     ///

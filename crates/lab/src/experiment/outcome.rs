@@ -52,7 +52,7 @@ pub struct Outcome {
     pub fast_recoveries: Option<u64>,
     /// Retransmission timeouts.
     pub timeouts: Option<u64>,
-    /// It is somebody else's figure.
+    /// A published figure of other authors.
     pub published: bool,
     /// The user ended it before its time.
     pub interrupted: bool,

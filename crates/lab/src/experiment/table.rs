@@ -32,7 +32,7 @@ const COLUMNS: [Column; 20] = [
 /// Columns of names stand left, numbers right.
 const NAMES: usize = 3;
 
-/// Outcomes as aligned text, case by case. Columns that nobody fills are left out.
+/// Returns outcomes as aligned text, case by case, without empty columns.
 pub fn table(outcomes: &[Outcome]) -> String {
     let columns: Vec<Column> =
         COLUMNS.into_iter().filter(|(_, cell)| outcomes.iter().any(|o| cell(o).is_some())).collect();

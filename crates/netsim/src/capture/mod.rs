@@ -24,8 +24,8 @@ use crate::{DropReason, Ecn, HostId, Passage, PipeId, Verdict};
 /// comes to its near end. Times are those of the virtual clock, to the nanosecond, from 1970 on. The network's
 /// packets have no headers of their own, so each is written as a UDP datagram in IPv4 or IPv6 between the addresses that
 /// it has in the network, with its ECN field, right lengths and right checksums; a payload that is longer than a datagram
-/// is cut. What became of a packet is its comment: dropped and why, marked, sent twice, damaged. At a host these
-/// tell of the first pipe alone.
+/// is cut. The comment of a packet states its fate: dropped and why, marked, sent twice, damaged. At a host the comment
+/// covers only the first pipe.
 ///
 /// # Examples
 ///

@@ -98,7 +98,7 @@ static void afterwards(struct joined *j, int style)
     SAY(recv(j->client, word, sizeof word, MSG_DONTWAIT), "recv after that");
 }
 
-/* The peer shuts down while nothing waits for it, or while it has yet to take what was sent. */
+/* The peer shuts down while nothing waits for it, or before it has received all messages. */
 static void peer_shuts_down(int style, int waits)
 {
     char word[8];

@@ -1,10 +1,10 @@
-/* Notifications: which come when, in which order with data, and what is in them. */
+/* Notifications: their order among each other and with data, and their content. */
 #include "oracle.h"
 
 static int style;
 
-/* To all but those that come at any time, which have a part of their own, and those of addresses, of which hosts have
- * different ones. */
+/* Subscribes to all events except those that come at any time, which have a part of their own, and those of addresses, which
+ * differ between hosts. */
 static void subscribe(int fd)
 {
     struct sctp_event_subscribe all;

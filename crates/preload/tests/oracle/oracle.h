@@ -1,6 +1,6 @@
 /*
- * What the programs of this folder share. Each prints a line for each call: its name, what it returned, the error and, of what came
- * back, all that does not depend on the day. NAME.txt is what it prints on Linux 6.1 with its own SCTP.
+ * Shared by the programs of this folder. Each prints a line for each call: its name, its return value, the error, and the
+ * parts of the results that are equal in every run. NAME.txt is the output on Linux 6.1 with its own SCTP.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

@@ -381,8 +381,8 @@ static void others_peeled_off(int port, int before, size_t read_before)
     CHECK(close(peel.fd) == 0 && close(client) == 0 && close(other) == 0 && close(server) == 0);
 }
 
-/* What came after the messages that wait for room is not lost when the association gets another socket: here, its end. Says
-   whether there was still an association. */
+/* Events behind messages that wait for room, here the end of the association, are not lost when the association is peeled
+   off. Returns whether the association still existed. */
 static int peeled_off_at_the_end(int port, int bytes, int read_before)
 {
     char message[BYTES_MAX];

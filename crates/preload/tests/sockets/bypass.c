@@ -105,7 +105,7 @@ static void unseen(int client, int server)
     comes(server, "hello", 5);
 }
 
-/* What no association takes comes back. */
+/* Messages that no association accepts are returned. */
 static void refused(void)
 {
     enum { SCTP_EVENTS = 11, SCTP_DEFAULT_SNDINFO = 34, MSG_NOTIFICATION = 0x8000, SEND_FAILED = 0x8003, STREAM = 60000 };

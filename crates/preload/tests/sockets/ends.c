@@ -1,7 +1,7 @@
 /* Ends. The peer is a test that speaks SCTP itself.
  * `hold`: the daemon is stopped while an association is open.
  * `leave`: the program sends what there is room for, says how many messages that were, and ends.
- * `late`: the peer shuts down while it has yet to take what the program has sent.
+ * `late`: the peer shuts down before it has received all messages of the program.
  * `refused`: the same, and the program says how many messages it has sent and how many came back.
  * `unread`: something is there to read when the program is killed.
  * `inherit`: a child has the descriptor, too; the program is killed before the child.

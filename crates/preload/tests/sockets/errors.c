@@ -196,7 +196,7 @@ static void full_table(void)
 
 int main(void)
 {
-    /* What the shim does before has left nothing there. */
+    /* The initialization of the shim leaves errno unchanged. */
     CHECK(errno == 0);
     begin();
     before_connecting();

@@ -1,4 +1,4 @@
-/* The daemon has no descriptors left for more sockets. What needs one fails, and nothing waits for ever. */
+/* The daemon has no descriptors left for more sockets. Calls that need one fail, and no call waits for ever. */
 #include "check.h"
 
 enum { PORT = 6405, MOST = 1000 };

@@ -332,7 +332,7 @@ static void fill_table(int left)
         CHECK(close(last - n) == 0);
 }
 
-/* What is put into another form is not lost where hardly a descriptor is left, whichever way the form changes. */
+/* A message that changes its form, in either direction, is not lost when hardly a descriptor is left. */
 static void with_few_descriptors(int left)
 {
     static char content[LONG_BYTES];

@@ -88,7 +88,7 @@ static int read_to_end(int fd, int next)
     return next;
 }
 
-/* Sends more than there is room for. What has not left when its lifetime is over will not arrive, but for the last. */
+/* Sends more messages than the buffer has room for. Those whose lifetime ends before they leave do not arrive, except the last. */
 static void flood(int fd)
 {
     struct sndrcvinfo info = {.timetolive = LIFETIME_MS};

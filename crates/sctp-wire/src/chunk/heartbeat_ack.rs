@@ -27,7 +27,7 @@ impl<'a> HeartbeatAck<'a> {
     /// The chunk type.
     pub const KIND: u8 = 5;
 
-    /// Reads the chunk. The caller has looked at the kind. What follows the heartbeat information is ignored.
+    /// Reads the chunk. The caller has checked the kind. Ignores parameters after the heartbeat information.
     pub fn parse(raw: &RawChunk<'a>) -> Result<Self, ChunkError> {
         let HeartbeatInfo { info } = HeartbeatInfo::first_of(raw)?;
         Ok(Self { info })

@@ -3,7 +3,7 @@ use std::fmt;
 use crate::chunk::{ChunkError, RawChunk};
 use crate::framing::{self, LENGTH_MAX, TLV_HEADER_BYTES};
 
-/// PAD: fills a packet up (RFC 4820 §3). Who does not know it skips it in silence.
+/// PAD: pads a packet (RFC 4820 §3). Receivers that do not support it ignore it.
 ///
 /// ```text
 ///  0                   1                   2                   3
@@ -38,7 +38,7 @@ impl Pad {
         u16::try_from(padding_bytes).ok().map(|padding_bytes| Self { padding_bytes })
     }
 
-    /// Reads the chunk. The caller has looked at the kind. What the padding is does not matter.
+    /// Reads the chunk. The caller has checked the kind. Accepts any padding bytes.
     pub fn parse(raw: &RawChunk<'_>) -> Result<Self, ChunkError> {
         // The length field bounds the value far below what could overflow.
         let padding_bytes = u16::try_from(raw.value.len()).unwrap_or(Self::PADDING_BYTES_MAX);

@@ -183,7 +183,7 @@ pub(crate) struct Association {
     extensions: Extensions,
     /// Whether a path has an MTU probe to send.
     probes_mtu: bool,
-    /// Whether the endpoint has yet to enter addresses of paths.
+    /// Whether the addresses of paths have changed since the endpoint last updated its tables.
     paths_changed: bool,
     statistics: Statistics,
     /// Present while the association is traced.
@@ -362,7 +362,7 @@ impl Association {
         self.statistics.bytes_sent += bytes as u64;
     }
 
-    /// Returns whether the endpoint must look at its place among those that transmit, after something was queued.
+    /// Returns whether the endpoint must check the place of this association among those that transmit, after something was queued.
     #[inline]
     pub(crate) fn joins_queue(&self) -> bool {
         match self.queued {

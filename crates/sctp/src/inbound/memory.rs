@@ -75,7 +75,7 @@ impl Inbound {
             && self.window_bytes() >= WINDOW_STEP_BYTES
     }
 
-    /// Takes the charge of the messages that the reader has yet to read. `None`: there is no pool, or all messages were read.
+    /// Takes the charge of the unread messages; `None` without a pool, or if all messages were read.
     pub(crate) fn take_unread_charge(&mut self) -> Option<ReceiveCharge> {
         let unread_bytes = self.end().total_bytes();
         let mut charge = std::mem::take(&mut self.charge);

@@ -444,7 +444,7 @@ impl SharedAssociation {
         self.events.load(Ordering::Relaxed)
     }
 
-    /// Returns whether [`Event::Up`] has yet to be delivered, and marks it as delivered.
+    /// Returns whether [`Event::Up`] was not delivered before, and marks it as delivered.
     pub(crate) fn is_up_due(&self) -> bool {
         !self.up_delivered.swap(true, Ordering::Relaxed)
     }

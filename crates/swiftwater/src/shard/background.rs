@@ -94,7 +94,7 @@ fn run(shard: &Weak<Shard>, watch: &Watch) {
     }
 }
 
-/// What ended the sleep of the thread.
+/// Reason for which the sleep of the thread ended.
 enum Woken {
     Armed,
     ToRecheck(u64),

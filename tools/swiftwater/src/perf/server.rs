@@ -208,7 +208,7 @@ impl Server {
     }
 }
 
-/// What a thread of a test reports.
+/// A report of a thread of a test.
 enum Event {
     Worker(Result<Span, LoadError>),
     Heard(FromClient),

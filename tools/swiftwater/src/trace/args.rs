@@ -24,7 +24,7 @@ Examples:
 
 Each path of each association gets a figure of its own: the congestion window, its threshold and the \
 bytes in flight; losses, retransmissions, timeouts and probes as marks; round-trip times; the rate \
-at which data arrived and the pacing rate. What the file means: docs/trace.md.")]
+at which data arrived and the pacing rate. docs/trace.md describes the file.")]
 pub(crate) struct PlotArgs {
     /// The trace file.
     pub file: PathBuf,

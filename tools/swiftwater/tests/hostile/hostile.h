@@ -1,5 +1,5 @@
-/* What the attackers of this folder share: the language of requests, spoken without the shim. Each attacker is a program of its
- * own, ends with 0 if the daemon has withstood it, and otherwise says what it got. */
+/* Shared by the attackers of this folder: requests to the daemon, sent without the shim. Each attacker is a program of its
+ * own, ends with 0 if the daemon has withstood it, and otherwise prints the answer. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <ctype.h>
