@@ -105,14 +105,14 @@ impl<'a> Stream<'a> {
 
     /// Returns the names of the modules, from the head downward, then that of the driver (`I_LIST`).
     pub fn list(&self) -> Vec<String> {
-        let names = self.look(|executive, s| executive.list(s));
+        let names = self.inspect(|executive, s| executive.list(s));
         names.unwrap_or_default()
     }
 
     /// Returns a description of the modules on the stream, with watermarks and counts; `None` once the association has
     /// ended.
     pub fn describe(&self) -> Option<StreamDescription> {
-        self.look(|executive, s| executive.describe(s)).flatten()
+        self.inspect(|executive, s| executive.describe(s)).flatten()
     }
 
     /// Sends a request to the modules and the provider, and waits for the answer (`I_STR`), up to the time limit in the
@@ -191,7 +191,7 @@ impl<'a> Stream<'a> {
 
     fn getmsg_within(&self, patience: Patience) -> Result<Option<Message>, ReadError> {
         let socket = self.socket;
-        match socket.until(Interest::READABLE, patience, |inner| socket.try_getmsg_as_it_is(inner)) {
+        match socket.until(Interest::READABLE, patience, |inner| socket.try_getmsg_of_any_kind(inner)) {
             Ok(found) => found,
             Err(WaitError::WouldBlock | WaitError::TimedOut) => Ok(None),
             Err(WaitError::Fault(_)) => Err(ReadError::Failed(tpi::Errno::EIO)),
@@ -250,7 +250,8 @@ impl<'a> Stream<'a> {
         changed
     }
 
-    fn look<R>(&self, f: impl FnOnce(&streams::Executive, streams::StreamId) -> R) -> Option<R> {
+    /// Calls a getter of the executive.
+    fn inspect<R>(&self, f: impl FnOnce(&streams::Executive, streams::StreamId) -> R) -> Option<R> {
         let s = self.socket.stream;
         self.socket.shard.enter().guarded(None, |inner| f(&inner.executive, s))
     }

@@ -49,7 +49,7 @@ pub(crate) enum Command {
     Perf(PerfCommand),
     /// Compare all transports over a range of message sizes on this machine.
     Bench(BenchArgs),
-    /// Print or draw what `perf --qlog` recorded of an association.
+    /// Print or draw a trace that `perf --qlog` has recorded.
     #[command(subcommand)]
     Trace(TraceCommand),
     /// Run experiments on simulated networks, and compare them with published results.

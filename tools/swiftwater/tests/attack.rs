@@ -92,8 +92,8 @@ fn an_ordinary_user_needs_user_namespaces_alone() {
 fn what_makes_no_sense_is_answered_with_a_sentence() {
     for (words, sentence) in [
         (&["--floods", "smurf"][..], "there is no flood `smurf`; choose from init-one-prefix"),
-        (&["--rates", "2M"], "`2M` is no rate of a flood; write a count up to 1M"),
-        (&["--seconds", "21"], "`21` is no length of a flood"),
+        (&["--rates", "2M"], "`2M` is not a flood rate; write a count up to 1M"),
+        (&["--seconds", "21"], "`21` is not a flood duration"),
         (&["--repeat", "0"], "0 is not in 1..=100"),
     ] {
         let output = attack(words).output().expect("the command starts");

@@ -95,18 +95,22 @@ fn what_a_closed_program_has_sent_arrives_though_the_daemon_is_stopped() {
     assert!(daemon.process.wait().expect("it ends").success());
 }
 
+/// Returns options with a receive buffer that the program fills before it ends.
+fn small_receive_buffer() -> StackOptions {
+    AssociationOptions {
+        receive_buffer_bytes: 64 << 10,
+        receive_buffer_bytes_max: 0,
+        ..AssociationOptions::default()
+    }
+    .into()
+}
+
 #[test]
 fn a_peer_that_shuts_down_takes_no_more_and_what_it_has_sent_ends_at_once() {
     let daemon = Daemon::start("ends-late");
     let mut program = serving(&daemon, "ends-late", "late");
     // The peer reads nothing for now, so its association cannot end.
-    let small = AssociationOptions {
-        receive_buffer_bytes: 64 << 10,
-        receive_buffer_bytes_max: 0,
-        ..AssociationOptions::default()
-    }
-    .into();
-    let peer = connected_with(&daemon, &small);
+    let peer = connected_with(&daemon, &small_receive_buffer());
     assert_eq!(line_of(&mut program), "full");
     peer.shutdown().expect("it is up");
     assert!(program.wait().expect("it ends").success());
@@ -117,13 +121,7 @@ fn a_peer_that_shuts_down_takes_no_more_and_what_it_has_sent_ends_at_once() {
 fn what_a_peer_that_has_shut_down_does_not_take_comes_back() {
     let daemon = Daemon::start("ends-refused");
     let mut program = serving(&daemon, "ends-refused", "refused");
-    let small = AssociationOptions {
-        receive_buffer_bytes: 64 << 10,
-        receive_buffer_bytes_max: 0,
-        ..AssociationOptions::default()
-    }
-    .into();
-    let peer = connected_with(&daemon, &small);
+    let peer = connected_with(&daemon, &small_receive_buffer());
     assert_eq!(line_of(&mut program), "full");
     peer.shutdown().expect("it is up");
     let mut received = 0;
@@ -145,13 +143,7 @@ fn a_second_signal_ends_the_daemon_at_once() {
     let mut daemon = Daemon::start("ends-twice");
     let mut program = serving(&daemon, "ends-twice", "leave");
     // The peer reads nothing and has little room, so data is left to deliver.
-    let small = AssociationOptions {
-        receive_buffer_bytes: 64 << 10,
-        receive_buffer_bytes_max: 0,
-        ..AssociationOptions::default()
-    }
-    .into();
-    let peer = connected_with(&daemon, &small);
+    let peer = connected_with(&daemon, &small_receive_buffer());
     line_of(&mut program);
     assert!(program.wait().expect("it ends").success());
     tell(&daemon.process, Signal::SIGTERM);

@@ -241,13 +241,12 @@ fn requests_of_some_users_that_wait_leave_places_to_others() {
     }
 }
 
-#[test]
-#[ignore = "needs root: ./test --all"]
-fn a_file_that_is_never_closed_keeps_only_its_user_waiting() {
-    let Some(scene) = Scene::set("file") else { return };
+/// Runs an attacker that blocks a closing thread of the daemon by a FUSE file, and checks that another user's programs work meanwhile.
+fn assert_fuse_attack_harms_only_its_user(scene: &'static str, program: &str) {
+    let Some(scene) = Scene::set(scene) else { return };
     let victim = Held::start(scene.victim("victim", &["hold"]));
     // The program switches to the other user once it has the device, which belongs to root on some hosts.
-    let mut attacker = Command::new(scene.program("blocking_file"));
+    let mut attacker = Command::new(scene.program(program));
     attacker.arg(ATTACKER.to_string()).env("SWIFTWATER_DAEMON", &scene.daemon.place);
     let Some(attacker) = Held::start_or_skip(attacker) else {
         return tools::skip("no FUSE for users here");
@@ -259,18 +258,14 @@ fn a_file_that_is_never_closed_keeps_only_its_user_waiting() {
 
 #[test]
 #[ignore = "needs root: ./test --all"]
+fn a_file_that_is_never_closed_keeps_only_its_user_waiting() {
+    assert_fuse_attack_harms_only_its_user("file", "blocking_file");
+}
+
+#[test]
+#[ignore = "needs root: ./test --all"]
 fn a_page_whose_inode_is_locked_keeps_only_its_user_waiting() {
-    let Some(scene) = Scene::set("inode") else { return };
-    let victim = Held::start(scene.victim("victim", &["hold"]));
-    // The program switches to the other user once it has the device.
-    let mut attacker = Command::new(scene.program("locked_inode"));
-    attacker.arg(ATTACKER.to_string()).env("SWIFTWATER_DAEMON", &scene.daemon.place);
-    let Some(attacker) = Held::start_or_skip(attacker) else {
-        return tools::skip("no FUSE for users here");
-    };
-    scene.assert_victim_works();
-    assert_success("the victim", &victim.go_on());
-    assert_success("the attacker", &attacker.go_on());
+    assert_fuse_attack_harms_only_its_user("inode", "locked_inode");
 }
 
 #[test]

@@ -87,7 +87,7 @@ impl SharedAssociation {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn abort(&self, reason: &str) {
-        self.this().abort(reason);
+        self.association_ref().abort(reason);
     }
 
     /// Returns why the association has ended; `None` if it has not. The reason is available as soon as the association
@@ -127,13 +127,13 @@ impl SharedAssociation {
 
     /// Returns the local address of the primary path, with our SCTP port; `None` once the association has ended.
     pub fn local_addr(&self) -> Option<SocketAddr> {
-        self.this().local_addr()
+        self.association_ref().local_addr()
     }
 
     /// Returns all addresses of the peer with its SCTP port and its UDP port, as a connect to it would name them;
     /// `None` once the association has ended.
     pub fn peer_address(&self) -> Option<Address> {
-        self.this().peer_address()
+        self.association_ref().peer_address()
     }
 
     /// Returns the peer's addresses (`sctp_getpaddrs`); none once the association has ended.
@@ -153,7 +153,7 @@ impl SharedAssociation {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn local_addresses(&self) -> Vec<IpAddr> {
-        self.this().local_addresses()
+        self.association_ref().local_addresses()
     }
 
     /// Returns the path to one of the peer's addresses, for [`SendInfo::path`]; `None` if the peer has no such address
@@ -169,7 +169,7 @@ impl SharedAssociation {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn path_to(&self, address: IpAddr) -> Option<PathId> {
-        self.this().path_to(address)
+        self.association_ref().path_to(address)
     }
 
     /// Returns the number of outbound streams that the handshake negotiated; 0 if the association had ended before it
@@ -180,7 +180,7 @@ impl SharedAssociation {
 
     /// Returns the current options of the association; `None` once it has ended.
     pub fn options(&self) -> Option<AssociationOptions> {
-        self.this().options()
+        self.association_ref().options()
     }
 
     /// Changes the options of this association at once, either all or none of them. A changed option of paths applies
@@ -205,7 +205,7 @@ impl SharedAssociation {
     /// One of the *fixed* options differs from that of the association, or the association has ended. No option has
     /// changed.
     pub fn set_options(&self, options: &AssociationOptions) -> Result<(), OptionsError> {
-        self.this().set_options(options)?;
+        self.association_ref().set_options(options)?;
         self.message_bytes_max.store(options.message_bytes_max, Ordering::Relaxed);
         if options.events != self.events.swap(options.events, Ordering::Relaxed) {
             // Events begin now, long after the association came up, so `Up` is not reported.
@@ -230,7 +230,7 @@ impl SharedAssociation {
     ///
     /// The peer has no such address, or the association has ended.
     pub fn set_path(&self, address: Option<IpAddr>, options: &PathOptions) -> Result<(), PrimaryError> {
-        self.this().set_path(address, options)
+        self.association_ref().set_path(address, options)
     }
 
     /// Makes the path to this address of the peer the primary path (`SCTP_PRIMARY_ADDR`): new data goes there while the
@@ -253,13 +253,13 @@ impl SharedAssociation {
     ///
     /// The peer has no such address, the address is not confirmed yet, or the association has ended.
     pub fn set_primary(&self, address: IpAddr) -> Result<(), PrimaryError> {
-        self.this().set_primary(address)
+        self.association_ref().set_primary(address)
     }
 
     /// Returns the counters of the association and of its paths (RFC 6458 §8.2, RFC 3873); `None` once the association
     /// has ended.
     pub fn statistics(&self) -> Option<Statistics> {
-        self.this().statistics()
+        self.association_ref().statistics()
     }
 
     /// Returns the stream of the association, which gives access to its modules and its STREAMS messages.
@@ -301,7 +301,7 @@ impl SharedAssociation {
         match found {
             Ok(Found::Primitive(Primitive::ConnCon { outbound_streams, .. }, _)) => {
                 self.streams_out.store(outbound_streams, Ordering::Relaxed);
-                if let Some(peer) = self.this().peer_addr() {
+                if let Some(peer) = self.association_ref().peer_addr() {
                     // The association comes up once, so the cell is empty.
                     let _ = self.peer.set(peer);
                 }
@@ -476,7 +476,7 @@ impl SharedAssociation {
         }
     }
 
-    fn this(&self) -> AssociationRef<'_> {
+    fn association_ref(&self) -> AssociationRef<'_> {
         AssociationRef { socket: &self.socket, id: 0 }
     }
 }

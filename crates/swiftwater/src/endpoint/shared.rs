@@ -49,7 +49,7 @@ impl SharedEndpoint {
     /// Aborts an association (RFC 9260 §9.1): undelivered messages are lost. The ABORT contains the first 256 bytes of
     /// `reason`.
     pub fn abort(&self, id: AssociationId, reason: &str) {
-        self.named(id).abort(reason);
+        self.association(id).abort(reason);
     }
 
     /// Returns the first local address of the endpoint, with its SCTP port. `127.0.0.1` stands for all addresses of the
@@ -81,24 +81,24 @@ impl SharedEndpoint {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn peer_addr(&self, id: AssociationId) -> Option<SocketAddr> {
-        self.named(id).peer_addr()
+        self.association(id).peer_addr()
     }
 
     /// Returns all addresses of the peer of an association with its SCTP port and its UDP port; `None` once the
     /// association has ended.
     pub fn peer_address(&self, id: AssociationId) -> Option<Address> {
-        self.named(id).peer_address()
+        self.association(id).peer_address()
     }
 
     /// Returns the path of an association to one of the peer's addresses, for [`SendInfo::path`]; `None` if the peer
     /// has no such address or the association has ended.
     pub fn path_to(&self, id: AssociationId, address: IpAddr) -> Option<PathId> {
-        self.named(id).path_to(address)
+        self.association(id).path_to(address)
     }
 
     /// Returns the current options of an association; `None` once it has ended.
     pub fn options(&self, id: AssociationId) -> Option<AssociationOptions> {
-        self.named(id).options()
+        self.association(id).options()
     }
 
     /// Changes the options of one association at once, either all or none of them.
@@ -118,7 +118,7 @@ impl SharedEndpoint {
     /// One of the *fixed* options differs from that of the association, or the association has ended. No option has
     /// changed.
     pub fn set_options(&self, id: AssociationId, options: &AssociationOptions) -> Result<(), OptionsError> {
-        self.named(id).set_options(options)
+        self.association(id).set_options(options)
     }
 
     /// Changes the options of the path of an association to one address of the peer (`SCTP_PEER_ADDR_PARAMS`), or of
@@ -133,7 +133,7 @@ impl SharedEndpoint {
         address: Option<IpAddr>,
         options: &PathOptions,
     ) -> Result<(), PrimaryError> {
-        self.named(id).set_path(address, options)
+        self.association(id).set_path(address, options)
     }
 
     /// Makes the path to this address of the peer the primary path of an association (`SCTP_PRIMARY_ADDR`), as
@@ -143,13 +143,13 @@ impl SharedEndpoint {
     ///
     /// The peer has no such address, the address is not confirmed yet, or the association has ended.
     pub fn set_primary(&self, id: AssociationId, address: IpAddr) -> Result<(), PrimaryError> {
-        self.named(id).set_primary(address)
+        self.association(id).set_primary(address)
     }
 
     /// Returns the counters of an association and of its paths (RFC 6458 §8.2, RFC 3873); `None` once the association
     /// has ended.
     pub fn statistics(&self, id: AssociationId) -> Option<Statistics> {
-        self.named(id).statistics()
+        self.association(id).statistics()
     }
 }
 
@@ -205,7 +205,7 @@ impl SharedEndpoint {
         &self.socket
     }
 
-    fn named(&self, id: AssociationId) -> AssociationRef<'_> {
+    fn association(&self, id: AssociationId) -> AssociationRef<'_> {
         AssociationRef { socket: &self.socket, id: id.0 }
     }
 }

@@ -133,7 +133,10 @@ impl Socket {
     }
 
     /// Takes one message of any kind; `Ok(None)` at the end of the stream.
-    pub(crate) fn try_getmsg_as_it_is(&self, inner: &mut Inner) -> Option<Result<Option<Block>, ReadError>> {
+    pub(crate) fn try_getmsg_of_any_kind(
+        &self,
+        inner: &mut Inner,
+    ) -> Option<Result<Option<Block>, ReadError>> {
         match inner.executive.getmsg(self.stream) {
             Ok(Some(message)) => {
                 if !is_data(&message) {

@@ -16,14 +16,14 @@ Examples:
 
 Floods:
   init-one-prefix   INITs to a port that listens, from the 256 addresses of one network
-  init              the same from addresses all over
-  handshakes        handshakes that the attacker completes, from the 256 addresses of one network, which it has
-  init-closed-port  INITs to a port without listener, from addresses all over
-  data              DATA of associations that do not exist, from addresses all over
-  cookie-echo       COOKIE ECHOs with random cookies, from addresses all over
+  init              INITs to a port that listens, from random addresses
+  handshakes        complete handshakes, from the 256 addresses of a network that the attacker owns
+  init-closed-port  INITs to a port without listener, from random addresses
+  data              DATA of associations that do not exist, from random addresses
+  cookie-echo       COOKIE ECHOs with random cookies, from random addresses
   bad-checksum      packets with a wrong checksum
-  bad-chunks        packets with a right checksum and noise for chunks
-  abort, heartbeat  packets that name the peer's association, with a wrong tag
+  bad-chunks        packets with a valid checksum and random bytes for chunks
+  abort, heartbeat  packets with the addresses and ports of the peer's association, and a wrong tag
 
 A server, a peer that sends it messages of 1,024 bytes without pause, new peers that connect, one each 50 ms, and the flood \
 are processes of this program, in two network namespaces of their own, which leave nothing behind. Nothing else is attacked. \
@@ -70,12 +70,12 @@ fn parse_flood_rate(text: &str) -> Result<u64, String> {
     parse_count(text)
         .ok()
         .filter(|rate| *rate <= FLOOD_PACKETS_PER_S_MAX)
-        .ok_or_else(|| format!("`{text}` is no rate of a flood; write a count up to 1M such as 30k"))
+        .ok_or_else(|| format!("`{text}` is not a flood rate; write a count up to 1M such as 30k"))
 }
 
 fn parse_flood_seconds(text: &str) -> Result<f64, String> {
     parse_seconds(text)
         .ok()
         .filter(|seconds| *seconds <= FLOOD_SECONDS_MAX)
-        .ok_or_else(|| format!("`{text}` is no length of a flood; write seconds from 0.001 to 20"))
+        .ok_or_else(|| format!("`{text}` is not a flood duration; write seconds from 0.001 to 20"))
 }

@@ -30,12 +30,12 @@ Series:
   sctp-stream     each call continues one endless message, as netperf's SCTP test did
   sctp-nocsum     sctp-message without a checksum: as the published loopback runs, not for networks
   sctp-sockets    sctp-message by two programs under `swiftwater run`, through its shim and a daemon
-  relay           AF_UNIX records to a thread that passes them on one by one, as a daemon would at best
-  udp-limit       the most that plain UDP with offloads moves with this packet size; only counted
+  relay           AF_UNIX records to a thread that passes them on one by one: the limit of a daemon with a system call per message
+  udp-limit       the maximum rate of plain UDP with offloads at this packet size; not compared
   tcp-rr, sctp-rr, sctp-sockets-rr, relay-rr, udp-rr  one-byte request and answer
 
-The series of one size take turns and every repeat starts with another one, so that a busy moment of the \
-machine meets all of them. A ratio is the median of the ratios to `tcp` within each repeat.")]
+The series of one size take turns, and every repeat starts with another one, so that a busy moment of the \
+machine affects all of them. A ratio is the median of the ratios to `tcp` within each repeat.")]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct BenchArgs {
     /// Another comparison.
@@ -53,10 +53,10 @@ pub(crate) struct BenchArgs {
     /// Processors: 1 pins both ends to one, 2 to one each, 4 to two each [default: 2,1; 2 with --quick].
     #[arg(long, value_name = "COUNT", value_delimiter = ',')]
     pub cpus: Vec<usize>,
-    /// Largest IP packet: `loopback` or a number of bytes [default: loopback,1500].
+    /// Maximum size of IP packets: `loopback` or a number of bytes [default: loopback,1500].
     #[arg(long, value_name = "BYTES", value_delimiter = ',')]
     pub packet_bytes: Vec<String>,
-    /// Connections or associations at a time, comma separated [default: 1].
+    /// Number of concurrent connections or associations, comma separated [default: 1].
     #[arg(short = 'P', long, value_name = "COUNT", value_delimiter = ',')]
     pub parallel: Vec<usize>,
     /// Seconds of each run [default: 1; what fits into two minutes with --quick].
@@ -67,7 +67,7 @@ pub(crate) struct BenchArgs {
     pub repeat: Option<u32>,
     #[command(flatten)]
     pub json: JsonArgs,
-    /// Write the page there [default: bench-out/bench.html].
+    /// File for the page [default: bench-out/bench.html].
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }
@@ -75,7 +75,7 @@ pub(crate) struct BenchArgs {
 /// Other comparisons.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// Flood a server, and measure what is left for its peers.
+    /// Flood a server, and measure the remaining rate of its peers.
     Attack(AttackArgs),
     /// Let one user of a daemon keep it busy, and measure how long another user waits.
     Neighbours(NeighboursArgs),

@@ -12,32 +12,32 @@ use crate::units::parse_seconds;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  swiftwater lab --list                                 what there is
+  swiftwater lab --list                                 names of the experiments
   swiftwater lab --virtual sctplib                      two receive buffers beside the published figures
   swiftwater lab --virtual loss-grid --seconds 30 --json | python3 -m json.tool
-  swiftwater lab --virtual datatag --plot datatag.html  windows and queues over the time
-  swiftwater lab --virtual two-equal --case 'message, 64' two paths at once, beside one and beside what was published
-  swiftwater lab --virtual failover --plot failover.html  what each path carried when one of them died
-  swiftwater lab --live asymmetric-rate                   the kernel's TCP and MPTCP beside it
+  swiftwater lab --virtual datatag --plot datatag.html  windows and queues over time
+  swiftwater lab --virtual two-equal --case 'message, 64' two paths at once, beside one path and published results
+  swiftwater lab --virtual failover --plot failover.html  data of each path while one fails
+  swiftwater lab --live asymmetric-rate                   beside the kernel's TCP and MPTCP
   swiftwater lab --live all --quick --out results         every published figure in real time, within 15 minutes
-  swiftwater lab report results                           one page of that: tables, and curves over the time
-  swiftwater lab check --path 1gbit,5ms                   whether this host can hold such a line
+  swiftwater lab report results                           a page of these results: tables, and curves over time
+  swiftwater lab check --path 1gbit,5ms                   whether this host can emulate that line
   swiftwater lab run --path 30mbit,50ms --server 'iperf3 -s' -- iperf3 -c 198.18.0.2
-                                                        any programs on two hosts, with that line between them
+                                                        any programs on two hosts with that line between them
   swiftwater lab shell --path 30mbit,50ms                 a shell on one of them
   swiftwater lab --virtual tail-loss --case 'last packet' --capture tail.pcapng --qlog tail.sqlog
 
 A virtual experiment runs both ends in this process, on a network and a clock that are simulated: it \
-needs no privileges and no time but the processor's, and the same seed gives the same figures on every \
+needs no privileges and runs as fast as the processor permits, and a seed gives the same figures on every \
 machine. `of limit` is the share of what the lines could carry at best in full packets, after the headers of \
 IP, UDP and SCTP. `of best path` and `of their sum` compare with each path alone in the same run. A queue of \
 1 BDP holds the bandwidth-delay product of its line. The processor is not simulated: neither end is ever busy.
 
 A live experiment runs `swiftwater perf` between two hosts that `lab run` would make, over lines in real time, each \
 measurement five times in turn with the others: the median. A run in which this machine itself lost packets, or was a \
-millisecond late, is repeated up to three times, but not with --quick. Ctrl-C ends it, and nothing is left.
+millisecond late, is repeated up to three times, but not with --quick. Ctrl-C ends the experiment and removes its hosts.
 
-docs/published/INDEX.md names the command for each figure and table that others have published.")]
+docs/published/INDEX.md lists the command for each published figure and table.")]
 #[command(group = ArgGroup::new("what").required(true).multiple(true).args(["experiment", "live", "list"]))]
 #[command(
     arg_required_else_help = true,
@@ -56,7 +56,7 @@ pub(crate) struct LabArgs {
     /// List the experiments.
     #[arg(long)]
     pub list: bool,
-    /// Only cases whose name contains this.
+    /// Run only cases whose names contain this text.
     #[arg(long, value_name = "TEXT")]
     pub case: Option<String>,
     /// Seed of all random numbers.
@@ -71,7 +71,7 @@ pub(crate) struct LabArgs {
     /// With --live: one short run of each measurement, which is not repeated if it was disturbed.
     #[arg(long, requires = "live", conflicts_with_all = ["repeat", "full"])]
     pub quick: bool,
-    /// With --live: keep the results, traces of typical runs and a description of this machine there, for `lab report`.
+    /// With --live: folder for the results, traces of typical runs and a description of this machine, for `lab report`.
     #[arg(long, value_name = "DIR", requires = "live")]
     pub out: Option<PathBuf>,
     /// Run the long cases, too: an hour of `datatag`, twice the file of `sctplib`.
@@ -79,13 +79,13 @@ pub(crate) struct LabArgs {
     pub full: bool,
     #[command(flatten)]
     pub json: JsonArgs,
-    /// Write a page with the figures there.
+    /// File for a page with the figures.
     #[arg(long, value_name = "FILE.html")]
     pub plot: Option<PathBuf>,
-    /// Write the packets of each case there; with several cases, each into a file with its number.
+    /// File for the packets of each case; with several cases, one file each, with the number of the case.
     #[arg(long, value_name = "FILE.pcapng")]
     pub capture: Option<PathBuf>,
-    /// Record the associations of each case, for `swiftwater trace`; with several cases, each into a file with its number.
+    /// File for a trace of each case, for `swiftwater trace`; with several cases, one file each, with the number of the case.
     #[arg(long, value_name = "FILE")]
     pub qlog: Option<PathBuf>,
 }
@@ -105,7 +105,7 @@ pub(crate) struct ReportArgs {
     /// The folder that --out named.
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
-    /// Write the page there [default: report.html in that folder].
+    /// File for the page [default: report.html in that folder].
     #[arg(long, value_name = "FILE.html")]
     pub html: Option<PathBuf>,
 }
@@ -135,6 +135,6 @@ pub(crate) enum LiveName {
     Strsctp,
     /// Two loopback addresses beside one. Needs no root.
     Loopback,
-    /// All of them but loopback; with --quick within 15 minutes.
+    /// All experiments except loopback; with --quick within 15 minutes.
     All,
 }

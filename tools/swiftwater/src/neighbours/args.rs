@@ -13,12 +13,12 @@ Examples:
   swiftwater bench neighbours --repeat 5 --json    medians of five, for programs
 
 Neighbours:
-  none              nobody: what the others are compared with
-  requests          a program that makes, binds, asks and closes sockets without pause
-  connections       a program that opens connections to the daemon and says nothing on them
+  none              no neighbour: the reference for the others
+  requests          a program that opens, binds, queries and closes sockets without pause
+  connections       a program that opens connections to the daemon and sends nothing
   connection-flood  threads that open connections to the daemon and close them at once
   messages          two programs, messages of 64 bytes without pause
-  large-messages    the same with messages of 4 MB
+  large-messages    two programs, messages of 4 MB without pause
 
 Meanwhile two programs of another user exchange messages of one byte, and then one opens sockets. Both users' programs run under `swiftwater run` \
 at one daemon that is started for each run. It needs root, to be two users.")]

@@ -14,9 +14,9 @@ use crate::units::{parse_bytes, parse_count, parse_seconds};
 /// The two ends of a measurement.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PerfCommand {
-    /// Wait for clients, receive or answer what they send, and count it.
+    /// Wait for clients, receive or answer their messages, and count them.
     Server(ServerArgs),
-    /// Send to a server, or make requests to it, and report what it received.
+    /// Send messages or requests to a server, and report the messages that it received.
     Client(ClientArgs),
 }
 
@@ -28,8 +28,8 @@ Examples:
   swiftwater perf server -B 192.0.2.1,198.51.100.1  two addresses: SCTP uses both
   swiftwater perf server --once --json            one test, then its result as JSON
 
-The firewall of this host must let in port 9899, TCP and UDP. With -P, tests over UDP use one \
-port for each flow, counted up from it.")]
+The firewall of this host must admit port 9899, TCP and UDP. With -P, tests over UDP use one \
+port for each flow, from this one upwards.")]
 pub(crate) struct ServerArgs {
     /// TCP port to listen on; also the SCTP port.
     #[arg(short, long, default_value_t = DEFAULT_PORT)]
@@ -37,16 +37,16 @@ pub(crate) struct ServerArgs {
     /// Local addresses, comma separated or repeated. TCP listens on the first, SCTP on all [default: all].
     #[arg(short = 'B', long = "bind", value_name = "ADDRESS", value_delimiter = ',', value_parser = parse_address)]
     pub bind: Vec<IpAddr>,
-    /// UDP port that carries SCTP, and of tests over UDP; 0 for any that is free.
+    /// UDP port of SCTP and of tests over UDP; 0 chooses a free one.
     #[arg(long, default_value_t = DEFAULT_PORT)]
     pub udp_port: u16,
-    /// Links that the server accepts; auto accepts the one that each client asks for.
+    /// Links that the server accepts; auto accepts the link that each client requests.
     #[arg(long, value_enum, default_value = "auto")]
     pub link: Carrier,
     /// Stop after one test.
     #[arg(short = '1', long)]
     pub once: bool,
-    /// Record what every association does, for `swiftwater trace`.
+    /// Record the events of every association, for `swiftwater trace`.
     #[arg(long, value_name = "FILE")]
     pub qlog: Option<PathBuf>,
     #[command(flatten)]
@@ -58,17 +58,17 @@ pub(crate) struct ServerArgs {
 #[command(after_help = "\
 Examples:
   swiftwater perf client 192.0.2.1                       SCTP, 64-byte messages, 10 seconds
-  swiftwater perf client 192.0.2.1 --proto tcp -l 1k -i 1   TCP, 1024 bytes a write, a line each second
-  swiftwater perf client 192.0.2.1 --rr -l 1             how long an answer takes
-  swiftwater perf client 192.0.2.1 --crr -n 1000         with a new association every time
+  swiftwater perf client 192.0.2.1 --proto tcp -l 1k -i 1   TCP, 1024 bytes per write, a line each second
+  swiftwater perf client 192.0.2.1 --rr -l 1             request and response, with latencies
+  swiftwater perf client 192.0.2.1 --crr -n 1000         with a new association for each request
   swiftwater perf client 192.0.2.1 -P 4 --mode stream    four associations, boundaries ignored
-  swiftwater perf client 192.0.2.1 --mode batch -l 16    short messages, many in a call at both ends
+  swiftwater perf client 192.0.2.1 --mode batch -l 16    short messages, many in one call at both ends
   swiftwater perf client 192.0.2.1 -B 192.0.2.7,198.51.100.7   a path from each of two addresses
-  swiftwater perf client 192.0.2.1 --link auto           directly over IP where that is permitted
+  swiftwater perf client 192.0.2.1 --link auto           directly over IP if permitted
   swiftwater perf client 192.0.2.1 --json | python3 -m json.tool
   swiftwater perf client 192.0.2.1 --qlog run.sqlog && swiftwater trace plot run.sqlog
 
-Only delivered messages count: the rates are the server's count. Ctrl-C ends the test and prints \
+Only delivered messages count: the rates are those that the server measures. Ctrl-C ends the test and prints \
 the totals so far.")]
 pub(crate) struct ClientArgs {
     /// Name or address of the server.
@@ -82,7 +82,7 @@ pub(crate) struct ClientArgs {
     /// Bytes of a message: 64, 1k, 1M.
     #[arg(short = 'l', long = "length", value_name = "BYTES", default_value = "64", value_parser = parse_bytes)]
     pub message_bytes: usize,
-    /// Seconds to send or ask [default: 10, or no limit with -n].
+    /// Seconds to send or to make requests [default: 10, or no limit with -n].
     #[arg(short = 't', long = "time", value_name = "SECONDS", value_parser = parse_seconds)]
     pub seconds: Option<f64>,
     /// Messages to send or requests to make: 1000, 250k, 4M.
@@ -97,19 +97,19 @@ pub(crate) struct ClientArgs {
     /// Local addresses, comma separated or repeated. SCTP uses all of them; TCP and UDP take them in turn.
     #[arg(short = 'B', long = "bind", value_name = "ADDRESS", value_delimiter = ',', value_parser = parse_address)]
     pub bind: Vec<IpAddr>,
-    /// Associations, connections or flows at a time, each with its own thread.
+    /// Number of concurrent associations, connections or flows, each with its own thread.
     #[arg(short = 'P', long, value_name = "COUNT", default_value_t = 1)]
     pub parallel: usize,
-    /// Keep the boundaries of messages, or send one endless stream [default: message; stream for TCP].
+    /// Preserve message boundaries, or send one endless stream [default: message; stream for TCP].
     #[arg(long, value_enum)]
     pub mode: Option<Mode>,
-    /// Send a request, wait for the answer, and again: latency percentiles.
+    /// Send requests, each after the answer to the previous one, and report latency percentiles.
     #[arg(long, conflicts_with = "crr")]
     pub rr: bool,
-    /// Send a request and wait for the answer, with a new connection or association every time.
+    /// Send requests as --rr does, with a new connection or association for each.
     #[arg(long)]
     pub crr: bool,
-    /// Largest IP packet, where less than the path allows.
+    /// Maximum size of IP packets, if smaller than the path permits.
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub mtu: Option<usize>,
     /// Local UDP port of SCTP [default: any].
@@ -122,7 +122,7 @@ pub(crate) struct ClientArgs {
     /// the system's].
     #[arg(long, value_name = "NAME", value_parser = parse_congestion)]
     pub congestion: Option<CongestionControl>,
-    /// Whether SCTP sends on all paths at once: off, agreed (if both ends want it) or always [default: agreed].
+    /// Concurrent multipath of SCTP: off, agreed (if both ends request it) or always [default: agreed].
     #[arg(long, value_name = "WHEN")]
     pub multipath: Option<Multipath>,
     /// Congestion control of all paths together, in place of --congestion: none, rpv2 or balia [default: none].
@@ -131,7 +131,7 @@ pub(crate) struct ClientArgs {
     /// Send SCTP packets without a checksum. For measurements on one machine, not for networks.
     #[arg(long)]
     pub no_checksum: bool,
-    /// Record what every association does, for `swiftwater trace`.
+    /// Record the events of every association, for `swiftwater trace`.
     #[arg(long, value_name = "FILE")]
     pub qlog: Option<PathBuf>,
     #[command(flatten)]
@@ -152,7 +152,8 @@ pub(crate) enum Mode {
 /// Parses a congestion control by our name or by the kernel's.
 fn parse_congestion(text: &str) -> Result<CongestionControl, String> {
     let name = if text == "reno" { "newreno" } else { text };
-    name.parse().map_err(|_| format!("`{text}` is no congestion control; write cubic, newreno, reno or bbr"))
+    name.parse()
+        .map_err(|_| format!("`{text}` is not a congestion control; write cubic, newreno, reno or bbr"))
 }
 
 fn parse_address(text: &str) -> Result<IpAddr, String> {
