@@ -21,7 +21,7 @@ use crate::load::{histogram, record};
 use crate::output::{OutputError, print};
 use crate::peer::{GRACE, Peer, PeerError, print_line};
 use crate::perf::client::{Latency, Outcome};
-use crate::run::{PLACE_VARIABLE, find_shim};
+use crate::run::{ADDRESS_VARIABLE, find_shim};
 use crate::sockets::SCTP;
 use crate::stats::median;
 use crate::units::grouped;
@@ -73,7 +73,7 @@ pub(crate) enum NeighboursError {
 
 /// Activities of the neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trouble {
+enum Activity {
     None,
     Requests,
     Connections,
@@ -82,7 +82,7 @@ enum Trouble {
     LargeMessages,
 }
 
-impl Trouble {
+impl Activity {
     const ALL: [Self; 6] = [
         Self::None,
         Self::Requests,
@@ -157,18 +157,18 @@ pub(crate) fn run(args: &NeighboursArgs) -> Result<(), NeighboursError> {
 
 /// Measures beside each neighbour in turn, and again. If the other user waits for too long, that run fails; the others go on.
 fn measure_all(runner: &Runner, args: &NeighboursArgs) -> (Vec<Vec<Measured>>, Option<NeighboursError>) {
-    let mut outcomes: Vec<Vec<Measured>> = vec![Vec::new(); Trouble::ALL.len()];
+    let mut outcomes: Vec<Vec<Measured>> = vec![Vec::new(); Activity::ALL.len()];
     let mut failure = None;
     'rounds: for _ in 0..args.repeat {
-        for (trouble, outcomes) in Trouble::ALL.into_iter().zip(&mut outcomes) {
-            let outcome = measure(runner, trouble, args.seconds);
+        for (activity, outcomes) in Activity::ALL.into_iter().zip(&mut outcomes) {
+            let outcome = measure(runner, activity, args.seconds);
             if interrupt::requested() {
                 break 'rounds;
             }
             match outcome {
                 Ok(outcome) => outcomes.push(outcome),
                 Err(source) => {
-                    failure.get_or_insert(NeighboursError::Run { neighbour: trouble.name(), source });
+                    failure.get_or_insert(NeighboursError::Run { neighbour: activity.name(), source });
                 }
             }
         }
@@ -176,8 +176,8 @@ fn measure_all(runner: &Runner, args: &NeighboursArgs) -> (Vec<Vec<Measured>>, O
     (outcomes, failure)
 }
 
-/// Measures a dialogue of one user and then its `socket()`, while the neighbour makes trouble, with a daemon for this run.
-fn measure(runner: &Runner, trouble: Trouble, seconds: f64) -> Result<Measured, PeerError> {
+/// Measures a dialogue of one user and then its `socket()`, while the neighbour is active, with a daemon for this run.
+fn measure(runner: &Runner, activity: Activity, seconds: f64) -> Result<Measured, PeerError> {
     let allowed = host::allowed_processors();
     let daemon = Daemon::start(runner, &allowed)?;
     let neighbour = EndsAt { processors: &allowed, nice: Some(NEIGHBOUR_NICE), user: Some(NEIGHBOUR) };
@@ -186,12 +186,12 @@ fn measure(runner: &Runner, trouble: Trouble, seconds: f64) -> Result<Measured, 
         let spec = Series::SctpSockets.spec(message_bytes, 1, None);
         runner.start_ends(Some(&daemon), &spec, longer, [&neighbour; 2]).map(Some)
     };
-    let words = ["trouble", "--kind", trouble.name()];
-    let (_ends, _process): (Option<Ends>, Option<Peer>) = match trouble {
-        Trouble::None => (None, None),
-        Trouble::Messages => (send(SMALL_BYTES)?, None),
-        Trouble::LargeMessages => (send(LARGE_BYTES)?, None),
-        Trouble::Requests | Trouble::Connections | Trouble::ConnectionFlood => {
+    let words = ["trouble", "--kind", activity.name()];
+    let (_ends, _process): (Option<Ends>, Option<Peer>) = match activity {
+        Activity::None => (None, None),
+        Activity::Messages => (send(SMALL_BYTES)?, None),
+        Activity::LargeMessages => (send(LARGE_BYTES)?, None),
+        Activity::Requests | Activity::Connections | Activity::ConnectionFlood => {
             (None, Some(runner.start_peer(Some(&daemon), &words, &neighbour)?))
         }
     };
@@ -207,7 +207,7 @@ fn measure(runner: &Runner, trouble: Trouble, seconds: f64) -> Result<Measured, 
 
 fn rows(outcomes: &[Vec<Measured>], conditions: &Conditions) -> Vec<Row> {
     let idle = &outcomes[0];
-    let row = |(trouble, outcomes): (Trouble, &Vec<Measured>)| {
+    let row = |(activity, outcomes): (Activity, &Vec<Measured>)| {
         let exchange =
             |value: fn(&Latency) -> f64| middle(outcomes, |run| run.dialogue.latency.as_ref().map(value));
         let idle_exchange =
@@ -216,7 +216,7 @@ fn rows(outcomes: &[Vec<Measured>], conditions: &Conditions) -> Vec<Row> {
         let idle_socket = |value: fn(&Latency) -> f64| middle(idle, |run| Some(value(&run.sockets)));
         let rates: Vec<f64> = outcomes.iter().map(|run| run.dialogue.messages_per_s()).collect();
         Some(Row {
-            neighbour: trouble.name(),
+            neighbour: activity.name(),
             exchanges_per_s: median(&rates)?,
             latency_us_p50: exchange(|l| l.p50_us),
             latency_us_p99: exchange(|l| l.p99_us),
@@ -237,7 +237,7 @@ fn rows(outcomes: &[Vec<Measured>], conditions: &Conditions) -> Vec<Row> {
             version: conditions.version.clone(),
         })
     };
-    Trouble::ALL.into_iter().zip(outcomes).filter_map(row).collect()
+    Activity::ALL.into_iter().zip(outcomes).filter_map(row).collect()
 }
 
 /// Returns the median of a value over all runs, or 0 if no run has it.
@@ -274,8 +274,8 @@ fn table(rows: &[Row]) -> String {
     out
 }
 
-/// Runs the hidden command: makes trouble until standard input ends.
-pub(crate) fn trouble(kind: &str) -> Result<(), String> {
+/// Runs the hidden command: keeps the daemon busy until standard input ends.
+pub(crate) fn keep_busy(kind: &str) -> Result<(), String> {
     print_line(&())?;
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -304,7 +304,7 @@ fn ask_on(stop: &AtomicBool) -> Result<(), String> {
 }
 
 fn daemon_address() -> io::Result<SocketAddrUnix> {
-    let place = std::env::var(PLACE_VARIABLE).unwrap_or_default();
+    let place = std::env::var(ADDRESS_VARIABLE).unwrap_or_default();
     Ok(SocketAddrUnix::new_abstract_name(place.trim_start_matches('@').as_bytes())?)
 }
 

@@ -28,10 +28,10 @@ const QUIET_VARIABLE: &str = "SWIFTWATER_QUIET";
 const SANITIZER_VARIABLE: &str = "ASAN_OPTIONS";
 const ANY_LINK_ORDER: &str = "verify_asan_link_order=0";
 /// Variable that names the daemon's address to the shim.
-pub(crate) const PLACE_VARIABLE: &str = "SWIFTWATER_DAEMON";
+pub(crate) const ADDRESS_VARIABLE: &str = "SWIFTWATER_DAEMON";
 /// Time within which a started daemon must answer.
 const START_WAIT: Duration = Duration::from_secs(5);
-const START_LOOK: Duration = Duration::from_millis(10);
+const START_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// Seconds without a socket after which a daemon that was started here ends.
 const IDLE_EXIT_S: &str = "60";
 
@@ -156,7 +156,7 @@ fn start_daemon(place: &DaemonAddress) -> Result<Description, String> {
         if Instant::now() > deadline {
             return Err(format!("the daemon that was started at {place} does not answer"));
         }
-        thread::sleep(START_LOOK);
+        thread::sleep(START_CHECK_INTERVAL);
     }
 }
 

@@ -164,12 +164,12 @@ pub(super) mod tests {
     use super::super::caller::Connects;
     use super::super::flood::Flood;
     use super::super::generator::Sent;
-    use super::super::victim::Look;
+    use super::super::victim::VictimState;
     use super::*;
     use crate::bench::result::tests::conditions;
 
     fn run(goodput_bits_per_s: f64, failed: usize) -> Run {
-        let look = |attack_packets, answers| Look {
+        let look = |attack_packets, answers| VictimState {
             attack_packets,
             attack_bytes: attack_packets * 60,
             answers,
@@ -177,7 +177,7 @@ pub(super) mod tests {
             associations: 7,
             resident_bytes: 1 << 20,
             resident_bytes_max: 2 << 20,
-            ..Look::default()
+            ..VictimState::default()
         };
         Run {
             goodput_bits_per_s,

@@ -10,7 +10,7 @@ use super::args::FloodBeside;
 use super::caller::{CONNECT_INTERVAL, CONNECT_PATIENCE, Connects};
 use super::flood::Flood;
 use super::generator::Sent;
-use super::victim::{Look, MESSAGE_BYTES};
+use super::victim::{MESSAGE_BYTES, VictimState};
 use crate::peer::{Peer, PeerError};
 use crate::units::grouped;
 use crate::{host, interrupt};
@@ -20,7 +20,7 @@ const SETTLING: Duration = Duration::from_millis(200);
 /// Time that a process may take beyond its own duration.
 const GRACE: Duration = Duration::from_secs(5);
 /// Interval at which Ctrl-C is checked.
-const LOOK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The case of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,9 +41,9 @@ pub(super) struct Run {
     /// Packets of the flood.
     pub sent: Sent,
     /// The victim before the flood.
-    pub before: Look,
+    pub before: VictimState,
     /// The victim at the end of the flood.
-    pub after: Look,
+    pub after: VictimState,
 }
 
 impl Case {
@@ -125,7 +125,7 @@ pub(super) fn run(
     let window = Duration::from_secs_f64(seconds);
     let victim_command = command(&["victim"], &processors.victim)?;
     let mut victim = Peer::start_on(&arena.victim, victim_command)?;
-    let _: Look = victim.read_line()?;
+    let _: VictimState = victim.read_line()?;
     // The other processes print a line when they are ready.
     let outside = |words: &[&str], processors: &[usize]| -> Result<Peer, PeerError> {
         let mut peer = Peer::start_on(&arena.outside, command(words, processors)?)?;
@@ -138,15 +138,15 @@ pub(super) fn run(
     let count = (seconds / CONNECT_INTERVAL.as_secs_f64()).ceil().max(1.0).to_string();
     let mut connecting = outside(&["connect-all", "--count", &count], &processors.peers)?;
 
-    let before: Look = victim.ask()?;
+    let before: VictimState = victim.ask()?;
     if let Some(flood) = &mut flood {
         flood.write_line()?;
     }
     thread::sleep(SETTLING);
     connecting.write_line()?;
-    let first: Look = victim.ask()?;
+    let first: VictimState = victim.ask()?;
     sleep(window);
-    let last: Look = victim.ask()?;
+    let last: VictimState = victim.ask()?;
     let connects = connecting.read_line_until(Instant::now() + window + CONNECT_PATIENCE + GRACE)?;
     let after = victim.ask()?;
     let sent = match &mut flood {
@@ -178,6 +178,6 @@ fn command(words: &[&str], processors: &[usize]) -> io::Result<Command> {
 fn sleep(duration: Duration) {
     let until = Instant::now() + duration;
     while !interrupt::requested() && Instant::now() < until {
-        thread::sleep(LOOK.min(until.saturating_duration_since(Instant::now())));
+        thread::sleep(CHECK_INTERVAL.min(until.saturating_duration_since(Instant::now())));
     }
 }

@@ -20,7 +20,7 @@ const ETHERNET_HEADER_BYTES: u64 = 14;
 
 /// State of the victim, reported on request.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Look {
+pub(crate) struct VictimState {
     /// Seconds since it began.
     pub seconds: f64,
     /// Messages that the peer's association has delivered.
@@ -43,7 +43,7 @@ pub(crate) struct Look {
     pub dropped: u64,
 }
 
-/// Serves until standard input ends. Each line of it asks for a [`Look`].
+/// Serves until standard input ends. Each line of it asks for a [`VictimState`].
 pub(crate) fn run() -> Result<(), String> {
     let options = StackOptions { udp_port: Some(UDP_PORT), ..StackOptions::default() };
     let stack = Stack::bind(&options).map_err(|error| error.to_string())?;
@@ -55,10 +55,10 @@ pub(crate) fn run() -> Result<(), String> {
     // New peers only connect and send nothing.
     thread::spawn(move || while meeting.recv().is_ok() {});
     let began = Instant::now();
-    say(&look(&stack, &meter, began))?;
+    say(&state(&stack, &meter, began))?;
     for line in io::stdin().lock().lines() {
         line.map_err(|error| error.to_string())?;
-        say(&look(&stack, &meter, began))?;
+        say(&state(&stack, &meter, began))?;
     }
     Ok(())
 }
@@ -71,12 +71,12 @@ fn receive_from_all(listener: &Listener, meter: &Meter) -> Result<(), AcceptErro
     }
 }
 
-fn look(stack: &Stack, meter: &Meter, began: Instant) -> Look {
+fn state(stack: &Stack, meter: &Meter, began: Instant) -> VictimState {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
     let udp = fs::read_to_string("/proc/self/net/snmp").unwrap_or_default();
     let [bytes_in, packets_in, bytes_out, packets_out] = line_counters(&line).unwrap_or_default();
-    Look {
+    VictimState {
         seconds: began.elapsed().as_secs_f64(),
         messages: meter.read().0,
         associations: stack.statistics().associations,

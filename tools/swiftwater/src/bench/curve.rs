@@ -2,7 +2,7 @@
 
 use super::result::Row;
 use super::series::Series;
-use crate::plot::Look;
+use crate::plot::CurveStyle;
 use crate::stats::fit_line;
 
 /// Limit of the published sizes; the line is fitted up to it, so that our costs and the published ones are comparable.
@@ -38,7 +38,7 @@ pub(crate) struct Curve {
     pub machine: Option<&'static str>,
     /// Name in the legend; for our own curves, the name of the series.
     pub label: String,
-    pub look: Look,
+    pub style: CurveStyle,
     /// Processors, packet size (0 if unlimited) and associations of our own curves.
     pub cpus: usize,
     pub packet_bytes: usize,
@@ -53,14 +53,19 @@ pub(crate) struct Curve {
 
 impl Curve {
     /// Returns a curve of a published machine.
-    pub(crate) fn published(machine: &'static str, label: &str, look: Look, points: Vec<Point>) -> Self {
-        Self::fitted(Some(machine), label, look, (0, 0, 0), points)
+    pub(crate) fn published(
+        machine: &'static str,
+        label: &str,
+        style: CurveStyle,
+        points: Vec<Point>,
+    ) -> Self {
+        Self::fitted(Some(machine), label, style, (0, 0, 0), points)
     }
 
     fn fitted(
         machine: Option<&'static str>,
         label: &str,
-        look: Look,
+        style: CurveStyle,
         (cpus, packet_bytes, parallel): (usize, usize, usize),
         points: Vec<Point>,
     ) -> Self {
@@ -74,7 +79,7 @@ impl Curve {
         Self {
             machine,
             label: label.into(),
-            look,
+            style,
             cpus,
             packet_bytes,
             parallel,
@@ -101,7 +106,7 @@ pub(crate) fn curves(rows: &[Row]) -> Vec<Curve> {
             .map(|row| Point::new(row.message_bytes, row.messages_per_s, row.ratio_to_tcp))
             .collect();
         points.sort_by_key(|point| point.message_bytes);
-        Curve::fitted(None, wanted.0.name(), wanted.0.look(), wanted.1, points)
+        Curve::fitted(None, wanted.0.name(), wanted.0.style(), wanted.1, points)
     };
     keys.into_iter().map(curve).collect()
 }

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
     use crate::bench::result::tests::{conditions, rows};
     use crate::bench::series::Series;
-    use crate::plot::Look;
+    use crate::plot::CurveStyle;
 
     #[test]
     fn the_page_needs_nothing_else_and_holds_everything() {
@@ -152,15 +152,16 @@ mod tests {
     #[test]
     fn each_curve_of_a_figure_has_a_colour_and_a_marker_of_its_own() {
         let views = view::all(&curves(&rows(&[1, 64, 1024])), 65_536);
-        let compared = COMPARED.map(|name| Series::parse(name).expect("a series").look());
-        let published = published::curves().into_iter().take(4).map(|curve| curve.look);
-        let beside: Vec<Look> = compared.into_iter().chain(published).collect();
-        let ours = views.iter().map(|view| view.curves.iter().map(|curve| curve.look).collect::<Vec<Look>>());
-        for looks in ours.chain([beside]) {
-            for (index, a) in looks.iter().enumerate() {
+        let compared = COMPARED.map(|name| Series::parse(name).expect("a series").style());
+        let published = published::curves().into_iter().take(4).map(|curve| curve.style);
+        let beside: Vec<CurveStyle> = compared.into_iter().chain(published).collect();
+        let ours =
+            views.iter().map(|view| view.curves.iter().map(|curve| curve.style).collect::<Vec<CurveStyle>>());
+        for styles in ours.chain([beside]) {
+            for (index, a) in styles.iter().enumerate() {
                 assert!(
-                    looks[..index].iter().all(|b| a.color != b.color && a.marker != b.marker),
-                    "{looks:?}"
+                    styles[..index].iter().all(|b| a.color != b.color && a.marker != b.marker),
+                    "{styles:?}"
                 );
             }
         }

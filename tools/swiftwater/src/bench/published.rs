@@ -1,7 +1,7 @@
 //! The published series: netperf on loopback in 2007, messages in 10 seconds for each message size.
 
 use super::curve::{Curve, Point};
-use crate::plot::{Color, Look, Marker};
+use crate::plot::{Color, CurveStyle, Marker};
 
 /// Duration of each published run.
 const SECONDS: f64 = 10.0;
@@ -33,12 +33,12 @@ const MACHINES: [Machine; 7] = [
     machine!("SuSE 10.0, 1.7 GHz P4 M notebook (mspiggy)", 1, "strsctp-suse10-mspiggy.csv"),
 ];
 
-/// The columns after the size, with their names and looks in figures.
-const COLUMNS: [(&str, &str, Look); 4] = [
-    ("xtios_tcp_messages", "2007 tcp, XTI", Look::new(Color::Violet, Marker::Kite)),
-    ("sctp_xti_messages", "2007 sctp, XTI", Look::new(Color::Magenta, Marker::Frame)),
-    ("sockets_normal_messages", "2007 tcp", Look::new(Color::Vermilion, Marker::Ring)),
-    ("sockets_artificial_messages", "2007 tcp artificial", Look::new(Color::Grey, Marker::Down)),
+/// The columns after the size, with their names and styles in figures.
+const COLUMNS: [(&str, &str, CurveStyle); 4] = [
+    ("xtios_tcp_messages", "2007 tcp, XTI", CurveStyle::new(Color::Violet, Marker::Kite)),
+    ("sctp_xti_messages", "2007 sctp, XTI", CurveStyle::new(Color::Magenta, Marker::Frame)),
+    ("sockets_normal_messages", "2007 tcp", CurveStyle::new(Color::Vermilion, Marker::Ring)),
+    ("sockets_artificial_messages", "2007 tcp artificial", CurveStyle::new(Color::Grey, Marker::Down)),
 ];
 const BASE_COLUMN: &str = "sockets_normal_messages";
 
@@ -51,7 +51,7 @@ pub(crate) fn machines() -> Vec<&'static str> {
 pub(crate) fn curves() -> Vec<Curve> {
     MACHINES
         .iter()
-        .flat_map(|machine| COLUMNS.map(|(column, label, look)| curve(machine, column, label, look)))
+        .flat_map(|machine| COLUMNS.map(|(column, label, style)| curve(machine, column, label, style)))
         .collect()
 }
 
@@ -89,8 +89,8 @@ pub(crate) fn raw(processors: usize, message_bytes: usize) -> Vec<Raw> {
     let machines = MACHINES.iter().filter(|machine| machine.processors == processors);
     let cells = machines.flat_map(|machine| {
         Column::ALL.into_iter().filter_map(move |column| {
-            let (name, label, look) = COLUMNS[column as usize];
-            let curve = curve(machine, name, label, look);
+            let (name, label, style) = COLUMNS[column as usize];
+            let curve = curve(machine, name, label, style);
             let point = curve.points.iter().find(|point| point.message_bytes == message_bytes)?;
             let messages = (point.messages_per_s * SECONDS).round();
             Some(Raw { machine: machine.name, column, messages })
@@ -99,7 +99,7 @@ pub(crate) fn raw(processors: usize, message_bytes: usize) -> Vec<Raw> {
     cells.collect()
 }
 
-fn curve(machine: &Machine, column: &str, label: &str, look: Look) -> Curve {
+fn curve(machine: &Machine, column: &str, label: &str, style: CurveStyle) -> Curve {
     let mut lines = machine.csv.lines();
     let head: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
     let place = |name: &str| head.iter().position(|column| *column == name);
@@ -109,7 +109,7 @@ fn curve(machine: &Machine, column: &str, label: &str, look: Look) -> Curve {
         let (messages, base) = (*values.get(ours?)?, *values.get(base?)?);
         Some(Point::new(*values.first()? as usize, messages / SECONDS, Some(messages / base)))
     });
-    Curve::published(machine.name, label, look, points.collect())
+    Curve::published(machine.name, label, style, points.collect())
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::perf::client::{self, Outcome};
 use crate::perf::config::{ClientConfig, ServerConfig};
 use crate::perf::server::{Server, ServerEvent};
 use crate::perf::spec::{Carrier, Spec};
-use crate::run::{PLACE_VARIABLE, PRELOAD_VARIABLE, preload};
+use crate::run::{ADDRESS_VARIABLE, PRELOAD_VARIABLE, preload};
 
 /// Time that a receiver waits for its sender.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -154,7 +154,7 @@ impl Ends {
 /// The daemon of one run. Dropping this ends it.
 pub(crate) struct Daemon {
     _process: Peer,
-    place: String,
+    address: String,
     shim: PathBuf,
 }
 
@@ -162,16 +162,16 @@ impl Daemon {
     /// Starts the daemon on these processors.
     pub(crate) fn start(runner: &Runner, processors: &[usize]) -> Result<Self, PeerError> {
         let shim = runner.shim.clone().map_err(PeerError::Peer)?;
-        let place = format!("@swiftwater-bench-{}", std::process::id());
+        let address = format!("@swiftwater-bench-{}", std::process::id());
         let at = EndsAt { processors, nice: None, user: None };
-        let mut process = runner.start_peer(None, &["daemon", "--place", &place], &at)?;
+        let mut process = runner.start_peer(None, &["daemon", "--place", &address], &at)?;
         let Listening { .. } = process.read_line()?;
-        Ok(Self { _process: process, place, shim })
+        Ok(Self { _process: process, address, shim })
     }
 
     /// Returns the environment of the programs.
     fn environment(&self) -> [(&'static str, OsString); 2] {
-        [(PRELOAD_VARIABLE, preload(&self.shim)), (PLACE_VARIABLE, self.place.clone().into())]
+        [(PRELOAD_VARIABLE, preload(&self.shim)), (ADDRESS_VARIABLE, self.address.clone().into())]
     }
 }
 
@@ -181,9 +181,9 @@ fn our_time() -> Duration {
 }
 
 /// Serves as `swiftwater daemon` does, on any UDP port.
-pub(crate) fn serve_programs(place: &str) -> Result<(), String> {
+pub(crate) fn serve_programs(address: &str) -> Result<(), String> {
     let options = DaemonOptions {
-        address: place.into(),
+        address: address.into(),
         stack: StackOptions { udp_port: Some(0), hairpin: true, ..StackOptions::default() },
         ..DaemonOptions::default()
     };

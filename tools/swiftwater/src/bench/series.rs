@@ -1,7 +1,7 @@
 //! The series that `bench` compares, and the test of each.
 
 use crate::perf::spec::{Carrier, Exchange, Method, Spec};
-use crate::plot::{Color, Look, Marker};
+use crate::plot::{Color, CurveStyle, Marker};
 
 /// One line of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -100,19 +100,19 @@ impl Series {
         }
     }
 
-    /// Returns the look of its curve.
-    pub(crate) fn look(self) -> Look {
+    /// Returns the style of its curve.
+    pub(crate) fn style(self) -> CurveStyle {
         match self {
-            Self::Tcp | Self::TcpRr => Look::new(Color::Ink, Marker::Circle),
-            Self::TcpArtificial => Look::new(Color::Grey, Marker::Ring),
-            Self::TcpBatched => Look::new(Color::Ochre, Marker::Square),
-            Self::SctpMessage | Self::SctpRr => Look::new(Color::Blue, Marker::Diamond),
-            Self::SctpBatch => Look::new(Color::Red, Marker::Right),
-            Self::SctpStream => Look::new(Color::Green, Marker::Up),
-            Self::SctpNocsum => Look::new(Color::Violet, Marker::Kite),
-            Self::SctpSockets | Self::SctpSocketsRr => Look::new(Color::Magenta, Marker::Down),
-            Self::Relay | Self::RelayRr => Look::new(Color::Cyan, Marker::Frame),
-            Self::UdpLimit | Self::UdpRr => Look::new(Color::Vermilion, Marker::Dot),
+            Self::Tcp | Self::TcpRr => CurveStyle::new(Color::Ink, Marker::Circle),
+            Self::TcpArtificial => CurveStyle::new(Color::Grey, Marker::Ring),
+            Self::TcpBatched => CurveStyle::new(Color::Ochre, Marker::Square),
+            Self::SctpMessage | Self::SctpRr => CurveStyle::new(Color::Blue, Marker::Diamond),
+            Self::SctpBatch => CurveStyle::new(Color::Red, Marker::Right),
+            Self::SctpStream => CurveStyle::new(Color::Green, Marker::Up),
+            Self::SctpNocsum => CurveStyle::new(Color::Violet, Marker::Kite),
+            Self::SctpSockets | Self::SctpSocketsRr => CurveStyle::new(Color::Magenta, Marker::Down),
+            Self::Relay | Self::RelayRr => CurveStyle::new(Color::Cyan, Marker::Frame),
+            Self::UdpLimit | Self::UdpRr => CurveStyle::new(Color::Vermilion, Marker::Dot),
         }
     }
 
@@ -203,13 +203,13 @@ mod tests {
             assert_eq!(series.spec(1, 1, Some(1500)).check(), Ok(()));
             assert_eq!(series.baseline().baseline(), series.baseline());
         }
-        let looks: HashSet<(Color, Marker)> = Series::ALL
+        let styles: HashSet<(Color, Marker)> = Series::ALL
             .into_iter()
             .filter(|series| !series.is_rr())
-            .map(|s| (s.look().color, s.look().marker))
+            .map(|s| (s.style().color, s.style().marker))
             .collect();
-        let colors: HashSet<Color> = looks.iter().map(|(color, _)| *color).collect();
-        let markers: HashSet<Marker> = looks.iter().map(|(_, marker)| *marker).collect();
+        let colors: HashSet<Color> = styles.iter().map(|(color, _)| *color).collect();
+        let markers: HashSet<Marker> = styles.iter().map(|(_, marker)| *marker).collect();
         let throughput = Series::ALL.iter().filter(|series| !series.is_rr()).count();
         assert_eq!(
             (colors.len(), markers.len()),

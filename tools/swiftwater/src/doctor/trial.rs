@@ -15,7 +15,7 @@ use swiftwater::StackOptions;
 use swiftwater_daemon::{Daemon, DaemonAddress, DaemonOptions};
 
 use crate::program::is_static;
-use crate::run::{PLACE_VARIABLE, PRELOAD_VARIABLE, SHIM};
+use crate::run::{ADDRESS_VARIABLE, PRELOAD_VARIABLE, SHIM};
 
 /// Limit for an association on loopback, which normally takes no time.
 const WAIT: Duration = Duration::from_secs(5);
@@ -92,7 +92,7 @@ pub(super) fn preloaded(shim: &Path) -> Result<&'static str, String> {
     let place = DaemonAddress::Abstract(format!("swiftwater-doctor-{}", std::process::id()));
     serve(&place)?;
     let mut command = command;
-    command.env(PRELOAD_VARIABLE, shim).env(PLACE_VARIABLE, place.to_string());
+    command.env(PRELOAD_VARIABLE, shim).env(ADDRESS_VARIABLE, place.to_string());
     succeed(&mut command).map(|_| "a program under the shim made an association and sent itself a message")
 }
 

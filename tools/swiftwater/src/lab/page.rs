@@ -5,7 +5,7 @@ mod sizes;
 use ::lab::experiment::{Experiment, Outcome, PathSample, Sample, table};
 
 use crate::plot::{
-    Axis, Chart, Color, Curve, Form, Look, Scale, bytes_text, escape, mbits_text, seconds_text, style,
+    Axis, Chart, Color, Curve, CurveStyle, Form, Scale, bytes_text, escape, mbits_text, seconds_text, style,
 };
 
 const TEMPLATE: &str = include_str!("page.html");
@@ -128,7 +128,7 @@ fn with_limit(outcome: &Outcome, mut curves: Vec<Curve>, end_s: f64) -> Vec<Curv
     let limit = outcome.limit_bits_per_s;
     curves.push(Curve::new(
         "limit",
-        Look::line(Color::Grey),
+        CurveStyle::line(Color::Grey),
         Form::Limit,
         vec![(0.0, limit), (end_s, limit)],
     ));
@@ -155,7 +155,7 @@ fn drawing(title: &str, y: Axis, curves: Vec<Curve>, end_s: f64) -> String {
 
 fn curve(name: &str, color: Color, trace: &[Sample], value: impl Fn(&Sample) -> f64) -> Curve {
     let points = trace.iter().map(|sample| (sample.at_s, value(sample))).collect();
-    Curve::new(name, Look::line(color), Form::Line, points)
+    Curve::new(name, CurveStyle::line(color), Form::Line, points)
 }
 
 #[cfg(test)]

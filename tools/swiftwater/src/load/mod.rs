@@ -157,10 +157,10 @@ pub(crate) fn receive_all(
     meter: &Meter,
 ) -> Result<Span, LoadError> {
     const EXACT_CALLS: u64 = 1024;
-    const CALLS_PER_LOOK: u64 = 64;
-    const BYTES_PER_LOOK: u64 = 16 << 10;
+    const CALLS_PER_CLOCK_READ: u64 = 64;
+    const BYTES_PER_CLOCK_READ: u64 = 16 << 10;
     let mut span = Span::default();
-    let (mut calls, mut bytes, mut bytes_at_look) = (0_u64, 0_u64, 0_u64);
+    let (mut calls, mut bytes, mut bytes_at_clock_read) = (0_u64, 0_u64, 0_u64);
     while let Some(count) = incoming.recv()? {
         if let Some(expected) = message_bytes
             && count != expected
@@ -171,10 +171,10 @@ pub(crate) fn receive_all(
         bytes += count as u64;
         meter.set(calls, bytes);
         if calls < EXACT_CALLS
-            || calls.is_multiple_of(CALLS_PER_LOOK)
-            || bytes - bytes_at_look >= BYTES_PER_LOOK
+            || calls.is_multiple_of(CALLS_PER_CLOCK_READ)
+            || bytes - bytes_at_clock_read >= BYTES_PER_CLOCK_READ
         {
-            bytes_at_look = bytes;
+            bytes_at_clock_read = bytes;
             let now = Instant::now();
             span.first.get_or_insert(now);
             span.last = Some(now);

@@ -18,9 +18,9 @@ use crate::output::note;
 use crate::perf::spec::{Carrier, Spec};
 
 /// Interval at which a sender checks for acknowledgement at its end.
-const ACK_LOOK: Duration = Duration::from_millis(1);
+const ACK_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 /// Interval at which a waiting acceptor checks whether the test is over.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Time that a server's next test may wait for its port: the sockets of the previous one are released in the background.
 const REBIND_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bytes that a receiver of an endless message reads at a time, like a TCP receiver.
@@ -93,7 +93,7 @@ impl SctpAcceptor {
         let until = Instant::now() + REBIND_TIMEOUT;
         let stack = loop {
             match Stack::bind(&options) {
-                Err(BindError::Link(_)) if Instant::now() < until => thread::sleep(LOOK),
+                Err(BindError::Link(_)) if Instant::now() < until => thread::sleep(CHECK_INTERVAL),
                 other => break other?,
             }
         };
@@ -113,7 +113,7 @@ impl SctpAcceptor {
     /// Returns the next association if one comes before `until`; `None` once `stop` is set.
     pub(crate) fn accept(&self, until: Instant, stop: &AtomicBool) -> Result<Option<Association>, LoadError> {
         while Instant::now() < until && !stop.load(Ordering::Relaxed) {
-            match self.listener.accept_timeout(LOOK) {
+            match self.listener.accept_timeout(CHECK_INTERVAL) {
                 Ok((association, _)) => return Ok(Some(association)),
                 Err(AcceptError::TimedOut) => {}
                 Err(error) => return Err(error.into()),
@@ -204,7 +204,7 @@ impl PathLog {
                 return self.noted.lock().unwrap_or_else(PoisonError::into_inner).extend(statistics.paths);
             }
             // Waiting for the end lets the stack handle what has arrived.
-            let _ = association.recv_timeout(ACK_LOOK);
+            let _ = association.recv_timeout(ACK_CHECK_INTERVAL);
         }
     }
 

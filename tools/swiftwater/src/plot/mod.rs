@@ -3,18 +3,18 @@
 //! | file | part |
 //! |---|---|
 //! | `scale` | axes: where a value stands, and the ticks |
-//! | `look` | colours for light and dark pages, and the shapes of points |
+//! | `curve_style` | colours for light and dark pages, and the shapes of points |
 //! | `shape` | curves as paths, with the least and the largest value of each pixel |
 //!
 //! A chart has a plot, ticks on both axes, and at its right a legend, so that labels never lie on curves.
 
-mod look;
+mod curve_style;
 mod scale;
 mod shape;
 
 use std::fmt::Write;
 
-pub(crate) use look::{Color, Look, Marker, style};
+pub(crate) use curve_style::{Color, CurveStyle, Marker, style};
 pub(crate) use scale::{Axis, Scale, bytes_text, count_text, mbits_text, number_text, seconds_text};
 
 /// Width left of the plot, for the labels of the vertical axis.
@@ -65,7 +65,7 @@ pub(crate) enum Form {
 pub(crate) struct Curve {
     /// Name in the legend; a curve without a name is not in the legend.
     pub(crate) name: String,
-    pub(crate) look: Look,
+    pub(crate) style: CurveStyle,
     pub(crate) form: Form,
     pub(crate) points: Vec<(f64, f64)>,
     /// Hover texts, for every point or for none.
@@ -73,8 +73,8 @@ pub(crate) struct Curve {
 }
 
 impl Curve {
-    pub(crate) fn new(name: &str, look: Look, form: Form, points: Vec<(f64, f64)>) -> Self {
-        Curve { name: name.to_owned(), look, form, points, words: Vec::new() }
+    pub(crate) fn new(name: &str, style: CurveStyle, form: Form, points: Vec<(f64, f64)>) -> Self {
+        Curve { name: name.to_owned(), style, form, points, words: Vec::new() }
     }
 }
 
@@ -200,12 +200,12 @@ impl Chart {
             )
         };
         let placed: Vec<(f64, f64)> = curve.points.iter().map(place).collect();
-        let _ = write!(out, "<g class=\"{}\">", curve.look.color.class());
+        let _ = write!(out, "<g class=\"{}\">", curve.style.color.class());
         match curve.form {
             Form::Marked => {
                 let _ = write!(out, "<path class=\"curve\" d=\"{}\"/>", shape::path(&placed));
                 for (index, &at) in placed.iter().enumerate() {
-                    shape::marker(curve.look.marker, at, curve.words.get(index).map(String::as_str), out);
+                    shape::marker(curve.style.marker, at, curve.words.get(index).map(String::as_str), out);
                 }
             }
             Form::Line | Form::Limit => {
@@ -230,14 +230,14 @@ impl Chart {
         let named = self.curves.iter().filter(|curve| !curve.name.is_empty() && !curve.points.is_empty());
         for (row, curve) in named.enumerate() {
             let (x, y) = (frame.right + 14.0, frame.top + 6.0 + row as f64 * LEGEND_LINE);
-            let _ = write!(out, "<g class=\"{}\">", curve.look.color.class());
+            let _ = write!(out, "<g class=\"{}\">", curve.style.color.class());
             match curve.form {
                 Form::Points => shape::marker(Marker::Dot, (x + 9.0, y), None, out),
                 form => {
                     let class = if form == Form::Limit { "limit" } else { "curve" };
                     let _ = write!(out, "<path class=\"{class}\" d=\"M{x:.1},{y:.1}h18\"/>");
                     if form == Form::Marked {
-                        shape::marker(curve.look.marker, (x + 9.0, y), None, out);
+                        shape::marker(curve.style.marker, (x + 9.0, y), None, out);
                     }
                 }
             }
@@ -294,7 +294,7 @@ mod tests {
     fn a_curve_has_its_colour_its_words_and_a_line_in_the_legend() {
         let mut curve = Curve::new(
             "ours",
-            Look::new(Color::Blue, Marker::Square),
+            CurveStyle::new(Color::Blue, Marker::Square),
             Form::Marked,
             vec![(1.0, 10.0), (2.0, 100.0)],
         );

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::look::Marker;
+use super::curve_style::Marker;
 
 /// Half the height of a marker.
 const RADIUS: f64 = 3.2;

@@ -85,7 +85,7 @@ fn line(figure: &Figure, curve: &Curve) -> plot::Curve {
     let shown = curve.points.iter().filter_map(|point| Some((point, (figure.value)(point)?)));
     let shown: Vec<(&Point, f64)> = shown.filter(|(_, value)| *value > 0.0).collect();
     let points = shown.iter().map(|(point, value)| (point.message_bytes as f64, *value)).collect();
-    let mut line = plot::Curve::new(&curve.label, curve.look, Form::Marked, points);
+    let mut line = plot::Curve::new(&curve.label, curve.style, Form::Marked, points);
     line.words = shown.iter().map(|(point, _)| words(curve, point)).collect();
     line
 }
@@ -108,7 +108,7 @@ fn words(curve: &Curve, point: &Point) -> String {
 fn fit(curve: &Curve) -> Option<plot::Curve> {
     let at = |bytes: f64| Some((bytes, curve.us_per_message? + curve.ns_per_byte? * bytes / 1e3));
     let last = curve.points.iter().map(|point| point.message_bytes.min(FIT_BYTES_MAX)).max()?;
-    Some(plot::Curve::new("", curve.look, Form::Limit, vec![at(0.0)?, at(last as f64)?]))
+    Some(plot::Curve::new("", curve.style, Form::Limit, vec![at(0.0)?, at(last as f64)?]))
 }
 
 fn axes(figure: &Figure, lines: &[plot::Curve]) -> (Axis, Axis) {
@@ -170,7 +170,7 @@ pub(super) fn costs(curves: &[Curve]) -> String {
         let _ = write!(
             rows,
             "<tr><td class=\"name {}\">{}</td><td>{}</td><td>{}</td><td class=note>{note}</td></tr>",
-            curve.look.color.class(),
+            curve.style.color.class(),
             escape(&curve.label),
             cost(us_per_message * 1e3),
             cost(ns_per_byte)

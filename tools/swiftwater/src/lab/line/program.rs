@@ -14,10 +14,10 @@ use super::LineError;
 use super::hosts::{ENDS, End, Hosts, address};
 use crate::interrupt;
 use crate::output::note;
-use crate::run::PLACE_VARIABLE;
+use crate::run::ADDRESS_VARIABLE;
 
 /// Interval at which the end of a program and Ctrl-C are checked.
-const LOOK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Time that a program may take to end when asked to.
 const END_WAIT: Duration = Duration::from_secs(2);
 /// Time that a server may take to open a socket, before the client starts nevertheless.
@@ -47,7 +47,7 @@ impl Program {
         let mut command = Command::new(program);
         command.args(arguments);
         // A daemon outside the laboratory would serve neither host.
-        command.env_remove(PLACE_VARIABLE);
+        command.env_remove(ADDRESS_VARIABLE);
         command.env(HOSTS_VARIABLE, ENDS.map(|end| hosts.host(end).name()).join(","));
         for (variable, end) in [("LAB_CLIENT", End::Client), ("LAB_SERVER", End::Server)] {
             let addresses: Vec<String> = (0..paths).map(|path| address(path, end)).collect();
@@ -66,7 +66,7 @@ impl Program {
             if let Some(code) = self.has_ended()? {
                 return Ok(code);
             }
-            thread::sleep(LOOK);
+            thread::sleep(CHECK_INTERVAL);
         }
         self.end()
     }
@@ -85,7 +85,7 @@ impl Program {
             if Instant::now() > deadline {
                 let _ = self.child.kill();
             }
-            thread::sleep(LOOK);
+            thread::sleep(CHECK_INTERVAL);
         }
     }
 
@@ -109,7 +109,7 @@ impl Program {
                 note(format_args!("`{}` has no socket open yet; the client starts all the same", self.name));
                 break;
             }
-            thread::sleep(LOOK);
+            thread::sleep(CHECK_INTERVAL);
         }
         Ok(None)
     }

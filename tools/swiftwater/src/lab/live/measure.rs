@@ -15,7 +15,7 @@ use super::{LiveError, watch};
 use crate::interrupt;
 
 /// Interval at which the end of the client and Ctrl-C are checked.
-const LOOK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// The port of iperf3.
 const IPERF3_PORT: &str = "5201";
 
@@ -166,7 +166,7 @@ impl Running {
             }
             match self.client.child.try_wait()? {
                 Some(status) => break status,
-                None => thread::sleep(LOOK),
+                None => thread::sleep(CHECK_INTERVAL),
             }
         };
         let text = self.client.output();
@@ -281,7 +281,7 @@ impl End {
         let failed = |source| LiveError::Start { what, source };
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
         // A daemon outside the laboratory would serve neither host.
-        command.args(words).env_remove(crate::run::PLACE_VARIABLE);
+        command.args(words).env_remove(crate::run::ADDRESS_VARIABLE);
         // The process has its own group: Ctrl-C is for us, and we end the processes.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = match host {

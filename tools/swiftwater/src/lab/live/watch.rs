@@ -46,7 +46,7 @@ impl Watched {
 pub(super) fn watch<T>(hosts: Option<&Hosts>, seconds: f64, work: impl FnOnce() -> T) -> (T, Watched) {
     let (began, began_at) = (Instant::now(), SystemTime::now());
     let (done, is_done) = channel::<()>();
-    let look = move || {
+    let observe = move || {
         let mut states = Vec::new();
         while is_done.recv_timeout(interval(seconds)) == Err(RecvTimeoutError::Timeout) {
             let Some(paths) = hosts.and_then(Hosts::states) else { break };
@@ -55,10 +55,10 @@ pub(super) fn watch<T>(hosts: Option<&Hosts>, seconds: f64, work: impl FnOnce() 
         states
     };
     let (result, states) = thread::scope(|scope| {
-        let looking = scope.spawn(look);
+        let observing = scope.spawn(observe);
         let result = work();
         drop(done);
-        (result, looking.join().unwrap_or_default())
+        (result, observing.join().unwrap_or_default())
     });
     let began_unix_s = began_at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     (result, Watched { began_unix_s, states })

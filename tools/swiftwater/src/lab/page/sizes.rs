@@ -3,19 +3,23 @@
 use ::lab::experiment::Outcome;
 
 use super::{HEADROOM, HEIGHT, WIDTH};
-use crate::plot::{Axis, Chart, Color, Curve, Form, Look, Marker, Scale, escape, mbits_text, number_text};
+use crate::plot::{
+    Axis, Chart, Color, Curve, CurveStyle, Form, Marker, Scale, escape, mbits_text, number_text,
+};
 
 /// Least number of sizes for a chart.
 const SIZES_MIN: usize = 3;
 
-/// A curve: its name, its look, and the filter for its outcomes.
-type Series = (&'static str, Look, fn(&Outcome) -> bool);
+/// A curve: its name, its style, and the filter for its outcomes.
+type Series = (&'static str, CurveStyle, fn(&Outcome) -> bool);
 
 const SERIES: [Series; 4] = [
-    ("two paths", Look::new(Color::Blue, Marker::Circle), |o| !o.published && o.path.is_none()),
-    ("one path", Look::new(Color::Green, Marker::Square), |o| !o.published && o.path.is_some()),
-    ("published, two", Look::new(Color::Vermilion, Marker::Ring), |o| o.published && o.paths == Some(2)),
-    ("published, one", Look::new(Color::Grey, Marker::Frame), |o| {
+    ("two paths", CurveStyle::new(Color::Blue, Marker::Circle), |o| !o.published && o.path.is_none()),
+    ("one path", CurveStyle::new(Color::Green, Marker::Square), |o| !o.published && o.path.is_some()),
+    ("published, two", CurveStyle::new(Color::Vermilion, Marker::Ring), |o| {
+        o.published && o.paths == Some(2)
+    }),
+    ("published, one", CurveStyle::new(Color::Grey, Marker::Frame), |o| {
         o.published && o.paths == Some(1) && !o.transport.starts_with("tcp")
     }),
 ];
@@ -59,12 +63,12 @@ fn chart(kind: &str, outcomes: &[&Outcome], sizes: &[usize]) -> String {
         };
         sizes.iter().filter_map(of_size).collect()
     };
-    let measured = SERIES.iter().map(|(name, look, belongs)| {
-        Curve::new(name, *look, Form::Marked, points(*belongs, |outcome| outcome.bits_per_s))
+    let measured = SERIES.iter().map(|(name, style, belongs)| {
+        Curve::new(name, *style, Form::Marked, points(*belongs, |outcome| outcome.bits_per_s))
     });
-    let limits = SERIES[..OURS].iter().map(|(name, look, belongs)| {
+    let limits = SERIES[..OURS].iter().map(|(name, style, belongs)| {
         let points = points(*belongs, |outcome| outcome.limit_bits_per_s);
-        Curve::new(&format!("limit, {name}"), *look, Form::Limit, points)
+        Curve::new(&format!("limit, {name}"), *style, Form::Limit, points)
     });
     let curves: Vec<Curve> = limits.chain(measured).filter(|curve| !curve.points.is_empty()).collect();
     let (first, last) = (sizes[0] as f64, sizes[sizes.len() - 1] as f64);

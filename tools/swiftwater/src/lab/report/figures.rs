@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Row;
 use crate::lab::live::trace::{Measure, Trace};
 use crate::plot::{
-    Axis, Chart, Color, Curve, Form, Look, Marker, Scale, bytes_text, escape, mbits_text, number_text,
+    Axis, Chart, Color, Curve, CurveStyle, Form, Marker, Scale, bytes_text, escape, mbits_text, number_text,
     seconds_text,
 };
 
@@ -93,12 +93,12 @@ fn chart_by_size(kind: &str, mut curves: Vec<SizeCurve>) -> Option<String> {
     let height = (HEIGHT * 2.0).max(LEGEND_LINE * (curves.len() + 4) as f64);
     let drawn = curves.into_iter().enumerate().map(|(number, curve)| {
         let SizeCurve { name, published, points } = curve;
-        let look = Look::new(COLORS[number % COLORS.len()], MARKERS[number % MARKERS.len()]);
+        let style = CurveStyle::new(COLORS[number % COLORS.len()], MARKERS[number % MARKERS.len()]);
         let words =
             points.iter().map(|(size, rate)| format!("{name}, {size} bytes: {:.2} Mbit/s", rate / 1e6));
         let words = words.collect();
         let form = if published { Form::Limit } else { Form::Marked };
-        Curve { words, ..Curve::new(&name, look, form, points) }
+        Curve { words, ..Curve::new(&name, style, form, points) }
     });
     let chart = Chart {
         name: format!("Delivered by message size: {kind}"),
@@ -153,7 +153,7 @@ fn drawing(trace: &Trace, (measure, title, unit, text): &Drawing, end_s: f64) ->
         .map(|(number, curve)| {
             Curve::new(
                 &curve.name,
-                Look::line(COLORS[number % COLORS.len()]),
+                CurveStyle::line(COLORS[number % COLORS.len()]),
                 Form::Line,
                 curve.points.clone(),
             )
@@ -181,13 +181,16 @@ fn published(trace: &Trace, end_s: f64) -> Vec<Curve> {
     for (name, seconds, rate) in &trace.published {
         match curves.iter_mut().find(|curve| curve.name == *name) {
             Some(curve) => curve.points.push((*seconds, *rate)),
-            None => {
-                curves.push(Curve::new(name, Look::line(Color::Grey), Form::Limit, vec![(*seconds, *rate)]))
-            }
+            None => curves.push(Curve::new(
+                name,
+                CurveStyle::line(Color::Grey),
+                Form::Limit,
+                vec![(*seconds, *rate)],
+            )),
         }
     }
     for (number, curve) in curves.iter_mut().enumerate() {
-        curve.look = Look::line([Color::Grey, Color::Ink][number % 2]);
+        curve.style = CurveStyle::line([Color::Grey, Color::Ink][number % 2]);
         if let [(_, rate)] = curve.points[..] {
             curve.points = vec![(0.0, rate), (end_s, rate)];
         }

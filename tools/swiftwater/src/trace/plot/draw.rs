@@ -5,8 +5,8 @@ use std::fmt::Write;
 use super::columns::{Columns, Mark, Series};
 use super::{Drawing, Figure, WIDTH};
 use crate::plot::{
-    Axis, Chart, Color, Curve, Form, Look, Scale, bytes_text, escape, mbits_text, number_text, seconds_text,
-    style,
+    Axis, Chart, Color, Curve, CurveStyle, Form, Scale, bytes_text, escape, mbits_text, number_text,
+    seconds_text, style,
 };
 use crate::units::{grouped, mbits};
 
@@ -100,11 +100,11 @@ fn draw_figure(figure: &Figure, title: &str, out: &mut String) {
 /// Returns a curve of a value over time, if it has any.
 fn line(name: &str, color: Color, form: Form, series: &Series, columns: &Columns) -> Option<Curve> {
     let points = series.line(columns.from_s, columns.to_s);
-    (!series.is_empty()).then(|| Curve::new(name, Look::line(color), form, points))
+    (!series.is_empty()).then(|| Curve::new(name, CurveStyle::line(color), form, points))
 }
 
 fn points(name: &str, color: Color, points: Vec<(f64, f64)>) -> Curve {
-    Curve::new(name, Look::line(color), Form::Points, points)
+    Curve::new(name, CurveStyle::line(color), Form::Points, points)
 }
 
 fn windows(columns: &Columns) -> Chart {
@@ -126,7 +126,7 @@ fn marks(columns: &Columns) -> Chart {
     let strokes = |mark: Mark| {
         let row = (rows - mark as usize) as f64;
         let points = columns.marked(mark).map(|time_s| (time_s, row)).collect();
-        Curve::new("", Look::line(color_of(mark)), Form::Strokes, points)
+        Curve::new("", CurveStyle::line(color_of(mark)), Form::Strokes, points)
     };
     let curves = Mark::ALL.map(strokes).into_iter().collect();
     panel(columns, 1, "Events", Axis::rows(&Mark::ALL.map(Mark::name)), curves)
@@ -146,7 +146,7 @@ fn times(columns: &Columns) -> Chart {
 
 fn rates(columns: &Columns) -> Chart {
     let rate = |name, color, points: Vec<(f64, f64)>| {
-        (!points.is_empty()).then(|| Curve::new(name, Look::line(color), Form::Line, points))
+        (!points.is_empty()).then(|| Curve::new(name, CurveStyle::line(color), Form::Line, points))
     };
     let arrived = rate("arrived at the peer", Color::Blue, columns.acked_rate());
     let came = rate("came from the peer", Color::Green, columns.received_rate());

@@ -1,4 +1,4 @@
-//! Looks that distinguish curves: colours for light and dark pages, and the shapes of points.
+//! Styles that distinguish curves: colours for light and dark pages, and the shapes of points.
 //!
 //! The colours also differ for readers who confuse red and green; where ten of them come close, the shapes differ.
 
@@ -36,21 +36,21 @@ pub(crate) enum Marker {
     Kite,
 }
 
-/// Look of a curve.
+/// Colour and point shape of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Look {
+pub(crate) struct CurveStyle {
     pub(crate) color: Color,
     pub(crate) marker: Marker,
 }
 
-impl Look {
+impl CurveStyle {
     pub(crate) const fn new(color: Color, marker: Marker) -> Self {
-        Look { color, marker }
+        CurveStyle { color, marker }
     }
 
     /// Returns a colour for curves without markers.
     pub(crate) const fn line(color: Color) -> Self {
-        Look { color, marker: Marker::Dot }
+        CurveStyle { color, marker: Marker::Dot }
     }
 }
 
