@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::random::Random;
 use crate::time::nanoseconds;
 
-/// How much longer than [`delay`](crate::PipeConfig::delay) a packet travels.
+/// The time that a packet travels in addition to [`delay`](crate::PipeConfig::delay) a packet travels.
 ///
 /// With `may_reorder`, packets arrive whenever their own delay says; without, none arrives before those that left before
 /// it, as on a line whose delay moves and whose packets stay in a row.
@@ -27,7 +27,7 @@ pub enum Jitter {
     /// Not longer.
     #[default]
     None,
-    /// By any time from nothing to `max`, each as likely.
+    /// A time from zero to `max`, uniformly distributed.
     Uniform {
         /// The longest.
         max: Duration,

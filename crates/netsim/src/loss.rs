@@ -23,24 +23,24 @@ pub enum Loss {
     Never,
     /// Each with the same probability, independent of the others.
     Random {
-        /// From 0 to 1.
+        /// Probability of a loss.
         probability: f64,
     },
-    /// In bursts: the line is good or bad, and changes from one to the other with a probability after each packet
+    /// Bursts: the line is good or bad, and changes from one to the other with a probability after each packet
     /// (Gilbert, 1960; Elliott, 1963). It is good at first. [`Loss::bursts`] makes one from what is measured.
     Burst {
-        /// How likely a good line is bad for the next packet.
+        /// Probability that a good line is bad for the next packet.
         good_to_bad: f64,
-        /// How likely a bad line is good for the next packet; the inverse of the mean length of a burst.
+        /// Probability that a bad line is good for the next packet; the inverse of the mean length of a burst.
         bad_to_good: f64,
-        /// How likely a good line loses a packet.
+        /// Probability that a good line loses a packet.
         loss_in_good: f64,
-        /// How likely a bad line loses a packet.
+        /// Probability that a bad line loses a packet.
         loss_in_bad: f64,
     },
     /// Those with these numbers, counted from 0 since the loss was set.
     Scripted(BTreeSet<u64>),
-    /// All of them: the line is cut.
+    /// Every packet is lost: the line is cut.
     Always,
 }
 

@@ -16,7 +16,7 @@ use crate::{DropReason, Ecn};
 pub struct HostId(pub(crate) usize);
 
 impl HostId {
-    /// Its place among the hosts of its network, from 0 on.
+    /// The index of the host in its network, from 0.
     ///
     /// ```
     /// let mut network = netsim::Network::<()>::new(0);
@@ -51,7 +51,7 @@ pub struct PipeId(pub(crate) usize);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet<P> {
-    /// Its length on the wire, headers included.
+    /// The length on the wire, headers included.
     pub bytes: usize,
     /// ECN field that the sender set.
     pub ecn: Ecn,
@@ -83,9 +83,9 @@ pub struct Packet<P> {
 pub struct TooBig<P> {
     /// The host that sent it, if the network knows it.
     pub host: Option<HostId>,
-    /// From which of its addresses.
+    /// The source address.
     pub from: SocketAddr,
-    /// Where it was going.
+    /// The destination address.
     pub to: SocketAddr,
     /// Longest packet that the pipe takes, headers included.
     pub mtu_bytes: usize,
@@ -112,15 +112,15 @@ pub struct TooBig<P> {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery<P> {
-    /// When it arrived.
+    /// The time of arrival.
     pub at_ns: u64,
-    /// Where it arrived.
+    /// The receiving host.
     pub host: HostId,
     /// Address of the sender.
     pub from: SocketAddr,
-    /// To which address of the host.
+    /// The destination address.
     pub to: SocketAddr,
-    /// Its ECN field, as the queues on the way left it.
+    /// The ECN field after the queues on the way.
     pub ecn: Ecn,
     /// Whether it was damaged on the way.
     pub corrupted: bool,
@@ -142,7 +142,7 @@ pub struct Delivery<P> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SendOutcome {
-    /// It is on its way; a later pipe may still drop it.
+    /// The packet was sent; a later pipe may still drop it.
     Sent,
     /// The first pipe dropped it.
     Dropped(DropReason),

@@ -37,9 +37,9 @@ const PIECE_HEADER_BYTES: usize = 20;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct PipeConfig {
-    /// How fast packets leave; `None` (the default) is at once, and then nothing queues.
+    /// The rate at which packets leave; with `None` (the default) they leave at once, and none queue.
     pub rate_bits_per_s: Option<u64>,
-    /// How long a packet travels after it left. Default 0.
+    /// The propagation delay. Default 0.
     pub delay: Duration,
     /// Bytes that fit into the queue, with the packet that is leaving. A packet that does not fit is dropped
     /// (drop-tail); one that finds the queue empty always fits. Default: no bound.
@@ -59,16 +59,16 @@ pub struct PipeConfig {
     pub loss: Loss,
     /// Packets that others overtake. Default: none.
     pub reorder: Reorder,
-    /// How likely a packet is sent twice, from 0 to 1. The copy comes right behind it and must find room in the queue
+    /// Probability that a packet is duplicated. The copy comes right behind it and must find room in the queue
     /// too; no other fault meets it but the jitter. Default 0.
     pub duplicate_probability: f64,
-    /// How likely a packet is damaged, from 0 to 1. Default 0.
+    /// Probability that a packet is damaged. Default 0.
     pub corrupt_probability: f64,
-    /// How many neighbouring bits of a damaged packet are flipped; where, is chance. Default 1.
+    /// Number of adjacent bits of a damaged packet that are flipped, at a random place. Default 1.
     pub corrupt_bits: u32,
-    /// How the delay changes from packet to packet. Default: it does not.
+    /// The variation of the delay between packets. Default: none.
     pub jitter: Jitter,
-    /// When the line is up. Default: always.
+    /// The times at which the line is up. Default: always.
     pub schedule: Schedule,
     /// Treatment of packets while the line is down. Default: they are lost.
     pub when_down: WhenDown,
@@ -195,9 +195,9 @@ pub struct Pipe {
     chances: Chances,
     judge: Judge,
     queue: Queue,
-    /// When the last packet will have left.
+    /// The time at which the last packet has left.
     busy_until_ns: u64,
-    /// When the last packet arrives that may not be overtaken.
+    /// The arrival time of the last packet that must not be overtaken.
     last_at_ns: u64,
     stats: PipeStats,
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 /// The packets that wait, with the one that is leaving, in the order in which they leave.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
-    /// When each is gone, and its bytes.
+    /// The departure time and the bytes of each packet.
     waiting: VecDeque<(u64, usize)>,
     bytes: usize,
 }

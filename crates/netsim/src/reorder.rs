@@ -22,18 +22,18 @@ pub enum Reorder {
     Never,
     /// Some travel longer; those that come within that time overtake them.
     Late {
-        /// How likely a packet is late, from 0 to 1.
+        /// Probability that a packet is late.
         probability: f64,
-        /// By how much.
+        /// The additional delay.
         by: Duration,
     },
     /// Some wait at the far end until others have passed.
     Behind {
-        /// How likely a packet waits, from 0 to 1.
+        /// Probability that a packet waits.
         probability: f64,
-        /// How many pass it. Those that wait themselves do not count.
+        /// Number of packets that pass it. Packets that also wait do not count.
         packets: u32,
-        /// How long it waits for them at most; a packet with nothing after it would otherwise wait for ever.
+        /// Maximum wait; a packet that no other follows would otherwise wait for ever.
         wait_max: Duration,
     },
 }

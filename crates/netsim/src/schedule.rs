@@ -26,11 +26,11 @@ pub enum Schedule {
     AlwaysUp,
     /// Up until `first_down`; from then on down for `down` and up for `up`, again and again.
     Periodic {
-        /// When it goes down for the first time.
+        /// The start of the first outage.
         first_down: Duration,
-        /// How long it is down.
+        /// The length of each outage.
         down: Duration,
-        /// How long it is up in between; nothing counts as a nanosecond.
+        /// The time between two outages; zero counts as a nanosecond.
         up: Duration,
     },
     /// Down within each of these, up otherwise. They may overlap and need no order.
@@ -100,7 +100,7 @@ pub(crate) enum Calendar {
         down_ns: u64,
         period_ns: u64,
     },
-    /// In order, none of them empty, none touching the next.
+    /// Ordered; none is empty, and none touches the next.
     Listed(Vec<Range<u64>>),
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// In nanoseconds; what is longer than the clock can count is for ever.
+/// Returns a duration in nanoseconds; one beyond the range of the clock is infinite.
 pub(crate) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

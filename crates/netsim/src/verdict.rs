@@ -18,13 +18,13 @@ use crate::{Ecn, Payload};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It arrives at the far end.
+    /// The packet arrives at the far end.
     Deliver(Passage),
-    /// It does not.
+    /// The packet is dropped.
     Drop(DropReason),
 }
 
-/// How a packet comes through a pipe.
+/// The way of a packet through a pipe.
 ///
 /// # Examples
 ///
@@ -38,11 +38,11 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Passage {
-    /// When its last bit is there.
+    /// The arrival time of its last bit.
     pub at_ns: u64,
-    /// When its copy is there, if it was sent twice.
+    /// The arrival time of its copy, if it was duplicated.
     pub copy_at_ns: Option<u64>,
-    /// Its ECN field from here on; the copy has the same.
+    /// The ECN field of the packet and its copy after the pipe.
     pub ecn: Ecn,
     /// Whether it is late by [`Reorder::Late`](crate::Reorder::Late); the copy is not.
     pub late: bool,
@@ -67,7 +67,7 @@ pub struct Passage {
 pub struct Flips {
     /// The first; it is counted around the packet's bits, so it may be any number.
     pub first_bit: u64,
-    /// How many.
+    /// Number of bits.
     pub bits: u32,
 }
 
@@ -87,7 +87,7 @@ impl Flips {
     }
 }
 
-/// How a packet waits for others to pass it, see [`Reorder::Behind`](crate::Reorder::Behind).
+/// The wait of a packet for others to pass it, see [`Reorder::Behind`](crate::Reorder::Behind).
 ///
 /// # Examples
 ///
@@ -102,13 +102,13 @@ impl Flips {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Behind {
-    /// How many later packets of the pipe pass it.
+    /// Number of later packets of the pipe that pass it.
     pub packets: u32,
-    /// When it arrives even so.
+    /// The time at which it arrives at the latest.
     pub at_latest_ns: u64,
 }
 
-/// Why a packet does not arrive.
+/// Reason for which a packet does not arrive.
 ///
 /// # Examples
 ///
@@ -124,7 +124,7 @@ pub enum DropReason {
     Queue,
     /// The line was down, or went down while the packet waited.
     Down,
-    /// It was longer than the line takes and must not be cut.
+    /// The packet exceeds the MTU of the line and must not be fragmented.
     TooBig,
 }
 

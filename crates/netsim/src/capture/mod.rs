@@ -54,7 +54,7 @@ pub struct Capture {
     packet_bytes_max: usize,
 }
 
-/// Where packets are seen.
+/// A place at which packets are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Point {
     Host(HostId),

@@ -61,11 +61,11 @@ pub const INTERFACES_MAX: usize = 250;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// Its number in the network.
+    /// The identifier of the host in the network.
     pub host: HostId,
-    /// Its addresses, one for each interface.
+    /// The addresses of the host, one for each interface.
     pub addresses: Vec<IpAddr>,
-    /// Where packets to some addresses are sent from: pairs of destination and source. See [`source`](Self::source).
+    /// The source addresses for some destinations: pairs of destination and source. See [`source`](Self::source).
     pub sources: Vec<(IpAddr, IpAddr)>,
 }
 
@@ -74,7 +74,7 @@ impl Site {
     ///
     /// # Panics
     ///
-    /// When it has no such interface.
+    /// The host has no such interface.
     ///
     /// ```
     /// # use netsim::{Network, PipeConfig};
@@ -90,7 +90,7 @@ impl Site {
     ///
     /// # Panics
     ///
-    /// When it has no address.
+    /// The host has no address.
     ///
     /// ```
     /// # use netsim::{Network, PipeConfig};
@@ -330,7 +330,7 @@ impl Paths {
     ///
     /// # Panics
     ///
-    /// When there are more than [`INTERFACES_MAX`].
+    /// There are more than [`INTERFACES_MAX`].
     ///
     /// ```
     /// # use netsim::{Network, PipeConfig, topology::Paths};

@@ -34,16 +34,16 @@ pub struct RandomLimits {
     pub delay_max: Duration,
     /// The largest share of packets that a pipe loses. Default 0.2.
     pub loss_max: f64,
-    /// How likely a pipe has each of the faults. Default 0.25.
+    /// Probability that a pipe has each of the faults. Default 0.25.
     pub fault_probability: f64,
-    /// How likely a packet meets a fault of a pipe that has it (reordered, sent twice, damaged), at most. Default 0.1.
+    /// Maximum probability that a fault of a pipe affects a packet (reordered, duplicated, damaged). Default 0.1.
     pub packet_probability_max: f64,
-    /// How likely a pipe takes only packets of some length, from 576 to 9000 bytes; half of those report what is too long.
+    /// Probability that a pipe has an MTU, from 576 to 9000 bytes; half of these report packets that are too long.
     /// Default 0.
     pub mtu_probability: f64,
     /// The longest outage. Default 5 s.
     pub outage_max: Duration,
-    /// When the last outage begins at the latest. Default 60 s.
+    /// The latest start of an outage. Default 60 s.
     pub outages_until: Duration,
 }
 
@@ -199,7 +199,7 @@ pub struct RandomTopology {
     pub shape: Shape,
     /// The hosts; each reaches each.
     pub sites: Vec<Site>,
-    /// All pipes; [`Network::pipe`] tells what they are like.
+    /// All pipes; [`Network::pipe`] returns each.
     pub pipes: Vec<PipeId>,
 }
 
@@ -259,7 +259,7 @@ impl Dice {
         self.thrown
     }
 
-    /// From `least` to `most`, each as likely.
+    /// Returns a number from `least` to `most`, uniformly distributed.
     fn even(&mut self, least: u64, most: u64) -> u64 {
         least + self.random.up_to(self.throw(), most.saturating_sub(least))
     }
@@ -272,12 +272,12 @@ impl Dice {
         self.random.chance(self.throw(), probability)
     }
 
-    /// From 0 to 1.
+    /// Returns a number from 0 to 1.
     fn share(&mut self) -> f64 {
         self.even(0, 1_000_000) as f64 / 1e6
     }
 
-    /// Within a range, every power of two of it as likely.
+    /// Returns a number within a range, whose powers of two are equally probable.
     fn by_magnitude(&mut self, range: RangeInclusive<u64>) -> u64 {
         let (least, most) = (*range.start().max(&1), *range.end().max(&1));
         let power = self.even(least.ilog2().into(), most.ilog2().max(least.ilog2()).into());
