@@ -4,6 +4,7 @@
 //! that a batch costs no allocation.
 
 use std::io::IoSlice;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use bytes::BytesMut;
@@ -270,10 +271,11 @@ unsafe fn receive_messages<const PARTS: usize>(
     vectors: &mut [[libc::iovec; PARTS]],
     Arrivals(slips): &mut Arrivals,
 ) -> Result<usize, Errno> {
-    let mut headers = [empty_header_of_many(); SLOTS_MAX];
+    // Only the headers of this call are initialized: where one datagram comes at a time, 32 of them would cost more than the call.
+    let mut headers = [MaybeUninit::<libc::mmsghdr>::uninit(); SLOTS_MAX];
     let slots = vectors.len().min(SLOTS_MAX);
     for ((header, vectors), slip) in headers.iter_mut().zip(vectors).zip(slips.iter_mut()) {
-        let header = &mut header.msg_hdr;
+        let header = &mut header.write(empty_header_of_many()).msg_hdr;
         header.msg_name = slip.from.as_mut_ptr().cast();
         header.msg_namelen = RawAddress::CAPACITY as libc::socklen_t;
         header.msg_iov = vectors.as_mut_ptr();
@@ -284,9 +286,12 @@ unsafe fn receive_messages<const PARTS: usize>(
     let (flags, timeout) = (libc::MSG_DONTWAIT as _, std::ptr::null_mut());
     // SAFETY: the pointers in the first `slots` headers are to memory borrowed mutably for the call with the length beside
     // it; for what the vectors name, the caller vouches.
-    let count = unsafe { libc::recvmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), slots as _, flags, timeout) };
-    let count = Errno::result(count)? as usize;
+    let count =
+        unsafe { libc::recvmmsg(fd.as_raw_fd(), headers.as_mut_ptr().cast(), slots as _, flags, timeout) };
+    let count = (Errno::result(count)? as usize).min(slots);
     for (header, slip) in headers.iter().zip(slips).take(count) {
+        // SAFETY: the first `slots` headers are initialized, and `count` is no more.
+        let header = unsafe { header.assume_init_ref() };
         slip.bytes = header.msg_len as usize;
         let header = &header.msg_hdr;
         slip.from.len = (header.msg_namelen as usize).min(RawAddress::CAPACITY);

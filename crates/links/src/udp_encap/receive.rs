@@ -95,12 +95,14 @@ impl Arrival {
 /// Receives many small datagrams a call, each into a room of its own.
 pub(super) struct Singles {
     rooms: Vec<BytesMut>,
+    /// Number of rooms of the next call: twice what the last one filled, since preparing a room costs time.
+    wanted: usize,
     arrivals: Arrivals,
 }
 
 impl Singles {
     pub(super) fn new() -> Self {
-        Singles { rooms: Vec::with_capacity(ROOMS), arrivals: Arrivals::default() }
+        Singles { rooms: Vec::with_capacity(ROOMS), wanted: ROOMS, arrivals: Arrivals::default() }
     }
 
     /// Receives many datagrams with one system call. Small datagrams are copied out, so that their rooms are reused; a batch
@@ -114,7 +116,10 @@ impl Singles {
         let Sockets { list, blocks, stats, .. } = sockets;
         let socket = &mut list[index];
         self.rooms.resize_with(ROOMS, new_room);
-        let reads = receive_into_rooms(socket.inner.fd.as_fd(), &mut self.rooms, &mut self.arrivals)?;
+        let rooms = &mut self.rooms[..self.wanted];
+        let reads = receive_into_rooms(socket.inner.fd.as_fd(), rooms, &mut self.arrivals)?;
+        let drained = reads < self.wanted;
+        self.wanted = (2 * reads).clamp(2, ROOMS);
         stats.batches_received += 1;
         let (mut bytes, mut large) = (0, 0);
         for (arrived, room) in self.arrivals.iter(reads).zip(&mut self.rooms) {
@@ -141,7 +146,7 @@ impl Singles {
         if 2 * large > reads {
             socket.small_run = 0;
         }
-        Ok(Taken { reads, bytes, drained: reads < ROOMS })
+        Ok(Taken { reads, bytes, drained })
     }
 }
 

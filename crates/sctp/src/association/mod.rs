@@ -458,6 +458,10 @@ impl Association {
         if at_once || path.in_flight_bytes() == 0 {
             return 0;
         }
+        if path.in_flight_bytes() <= path.mtu_bytes() {
+            // That may be a single packet, whose SACK the peer delays (RFC 9260 §6.2): a batch is not worth that time.
+            return path.mtu_bytes();
+        }
         let paced = path.batch_bytes().unwrap_or(usize::MAX);
         let window = path.window_bytes().min(self.outbound.peer_window_bytes());
         let batch = limits.bytes_max.min(window).min(paced);

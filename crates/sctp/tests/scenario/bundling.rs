@@ -81,6 +81,22 @@ fn only_full_batches_are_due_while_something_is_outstanding() {
 }
 
 #[test]
+fn a_full_packet_is_due_beside_a_single_outstanding_one() {
+    let mut peer = Peer::established(6);
+    peer.app_sends(SendInfo::default(), vec![0; 10]);
+    peer.expects("DATA 0");
+    let send = |peer: &mut Peer| {
+        let info = SendInfo::default();
+        peer.endpoint.send(peer.now, peer.id, &info, 1000, [vec![1; 1000].into()]).unwrap();
+    };
+    // The peer delays the SACK of a single packet: less than another packet waits for it, more does not.
+    send(&mut peer);
+    assert!(!peer.endpoint.transmit_due());
+    send(&mut peer);
+    assert!(peer.endpoint.transmit_due());
+}
+
+#[test]
 fn packets_of_a_batch_have_one_length() {
     let mut hosts = TwoHosts::new(6);
     let (a, _) = hosts.establish();
