@@ -66,7 +66,7 @@ impl RawIp {
     pub fn bind(config: &RawIpConfig) -> Result<Self, BindError> {
         let bound = open::open_all(config)?;
         Ok(RawIp {
-            sockets: Sockets::new(bound, 0, config.mtu_bytes),
+            sockets: Sockets::new(bound, 0, config.mtu_bytes)?,
             receiver: Receiver::new(),
             strangers: Strangers::default(),
             ports: Vec::new(),

@@ -8,15 +8,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 
-use crate::LinkStats;
 use crate::blocks::Blocks;
 use crate::bound_socket::BoundSocket;
 use crate::control::RECEIVE_CONTROL_BYTES;
 use crate::interface::bind_to_interface;
 use crate::link::{PathInfo, Sink, Unreachable};
 use crate::route::{Routes, header_bytes, payload_bytes};
+use crate::strangers::readiness::Readiness;
 use crate::strangers::share::Share;
 use crate::strangers::{self, Apart, Class};
+use crate::{BindError, LinkStats};
 
 mod cutting;
 mod receive;
@@ -48,7 +49,8 @@ pub(crate) struct Sockets {
     _guards: Vec<OwnedFd>,
     /// The socket of peers with which the next `receive` begins, so that none starves.
     next: usize,
-    receives: u32,
+    /// Readiness of the sockets for strangers, if there are any.
+    readiness: Option<Readiness>,
     /// Bytes of the header between IP and SCTP.
     carrier_bytes: usize,
     mtu_bytes_cap: usize,
@@ -81,7 +83,15 @@ pub(crate) struct Socket {
 
 impl Sockets {
     /// Wraps bound sockets.
-    pub(crate) fn new(bound: Vec<BoundSocket>, carrier_bytes: usize, mtu_bytes: Option<usize>) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// The process or the system lacks descriptors.
+    pub(crate) fn new(
+        bound: Vec<BoundSocket>,
+        carrier_bytes: usize,
+        mtu_bytes: Option<usize>,
+    ) -> Result<Self, BindError> {
         let interfaces = bound.iter().filter_map(|s| Some((s.bound.ip(), s.interface.clone()?))).collect();
         let buffer_bytes = bound.iter().map(|socket| socket.receive_buffer_bytes).min().unwrap_or_default();
         let (mut list, mut apart, mut guards) = (Vec::with_capacity(bound.len()), Vec::new(), Vec::new());
@@ -98,13 +108,20 @@ impl Sockets {
             list.push(Socket { has_strangers_apart, ..Socket::new(inner, Class::Peers) });
         }
         let of_peers = list.len();
+        let of_strangers = || apart.iter().map(|socket| socket.inner.fd.as_fd());
+        let readiness = match list.first() {
+            Some(first) if !apart.is_empty() => Some(
+                Readiness::new(of_strangers()).map_err(|errno| BindError::new(first.inner.bound, errno))?,
+            ),
+            _ => None,
+        };
         list.append(&mut apart);
-        Sockets {
+        Ok(Sockets {
             list,
             of_peers,
             _guards: guards,
             next: 0,
-            receives: 0,
+            readiness,
             carrier_bytes,
             mtu_bytes_cap: mtu_bytes.unwrap_or(usize::MAX),
             in_flight_limit_bytes: (buffer_bytes * IN_FLIGHT_PERCENT / CHARGE_PERCENT)
@@ -114,7 +131,7 @@ impl Sockets {
             control: [0; RECEIVE_CONTROL_BYTES],
             pending_reports: VecDeque::with_capacity(PENDING_REPORTS_MAX),
             stats: LinkStats::default(),
-        }
+        })
     }
 
     pub(crate) fn local_addresses(&self) -> Vec<SocketAddr> {
@@ -143,8 +160,11 @@ impl Sockets {
     }
 
     pub(crate) fn descriptors<'a>(&'a self, visit: &mut dyn FnMut(BorrowedFd<'a>)) {
-        for socket in &self.list {
+        for socket in &self.list[..self.of_peers] {
             visit(socket.inner.fd.as_fd());
+        }
+        if let Some(readiness) = &self.readiness {
+            visit(readiness.descriptor());
         }
     }
 

@@ -6,8 +6,8 @@
 //! | `Cookies` | packets that begin with COOKIE ECHO: the other half of a handshake without state |
 //! | `Strays` | while [`Link::set_expected_tags`](crate::Link::set_expected_tags) lists tags: packets with another tag |
 //!
-//! Classic BPF programs steer packets ([`steering`]). Each socket has a bounded share of the time ([`share`]). Receiving is the
-//! same over UDP and raw IP ([`receive`]).
+//! Classic BPF programs steer packets ([`steering`]). One descriptor reports packets in any of these sockets ([`readiness`]), and
+//! each socket has a bounded share of the time ([`share`]). Receiving is the same over UDP and raw IP ([`receive`]).
 //!
 //! Every raw socket gets a copy of each packet, and has a filter that accepts its class. Over UDP the sockets form a group with
 //! the socket of an address (`SO_REUSEPORT`), in which one program selects the socket; the rest of this file creates that group.
@@ -22,6 +22,7 @@
 //! hold, there are no such sockets, and all packets go to the first. While a group is being created, for some microseconds,
 //! another program of the same user could join it; it could as well read this process' memory.
 
+pub(crate) mod readiness;
 pub(crate) mod receive;
 pub(crate) mod share;
 pub(crate) mod steering;

@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use bytes::BytesMut;
 use nix::errno::Errno;
+use smallvec::SmallVec;
 
 use crate::control::ControlBuilder;
 use crate::socket_address::RawAddress;
@@ -244,15 +245,14 @@ pub(crate) fn receive_into_rooms(
     rooms: &mut [BytesMut],
     arrivals: &mut Arrivals,
 ) -> Result<usize, Errno> {
-    let count = rooms.len().min(SLOTS_MAX);
-    let mut vectors = [[empty_vector(); 1]; SLOTS_MAX];
-    for (vectors, room) in vectors.iter_mut().zip(rooms.iter_mut()) {
+    let mut vectors: SmallVec<[[libc::iovec; 1]; SLOTS_MAX]> = SmallVec::new();
+    vectors.extend(rooms.iter_mut().take(SLOTS_MAX).map(|room| {
         assert!(room.is_empty(), "a room is taken");
         let spare = room.spare_capacity_mut();
-        vectors[0] = libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: spare.len() };
-    }
+        [libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: spare.len() }]
+    }));
     // SAFETY: each vector is the memory of another of `rooms`, which are borrowed mutably for the call.
-    let count = unsafe { receive_messages(fd, &mut vectors[..count], arrivals)? };
+    let count = unsafe { receive_messages(fd, &mut vectors, arrivals)? };
     for (datagram, room) in arrivals.iter(count).zip(rooms) {
         // SAFETY: without MSG_TRUNC among the flags, the kernel returns the bytes that it has written.
         unsafe { room.set_len(datagram.bytes) };

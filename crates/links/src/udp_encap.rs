@@ -56,7 +56,7 @@ impl UdpEncap {
         let bound = open_all(config)?;
         let segments_max = if config.offload { send::segments_max() } else { 1 };
         Ok(UdpEncap {
-            sockets: Sockets::new(bound, UDP_HEADER_BYTES, config.mtu_bytes),
+            sockets: Sockets::new(bound, UDP_HEADER_BYTES, config.mtu_bytes)?,
             limits: BatchLimits { segments_max, bytes_max: BATCH_BYTES_MAX },
             refused_batches: 0,
             scratch: Vec::with_capacity(RECEIVE_BYTES),

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use nix::errno::Errno;
@@ -15,6 +15,7 @@ use crate::icmp;
 use crate::link::{ECN, Sink, Unreachable, UnreachableReason};
 use crate::socket_address::RawAddress;
 use crate::strangers::Class;
+use crate::strangers::readiness::Readiness;
 use crate::syscalls::receive_message;
 
 /// Maximum number of datagrams or batches, and of bytes, that one `receive` takes from one socket before it returns to the
@@ -56,27 +57,50 @@ impl Sockets {
             more |= self.receive_from(index, sink, take)?;
         }
         let busy = self.stats.batches_received != batches_before;
-        for index in self.of_peers..self.list.len() {
-            if self.list[index].share.has_turn(self.receives, busy, Instant::now) {
-                more |= self.receive_from_strangers(index, sink, take)?;
-            }
-        }
-        self.receives = self.receives.wrapping_add(1);
+        more |= self.receive_from_strangers(busy, sink, take)?;
         Ok(more)
     }
 
-    /// Receives once from a socket for strangers, and charges the time to its share.
+    /// Receives from the sockets for strangers that have packets and their turn.
     fn receive_from_strangers(
         &mut self,
-        index: usize,
+        busy: bool,
         sink: &mut dyn Sink,
         take: &mut Take<'_>,
     ) -> io::Result<bool> {
-        let (before, began) = (self.stats.datagrams_received, Instant::now());
-        let more = self.receive_from(index, sink, take)?;
-        let packets = (self.stats.datagrams_received - before) as usize;
-        let spent = if packets > 0 { began.elapsed() } else { Duration::ZERO };
-        self.list[index].share.charge(spent, packets, more);
+        // The readiness is taken out for the time of the receive, because reading needs all of `self`.
+        let Some(mut readiness) = self.readiness.take() else { return Ok(false) };
+        let received = match readiness.begin_receive() {
+            true => self.receive_from_due(&mut readiness, busy, sink, take),
+            false => Ok(false),
+        };
+        readiness.end_receive();
+        self.readiness = Some(readiness);
+        received
+    }
+
+    fn receive_from_due(
+        &mut self,
+        readiness: &mut Readiness,
+        busy: bool,
+        sink: &mut dyn Sink,
+        take: &mut Take<'_>,
+    ) -> io::Result<bool> {
+        let mut more = false;
+        for index in self.of_peers..self.list.len() {
+            let stranger = index - self.of_peers;
+            let began = Instant::now();
+            if !readiness.is_due(stranger) || !self.list[index].share.has_turn(busy, began) {
+                continue;
+            }
+            let before = self.stats.datagrams_received;
+            let left = self.receive_from(index, sink, take)?;
+            let packets = (self.stats.datagrams_received - before) as usize;
+            let socket = &mut self.list[index];
+            socket.share.charge(began.elapsed(), packets);
+            readiness.after_read((stranger, socket.inner.fd.as_fd()), began, packets, !left);
+            more |= left;
+        }
         Ok(more)
     }
 

@@ -6,8 +6,6 @@ use std::time::{Duration, Instant};
 const AHEAD_MAX: Duration = Duration::from_millis(1);
 /// Maximum charge for a packet: time beyond this was taken by another thread.
 const PACKET_MAX: Duration = Duration::from_micros(5);
-/// Interval, in receives, of reading a socket that was empty the last time, because a read costs a system call.
-const STRIDE: u32 = 8;
 
 /// The share of one socket, represented by the time that it has taken in advance.
 #[derive(Debug)]
@@ -16,35 +14,28 @@ pub(crate) struct Share {
     part: u32,
     ahead: Duration,
     since: Option<Instant>,
-    backlog: bool,
 }
 
 impl Share {
     pub(crate) fn one_in(part: u32) -> Self {
-        Share { part, ahead: Duration::ZERO, since: None, backlog: false }
+        Share { part, ahead: Duration::ZERO, since: None }
     }
 
-    /// Returns whether the socket has its turn in the receive of this number: every few receives as long as it is empty, in
-    /// each one while more waits, and never beyond its share while peers are `busy`.
-    pub(crate) fn has_turn(&mut self, receive: u32, busy: bool, now: impl FnOnce() -> Instant) -> bool {
-        if !self.backlog {
-            return receive.is_multiple_of(STRIDE);
-        }
+    /// Returns whether the socket may be read now: always unless peers are `busy`, and then not beyond its share.
+    pub(crate) fn has_turn(&mut self, busy: bool, now: Instant) -> bool {
         if !busy {
             // Peers have not used that time, so it is not compensated later.
             (self.ahead, self.since) = (Duration::ZERO, None);
             return true;
         }
-        let now = now();
         let elapsed = now.saturating_duration_since(self.since.replace(now).unwrap_or(now));
         self.ahead = self.ahead.saturating_sub(elapsed / self.part);
         self.ahead <= AHEAD_MAX
     }
 
-    /// Records a read that took `spent` and returned this many packets; `backlog`: more wait.
-    pub(crate) fn charge(&mut self, spent: Duration, packets: usize, backlog: bool) {
+    /// Records a read that took `spent` and returned this many packets.
+    pub(crate) fn charge(&mut self, spent: Duration, packets: usize) {
         self.ahead += spent.min(PACKET_MAX * packets as u32);
-        self.backlog = backlog;
     }
 }
 
@@ -58,16 +49,15 @@ mod tests {
     /// Returns the time that the socket took.
     fn taken(mut share: Share, busy: bool) -> Duration {
         let began = Instant::now();
-        let (mut now, mut taken, mut receive) = (began, Duration::ZERO, 0);
+        let (mut now, mut taken) = (began, Duration::ZERO);
         while now - began < Duration::from_secs(1) {
-            if share.has_turn(receive, busy, || now) {
+            if share.has_turn(busy, now) {
                 let spent = 100 * MICROSECOND;
-                share.charge(spent, 32, true);
+                share.charge(spent, 32);
                 taken += spent;
                 now += spent;
             }
             now += 20 * MICROSECOND;
-            receive += 1;
         }
         taken
     }
@@ -76,11 +66,13 @@ mod tests {
     fn time_that_no_peer_missed_is_not_made_good() {
         let mut share = Share::one_in(64);
         let now = Instant::now();
-        for receive in 0..10_000 {
-            assert!(share.has_turn(receive, false, || now));
-            share.charge(100 * MICROSECOND, 32, true);
+        for _ in 0..10_000 {
+            assert!(share.has_turn(false, now));
+            share.charge(100 * MICROSECOND, 32);
         }
-        assert!(share.has_turn(10_001, true, || now), "the peers have only begun");
+        // Peers are busy from now on: the first of these charges alone counts.
+        share.has_turn(false, now);
+        assert!(share.has_turn(true, now), "the peers have only begun");
     }
 
     #[test]
@@ -92,17 +84,9 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_socket_is_looked_at_now_and_then() {
-        let mut share = Share::one_in(8);
-        share.charge(MICROSECOND, 3, false);
-        let turns = (0..80).filter(|&receive| share.has_turn(receive, true, Instant::now)).count();
-        assert_eq!(turns, 10);
-    }
-
-    #[test]
     fn a_thread_that_was_kept_from_running_is_not_charged_for_it() {
         let mut share = Share::one_in(8);
-        share.charge(Duration::from_secs(1), 32, true);
+        share.charge(Duration::from_secs(1), 32);
         assert_eq!(share.ahead, 32 * PACKET_MAX);
     }
 }

@@ -3,12 +3,13 @@
 use std::net::{SocketAddr, UdpSocket};
 
 use links::{BindError, Link, UdpEncap, UdpEncapConfig};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage, setsockopt, sockopt};
 
 use crate::common::{Kept, config, receive_until};
 
-/// Sockets of an address: for peers, INITs, COOKIE ECHOs and strays.
-const SOCKETS: usize = 4;
+/// Descriptors of a link with one address: its socket for peers, and one for all sockets for strangers.
+const DESCRIPTORS: usize = 2;
 const COOKIE_ECHO: u8 = 10;
 
 /// A packet with a verification tag that begins with DATA.
@@ -50,7 +51,7 @@ fn all_arrive(link: &mut UdpEncap, tags: &[u32], each: usize) {
 fn strangers_and_peers_arrive_from_sockets_of_their_own() {
     for ip in ["127.0.0.1", "::1"] {
         let mut link = apart(ip);
-        assert_eq!(descriptors(&link), SOCKETS, "{ip}");
+        assert_eq!(descriptors(&link), DESCRIPTORS, "{ip}");
         assert_eq!(link.local_addresses().len(), 1, "{ip}");
         all_arrive(&mut link, &[0, 7], 3);
     }
@@ -124,6 +125,42 @@ fn a_receive_takes_a_bounded_number_of_strangers() {
     assert_eq!(kept.singles().len(), 128);
 }
 
+/// Returns whether a descriptor of the link is ready within this time.
+fn is_ready(link: &impl Link, timeout: PollTimeout) -> bool {
+    let mut fds = Vec::new();
+    link.descriptors(&mut |fd| fds.push(PollFd::new(fd, PollFlags::POLLIN)));
+    poll(&mut fds, timeout).unwrap() > 0
+}
+
+#[test]
+fn a_descriptor_is_ready_while_packets_of_strangers_wait() {
+    let mut link = apart("127.0.0.1");
+    for _ in 0..3 {
+        assert!(!is_ready(&link, PollTimeout::ZERO), "nothing waits");
+        all_arrive(&mut link, &[0], 1);
+    }
+    let from = UdpSocket::bind("127.0.0.1:0").unwrap();
+    from.send_to(&packet(0), link.local_addresses()[0]).unwrap();
+    for _ in 0..3 {
+        assert!(is_ready(&link, PollTimeout::ZERO), "polling takes nothing");
+    }
+}
+
+#[test]
+fn packets_behind_a_flood_make_a_descriptor_ready() {
+    let mut link = apart("127.0.0.1");
+    all_arrive(&mut link, &[0], 300);
+    let from = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut kept = Kept::default();
+    for sent in 1..=3 {
+        from.send_to(&chunk(0, 1), link.local_addresses()[0]).unwrap();
+        while kept.singles().len() < sent {
+            assert!(is_ready(&link, PollTimeout::from(10_000_u16)), "packet {sent} waits for ever");
+            link.receive(&mut kept).unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_long_packet_of_a_stranger_arrives_whole() {
     let mut link = apart("127.0.0.1");
@@ -168,9 +205,9 @@ fn several_addresses_and_both_families_have_a_socket_each() {
     let config =
         UdpEncapConfig { addresses: addresses.to_vec(), strangers_apart: true, port: 0, ..config("::1") };
     let link = UdpEncap::bind(&config).unwrap();
-    assert_eq!((descriptors(&link), link.local_addresses().len()), (3 * SOCKETS, 3));
+    assert_eq!((descriptors(&link), link.local_addresses().len()), (3 + 1, 3));
     let wildcard = UdpEncapConfig { addresses: Vec::new(), ..config };
-    assert_eq!(descriptors(&UdpEncap::bind(&wildcard).unwrap()), SOCKETS);
+    assert_eq!(descriptors(&UdpEncap::bind(&wildcard).unwrap()), DESCRIPTORS);
 }
 
 #[test]

@@ -396,9 +396,17 @@ impl Shard {
         s: StreamId,
         interest: Interest,
     ) -> (Entered<'a>, bool) {
+        inner.take_arrivals();
+        if inner.is_ready(s, interest) {
+            // The packet was there before the first poll, which says nothing about the benefit of more.
+            return (inner, true);
+        }
         let began = Instant::now();
         let limit = self.busy_poll_max * inner.busy_poll.patience();
         while began.elapsed() < limit {
+            drop(inner);
+            std::hint::spin_loop();
+            inner = self.enter();
             inner.take_arrivals();
             if inner.is_ready(s, interest) {
                 // If another thread ran on this processor meanwhile, the packet would have come without busy polling,
@@ -410,14 +418,9 @@ impl Shard {
                 }
                 return (inner, true);
             }
-            drop(inner);
-            std::hint::spin_loop();
-            inner = self.enter();
         }
         inner.busy_poll.was_in_vain();
-        // Another thread may have taken the message while the perimeter was open.
-        let ready = inner.is_ready(s, interest);
-        (inner, ready)
+        (inner, false)
     }
 
     /// Sleeps on the sockets once, and handles the events that end the sleep.
