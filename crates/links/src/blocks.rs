@@ -2,15 +2,21 @@
 //!
 //! A batch is received at the end of a large block and split off without a copy; many small datagrams share a block. A full block
 //! waits in a queue until all readers have released it, and is then reused.
+//!
+//! Memory that the kernel copies into is aligned. AMD processors of the Zen 3 and Zen 4 kind copy at less than half their speed
+//! (`rep movsb`) where the destination lies up to 31 bytes behind the source within their pages, and the kernel's data begins at a
+//! page or cache line. Large allocations begin 16 bytes behind a page, and so would be such destinations.
 
 use std::collections::VecDeque;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 
 /// Size of a block.
 pub(crate) const BLOCK_BYTES: usize = 256 * 1024;
 /// Room for one receive: the size of the largest batch that the kernel delivers.
 pub(crate) const RECEIVE_BYTES: usize = 65_536;
+/// Alignment of memory that the kernel copies into: a cache line.
+const ALIGNMENT: usize = 64;
 /// Maximum number of full blocks that are kept for reuse; further ones belong to their readers only. So a link keeps 2.25 MB.
 const SPENT_BLOCKS_MAX: usize = 8;
 /// Maximum number of full blocks that are checked for reuse, the oldest first, before a new one is allocated, so that one slow
@@ -18,6 +24,22 @@ const SPENT_BLOCKS_MAX: usize = 8;
 const RECLAIM_TRIES_MAX: usize = 4;
 /// Number of filled blocks after which one idle block is released.
 const TRIM_INTERVAL_BLOCKS: u64 = 64;
+
+/// Returns an empty, aligned buffer with room for `RECEIVE_BYTES`.
+pub(crate) fn aligned_room() -> BytesMut {
+    let mut room = BytesMut::with_capacity(RECEIVE_BYTES + ALIGNMENT);
+    align(&mut room);
+    room
+}
+
+/// Moves the beginning of an empty buffer to the next multiple of [`ALIGNMENT`], if it has the room.
+fn align(buffer: &mut BytesMut) {
+    let padding = buffer.as_ptr().align_offset(ALIGNMENT);
+    if padding > 0 && padding <= buffer.capacity() {
+        buffer.resize(padding, 0);
+        buffer.advance(padding);
+    }
+}
 
 pub(crate) struct Blocks {
     current: BytesMut,
@@ -44,6 +66,16 @@ impl Blocks {
         if self.current.capacity() < RECEIVE_BYTES {
             self.next_block();
         }
+        &mut self.current
+    }
+
+    /// Returns the same as [`Blocks::room`], aligned for a copy by the kernel.
+    #[inline]
+    pub(crate) fn aligned_room(&mut self) -> &mut BytesMut {
+        if self.current.capacity() < RECEIVE_BYTES + ALIGNMENT {
+            self.next_block();
+        }
+        align(&mut self.current);
         &mut self.current
     }
 
@@ -134,6 +166,21 @@ mod tests {
         }
         // 17 batches of a quarter block each, and one block on either side.
         assert!(blocks.allocated <= 7, "{}", blocks.allocated);
+    }
+
+    #[test]
+    fn the_kernel_gets_aligned_room_behind_any_datagram() {
+        let mut blocks = Blocks::new();
+        let mut kept = Vec::new();
+        for bytes in (1..200).chain([65_000; 9]) {
+            let room = blocks.aligned_room();
+            assert_eq!(room.as_ptr() as usize % ALIGNMENT, 0, "behind {bytes}");
+            assert!(room.is_empty() && room.capacity() >= RECEIVE_BYTES);
+            room.resize(bytes, 7);
+            kept.push(blocks.take());
+        }
+        let room = aligned_room();
+        assert!((room.as_ptr() as usize).is_multiple_of(ALIGNMENT) && room.capacity() >= RECEIVE_BYTES);
     }
 
     #[test]

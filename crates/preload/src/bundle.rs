@@ -112,12 +112,16 @@ fn copy(fd: RawFd, descriptor: &Descriptor) -> Result<Lent<'_>> {
 pub(crate) struct RecordCopy(AtomicPtr<Copied>);
 
 /// A copy in fresh memory, which is zero, is a copy of nothing.
+///
+/// The content comes first, at the beginning of a page: many processors copy from the kernel at less than half their speed to
+/// the bytes behind it.
+#[repr(C)]
 pub(crate) struct Copied {
+    content: [u8; BUNDLE_BYTES_MAX],
     /// Number of bundles taken before the one copied here.
     of: u32,
     /// Length of the bundle; 0 if the record is none.
     bytes: usize,
-    content: [u8; BUNDLE_BYTES_MAX],
 }
 
 impl Copied {

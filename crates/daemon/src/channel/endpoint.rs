@@ -28,6 +28,7 @@ use crate::channel::incoming::{FILLER_BYTES, Incoming};
 use crate::channel::long_messages::{self, LentMemfd};
 use crate::channel::raw_record::RawRecord;
 use crate::channel::received_memfd::{self, MemfdError};
+use crate::system::aligned_buffer::AlignedBuffer;
 use crate::system::descriptor_io::{errno_of, polls, register};
 use crate::users::budget::{Account, Charge, RECORD_COST_BYTES};
 use crate::users::closer::{self, Closer, End, ReceivedDescriptor};
@@ -189,7 +190,7 @@ thread_local! {
     /// The receive buffer for the records of all sockets. Each record is copied into memory of its own length, so that a record
     /// that waits for long occupies no more than that. The system provides memory only for the part that the longest record has
     /// used.
-    static RECEIVE_BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; RECEIVE_BUFFER_BYTES]);
+    static RECEIVE_BUFFER: RefCell<AlignedBuffer> = RefCell::new(AlignedBuffer::new(RECEIVE_BUFFER_BYTES));
 }
 
 impl Endpoint {
@@ -233,7 +234,7 @@ impl Endpoint {
         }
         let reserved = lock(&self.reserved).take();
         let charge = reserved.or_else(|| self.accounts.sent.take(RECORD_ROOM_BYTES)).ok_or(Errno::NOBUFS)?;
-        RECEIVE_BUFFER.with_borrow_mut(|buffer| self.receive_into(buffer, charge))
+        RECEIVE_BUFFER.with_borrow_mut(|buffer| self.receive_into(buffer.bytes_mut(), charge))
     }
 
     /// Receives a record; `charge` covers the longest one.

@@ -58,7 +58,7 @@ impl Receiver {
         let socket = &mut list[index];
         let fd = socket.inner.fd.as_fd();
         let Receiver { slots, arrivals, spill, .. } = self;
-        receive_into_slots(fd, blocks.room(), SLOT_BYTES, spill, (slots, arrivals))?;
+        receive_into_slots(fd, blocks.aligned_room(), SLOT_BYTES, spill, (slots, arrivals))?;
         stats.batches_received += 1;
         let (mut bytes, reads) = (0, self.slots.len());
         for ((block, arrived), spill) in self
@@ -93,7 +93,7 @@ impl Receiver {
         let socket = &mut list[index];
         let mut from = RawAddress::empty();
         let fd = socket.inner.fd.as_fd();
-        let received = receive_message(fd, &mut from, blocks.room(), RECEIVE_BYTES, control, 0)?;
+        let received = receive_message(fd, &mut from, blocks.aligned_room(), RECEIVE_BYTES, control, 0)?;
         stats.batches_received += 1;
         self.large = if received.bytes > SLOT_BYTES { SMALL_RUN } else { self.large - 1 };
         let about = About::read(&control[..received.control_bytes]);

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use nix::errno::Errno;
 
 use crate::LinkStats;
-use crate::blocks::RECEIVE_BYTES;
+use crate::blocks::{RECEIVE_BYTES, aligned_room};
 use crate::link::{Datagrams, Sink};
 use crate::socket_address::RawAddress;
 use crate::sockets::{About, Socket, Sockets, Taken};
@@ -22,10 +22,6 @@ const SMALL_RUN: u32 = 2;
 /// Maximum length of a datagram that is copied out of its room: a longer one keeps at most twice its size.
 const COPIED_BYTES_MAX: usize = RECEIVE_BYTES / 2;
 
-fn new_room() -> BytesMut {
-    BytesMut::with_capacity(RECEIVE_BYTES)
-}
-
 /// Returns whether to receive many datagrams in one call rather than a batch.
 pub(super) fn takes_many(socket: &Socket) -> bool {
     socket.small_run >= SMALL_RUN
@@ -40,7 +36,7 @@ pub(super) fn receive_batch(
     let Sockets { list, blocks, control, stats, .. } = sockets;
     let socket = &mut list[index];
     let mut from = RawAddress::empty();
-    let room = blocks.room();
+    let room = blocks.aligned_room();
     let received = receive_message(socket.inner.fd.as_fd(), &mut from, room, RECEIVE_BYTES, control, 0)?;
     let about = About::read(&control[..received.control_bytes]);
     socket.count_overflows(&about, stats);
@@ -115,7 +111,7 @@ impl Singles {
     ) -> Result<Taken, Errno> {
         let Sockets { list, blocks, stats, .. } = sockets;
         let socket = &mut list[index];
-        self.rooms.resize_with(ROOMS, new_room);
+        self.rooms.resize_with(ROOMS, aligned_room);
         let rooms = &mut self.rooms[..self.wanted];
         let reads = receive_into_rooms(socket.inner.fd.as_fd(), rooms, &mut self.arrivals)?;
         let drained = reads < self.wanted;
@@ -135,7 +131,7 @@ impl Singles {
                 continue;
             }
             let payload = if bytes > COPIED_BYTES_MAX {
-                std::mem::replace(room, new_room()).freeze()
+                std::mem::replace(room, aligned_room()).freeze()
             } else {
                 blocks.room().extend_from_slice(room);
                 room.clear();

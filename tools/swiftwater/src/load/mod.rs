@@ -3,6 +3,7 @@
 //! A loop is generic over its transport, so that a message costs the transport's call and a handful of instructions. No loop
 //! reads the clock for every message.
 
+pub(crate) mod read_buffer;
 pub(crate) mod relay;
 pub(crate) mod sctp_transport;
 pub(crate) mod tcp;
@@ -17,6 +18,8 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use thiserror::Error;
+
+use read_buffer::ReadBuffer;
 
 /// Longest latency that the histogram distinguishes.
 const LATENCY_MAX: Duration = Duration::from_secs(60);
@@ -192,7 +195,7 @@ pub(crate) fn ask_all(
     meter: &Meter,
     latencies: &mut Histogram<u64>,
 ) -> Result<(), LoadError> {
-    let mut response = vec![0; request.len()];
+    let mut response = ReadBuffer::new(request.len());
     let mut calls = 0;
     let mut before = Instant::now();
     while calls < limit && !stop.load(Ordering::Relaxed) {
@@ -215,7 +218,7 @@ pub(crate) fn answer_all(
     message_bytes: usize,
     meter: &Meter,
 ) -> Result<Span, LoadError> {
-    let mut message = vec![0; message_bytes];
+    let mut message = ReadBuffer::new(message_bytes);
     let mut span = Span::default();
     let (mut calls, _) = meter.read();
     while dialogue.recv(&mut message)? {
@@ -237,7 +240,7 @@ pub(crate) fn connect_and_ask_all<D: Dialogue>(
     meter: &Meter,
     latencies: &mut Histogram<u64>,
 ) -> Result<(), LoadError> {
-    let mut response = vec![0; request.len()];
+    let mut response = ReadBuffer::new(request.len());
     let mut calls = 0;
     while calls < limit && !stop.load(Ordering::Relaxed) {
         let before = Instant::now();

@@ -12,6 +12,7 @@ use swiftwater::{
     PathStatistics, Reader, SendInfo, Sender, Stack, StackOptions,
 };
 
+use super::read_buffer::ReadBuffer;
 use super::{Dialogue, Incoming, LoadError, Outgoing, read_every_byte};
 use crate::interrupt;
 use crate::output::note;
@@ -303,7 +304,7 @@ impl Incoming for SctpBatchIn {
 /// Receives single messages, or an endless message in pieces of up to 128 KB.
 pub(crate) struct SctpIn {
     association: Association,
-    buffer: Vec<u8>,
+    buffer: ReadBuffer,
     /// Size of whole messages; `None` for pieces of an endless one.
     message_bytes: Option<usize>,
 }
@@ -311,13 +312,13 @@ pub(crate) struct SctpIn {
 impl SctpIn {
     /// Returns a receiver of whole messages of this size.
     pub(crate) fn messages(association: Association, message_bytes: usize) -> Self {
-        let buffer = vec![0; if message_bytes < IN_PLACE_BYTES_MIN { message_bytes } else { 0 }];
+        let buffer = ReadBuffer::new(if message_bytes < IN_PLACE_BYTES_MIN { message_bytes } else { 0 });
         Self { association, buffer, message_bytes: Some(message_bytes) }
     }
 
     /// Returns a receiver of pieces of an endless message.
     pub(crate) fn endless(association: Association) -> Self {
-        Self { association, buffer: vec![0; READ_BYTES], message_bytes: None }
+        Self { association, buffer: ReadBuffer::new(READ_BYTES), message_bytes: None }
     }
 
     /// Answers the peer's shutdown with ours.

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::read_buffer::ReadBuffer;
 use super::{Dialogue, Incoming, LoadError, Outgoing, read_every_byte};
 
 /// Interval at which a quiet receiver checks whether the test is over.
@@ -36,7 +37,7 @@ impl Outgoing for DatagramOut {
 /// Receives datagrams until `stop` is set and none has come for a while.
 pub(crate) struct DatagramIn<'a> {
     socket: UdpSocket,
-    buffer: Vec<u8>,
+    buffer: ReadBuffer,
     stop: &'a AtomicBool,
 }
 
@@ -44,7 +45,7 @@ impl<'a> DatagramIn<'a> {
     /// Reads every byte of each datagram.
     pub(crate) fn new(socket: UdpSocket, stop: &'a AtomicBool) -> Result<Self, LoadError> {
         socket.set_read_timeout(Some(QUIET)).map_err(LoadError::during("setting a timeout"))?;
-        Ok(Self { socket, buffer: vec![0; 1 << 16], stop })
+        Ok(Self { socket, buffer: ReadBuffer::new(1 << 16), stop })
     }
 }
 

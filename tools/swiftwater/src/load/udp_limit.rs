@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use nix::sys::socket::{setsockopt, sockopt};
 
+use super::read_buffer::ReadBuffer;
 use super::udp::{QUIET, is_quiet};
 use super::{Incoming, LoadError, Outgoing};
 
@@ -102,7 +103,7 @@ impl Outgoing for BatchOut {
 /// Counts arrivals until `stop` is set and nothing has come for a while.
 pub(crate) struct BatchIn<'a> {
     socket: UdpSocket,
-    buffer: Vec<u8>,
+    buffer: ReadBuffer,
     stop: &'a AtomicBool,
     sender: Option<SocketAddr>,
     bytes_per_return: usize,
@@ -120,7 +121,7 @@ impl<'a> BatchIn<'a> {
         ask_for_buffers(&socket)?;
         socket.set_read_timeout(Some(QUIET)).map_err(LoadError::during("setting a timeout"))?;
         let bytes_per_return = BATCHES_PER_RETURN * cut(packet_bytes, true).batch_bytes;
-        let buffer = vec![0; 1 << 16];
+        let buffer = ReadBuffer::new(1 << 16);
         Ok(Self { socket, buffer, stop, sender: None, bytes_per_return, bytes_since_return: 0 })
     }
 
