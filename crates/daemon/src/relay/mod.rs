@@ -149,10 +149,12 @@ mod tests {
             }
         };
         assert_eq!(wait, Wait::Association);
+        let reads = async { while joined.peer.recv().await.expect("nothing is lost").is_some() {} };
         soon(async {
-            while joined.peer.recv().await.expect("nothing is lost").is_some_and(|found| found.len() < 1024) {
+            tokio::select! {
+                room = association.writable() => room.expect("it is open"),
+                () = reads => panic!("the association has ended"),
             }
-            association.writable().await.expect("it is open");
         })
         .await;
         assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Message);

@@ -6,10 +6,10 @@
 use tokio::task;
 
 /// Maximum number of records of a channel, or messages of an association, that a task handles in one turn.
-pub(crate) const RECORDS_PER_TURN: usize = 32;
+pub(crate) const RECORDS_PER_TURN: usize = 64;
 
 /// Maximum number of content bytes that a task copies in one turn: a long record counts as several.
-pub(crate) const BYTES_PER_TURN: usize = 1 << 20;
+pub(crate) const BYTES_PER_TURN: usize = 1 << 18;
 
 /// Returns the number of records that a record with this much content counts as.
 pub(crate) fn weight(content_bytes: usize) -> usize {

@@ -13,7 +13,7 @@ use tokio::task::{spawn_local, yield_now};
 use crate::system::quantum::{Quantum, RECORDS_PER_TURN};
 
 /// Maximum number of records that the sockets of one user move in a round.
-pub(crate) const RECORDS_PER_ROUND: usize = 4 * RECORDS_PER_TURN;
+pub(crate) const RECORDS_PER_ROUND: usize = 2 * RECORDS_PER_TURN;
 
 /// The part of one user in each round.
 #[derive(Debug)]
@@ -133,7 +133,8 @@ mod tests {
     use crate::testing::soon;
 
     const TASKS: usize = 300;
-    const ROUNDS: usize = 200;
+    /// Enough for some turns of each task.
+    const ROUNDS: usize = 10 * TASKS;
 
     /// Runs tasks of one user without pause, which move so many records each time that they may. Returns the most that they move in a
     /// round of the runtime, and what each has moved.
