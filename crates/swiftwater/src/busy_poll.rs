@@ -53,6 +53,11 @@ impl BusyPoll {
         worth_it
     }
 
+    #[cfg(test)]
+    pub(crate) fn credit(&self) -> u32 {
+        self.credit
+    }
+
     /// Records a busy poll that found something.
     pub fn paid(&mut self) {
         self.credit = (self.credit + 1).min(CREDIT_MAX);

@@ -152,3 +152,101 @@ impl Readiness {
 fn armed(index: usize) -> EpollEvent {
     EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLONESHOT, index as u64)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+    use super::*;
+
+    /// Longest time that a test waits for an event that comes.
+    const WAIT_MAX_MS: u16 = 10_000;
+
+    fn socket() -> UdpSocket {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        socket.set_nonblocking(true).expect("an open socket");
+        socket
+    }
+
+    fn send_to(socket: &UdpSocket) {
+        let to = socket.local_addr().expect("it is bound");
+        assert_eq!(socket.send_to(&[7], to).expect("loopback is up"), 1);
+    }
+
+    /// Receives so many packets, which empties the socket.
+    fn take(socket: &UdpSocket, packets: usize) {
+        let mut taken = 0;
+        while taken < packets {
+            taken += usize::from(socket.recv(&mut [0]).is_ok());
+        }
+    }
+
+    fn is_ready(readiness: &Readiness, timeout: PollTimeout) -> bool {
+        poll(&mut [PollFd::new(readiness.descriptor(), PollFlags::POLLIN)], timeout).expect("a descriptor")
+            > 0
+    }
+
+    /// Waits for the descriptor, and receives until the kernel was asked.
+    fn wait(readiness: &mut Readiness) {
+        assert!(is_ready(readiness, PollTimeout::from(WAIT_MAX_MS)), "nothing comes");
+        for _ in 0..STRIDE {
+            readiness.begin_receive();
+        }
+    }
+
+    #[test]
+    fn a_socket_is_reported_once_until_it_has_been_emptied() {
+        let socket = socket();
+        let mut readiness = Readiness::new([socket.as_fd()].into_iter()).expect("descriptors");
+        assert!(!readiness.begin_receive() && !is_ready(&readiness, PollTimeout::ZERO), "it is empty");
+        send_to(&socket);
+        wait(&mut readiness);
+        assert!(readiness.is_due(0));
+        send_to(&socket);
+        assert!(!is_ready(&readiness, PollTimeout::ZERO), "the second packet wakes nobody");
+        take(&socket, 2);
+        readiness.after_read((0, socket.as_fd()), Instant::now(), 2, true);
+        readiness.end_receive();
+        assert!(!readiness.is_due(0) && !readiness.timer_runs && !is_ready(&readiness, PollTimeout::ZERO));
+        send_to(&socket);
+        assert!(is_ready(&readiness, PollTimeout::from(WAIT_MAX_MS)), "it is armed again");
+    }
+
+    #[test]
+    fn a_flooded_socket_is_due_again_when_the_interval_is_over() {
+        let socket = socket();
+        let mut readiness = Readiness::new([socket.as_fd()].into_iter()).expect("descriptors");
+        let mut began = Instant::now();
+        let mut read = |packets: usize, readiness: &mut Readiness| {
+            began += INTERVAL / 4;
+            readiness.after_read((0, socket.as_fd()), began, packets, true);
+            readiness.watched[0].attention
+        };
+        assert_eq!(read(PROMPT_PACKETS_MAX - 1, &mut readiness), Attention::Armed);
+        assert_eq!(read(1, &mut readiness), Attention::Armed);
+        assert_eq!(read(1, &mut readiness), Attention::Deferred, "all of an interval count together");
+        readiness.end_receive();
+        wait(&mut readiness);
+        assert!(readiness.is_due(0), "the timer has expired");
+        // The next interval has begun.
+        began += INTERVAL;
+        readiness.after_read((0, socket.as_fd()), began, PROMPT_PACKETS_MAX, true);
+        assert_eq!(readiness.watched[0].attention, Attention::Armed);
+    }
+
+    #[test]
+    fn a_socket_that_was_not_emptied_keeps_the_descriptor_ready() {
+        let socket = socket();
+        let mut readiness = Readiness::new([socket.as_fd()].into_iter()).expect("descriptors");
+        send_to(&socket);
+        wait(&mut readiness);
+        for _ in 0..3 {
+            readiness.after_read((0, socket.as_fd()), Instant::now(), 1, false);
+            assert!(readiness.is_due(0));
+            readiness.end_receive();
+            wait(&mut readiness);
+        }
+    }
+}

@@ -529,4 +529,30 @@ mod tests {
             sockets[1].shard.enter().waiting.kick(Sleeper::Leader);
         });
     }
+
+    #[test]
+    fn a_packet_that_came_before_the_first_busy_poll_is_no_success_of_it() {
+        let bind = || {
+            let options = StackOptions {
+                udp_port: Some(0),
+                local_addresses: vec!["127.0.0.1".parse().expect("an address")],
+                busy_poll: std::time::Duration::from_secs(1),
+                ..StackOptions::default()
+            };
+            Stack::bind(&options).expect("a free port")
+        };
+        let (ours, theirs) = (bind(), bind());
+        let listener = theirs.listen(7).expect("a free port");
+        let client = ours.connect(listener.local_address()).expect("it listens");
+        let (server, _) = listener.accept().expect("it has connected");
+        let credit = || theirs.shard.enter().busy_poll.credit();
+        let before = credit();
+        for n in 0..8_u8 {
+            // The message is in the socket of the other stack when this returns.
+            client.send(&[n]).expect("it is up");
+            client.flush();
+            assert_eq!(server.recv().expect("it is up").expect("a message").to_vec(), [n]);
+        }
+        assert_eq!(credit(), before);
+    }
 }
