@@ -5,6 +5,9 @@
 //! the stack through our frames. This unwinding may pass Rust frames only where nothing is left to drop, so no frame holds a lock
 //! or a value with a destructor while it waits. [`undoing`] registers with the C library whatever a frame must still give back.
 //!
+//! A signal handler may also leave a call by `longjmp(3)`, at any point. The C library then runs what [`undoing`] has registered in
+//! the frames that the jump leaves, and no destructor.
+//!
 //! The shim's other system calls bypass the C library and are no cancellation points.
 
 use std::mem::MaybeUninit;
@@ -39,7 +42,8 @@ pub(crate) fn point() {
     unsafe { pthread_testcancel() }
 }
 
-/// Calls `f`, and `undo` if the thread is cancelled meanwhile. Neither may hold a value with a destructor.
+/// Calls `f`, and `undo` if meanwhile the thread is cancelled or a signal handler jumps out of `f`. Neither may hold a value with
+/// a destructor.
 pub(crate) fn undoing<T, U: FnMut()>(mut undo: U, f: impl FnOnce() -> T) -> T {
     extern "C" fn run<U: FnMut()>(undo: *mut c_void) {
         // SAFETY: `undo` is the closure in the frame below, whose memory stays valid until the unwinding has passed it.

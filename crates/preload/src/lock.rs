@@ -187,6 +187,43 @@ impl Drop for Held<'_> {
     }
 }
 
+/// The lock that this thread had announced at some moment.
+#[derive(Clone, Copy)]
+pub(crate) struct Mark(usize);
+
+/// Returns the mark of this moment, for [`abandon_since`].
+pub(crate) fn mark() -> Mark {
+    Mark(List::of_this_thread().pending())
+}
+
+/// Releases the lock that this thread has taken since then in frames that no longer exist, because a signal handler has jumped out
+/// of them (siglongjmp(3)). Does what the kernel does for a dead holder: the next one finds the page as a dead holder leaves it.
+///
+/// # Safety
+///
+/// The page of such a lock is still mapped.
+pub(crate) unsafe fn abandon_since(mark: Mark) {
+    let list = List::of_this_thread();
+    let pending = list.pending();
+    if pending == mark.0 || pending == 0 {
+        return;
+    }
+    let Some(word) = list.word(pending) else { return };
+    // SAFETY: the caller guarantees it.
+    let word = unsafe { &*word };
+    let mine = thread_id();
+    // A thread announces a lock before it takes it, so the lock may be another's.
+    if word.compare_exchange(mine, FUTEX_OWNER_DIED, AcqRel, Relaxed).is_err()
+        && word
+            .compare_exchange(mine | FUTEX_WAITERS, FUTEX_OWNER_DIED | FUTEX_WAITERS, AcqRel, Relaxed)
+            .is_ok()
+    {
+        // The call fails only if nobody waits.
+        let _ = futex(word, libc::FUTEX_WAKE, 1, None);
+    }
+    Pending { list, before: mark.0 }.withdraw();
+}
+
 /// Makes the system call `FUTEX_WAIT` while the word is `value`, or `FUTEX_WAKE` of `value` waiters.
 fn futex(word: &AtomicU32, operation: c_int, value: u32, within: Option<Duration>) -> Result<()> {
     let within = within.map(system::timespec);
@@ -239,12 +276,26 @@ impl List {
 
     /// Returns the entry that a lock would have in the list.
     fn entry(head: &ListHead, word: &AtomicU32) -> usize {
-        ptr::from_ref(word).addr().wrapping_sub(head.futex_offset.cast_unsigned() as usize)
+        ptr::from_ref(word).expose_provenance().wrapping_sub(head.futex_offset.cast_unsigned() as usize)
     }
 
     fn is_pending(self, word: &AtomicU32) -> bool {
         // SAFETY: the C library keeps the list for the lifetime of the thread.
         unsafe { self.0.as_ref() }.is_some_and(|head| head.pending.load(Relaxed) == List::entry(head, word))
+    }
+
+    /// Returns the entry that is announced; 0 for none.
+    fn pending(self) -> usize {
+        // SAFETY: as above.
+        unsafe { self.0.as_ref() }.map_or(0, |head| head.pending.load(Relaxed))
+    }
+
+    /// Returns the word of the lock whose entry this is.
+    fn word(self, entry: usize) -> Option<*const AtomicU32> {
+        // SAFETY: as above.
+        let head = unsafe { self.0.as_ref() }?;
+        let address = entry.wrapping_add(head.futex_offset.cast_unsigned() as usize);
+        Some(ptr::with_exposed_provenance(address))
     }
 
     /// Announces a lock to the kernel.
@@ -329,6 +380,35 @@ mod tests {
                 assert_eq!(held.map(drop), Err(TIMED_OUT));
             }
         });
+    }
+
+    #[test]
+    fn a_lock_whose_frames_were_left_is_inherited() {
+        let (outer, inner) = (AtomicU32::new(0), AtomicU32::new(0));
+        let before = mark();
+        std::mem::forget(hold(&outer, &Patience::of_a_look()).expect("it is free"));
+        let between = mark();
+        std::mem::forget(hold(&inner, &Patience::of_a_look()).expect("it is free"));
+        for (since, word) in [(between, &inner), (before, &outer)] {
+            assert!(hold(word, &Patience::of_a_look()).is_err(), "it is held");
+            // SAFETY: both words live.
+            unsafe { abandon_since(since) };
+            let held = hold(word, &Patience::of_a_look()).expect("it was left");
+            assert!(held.inherited);
+        }
+        // SAFETY: as above.
+        unsafe { abandon_since(before) };
+        assert_eq!((outer.load(Relaxed), inner.load(Relaxed)), (0, 0));
+    }
+
+    #[test]
+    fn a_lock_that_is_held_since_before_is_not_left() {
+        let word = AtomicU32::new(0);
+        let held = hold(&word, &Patience::of_a_look()).expect("it is free");
+        // SAFETY: the word lives.
+        unsafe { abandon_since(mark()) };
+        assert_eq!(hold(&word, &Patience::of_a_look()).map(drop), Err(Errno(libc::EDEADLK)));
+        drop(held);
     }
 
     #[test]

@@ -104,6 +104,11 @@ fn a_cancelled_thread_leaves_its_call_and_nothing_else() {
 }
 
 #[test]
+fn a_handler_that_jumps_out_of_a_call_leaves_no_lock_behind() {
+    run("jumps", &[]);
+}
+
+#[test]
 fn a_sharer_that_writes_into_the_page_keeps_nobody_beyond_time_limits() {
     run("page", &[]);
 }

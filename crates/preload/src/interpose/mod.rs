@@ -18,7 +18,7 @@ use libc::{c_int, c_uint, iovec, mmsghdr, msghdr, ssize_t};
 use crate::descriptor::Descriptor;
 use crate::setup;
 use crate::system::{Buffers, Errno, Result, can_be};
-use crate::{cancel, form, table};
+use crate::{cancel, form, lock, table};
 
 /// Converts a result to the return value of a C function: -1 with `errno`, or a number.
 fn number<N: From<i8>>(result: Result<N>) -> N {
@@ -29,7 +29,7 @@ fn number<N: From<i8>>(result: Result<N>) -> N {
 }
 
 /// Runs `ours` on one of our descriptors, `theirs` on any other. Success leaves `errno` unchanged. Neither closure may hold a
-/// value with a destructor while it waits (see [`cancel`]).
+/// value with a destructor while it waits (see [`cancel`]). A signal handler may leave `ours` by `siglongjmp` at any point.
 fn on<N: From<i8>>(fd: RawFd, ours: impl FnOnce(&Descriptor) -> Result<N>, theirs: impl FnOnce() -> N) -> N {
     let before = Errno::last();
     let Some(descriptor) = table::find(fd).map(Arc::into_raw) else {
@@ -38,9 +38,15 @@ fn on<N: From<i8>>(fd: RawFd, ours: impl FnOnce(&Descriptor) -> Result<N>, their
     };
     // SAFETY: the pointer came from `Arc::into_raw`, and is released once: here if the thread is cancelled, below if not.
     let release = || unsafe { Arc::decrement_strong_count(descriptor) };
-    // SAFETY: as above; the descriptor lives until it is released.
+    let mark = lock::mark();
+    let leave = || {
+        // SAFETY: the descriptor, and with it the page, lives until it is released.
+        unsafe { lock::abandon_since(mark) };
+        release();
+    };
+    // SAFETY: as above.
     let (done, is_over) =
-        cancel::undoing(release, || unsafe { (ours(&*descriptor), setup::is_over(&*descriptor)) });
+        cancel::undoing(leave, || unsafe { (ours(&*descriptor), setup::is_over(&*descriptor)) });
     release();
     match done {
         // The daemon no longer knows the socket.
