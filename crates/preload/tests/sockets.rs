@@ -109,6 +109,16 @@ fn a_handler_that_jumps_out_of_a_call_leaves_no_lock_behind() {
 }
 
 #[test]
+fn a_library_that_binds_deeply_gets_sockets() {
+    let _library =
+        programs::compiled(&source("deep"), "libsockets-deep.so", &["-shared", "-fPIC", "-DLIBRARY"]);
+    let here = ["-ldl", "-Wl,--enable-new-dtags,-rpath,$ORIGIN"];
+    let program = programs::compiled(&source("deep"), "sockets-deep", &here);
+    let daemon = Daemon::start("deep");
+    assert_success("deep", &daemon.run(program).output().expect("the program starts"));
+}
+
+#[test]
 fn a_sharer_that_writes_into_the_page_keeps_nobody_beyond_time_limits() {
     run("page", &[]);
 }

@@ -3,6 +3,7 @@
 pub mod descriptors;
 pub mod exec;
 pub mod files;
+pub mod loading;
 pub mod numbers;
 pub mod receiving;
 pub mod sending;
