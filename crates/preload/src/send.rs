@@ -18,7 +18,7 @@ use crate::cancel;
 use crate::child;
 use crate::descriptor::Descriptor;
 use crate::lock::Patience;
-use crate::receive::with_header;
+use crate::receive::{Direction, with_header};
 use crate::self_connect;
 use crate::setup;
 use crate::system::{self, Buffers, Errno, Result};
@@ -271,7 +271,7 @@ impl Outgoing<'_> {
         };
         let flags = self.flags & libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         if bytes <= PAYLOAD_BYTES_MAX {
-            with_header(&mut header.encode(), self.content, |iov| {
+            with_header(&mut header.encode(), self.content, Direction::Out, |iov| {
                 // SAFETY: the header and the program's memory are readable.
                 system::send_waiting(self.fd, unsafe { Buffers::new(iov) }, None, flags)
             })?;

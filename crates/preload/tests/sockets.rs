@@ -119,6 +119,11 @@ fn a_library_that_binds_deeply_gets_sockets() {
 }
 
 #[test]
+fn a_message_has_as_many_parts_as_in_the_kernel() {
+    run("parts", &[]);
+}
+
+#[test]
 fn a_sharer_that_writes_into_the_page_keeps_nobody_beyond_time_limits() {
     run("page", &[]);
 }

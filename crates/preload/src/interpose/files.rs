@@ -2,7 +2,7 @@
 
 use libc::{c_int, c_uint, iovec, size_t, ssize_t};
 
-use super::{buffers, number, on};
+use super::{buffers_of_call, number, on};
 use crate::ancillary::{Control, SendInfo};
 use crate::descriptor::Descriptor;
 use crate::send::Outgoing;
@@ -128,7 +128,7 @@ pub unsafe extern "C-unwind" fn preadv2(
         |descriptor| {
             let flags = flags_of(offset, flags)?;
             // SAFETY: the caller guarantees it.
-            let place = unsafe { buffers(iov, parts as usize) }?;
+            let place = unsafe { buffers_of_call(iov, parts) }?;
             Ok(receive::receive(fd, descriptor, place, flags)?.bytes as ssize_t)
         },
         theirs,
@@ -153,7 +153,7 @@ pub unsafe extern "C-unwind" fn pwritev2(
         |descriptor| {
             let flags = flags_of(offset, flags)?;
             // SAFETY: the caller guarantees it.
-            let content = unsafe { buffers(iov, parts as usize) }?;
+            let content = unsafe { buffers_of_call(iov, parts) }?;
             send(fd, descriptor, content.as_slice(), flags).map(|bytes| bytes as ssize_t)
         },
         theirs,

@@ -69,19 +69,36 @@ fn on<N: From<i8>>(fd: RawFd, ours: impl FnOnce(&Descriptor) -> Result<N>, their
     }
 }
 
+/// Returns the parts of a message (`msg_iov`).
+///
 /// # Safety
 ///
 /// `iov` points to `parts` entries.
 unsafe fn buffers<'a>(iov: *const iovec, parts: usize) -> Result<Buffers<'a>> {
-    match parts {
-        0 => Ok(
-            // SAFETY: the list is empty.
-            unsafe { Buffers::new(&[]) },
-        ),
-        _ if parts > libc::UIO_MAXIOV as usize - 1 => Err(Errno(libc::EMSGSIZE)),
-        _ if !can_be(iov) => Err(Errno(libc::EFAULT)),
+    let parts = match parts {
+        0 => &[],
+        _ if parts > libc::UIO_MAXIOV as usize => return Err(Errno(libc::EMSGSIZE)),
+        _ if !can_be(iov) => return Err(Errno(libc::EFAULT)),
         // SAFETY: the caller guarantees it.
-        _ => Ok(unsafe { Buffers::new(slice::from_raw_parts(iov, parts)) }),
+        _ => unsafe { slice::from_raw_parts(iov, parts) },
+    };
+    if parts.iter().any(|part| isize::try_from(part.iov_len).is_err()) {
+        return Err(Errno(libc::EINVAL));
+    }
+    // SAFETY: the caller guarantees it.
+    Ok(unsafe { Buffers::new(parts) })
+}
+
+/// Returns the parts that `readv` and its kin are given, which fail otherwise than `recvmsg` where there are too many.
+///
+/// # Safety
+///
+/// `iov` points to `parts` entries.
+unsafe fn buffers_of_call<'a>(iov: *const iovec, parts: c_int) -> Result<Buffers<'a>> {
+    match parts {
+        // SAFETY: the caller guarantees it.
+        0..=libc::UIO_MAXIOV => unsafe { buffers(iov, parts as usize) },
+        _ => Err(Errno(libc::EINVAL)),
     }
 }
 

@@ -8,7 +8,7 @@ use carrier::record::Kind;
 use carrier::shared_page::Subscriptions;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
-use super::{buffers, each, on};
+use super::{buffers, buffers_of_call, each, on};
 use crate::descriptor::Descriptor;
 use crate::receive::{self, Message};
 use crate::system::{Buffers, Errno, Result, can_be};
@@ -93,7 +93,7 @@ pub unsafe extern "C-unwind" fn readv(fd: c_int, iov: *const iovec, parts: c_int
         fd,
         |descriptor| {
             // SAFETY: the caller guarantees it.
-            let place = unsafe { buffers(iov, parts as usize) }?;
+            let place = unsafe { buffers_of_call(iov, parts) }?;
             Ok(receive::receive(fd, descriptor, place, 0)?.bytes as ssize_t)
         },
         theirs,

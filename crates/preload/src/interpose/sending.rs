@@ -6,7 +6,7 @@ use std::ptr;
 
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
-use super::{buffers, each, on};
+use super::{buffers, buffers_of_call, each, on};
 use crate::ancillary::{Control, SendInfo};
 use crate::descriptor::Descriptor;
 use crate::send::Outgoing;
@@ -51,7 +51,7 @@ pub unsafe extern "C-unwind" fn writev(fd: c_int, iov: *const iovec, parts: c_in
         fd,
         |descriptor| {
             // SAFETY: the caller guarantees it.
-            let content = unsafe { buffers(iov, parts as usize) }?;
+            let content = unsafe { buffers_of_call(iov, parts) }?;
             let info = &SendInfo::by_default();
             let outgoing =
                 Outgoing { fd, descriptor, content, info, control: Control::NONE, to: None, flags: 0 };
