@@ -1,5 +1,6 @@
-//! Calls that need a descriptor in a process whose table is full. A child process closes some descriptors in its own copy of the
-//! table, which changes nothing in this process, and makes the call there.
+//! Calls that need a descriptor in a process whose table is full, or a file that its limits forbid. A child process raises its own
+//! limits as far as it may and closes some descriptors in its own copy of the table, which changes nothing in this process, and
+//! makes the call there.
 
 use std::os::fd::RawFd;
 use std::ptr;
@@ -12,8 +13,9 @@ use crate::system::{self, Errno, Result};
 /// Number of descriptors that the child frees.
 const ROOM: usize = 2;
 
-/// Calls `f` in a child, where descriptors are free, and returns the result of `f`. Descriptors that `f` opens stay in the child.
-/// `f` may only make system calls, since other threads may hold any lock, and must keep `fd` open.
+/// Calls `f` in a child, where descriptors are free and limits are as high as they may be, and returns the result of `f`.
+/// Descriptors that `f` opens stay in the child. `f` may only make system calls, since other threads may hold any lock, and must
+/// keep `fd` open.
 ///
 /// # Errors
 ///
@@ -28,6 +30,9 @@ pub(crate) fn with_room<T: Copy>(fd: RawFd, f: impl FnOnce() -> Result<T>) -> Re
     let mask = SignalMask::block_all();
     let child = start::fork();
     if child == Some(0) {
+        // Where the hard limits are as low, `f` finds that.
+        system::raise_limit(libc::RLIMIT_NOFILE);
+        system::raise_limit(libc::RLIMIT_FSIZE);
         close_some(fd);
         // SAFETY: as above; no code of the program runs after `_exit`.
         unsafe {

@@ -283,7 +283,7 @@ impl Outgoing<'_> {
         // SAFETY: the header is readable.
         let iov = unsafe { Buffers::new(&part) };
         let memfd = match setup::sealed_memfd(self.content) {
-            Err(Errno(libc::EMFILE)) => return self.send_by_child(iov, flags).map(|()| bytes),
+            Err(Errno(libc::EMFILE | libc::EFBIG)) => return self.send_by_child(iov, flags).map(|()| bytes),
             memfd => memfd?,
         };
         let send = || system::send_waiting(self.fd, iov, Some(memfd), flags);
@@ -294,8 +294,8 @@ impl Outgoing<'_> {
 }
 
 impl Outgoing<'_> {
-    /// Sends a record with a memfd from a child, where this process has no descriptor left. The child does not wait: this thread
-    /// does.
+    /// Sends a record with a memfd from a child, where this process has no descriptor left or may not write as long a file. The
+    /// child does not wait: this thread does.
     fn send_by_child(&self, record: Buffers<'_>, flags: c_int) -> Result<()> {
         let send = || {
             let memfd = setup::sealed_memfd(self.content)?;

@@ -61,7 +61,14 @@ pub(crate) fn attach(fd: RawFd) -> Result<Descriptor> {
 }
 
 /// Makes a sealed memfd with the content of a long message. The daemon makes it where a sandbox forbids the program to.
+///
+/// # Errors
+///
+/// `EFBIG`: the process may not write as long a file, and would get a signal.
 pub(crate) fn sealed_memfd(content: Buffers<'_>) -> Result<RawFd> {
+    if content.bytes() > system::file_bytes_max() {
+        return Err(Errno(libc::EFBIG));
+    }
     let memfd = match system::memfd() {
         Err(Errno(libc::EPERM | libc::EACCES | libc::ENOSYS)) => ask(&Request::Memfd, None)?.descriptors[0],
         memfd => memfd?,

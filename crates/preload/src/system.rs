@@ -325,10 +325,28 @@ pub(crate) fn try_close(fd: RawFd) -> bool {
 
 /// Returns the limit on descriptors of this process.
 pub(crate) fn descriptors_max() -> usize {
+    usize::try_from(limit(libc::RLIMIT_NOFILE).rlim_cur).unwrap_or(usize::MAX)
+}
+
+/// Returns the length of files from which a write raises `SIGXFSZ`.
+pub(crate) fn file_bytes_max() -> usize {
+    usize::try_from(limit(libc::RLIMIT_FSIZE).rlim_cur).unwrap_or(usize::MAX)
+}
+
+/// Raises a soft limit of this process to its hard limit.
+pub(crate) fn raise_limit(resource: libc::__rlimit_resource_t) {
+    let libc::rlimit { rlim_max, .. } = limit(resource);
+    let raised = libc::rlimit { rlim_cur: rlim_max, rlim_max };
+    // SAFETY: the limit is readable.
+    unsafe { system_call!(libc::SYS_prlimit64, 0, resource, &raw const raised, 0) };
+}
+
+/// Returns a limit of this process.
+fn limit(resource: libc::__rlimit_resource_t) -> libc::rlimit {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the destination is writable.
-    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
+    unsafe { system_call!(libc::SYS_prlimit64, 0, resource, 0, &raw mut limit) };
+    limit
 }
 
 /// Waits until one of the descriptors has one of `events`, or the time is over; returns the events of each. A cancellation point.

@@ -201,6 +201,16 @@ fn a_full_descriptor_table_leaves_sockets_usable() {
 }
 
 #[test]
+fn a_limit_on_the_length_of_files_raises_no_signal() {
+    run_for("limit-of-files", "limits", &["files"]);
+}
+
+#[test]
+fn a_limit_of_no_descriptors_leaves_sockets_usable() {
+    run_for("limit-of-descriptors", "limits", &["descriptors"]);
+}
+
+#[test]
 fn a_daemon_without_descriptors_keeps_nobody_waiting() {
     let mut few = Command::new("sh");
     few.args(["-c", "ulimit -n 600; exec \"$@\"", "sh"]).arg(env::current_exe().expect("it has a file"));
