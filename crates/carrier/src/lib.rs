@@ -27,4 +27,4 @@ pub mod shared_page;
 pub mod trust;
 
 /// Version of the protocol in this crate. Both sides must have the same.
-pub const VERSION: u16 = 10;
+pub const VERSION: u16 = 11;

@@ -44,8 +44,10 @@ pub enum Kind {
     /// [`SharedPage::longest`](crate::shared_page::SharedPage::longest)), or are bundles. The record is empty; a reader that
     /// finds it removes it and waits for the next record, which follows at once.
     SizeHint,
-    /// From the program's end: keeps that end from polling writable while it connects. Discarded.
+    /// From the program's end: keeps that end from polling writable while it connects, or while the ring is full. Discarded.
     Filler,
+    /// From the program's end: the ring of a daemon that slept holds messages.
+    Wake,
 }
 
 /// Flags of a message.
@@ -71,7 +73,10 @@ impl Flags {
     /// `SCTP_ADDR_OVER`: the message goes to [`Header::address`] instead of the primary path.
     pub const TO_ADDRESS: Flags = Flags(1 << 7);
 
-    const ALL: u16 = (1 << 8) - 1;
+    /// The ring has a record with the same header and no content: it says when it is the turn of this message.
+    pub const IN_TURN: Flags = Flags(1 << 8);
+
+    const ALL: u16 = (1 << 9) - 1;
 
     /// Returns whether all of `other` are in this set.
     pub fn contains(self, other: Flags) -> bool {
@@ -152,6 +157,7 @@ impl Header {
             Kind::Filler => 3,
             Kind::Notification => 4,
             Kind::SizeHint => 5,
+            Kind::Wake => 6,
         };
         let mut w = Writer::new(&mut out);
         w.u32(MAGIC).u16(kind).u16(self.flags.0).u16(self.stream).u16(self.ssn);
@@ -173,6 +179,7 @@ impl Header {
             3 => Kind::Filler,
             4 => Kind::Notification,
             5 => Kind::SizeHint,
+            6 => Kind::Wake,
             _ => return None,
         };
         let flags = Some(r.u16()?).filter(|flags| flags & !Flags::ALL == 0).map(Flags)?;
@@ -229,7 +236,7 @@ pub fn parse_accepted(record: &[u8]) -> Option<SocketAddr> {
 mod tests {
     use super::*;
 
-    const EACH: [Flags; 8] = [
+    const EACH: [Flags; 9] = [
         Flags::END,
         Flags::UNORDERED,
         Flags::IN_MEMFD,
@@ -238,6 +245,7 @@ mod tests {
         Flags::IMMEDIATE,
         Flags::BY_DEFAULT,
         Flags::TO_ADDRESS,
+        Flags::IN_TURN,
     ];
 
     #[test]
@@ -271,7 +279,7 @@ mod tests {
     fn a_flag_that_nobody_has_given_makes_no_record() {
         let mut header = Header { flags: Flags(Flags::ALL), ..Header::new(Kind::Data) }.encode();
         assert!(Header::parse(&header).is_some());
-        header[7] = 1;
+        header[7] = 2;
         assert_eq!(Header::parse(&header), None);
     }
 

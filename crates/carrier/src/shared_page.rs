@@ -11,6 +11,8 @@
 //! | `data_taken` | lets the peer send into a small receive buffer sooner or later; a close becomes an abort, or the other way round |
 //! | `consumed`, `bundle_*`, the front header | a reader gets other bytes of its own carrier, an empty message or `EPROTO` |
 //! | `plain` | a reader changes the form of what lies in its own carrier |
+//! | `write_lock` | keeps a sender as long as its time limit says |
+//! | `send_buffer` | the descriptor polls writable sooner or later |
 //! | `sent`, `passed_on` of an entry | a blocking send asks the daemon for room every few milliseconds; the daemon counts for itself |
 //! | an entry's association or peer | a message goes to another association of this socket |
 //! | states, errors, limits | a call fails, or goes to the daemon, which decides |
@@ -104,6 +106,10 @@ pub struct SharedPage {
     /// A [`PeerShut`]: how far the peer has shut down the one association of a socket that is not one-to-many. Written by the
     /// daemon.
     pub peer_shut: AtomicU32,
+    /// The write lock, of the same kind as `lock`: its holder puts a message into the ring. Written by the sharers, like the next.
+    pub write_lock: AtomicU32,
+    /// Size of the carrier's send buffer to restore, halved; 0 while the buffer has that size.
+    pub send_buffer: AtomicU32,
     entries: [Entry; ENTRIES],
 }
 
@@ -213,6 +219,8 @@ impl Default for SharedPage {
             associations: AtomicU32::default(),
             entries_used: AtomicU32::default(),
             peer_shut: AtomicU32::default(),
+            write_lock: AtomicU32::default(),
+            send_buffer: AtomicU32::default(),
             entries: std::array::from_fn(|_| Entry::default()),
         }
     }
@@ -452,7 +460,11 @@ mod tests {
             (44, 48, 72, 48)
         );
         let entry = SharedPage::entry_at(0);
-        assert_eq!(entry, SharedPage::ENTRIES_USED_AT + 8, "entries are aligned as their numbers of 64 bits");
+        assert_eq!(
+            entry,
+            SharedPage::ENTRIES_USED_AT + 16,
+            "entries are aligned as their numbers of 64 bits"
+        );
         assert_eq!(SharedPage::entry_at(3), entry + 3 * 48);
         assert_eq!(SharedPage::entry_streams_out_at(3), SharedPage::entry_at(3) + 4);
         assert_eq!(SharedPage::entry_passed_on_at(3), SharedPage::entry_at(3) + 32);

@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-use carrier::record::{Flags, Header, Kind};
+use carrier::record::{Flags, HEADER_BYTES, Header, Kind};
+use ring::Put;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use swiftwater::{AssociationOptions, Stack, StackOptions};
@@ -54,13 +55,41 @@ pub(crate) fn send(theirs: &OwnedFd, association: u32, content: &[u8]) {
     rustix::net::send(theirs, &record, SendFlags::DONTWAIT).expect("room in the carrier");
 }
 
-/// Sends a message of zeros in a memfd as the program does.
+/// Puts a record into the ring as a program does; returns whether the daemon has to be woken.
+pub(crate) fn put_record(socket: &Socket, header: &Header, content: &[u8]) -> bool {
+    let memory = socket.channel.page.memory();
+    let done = memory.ring().put(HEADER_BYTES + content.len(), |record| {
+        record.push(&header.encode());
+        record.push(content);
+    });
+    match done {
+        Put::Done { is_reader_asleep } => is_reader_asleep,
+        Put::Full => panic!("the ring is full"),
+    }
+}
+
+/// Puts a message into the ring.
+pub(crate) fn put(socket: &Socket, association: u32, content: &[u8]) -> bool {
+    put_record(socket, &header(association, content.len()), content)
+}
+
+/// Sends a record without content.
+pub(crate) fn send_only(theirs: &OwnedFd, kind: Kind) {
+    rustix::net::send(theirs, &Header::new(kind).encode(), SendFlags::DONTWAIT).expect("room in the carrier");
+}
+
+/// Sends a message of zeros in a memfd as the program does, without a place among those in the ring.
 pub(crate) fn send_long(theirs: &OwnedFd, association: u32, bytes: usize) {
-    let memfd = memfd_create("long", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("a memfd");
-    ftruncate(&memfd, bytes as u64).expect("its length");
-    fcntl_add_seals(&memfd, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW).expect("its seals");
     let header = header(association, bytes);
-    let header = Header { flags: header.flags.with(Flags::IN_MEMFD), ..header };
+    send_memfd(theirs, &Header { flags: header.flags.with(Flags::IN_MEMFD), ..header });
+}
+
+/// Sends the record of a message of zeros in a memfd.
+pub(crate) fn send_memfd(theirs: &OwnedFd, header: &Header) {
+    let bytes = header.bytes;
+    let memfd = memfd_create("long", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("a memfd");
+    ftruncate(&memfd, bytes.into()).expect("its length");
+    fcntl_add_seals(&memfd, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW).expect("its seals");
     let descriptors = [memfd.as_fd()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);

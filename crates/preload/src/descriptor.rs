@@ -5,8 +5,10 @@ use std::ptr::NonNull;
 
 use carrier::VERSION;
 use carrier::shared_page::{PAGE_BYTES, SharedPage};
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use ring::Ring;
 
 use crate::bundle::RecordCopy;
 use crate::system::{self, Errno, Result};
@@ -14,6 +16,7 @@ use crate::system::{self, Errno, Result};
 /// A socket's page, shared with everybody who shares the descriptor.
 pub(crate) struct Descriptor {
     page: NonNull<SharedPage>,
+    ring: NonNull<[AtomicU64; ring::WORDS]>,
     /// Copy of the bundle at the front of the carrier.
     pub(crate) copy: RecordCopy,
     /// Number of receives from now on that expect to wait.
@@ -32,10 +35,13 @@ impl Descriptor {
     /// Maps a page and closes its memfd.
     pub(crate) fn map(memfd: RawFd) -> Result<Descriptor> {
         // The memfd is sealed, so its size never changes.
-        let page = system::map_padded(PAGE_BYTES, memfd);
+        let place = system::map_page_and_ring(PAGE_BYTES, ring::BYTES, memfd);
         system::close(memfd);
-        let descriptor =
-            Descriptor { page: page?.cast(), copy: RecordCopy::new(), patience: AtomicU32::new(0) };
+        let page = place?;
+        // SAFETY: the mapping reaches beyond its first part.
+        let ring = unsafe { page.byte_add(PAGE_BYTES) }.cast();
+        let (copy, patience) = (RecordCopy::new(), AtomicU32::new(0));
+        let descriptor = Descriptor { page: page.cast(), ring, copy, patience };
         match descriptor.page().version.load(Relaxed) == u32::from(VERSION) {
             true => Ok(descriptor),
             false => Err(Errno(libc::EPROTONOSUPPORT)),
@@ -55,6 +61,12 @@ impl Descriptor {
         self.patience.store(PATIENCE, Relaxed);
     }
 
+    /// Returns the ring for messages to the daemon.
+    pub(crate) fn ring(&self) -> Ring<'_> {
+        // SAFETY: the ring is mapped for the lifetime of `self`, and consists of atomics.
+        Ring::new(unsafe { self.ring.as_ref() })
+    }
+
     pub(crate) fn page(&self) -> &SharedPage {
         // SAFETY: the page is mapped for the lifetime of `self`, and consists of atomics that start as zero.
         unsafe { self.page.as_ref() }
@@ -64,7 +76,7 @@ impl Descriptor {
 impl Drop for Descriptor {
     fn drop(&mut self) {
         // SAFETY: the page was mapped with this size, and no reference to it remains.
-        unsafe { system::unmap(self.page.cast(), PAGE_BYTES) };
+        unsafe { system::unmap(self.page.cast(), PAGE_BYTES + ring::BYTES) };
     }
 }
 
@@ -84,7 +96,7 @@ mod tests {
         // SAFETY: the name is NUL-terminated, and the kernel reads the numbers.
         let memfd = unsafe {
             let memfd = libc::memfd_create(c"page".as_ptr(), libc::MFD_CLOEXEC);
-            assert!(memfd >= 0 && libc::ftruncate(memfd, FIELDS_BYTES as libc::off_t) == 0);
+            assert!(memfd >= 0 && libc::ftruncate(memfd, (FIELDS_BYTES + ring::BYTES) as libc::off_t) == 0);
             assert_eq!(
                 libc::pwrite(memfd, version.as_ptr().cast(), 4, SharedPage::IDENTITY_AT as libc::off_t),
                 4

@@ -12,6 +12,7 @@
 //! | `descriptor` | one of our descriptors, with its shared page |
 //! | `receive`, `send` | messages |
 //! | `bundle` | several messages in a record |
+//! | `ring` | short messages to the daemon through shared memory |
 //! | `ask` | requests to the daemon |
 //! | `setup` | `socket`, `connect`, `accept` and other calls that ask the daemon |
 //! | `associations` | `sctp_connectx` and `sctp_peeloff`, by libsctp's private options |
@@ -42,6 +43,7 @@ pub mod interpose;
 mod lock;
 mod next;
 mod receive;
+mod ring;
 mod self_connect;
 mod send;
 mod setup;

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use carrier::record::{Flags, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use carrier::record::{Flags, HEADER_BYTES, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use carrier::request::OPTION_BYTES_MAX;
 use carrier::shared_page::{Entry, PeerShut, SharedPage, State};
 use libc::c_int;
@@ -19,6 +19,7 @@ use crate::child;
 use crate::descriptor::Descriptor;
 use crate::lock::Patience;
 use crate::receive::{Direction, with_header};
+use crate::ring;
 use crate::self_connect;
 use crate::setup;
 use crate::system::{self, Buffers, Errno, Result};
@@ -271,6 +272,11 @@ impl Outgoing<'_> {
         };
         let flags = self.flags & libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         if bytes <= PAYLOAD_BYTES_MAX {
+            match ring::send(self.fd, self.descriptor, &header, self.content, self.waits()) {
+                // A signal handler has interrupted a call that writes there: the message goes by itself.
+                Err(Errno(libc::EDEADLK)) => {}
+                sent => return sent.map(|()| bytes),
+            }
             with_header(&mut header.encode(), self.content, Direction::Out, |iov| {
                 // SAFETY: the header and the program's memory are readable.
                 system::send_waiting(self.fd, unsafe { Buffers::new(iov) }, None, flags)
@@ -278,40 +284,45 @@ impl Outgoing<'_> {
             return Ok(bytes);
         }
         header.flags = header.flags.with(Flags::IN_MEMFD);
-        let header = header.encode();
-        let part = [Buffers::from(&header)];
-        // SAFETY: the header is readable.
-        let iov = unsafe { Buffers::new(&part) };
-        let memfd = match setup::sealed_memfd(self.content) {
-            Err(Errno(libc::EMFILE | libc::EFBIG)) => return self.send_by_child(iov, flags).map(|()| bytes),
-            memfd => memfd?,
-        };
-        let send = || system::send_waiting(self.fd, iov, Some(memfd), flags);
-        let sent = cancel::undoing(|| system::close(memfd), send);
-        system::close(memfd);
-        sent.map(|_| bytes)
+        match setup::sealed_memfd(self.content) {
+            // A child has room for a descriptor, or higher limits.
+            Err(Errno(libc::EMFILE | libc::EFBIG)) => self.send_long(header, |record| {
+                child::with_room(self.fd, || {
+                    let memfd = setup::sealed_memfd(self.content)?;
+                    send_now(self.fd, record, memfd)
+                })
+            }),
+            memfd => {
+                let memfd = memfd?;
+                let close = || system::close(memfd);
+                let sent = cancel::undoing(close, || {
+                    self.send_long(header, |record| send_now(self.fd, record, memfd))
+                });
+                close();
+                sent
+            }
+        }
+        .map(|()| bytes)
+    }
+
+    /// Sends a long message; `send` sends the record with its memfd and does not wait.
+    fn send_long(&self, mut header: Header, send: impl Fn(&[u8; HEADER_BYTES]) -> Result<()>) -> Result<()> {
+        let alone = header.encode();
+        header.flags = header.flags.with(Flags::IN_TURN);
+        match ring::send_long(self.fd, self.descriptor, &header, self.waits(), &send) {
+            // As above.
+            Err(Errno(libc::EDEADLK)) => send(&alone),
+            sent => sent,
+        }
     }
 }
 
-impl Outgoing<'_> {
-    /// Sends a record with a memfd from a child, where this process has no descriptor left or may not write as long a file. The
-    /// child does not wait: this thread does.
-    fn send_by_child(&self, record: Buffers<'_>, flags: c_int) -> Result<()> {
-        let send = || {
-            let memfd = setup::sealed_memfd(self.content)?;
-            system::send(self.fd, record, Some(memfd), flags | libc::MSG_DONTWAIT).map(drop)
-        };
-        loop {
-            match child::with_room(self.fd, send) {
-                Err(Errno(libc::EAGAIN)) if self.waits() => {}
-                sent => return sent,
-            }
-            let timeout = system::send_timeout(self.fd);
-            if system::await_events([self.fd], libc::POLLOUT, timeout)? == [0] {
-                return Err(Errno(libc::EAGAIN));
-            }
-        }
-    }
+/// Sends the header of a long message with the memfd of its content, without waiting.
+fn send_now(fd: RawFd, header: &[u8; HEADER_BYTES], memfd: RawFd) -> Result<()> {
+    let part = [Buffers::from(header)];
+    // SAFETY: the header is readable.
+    let record = unsafe { Buffers::new(&part) };
+    system::send(fd, record, Some(memfd), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL).map(drop)
 }
 
 /// Returns whether the message ends its association.

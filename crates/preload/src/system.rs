@@ -253,20 +253,33 @@ fn map_anonymous(bytes: usize, sharing: c_int) -> Result<NonNull<c_void>> {
     NonNull::new(place).filter(|_| place != libc::MAP_FAILED).ok_or(failed)
 }
 
-/// Maps a file that may be shorter than `bytes`: the memory beyond its end is zero and belongs to this process alone.
-pub(crate) fn map_padded(bytes: usize, file: RawFd) -> Result<NonNull<c_void>> {
-    let length = file_bytes(file)?.min(bytes);
-    let place = map_private(bytes)?;
-    let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_FIXED);
-    // SAFETY: the file replaces the beginning of a mapping that nothing refers to yet.
-    let mapped = unsafe { libc::mmap(place.as_ptr(), length, access, flags, file, 0) };
-    if mapped == libc::MAP_FAILED {
-        let failed = Errno::last();
+/// Maps a file with a page and a ring behind it, which has `ring_bytes`. The page may be shorter than `page_bytes`: the memory
+/// beyond its end is zero and belongs to this process alone. The ring begins behind `page_bytes`.
+pub(crate) fn map_page_and_ring(
+    page_bytes: usize,
+    ring_bytes: usize,
+    file: RawFd,
+) -> Result<NonNull<c_void>> {
+    let length = file_bytes(file)?.checked_sub(ring_bytes).ok_or(Errno(libc::EINVAL))?;
+    let place = map_private(page_bytes + ring_bytes)?;
+    // SAFETY: the place is within the mapping, or just behind its end.
+    let ring = unsafe { place.byte_add(page_bytes) };
+    let mapped = map_over(place, length.min(page_bytes), file, 0)
+        .and_then(|()| map_over(ring, ring_bytes, file, length as libc::off_t));
+    if let Err(failed) = mapped {
         // SAFETY: the memory was mapped just now, and nothing refers to it.
-        unsafe { unmap(place, bytes) };
+        unsafe { unmap(place, page_bytes + ring_bytes) };
         return Err(failed);
     }
     Ok(place)
+}
+
+/// Replaces a part of a mapping that nothing refers to yet by a part of a file.
+fn map_over(place: NonNull<c_void>, bytes: usize, file: RawFd, offset: libc::off_t) -> Result<()> {
+    let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_FIXED);
+    // SAFETY: as above.
+    let mapped = unsafe { libc::mmap(place.as_ptr(), bytes, access, flags, file, offset) };
+    if mapped == libc::MAP_FAILED { Err(Errno::last()) } else { Ok(()) }
 }
 
 fn file_bytes(file: RawFd) -> Result<usize> {
@@ -289,6 +302,20 @@ pub(crate) fn map_shared(bytes: usize) -> Result<NonNull<c_void>> {
 pub(crate) unsafe fn unmap(place: NonNull<c_void>, bytes: usize) {
     // SAFETY: the caller guarantees it.
     unsafe { libc::munmap(place.as_ptr(), bytes) };
+}
+
+/// Sets the size of the send buffer. Returns half of what it was, which restores it.
+pub(crate) fn set_send_buffer(fd: RawFd, bytes: c_int) -> Result<c_int> {
+    let mut before: c_int = 0;
+    let mut length = size_of::<c_int>() as libc::socklen_t;
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_SNDBUF);
+    // SAFETY: the value is as long as the length says.
+    check(unsafe { system_call!(libc::SYS_getsockopt, fd, level, name, &raw mut before, &raw mut length) })?;
+    let bytes_of_value = size_of::<c_int>();
+    // SAFETY: the value is read.
+    let done =
+        unsafe { system_call!(libc::SYS_setsockopt, fd, level, name, &raw const bytes, bytes_of_value) };
+    check(done).map(|_| before / 2)
 }
 
 pub(crate) fn set_peek_offset(fd: RawFd, offset: c_int) -> Result<()> {

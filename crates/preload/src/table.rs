@@ -230,7 +230,7 @@ mod tests {
         // SAFETY: the name is NUL-terminated, and the version is readable.
         let memfd = unsafe {
             let memfd = libc::memfd_create(c"page".as_ptr(), libc::MFD_CLOEXEC);
-            assert!(memfd >= 0 && libc::ftruncate(memfd, PAGE_BYTES as libc::off_t) == 0);
+            assert!(memfd >= 0 && libc::ftruncate(memfd, (PAGE_BYTES + ring::BYTES) as libc::off_t) == 0);
             assert_eq!(libc::pwrite(memfd, version.as_ptr().cast(), version.len(), at), 4);
             memfd
         };

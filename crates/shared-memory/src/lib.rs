@@ -26,8 +26,9 @@ mod freed;
 use std::ffi::c_void;
 use std::os::fd::AsFd;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::AtomicU32;
+use std::slice;
 use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use rustix::io::Errno;
@@ -37,12 +38,16 @@ pub use freed::return_freed;
 
 /// Bytes of a word: all loads and stores are of whole, aligned words.
 const WORD_BYTES: usize = size_of::<u32>();
+const LONG_WORD_BYTES: usize = size_of::<u64>();
 
 /// A mapping of a memfd, readable and writable.
 #[derive(Debug)]
 pub struct Mapping {
     place: NonNull<c_void>,
+    /// Number of bytes that are accessed as words of 32 bits.
     bytes: usize,
+    /// Number of words of 64 bits behind them.
+    long_words: usize,
 }
 
 // SAFETY: the mapping belongs to the process and not to a thread, and all accesses to it are atomic.
@@ -57,19 +62,31 @@ impl Mapping {
     ///
     /// `EINVAL` if it is no memfd, is not sealed against shrinking, or is shorter; else the error of `mmap`.
     pub fn new(memfd: impl AsFd, bytes: usize) -> Result<Mapping, Errno> {
+        Mapping::with_long_words(memfd, bytes, 0)
+    }
+
+    /// Maps the first `bytes` bytes of a memfd, a multiple of 8, and behind them so many words of 64 bits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mapping::new`].
+    pub fn with_long_words(memfd: impl AsFd, bytes: usize, long_words: usize) -> Result<Mapping, Errno> {
+        let all = long_words.checked_mul(LONG_WORD_BYTES).and_then(|long| long.checked_add(bytes));
+        let all =
+            all.filter(|_| bytes.is_multiple_of(LONG_WORD_BYTES) || long_words == 0).ok_or(Errno::INVAL)?;
         if !fcntl_get_seals(&memfd)?.contains(SealFlags::SHRINK) {
             return Err(Errno::INVAL);
         }
         let size = usize::try_from(fstat(&memfd)?.st_size).map_err(|_| Errno::INVAL)?;
-        if bytes == 0 || size < bytes {
+        if bytes == 0 || size < all {
             return Err(Errno::INVAL);
         }
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel chooses an address range that is free, so no memory in use is replaced. The memfd has that many bytes
         // and keeps them, since it is sealed against shrinking.
-        let place = unsafe { mmap(ptr::null_mut(), bytes, access, MapFlags::SHARED, memfd, 0)? };
+        let place = unsafe { mmap(ptr::null_mut(), all, access, MapFlags::SHARED, memfd, 0)? };
         let place = NonNull::new(place).ok_or(Errno::NOMEM)?;
-        Ok(Mapping { place, bytes })
+        Ok(Mapping { place, bytes, long_words })
     }
 
     /// Returns the word at an offset in bytes.
@@ -94,6 +111,16 @@ impl Mapping {
         }
     }
 
+    /// Returns the words of 64 bits.
+    pub fn long_words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping reaches as far behind the other words.
+        let first = unsafe { self.place.as_ptr().byte_add(self.bytes) };
+        // SAFETY: the words are aligned, since the mapping begins at a page and `bytes` is a multiple of their length. They stay
+        // mapped as long as `self` is borrowed, and this process accesses them only through this function; other processes may
+        // write at any time, which atomic words allow.
+        unsafe { slice::from_raw_parts(first.cast(), self.long_words) }
+    }
+
     fn word(&self, at: usize) -> &AtomicU32 {
         assert!(at.is_multiple_of(WORD_BYTES), "offset {at} is not aligned");
         assert!(
@@ -113,7 +140,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: this is the range that `mmap` returned. No reference into it is left, since each borrows `self`.
-        let unmapped = unsafe { munmap(self.place.as_ptr(), self.bytes) };
+        let unmapped = unsafe { munmap(self.place.as_ptr(), self.bytes + self.long_words * LONG_WORD_BYTES) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct BusyPolling {
     records: AtomicU64,
     /// The polling task sleeps until the next record.
     asleep: AtomicBool,
+    /// The runtime is kept from sleeping.
+    polls: AtomicBool,
     called: Notify,
 }
 
@@ -35,6 +37,13 @@ impl BusyPolling {
         self.records.load(Relaxed)
     }
 
+    /// Waits until `is_there`, for as long as the daemon polls for the next message of any program.
+    pub(crate) async fn poll_for(&self, is_there: impl Fn() -> bool) {
+        while !is_there() && self.polls.load(Relaxed) {
+            task::yield_now().await;
+        }
+    }
+
     /// Keeps the runtime from sleeping for about `moment` after each record, as long as that pays.
     pub(crate) async fn keep(&self, moment: Duration) {
         let mut busy_poll = BusyPoll::default();
@@ -42,7 +51,9 @@ impl BusyPolling {
             self.asleep.store(true, Relaxed);
             self.called.notified().await;
             if busy_poll.is_worth_it() {
+                self.polls.store(true, Relaxed);
                 self.look(&mut busy_poll, moment).await;
+                self.polls.store(false, Relaxed);
             }
         }
     }

@@ -1,21 +1,22 @@
 //! The daemon's end of a carrier: receives and sends records, without waiting and with.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use carrier::name::CarrierName;
-use carrier::record::{Flags, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use carrier::record::{Flags, HEADER_BYTES, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix,
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix,
     SocketFlags, SocketType, sockopt,
 };
 use tokio::io::Interest;
@@ -28,6 +29,7 @@ use crate::channel::incoming::{FILLER_BYTES, Incoming};
 use crate::channel::long_messages::{self, LentMemfd};
 use crate::channel::raw_record::RawRecord;
 use crate::channel::received_memfd::{self, MemfdError};
+use crate::channel::ring::{Content, Front, OutboundRing};
 use crate::system::aligned_buffer::AlignedBuffer;
 use crate::system::descriptor_io::{errno_of, polls, register};
 use crate::users::budget::{Account, Charge, RECORD_COST_BYTES};
@@ -41,6 +43,8 @@ const FILLERS_MAX: usize = 4096;
 /// Maximum number of records that are taken out of a carrier to empty it. A send buffer of the usual 208 KB holds a third of
 /// that; in a larger one, which a program has requested, some records may stay.
 pub(crate) const CARRIER_RECORDS_MAX: usize = 1024;
+/// Maximum number of long messages whose turn the ring has not announced: more than writers that die at the wrong moment leave.
+const IN_TURN_MAX: usize = 64;
 /// Length of the longest write that a program can make past the shim, plus one byte, because the kernel truncates longer ones.
 /// The send buffer of the program's end bounds such writes, too.
 const RECEIVE_BUFFER_BYTES: usize = MESSAGE_BYTES_MAX + 1;
@@ -71,6 +75,12 @@ pub(crate) struct Endpoint {
     reserved: Mutex<Option<Charge>>,
     /// The form in which messages are put into the carrier.
     pub(crate) form: Form,
+    /// Long messages whose turn the ring announces.
+    in_turn: Mutex<VecDeque<(Header, ReceivedDescriptor)>>,
+    /// The ring through which the program sends.
+    ring: OutboundRing,
+    /// Number of bytes of records that were taken from the carrier.
+    taken_bytes: AtomicU64,
 }
 
 /// Accounts of a socket's user, each in a separate budget, so that data from peers does not keep a program from sending.
@@ -110,11 +120,26 @@ impl Reads {
     }
 }
 
+/// How far records and the ring have been filled, or taken.
+#[derive(Clone, Copy)]
+pub(crate) struct Sent {
+    record_bytes: u64,
+    ring_position: u64,
+}
+
+impl Sent {
+    /// Returns whether everything up to `other` is included.
+    pub(crate) fn reaches(self, other: Sent) -> bool {
+        self.record_bytes >= other.record_bytes && self.ring_position >= other.ring_position
+    }
+}
+
 /// Creates a carrier; returns the daemon's end, with a name, and the program's. Messages are charged to `accounts`.
 pub(crate) fn pair(
     busy_polling: &Arc<BusyPolling>,
     closer: Arc<Closer>,
     accounts: Accounts,
+    ring: OutboundRing,
 ) -> Result<(Endpoint, OwnedFd), Errno> {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
@@ -133,6 +158,9 @@ pub(crate) fn pair(
         is_host_short: AtomicBool::new(false),
         reserved: Mutex::default(),
         form: Form::default(),
+        in_turn: Mutex::default(),
+        ring,
+        taken_bytes: AtomicU64::new(0),
     };
     Ok((endpoint, theirs))
 }
@@ -203,6 +231,92 @@ impl Endpoint {
         if !self.closer.has_room() && lock(&self.stalled).is_none() {
             return Err(Errno::AGAIN);
         }
+        if let Some(taken) = self.take_from_ring() {
+            return taken;
+        }
+        let taken = self.try_take_record();
+        match taken {
+            Err(Errno::AGAIN) if self.ring.wakes_without_record() => self.try_take(),
+            _ => taken,
+        }
+    }
+
+    /// Takes the next message from the ring; `None` if there is none, or if the carrier comes first.
+    fn take_from_ring(&self) -> Option<Result<Incoming, Errno>> {
+        if self.is_broken.load(Relaxed) || lock(&self.stalled).is_some() {
+            return None;
+        }
+        let front = match self.ring.front() {
+            Ok(front) => front?,
+            Err(ring::Broken) => return Some(Ok(self.break_off())),
+        };
+        if front.header.flags.contains(Flags::IN_MEMFD) {
+            return Some(self.take_in_turn(&front));
+        }
+        let bytes = front.content_bytes() + RECORD_COST_BYTES;
+        let reserved = lock(&self.reserved).take();
+        let Some(mut charge) = reserved.or_else(|| self.accounts.sent.take(bytes)) else {
+            return Some(Err(Errno::NOBUFS));
+        };
+        charge.shrink_to(bytes);
+        let content = self.take_front(&front);
+        Some(Ok(Incoming::Message(front.header, charge.on(content))))
+    }
+
+    /// Takes a long message whose turn the ring has announced. Its record came before.
+    fn take_in_turn(&self, front: &Front) -> Result<Incoming, Errno> {
+        loop {
+            let next = lock(&self.in_turn).pop_front();
+            match next {
+                Some((header, memfd)) if header == front.header => {
+                    self.take_front(front);
+                    let taken = self.take_large(header, memfd);
+                    return if matches!(taken, Ok(Incoming::Malformed)) {
+                        Ok(self.break_off())
+                    } else {
+                        taken
+                    };
+                }
+                // The writer has died before it announced the turn.
+                Some(_) => {}
+                None => match self.try_take_record() {
+                    Ok(Incoming::Filler) => {}
+                    Ok(Incoming::End | Incoming::Empty) | Err(Errno::AGAIN) => return Ok(self.break_off()),
+                    other => return other,
+                },
+            }
+        }
+    }
+
+    /// Removes the message at the front of the ring; returns its content.
+    fn take_front(&self, front: &Front) -> Content {
+        self.busy_polling.record_came();
+        let (content, has_room_again) = self.ring.take(front);
+        if has_room_again {
+            self.discard_fillers();
+        }
+        content
+    }
+
+    /// Makes each later read report that the program has broken its socket.
+    fn break_off(&self) -> Incoming {
+        self.is_broken.store(true, Relaxed);
+        // This wakes tasks that wait for the next record. It fails only if the end is closed, which is readable, too.
+        let _ = rustix::net::shutdown(&self.descriptor, Shutdown::Read);
+        Incoming::Malformed
+    }
+
+    /// Discards the records with which writers wait for room in the ring, so that the program's end polls writable.
+    fn discard_fillers(&self) {
+        let mut header = [0; HEADER_BYTES];
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        while rustix::net::recv(&self.descriptor, &mut header, flags).is_ok_and(|(_, bytes)| bytes > 0)
+            && Header::parse(&header).is_some_and(|header| header.kind == Kind::Filler)
+            && self.discard_record()
+        {}
+    }
+
+    fn try_take_record(&self) -> Result<Incoming, Errno> {
         let mut asked = false;
         let receive = |_: &_| {
             asked = true;
@@ -220,9 +334,7 @@ impl Endpoint {
         }
         let taken = self.receive_next();
         if matches!(taken, Ok(Incoming::Malformed)) {
-            self.is_broken.store(true, Relaxed);
-            // This wakes tasks that wait for the next record. It fails only if the end is closed, which is readable, too.
-            let _ = rustix::net::shutdown(&self.descriptor, Shutdown::Read);
+            return Ok(self.break_off());
         }
         taken
     }
@@ -252,13 +364,17 @@ impl Endpoint {
             });
         }
         self.busy_polling.record_came();
+        self.taken_bytes.fetch_add(bytes as u64, Relaxed);
         let record = &buffer[..bytes];
         if !Header::is_meant(record) {
             return Ok(self.take_written(record, charge));
         }
         let whole = Header::split(record).filter(|(_, content)| content.len() <= PAYLOAD_BYTES_MAX);
         let Some((header, content)) = whole else { return Ok(Incoming::Malformed) };
-        if header.kind == Kind::Filler {
+        if header.kind == Kind::Wake {
+            self.ring.wake();
+        }
+        if matches!(header.kind, Kind::Filler | Kind::Wake) {
             return Ok(Incoming::Filler);
         }
         if !header.flags.contains(Flags::IN_MEMFD) {
@@ -266,8 +382,16 @@ impl Endpoint {
             return Ok(Incoming::Message(header, charge.on(content.to_vec())));
         }
         drop(charge);
-        let memfd = descriptors.into_iter().next();
-        memfd.map_or(Ok(Incoming::Malformed), |memfd| self.take_large(header, memfd))
+        let Some(memfd) = descriptors.into_iter().next() else { return Ok(Incoming::Malformed) };
+        if !header.flags.contains(Flags::IN_TURN) {
+            return self.take_large(header, memfd);
+        }
+        let mut in_turn = lock(&self.in_turn);
+        if in_turn.len() == IN_TURN_MAX {
+            return Ok(Incoming::Malformed);
+        }
+        in_turn.push_back((header, memfd));
+        Ok(Incoming::Filler)
     }
 
     /// Takes data that a program has written past the shim, for example by standard I/O: one message with the default send
@@ -325,9 +449,11 @@ impl Endpoint {
 
     /// Discards the next available record. Returns whether there was one.
     pub(crate) fn discard(&self) -> bool {
-        if lock(&self.stalled).take().is_some() {
-            return true;
-        }
+        lock(&self.in_turn).clear();
+        lock(&self.stalled).take().is_some() || self.ring.discard() || self.discard_record()
+    }
+
+    fn discard_record(&self) -> bool {
         if !self.closer.has_room() {
             return false;
         }
@@ -337,12 +463,19 @@ impl Endpoint {
 
     /// Returns whether the program has shut down sending, and all its records were taken.
     fn has_ended(&self) -> bool {
-        polls(self.descriptor.as_fd(), PollFlags::RDHUP) && self.waiting_bytes() == 0
+        polls(self.descriptor.as_fd(), PollFlags::RDHUP) && self.record_bytes() == 0 && self.ring.end()
     }
 
     /// Waits until [`Endpoint::try_take`] may find something other than `AGAIN`.
     pub(crate) async fn readable(&self) {
         if lock(&self.stalled).is_some() {
+            return;
+        }
+        self.closer.room().await;
+        if self.ring.is_busy() {
+            self.busy_polling.poll_for(|| self.ring.is_filled()).await;
+        }
+        if !self.ring.sleep() {
             return;
         }
         loop {
@@ -381,7 +514,23 @@ impl Endpoint {
 
     /// Returns the number of bytes that the program has sent and the daemon has not taken, with a header for each message.
     pub(crate) fn waiting_bytes(&self) -> u64 {
+        self.record_bytes() + (self.ring.tail() - self.ring.position())
+    }
+
+    /// Returns the number of bytes of the records in the carrier.
+    pub(crate) fn record_bytes(&self) -> u64 {
         rustix::io::ioctl_fionread(&self.descriptor).unwrap_or(0)
+    }
+
+    /// Returns how far the daemon has taken what the program sends.
+    pub(crate) fn taken(&self) -> Sent {
+        Sent { record_bytes: self.taken_bytes.load(Relaxed), ring_position: self.ring.position() }
+    }
+
+    /// Returns how far the program has sent.
+    pub(crate) fn sent(&self) -> Sent {
+        let record_bytes = self.taken_bytes.load(Relaxed) + self.record_bytes();
+        Sent { record_bytes, ring_position: self.ring.tail() }
     }
 
     /// Returns whether the program's end is closed.

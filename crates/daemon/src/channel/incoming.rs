@@ -1,7 +1,7 @@
 //! The records and events that a read of a carrier returns.
 
 use bytes::Bytes;
-use carrier::record::{Flags, HEADER_BYTES, Header};
+use carrier::record::Header;
 
 use crate::system::quantum;
 
@@ -32,16 +32,6 @@ impl Incoming {
         match self {
             Incoming::Message(_, content) => quantum::weight(content.len()),
             Incoming::Filler | Incoming::Empty | Incoming::End | Incoming::Unread | Incoming::Malformed => 1,
-        }
-    }
-
-    /// Returns the number of bytes of the record in the carrier.
-    pub(crate) fn record_bytes(&self) -> u64 {
-        match self {
-            Incoming::Message(header, _) if header.flags.contains(Flags::IN_MEMFD) => HEADER_BYTES as u64,
-            Incoming::Message(_, content) => (HEADER_BYTES + content.len()) as u64,
-            Incoming::Filler => (HEADER_BYTES + FILLER_BYTES) as u64,
-            Incoming::Empty | Incoming::End | Incoming::Unread | Incoming::Malformed => 0,
         }
     }
 }

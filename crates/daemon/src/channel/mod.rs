@@ -11,6 +11,7 @@ pub(crate) mod putter;
 pub(crate) mod raw_record;
 pub(crate) mod recall;
 mod received_memfd;
+pub(crate) mod ring;
 pub(crate) mod shared_page;
 pub(crate) mod style;
 pub(crate) mod window_credit;

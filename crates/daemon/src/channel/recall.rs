@@ -155,10 +155,15 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Waker};
 
+    use carrier::record::MESSAGE_BYTES_MAX;
+    use carrier::shared_page::State;
     use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, recvmsg};
 
     use super::*;
     use crate::channel::endpoint::{self, Accounts};
+    use crate::channel::ring::OutboundRing;
+    use crate::channel::shared_page::SharedPage;
+    use crate::channel::style::Style;
     use crate::users::budget::{Budget, Limits};
     use crate::users::closer::{Closers, Source};
     use crate::users::descriptor_numbers::Numbers;
@@ -169,7 +174,9 @@ mod tests {
         let account = Budget::new(Limits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1);
         let closer = closers.of(1, Source::Carriers);
         let [sent, unread, received] = [(); 3].map(|()| Arc::clone(&account));
-        let pair = endpoint::pair(&Arc::default(), closer, Accounts { sent, unread, received });
+        let page = SharedPage::new(false, Style::OneToOne, State::Idle, MESSAGE_BYTES_MAX, &account);
+        let ring = OutboundRing::new(page.expect("room").memory());
+        let pair = endpoint::pair(&Arc::default(), closer, Accounts { sent, unread, received }, ring);
         let (endpoint, theirs) = pair.expect("a pair");
         (Arc::new(endpoint), theirs)
     }

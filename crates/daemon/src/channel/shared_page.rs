@@ -12,6 +12,7 @@ use carrier::record::MESSAGE_BYTES_MAX;
 use carrier::shared_page::{
     ENTRIES, Entry, FIELDS_BYTES, PAGE_BYTES, PeerShut, SharedPage as Layout, State, Subscriptions,
 };
+use ring::Ring;
 use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
 };
@@ -33,13 +34,22 @@ pub(crate) struct SharedPage {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EntryIndex(usize);
 
-/// The memfd of a page, its mapping, and the charge to its user.
-struct Memory {
+/// The memfd of a page and a ring, its mapping, and the charge to its user.
+pub(crate) struct Memory {
     memfd: OwnedFd,
     mapping: Mapping,
+    /// Number of bytes of the page, in front of the ring.
     bytes: usize,
     /// `None` once the memory was returned.
     charge: Mutex<Option<Charge>>,
+}
+
+impl Memory {
+    /// Returns the ring through which the program sends.
+    pub(crate) fn ring(&self) -> Ring<'_> {
+        let words = self.mapping.long_words().try_into();
+        Ring::new(words.expect("the mapping has as many words as a ring"))
+    }
 }
 
 /// The page of a closed socket. Programs may still have its memfd.
@@ -62,7 +72,7 @@ impl LeftPage {
 
     /// Returns the memory beyond the first `first` bytes.
     fn return_memory(&self, first: usize) {
-        let bytes = self.0.bytes - first;
+        let bytes = self.0.bytes + ring::BYTES - first;
         if bytes > 0 {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             // Memory that cannot be returned stays until the memfd is closed.
@@ -96,10 +106,10 @@ impl SharedPage {
         let bytes = if style == Style::OneToMany { PAGE_BYTES } else { FIELDS_BYTES };
         let charge = account.take(bytes).ok_or(Errno::NOBUFS)?;
         let memfd = memfd_create("swiftwater-page", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        ftruncate(&memfd, bytes as u64)?;
+        ftruncate(&memfd, (bytes + ring::BYTES) as u64)?;
         // A process that maps the page must not find it truncated by another process.
         fcntl_add_seals(&memfd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        let mapping = Mapping::new(&memfd, bytes)?;
+        let mapping = Mapping::with_long_words(&memfd, bytes, ring::WORDS)?;
         let room_bytes = if message_bytes_max < MESSAGE_BYTES_MAX { message_bytes_max as u32 } else { 0 };
         let memory = Arc::new(Memory { memfd, mapping, bytes, charge: Mutex::new(Some(charge)) });
         let page = SharedPage { memory, entries: Mutex::default(), room_bytes };
@@ -109,6 +119,11 @@ impl SharedPage {
         page.set_fragmentation_limit(0);
         page.set_state(state);
         Ok(page)
+    }
+
+    /// Returns the memory of the page and the ring.
+    pub(crate) fn memory(&self) -> Arc<Memory> {
+        Arc::clone(&self.memory)
     }
 
     /// Adds an entry for an association. `None`: all entries are in use, so the sharers ask the daemon about this association.
@@ -317,7 +332,7 @@ mod tests {
     fn a_sharer_cannot_make_a_page_larger() {
         let page = page(Style::PeeledOff, &account()).expect("room");
         let sharer = page.as_fd().try_clone_to_owned().expect("a copy");
-        assert_eq!(rustix::io::pwrite(&sharer, &[1], FIELDS_BYTES as u64), Err(Errno::PERM));
+        assert_eq!(rustix::io::pwrite(&sharer, &[1], (FIELDS_BYTES + ring::BYTES) as u64), Err(Errno::PERM));
         assert_eq!(ftruncate(&sharer, PAGE_BYTES as u64), Err(Errno::PERM));
     }
 }

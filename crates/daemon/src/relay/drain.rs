@@ -8,6 +8,7 @@ use carrier::record::{Flags, Header};
 use rustix::io::Errno;
 
 use super::{BROKEN, Departure, abort};
+use crate::channel::endpoint::Sent;
 use crate::channel::incoming::Incoming;
 use crate::state::association::SocketAssociation;
 use crate::state::socket::Socket;
@@ -17,18 +18,18 @@ use crate::system::quantum::RECORDS_PER_TURN;
 /// Takes the records that the program has sent before a request. Later records do not count: otherwise a program that sends
 /// without pause would never be answered.
 pub(crate) struct Drain {
-    left_bytes: u64,
+    until: Sent,
 }
 
 impl Drain {
     pub(crate) fn new(socket: &Socket) -> Drain {
-        Drain { left_bytes: socket.channel.endpoint.waiting_bytes() }
+        Drain { until: socket.channel.endpoint.sent() }
     }
 
     /// Takes records, up to the limit of one turn. Returns true if all were taken, false if records stay because the user's
     /// memory is used up, and `None` if more are left.
     pub(crate) fn step(&mut self, socket: &Socket) -> Option<bool> {
-        if self.left_bytes == 0 {
+        if socket.channel.endpoint.taken().reaches(self.until) {
             return Some(true);
         }
         let taken = take_batch(socket);
@@ -39,7 +40,6 @@ impl Drain {
         if taken.records == 0 || taken.departure.is_some() {
             return Some(!taken.stalled);
         }
-        self.left_bytes = self.left_bytes.saturating_sub(taken.bytes);
         None
     }
 }
@@ -50,8 +50,6 @@ pub(crate) struct Batch {
     pub(crate) records: usize,
     /// The weight of these records in a turn.
     pub(crate) weight: usize,
-    /// The length of these records.
-    pub(crate) bytes: u64,
     /// Whether more records wait because the user's memory is used up.
     pub(crate) stalled: bool,
     /// How the program has left its side of the socket, if it has.
@@ -76,7 +74,6 @@ pub(crate) fn take_batch(socket: &Socket) -> Batch {
         };
         batch.records += 1;
         batch.weight += taken.weight();
-        batch.bytes += taken.record_bytes();
         batch.departure = dispatch_record(socket, taken);
     }
     batch

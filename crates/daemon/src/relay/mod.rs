@@ -61,13 +61,16 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::rc::Rc;
     use std::sync::mpsc;
+    use std::task::{Context, Waker};
 
+    use carrier::record::{Flags, Header, Kind};
     use rustix::net::Shutdown;
     use swiftwater::Address;
     use swiftwater::tokio::{Association, Listener};
 
     use super::*;
     use crate::channel::style::Style;
+    use crate::relay::drain::Drain;
     use crate::relay::inbound::Inbound;
     use crate::relay::outbound::Outbound;
     use crate::state::association::{Ended, Held, SocketAssociation};
@@ -76,7 +79,9 @@ mod tests {
     use crate::state::send_queue::Messages;
     use crate::state::socket::Socket;
     use crate::system::quantum::RECORDS_PER_TURN;
-    use crate::testing::{opened, read, registry, send, send_long, soon};
+    use crate::testing::{
+        self, opened, put, put_record, read, registry, send, send_long, send_memfd, send_only, soon,
+    };
     use crate::users::limits::Limits;
 
     /// The identifier of the association.
@@ -246,18 +251,153 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn a_refused_message_that_ends_the_association_is_reported_and_ends_it() {
-        use carrier::record::Flags;
-
         let joined = Joined::new().await;
         joined.assoc.options().subscribe(NotificationType::SendFailedEvent.subscription(), true);
         let header = crate::testing::header(ID, 6);
         let flags = header.flags.with(Flags::SHUTDOWN);
-        let refused = carrier::record::Header { stream: u16::MAX, flags, ..header };
+        let refused = Header { stream: u16::MAX, flags, ..header };
         let record = [&refused.encode()[..], b"a word"].concat();
         rustix::net::send(&joined.theirs, &record, rustix::net::SendFlags::DONTWAIT).expect("room");
         assert_eq!(joined.outbound().step().expect("it is open"), Wait::Message);
         let report = read(&joined.theirs).and_then(|first| read(&joined.theirs).or(Some(first)));
         assert!(report.expect("a notification").ends_with(b"a word"));
         assert_eq!(soon(joined.peer.recv()).await.expect("no loss").map(|message| message.len()), None);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn messages_in_the_ring_and_long_ones_keep_their_order() {
+        let joined = Joined::new().await;
+        let long = testing::header(ID, 100_000);
+        let flags = long.flags.with(Flags::IN_MEMFD);
+        let long = Header { flags: flags.with(Flags::IN_TURN), ..long };
+        put(&joined.socket, ID, b"first");
+        // A writer has died before it announced the turn of its message.
+        send_memfd(&joined.theirs, &Header { stream: 9, ..long });
+        send_memfd(&joined.theirs, &long);
+        put_record(&joined.socket, &long, b"");
+        put(&joined.socket, ID, b"third");
+        assert_eq!(past_turns(&mut joined.outbound()).await.expect("it is open"), Wait::Message);
+        for length in [5, 100_000, 5] {
+            let mut received = 0;
+            while received < length {
+                let part = soon(joined.peer.recv()).await.expect("nothing is lost");
+                received += part.expect("it is open").len();
+            }
+            assert_eq!(received, length);
+        }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_daemon_that_sleeps_is_woken_and_misses_nothing() {
+        let joined = Joined::new().await;
+        let (endpoint, mut outbound) = (&joined.socket.channel.endpoint, joined.outbound());
+        for wakes in [true, false, true] {
+            assert_eq!(outbound.step().expect("it is open"), Wait::Message);
+            let mut readable = std::pin::pin!(endpoint.readable());
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(readable.as_mut().poll(&mut context).is_pending());
+            assert!(put(&joined.socket, ID, b"a word"), "the daemon sleeps");
+            assert!(!put(&joined.socket, ID, b"a word"), "one writer wakes it");
+            // A wake record that finds no room is left out: something else in the carrier is readable.
+            send_only(&joined.theirs, if wakes { Kind::Wake } else { Kind::Filler });
+            soon(readable).await;
+            assert_eq!(outbound.step().expect("it is open"), Wait::Message);
+            for _ in 0..2 {
+                let message = soon(joined.peer.recv()).await.expect("nothing is lost");
+                assert_eq!(message.expect("it is open").len(), 6);
+            }
+        }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn what_lies_in_the_ring_goes_before_the_end() {
+        let joined = Joined::new().await;
+        let mut outbound = joined.outbound();
+        assert_eq!(outbound.step().expect("it is open"), Wait::Message);
+        soon(async {
+            tokio::select! {
+                biased;
+                () = joined.socket.channel.endpoint.readable() => panic!("nothing has come"),
+                () = tokio::task::yield_now() => {}
+            }
+        })
+        .await;
+        // The last writer did not come to wake the daemon.
+        assert!(put(&joined.socket, ID, b"last words"));
+        rustix::net::shutdown(&joined.theirs, Shutdown::Write).expect("it is open");
+        assert!(matches!(past_turns(&mut outbound).await, Err(Departure::HalfClosed)));
+        let message = soon(joined.peer.recv()).await.expect("nothing is lost");
+        assert_eq!(message.expect("it is open").len(), 10);
+        // A process that has kept the memory goes on writing.
+        put(&joined.socket, ID, b"too late");
+        assert!(matches!(past_turns(&mut outbound).await, Err(Departure::HalfClosed)));
+    }
+
+    type Break<'a> = &'a dyn Fn(&Joined);
+
+    #[tokio::test(flavor = "local")]
+    async fn a_program_that_breaks_the_ring_is_aborted() {
+        let long = Header { flags: Flags::END.with(Flags::IN_MEMFD), ..testing::header(ID, 100_000) };
+        let breaks: [(&str, Break<'_>); 5] = [
+            ("a turn of a message that has not come", &|joined| {
+                put_record(&joined.socket, &long, b"");
+            }),
+            ("not as long as it says", &|joined| {
+                put_record(&joined.socket, &testing::header(ID, 3), b"four");
+            }),
+            ("no message", &|joined| {
+                put_record(&joined.socket, &Header::new(Kind::Accepted), b"");
+            }),
+            ("no header", &|joined| {
+                joined.socket.channel.page.memory().ring().put(8, |record| record.push(b"8 bytes!"));
+            }),
+            ("more turns to come than anybody has", &|joined| {
+                let long = Header { flags: long.flags.with(Flags::IN_TURN), ..long };
+                (0..65).for_each(|_| send_memfd(&joined.theirs, &long));
+            }),
+        ];
+        for (what, break_it) in breaks {
+            let joined = Joined::new().await;
+            break_it(&joined);
+            let mut outbound = joined.outbound();
+            for _ in 0..2 {
+                let outcome = past_turns(&mut outbound).await;
+                assert!(matches!(outcome, Err(Departure::Abort(_))), "{what}: {outcome:?}");
+            }
+        }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_program_that_waits_for_room_in_the_ring_is_told() {
+        let joined = Joined::new().await;
+        let (memory, content) = (joined.socket.channel.page.memory(), [7; 1000]);
+        while memory.ring().takes(64 + content.len()) {
+            put(&joined.socket, ID, &content);
+        }
+        memory.ring().note_full();
+        (0..2).for_each(|_| send_only(&joined.theirs, Kind::Filler));
+        let mut outbound = joined.outbound();
+        let endpoint = &joined.socket.channel.endpoint;
+        let ring_bytes = || endpoint.waiting_bytes();
+        let full = ring_bytes();
+        while endpoint.record_bytes() > 0 {
+            assert_eq!(outbound.step().expect("it is open"), Wait::Turn);
+            outbound.next_turn().await;
+        }
+        assert!((full / 4..full * 3 / 4).contains(&ring_bytes()), "{} of {full}", ring_bytes());
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_request_waits_for_what_the_ring_holds() {
+        let registry = registry();
+        let (socket, _theirs) = opened(&registry, Style::OneToMany);
+        for _ in 0..2 * RECORDS_PER_TURN {
+            put(&socket, 77, b"");
+        }
+        let mut drain = Drain::new(&socket);
+        assert_eq!(drain.step(&socket), None);
+        put(&socket, 77, b"later");
+        assert_eq!((drain.step(&socket), drain.step(&socket)), (None, Some(true)));
+        assert!(socket.channel.endpoint.waiting_bytes() > 0, "a later message is another request's");
     }
 }

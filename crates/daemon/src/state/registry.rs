@@ -23,6 +23,7 @@ use super::stream_rules::StreamRules;
 use crate::channel::Channel;
 use crate::channel::busy_poll::BusyPolling;
 use crate::channel::endpoint::{self, Accounts};
+use crate::channel::ring::OutboundRing;
 use crate::channel::shared_page::{LeftPage, SharedPage};
 use crate::channel::style::Style;
 use crate::system::socket_cookie::Cookie;
@@ -193,9 +194,10 @@ impl Registry {
         options.share_receive_memory(&accounts.received);
         let message_bytes_max = accounts.sent.message_bytes_max();
         let closer = self.closers.of(owner.user, Source::Carriers);
-        let (endpoint, theirs) = endpoint::pair(&self.busy_polling, closer, accounts)?;
-        let cookie = Cookie::of(&theirs)?;
         let page = SharedPage::new(v6, style, stage, message_bytes_max, &self.pages.account(owner.user))?;
+        let (endpoint, theirs) =
+            endpoint::pair(&self.busy_polling, closer, accounts, OutboundRing::new(page.memory()))?;
+        let cookie = Cookie::of(&theirs)?;
         let (commands, receiver) = commands::channel_for(style);
         let mut table = self.table();
         let number = table.next_number;

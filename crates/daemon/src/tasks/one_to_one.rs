@@ -132,10 +132,23 @@ async fn relay(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messa
         Departure::Closed | Departure::Unread => abort(association, NO_REASON),
         Departure::Abort(reason) => abort(association, &String::from_utf8_lossy(&reason)),
     }
+    // It has a handle of the association, too. A daemon that ends now must find the association closed, or it would abort it.
+    inbound.end().await;
 }
 
 /// The task of the inbound direction. It ends with the outbound one at the latest.
 struct InboundTask(JoinHandle<()>);
+
+impl InboundTask {
+    /// Ends the task, and waits until it has dropped what it holds.
+    async fn end(&mut self) {
+        if !self.0.is_finished() {
+            self.0.abort();
+            // An aborted task returns nothing.
+            let _ = (&mut self.0).await;
+        }
+    }
+}
 
 impl Drop for InboundTask {
     fn drop(&mut self) {

@@ -101,14 +101,14 @@ pub(crate) struct Charge {
 }
 
 /// The content of a message, with its charge.
-struct Charged {
-    content: Vec<u8>,
+struct Charged<T> {
+    content: T,
     _charge: Charge,
 }
 
-impl AsRef<[u8]> for Charged {
+impl<T: AsRef<[u8]>> AsRef<[u8]> for Charged<T> {
     fn as_ref(&self) -> &[u8] {
-        &self.content
+        self.content.as_ref()
     }
 }
 
@@ -248,7 +248,7 @@ impl Charge {
     }
 
     /// Returns `content`, which stays charged as long as any part of it exists.
-    pub(crate) fn on(self, content: Vec<u8>) -> Bytes {
+    pub(crate) fn on(self, content: impl AsRef<[u8]> + Send + 'static) -> Bytes {
         Bytes::from_owner(Charged { content, _charge: self })
     }
 

@@ -3,18 +3,20 @@
 #include <sys/time.h>
 
 /* Where fields are in the page (`crates/carrier/src/shared_page.rs`). */
-enum { LOCK_AT = 96, CONSUMED_AT = 100, SHUT_READING_AT = 116, FRONT_AT = 124, MEMBERS_AT = 192 };
+enum { LOCK_AT = 96, CONSUMED_AT = 100, SHUT_READING_AT = 116, FRONT_AT = 124, MEMBERS_AT = 192, WRITE_LOCK_AT = 208 };
+/* Where the two begin in their file. */
+static const char *const page_offset = " 00000000 ", *const ring_offset = " 00001000 ";
 
-/* The pages that are mapped here. */
-static int mapped(uint32_t *pages[], int count)
+/* The pages, or the rings, that are mapped here. */
+static int mapped(const char *offset, uint32_t *places[], int count)
 {
     char line[512];
     int found = 0;
     FILE *maps = fopen("/proc/self/maps", "r");
     CHECK(maps != NULL);
     while (found < count && fgets(line, sizeof line, maps))
-        if (strstr(line, "memfd:swiftwater-page"))
-            pages[found++] = (uint32_t *)strtoul(line, NULL, 16);
+        if (strstr(line, "memfd:swiftwater-page") && strstr(line, offset))
+            places[found++] = (uint32_t *)strtoul(line, NULL, 16);
     fclose(maps);
     return found;
 }
@@ -22,7 +24,7 @@ static int mapped(uint32_t *pages[], int count)
 static void write_all(int at, uint32_t value)
 {
     uint32_t *pages[16];
-    int count = mapped(pages, 16);
+    int count = mapped(page_offset, pages, 16);
     CHECK(count > 0);
     for (int i = 0; i < count; i++)
         __atomic_store_n(pages[i] + at / 4, value, __ATOMIC_SEQ_CST);
@@ -99,6 +101,70 @@ static void no_number_ends_the_program(int reader, int writer)
     }
 }
 
+/* Sends with a lock that nobody releases. */
+static void time_limits_of_senders_hold(int reader, int writer)
+{
+    char text[16];
+    int end;
+    struct timeval limit = {.tv_usec = 300000}, none = {0};
+    pid_t other = bystander(&end);
+    write_all(WRITE_LOCK_AT, other);
+    CHECK(setsockopt(writer, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) == 0);
+    FAILS(send(writer, "late", 4, 0), EAGAIN);
+    CHECK(setsockopt(writer, SOL_SOCKET, SO_SNDTIMEO, &none, sizeof none) == 0);
+    FAILS(send(writer, "late", 4, MSG_DONTWAIT), EAGAIN);
+    write_all(WRITE_LOCK_AT, 0);
+    CHECK(send(writer, "on time", 7, 0) == 7);
+    CHECK(recv(reader, text, sizeof text, 0) == 7 && memcmp(text, "on time", 7) == 0);
+    close(end);
+    CHECK(ended_well(other));
+}
+
+/* Whoever writes nonsense into a ring loses the association, and nobody else does. A second one is written into all the time. */
+static void broken_rings_harm_their_sockets_alone(int port)
+{
+    int listener = listening(port, 0), writer = connected(port), reader = accept(listener, NULL, NULL);
+    int broken[2], victims[2];
+    uint32_t *rings[32], *others[32], *own[2] = {NULL, NULL};
+    char text[16];
+    for (int n = 0; n < 2; n++) {
+        int before = mapped(ring_offset, others, 32), count;
+        broken[n] = connected(port);
+        count = mapped(ring_offset, rings, 32);
+        for (int i = 0; i < count; i++) {
+            int is_old = 0;
+            for (int j = 0; j < before; j++)
+                is_old |= rings[i] == others[j];
+            own[n] = is_old ? own[n] : rings[i];
+        }
+        victims[n] = accept(listener, NULL, NULL);
+        CHECK(own[n] != NULL && victims[n] >= 0);
+        CHECK(send(broken[n], "hello", 5, 0) == 5 && recv(victims[n], text, sizeof text, 0) == 5);
+    }
+    /* A tail that nobody writes, with the mark of a daemon that sleeps, so that the next message wakes it. */
+    for (int word = 0; word < 48; word += 2)
+        __atomic_store_n(own[0] + word, 0x12345679, __ATOMIC_SEQ_CST);
+    while (send(broken[0], "again", 5, MSG_NOSIGNAL) == 5)
+        usleep(1000);
+    CHECK(errno == EPIPE || errno == ECONNRESET || errno == EPROTO);
+    ssize_t got;
+    while ((got = recv(victims[0], text, sizeof text, 0)) > 0)
+        ;
+    CHECK(got == -1 && errno == ECONNRESET);
+    unsigned chance = 1;
+    for (int i = 0; i < 20000; i++) {
+        chance = chance * 1103515245 + 12345;
+        uint32_t *word = own[1] + (chance >> 8) % 512;
+        __atomic_store_n(word, i % 3 ? chance : (chance >> 16) & 0xff8, __ATOMIC_SEQ_CST);
+        if (i % 8 == 0)
+            send(broken[1], "again", 5, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+    CHECK(send(writer, "hello", 5, 0) == 5 && recv(reader, text, sizeof text, 0) == 5 && memcmp(text, "hello", 5) == 0);
+    for (int n = 0; n < 2; n++)
+        CHECK(close(broken[n]) == 0 && close(victims[n]) == 0);
+    CHECK(close(writer) == 0 && close(reader) == 0 && close(listener) == 0);
+}
+
 int main(void)
 {
     begin();
@@ -107,6 +173,8 @@ int main(void)
     CHECK(send(writer, "hello", 5, 0) == 5);
     CHECK(poll(&(struct pollfd){.fd = reader, .events = POLLIN}, 1, 5000) == 1);
     time_limits_hold(reader);
+    time_limits_of_senders_hold(reader, writer);
+    broken_rings_harm_their_sockets_alone(6402);
     no_number_ends_the_program(reader, writer);
     return 0;
 }

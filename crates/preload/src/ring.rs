@@ -1,0 +1,152 @@
+//! Short messages to the daemon, through the ring behind the page.
+//!
+//! A sender that finds the ring full sends a filler record, so that the descriptor polls writable only once the daemon has made
+//! room. With the smallest send buffer that the kernel has, one filler is enough for that, and another record has to wait: so a
+//! call that may block waits in the kernel, subject to the descriptor's time limit, to signals and to the end of the daemon.
+
+use std::os::fd::RawFd;
+use std::slice;
+use std::sync::atomic::Ordering::Relaxed;
+
+use carrier::record::{HEADER_BYTES, Header, Kind};
+use carrier::shared_page::SharedPage;
+use libc::c_int;
+use ring::{Put, Ring};
+
+use crate::descriptor::Descriptor;
+use crate::lock::{self, Patience};
+use crate::system::{self, Buffers, Errno, Result, can_be_bytes};
+
+/// Length of a filler, without its header: with it the smallest send buffer is full.
+const FILLER_BYTES: usize = 3840;
+
+/// Sends a message that the ring can hold; waits for room, if `waits`.
+///
+/// # Errors
+///
+/// `EDEADLK`: this thread is sending there, and a signal handler has interrupted it.
+pub(crate) fn send(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    header: &Header,
+    content: Buffers<'_>,
+    waits: bool,
+) -> Result<()> {
+    check(content)?;
+    put_waiting(fd, descriptor, waits, |ring| {
+        let header = header.encode();
+        let done = ring.put(HEADER_BYTES + content.bytes(), |record| {
+            record.push(&header);
+            for part in content.as_slice().iter().filter(|part| part.iov_len > 0) {
+                // SAFETY: the program has lent the memory.
+                record.push(unsafe { slice::from_raw_parts(part.iov_base.cast(), part.iov_len) });
+            }
+        });
+        Ok(done)
+    })
+}
+
+/// Sends a message whose content is in a memfd: `send_record` sends its record, and the ring gets the header, so that the message
+/// keeps its place among the others.
+///
+/// # Errors
+///
+/// As [`send`].
+pub(crate) fn send_long(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    header: &Header,
+    waits: bool,
+    send_record: impl Fn(&[u8; HEADER_BYTES]) -> Result<()>,
+) -> Result<()> {
+    put_waiting(fd, descriptor, waits, |ring| {
+        if !ring.takes(HEADER_BYTES) {
+            return Ok(Put::Full);
+        }
+        let header = header.encode();
+        match send_record(&header) {
+            Err(Errno(libc::EAGAIN)) => Ok(Put::Full),
+            sent => sent.map(|()| ring.put(HEADER_BYTES, |record| record.push(&header))),
+        }
+    })
+}
+
+/// Puts a message into the ring by `put`, as soon as there is room.
+fn put_waiting(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    waits: bool,
+    put: impl Fn(Ring<'_>) -> Result<Put>,
+) -> Result<()> {
+    let patience = if waits { Patience::of_send(fd) } else { Patience::of_a_look() };
+    while !try_put(fd, descriptor, &patience, &put)? {
+        if !waits {
+            return Err(Errno(libc::EAGAIN));
+        }
+        let filler = Header::new(Kind::Filler).encode();
+        let part = [Buffers::from(&filler)];
+        // SAFETY: the header is readable.
+        system::send_waiting(fd, unsafe { Buffers::new(&part) }, None, libc::MSG_NOSIGNAL)?;
+    }
+    Ok(())
+}
+
+/// Finds the invalid pointers that can be told.
+fn check(content: Buffers<'_>) -> Result<()> {
+    let is_invalid = |part: &libc::iovec| part.iov_len > 0 && !can_be_bytes(part.iov_base);
+    if content.as_slice().iter().any(is_invalid) { Err(Errno(libc::EFAULT)) } else { Ok(()) }
+}
+
+/// Puts a message into the ring. Returns false if there is no room; then the descriptor does not poll writable until there is.
+fn try_put(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    patience: &Patience,
+    put: impl Fn(Ring<'_>) -> Result<Put>,
+) -> Result<bool> {
+    let (page, ring) = (descriptor.page(), descriptor.ring());
+    let _held = lock::hold(&page.write_lock, patience).map_err(lock::as_told)?;
+    let mut done = put(ring)?;
+    if done == Put::Full {
+        ring.note_full();
+        done = put(ring)?;
+    }
+    let Put::Done { is_reader_asleep } = done else { return fill(fd, page).map(|()| false) };
+    let half = page.send_buffer.load(Relaxed);
+    if half > 0 {
+        page.send_buffer.store(0, Relaxed);
+        system::set_send_buffer(fd, half as c_int)?;
+    }
+    if is_reader_asleep {
+        wake(fd)?;
+    }
+    Ok(true)
+}
+
+fn wake(fd: RawFd) -> Result<()> {
+    let header = Header::new(Kind::Wake).encode();
+    let part = [Buffers::from(&header)];
+    // SAFETY: the header is readable.
+    let sent =
+        system::send(fd, unsafe { Buffers::new(&part) }, None, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
+    match sent {
+        // The daemon looks into the ring when it has emptied the carrier.
+        Ok(_) | Err(Errno(libc::EAGAIN)) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes the descriptor poll unwritable until the daemon has taken a record.
+fn fill(fd: RawFd, page: &SharedPage) -> Result<()> {
+    let half = system::set_send_buffer(fd, 0)?;
+    let _first = page.send_buffer.compare_exchange(0, half as u32, Relaxed, Relaxed);
+    let header = Header { bytes: FILLER_BYTES as u32, ..Header::new(Kind::Filler) }.encode();
+    let parts = [Buffers::from(&header), Buffers::from(&[0; FILLER_BYTES])];
+    // SAFETY: both are readable.
+    let sent =
+        system::send(fd, unsafe { Buffers::new(&parts) }, None, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
+    match sent {
+        Ok(_) | Err(Errno(libc::EAGAIN)) => Ok(()),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,378 @@
+//! Records from one process to another, in memory that both map and either may write at any time.
+//!
+//! Any number of writers take turns under a lock of their own; there is one reader. The memory has two parts:
+//!
+//! | words | content |
+//! |---|---|
+//! | the first [`CONTROL_WORDS`] | how far the writers and the reader are, in cache lines of their own |
+//! | the others | the records: each a word with its length, and its bytes, padded to whole words |
+//!
+//! A position is the number of bytes from the beginning on, and never wraps in practice (2^64); its remainder by [`CONTENT_BYTES`] is
+//! a place in the memory. A record is visible to the reader once it is complete, because only then the writer moves the tail. So a
+//! writer that dies loses only the record that it was writing.
+//!
+//! A ring that never holds much uses little memory: now and then, a writer that finds all records removed goes back to the beginning
+//! of the memory.
+//!
+//! # Sleep
+//!
+//! A reader that finds nothing may sleep. It marks the tail ([`Reader::sleep`]); the writer that moves a marked tail removes the mark
+//! and learns from [`Put::Done`] that it must wake the reader, by a way of its own. Mark and position are in one word: a mark is
+//! never set on a ring that holds something, and each mark is removed by one writer.
+//!
+//! # Full rings
+//!
+//! A writer that finds no room notes that ([`Ring::note_full`]) and looks again, before it waits. The reader looks for the note
+//! each time it has told the writers of room; [`Reader::taken`] reports it once half of the ring is free.
+//!
+//! # Hostile processes
+//!
+//! Each process may write anything anywhere at any time. All accesses are atomic, and all indexes stay within the memory. The reader
+//! trusts its own position alone, checks the tail and each length that it reads, and reads each of them once. It finds a
+//! finite number of records whatever the writers do, and [`Broken`] where no writer would write that. The bytes of a record may
+//! change while they are read, so a reader copies them before it looks at them. A writer finds a full ring or overwrites
+//! records, whatever the others do; its own calls return.
+//!
+//! ```
+//! use std::sync::atomic::AtomicU64;
+//! use ring::{Put, Reader, Ring, WORDS};
+//!
+//! let memory: Box<[AtomicU64; WORDS]> = vec![0; WORDS].into_iter().map(AtomicU64::new).collect::<Vec<_>>()
+//!     .try_into().expect("that many words");
+//! let (ring, mut reader) = (Ring::new(&memory), Reader::default());
+//! assert_eq!(ring.put(5, |record| record.push(b"hello")), Put::Done { is_reader_asleep: false });
+//! let bytes = reader.next(ring)?.expect("a record");
+//! let mut content = vec![0; bytes];
+//! reader.read(ring, &mut content);
+//! reader.taken(ring, bytes);
+//! assert_eq!(content, b"hello");
+//! assert_eq!(reader.next(ring)?, None);
+//! # Ok::<(), ring::Broken>(())
+//! ```
+#![forbid(unsafe_code)]
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::fence;
+
+/// Bytes of a word.
+const WORD_BYTES: usize = size_of::<u64>();
+/// Number of words before the records.
+pub const CONTROL_WORDS: usize = 24;
+/// Number of bytes for records and their lengths.
+pub const CONTENT_BYTES: usize = 512 * 1024;
+const CONTENT_WORDS: usize = CONTENT_BYTES / WORD_BYTES;
+/// Number of words in all.
+pub const WORDS: usize = CONTROL_WORDS + CONTENT_WORDS;
+/// Number of bytes in all.
+pub const BYTES: usize = WORDS * WORD_BYTES;
+/// The longest record.
+pub const RECORD_BYTES_MAX: usize = CONTENT_BYTES - WORD_BYTES;
+
+/// Word with the position behind the last record, and the mark of a sleeping reader. Moved by the writers.
+const TAIL: usize = 0;
+/// Word with the position of the reader, as the writers last knew it.
+const KNOWN_HEAD: usize = 1;
+/// Word with the position from which the writers have gone back to the beginning of the memory, and a mark that there is one.
+const SKIPPED: usize = 2;
+const SET: u64 = 1;
+/// Word with the position of the reader.
+const HEAD: usize = 8;
+/// Word that is not 0 while a writer waits for room.
+const FULL: usize = 16;
+
+/// The mark of a sleeping reader. Positions are multiples of a word's length, so that the bit is free.
+const ASLEEP: u64 = 1;
+const POSITION: u64 = !(WORD_BYTES as u64 - 1);
+
+/// Where a writer goes back to the beginning of the memory, if it can: each time that it has passed a multiple of this.
+const NEAR_BYTES: u64 = 4 * 1024;
+
+/// The reader tells the writers of room in steps of this size: each time costs both a cache line.
+const STEP_BYTES: u64 = CONTENT_BYTES as u64 / 8;
+
+/// The memory of a ring.
+#[derive(Clone, Copy, Debug)]
+pub struct Ring<'a> {
+    words: &'a [AtomicU64; WORDS],
+}
+
+/// The outcome of [`Ring::put`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// The reader will find the record.
+    Done {
+        /// The reader sleeps, and nobody else wakes it.
+        is_reader_asleep: bool,
+    },
+    /// There is no room for the record.
+    Full,
+}
+
+/// A process has written something into the memory that no writer writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken;
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the shared ring holds a position or a length that no writer writes")
+    }
+}
+
+impl std::error::Error for Broken {}
+
+/// Returns the number of bytes that a record of this length takes.
+const fn taken_bytes(bytes: usize) -> u64 {
+    (WORD_BYTES + bytes.next_multiple_of(WORD_BYTES)) as u64
+}
+
+impl<'a> Ring<'a> {
+    /// Returns the ring in these words. Fresh memory is zero, which is an empty ring with a reader that is awake.
+    pub fn new(words: &'a [AtomicU64; WORDS]) -> Ring<'a> {
+        Ring { words }
+    }
+
+    /// Puts a record of this length behind the others; `fill` pushes its bytes. The caller holds the lock of the writers.
+    ///
+    /// Bytes that `fill` does not push are those of an earlier record; those beyond the length are left out.
+    pub fn put(self, bytes: usize, fill: impl FnOnce(&mut Record<'a>)) -> Put {
+        if !self.takes(bytes) {
+            return Put::Full;
+        }
+        let tail = self.words[TAIL].load(Relaxed) & POSITION;
+        let begin = self.begin(tail, taken_bytes(bytes));
+        self.word(begin).store(bytes as u64, Relaxed);
+        let mut record = Record {
+            ring: self,
+            at: begin + WORD_BYTES as u64,
+            left: bytes,
+            begun: [0; WORD_BYTES],
+            count: 0,
+        };
+        fill(&mut record);
+        record.finish();
+        // Only the reader's mark can have changed, unless a sharer breaks the rules.
+        let before = self.words[TAIL].swap(begin + taken_bytes(bytes), AcqRel);
+        Put::Done { is_reader_asleep: before & ASLEEP != 0 }
+    }
+
+    /// Returns whether a record of this length has room. The caller holds the lock of the writers.
+    pub fn takes(self, bytes: usize) -> bool {
+        let tail = self.words[TAIL].load(Relaxed) & POSITION;
+        bytes <= RECORD_BYTES_MAX && self.has_room(tail, taken_bytes(bytes))
+    }
+
+    /// Returns the position at which the next record begins: that of the tail, or the beginning of the memory, if the reader has
+    /// removed all records. So a ring that never holds much uses little memory, and what it uses is in the caches.
+    fn begin(self, tail: u64, bytes: u64) -> u64 {
+        let rest = CONTENT_BYTES as u64 - tail % CONTENT_BYTES as u64;
+        let used = CONTENT_BYTES as u64 - rest;
+        // To look costs a cache line, so not each record does.
+        let is_far = used >= NEAR_BYTES && used % NEAR_BYTES < bytes;
+        if !is_far || self.words[HEAD].load(Acquire) != tail {
+            return tail;
+        }
+        // What is skipped is free, although the reader has not passed it.
+        self.words[KNOWN_HEAD].store(tail + rest, Relaxed);
+        self.words[SKIPPED].store(tail | SET, Relaxed);
+        tail + rest
+    }
+
+    /// Returns whether there is room behind `tail`.
+    fn has_room(self, tail: u64, bytes: u64) -> bool {
+        let fits = |head: u64| {
+            let used = tail.wrapping_sub(head & POSITION);
+            used <= CONTENT_BYTES as u64 && bytes <= CONTENT_BYTES as u64 - used
+        };
+        let known = self.words[KNOWN_HEAD].load(Relaxed);
+        if fits(known) {
+            return true;
+        }
+        let head = self.words[HEAD].load(Acquire).max(known);
+        self.words[KNOWN_HEAD].store(head, Relaxed);
+        fits(head)
+    }
+
+    /// Notes that a writer waits for room. The writer looks once more afterwards: room that the reader has made before the note
+    /// is not reported.
+    pub fn note_full(self) {
+        self.words[FULL].store(1, Relaxed);
+        fence(SeqCst);
+    }
+
+    /// Returns the word at a position.
+    fn word(self, position: u64) -> &'a AtomicU64 {
+        &self.words[CONTROL_WORDS + index(position)]
+    }
+}
+
+/// Returns the index of a position's word among the content.
+fn index(position: u64) -> usize {
+    (position / WORD_BYTES as u64) as usize % CONTENT_WORDS
+}
+
+/// A record that is being written.
+#[derive(Debug)]
+pub struct Record<'a> {
+    ring: Ring<'a>,
+    /// Position of the next whole word.
+    at: u64,
+    /// Number of bytes that are still missing.
+    left: usize,
+    /// The word that is not complete yet, and its number of bytes.
+    begun: [u8; WORD_BYTES],
+    count: usize,
+}
+
+impl Record<'_> {
+    /// Appends bytes to the record.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let mut bytes = &bytes[..bytes.len().min(self.left)];
+        self.left -= bytes.len();
+        if self.count > 0 {
+            let more = bytes.len().min(WORD_BYTES - self.count);
+            self.begun[self.count..][..more].copy_from_slice(&bytes[..more]);
+            self.count += more;
+            bytes = &bytes[more..];
+            if self.count < WORD_BYTES {
+                return;
+            }
+            self.ring.word(self.at).store(u64::from_ne_bytes(self.begun), Relaxed);
+            self.at += WORD_BYTES as u64;
+        }
+        let (words, rest) = bytes.as_chunks();
+        let content = &self.ring.words[CONTROL_WORDS..];
+        let first = index(self.at);
+        let (now, later) = words.split_at(words.len().min(CONTENT_WORDS - first));
+        store(&content[first..], now);
+        store(content, later);
+        self.at += (words.len() * WORD_BYTES) as u64;
+        self.begun[..rest.len()].copy_from_slice(rest);
+        self.count = rest.len();
+    }
+
+    fn finish(&self) {
+        if self.count > 0 {
+            self.ring.word(self.at).store(u64::from_ne_bytes(self.begun), Relaxed);
+        }
+    }
+}
+
+fn store(places: &[AtomicU64], words: &[[u8; WORD_BYTES]]) {
+    for (place, word) in places.iter().zip(words) {
+        place.store(u64::from_ne_bytes(*word), Relaxed);
+    }
+}
+
+/// The reader of a ring. It alone knows how far it has read.
+#[derive(Debug, Default)]
+pub struct Reader {
+    position: u64,
+    /// The tail that the reader has seen last.
+    tail: u64,
+    /// The position that the writers have been told last.
+    told: u64,
+}
+
+impl Reader {
+    /// Returns the length of the next record; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// The tail or the length is none that a writer writes.
+    pub fn next(&mut self, ring: Ring<'_>) -> Result<Option<usize>, Broken> {
+        if self.position == self.tail {
+            self.tail = self.tail_of(ring)?;
+            if self.position == self.tail {
+                return Ok(None);
+            }
+            // The writers go back only when the reader has removed all records.
+            if ring.words[SKIPPED].load(Relaxed) == self.position | SET {
+                let rest = CONTENT_BYTES as u64 - self.position % CONTENT_BYTES as u64;
+                // A record follows.
+                if rest >= self.tail.wrapping_sub(self.position) {
+                    return Err(Broken);
+                }
+                self.position += rest;
+            }
+        }
+        let bytes = ring.word(self.position).load(Relaxed);
+        let waiting = self.tail.wrapping_sub(self.position);
+        match usize::try_from(bytes) {
+            Ok(bytes) if bytes <= RECORD_BYTES_MAX && taken_bytes(bytes) <= waiting => Ok(Some(bytes)),
+            _ => Err(Broken),
+        }
+    }
+
+    /// Returns the words of the next record from this offset on, as many as hold `bytes` bytes. The offset is a multiple of a
+    /// word's length.
+    pub fn words(&self, ring: Ring<'_>, offset: usize, bytes: usize) -> Vec<u64> {
+        let at = self.position + (WORD_BYTES + offset) as u64;
+        let content = &ring.words[CONTROL_WORDS..];
+        let (first, count) = (index(at), bytes.div_ceil(WORD_BYTES).min(CONTENT_WORDS));
+        let now = count.min(CONTENT_WORDS - first);
+        let mut words = Vec::with_capacity(count);
+        words.extend(content[first..][..now].iter().map(|word| word.load(Relaxed)));
+        words.extend(content[..count - now].iter().map(|word| word.load(Relaxed)));
+        words
+    }
+
+    /// Copies the first bytes of the next record. Those beyond its end are undefined.
+    pub fn read(&self, ring: Ring<'_>, place: &mut [u8]) {
+        for (bytes, at) in place.chunks_mut(WORD_BYTES).zip((self.position..).step_by(WORD_BYTES).skip(1)) {
+            let word = ring.word(at).load(Relaxed).to_ne_bytes();
+            bytes.copy_from_slice(&word[..bytes.len()]);
+        }
+    }
+
+    /// Removes the next record, whose length [`Reader::next`] has returned. Returns whether a writer has noted that it waits for
+    /// room, and half of the ring is free now.
+    pub fn taken(&mut self, ring: Ring<'_>, bytes: usize) -> bool {
+        self.position += taken_bytes(bytes);
+        let is_due = self.position == self.tail || self.position.wrapping_sub(self.told) >= STEP_BYTES;
+        is_due && self.tell(ring)
+    }
+
+    /// Tells the writers how far the reader is. Returns whether one of them waits, and half of the ring is free.
+    fn tell(&mut self, ring: Ring<'_>) -> bool {
+        self.told = self.position;
+        ring.words[HEAD].store(self.position, Release);
+        // Either the writer finds the room, or the reader finds the note.
+        fence(SeqCst);
+        let is_free = self.waiting(ring).is_ok_and(|waiting| waiting <= CONTENT_BYTES as u64 / 2);
+        is_free && ring.words[FULL].load(Relaxed) != 0 && {
+            ring.words[FULL].store(0, Relaxed);
+            true
+        }
+    }
+
+    /// Marks the reader as asleep, if there is no record.
+    pub fn sleep(&mut self, ring: Ring<'_>) -> bool {
+        ring.words[TAIL].compare_exchange(self.position, self.position | ASLEEP, AcqRel, Relaxed).is_ok()
+    }
+
+    /// Returns whether the mark of a sleeping reader is set.
+    pub fn is_marked_asleep(&self, ring: Ring<'_>) -> bool {
+        ring.words[TAIL].load(Acquire) & ASLEEP != 0
+    }
+
+    /// Returns the number of bytes that all records take that were not removed.
+    ///
+    /// # Errors
+    ///
+    /// The tail is none that a writer writes.
+    pub fn waiting(&self, ring: Ring<'_>) -> Result<u64, Broken> {
+        Ok(self.tail_of(ring)?.wrapping_sub(self.position))
+    }
+
+    /// Returns the position, which increases with each record that is removed.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    fn tail_of(&self, ring: Ring<'_>) -> Result<u64, Broken> {
+        let tail = ring.words[TAIL].load(Acquire) & POSITION;
+        // As much as the memory holds may have been skipped.
+        if tail.wrapping_sub(self.position) <= 2 * CONTENT_BYTES as u64 { Ok(tail) } else { Err(Broken) }
+    }
+}

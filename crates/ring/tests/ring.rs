@@ -1,0 +1,276 @@
+//! A ring against a queue, with a reader and writers on threads of their own, and with processes that break the rules.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Barrier, Mutex};
+use std::thread;
+
+use proptest::prelude::*;
+use ring::{Broken, CONTENT_BYTES, CONTROL_WORDS, Put, RECORD_BYTES_MAX, Reader, Ring, WORDS};
+
+type Memory = Box<[AtomicU64; WORDS]>;
+
+fn memory() -> Memory {
+    let words: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
+    words.try_into().expect("that many words")
+}
+
+/// Returns the content of a record with this number.
+fn content(number: u64, bytes: usize) -> Vec<u8> {
+    number.to_le_bytes().into_iter().chain((0..).map(|at: u64| (number + at) as u8)).take(bytes).collect()
+}
+
+/// Puts a record in parts of this length.
+fn put(ring: Ring<'_>, bytes: &[u8], part: usize) -> Put {
+    ring.put(bytes.len(), |record| bytes.chunks(part.max(1)).for_each(|part| record.push(part)))
+}
+
+fn take(reader: &mut Reader, ring: Ring<'_>) -> Result<Option<Vec<u8>>, Broken> {
+    let Some(bytes) = reader.next(ring)? else { return Ok(None) };
+    let mut content = vec![0; bytes];
+    reader.read(ring, &mut content);
+    let words: Vec<u8> = reader.words(ring, 0, bytes).iter().flat_map(|word| word.to_ne_bytes()).collect();
+    assert_eq!(words[..bytes], content);
+    reader.taken(ring, bytes);
+    Ok(Some(content))
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put { bytes: usize, part: usize },
+    Take,
+    Sleep,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let bytes = prop_oneof![4 => 0..200_usize, 2 => 0..20_000_usize, 1 => 0..=RECORD_BYTES_MAX];
+    prop_oneof![
+        5 => (bytes, 1..70_000_usize).prop_map(|(bytes, part)| Step::Put { bytes, part }),
+        4 => Just(Step::Take),
+        1 => Just(Step::Sleep),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn it_is_a_queue(steps in prop::collection::vec(step(), 1..400)) {
+        let memory = memory();
+        let (ring, mut reader, mut queue) = (Ring::new(&memory), Reader::default(), VecDeque::new());
+        let (mut number, mut is_asleep) = (0, false);
+        for step in steps {
+            match step {
+                Step::Put { bytes, part } => {
+                    number += 1;
+                    let record = content(number, bytes);
+                    let takes = ring.takes(bytes);
+                    match put(ring, &record, part) {
+                        Put::Done { is_reader_asleep } => {
+                            prop_assert!(takes);
+                            prop_assert_eq!(is_reader_asleep, std::mem::take(&mut is_asleep));
+                            queue.push_back(record);
+                        }
+                        Put::Full => {
+                            let held: usize = queue.iter().map(|record| record.len() + 16).sum();
+                            // The reader tells of room in steps of an eighth.
+                            prop_assert!(!takes && held + bytes + 16 > CONTENT_BYTES * 7 / 8, "{} held, {} more", held, bytes);
+                        }
+                    }
+                }
+                Step::Take => prop_assert_eq!(take(&mut reader, ring), Ok(queue.pop_front())),
+                Step::Sleep => {
+                    is_asleep |= reader.sleep(ring);
+                    prop_assert_eq!(is_asleep, queue.is_empty());
+                    prop_assert_eq!(reader.is_marked_asleep(ring), is_asleep);
+                }
+            }
+        }
+        while let Some(record) = queue.pop_front() {
+            prop_assert_eq!(take(&mut reader, ring), Ok(Some(record)));
+        }
+        prop_assert_eq!((take(&mut reader, ring), reader.waiting(ring)), (Ok(None), Ok(0)));
+    }
+
+    /// Whatever the memory holds, the reader ends, and finds no more than the memory can hold.
+    #[test]
+    fn a_reader_survives_what_nobody_would_write(
+        tail in prop_oneof![any::<u64>(), 0..3 * CONTENT_BYTES as u64],
+        skipped in any::<u64>(),
+        lengths in prop::collection::vec(prop_oneof![any::<u64>(), 0..2_000_000_u64, 0..64_u64], 1..64),
+    ) {
+        let memory = memory();
+        for (place, length) in memory[CONTROL_WORDS..].iter().zip(lengths.iter().cycle()) {
+            place.store(*length, Relaxed);
+        }
+        memory[0].store(tail, Relaxed);
+        memory[2].store(skipped, Relaxed);
+        let (ring, mut reader, mut found) = (Ring::new(&memory), Reader::default(), 0);
+        while let Ok(Some(_)) = take(&mut reader, ring) {
+            found += 1;
+        }
+        prop_assert!(found <= 2 * CONTENT_BYTES / 8, "{} records", found);
+    }
+}
+
+#[test]
+fn a_record_that_is_not_complete_is_not_seen() {
+    let memory = memory();
+    let (ring, mut reader) = (Ring::new(&memory), Reader::default());
+    let done = ring.put(5, |record| {
+        record.push(b"hel");
+        assert_eq!(reader.next(ring), Ok(None));
+        // What is beyond the length is left out.
+        record.push(b"lo, world");
+    });
+    assert_eq!(done, Put::Done { is_reader_asleep: false });
+    assert_eq!(take(&mut reader, ring), Ok(Some(b"hello".to_vec())));
+}
+
+#[test]
+fn a_full_ring_is_reported_once_half_of_it_is_free() {
+    let memory = memory();
+    let (ring, mut reader) = (Ring::new(&memory), Reader::default());
+    let record = vec![7; 1000];
+    let mut held = 0;
+    while put(ring, &record, 1000) != Put::Full {
+        held += 1;
+    }
+    ring.note_full();
+    assert_eq!(put(ring, &record, 1000), Put::Full, "nothing was removed");
+    let mut taken = 0;
+    while !{
+        let bytes = reader.next(ring).expect("records").expect("one more");
+        taken += 1;
+        reader.taken(ring, bytes)
+    } {}
+    assert!((held / 2..held * 3 / 4).contains(&taken), "{taken} of {held}");
+    assert_ne!(put(ring, &record, 1000), Put::Full);
+    while let Some(bytes) = reader.next(ring).expect("records") {
+        assert!(!reader.taken(ring, bytes), "nobody waits");
+    }
+}
+
+#[test]
+fn a_ring_that_never_holds_much_stays_at_the_beginning_of_its_memory() {
+    let memory = memory();
+    let (ring, mut reader) = (Ring::new(&memory), Reader::default());
+    for number in 0..20_000 {
+        put(ring, &content(number, 300), 300);
+        assert_eq!(take(&mut reader, ring), Ok(Some(content(number, 300))));
+    }
+    let used = memory[CONTROL_WORDS..].iter().rposition(|word| word.load(Relaxed) != 0);
+    assert!(used.is_some_and(|last| last * 8 < 5 * 1024), "{used:?}");
+}
+
+/// The reader sleeps whenever it finds nothing, and waits for the writer that removes its mark.
+#[test]
+fn no_record_and_no_wake_up_is_lost() {
+    const WRITERS: u64 = 3;
+    let each = if cfg!(miri) { 40 } else { 30_000 };
+    let memory = memory();
+    let (ring, lock) = (Ring::new(&memory), Mutex::new(()));
+    let (wake, is_woken) = std::sync::mpsc::channel();
+    thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (wake, lock) = (wake.clone(), &lock);
+            scope.spawn(move || {
+                for number in 0..each {
+                    let record = content(number * WRITERS + writer, 8 + (number as usize * 37) % 900);
+                    loop {
+                        let _held = lock.lock().expect("nobody panics");
+                        match put(ring, &record, 400) {
+                            Put::Full => thread::yield_now(),
+                            Put::Done { is_reader_asleep } => {
+                                if is_reader_asleep {
+                                    wake.send(()).expect("the reader lives");
+                                }
+                                break;
+                            }
+                        }
+                    }
+                }
+            });
+        }
+        drop(wake);
+        let (mut reader, mut next) = (Reader::default(), [0; WRITERS as usize]);
+        while next.iter().sum::<u64>() < WRITERS * each {
+            let Some(record) = take(&mut reader, ring).expect("nobody breaks the rules") else {
+                if reader.sleep(ring) {
+                    is_woken.recv().expect("a record comes");
+                }
+                continue;
+            };
+            let number = u64::from_le_bytes(record[..8].try_into().expect("eight bytes"));
+            let (number, writer) = (number / WRITERS, (number % WRITERS) as usize);
+            assert_eq!(
+                (number, record),
+                (next[writer], content(number * WRITERS + writer as u64, 8 + (number as usize * 37) % 900))
+            );
+            next[writer] += 1;
+        }
+    });
+}
+
+/// A writer that waits for room after it has noted that is told of the room, or finds it when it looks again.
+#[test]
+fn no_note_of_a_full_ring_is_lost() {
+    let rounds = if cfg!(miri) { 2 } else { 2_000 };
+    let record = vec![7; CONTENT_BYTES / 4];
+    let (memory, waits, start) = (memory(), AtomicBool::new(false), Barrier::new(2));
+    let ring = Ring::new(&memory);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..rounds {
+                start.wait();
+                // The reader removes records meanwhile. A writer that waits is freed by the reader alone.
+                for _ in 0..8 {
+                    if put(ring, &record, record.len()) == Put::Full {
+                        waits.store(true, SeqCst);
+                        ring.note_full();
+                        while put(ring, &record, record.len()) == Put::Full {
+                            while waits.load(SeqCst) {
+                                thread::yield_now();
+                            }
+                        }
+                        waits.store(false, SeqCst);
+                    }
+                }
+                start.wait();
+            }
+        });
+        let mut reader = Reader::default();
+        for _ in 0..rounds {
+            start.wait();
+            let mut taken = 0;
+            while taken < 8 {
+                let Some(bytes) = reader.next(ring).expect("nobody breaks the rules") else {
+                    thread::yield_now();
+                    continue;
+                };
+                taken += 1;
+                // The note is reported, or room that was there before the writer has looked again.
+                if reader.taken(ring, bytes) || ring.takes(record.len()) {
+                    waits.store(false, SeqCst);
+                }
+            }
+            start.wait();
+        }
+    });
+}
+
+#[test]
+fn what_no_writer_writes_is_found() {
+    let broken = |at: usize, value: u64| {
+        let memory = memory();
+        let (ring, mut reader) = (Ring::new(&memory), Reader::default());
+        put(ring, b"hello", 5);
+        memory[at].store(value, Relaxed);
+        reader.next(ring) == Err(Broken)
+    };
+    // The tail, the position that was skipped, and the length.
+    assert!(!broken(0, 16) && broken(0, 8) && broken(0, 1 << 40) && broken(0, u64::MAX));
+    assert!(!broken(2, 8) && broken(2, 1));
+    assert!(!broken(CONTROL_WORDS, 8) && broken(CONTROL_WORDS, 9) && broken(CONTROL_WORDS, u64::MAX));
+}
