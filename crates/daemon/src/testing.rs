@@ -64,7 +64,7 @@ pub(crate) fn put_record(socket: &Socket, header: &Header, content: &[u8]) -> bo
     });
     match done {
         Put::Done { is_reader_asleep } => is_reader_asleep,
-        Put::Full => panic!("the ring is full"),
+        Put::Full | Put::Resting => panic!("the ring takes nothing: {done:?}"),
     }
 }
 

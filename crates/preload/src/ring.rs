@@ -17,6 +17,9 @@ use crate::descriptor::Descriptor;
 use crate::lock::{self, Patience};
 use crate::system::{self, Buffers, Errno, Result, can_be_bytes};
 
+/// The ring cannot be used: the message goes as a record of its own.
+pub(crate) const ALONE: Errno = Errno(libc::EDEADLK);
+
 /// Length of a filler, without its header: with it the smallest send buffer is full.
 const FILLER_BYTES: usize = 3840;
 
@@ -24,7 +27,7 @@ const FILLER_BYTES: usize = 3840;
 ///
 /// # Errors
 ///
-/// `EDEADLK`: this thread is sending there, and a signal handler has interrupted it.
+/// [`ALONE`]: this thread is sending there, and a signal handler has interrupted it; or the daemon returns the memory of the ring.
 pub(crate) fn send(
     fd: RawFd,
     descriptor: &Descriptor,
@@ -111,7 +114,11 @@ fn try_put(
         ring.note_full();
         done = put(ring)?;
     }
-    let Put::Done { is_reader_asleep } = done else { return fill(fd, page).map(|()| false) };
+    let is_reader_asleep = match done {
+        Put::Done { is_reader_asleep } => is_reader_asleep,
+        Put::Full => return fill(fd, page).map(|()| false),
+        Put::Resting => return Err(ALONE),
+    };
     let half = page.send_buffer.load(Relaxed);
     if half > 0 {
         page.send_buffer.store(0, Relaxed);

@@ -273,8 +273,7 @@ impl Outgoing<'_> {
         let flags = self.flags & libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         if bytes <= PAYLOAD_BYTES_MAX {
             match ring::send(self.fd, self.descriptor, &header, self.content, self.waits()) {
-                // A signal handler has interrupted a call that writes there: the message goes by itself.
-                Err(Errno(libc::EDEADLK)) => {}
+                Err(ring::ALONE) => {}
                 sent => return sent.map(|()| bytes),
             }
             with_header(&mut header.encode(), self.content, Direction::Out, |iov| {
@@ -310,8 +309,7 @@ impl Outgoing<'_> {
         let alone = header.encode();
         header.flags = header.flags.with(Flags::IN_TURN);
         match ring::send_long(self.fd, self.descriptor, &header, self.waits(), &send) {
-            // As above.
-            Err(Errno(libc::EDEADLK)) => send(&alone),
+            Err(ring::ALONE) => send(&alone),
             sent => sent,
         }
     }

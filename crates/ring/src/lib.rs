@@ -20,6 +20,11 @@
 //! and learns from [`Put::Done`] that it must wake the reader, by a way of its own. Mark and position are in one word: a mark is
 //! never set on a ring that holds something, and each mark is removed by one writer.
 //!
+//! # Rest
+//!
+//! The memory of a ring that was full once can be returned while the reader sleeps ([`Reader::rest`]). Until that is done
+//! ([`Ring::end_rest`]) writers find [`Put::Resting`], also one that was writing a record when the rest began, and send by another way.
+//!
 //! # Full rings
 //!
 //! A writer that finds no room notes that ([`Ring::note_full`]) and looks again, before it waits. The reader looks for the note
@@ -83,7 +88,12 @@ const FULL: usize = 16;
 
 /// The mark of a sleeping reader. Positions are multiples of a word's length, so that the bit is free.
 const ASLEEP: u64 = 1;
+/// The mark of a reader that returns the memory.
+const RESTING: u64 = 2;
 const POSITION: u64 = !(WORD_BYTES as u64 - 1);
+
+/// Number of changes of the tail's marks that a writer sees at most while it writes a record.
+const MARKS_MAX: usize = 4;
 
 /// Where a writer goes back to the beginning of the memory, if it can: each time that it has passed a multiple of this.
 const NEAR_BYTES: u64 = 4 * 1024;
@@ -107,6 +117,8 @@ pub enum Put {
     },
     /// There is no room for the record.
     Full,
+    /// The memory is being returned: the record must go another way.
+    Resting,
 }
 
 /// A process has written something into the memory that no writer writes.
@@ -136,10 +148,14 @@ impl<'a> Ring<'a> {
     ///
     /// Bytes that `fill` does not push are those of an earlier record; those beyond the length are left out.
     pub fn put(self, bytes: usize, fill: impl FnOnce(&mut Record<'a>)) -> Put {
+        let found = self.words[TAIL].load(Acquire);
+        let tail = found & POSITION;
+        if found & RESTING != 0 {
+            return Put::Resting;
+        }
         if !self.takes(bytes) {
             return Put::Full;
         }
-        let tail = self.words[TAIL].load(Relaxed) & POSITION;
         let begin = self.begin(tail, taken_bytes(bytes));
         self.word(begin).store(bytes as u64, Relaxed);
         let mut record = Record {
@@ -151,9 +167,21 @@ impl<'a> Ring<'a> {
         };
         fill(&mut record);
         record.finish();
-        // Only the reader's mark can have changed, unless a sharer breaks the rules.
-        let before = self.words[TAIL].swap(begin + taken_bytes(bytes), AcqRel);
-        Put::Done { is_reader_asleep: before & ASLEEP != 0 }
+        self.publish(found, begin + taken_bytes(bytes))
+    }
+
+    /// Moves the tail, which was last found so, to its new position.
+    fn publish(self, mut found: u64, position: u64) -> Put {
+        // The reader sets a mark and another one, and each once while no record comes.
+        for _ in 0..MARKS_MAX {
+            match self.words[TAIL].compare_exchange(found, position, AcqRel, Acquire) {
+                Ok(before) => return Put::Done { is_reader_asleep: before & ASLEEP != 0 },
+                Err(now) if now & RESTING != 0 => return Put::Resting,
+                Err(now) => found = now,
+            }
+        }
+        // A sharer breaks the rules.
+        Put::Full
     }
 
     /// Returns whether a record of this length has room. The caller holds the lock of the writers.
@@ -162,9 +190,18 @@ impl<'a> Ring<'a> {
         bytes <= RECORD_BYTES_MAX && self.has_room(tail, taken_bytes(bytes))
     }
 
+    /// Ends the rest: writers put records again.
+    pub fn end_rest(self) {
+        self.words[TAIL].fetch_and(!RESTING, AcqRel);
+    }
+
     /// Returns the position at which the next record begins: that of the tail, or the beginning of the memory, if the reader has
     /// removed all records. So a ring that never holds much uses little memory, and what it uses is in the caches.
     fn begin(self, tail: u64, bytes: u64) -> u64 {
+        if self.words[SKIPPED].load(Relaxed) == tail | SET {
+            // A writer has gone back here, and has not published its record.
+            self.words[SKIPPED].store(0, Relaxed);
+        }
         let rest = CONTENT_BYTES as u64 - tail % CONTENT_BYTES as u64;
         let used = CONTENT_BYTES as u64 - rest;
         // To look costs a cache line, so not each record does.
@@ -188,6 +225,8 @@ impl<'a> Ring<'a> {
         if fits(known) {
             return true;
         }
+        // The reader may be in front of what was skipped. A position behind the tail is that of a record that was not published.
+        let known = if known <= tail { known } else { 0 };
         let head = self.words[HEAD].load(Acquire).max(known);
         self.words[KNOWN_HEAD].store(head, Relaxed);
         fits(head)
@@ -272,6 +311,8 @@ pub struct Reader {
     tail: u64,
     /// The position that the writers have been told last.
     told: u64,
+    /// Number of bytes from the beginning of the memory that hold what was written since the last rest.
+    reach: usize,
 }
 
 impl Reader {
@@ -299,7 +340,11 @@ impl Reader {
         let bytes = ring.word(self.position).load(Relaxed);
         let waiting = self.tail.wrapping_sub(self.position);
         match usize::try_from(bytes) {
-            Ok(bytes) if bytes <= RECORD_BYTES_MAX && taken_bytes(bytes) <= waiting => Ok(Some(bytes)),
+            Ok(bytes) if bytes <= RECORD_BYTES_MAX && taken_bytes(bytes) <= waiting => {
+                let end = (self.position % CONTENT_BYTES as u64 + taken_bytes(bytes)) as usize;
+                self.reach = self.reach.max(end.min(CONTENT_BYTES));
+                Ok(Some(bytes))
+            }
             _ => Err(Broken),
         }
     }
@@ -349,6 +394,22 @@ impl Reader {
     /// Marks the reader as asleep, if there is no record.
     pub fn sleep(&mut self, ring: Ring<'_>) -> bool {
         ring.words[TAIL].compare_exchange(self.position, self.position | ASLEEP, AcqRel, Relaxed).is_ok()
+    }
+
+    /// Keeps the writers away from the memory of a ring whose reader sleeps, until [`Ring::end_rest`]; meanwhile the memory behind
+    /// the control words may be returned. Returns false if a writer has woken the reader.
+    pub fn rest(&mut self, ring: Ring<'_>) -> bool {
+        let asleep = self.position | ASLEEP;
+        let rests = ring.words[TAIL].compare_exchange(asleep, asleep | RESTING, AcqRel, Relaxed).is_ok();
+        if rests {
+            self.reach = 0;
+        }
+        rests
+    }
+
+    /// Returns how many bytes of the memory behind the control words have been in use since the last rest.
+    pub fn reach(&self) -> usize {
+        self.reach
     }
 
     /// Returns whether the mark of a sleeping reader is set.

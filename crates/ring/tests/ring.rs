@@ -72,6 +72,7 @@ proptest! {
                             prop_assert_eq!(is_reader_asleep, std::mem::take(&mut is_asleep));
                             queue.push_back(record);
                         }
+                        Put::Resting => prop_assert!(false, "nobody rests"),
                         Put::Full => {
                             let held: usize = queue.iter().map(|record| record.len() + 16).sum();
                             // The reader tells of room in steps of an eighth.
@@ -181,7 +182,7 @@ fn no_record_and_no_wake_up_is_lost() {
                     loop {
                         let _held = lock.lock().expect("nobody panics");
                         match put(ring, &record, 400) {
-                            Put::Full => thread::yield_now(),
+                            Put::Full | Put::Resting => thread::yield_now(),
                             Put::Done { is_reader_asleep } => {
                                 if is_reader_asleep {
                                     wake.send(()).expect("the reader lives");
@@ -198,6 +199,13 @@ fn no_record_and_no_wake_up_is_lost() {
         while next.iter().sum::<u64>() < WRITERS * each {
             let Some(record) = take(&mut reader, ring).expect("nobody breaks the rules") else {
                 if reader.sleep(ring) {
+                    // A writer may be in the middle of a record.
+                    if reader.rest(ring) {
+                        for word in &memory[CONTROL_WORDS..][..512] {
+                            word.store(0, Relaxed);
+                        }
+                        ring.end_rest();
+                    }
                     is_woken.recv().expect("a record comes");
                 }
                 continue;
@@ -273,4 +281,49 @@ fn what_no_writer_writes_is_found() {
     assert!(!broken(0, 16) && broken(0, 8) && broken(0, 1 << 40) && broken(0, u64::MAX));
     assert!(!broken(2, 8) && broken(2, 1));
     assert!(!broken(CONTROL_WORDS, 8) && broken(CONTROL_WORDS, 9) && broken(CONTROL_WORDS, u64::MAX));
+}
+
+#[test]
+fn a_ring_rests_only_while_its_reader_sleeps() {
+    let memory = memory();
+    let (ring, mut reader) = (Ring::new(&memory), Reader::default());
+    assert!(!reader.rest(ring), "it is awake");
+    put(ring, &[7; 1000], 1000);
+    assert!(!reader.sleep(ring) && !reader.rest(ring), "there is a record");
+    take(&mut reader, ring).expect("a record");
+    assert_eq!(reader.reach(), 1008);
+    assert!(reader.sleep(ring) && reader.rest(ring) && !reader.rest(ring));
+    assert_eq!((put(ring, b"hello", 5), reader.reach()), (Put::Resting, 0));
+    assert!(reader.is_marked_asleep(ring));
+    ring.end_rest();
+    let done = ring.put(5, |record| {
+        assert!(reader.rest(ring));
+        record.push(b"hello");
+        ring.end_rest();
+        assert!(reader.rest(ring));
+    });
+    assert_eq!((done, reader.waiting(ring)), (Put::Resting, Ok(0)), "its memory may be gone");
+    ring.end_rest();
+    assert_eq!(put(ring, b"hello", 5), Put::Done { is_reader_asleep: true });
+    assert_eq!(take(&mut reader, ring), Ok(Some(b"hello".to_vec())));
+}
+
+/// A writer dies while it writes a record, wherever that begins, and the next one goes on.
+#[test]
+fn a_writer_that_dies_leaves_nothing_behind() {
+    let memory = memory();
+    let (ring, mut reader) = (Ring::new(&memory), Reader::default());
+    for round in 0..3000_u64 {
+        let died = std::panic::catch_unwind(|| {
+            ring.put(4000, |record| {
+                record.push(b"the beginning");
+                // A panic without a message.
+                std::panic::resume_unwind(Box::new(()));
+            })
+        });
+        assert!(died.is_err());
+        let record = content(round, 1 + round as usize * 7 % 300);
+        assert_eq!(put(ring, &record, 100), Put::Done { is_reader_asleep: false }, "{round}");
+        assert_eq!(take(&mut reader, ring), Ok(Some(record)), "{round}");
+    }
 }

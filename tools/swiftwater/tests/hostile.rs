@@ -396,8 +396,8 @@ fn the_receive_windows_of_one_user_together_hold_no_more_than_its_memory() {
 #[ignore = "needs root: ./test --all"]
 fn the_pages_of_one_user_take_no_more_than_its_memory() {
     const BUDGET_BYTES: u64 = 1 << 20;
-    /// Sizes of the pages of a one-to-one and of a one-to-many socket.
-    const PAGES_BYTES: [u64; 2] = [4 << 10, 64 << 10];
+    /// Sizes of the pages of a one-to-one and of a one-to-many socket, each with the beginning of its ring.
+    const PAGES_BYTES: [u64; 2] = [8 << 10, 68 << 10];
     let Some(scene) = Scene::set_with("pages", "--user-page-memory 1M") else { return };
     let victim = Held::start(scene.victim("victim", &["hold"]));
     let before = scene.memfd_bytes("page");

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::pin::pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -50,6 +51,8 @@ const IN_TURN_MAX: usize = 64;
 const RECEIVE_BUFFER_BYTES: usize = MESSAGE_BYTES_MAX + 1;
 /// Charge for a record whose length is not known yet.
 const RECORD_ROOM_BYTES: usize = PAYLOAD_BYTES_MAX + RECORD_COST_BYTES;
+/// Time without messages after which a ring that has held many returns its memory.
+const REST_AFTER: Duration = Duration::from_secs(1);
 /// Interval for rechecking for room if no descriptor is free to be notified by.
 const ROOM_RECHECK_INTERVAL: Duration = Duration::from_millis(1);
 /// Time after which a long message is tried again if the host is short of memory or descriptors.
@@ -478,6 +481,18 @@ impl Endpoint {
         if !self.ring.sleep() {
             return;
         }
+        let mut has_come = pin!(self.has_come());
+        if self.ring.holds_much() {
+            if tokio::time::timeout(REST_AFTER, &mut has_come).await.is_ok() {
+                return;
+            }
+            self.ring.rest(&self.closer);
+        }
+        has_come.await;
+    }
+
+    /// Waits until the carrier polls readable and the closer has room.
+    async fn has_come(&self) {
         loop {
             self.closer.room().await;
             // This fails only when the runtime has ended. Only an attempt that finds no record clears the readiness.

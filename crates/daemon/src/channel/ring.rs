@@ -11,6 +11,10 @@ use ring::{Broken, Reader, Ring};
 use zerocopy::IntoBytes;
 
 use super::shared_page::Memory;
+use crate::users::closer::Closer;
+
+/// Memory that a ring without messages keeps.
+const KEPT_BYTES: usize = 32 * 1024;
 
 /// The reader of a socket's ring.
 pub(crate) struct OutboundRing {
@@ -138,6 +142,23 @@ impl OutboundRing {
         }
         state.is_busy &= !state.is_asleep;
         state.is_asleep
+    }
+
+    /// Returns whether so much memory was in use that a ring without messages should return it.
+    pub(super) fn holds_much(&self) -> bool {
+        self.state().reader.reach() > KEPT_BYTES
+    }
+
+    /// Returns the memory of a ring for which the daemon sleeps, on the thread of a closer: the call waits for the lock of the inode,
+    /// which a program can hold. Meanwhile programs send without the ring.
+    pub(super) fn rest(&self, closer: &Arc<Closer>) {
+        if self.state().reader.rest(self.ring()) {
+            let memory = Arc::clone(&self.memory);
+            closer.run(move || {
+                memory.return_ring();
+                memory.ring().end_rest();
+            });
+        }
     }
 
     /// Notes that no process has the socket any more; returns whether no message is left.

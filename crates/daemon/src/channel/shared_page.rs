@@ -30,6 +30,9 @@ pub(crate) struct SharedPage {
     room_bytes: u32,
 }
 
+/// The beginning of a ring, which is never returned: a page of the system with the control words.
+const RING_KEPT_BYTES: usize = 4096;
+
 /// The index of an association's entry in the page of its socket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EntryIndex(usize);
@@ -50,6 +53,19 @@ impl Memory {
         let words = self.mapping.long_words().try_into();
         Ring::new(words.expect("the mapping has as many words as a ring"))
     }
+
+    /// Returns the memory of the ring, apart from its beginning, to the system; waits for the lock of the inode.
+    pub(super) fn return_ring(&self) {
+        self.return_memory(self.bytes + RING_KEPT_BYTES);
+    }
+
+    /// Returns the memory beyond the first `first` bytes.
+    fn return_memory(&self, first: usize) {
+        let bytes = self.bytes + ring::BYTES - first;
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // Memory that cannot be returned stays until the memfd is closed.
+        let _ = fallocate(&self.memfd, flags, first as u64, bytes as u64);
+    }
 }
 
 /// The page of a closed socket. Programs may still have its memfd.
@@ -60,24 +76,14 @@ impl LeftPage {
     /// directions: its fields stay, uncharged, because the program may still ask for the state of the socket.
     pub(crate) fn empty(self) -> Option<LeftPage> {
         let stays = self.is_shut_both_ways();
-        self.return_memory(if stays { FIELDS_BYTES } else { 0 });
+        self.0.return_memory(if stays { FIELDS_BYTES } else { 0 });
         drop(self.0.charge.lock().unwrap_or_else(PoisonError::into_inner).take());
         stays.then_some(self)
     }
 
     /// Returns all memory to the system; waits for the lock of the inode.
     pub(crate) fn empty_wholly(self) {
-        self.return_memory(0);
-    }
-
-    /// Returns the memory beyond the first `first` bytes.
-    fn return_memory(&self, first: usize) {
-        let bytes = self.0.bytes + ring::BYTES - first;
-        if bytes > 0 {
-            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // Memory that cannot be returned stays until the memfd is closed.
-            let _ = fallocate(&self.0.memfd, flags, first as u64, bytes as u64);
-        }
+        self.0.return_memory(0);
     }
 
     /// Returns whether the carrier is out of use, although the program may still have the socket: the program has shut down
@@ -104,7 +110,7 @@ impl SharedPage {
         account: &Arc<Account>,
     ) -> Result<SharedPage, Errno> {
         let bytes = if style == Style::OneToMany { PAGE_BYTES } else { FIELDS_BYTES };
-        let charge = account.take(bytes).ok_or(Errno::NOBUFS)?;
+        let charge = account.take(bytes + RING_KEPT_BYTES).ok_or(Errno::NOBUFS)?;
         let memfd = memfd_create("swiftwater-page", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&memfd, (bytes + ring::BYTES) as u64)?;
         // A process that maps the page must not find it truncated by another process.
@@ -314,12 +320,12 @@ mod tests {
     fn a_page_is_charged_until_it_is_emptied() {
         let account = account();
         let few = page(Style::OneToOne, &account).expect("room");
-        assert_eq!(account.charged_bytes(), FIELDS_BYTES);
+        assert_eq!(account.charged_bytes(), FIELDS_BYTES + RING_KEPT_BYTES);
         let many = page(Style::OneToMany, &account).expect("room");
         assert_eq!(page(Style::OneToMany, &account).err(), Some(Errno::NOBUFS));
         let left = many.left();
         drop((few, many));
-        assert_eq!(account.charged_bytes(), PAGE_BYTES, "a program may have it");
+        assert_eq!(account.charged_bytes(), PAGE_BYTES + RING_KEPT_BYTES, "a program may have it");
         left.empty();
         assert_eq!(account.charged_bytes(), 0);
         let shut = page(Style::OneToOne, &account).expect("room");

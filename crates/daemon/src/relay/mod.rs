@@ -400,4 +400,47 @@ mod tests {
         assert_eq!((drain.step(&socket), drain.step(&socket)), (None, Some(true)));
         assert!(socket.channel.endpoint.waiting_bytes() > 0, "a later message is another request's");
     }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_ring_that_held_much_returns_its_memory_after_a_while() {
+        let joined = Joined::new().await;
+        let (page, endpoint) = (&joined.socket.channel.page, &joined.socket.channel.endpoint);
+        let held_bytes = || rustix::fs::fstat(page).expect("it is open").st_blocks * 512;
+        let mut outbound = joined.outbound();
+        for _ in 0..100 {
+            testing::put(&joined.socket, ID, &[7; 1000]);
+        }
+        assert!(held_bytes() > 100_000);
+        while outbound.step().expect("it is open") != Wait::Message {
+            outbound.next_turn().await;
+        }
+        let ring = page.memory();
+        let returned = async {
+            while held_bytes() > 20_000 {
+                tokio::task::yield_now().await;
+            }
+        };
+        soon(async {
+            tokio::select! {
+                () = endpoint.readable() => panic!("nothing has come"),
+                () = returned => {}
+            }
+        })
+        .await;
+        endpoint.closer().drained().await;
+        assert!(ring.ring().takes(1) && testing::put(&joined.socket, ID, b"on"), "senders use it again");
+        send_only(&joined.theirs, Kind::Wake);
+        soon(endpoint.readable()).await;
+        assert_eq!(outbound.step().expect("it is open"), Wait::Message);
+        soon(async {
+            let last = loop {
+                let message = joined.peer.recv().await.expect("nothing is lost").expect("it is open");
+                if message.len() < 1000 {
+                    break message;
+                }
+            };
+            assert_eq!(last.len(), 2);
+        })
+        .await;
+    }
 }

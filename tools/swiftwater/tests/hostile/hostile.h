@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 /* As in crates/carrier: a frame begins with "swcr" and the version. */
-enum { CARRIER_VERSION = 10, FRAME_BYTES_MAX = 4096, DESCRIPTORS_MAX = 253 };
+enum { CARRIER_VERSION = 11, FRAME_BYTES_MAX = 4096, DESCRIPTORS_MAX = 253 };
 enum { OPEN = 0, ATTACH = 1, BIND = 2, LISTEN = 3, CONNECT = 4, GET_OPTION = 8, PEEL_OFF = 12, AWAIT_END = 14, BARRIER = 15 };
 enum { SKIPPED = 77 };
 
