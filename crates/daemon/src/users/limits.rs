@@ -21,7 +21,7 @@ pub struct Limits {
     pub user_receive_bytes: usize,
     /// Memory for such data of all users together. Default: 512 MiB.
     pub receive_bytes: usize,
-    /// Memory for the pages that one user's sockets share with their programs: 4 KiB each, and 64 KiB for a one-to-many
+    /// Memory for the pages that one user's sockets share with their programs: 8 KiB each, and 68 KiB for a one-to-many
     /// socket. Default: 256 MiB.
     pub user_page_bytes: usize,
     /// Memory for the pages of all users together. Default: 512 MiB.

@@ -35,7 +35,7 @@ pub(crate) struct LimitArgs {
     /// what is free.
     #[arg(long, value_name = "BYTES", default_value = "512M", value_parser = parse_memory)]
     pub receive_memory: usize,
-    /// Memory for the pages that one user's sockets share with their programs: 4 KiB each, 64 KiB for a one-to-many socket.
+    /// Memory for the pages that one user's sockets share with their programs: 8 KiB each, 68 KiB for a one-to-many socket.
     /// Beyond it, socket fails with ENOBUFS.
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_memory)]
     pub user_page_memory: usize,
