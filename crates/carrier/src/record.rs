@@ -73,7 +73,8 @@ impl Flags {
     /// `SCTP_ADDR_OVER`: the message goes to [`Header::address`] instead of the primary path.
     pub const TO_ADDRESS: Flags = Flags(1 << 7);
 
-    /// The ring has a record with the same header and no content: it says when it is the turn of this message.
+    /// The ring has a record with the same header and no content: it says when it is the turn of this message. The numbers in place of
+    /// the TSNs make the header unique.
     pub const IN_TURN: Flags = Flags(1 << 8);
 
     const ALL: u16 = (1 << 9) - 1;

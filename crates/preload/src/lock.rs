@@ -49,7 +49,7 @@ pub(crate) struct Patience {
 
 enum Limit {
     Receive { fd: RawFd, flags: c_int },
-    Send { fd: RawFd },
+    Send { fd: RawFd, flags: c_int },
     Fixed(Duration),
 }
 
@@ -59,9 +59,9 @@ impl Patience {
         Patience { limit: Limit::Receive { fd, flags }, deadline: OnceCell::new() }
     }
 
-    /// Returns the patience of a blocking send: `SO_SNDTIMEO`.
-    pub(crate) fn of_send(fd: RawFd) -> Patience {
-        Patience { limit: Limit::Send { fd }, deadline: OnceCell::new() }
+    /// Returns the patience of a send with these flags: `SO_SNDTIMEO`, or little where the call must not block.
+    pub(crate) fn of_send(fd: RawFd, flags: c_int) -> Patience {
+        Patience { limit: Limit::Send { fd, flags }, deadline: OnceCell::new() }
     }
 
     /// Returns the patience of a call that never blocks.
@@ -97,11 +97,13 @@ impl Patience {
     fn limit(&self) -> Option<Duration> {
         match self.limit {
             Limit::Fixed(limit) => Some(limit),
-            Limit::Send { fd } => system::send_timeout(fd).and_then(duration),
-            Limit::Receive { fd, flags } => {
-                let waits = flags & libc::MSG_DONTWAIT == 0 && !system::is_nonblocking(fd);
-                if waits { system::receive_timeout(fd).and_then(duration) } else { Some(NONBLOCKING_LIMIT) }
+            Limit::Send { fd, flags } if system::waits(fd, flags) => {
+                system::send_timeout(fd).and_then(duration)
             }
+            Limit::Receive { fd, flags } if system::waits(fd, flags) => {
+                system::receive_timeout(fd).and_then(duration)
+            }
+            Limit::Send { .. } | Limit::Receive { .. } => Some(NONBLOCKING_LIMIT),
         }
     }
 }
@@ -445,12 +447,13 @@ mod tests {
         let (ours, _theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
         let fd = ours.as_raw_fd();
         let of_receive = |flags| Patience::of_receive(fd, flags).limit();
-        assert_eq!((of_receive(0), Patience::of_send(fd).limit()), (None, None));
+        assert_eq!((of_receive(0), Patience::of_send(fd, 0).limit()), (None, None));
         let (to_read, to_write) = (Duration::from_secs(3), Duration::from_secs(4));
         ours.set_read_timeout(Some(to_read)).expect("it is ours");
         ours.set_write_timeout(Some(to_write)).expect("it is ours");
         assert_eq!((of_receive(0), of_receive(libc::MSG_PEEK)), (Some(to_read), Some(to_read)));
-        assert_eq!(Patience::of_send(fd).limit(), Some(to_write));
+        assert_eq!(Patience::of_send(fd, 0).limit(), Some(to_write));
+        assert_eq!(Patience::of_send(fd, libc::MSG_DONTWAIT).limit(), Some(NONBLOCKING_LIMIT));
         assert_eq!(of_receive(libc::MSG_DONTWAIT | libc::MSG_PEEK), Some(NONBLOCKING_LIMIT));
         ours.set_nonblocking(true).expect("it is ours");
         assert_eq!(of_receive(0), Some(NONBLOCKING_LIMIT));

@@ -57,7 +57,7 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
         return Err(Errno(libc::EAGAIN));
     }
     let page = descriptor.page();
-    let waits = || flags & libc::MSG_DONTWAIT == 0 && !system::is_nonblocking(fd);
+    let waits = || system::waits(fd, flags);
     match page.state() {
         State::Listening => return Err(Errno(libc::ENOTCONN)),
         State::Connecting if !waits() => return Err(Errno(libc::EAGAIN)),

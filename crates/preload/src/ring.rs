@@ -6,9 +6,10 @@
 
 use std::os::fd::RawFd;
 use std::slice;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
-use carrier::record::{HEADER_BYTES, Header, Kind};
+use carrier::record::{Flags, HEADER_BYTES, Header, Kind};
 use carrier::shared_page::SharedPage;
 use libc::c_int;
 use ring::{Put, Ring};
@@ -20,10 +21,13 @@ use crate::system::{self, Buffers, Errno, Result, can_be_bytes};
 /// The ring cannot be used: the message goes as a record of its own.
 pub(crate) const ALONE: Errno = Errno(libc::EDEADLK);
 
+/// Number of records of long messages that this process has sent.
+static LONG_MESSAGES: AtomicU32 = AtomicU32::new(0);
+
 /// Length of a filler, without its header: with it the smallest send buffer is full.
 const FILLER_BYTES: usize = 3840;
 
-/// Sends a message that the ring can hold; waits for room, if `waits`.
+/// Sends a message that the ring can hold; waits for room, if a call with these flags may.
 ///
 /// # Errors
 ///
@@ -33,10 +37,10 @@ pub(crate) fn send(
     descriptor: &Descriptor,
     header: &Header,
     content: Buffers<'_>,
-    waits: bool,
+    flags: c_int,
 ) -> Result<()> {
     check(content)?;
-    put_waiting(fd, descriptor, waits, |ring| {
+    put_waiting(fd, descriptor, flags, |ring| {
         let header = header.encode();
         let done = ring.put(HEADER_BYTES + content.bytes(), |record| {
             record.push(&header);
@@ -58,15 +62,18 @@ pub(crate) fn send(
 pub(crate) fn send_long(
     fd: RawFd,
     descriptor: &Descriptor,
-    header: &Header,
-    waits: bool,
+    header: Header,
+    flags: c_int,
     send_record: impl Fn(&[u8; HEADER_BYTES]) -> Result<()>,
 ) -> Result<()> {
-    put_waiting(fd, descriptor, waits, |ring| {
+    put_waiting(fd, descriptor, flags, |ring| {
         if !ring.takes(HEADER_BYTES) {
             return Ok(Put::Full);
         }
-        let header = header.encode();
+        // No other record has these numbers: not that of a writer that died before its header was in the ring, either.
+        let (tsn, cumulative_tsn) = (LONG_MESSAGES.fetch_add(1, Relaxed), system::thread_id());
+        let header =
+            Header { flags: header.flags.with(Flags::IN_TURN), tsn, cumulative_tsn, ..header }.encode();
         match send_record(&header) {
             Err(Errno(libc::EAGAIN)) => Ok(Put::Full),
             sent => sent.map(|()| ring.put(HEADER_BYTES, |record| record.push(&header))),
@@ -78,12 +85,12 @@ pub(crate) fn send_long(
 fn put_waiting(
     fd: RawFd,
     descriptor: &Descriptor,
-    waits: bool,
+    flags: c_int,
     put: impl Fn(Ring<'_>) -> Result<Put>,
 ) -> Result<()> {
-    let patience = if waits { Patience::of_send(fd) } else { Patience::of_a_look() };
+    let patience = Patience::of_send(fd, flags);
     while !try_put(fd, descriptor, &patience, &put)? {
-        if !waits {
+        if !system::waits(fd, flags) {
             return Err(Errno(libc::EAGAIN));
         }
         let filler = Header::new(Kind::Filler).encode();

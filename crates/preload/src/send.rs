@@ -70,7 +70,7 @@ impl Outgoing<'_> {
     }
 
     fn waits(&self) -> bool {
-        self.flags & libc::MSG_DONTWAIT == 0 && !system::is_nonblocking(self.fd)
+        system::waits(self.fd, self.flags)
     }
 
     /// Sends on a one-to-one socket, or sets up its association with this message.
@@ -152,7 +152,7 @@ impl Outgoing<'_> {
 
     fn send_to_association(&self, association: u32) -> Result<usize> {
         let bytes = self.content.bytes() as u32;
-        let patience = Patience::of_send(self.fd);
+        let patience = Patience::of_send(self.fd, self.flags);
         for tries in 0_u32.. {
             let mut entries = self.page().entries().iter();
             let Some(entry) = entries.find(|entry| entry.association.load(Relaxed) == association) else {
@@ -272,7 +272,7 @@ impl Outgoing<'_> {
         };
         let flags = self.flags & libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         if bytes <= PAYLOAD_BYTES_MAX {
-            match ring::send(self.fd, self.descriptor, &header, self.content, self.waits()) {
+            match ring::send(self.fd, self.descriptor, &header, self.content, self.flags) {
                 Err(ring::ALONE) => {}
                 sent => return sent.map(|()| bytes),
             }
@@ -305,11 +305,9 @@ impl Outgoing<'_> {
     }
 
     /// Sends a long message; `send` sends the record with its memfd and does not wait.
-    fn send_long(&self, mut header: Header, send: impl Fn(&[u8; HEADER_BYTES]) -> Result<()>) -> Result<()> {
-        let alone = header.encode();
-        header.flags = header.flags.with(Flags::IN_TURN);
-        match ring::send_long(self.fd, self.descriptor, &header, self.waits(), &send) {
-            Err(ring::ALONE) => send(&alone),
+    fn send_long(&self, header: Header, send: impl Fn(&[u8; HEADER_BYTES]) -> Result<()>) -> Result<()> {
+        match ring::send_long(self.fd, self.descriptor, header, self.flags, &send) {
+            Err(ring::ALONE) => send(&header.encode()),
             sent => sent,
         }
     }

@@ -445,6 +445,11 @@ pub(crate) fn is_hung_up(fd: RawFd) -> bool {
     poll(fd, 0, now).is_ok_and(|events| events & libc::POLLHUP != 0)
 }
 
+/// Returns whether a call with these flags may wait.
+pub(crate) fn waits(fd: RawFd, flags: c_int) -> bool {
+    flags & libc::MSG_DONTWAIT == 0 && !is_nonblocking(fd)
+}
+
 pub(crate) fn is_nonblocking(fd: RawFd) -> bool {
     // SAFETY: the call takes no pointer.
     let flags = check(unsafe { system_call!(libc::SYS_fcntl, fd, libc::F_GETFL, 0) });

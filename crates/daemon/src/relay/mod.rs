@@ -272,7 +272,7 @@ mod tests {
         let long = Header { flags: flags.with(Flags::IN_TURN), ..long };
         put(&joined.socket, ID, b"first");
         // A writer has died before it announced the turn of its message.
-        send_memfd(&joined.theirs, &Header { stream: 9, ..long });
+        send_memfd(&joined.theirs, &Header { tsn: 9, ..long });
         send_memfd(&joined.theirs, &long);
         put_record(&joined.socket, &long, b"");
         put(&joined.socket, ID, b"third");
