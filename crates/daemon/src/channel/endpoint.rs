@@ -41,6 +41,8 @@ use crate::users::closer::{self, Closer, End, ReceivedDescriptor};
 const NAMES_TRIED_MAX: usize = 8;
 /// Maximum number of filler records for one carrier, in case its buffer is huge.
 const FILLERS_MAX: usize = 4096;
+/// Maximum number of fillers that are discarded at once. Others stay until the ring is empty.
+const FILLERS_DISCARDED_MAX: usize = 8;
 /// Maximum number of records that are taken out of a carrier to empty it. A send buffer of the usual 208 KB holds a third of
 /// that; in a larger one, which a program has requested, some records may stay.
 pub(crate) const CARRIER_RECORDS_MAX: usize = 1024;
@@ -282,8 +284,9 @@ impl Endpoint {
                 }
                 // The writer has died before it announced the turn.
                 Some(_) => {}
+                // The caller bounds how many records are taken.
                 None => match self.try_take_record() {
-                    Ok(Incoming::Filler) => {}
+                    Ok(Incoming::Filler) if !lock(&self.in_turn).is_empty() => {}
                     Ok(Incoming::End | Incoming::Empty) | Err(Errno::AGAIN) => return Ok(self.break_off()),
                     other => return other,
                 },
@@ -313,10 +316,14 @@ impl Endpoint {
     fn discard_fillers(&self) {
         let mut header = [0; HEADER_BYTES];
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        while rustix::net::recv(&self.descriptor, &mut header, flags).is_ok_and(|(_, bytes)| bytes > 0)
-            && Header::parse(&header).is_some_and(|header| header.kind == Kind::Filler)
-            && self.discard_record()
-        {}
+        for _ in 0..FILLERS_DISCARDED_MAX {
+            let peeked = rustix::net::recv(&self.descriptor, &mut header, flags);
+            let is_filler = peeked.is_ok_and(|(_, bytes)| bytes > 0)
+                && Header::parse(&header).is_some_and(|header| header.kind == Kind::Filler);
+            if !is_filler || !self.discard_record() {
+                return;
+            }
+        }
     }
 
     fn try_take_record(&self) -> Result<Incoming, Errno> {

@@ -99,15 +99,16 @@ impl OutboundRing {
         (content, state.reader.taken(ring, front.bytes))
     }
 
-    /// Discards all messages. Returns whether there were any.
+    /// Discards all messages, but for those that are sent meanwhile. Returns whether there were any.
     pub(super) fn discard(&self) -> bool {
+        let (tail, begin) = (self.tail(), self.position());
         let (ring, mut state) = (self.ring(), self.state());
-        let mut any = false;
-        while let Ok(Some(bytes)) = state.reader.next(ring) {
+        while state.reader.position() < tail
+            && let Ok(Some(bytes)) = state.reader.next(ring)
+        {
             state.reader.taken(ring, bytes);
-            any = true;
         }
-        any
+        state.reader.position() > begin
     }
 
     /// Notes that a wake record has come.

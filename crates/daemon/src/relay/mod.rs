@@ -69,6 +69,7 @@ mod tests {
     use swiftwater::tokio::{Association, Listener};
 
     use super::*;
+    use crate::channel::incoming::Incoming;
     use crate::channel::style::Style;
     use crate::relay::drain::Drain;
     use crate::relay::inbound::Inbound;
@@ -442,5 +443,39 @@ mod tests {
             assert_eq!(last.len(), 2);
         })
         .await;
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_program_that_fills_its_carrier_without_end_ends_a_turn() {
+        let joined = Joined::new().await;
+        let endpoint = &joined.socket.channel.endpoint;
+        let fill = || {
+            while rustix::net::send(
+                &joined.theirs,
+                &Header::new(Kind::Filler).encode(),
+                rustix::net::SendFlags::DONTWAIT,
+            )
+            .is_ok()
+            {}
+        };
+        fill();
+        let before = endpoint.record_bytes();
+        let long = testing::header(ID, 100_000);
+        let flags = long.flags.with(Flags::IN_MEMFD);
+        put_record(&joined.socket, &Header { flags: flags.with(Flags::IN_TURN), ..long }, b"");
+        // The message whose turn it is does not come: each attempt takes one record.
+        for _ in 0..3 {
+            assert!(matches!(endpoint.try_take(), Ok(Incoming::Filler)));
+        }
+        assert_eq!(before - endpoint.record_bytes(), 3 * 64);
+        assert!(endpoint.discard() && endpoint.record_bytes() > 0, "the ring alone");
+        // A note of a full ring makes the daemon discard some of them at once.
+        let memory = joined.socket.channel.page.memory();
+        put(&joined.socket, ID, b"a word");
+        memory.ring().note_full();
+        let before = endpoint.record_bytes();
+        let taken = endpoint.try_take();
+        assert!(matches!(taken, Ok(Incoming::Message(..))), "{taken:?}");
+        assert_eq!(before - endpoint.record_bytes(), 8 * 64);
     }
 }
