@@ -128,8 +128,8 @@ fn try_put(
     };
     let half = page.send_buffer.load(Relaxed);
     if half > 0 {
-        page.send_buffer.store(0, Relaxed);
         system::set_send_buffer(fd, half as c_int)?;
+        page.send_buffer.store(0, Relaxed);
     }
     if is_reader_asleep {
         wake(fd)?;
@@ -152,8 +152,11 @@ fn wake(fd: RawFd) -> Result<()> {
 
 /// Makes the descriptor poll unwritable until the daemon has taken a record.
 fn fill(fd: RawFd, page: &SharedPage) -> Result<()> {
-    let half = system::set_send_buffer(fd, 0)?;
-    let _first = page.send_buffer.compare_exchange(0, half as u32, Relaxed, Relaxed);
+    if page.send_buffer.load(Relaxed) == 0 {
+        // Noted first: whoever sends next restores the size, also if this thread dies.
+        page.send_buffer.store(system::send_buffer(fd)? as u32 / 2, Relaxed);
+    }
+    system::set_send_buffer(fd, 0)?;
     let header = Header { bytes: FILLER_BYTES as u32, ..Header::new(Kind::Filler) }.encode();
     let parts = [Buffers::from(&header), Buffers::from(&[0; FILLER_BYTES])];
     // SAFETY: both are readable.

@@ -304,18 +304,22 @@ pub(crate) unsafe fn unmap(place: NonNull<c_void>, bytes: usize) {
     unsafe { libc::munmap(place.as_ptr(), bytes) };
 }
 
-/// Sets the size of the send buffer. Returns half of what it was, which restores it.
-pub(crate) fn set_send_buffer(fd: RawFd, bytes: c_int) -> Result<c_int> {
-    let mut before: c_int = 0;
-    let mut length = size_of::<c_int>() as libc::socklen_t;
+/// Returns the size of the send buffer, which the kernel has doubled when it was set.
+pub(crate) fn send_buffer(fd: RawFd) -> Result<c_int> {
+    let mut value: c_int = 0;
+    let mut bytes = size_of::<c_int>() as libc::socklen_t;
     let (level, name) = (libc::SOL_SOCKET, libc::SO_SNDBUF);
     // SAFETY: the value is as long as the length says.
-    check(unsafe { system_call!(libc::SYS_getsockopt, fd, level, name, &raw mut before, &raw mut length) })?;
-    let bytes_of_value = size_of::<c_int>();
+    let done = unsafe { system_call!(libc::SYS_getsockopt, fd, level, name, &raw mut value, &raw mut bytes) };
+    check(done).map(|_| value)
+}
+
+/// Sets the size of the send buffer.
+pub(crate) fn set_send_buffer(fd: RawFd, bytes: c_int) -> Result<()> {
+    let (level, name, length) = (libc::SOL_SOCKET, libc::SO_SNDBUF, size_of::<c_int>());
     // SAFETY: the value is read.
-    let done =
-        unsafe { system_call!(libc::SYS_setsockopt, fd, level, name, &raw const bytes, bytes_of_value) };
-    check(done).map(|_| before / 2)
+    let done = unsafe { system_call!(libc::SYS_setsockopt, fd, level, name, &raw const bytes, length) };
+    check(done).map(drop)
 }
 
 pub(crate) fn set_peek_offset(fd: RawFd, offset: c_int) -> Result<()> {

@@ -391,9 +391,14 @@ impl Reader {
         }
     }
 
-    /// Marks the reader as asleep, if there is no record.
+    /// Marks the reader as asleep, if there is no record. Returns whether the mark is set: the reader may have been woken without a
+    /// record.
     pub fn sleep(&mut self, ring: Ring<'_>) -> bool {
-        ring.words[TAIL].compare_exchange(self.position, self.position | ASLEEP, AcqRel, Relaxed).is_ok()
+        let asleep = self.position | ASLEEP;
+        match ring.words[TAIL].compare_exchange(self.position, asleep, AcqRel, Acquire) {
+            Ok(_) => true,
+            Err(now) => now & !RESTING == asleep,
+        }
     }
 
     /// Keeps the writers away from the memory of a ring whose reader sleeps, until [`Ring::end_rest`]; meanwhile the memory behind

@@ -293,15 +293,23 @@ mod tests {
         let joined = Joined::new().await;
         let (endpoint, mut outbound) = (&joined.socket.channel.endpoint, joined.outbound());
         for wakes in [true, false, true] {
-            assert_eq!(outbound.step().expect("it is open"), Wait::Message);
-            let mut readable = std::pin::pin!(endpoint.readable());
-            let mut context = Context::from_waker(Waker::noop());
-            assert!(readable.as_mut().poll(&mut context).is_pending());
-            assert!(put(&joined.socket, ID, b"a word"), "the daemon sleeps");
-            assert!(!put(&joined.socket, ID, b"a word"), "one writer wakes it");
-            // A wake record that finds no room is left out: something else in the carrier is readable.
-            send_only(&joined.theirs, if wakes { Kind::Wake } else { Kind::Filler });
-            soon(readable).await;
+            // A wake record of earlier messages may come late.
+            for comes_late in [true, false] {
+                assert_eq!(outbound.step().expect("it is open"), Wait::Message);
+                let mut readable = std::pin::pin!(endpoint.readable());
+                let mut context = Context::from_waker(Waker::noop());
+                assert!(readable.as_mut().poll(&mut context).is_pending(), "{comes_late}");
+                if comes_late {
+                    send_only(&joined.theirs, Kind::Wake);
+                    soon(readable).await;
+                    continue;
+                }
+                assert!(put(&joined.socket, ID, b"a word"), "the daemon sleeps");
+                assert!(!put(&joined.socket, ID, b"a word"), "one writer wakes it");
+                // A wake record that finds no room is left out: something else in the carrier is readable.
+                send_only(&joined.theirs, if wakes { Kind::Wake } else { Kind::Filler });
+                soon(readable).await;
+            }
             assert_eq!(outbound.step().expect("it is open"), Wait::Message);
             for _ in 0..2 {
                 let message = soon(joined.peer.recv()).await.expect("nothing is lost");
