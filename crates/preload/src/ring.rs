@@ -90,7 +90,8 @@ fn put_waiting(
 ) -> Result<()> {
     let patience = Patience::of_send(fd, flags);
     while !try_put(fd, descriptor, &patience, &put)? {
-        if !system::waits(fd, flags) {
+        // Other senders may take the room again and again.
+        if !system::waits(fd, flags) || patience.is_over() {
             return Err(Errno(libc::EAGAIN));
         }
         let filler = Header::new(Kind::Filler).encode();

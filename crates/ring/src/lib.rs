@@ -23,7 +23,8 @@
 //! # Rest
 //!
 //! The memory of a ring that was full once can be returned while the reader sleeps ([`Reader::rest`]). Until that is done
-//! ([`Ring::end_rest`]) writers find [`Put::Resting`], also one that was writing a record when the rest began, and send by another way.
+//! ([`Ring::end_rest`]) writers find [`Put::Resting`], also one that was writing a record when the rest began or ended, and send by
+//! another way.
 //!
 //! # Full rings
 //!
@@ -33,8 +34,8 @@
 //! # Hostile processes
 //!
 //! Each process may write anything anywhere at any time. All accesses are atomic, and all indexes stay within the memory. The reader
-//! trusts its own position alone, checks the tail and each length that it reads, and reads each of them once. It finds a
-//! finite number of records whatever the writers do, and [`Broken`] where no writer would write that. The bytes of a record may
+//! trusts its own position alone, checks the tail and each length that it reads, and reads each of them once. It finds
+//! [`Broken`] where no writer would write what is there; writers that go on make it find ever more records, so its owner bounds how many it takes. The bytes of a record may
 //! change while they are read, so a reader copies them before it looks at them. A writer finds a full ring or overwrites
 //! records, whatever the others do; its own calls return.
 //!
@@ -90,9 +91,13 @@ const FULL: usize = 16;
 const ASLEEP: u64 = 1;
 /// The mark of a reader that returns the memory.
 const RESTING: u64 = 2;
+/// Changes with each rest that ends: a writer finds out that the memory was returned while it wrote a record. No second rest ends
+/// meanwhile, because the reader rests once between two records, and the writer has the lock.
+const RESTED: u64 = 4;
 const POSITION: u64 = !(WORD_BYTES as u64 - 1);
 
-/// Number of changes of the tail's marks that a writer sees at most while it writes a record.
+/// Number of times that a writer tries to move the tail. The reader changes the marks once while a record is written, by falling asleep,
+/// apart from a rest.
 const MARKS_MAX: usize = 4;
 
 /// Where a writer goes back to the beginning of the memory, if it can: each time that it has passed a multiple of this.
@@ -160,23 +165,23 @@ impl<'a> Ring<'a> {
         self.word(begin).store(bytes as u64, Relaxed);
         let mut record = Record {
             ring: self,
-            at: begin + WORD_BYTES as u64,
+            at: begin.wrapping_add(WORD_BYTES as u64),
             left: bytes,
             begun: [0; WORD_BYTES],
             count: 0,
         };
         fill(&mut record);
         record.finish();
-        self.publish(found, begin + taken_bytes(bytes))
+        self.publish(found, begin.wrapping_add(taken_bytes(bytes)))
     }
 
     /// Moves the tail, which was last found so, to its new position.
     fn publish(self, mut found: u64, position: u64) -> Put {
-        // The reader sets a mark and another one, and each once while no record comes.
+        let position = position | found & RESTED;
         for _ in 0..MARKS_MAX {
             match self.words[TAIL].compare_exchange(found, position, AcqRel, Acquire) {
                 Ok(before) => return Put::Done { is_reader_asleep: before & ASLEEP != 0 },
-                Err(now) if now & RESTING != 0 => return Put::Resting,
+                Err(now) if now & RESTING != 0 || (now ^ found) & RESTED != 0 => return Put::Resting,
                 Err(now) => found = now,
             }
         }
@@ -192,7 +197,7 @@ impl<'a> Ring<'a> {
 
     /// Ends the rest: writers put records again.
     pub fn end_rest(self) {
-        self.words[TAIL].fetch_and(!RESTING, AcqRel);
+        self.words[TAIL].fetch_xor(RESTING | RESTED, AcqRel);
     }
 
     /// Returns the position at which the next record begins: that of the tail, or the beginning of the memory, if the reader has
@@ -210,9 +215,10 @@ impl<'a> Ring<'a> {
             return tail;
         }
         // What is skipped is free, although the reader has not passed it.
-        self.words[KNOWN_HEAD].store(tail + rest, Relaxed);
+        let begin = tail.wrapping_add(rest);
+        self.words[KNOWN_HEAD].store(begin, Relaxed);
         self.words[SKIPPED].store(tail | SET, Relaxed);
-        tail + rest
+        begin
     }
 
     /// Returns whether there is room behind `tail`.
@@ -277,7 +283,7 @@ impl Record<'_> {
                 return;
             }
             self.ring.word(self.at).store(u64::from_ne_bytes(self.begun), Relaxed);
-            self.at += WORD_BYTES as u64;
+            self.at = self.at.wrapping_add(WORD_BYTES as u64);
         }
         let (words, rest) = bytes.as_chunks();
         let content = &self.ring.words[CONTROL_WORDS..];
@@ -285,7 +291,7 @@ impl Record<'_> {
         let (now, later) = words.split_at(words.len().min(CONTENT_WORDS - first));
         store(&content[first..], now);
         store(content, later);
-        self.at += (words.len() * WORD_BYTES) as u64;
+        self.at = self.at.wrapping_add((words.len() * WORD_BYTES) as u64);
         self.begun[..rest.len()].copy_from_slice(rest);
         self.count = rest.len();
     }
@@ -394,18 +400,22 @@ impl Reader {
     /// Marks the reader as asleep, if there is no record. Returns whether the mark is set: the reader may have been woken without a
     /// record.
     pub fn sleep(&mut self, ring: Ring<'_>) -> bool {
-        let asleep = self.position | ASLEEP;
-        match ring.words[TAIL].compare_exchange(self.position, asleep, AcqRel, Acquire) {
-            Ok(_) => true,
-            Err(now) => now & !RESTING == asleep,
+        let found = ring.words[TAIL].load(Acquire);
+        if found & POSITION != self.position {
+            return false;
         }
+        found & ASLEEP != 0
+            || ring.words[TAIL].compare_exchange(found, found | ASLEEP, AcqRel, Relaxed).is_ok()
     }
 
     /// Keeps the writers away from the memory of a ring whose reader sleeps, until [`Ring::end_rest`]; meanwhile the memory behind
-    /// the control words may be returned. Returns false if a writer has woken the reader.
+    /// the control words may be returned. Returns false if a writer has woken the reader, a rest has
+    /// not ended, or no record has come since the last one.
     pub fn rest(&mut self, ring: Ring<'_>) -> bool {
-        let asleep = self.position | ASLEEP;
-        let rests = ring.words[TAIL].compare_exchange(asleep, asleep | RESTING, AcqRel, Relaxed).is_ok();
+        let found = ring.words[TAIL].load(Acquire);
+        let rests = self.reach > 0
+            && found & !RESTED == self.position | ASLEEP
+            && ring.words[TAIL].compare_exchange(found, found | RESTING, AcqRel, Relaxed).is_ok();
         if rests {
             self.reach = 0;
         }

@@ -283,30 +283,59 @@ fn what_no_writer_writes_is_found() {
     assert!(!broken(CONTROL_WORDS, 8) && broken(CONTROL_WORDS, 9) && broken(CONTROL_WORDS, u64::MAX));
 }
 
+/// Passes one record through the ring, after which the reader sleeps.
+fn pass(ring: Ring<'_>, reader: &mut Reader) {
+    put(ring, &[7; 1000], 1000);
+    assert!(!reader.sleep(ring) && !reader.rest(ring), "there is a record");
+    take(reader, ring).expect("a record");
+    assert!(!reader.rest(ring), "it is awake");
+    assert!(reader.sleep(ring) && reader.sleep(ring), "it may be woken for nothing");
+}
+
 #[test]
 fn a_ring_rests_only_while_its_reader_sleeps() {
     let memory = memory();
     let (ring, mut reader) = (Ring::new(&memory), Reader::default());
-    assert!(!reader.rest(ring), "it is awake");
-    put(ring, &[7; 1000], 1000);
-    assert!(!reader.sleep(ring) && !reader.rest(ring), "there is a record");
-    take(&mut reader, ring).expect("a record");
+    pass(ring, &mut reader);
     assert_eq!(reader.reach(), 1008);
-    assert!(reader.sleep(ring) && reader.sleep(ring), "it was woken for nothing");
     assert!(reader.rest(ring) && !reader.rest(ring) && reader.sleep(ring));
     assert_eq!((put(ring, b"hello", 5), reader.reach()), (Put::Resting, 0));
     assert!(reader.is_marked_asleep(ring));
     ring.end_rest();
-    let done = ring.put(5, |record| {
-        assert!(reader.rest(ring));
-        record.push(b"hello");
-        ring.end_rest();
-        assert!(reader.rest(ring));
-    });
-    assert_eq!((done, reader.waiting(ring)), (Put::Resting, Ok(0)), "its memory may be gone");
-    ring.end_rest();
+    assert!(!reader.rest(ring), "no record has come since");
     assert_eq!(put(ring, b"hello", 5), Put::Done { is_reader_asleep: true });
     assert_eq!(take(&mut reader, ring), Ok(Some(b"hello".to_vec())));
+}
+
+#[test]
+fn a_record_whose_memory_was_returned_meanwhile_is_not_published() {
+    for (sleeps_before, ends) in [(true, true), (true, false), (false, true), (false, false)] {
+        let memory = memory();
+        let (ring, mut reader) = (Ring::new(&memory), Reader::default());
+        // The second round finds the marks that the first has left.
+        for _ in 0..2 {
+            if sleeps_before {
+                pass(ring, &mut reader);
+            } else {
+                put(ring, b"hello", 5);
+                take(&mut reader, ring).expect("a record");
+            }
+            let done = ring.put(5, |record| {
+                record.push(b"hel");
+                assert!(reader.sleep(ring) && reader.rest(ring));
+                if ends {
+                    ring.end_rest();
+                }
+                record.push(b"lo");
+            });
+            assert_eq!((done, reader.waiting(ring)), (Put::Resting, Ok(0)), "its beginning may be gone");
+            if !ends {
+                ring.end_rest();
+            }
+            assert_eq!(put(ring, b"hello", 5), Put::Done { is_reader_asleep: true });
+            assert_eq!(take(&mut reader, ring), Ok(Some(b"hello".to_vec())));
+        }
+    }
 }
 
 /// A writer dies while it writes a record, wherever that begins, and the next one goes on.
@@ -326,5 +355,27 @@ fn a_writer_that_dies_leaves_nothing_behind() {
         let record = content(round, 1 + round as usize * 7 % 300);
         assert_eq!(put(ring, &record, 100), Put::Done { is_reader_asleep: false }, "{round}");
         assert_eq!(take(&mut reader, ring), Ok(Some(record)), "{round}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Whatever the memory holds, a writer comes back: another process that shares the ring must not end it.
+    #[test]
+    fn a_writer_survives_what_nobody_would_write(
+        tail in prop_oneof![any::<u64>(), u64::MAX - 100_000..=u64::MAX],
+        distance in prop_oneof![0..4096_u64, any::<u64>()],
+        bytes in prop_oneof![0..200_usize, 0..=RECORD_BYTES_MAX],
+    ) {
+        let memory = memory();
+        for (word, value) in [(0, tail & !3), (1, tail.wrapping_sub(distance) & !7), (8, tail & !7)] {
+            memory[word].store(value, Relaxed);
+        }
+        let ring = Ring::new(&memory);
+        for _ in 0..3 {
+            let done = put(ring, &content(1, bytes), 1000);
+            prop_assert!(done == Put::Full || matches!(done, Put::Done { .. }), "{:?}", done);
+        }
     }
 }

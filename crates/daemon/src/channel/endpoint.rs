@@ -46,8 +46,9 @@ const FILLERS_DISCARDED_MAX: usize = 8;
 /// Maximum number of records that are taken out of a carrier to empty it. A send buffer of the usual 208 KB holds a third of
 /// that; in a larger one, which a program has requested, some records may stay.
 pub(crate) const CARRIER_RECORDS_MAX: usize = 1024;
-/// Maximum number of long messages whose turn the ring has not announced: more than writers that die at the wrong moment leave.
-const IN_TURN_MAX: usize = 64;
+/// Maximum number of long messages whose turn the ring has not announced. There is one at a time, and one for each writer that died
+/// just then. More would take from the descriptors of the user.
+const IN_TURN_MAX: usize = 8;
 /// Length of the longest write that a program can make past the shim, plus one byte, because the kernel truncates longer ones.
 /// The send buffer of the program's end bounds such writes, too.
 const RECEIVE_BUFFER_BYTES: usize = MESSAGE_BYTES_MAX + 1;
@@ -125,16 +126,16 @@ impl Reads {
     }
 }
 
-/// How far records and the ring have been filled, or taken.
+/// How far the program has sent, or the daemon has taken: in the carrier and in the ring.
 #[derive(Clone, Copy)]
-pub(crate) struct Sent {
+pub(crate) struct Progress {
     record_bytes: u64,
     ring_position: u64,
 }
 
-impl Sent {
+impl Progress {
     /// Returns whether everything up to `other` is included.
-    pub(crate) fn reaches(self, other: Sent) -> bool {
+    pub(crate) fn reaches(self, other: Progress) -> bool {
         self.record_bytes >= other.record_bytes && self.ring_position >= other.ring_position
     }
 }
@@ -401,6 +402,8 @@ impl Endpoint {
             return Ok(Incoming::Malformed);
         }
         in_turn.push_back((header, memfd));
+        // Its writer may have found no room for a wake record.
+        self.ring.wakes_without_record();
         Ok(Incoming::Filler)
     }
 
@@ -545,14 +548,14 @@ impl Endpoint {
     }
 
     /// Returns how far the daemon has taken what the program sends.
-    pub(crate) fn taken(&self) -> Sent {
-        Sent { record_bytes: self.taken_bytes.load(Relaxed), ring_position: self.ring.position() }
+    pub(crate) fn taken(&self) -> Progress {
+        Progress { record_bytes: self.taken_bytes.load(Relaxed), ring_position: self.ring.position() }
     }
 
     /// Returns how far the program has sent.
-    pub(crate) fn sent(&self) -> Sent {
+    pub(crate) fn sent(&self) -> Progress {
         let record_bytes = self.taken_bytes.load(Relaxed) + self.record_bytes();
-        Sent { record_bytes, ring_position: self.ring.tail() }
+        Progress { record_bytes, ring_position: self.ring.tail() }
     }
 
     /// Returns whether the program's end is closed.

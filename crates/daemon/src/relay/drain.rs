@@ -8,7 +8,7 @@ use carrier::record::{Flags, Header};
 use rustix::io::Errno;
 
 use super::{BROKEN, Departure, abort};
-use crate::channel::endpoint::Sent;
+use crate::channel::endpoint::Progress;
 use crate::channel::incoming::Incoming;
 use crate::state::association::SocketAssociation;
 use crate::state::socket::Socket;
@@ -18,7 +18,7 @@ use crate::system::quantum::RECORDS_PER_TURN;
 /// Takes the records that the program has sent before a request. Later records do not count: otherwise a program that sends
 /// without pause would never be answered.
 pub(crate) struct Drain {
-    until: Sent,
+    until: Progress,
 }
 
 impl Drain {
