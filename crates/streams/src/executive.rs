@@ -16,16 +16,14 @@ mod write;
 
 pub use control::{IoctlReply, IoctlRequest, IoctlStep};
 pub use description::{PartDescription, QueueDescription, StreamDescription};
-pub(crate) use names::Names;
-pub use names::{Autopush, ModuleFactory};
 pub use read::{Parts, Select};
 
-use crate::driver::{Cx, Driver, DriverId, Open};
+use crate::driver::{Cx, Driver, Open};
 use crate::error::{OpenError, WriteError};
 use crate::head::HeadStats;
+use crate::identifiers::{DriverId, StreamId};
 use crate::message::Credentials;
-use crate::module::give_credit;
-use crate::stream::{StreamId, Streams};
+use crate::stream::Streams;
 use connections::Connections;
 use linking::Links;
 use std::any::Any;
@@ -195,7 +193,7 @@ impl Executive {
         while self.pop_any(s).is_ok() {}
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
         while let Some(m) = stream.head.queue.getq() {
-            give_credit(s, &m, scheduler);
+            scheduler.return_credit(s, &m);
         }
         self.deliver_posts();
         let Some(stream) = self.streams.get(s) else { return };

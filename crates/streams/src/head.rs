@@ -2,38 +2,26 @@
 
 mod coalesce;
 mod ioctl;
-mod options;
-mod readiness;
+pub(crate) mod options;
+pub(crate) mod readiness;
 mod stats;
 mod waiters;
 
 pub use options::{ErrorOptions, HeadOptions, ReadControl, ReadMode, WriteAs, WriteOptions};
-pub use readiness::{Interest, Readiness};
+pub use readiness::{Interest, Readiness, WaiterId, Woken};
 pub use stats::HeadStats;
-pub use waiters::{SignalEvents, SignalNotice, WaiterId, Woken};
+pub use waiters::{SignalEvents, SignalNotice};
 
-use crate::driver::DriverInfo;
+use crate::driver::info::DriverInfo;
+use crate::identifiers::{LinkId, Place, QueueRef, Side, StreamId};
 use crate::message::{Control, Flush, IocData, IocNak, Ioctl, Kind, Marks, Message, Signal};
-use crate::module::give_credit;
-use crate::queue::{Queue, Side};
-use crate::scheduler::{Errand, Place, QueueRef, Scheduler};
-use crate::stream::StreamId;
+use crate::queue::Queue;
+use crate::scheduler::{Errand, Scheduler};
 use crate::{Chain, Errno, ReadError, RecvInfo, WriteError};
 use coalesce::Coalesced;
 pub(crate) use ioctl::IoctlState;
 use std::time::Duration;
 use waiters::Waiters;
-
-/// Identifies one link of a stream under a multiplexor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct LinkId(pub(crate) u32);
-
-impl LinkId {
-    /// Returns the number that `I_LINK` returns.
-    pub fn number(self) -> u32 {
-        self.0
-    }
-}
 
 /// The upper end of one stream.
 #[derive(Debug)]
@@ -158,7 +146,7 @@ impl Head {
     /// Discards a message and fails the stream, because its sender ignores flow control.
     #[cold]
     fn refuse_flood(&mut self, s: StreamId, m: Message, scheduler: &mut Scheduler) {
-        give_credit(s, &m, scheduler);
+        scheduler.return_credit(s, &m);
         self.read_error = Some(Errno::EIO);
         self.write_error = Some(Errno::EIO);
         self.note_trouble(s, SignalEvents::ERROR, scheduler);
@@ -170,7 +158,7 @@ impl Head {
         if self.link.is_some() {
             return scheduler.send(Errand::LowerPut { stream: s, message: m });
         }
-        give_credit(s, &m, scheduler);
+        scheduler.return_credit(s, &m);
         if matches!(m.kind, Kind::Error { .. } | Kind::Hangup) {
             self.put_control(s, m, scheduler);
         }
@@ -333,7 +321,7 @@ impl Head {
             let signals_queued = &mut self.signals_queued;
             self.queue.flushq(&flush, |m| {
                 *signals_queued -= u32::from(matches!(m.kind, Kind::Sig(_)));
-                give_credit(s, &m, scheduler);
+                scheduler.return_credit(s, &m);
             });
             self.enable_senders(s, scheduler);
         }
@@ -455,7 +443,7 @@ impl Head {
         self.closing = true;
         self.diverted = true;
         while let Some(m) = self.queue.getq() {
-            give_credit(s, &m, scheduler);
+            scheduler.return_credit(s, &m);
         }
         self.note_trouble(s, SignalEvents::NONE, scheduler);
         self.waiters = Waiters::default();

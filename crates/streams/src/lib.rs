@@ -52,11 +52,12 @@ mod driver;
 pub mod drivers;
 mod error;
 mod executive;
-mod flow;
 mod head;
+mod identifiers;
 mod message;
 mod module;
 pub mod modules;
+mod names;
 mod pool;
 mod queue;
 mod scheduler;
@@ -64,25 +65,26 @@ mod stream;
 mod timers;
 
 pub use chain::{Chain, IntoBlocks};
-pub use driver::{Admission, Cx, Driver, DriverId, DriverInfo, FlushScope, Open, WriteData};
+pub use driver::{Admission, Cx, Driver, DriverInfo, FlushScope, Open, WriteData};
 pub use error::{
     AutopushError, IoctlError, LinkError, OpenError, PopError, PushError, ReadError, Refused, WriteError,
 };
 pub use executive::{
-    Autopush, Executive, IoctlReply, IoctlRequest, IoctlStep, ModuleFactory, PartDescription, Parts,
-    QueueDescription, Select, StreamDescription,
+    Executive, IoctlReply, IoctlRequest, IoctlStep, PartDescription, Parts, QueueDescription, Select,
+    StreamDescription,
 };
 pub use head::{
-    ErrorOptions, HeadOptions, HeadStats, Interest, LinkId, ReadControl, ReadMode, Readiness, SignalEvents,
+    ErrorOptions, HeadOptions, HeadStats, Interest, ReadControl, ReadMode, Readiness, SignalEvents,
     SignalNotice, WaiterId, Woken, WriteAs, WriteOptions,
 };
+pub use identifiers::{DriverId, LinkId, Side, StreamId};
 pub use message::{
     Control, CopyRequest, Credentials, Flush, IocAck, IocData, IocNak, Ioctl, IoctlArgument, Kind, Marks,
     Message, Passed, Record, RecordLayout, Run, Signal, allocb, copyb, dupb, esballoc,
 };
 pub use module::{Module, ModuleInfo, Q};
+pub use names::{Autopush, ModuleFactory};
 pub use pool::Pool;
-pub use queue::{Queue, QueueInfo, QueuePair, Side};
-pub use stream::StreamId;
+pub use queue::{Queue, QueueInfo, QueuePair};
 pub use timers::TimerId;
 pub use tpi::{Errno, Primitive, RecvInfo, SendInfo};

@@ -1,13 +1,16 @@
 //! Modules, which can be pushed between the head and the driver of a stream.
 
-use crate::flow;
+pub(crate) mod flow;
+pub(crate) mod slot;
+
 use crate::head::Head;
+use crate::identifiers::{Place, QueueRef, Side, StreamId};
 use crate::message::{CopyRequest, Credit, Flush, IocAck, IocNak, Ioctl, Kind, Message};
-use crate::queue::{Queue, QueueInfo, QueuePair, Side};
-use crate::scheduler::{Errand, Place, QueueRef, Scheduler};
-use crate::stream::{Slot, StreamId};
+use crate::queue::{Queue, QueueInfo, QueuePair};
+use crate::scheduler::{Errand, Scheduler};
 use crate::timers::{Alarm, TimerId};
 use crate::{Chain, Errno};
+use slot::Slot;
 use std::time::{Duration, Instant};
 
 /// The queues of a module.
@@ -292,7 +295,7 @@ impl<'a> Q<'a> {
         let Self { stream, side, own, scheduler, .. } = self;
         own.side(*side).flushq(flush, |m| {
             if *side == Side::Read {
-                give_credit(*stream, &m, scheduler);
+                scheduler.return_credit(*stream, &m);
             }
         });
         self.back_enable_if_relieved();
@@ -301,7 +304,7 @@ impl<'a> Q<'a> {
     /// Frees a message. The receive window of user data on its way up returns to the driver.
     pub fn freemsg(&mut self, m: Message) {
         if self.side == Side::Read {
-            give_credit(self.stream, &m, self.scheduler);
+            self.scheduler.return_credit(self.stream, &m);
         }
     }
 
@@ -452,14 +455,5 @@ impl<'a> Q<'a> {
                 flow::back_enable_above(self.stream, self.above, self.index + 1, self.head, self.scheduler)
             }
         }
-    }
-}
-
-/// Returns the receive window of a discarded message to the driver.
-pub(crate) fn give_credit(stream: StreamId, m: &Message, scheduler: &mut Scheduler) {
-    if let Some(credit) = m.receive_credit()
-        && credit.bytes > 0
-    {
-        scheduler.send(Errand::Consumed { stream, credit });
     }
 }

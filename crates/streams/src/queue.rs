@@ -1,5 +1,6 @@
 //! Queues: messages in order of priority, with the water marks of flow control.
 
+use crate::identifiers::Side;
 use crate::message::{Credit, HIGH_PRIORITY, Kind, Record};
 use crate::{Chain, Flush, Message, RecvInfo};
 use bytes::BytesMut;
@@ -500,27 +501,6 @@ pub struct QueuePair {
     pub read: Queue,
     /// Messages on their way down.
     pub write: Queue,
-}
-
-/// The direction of a queue or message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// Up, to the reader.
-    Read,
-    /// Down, to the driver.
-    Write,
-}
-
-impl Side {
-    /// Returns the other direction.
-    #[inline]
-    #[must_use]
-    pub fn other(self) -> Self {
-        match self {
-            Self::Read => Self::Write,
-            Self::Write => Self::Read,
-        }
-    }
 }
 
 impl QueuePair {

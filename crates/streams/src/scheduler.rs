@@ -1,31 +1,12 @@
 //! The scheduler: lists the service procedures to run, and the messages on their way between procedures.
 
-use crate::head::Woken;
+use crate::head::readiness::Woken;
+use crate::identifiers::{Place, QueueRef, Side, StreamId};
 use crate::message::{Credit, Message};
-use crate::queue::{Queue, Side};
-use crate::stream::StreamId;
+use crate::queue::Queue;
 use crate::timers::Timers;
 use std::collections::VecDeque;
 use std::time::Instant;
-
-/// Identifies one queue of one stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct QueueRef {
-    pub(crate) stream: StreamId,
-    pub(crate) place: Place,
-    pub(crate) side: Side,
-}
-
-/// A position along a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    Head,
-    /// The next position below the head.
-    BelowHead,
-    /// Counted from the driver, so that pushing and popping leaves the positions of other modules.
-    Module(u16),
-    Driver,
-}
 
 /// A message for the put procedure of a queue.
 #[derive(Debug)]
@@ -143,6 +124,15 @@ impl Scheduler {
     #[inline]
     pub(crate) fn send(&mut self, errand: Errand) {
         self.errands.push_back(errand);
+    }
+
+    /// Returns the receive window of a discarded message to the driver of its stream.
+    pub(crate) fn return_credit(&mut self, stream: StreamId, m: &Message) {
+        if let Some(credit) = m.receive_credit()
+            && credit.bytes > 0
+        {
+            self.send(Errand::Consumed { stream, credit });
+        }
     }
 
     #[inline]

@@ -1,41 +1,21 @@
 //! Streams: a head, modules and the queues of a driver.
 
-use crate::driver::{DriverInfo, Open};
-use crate::executive::Names;
+use crate::driver::info::{DriverInfo, Open};
 use crate::head::Head;
+use crate::identifiers::{DriverId, Place, QueueRef, Side, StreamId};
 use crate::message::{Credentials, Kind, Message, Run};
-use crate::module::{Module, Q, give_credit};
+use crate::module::Q;
+use crate::module::slot::Slot;
+use crate::names::Names;
 use crate::pool::Pool;
-use crate::queue::{QueuePair, Side};
-use crate::scheduler::{Errand, Place, Post, QueueRef, Scheduler};
+use crate::queue::QueuePair;
+use crate::scheduler::{Errand, Post, Scheduler};
 use crate::timers::TimerId;
-use crate::{Chain, DriverId, Errno, RecvInfo};
+use crate::{Chain, Errno, RecvInfo};
 use bytes::Bytes;
 use slab::Slab;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
-
-/// Identifies one open stream of an executive. The identifier of a closed stream is never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct StreamId {
-    pub(crate) index: u32,
-    pub(crate) generation: u32,
-}
-
-impl StreamId {
-    /// Returns a small number that no other open stream of the executive has, for tables.
-    #[inline]
-    pub fn index(self) -> usize {
-        self.index as usize
-    }
-}
-
-impl fmt::Display for StreamId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.index, self.generation)
-    }
-}
 
 /// One open stream.
 #[derive(Debug)]
@@ -57,22 +37,6 @@ pub(crate) struct Stream {
     pub(crate) broken: bool,
     /// The stream was hung up while modules held messages for the reader, which come first.
     hangup_waits: bool,
-}
-
-/// A pushed module with its queues.
-pub(crate) struct Slot {
-    pub(crate) module: Box<dyn Module>,
-    pub(crate) queues: QueuePair,
-    /// Tells the module from earlier ones at its position.
-    pub(crate) serial: u32,
-    /// An anchor (`I_ANCHOR`): only a privileged user may pop the module.
-    pub(crate) anchored: bool,
-}
-
-impl fmt::Debug for Slot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Slot").field("module", &self.module.name()).field("queues", &self.queues).finish()
-    }
 }
 
 /// A procedure of a module other than put.
@@ -349,7 +313,7 @@ impl Stream {
     #[cold]
     fn refuse_round(&mut self, s: StreamId, side: Side, m: &Message, scheduler: &mut Scheduler) {
         if side == Side::Read {
-            give_credit(s, m, scheduler);
+            scheduler.return_credit(s, m);
         }
         self.break_off(s, scheduler);
     }

@@ -1,8 +1,6 @@
 //! The timers of the executive: for answers to ioctls, closes that drain, and modules and drivers.
 
-use crate::queue::Side;
-use crate::scheduler::Place;
-use crate::stream::StreamId;
+use crate::identifiers::{Place, Side, StreamId};
 use slab::Slab;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -140,22 +138,14 @@ impl Timers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::DriverId;
-    use crate::stream::Streams;
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn stream() -> StreamId {
-        Streams::new(Instant::now()).insert(
-            DriverId(0),
-            &crate::DriverInfo::default(),
-            &crate::Open::default(),
-        )
-    }
+    const STREAM: StreamId = StreamId { index: 0, generation: 0 };
 
     #[test]
     fn a_timer_runs_from_the_next_time_that_is_told() {
-        let (start, s) = (Instant::now(), stream());
+        let (start, s) = (Instant::now(), STREAM);
         let mut timers = Timers::new(start);
         let id = timers.start(s, Alarm::Close, SECOND);
         assert_eq!(timers.deadline(), Some(start), "somebody must tell the time");
@@ -170,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_stopped_timer_never_ends_and_leaves_nothing() {
-        let (start, s) = (Instant::now(), stream());
+        let (start, s) = (Instant::now(), STREAM);
         let mut timers = Timers::new(start);
         for _ in 0..10_000 {
             let id = timers.start(s, Alarm::Close, SECOND);

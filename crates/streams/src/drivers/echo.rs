@@ -3,8 +3,8 @@
 use super::pause::Pauses;
 use crate::Errno;
 use crate::driver::{Cx, Driver, Open};
+use crate::identifiers::StreamId;
 use crate::message::{Kind, Message};
-use crate::stream::StreamId;
 use crate::timers::TimerId;
 
 /// Sends data, control parts and signals up again on the stream that they came down on. Queues messages for which the reader has

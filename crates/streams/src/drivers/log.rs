@@ -1,8 +1,8 @@
 //! The log driver passes lines of modules and drivers to their readers (`log(7)`, `strlog(D3)`).
 
 use crate::driver::{Cx, Driver, Open};
+use crate::identifiers::StreamId;
 use crate::message::{Control, Kind, Message};
-use crate::stream::StreamId;
 use crate::{Chain, Errno};
 use std::collections::HashMap;
 

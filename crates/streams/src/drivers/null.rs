@@ -1,8 +1,8 @@
 //! Drivers that discard everything written.
 
 use crate::driver::{Cx, Driver, Open};
+use crate::identifiers::StreamId;
 use crate::message::{Kind, Message};
-use crate::stream::StreamId;
 use crate::{Chain, Errno};
 
 /// Discards everything written; a read finds nothing (`nuls`, the null stream). Acknowledges ioctls.

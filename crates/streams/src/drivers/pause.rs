@@ -1,8 +1,8 @@
 //! Pauses in what a driver sends on (`M_DELAY`).
 
 use crate::driver::Cx;
+use crate::identifiers::StreamId;
 use crate::message::{Kind, Message};
-use crate::stream::StreamId;
 use crate::timers::TimerId;
 use std::collections::HashMap;
 

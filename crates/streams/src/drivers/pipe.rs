@@ -2,8 +2,8 @@
 
 use super::pause::Pauses;
 use crate::driver::{Cx, Driver, Open};
+use crate::identifiers::StreamId;
 use crate::message::{Flush, Kind, Message};
-use crate::stream::StreamId;
 use crate::timers::TimerId;
 use crate::{Chain, Errno};
 use std::collections::HashMap;

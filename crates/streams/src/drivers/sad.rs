@@ -1,9 +1,9 @@
 //! The administrative driver: rules of autopush, and which modules there are (`sad`).
 
-use crate::driver::{Cx, Driver, DriverId, Open};
-use crate::executive::Autopush;
+use crate::driver::{Cx, Driver, Open};
+use crate::identifiers::{DriverId, StreamId};
 use crate::message::{Credentials, IocData, Ioctl, IoctlArgument, Kind, Message};
-use crate::stream::StreamId;
+use crate::names::Autopush;
 use crate::{Chain, Errno};
 
 /// Sets and tells the modules that are pushed when a device is opened, and says whether modules exist (`sad`). Data that is written goes

@@ -1,10 +1,9 @@
 //! Connections to a service: pipes that are made when the minor device under `connld` is opened.
 
-use crate::driver::DriverId;
 use crate::drivers::Pipe;
 use crate::error::OpenError;
+use crate::identifiers::{DriverId, StreamId};
 use crate::message::{Credentials, Kind, Message, Passed};
-use crate::stream::StreamId;
 use crate::{Errno, Executive};
 
 /// The ends of new pipes that have been passed to a service and not received yet.

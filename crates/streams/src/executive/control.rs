@@ -5,8 +5,8 @@ use crate::Executive;
 use crate::chain::Chain;
 use crate::error::{IoctlError, WriteError};
 use crate::head::HeadOptions;
+use crate::identifiers::StreamId;
 use crate::message::{Credentials, Flush, IocData, Ioctl, IoctlArgument, Kind, Message, Signal};
-use crate::stream::StreamId;
 use crate::timers::Alarm;
 use std::time::Duration;
 

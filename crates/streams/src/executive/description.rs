@@ -2,8 +2,8 @@
 
 use crate::Executive;
 use crate::head::HeadStats;
+use crate::identifiers::StreamId;
 use crate::queue::Queue;
-use crate::stream::StreamId;
 
 /// State of a stream at one moment, from its head downward.
 #[derive(Clone, Debug, PartialEq, Eq)]

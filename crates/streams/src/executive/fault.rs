@@ -1,7 +1,7 @@
 //! Recovery after calls that have unwound.
 
 use crate::driver::Cx;
-use crate::stream::StreamId;
+use crate::identifiers::StreamId;
 use crate::{Errno, Executive, Kind, Message};
 
 impl Executive {

@@ -1,10 +1,9 @@
 //! Multiplexors: streams linked under the streams of a driver.
 
 use crate::Executive;
-use crate::driver::{Cx, DriverId};
+use crate::driver::Cx;
 use crate::error::LinkError;
-use crate::head::LinkId;
-use crate::stream::StreamId;
+use crate::identifiers::{DriverId, LinkId, StreamId};
 use std::collections::HashMap;
 
 /// All links of an executive.

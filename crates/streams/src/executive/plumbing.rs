@@ -2,11 +2,12 @@
 
 use crate::Executive;
 use crate::error::{PopError, PushError, WriteError};
-use crate::flow;
+use crate::identifiers::{Place, QueueRef, Side, StreamId};
 use crate::module::Module;
-use crate::queue::{QueuePair, Side};
-use crate::scheduler::{Place, QueueRef};
-use crate::stream::{Procedure, Slot, StreamId};
+use crate::module::flow;
+use crate::module::slot::Slot;
+use crate::queue::QueuePair;
+use crate::stream::Procedure;
 
 impl Executive {
     /// Pushes a module on a stream, below its head (`I_PUSH`). Coalesced bytes go down first, so the module does not see them if

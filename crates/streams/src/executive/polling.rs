@@ -2,9 +2,9 @@
 
 use crate::Executive;
 use crate::driver::{Cx, FlushScope};
-use crate::flow;
 use crate::head::{Interest, Readiness, SignalEvents, SignalNotice, WaiterId, Woken};
-use crate::stream::StreamId;
+use crate::identifiers::StreamId;
+use crate::module::flow;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;

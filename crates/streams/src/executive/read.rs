@@ -3,10 +3,10 @@
 use crate::Executive;
 use crate::driver::Cx;
 use crate::error::ReadError;
-use crate::flow;
 use crate::head::ReadMode;
+use crate::identifiers::StreamId;
 use crate::message::{Control, Credit, Kind, Marks, Message};
-use crate::stream::StreamId;
+use crate::module::flow;
 use crate::{Primitive, RecvInfo};
 
 /// Selects the messages that `getpmsg` takes.

@@ -2,11 +2,11 @@
 
 use crate::Executive;
 use crate::driver::Cx;
-use crate::flow;
+use crate::identifiers::{Place, QueueRef, Side, StreamId};
 use crate::message::{Credit, Message};
-use crate::queue::Side;
-use crate::scheduler::{Errand, Place, QueueRef};
-use crate::stream::{Procedure, StreamId, Streams};
+use crate::module::flow;
+use crate::scheduler::Errand;
+use crate::stream::{Procedure, Streams};
 
 impl Executive {
     /// Runs enabled service procedures, first in first out, until none is left.

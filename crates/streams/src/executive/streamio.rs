@@ -3,8 +3,8 @@
 use crate::Executive;
 use crate::error::{ReadError, Refused, WriteError};
 use crate::head::HeadOptions;
+use crate::identifiers::StreamId;
 use crate::message::{Control, Credentials, Kind, Message, Passed};
-use crate::stream::StreamId;
 
 impl Executive {
     /// Returns how many messages stand on the head's read queue, and the bytes of data in the first (`I_NREAD`).

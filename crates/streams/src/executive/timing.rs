@@ -2,8 +2,8 @@
 
 use crate::Executive;
 use crate::driver::Cx;
-use crate::scheduler::Place;
-use crate::stream::{Procedure, StreamId};
+use crate::identifiers::{Place, StreamId};
+use crate::stream::Procedure;
 use crate::timers::{Alarm, TimerId};
 use std::time::{Duration, Instant};
 

@@ -1,12 +1,13 @@
 //! Writes, from the program to the driver.
 
 use crate::Executive;
-use crate::driver::{Admission, Cx, Driver, DriverId, WriteData};
+use crate::driver::{Admission, Cx, Driver, WriteData};
 use crate::error::{Refused, WriteError};
 use crate::head::WriteAs;
+use crate::identifiers::{DriverId, StreamId};
 use crate::message::{Control, Kind, Message};
-use crate::stream::StreamId;
-use crate::{Primitive, SendInfo, flow};
+use crate::module::flow;
+use crate::{Primitive, SendInfo};
 use bytes::Bytes;
 
 impl Executive {

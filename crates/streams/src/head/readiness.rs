@@ -1,5 +1,6 @@
 //! Interest of a program in a stream, and readiness of the stream.
 
+use crate::identifiers::StreamId;
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 
@@ -122,4 +123,19 @@ impl Readiness {
         ];
         bits.iter().filter(|(is_true, _)| *is_true).fold(Interest::NONE, |all, (_, bit)| all | *bit)
     }
+}
+
+/// Identifies one of several waiters for a stream; the owner chooses the numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WaiterId(pub u64);
+
+/// A waiter that was woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Woken {
+    /// The stream.
+    pub stream: StreamId,
+    /// The waiter, which is no longer registered.
+    pub waiter: WaiterId,
+    /// The part of its interest that is ready.
+    pub ready: Interest,
 }

@@ -1,24 +1,9 @@
 //! Waiters of a stream: the owner's interest, several waiters, and programs that asked for signals.
 
-use super::Interest;
+use super::{Interest, WaiterId, Woken};
+use crate::identifiers::StreamId;
 use crate::scheduler::Scheduler;
-use crate::stream::StreamId;
 use std::ops::{BitOr, BitOrAssign};
-
-/// Identifies one of several waiters for a stream; the owner chooses the numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct WaiterId(pub u64);
-
-/// A waiter that was woken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Woken {
-    /// The stream.
-    pub stream: StreamId,
-    /// The waiter, which is no longer registered.
-    pub waiter: WaiterId,
-    /// The part of its interest that is ready.
-    pub ready: Interest,
-}
 
 /// Events for which a program can request signals (`I_SETSIG`): a set of bits with the numbers of SVR4.2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

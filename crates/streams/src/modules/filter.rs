@@ -1,9 +1,10 @@
 //! A module that injects faults.
 
 use super::arguments;
+use crate::identifiers::Side;
 use crate::message::{Kind, Message};
 use crate::module::{Module, ModuleInfo, Q};
-use crate::queue::{QueueInfo, Side};
+use crate::queue::QueueInfo;
 use crate::timers::TimerId;
 use std::collections::HashSet;
 use std::time::Duration;

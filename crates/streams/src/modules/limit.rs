@@ -1,9 +1,10 @@
 //! A module that limits the rate of user data.
 
 use super::arguments;
+use crate::identifiers::Side;
 use crate::message::{Kind, Message};
 use crate::module::{Module, ModuleInfo, Q};
-use crate::queue::{QueueInfo, Side};
+use crate::queue::QueueInfo;
 use crate::timers::TimerId;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -1,9 +1,9 @@
 //! A module that records messages for Wireshark.
 
 use super::sink::RecordSink;
+use crate::identifiers::Side;
 use crate::message::{Kind, Message};
 use crate::module::{Module, Q};
-use crate::queue::Side;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 use tpi::{RecvInfo, SendInfo};

@@ -1,8 +1,8 @@
 //! A module that turns a transport connection into a plain stream of bytes.
 
+use crate::identifiers::Side;
 use crate::message::{Control, Kind, Message};
 use crate::module::{Module, Q};
-use crate::queue::Side;
 use crate::{Chain, Errno};
 use tpi::Primitive;
 

@@ -1,9 +1,9 @@
 //! A module that logs messages, line by line.
 
 use super::sink::RecordSink;
+use crate::identifiers::Side;
 use crate::message::{Control, Kind, Message};
 use crate::module::{Module, Q};
-use crate::queue::Side;
 use std::fmt::Write;
 use std::time::Instant;
 use tpi::{Primitive, RecvInfo, SendInfo};

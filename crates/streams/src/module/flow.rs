@@ -1,9 +1,10 @@
 //! Flow control: finds the next queue with a service procedure, up or down the stream.
 
 use crate::head::Head;
-use crate::queue::{Queue, QueuePair, Side};
-use crate::scheduler::{Place, QueueRef, Scheduler};
-use crate::stream::{Slot, StreamId};
+use crate::identifiers::{Place, QueueRef, Side, StreamId};
+use crate::module::slot::Slot;
+use crate::queue::{Queue, QueuePair};
+use crate::scheduler::Scheduler;
 
 /// Returns the queue in which a writer above `below` must find room.
 #[inline]

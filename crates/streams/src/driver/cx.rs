@@ -1,0 +1,279 @@
+//! The operations of a driver on its streams.
+
+use crate::driver::WriteData;
+use crate::identifiers::{Place, QueueRef, Side, StreamId};
+use crate::message::{CopyRequest, Flush, IocAck, IocNak, Ioctl, Kind, Message, Run};
+use crate::module::flow;
+use crate::names::Names;
+use crate::queue::Queue;
+use crate::stream::{Stream, Streams};
+use crate::timers::{Alarm, TimerId};
+use crate::{Chain, Errno, RecvInfo};
+use bytes::Bytes;
+use std::time::Duration;
+
+/// The operations that a driver may perform on its streams while one of its procedures runs. They do nothing on a closed stream.
+#[derive(Debug)]
+pub struct Cx<'a> {
+    streams: &'a mut Streams,
+}
+
+impl<'a> Cx<'a> {
+    #[inline]
+    pub(crate) fn new(streams: &'a mut Streams) -> Self {
+        Self { streams }
+    }
+
+    /// Returns what the executive knows by name.
+    pub(crate) fn names(&mut self) -> &mut Names {
+        &mut self.streams.names
+    }
+
+    /// Sends a message up.
+    #[inline]
+    pub fn putnext(&mut self, s: StreamId, m: Message) {
+        self.streams.put_up(s, m);
+    }
+
+    /// Returns a chain of these blocks, which are moved out: for data that came in parts, without an allocation if an earlier
+    /// chain has been read.
+    pub fn chain(&mut self, blocks: &mut Vec<Bytes>) -> Chain {
+        self.streams.pool.chain(blocks)
+    }
+
+    /// Returns the bytes of a write in a block, which is the executive's if they must be copied.
+    #[inline]
+    pub fn block(&mut self, data: WriteData<'_>) -> Bytes {
+        match data {
+            WriteData::Copied(bytes) => self.streams.pool.copy_in(bytes),
+            WriteData::Block(block) => block,
+        }
+    }
+
+    /// Sends user data up, as `T_OPTDATA_IND`. Cheaper than [`Cx::putnext`], because it moves less memory.
+    #[inline]
+    pub fn put_data(&mut self, s: StreamId, association: u32, info: &RecvInfo, data: Chain) {
+        self.streams.put_data_up(s, association, info, data);
+    }
+
+    /// Returns whether a stream takes messages of user data together, with [`Cx::put_run`]: no module is pushed, and a reader is
+    /// there.
+    #[inline]
+    pub fn takes_runs(&self, s: StreamId) -> bool {
+        self.streams.get(s).is_some_and(Stream::takes_runs)
+    }
+
+    /// Sends messages of user data up together; only if [`Cx::takes_runs`] returns true. `data` is one block.
+    #[inline]
+    pub fn put_run(&mut self, s: StreamId, run: Run, data: Bytes) {
+        self.streams.put_run_up(s, run, data);
+    }
+
+    /// Returns whether streams hold data from [`Cx::put_data`] that may still lie in the driver's memory.
+    #[inline]
+    pub fn is_attached(&self) -> bool {
+        self.streams.is_attached()
+    }
+
+    /// Copies the data from [`Cx::put_data`] that waits in queues, so that the driver can reuse the memory it was cut from. In a
+    /// `pause`, empty queues also free the memory of a burst.
+    pub fn detach(&mut self, pause: bool) {
+        self.streams.detach(pause);
+    }
+
+    /// Returns whether the queue above has room in this band. If not, the executive calls [`Driver::read_service`] once it has.
+    #[inline]
+    pub fn canputnext(&mut self, s: StreamId, band: u8) -> bool {
+        let Some((stream, _)) = self.streams.parts(s) else { return true };
+        flow::next_up(&mut stream.modules, &mut stream.head).canput(band)
+    }
+
+    /// Wakes a writer that [`Driver::admit`] has refused: there is room again.
+    pub fn back_enable(&mut self, s: StreamId) {
+        let Some((stream, scheduler)) = self.streams.parts(s) else { return };
+        stream.head.back_enable(s, scheduler);
+    }
+
+    /// Queues a message that the driver cannot take now, for `service`.
+    pub fn putq(&mut self, s: StreamId, m: Message) {
+        let Some((stream, scheduler)) = self.streams.parts(s) else { return };
+        if stream.device.write.putq(m) {
+            scheduler.qenable(&mut stream.device.write, write_side(s));
+        }
+    }
+
+    /// Puts back a message that `service` could not handle now.
+    pub fn putbq(&mut self, s: StreamId, m: Message) {
+        let Some((stream, scheduler)) = self.streams.parts(s) else { return };
+        if stream.device.write.putbq(m) {
+            scheduler.qenable(&mut stream.device.write, write_side(s));
+        }
+    }
+
+    /// Takes the first message from the driver's queue.
+    pub fn getq(&mut self, s: StreamId) -> Option<Message> {
+        let (stream, _) = self.streams.parts(s)?;
+        let m = stream.device.write.getq();
+        self.back_enable_if_relieved(s);
+        m
+    }
+
+    /// Returns the queue of messages that the driver could not take.
+    #[inline]
+    pub fn queue(&self, s: StreamId) -> Option<&Queue> {
+        Some(&self.streams.get(s)?.device.write)
+    }
+
+    /// Enables `service`.
+    pub fn qenable(&mut self, s: StreamId) {
+        let Some((stream, scheduler)) = self.streams.parts(s) else { return };
+        scheduler.qenable(&mut stream.device.write, write_side(s));
+    }
+
+    /// Stops [`Cx::putq`] from enabling `service`, except for high-priority messages.
+    pub fn noenable(&mut self, s: StreamId) {
+        if let Some((stream, _)) = self.streams.parts(s) {
+            stream.device.write.noenable();
+        }
+    }
+
+    /// Undoes [`Cx::noenable`].
+    pub fn enableok(&mut self, s: StreamId) {
+        if let Some((stream, _)) = self.streams.parts(s) {
+            stream.device.write.enableok();
+        }
+    }
+
+    /// Makes reads and writes fail (`M_ERROR`).
+    pub fn error(&mut self, s: StreamId, errno: Errno) {
+        self.putnext(s, Message::new(Kind::Error { read: Some(errno), write: Some(errno) }));
+    }
+
+    /// Hangs the stream up: queued messages can still be read (`M_HANGUP`).
+    pub fn hangup(&mut self, s: StreamId) {
+        self.putnext(s, Message::new(Kind::Hangup));
+    }
+
+    /// Answers an ioctl that was carried out.
+    pub fn ack(&mut self, s: StreamId, ioctl: &Ioctl, value: i32, data: Chain) {
+        self.putnext(s, Message::with_data(Kind::IocAck(IocAck { id: ioctl.id, value }), data));
+    }
+
+    /// Answers an ioctl that is refused.
+    pub fn nak(&mut self, s: StreamId, ioctl: &Ioctl, errno: Errno) {
+        self.putnext(s, Message::new(Kind::IocNak(IocNak { id: ioctl.id, errno })));
+    }
+
+    /// Asks the caller of an ioctl for `bytes` at `address` of its memory; they arrive as [`Kind::IocData`] with `private`.
+    pub fn copyin(&mut self, s: StreamId, ioctl: &Ioctl, address: u64, bytes: usize, private: u64) {
+        let request = CopyRequest { id: ioctl.id, address, bytes, private };
+        self.putnext(s, Message::new(Kind::CopyIn(Box::new(request))));
+    }
+
+    /// Asks the caller of an ioctl to store `data` at `address` of its memory; [`Kind::IocData`] with `private` reports the
+    /// result.
+    pub fn copyout(&mut self, s: StreamId, ioctl: &Ioctl, address: u64, data: Chain, private: u64) {
+        let request = CopyRequest { id: ioctl.id, address, bytes: data.len(), private };
+        self.putnext(s, Message::with_data(Kind::CopyOut(Box::new(request)), data));
+    }
+
+    /// Starts a timer for a stream (`timeout`). The executive calls [`Driver::timer`] when it has expired, never early, and never
+    /// after the stream was closed.
+    pub fn timeout(&mut self, s: StreamId, after: Duration) -> TimerId {
+        let alarm = Alarm::Procedure { place: Place::Driver, serial: 0, side: Side::Write };
+        self.streams.scheduler.timers.start(s, alarm, after)
+    }
+
+    /// Stops a timer (`untimeout`). Returns false if it has expired before.
+    pub fn untimeout(&mut self, s: StreamId, timer: TimerId) -> bool {
+        self.streams.scheduler.timers.stop(s, timer)
+    }
+
+    /// Frees a message that came up on a stream; the receive window of user data returns to the driver.
+    pub fn freemsg(&mut self, s: StreamId, m: Message) {
+        self.streams.scheduler.return_credit(s, &m);
+    }
+
+    /// Sends a message down a linked stream without regard to flow control; call [`Cx::lower_canput`] before.
+    pub fn lower_put(&mut self, lower: StreamId, m: Message) {
+        let at = QueueRef { stream: lower, place: Place::BelowHead, side: Side::Write };
+        self.streams.scheduler.post(at, m);
+    }
+
+    /// Returns whether a linked stream has room in this band. If not, the executive calls [`Driver::lower_write_service`] once it
+    /// has.
+    pub fn lower_canput(&mut self, lower: StreamId, band: u8) -> bool {
+        let Some((stream, _)) = self.streams.parts(lower) else { return true };
+        flow::next_down(&mut stream.modules, &mut stream.device).canput(band)
+    }
+
+    /// Queues a message that came up on a linked stream (`putq` on the lower read queue). The queue counts for the flow
+    /// control of the linked stream.
+    pub fn lower_putq(&mut self, lower: StreamId, m: Message) {
+        let Some((stream, scheduler)) = self.streams.parts(lower) else { return };
+        if stream.head.queue.putq(m) {
+            scheduler.qenable(&mut stream.head.queue, head_side(lower));
+        }
+    }
+
+    /// Puts back a message that [`Driver::lower_read_service`] could not handle now.
+    pub fn lower_putbq(&mut self, lower: StreamId, m: Message) {
+        let Some((stream, _)) = self.streams.parts(lower) else { return };
+        let _ = stream.head.queue.putbq(m);
+    }
+
+    /// Takes the first message from the queue of [`Driver::lower_read_service`].
+    pub fn lower_getq(&mut self, lower: StreamId) -> Option<Message> {
+        let (stream, scheduler) = self.streams.parts(lower)?;
+        let m = stream.head.queue.getq();
+        if stream.head.queue.relieved() {
+            flow::back_enable_below(lower, &mut stream.modules, &mut stream.device, scheduler);
+        }
+        if let Some(m) = &m {
+            scheduler.return_credit(lower, m);
+        }
+        m
+    }
+
+    /// Enables [`Driver::lower_read_service`].
+    pub fn lower_qenable(&mut self, lower: StreamId) {
+        let Some((stream, scheduler)) = self.streams.parts(lower) else { return };
+        scheduler.qenable(&mut stream.head.queue, head_side(lower));
+    }
+
+    /// Handles `M_FLUSH` as every driver must: flushes the driver's queues, and turns the message up if it flushes the read side.
+    pub fn flush(&mut self, s: StreamId, m: Message) {
+        let Kind::Flush(flush) = m.kind else { return };
+        self.flushq(s, &flush);
+        if flush.read {
+            self.putnext(s, Message { kind: Kind::Flush(Flush { write: false, ..flush }), ..m });
+        }
+    }
+
+    /// Flushes the driver's queues (`flushq`, `flushband`).
+    pub fn flushq(&mut self, s: StreamId, flush: &Flush) {
+        let Some((stream, scheduler)) = self.streams.parts(s) else { return };
+        if flush.write {
+            stream.device.write.flushq(flush, drop);
+        }
+        if flush.read {
+            stream.device.read.flushq(flush, |m| scheduler.return_credit(s, &m));
+        }
+        self.back_enable_if_relieved(s);
+    }
+
+    fn back_enable_if_relieved(&mut self, s: StreamId) {
+        let Some((stream, scheduler)) = self.streams.parts(s) else { return };
+        if stream.device.write.relieved() {
+            flow::back_enable_above(s, &mut stream.modules, 0, &mut stream.head, scheduler);
+        }
+    }
+}
+
+fn head_side(stream: StreamId) -> QueueRef {
+    QueueRef { stream, place: Place::Head, side: Side::Read }
+}
+
+fn write_side(stream: StreamId) -> QueueRef {
+    QueueRef { stream, place: Place::Driver, side: Side::Write }
+}
