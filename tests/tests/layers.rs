@@ -139,11 +139,26 @@ fn each_layer_of_the_daemon_uses_only_those_below_it() {
     assert_eq!(upward(&all), Vec::<String>::new());
 }
 
+/// Returns the names that the root of a crate exports from its modules, with their paths.
+fn exports(root: &str) -> BTreeMap<String, String> {
+    let mut found = BTreeSet::new();
+    for statement in root.split("pub use ").skip(1) {
+        names(statement.split(';').next().unwrap_or_default(), "", &mut found);
+    }
+    found
+        .into_iter()
+        .filter_map(|path| path.rsplit_once("::").map(|(_, name)| (name.to_owned(), path.clone())))
+        .collect()
+}
+
 /// Returns a file that uses itself through others, with the files that it reaches.
 fn circle(all: &BTreeMap<String, String>) -> Option<(String, BTreeSet<String>)> {
+    let exports = all.get("lib").map(|root| exports(root)).unwrap_or_default();
     // The longest module path that a name begins with is the file of the name.
     let file_of = |name: &str| {
         let mut path = name.trim_end_matches(':');
+        let first = path.split("::").next().unwrap_or_default();
+        path = exports.get(first).map_or(path, String::as_str);
         loop {
             if all.contains_key(path) {
                 return Some(path.to_owned());
@@ -153,6 +168,7 @@ fn circle(all: &BTreeMap<String, String>) -> Option<(String, BTreeSet<String>)> 
     };
     let edges: BTreeMap<&String, BTreeSet<String>> = all
         .iter()
+        .filter(|(module, _)| *module != "lib")
         .map(|(module, text)| {
             let used = uses(module, text).iter().filter_map(|name| file_of(name)).collect::<BTreeSet<_>>();
             // A parent and its children count as one module in several files.
@@ -193,6 +209,12 @@ fn a_circle_is_found() {
     let found =
         circle(&all([("a", "use crate::b::B;"), ("b", "use super::c::C;"), ("c", "use crate::a::A;")]));
     assert_eq!(found.map(|(start, _)| start).as_deref(), Some("a"));
+    let exported = circle(&all([
+        ("lib", "pub use a::{\n    A, B,\n};\npub use b::C;"),
+        ("a", "use crate::C;"),
+        ("b", "use crate::{B, c::D};"),
+    ]));
+    assert!(exported.is_some(), "through names that the root exports");
     let family =
         circle(&all([("a", "use crate::a::b::B;"), ("a::b", "use super::A;"), ("c", "use crate::a::A;")]));
     assert_eq!(family, None, "a parent and its child");

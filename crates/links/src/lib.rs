@@ -23,6 +23,7 @@
 compile_error!("links needs Linux: segmentation offload and the socket error queue are its own");
 
 mod bind;
+mod bind_error;
 mod blocks;
 mod bound_socket;
 mod bpf;
@@ -45,7 +46,8 @@ mod syscalls;
 mod tcp_info;
 mod udp_encap;
 
-pub use bind::{BindError, UdpEncapConfig};
+pub use bind::UdpEncapConfig;
+pub use bind_error::BindError;
 pub use device_syscalls::become_realtime;
 pub use hairpin::Hairpin;
 pub use interface::interface_addresses;
