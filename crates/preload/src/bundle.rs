@@ -17,6 +17,7 @@ use carrier::record::{BUNDLE_BYTES_MAX, Flags, HEADER_BYTES, Header};
 use carrier::shared_page::SharedPage;
 
 use crate::descriptor::Descriptor;
+use crate::mapping;
 use crate::receive::{self, Message};
 use crate::system::{self, Buffers, Errno, Result};
 
@@ -153,7 +154,7 @@ impl RecordCopy {
     fn lend(&self) -> Result<Lent<'_>> {
         let copied = match NonNull::new(self.0.swap(null_mut(), AcqRel)) {
             Some(copied) => copied,
-            None => system::map_private(size_of::<Copied>())?.cast(),
+            None => mapping::map_private(size_of::<Copied>())?.cast(),
         };
         Ok(Lent { owner: self, copied })
     }
@@ -190,6 +191,6 @@ impl Drop for RecordCopy {
 fn unmap(copied: *mut Copied) {
     if let Some(copied) = NonNull::new(copied) {
         // SAFETY: the memory was mapped with this size, and no reference to it remains.
-        unsafe { system::unmap(copied.cast(), size_of::<Copied>()) };
+        unsafe { mapping::unmap(copied.cast(), size_of::<Copied>()) };
     }
 }

@@ -7,6 +7,7 @@ use std::ptr;
 
 use libc::c_int;
 
+use crate::mapping;
 use crate::start::{self, SignalMask};
 use crate::system::{self, Errno, Result};
 
@@ -22,7 +23,7 @@ const ROOM: usize = 2;
 /// Fails with the errors of `f`, and with `EMFILE` where no child can be made.
 pub(crate) fn with_room<T: Copy>(fd: RawFd, f: impl FnOnce() -> Result<T>) -> Result<T> {
     let none = Errno(libc::EMFILE);
-    let place = system::map_shared(size_of::<Option<Result<T>>>()).map_err(|_| none)?;
+    let place = mapping::map_shared(size_of::<Option<Result<T>>>()).map_err(|_| none)?;
     let answer = place.cast::<Option<Result<T>>>();
     // SAFETY: the memory is mapped, has the size of the answer, and is page-aligned.
     unsafe { answer.write(None) };
@@ -47,7 +48,7 @@ pub(crate) fn with_room<T: Copy>(fd: RawFd, f: impl FnOnce() -> Result<T>) -> Re
     // SAFETY: the child has ended, or never existed.
     let answered = unsafe { ptr::read_volatile(answer.as_ptr()) };
     // SAFETY: the memory was mapped with this size, and no reference to it remains.
-    unsafe { system::unmap(place, size_of::<Option<Result<T>>>()) };
+    unsafe { mapping::unmap(place, size_of::<Option<Result<T>>>()) };
     answered.unwrap_or(Err(none))
 }
 

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use ring::Ring;
 
 use crate::bundle::RecordCopy;
+use crate::mapping;
 use crate::system::{self, Errno, Result};
 
 /// A socket's page, shared with everybody who shares the descriptor.
@@ -35,7 +36,7 @@ impl Descriptor {
     /// Maps a page and closes its memfd.
     pub(crate) fn map(memfd: RawFd) -> Result<Descriptor> {
         // The memfd is sealed, so its size never changes.
-        let place = system::map_page_and_ring(PAGE_BYTES, ring::BYTES, memfd);
+        let place = mapping::map_page_and_ring(PAGE_BYTES, ring::BYTES, memfd);
         system::close(memfd);
         let page = place?;
         // SAFETY: the mapping reaches beyond its first part.
@@ -76,7 +77,7 @@ impl Descriptor {
 impl Drop for Descriptor {
     fn drop(&mut self) {
         // SAFETY: the page was mapped with this size, and no reference to it remains.
-        unsafe { system::unmap(self.page.cast(), PAGE_BYTES + ring::BYTES) };
+        unsafe { mapping::unmap(self.page.cast(), PAGE_BYTES + ring::BYTES) };
     }
 }
 

@@ -7,7 +7,8 @@ use std::os::fd::RawFd;
 use carrier::name::CarrierName;
 use libc::c_char;
 
-use crate::system::{self, Buffers, Result, check};
+use crate::errno::check;
+use crate::system::{self, Buffers, Result};
 use crate::system_call::system_call;
 
 /// Returns whether a descriptor is a socket of the carriers' type and its peer has the name of a carrier's end.

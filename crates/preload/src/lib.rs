@@ -27,20 +27,25 @@
 //! | `tcp` | TCP sockets that become SCTP sockets |
 //! | `system_call` | system calls by the processor's instruction |
 //! | `system`, `files` | system calls that the shim makes |
+//! | `mapping` | memory that the shim maps |
+//! | `errno`, `buffers` | errors of system calls, and memory that a program passes to a call |
 #![cfg(target_os = "linux")]
 
 mod address;
 mod ancillary;
 mod ask;
 mod associations;
+mod buffers;
 mod bundle;
 mod cancel;
 mod child;
 mod descriptor;
+mod errno;
 mod files;
 mod form;
 pub mod interpose;
 mod lock;
+mod mapping;
 mod next;
 mod receive;
 mod ring;
@@ -49,7 +54,6 @@ mod send;
 mod setup;
 pub mod start;
 pub mod structures;
-
 mod system;
 mod system_call;
 mod table;

@@ -15,7 +15,7 @@ use libc::{
     ssize_t, timespec,
 };
 
-use crate::system::Errno;
+use crate::errno::Errno;
 
 macro_rules! functions_of {
     ($library:expr; $($name:ident($($argument:ident: $type:ty),*) -> $returned:ty;)*) => {$(
@@ -100,7 +100,7 @@ pub(crate) mod c_library {
 
     use libc::{c_int, c_void, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
-    use crate::system::Errno;
+    use crate::errno::Errno;
 
     functions_of! {
         handle();

@@ -2,101 +2,17 @@
 //! through the C library, which ends them when the thread is cancelled.
 
 use std::cell::Cell;
-use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::time::Duration;
 
 use libc::{c_int, c_long, c_void, iovec};
 
+pub(crate) use crate::buffers::{Buffers, can_be, can_be_bytes};
+use crate::errno::check;
+pub(crate) use crate::errno::{Errno, Result};
 use crate::next::c_library;
 use crate::system_call::system_call;
-
-/// An errno.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Errno(pub(crate) c_int);
-
-impl Errno {
-    pub(crate) fn last() -> Errno {
-        // SAFETY: each thread has its own errno.
-        Errno(unsafe { *libc::__errno_location() })
-    }
-
-    pub(crate) fn set(self) {
-        // SAFETY: as above.
-        unsafe { *libc::__errno_location() = self.0 };
-    }
-}
-
-/// Size of the first and the last page of the address space, which belong to nobody: programs pass pointers there to mean none.
-const NOWHERE_BYTES: usize = 4096;
-
-/// Returns whether a program's pointer can be valid; the kernel would check further.
-pub(crate) fn can_be<T>(pointer: *const T) -> bool {
-    pointer.is_aligned() && can_be_bytes(pointer)
-}
-
-/// Returns whether a program's pointer, which need not be aligned, can be valid.
-pub(crate) fn can_be_bytes<T>(pointer: *const T) -> bool {
-    (NOWHERE_BYTES..usize::MAX - NOWHERE_BYTES).contains(&pointer.addr())
-}
-
-pub(crate) type Result<T> = std::result::Result<T, Errno>;
-
-pub(crate) fn check(returned: c_long) -> Result<usize> {
-    usize::try_from(returned).map_err(|_| Errno::last())
-}
-
-/// Memory that a program lends for a call. It is readable, and writable for calls that receive.
-#[derive(Clone, Copy)]
-pub(crate) struct Buffers<'a>(&'a [iovec]);
-
-impl<'a> Buffers<'a> {
-    /// # Safety
-    ///
-    /// Each part describes memory of the program that outlives the call. Where it does not, the kernel fails with `EFAULT`: only
-    /// [`Buffers::write`] touches the memory here.
-    pub(crate) unsafe fn new(iov: &'a [iovec]) -> Self {
-        Buffers(iov)
-    }
-
-    /// Describes memory of our own to write into.
-    pub(crate) fn of(place: &mut [u8]) -> iovec {
-        iovec { iov_base: place.as_mut_ptr().cast(), iov_len: place.len() }
-    }
-
-    /// Describes memory of our own to read from.
-    pub(crate) fn from(bytes: &[u8]) -> iovec {
-        iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
-    }
-
-    pub(crate) fn bytes(self) -> usize {
-        self.0.iter().fold(0, |sum, part| sum.saturating_add(part.iov_len))
-    }
-
-    pub(crate) fn as_slice(self) -> &'a [iovec] {
-        self.0
-    }
-
-    /// Copies as many of `bytes` as fit and returns their number. Finds the invalid pointers that can be told.
-    pub(crate) fn write(self, bytes: &[u8]) -> Result<usize> {
-        let mut rest = bytes;
-        for part in self.0 {
-            let count = part.iov_len.min(rest.len());
-            if count == 0 {
-                continue;
-            }
-            if !can_be_bytes(part.iov_base) {
-                return Err(Errno(libc::EFAULT));
-            }
-            let (now, later) = rest.split_at(count);
-            // SAFETY: the program has lent the memory.
-            unsafe { ptr::copy_nonoverlapping(now.as_ptr(), part.iov_base.cast(), count) };
-            rest = later;
-        }
-        Ok(bytes.len() - rest.len())
-    }
-}
 
 /// Size of the kernel's signal sets; those of the C library are longer.
 const SIGNAL_SET_BYTES: usize = 8;
@@ -213,8 +129,8 @@ fn send_by(
     };
     // SAFETY: an all-zero msghdr is valid and refers to nothing.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = iov.0.as_ptr().cast_mut();
-    message.msg_iovlen = iov.0.len();
+    message.msg_iov = iov.as_slice().as_ptr().cast_mut();
+    message.msg_iovlen = iov.as_slice().len();
     if descriptor.is_some() {
         message.msg_control = (&raw mut control).cast();
         message.msg_controllen = RIGHTS_AT + size_of::<RawFd>();
@@ -238,70 +154,6 @@ pub(crate) fn await_record(fd: RawFd, flags: c_int) -> Result<()> {
     let looked =
         unsafe { c_library::recvfrom(fd, ptr::null_mut(), 0, flags, ptr::null_mut(), ptr::null_mut()) };
     check(looked as c_long).map(drop)
-}
-
-/// Maps zeroed memory that belongs to this process alone.
-pub(crate) fn map_private(bytes: usize) -> Result<NonNull<c_void>> {
-    map_anonymous(bytes, libc::MAP_PRIVATE)
-}
-
-fn map_anonymous(bytes: usize, sharing: c_int) -> Result<NonNull<c_void>> {
-    let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, sharing | libc::MAP_ANONYMOUS);
-    // SAFETY: a mapping at an address that the kernel chooses replaces nothing.
-    let place = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, -1, 0) };
-    let failed = Errno::last();
-    NonNull::new(place).filter(|_| place != libc::MAP_FAILED).ok_or(failed)
-}
-
-/// Maps a file with a page and a ring behind it, which has `ring_bytes`. The page may be shorter than `page_bytes`: the memory
-/// beyond its end is zero and belongs to this process alone. The ring begins behind `page_bytes`.
-pub(crate) fn map_page_and_ring(
-    page_bytes: usize,
-    ring_bytes: usize,
-    file: RawFd,
-) -> Result<NonNull<c_void>> {
-    let length = file_bytes(file)?.checked_sub(ring_bytes).ok_or(Errno(libc::EINVAL))?;
-    let place = map_private(page_bytes + ring_bytes)?;
-    // SAFETY: the place is within the mapping, or just behind its end.
-    let ring = unsafe { place.byte_add(page_bytes) };
-    let mapped = map_over(place, length.min(page_bytes), file, 0)
-        .and_then(|()| map_over(ring, ring_bytes, file, length as libc::off_t));
-    if let Err(failed) = mapped {
-        // SAFETY: the memory was mapped just now, and nothing refers to it.
-        unsafe { unmap(place, page_bytes + ring_bytes) };
-        return Err(failed);
-    }
-    Ok(place)
-}
-
-/// Replaces a part of a mapping that nothing refers to yet by a part of a file.
-fn map_over(place: NonNull<c_void>, bytes: usize, file: RawFd, offset: libc::off_t) -> Result<()> {
-    let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_FIXED);
-    // SAFETY: as above.
-    let mapped = unsafe { libc::mmap(place.as_ptr(), bytes, access, flags, file, offset) };
-    if mapped == libc::MAP_FAILED { Err(Errno::last()) } else { Ok(()) }
-}
-
-fn file_bytes(file: RawFd) -> Result<usize> {
-    let mut status = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the kernel writes the status if the call succeeds.
-    check(unsafe { libc::fstat(file, status.as_mut_ptr()) }.into())?;
-    // SAFETY: the call has succeeded.
-    let status = unsafe { status.assume_init() };
-    usize::try_from(status.st_size).map_err(|_| Errno(libc::EINVAL))
-}
-
-/// Maps zeroed memory that is shared with children.
-pub(crate) fn map_shared(bytes: usize) -> Result<NonNull<c_void>> {
-    map_anonymous(bytes, libc::MAP_SHARED)
-}
-
-/// # Safety
-///
-/// The memory was mapped with this size, and no reference to it remains.
-pub(crate) unsafe fn unmap(place: NonNull<c_void>, bytes: usize) {
-    // SAFETY: the caller guarantees it.
-    unsafe { libc::munmap(place.as_ptr(), bytes) };
 }
 
 /// Returns the size of the send buffer, which the kernel has doubled when it was set.
@@ -615,7 +467,7 @@ pub(crate) fn seal(fd: RawFd) -> Result<()> {
 }
 
 fn fill(fd: RawFd, content: Buffers<'_>) -> Result<()> {
-    for part in content.0 {
+    for part in content.as_slice() {
         let mut done = 0;
         while done < part.iov_len {
             let at = part.iov_base.cast::<u8>().wrapping_add(done);
@@ -632,9 +484,9 @@ fn fill(fd: RawFd, content: Buffers<'_>) -> Result<()> {
 ///
 /// `place` describes writable memory.
 pub(crate) unsafe fn read_at(fd: RawFd, place: Buffers<'_>, offset: usize) -> Result<usize> {
-    let count = place.0.len().min(libc::UIO_MAXIOV as usize);
+    let count = place.as_slice().len().min(libc::UIO_MAXIOV as usize);
     // SAFETY: the caller guarantees it.
-    check(unsafe { system_call!(libc::SYS_preadv, fd, place.0.as_ptr(), count, offset, 0) })
+    check(unsafe { system_call!(libc::SYS_preadv, fd, place.as_slice().as_ptr(), count, offset, 0) })
 }
 
 /// Reads a file from `offset`, whatever its position.

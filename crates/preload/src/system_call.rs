@@ -6,7 +6,7 @@
 
 use libc::{c_int, c_long};
 
-use crate::system::Errno;
+use crate::errno::Errno;
 
 /// Makes a system call. Each argument is a number or a pointer. Returns -1 and sets `errno` where the kernel reports an error, as
 /// `syscall(2)` does.

@@ -182,7 +182,7 @@ fn is_new(file: &File) -> bool {
 static START: extern "C" fn() = {
     extern "C" fn share_what_was_seen() {
         let errno = system::Errno::last();
-        if let Ok(place) = system::map_shared(size_of::<Seen>()) {
+        if let Ok(place) = crate::mapping::map_shared(size_of::<Seen>()) {
             SEEN.store(place.as_ptr().cast(), Relaxed);
         }
         errno.set();
