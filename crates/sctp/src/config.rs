@@ -1,4 +1,4 @@
-//! Configuration, as plain structs with documented defaults.
+//! Configuration of endpoints and associations: plain structs whose fields document their defaults.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,24 +11,25 @@ use crate::receive_pool::ReceivePool;
 
 pub use crate::receive_buffer::{OVERHEAD_FREE_BYTES, RECEIVED_OVERHEAD_BYTES};
 
-/// How packets are protected against corruption.
+/// Protection of packets against corruption.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Checksum {
     /// CRC32C in every packet, checked on receipt (RFC 9260 §6.8).
     #[default]
     Crc32c,
-    /// No checksum: zero is sent, nothing is checked. For measurements on loopback only, never for networks.
+    /// No checksum: packets contain zero, and received checksums are ignored. For measurements over loopback, never for
+    /// networks.
     None,
 }
 
 /// Retransmission timeout limits (RFC 9260 §16).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RtoConfig {
-    /// RTO.Initial, 1 s.
+    /// RTO.Initial. Default: 1 s.
     pub initial: Duration,
-    /// RTO.Min, 1 s.
+    /// RTO.Min. Default: 1 s.
     pub min: Duration,
-    /// RTO.Max, 60 s.
+    /// RTO.Max. Default: 60 s.
     pub max: Duration,
 }
 
@@ -42,22 +43,23 @@ impl Default for RtoConfig {
     }
 }
 
-/// Whether new data leaves on all paths at once (SCTP_CMT_ON_OFF). RFC 9260 §6.4 has it on the primary path alone.
+/// Whether new data leaves on all paths at once (`SCTP_CMT_ON_OFF`). RFC 9260 §6.4 uses the primary path alone.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Multipath {
-    /// On the primary path alone.
+    /// Use the primary path alone.
     Off,
-    /// On all paths if the peer says in the handshake that it wants that, too, as every Swiftwater endpoint with this
-    /// setting does, and if a path leaves this host: on one host all share the processor, and one carries as much alone.
+    /// Use all paths if the peer requests this in the handshake, too, and if a path leaves this host. On one host all
+    /// paths share the processor, and one path carries as much as several. Every Swiftwater endpoint with this setting
+    /// requests it.
     #[default]
     Agreed,
-    /// On all paths, whatever the peer says. One that does not know of it acknowledges more often than it need, and what
-    /// comes in another order may cost it more.
+    /// Use all paths, whether or not the peer supports this. A peer without support sends more SACKs than necessary,
+    /// and reordering may cost it more.
     Always,
 }
 
 impl Multipath {
-    /// All of them.
+    /// All values.
     pub const ALL: [Multipath; 3] = [Multipath::Off, Multipath::Agreed, Multipath::Always];
 
     /// Returns the name that [`FromStr`] parses.
@@ -85,113 +87,123 @@ impl FromStr for Multipath {
     }
 }
 
-/// Settings of one association. Those that the handshake is about hold from then on; the others can be changed with
-/// [`Endpoint::set_config`](crate::Endpoint::set_config).
+/// Configuration of an association. Changes of fields marked *fixed* have no effect once the association is up;
+/// [`Endpoint::set_config`](crate::Endpoint::set_config) changes all others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssociationConfig {
-    /// Which of the endpoint's addresses it uses: it lists these, sends from these, and what comes to others is not for it. An
-    /// unspecified one stands for all of its family. None: all.
+    /// Addresses of the endpoint that the association uses: it lists these addresses, sends from them, and accepts
+    /// packets to them. An unspecified address stands for all of its family. *Fixed*. Default: empty, which stands for
+    /// all addresses.
     pub local_addresses: Vec<IpAddr>,
-    /// Outbound streams to ask for (sinit_num_ostreams), 10.
+    /// Number of outbound streams to request (`sinit_num_ostreams`). *Fixed*. Default: 10.
     pub streams_out: u16,
-    /// Most inbound streams to allow (sinit_max_instreams), 65,535. Unused streams cost nothing.
+    /// Maximum number of inbound streams (`sinit_max_instreams`). Unused streams cost nothing. *Fixed*. Default:
+    /// 65,535.
     pub streams_in_max: u16,
-    /// Send buffer (SO_SNDBUF): payload plus [`MESSAGE_OVERHEAD_BYTES`] a message, from the call until it is acknowledged; 1 MiB.
-    pub send_buffer_bytes: usize,
-    /// How large the send buffer may grow by itself, to hold two congestion windows; at or below `send_buffer_bytes` it
-    /// stays as it is. 64 MiB.
-    pub send_buffer_tuned_bytes: usize,
-    /// Receive buffer (SO_RCVBUF): the largest advertised window. Payload takes room in it until it is read, and beyond
-    /// [`OVERHEAD_FREE_BYTES`] the [`RECEIVED_OVERHEAD_BYTES`] of each message do, too, or those of a [run](crate::ReceivedRun);
+    /// Send buffer (`SO_SNDBUF`): payload and [`MESSAGE_OVERHEAD_BYTES`] for each message, until acknowledged. Default:
     /// 1 MiB.
+    pub send_buffer_bytes: usize,
+    /// Size up to which the send buffer grows automatically, to hold two congestion windows; a size up to
+    /// `send_buffer_bytes` keeps the buffer as it is. Default: 64 MiB.
+    pub send_buffer_tuned_bytes: usize,
+    /// Receive buffer (`SO_RCVBUF`): the largest advertised window. It holds the payload until the reader takes it.
+    /// Beyond [`OVERHEAD_FREE_BYTES`], each message also counts with [`RECEIVED_OVERHEAD_BYTES`], and each
+    /// [run](crate::ReceivedRun) with its charges. Default: 1 MiB.
     pub receive_buffer_bytes: usize,
-    /// How large the receive buffer may grow by itself, to hold what the reader takes in a few round trips; at or below
-    /// `receive_buffer_bytes` it stays as it is. 64 MiB.
+    /// Size up to which the receive buffer grows automatically, to hold what the reader takes in a few round trips; a
+    /// size up to `receive_buffer_bytes` keeps the buffer as it is. Default: 64 MiB.
     pub receive_buffer_tuned_bytes: usize,
-    /// Memory for received data that this association shares with others, which bounds what all of them hold. It cannot be changed.
-    /// `None`: the receive buffer alone bounds the association.
+    /// Memory for received data that this association shares with others; the pool bounds all of them together.
+    /// *Fixed*. Default: `None`, so that the receive buffer alone bounds the association.
     pub receive_pool: Option<ReceivePool>,
-    /// Longest message that `send` takes, 16 MiB.
+    /// Maximum length of a message to send. Default: 16 MiB.
     pub message_bytes_max: usize,
-    /// A message that is still arriving is handed on in parts once this much of it waits (SCTP_PARTIAL_DELIVERY_POINT);
-    /// at most half of the receive buffer counts. Its further parts are an eighth of that. 512 KiB.
+    /// Number of waiting bytes of an incomplete message from which the message is delivered in parts
+    /// (`SCTP_PARTIAL_DELIVERY_POINT`), at most half of the receive buffer. Parts after the first are due from
+    /// an eighth of this size. Default: 512 KiB.
     pub partial_delivery_bytes: usize,
-    /// Most payload in one DATA chunk (SCTP_MAXSEG); longer messages are cut. `None`: as much as a packet takes.
+    /// Maximum payload of one DATA chunk (`SCTP_MAXSEG`); longer messages are fragmented. Default: `None`, as much as
+    /// fits a packet.
     pub fragment_bytes_max: Option<usize>,
-    /// Whether every message leaves at once (SCTP_NODELAY), however little it is and whatever is outstanding. No.
+    /// Whether every message is sent at once, even if it is short and data is outstanding (`SCTP_NODELAY`). Default:
+    /// false.
     pub nodelay: bool,
-    /// Congestion control of every path, where it is not coupled.
+    /// Congestion control of each path, unless it is coupled. *Fixed*. Default: CUBIC.
     pub congestion: Algorithm,
-    /// Whether the paths have one congestion control together, in place of `congestion`. `None`: one each.
+    /// Congestion control that the paths share, instead of `congestion`. *Fixed*. Default: one for each path.
     pub coupling: Coupling,
-    /// Whether new data leaves on all paths at once.
+    /// Whether new data leaves on all paths at once. *Fixed*. Default: if the peer agrees.
     pub multipath: Multipath,
-    /// Most packets that an acknowledgement may set free at once (Max.Burst, RFC 9260 §6.1 D; SCTP_MAX_BURST). `None`: the
-    /// pacer sees to that.
+    /// Maximum number of packets that one acknowledgement may release at once (Max.Burst, RFC 9260 §6.1 D;
+    /// `SCTP_MAX_BURST`). Default: `None`, so that only the pacer limits bursts.
     pub burst_packets_max: Option<u32>,
-    /// Whether the longest packet that each path takes is found out by probes (RFC 8899; SPP_PMTUD_ENABLE). Otherwise packets
-    /// are as long as `path_mtu_bytes` says, and routers may cut them. On.
+    /// Whether probes find the maximum packet length of each path (RFC 8899; `SPP_PMTUD_ENABLE`). Otherwise
+    /// `path_mtu_bytes` is the packet length, and routers may fragment packets. Default: true.
     pub path_mtu_discovery: bool,
-    /// The longest IP packet, with the headers of IP and UDP, where `path_mtu_discovery` is off (`spp_pathmtu`); 512 bytes at
-    /// least. `None`: what the link takes.
+    /// Maximum length of IP packets, including the headers of IP and UDP, if `path_mtu_discovery` is off
+    /// (`spp_pathmtu`); at least 512 bytes. Default: `None`, the maximum of the link.
     pub path_mtu_bytes: Option<usize>,
-    /// Retransmission timeout limits.
+    /// Limits of the retransmission timeout.
     pub rto: RtoConfig,
-    /// Whether packets may be marked by congested routers instead of being dropped (draft-stewart-tsvwg-sctpecn), if the
-    /// peer can, too. On.
+    /// Whether congested routers may mark packets instead of dropping them, if the peer supports this
+    /// (draft-stewart-tsvwg-sctpecn). *Fixed*. Default: true.
     pub ecn: bool,
-    /// The differentiated services codepoint of packets, 0 to 63 (RFC 2474; the upper six bits of spp_dscp). Default: 0.
+    /// Differentiated services codepoint of packets, 0 to 63 (RFC 2474; the upper six bits of `spp_dscp`). Default: 0.
     pub dscp: u8,
-    /// Whether the peer may tell us what it keeps for good, so that the send buffer is free before everything earlier has
-    /// arrived (NR-SACK, draft-natarajan-tsvwg-sctp-nrsack), and hears the same of us if it wants. On.
+    /// Whether the association sends and accepts NR-SACKs, if the peer supports them
+    /// (draft-natarajan-tsvwg-sctp-nrsack). An NR-SACK tells the sender which chunks beyond a gap the receiver keeps,
+    /// so that the send buffer releases them. *Fixed*. Default: true.
     pub nr_sack: bool,
-    /// Whether a part of a message is handed over as soon as its sender has no more of it for now, if the peer is one of ours and
-    /// says by the I bit that this is so. On.
+    /// Whether the available part of a message is delivered as soon as its sender has no more of it for now. Only a
+    /// Swiftwater peer reports this, by the I bit. *Fixed*. Default: true.
     pub prompt_parts: bool,
-    /// Whether the end of a burst is probed after two round trips without an answer (RFC 8985 §7); otherwise it waits for
-    /// T3, which takes a second at least. On.
+    /// Whether tail loss probes are sent two round trips after the end of an unanswered burst (RFC 8985 §7); otherwise
+    /// T3, which takes at least a second, detects its loss. Default: true.
     pub tail_loss_probes: bool,
-    /// HB.interval, 30 s; `None` sends no heartbeats on confirmed paths.
+    /// HB.interval; `None` disables heartbeats on confirmed paths. Default: 30 s.
     pub heartbeat_interval: Option<Duration>,
-    /// Most unconfirmed paths that are probed in one RTO (HB.Max.Burst), 1.
+    /// Maximum number of unconfirmed paths that are probed within one RTO (HB.Max.Burst). Default: 1.
     pub heartbeat_burst_max: u32,
-    /// Delay of a SACK that waits for more packets (SACK.Delay), 200 ms.
+    /// Maximum delay of a SACK (SACK.Delay). Default: 200 ms.
     pub sack_delay: Duration,
-    /// After how many packets with data a SACK leaves at once (sack_freq of SCTP_DELAYED_SACK), 2.
+    /// Number of packets with data after which a SACK is sent at once (`sack_freq` of `SCTP_DELAYED_SACK`). Default: 2.
     pub sack_frequency: u32,
-    /// Max.Init.Retransmits, 8.
+    /// Max.Init.Retransmits. *Fixed*. Default: 8.
     pub init_retries_max: u32,
-    /// Association.Max.Retrans, 10.
+    /// Association.Max.Retrans. Default: 10.
     pub association_retries_max: u32,
-    /// Path.Max.Retrans, 5.
+    /// Path.Max.Retrans. Default: 5.
     pub path_retries_max: u32,
-    /// PotentiallyFailed.Max.Retrans (RFC 7829), 0: the first timeout makes data go to other paths, if there are some.
-    /// From `path_retries_max` on there is no such state.
+    /// PotentiallyFailed.Max.Retrans (RFC 7829). From `path_retries_max` on, the state does not exist. Default: 0, so
+    /// that the first timeout moves data to another path, if there is one.
     pub potentially_failed_retries_max: u32,
-    /// Whether data leaves a path that has fallen silent for longer than a round trip takes, while another path is active,
-    /// and whether heartbeats ask a silent path that has no other beside it; otherwise data waits for T3. On.
+    /// Whether data leaves a path that has been silent for longer than a round trip, if another path is active, and
+    /// whether heartbeats probe a silent path that is the only one. Otherwise data waits for T3. Default: true.
     pub path_suspicion: bool,
-    /// Valid.Cookie.Life, 60 s.
+    /// Valid.Cookie.Life. *Fixed*. Default: 60 s.
     pub cookie_life: Duration,
-    /// An association on which no data has passed for so long is shut down (SCTP_AUTOCLOSE). `None`: never.
+    /// Time without data after which an association is shut down (`SCTP_AUTOCLOSE`). Default: `None`, never.
     pub autoclose: Option<Duration>,
-    /// Adaptation layer indication for the peer (RFC 5061 §4.2.6; SCTP_ADAPTATION_LAYER). Default: 0, which sends none.
+    /// Adaptation layer indication to send to the peer (RFC 5061 §4.2.6; `SCTP_ADAPTATION_LAYER`). *Fixed*. Default: 0,
+    /// which sends none.
     pub adaptation_indication: u32,
-    /// Whether the user hears of what it need not act upon, too: paths, messages that were not delivered, a send buffer that
-    /// has run empty (RFC 6458 §6.1). No.
+    /// Whether the user gets events that require no action: changes of paths, undelivered messages, an empty send
+    /// buffer (RFC 6458 §6.1). Default: false.
     pub events: bool,
-    /// Whether a send buffer that has run empty is among them. In a dialogue that is one for each message. Yes.
+    /// Whether an empty send buffer is among these events; a dialogue causes one for each message. Default: true.
     pub sender_dry_events: bool,
-    /// Of a listener that takes no more associations ([`Host::takes_association`](crate::Host::takes_association)): whether it
-    /// refuses who asks for one (RFC 9260 §5.1). Otherwise the last step is put off until it does.
+    /// For listeners: whether to refuse a peer with ABORT when the listener takes no more associations
+    /// ([`Host::takes_association`](crate::Host::takes_association), RFC 9260 §5.1). Otherwise its COOKIE ECHO stays
+    /// unanswered until the listener takes one. Default: false.
     pub refuse_beyond_backlog: bool,
-    /// Of a listener: most associations that it may have at a time, waiting or accepted; one more is refused with ABORT.
-    /// 65,536.
+    /// For listeners: maximum number of associations, waiting or accepted; further peers are refused with ABORT.
+    /// Default: 65,536.
     pub listener_associations_max: usize,
-    /// Of a listener: others that set this may have the same addresses on the same port. New associations are spread over them
-    /// by the peer's address and port, as with `SO_REUSEPORT`.
+    /// For listeners: whether other listeners with this option may have the same addresses and port. The peer's address
+    /// and port select the listener of a new association, as with `SO_REUSEPORT`. Default: false.
     pub shares_port: bool,
-    /// Whether to record what the association does, for [`Endpoint::poll_trace`](crate::Endpoint::poll_trace); no.
+    /// Whether to record the events of the association for [`Endpoint::poll_trace`](crate::Endpoint::poll_trace).
+    /// *Fixed*. Default: false.
     pub trace: bool,
 }
 
@@ -252,44 +264,46 @@ impl Default for AssociationConfig {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathOptions {
-    /// Whether it is probed while it is idle (SPP_HB_ENABLE, SPP_HB_DISABLE).
+    /// Whether heartbeats probe the path while it is idle (`SPP_HB_ENABLE`, `SPP_HB_DISABLE`).
     pub heartbeats: Option<bool>,
-    /// HB.interval (spp_hbinterval).
+    /// HB.interval (`spp_hbinterval`).
     pub heartbeat_interval: Option<Duration>,
-    /// Probe it now (SPP_HB_DEMAND).
+    /// Send a heartbeat now (`SPP_HB_DEMAND`).
     pub heartbeat_now: bool,
-    /// Path.Max.Retrans (spp_pathmaxrxt).
+    /// Path.Max.Retrans (`spp_pathmaxrxt`).
     pub retries_max: Option<u32>,
-    /// PotentiallyFailed.Max.Retrans (spt_pathpfthld).
+    /// PotentiallyFailed.Max.Retrans (`spt_pathpfthld`).
     pub potentially_failed_retries_max: Option<u32>,
-    /// Whether the longest packet that it takes is found out by probes (SPP_PMTUD_ENABLE, SPP_PMTUD_DISABLE).
+    /// Whether probes find the maximum packet length of the path (`SPP_PMTUD_ENABLE`, `SPP_PMTUD_DISABLE`).
     pub mtu_discovery: Option<bool>,
-    /// The longest IP packet, with the headers of IP and UDP, where it is not found out (spp_pathmtu). Less than 512 bytes count
-    /// as 512, and more than the link takes as what it takes.
+    /// Maximum length of IP packets, including the headers of IP and UDP, without such probes (`spp_pathmtu`). It is
+    /// limited to the range from 512 bytes to the maximum of the link.
     pub ip_mtu_bytes: Option<usize>,
-    /// Delay of a SACK for what comes on this path and waits for more (spp_sackdelay).
+    /// Maximum delay of a SACK for data that arrives on this path (`spp_sackdelay`).
     pub sack_delay: Option<Duration>,
-    /// The peer's UDP encapsulation port there (SCTP_REMOTE_UDP_ENCAPS_PORT), until its packets come from another (RFC 6951 §5.4).
+    /// The peer's UDP encapsulation port on this path (`SCTP_REMOTE_UDP_ENCAPS_PORT`), until its packets come from
+    /// another port (RFC 6951 §5.4).
     pub udp_port: Option<u16>,
-    /// The codepoint of packets that leave there, whatever the association has (spp_dscp).
+    /// Differentiated services codepoint of packets on this path, instead of that of the association (`spp_dscp`).
     pub dscp: Option<u8>,
 }
 
-/// Settings of an endpoint.
+/// Configuration of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointConfig {
-    /// Packet protection; both ends must agree.
+    /// Protection of packets; both ends must use the same.
     pub checksum: Checksum,
-    /// Low bits of every verification tag that we hand out name this shard; the number of bits is
-    /// [`EndpointConfig::shard_bits`].
+    /// Number of this shard, which is in the low [`EndpointConfig::shard_bits`] bits of every verification tag of this
+    /// endpoint. Default: 0.
     pub shard: u32,
-    /// How many low bits of the tag name the shard, 0 to 8.
+    /// Number of low bits of a tag that contain the shard, 0 to 8. Default: 0.
     pub shard_bits: u32,
-    /// Other programs receive packets for the same addresses, as with raw IP: what comes out of the blue for a port that
-    /// nobody here listens on may be theirs, and is not answered with ABORT. Default false.
+    /// Whether other programs receive packets for the same addresses, as with raw IP. A packet out of the blue for a
+    /// port without listener may then belong to them, and is not answered with ABORT. Default: false.
     pub shares_host: bool,
-    /// Most associations that each listener may have at a time with peers of one source prefix (the first 24 bits of an IPv4
-    /// address, 56 of an IPv6 address); one more is refused with ABORT. Peers on this host do not count. Default 16,384.
+    /// Maximum number of associations of each listener with peers of one source prefix (the first 24 bits of an IPv4
+    /// address, 56 of an IPv6 address); further peers are refused with ABORT. Peers on this host do not count. Default:
+    /// 16,384.
     pub prefix_associations_max: usize,
 }
 
@@ -309,23 +323,24 @@ impl Default for EndpointConfig {
 pub const DSCP_MAX: u8 = 63;
 /// HB.interval (RFC 9260 §16).
 pub(crate) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
-/// Overhead of a message in a send buffer beyond its payload, so that a million one-byte messages are not free.
+/// Overhead of a message in a send buffer beyond its payload, so that the buffer bounds the number of short messages.
 pub const MESSAGE_OVERHEAD_BYTES: usize = 64;
-/// Smallest receive window that RFC 9260 §3.3.2 allows to advertise in an INIT.
+/// Minimum receive window that an INIT may advertise (RFC 9260 §3.3.2).
 pub const RECEIVE_WINDOW_BYTES_MIN: usize = 1500;
-/// Most separate gaps that the receiver keeps; a chunk that would open another is dropped and comes again.
+/// Maximum number of separate gaps that the receiver keeps. A chunk that would open another one is dropped, and the
+/// peer retransmits it.
 pub const GAP_RANGES_MAX: usize = 4096;
-/// Most duplicate TSNs reported in one SACK.
+/// Maximum number of duplicate TSNs in one SACK.
 pub const DUPLICATES_MAX: usize = 32;
-/// Most control chunks waiting to be sent by one association.
+/// Maximum number of control chunks of one association that wait to be sent.
 pub const CONTROL_CHUNKS_MAX: usize = 16;
-/// Most replies without an association that wait to be sent.
+/// Maximum number of replies outside associations that wait to be sent.
 pub const REPLIES_MAX: usize = 256;
-/// Most addresses of a peer that are kept from an INIT or INIT ACK.
+/// Maximum number of addresses that are kept from an INIT or INIT ACK.
 pub const PEER_ADDRESSES_MAX: usize = 16;
-/// Longest state cookie that is echoed.
+/// Maximum length of a state cookie that is echoed.
 pub const COOKIE_BYTES_MAX: usize = 8192;
-/// Most that the life of a cookie is lengthened because the peer asks for it (RFC 9260 §5.2.6).
+/// Maximum extension of a cookie's lifetime at the request of the peer (RFC 9260 §5.2.6).
 pub const COOKIE_INCREMENT_MAX: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

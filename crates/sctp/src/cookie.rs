@@ -1,5 +1,4 @@
-//! The state cookie: everything that an association needs, sealed, so that an INIT leaves no state
-//! behind (RFC 9260 §5.1.3).
+//! The state cookie: the sealed state of an association, so that an INIT leaves no state behind (RFC 9260 §5.1.3).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -12,17 +11,17 @@ use crate::config::PEER_ADDRESSES_MAX;
 use crate::extensions::Extensions;
 use crate::time::Time;
 
-/// Life of a sealing key; the one before it still opens.
+/// Lifetime of a sealing key. The previous key still opens cookies.
 const KEY_LIFE: Duration = Duration::from_secs(600);
-/// HMAC-SHA-256 cut to its first half (RFC 2104 §5), so that an INIT ACK is not much longer than its INIT.
+/// HMAC-SHA-256 truncated to its first half (RFC 2104 §5), so that an INIT ACK is not much longer than its INIT.
 const MAC_BYTES: usize = 16;
-/// A keyed hash of what is sealed, before the MAC. It costs a few nanoseconds where the MAC costs hundreds, so that a flood
-/// of random cookies is cheap to refuse; it is trusted for nothing else.
+/// A keyed hash of the sealed bytes, in front of the MAC. It costs a few nanoseconds instead of hundreds, so that a
+/// flood of random cookies is cheap to refuse; nothing else depends on it.
 const SIEVE_BYTES: usize = 8;
 const WORDS: usize = 8;
 const HALVES: usize = 5;
 const FIXED_BYTES: usize = 8 + WORDS * 4 + HALVES * 2;
-/// Kinds of the parts that follow the fixed part: one byte for the kind, and the content.
+/// Kinds of the parts behind the fixed part: one byte for the kind, then the content.
 const ADAPTATION: u8 = 1;
 const V4: u8 = 4;
 const V6: u8 = 6;
@@ -32,7 +31,7 @@ const BYTES_MAX: usize = FIXED_BYTES + 5 + 17 * PEER_ADDRESSES_MAX + SIEVE_BYTES
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StateCookie {
     pub(crate) created: Time,
-    /// How long it is good for. No cookie outlives the keys.
+    /// Lifetime of the cookie. No cookie outlives the keys.
     pub(crate) life: Duration,
     pub(crate) local_tag: u32,
     pub(crate) peer_tag: u32,
@@ -43,47 +42,47 @@ pub(crate) struct StateCookie {
     pub(crate) peer_port: u16,
     pub(crate) streams_out: u16,
     pub(crate) streams_in: u16,
-    /// Extensions that both sides have.
+    /// Extensions that both sides support.
     pub(crate) extensions: Extensions,
     /// Adaptation layer indication of the peer; 0 if there is none.
     pub(crate) adaptation: u32,
-    /// Of the association that the INIT met, if any (RFC 9260 §5.2.2).
+    /// Tie-tags of the association that the INIT has met, if any (RFC 9260 §5.2.2).
     pub(crate) ties: TieTags,
-    /// The peer's addresses. The first is the one that the INIT came from; the cookie is good from these alone.
+    /// The peer's addresses. The first is the source of the INIT; the cookie is valid only from these addresses.
     pub(crate) addresses: Vec<IpAddr>,
 }
 
-/// Numbers that stand for an association in a cookie for a possible restart. They are not its verification tags, which
-/// a cookie that anybody can ask for must not show. Zero: there was no association (RFC 9260 §5.2.2).
+/// Numbers that identify an association in a cookie for a possible restart. They are not its verification tags, since
+/// any sender can request such a cookie. Zero: no association existed (RFC 9260 §5.2.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TieTags {
     local: u32,
     peer: u32,
 }
 
-/// Why a cookie was not accepted.
+/// Reason why a cookie was not accepted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum CookieError {
-    /// Not ours, or changed on the way.
+    /// The cookie was not made by this endpoint, or was changed on the way.
     Invalid,
-    /// Ours, but too old.
+    /// The cookie is valid, but too old.
     Stale {
-        /// By how much.
+        /// Time since the end of its lifetime.
         by: Duration,
         /// Contents of the cookie.
         cookie: Box<StateCookie>,
     },
 }
 
-/// Seals and opens cookies with keys that change with time (RFC 9260 §5.1.3). Each key is made from the one before
-/// it by a function that has no way back, so keys that are gone cannot be had again.
+/// Seals and opens cookies with keys that change over time (RFC 9260 §5.1.3). Each key is derived from the previous one
+/// by a one-way function, so deleted keys cannot be recovered.
 #[derive(Debug)]
 pub(crate) struct CookieJar {
     epoch: u64,
     current: Key,
     previous: Option<Key>,
     tie_key: Key,
-    /// It stays: what it keeps out costs little more without it.
+    /// The key of the keyed hash, which stays: without this hash, refusing cookies costs only a little more.
     sieve_keys: (u64, u64),
 }
 
@@ -110,7 +109,7 @@ impl CookieJar {
         TieTags { local: word(0).max(1), peer: word(4).max(1) }
     }
 
-    /// Seals a cookie that is made now.
+    /// Seals a cookie made at `now`.
     pub(crate) fn seal(&mut self, cookie: &StateCookie) -> Vec<u8> {
         self.change_keys(cookie.created);
         let mut out = Vec::with_capacity(FIXED_BYTES + cookie.addresses.len() * 17 + SIEVE_BYTES + MAC_BYTES);
@@ -162,10 +161,10 @@ impl CookieJar {
         out
     }
 
-    /// Opens a cookie of ours (RFC 9260 §5.1.5, 1, 2 and 4).
+    /// Opens a cookie (RFC 9260 §5.1.5, 1, 2 and 4).
     pub(crate) fn open(&mut self, bytes: &[u8], now: Time) -> Result<StateCookie, CookieError> {
         self.change_keys(now);
-        // A cookie of another length is not worth a digest.
+        // Cookies of other lengths are refused without a digest.
         if bytes.len() > BYTES_MAX {
             return Err(CookieError::Invalid);
         }
@@ -214,10 +213,10 @@ impl CookieJar {
         SipHasher13::new_with_keys(self.sieve_keys.0, self.sieve_keys.1).hash(body).to_be_bytes()
     }
 
-    /// Makes new keys when the time of the old ones is over.
+    /// Derives new keys when the lifetime of the old ones has ended.
     fn change_keys(&mut self, now: Time) {
         let passed = epoch(now).saturating_sub(self.epoch);
-        // After two changes, nothing is left that an old cookie could be opened with.
+        // After two changes, no key is left that opens an old cookie.
         for _ in 0..passed.min(2) {
             let next = derive(&self.current, b"next");
             self.previous = Some(std::mem::replace(&mut self.current, next));

@@ -1,5 +1,5 @@
 //! Explicit congestion notification (draft-stewart-tsvwg-sctpecn): a router marks packets instead of dropping them, the
-//! receiver says so in ECNE until the sender answers with CWR, and the sender shrinks its window once for that.
+//! receiver reports marks by ECNE until the sender answers with CWR, and the sender reduces its window once.
 
 use sctp_wire::chunk::{Cwr, EcnEcho};
 use sctp_wire::{Tsn, packet::Packet};
@@ -7,9 +7,9 @@ use sctp_wire::{Tsn, packet::Packet};
 /// ECN state of an association.
 #[derive(Debug, Default)]
 pub(crate) struct Ecn {
-    /// Both sides heed marks.
+    /// Both sides support marks.
     negotiated: bool,
-    /// Chunk to send with every SACK, until CWR has come.
+    /// Chunk to send with every SACK, until CWR arrives.
     echo: Option<EcnEcho>,
 }
 
@@ -24,7 +24,7 @@ impl Ecn {
         self.negotiated
     }
 
-    /// Notes a packet that came with a mark. Returns whether to tell the peer at once.
+    /// Records a packet that arrived with a mark. Returns whether to report it to the peer at once.
     pub(crate) fn on_marked(&mut self, packet: &Packet<'_>) -> bool {
         if !self.negotiated {
             return false;

@@ -1,36 +1,36 @@
-//! Errors, one enum per operation.
+//! Errors, one enum for each operation.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use sctp_wire::cause::{ProtocolViolation, UserInitiatedAbort};
 
-/// Why a message was not taken.
+/// Reason why a message was not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendError {
-    /// The association is gone or going.
+    /// The association has ended or is closing.
     Closed,
     /// The peer has shut the association down (RFC 9260 §9.2).
     PeerShutdown,
-    /// No such outbound stream.
+    /// The association has no such outbound stream.
     NoSuchStream {
-        /// The stream asked for.
+        /// The requested stream.
         stream: u16,
-        /// How many outbound streams the association has.
+        /// The number of outbound streams.
         streams: u16,
     },
     /// The message is longer than the limit.
     TooLong {
-        /// Its length.
+        /// The length of the message.
         bytes: usize,
         /// The limit (`message_bytes_max`).
         limit_bytes: usize,
     },
-    /// SCTP has no empty messages.
+    /// The message is empty (RFC 9260 §3.3.1: a DATA chunk has at least one byte).
     Empty,
-    /// A record is being sent in parts on another stream, and nothing may come between its parts.
+    /// A record is being sent in parts on another stream. No other message may come between its parts.
     RecordOpen {
-        /// Stream of the open record.
+        /// The stream of the open record.
         stream: u16,
     },
 }
@@ -64,14 +64,14 @@ impl fmt::Display for SendError {
 
 impl std::error::Error for SendError {}
 
-/// Why an association could not even be started.
+/// Reason why an association was not started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConnectError {
-    /// No peer address was given.
+    /// The address list is empty.
     NoAddress,
-    /// An association between these two ports and this address exists already.
+    /// An association between these ports and this address exists already.
     Exists,
-    /// None of the local addresses that it may use is of the family of one of the peer's.
+    /// No permitted local address has the family of any of the peer's addresses.
     NoSource,
 }
 
@@ -91,19 +91,19 @@ impl fmt::Display for ConnectError {
 
 impl std::error::Error for ConnectError {}
 
-/// Why what was asked of a path of an association was not done.
+/// Reason why an operation on a path of an association failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PrimaryError {
-    /// The association is gone.
+    /// The association has ended.
     Closed,
     /// The peer has no such address.
     NoSuchPath {
-        /// The address asked for.
+        /// The requested address.
         address: IpAddr,
     },
-    /// It is not shown yet that the address is the peer's.
+    /// The address is not confirmed as the peer's yet (RFC 9260 §5.4).
     Unconfirmed {
-        /// The address asked for.
+        /// The requested address.
         address: IpAddr,
     },
 }
@@ -128,43 +128,44 @@ impl fmt::Display for PrimaryError {
 
 impl std::error::Error for PrimaryError {}
 
-/// Why an association ended.
+/// Reason why an association has ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CloseReason {
-    /// Both sides shut down; everything was delivered.
+    /// Both sides have shut down, and everything was delivered.
     Shutdown,
-    /// The peer aborted.
+    /// The peer has sent an ABORT.
     PeerAborted {
-        /// The code of the first error cause that it named (RFC 9260 §3.3.10); 0 if it named none.
+        /// Code of the first error cause in the ABORT (RFC 9260 §3.3.10); 0 for none.
         cause: u16,
-        /// Its user-initiated abort reason, or the name of the error cause.
+        /// The user-initiated abort reason in the ABORT, or the name of the error cause.
         text: String,
     },
-    /// We aborted on the user's behalf.
+    /// The local user has aborted the association.
     Aborted,
-    /// The INIT was not answered.
+    /// The peer did not answer the INIT.
     NoAnswer,
-    /// The host answered that nobody listens (ICMP port unreachable, or an ABORT in reply to the INIT).
+    /// No listener has the port: the host has answered with an ICMP message or with an ABORT in reply to the INIT.
     Refused,
-    /// No route to the peer.
+    /// There is no route to the peer.
     Unreachable,
-    /// The peer's host does not speak the protocol (any more).
+    /// The peer's host does not support the protocol, or no longer does.
     NoProtocol,
-    /// The peer stopped answering.
+    /// The peer no longer answers.
     Timeout,
-    /// The peer broke the protocol; the text says how.
+    /// The peer has violated the protocol; the text states how.
     ProtocolViolation(&'static str),
-    /// Messages wait for streams that the peer does not allow.
+    /// Queued messages need more streams than the peer permits.
     TooFewStreams {
-        /// How many it allows.
+        /// The number of streams that the peer permits.
         streams: u16,
     },
-    /// A fault of our own.
+    /// An internal fault has occurred.
     Fault,
 }
 
 impl CloseReason {
-    /// Returns the error cause that has ended the association, reported by the peer or to it (RFC 9260 §3.3.10); 0 for none.
+    /// Returns the code of the error cause that ended the association, sent by either side (RFC 9260 §3.3.10); 0 for
+    /// none.
     pub fn cause(&self) -> u16 {
         match self {
             CloseReason::PeerAborted { cause, .. } => *cause,
@@ -213,7 +214,7 @@ impl fmt::Display for CloseReason {
 
 impl std::error::Error for CloseReason {}
 
-/// The name of a choice that there is not.
+/// A name that denotes none of the choices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnknownName(pub(crate) &'static str);
 

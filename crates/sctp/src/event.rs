@@ -1,4 +1,4 @@
-//! Output of the core towards the user: messages and events.
+//! Output of the core to the user: messages and events.
 
 use std::net::SocketAddr;
 
@@ -11,12 +11,12 @@ use crate::path_hints::PathHints;
 use crate::receive_pool::ReceiveCharge;
 use crate::received_run::ReceivedRun;
 
-/// The bytes of a received message, one block for each DATA chunk it came in.
+/// The bytes of a received message: one block for each of its DATA chunks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
-    /// It came in one chunk.
+    /// The message was in one chunk.
     One(Bytes),
-    /// It came in several.
+    /// The message was in several chunks.
     Many(Vec<Bytes>),
 }
 
@@ -29,7 +29,7 @@ impl Payload {
         }
     }
 
-    /// Returns all bytes in one piece.
+    /// Returns all bytes in one block.
     pub fn to_vec(&self) -> Vec<u8> {
         self.blocks().concat()
     }
@@ -38,97 +38,97 @@ impl Payload {
 /// An event of an association.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A peer's association came up on a listening port.
+    /// A listener has accepted the association of a peer.
     Accepted {
-        /// The listener that the association belongs to.
+        /// The listener.
         listener: ListenerId,
-        /// The listening port.
+        /// The port of the listener.
         port: u16,
-        /// The address that it came from; the port is the peer's SCTP port.
+        /// The address that the peer has connected from, with the peer's SCTP port.
         peer: SocketAddr,
     },
-    /// The association that we asked for is up.
+    /// The association that this side requested is up.
     Connected {
-        /// Outbound streams after negotiation.
+        /// Number of outbound streams after negotiation.
         streams_out: u16,
-        /// Inbound streams after negotiation.
+        /// Number of inbound streams after negotiation.
         streams_in: u16,
     },
-    /// A send buffer that had been full is at most half full.
+    /// The send buffer, which was full, is at most half full.
     Writable,
-    /// The peer has shut down: nothing more will come.
+    /// The peer has shut down: no more messages follow.
     PeerShutdown,
-    /// The peer has lost its memory and connected again; the association goes on as a new one (RFC 9260 §11.2.7).
-    /// Streams and their numbers begin anew, and a record that was being delivered in parts ends here, unfinished.
+    /// The peer has restarted and has set the association up anew (RFC 9260 §11.2.7). Streams and their sequence
+    /// numbers begin anew. A record that was being delivered in parts remains incomplete.
     Restarted {
-        /// Outbound streams after negotiation.
+        /// Number of outbound streams after negotiation.
         streams_out: u16,
-        /// Inbound streams after negotiation.
+        /// Number of inbound streams after negotiation.
         streams_in: u16,
-        /// Unacknowledged bytes of the association with the old peer, as the send buffer counts them. They are lost.
+        /// Unacknowledged bytes of the previous association, counted as in the send buffer. They are lost.
         unacknowledged_bytes: u64,
     },
-    /// The peer reports an error in what it was sent; the association goes on (RFC 9260 §11.2.6). Only with
-    /// [`AssociationConfig::events`](crate::AssociationConfig::events), as all that follow but the last.
+    /// The peer has sent an ERROR; the association continues (RFC 9260 §11.2.6). Reported only with
+    /// [`AssociationConfig::events`](crate::AssociationConfig::events), as are all following events but the last.
     RemoteError {
-        /// The code of the first cause that it names (RFC 9260 §3.3.10).
+        /// Code of the first error cause (RFC 9260 §3.3.10).
         cause: u16,
-        /// Information in the cause.
+        /// Content of the error cause.
         information: Bytes,
     },
-    /// A path became usable, or was given up. One that has just fallen silent is neither (RFC 7829 §7.3): statistics show it.
+    /// A path became usable or inactive. The states between are not reported (RFC 7829 §7.3); statistics show them.
     PathChanged {
         /// The peer's address.
         remote: SocketAddr,
-        /// New state of the path.
+        /// The new state of the path.
         change: PathChange,
-        /// Why.
+        /// The reason of the change.
         reason: PathReason,
     },
-    /// The peer's adaptation layer indication, received in the handshake (RFC 5061 §4.2.6).
+    /// The peer's adaptation layer indication, which was in the handshake (RFC 5061 §4.2.6).
     AdaptationIndication(u32),
-    /// Everything that was sent is acknowledged, or discarded.
+    /// Everything that was sent is acknowledged or discarded.
     SenderDry,
-    /// The association is lost. Events for the undelivered messages follow, and then the end.
+    /// The association was lost. Events for undelivered messages follow, and then [`Event::Closed`].
     Lost {
-        /// Why.
+        /// The reason of the loss.
         reason: CloseReason,
-        /// The error causes of the peer's ABORT as they came, if it sent one.
+        /// The error causes of the peer's ABORT as received; empty without an ABORT.
         information: Bytes,
     },
-    /// A message, or a piece of it, was not delivered as far as is known, with pieces as DATA chunks have them. When an
-    /// association is lost, all that it owes comes back so.
+    /// A message, or the fragment of it in one DATA chunk, was not delivered as far as this side knows. When an
+    /// association is lost, each unacknowledged message is reported.
     SendFailed(SendFailure),
-    /// The rest of a message that was delivered in part will not come.
+    /// The rest of a message that was delivered in part will not arrive.
     PartialDeliveryAborted {
-        /// Its stream.
+        /// The stream of the message.
         stream: u16,
-        /// Its number in the stream.
+        /// The stream sequence number of the message.
         ssn: u16,
     },
-    /// The association is gone; its identifier may be used again after this event.
+    /// The association has ended. Its identifier may be reused after this event.
     Closed(CloseReason),
 }
 
-/// An undelivered message, or the piece of it that one DATA chunk carried, or would have.
+/// An undelivered message, or the fragment of it that one DATA chunk carried or would have carried.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SendFailure {
-    /// The information that it was sent with.
+    /// The description that the message was sent with.
     pub info: SendInfo,
-    /// Its bytes.
+    /// The bytes of the fragment.
     pub data: Bytes,
-    /// It left at least once.
+    /// Whether the fragment was sent at least once.
     pub was_sent: bool,
-    /// The message begins with it.
+    /// Whether the message begins with this fragment.
     pub beginning: bool,
-    /// The message ends with it.
+    /// Whether the message ends with this fragment.
     pub ending: bool,
-    /// The error cause that has ended the association (RFC 9260 §3.3.10); 0 for none.
+    /// Code of the error cause that ended the association (RFC 9260 §3.3.10); 0 for none.
     pub cause: u16,
 }
 
 impl SendFailure {
-    /// Cuts a message that was never sent into the pieces in which it would have left.
+    /// Divides a message that was never sent into the fragments that would have been sent.
     pub(crate) fn cut(self, piece_bytes_max: usize) -> impl Iterator<Item = SendFailure> {
         let mut rest = Some(self);
         std::iter::from_fn(move || {
@@ -144,9 +144,9 @@ impl SendFailure {
 }
 
 impl Event {
-    /// Returns the room that the event takes in the receive buffer until it is read and given back with
-    /// [`Endpoint::consumed`](crate::Endpoint::consumed), as for a whole message. An event without content counts for one byte,
-    /// so that a flood of them ends, too. `None`: it takes nothing.
+    /// Returns the room that the event occupies in the receive buffer until the user has read it and releases the room
+    /// with [`Endpoint::consumed`](crate::Endpoint::consumed), as for a whole message. `None`: the event occupies no
+    /// room. An event without content counts as one byte, so that the buffer bounds the number of such events, too.
     pub fn receive_credit(&self) -> Option<usize> {
         match self {
             Event::RemoteError { information, .. } => Some(information.len().max(1)),
@@ -169,57 +169,58 @@ impl Event {
 /// Change of an address of the peer (RFC 6458 §6.1.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PathChange {
-    /// It answers again.
+    /// The address answers again.
     Available,
-    /// It has not answered for too long.
+    /// The address has not answered Path.Max.Retrans times.
     Unreachable,
-    /// New data goes there from now on.
+    /// New data is sent to the address from now on.
     MadePrimary,
-    /// It is shown that it is the peer's (RFC 9260 §5.4).
+    /// The address is confirmed as the peer's (RFC 9260 §5.4).
     Confirmed,
 }
 
-/// Why something became of an address.
+/// Reason of a change of an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PathReason {
-    /// Too much that was sent there has not been answered.
+    /// Too many packets to the address were not answered.
     Unanswered,
-    /// The peer has acknowledged data that was sent there.
+    /// The peer has acknowledged data that was sent to the address.
     Acknowledged,
-    /// A heartbeat was answered.
+    /// The peer has answered a heartbeat.
     Heartbeat,
-    /// The user wants it so.
+    /// The user has requested the change.
     Requested,
 }
 
-/// The surroundings of the core. The core hands messages and events over while it handles input; nothing waits in between.
+/// The environment of the core. The core delivers messages and events to it while it handles input, and queues none of
+/// them.
 pub trait Host {
-    /// Delivers a message, or a part of one if `info.more`.
+    /// Delivers a message, or a part of one if `info.more` is set.
     fn message(&mut self, id: AssociationId, info: &RecvInfo, payload: Payload);
-    /// Returns whether this reader takes messages together, with [`Host::run`].
+    /// Returns whether the reader of this association accepts runs ([`Host::run`]).
     fn takes_runs(&self, _id: AssociationId) -> bool {
         false
     }
-    /// Delivers messages together; called only if the reader accepts runs.
+    /// Delivers a run of messages; called only if the reader accepts runs.
     fn run(&mut self, _id: AssociationId, _run: ReceivedRun) {}
     /// Reports an event.
     fn event(&mut self, id: AssociationId, event: Event);
-    /// Returns whether one more association of a listener can be taken. If not, its COOKIE ECHO is not answered, and the peer
-    /// sends it again.
+    /// Returns whether a listener can take one more association. Otherwise the peer's COOKIE ECHO is not answered, and
+    /// the peer repeats it.
     fn takes_association(&self, _listener: ListenerId) -> bool {
         true
     }
-    /// Takes over what the messages of an association are charged that the reader has not taken, just before its
-    /// [`Event::Closed`]: the messages outlive the association. Dropping the charge gives it back to the pool. Not called for an
-    /// association without a pool.
+    /// Takes over the charge of the association's messages that the user has not read yet, just before
+    /// [`Event::Closed`]: the messages outlive the association. Dropping the charge returns the memory to the pool. Not
+    /// called for an association without a pool.
     fn keep_charge(&mut self, _id: AssociationId, _charge: ReceiveCharge) {}
-    /// Returns the link's knowledge of the way to an address.
+    /// Returns the link's knowledge of the path to an address.
     fn path_hints(&self, remote: SocketAddr) -> PathHints;
-    /// Returns memory for the parts of a message, if there is some from an earlier [`Payload::Many`].
+    /// Returns memory for the blocks of a message, if memory of an earlier [`Payload::Many`] is available.
     fn spare(&mut self) -> Vec<Bytes> {
         Vec::new()
     }
-    /// Joins the parts of a short message in one block. A host that keeps memory for that saves an allocation.
+    /// Joins the blocks of a short message. A host that reuses memory for this saves an allocation.
     fn join(&mut self, parts: &[Bytes]) -> Bytes {
         parts.concat().into()
     }

@@ -1,18 +1,18 @@
-//! Extensions beyond RFC 9260, which hold only if both sides announce them in the handshake.
+//! Extensions beyond RFC 9260, which apply only if both sides announce them in the handshake.
 
 use sctp_wire::chunk::NrSack;
 use sctp_wire::parameter::{EcnCapable, Parameter, PrivateExtension, SupportedExtensions};
 
 use crate::config::{AssociationConfig, Multipath};
 
-/// Extensions that one side offers, or that both have.
+/// Extensions that one side offers, or that both sides support.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extensions {
-    /// To react to marked packets (draft-stewart-tsvwg-sctpecn).
+    /// The sender reacts to marked packets (draft-stewart-tsvwg-sctpecn).
     pub(crate) ecn: bool,
-    /// To take NR-SACKs (draft-natarajan-tsvwg-sctp-nrsack).
+    /// The sender accepts NR-SACKs (draft-natarajan-tsvwg-sctp-nrsack).
     pub(crate) nr_sack: bool,
-    /// To have data on all paths at once.
+    /// Data may use all paths at once.
     pub(crate) multipath: bool,
     /// Set the I bit in the middle of a message to mark the end of the part that is available now.
     pub(crate) prompt_parts: bool,
@@ -29,7 +29,7 @@ impl Extensions {
         }
     }
 
-    /// Returns the extensions that both have.
+    /// Returns the extensions that both sides offer.
     pub(crate) fn and(self, other: Self) -> Self {
         Extensions {
             ecn: self.ecn && other.ecn,
@@ -39,7 +39,7 @@ impl Extensions {
         }
     }
 
-    /// Takes what a parameter of an INIT or INIT ACK offers.
+    /// Adds the extensions that a parameter of an INIT or INIT ACK offers.
     pub(crate) fn take(&mut self, parameter: &Parameter<'_>) {
         match parameter {
             Parameter::EcnCapable(_) => self.ecn = true,
@@ -50,7 +50,7 @@ impl Extensions {
         }
     }
 
-    /// Appends the parameters that offer this.
+    /// Appends the parameters that offer these extensions.
     pub(crate) fn write(self, out: &mut Vec<u8>) {
         if self.ecn {
             EcnCapable.write(out);

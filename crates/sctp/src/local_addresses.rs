@@ -1,4 +1,4 @@
-//! Which of the endpoint's addresses an association or a listener uses.
+//! The addresses of the endpoint that an association or a listener uses.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -6,17 +6,18 @@ use std::sync::Arc;
 use crate::families::Families;
 use crate::path_hints::PathHints;
 
-/// The requested local addresses, and the addresses of this host that they stand for.
+/// The requested local addresses, and the addresses of this host that they denote.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LocalAddresses {
-    /// None: all that the endpoint has. An unspecified one stands for all of its family.
+    /// The requested addresses; empty for all addresses of the endpoint. An unspecified address denotes all of its
+    /// family.
     scope: Box<[IpAddr]>,
-    /// Those of them that are known: what INIT and INIT ACK list.
+    /// The known addresses among these, which INIT and INIT ACK list.
     listed: Arc<[IpAddr]>,
 }
 
 impl LocalAddresses {
-    /// Returns the addresses in `scope` of an endpoint that has the addresses `all`, as far as it knows.
+    /// Returns the addresses in `scope` of an endpoint with the known addresses `all`.
     pub(crate) fn new(scope: &[IpAddr], all: &Arc<[IpAddr]>) -> Self {
         if scope.is_empty() {
             return LocalAddresses { scope: Box::default(), listed: Arc::clone(all) };
@@ -44,7 +45,8 @@ impl LocalAddresses {
         self.listed.len() > 1
     }
 
-    /// Returns whether what came to this address may be for it. Where a packet came to is not always known.
+    /// Returns whether packets to this address may be for the association or listener. The destination of a packet is
+    /// not always known.
     #[inline]
     pub(crate) fn serve(&self, local: Option<IpAddr>) -> bool {
         self.scope.is_empty() || local.is_none_or(|local| self.has(local))
@@ -54,7 +56,7 @@ impl LocalAddresses {
         self.scope.iter().any(|&wanted| stands_for(wanted, address))
     }
 
-    /// Returns whether an address belongs to both.
+    /// Returns whether the two share an address.
     pub(crate) fn overlap(&self, other: &LocalAddresses) -> bool {
         self.scope.is_empty()
             || other.scope.is_empty()
@@ -91,7 +93,7 @@ impl LocalAddresses {
     }
 }
 
-/// Returns whether `wanted` names an address, or all of its family.
+/// Returns whether `wanted` denotes an address, alone or as one of its family.
 fn stands_for(wanted: IpAddr, address: IpAddr) -> bool {
     let (wanted, address) = (wanted.to_canonical(), address.to_canonical());
     wanted == address || (wanted.is_unspecified() && wanted.is_ipv4() == address.is_ipv4())

@@ -4,23 +4,23 @@ use std::time::Duration;
 
 use crate::time::Time;
 
-/// A window that is open by less than this is not worth a fragment.
+/// A window that is open by less than this gets no fragment.
 const WINDOW_BYTES_MIN: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct PeerWindow {
     /// Room in the peer's window beyond the bytes in flight.
     bytes: usize,
-    /// The widest that it ever was.
+    /// The widest window so far.
     max_bytes: usize,
-    /// When a closed window is probed, and how long after it was found closed that is.
+    /// The time when a closed window is probed, and the interval since it was found closed.
     probe_at: Option<Time>,
     interval: Option<Duration>,
-    /// The time has come: one chunk may go beyond the window.
+    /// Whether the time has come: one chunk may exceed the window.
     probe_due: bool,
-    /// TSN of the chunk that went beyond the window.
+    /// TSN of the chunk that exceeded the window.
     probe: Option<u64>,
-    /// The peer has answered the probe and has no room for it.
+    /// Whether the peer has answered the probe and has no room for it.
     refused: bool,
 }
 
@@ -42,13 +42,14 @@ impl PeerWindow {
         self.bytes
     }
 
-    /// Returns whether what is in flight takes more than half of the window, so that the peer may have dropped some of it.
+    /// Returns whether the data in flight occupies more than half of the window, so that the peer may have dropped some
+    /// of it.
     #[inline]
     pub(crate) fn is_tight(&self) -> bool {
         self.bytes < self.max_bytes / 2
     }
 
-    /// Updates the window from the peer's report; `in_flight_bytes` of `reported_bytes` are on the way.
+    /// Updates the window from the peer's report; `in_flight_bytes` of `reported_bytes` are in flight.
     #[inline]
     pub(crate) fn update(&mut self, reported_bytes: usize, in_flight_bytes: usize) {
         self.bytes = reported_bytes.saturating_sub(in_flight_bytes);
@@ -72,7 +73,7 @@ impl PeerWindow {
         if self.probe_due {
             payload_bytes
         } else if self.bytes >= (self.max_bytes / 2).max(WINDOW_BYTES_MIN) {
-            // No wider window can be waited for, so the chunk is cut to it. Less than half of what it was would be a
+            // The window will never be wider, so the chunk is cut to it. Less than half of the widest window would be a
             // silly window (RFC 1122 §4.2.3.4).
             self.bytes & !3
         } else {
@@ -90,18 +91,18 @@ impl PeerWindow {
         self.bytes = self.bytes.saturating_sub(payload_bytes);
     }
 
-    /// Counts a retransmitted chunk, which waits for no window because it is not new data.
+    /// Counts a retransmitted chunk, which needs no window because it is not new data.
     pub(crate) fn take_again(&mut self, payload_bytes: usize) {
         self.bytes = self.bytes.saturating_sub(payload_bytes);
     }
 
-    /// Handles a chunk that is no longer in flight, and has not arrived (RFC 9260 §6.2.1 C).
+    /// Handles a chunk that has left the flight without arriving (RFC 9260 §6.2.1 C).
     #[inline]
     pub(crate) fn restore(&mut self, payload_bytes: usize) {
         self.bytes += payload_bytes;
     }
 
-    /// Plans the next probe if the window is closed and nothing is in flight that would bring news of it.
+    /// Plans the next probe if the window is closed and no data in flight would cause a SACK.
     #[inline]
     pub(crate) fn watch(&mut self, now: Time, idle: bool, rto: Duration, rto_max: Duration) {
         if self.bytes >= self.max_bytes / 2 {
@@ -148,7 +149,8 @@ impl PeerWindow {
         None
     }
 
-    /// Returns, after the expiry of the probe timer, whether the peer had answered, so that the expiry is no sign of trouble.
+    /// Returns, after the expiry of the probe timer, whether the peer had answered, so that the expiry indicates no
+    /// failure.
     pub(crate) fn take_refused(&mut self) -> bool {
         std::mem::take(&mut self.refused)
     }

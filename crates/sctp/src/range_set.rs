@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// An empty set keeps memory for this many ranges at most.
+/// Maximum number of ranges for which an empty set keeps memory.
 const KEPT_RANGES_MAX: usize = 16;
 
-/// Sorted half-open ranges. Work costs what changes plus a binary search; an empty set owns next to no memory.
+/// Sorted half-open ranges. The cost of a change is proportional to the changed ranges, plus a binary search; an empty
+/// set owns almost no memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeSet {
     ranges: VecDeque<(u64, u64)>,
@@ -56,7 +57,7 @@ impl RangeSet {
         self.ranges.get(at).is_some_and(|r| r.0 <= value)
     }
 
-    /// Adds one member; `false` if it was there already.
+    /// Adds one member; returns `false` if it was a member already.
     pub fn insert(&mut self, value: u64) -> bool {
         if self.contains(value) {
             return false;
@@ -65,7 +66,7 @@ impl RangeSet {
         true
     }
 
-    /// Adds a range and names each sub-range that was not yet a member.
+    /// Adds a range and reports each sub-range that was not a member yet.
     pub fn insert_range(&mut self, range: Range<u64>, mut added: impl FnMut(Range<u64>)) {
         if range.is_empty() {
             return;
@@ -105,7 +106,7 @@ impl RangeSet {
         self.ranges.capacity() * size_of::<(u64, u64)>()
     }
 
-    /// Gives the memory of many ranges back when none is left.
+    /// Releases the memory of many ranges when none is left.
     #[inline]
     fn trim(&mut self) {
         if self.ranges.is_empty() && self.ranges.capacity() > KEPT_RANGES_MAX {

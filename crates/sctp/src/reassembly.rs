@@ -1,8 +1,8 @@
-//! Fragments back into messages (RFC 9260 §6.9).
+//! Reassembly of fragments into messages (RFC 9260 §6.9).
 //!
-//! Chunks that come in TSN order extend the one message that is being assembled. The rest wait in
-//! *runs*: neighbours by TSN that belong to one message. A run that has both ends is a message at once,
-//! whatever is still missing before it.
+//! Chunks that arrive in TSN order extend the one message that is being assembled. The others wait in *runs*:
+//! neighbours by TSN that belong to one message. A run that has both ends is a message at once, even if earlier TSNs
+//! are missing.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use sctp_message::RecvInfo;
 use smallvec::{SmallVec, smallvec};
 
-/// A fragment as it came from a DATA chunk.
+/// A fragment in a DATA chunk.
 #[derive(Debug, Clone)]
 pub(crate) struct Fragment {
     pub(crate) info: RecvInfo,
@@ -20,34 +20,35 @@ pub(crate) struct Fragment {
     pub(crate) payload: Bytes,
 }
 
-/// Blocks of a message. Two fit in place: a message that was cut at the end of a packet.
+/// Blocks of a message. Two fit in place: a message that was fragmented at the end of a packet.
 pub(crate) type Parts = SmallVec<[Bytes; 2]>;
 
 /// Neighbouring fragments of one message, in TSN order, without a gap.
 #[derive(Debug)]
 struct Run {
-    /// Info of its first fragment.
+    /// Description of the first fragment.
     info: RecvInfo,
     beginning: bool,
     ending: bool,
-    /// TSN after its last fragment.
+    /// TSN after the last fragment.
     end: u64,
-    /// A part of it was taken.
+    /// Whether a part was taken.
     taken: bool,
-    /// Parts before `parts`, last first.
+    /// Parts before `parts`, the last first.
     front: Vec<Bytes>,
     parts: Parts,
     bytes: usize,
-    /// How many chunks they came in.
+    /// Number of chunks of the run.
     chunks: u32,
-    /// The first so many parts have memory of their own. Those that follow may lie in receive blocks.
+    /// Number of parts, from the first on, that have memory of their own. The following ones may be slices of receive
+    /// blocks.
     detached: u32,
 }
 
-/// Room for so many more parts is made when the message in order gets its third one: a message of 16 KB in Ethernet packets
-/// takes memory once.
+/// Number of parts for which memory is allocated when the message in order gets its third part: a message of 16 KB in
+/// Ethernet packets allocates once.
 const PARTS_MORE: usize = 24;
-/// Memory for at most this many parts is kept for the next message.
+/// Maximum number of parts for which memory is kept for the next message.
 const SPARE_PARTS_MAX: usize = 256;
 
 /// A complete message, or the next part of one.
@@ -56,13 +57,13 @@ pub(crate) struct Assembled {
     pub(crate) info: RecvInfo,
     pub(crate) parts: Parts,
     pub(crate) bytes: usize,
-    /// How many chunks it came in.
+    /// Number of chunks of the message or part.
     pub(crate) chunks: usize,
-    /// An earlier part of it was taken.
+    /// Whether an earlier part was taken.
     pub(crate) rest: bool,
 }
 
-/// The peer's fragments do not fit together; the text says how.
+/// The peer's fragments do not fit together; the text states how.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) struct FragmentError(pub(crate) &'static str);
 
@@ -72,7 +73,7 @@ pub(crate) struct Reassembly {
     current: Option<Run>,
     /// Runs beyond the first gap, by the TSN of their first fragment.
     runs: BTreeMap<u64, Box<Run>>,
-    /// Memory for the parts of the next message, given back by one that was put together.
+    /// Memory for the parts of the next message, returned by a delivered one.
     spare: Vec<Bytes>,
 }
 
@@ -94,8 +95,8 @@ impl Reassembly {
                 break;
             }
             let run = entry.remove();
-            // Complete runs never wait, so only the end of the current message and the beginning of
-            // the next can be here: at most one message comes out.
+            // Complete runs never wait, so only the end of the current message and the beginning of the next can be
+            // here: at most one message results.
             if let Some(message) = self.extend_current(*run)? {
                 done = Some(message);
             }
@@ -103,7 +104,7 @@ impl Reassembly {
         Ok(done)
     }
 
-    /// Takes a fragment beyond a gap, which may have to wait for long: its payload is copied out of its receive block. Gives
+    /// Takes a fragment beyond a gap, which may wait for long: its payload is copied out of its receive block. Returns
     /// the message if the fragment completes one.
     pub(crate) fn out_of_order(
         &mut self,
@@ -149,7 +150,7 @@ impl Reassembly {
         self.current.as_ref().is_some_and(|run| (run.detached as usize) < run.len())
     }
 
-    /// Copies the parts of the message in order that lie in receive blocks. Nothing beyond a gap does.
+    /// Copies the parts of the message in order that are slices of receive blocks. No part beyond a gap is one.
     pub(crate) fn detach(&mut self) {
         if let Some(run) = &mut self.current {
             run.detach();
@@ -177,7 +178,7 @@ impl Reassembly {
         self.runs.last_key_value().map(|(&start, _)| start)
     }
 
-    /// Drops the last fragments beyond a gap that lie side by side. Gives their TSNs and their bytes.
+    /// Drops the last contiguous fragments beyond a gap. Returns their TSNs and their bytes.
     pub(crate) fn drop_last_run(&mut self) -> Option<(Range<u64>, usize)> {
         let (start, run) = self.runs.pop_last()?;
         Some((start..run.end, run.bytes))
@@ -189,7 +190,7 @@ impl Reassembly {
         runs.fold((0, 0), |(bytes, chunks), run| (bytes + run.bytes, chunks + run.chunks as usize))
     }
 
-    /// Takes the memory of parts back that are needed no more.
+    /// Takes back memory of parts that is no longer needed.
     pub(crate) fn recycle(&mut self, parts: Parts) {
         if parts.spilled() {
             self.recycle_memory(parts.into_vec());
@@ -203,7 +204,7 @@ impl Reassembly {
         }
     }
 
-    /// Returns the parts in memory that can be handed to the host.
+    /// Returns the parts in memory that can be delivered to the host.
     pub(crate) fn hand_out(&mut self, parts: Parts) -> Vec<Bytes> {
         if parts.spilled() {
             return parts.into_vec();
@@ -213,7 +214,7 @@ impl Reassembly {
         blocks
     }
 
-    /// Takes what there is of the current message, as a part of it (RFC 9260 §6.9, partial delivery).
+    /// Takes the available bytes of the current message, as a part of it (RFC 9260 §6.9, partial delivery).
     pub(crate) fn take_part(&mut self) -> Option<Assembled> {
         let run = self.current.as_mut().filter(|run| run.bytes > 0)?;
         let part = Assembled {
@@ -276,8 +277,8 @@ impl Run {
         self.front.len() + self.parts.len()
     }
 
-    /// `self` followed by `right`. The shorter side is moved, so fragments in any order cost what they would in the
-    /// best one.
+    /// Returns `self` followed by `right`. The shorter side is moved, so that the cost does not depend on the order of
+    /// arrival.
     fn join(mut self, mut right: Run) -> Run {
         let detached = match self.len() {
             all if self.detached as usize == all => self.detached + right.detached,

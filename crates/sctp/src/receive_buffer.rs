@@ -1,23 +1,24 @@
-//! The size of the receive buffer, which follows what the reader takes.
+//! The size of the receive buffer, which follows the reader.
 //!
-//! A window that holds what arrives in a round trip limits the sender as soon as its own window would grow. So the
-//! buffer holds a multiple of what the reader has taken in the last round trip, as Linux's TCP does ("Dynamic
-//! Right-Sizing", Fisk and Feng, 2001). A reader that does not keep up gets no more.
+//! A window that holds the data of one round trip limits the sender as soon as the sender's window would grow. So the
+//! buffer holds a multiple of the data that the reader has taken in the last round trip, as in Linux's TCP ("Dynamic
+//! Right-Sizing", Fisk and Feng, 2001). The buffer of a reader that does not keep up stays as it is.
 
 use std::time::Duration;
 
 use crate::time::Time;
 
-/// The buffer holds this many round trips' worth: slow start doubles what is sent in a round trip, what comes next has
-/// to be announced a round trip before, and a loss costs another one to repair while the rest waits.
+/// Number of round trips of data that the buffer holds: slow start doubles the data sent in a round trip, the window
+/// for it must be announced a round trip before, and repairing a loss takes another one while the rest waits.
 const ROUNDS: usize = 4;
-/// Overhead of a received message beyond its payload until it is read, and of each chunk of an incomplete message. The structures
-/// that hold it take at most twice as much.
+/// Overhead of a received message beyond its payload until it is read, and of each chunk of an incomplete message. The
+/// structures that hold it occupy at most twice as much.
 pub const RECEIVED_OVERHEAD_BYTES: usize = 96;
-/// Overhead of an association that takes no room of the window, so that short messages that fit a small window are kept.
+/// Overhead of an association that occupies no room of the window, so that short messages that fit a small window are
+/// kept.
 pub const OVERHEAD_FREE_BYTES: usize = 64 * 1024;
 
-/// Payload and overhead of what was received and is not read yet.
+/// Payload and overhead of received data that is not read yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Held {
     payload_bytes: usize,
@@ -25,7 +26,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Returns the charge of so many messages, or of chunks that are not a message yet.
+    /// Returns the charge of this many messages, or of chunks of incomplete messages.
     #[inline]
     pub(crate) fn of(payload_bytes: usize, count: usize) -> Self {
         Held { payload_bytes, overhead_bytes: count * RECEIVED_OVERHEAD_BYTES }
@@ -59,14 +60,14 @@ impl Held {
 #[derive(Debug)]
 pub(crate) struct ReceiveBuffer {
     bytes: usize,
-    /// It grows up to this.
+    /// Maximum size that the buffer grows to.
     max_bytes: usize,
     round_since: Time,
     taken_bytes: usize,
 }
 
 impl ReceiveBuffer {
-    /// Makes a buffer of so many bytes, but at least one: an empty buffer always takes a chunk.
+    /// Returns a buffer of this many bytes, but at least one: an empty buffer always accepts a chunk.
     pub(crate) fn new(bytes: usize, max_bytes: usize) -> Self {
         ReceiveBuffer { bytes: bytes.max(1), max_bytes, round_since: Time::ZERO, taken_bytes: 0 }
     }
@@ -94,7 +95,7 @@ impl ReceiveBuffer {
             && let Some(rtt) = rtt
             && now.saturating_since(self.round_since) >= rtt
         {
-            // A round that was longer than a round trip, because the sender paused, says too much.
+            // A round that was longer than a round trip, because the sender paused, would overestimate the rate.
             let elapsed = now.saturating_since(self.round_since);
             if elapsed < 2 * rtt {
                 self.bytes = self.bytes.max((ROUNDS * self.taken_bytes).min(self.max_bytes));

@@ -1,8 +1,8 @@
 //! Memory for received data that several associations share.
 //!
-//! The receive buffer bounds one association. A pool bounds all associations that have it, so that a peer with a thousand
-//! associations does not make its receiver hold a thousand buffers. An association takes memory from the pool in steps, and gives
-//! it back when the reader has taken the data.
+//! The receive buffer bounds one association. A pool bounds all associations that share it, so that a peer with a
+//! thousand associations does not make the receiver hold a thousand buffers. An association takes memory from the pool
+//! in steps, and returns it when the reader has taken the data.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,24 +10,23 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::receive_buffer::{Held, RECEIVED_OVERHEAD_BYTES};
 
-/// An association takes memory from its pool in steps of this size, so that few messages touch the pool.
+/// Size of the steps in which an association takes memory from its pool, so that few messages access the pool.
 pub const POOL_STEP_BYTES: usize = 64 * 1024;
-/// An association may hold this much without the pool: one packet of Ethernet with its overhead. So each association makes
-/// progress, and one that exchanges short messages never touches the pool.
+/// Memory that each association may hold without the pool: one packet of Ethernet with its overhead. So each
+/// association makes progress, and an association with short messages never accesses the pool.
 pub const POOL_FREE_BYTES: usize = 2048;
-/// An association that holds no more than this may use the reserve of the pool.
+/// Memory up to which an association may use the reserve of the pool.
 pub const POOL_LITTLE_BYTES: usize = 8 * 1024;
-/// One in so many bytes of a pool is the reserve, for associations that hold little.
+/// Divisor of the pool's size: this part is the reserve, for associations that hold little.
 pub const POOL_RESERVED_PART: usize = 4;
 
 /// The memory behind a [`ReceivePool`].
 pub trait ReceiveBudget: fmt::Debug + Send + Sync {
-    /// Charges so many bytes, or returns false. With `is_reserve`, the reserve may be used, too
-    /// ([`POOL_RESERVED_PART`]).
+    /// Charges this many bytes, or returns false. `is_reserve` permits the use of the reserve ([`POOL_RESERVED_PART`]).
     fn take(&self, bytes: usize, is_reserve: bool) -> bool;
-    /// Gives back what was charged.
+    /// Returns charged memory.
     fn release(&self, bytes: usize);
-    /// Returns how many bytes may be charged now, with the reserve or without it.
+    /// Returns the number of bytes that may be charged now, with the reserve or without it.
     fn free_bytes(&self, is_reserve: bool) -> usize;
 }
 
@@ -42,12 +41,12 @@ pub trait ReceiveBudget: fmt::Debug + Send + Sync {
 pub struct ReceivePool(Arc<dyn ReceiveBudget>);
 
 impl ReceivePool {
-    /// Makes a pool of so many bytes.
+    /// Returns a pool of this many bytes.
     pub fn with_limit(bytes: usize) -> Self {
         ReceivePool::new(Arc::new(Limit { bytes, charged_bytes: AtomicUsize::new(0) }))
     }
 
-    /// Makes a pool whose memory is counted elsewhere.
+    /// Returns a pool whose memory `budget` counts.
     pub fn new(budget: Arc<dyn ReceiveBudget>) -> Self {
         ReceivePool(budget)
     }
@@ -61,7 +60,7 @@ impl PartialEq for ReceivePool {
 
 impl Eq for ReceivePool {}
 
-/// A plain limit.
+/// A budget with a fixed limit.
 #[derive(Debug)]
 struct Limit {
     bytes: usize,
@@ -90,7 +89,7 @@ impl ReceiveBudget for Limit {
     }
 }
 
-/// Memory that one association has taken from its pool. Dropping it returns the memory.
+/// Memory that one association has taken from its pool. Dropping the charge returns the memory.
 #[derive(Debug, Default)]
 pub struct ReceiveCharge {
     pool: Option<ReceivePool>,
@@ -98,7 +97,7 @@ pub struct ReceiveCharge {
 }
 
 impl ReceiveCharge {
-    /// Charges nothing yet. Without a pool, any number of bytes may be held.
+    /// Returns a charge of nothing. Without a pool, the charge permits any number of bytes.
     pub(crate) fn new(pool: Option<ReceivePool>) -> Self {
         ReceiveCharge { pool, bytes: 0 }
     }
@@ -107,17 +106,17 @@ impl ReceiveCharge {
         self.pool.is_some()
     }
 
-    /// Returns how many bytes an association may hold that has taken so much.
+    /// Returns the number of bytes that the association may hold.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         if self.pool.is_some() { self.bytes } else { usize::MAX }
     }
 
-    /// Returns how many bytes may come while `held_bytes` are held.
+    /// Returns the number of bytes that may arrive while `held_bytes` are held.
     #[inline]
     pub(crate) fn room_bytes(&self, held_bytes: usize) -> usize {
         let Some(pool) = &self.pool else { return usize::MAX };
-        // Whatever comes has the overhead of one message at least.
+        // All data has the overhead of at least one message.
         let taken_bytes = held_bytes + RECEIVED_OVERHEAD_BYTES;
         let room_bytes =
             (self.bytes + POOL_FREE_BYTES).saturating_sub(taken_bytes) + pool.0.free_bytes(false);
@@ -147,7 +146,7 @@ impl ReceiveCharge {
         is_taken
     }
 
-    /// Gives memory back if much less is held than was taken, or nothing.
+    /// Returns memory if much less is held than was taken, or nothing.
     #[inline]
     pub(crate) fn trim(&mut self, held_bytes: usize) {
         if self.bytes > 0 && (held_bytes == 0 || self.bytes >= held_bytes + 2 * POOL_STEP_BYTES) {
@@ -156,7 +155,7 @@ impl ReceiveCharge {
         }
     }
 
-    /// Gives back what was taken beyond so many bytes.
+    /// Returns the memory beyond `bytes` to the pool.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         if let Some(pool) = &self.pool
             && self.bytes > bytes
@@ -166,8 +165,8 @@ impl ReceiveCharge {
         }
     }
 
-    /// Gives back what messages were charged whose association is gone: the reader has taken `bytes`, and what is charged beside
-    /// them ([`Endpoint::consumed`](crate::Endpoint::consumed)). Returns whether nothing is charged any more.
+    /// Returns memory of messages whose association has ended: the reader has taken `bytes`, and the overhead charged
+    /// with them ([`Endpoint::consumed`](crate::Endpoint::consumed)). Returns whether no memory is charged any more.
     pub fn consumed(&mut self, bytes: usize, charges: usize) -> bool {
         let taken_bytes = Held::of(bytes, charges).total_bytes();
         self.shrink_to(self.bytes.saturating_sub(taken_bytes));

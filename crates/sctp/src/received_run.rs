@@ -1,4 +1,4 @@
-//! Messages that are handed on together.
+//! Messages that are delivered together.
 
 use std::ops::Range;
 
@@ -6,19 +6,20 @@ use bytes::Bytes;
 use sctp_message::RecvInfo;
 use sctp_wire::chunk::{Chunks, Data};
 
-/// Whole ordered messages of one stream that came in one packet, one behind the other: their DATA chunks as they came.
+/// Whole ordered messages of one stream that arrived in one packet, one behind the other: their DATA chunks as
+/// received.
 ///
-/// A reader that takes them one by one finds each with [`RunMessage::first`], which costs neither a queue entry nor a reference
-/// for each message.
+/// A reader that takes the messages one by one finds each with [`RunMessage::first`], which costs neither a queue entry
+/// nor a reference for each message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedRun {
     /// The DATA chunks.
     pub bytes: Bytes,
-    /// How many there are.
+    /// Number of messages.
     pub messages: usize,
-    /// Bytes of user data in them.
+    /// Bytes of their user data.
     pub payload_bytes: usize,
-    /// Charge of the receive buffer beyond the user data, returned with the last message
+    /// Charge to the receive buffer beyond the user data, released with the last message
     /// ([`Endpoint::consumed`](crate::Endpoint::consumed)).
     pub charges: usize,
 }
@@ -40,16 +41,16 @@ impl ReceivedRun {
 /// The message at the front of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunMessage {
-    /// Information that travels with the message.
+    /// Description of the message.
     pub info: RecvInfo,
-    /// Where its user data lies.
+    /// Range of its user data.
     pub payload: Range<usize>,
-    /// Where the next message begins.
+    /// Offset of the next message.
     pub wire_bytes: usize,
 }
 
 impl RunMessage {
-    /// Reads the first message of what is left of a run; `None` if nothing is left.
+    /// Reads the first message of the rest of a run; `None` if the rest is empty.
     #[inline]
     pub fn first(bytes: &[u8]) -> Option<RunMessage> {
         let mut chunks = Chunks::new(bytes);
@@ -62,7 +63,7 @@ impl RunMessage {
                 ssn: data.ssn.0,
                 ppid: data.ppid.0,
                 tsn: data.tsn.0,
-                // The messages of a run came in order, with nothing missing before them.
+                // The messages of a run arrived in order, and no earlier message was missing.
                 cumulative_tsn: data.tsn.0,
                 unordered: false,
                 more: false,

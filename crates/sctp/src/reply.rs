@@ -1,4 +1,4 @@
-//! Packets that no association sends: INIT ACK, ABORT, and the last packet of an association that has ended.
+//! Packets that no association sends: INIT ACK, ABORT, and the final packet of an association that has ended.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,9 +9,9 @@ use crate::config::Checksum;
 /// One packet, complete with its checksum.
 #[derive(Debug)]
 pub struct Reply {
-    /// Where it goes.
+    /// The destination.
     pub remote: SocketAddr,
-    /// The address of ours that it leaves from; `None` where the system may choose.
+    /// The local source address; `None` if the system may choose.
     pub local: Option<IpAddr>,
     /// The DSCP; 0 if no association gives one.
     pub dscp: u8,

@@ -12,10 +12,11 @@ pub(crate) struct Rto {
     srtt: Option<Duration>,
     rttvar: Duration,
     measured_at: Option<Time>,
-    /// Samples of what left before this time are stale: the path was silent until then, and nothing was measured since.
+    /// Samples of packets sent before this time are stale: the path was silent until then, and nothing was measured
+    /// since.
     stale_before: Option<Time>,
     rto: Duration,
-    /// The longest timeout that there was.
+    /// The longest timeout so far.
     rto_max: Duration,
 }
 
@@ -32,7 +33,7 @@ impl Rto {
         }
     }
 
-    /// Takes the answer to a packet that was sent at that time; Karn's rule is the caller's.
+    /// Takes the answer to a packet that was sent at that time; the caller applies Karn's rule.
     pub(crate) fn on_answer(&mut self, now: Time, sent_at: Time, config: &RtoConfig) {
         if self.stale_before.is_some_and(|at| sent_at < at) {
             self.restore(config);
@@ -60,13 +61,13 @@ impl Rto {
         self.restore(config);
     }
 
-    /// Marks the measured times as stale, since the path was silent and answers again. Packets that left before may have waited for
-    /// the end of the silence, so their round trips tell nothing; the next measurement counts as the first.
+    /// Marks the measured times as stale, since the path was silent and answers again. Packets sent before may have
+    /// waited for the end of the silence, so their round trips show nothing; the next measurement counts as the first.
     pub(crate) fn mark_stale(&mut self, now: Time) {
         self.stale_before = Some(now);
     }
 
-    /// Returns whether nothing is known that would still hold.
+    /// Returns whether no valid measurement exists.
     pub(crate) fn is_unknown(&self) -> bool {
         self.srtt.is_none() || self.stale_before.is_some()
     }
@@ -76,13 +77,13 @@ impl Rto {
         self.measured_at
     }
 
-    /// Takes back what was doubled.
+    /// Undoes the back-off.
     pub(crate) fn restore(&mut self, config: &RtoConfig) {
         self.rto = self.unbounded().clamp(config.min, config.max);
         self.rto_max = self.rto_max.max(self.rto);
     }
 
-    /// Applies changed limits. Measured and doubled values stay, within the limits.
+    /// Applies changed limits. Measured and backed-off values stay, within the limits.
     pub(crate) fn change_limits(&mut self, old: &RtoConfig, config: &RtoConfig) {
         let untouched = self.srtt.is_none() && self.rto == old.initial;
         let rto = if untouched { config.initial } else { self.rto };

@@ -1,9 +1,9 @@
-//! The network that a source address belongs to, as far as limits are concerned.
+//! The source network of an address, for limits.
 
 use std::net::IpAddr;
 
-/// The first 24 bits of an IPv4 address or the first 56 of an IPv6 address: what one site usually has, so that a sender
-/// who chooses among the addresses of its site has one share and not thousands.
+/// The first 24 bits of an IPv4 address or the first 56 of an IPv6 address: usually the network of one site, so that a
+/// sender who chooses among the addresses of its site has one share and not thousands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct SourcePrefix(u64);
 

@@ -1,8 +1,8 @@
-//! Counters and measures, as plain structs that each layer fills.
+//! Counters and measurements: plain structs that each layer fills.
 //!
-//! The names in brackets are those of the sockets API (RFC 6458: `sstat_` of `SCTP_STATUS`, `spinfo_` of
-//! `SCTP_GET_PEER_ADDR_INFO`; `sas_` of Linux's `SCTP_GET_ASSOC_STATS`) and of the MIB (RFC 3873: `sctp...`). The
-//! same as a table is in `docs/statistics.md`. Counters count from the beginning and never go back.
+//! Names in brackets are those of the sockets API (RFC 6458: `sstat_` of `SCTP_STATUS`, `spinfo_` of
+//! `SCTP_GET_PEER_ADDR_INFO`; `sas_` of Linux's `SCTP_GET_ASSOC_STATS`) and of the MIB (RFC 3873: `sctp...`).
+//! `docs/statistics.md` has them as a table. Counters start at zero and never decrease.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -10,28 +10,28 @@ use std::time::Duration;
 use crate::path_state::PathState;
 use crate::time::Time;
 
-/// Which fields a struct of this file has. It grows when fields are added; a field keeps its meaning.
+/// Version of the structs in this file. It increases when fields are added; a field keeps its meaning.
 pub const STATISTICS_VERSION: u32 = 9;
 
-/// Where an association stands (RFC 9260 §4; `sctpAssocState`, `sstat_state`).
+/// State of an association (RFC 9260 §4; `sctpAssocState`, `sstat_state`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum AssociationState {
-    /// It is gone, or never was.
+    /// The association has ended, or has never existed.
     #[default]
     Closed,
-    /// INIT was sent.
+    /// INIT sent.
     CookieWait,
-    /// COOKIE ECHO was sent.
+    /// COOKIE ECHO sent.
     CookieEchoed,
-    /// Data flows both ways.
+    /// Data flows in both directions.
     Established,
-    /// The user shut down; data of ours is still to be acknowledged.
+    /// The user has shut down; some of its data is unacknowledged.
     ShutdownPending,
-    /// SHUTDOWN was sent.
+    /// SHUTDOWN sent.
     ShutdownSent,
-    /// The peer shut down; data of ours is still to be acknowledged.
+    /// The peer has shut down; some of our data is unacknowledged.
     ShutdownReceived,
-    /// SHUTDOWN ACK was sent.
+    /// SHUTDOWN ACK sent.
     ShutdownAckSent,
 }
 
@@ -57,126 +57,127 @@ impl std::fmt::Display for AssociationState {
     }
 }
 
-/// Counters and measures of one association.
+/// Counters and measurements of one association.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// [`STATISTICS_VERSION`] of who filled this.
+    /// [`STATISTICS_VERSION`] of the code that filled this struct.
     pub version: u32,
-    /// Where the association stands (`sctpAssocState`, `sstat_state`).
+    /// State (`sctpAssocState`, `sstat_state`).
     pub state: AssociationState,
     /// Our SCTP port (`sctpAssocLocalPort`).
     pub local_port: u16,
     /// The peer's SCTP port (`sctpAssocRemPort`).
     pub peer_port: u16,
-    /// When it came up, once it has (`sctpAssocStartTime`).
+    /// Time when the association came up; `None` before (`sctpAssocStartTime`).
     pub established_at: Option<Time>,
     /// Outbound streams after negotiation (`sctpAssocOutStreams`, `sstat_outstrms`).
     pub streams_out: u16,
     /// Inbound streams after negotiation (`sctpAssocInStreams`, `sstat_instrms`).
     pub streams_in: u16,
-    /// Whether new data leaves on all paths at once (`SCTP_CMT_ON_OFF`): agreed with the peer, or always wanted.
+    /// Whether new data leaves on all paths at once (`SCTP_CMT_ON_OFF`), by agreement with the peer or by
+    /// configuration.
     pub multipath: bool,
-    /// Whether the peer and we tell each other what is kept for good beyond a gap (NR-SACK).
+    /// Whether both sides send NR-SACKs, which report the chunks beyond a gap that the receiver keeps.
     pub nr_sack: bool,
-    /// Timeouts and unanswered heartbeats in a row; more than [`Statistics::retries_max`] end the association.
+    /// Consecutive timeouts and unanswered heartbeats; more than [`Statistics::retries_max`] end the association.
     pub errors: u32,
     /// Association.Max.Retrans (`sctpAssocMaxRetr`).
     pub retries_max: u32,
-    /// Messages taken from the user.
+    /// Messages accepted from the user.
     pub messages_sent: u64,
-    /// Messages (or parts) handed to the user.
+    /// Messages, or parts of messages, delivered to the user.
     pub messages_received: u64,
-    /// Payload bytes taken from the user.
+    /// Payload bytes accepted from the user.
     pub bytes_sent: u64,
-    /// Payload bytes handed to the user.
+    /// Payload bytes delivered to the user.
     pub bytes_received: u64,
     /// Messages sent in several DATA chunks (`sctpFragUsrMsgs`).
     pub messages_fragmented: u64,
-    /// Messages put together from several DATA chunks (`sctpReasmUsrMsgs`).
+    /// Messages reassembled from several DATA chunks (`sctpReasmUsrMsgs`).
     pub messages_reassembled: u64,
     /// Packets sent (`sas_opackets`, `sctpOutSCTPPacks`).
     pub packets_sent: u64,
     /// Packets received (`sas_ipackets`, `sctpInSCTPPacks`).
     pub packets_received: u64,
-    /// Chunks sent that are neither DATA nor PAD, SACKs among them (`sas_octrlchunks`, `sctpOutCtrlChunks`).
+    /// Chunks sent other than DATA and PAD, including SACKs (`sas_octrlchunks`, `sctpOutCtrlChunks`).
     pub control_chunks_sent: u64,
-    /// Chunks received that are neither DATA nor PAD, SACKs among them (`sas_ictrlchunks`, `sctpInCtrlChunks`).
+    /// Chunks received other than DATA and PAD, including SACKs (`sas_ictrlchunks`, `sctpInCtrlChunks`).
     pub control_chunks_received: u64,
     /// DATA chunks sent for the first time (`sas_oodchunks` + `sas_ouodchunks`).
     pub data_chunks_sent: u64,
-    /// Those of them that are unordered (`sas_ouodchunks`, `sctpOutUnorderChunks`).
+    /// Unordered chunks among these (`sas_ouodchunks`, `sctpOutUnorderChunks`).
     pub unordered_chunks_sent: u64,
-    /// DATA chunks sent again (`sas_rtxchunks`, `sctpAssocRtxChunks`).
+    /// DATA chunks retransmitted (`sas_rtxchunks`, `sctpAssocRtxChunks`).
     pub data_chunks_retransmitted: u64,
-    /// DATA chunks received that were new (`sas_iodchunks` + `sas_iuodchunks`).
+    /// New DATA chunks received (`sas_iodchunks` + `sas_iuodchunks`).
     pub data_chunks_received: u64,
-    /// Those of them that are unordered (`sas_iuodchunks`, `sctpInUnorderChunks`).
+    /// Unordered chunks among these (`sas_iuodchunks`, `sctpInUnorderChunks`).
     pub unordered_chunks_received: u64,
-    /// DATA chunks received that did not have the next TSN (`sas_outofseqtsns`).
+    /// DATA chunks received with another than the next TSN (`sas_outofseqtsns`).
     pub out_of_sequence_received: u64,
-    /// DATA chunks received twice (`sas_idupchunks`).
+    /// Duplicate DATA chunks received (`sas_idupchunks`).
     pub duplicates_received: u64,
-    /// Duplicates that the peer reported of what we sent.
+    /// Duplicates of our chunks that the peer has reported.
     pub duplicates_reported: u64,
     /// DATA chunks dropped because the receive buffer was full.
     pub data_chunks_dropped: u64,
-    /// Messages thrown away because another with their stream sequence number waits already.
+    /// Messages discarded because another one with the same stream sequence number waited already.
     pub messages_discarded: u64,
-    /// Messages that were not sent within their lifetime, and never were.
+    /// Messages discarded because their lifetime ended before they were sent.
     pub messages_expired: u64,
-    /// Chunks that are malformed or unknown, or mean nothing in the state in which they came.
+    /// Chunks that are malformed, unknown, or not permitted in the state in which they arrived.
     pub chunks_discarded: u64,
-    /// Errors in the peer's packets that were not reported to it: too many, or too early.
+    /// Errors in the peer's packets that were not reported to the peer: too many, or too early.
     pub reports_dropped: u64,
-    /// Events that the user was not told of, because too much waits to be read.
+    /// Events dropped because too many were unread.
     pub events_dropped: u64,
-    /// Control chunks of ours that were dropped because too many were waiting.
+    /// Control chunks dropped because too many waited to be sent.
     pub control_chunks_dropped: u64,
-    /// Times that the peer began anew (RFC 9260 §5.2.4 A).
+    /// Restarts of the peer (RFC 9260 §5.2.4 A).
     pub restarts: u64,
     /// SACKs sent (`sas_osacks`).
     pub sacks_sent: u64,
     /// SACKs received (`sas_isacks`).
     pub sacks_received: u64,
-    /// Gap blocks in them (`sas_gapcnt`).
+    /// Gap blocks in received SACKs (`sas_gapcnt`).
     pub gaps_received: u64,
-    /// INIT or COOKIE ECHO was not answered in time (`sctpAssocT1expireds`).
+    /// Timeouts of INIT or COOKIE ECHO (`sctpAssocT1expireds`).
     pub t1_timeouts: u64,
-    /// SHUTDOWN or SHUTDOWN ACK was not answered in time (`sctpAssocT2expireds`).
+    /// Timeouts of SHUTDOWN or SHUTDOWN ACK (`sctpAssocT2expireds`).
     pub t2_timeouts: u64,
-    /// Retransmission timeouts, T3-rtx, on all paths.
+    /// Retransmission timeouts (T3-rtx) on all paths.
     pub timeouts: u64,
-    /// Times that loss was repaired without a timeout.
+    /// Losses repaired without a timeout.
     pub fast_recoveries: u64,
-    /// Packets sent to find out about a tail that was not acknowledged (RFC 8985 §7), on all paths.
+    /// Tail loss probes on all paths (RFC 8985 §7).
     pub tail_probes: u64,
-    /// Reductions of the congestion window that were taken back, because nothing had been lost, on all paths.
+    /// Reductions of the congestion window that were undone because nothing had been lost, on all paths.
     pub reductions_undone: u64,
-    /// Packets that came with the mark of a congested router (RFC 3168).
+    /// Packets received with the mark of a congested router (RFC 3168).
     pub marked_packets_received: u64,
-    /// Reductions of the congestion window because the peer had seen such marks.
+    /// Reductions of the congestion window because the peer had reported such marks.
     pub ecn_reductions: u64,
-    /// The longest RTO that any path has had (`sas_maxrto`).
+    /// The longest RTO of any path so far (`sas_maxrto`).
     pub rto_max: Duration,
-    /// The path that had it (`sas_obs_rto_ipaddr`).
+    /// The path that had this RTO (`sas_obs_rto_ipaddr`).
     pub rto_max_path: Option<SocketAddr>,
     /// Payload bytes outstanding now.
     pub outstanding_bytes: u64,
-    /// DATA chunks not acknowledged now (`sstat_unackdata`).
+    /// DATA chunks that are unacknowledged now (`sstat_unackdata`).
     pub outstanding_chunks: u64,
-    /// Send buffer in use now.
+    /// Bytes in the send buffer now.
     pub send_buffered_bytes: u64,
-    /// Receive buffer in use now: received, not read (`sstat_penddata` counts the same in chunks).
+    /// Bytes in the receive buffer now: received and unread (`sstat_penddata` counts chunks).
     pub receive_buffered_bytes: u64,
-    /// Memory for gaps and for streams that were used. It takes no room of the receive buffer.
+    /// Bytes of memory for gaps and for used streams, which are not part of the receive buffer.
     pub receive_state_bytes: u64,
-    /// The peer's window now (`sstat_rwnd`).
+    /// The peer's receive window now (`sstat_rwnd`).
     pub peer_window_bytes: u64,
-    /// A message longer than this is cut (`sstat_fragmentation_point`).
+    /// Length above which messages are fragmented (`sstat_fragmentation_point`).
     pub fragmentation_point_bytes: u64,
-    /// Index in [`Statistics::paths`] of the primary path (`sstat_primary`, `sctpAssocRemPrimAddr`).
+    /// Index of the primary path in [`Statistics::paths`] (`sstat_primary`, `sctpAssocRemPrimAddr`).
     pub primary: usize,
-    /// One entry a path.
+    /// The paths.
     pub paths: Vec<PathStatistics>,
 }
 
@@ -192,36 +193,37 @@ impl Statistics {
     }
 }
 
-/// Counters and measures of one path.
+/// Counters and measurements of one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathStatistics {
     /// The peer's address (`spinfo_address`, `sctpAssocRemAddr`); the port is the UDP encapsulation port.
     pub remote: SocketAddr,
-    /// Our address at its other end, once a packet has come over it or the link has chosen one.
+    /// The local address of the path, once a packet has arrived on the path or the link has chosen one.
     pub local: Option<IpAddr>,
-    /// Whether it is usable (`sctpAssocRemAddrActive`). One that has just failed still is, until it is given up.
+    /// Whether the path is usable (`sctpAssocRemAddrActive`). A path that has just failed stays usable until it is
+    /// inactive.
     pub active: bool,
-    /// State of the path in full (`spinfo_state`).
+    /// State of the path (`spinfo_state`).
     pub state: PathState,
-    /// Whether heartbeats are sent when nothing else is, once the association is up (`sctpAssocRemAddrHBActive`).
+    /// Whether heartbeats probe the path while it is idle, once the association is up (`sctpAssocRemAddrHBActive`).
     pub heartbeats: bool,
-    /// HB.interval, whether heartbeats are sent or not (`spp_hbinterval`).
+    /// HB.interval, even if heartbeats are off (`spp_hbinterval`).
     pub heartbeat_interval: Duration,
-    /// Delay of a SACK for what comes on it and waits for more (`spp_sackdelay`).
+    /// Maximum delay of a SACK for data that arrives on this path (`spp_sackdelay`).
     pub sack_delay: Duration,
-    /// Its own differentiated services codepoint (`spp_dscp`). `None`: it has that of the association.
+    /// Differentiated services codepoint of this path (`spp_dscp`); `None`: that of the association.
     pub dscp: Option<u8>,
-    /// Largest SCTP packet.
+    /// Maximum length of an SCTP packet.
     pub mtu_bytes: usize,
-    /// The IP packet that carries it, with the headers of IP and UDP (`spinfo_mtu`, `spp_pathmtu`).
+    /// Length of the IP packet around it, including the headers of IP and UDP (`spinfo_mtu`, `spp_pathmtu`).
     pub ip_mtu_bytes: usize,
     /// Congestion window (`spinfo_cwnd`).
     pub cwnd_bytes: usize,
-    /// Slow-start threshold, once there is one.
+    /// Slow-start threshold, once set.
     pub ssthresh_bytes: Option<usize>,
-    /// Bytes of DATA chunks in flight, headers included.
+    /// Bytes of DATA chunks in flight, including headers.
     pub in_flight_bytes: usize,
-    /// How fast packets may leave, if something limits that.
+    /// Pacing rate, if packets are paced.
     pub pacing_bytes_per_s: Option<u64>,
     /// The newest round-trip time, once measured.
     pub latest_rtt: Option<Duration>,
@@ -229,59 +231,60 @@ pub struct PathStatistics {
     pub srtt: Option<Duration>,
     /// Variation of the round-trip time, once measured.
     pub rttvar: Option<Duration>,
-    /// The shortest round-trip time lately, once measured.
+    /// The shortest recent round-trip time, once measured.
     pub min_rtt: Option<Duration>,
     /// Retransmission timeout (`spinfo_rto`, `sctpAssocRemAddrRTO`).
     pub rto: Duration,
-    /// Timeouts and unanswered heartbeats in a row; more than [`PathStatistics::retries_max`] make the path inactive.
+    /// Consecutive timeouts and unanswered heartbeats; more than [`PathStatistics::retries_max`] make the path
+    /// inactive.
     pub errors: u32,
     /// Path.Max.Retrans (`sctpAssocRemAddrMaxPathRtx`).
     pub retries_max: u32,
     /// PotentiallyFailed.Max.Retrans (`spt_pathpfthld`).
     pub potentially_failed_retries_max: u32,
-    /// Retransmission timeouts, T3-rtx (`sctpAssocRemAddrRtx`).
+    /// Retransmission timeouts (T3-rtx; `sctpAssocRemAddrRtx`).
     pub timeouts: u64,
-    /// Packets sent on it.
+    /// Packets sent on the path.
     pub packets_sent: u64,
-    /// Packets received from it.
+    /// Packets received on the path.
     pub packets_received: u64,
-    /// Packets with DATA that counted as lost.
+    /// Packets with DATA that were declared lost.
     pub packets_lost: u64,
-    /// DATA chunks sent again on it.
+    /// DATA chunks retransmitted on the path.
     pub data_chunks_retransmitted: u64,
-    /// Bytes of DATA chunks, headers included, that arrived over it.
+    /// Bytes of DATA chunks that the path has delivered, including headers.
     pub delivered_bytes: u64,
-    /// Packets sent to find out about a tail that was not acknowledged (RFC 8985 §7).
+    /// Tail loss probes (RFC 8985 §7).
     pub tail_probes: u64,
-    /// Reductions of the window that were taken back, because nothing had been lost (RFC 5682, RFC 3708).
+    /// Reductions of the congestion window that were undone because nothing had been lost (RFC 5682, RFC 3708).
     pub reductions_undone: u64,
-    /// Times that it fell silent while another path was active, so that data avoided it.
+    /// Number of times that the path fell silent while another path was active, so that data avoided it.
     pub suspicions: u64,
-    /// How often it turned out to have been merely slow.
+    /// Number of times that the path turned out to be merely slow.
     pub suspicions_mistaken: u64,
-    /// DATA chunks that were in flight on it then, and went again on other paths.
+    /// DATA chunks in flight on the path at such times, which were sent again on other paths.
     pub data_chunks_given_back: u64,
-    /// How far the search for the longest packet is.
+    /// State of the search for the longest packet.
     pub mtu_state: MtuState,
-    /// Packets sent to find out whether the path takes their length.
+    /// Probes of the path MTU.
     pub mtu_probes_sent: u64,
-    /// Those of them that were lost while other packets arrived.
+    /// Probes among these that were lost while other packets arrived.
     pub mtu_probes_lost: u64,
 }
 
-/// How far the search for the longest packet that a path takes is (RFC 8899 §5.2).
+/// State of the search for the longest packet of a path (RFC 8899 §5.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum MtuState {
-    /// There is no search: packets are as long as the link takes.
+    /// No search: packets are as long as the link permits.
     #[default]
     Disabled,
-    /// Packets have the size that nearly every path takes. Nothing was verified yet.
+    /// Packets have the base size, which nearly every path supports. No size was verified yet.
     Base,
-    /// A size was verified, and longer ones are tried.
+    /// A size was verified, and longer ones are probed.
     Searching,
-    /// The longest is found, until the link takes more, less comes through, or ten minutes have passed.
+    /// The longest size is in use, until the link permits more, the size no longer arrives, or ten minutes have passed.
     SearchComplete,
-    /// Not even the base comes through: packets are short, and routers may cut them.
+    /// The base size does not arrive: packets are shorter, and routers may fragment them.
     Error,
 }
 
@@ -300,14 +303,14 @@ pub(crate) struct PathCounts {
     pub(crate) data_chunks_given_back: u64,
 }
 
-/// Counters of an endpoint: of its associations, those that are gone included, and of packets without one.
+/// Counters of an endpoint: of its associations, including ended ones, and of packets without association.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndpointStatistics {
-    /// [`STATISTICS_VERSION`] of who filled this.
+    /// [`STATISTICS_VERSION`] of the code that filled this struct.
     pub version: u32,
     /// Associations that are up now (`sctpCurrEstab`).
     pub established: u64,
-    /// Associations that we asked for and that came up (`sctpActiveEstabs`).
+    /// Associations that this side requested and that came up (`sctpActiveEstabs`).
     pub connected: u64,
     /// Associations accepted (`sctpPassiveEstabs`).
     pub accepted: u64,
@@ -315,58 +318,59 @@ pub struct EndpointStatistics {
     pub aborted: u64,
     /// Associations that were shut down with everything delivered (`sctpShutdowns`).
     pub shut_down: u64,
-    /// Datagrams too short or malformed.
+    /// Datagrams that are too short or malformed.
     pub malformed: u64,
     /// Packets with a wrong checksum (`sctpChecksumErrors`).
     pub checksum_errors: u64,
-    /// Packets that belong to no association (`sctpOutOfBlues`).
+    /// Packets out of the blue: without association (`sctpOutOfBlues`).
     pub out_of_the_blue: u64,
-    /// Packets with a verification tag that is not the association's.
+    /// Packets whose verification tag is not that of their association.
     pub tag_errors: u64,
-    /// State cookies that failed their check.
+    /// Invalid state cookies.
     pub cookie_errors: u64,
     /// Restarts refused because they would add addresses (RFC 9260 §5.2.2).
     pub restarts_refused: u64,
-    /// Reports of the network that name no association of ours, or say nothing that changes one.
+    /// ICMP reports that concern no association, or change nothing.
     pub reports_ignored: u64,
-    /// Replies dropped because too many were waiting.
+    /// Replies dropped because too many waited to be sent.
     pub replies_dropped: u64,
-    /// Answers to strangers that were not given, so that floods cost little (`ARCHITECTURE.md`).
+    /// Answers to strangers withheld by the budget that bounds the cost of floods (`ARCHITECTURE.md`).
     pub answers_withheld: u64,
-    /// Associations refused because their listener has as many as it may have.
+    /// Associations refused by the limit of their listener.
     pub refused_at_listener_limit: u64,
-    /// Associations refused because their source prefix has as many as it may have.
+    /// Associations refused by the limit of their source prefix.
     pub refused_at_prefix_limit: u64,
-    /// Addresses that peers listed and that are not used: of no host or of another one, named twice, or too many.
+    /// Addresses listed by peers and not used: not of one host, of another host, duplicate, or too many.
     pub addresses_ignored: u64,
     /// INITs answered.
     pub inits_received: u64,
-    /// Handshakes left unanswered for lack of room; the peer asks again.
+    /// Handshakes left unanswered for lack of room; the peer repeats them.
     pub accepts_put_off: u64,
     /// Packets sent (`sctpOutSCTPPacks`).
     pub packets_sent: u64,
-    /// Packets received, good or bad (`sctpInSCTPPacks`).
+    /// Packets received, valid or invalid (`sctpInSCTPPacks`).
     pub packets_received: u64,
-    /// Chunks sent that are neither DATA nor PAD (`sctpOutCtrlChunks`).
+    /// Chunks sent other than DATA and PAD (`sctpOutCtrlChunks`).
     pub control_chunks_sent: u64,
-    /// Chunks received that are neither DATA nor PAD (`sctpInCtrlChunks`).
+    /// Chunks received other than DATA and PAD (`sctpInCtrlChunks`).
     pub control_chunks_received: u64,
-    /// Ordered DATA chunks sent, each once (`sctpOutOrderChunks`).
+    /// Ordered DATA chunks sent, each counted once (`sctpOutOrderChunks`).
     pub ordered_chunks_sent: u64,
-    /// Unordered DATA chunks sent, each once (`sctpOutUnorderChunks`).
+    /// Unordered DATA chunks sent, each counted once (`sctpOutUnorderChunks`).
     pub unordered_chunks_sent: u64,
-    /// Ordered DATA chunks received, each once (`sctpInOrderChunks`).
+    /// Ordered DATA chunks received, each counted once (`sctpInOrderChunks`).
     pub ordered_chunks_received: u64,
-    /// Unordered DATA chunks received, each once (`sctpInUnorderChunks`).
+    /// Unordered DATA chunks received, each counted once (`sctpInUnorderChunks`).
     pub unordered_chunks_received: u64,
     /// Messages sent in several DATA chunks (`sctpFragUsrMsgs`).
     pub messages_fragmented: u64,
-    /// Messages put together from several DATA chunks (`sctpReasmUsrMsgs`).
+    /// Messages reassembled from several DATA chunks (`sctpReasmUsrMsgs`).
     pub messages_reassembled: u64,
 }
 
 impl EndpointStatistics {
-    /// Adds what an association counted. Packets received are counted before their association is known.
+    /// Adds the counters of an association. The endpoint itself counts received packets, before their association is
+    /// known.
     pub(crate) fn add(&mut self, of: &Statistics) {
         self.packets_sent += of.packets_sent;
         self.control_chunks_sent += of.control_chunks_sent;

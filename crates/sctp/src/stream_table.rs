@@ -1,14 +1,14 @@
-//! One value for each of 65,535 streams; only those that were used take memory.
+//! One value for each of 65,535 streams; only used streams occupy memory.
 
-/// Streams whose values lie side by side from the first use on: what most associations have.
+/// Number of streams whose values are contiguous from the first use on, which suffices for most associations.
 const NEAR_STREAMS: usize = 64;
-/// Streams in one page beyond those.
+/// Number of streams in one page beyond these.
 const PAGE_STREAMS: usize = 256;
 
-/// Values by stream number, each `T::default()` until it was used.
+/// Values by stream number, each `T::default()` until its first use.
 ///
-/// The first streams lie in one dense piece. The others come in pages that are made when one of their streams is
-/// used: a single use of stream 65,534 takes a page and a list of 256 pointers.
+/// The first streams are in one contiguous piece. The others are in pages that are allocated when one of their streams
+/// is used: a single use of stream 65,534 allocates a page and a list of 256 pointers.
 #[derive(Debug, Default)]
 pub(crate) struct StreamTable<T> {
     near: Vec<T>,

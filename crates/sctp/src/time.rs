@@ -1,4 +1,4 @@
-//! The core's clock: a point in time that the caller names.
+//! The core's clock: a point in time that the caller passes.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;

@@ -1,15 +1,16 @@
 //! Events of an association, for traces.
 //!
-//! An association whose [`AssociationConfig::trace`](crate::AssociationConfig::trace) is set keeps a [`Record`] of every
+//! An association with [`AssociationConfig::trace`](crate::AssociationConfig::trace) keeps a [`Record`] of every
 //! packet, loss, timeout and change of its windows until [`Endpoint::poll_trace`](crate::Endpoint::poll_trace) takes
-//! it. The events are those of QUIC's event logs (draft-ietf-quic-qlog-quic-events) as far as SCTP has them; how
-//! they look in a file is in `docs/trace.md`.
+//! the record. The events correspond to those of QUIC's event logs (draft-ietf-quic-qlog-quic-events) as far as SCTP
+//! has them; `docs/trace.md` describes their format in a file.
 //!
 //! Records wait in a ring of [`RECORDS_MAX`] for each association. A caller that does not keep up loses the oldest, and
-//! an [`Event::Dropped`] says how many. Without tracing there is no ring, and what would be recorded costs a branch.
+//! an [`Event::Dropped`] reports their number. Without tracing no ring exists, and each point of recording costs a
+//! branch.
 //!
-//! Packets, losses, timers and probes are recorded when they happen. Changes of states and measures are recorded at
-//! the end of the call that made them: what one call changes twice is one record.
+//! Packets, losses, timers and probes are recorded when they happen. Changes of states and measurements are recorded at
+//! the end of the call that made them, so that two changes within one call are one record.
 
 mod recorder;
 
@@ -28,9 +29,9 @@ pub(crate) use recorder::{PathNotes, PathView, Tracer, View, note_timer};
 /// One event of one association.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When.
+    /// Time of the event.
     pub at: Time,
-    /// Our verification tag when the association began: which one it is, in a file as in a capture.
+    /// Our verification tag when the association began. It identifies the association, in a file as in a capture.
     pub tag: u32,
     /// The path, counted from 0 in the order of [`Event::PathAdded`]; `None`: the association as a whole.
     pub path: Option<u8>,
@@ -41,107 +42,107 @@ pub struct Record {
 /// An event of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The association exists from now on.
+    /// The association was created.
     Started {
-        /// Its name at this endpoint.
+        /// Its identifier at this endpoint.
         association: AssociationId,
         /// Our SCTP port.
         local_port: u16,
         /// The peer's SCTP port.
         peer_port: u16,
     },
-    /// The association has a path, or the path another address.
+    /// A path was added, or its address has changed.
     PathAdded {
         /// The peer's address; the port is the UDP encapsulation port.
         remote: SocketAddr,
     },
-    /// The state of the association changed (RFC 9260 §4).
+    /// The state of the association has changed (RFC 9260 §4).
     StateChanged {
-        /// The old state.
+        /// The previous state.
         old: AssociationState,
         /// The new state.
         new: AssociationState,
     },
-    /// The state of a path changed (RFC 9260 §5.4, §8.2).
+    /// The state of a path has changed (RFC 9260 §5.4, §8.2).
     PathStateChanged {
-        /// The old state.
+        /// The previous state.
         old: PathState,
         /// The new state.
         new: PathState,
     },
-    /// A packet left.
+    /// A packet was sent.
     PacketSent {
-        /// Its number on the path, if it carries DATA.
+        /// Number of the packet on its path, if the packet contains DATA.
         number: Option<u32>,
         /// Contents of the packet.
         contents: Contents,
     },
-    /// A packet came.
+    /// A packet was received.
     PacketReceived {
         /// Contents of the packet.
         contents: Contents,
     },
-    /// Data arrived at the peer: DATA chunks that were sent on this path.
+    /// The peer has acknowledged DATA chunks that were sent on this path.
     DataAcked {
-        /// Bytes that were not acknowledged before, chunk headers and padding included.
+        /// Number of newly acknowledged bytes, including chunk headers and padding.
         bytes: u64,
-        /// Every TSN up to this one has arrived.
+        /// The cumulative TSN.
         cumulative_tsn: u32,
     },
-    /// A packet counts as lost: what it carried is sent again.
+    /// A packet was declared lost, and its chunks are retransmitted.
     PacketLost {
-        /// Its number on the path.
+        /// Number of the packet on its path.
         number: u32,
-        /// Bytes of DATA chunks of it that were in flight.
+        /// Bytes of its DATA chunks that were in flight.
         bytes: u32,
-        /// How that was found.
+        /// The sign of the loss.
         reason: LossReason,
     },
-    /// The path went to another phase of congestion control.
+    /// The phase of congestion control has changed.
     CongestionChanged {
-        /// The old phase.
+        /// The previous phase.
         old: CongestionPhase,
         /// The new phase.
         new: CongestionPhase,
     },
-    /// A timer ran out and something was done about it.
+    /// A timer has expired and had an effect.
     TimerExpired {
-        /// Which.
+        /// The timer.
         timer: Timer,
-        /// How often it has run out in a row, this time included.
+        /// Number of consecutive expiries, including this one.
         count: u32,
     },
-    /// Something leaves to find out whether the peer answers.
+    /// A probe was sent, which tests whether the peer answers.
     ProbeSent {
         /// The kind of probe.
         probe: Probe,
     },
-    /// A reduction of the window was taken back: nothing had been lost.
+    /// A reduction of the window was undone, because nothing had been lost.
     LossUndone {
-        /// How that was found.
+        /// The sign that nothing had been lost.
         reason: UndoReason,
     },
-    /// Measures of the path changed.
+    /// Measurements of the path have changed.
     Metrics(Metrics),
-    /// The association is gone.
+    /// The association has ended.
     Closed(CloseReason),
-    /// The ring was full: this many records before the next one are missing.
+    /// The ring was full: records before the next one are missing.
     Dropped {
-        /// How many.
+        /// Number of missing records.
         records: u64,
     },
 }
 
-/// The measures of a path, and those of its association that matter for sending.
+/// Measurements of a path, and those of its association that matter for sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metrics {
     /// Congestion window.
     pub cwnd_bytes: u64,
-    /// Slow-start threshold, once there is one.
+    /// Slow-start threshold, once set.
     pub ssthresh_bytes: Option<u64>,
-    /// Bytes of DATA chunks in flight, headers included.
+    /// Bytes of DATA chunks in flight, including headers.
     pub in_flight_bytes: u64,
-    /// How fast packets may leave, if something limits that.
+    /// Pacing rate, if packets are paced.
     pub pacing_bytes_per_s: Option<u64>,
     /// The newest round-trip time.
     pub latest_rtt: Option<Duration>,
@@ -149,15 +150,15 @@ pub struct Metrics {
     pub srtt: Option<Duration>,
     /// Variation of the round-trip time.
     pub rttvar: Option<Duration>,
-    /// The shortest round-trip time lately.
+    /// The shortest recent round-trip time.
     pub min_rtt: Option<Duration>,
     /// Retransmission timeout.
     pub rto: Duration,
-    /// Largest SCTP packet.
+    /// Maximum length of an SCTP packet.
     pub mtu_bytes: u64,
     /// Room in the peer's receive window.
     pub peer_window_bytes: u64,
-    /// Send buffer in use: not sent, or not acknowledged.
+    /// Bytes in the send buffer: unsent or unacknowledged.
     pub send_buffered_bytes: u64,
 }
 
@@ -166,9 +167,9 @@ pub struct Metrics {
 pub struct Contents {
     /// Length of the SCTP packet.
     pub bytes: u32,
-    /// Chunks that are neither DATA nor PAD.
+    /// Number of chunks other than DATA and PAD.
     pub control_chunks: u16,
-    /// Their types: the first [`CONTROL_KINDS_MAX`], then zeros, which is the type of DATA.
+    /// Types of these chunks: the first [`CONTROL_KINDS_MAX`], then zeros (the type of DATA).
     pub control_kinds: [u8; CONTROL_KINDS_MAX],
     /// The first SACK or NR-SACK.
     pub sack: Option<SackContents>,
@@ -176,45 +177,45 @@ pub struct Contents {
     pub data: Option<DataContents>,
 }
 
-/// How many types of control chunks a record names. Packets with more are rare: handshakes have two.
+/// Maximum number of control chunks whose types a record contains. More are rare: packets of the handshake have two.
 pub const CONTROL_KINDS_MAX: usize = 6;
 
 /// Contents of a SACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SackContents {
-    /// Every TSN up to this one has arrived.
+    /// The cumulative TSN.
     pub cumulative_tsn: u32,
     /// The advertised window.
     pub window_bytes: u32,
-    /// Gap blocks, those that the peer may take back and those that it may not.
+    /// Number of gap blocks, both renegable and non-renegable.
     pub gaps: u16,
-    /// Duplicate TSNs reported.
+    /// Number of duplicate TSNs.
     pub duplicates: u16,
 }
 
 /// The DATA chunks of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataContents {
-    /// How many.
+    /// Number of chunks.
     pub chunks: u16,
-    /// How many of them had been sent before. Always zero in packets that came.
+    /// Number of retransmitted chunks among these; always zero for received packets.
     pub retransmitted: u16,
-    /// TSN of the first.
+    /// TSN of the first chunk.
     pub first_tsn: u32,
-    /// TSN of the last.
+    /// TSN of the last chunk.
     pub last_tsn: u32,
-    /// Payload of all.
+    /// Payload of all chunks.
     pub payload_bytes: u32,
 }
 
-/// How a loss was found.
+/// The sign by which a loss was detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossReason {
-    /// Packets sent later arrived, more of them than the network was seen to reorder (RFC 9260 §7.2.4).
+    /// More later packets have arrived than reordering explains (RFC 9260 §7.2.4).
     ReorderingThreshold,
-    /// A packet sent later arrived, and the time for this one has passed (RFC 8985 §6.2).
+    /// A later packet has arrived, and the time for this one has passed (RFC 8985 §6.2).
     TimeThreshold,
-    /// T3-rtx ran out (RFC 9260 §6.3.3).
+    /// T3-rtx has expired (RFC 9260 §6.3.3).
     Timeout,
 }
 
@@ -223,13 +224,13 @@ pub enum LossReason {
 pub enum CongestionPhase {
     /// The window is below the threshold (RFC 9260 §7.2.1).
     SlowStart,
-    /// It is not (RFC 9260 §7.2.2).
+    /// The window is not below the threshold (RFC 9260 §7.2.2).
     CongestionAvoidance,
     /// A loss is being repaired (RFC 9260 §7.2.4).
     Recovery,
 }
 
-/// Timers whose end means trouble or a question.
+/// Timers whose expiry indicates a failure or a missing answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timer {
     /// INIT was not answered.
@@ -244,24 +245,24 @@ pub enum Timer {
     Heartbeat,
 }
 
-/// A packet that tests whether the peer answers.
+/// Kinds of packets that test whether the peer answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// The tail of what was sent, again or the next of it (RFC 8985 §7.2).
+    /// A tail loss probe: repeated or new data (RFC 8985 §7.2).
     TailLoss,
     /// A HEARTBEAT (RFC 9260 §8.3).
     Heartbeat,
-    /// DATA beyond a window that the peer keeps closed (RFC 9260 §6.1 A).
+    /// DATA beyond a closed window of the peer (RFC 9260 §6.1 A).
     Window,
-    /// A HEARTBEAT as long as packets might be (RFC 8899).
+    /// A HEARTBEAT of the length that is probed (RFC 8899).
     PathMtu,
 }
 
-/// Proof that nothing had been lost.
+/// Signs that nothing had been lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UndoReason {
     /// Data sent before the timeout was acknowledged after it (RFC 5682).
     Acknowledged,
-    /// The peer reported what was sent again as duplicates (RFC 3708).
+    /// The peer has reported all retransmissions as duplicates (RFC 3708).
     Duplicates,
 }

@@ -1,4 +1,4 @@
-//! Output of the core towards a link: batches of packets, gathered from blocks.
+//! Output of the core to a link: batches of packets, gathered from blocks.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
@@ -8,43 +8,43 @@ use sctp_wire::checksum::Digest;
 
 use crate::config::Checksum;
 
-/// Payloads from this length on are referred to; shorter ones are copied beside their header.
+/// Payloads of at least this length are referred to; shorter ones are copied behind their header.
 pub(crate) const GATHER_BYTES_MIN: usize = 2048;
 
-/// How much the link takes in one batch.
+/// Limits of the link for one batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLimits {
-    /// Most packets.
+    /// Maximum number of packets.
     pub segments_max: usize,
-    /// Most bytes of all packets together.
+    /// Maximum number of bytes of all packets together.
     pub bytes_max: usize,
 }
 
-/// Which associations may transmit.
+/// Selects the associations that may transmit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Those with a full batch or window, with nothing outstanding, or with control chunks.
+    /// Associations with a full batch or window, with nothing outstanding, or with control chunks.
     Due,
-    /// Everything that waits.
+    /// All associations with anything to send.
     All,
 }
 
-/// One batch: packets of `segment_bytes` each (the last may be shorter) for one destination. The bytes
-/// are in the [`TransmitBuffer`].
+/// A batch of packets for one destination. Each packet has `segment_bytes`; only the last may be shorter. The
+/// [`TransmitBuffer`] contains the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// Where to; the port is the peer's UDP encapsulation port.
+    /// The destination; the port is the peer's UDP encapsulation port.
     pub remote: SocketAddr,
-    /// Which of our addresses to send from.
+    /// The local address to send from; `None` if the link may choose.
     pub local: Option<IpAddr>,
-    /// Routers may mark it instead of dropping it (ECT(0), RFC 3168).
+    /// Whether routers may mark the packets instead of dropping them (ECT(0), RFC 3168).
     pub ecn_capable: bool,
     /// The differentiated services codepoint, 0 to 63.
     pub dscp: u8,
-    /// Routers may cut it where it is too long. Otherwise they are not to ("don't fragment"): it is lost there, and what
-    /// the path takes becomes known (RFC 8899).
+    /// Whether routers may fragment the packets. Otherwise a packet that exceeds the path MTU is lost (DF bit), which
+    /// path MTU discovery detects (RFC 8899).
     pub may_fragment: bool,
-    /// Length of every packet but the last.
+    /// Length of each packet but the last.
     pub segment_bytes: usize,
     /// Length of all packets together.
     pub total_bytes: usize,
@@ -55,11 +55,11 @@ pub struct Transmit {
 pub enum Piece {
     /// A range of [`TransmitBuffer::inline`].
     Inline(Range<usize>),
-    /// A block that is referred to.
+    /// A block that the batch refers to.
     Shared(Bytes),
 }
 
-/// Memory of a batch, reused from batch to batch.
+/// Memory of a batch, reused for each batch.
 #[derive(Debug, Default)]
 pub struct TransmitBuffer {
     inline: Vec<u8>,
@@ -70,7 +70,7 @@ pub struct TransmitBuffer {
     packet: PacketMark,
 }
 
-/// Where the packet being built starts.
+/// Offset of the packet that is being built.
 #[derive(Debug, Default, Clone, Copy)]
 struct PacketMark {
     inline_start: usize,
@@ -89,12 +89,12 @@ impl TransmitBuffer {
         &self.inline
     }
 
-    /// Returns the batch, piece by piece.
+    /// Returns the pieces of the batch in order.
     pub fn pieces(&self) -> &[Piece] {
         &self.pieces
     }
 
-    /// Returns the batch in one piece: for links that do not gather, and for tests.
+    /// Returns the batch in one piece, for links that cannot gather and for tests.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.total_bytes);
         for piece in &self.pieces {
@@ -118,7 +118,7 @@ impl TransmitBuffer {
         self.total_bytes + (self.inline.len() - self.covered)
     }
 
-    /// Starts a packet; the caller writes its common header next.
+    /// Starts a packet; the caller writes the common header next.
     pub(crate) fn begin_packet(&mut self) {
         self.cover();
         self.packet = PacketMark {
@@ -160,7 +160,7 @@ impl TransmitBuffer {
         self.inline.extend_from_slice(&[0; 3][..padding]);
     }
 
-    /// Ends the packet: seals it with its checksum (RFC 9260 §6.8).
+    /// Ends the packet and writes its checksum (RFC 9260 §6.8).
     pub(crate) fn end_packet(&mut self, checksum: Checksum) {
         self.cover();
         if checksum == Checksum::None {
@@ -177,7 +177,7 @@ impl TransmitBuffer {
         self.inline[at..at + 4].copy_from_slice(&digest.finalize().to_le_bytes());
     }
 
-    /// Returns the last finished packet, piece by piece.
+    /// Returns the pieces of the last finished packet in order.
     pub(crate) fn last_packet(&self) -> impl Iterator<Item = &[u8]> {
         self.pieces[self.packet.piece_start..].iter().map(|piece| match piece {
             Piece::Inline(range) => &self.inline[range.clone()],
@@ -185,7 +185,7 @@ impl TransmitBuffer {
         })
     }
 
-    /// Forgets the packet being built.
+    /// Discards the packet that is being built.
     pub(crate) fn drop_packet(&mut self) {
         self.inline.truncate(self.packet.inline_start);
         self.pieces.truncate(self.packet.piece_start);

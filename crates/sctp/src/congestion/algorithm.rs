@@ -1,4 +1,4 @@
-//! Which controllers there are, and their names.
+//! The congestion control algorithms, and their names.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,21 +6,21 @@ use std::str::FromStr;
 use super::{Bbr, Controller, Cubic, NewReno};
 use crate::error::UnknownName;
 
-/// Which controller a path gets.
+/// The congestion control of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Algorithm {
     /// RFC 9438: the window follows a cubic function of the time since the last loss.
     #[default]
     Cubic,
-    /// RFC 9260 §7.2: half a window for a loss, a packet more each round trip.
+    /// RFC 9260 §7.2: a loss halves the window, and each round trip adds a packet.
     NewReno,
-    /// draft-ietf-ccwg-bbr: a rate and a volume from a model of the path; a loss rate under 2 % is not a reason to slow
-    /// down.
+    /// draft-ietf-ccwg-bbr: a model of the path limits the rate and the data in flight. A loss rate below 2 % does not
+    /// reduce them.
     Bbr,
 }
 
 impl Algorithm {
-    /// All of them, the default first.
+    /// All algorithms, the default first.
     pub const ALL: [Algorithm; 3] = [Algorithm::Cubic, Algorithm::NewReno, Algorithm::Bbr];
 
     /// Returns a controller for a new path whose packets contain `mtu_bytes` of chunks.

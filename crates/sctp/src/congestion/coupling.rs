@@ -1,11 +1,12 @@
 //! Congestion control coupled over the paths of an association.
 //!
-//! Where paths share a bottleneck, an association with a controller on each takes as much of it as that many associations.
-//! Coupled, all of them together take about what one would; and what is congested on one path moves to the others.
+//! If paths share a bottleneck, an association with a controller for each takes as much of it as that many
+//! associations. Coupled paths together take about as much as one, and traffic moves from congested paths to the
+//! others.
 //!
-//! A coupling replaces the increase and the decrease of congestion avoidance (RFC 9260 §7.2.2, §7.2.3) and nothing else.
-//! A path alone does what RFC 9260 says. With x_r the window of path r in a smoothed round-trip time, a window w_r grows
-//! in a round trip, and shrinks for a loss:
+//! A coupling replaces the increase and the decrease of congestion avoidance (RFC 9260 §7.2.2, §7.2.3) and nothing
+//! else. A single path follows RFC 9260. With x_r the window of path r divided by its smoothed round-trip time, a
+//! window w_r grows in a round trip, and shrinks for a loss:
 //!
 //! | coupling | grows by packets | shrinks by |
 //! |---|---|---|
@@ -20,28 +21,28 @@ use super::window::PACKETS_MIN;
 use super::{Algorithm, Controller, NewReno};
 use crate::error::UnknownName;
 
-/// Whether the paths of an association have one congestion control together.
+/// Whether the paths of an association share one congestion control.
 ///
-/// With another than `None` it takes the place of the [`Algorithm`]: every path has the controller of RFC 9260 §7.2 with the
-/// increase and the decrease of the coupling. With one path, or while only one carries data, it is that controller. Windows
-/// begin, and grow in slow start, as on a path alone. FreeBSD chooses by SCTP_CMT_ON_OFF, whose values are given.
+/// Any value but `None` replaces the [`Algorithm`]: every path has the controller of RFC 9260 §7.2 with the increase
+/// and the decrease of the coupling. While a single path carries data, its controller follows RFC 9260. Initial windows
+/// and slow start are those of a single path. The numbers are the values of FreeBSD's `SCTP_CMT_ON_OFF`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Coupling {
-    /// Each path for itself (1). Right where no two paths share a bottleneck.
+    /// One controller for each path (1), for paths without a common bottleneck.
     #[default]
     None,
-    /// CMT/RPv2 (3; T. Dreibholz, "Evaluation and Optimisation of Multi-Path Transport using the Stream Control Transmission
-    /// Protocol", 2012; draft-tuexen-tsvwg-sctp-multipath). A loss on a path takes half of the rate of the whole association
-    /// from that path. So it never fills several lines of about the same rate at once; of two equal ones it has three
-    /// quarters.
+    /// CMT/RPv2 (3; T. Dreibholz, "Evaluation and Optimisation of Multi-Path Transport using the Stream Control
+    /// Transmission Protocol", 2012; draft-tuexen-tsvwg-sctp-multipath). A loss on a path reduces its rate by half of
+    /// the rate of the whole association. So the association never fills several lines of similar rate at once; of two
+    /// equal lines it uses three quarters.
     ResourcePooling,
-    /// BALIA (draft-walid-mptcp-congestion-control), where FreeBSD has an older one of MPTCP (4). It fills lines that are
-    /// separate, and takes a little more of a shared one than one flow.
+    /// BALIA (draft-walid-mptcp-congestion-control); FreeBSD has an older algorithm of MPTCP under this number (4). It
+    /// fills separate lines, and takes slightly more of a shared line than one flow.
     Balia,
 }
 
 impl Coupling {
-    /// All of them, the default first.
+    /// All values, the default first.
     pub const ALL: [Coupling; 3] = [Coupling::None, Coupling::ResourcePooling, Coupling::Balia];
 
     /// Returns a controller for a new path whose packets contain `mtu_bytes` of chunks.

@@ -1,6 +1,6 @@
 //! CUBIC (RFC 9438).
 //!
-//! Windows are bytes and times microseconds, in integers, so that a run is the same on every machine.
+//! Windows are in bytes and times in microseconds, as integers, so that a run is the same on every machine.
 
 use std::time::Duration;
 
@@ -13,32 +13,32 @@ use crate::time::Time;
 const LOSS_PERCENT: usize = 70;
 const ECN_PERCENT: usize = 85;
 
-/// α = 3(1-β)/(1+β) = 9/17 packets a round trip grow a window that loses 30 % as quickly as one packet grows one that
-/// loses half (RFC 9438 §4.3).
+/// α = 3(1-β)/(1+β) = 9/17 packets per round trip let a window that loses 30 % grow as fast as one packet lets a window
+/// that loses half (RFC 9438 §4.3).
 const ALPHA: (u64, u64) = (9, 17);
 
-/// Fraction bits of the window that Reno would have.
+/// Fraction bits of Reno's estimated window.
 const RENO_FRACTION_BITS: u32 = 16;
 
-/// A stage of congestion avoidance: what the window grows by between two losses.
+/// A stage of congestion avoidance: the growth of the window between two losses.
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
-    /// Time in it while the window was what held packets back (RFC 9438 §4.2: never while the application did).
+    /// Time in the stage while the window held packets back (RFC 9438 §4.2: not while the application did).
     elapsed: Duration,
-    /// When `elapsed` was counted last.
+    /// Time of the last update of `elapsed`.
     counted_at: Time,
-    /// K, when the cubic function reaches `plateau_bytes`.
+    /// K, the time when the cubic function reaches `plateau_bytes`.
     k_us: u64,
     /// W_max of the function.
     plateau_bytes: u64,
     /// W_est, with [`RENO_FRACTION_BITS`].
     reno_fixed: u64,
-    /// Growth that did not make a byte yet, in parts of the window.
+    /// Growth of less than a byte, in parts of the window.
     remainder: u128,
 }
 
 impl Epoch {
-    /// RFC 9438 §4.2. After the first slow start, and after a timeout, the plateau is where the window is (§4.8, §4.10).
+    /// RFC 9438 §4.2. After the first slow start, and after a timeout, the plateau is the current window (§4.8, §4.10).
     fn start(now: Time, cwnd_bytes: u64, w_max_bytes: u64, mtu_bytes: u64) -> Self {
         Epoch {
             elapsed: Duration::ZERO,
@@ -50,7 +50,7 @@ impl Epoch {
         }
     }
 
-    /// Returns W_cubic at this time from now.
+    /// Returns W_cubic this time from now.
     fn window_bytes(&self, later: Duration, mtu_bytes: u64) -> u64 {
         let t_us = u64::try_from((self.elapsed + later).as_micros()).unwrap_or(u64::MAX);
         let distance = cube::growth_bytes(t_us.abs_diff(self.k_us), mtu_bytes);
@@ -77,20 +77,20 @@ struct Before {
     epoch: Option<Epoch>,
 }
 
-/// The window follows a cubic function of the time since the last loss: quickly back to where it was, slowly past it,
-/// then faster and faster.
+/// The window follows a cubic function of the time since the last loss: fast back to its previous size, slowly past it,
+/// and then faster and faster.
 #[derive(Debug)]
 pub struct Cubic {
     window: Window,
-    /// The window when the threshold was set.
+    /// The window at the time when the threshold was set.
     cwnd_prior_bytes: usize,
     w_max_bytes: usize,
-    /// The next stage begins at the plateau.
+    /// The plateau at which the next stage begins.
     flat: bool,
-    /// Begins with the first acknowledgement in congestion avoidance, after the repair of a loss.
+    /// The current stage, from the first acknowledgement in congestion avoidance after the repair of a loss.
     epoch: Option<Epoch>,
     before: Option<Before>,
-    /// A timeout has not been answered yet.
+    /// Whether a timeout was not answered yet.
     timed_out: bool,
 }
 
@@ -124,7 +124,7 @@ impl Cubic {
         if !acked.window_limited {
             return;
         }
-        // A window that is in full use hears of it in a round trip: the rest is a pause.
+        // A window in full use is acknowledged within a round trip: more time is a pause.
         epoch.elapsed += since.min(2 * rtt);
 
         // RFC 9438 §4.3.
@@ -137,7 +137,7 @@ impl Cubic {
             self.window.cwnd_bytes = self.window.cwnd_bytes.max(epoch.reno_bytes() as usize);
             return;
         }
-        // RFC 9438 §4.4 and §4.5. A SACK of a whole window leads to the target, as its packets one by one would.
+        // RFC 9438 §4.4 and §4.5. A SACK of a whole window leads to the target, as SACKs of single packets would.
         let target = epoch.window_bytes(rtt, mtu).clamp(cwnd, cwnd + cwnd / 2);
         epoch.remainder += u128::from(target - cwnd) * (acked.bytes as u128).min(u128::from(cwnd));
         self.window.cwnd_bytes += (epoch.remainder / u128::from(cwnd)) as usize;
@@ -155,7 +155,7 @@ impl Cubic {
         });
     }
 
-    /// RFC 9438 §4.6 and §4.7. Says what remains of the window.
+    /// Ends the stage and sets the threshold (RFC 9438 §4.6 and §4.7). Returns the rest of the window, `percent` of it.
     fn reduce(&mut self, percent: usize) -> usize {
         let cwnd = self.window.cwnd_bytes;
         self.w_max_bytes = if cwnd < self.w_max_bytes { cwnd * (100 + percent) / 200 } else { cwnd };
@@ -205,7 +205,7 @@ impl Controller for Cubic {
     }
 
     fn on_timeout(&mut self, _now: Time, _in_flight_bytes: usize) {
-        // Only the first of several timeouts in a row says something about the window (RFC 5681 §3.1).
+        // Only the first of several consecutive timeouts says something about the window (RFC 5681 §3.1).
         if !self.timed_out {
             self.remember();
             self.reduce(LOSS_PERCENT);
@@ -216,7 +216,7 @@ impl Controller for Cubic {
     }
 
     fn undo(&mut self, _now: Time) {
-        // RFC 9438 §4.9: unless the window has grown past what it was.
+        // RFC 9438 §4.9: unless the window has grown beyond its previous size.
         let Some(before) = self.before.take().filter(|b| self.window.cwnd_bytes < b.cwnd_bytes) else {
             return;
         };

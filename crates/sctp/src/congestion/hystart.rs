@@ -1,41 +1,42 @@
-//! The first slow start of a path. HyStart++ (RFC 9406): it ends when the round-trip time rises, not when packets are lost.
-//! And it has no more in flight than doubling takes, so that a full line is not overrun before that is seen.
+//! The first slow start of a path. HyStart++ (RFC 9406) ends it when the round-trip time rises, not when packets are
+//! lost. A ceiling for the data in flight keeps a full line from being overrun before the rise is visible.
 
 use std::time::Duration;
 
 use super::Acked;
 use crate::packet_number::after;
 
-/// MIN_RTT_THRESH and MAX_RTT_THRESH (RFC 9406 §4.3): between these a rise of the round-trip time by an eighth is a queue.
+/// MIN_RTT_THRESH and MAX_RTT_THRESH (RFC 9406 §4.3): within this range, a rise of the round-trip time by an eighth
+/// indicates a queue.
 const RISE_MIN: Duration = Duration::from_millis(4);
 const RISE_MAX: Duration = Duration::from_millis(16);
 /// MIN_RTT_DIVISOR.
 const RISE_DIVISOR: u32 = 8;
-/// N_RTT_SAMPLE: round-trip times in a round before it is judged.
+/// N_RTT_SAMPLE: number of round-trip times in a round before the round is judged.
 const SAMPLES_MIN: u32 = 8;
-/// CSS_GROWTH_DIVISOR: how much slower a conservative slow start grows.
+/// CSS_GROWTH_DIVISOR: factor by which a conservative slow start grows more slowly.
 const CONSERVATIVE_DIVISOR: usize = 4;
-/// CSS_ROUNDS: rounds of conservative slow start before it ends.
+/// CSS_ROUNDS: number of rounds of conservative slow start before it ends.
 const CONSERVATIVE_ROUNDS: u32 = 5;
 
-/// The window that doubles the rate in a round trip, in round trips at that rate. It is BBR's in Startup, too
-/// (draft-ietf-ccwg-bbr §5.3.1.1), and leaves at most one of them in the queue.
+/// The window that doubles the rate in a round trip, in round trips at that rate. BBR's Startup has the same one
+/// (draft-ietf-ccwg-bbr §5.3.1.1). It leaves at most one round trip of data in the queue.
 const CEILING_ROUND_TRIPS: u64 = 2;
-/// Packets above that: a rate of few packets says little.
+/// Packets added to that window, because a rate of few packets is imprecise.
 const CEILING_PACKETS_MORE: usize = 8;
 
-/// Rounds at that window in which the rate does not grow by a quarter until the line counts as full
+/// Number of rounds at that window without a growth of the rate by a quarter after which the line counts as full
 /// (draft-ietf-ccwg-bbr §5.3.1.2).
 const FULL_ROUNDS: u32 = 3;
 
 /// Next step of slow start after an acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SlowStart {
-    /// Grow by all that was acknowledged.
+    /// Grow by all acknowledged bytes.
     Double,
-    /// Grow by a quarter of that: the round-trip time has risen, perhaps because of a queue.
+    /// Grow by a quarter of them: the round-trip time has risen, perhaps because of a queue.
     Conservative,
-    /// The rise has lasted. Slow start is over.
+    /// End slow start: the rise has lasted.
     Done,
 }
 
@@ -53,13 +54,13 @@ impl SlowStart {
 /// A conservative slow start.
 #[derive(Clone, Copy, Debug)]
 struct Conservative {
-    /// The round-trip time that began it; a shorter one says that it was a mistake.
+    /// The round-trip time that began it; a shorter one shows that it was a mistake.
     baseline: Duration,
-    /// Rounds of it, with the one it began in.
+    /// Number of its rounds, including the first.
     rounds: u32,
 }
 
-/// The least of some round-trip times.
+/// The minimum of several round-trip times.
 #[derive(Clone, Copy, Debug, Default)]
 struct Least {
     min: Option<Duration>,
@@ -73,11 +74,11 @@ impl Least {
     }
 }
 
-/// The round-trip times of the rounds of the first slow start of a path. Later ones have a threshold from experience
-/// (RFC 9406 §4.3).
+/// The round-trip times of the rounds of the first slow start of a path. Later slow starts have a threshold from
+/// experience (RFC 9406 §4.3).
 ///
-/// The RFC compares the least round-trip time of a round with that of the round before. While packets are paced the queue
-/// grows throughout a round, and the first packets, which found it empty, hide that until the next. So each quarter of
+/// The RFC compares the minimum of a round with that of the round before. While packets are paced the queue grows
+/// throughout a round, and the first packets, which found it empty, hide that until the next round. So each quarter of
 /// a round is judged by itself.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HyStart {
@@ -89,13 +90,14 @@ pub(super) struct HyStart {
     conservative: Option<Conservative>,
     /// The highest rate at which data arrived.
     bytes_per_s: u64,
-    /// Bytes that this rate delivers in the shortest round-trip time.
+    /// Number of bytes that this rate delivers in the shortest round-trip time.
     flight_bytes: Option<u64>,
-    /// Whether the shortest round trip takes less than the least rise, so that the ceiling allows no queue that would be seen.
+    /// Whether the shortest round trip takes less than the smallest detectable rise, so that the ceiling permits no
+    /// queue that would be visible.
     hides_queue: bool,
     /// Whether the window could not grow further in this round.
     at_ceiling: bool,
-    /// The rate when it had last grown by a quarter, and the rounds at the ceiling since then.
+    /// The rate when it last had grown by a quarter, and the number of rounds at the ceiling since then.
     grown_bytes_per_s: u64,
     full_rounds: u32,
 }
@@ -108,12 +110,12 @@ impl HyStart {
         usize::try_from(ceiling).unwrap_or(usize::MAX).saturating_add(CEILING_PACKETS_MORE * mtu_bytes)
     }
 
-    /// Notes that the window has reached the ceiling.
+    /// Records that the window has reached the ceiling.
     pub(super) fn on_ceiling(&mut self) {
         self.at_ceiling = true;
     }
 
-    /// Takes what an acknowledgement in slow start says.
+    /// Evaluates an acknowledgement in slow start.
     pub(super) fn on_acked(&mut self, acked: &Acked) -> SlowStart {
         self.measure(acked);
         if self.round_end.is_none_or(|end| !after(end, acked.newest_packet)) {
@@ -141,8 +143,8 @@ impl HyStart {
         self.hides_queue = min_rtt < RISE_MIN;
     }
 
-    /// Says whether the line is full: the rate has stopped growing at the ceiling. Where the ceiling allows no queue of
-    /// [`RISE_MIN`], nothing else ends slow start, and the window would stay at the ceiling for good.
+    /// Returns whether the line is full: the rate has stopped growing at the ceiling. If the ceiling permits no queue
+    /// of [`RISE_MIN`], nothing else ends slow start, and the window would stay at the ceiling forever.
     fn is_full(&mut self) -> bool {
         let at_ceiling = std::mem::take(&mut self.at_ceiling);
         if self.bytes_per_s > self.grown_bytes_per_s.saturating_add(self.grown_bytes_per_s / 4) {
@@ -153,7 +155,7 @@ impl HyStart {
         self.full_rounds >= FULL_ROUNDS
     }
 
-    /// Says whether the line is full, or conservative slow start has lasted long enough.
+    /// Returns whether the line is full, or conservative slow start has lasted long enough.
     fn begin_round(&mut self) -> bool {
         if self.is_full() {
             return true;

@@ -1,8 +1,9 @@
-//! Congestion control, one controller per path, behind one trait. Those of an association may be coupled.
+//! Congestion control: one controller for each path, behind one trait. The controllers of an association may be
+//! coupled.
 //!
-//! The path finds losses, keeps the round-trip time, spreads packets at the rate that the controller names and
-//! sends by proportional rate reduction while it repairs a loss. The controller only decides how much may be in flight
-//! and how fast that may leave.
+//! The path detects losses, measures the round-trip time, paces packets at the rate of the controller, and applies
+//! proportional rate reduction while it repairs a loss. The controller only decides how much data may be in flight and
+//! how fast it may be sent.
 
 mod algorithm;
 mod bbr;
@@ -37,39 +38,39 @@ pub struct Acked {
     pub bytes: usize,
     /// Bytes that were in flight before this SACK.
     pub in_flight_before_bytes: usize,
-    /// Bytes in flight after this SACK and what it showed to be lost.
+    /// Bytes in flight after this SACK and the losses that it showed.
     pub in_flight_bytes: usize,
-    /// Bytes that this SACK showed to be lost.
+    /// Bytes that this SACK showed as lost.
     pub lost_bytes: usize,
-    /// Whether the cumulative TSN moved.
+    /// Whether the cumulative TSN advanced.
     pub cumulative: bool,
-    /// Whether a loss of this window is still being repaired.
+    /// Whether a loss of this window is being repaired.
     pub in_recovery: bool,
-    /// Whether the window, and not the application, the peer or the link, has held packets back lately. Only such a
+    /// Whether the window has recently held packets back, and not the application, the peer or the link. Only such a
     /// window may grow (RFC 9260 §7.2.1, RFC 7661).
     pub window_limited: bool,
-    /// Round-trip time of the newest packet acknowledged, unless it had been sent before.
+    /// Round-trip time of the newest acknowledged packet; `None` if it was a retransmission.
     pub rtt: Option<Duration>,
-    /// The smoothed round-trip time, once there is one.
+    /// The smoothed round-trip time, once measured.
     pub srtt: Option<Duration>,
-    /// The shortest round-trip time seen lately.
+    /// The shortest recent round-trip time.
     pub min_rtt: Option<Duration>,
-    /// Number of the newest packet acknowledged.
+    /// Number of the newest acknowledged packet.
     pub newest_packet: u32,
-    /// Number that the next packet will get: a round ends when a packet with the number that was next at its beginning
-    /// is acknowledged. Numbers wrap.
+    /// Number of the next packet. A round ends when a packet that was next at its beginning is acknowledged. Numbers
+    /// wrap.
     pub next_packet: u32,
-    /// How fast the data arrived.
+    /// The delivery rate.
     pub rate: Option<RateSample>,
 }
 
-/// How much arrived in what time, from the sending of the newest packet acknowledged to now
+/// A delivery rate: the bytes delivered between the sending of the newest acknowledged packet and now
 /// (draft-ietf-ccwg-bbr, "Delivery Rate Samples").
 #[derive(Clone, Copy, Debug)]
 pub struct RateSample {
     /// Bytes delivered in `interval`.
     pub delivered_bytes: u64,
-    /// The longer of the times that it took to send and to acknowledge them.
+    /// The longer of the times that sending and acknowledging these bytes took.
     pub interval: Duration,
     /// Bytes delivered on the path when the packet was sent.
     pub prior_delivered_bytes: u64,
@@ -79,7 +80,7 @@ pub struct RateSample {
     pub sent_in_flight_bytes: usize,
     /// Bytes found lost since the packet was sent.
     pub lost_bytes: u64,
-    /// The sender had no more to send when the packet left, so the path may carry more than the sample says.
+    /// Whether the sender had no more data when the packet left, so that the path may support a higher rate.
     pub app_limited: bool,
 }
 
@@ -91,40 +92,40 @@ impl RateSample {
     }
 }
 
-/// A packet that was found lost.
+/// A packet that was declared lost.
 #[derive(Clone, Copy, Debug)]
 pub struct LostPacket {
-    /// Bytes of it that were still in flight.
+    /// Bytes of the packet that were still in flight.
     pub bytes: usize,
-    /// Its number.
+    /// Number of the packet.
     pub number: u32,
     /// Bytes in flight just after it was sent.
     pub sent_in_flight_bytes: usize,
-    /// Bytes found lost since it was sent, with its own.
+    /// Bytes declared lost since the packet was sent, including its own.
     pub lost_bytes: u64,
     /// Bytes delivered on the path when it was sent.
     pub prior_delivered_bytes: u64,
-    /// The sender had no more to send when it left.
+    /// Whether the sender had no more data when the packet left.
     pub app_limited: bool,
 }
 
-/// Reason for a smaller window.
+/// Reason for a reduction of the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signal {
     /// A packet was lost.
     Loss,
-    /// A router marked a packet (RFC 3168).
+    /// A router has marked a packet (RFC 3168).
     Ecn,
 }
 
-/// Decides how much may be in flight. Sizes are bytes of DATA chunks with headers, and `mtu_bytes` is how many of them a
-/// packet holds (PMDCS).
+/// Decides how much data may be in flight. Sizes are in bytes of DATA chunks including headers; `mtu_bytes` is the
+/// number of these in a full packet (PMDCS).
 pub trait Controller: Send + std::fmt::Debug {
     /// Returns the window.
     fn cwnd_bytes(&self) -> usize;
-    /// Returns the threshold between slow start and congestion avoidance, `usize::MAX` if there is none yet.
+    /// Returns the threshold between slow start and congestion avoidance; `usize::MAX` before it is set.
     fn ssthresh_bytes(&self) -> usize;
-    /// Returns the pacing rate in bytes of DATA chunks per second; `None`: the window alone limits sending.
+    /// Returns the pacing rate in bytes of DATA chunks per second; `None` if the window alone limits sending.
     fn pacing_bytes_per_s(&self, srtt: Option<Duration>) -> Option<u64>;
     /// Handles a sent packet. `in_flight_bytes` includes it.
     fn on_sent(&mut self, _now: Time, _bytes: usize, _in_flight_bytes: usize, _app_limited: bool) {}
@@ -132,7 +133,7 @@ pub trait Controller: Send + std::fmt::Debug {
     fn couple(&mut self, _share: &Share) {}
     /// Handles a SACK that acknowledged chunks for the first time.
     fn on_acked(&mut self, now: Time, acked: &Acked);
-    /// Handles a lost packet; called for each one, before `on_congestion` and `on_acked`.
+    /// Handles a lost packet; called for each lost packet, before `on_congestion` and `on_acked`.
     fn on_packet_lost(&mut self, _now: Time, _lost: &LostPacket) {}
     /// Handles congestion; called once per window. `in_flight_bytes` were in flight before.
     fn on_congestion(&mut self, now: Time, signal: Signal, in_flight_bytes: usize);
@@ -140,15 +141,15 @@ pub trait Controller: Send + std::fmt::Debug {
     fn on_recovered(&mut self, _now: Time) {}
     /// Handles the expiry of the retransmission timer. `in_flight_bytes` were in flight before.
     fn on_timeout(&mut self, now: Time, in_flight_bytes: usize);
-    /// The last reduction was a mistake: nothing had been lost. The window is again at least what it was
-    /// (RFC 5682, RFC 3708).
+    /// Undoes the last reduction, because nothing had been lost: the window is at least as large as before the
+    /// reduction (RFC 5682, RFC 3708).
     fn undo(&mut self, now: Time);
     /// Handles an idle time of one retransmission timeout (RFC 9260 §7.2.1).
     fn on_idle(&mut self);
     /// Handles a change of the path MTU.
     fn set_mtu(&mut self, mtu_bytes: usize);
-    /// Returns whether the path sends by proportional rate reduction while it repairs a loss (RFC 6937). A controller with a
-    /// model of the path of its own says no.
+    /// Returns whether the path applies proportional rate reduction while it repairs a loss (RFC 6937). A controller
+    /// with a model of the path does not need it.
     fn reduces_proportionally(&self) -> bool {
         true
     }

@@ -6,7 +6,7 @@ use super::window::Window;
 use super::{Acked, Controller, Coupling, Share, Signal};
 use crate::time::Time;
 
-/// Slow start with HyStart++, and congestion avoidance by one packet a round trip, or what a coupling makes of that.
+/// Slow start with HyStart++, and congestion avoidance by one packet per round trip or by a coupling.
 #[derive(Debug)]
 pub struct NewReno {
     window: Window,
@@ -15,7 +15,7 @@ pub struct NewReno {
     share: Share,
     /// Window and threshold before the last reduction.
     before: Option<(usize, usize)>,
-    /// A timeout has not been answered yet.
+    /// Whether a timeout was not answered yet.
     timed_out: bool,
 }
 
@@ -25,7 +25,7 @@ impl NewReno {
         NewReno::coupled(Coupling::None, mtu_bytes, cwnd_bytes)
     }
 
-    /// Creates a controller whose congestion avoidance is coupled with that of other paths.
+    /// Returns a controller whose congestion avoidance is coupled with that of other paths.
     pub fn coupled(coupling: Coupling, mtu_bytes: usize, cwnd_bytes: usize) -> Self {
         NewReno {
             window: Window::new(mtu_bytes, cwnd_bytes),
@@ -67,12 +67,12 @@ impl Controller for NewReno {
     fn on_acked(&mut self, _now: Time, acked: &Acked) {
         self.timed_out = false;
         if self.window.cwnd_bytes <= self.window.ssthresh_bytes {
-            // At most one packet above the threshold, where congestion avoidance goes on.
+            // At most one packet above the threshold, where congestion avoidance continues.
             let limit_bytes = self.window.ssthresh_bytes.saturating_add(self.window.mtu_bytes);
             self.window.slow_start(acked, limit_bytes);
             return;
         }
-        // RFC 9260 §7.2.2: the window grows only when it was in full use and no loss is being repaired.
+        // RFC 9260 §7.2.2: the window grows only if it was in full use and no loss is being repaired.
         self.partial_bytes_acked += acked.bytes;
         if self.partial_bytes_acked >= self.window.cwnd_bytes {
             if acked.window_limited && !acked.in_recovery {
@@ -92,7 +92,7 @@ impl Controller for NewReno {
     }
 
     fn on_timeout(&mut self, _now: Time, _in_flight_bytes: usize) {
-        // Of several timeouts in a row the first is the one that may turn out to be a mistake.
+        // Only the first of several consecutive timeouts can turn out to be spurious.
         if !self.timed_out {
             self.before = Some((self.window.cwnd_bytes, self.window.ssthresh_bytes));
         }

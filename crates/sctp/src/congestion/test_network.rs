@@ -1,5 +1,6 @@
-//! A simulated network for tests of controllers: bottlenecks with drop-tail queues, and senders that ask controllers packet by
-//! packet. Loss recovery is minimal: a packet that three later ones have overtaken is lost, and sent again as a new one.
+//! A simulated network for tests of controllers: bottlenecks with drop-tail queues, and senders that query controllers
+//! for each packet. Loss recovery is minimal: a packet that three later ones have overtaken is lost, and is sent again
+//! as a new one.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,11 +12,11 @@ use super::{
 use crate::packet_number::after;
 use crate::time::Time;
 
-/// Length of a packet, headers included.
+/// Length of a packet, including headers.
 pub(super) const PACKET_BYTES: usize = 1500;
-/// Packets that may be overtaken before one is lost.
+/// Number of later packets that may overtake a packet before it counts as lost.
 const REORDERING: u32 = 3;
-/// Shortest timeout.
+/// Minimum timeout.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
 /// The link between senders and receivers that limits their rate.
@@ -25,7 +26,7 @@ pub(super) struct Bottleneck {
     /// Round-trip time without the queue.
     pub(super) rtt: Duration,
     pub(super) queue_bytes: u64,
-    /// Packets of a million that are lost at random.
+    /// Number of packets in a million that are lost at random.
     pub(super) loss_ppm: u64,
     busy_until: u64,
     random: u64,
@@ -102,7 +103,7 @@ pub(super) struct Sender {
     next_send_at: u64,
     timeout_at: u64,
     starts_at: u64,
-    /// Packets of data left, if there is an end to them.
+    /// Number of remaining packets of data; `None` for endless data.
     pub(super) packets_left: Option<u64>,
     window_limited_until: u32,
     window_limited: bool,
@@ -236,7 +237,7 @@ impl Sender {
 
     fn take_ack(&mut self, now: u64, number: u32) {
         let index = number.wrapping_sub(self.first) as usize;
-        // A timeout may have given it up.
+        // A timeout may have declared it lost.
         let Some(packet) = self.sent.get_mut(index) else { return };
         packet.acked = true;
         self.restart_timer(now);
@@ -345,21 +346,21 @@ impl Sender {
 pub(super) struct TestNetwork {
     pub(super) bottlenecks: Vec<Bottleneck>,
     pub(super) senders: Vec<Sender>,
-    /// How many of the senders, from the first, are the paths of one association.
+    /// Number of senders, from the first, that are the paths of one association.
     paths: usize,
     now: u64,
 }
 
 impl TestNetwork {
-    /// Returns one sender for each algorithm, each starting so much later than the one before.
+    /// Returns one sender for each algorithm, each starting this much later than the one before.
     pub(super) fn new(bottleneck: Bottleneck, algorithms: &[Algorithm], apart: Duration) -> Self {
         let senders = algorithms.iter().zip(0..);
         let senders = senders.map(|(&a, i)| Sender::new(Coupling::None, a, 0, apart * i)).collect();
         TestNetwork { bottlenecks: vec![bottleneck], senders, paths: 0, now: 0 }
     }
 
-    /// Returns an association with a path over each of these bottlenecks, and after it NewReno by itself on each of those, all
-    /// starting so much later than the one before.
+    /// Returns an association with a path over each of these bottlenecks, and behind it a NewReno sender on each, each
+    /// starting this much later than the one before.
     pub(super) fn coupled(
         bottlenecks: Vec<Bottleneck>,
         coupling: Coupling,
@@ -402,7 +403,7 @@ impl TestNetwork {
         }
     }
 
-    /// Runs from one time to another. Returns what part of its bottleneck each sender had in between.
+    /// Runs from one time to another. Returns the share of its bottleneck that each sender had in between.
     pub(super) fn shares(&mut self, from: Duration, to: Duration) -> Vec<f64> {
         self.run_until(from);
         let before: Vec<u64> = self.senders.iter().map(|s| s.delivered_bytes).collect();

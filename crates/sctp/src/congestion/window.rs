@@ -1,21 +1,22 @@
-//! Common parts of the controllers that know only a window: slow start, pauses, and a pacing rate from the window.
+//! Common parts of the controllers that have only a window: slow start, pauses, and a pacing rate derived from the
+//! window.
 
 use std::time::Duration;
 
 use super::Acked;
 use super::hystart::{HyStart, SlowStart};
 
-/// Pacing rates over a window a round trip, in percent: slow start doubles the window in a round trip.
+/// Pacing rates in percent of a window per round trip: slow start doubles the window in a round trip.
 const SLOW_START_GAIN_PERCENT: u64 = 200;
 const AVOIDANCE_GAIN_PERCENT: u64 = 120;
 
-/// The smallest threshold, and the smallest window for a loss or when idle (RFC 9260 §7.2.1, §7.2.3), in packets.
+/// The smallest threshold, and the smallest window after a loss or a pause (RFC 9260 §7.2.1, §7.2.3), in packets.
 pub(super) const PACKETS_MIN: usize = 4;
 
-/// Packets of growth that one SACK may earn in slow start while bursts are not spread over the round trip.
+/// Maximum growth by one SACK in slow start, in packets, while bursts are not paced.
 ///
-/// RFC 9260 §7.2.1 has L = 1 for a SACK every second packet. Ours comes once a receive batch, so one SACK stands for
-/// many; see `docs/deviations.md`.
+/// RFC 9260 §7.2.1 has L = 1 for a SACK every second packet. Here one SACK acknowledges a whole receive batch; see
+/// `docs/deviations.md`.
 const SLOW_START_PACKETS_MAX: usize = 8;
 
 /// A congestion window and its threshold.
@@ -34,7 +35,7 @@ impl Window {
         Window { mtu_bytes, cwnd_bytes, ssthresh_bytes: usize::MAX, hystart: HyStart::default() }
     }
 
-    /// Grows in slow start, up to `limit_bytes` once there is a threshold. Says whether the first slow start is over.
+    /// Grows in slow start, up to `limit_bytes` once a threshold is set. Returns whether the first slow start is over.
     pub(super) fn slow_start(&mut self, acked: &Acked, limit_bytes: usize) -> bool {
         let (mut phase, mut limit) = (SlowStart::Double, limit_bytes);
         if self.ssthresh_bytes == usize::MAX {
@@ -53,7 +54,8 @@ impl Window {
         phase == SlowStart::Done
     }
 
-    /// Returns the window in a smoothed round-trip time, and more, so that pacing does not hold back what the window allows.
+    /// Returns the pacing rate: the window per smoothed round-trip time and more, so that pacing does not hold back
+    /// what the window permits.
     pub(super) fn pacing_bytes_per_s(&self, srtt: Option<Duration>) -> Option<u64> {
         let slow_start = self.cwnd_bytes < self.ssthresh_bytes;
         let gain_percent = if slow_start { SLOW_START_GAIN_PERCENT } else { AVOIDANCE_GAIN_PERCENT };
@@ -62,7 +64,7 @@ impl Window {
         Some(u64::try_from(rate).unwrap_or(u64::MAX))
     }
 
-    /// RFC 9260 §7.2.1, but the threshold is not lowered: an application that pauses has learned nothing of the path.
+    /// RFC 9260 §7.2.1, but without lowering the threshold: a pause of the application shows nothing about the path.
     pub(super) fn halve_idle(&mut self) {
         self.ssthresh_bytes = self.ssthresh_bytes.max(self.cwnd_bytes);
         let floor = PACKETS_MIN * self.mtu_bytes;
@@ -70,8 +72,8 @@ impl Window {
     }
 }
 
-/// Returns how much one SACK may add to a window in slow start: all that it acknowledged once there is a round-trip time to
-/// pace by (RFC 9406 §4.3).
+/// Returns the maximum growth of a window by one SACK in slow start: all acknowledged bytes once a round-trip time to
+/// pace by is known (RFC 9406 §4.3).
 fn slow_start_bytes(acked: &Acked, mtu_bytes: usize) -> usize {
     match acked.srtt {
         Some(_) => acked.bytes,

@@ -1,4 +1,4 @@
-//! The rings that records wait in, and what is compared to find changes.
+//! Rings of waiting records, and the previous state of an association, to find its changes.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -18,10 +18,10 @@ use crate::path_state::PathState;
 use crate::statistics::AssociationState;
 use crate::time::Time;
 
-/// Records that wait for one association.
+/// Maximum number of waiting records of one association.
 pub const RECORDS_MAX: usize = 4096;
 
-/// State of an association, to compare with its state before.
+/// State of an association, for comparison with its previous state.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) state: AssociationState,
@@ -29,7 +29,7 @@ pub(crate) struct View {
     pub(crate) paths: SmallVec<[PathView; 2]>,
 }
 
-/// State of a path.
+/// State of a path, for the same comparison.
 #[derive(Debug, Clone)]
 pub(crate) struct PathView {
     pub(crate) remote: SocketAddr,
@@ -49,7 +49,7 @@ impl PathView {
     }
 }
 
-/// The records of one association, and what it looked like when the last one was made.
+/// The records of one association, and its state when the last record was made.
 #[derive(Debug)]
 pub(crate) struct Tracer {
     tag: u32,
@@ -59,9 +59,9 @@ pub(crate) struct Tracer {
     dropped: u64,
     state: AssociationState,
     paths: SmallVec<[PathView; 2]>,
-    /// Whether the endpoint knows that there is something to take.
+    /// Whether the endpoint knows that records wait.
     listed: bool,
-    /// Memory for the packet that is looked at.
+    /// Memory for the packet that is examined.
     scratch: Vec<u8>,
 }
 
@@ -89,12 +89,12 @@ impl Tracer {
         self.ring.push_back(Record { at, tag: self.tag, path, event });
     }
 
-    /// Returns whether records wait that the endpoint does not know of. It does from now on.
+    /// Returns whether records wait that the endpoint does not know about, and marks them as known.
     pub(crate) fn take_news(&mut self) -> bool {
         !self.ring.is_empty() && !std::mem::replace(&mut self.listed, true)
     }
 
-    /// Takes the oldest record; before it, how many are missing.
+    /// Takes the oldest record; a record of the number of missing ones comes first.
     pub(crate) fn pop(&mut self) -> Option<Record> {
         let Some(first) = self.ring.front() else {
             self.listed = false;
@@ -138,7 +138,7 @@ impl Tracer {
         }
     }
 
-    /// Takes over what a path noted.
+    /// Takes over the notes of a path.
     pub(crate) fn take_notes(&mut self, path: usize, notes: &mut PathNotes) {
         let Some(notes) = &mut notes.0 else { return };
         for (at, event) in notes.events.drain(..) {
@@ -147,7 +147,7 @@ impl Tracer {
         self.dropped += std::mem::take(&mut notes.dropped);
     }
 
-    /// Records what has changed since the last call.
+    /// Records the changes since the last call.
     pub(crate) fn compare(&mut self, now: Time, association: AssociationId, view: View) {
         if !std::mem::replace(&mut self.started, true) {
             let (local_port, peer_port) = self.ports;
@@ -175,7 +175,7 @@ impl Tracer {
         if old.state != path.state {
             self.push(now, at, Event::PathStateChanged { old: old.state, new: path.state });
         }
-        // A restart of the peer makes paths anew, and they count from zero.
+        // A restart of the peer creates the paths anew, and they count from zero.
         if path.delivered_bytes > old.delivered_bytes {
             let bytes = path.delivered_bytes - old.delivered_bytes;
             self.push(now, at, Event::DataAcked { bytes, cumulative_tsn });
@@ -189,14 +189,14 @@ impl Tracer {
     }
 }
 
-/// Records that a timer of the association as a whole ran out.
+/// Records the expiry of a timer of the association as a whole.
 pub(crate) fn note_timer(tracer: &mut Option<Box<Tracer>>, now: Time, timer: Timer, count: u32) {
     if let Some(tracer) = tracer {
         tracer.push(now, None, Event::TimerExpired { timer, count });
     }
 }
 
-/// Notes of a path while a call of its association lasts. Nothing, unless the association is traced.
+/// Notes of a path during a call of its association; `None` inside unless the association is traced.
 #[derive(Debug, Default)]
 pub(crate) struct PathNotes(Option<Box<Notes>>);
 
@@ -253,7 +253,7 @@ impl Notes {
     }
 }
 
-/// Looks through a packet.
+/// Examines a packet.
 fn contents(packet: &Packet<'_>, retransmitted: u16) -> Contents {
     let mut contents = Contents::default();
     let mut bytes = HEADER_BYTES;

@@ -1,8 +1,8 @@
-//! BBR, as draft-ietf-ccwg-bbr-06 has it (version 3).
+//! BBR version 3 (draft-ietf-ccwg-bbr-06).
 //!
-//! A model of the path, its rate and its round-trip time without a queue, says how fast to send and how much may be in
-//! flight. Losses bound the model only when they are more than 2 % of a round trip, or until the next probing. Names in
-//! capitals and with points are those of the draft.
+//! A model of the path, consisting of its rate and its round-trip time without a queue, determines the sending rate and
+//! the data in flight. Losses limit the model only if they exceed 2 % of a round trip, and until the next probing.
+//! Names in capitals and with points are those of the draft.
 
 mod model;
 mod probe_bw;
@@ -26,16 +26,16 @@ const STARTUP_PACING_PERCENT: u64 = 277;
 const PROBE_RTT_CWND_PERCENT: u64 = 50;
 /// BBR.ProbeRTTDuration.
 const PROBE_RTT_DURATION: Duration = Duration::from_millis(200);
-/// BBR.PacingMarginPercent: so much under the rate, so that queues shrink.
+/// BBR.PacingMarginPercent: pacing stays this much below the rate, so that queues shrink.
 const PACING_PERCENT: u64 = 99;
 /// BBRStartupFullLossCnt: gaps in a round trip of Startup that end it.
 const STARTUP_GAPS: u32 = 6;
-/// Drain ends after so many round trips.
+/// Number of round trips after which Drain ends.
 const DRAIN_ROUNDS_MAX: u64 = 3;
-/// C.send_quantum is what is sent in a millisecond, at most this; three of them may be in flight beyond the model.
+/// Maximum of C.send_quantum, which is the data of one millisecond. Three of them may be in flight beyond the model.
 const QUANTUM_BYTES_MAX: u64 = 64 << 10;
 const QUANTA: u64 = 3;
-/// The round-trip time that is assumed before one is known (InitPacingRate).
+/// Assumed round-trip time before the first measurement (InitPacingRate).
 const RTT_ASSUMED: Duration = Duration::from_millis(1);
 
 /// State of the sender (§5.1.1).
@@ -49,7 +49,7 @@ enum State {
     Cruise,
     Refill,
     Up,
-    /// `done_at` is known once little enough is in flight.
+    /// Known once little enough is in flight.
     ProbeRtt {
         done_at: Option<Time>,
         round_done: bool,
@@ -77,10 +77,10 @@ impl State {
     }
 }
 
-/// The changes that a loss caused, kept until it is known not to be spurious (§5.5.11).
+/// The changes that a loss caused, kept until the loss can no longer turn out to be spurious (§5.5.11).
 #[derive(Clone, Copy, Debug, Default)]
 struct Undo {
-    /// The state that it ended.
+    /// The state that the loss ended.
     state: Option<State>,
     short_term_rate: u64,
     short_term_in_flight_bytes: u64,
@@ -93,7 +93,7 @@ pub struct Bbr {
     mtu_bytes: u64,
     cwnd_bytes: u64,
     initial_cwnd_bytes: u64,
-    /// The last window that neither a loss nor ProbeRtt had touched.
+    /// The last window that neither a loss nor ProbeRtt had reduced.
     prior_cwnd_bytes: u64,
     /// `None` before the first round-trip time.
     pacing_bytes_per_s: Option<u64>,
@@ -110,14 +110,14 @@ pub struct Bbr {
     undo: Undo,
     in_recovery: bool,
     idle_restart: bool,
-    /// Samples of packets sent before so much was delivered are those of ProbeRtt, and low.
+    /// Samples of packets sent before this count of delivered bytes are low, because they stem from ProbeRtt.
     low_until_delivered: u64,
-    /// The last sample was held back by the application.
+    /// Whether the application limited the last sample.
     app_limited: bool,
-    /// The window has held packets back in this round or the last.
+    /// Whether the window has held packets back in this round or the last.
     cwnd_limited: bool,
     cwnd_limited_now: bool,
-    /// Gaps among the packets of this round.
+    /// Number of gaps among the packets of this round.
     gaps: u32,
     last_lost: Option<u32>,
     /// The clocks start with the first event.
@@ -222,7 +222,7 @@ impl Bbr {
         if !self.short_term.round_started {
             return;
         }
-        // A sender that probes learns of the limits by probing.
+        // A sender that probes measures the limits by probing.
         let probing = matches!(self.state, State::Startup | State::Refill | State::Up);
         if self.short_term.loss_in_round && !probing {
             self.short_term.lower(self.max_rate.get(), self.cwnd_bytes);
@@ -249,7 +249,7 @@ impl Bbr {
         }
     }
 
-    /// Losses say that the pipe is full (§5.3.1.3).
+    /// Losses show that the pipe is full (§5.3.1.3).
     fn end_startup(&mut self) {
         self.undo.state = Some(State::Startup);
         self.full_pipe.reached = true;
@@ -271,8 +271,8 @@ impl Bbr {
         let probing = matches!(self.state, State::ProbeRtt { .. });
         if !probing && self.min_rtt.expired && !self.idle_restart {
             self.save_cwnd();
-            // A probe that ends here has measured, too: were its cycle not counted, as the draft has it, a rate that
-            // was once measured too high could stay for ever.
+            // A probe that ends here has measured, too. If its cycle did not count, as in the draft, a rate that was
+            // once measured too high could stay forever.
             if self.state == State::Up {
                 self.max_rate.advance();
             }
@@ -502,7 +502,7 @@ impl Controller for Bbr {
         }
     }
 
-    /// Handles a pause, which tells nothing about the path: later packets are paced at its rate (§5.4).
+    /// Handles a pause, which shows nothing about the path: later packets are paced at its rate (§5.4).
     fn on_idle(&mut self) {}
 
     fn set_mtu(&mut self, mtu_bytes: usize) {

@@ -1,5 +1,5 @@
-//! BBR's model of a path (draft-ietf-ccwg-bbr §5.5): rounds, rate, delay, how acknowledgements bunch, and the outcome of the last
-//! round with a loss.
+//! BBR's model of a path (draft-ietf-ccwg-bbr §5.5): rounds, rate, delay, aggregation of acknowledgements, and the
+//! outcome of the last round with a loss.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const MIN_RTT_FILTER: Duration = Duration::from_secs(10);
 const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(5);
 /// BBR.ExtraAckedFilterLen, in rounds; one round in Startup.
 const EXTRA_ACKED_ROUNDS: u64 = 10;
-/// A rate that has grown by less than a quarter for three rounds has reached its limit (§5.3.1.2).
+/// A rate that has grown by less than a quarter in three rounds has reached its limit (§5.3.1.2).
 const FULL_RATE_GROWTH_PERCENT: u64 = 125;
 const FULL_RATE_ROUNDS: u32 = 3;
 
@@ -23,7 +23,7 @@ const FULL_RATE_ROUNDS: u32 = 3;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rounds {
     next_round_delivered: u64,
-    /// The acknowledgement at hand began a round.
+    /// Whether the current acknowledgement began a round.
     pub(super) started: bool,
     pub(super) count: u64,
 }
@@ -78,7 +78,7 @@ pub(super) struct MinRtt {
     seen_at: Time,
     probe_min: Option<Duration>,
     probe_seen_at: Time,
-    /// The last measurement is five seconds old.
+    /// Whether the last measurement is five seconds old.
     pub(super) expired: bool,
 }
 
@@ -106,13 +106,13 @@ impl MinRtt {
         }
     }
 
-    /// Restarts the interval, because the queue was empty just now.
+    /// Restarts the interval, because the queue was just empty.
     pub(super) fn restart_interval(&mut self, now: Time) {
         self.probe_seen_at = now;
     }
 }
 
-/// BBR.extra_acked: how many more bytes than the rate explains were acknowledged at once (§5.5.9).
+/// BBR.extra_acked: number of bytes acknowledged at once beyond those that the rate explains (§5.5.9).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExtraAcked {
     interval_start: Time,
@@ -185,7 +185,7 @@ impl FullPipe {
     }
 }
 
-/// The short-term model (§5.5.10.3): what a round with losses delivered bounds what is sent, until the next probing.
+/// The short-term model (§5.5.10.3): the data delivered in a round with losses limits sending until the next probing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ShortTerm {
     /// BBR.bw_shortterm and BBR.inflight_shortterm.
@@ -196,7 +196,7 @@ pub(super) struct ShortTerm {
     pub(super) delivered_latest_bytes: u64,
     pub(super) loss_in_round: bool,
     loss_round_delivered: u64,
-    /// The acknowledgement at hand ended a round of losses.
+    /// Whether the current acknowledgement ended a round of losses.
     pub(super) round_started: bool,
 }
 

@@ -7,19 +7,19 @@ use super::{Bbr, INFINITE, State, percent};
 use crate::congestion::{Acked, RateSample};
 use crate::time::Time;
 
-/// BBR.LossThresh: a round trip may lose so much.
+/// BBR.LossThresh: the tolerable loss rate of a round trip.
 const LOSS_PERCENT: u64 = 2;
-/// Part of the long-term limit that is left to others, in percent (BBR.Headroom).
+/// Part of the long-term limit left to others, in percent (BBR.Headroom).
 const HEADROOM_PERCENT: u64 = 15;
-/// Probing waits at least this long, and up to a second more at random (T_bbr).
+/// Minimum wait before probing; up to a second is added at random (T_bbr).
 const WAIT_MIN: Duration = Duration::from_secs(2);
 const WAIT_RANDOM_NS: u64 = 1_000_000_000;
-/// Or as long as Reno would take to grow by what is in flight, at most so many round trips (T_reno).
+/// Maximum wait before probing in round trips. Reno would need as many to grow by the data in flight (T_reno).
 const RENO_ROUNDS_MAX: u64 = 63;
-/// The growth of the long-term limit doubles at most so often.
+/// Maximum number of times that the growth of the long-term limit doubles.
 const GROWTH_DOUBLINGS_MAX: u32 = 30;
 
-/// Which part of a probe the acknowledgements that arrive are about.
+/// The part of a probe that the arriving acknowledgements belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum AckPhase {
     None,
@@ -29,7 +29,7 @@ pub(super) enum AckPhase {
     Stopping,
 }
 
-/// The long-term model of what may be in flight, and the clock of probing.
+/// The long-term model of the data in flight, and the clock of probing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probing {
     /// BBR.inflight_longterm.
@@ -41,7 +41,7 @@ pub(super) struct Probing {
     wait: Duration,
     since: Time,
     pub(super) phase: AckPhase,
-    /// BBR.is_bw_probe_sample: what is acknowledged or lost was sent while probing.
+    /// BBR.is_bw_probe_sample: the acknowledged or lost data was sent while probing.
     pub(super) samples: bool,
     too_high: bool,
     precautionary: bool,
@@ -141,7 +141,7 @@ impl Bbr {
             if self.probes_bandwidth() && !sample.app_limited {
                 self.max_rate.advance();
             }
-            // A cautious probe went well: the next one may last.
+            // A cautious probe has succeeded, so the next one may last.
             if self.probes_bandwidth() && self.probing.precautionary && !self.probing.too_high {
                 self.start_refill();
                 return true;
@@ -240,7 +240,7 @@ impl Bbr {
     }
 }
 
-/// SplitMix64: bits that look random, from numbers that another run repeats.
+/// SplitMix64: pseudo-random bits, the same in each run with the same seed.
 fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,14 +1,14 @@
-//! The largest of the values of the last rounds.
+//! The maximum of the values of the last rounds.
 
-/// A value and the round it was seen in.
+/// A value and the round in which it was measured.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     value: u64,
     round: u64,
 }
 
-/// A running maximum over a window of rounds in constant space, after Kathleen Nichols: the best of the window, of what
-/// came after it, and of what came after that.
+/// A running maximum over a window of rounds in constant space (Kathleen Nichols): the best value of the window, the
+/// best after that one, and the best after the second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WindowedMax {
     best: [Seen; 3],
@@ -19,7 +19,7 @@ impl WindowedMax {
         self.best[0].value
     }
 
-    /// Takes a value of round `round`; what is older than `window` rounds is forgotten.
+    /// Adds a value of round `round`, and drops values older than `window` rounds.
     pub(super) fn update(&mut self, window: u64, round: u64, value: u64) {
         let seen = Seen { value, round };
         if value >= self.best[0].value || round - self.best[2].round > window {
@@ -39,13 +39,13 @@ impl WindowedMax {
         let [first, second, _] = self.best;
         let age = seen.round - first.round;
         if age > window {
-            // The best is too old: the next two move up.
+            // The best value is too old: the next two move up.
             self.best = [second, self.best[2], seen];
             if seen.round - self.best[0].round > window {
                 self.best = [self.best[1], self.best[2], seen];
             }
         } else if second.round == first.round && age > window / 4 {
-            // A quarter of the window without a better second one: what came since is the second best.
+            // A quarter of the window has passed without a better second value: the newest value becomes the second.
             self.best[1] = seen;
             self.best[2] = seen;
         } else if self.best[2].round == second.round && age > window / 2 {
