@@ -117,7 +117,7 @@ pub(crate) fn quiet() -> AssociationConfig {
 pub(crate) fn patient() -> AssociationConfig {
     AssociationConfig {
         potentially_failed_retries_max: u32::MAX,
-        path_suspicion: false,
+        early_failover: false,
         ..AssociationConfig::default()
     }
 }

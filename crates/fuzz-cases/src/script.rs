@@ -82,7 +82,7 @@ fn settings(input: &mut Input<'_>) -> AssociationConfig {
         nr_sack: on(4),
         path_mtu_discovery: on(8),
         ecn: on(16),
-        path_suspicion: on(32),
+        early_failover: on(32),
         tail_loss_probes: on(64),
         potentially_failed_retries_max: if on(128) { 0 } else { 3 },
         events: true,

@@ -75,7 +75,7 @@ pub struct Say<'p> {
 pub fn plain() -> AssociationConfig {
     AssociationConfig {
         tail_loss_probes: false,
-        path_suspicion: false,
+        early_failover: false,
         ecn: false,
         nr_sack: false,
         prompt_parts: false,

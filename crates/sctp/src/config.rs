@@ -179,7 +179,7 @@ pub struct AssociationConfig {
     pub potentially_failed_retries_max: u32,
     /// Whether data leaves a path that has been silent for longer than a round trip, if another path is active, and
     /// whether heartbeats probe a silent path that is the only one. Otherwise data waits for T3. Default: true.
-    pub path_suspicion: bool,
+    pub early_failover: bool,
     /// Valid.Cookie.Life. *Fixed*. Default: 60 s.
     pub cookie_life: Duration,
     /// Time without data after which an association is shut down (`SCTP_AUTOCLOSE`). Default: `None`, never.
@@ -242,7 +242,7 @@ impl Default for AssociationConfig {
             association_retries_max: 10,
             path_retries_max: 5,
             potentially_failed_retries_max: 0,
-            path_suspicion: true,
+            early_failover: true,
             cookie_life: Duration::from_secs(60),
             autoclose: None,
             adaptation_indication: 0,

@@ -259,11 +259,11 @@ pub struct PathStatistics {
     /// Reductions of the congestion window that were undone because nothing had been lost (RFC 5682, RFC 3708).
     pub reductions_undone: u64,
     /// Number of times that the path fell silent while another path was active, so that data avoided it.
-    pub suspicions: u64,
+    pub early_failovers: u64,
     /// Number of times that the path turned out to be merely slow.
-    pub suspicions_mistaken: u64,
+    pub early_failovers_spurious: u64,
     /// DATA chunks in flight on the path at such times, which were sent again on other paths.
-    pub data_chunks_given_back: u64,
+    pub data_chunks_rerouted: u64,
     /// State of the search for the longest packet.
     pub mtu_state: MtuState,
     /// Probes of the path MTU.
@@ -298,9 +298,9 @@ pub(crate) struct PathCounts {
     pub(crate) data_chunks_retransmitted: u64,
     pub(crate) tail_probes: u64,
     pub(crate) reductions_undone: u64,
-    pub(crate) suspicions: u64,
-    pub(crate) suspicions_mistaken: u64,
-    pub(crate) data_chunks_given_back: u64,
+    pub(crate) early_failovers: u64,
+    pub(crate) early_failovers_spurious: u64,
+    pub(crate) data_chunks_rerouted: u64,
 }
 
 /// Counters of an endpoint: of its associations, including ended ones, and of packets without association.

@@ -29,7 +29,7 @@ pub fn association(dice: &mut Dice, patient: bool, crashes: bool) -> Association
         multipath: dice.pick(&Multipath::ALL),
         nr_sack: !dice.one_in(4),
         path_mtu_discovery: !dice.one_in(4),
-        path_suspicion: !dice.one_in(4),
+        early_failover: !dice.one_in(4),
         potentially_failed_retries_max: dice.pick(&[0, 0, 1, u32::MAX]),
         tail_loss_probes: !dice.one_in(4),
         rto: RtoConfig {

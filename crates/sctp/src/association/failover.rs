@@ -40,7 +40,7 @@ impl Association {
     /// Returns when a path has been silent for too long, if data could take another one.
     #[inline]
     pub(super) fn path_failure_at(&self, path_id: usize) -> Option<Time> {
-        if self.paths.len() < 2 || !self.config.path_suspicion || !self.paths[path_id].takes_data() {
+        if self.paths.len() < 2 || !self.config.early_failover || !self.paths[path_id].takes_data() {
             return None;
         }
         self.silence_ends(path_id)
@@ -94,7 +94,7 @@ impl Association {
     ) {
         let elsewhere = self.others(path_id).any(|other| self.paths[other].takes_data());
         let waits = self.is_set_up() && self.may_carry_data() && !self.outbound.probes_window();
-        if elsewhere || !waits || !self.config.path_suspicion || !self.paths[path_id].takes_data() {
+        if elsewhere || !waits || !self.config.early_failover || !self.paths[path_id].takes_data() {
             return;
         }
         let path = &mut self.paths[path_id];

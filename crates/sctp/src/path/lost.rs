@@ -165,14 +165,14 @@ impl Path {
 
     /// Moves all `chunks` in flight to another path. This does not indicate congestion, so the window stays.
     pub(crate) fn on_reassigned(&mut self, chunks: u64) {
-        self.counts.data_chunks_given_back += chunks;
+        self.counts.data_chunks_rerouted += chunks;
         self.flight.expect_no_answer();
         self.flight.clear();
     }
 
     /// Moves `chunks` of `bytes` in one packet to another path.
     pub(crate) fn on_packet_reassigned(&mut self, chunks: u64, bytes: usize) {
-        self.counts.data_chunks_given_back += chunks;
+        self.counts.data_chunks_rerouted += chunks;
         self.flight.on_lost(bytes);
     }
 

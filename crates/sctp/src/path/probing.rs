@@ -116,7 +116,7 @@ impl Path {
     pub(crate) fn on_silence(&mut self, now: Time, has_data: bool) -> bool {
         let delivered_bytes = has_data.then(|| self.delivery.delivered_bytes());
         let news = self.path_failure.begin(now, delivered_bytes);
-        self.counts.suspicions += u64::from(news);
+        self.counts.early_failovers += u64::from(news);
         news
     }
 
@@ -133,7 +133,7 @@ impl Path {
     /// Handles an answer to a packet sent at `asked_at`: the path is active from now on. Returns its previous state.
     pub(crate) fn on_answer(&mut self, now: Time, asked_at: Time) -> PathState {
         self.errors = 0;
-        self.counts.suspicions_mistaken += u64::from(self.path_failure.end(now, asked_at));
+        self.counts.early_failovers_spurious += u64::from(self.path_failure.end(now, asked_at));
         let before = std::mem::replace(&mut self.state, PathState::Active);
         if !matches!(before, PathState::Unconfirmed | PathState::Active) {
             self.rto.mark_stale(now);

@@ -122,7 +122,7 @@ fn at_full_load_data_moves_to_the_other_path_and_back() {
 #[test]
 fn without_suspicion_the_timer_decides() {
     let down = Duration::from_secs(5)..Duration::from_secs(8);
-    let config = AssociationConfig { path_suspicion: false, ..AssociationConfig::default() };
+    let config = AssociationConfig { early_failover: false, ..AssociationConfig::default() };
     let round_trip = Duration::from_millis(25);
     let lines = [line(round_trip, std::slice::from_ref(&down)), line(round_trip, &[])];
     let mut two = Two::new(2, lines, &config);
@@ -238,8 +238,8 @@ fn a_path_that_is_merely_slow_for_a_moment_costs_little() {
     let statistics = two.simulation.statistics(A, two.id);
     let path = &two.paths()[0];
     // Its patience has grown beyond the pauses.
-    assert!(path.suspicions <= 10 && path.suspicions_mistaken >= 1, "{path:?}");
-    assert!(path.data_chunks_given_back * 20 <= statistics.data_chunks_sent, "{path:?}");
+    assert!(path.early_failovers <= 10 && path.early_failovers_spurious >= 1, "{path:?}");
+    assert!(path.data_chunks_rerouted * 20 <= statistics.data_chunks_sent, "{path:?}");
     let bits = two.simulation.node(B).app.received().bytes as f64 * 8.0 / 30.0;
     assert!(bits >= 0.8 * 20e6, "{bits}");
 }
@@ -292,8 +292,11 @@ fn jitter_and_pauses_of_the_application_hardly_raise_suspicion() {
         let mut two = Two::new(seed as u64, [config.clone(), config.clone()], &AssociationConfig::default());
         two.sends(Source::bursts(u64::MAX, Time::ZERO, Duration::from_millis(173), messages, bytes));
         two.run_to(Duration::from_secs(60));
-        let suspicions: Vec<u64> = two.paths().iter().map(|path| path.suspicions).collect();
-        assert!(suspicions.iter().sum::<u64>() <= 1, "{messages} messages of {bytes} bytes: {suspicions:?}");
+        let early_failovers: Vec<u64> = two.paths().iter().map(|path| path.early_failovers).collect();
+        assert!(
+            early_failovers.iter().sum::<u64>() <= 1,
+            "{messages} messages of {bytes} bytes: {early_failovers:?}"
+        );
     }
 }
 
@@ -321,7 +324,7 @@ fn a_path_that_works_one_way_only_is_left_for_good() {
     let gap = two.gap_within(Duration::from_secs(10));
     let path = &two.paths()[0];
     assert!(gap <= GAP_MAX, "{gap:?}");
-    assert!(path.suspicions <= 2, "it is not tried again and again: {path:?}");
+    assert!(path.early_failovers <= 2, "it is not tried again and again: {path:?}");
     assert_ne!(path.state, PathState::Active);
 }
 

@@ -95,7 +95,7 @@ fn a_probe_that_is_lost_is_followed_by_others_and_then_by_a_heartbeat() {
     all_arrive(&mut hosts, 2);
     // The answer to the heartbeat brings another probe.
     let statistics = hosts.statistics(A, a);
-    assert_eq!((statistics.timeouts, statistics.tail_probes, statistics.paths[0].suspicions), (0, 4, 1));
+    assert_eq!((statistics.timeouts, statistics.tail_probes, statistics.paths[0].early_failovers), (0, 4, 1));
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_retransmission_by_timer_that_is_lost_comes_after_twice_the_time() {
 #[test]
 fn everything_lost_is_repaired_after_a_timeout_from_one_packet_up() {
     let mut hosts = TwoHosts::new(5);
-    let config = AssociationConfig { path_suspicion: false, ..AssociationConfig::default() };
+    let config = AssociationConfig { early_failover: false, ..AssociationConfig::default() };
     let (a, _) = hosts.establish_with(config.clone(), config);
     // The whole first window is lost.
     hosts.tap(A, |_| Fate::Drop);

@@ -45,7 +45,7 @@ pub(crate) fn established_at(mut peer: Peer, list: &[IpAddr]) -> Peer {
 fn patient() -> AssociationConfig {
     AssociationConfig {
         potentially_failed_retries_max: u32::MAX,
-        path_suspicion: false,
+        early_failover: false,
         ..AssociationConfig::default()
     }
 }
