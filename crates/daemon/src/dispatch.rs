@@ -7,6 +7,7 @@ use carrier::request::{Addresses, InitMessage, OPTION_BYTES_MAX, Request, Start}
 use carrier::shared_page::State;
 use rustix::io::Errno;
 use rustix::net::UCred;
+use swiftwater::internals::batches_moved;
 
 use crate::calls::peel_off::{Front, PeeledOff};
 use crate::calls::reply::{Answer, Reply};
@@ -15,7 +16,7 @@ use crate::channel::long_messages;
 use crate::channel::recall::Recalled;
 use crate::channel::style::Style;
 use crate::state::association::Outcome;
-use crate::state::registry::{Registry, patience};
+use crate::state::registry::{Registry, take_waiting_seat};
 use crate::state::socket::Socket;
 use crate::state::socket_options::SocketOptions;
 use crate::system::addresses::{check_peer, parse_list};
@@ -49,7 +50,7 @@ pub(crate) async fn perform(
             for source in [Source::Requests, Source::Carriers] {
                 registry.closers.of(who.uid.as_raw(), source).drained().await;
             }
-            let_pass(registry, ROUNDS_MAX).await;
+            run_pending(registry, ROUNDS_MAX).await;
             return Ok(Answer::Done.into());
         }
         Request::Open { v6, one_to_many } => return open_for(registry, who.into(), v6, one_to_many),
@@ -74,7 +75,7 @@ pub(crate) async fn perform(
         // The request finds the effects of earlier messages, as in the kernel: an association that a message has ended is
         // gone. The task of the socket may have taken the last of them.
         let all_taken = drain(&socket).await;
-        let_pass(registry, ROUNDS_OF_MESSAGES_MAX).await;
+        run_pending(registry, ROUNDS_OF_MESSAGES_MAX).await;
         if !all_taken && matches!(request, Request::PeelOff { .. }) {
             // Some of the messages may be for the association to be removed.
             return Err(Errno::NOBUFS);
@@ -92,9 +93,13 @@ async fn perform_on(
     who: UCred,
 ) -> Result<Reply, Errno> {
     match *request {
-        // These requests do not refer to a socket.
-        Request::Describe | Request::Status | Request::Barrier | Request::Memfd | Request::Open { .. } => {}
-        Request::Streams | Request::Push { .. } | Request::Pop { .. } | Request::Record { .. } => {}
+        // `perform` answers these requests, which do not refer to a socket.
+        Request::Describe | Request::Status | Request::Barrier | Request::Memfd | Request::Open { .. } => {
+            return Err(Errno::INVAL);
+        }
+        Request::Streams | Request::Push { .. } | Request::Pop { .. } | Request::Record { .. } => {
+            return Err(Errno::INVAL);
+        }
         Request::Attach => {
             let page = socket.channel.page.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
             return Ok(Reply { answer: Answer::Done, descriptors: vec![page], lent: None, feed: None });
@@ -124,7 +129,7 @@ async fn perform_on(
             return Ok(Answer::Value(associations_after(socket, after)).into());
         }
         Request::AwaitEnd => {
-            unless_lost(&patience(registry, who)?, socket.end()).await?;
+            unless_evicted(&take_waiting_seat(registry, who)?, socket.end()).await?;
         }
         Request::PeelOff { association, front_begun, front_at } => {
             peel_off::peelable(socket, association)?;
@@ -134,7 +139,7 @@ async fn perform_on(
         }
         Request::Hold => form::hold(socket)?,
         Request::PutBack(record) => {
-            unless_lost(&patience(registry, who)?, form::put_back(socket, record)).await??;
+            unless_evicted(&take_waiting_seat(registry, who)?, form::put_back(socket, record)).await??;
         }
         Request::SetForm { plain } => socket.channel.set_form(plain)?,
         Request::LocalAddress => return Ok(Answer::Address(socket.local_address()).into()),
@@ -162,7 +167,7 @@ async fn await_room(
 ) -> Result<(), Errno> {
     let assoc = socket.inner().associations.get(&association).cloned().ok_or(Errno::PIPE)?;
     let queue = assoc.send_queue().clone().ok_or(Errno::PIPE)?;
-    unless_lost(&patience(registry, who)?, queue.room()).await?;
+    unless_evicted(&take_waiting_seat(registry, who)?, queue.room()).await?;
     if queue.is_peer_shut() { Err(Errno::SHUTDOWN) } else { Ok(()) }
 }
 
@@ -189,18 +194,18 @@ async fn connect_for(
     theirs: BorrowedFd<'_>,
     who: UCred,
 ) -> Result<Reply, Errno> {
-    let patience = (start == Start::AnswerLate).then(|| patience(registry, who)).transpose()?;
+    let seat = (start == Start::AnswerLate).then(|| take_waiting_seat(registry, who)).transpose()?;
     let assoc = connect::connect(registry, socket, peer, (start, init), theirs)?;
     if start == Start::Now {
         tokio::select! {
             biased;
             // If the peer is a program of this daemon, its tasks run meanwhile, so that it knows of the association.
-            _ = assoc.set_up_ended() => let_pass(registry, ROUNDS_OF_MESSAGES_MAX).await,
-            () = let_pass(registry, ROUNDS_MAX) => {}
+            _ = assoc.set_up_ended() => run_pending(registry, ROUNDS_OF_MESSAGES_MAX).await,
+            () = run_pending(registry, ROUNDS_MAX) => {}
         }
     }
-    if let Some(patience) = patience
-        && let Outcome::Failed(error) = unless_lost(&patience, assoc.set_up_ended()).await?
+    if let Some(seat) = seat
+        && let Outcome::Failed(error) = unless_evicted(&seat, assoc.set_up_ended()).await?
     {
         return Err(error);
     }
@@ -240,7 +245,7 @@ async fn recall(
     theirs: BorrowedFd<'_>,
     who: UCred,
 ) -> Result<Recalled, Errno> {
-    unless_lost(&patience(registry, who)?, socket.channel.endpoint.recall(theirs)).await?
+    unless_evicted(&take_waiting_seat(registry, who)?, socket.channel.endpoint.recall(theirs)).await?
 }
 
 fn open_for(registry: &Rc<Registry>, owner: Owner, v6: bool, one_to_many: bool) -> Result<Reply, Errno> {
@@ -271,15 +276,15 @@ async fn peel_off(
     done.await.unwrap_or(Err(Errno::NETDOWN))
 }
 
-/// Waits for `something`, unless another user takes this place.
-async fn unless_lost<T>(patience: &Seat, something: impl Future<Output = T>) -> Result<T, Errno> {
+/// Waits for `something`, unless the request loses its seat to another user.
+async fn unless_evicted<T>(seat: &Seat, something: impl Future<Output = T>) -> Result<T, Errno> {
     tokio::select! {
         happened = something => Ok(happened),
-        () = patience.lost() => Err(Errno::NOBUFS),
+        () = seat.lost() => Err(Errno::NOBUFS),
     }
 }
 
-/// Maximum number of rounds of the runtime in [`let_pass`], in case a program sends without pause. A handshake between two programs
+/// Maximum number of rounds of the runtime in [`run_pending`], in case a program sends without pause. A handshake between two programs
 /// takes fewer.
 const ROUNDS_MAX: usize = 16;
 /// Maximum number of rounds before a request of a one-to-many socket. One is enough for a SHUTDOWN between two programs, and
@@ -291,11 +296,8 @@ const QUIET_ROUNDS: usize = 2;
 
 /// Runs pending work that needs no other host, such as a handshake or a shutdown between two programs, until no record
 /// and no packet moves any more. The kernel completes such work within the call, and programs rely on that.
-async fn let_pass(registry: &Registry, rounds_max: usize) {
-    let moved = || {
-        let link = registry.stack.statistics().link;
-        (registry.busy_polling.records(), link.datagrams_sent, link.datagrams_received)
-    };
+async fn run_pending(registry: &Registry, rounds_max: usize) {
+    let moved = || (registry.busy_polling.records(), batches_moved(&registry.stack));
     let (mut before, mut quiet) = (moved(), 0);
     for _ in 0..rounds_max {
         tokio::task::yield_now().await;

@@ -65,7 +65,7 @@ impl Stack {
     /// Waits up to `wait` until no association is left. Returns whether none is left.
     pub fn await_end(&self, wait: Duration) -> bool {
         let deadline = Instant::now().checked_add(wait);
-        while self.statistics().associations > 0 {
+        while self.association_count() > 0 {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return false;
             }

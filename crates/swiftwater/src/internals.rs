@@ -5,8 +5,8 @@
 //! interfaces are here, and not documented.
 
 pub use crate::busy_poll::BusyPoll;
-use crate::socket::Patience;
-use crate::{Message, Received, RecvError, SendError, SendInfo, SharedAssociation};
+use crate::socket::Wait;
+use crate::{Message, Received, RecvError, SendError, SendInfo, SharedAssociation, Stack};
 use bytes::Bytes;
 pub use sctp::{POOL_RESERVED_PART, ReceiveBudget};
 
@@ -17,7 +17,7 @@ pub use sctp::{POOL_RESERVED_PART, ReceiveBudget};
 ///
 /// Fails as [`Association::try_next`](SharedAssociation::try_next) does.
 pub fn next_at_hand(association: &SharedAssociation) -> Result<Option<Received>, RecvError> {
-    association.next_with(Patience::NoPoll)
+    association.next_with(Wait::NoPoll)
 }
 
 /// Sends one message without a copy of its bytes if the send buffer has room for it. Does not take in
@@ -31,7 +31,7 @@ pub fn send_at_hand(
     message: &Bytes,
     info: &SendInfo,
 ) -> Result<(), SendError> {
-    association.send_bytes_with(message, info, Patience::NoPoll)
+    association.send_bytes_with(message, info, Wait::NoPoll)
 }
 
 /// Ends sending (RFC 9260 §9.2) if the stream takes the request now.
@@ -40,7 +40,7 @@ pub fn send_at_hand(
 ///
 /// The association is already closed, or the call fails with [`SendError::WouldBlock`].
 pub fn shutdown_at_hand(association: &SharedAssociation) -> Result<(), SendError> {
-    association.shutdown_with(Patience::NoPoll)
+    association.shutdown_with(Wait::NoPoll)
 }
 
 /// Keeps received messages of at least this many bytes charged to the receive window until [`release_window`].
@@ -56,4 +56,10 @@ pub fn release_window(association: &SharedAssociation, bytes: usize) {
 /// Returns how much of the receive window a message occupies until it is received.
 pub fn window_bytes(message: &Message) -> usize {
     crate::message::window_bytes(&message.data)
+}
+
+/// Returns the number of batches of packets that the stack has sent or received so far. The daemon runs pending work until
+/// this number no longer changes.
+pub fn batches_moved(stack: &Stack) -> u64 {
+    stack.with_driver(|driver| driver.batches_moved()).unwrap_or_default()
 }

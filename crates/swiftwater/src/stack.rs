@@ -261,7 +261,21 @@ impl Stack {
         self.with_driver(|driver| driver.link_addresses().first().map_or(0, |a| a.port())).unwrap_or_default()
     }
 
-    /// Returns the counters of the stack.
+    /// Returns the number of associations that exist, in any state.
+    ///
+    /// ```
+    /// # use swiftwater::{Stack, StackOptions};
+    /// let stack = Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() })?;
+    /// let listener = stack.listen(7)?;
+    /// let client = stack.connect(listener.local_address())?;
+    /// assert_eq!(stack.association_count(), 2, "both ends are in this stack");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn association_count(&self) -> usize {
+        self.with_driver(|driver| driver.association_count()).unwrap_or_default()
+    }
+
+    /// Returns the counters of the stack. Visits every association.
     pub fn statistics(&self) -> StackStatistics {
         self.with_driver(|driver| StackStatistics {
             associations: driver.association_count(),

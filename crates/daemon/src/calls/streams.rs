@@ -21,7 +21,7 @@ use super::feed;
 use super::reply::{Answer, Reply};
 use super::report::{ASSOCIATIONS_MAX, PASSED_OVER_PER_RECORD, Report};
 use crate::state::association::SocketAssociation;
-use crate::state::registry::{Registry, patience};
+use crate::state::registry::{Registry, take_waiting_seat};
 use crate::state::socket::Socket;
 use crate::system::journal::log;
 use crate::system::quantum::{Quantum, RECORDS_PER_TURN};
@@ -75,7 +75,7 @@ pub(crate) async fn record(
     recorder: Recorder,
     who: UCred,
 ) -> Result<Reply, Errno> {
-    let seat = patience(registry, who)?;
+    let seat = take_waiting_seat(registry, who)?;
     let account = registry.unread.account(who.uid.as_raw());
     let charge = account.take(feed::CHARGED_BYTES).ok_or(Errno::NOBUFS)?;
     let (sink, feed) = feed::pair(charge, seat);

@@ -16,7 +16,7 @@ use super::association_options::AssocOptions;
 use super::notification_type::NotificationType;
 use super::send_queue::SendQueue;
 use crate::channel::window_credit::ReceiveWindow;
-use crate::users::budget::Seat;
+use crate::users::budget::AssociationSeat;
 
 /// The first number of an association. As in the kernel, lower numbers denote future associations, the current one, and
 /// all (`SCTP_FUTURE_ASSOC` and others).
@@ -43,7 +43,7 @@ pub(crate) struct SocketAssociation {
     /// The queue of outbound messages, if the socket is a one-to-many socket.
     send_queue: RefCell<Option<Rc<SendQueue>>>,
     /// The seat of an association that a peer has set up with a one-to-many socket.
-    seat: OnceCell<Seat>,
+    seat: OnceCell<AssociationSeat>,
 }
 
 /// Messages on their way from an association to the program.
@@ -130,7 +130,7 @@ impl SocketAssociation {
     }
 
     /// Counts the association for its user as long as it exists.
-    pub(crate) fn take_seat(&self, seat: Seat) {
+    pub(crate) fn take_seat(&self, seat: AssociationSeat) {
         // An association gets one seat, when it is created.
         let _ = self.seat.set(seat);
     }

@@ -41,7 +41,7 @@ const WAITING_OF_USER_MAX: usize = 1024;
 /// Maximum number of open connections that have not sent a request yet.
 const SILENT_MAX: usize = 1024;
 /// Maximum number of pages of closed sockets that programs may read on, because they have shut both directions down.
-const ASKED_ON_MAX: usize = 1024;
+const CLOSED_PAGES_MAX: usize = 1024;
 /// Maximum number of sockets on a shared port that the registry checks for being closed.
 const HOLDERS_LOOKED_AT_MAX: usize = 16;
 /// If descriptors are scarce, waiting requests and silent connections are each limited to the number of descriptors
@@ -79,8 +79,8 @@ pub(crate) struct Registry {
     pub(crate) busy_polling: Arc<BusyPolling>,
     /// Rules for the modules on the streams of associations.
     rules: Rc<StreamRules>,
-    /// Pages of closed sockets that were shut both ways.
-    asked_on: Arc<Mutex<Turns<AskedOn>>>,
+    /// Pages of closed sockets that were shut both ways, which their programs may still read.
+    closed_pages: Arc<Mutex<Turns<ClosedPage>>>,
 }
 
 #[derive(Default)]
@@ -152,7 +152,7 @@ impl Registry {
             numbers,
             busy_polling: Arc::default(),
             rules: Rc::default(),
-            asked_on: Arc::new(Mutex::new(Turns::new(ASKED_ON_MAX.min(few)))),
+            closed_pages: Arc::new(Mutex::new(Turns::new(CLOSED_PAGES_MAX.min(few)))),
         })
     }
 
@@ -289,11 +289,12 @@ impl Registry {
             // The share is released only after the page is emptied: a program that delays this cannot open more
             // sockets.
             let (page, share) = (channel.page.left(), Arc::clone(&socket.share));
-            let (closer, asked_on) = (Arc::clone(channel.endpoint.closer()), Arc::clone(&self.asked_on));
+            let (closer, closed_pages) =
+                (Arc::clone(channel.endpoint.closer()), Arc::clone(&self.closed_pages));
             channel.endpoint.closer().run(move || {
                 if let Some(page) = page.empty() {
                     let number = closer.number();
-                    keep_page(&asked_on, share.owner.user, AskedOn { page, closer, _number: number });
+                    keep_page(&closed_pages, share.owner.user, ClosedPage { page, closer, _number: number });
                 }
                 drop(share);
             });
@@ -306,26 +307,26 @@ impl Registry {
 
     /// Returns whether no socket and no association is left.
     pub(crate) fn is_idle(&self) -> bool {
-        self.table().by_cookie.is_empty() && self.stack.statistics().associations == 0
+        self.table().by_cookie.is_empty() && self.stack.association_count() == 0
     }
 }
 
-/// The page of a closed socket that its program may ask on.
-struct AskedOn {
+/// The page of a closed socket that its program may still read.
+struct ClosedPage {
     page: LeftPage,
     closer: Arc<Closer>,
     _number: Taken,
 }
 
-/// Keeps the page of a user. If there are too many, one of the user who has most is emptied, by the thread of that user.
-fn keep_page(pages: &Mutex<Turns<AskedOn>>, user: u32, page: AskedOn) {
+/// Keeps the page of a user. If there are too many, the user with the most loses one, which a thread of that user empties.
+fn keep_page(pages: &Mutex<Turns<ClosedPage>>, user: u32, page: ClosedPage) {
     let too_many = pages.lock().unwrap_or_else(PoisonError::into_inner).push(user, page);
-    if let Some(AskedOn { page, closer, _number }) = too_many {
+    if let Some(ClosedPage { page, closer, _number }) = too_many {
         closer.run(move || page.empty_wholly());
     }
 }
 
-/// Takes a place for one more request of this user that waits for its answer.
-pub(crate) fn patience(registry: &Registry, who: UCred) -> Result<Seat, Errno> {
+/// Takes a seat for one more request of this user that waits for its answer.
+pub(crate) fn take_waiting_seat(registry: &Registry, who: UCred) -> Result<Seat, Errno> {
     registry.waiting.take(who.uid.as_raw()).ok_or(Errno::NOBUFS)
 }

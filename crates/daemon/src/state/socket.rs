@@ -22,7 +22,7 @@ use crate::channel::Channel;
 use crate::channel::style::Style;
 use crate::system::addresses::{as_seen, unspecified};
 use crate::system::socket_cookie::Cookie;
-use crate::users::budget::Seat;
+use crate::users::budget::AssociationSeat;
 use crate::users::owner::Share;
 use crate::users::round_share::Turn;
 
@@ -191,7 +191,7 @@ impl Socket {
         &self,
         association: SocketAssociation,
         streams_out: u16,
-        seat: Seat,
+        seat: AssociationSeat,
     ) -> Rc<SocketAssociation> {
         association.take_seat(seat);
         let entry = self.channel.page.enter(association.id, streams_out, &association.peer);

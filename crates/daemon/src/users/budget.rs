@@ -23,7 +23,7 @@ use bytes::Bytes;
 use swiftwater::internals::{POOL_RESERVED_PART, ReceiveBudget};
 use tokio::sync::Notify;
 
-pub(crate) use self::associations::Seat;
+pub(crate) use self::associations::AssociationSeat;
 use self::wait_queue::Queue;
 use super::round_share::RoundShare;
 

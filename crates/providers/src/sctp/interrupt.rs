@@ -41,6 +41,7 @@ impl SctpDriver {
         self.detach_before_more(cx);
         let more = self.link.receive(&mut self.received)?;
         let mut arrivals = std::mem::take(&mut self.received);
+        self.batches_moved += arrivals.batches.len() as u64;
         for batch in arrivals.batches.drain(..) {
             self.attached.on_batch(batch.block_bytes);
             let (endpoint, mut host) = self.split(cx);
@@ -121,6 +122,7 @@ impl SctpDriver {
                 })
                 .collect();
             self.link.transmit_singles(&transmits);
+            self.batches_moved += 1;
         }
     }
 
@@ -145,9 +147,10 @@ impl SctpDriver {
                     let why = ::sctp::Unreachable::Host;
                     endpoint.handle_unreachable(now, transmit.remote, why, &quoted, &mut host);
                 }
+                Ok(()) => self.batches_moved += 1,
                 // A packet that the network does not take is lost like any other; the timers recover it. The link
                 // counts it.
-                Ok(()) | Err(_) => {}
+                Err(_) => {}
             }
         }
     }

@@ -80,6 +80,8 @@ pub struct SctpDriver {
     pool: Pool,
     /// A batch that the link could not take yet, and that must be sent first.
     refused: Option<::sctp::Transmit>,
+    /// Number of batches that the link has delivered or accepted.
+    batches_moved: u64,
     /// Time zero of the core.
     epoch: Instant,
     /// The time of the last interrupt, flush or [`SctpDriver::set_now`], for requests in between.
@@ -125,6 +127,7 @@ impl SctpDriver {
             buffer: TransmitBuffer::new(),
             pool: Pool::default(),
             refused: None,
+            batches_moved: 0,
             epoch,
             now: Time::ZERO,
             trace: None,
@@ -315,6 +318,12 @@ impl SctpDriver {
     /// Returns the counters of the link.
     pub fn link_statistics(&self) -> LinkStats {
         self.link.stats()
+    }
+
+    /// Returns the number of batches that the link has delivered or accepted so far. A caller that runs pending work until
+    /// nothing moves any more compares two results.
+    pub fn batches_moved(&self) -> u64 {
+        self.batches_moved
     }
 
     /// Returns the local addresses of the link.

@@ -7,9 +7,9 @@ use super::Account;
 
 /// An association of a one-to-many socket; counts for its user until dropped.
 #[derive(Debug)]
-pub(crate) struct Seat(Arc<Account>);
+pub(crate) struct AssociationSeat(Arc<Account>);
 
-impl Drop for Seat {
+impl Drop for AssociationSeat {
     fn drop(&mut self) {
         self.0.associations.fetch_sub(1, Relaxed);
     }
@@ -21,10 +21,10 @@ impl Account {
     }
 
     /// Counts an association that a peer has set up. Returns `None` if the user has the maximum already.
-    pub(crate) fn seat(self: &Arc<Self>, associations_max: usize) -> Option<Seat> {
+    pub(crate) fn seat(self: &Arc<Self>, associations_max: usize) -> Option<AssociationSeat> {
         let more = |count: usize| (count < associations_max).then_some(count + 1);
         self.associations.fetch_update(Relaxed, Relaxed, more).ok()?;
-        Some(Seat(Arc::clone(self)))
+        Some(AssociationSeat(Arc::clone(self)))
     }
 
     /// Counts a refused association.
