@@ -17,7 +17,7 @@ use crate::error::{ConnectError, RecvError, SendError};
 use crate::event::Received;
 use crate::message::Message;
 use crate::options::StackOptions;
-use crate::socket::{Found, Patience, unless_restarted};
+use crate::socket::{Found, Wait, unless_restarted};
 use crate::stack::Stack;
 
 /// An association with one peer (one-to-one style, RFC 6458 §4). Clones share the association; every method may be
@@ -86,7 +86,7 @@ impl Association {
 
     fn await_answer(shared: Arc<SharedAssociation>) -> Result<Association, ConnectError> {
         loop {
-            let found = shared.socket.getmsg(Patience::Forever);
+            let found = shared.socket.getmsg(Wait::Forever);
             if shared.take_connect_answer(found)? {
                 return Ok(Association { shared });
             }
@@ -133,7 +133,7 @@ impl Association {
     #[inline]
     pub fn send_with(&self, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
         self.check(message.len(), info)?;
-        self.shared.socket.write(0, info, message, Patience::Forever)
+        self.shared.socket.write(0, info, message, Wait::Forever)
     }
 
     /// Sends one message without a copy of its bytes; waits while the send buffer is full.
@@ -142,7 +142,7 @@ impl Association {
     ///
     /// Fails as [`Association::send_with`] does.
     pub fn send_bytes(&self, message: Bytes, info: &SendInfo) -> Result<(), SendError> {
-        self.shared.send_bytes_with(&message, info, Patience::Forever)
+        self.shared.send_bytes_with(&message, info, Wait::Forever)
     }
 
     /// Sends one message with the properties in `info`; waits while the send buffer is full, for `timeout` at most.
@@ -152,7 +152,7 @@ impl Association {
     /// Fails as [`Association::send_with`] does, or with [`SendError::TimedOut`], and then sends nothing.
     pub fn send_timeout(&self, message: &[u8], info: &SendInfo, timeout: Duration) -> Result<(), SendError> {
         self.check(message.len(), info)?;
-        self.shared.socket.write(0, info, message, Patience::within(timeout))
+        self.shared.socket.write(0, info, message, Wait::within(timeout))
     }
 
     /// Receives the next message; waits for it. Returns `None` when the peer has shut down and everything was read.
@@ -161,7 +161,7 @@ impl Association {
     ///
     /// The association was aborted or lost.
     pub fn recv(&self) -> Result<Option<Message>, RecvError> {
-        self.recv_message(Patience::Forever)
+        self.recv_message(Wait::Forever)
     }
 
     /// Receives the next message; waits for it for `timeout` at most.
@@ -170,7 +170,7 @@ impl Association {
     ///
     /// Fails as [`Association::recv`] does, or with [`RecvError::TimedOut`].
     pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<Message>, RecvError> {
-        self.recv_message(Patience::within(timeout))
+        self.recv_message(Wait::within(timeout))
     }
 
     /// Receives the available messages, at least one and at most `limit`, and appends them to `messages`; waits for the
@@ -185,7 +185,7 @@ impl Association {
     pub fn recv_many(&self, messages: &mut Vec<Message>, limit: usize) -> Result<usize, RecvError> {
         let (socket, before) = (&self.shared.socket, messages.len());
         loop {
-            let found = socket.until(Interest::READABLE, Patience::Forever, |inner| {
+            let found = socket.until(Interest::READABLE, Wait::Forever, |inner| {
                 socket.try_getmsg_many(inner, limit.max(1), messages)
             })??;
             let received = messages.len() - before;
@@ -222,7 +222,7 @@ impl Association {
     ///
     /// The association was aborted or lost; the error follows the events that report this.
     pub fn next(&self) -> Result<Option<Received>, RecvError> {
-        self.next_with(Patience::Forever)
+        self.next_with(Wait::Forever)
     }
 
     /// Receives the next message or event; waits for it for `timeout` at most.
@@ -231,7 +231,7 @@ impl Association {
     ///
     /// Fails as [`Association::next`] does, or with [`RecvError::TimedOut`].
     pub fn next_timeout(&self, timeout: Duration) -> Result<Option<Received>, RecvError> {
-        self.next_with(Patience::within(timeout))
+        self.next_with(Wait::within(timeout))
     }
 
     /// Copies the next message into `buffer`; waits for it. The rest of a message that does not fit comes with the next
@@ -257,7 +257,7 @@ impl Association {
     #[inline]
     pub fn recv_into(&self, buffer: &mut [u8]) -> Result<Option<(usize, RecvInfo)>, RecvError> {
         loop {
-            match self.shared.socket.read(buffer, Patience::Forever)? {
+            match self.shared.socket.read(buffer, Wait::Forever)? {
                 Found::Data(info) => return Ok(Some(info)),
                 Found::Primitive(primitive, text) => unless_restarted(&primitive, &text)?,
                 Found::End => return self.ended().map(|()| None),
@@ -271,7 +271,7 @@ impl Association {
     ///
     /// The association is already closed.
     pub fn shutdown(&self) -> Result<(), SendError> {
-        self.shared.shutdown_with(Patience::Forever)
+        self.shared.shutdown_with(Wait::Forever)
     }
 
     /// Shuts down, and waits until the peer has received everything and has shut down, too. Discards messages that
@@ -284,7 +284,7 @@ impl Association {
         // An association that has ended already still reports its reason below.
         let _ = self.shutdown();
         let socket = &self.shared.socket;
-        socket.until(Interest::READABLE, Patience::Forever, |inner| socket.try_drain(inner))?
+        socket.until(Interest::READABLE, Wait::Forever, |inner| socket.try_drain(inner))?
     }
 }
 

@@ -18,7 +18,7 @@ use crate::error::{BindError, ConnectError, RecvError, SendError};
 use crate::event::Received;
 use crate::message::AssociationId;
 use crate::options::StackOptions;
-use crate::socket::Patience;
+use crate::socket::Wait;
 use crate::stack::Stack;
 
 /// Sends to and receives from any number of peers (one-to-many style, RFC 6458 §3). Peers connect by themselves;
@@ -97,7 +97,7 @@ impl Endpoint {
     ///
     /// The association is closed, the message is empty or too long, or the stream does not exist.
     pub fn send_to(&self, to: AssociationId, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
-        self.shared.write(to, message, info, Patience::Forever)
+        self.shared.write(to, message, info, Wait::Forever)
     }
 
     /// Sends one message to a peer; waits while the association's send buffer is full, for `timeout` at most.
@@ -112,7 +112,7 @@ impl Endpoint {
         info: &SendInfo,
         timeout: Duration,
     ) -> Result<(), SendError> {
-        self.shared.write(to, message, info, Patience::within(timeout))
+        self.shared.write(to, message, info, Wait::within(timeout))
     }
 
     /// Receives the next message or event of any association; waits for it.
@@ -121,7 +121,7 @@ impl Endpoint {
     ///
     /// The sockets failed.
     pub fn recv(&self) -> Result<(AssociationId, Received), RecvError> {
-        self.recv_with(Patience::Forever)
+        self.recv_with(Wait::Forever)
     }
 
     /// Receives the next message or event; waits for it for `timeout` at most.
@@ -130,7 +130,7 @@ impl Endpoint {
     ///
     /// Fails as [`Endpoint::recv`] does, or with [`RecvError::TimedOut`].
     pub fn recv_timeout(&self, timeout: Duration) -> Result<(AssociationId, Received), RecvError> {
-        self.recv_with(Patience::within(timeout))
+        self.recv_with(Wait::within(timeout))
     }
 
     /// Ends sending to a peer (RFC 9260 §9.2): everything sent is still delivered, and receiving continues.
@@ -140,7 +140,7 @@ impl Endpoint {
     /// The association is already closed.
     pub fn shutdown(&self, id: AssociationId) -> Result<(), SendError> {
         self.socket()
-            .request(Primitive::OrdrelReq { association: id.0 }, Chain::new(), Patience::Forever)
+            .request(Primitive::OrdrelReq { association: id.0 }, Chain::new(), Wait::Forever)
             .map_err(|_| SendError::Closed)
     }
 }

@@ -12,7 +12,7 @@ use crate::address::ToAddress;
 use crate::association::Association;
 use crate::error::{AcceptError, BindError};
 use crate::options::{ListenerOptions, StackOptions};
-use crate::socket::Patience;
+use crate::socket::Wait;
 use crate::stack::Stack;
 
 /// Accepts associations on one SCTP port (one-to-one style, RFC 6458 §4). Clones share the listener.
@@ -81,7 +81,7 @@ impl Listener {
     ///
     /// The sockets failed.
     pub fn accept(&self) -> Result<(Association, SocketAddr), AcceptError> {
-        self.accept_with(Patience::Forever)
+        self.accept_with(Wait::Forever)
     }
 
     /// Accepts the next association; waits up to `timeout` for one.
@@ -90,7 +90,7 @@ impl Listener {
     ///
     /// Fails as [`Listener::accept`] does, or with [`AcceptError::TimedOut`].
     pub fn accept_timeout(&self, timeout: Duration) -> Result<(Association, SocketAddr), AcceptError> {
-        self.accept_with(Patience::within(timeout))
+        self.accept_with(Wait::within(timeout))
     }
 
     /// Accepts the next association without waiting, if one is available.
@@ -99,12 +99,12 @@ impl Listener {
     ///
     /// Fails as [`Listener::accept`] does, or with [`AcceptError::WouldBlock`].
     pub fn try_accept(&self) -> Result<(Association, SocketAddr), AcceptError> {
-        self.accept_with(Patience::None)
+        self.accept_with(Wait::None)
     }
 
-    fn accept_with(&self, patience: Patience) -> Result<(Association, SocketAddr), AcceptError> {
+    fn accept_with(&self, wait: Wait) -> Result<(Association, SocketAddr), AcceptError> {
         loop {
-            if let Some((shared, peer)) = self.take(self.socket().getmsg(patience)?)? {
+            if let Some((shared, peer)) = self.take(self.socket().getmsg(wait)?)? {
                 return Ok((Association { shared }, peer));
             }
         }

@@ -7,7 +7,7 @@ use streams::{Interest, Kind, Message as Block, RecordLayout};
 use crate::association::Association;
 use crate::error::RecvError;
 use crate::message::{Message, from_block};
-use crate::socket::{Found, Patience, unless_restarted};
+use crate::socket::{Found, Wait, unless_restarted};
 
 /// A received message that a reader lends.
 #[derive(Clone, Copy, Debug)]
@@ -137,7 +137,7 @@ impl Reader {
     /// The association was aborted or lost.
     #[inline]
     pub fn recv(&mut self) -> Result<Option<MessageRef<'_>>, RecvError> {
-        self.recv_within(Patience::Forever)
+        self.recv_within(Wait::Forever)
     }
 
     /// Receives the next message without waiting, if one is available.
@@ -146,12 +146,12 @@ impl Reader {
     ///
     /// Fails as [`Reader::recv`] does, or with [`RecvError::WouldBlock`].
     pub fn try_recv(&mut self) -> Result<Option<MessageRef<'_>>, RecvError> {
-        self.recv_within(Patience::None)
+        self.recv_within(Wait::None)
     }
 
     #[inline]
-    fn recv_within(&mut self, patience: Patience) -> Result<Option<MessageRef<'_>>, RecvError> {
-        if !self.taken.has_next() && !self.refill(patience)? {
+    fn recv_within(&mut self, wait: Wait) -> Result<Option<MessageRef<'_>>, RecvError> {
+        if !self.taken.has_next() && !self.refill(wait)? {
             return Ok(None);
         }
         Ok(self.taken.next())
@@ -159,10 +159,10 @@ impl Reader {
 
     /// Takes the next message, or all of one packet. Returns false at the end of the stream.
     #[cold]
-    fn refill(&mut self, patience: Patience) -> Result<bool, RecvError> {
+    fn refill(&mut self, wait: Wait) -> Result<bool, RecvError> {
         let socket = &self.association.shared.socket;
         loop {
-            match socket.until(Interest::READABLE, patience, |inner| socket.try_getrun(inner))?? {
+            match socket.until(Interest::READABLE, wait, |inner| socket.try_getrun(inner))?? {
                 Found::Data(block) => {
                     self.taken.put(block);
                     return Ok(true);

@@ -8,7 +8,7 @@ use streams::Interest;
 use crate::association::Association;
 use crate::error::SendError;
 use crate::flush_delay::FlushDelay;
-use crate::socket::{Patience, WaitError};
+use crate::socket::{Wait, WaitError};
 
 /// The messages of a sender that it has not handed over to the stack yet.
 #[derive(Debug, Default)]
@@ -165,14 +165,14 @@ impl Association {
         if fed.batch.push(info, message) {
             return Ok(());
         }
-        self.shared.socket.write(0, info, message, Patience::Forever)
+        self.shared.socket.write(0, info, message, Wait::Forever)
     }
 
     /// Hands the collected messages over to the stack, which transmits them as after [`Association::send`].
     fn hand_over(&self, fed: &mut FedMessages) -> Result<(), SendError> {
         let socket = &self.shared.socket;
         while !fed.batch.is_empty() {
-            let written = socket.until(Interest::WRITABLE, Patience::Forever, |inner| {
+            let written = socket.until(Interest::WRITABLE, Wait::Forever, |inner| {
                 socket.try_write_batch(inner, 0, &mut fed.batch)
             });
             fed.on_written(written)?;

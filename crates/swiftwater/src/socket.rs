@@ -12,7 +12,7 @@ use streams::StreamId;
 use tpi::Errno;
 
 pub(crate) use self::receive::{Found, unless_restarted};
-pub(crate) use self::wait::{Patience, WaitError};
+pub(crate) use self::wait::{Wait, WaitError};
 use crate::error::{CloseReason, Loss};
 use crate::shard::{Inner, ShardOwner};
 

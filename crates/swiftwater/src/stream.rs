@@ -8,7 +8,7 @@ use streams::{
 };
 
 use crate::shard::Inner;
-use crate::socket::{Patience, Socket, WaitError};
+use crate::socket::{Socket, Wait, WaitError};
 
 /// The stream between an association and its provider, with the operations that `streamio(7)`, `getmsg(2)` and
 /// `putmsg(2)` offer on the descriptor of a stream. [`SharedAssociation::stream`](crate::SharedAssociation::stream)
@@ -155,7 +155,7 @@ impl<'a> Stream<'a> {
                 Err(error) => Some(Err(error)),
             }
         };
-        self.socket.until(Interest::PRIORITY, Patience::Forever, attempt).unwrap_or(Err(IoctlError::Closed))
+        self.socket.until(Interest::PRIORITY, Wait::Forever, attempt).unwrap_or(Err(IoctlError::Closed))
     }
 
     /// Takes the next message of any kind; waits up to `timeout` for it, or without limit (`getmsg`). Returns `None` if
@@ -165,7 +165,7 @@ impl<'a> Stream<'a> {
     ///
     /// The stream has failed.
     pub fn getmsg(&self, timeout: Option<Duration>) -> Result<Option<Message>, ReadError> {
-        self.getmsg_within(timeout.map_or(Patience::Forever, Patience::within))
+        self.getmsg_within(timeout.map_or(Wait::Forever, Wait::within))
     }
 
     /// Takes the next message if one is available (`getmsg` with `O_NONBLOCK`).
@@ -186,12 +186,12 @@ impl<'a> Stream<'a> {
     ///
     /// Fails as [`Stream::getmsg`] does.
     pub fn try_getmsg(&self) -> Result<Option<Message>, ReadError> {
-        self.getmsg_within(Patience::None)
+        self.getmsg_within(Wait::None)
     }
 
-    fn getmsg_within(&self, patience: Patience) -> Result<Option<Message>, ReadError> {
+    fn getmsg_within(&self, wait: Wait) -> Result<Option<Message>, ReadError> {
         let socket = self.socket;
-        match socket.until(Interest::READABLE, patience, |inner| socket.try_getmsg_of_any_kind(inner)) {
+        match socket.until(Interest::READABLE, wait, |inner| socket.try_getmsg_of_any_kind(inner)) {
             Ok(found) => found,
             Err(WaitError::WouldBlock | WaitError::TimedOut) => Ok(None),
             Err(WaitError::Fault(_)) => Err(ReadError::Failed(tpi::Errno::EIO)),
@@ -220,7 +220,7 @@ impl<'a> Stream<'a> {
         let mut message = Some(message);
         let socket = self.socket;
         socket
-            .until(Interest::WRITABLE, Patience::Forever, |inner| socket.try_request(inner, &mut message))
+            .until(Interest::WRITABLE, Wait::Forever, |inner| socket.try_request(inner, &mut message))
             .unwrap_or(Err(WriteError::Closed))
     }
 
@@ -234,7 +234,7 @@ impl<'a> Stream<'a> {
         let mut message = Some(message.clone());
         let socket = self.socket;
         let attempt = |inner: &mut Inner| socket.try_request(inner, &mut message);
-        match socket.until(Interest::WRITABLE, Patience::None, attempt) {
+        match socket.until(Interest::WRITABLE, Wait::None, attempt) {
             Ok(put) => put,
             Err(WaitError::WouldBlock | WaitError::TimedOut) => Err(WriteError::WouldBlock),
             Err(WaitError::Fault(_)) => Err(WriteError::Closed),

@@ -15,7 +15,7 @@ use crate::error::{CloseReason, ConnectError, Loss, OptionsError, RecvError, Sen
 use crate::event::{Event, Received};
 use crate::message::{Message, from_block};
 use crate::options::AssociationOptions;
-use crate::socket::{End, Found, Patience, Socket, Style, unless_restarted};
+use crate::socket::{End, Found, Socket, Style, Wait, unless_restarted};
 use crate::stack::Stack;
 use crate::stream::Stream;
 
@@ -48,7 +48,7 @@ impl SharedAssociation {
     /// Fails as [`Association::send_with`](crate::Association::send_with) does, or with [`SendError::WouldBlock`].
     pub fn try_send(&self, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
         self.check(message.len(), info)?;
-        self.socket.write(0, info, message, Patience::None)
+        self.socket.write(0, info, message, Wait::None)
     }
 
     /// Receives the next message without waiting, if one is available.
@@ -57,7 +57,7 @@ impl SharedAssociation {
     ///
     /// Fails as [`Association::recv`](crate::Association::recv) does, or with [`RecvError::WouldBlock`].
     pub fn try_recv(&self) -> Result<Option<Message>, RecvError> {
-        self.recv_message(Patience::None)
+        self.recv_message(Wait::None)
     }
 
     /// Receives the next message or event without waiting, if one is available.
@@ -66,7 +66,7 @@ impl SharedAssociation {
     ///
     /// Fails as [`Association::next`](crate::Association::next) does, or with [`RecvError::WouldBlock`].
     pub fn try_next(&self) -> Result<Option<Received>, RecvError> {
-        self.next_with(Patience::None)
+        self.next_with(Wait::None)
     }
 
     /// Transmits messages at once that wait for others to share their packet.
@@ -391,23 +391,23 @@ impl SharedAssociation {
         &self,
         message: &Bytes,
         info: &SendInfo,
-        patience: Patience,
+        wait: Wait,
     ) -> Result<(), SendError> {
         self.check(message.len(), info)?;
-        self.socket.write_bytes(0, info, message, patience)
+        self.socket.write_bytes(0, info, message, wait)
     }
 
-    pub(crate) fn shutdown_with(&self, patience: Patience) -> Result<(), SendError> {
+    pub(crate) fn shutdown_with(&self, wait: Wait) -> Result<(), SendError> {
         let request = Primitive::OrdrelReq { association: 0 };
-        match self.socket.request(request, Chain::new(), patience) {
+        match self.socket.request(request, Chain::new(), wait) {
             Err(WriteError::WouldBlock) => Err(SendError::WouldBlock),
             asked => asked.map_err(|_| SendError::Closed),
         }
     }
 
-    pub(crate) fn recv_message(&self, patience: Patience) -> Result<Option<Message>, RecvError> {
+    pub(crate) fn recv_message(&self, wait: Wait) -> Result<Option<Message>, RecvError> {
         loop {
-            match self.socket.getmsg(patience)? {
+            match self.socket.getmsg(wait)? {
                 Found::Data(message) => return Ok(Some(from_block(message))),
                 Found::Primitive(primitive, text) => unless_restarted(&primitive, &text)?,
                 Found::End => return self.ended().map(|()| None),
@@ -415,16 +415,16 @@ impl SharedAssociation {
         }
     }
 
-    pub(crate) fn next_with(&self, patience: Patience) -> Result<Option<Received>, RecvError> {
+    pub(crate) fn next_with(&self, wait: Wait) -> Result<Option<Received>, RecvError> {
         if !self.has_events() {
-            return Ok(self.recv_message(patience)?.map(Received::Message));
+            return Ok(self.recv_message(wait)?.map(Received::Message));
         }
         if self.is_up_due() {
             return Ok(Some(Received::Event(Event::Up)));
         }
         let socket = &self.socket;
         loop {
-            let found = socket.until(Interest::READABLE, patience, |inner| socket.try_next(inner))??;
+            let found = socket.until(Interest::READABLE, wait, |inner| socket.try_next(inner))??;
             if let Some(received) = self.received(found)? {
                 return Ok(received);
             }

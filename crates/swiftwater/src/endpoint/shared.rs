@@ -13,7 +13,7 @@ use crate::error::{BindError, ConnectError, Loss, OptionsError, RecvError, SendE
 use crate::event::{Event, Received};
 use crate::message::{AssociationId, from_block};
 use crate::options::AssociationOptions;
-use crate::socket::{Found, Patience, Socket};
+use crate::socket::{Found, Socket, Wait};
 use crate::stack::Stack;
 
 /// The state that all clones of a one-to-many endpoint share, with every call that does not wait.
@@ -34,7 +34,7 @@ impl SharedEndpoint {
     ///
     /// Fails as [`Endpoint::send_to`](crate::Endpoint::send_to) does, or with [`SendError::WouldBlock`].
     pub fn try_send_to(&self, to: AssociationId, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
-        self.write(to, message, info, Patience::None)
+        self.write(to, message, info, Wait::None)
     }
 
     /// Receives the next message or event without waiting, if one is available.
@@ -43,7 +43,7 @@ impl SharedEndpoint {
     ///
     /// Fails as [`Endpoint::recv`](crate::Endpoint::recv) does, or with [`RecvError::WouldBlock`].
     pub fn try_recv(&self) -> Result<(AssociationId, Received), RecvError> {
-        self.recv_with(Patience::None)
+        self.recv_with(Wait::None)
     }
 
     /// Aborts an association (RFC 9260 §9.1): undelivered messages are lost. The ABORT contains the first 256 bytes of
@@ -170,10 +170,10 @@ impl SharedEndpoint {
         to: AssociationId,
         message: &[u8],
         info: &SendInfo,
-        patience: Patience,
+        wait: Wait,
     ) -> Result<(), SendError> {
         self.check(to, message.len(), info)?;
-        self.socket.write(to.0, info, message, patience)
+        self.socket.write(to.0, info, message, wait)
     }
 
     pub(crate) fn check(&self, to: AssociationId, bytes: usize, info: &SendInfo) -> Result<(), SendError> {
@@ -193,9 +193,9 @@ impl SharedEndpoint {
         Ok(())
     }
 
-    pub(crate) fn recv_with(&self, patience: Patience) -> Result<(AssociationId, Received), RecvError> {
+    pub(crate) fn recv_with(&self, wait: Wait) -> Result<(AssociationId, Received), RecvError> {
         loop {
-            if let Some(received) = received(self.socket.getmsg(patience)?)? {
+            if let Some(received) = received(self.socket.getmsg(wait)?)? {
                 return Ok(received);
             }
         }

@@ -487,7 +487,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::socket::{Patience, Socket, Style};
+    use crate::socket::{Socket, Style, Wait};
     use crate::{Stack, StackOptions};
 
     /// Waits until the shard satisfies `is`.
@@ -514,7 +514,7 @@ mod tests {
         let done = [(); 2].map(|()| AtomicBool::new(false));
         let wait = |number: usize| {
             let attempt = |_: &mut Inner| done[number].load(Ordering::Relaxed).then_some(());
-            sockets[number].until(Interest::READABLE, Patience::Forever, attempt)
+            sockets[number].until(Interest::READABLE, Wait::Forever, attempt)
         };
         thread::scope(|scope| {
             scope.spawn(|| wait(0));

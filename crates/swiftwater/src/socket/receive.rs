@@ -7,7 +7,7 @@ use sctp::RecvInfo;
 use streams::{Chain, Control, Interest, Kind, Message as Block, ReadError, StreamId};
 use tpi::Primitive;
 
-use super::{End, Patience, Socket, Style};
+use super::{End, Socket, Style, Wait};
 use crate::error::{Loss, RecvError};
 use crate::message::{Message, from_block, to_text, window_bytes};
 use crate::shard::Inner;
@@ -27,11 +27,7 @@ pub(crate) enum Found<T> {
 impl Socket {
     /// Copies one message into a buffer: the hot path of every receive.
     #[inline]
-    pub(crate) fn read(
-        &self,
-        buffer: &mut [u8],
-        patience: Patience,
-    ) -> Result<Found<(usize, RecvInfo)>, RecvError> {
+    pub(crate) fn read(&self, buffer: &mut [u8], wait: Wait) -> Result<Found<(usize, RecvInfo)>, RecvError> {
         let mut inner = self.shard.enter();
         let read = inner.guarded(Some(self.stream), |inner| inner.executive.read(self.stream, buffer));
         if let Some(Ok(Some(found))) = read {
@@ -39,7 +35,7 @@ impl Socket {
             return Ok(Found::Data(found));
         }
         drop(inner);
-        self.until(Interest::READABLE, patience, |inner| self.try_read(inner, buffer))?
+        self.until(Interest::READABLE, wait, |inner| self.try_read(inner, buffer))?
     }
 
     pub(crate) fn try_read(
@@ -68,8 +64,8 @@ impl Socket {
     }
 
     /// Takes one message.
-    pub(crate) fn getmsg(&self, patience: Patience) -> Result<Found<Block>, RecvError> {
-        self.until(Interest::READABLE, patience, |inner| self.try_getmsg(inner))?
+    pub(crate) fn getmsg(&self, wait: Wait) -> Result<Found<Block>, RecvError> {
+        self.until(Interest::READABLE, wait, |inner| self.try_getmsg(inner))?
     }
 
     pub(crate) fn try_getmsg(&self, inner: &mut Inner) -> Option<Result<Found<Block>, RecvError>> {

@@ -6,19 +6,14 @@ use providers::SctpDriver;
 use streams::{Chain, Control, Cx, Interest, Kind, Message as Block, WriteError};
 use tpi::Primitive;
 
-use super::{Patience, Socket, WaitError};
+use super::{Socket, Wait, WaitError};
 use crate::shard::Inner;
 
 impl Socket {
     /// Sends a request to the provider, in order after earlier messages.
-    pub(crate) fn request(
-        &self,
-        primitive: Primitive,
-        data: Chain,
-        patience: Patience,
-    ) -> Result<(), WriteError> {
+    pub(crate) fn request(&self, primitive: Primitive, data: Chain, wait: Wait) -> Result<(), WriteError> {
         let mut message = Some(Block::with_data(Kind::Proto(primitive.into()), data));
-        match self.until(Interest::WRITABLE, patience, |inner| self.try_request(inner, &mut message)) {
+        match self.until(Interest::WRITABLE, wait, |inner| self.try_request(inner, &mut message)) {
             Ok(asked) => asked,
             Err(WaitError::WouldBlock) => Err(WriteError::WouldBlock),
             Err(_) => Err(WriteError::Closed),

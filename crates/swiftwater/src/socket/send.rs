@@ -5,7 +5,7 @@ use sctp::{Batch, SendInfo};
 use streams::{Interest, WriteError};
 use tpi::Errno;
 
-use super::{Patience, Socket};
+use super::{Socket, Wait};
 use crate::error::SendError;
 use crate::shard::Inner;
 
@@ -17,9 +17,9 @@ impl Socket {
         association: u32,
         info: &SendInfo,
         data: &[u8],
-        patience: Patience,
+        wait: Wait,
     ) -> Result<(), SendError> {
-        self.until(Interest::WRITABLE, patience, |inner| self.try_write(inner, association, info, data))?
+        self.until(Interest::WRITABLE, wait, |inner| self.try_write(inner, association, info, data))?
     }
 
     #[inline]
@@ -60,11 +60,9 @@ impl Socket {
         association: u32,
         info: &SendInfo,
         data: &Bytes,
-        patience: Patience,
+        wait: Wait,
     ) -> Result<(), SendError> {
-        self.until(Interest::WRITABLE, patience, |inner| {
-            self.try_write_bytes(inner, association, info, data)
-        })?
+        self.until(Interest::WRITABLE, wait, |inner| self.try_write_bytes(inner, association, info, data))?
     }
 
     pub(crate) fn try_write_bytes(

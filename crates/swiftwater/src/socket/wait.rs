@@ -10,7 +10,7 @@ use crate::shard::{Entered, Inner};
 
 /// The time that a call may sleep.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Patience {
+pub(crate) enum Wait {
     /// Do not sleep, and do not poll the sockets either.
     NoPoll,
     /// Do not sleep.
@@ -21,9 +21,9 @@ pub(crate) enum Patience {
     Forever,
 }
 
-impl Patience {
+impl Wait {
     pub(crate) fn within(timeout: Duration) -> Self {
-        Instant::now().checked_add(timeout).map_or(Patience::Forever, Patience::Until)
+        Instant::now().checked_add(timeout).map_or(Wait::Forever, Wait::Until)
     }
 }
 
@@ -91,7 +91,7 @@ impl Socket {
     pub(crate) fn until<T>(
         &self,
         interest: Interest,
-        patience: Patience,
+        wait: Wait,
         mut attempt: impl FnMut(&mut Inner) -> Option<T>,
     ) -> Result<T, WaitError> {
         let mut inner = self.shard.enter();
@@ -103,8 +103,8 @@ impl Socket {
                 None => break Err(WaitError::internal()),
             }
             let goes_on;
-            (inner, goes_on) = self.wait(inner, interest, patience);
-            has_waited |= matches!(patience, Patience::Until(_) | Patience::Forever);
+            (inner, goes_on) = self.wait(inner, interest, wait);
+            has_waited |= matches!(wait, Wait::Until(_) | Wait::Forever);
             if let Err(why) = goes_on {
                 break Err(why);
             }
@@ -115,19 +115,19 @@ impl Socket {
         outcome
     }
 
-    /// Waits once, or gives up as `patience` demands.
+    /// Waits once, or gives up as `wait` demands.
     #[cold]
     fn wait<'a>(
         &'a self,
         mut inner: Entered<'a>,
         interest: Interest,
-        patience: Patience,
+        wait: Wait,
     ) -> (Entered<'a>, Result<(), WaitError>) {
-        let (mut inner, go_on) = match patience {
-            Patience::NoPoll => return (inner, Err(WaitError::WouldBlock)),
-            Patience::Forever => self.shard.wait(inner, self.stream, interest, None),
-            Patience::Until(at) => self.shard.wait(inner, self.stream, interest, Some(at)),
-            Patience::None => {
+        let (mut inner, go_on) = match wait {
+            Wait::NoPoll => return (inner, Err(WaitError::WouldBlock)),
+            Wait::Forever => self.shard.wait(inner, self.stream, interest, None),
+            Wait::Until(at) => self.shard.wait(inner, self.stream, interest, Some(at)),
+            Wait::None => {
                 // Before giving up, try once more with the datagrams that have arrived.
                 inner.flush(true);
                 inner.take_arrivals();
@@ -139,7 +139,7 @@ impl Socket {
         let goes_on = match inner.take_failure() {
             Some(why) => Err(WaitError::Fault(why)),
             None if go_on => Ok(()),
-            None if matches!(patience, Patience::Until(_)) => Err(WaitError::TimedOut),
+            None if matches!(wait, Wait::Until(_)) => Err(WaitError::TimedOut),
             None => Err(WaitError::WouldBlock),
         };
         (inner, goes_on)

@@ -13,7 +13,7 @@ use crate::address::ToAddress;
 use crate::error::{AcceptError, BindError, RecvError};
 use crate::listener::{self, SharedListener};
 use crate::options::StackOptions;
-use crate::socket::Patience;
+use crate::socket::Wait;
 
 /// Accepts associations on one SCTP port; [`swiftwater::Listener`](crate::Listener) for tasks. Clones share it.
 ///
@@ -73,7 +73,7 @@ impl Listener {
     /// Fails as [`Listener::accept`] does, or with [`AcceptError::WouldBlock`].
     pub fn try_accept(&self) -> Result<(Association, SocketAddr), AcceptError> {
         loop {
-            if let Some((shared, peer)) = self.0.take(self.0.socket().getmsg(Patience::None)?)? {
+            if let Some((shared, peer)) = self.0.take(self.0.socket().getmsg(Wait::None)?)? {
                 return Ok((Association(shared), peer));
             }
         }
