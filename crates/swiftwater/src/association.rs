@@ -66,6 +66,15 @@ impl Deref for Association {
 impl Association {
     /// Sets up an association with a server, with default [`StackOptions`] and sockets of its own.
     ///
+    /// ```
+    /// # use swiftwater::{Association, Listener};
+    /// # let listener = Listener::bind("127.0.0.1:5004/udp:0")?;
+    /// # let udp_port = listener.local_address().udp_port.expect("it is bound");
+    /// let client = Association::connect(&*format!("127.0.0.1:5004/udp:{udp_port}"))?;
+    /// assert_eq!(client.peer_addr(), "127.0.0.1:5004".parse()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// No server listens at the address, the host does not answer, or there is no route to the host: the error says
@@ -75,6 +84,15 @@ impl Association {
     }
 
     /// Sets up an association with a server, with these options and sockets of its own.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, AssociationOptions, Listener, StackOptions};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// let association = AssociationOptions { nodelay: true, ..Default::default() };
+    /// let options = StackOptions { association, ..Default::default() };
+    /// let client = Association::connect_with(listener.local_address(), &options)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -94,6 +112,16 @@ impl Association {
     }
 
     /// Sends one message on stream 0; waits while the send buffer is full.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Listener};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.local_address())?;
+    /// # let (server, _) = listener.accept()?;
+    /// client.send(b"one message")?;
+    /// assert_eq!(server.recv()?.expect("a message").to_vec(), b"one message");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -138,6 +166,17 @@ impl Association {
 
     /// Sends one message without a copy of its bytes; waits while the send buffer is full.
     ///
+    /// ```
+    /// # use swiftwater::{Association, Listener, SendInfo};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.local_address())?;
+    /// # let (server, _) = listener.accept()?;
+    /// let block = swiftwater::Bytes::from(vec![7; 100_000]);
+    /// client.send_bytes(block.slice(..50_000), &SendInfo::default())?;
+    /// assert_eq!(server.recv()?.expect("a message").len(), 50_000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Fails as [`Association::send_with`] does.
@@ -146,6 +185,23 @@ impl Association {
     }
 
     /// Sends one message with the properties in `info`; waits while the send buffer is full, for `timeout` at most.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use swiftwater::{Association, Listener, SendError, SendInfo};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.local_address())?;
+    /// # let (server, _) = listener.accept()?;
+    /// let block = vec![7; 1 << 20];
+    /// let full = loop {
+    ///     if let Err(error) = client.send_timeout(&block, &SendInfo::default(), Duration::from_millis(1)) {
+    ///         break error;
+    ///     }
+    /// };
+    /// assert_eq!(full, SendError::TimedOut, "nobody reads");
+    /// # drop(server);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -157,6 +213,18 @@ impl Association {
 
     /// Receives the next message; waits for it. Returns `None` when the peer has shut down and everything was read.
     ///
+    /// ```
+    /// # use swiftwater::{Association, Listener};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.local_address())?;
+    /// # let (server, _) = listener.accept()?;
+    /// client.send(b"last")?;
+    /// client.shutdown()?;
+    /// assert_eq!(server.recv()?.expect("a message").to_vec(), b"last");
+    /// assert!(server.recv()?.is_none(), "the client has shut down");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The association was aborted or lost.
@@ -165,6 +233,19 @@ impl Association {
     }
 
     /// Receives the next message; waits for it for `timeout` at most.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use swiftwater::RecvError;
+    /// # use swiftwater::{Association, Listener};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.local_address())?;
+    /// # let (server, _) = listener.accept()?;
+    /// let nothing = server.recv_timeout(Duration::from_millis(1)).unwrap_err();
+    /// assert_eq!(nothing, RecvError::TimedOut);
+    /// # drop(client);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -178,6 +259,20 @@ impl Association {
     ///
     /// The call enters the stack once for many messages. A message keeps the block in memory in which it arrived with
     /// others: handle the messages soon, or copy them.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Listener};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.local_address())?;
+    /// # let (server, _) = listener.accept()?;
+    /// client.send_many(&[&b"one"[..], b"two", b"three"], &Default::default())?;
+    /// let mut messages = Vec::new();
+    /// while messages.len() < 3 {
+    ///     server.recv_many(&mut messages, 100)?;
+    /// }
+    /// assert_eq!(messages[2].to_vec(), b"three");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -265,7 +360,25 @@ impl Association {
         }
     }
 
-    /// Ends sending (RFC 9260 §9.2): everything sent is still delivered, and receiving continues.
+    /// Ends sending (RFC 9260 §9.2): everything sent is still delivered.
+    ///
+    /// SCTP has no half-closed state: once the peer has received the SHUTDOWN, it can send no more. Messages that it had sent
+    /// before can still be received.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Listener};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.local_address())?;
+    /// # let (server, _) = listener.accept()?;
+    /// server.send(b"on its way")?;
+    /// client.send(b"last")?;
+    /// client.shutdown()?;
+    /// assert!(client.send(b"more").is_err());
+    /// assert_eq!(client.recv()?.expect("it was sent before").to_vec(), b"on its way");
+    /// assert_eq!(server.recv()?.expect("it is delivered").to_vec(), b"last");
+    /// assert!(server.recv()?.is_none(), "the client has shut down");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -276,6 +389,18 @@ impl Association {
 
     /// Shuts down, and waits until the peer has received everything and has shut down, too. Discards messages that
     /// still arrive.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Listener};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.local_address())?;
+    /// # let (server, _) = listener.accept()?;
+    /// client.send(b"last")?;
+    /// let reading = std::thread::spawn(move || server.recv());
+    /// client.close()?;
+    /// assert_eq!(reading.join().unwrap()?.expect("it was delivered").to_vec(), b"last");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -83,6 +83,15 @@ impl Endpoint {
     /// Starts to set up an association, and does not wait for the result: [`Event::Up`](crate::Event::Up) or
     /// [`Event::Down`](crate::Event::Down) follows.
     ///
+    /// ```
+    /// # use swiftwater::{Endpoint, Event, Received};
+    /// let server = Endpoint::bind("127.0.0.1:0/udp:0")?;
+    /// let client = Endpoint::bind("127.0.0.1:0/udp:0")?;
+    /// client.connect(server.local_address())?;
+    /// assert!(matches!(client.recv()?, (_server, Received::Event(Event::Up))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The address is not valid, or an association with the peer exists.
@@ -92,6 +101,16 @@ impl Endpoint {
     }
 
     /// Sends one message to a peer; waits while the association's send buffer is full.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Endpoint, Event, Received, SendInfo};
+    /// # let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(endpoint.local_address())?;
+    /// # let (peer, _up) = endpoint.recv()?;
+    /// endpoint.send_to(peer, b"hello", &SendInfo::stream(1))?;
+    /// assert_eq!(client.recv()?.expect("a message").info.stream, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -117,6 +136,22 @@ impl Endpoint {
 
     /// Receives the next message or event of any association; waits for it.
     ///
+    /// ```
+    /// # use swiftwater::{Association, Endpoint, Event, Received, SendInfo};
+    /// # let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(endpoint.local_address())?;
+    /// # let (peer, _up) = endpoint.recv()?;
+    /// client.send(b"hello")?;
+    /// match endpoint.recv()? {
+    ///     (from, Received::Message(message)) => {
+    ///         assert_eq!((from, message.to_vec()), (peer, b"hello".to_vec()));
+    ///     }
+    ///     (_, Received::Event(Event::Down(loss))) => println!("a peer is gone: {loss:?}"),
+    ///     (_, Received::Event(_)) => {}
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The sockets failed.
@@ -133,7 +168,20 @@ impl Endpoint {
         self.recv_with(Wait::within(timeout))
     }
 
-    /// Ends sending to a peer (RFC 9260 §9.2): everything sent is still delivered, and receiving continues.
+    /// Ends sending to a peer (RFC 9260 §9.2): everything sent is still delivered.
+    ///
+    /// SCTP has no half-closed state: once the peer has received the SHUTDOWN, it can send no more. Messages that it had sent
+    /// before can still be received.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Endpoint, Event, Received, SendInfo};
+    /// # let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(endpoint.local_address())?;
+    /// # let (peer, _up) = endpoint.recv()?;
+    /// endpoint.shutdown(peer)?;
+    /// assert!(client.recv()?.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

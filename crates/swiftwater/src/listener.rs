@@ -77,6 +77,16 @@ impl Listener {
     ///
     /// The association may have ended already; messages that the peer sent before can still be received.
     ///
+    /// ```
+    /// # use swiftwater::{Association, Listener};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// let client = Association::connect(listener.local_address())?;
+    /// let (server, peer) = listener.accept()?;
+    /// assert_eq!(Some(peer), client.local_addr());
+    /// # drop(server);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The sockets failed.
@@ -86,6 +96,15 @@ impl Listener {
 
     /// Accepts the next association; waits up to `timeout` for one.
     ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use swiftwater::{AcceptError, Listener};
+    /// let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// let nobody = listener.accept_timeout(Duration::from_millis(1)).unwrap_err();
+    /// assert_eq!(nobody, AcceptError::TimedOut);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Fails as [`Listener::accept`] does, or with [`AcceptError::TimedOut`].
@@ -94,6 +113,13 @@ impl Listener {
     }
 
     /// Accepts the next association without waiting, if one is available.
+    ///
+    /// ```
+    /// # use swiftwater::{AcceptError, Listener};
+    /// let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// assert_eq!(listener.try_accept().unwrap_err(), AcceptError::WouldBlock);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -122,6 +148,14 @@ impl Stack {
     }
 
     /// Listens on an SCTP port with these options instead of [`StackOptions::listener`]; port 0 chooses a free one.
+    ///
+    /// ```
+    /// # use swiftwater::{ListenerOptions, Stack, StackOptions};
+    /// let stack = Stack::bind(&StackOptions { udp_port: Some(0), ..Default::default() })?;
+    /// let listener = stack.listen_with(7, &ListenerOptions { backlog: 16, ..Default::default() })?;
+    /// assert_eq!(listener.local_addr().port(), 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

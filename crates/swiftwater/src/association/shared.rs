@@ -43,6 +43,18 @@ pub struct SharedAssociation {
 impl SharedAssociation {
     /// Sends one message if the send buffer has room for it, without waiting.
     ///
+    /// ```
+    /// # use swiftwater::{Association, Listener, SendError, SendInfo};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.local_address())?;
+    /// # let (server, _) = listener.accept()?;
+    /// let block = vec![7; 1 << 20];
+    /// while client.try_send(&block, &SendInfo::default()).is_ok() {}
+    /// assert_eq!(client.try_send(&block, &SendInfo::default()), Err(SendError::WouldBlock));
+    /// # drop(server);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Fails as [`Association::send_with`](crate::Association::send_with) does, or with [`SendError::WouldBlock`].
@@ -52,6 +64,17 @@ impl SharedAssociation {
     }
 
     /// Receives the next message without waiting, if one is available.
+    ///
+    /// ```
+    /// # use swiftwater::RecvError;
+    /// # use swiftwater::{Association, Listener};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.local_address())?;
+    /// # let (server, _) = listener.accept()?;
+    /// assert_eq!(server.try_recv().unwrap_err(), RecvError::WouldBlock);
+    /// # drop(client);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -174,6 +197,15 @@ impl SharedAssociation {
 
     /// Returns the number of outbound streams that the handshake negotiated; 0 if the association had ended before it
     /// was accepted.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, AssociationOptions, Listener};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// let options = AssociationOptions { streams_out: 64, ..Default::default() };
+    /// let client = Association::connect_with(listener.local_address(), &options.into())?;
+    /// assert_eq!(client.streams_out(), 64);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn streams_out(&self) -> u16 {
         self.streams_out.load(Ordering::Relaxed)
     }
@@ -258,6 +290,17 @@ impl SharedAssociation {
 
     /// Returns the counters of the association and of its paths (RFC 6458 §8.2, RFC 3873); `None` once the association
     /// has ended.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Listener};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.local_address())?;
+    /// # let (server, _) = listener.accept()?;
+    /// client.send(b"hello")?;
+    /// server.recv()?;
+    /// assert_eq!(server.statistics().expect("it is up").messages_received, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn statistics(&self) -> Option<Statistics> {
         self.association_ref().statistics()
     }

@@ -39,6 +39,14 @@ impl SharedEndpoint {
 
     /// Receives the next message or event without waiting, if one is available.
     ///
+    /// ```
+    /// # use swiftwater::RecvError;
+    /// # use swiftwater::Endpoint;
+    /// let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
+    /// assert_eq!(endpoint.try_recv().unwrap_err(), RecvError::WouldBlock);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Fails as [`Endpoint::recv`](crate::Endpoint::recv) does, or with [`RecvError::WouldBlock`].
@@ -48,6 +56,16 @@ impl SharedEndpoint {
 
     /// Aborts an association (RFC 9260 §9.1): undelivered messages are lost. The ABORT contains the first 256 bytes of
     /// `reason`.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Endpoint, Event, Received, SendInfo};
+    /// # let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(endpoint.local_address())?;
+    /// # let (peer, _up) = endpoint.recv()?;
+    /// endpoint.abort(peer, "the quota is used up");
+    /// assert!(client.recv().unwrap_err().to_string().contains("the quota is used up"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn abort(&self, id: AssociationId, reason: &str) {
         self.association(id).abort(reason);
     }
@@ -148,6 +166,17 @@ impl SharedEndpoint {
 
     /// Returns the counters of an association and of its paths (RFC 6458 §8.2, RFC 3873); `None` once the association
     /// has ended.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Endpoint, Event, Received, SendInfo};
+    /// # let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(endpoint.local_address())?;
+    /// # let (peer, _up) = endpoint.recv()?;
+    /// client.send(b"hello")?;
+    /// endpoint.recv()?;
+    /// assert_eq!(endpoint.statistics(peer).expect("it is up").messages_received, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn statistics(&self, id: AssociationId) -> Option<Statistics> {
         self.association(id).statistics()
     }

@@ -48,6 +48,17 @@ impl SharedListener {
     }
 
     /// Sets the options of associations that are accepted from now on. Accepted associations keep theirs.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, AssociationOptions, Listener};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// listener.set_options(&AssociationOptions { nodelay: true, ..Default::default() });
+    /// let client = Association::connect(listener.local_address())?;
+    /// let (server, _) = listener.accept()?;
+    /// assert!(server.options().expect("it is up").nodelay);
+    /// # drop(client);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_options(&self, options: &AssociationOptions) {
         let mut config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
         let limits = ListenerOptions {

@@ -65,6 +65,21 @@ impl Association {
 
     /// Sets up an association with a server over the sockets of a stack.
     ///
+    /// ```
+    /// # use swiftwater::tokio::Association;
+    /// # use swiftwater::{Stack, StackOptions};
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    /// # runtime.block_on(async {
+    /// let stack = Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() })?;
+    /// # let listener = stack.listen(7)?;
+    /// let first = Association::connect_on(&stack, listener.local_address()).await?;
+    /// let second = Association::connect_on(&stack, listener.local_address()).await?;
+    /// assert_eq!(first.peer_addr(), second.peer_addr(), "both share one UDP port");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Fails as [`Association::connect`] does.
@@ -102,6 +117,20 @@ impl Association {
     }
 
     /// Sends one message on stream 0; waits while the send buffer is full.
+    ///
+    /// ```
+    /// # use swiftwater::tokio::{Association, Listener};
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    /// # runtime.block_on(async {
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0").await?;
+    /// # let client = Association::connect(listener.local_address()).await?;
+    /// # let (server, _) = listener.accept().await?;
+    /// client.send(b"one message").await?;
+    /// assert_eq!(server.recv().await?.expect("a message").to_vec(), b"one message");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -160,6 +189,23 @@ impl Association {
 
     /// Receives the next message; waits for it. Returns `None` when the peer has shut down and everything was read.
     ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use swiftwater::tokio::{Association, Listener};
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    /// # runtime.block_on(async {
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0").await?;
+    /// # let client = Association::connect(listener.local_address()).await?;
+    /// # let (server, _) = listener.accept().await?;
+    /// let waited = tokio::time::timeout(Duration::from_millis(1), server.recv()).await;
+    /// assert!(waited.is_err(), "nothing was sent, and nothing is lost");
+    /// client.send(b"hello").await?;
+    /// assert_eq!(server.recv().await?.expect("a message").to_vec(), b"hello");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The association was aborted or lost.
@@ -177,6 +223,23 @@ impl Association {
     /// Receives the available messages, at least one and at most `limit`, and appends them to `messages`; waits for the
     /// first. Returns their number: 0 when the peer has shut down and everything was read. Dropping the future early
     /// loses no message: the messages taken are in `messages`.
+    ///
+    /// ```
+    /// # use swiftwater::tokio::{Association, Listener};
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    /// # runtime.block_on(async {
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0").await?;
+    /// # let client = Association::connect(listener.local_address()).await?;
+    /// # let (server, _) = listener.accept().await?;
+    /// client.send_many(&[&b"one"[..], b"two"], &Default::default()).await?;
+    /// let mut messages = Vec::new();
+    /// while messages.len() < 2 {
+    ///     server.recv_many(&mut messages, 100).await?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -237,6 +300,21 @@ impl Association {
     /// Waits until a message, an event or the end can be received. A subsequent `try_recv` finds it, unless another
     /// clone has taken it.
     ///
+    /// ```
+    /// # use swiftwater::tokio::{Association, Listener};
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    /// # runtime.block_on(async {
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0").await?;
+    /// # let client = Association::connect(listener.local_address()).await?;
+    /// # let (server, _) = listener.accept().await?;
+    /// client.send(b"hello").await?;
+    /// server.readable().await?;
+    /// assert_eq!(server.try_recv()?.expect("a message").to_vec(), b"hello");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The sockets failed.
@@ -245,6 +323,23 @@ impl Association {
     }
 
     /// Waits until the send buffer has room, or until a send would fail because the association has ended.
+    ///
+    /// ```
+    /// # use swiftwater::SendInfo;
+    /// # use swiftwater::tokio::{Association, Listener};
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    /// # runtime.block_on(async {
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0").await?;
+    /// # let client = Association::connect(listener.local_address()).await?;
+    /// # let (server, _) = listener.accept().await?;
+    /// let block = vec![7; 1 << 20];
+    /// while client.try_send(&block, &SendInfo::default()).is_ok() {}
+    /// tokio::spawn(async move { while let Ok(Some(_)) = server.recv().await {} });
+    /// client.writable().await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -284,7 +379,10 @@ impl Association {
         until(socket, interest, |inner| inner.is_ready(socket.stream, interest).then_some(())).await
     }
 
-    /// Ends sending (RFC 9260 §9.2): everything sent is still delivered, and receiving continues.
+    /// Ends sending (RFC 9260 §9.2): everything sent is still delivered.
+    ///
+    /// SCTP has no half-closed state: once the peer has received the SHUTDOWN, it can send no more. Messages that it had sent
+    /// before can still be received.
     ///
     /// # Errors
     ///
@@ -299,6 +397,22 @@ impl Association {
 
     /// Shuts down, and waits until the peer has received everything and has shut down, too. Discards messages that
     /// still arrive.
+    ///
+    /// ```
+    /// # use swiftwater::tokio::{Association, Listener};
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    /// # runtime.block_on(async {
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0").await?;
+    /// # let client = Association::connect(listener.local_address()).await?;
+    /// # let (server, _) = listener.accept().await?;
+    /// client.send(b"last").await?;
+    /// let reading = tokio::spawn(async move { server.recv().await });
+    /// client.close().await?;
+    /// assert_eq!(reading.await??.expect("it was delivered").to_vec(), b"last");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -73,6 +73,27 @@ impl Endpoint {
 
     /// Receives the next message or event of any association; waits for it.
     ///
+    /// ```
+    /// # use swiftwater::tokio::{Association, Endpoint};
+    /// # use swiftwater::{Received, SendInfo};
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    /// # runtime.block_on(async {
+    /// let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").await?;
+    /// # let client = Association::connect(endpoint.local_address()).await?;
+    /// # client.send(b"hello").await?;
+    /// loop {
+    ///     let (from, received) = endpoint.recv().await?;
+    ///     if let Received::Message(message) = received {
+    ///         endpoint.send_to(from, &message.to_vec(), &SendInfo::default()).await?;
+    ///         break;
+    ///     }
+    /// }
+    /// # assert_eq!(client.recv().await?.expect("an echo").to_vec(), b"hello");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The sockets failed.
@@ -99,7 +120,10 @@ impl Endpoint {
         Ok(until(socket, Interest::READABLE, is_ready).await?)
     }
 
-    /// Ends sending to a peer (RFC 9260 §9.2): everything sent is still delivered, and receiving continues.
+    /// Ends sending to a peer (RFC 9260 §9.2): everything sent is still delivered.
+    ///
+    /// SCTP has no half-closed state: once the peer has received the SHUTDOWN, it can send no more. Messages that it had sent
+    /// before can still be received.
     ///
     /// # Errors
     ///

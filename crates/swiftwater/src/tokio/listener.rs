@@ -52,6 +52,20 @@ impl Listener {
 
     /// Accepts the next association, and returns it with the peer's address and SCTP port; waits for an association.
     ///
+    /// ```
+    /// # use swiftwater::tokio::{Association, Listener};
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    /// # runtime.block_on(async {
+    /// let listener = Listener::bind("127.0.0.1:0/udp:0").await?;
+    /// let client = Association::connect(listener.local_address()).await?;
+    /// let (server, peer) = listener.accept().await?;
+    /// assert_eq!(Some(peer), client.local_addr());
+    /// # drop(server);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The sockets failed.
