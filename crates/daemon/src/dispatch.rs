@@ -1,5 +1,6 @@
 //! Maps each request to one call, and spawns the task of a socket that the call opens.
 
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
@@ -108,12 +109,7 @@ async fn perform_on(
             bind::once_released(registry, address.port(), || bind::bind(registry, socket, address, who))
                 .await?;
         }
-        Request::Listen { backlog: 0 } => {
-            listen::check_listens(socket)?;
-            let recalled = recall(registry, socket, theirs, who).await?;
-            listen::unlisten(registry, socket, recalled)?;
-        }
-        Request::Listen { backlog } => listen::listen(registry, socket, backlog, theirs)?,
+        Request::Listen { backlog } => listen_for(registry, socket, backlog, theirs, who).await?,
         Request::Connect { peer, start, init } => {
             return connect_for(registry, socket, (peer, start, init), theirs, who).await;
         }
@@ -143,11 +139,7 @@ async fn perform_on(
         }
         Request::SetForm { plain } => socket.channel.set_form(plain)?,
         Request::LocalAddress => return Ok(Answer::Address(socket.local_address()).into()),
-        Request::PeerAddress => {
-            let inner = socket.inner();
-            let peer = inner.peer.filter(|_| inner.stage == State::Connected);
-            return Ok(Answer::Address(peer.ok_or(Errno::NOTCONN)?).into());
-        }
+        Request::PeerAddress => return Ok(Answer::Address(peer_address(socket)?).into()),
         Request::SetOption { level, name, value } => {
             set_option(registry, socket, (level, name), value, who).await?;
         }
@@ -156,6 +148,28 @@ async fn perform_on(
         }
     }
     Ok(Answer::Done.into())
+}
+
+/// Listens, or stops listening if the backlog is 0.
+async fn listen_for(
+    registry: &Rc<Registry>,
+    socket: &Rc<Socket>,
+    backlog: i32,
+    theirs: BorrowedFd<'_>,
+    who: UCred,
+) -> Result<(), Errno> {
+    if backlog != 0 {
+        return listen::listen(registry, socket, backlog, theirs);
+    }
+    listen::check_listens(socket)?;
+    let recalled = recall(registry, socket, theirs, who).await?;
+    listen::unlisten(registry, socket, recalled)
+}
+
+/// Returns the peer's address of a connected socket.
+fn peer_address(socket: &Socket) -> Result<SocketAddr, Errno> {
+    let inner = socket.inner();
+    inner.peer.filter(|_| inner.stage == State::Connected).ok_or(Errno::NOTCONN)
 }
 
 /// Waits until an association of a one-to-many socket has room for another message.
@@ -313,7 +327,6 @@ async fn run_pending(registry: &Registry, rounds_max: usize) {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
-    use std::net::SocketAddr;
 
     use tokio::task::{spawn_local, yield_now};
 

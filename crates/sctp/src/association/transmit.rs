@@ -52,14 +52,9 @@ impl Association {
                 && self.outbound.may_send(&self.paths[path_id]);
             let padded = more && pad_packet(buffer, limit);
             buffer.end_packet(rules.checksum);
-            self.statistics.packets_sent += 1;
-            self.paths[path_id].on_packet_sent();
+            self.count_packet(now, path_id, &filled, buffer);
             has_data |= filled.number.is_some();
             retransmits |= filled.retransmitted_chunks > 0;
-            if let Some(tracer) = &mut self.trace {
-                let (number, again) = (filled.number, filled.retransmitted_chunks);
-                tracer.packet_sent(now, path_id, number, again, buffer.last_packet());
-            }
             if packet_number == 0 {
                 segment_bytes = buffer.packet_bytes();
             }
@@ -88,6 +83,17 @@ impl Association {
             segment_bytes,
             total_bytes: buffer.total_bytes(),
         })
+    }
+
+    /// Counts the last packet in `buffer`, and traces it if the association is traced.
+    #[inline]
+    fn count_packet(&mut self, now: Time, path_id: usize, filled: &Filled, buffer: &TransmitBuffer) {
+        self.statistics.packets_sent += 1;
+        self.paths[path_id].on_packet_sent();
+        if let Some(tracer) = &mut self.trace {
+            let (number, again) = (filled.number, filled.retransmitted_chunks);
+            tracer.packet_sent(now, path_id, number, again, buffer.last_packet());
+        }
     }
 
     /// Returns the path of the next batch; `None` if neither a control chunk nor data nor a SACK is due. New data takes `data_path`.
