@@ -1,4 +1,4 @@
-//! The application on a host: it keeps what it is given and reads as it is told.
+//! The application on a host: it records everything that it receives, and reads as a test demands.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -13,25 +13,25 @@ use sctp::{
 
 use crate::simulation::{Application, LOWER_HEADER_BYTES};
 
-/// How an application reads.
+/// Reading behaviour of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// Every message as it comes.
+    /// Read every message as it arrives.
     AtOnce,
-    /// One message each time that much time has passed.
+    /// Read one message at this interval.
     Every(Duration),
-    /// Not at all.
+    /// Read nothing.
     Never,
 }
 
 /// A message, or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// When.
+    /// Time of arrival.
     pub at: Time,
-    /// From which association.
+    /// Its association.
     pub id: AssociationId,
-    /// Information that came with the message.
+    /// Description of the message.
     pub info: RecvInfo,
     /// Its bytes.
     pub bytes: Vec<u8>,
@@ -40,19 +40,19 @@ pub struct Received {
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Happened {
-    /// When.
+    /// Time of the event.
     pub at: Time,
-    /// To which association.
+    /// Its association.
     pub id: AssociationId,
     /// The event.
     pub event: Event,
 }
 
-/// Messages that wait until the association admits them.
+/// Messages that wait until the association accepts them.
 #[derive(Debug, Default)]
 struct Backlog {
     messages: VecDeque<(SendInfo, Bytes)>,
-    /// The association said that it is full; only `Writable` ends that.
+    /// Whether the association has reported that it is full; only `Writable` ends that.
     full: bool,
 }
 
@@ -63,21 +63,21 @@ pub struct App {
     pub messages: Vec<Received>,
     /// Every event, in order.
     pub events: Vec<Happened>,
-    /// Records of the associations that are traced, in order.
+    /// Records of traced associations, in order.
     pub trace: Vec<Record>,
-    /// Whether the bytes of messages are kept; a long run does without.
+    /// Whether the bytes of messages are kept; long runs do without.
     pub keeps_bytes: bool,
-    /// The link's answer for every path. By default, packets of 1500 bytes with IP and UDP are known to come through.
+    /// The link's knowledge of every path. By default, packets of 1500 bytes with IP and UDP are known to arrive.
     pub hints: PathHints,
     /// The time, set before every input.
     pub now: Time,
     reading: Reading,
     read_at: Option<Time>,
-    /// Messages are taken together where they come together.
+    /// Whether the application accepts runs of messages.
     pub takes_runs: bool,
     /// Whether listeners take one more association.
     pub takes_associations: bool,
-    /// Bytes of each message, and what is charged beside them.
+    /// Bytes of each message, and the charge beyond them.
     unread: VecDeque<(AssociationId, usize, usize)>,
     unread_bytes: usize,
     writable: Vec<AssociationId>,
@@ -106,7 +106,7 @@ impl Default for App {
 }
 
 impl App {
-    /// Reads in another way from now on.
+    /// Changes the reading behaviour.
     pub fn set_reading(&mut self, reading: Reading) {
         self.reading = reading;
         self.read_at = None;
@@ -152,22 +152,22 @@ impl App {
         records
     }
 
-    /// Returns whether an event like this came.
+    /// Returns whether such an event has occurred.
     pub fn saw(&self, is: impl Fn(&Event) -> bool) -> bool {
         self.events.iter().any(|e| is(&e.event))
     }
 
-    /// Sends messages, each as soon as the association admits it.
+    /// Sends messages, each as soon as the association accepts it.
     pub fn send(&mut self, id: AssociationId, messages: impl IntoIterator<Item = (SendInfo, Bytes)>) {
         self.backlog.entry(id.0).or_default().messages.extend(messages);
     }
 
-    /// Returns whether every message was admitted.
+    /// Returns whether every message was accepted.
     pub fn all_admitted(&self) -> bool {
         self.backlog.values().all(|b| b.messages.is_empty())
     }
 
-    /// Forgets what it had yet to read and to write: the endpoint is another.
+    /// Forgets all waiting messages, because the endpoint is a new one.
     pub(crate) fn forget_unread(&mut self) {
         self.unread.clear();
         self.unread_bytes = 0;
@@ -175,7 +175,7 @@ impl App {
         self.backlog.clear();
     }
 
-    /// Reads what it wants to read now.
+    /// Reads the messages that are due.
     pub fn read(&mut self, endpoint: &mut Endpoint) {
         match self.reading {
             Reading::AtOnce => {
@@ -194,7 +194,7 @@ impl App {
         }
     }
 
-    /// Hands in what the associations admit.
+    /// Sends the messages that the associations accept.
     fn write(&mut self, endpoint: &mut Endpoint) {
         for id in std::mem::take(&mut self.writable) {
             self.backlog.entry(id.0).or_default().full = false;

@@ -1,30 +1,30 @@
-//! Upper bounds of what an association may hold, whatever its peer and the network do.
+//! Upper bounds of the memory of an association, for any behaviour of its peer and the network.
 
 use sctp::config::{
     MESSAGE_OVERHEAD_BYTES, OVERHEAD_FREE_BYTES, PEER_ADDRESSES_MAX, RECEIVED_OVERHEAD_BYTES,
 };
 use sctp::{AssociationConfig, Statistics};
 
-/// The largest chunk there is.
+/// The largest chunk.
 const CHUNK_BYTES_MAX: usize = 65_535;
-/// A path carries at least this much of a message in a packet.
+/// Minimum payload of a packet on any path.
 const PIECE_BYTES_MIN: usize = 400;
 
 /// Compares the buffers of an association with their bounds.
 ///
 /// # Panics
 ///
-/// When something is over its bound.
+/// A buffer is over its bound.
 pub fn assert_bounded(statistics: &Statistics, config: &AssociationConfig) {
     let buffered = statistics.send_buffered_bytes as usize;
-    // A message that finds the buffer empty may be larger than it.
+    // A message that finds the buffer empty may be longer than the buffer.
     let buffer_bytes = config.send_buffer_bytes.max(config.send_buffer_tuned_bytes);
     let buffered_max = buffer_bytes + config.message_bytes_max + MESSAGE_OVERHEAD_BYTES;
     assert!(buffered <= buffered_max, "{buffered} bytes wait to be sent, {buffered_max} may");
     let held = statistics.receive_buffered_bytes as usize;
     // The receiver takes twice its buffer, because overhead is not part of the window.
     let buffer_bytes = config.receive_buffer_bytes.max(config.receive_buffer_tuned_bytes);
-    // With a restart of the peer all comes back that it has not acknowledged, in pieces that packets can carry.
+    // After a restart of the peer, everything that it has not acknowledged is returned, in pieces that fit packets.
     let piece_bytes = config.fragment_bytes_max.unwrap_or(PIECE_BYTES_MIN).min(PIECE_BYTES_MIN);
     let pieces_max = if config.events { buffered_max.div_ceil(piece_bytes) } else { 0 };
     let given_back_max = pieces_max * (piece_bytes + RECEIVED_OVERHEAD_BYTES);

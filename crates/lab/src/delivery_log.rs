@@ -1,14 +1,15 @@
-//! A log of records sent and received: the proof that nothing is lost, made up, repeated or out of order.
+//! A log of sent and received records: shows that no record is lost, invented, repeated or out of order.
 //!
-//! A program keeps a [`DeliveryLog`] with an entry for each of its associations. Logs are compared: what came to one must be
-//! what another has sent, in the same order on each stream, and nobody has to say which ends belong together.
+//! A program keeps a [`DeliveryLog`] with an entry for each of its associations. Logs are compared: the records that
+//! one has received must be those that another has sent, in the same order on each stream. The comparison finds the two
+//! ends of an association by itself.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use sctp::{AssociationId, CloseReason, Event, Payload, RecvInfo, SendInfo};
 
-/// How many bytes of a record are its own; they repeat up to its end.
+/// Number of bytes that are specific to a record; they repeat up to its end.
 const HEAD_BYTES: usize = 8;
 
 /// A record: its bytes follow from its number and its length.
@@ -19,11 +20,11 @@ pub struct Record {
 }
 
 impl Record {
-    /// Returns the record with this number, of `bytes`.
+    /// Returns record `number` of this length.
     ///
     /// # Panics
     ///
-    /// When it is empty: SCTP has no such messages.
+    /// The length is 0: SCTP has no empty messages.
     pub fn new(number: u64, bytes: usize) -> Self {
         assert!(bytes > 0, "a record has at least one byte");
         let mut head = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
@@ -54,13 +55,13 @@ impl Record {
 /// The part of a record that one message carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// How it is sent; `more` says whether another part follows.
+    /// Description of the message; `more` tells whether another part follows.
     pub info: SendInfo,
     /// The record.
     pub record: Record,
-    /// From which of its bytes on.
+    /// Offset of its first byte.
     pub from: usize,
-    /// How many of them.
+    /// Number of its bytes.
     pub bytes: usize,
 }
 
@@ -87,7 +88,7 @@ impl Records {
         }
     }
 
-    /// Returns whether the received messages, up to `line`, can come from these.
+    /// Returns whether the received messages, up to `line`, can be these.
     fn cover(&self, came: &Records, line: Line) -> bool {
         if line.unordered {
             let count =
@@ -100,7 +101,7 @@ impl Records {
     }
 }
 
-/// A record and how it was sent.
+/// A record and its description.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     stream: u16,
@@ -108,23 +109,23 @@ struct Line {
     record: Record,
 }
 
-/// One association as its program sees it, from the first event to the last.
+/// One association from the view of its program, from the first event to the last.
 #[derive(Debug)]
 pub struct Entry {
-    /// Its name, while it is there.
+    /// Its identifier, while it exists.
     pub id: AssociationId,
     /// Whether it has come up.
     pub up: bool,
-    /// Why it ended. A crash is entered as a fault.
+    /// Reason of its end. A crash is entered as a fault.
     pub closed: Option<CloseReason>,
     sent: Records,
     /// The record that is being sent in parts.
     open: Option<Part>,
-    /// Bytes of it that were accepted, and bytes that came back as undelivered.
+    /// Number of its accepted bytes, and of its bytes reported as undelivered.
     sent_bytes: usize,
     returned_bytes: usize,
     received: Records,
-    /// The beginning of a record whose end has not come.
+    /// The beginning of a record whose end has not arrived.
     part: Vec<u8>,
     /// Records that were not compared yet.
     fresh: Vec<(RecvInfo, Vec<u8>)>,
@@ -149,7 +150,7 @@ impl Entry {
         }
     }
 
-    /// Returns the next part that a program sends which wants to send `bytes` of a record: a part of the open record, or of
+    /// Returns the next part for a program that is about to send `bytes` of a record: a part of the open record, or of
     /// `record`.
     pub fn next_part(&self, info: SendInfo, record: Record, bytes: usize) -> Part {
         let begun = self.open.unwrap_or(Part { info, record, from: 0, bytes: 0 });
@@ -159,7 +160,7 @@ impl Entry {
         Part { info: SendInfo { more: bytes < left, ..begun.info }, from, bytes, ..begun }
     }
 
-    /// Returns whether nothing was sent and nothing came.
+    /// Returns whether nothing was sent or received.
     pub fn is_silent(&self) -> bool {
         self.sent == Records::default() && self.received == Records::default()
     }
@@ -199,10 +200,10 @@ impl Entry {
     }
 }
 
-/// Every association that a program had.
+/// All associations of a program.
 #[derive(Debug, Default)]
 pub struct DeliveryLog {
-    /// In the order in which they began.
+    /// In the order of their beginnings.
     pub entries: Vec<Entry>,
 }
 
@@ -211,7 +212,7 @@ impl DeliveryLog {
     ///
     /// # Panics
     ///
-    /// When another one has its name.
+    /// Another association has its identifier.
     pub fn begin(&mut self, id: AssociationId) {
         assert!(self.find(id).is_none(), "{id:?} is used for two associations at once");
         self.entries.push(Entry::new(id));
@@ -231,7 +232,7 @@ impl DeliveryLog {
     ///
     /// # Panics
     ///
-    /// When it has not begun, or has ended: nothing may come of it then.
+    /// The association has not begun or has ended, so that it must not cause events.
     pub fn entry(&mut self, id: AssociationId) -> &mut Entry {
         let at = self.find(id).expect("nothing comes before the first event or after the last");
         &mut self.entries[at]
@@ -246,7 +247,7 @@ impl DeliveryLog {
     ///
     /// # Panics
     ///
-    /// When the core says that it has a fault, or gives more back than was sent.
+    /// The core reports a fault, or more undelivered bytes than were sent.
     pub fn event(&mut self, id: AssociationId, event: &Event) {
         match event {
             Event::Accepted { .. } => {
@@ -255,7 +256,7 @@ impl DeliveryLog {
             }
             Event::Connected { .. } => self.entry(id).up = true,
             Event::Restarted { .. } => {
-                // Later records have another peer; those that were not acknowledged are reported as lost.
+                // Later records have another peer; unacknowledged ones are reported as lost.
                 self.entry(id).closed =
                     Some(CloseReason::PeerAborted { cause: 12, text: "it restarted".to_owned() });
                 self.begin(id);
@@ -279,30 +280,30 @@ impl DeliveryLog {
         }
     }
 
-    /// Records that the endpoint and all its associations are gone.
+    /// Records the end of the endpoint with all its associations.
     pub fn crash(&mut self) {
         for entry in self.entries.iter_mut().filter(|entry| entry.closed.is_none()) {
             entry.closed = Some(CloseReason::Fault);
         }
     }
 
-    /// Compares what came since the last call with what the others have sent. They are always the same ones, in the same
-    /// order.
+    /// Compares the records received since the last call with those that the other logs have sent. The other logs are
+    /// the same, in the same order, in each call.
     ///
     /// # Panics
     ///
-    /// A record arrived that no host sent, that was sent to another host, or more often than it was sent.
+    /// A record arrived that no host has sent, that was sent to another host, or more often than it was sent.
     pub fn compare(&mut self, others: &[&DeliveryLog]) {
         self.entries.iter_mut().for_each(|entry| entry.compare(others));
     }
 
-    /// Forgets what came since the last call: it says nothing.
+    /// Discards the records received since the last call.
     pub fn forget_fresh(&mut self) {
         self.entries.iter_mut().for_each(|entry| entry.fresh.clear());
     }
 
-    /// Returns whether all that an association has sent came to one association of `other`, to which this log has number `number`
-    /// of those that it is compared with.
+    /// Returns whether everything that an association has sent arrived at one association of `other`, in which this log
+    /// has number `number` among those that it is compared with.
     pub fn has_arrived(&self, entry: usize, other: &DeliveryLog, number: usize) -> bool {
         let sent = &self.entries[entry].sent;
         let stranger = |peer: &Entry| {

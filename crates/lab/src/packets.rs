@@ -1,4 +1,4 @@
-//! Looking into packets, and making them.
+//! Parses and builds packets.
 
 use bytes::Bytes;
 use sctp_wire::chunk::{Chunk, Data, DataFlags, Sack, SackBuilder};
@@ -90,7 +90,7 @@ pub fn sack_of(packet: &[u8]) -> Option<SackSeen> {
     })
 }
 
-/// Returns a packet with the chunks that `write` appends, and a good checksum.
+/// Returns a packet with the chunks that `write` appends, and a valid checksum.
 pub fn build(source: u16, destination: u16, tag: u32, write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let header =
         Header { source_port: source, destination_port: destination, verification_tag: VerificationTag(tag) };

@@ -1,7 +1,7 @@
-//! A peer made of packets: it says what it is told to and looks at what comes back, as a ladder.
+//! A peer made of packets: a test states what the peer sends and what it expects, as a ladder diagram.
 //!
-//! Numbers are relative: DATA 0 is the first chunk of the side that sends it, and a SACK or SHUTDOWN names the last
-//! chunk of the other side that arrived, so -1 before the first.
+//! Numbers are relative: DATA 0 is the first chunk of the side that sends it, and a SACK or SHUTDOWN contains the
+//! number of the last chunk of the other side that arrived, so -1 before the first.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write as _};
@@ -30,12 +30,12 @@ pub const PEER_WINDOW_BYTES: u32 = 100_000;
 
 /// A stage between the endpoint and its peer, which may change their packets.
 pub trait Wire: fmt::Debug {
-    /// The endpoint has sent a packet to `to`: what arrives, and where.
+    /// Handles a packet that the endpoint has sent to `to`; returns what arrives, and where.
     fn leaves(&mut self, now: Time, to: SocketAddr, packet: Bytes) -> Vec<(SocketAddr, Bytes)>;
-    /// The peer has sent a packet: whether it arrives.
+    /// Handles a packet that the peer has sent; returns whether it arrives.
     fn enters(&mut self, now: Time, from: SocketAddr, packet: &Bytes) -> bool;
-    /// The endpoint has said all that it wants to say for now, or, with `waited`, a time has passed: what else
-    /// arrives at the peer.
+    /// Returns further packets that arrive at the peer, once the endpoint has sent everything for now, or, with
+    /// `waited`, a time has passed.
     fn rests(&mut self, now: Time, waited: bool) -> Vec<(SocketAddr, Bytes)>;
 }
 
@@ -46,15 +46,15 @@ pub struct Peer {
     pub endpoint: Endpoint,
     /// Its application.
     pub app: App,
-    /// The association as the endpoint names it.
+    /// The identifier of the association at the endpoint.
     pub id: AssociationId,
     /// The time.
     pub now: Time,
-    /// Where the peer is.
+    /// The address of the peer.
     pub address: SocketAddr,
-    /// The tag that the endpoint chose.
+    /// The tag of the endpoint.
     pub endpoint_tag: u32,
-    /// The tag that the peer chose.
+    /// The tag of the peer.
     pub tag: u32,
     endpoint_tsn: u32,
     tsn: u32,
@@ -63,7 +63,7 @@ pub struct Peer {
     wire: Option<Box<dyn Wire>>,
 }
 
-/// A packet that the peer is about to send.
+/// A packet of the peer that is not sent yet.
 #[derive(Debug)]
 pub struct Say<'p> {
     peer: &'p mut Peer,
@@ -71,7 +71,7 @@ pub struct Say<'p> {
     chunks: Vec<u8>,
 }
 
-/// The default settings, but no probes and no extensions: RFC 9260 speaks alone.
+/// Returns the default configuration without probes and extensions, so that only the rules of RFC 9260 apply.
 pub fn plain() -> AssociationConfig {
     AssociationConfig {
         tail_loss_probes: false,
@@ -85,8 +85,7 @@ pub fn plain() -> AssociationConfig {
 }
 
 impl Peer {
-    /// The peer of an endpoint that listens, before it has said anything. The endpoint's application wants to hear of
-    /// events.
+    /// Returns the peer of a listening endpoint, before its first packet. The endpoint's application gets events.
     pub fn new(seed: u8, config: AssociationConfig) -> Self {
         let config = AssociationConfig { events: true, ..config };
         let mut endpoint = Endpoint::new(
@@ -111,7 +110,7 @@ impl Peer {
         }
     }
 
-    /// Returns the peer behind a wire, which packets that it has not heard yet pass at once.
+    /// Returns the peer behind a wire, which packets that were not taken yet pass at once.
     pub fn behind(mut self, mut wire: Box<dyn Wire>) -> Self {
         let heard = std::mem::take(&mut self.heard);
         self.heard.extend(heard.into_iter().flat_map(|(to, packet)| wire.leaves(self.now, to, packet)));
@@ -119,12 +118,12 @@ impl Peer {
         self
     }
 
-    /// The peer has connected to the endpoint, whose settings are [`plain`].
+    /// Returns a peer that has connected to an endpoint with the configuration [`plain`].
     pub fn established(seed: u8) -> Self {
         Self::established_with(seed, plain())
     }
 
-    /// The peer has connected to the endpoint, whose settings are these.
+    /// Returns a peer that has connected to an endpoint with this configuration.
     pub fn established_with(seed: u8, config: AssociationConfig) -> Self {
         let mut peer = Peer::new(seed, config);
         peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
@@ -135,7 +134,7 @@ impl Peer {
         peer
     }
 
-    /// The endpoint connects to the peer, and its INIT is there.
+    /// Returns the peer of an endpoint that connects to it and has sent its INIT.
     pub fn connecting(seed: u8, config: AssociationConfig) -> Self {
         let mut peer = Peer::new(seed, AssociationConfig::default());
         let config = AssociationConfig { events: true, ..config };
@@ -147,7 +146,7 @@ impl Peer {
         peer
     }
 
-    /// The endpoint has connected to the peer.
+    /// Returns the peer of an endpoint that has connected to it.
     pub fn connected(seed: u8) -> Self {
         let mut peer = Peer::connecting(seed, plain());
         peer.takes_init();
@@ -158,7 +157,7 @@ impl Peer {
         peer
     }
 
-    /// The INIT of the peer.
+    /// Returns the INIT of the peer.
     pub fn init(&self) -> Init<'static> {
         Init {
             initiate_tag: VerificationTag(self.tag),
@@ -170,7 +169,7 @@ impl Peer {
         }
     }
 
-    /// The TSN of the endpoint's DATA chunk `number`.
+    /// Returns the TSN of the endpoint's DATA chunk `number`.
     pub fn endpoint_tsn(&self, number: i32) -> Tsn {
         Tsn(self.endpoint_tsn.wrapping_add_signed(number))
     }
@@ -181,7 +180,7 @@ impl Peer {
         Say { peer: self, tag, chunks: Vec::new() }
     }
 
-    /// Hands the endpoint a packet as it is.
+    /// Delivers a packet to the endpoint unchanged.
     pub fn sends_raw(&mut self, from: SocketAddr, packet: &Bytes) {
         let now = self.now;
         if self.wire.as_mut().is_none_or(|wire| wire.enters(now, from, packet)) {
@@ -190,20 +189,20 @@ impl Peer {
         self.collect_output();
     }
 
-    /// The endpoint's application sends a message.
+    /// Sends a message of the endpoint's application.
     pub fn app_sends(&mut self, info: SendInfo, message: impl Into<Bytes>) {
         let message = message.into();
         self.endpoint.send(self.now, self.id, &info, message.len(), [message]).expect("it is taken");
         self.collect_output();
     }
 
-    /// The endpoint's application shuts down.
+    /// Shuts down from the endpoint's application.
     pub fn app_shuts_down(&mut self) {
         self.endpoint.shutdown(self.now, self.id, &mut self.app);
         self.collect_output();
     }
 
-    /// Time passes.
+    /// Lets time pass.
     pub fn waits(&mut self, time: Duration) {
         let end = self.now + time;
         while let Some(at) = self.endpoint.poll_timeout().filter(|at| *at <= end) {
@@ -215,17 +214,17 @@ impl Peer {
         self.rests(true);
     }
 
-    /// The next packet of the endpoint.
+    /// Returns the next packet of the endpoint.
     pub fn hears(&mut self) -> Bytes {
         self.hears_on().1
     }
 
-    /// The next packet of the endpoint and the address that it went to.
+    /// Returns the next packet of the endpoint and its destination.
     pub fn hears_on(&mut self) -> (SocketAddr, Bytes) {
         self.heard.pop_front().expect("the endpoint sent something")
     }
 
-    /// The next packet of the endpoint has these chunks.
+    /// Checks that the next packet of the endpoint has these chunks.
     #[track_caller]
     pub fn expects(&mut self, chunks: &str) {
         match self.heard.pop_front() {
@@ -234,27 +233,27 @@ impl Peer {
         }
     }
 
-    /// The next packet of the endpoint, if it sent one.
+    /// Returns the next packet of the endpoint, if it has sent one.
     pub fn hears_maybe(&mut self) -> Option<Bytes> {
         self.hears_on_maybe().map(|(_, packet)| packet)
     }
 
-    /// The next packet of the endpoint and the address that it went to, if it sent one.
+    /// Returns the next packet of the endpoint and its destination, if it has sent one.
     pub fn hears_on_maybe(&mut self) -> Option<(SocketAddr, Bytes)> {
         self.heard.pop_front()
     }
 
-    /// Returns the next packet of the endpoint and leaves it to be heard.
+    /// Returns the next packet of the endpoint without taking it.
     pub fn will_hear(&self) -> Option<&Bytes> {
         self.heard.front().map(|(_, packet)| packet)
     }
 
-    /// Returns whether the endpoint sent something that was not heard yet.
+    /// Returns whether the endpoint has sent a packet that was not taken yet.
     pub fn is_heard(&self) -> bool {
         !self.heard.is_empty()
     }
 
-    /// The endpoint has sent no more.
+    /// Checks that the endpoint has sent no more.
     #[track_caller]
     pub fn expects_nothing(&self) {
         let rest: Vec<_> = self.heard.iter().map(|(_, packet)| self.describe(packet)).collect();
@@ -291,7 +290,7 @@ impl Peer {
         cookie.expect("a cookie")
     }
 
-    /// Lets the application read and collects what the endpoint sends.
+    /// Lets the application read, and collects what the endpoint sends.
     pub fn collect_output(&mut self) {
         self.app.now = self.now;
         loop {
@@ -317,7 +316,7 @@ impl Peer {
         }
     }
 
-    /// The chunks of a packet of the endpoint in relative numbers.
+    /// Describes the chunks of a packet of the endpoint in relative numbers.
     fn describe(&self, packet: &Bytes) -> String {
         let mut out = String::new();
         each_chunk(packet, |chunk| {
@@ -359,19 +358,19 @@ impl Peer {
 }
 
 impl Say<'_> {
-    /// With another verification tag.
+    /// Sets another verification tag.
     pub fn tag(mut self, tag: u32) -> Self {
         self.tag = tag;
         self
     }
 
-    /// With a chunk that `write` appends.
+    /// Adds a chunk that `write` appends.
     pub fn chunk(mut self, write: impl FnOnce(&Peer, &mut Vec<u8>)) -> Self {
         write(self.peer, &mut self.chunks);
         self
     }
 
-    /// With an INIT ACK.
+    /// Adds an INIT ACK.
     pub fn init_ack(self, cookie: &[u8]) -> Self {
         let mut parameters = Vec::new();
         StateCookie { cookie }.write(&mut parameters);
@@ -383,27 +382,27 @@ impl Say<'_> {
         })
     }
 
-    /// With an ordered message of one byte on stream 0 in DATA chunk `number`; its SSN is the same number.
+    /// Adds DATA chunk `number` with an ordered message of one byte on stream 0; its SSN is the same number.
     pub fn data(self, number: u32) -> Self {
         self.data_with(DataFlags::WHOLE, number, 0, number as u16, &[number as u8])
     }
 
-    /// With a DATA chunk.
+    /// Adds a DATA chunk.
     pub fn data_with(self, flags: DataFlags, number: u32, stream: u16, ssn: u16, payload: &[u8]) -> Self {
         self.chunk(|p, out| write_data(flags, p.tsn.wrapping_add(number), stream, ssn, payload, out))
     }
 
-    /// With a SACK of the endpoint's DATA up to chunk `number`, -1 for none.
+    /// Adds a SACK of the endpoint's DATA up to chunk `number`, -1 for none.
     pub fn sack(self, number: i32, gaps: &[(u16, u16)]) -> Self {
         self.sack_with(number, PEER_WINDOW_BYTES, gaps)
     }
 
-    /// With a SACK that advertises a window.
+    /// Adds a SACK that advertises a window.
     pub fn sack_with(self, number: i32, window: u32, gaps: &[(u16, u16)]) -> Self {
         self.chunk(|p, out| write_sack(p.endpoint_tsn(number).0, window, gaps, out))
     }
 
-    /// Sends it.
+    /// Sends the packet.
     pub fn go(self) {
         let packet = build(PEER_PORT, ENDPOINT_PORT, self.tag, |out| out.extend_from_slice(&self.chunks));
         let from = self.peer.address;

@@ -1,4 +1,4 @@
-//! Many endpoints, the network between them and the clock.
+//! Endpoints, the network between them, and the clock.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -18,19 +18,19 @@ use sctp::{
 
 /// The UDP port of every host (RFC 6951).
 pub const UDP_PORT: u16 = 9899;
-/// IPv4 and UDP headers, which the wire carries, too.
+/// Length of IPv4 and UDP headers, which are part of packets on the wire.
 pub const LOWER_HEADER_BYTES: usize = 28;
-/// Of a packet that did not arrive, what a report of it quotes.
+/// Number of bytes of a packet that a report about its loss quotes.
 const QUOTED_BYTES: usize = 512;
-/// Batches as the UDP link takes them.
+/// Limits of batches, the same as those of the UDP link.
 const LIMITS: BatchLimits = BatchLimits { segments_max: 64, bytes_max: 65_000 };
 
 /// A program on a host.
 pub trait Application: Host {
-    /// Tells the time; it comes before every input of the core.
+    /// Sets the time, before every input of the core.
     fn set_now(&mut self, now: Time);
 
-    /// Reads what came and sends what it wants to send. It is called after everything that happened to the host.
+    /// Reads received data and sends data. Called after every event of the host.
     fn act(&mut self, endpoint: &mut Endpoint);
 
     /// Returns the time at which the application acts without an event.
@@ -38,33 +38,33 @@ pub trait Application: Host {
         None
     }
 
-    /// Takes what an association did that is traced.
+    /// Takes a record of a traced association.
     fn traced(&mut self, _record: Record) {}
 }
 
 /// A packet that leaves a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outgoing {
-    /// When.
+    /// Time of sending.
     pub at: Time,
-    /// The number of the host.
+    /// Number of the host.
     pub by: usize,
-    /// From which of its addresses.
+    /// Source address.
     pub from: SocketAddr,
-    /// Where to.
+    /// Destination.
     pub to: SocketAddr,
     /// Whether routers may mark it.
     pub ecn: Ecn,
     /// Its differentiated services codepoint, which the simulated routers ignore.
     pub dscp: u8,
-    /// Whether it must not be cut on the way.
+    /// Whether it must not be fragmented.
     pub whole: bool,
     /// The SCTP packet.
     pub packet: Bytes,
 }
 
 impl Outgoing {
-    /// Puts it into the network.
+    /// Sends the packet into the network.
     pub fn enter(self, network: &mut Network<Bytes>) {
         let bytes = self.packet.len() + LOWER_HEADER_BYTES;
         let packet = Packet { bytes, ecn: self.ecn, whole: self.whole, payload: self.packet };
@@ -77,16 +77,16 @@ pub trait Wire {
     /// Handles a packet that leaves a host.
     fn emit(&mut self, packet: Outgoing, network: &mut Network<Bytes>);
 
-    /// Returns the time at which it releases packets that it has held back.
+    /// Returns the time at which the stage releases packets that it has held back.
     fn deadline(&self) -> Option<Time> {
         None
     }
 
-    /// Lets go of packets whose time has come.
+    /// Releases packets whose time has come.
     fn release(&mut self, _now: Time, _network: &mut Network<Bytes>) {}
 }
 
-/// Nothing: every packet goes straight into the network.
+/// No stage: every packet enters the network directly.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Direct;
 
@@ -100,17 +100,17 @@ impl Wire for Direct {
 /// One host: an endpoint and the application on it.
 #[derive(Debug)]
 pub struct Node<A> {
-    /// The protocol.
+    /// The endpoint.
     pub endpoint: Endpoint,
     /// Its application.
     pub app: A,
-    /// Where it is reached: its first address.
+    /// Its first address.
     pub address: SocketAddr,
     host: HostId,
     addresses: Vec<IpAddr>,
-    /// From which address a packet to an address leaves.
+    /// Source address of packets to each address.
     sources: HashMap<IpAddr, IpAddr>,
-    /// The entry in the heap of deadlines that counts.
+    /// The valid entry in the heap of deadlines.
     armed: Option<Time>,
     touched: bool,
 }
@@ -169,7 +169,7 @@ impl fmt::Debug for Onlooker {
 /// ```
 #[derive(Debug)]
 pub struct Simulation<A> {
-    /// The network, to cut it or to slow it down.
+    /// The network, for changes of its pipes.
     pub network: Network<Bytes>,
     seed: u64,
     now: Time,
@@ -189,7 +189,7 @@ impl<A: Application> Simulation<A> {
         Self::with_endpoints(seed, EndpointConfig::default())
     }
 
-    /// Returns a simulation without hosts; the endpoints of future hosts have these settings.
+    /// Returns a simulation without hosts; the endpoints of future hosts have this configuration.
     pub fn with_endpoints(seed: u64, config: EndpointConfig) -> Self {
         Simulation {
             network: Network::new(seed),
@@ -277,19 +277,19 @@ impl<A: Application> Simulation<A> {
         (there, back)
     }
 
-    /// Packets from one address to another pass these pipes, in this order, and the host of the one sends from it to
-    /// the other.
+    /// Routes packets from one address to another through these pipes, in this order; the sending host uses the first
+    /// address as source.
     ///
     /// # Panics
     ///
-    /// When no host has the first address.
+    /// No host has the first address.
     pub fn route(&mut self, from: IpAddr, to: IpAddr, pipes: &[PipeId]) {
         self.network.set_route(from, to, pipes);
         let node = self.nodes.iter_mut().find(|node| node.addresses.contains(&from));
         node.expect("a host has the address").sources.insert(to, from);
     }
 
-    /// Starts the endpoint of a host anew, as after a crash: it knows nothing of what was.
+    /// Restarts the endpoint of a host, as after a crash: the new endpoint knows no association.
     pub fn restart(&mut self, node: usize) {
         let seed = seed_bytes(self.seed ^ 0x5eed, self.now.as_nanos() ^ ((node as u64 + 100) << 48));
         let mut endpoint = Endpoint::new(self.config.clone(), seed, LIMITS);
@@ -297,8 +297,8 @@ impl<A: Application> Simulation<A> {
         self.node_mut(node).endpoint = endpoint;
     }
 
-    /// Traces every association that is connected from now on, at the host that connects. `take` also gets the number of
-    /// that host. Without it, records go to the applications of associations that ask for it themselves.
+    /// Traces every association that is connected from now on, at the connecting host. `take` also gets the number of
+    /// that host. Without this call, the application gets the records of associations that it traces.
     pub fn trace(&mut self, take: impl FnMut(usize, Record) + Send + 'static) {
         self.onlooker = Onlooker(Some(Box::new(take)));
     }
@@ -333,7 +333,7 @@ impl<A: Application> Simulation<A> {
     ///
     /// # Panics
     ///
-    /// When it does already.
+    /// The host listens on the port already.
     pub fn listen(&mut self, node: usize, port: u16, config: AssociationConfig) {
         self.nodes[node].endpoint.listen(port, config).expect("the port is free");
     }
@@ -342,7 +342,7 @@ impl<A: Application> Simulation<A> {
     ///
     /// # Panics
     ///
-    /// When these ports are connected already.
+    /// These ports are connected already.
     pub fn connect(
         &mut self,
         from: usize,
@@ -358,16 +358,16 @@ impl<A: Application> Simulation<A> {
             .expect("no such association yet")
     }
 
-    /// Returns the counters of an existing association.
+    /// Returns the counters of an association.
     ///
     /// # Panics
     ///
-    /// When it is not.
+    /// The association does not exist.
     pub fn statistics(&self, node: usize, id: AssociationId) -> Statistics {
         self.nodes[node].endpoint.statistics(id).expect("the association is there")
     }
 
-    /// Sends no more on an association.
+    /// Shuts an association down.
     pub fn shutdown(&mut self, node: usize, id: AssociationId) {
         let now = self.now;
         let Node { endpoint, app, .. } = self.node_mut(node);
@@ -375,7 +375,7 @@ impl<A: Application> Simulation<A> {
         endpoint.shutdown(now, id, app);
     }
 
-    /// Ends an association at once.
+    /// Aborts an association.
     pub fn abort(&mut self, node: usize, id: AssociationId, reason: &[u8]) {
         let now = self.now;
         let Node { endpoint, app, .. } = self.node_mut(node);
@@ -383,7 +383,7 @@ impl<A: Application> Simulation<A> {
         endpoint.abort(now, id, reason, app);
     }
 
-    /// Hands a host a packet that came from nowhere in the simulation, as if `from` had sent it.
+    /// Delivers a packet to a host that no host has sent, as if it came from `from`.
     pub fn inject(&mut self, node: usize, from: SocketAddr, packet: &Bytes) {
         let now = self.now;
         let Node { endpoint, app, address, .. } = self.node_mut(node);
@@ -396,7 +396,7 @@ impl<A: Application> Simulation<A> {
         self.run_for_with(time, &mut Direct);
     }
 
-    /// Lets time pass until `done`; false if that takes longer than `limit`.
+    /// Lets time pass until `done` returns true; returns false if that takes longer than `limit`.
     pub fn run_until(&mut self, limit: Duration, done: impl FnMut(&Self) -> bool) -> bool {
         let mut done = done;
         let end = self.now + limit;
@@ -409,14 +409,14 @@ impl<A: Application> Simulation<A> {
         true
     }
 
-    /// Lets time pass, with something between the hosts and the network.
+    /// Lets time pass, with a stage between the hosts and the network.
     pub fn run_for_with(&mut self, time: Duration, wire: &mut impl Wire) {
         let end = self.now + time;
         while self.step(end, wire) {}
         self.now = end;
     }
 
-    /// Advances to the next event and handles it. Returns false if there is none until `end`.
+    /// Advances to the next event and handles it. Returns false if there is none before `end`.
     pub fn step(&mut self, end: Time, wire: &mut impl Wire) -> bool {
         self.transmit_touched(wire);
         let network = self.network.next_event_ns().map(Time::from_nanos);
@@ -431,7 +431,7 @@ impl<A: Application> Simulation<A> {
         true
     }
 
-    /// Lets applications act and endpoints transmit wherever something has happened.
+    /// Lets applications act and endpoints transmit on all hosts with events.
     pub fn transmit_touched(&mut self, wire: &mut impl Wire) {
         while let Some(number) = self.touched.pop() {
             self.transmit(number, wire);
@@ -455,7 +455,7 @@ impl<A: Application> Simulation<A> {
         }
     }
 
-    /// Hands in what has arrived by now.
+    /// Delivers the packets that have arrived by now.
     fn deliver(&mut self) {
         let now = self.now;
         while let Some(delivery) = self.network.deliver(now.as_nanos()) {
@@ -475,7 +475,7 @@ impl<A: Application> Simulation<A> {
         self.report_too_big();
     }
 
-    /// Tells hosts of packets of theirs that were too long for a line which reports that.
+    /// Reports to hosts the packets that were too long for a line which reports that.
     fn report_too_big(&mut self) {
         while let Some(report) = self.network.too_big() {
             let Some(&number) = report.host.and_then(|host| self.numbers.get(&host)) else { continue };
@@ -493,7 +493,7 @@ impl<A: Application> Simulation<A> {
         endpoint.handle_unreachable(now, remote, why, quoted, app);
     }
 
-    /// Acts on the deadlines that have come.
+    /// Handles expired deadlines.
     fn expire(&mut self) {
         while let Some(&Reverse((at, number))) = self.deadlines.peek()
             && at <= self.now

@@ -1,4 +1,4 @@
-//! Applications that send and receive in bulk: what experiments run on their hosts.
+//! Applications that send and receive in bulk, for experiments.
 
 mod source;
 
@@ -16,23 +16,23 @@ pub use source::Source;
 
 use crate::simulation::{Application, LOWER_HEADER_BYTES};
 
-/// Contents of every message; longer ones repeat it.
+/// Contents of every message; longer messages repeat it.
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
-/// The largest SCTP packet over UDP and IPv4 on an Ethernet.
+/// The largest SCTP packet over UDP and IPv4 on Ethernet.
 const MTU_BYTES: usize = 1472;
 
 /// Totals of arrived data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// Bytes of messages.
+    /// Number of bytes of messages.
     pub bytes: u64,
-    /// Messages.
+    /// Number of messages.
     pub messages: u64,
-    /// When the first came.
+    /// Time of the first arrival.
     pub first_at: Option<Time>,
-    /// When the last came.
+    /// Time of the last arrival.
     pub last_at: Option<Time>,
-    /// The longest time from one to the next, as far as it was after [`Traffic::gaps_from`].
+    /// The longest time between two arrivals, counted from [`Traffic::gaps_from`] on.
     pub gap_max: Duration,
 }
 
@@ -55,34 +55,34 @@ impl Received {
 pub struct Flow {
     /// Totals of arrived data.
     pub received: Received,
-    /// When each message arrived, if [`Traffic::keeps_times`].
+    /// Time of arrival of each message, with [`Traffic::keeps_times`].
     pub times: Vec<Time>,
-    /// Whether it is up.
+    /// Whether the association is up.
     pub up: bool,
-    /// Why it ended.
+    /// Reason of its end.
     pub closed: Option<CloseReason>,
     source: Source,
-    /// The association said that it is full; only `Writable` ends that.
+    /// Whether the association has reported that it is full; only `Writable` ends that.
     full: bool,
 }
 
-/// An application that sends what its [`Source`]s make and counts what it receives. It reads at once.
+/// An application that sends the data of its [`Source`]s and counts the data that it receives. It reads at once.
 #[derive(Debug)]
 pub struct Traffic {
-    /// The largest SCTP packet, 1472 bytes.
+    /// The maximum length of an SCTP packet, 1472 bytes.
     pub mtu_bytes: usize,
-    /// Whether the time of every message is kept.
+    /// Whether the time of arrival of every message is kept.
     pub keeps_times: bool,
-    /// Since when gaps in what arrives count: from the beginning.
+    /// Time from which gaps between arrivals count. Default: the beginning.
     pub gaps_from: Time,
     now: Time,
     flows: Vec<Flow>,
     /// Sources of associations that are accepted on a port.
     answers: HashMap<u16, Source>,
     unread: Vec<(AssociationId, usize)>,
-    /// Associations that may have something to send.
+    /// Associations that may have data to send.
     ready: Vec<AssociationId>,
-    /// Associations that send at times.
+    /// Associations that send at certain times.
     timed: Vec<AssociationId>,
     joined: BytesMut,
     spare: Vec<Bytes>,
@@ -107,7 +107,7 @@ impl Default for Traffic {
 }
 
 impl Traffic {
-    /// Gives an association something to send; it need not be up yet.
+    /// Sets the source of an association, which need not be up yet.
     pub fn start(&mut self, id: AssociationId, source: Source) {
         let flow = self.flow_mut(id);
         if flow.closed.is_some() {
@@ -122,7 +122,7 @@ impl Traffic {
         self.answers.insert(port, source);
     }
 
-    /// Returns an association, as far as this application has heard of it.
+    /// Returns an association that this application knows.
     pub fn flow(&self, id: AssociationId) -> Option<&Flow> {
         self.flows.get(id.0 as usize)
     }
@@ -153,7 +153,7 @@ impl Traffic {
         &mut self.flows[index]
     }
 
-    /// Gives an association a new source.
+    /// Sets a new source of an association.
     fn begin(&mut self, id: AssociationId) {
         self.ready.push(id);
         if self.flows[id.0 as usize].source.deadline().is_some() && !self.timed.contains(&id) {
@@ -161,7 +161,7 @@ impl Traffic {
         }
     }
 
-    /// Hands in what the association admits.
+    /// Sends as much as the association accepts.
     fn write(&mut self, id: AssociationId, endpoint: &mut Endpoint) {
         let now = self.now;
         let flow = &mut self.flows[id.0 as usize];

@@ -1,4 +1,4 @@
-//! Two hosts and a line between them, with every packet kept.
+//! Two hosts and a line between them; every packet is kept.
 
 mod tap;
 
@@ -26,20 +26,20 @@ pub const B: usize = 1;
 pub const PORT_A: u16 = 5000;
 /// The SCTP port that [`TwoHosts::establish`] connects to.
 pub const PORT_B: u16 = 5001;
-/// How many of the last packets a failure shows.
+/// Number of the last packets that a failure shows.
 const LOG_PACKETS: usize = 60;
 
 /// Two hosts, [`A`] and [`B`], and a line between them.
 ///
-/// It is a [`Simulation`] whose packets are kept and can be tampered with on their way into the line. An [`App`] on each host
-/// takes messages and events from the protocol core and reads at once, slowly or never.
+/// A [`Simulation`] whose packets are kept and can be changed on their way into the line. An [`App`] on each host takes
+/// messages and events from the protocol core and reads at once, slowly or never.
 #[derive(Debug)]
 pub struct TwoHosts {
     simulation: Simulation<App>,
     taps: Taps,
-    /// The line of each path: there is from A to B.
+    /// The line of each path; `there` leads from A to B.
     pub links: Vec<Link>,
-    /// Every packet that was sent, whatever became of it.
+    /// Every packet that was sent, including lost ones.
     pub sent: Vec<Sent>,
 }
 
@@ -112,7 +112,7 @@ impl TwoHosts {
         &mut self.simulation.node_mut(node).app
     }
 
-    /// Tells what becomes of each packet that a host sends, before it enters the line.
+    /// Sets the fate of each packet that a host sends, before the packet enters the line.
     pub fn tap(&mut self, node: usize, fate: impl FnMut(&Bytes) -> Fate + Send + 'static) {
         self.taps.set(node, Some(Tap::new(fate)));
     }
@@ -129,7 +129,7 @@ impl TwoHosts {
         }
     }
 
-    /// Starts the endpoint of a host anew, as after a crash: it knows nothing of what was.
+    /// Restarts the endpoint of a host, as after a crash: the new endpoint knows no association.
     pub fn reboot(&mut self, node: usize) {
         self.simulation.restart(node);
         self.app(node).forget_unread();
@@ -145,7 +145,7 @@ impl TwoHosts {
         self.simulation.connect(from, 1 - from, ports, config)
     }
 
-    /// Connects A to B with default settings and returns the association as each side names it.
+    /// Connects A to B with default settings; returns the identifier of the association at each side.
     pub fn establish(&mut self) -> (AssociationId, AssociationId) {
         self.establish_with(AssociationConfig::default(), AssociationConfig::default())
     }
@@ -183,12 +183,12 @@ impl TwoHosts {
         })
     }
 
-    /// Sends a message as soon as the association admits it.
+    /// Sends a message as soon as the association accepts it.
     pub fn send(&mut self, node: usize, id: AssociationId, info: SendInfo, message: impl Into<Bytes>) {
         self.send_all(node, id, [(info, message.into())]);
     }
 
-    /// Sends many messages, each as soon as the association admits it.
+    /// Sends messages, each as soon as the association accepts it.
     pub fn send_all(
         &mut self,
         node: usize,
@@ -199,24 +199,24 @@ impl TwoHosts {
         self.exchange();
     }
 
-    /// Returns whether every message was admitted.
+    /// Returns whether every message was accepted.
     pub fn all_admitted(&self, node: usize) -> bool {
         self.node(node).app.all_admitted()
     }
 
-    /// Sends no more on an association.
+    /// Shuts an association down.
     pub fn shutdown(&mut self, node: usize, id: AssociationId) {
         self.simulation.shutdown(node, id);
         self.exchange();
     }
 
-    /// Ends an association at once.
+    /// Aborts an association.
     pub fn abort(&mut self, node: usize, id: AssociationId, reason: &[u8]) {
         self.simulation.abort(node, id, reason);
         self.exchange();
     }
 
-    /// Hands a host a packet that came from neither host, as if `from` had sent it.
+    /// Delivers a packet to a host that neither host has sent, as if it came from `from`.
     pub fn inject(&mut self, node: usize, from: std::net::SocketAddr, packet: &Bytes) {
         self.simulation.inject(node, from, packet);
         self.exchange();
@@ -246,7 +246,7 @@ impl TwoHosts {
         simulation.transmit_touched(&mut Tapped { taps, sent });
     }
 
-    /// Returns the last packets, one a line, as a ladder.
+    /// Returns the last packets as a ladder diagram, one per line.
     pub fn log(&self) -> String {
         let mut out = String::new();
         for sent in &self.sent[self.sent.len().saturating_sub(LOG_PACKETS)..] {

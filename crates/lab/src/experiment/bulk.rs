@@ -1,4 +1,4 @@
-//! One association that sends as much as it can over one line.
+//! One association that sends as much as possible over one line.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use super::transfer::{Setup, Transfer};
 use super::{Case, Outcome, Watch};
 use crate::traffic::Source;
 
-/// Samples of one run, about.
+/// Approximate number of samples of one run.
 const SAMPLES: u32 = 400;
-/// A file that is not through after so many times what the line needs for it is given up.
+/// A file that has not arrived after this multiple of its ideal time is given up.
 const PATIENCE: u32 = 20;
 
 /// The data to send.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Load {
-    /// A file of so many bytes.
+    /// A file of this many bytes.
     File(u64),
-    /// All that goes, and after each of these times it is noted how much that was.
+    /// Endless data, whose amount is recorded after each of these times.
     Endless(Vec<Duration>),
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Bulk {
     pub(super) receive_buffer_bytes: usize,
     pub(super) load: Load,
     pub(super) predicted_bits_per_s: Option<f64>,
-    /// Published outcomes of the same after so many seconds.
+    /// Published outcomes of the same test after this many seconds.
     pub(super) published: fn(&Bulk, f64) -> Vec<Outcome>,
 }
 
@@ -136,7 +136,7 @@ impl Bulk {
     }
 }
 
-/// Outcomes of others.
+/// Outcomes of other authors.
 pub(super) fn published(bulk: &Bulk, figures: Vec<super::published::Figure>) -> Vec<Outcome> {
     let outcome = |figure: super::published::Figure| Outcome {
         case: bulk.name.clone(),

@@ -11,13 +11,13 @@ use super::{Case, Options, Outcome, published as figures};
 
 const RATE_BITS_PER_S: u64 = 1_000_000_000;
 const ROUND_TRIP: Duration = Duration::from_millis(120);
-/// After so many seconds it is noted how far it got.
+/// Interval of the samples in seconds.
 const MARKS_S: [u64; 2] = [10, 60];
 const HOUR_S: u64 = 3600;
-/// More than the line and its queue hold.
+/// More than the capacity of the line and its queue.
 const BUFFER_BYTES: usize = 64 << 20;
 
-/// Returns a queue of so much of the bandwidth-delay product.
+/// Returns a queue of this part of the bandwidth-delay product.
 fn case(options: &Options, queue: f64) -> Bulk {
     let queue_bytes = (round_trip_bytes(RATE_BITS_PER_S, ROUND_TRIP.as_secs_f64()) as f64 * queue) as usize;
     let hour = options.full.then_some(HOUR_S);
@@ -45,7 +45,7 @@ pub(super) fn cases(options: &Options) -> Vec<Box<dyn Case>> {
     [1.0, 0.1].map(|queue| Box::new(case(options, queue)) as Box<dyn Case>).into()
 }
 
-/// Returns what has been published of a run of so many seconds.
+/// Returns the published outcomes of a run of this many seconds.
 pub fn published_datatag(seconds: u64) -> Vec<Outcome> {
     published(&case(&Options::default(), 1.0), figures::datatag(seconds))
 }

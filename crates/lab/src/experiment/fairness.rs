@@ -15,13 +15,13 @@ use crate::traffic::{Source, Traffic};
 const ASSOCIATIONS: usize = 10;
 const RATE_BITS_PER_S: u64 = 100_000_000;
 const ROUND_TRIP: Duration = Duration::from_millis(50);
-/// From the start of one association to that of the next.
+/// Time between the starts of two associations.
 const APART: Duration = Duration::from_millis(500);
-/// When the first has run so long, the measurement begins.
+/// Time after the first start at which the measurement begins.
 const BEFORE: Duration = Duration::from_secs(30);
-/// How long it lasts.
+/// Duration of the measurement.
 const MEASURED: Duration = Duration::from_secs(30);
-/// A step; the others are multiples of it.
+/// Duration of a step; the other durations are multiples of it.
 const SLICE: Duration = Duration::from_millis(500);
 const BUFFER_BYTES: usize = 4 << 20;
 

@@ -20,12 +20,12 @@ pub fn limit_bits_per_s(line: &PipeConfig) -> f64 {
     rate * payload_bytes() as f64 / PACKET_BYTES as f64
 }
 
-/// How a program hands in what it sends.
+/// How a program passes its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Every write is a message and arrives as one.
+    /// Every write is a message.
     Message,
-    /// Every write goes on in the one before: one message without end, as with `T_MORE`.
+    /// Every write continues the previous one: an endless message, as with `T_MORE`.
     Stream,
 }
 

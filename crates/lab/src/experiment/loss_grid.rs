@@ -13,7 +13,7 @@ use super::{Case, Options};
 const RATE_BITS_PER_S: u64 = 100_000_000;
 const LOSSES: [f64; 5] = [0.0, 0.0001, 0.001, 0.01, 0.02];
 const ROUND_TRIPS_MS: [u64; 3] = [10, 50, 120];
-/// Long enough for a hundred losses wherever loss decides.
+/// Long enough for a hundred losses if losses limit the rate.
 const TIME: Duration = Duration::from_secs(120);
 const BUFFER_BYTES: usize = 8 << 20;
 

@@ -7,20 +7,20 @@ use sctp::Statistics;
 pub struct Outcome {
     /// The case.
     pub case: String,
-    /// `sctp` for ours, or the program that was published.
+    /// `sctp` for this stack, or the published program.
     pub transport: String,
-    /// Congestion control of ours.
+    /// Congestion control of this stack.
     pub algorithm: Option<&'static str>,
-    /// How long it took or lasted.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// Payload delivered in a second.
+    /// Payload delivered per second.
     pub bits_per_s: f64,
-    /// Largest payload rate of the lines: [`limit_bits_per_s`](super::limit_bits_per_s), or with a message size
-    /// [`message_limit_bits_per_s`](super::message_limit_bits_per_s), while they are up; infinite if nothing limits them.
+    /// Largest payload rate of the lines while they are up: [`limit_bits_per_s`](super::limit_bits_per_s), or with a
+    /// message size [`message_limit_bits_per_s`](super::message_limit_bits_per_s); infinite without a limit.
     pub limit_bits_per_s: f64,
     /// Rate that theory predicts.
     pub predicted_bits_per_s: Option<f64>,
-    /// Jain's index of the associations' rates, 1 if they are equal.
+    /// Jain's index of the associations' rates; 1 if they are equal.
     pub fairness: Option<f64>,
     /// Round trips until the message was complete.
     pub round_trips: Option<f64>,
@@ -28,25 +28,25 @@ pub struct Outcome {
     pub message_bytes: Option<usize>,
     /// Whether writes arrive as messages: the name of a [`Mode`](super::Mode).
     pub mode: Option<&'static str>,
-    /// Paths at once.
+    /// Number of paths used at once.
     pub paths: Option<usize>,
     /// The path that was used alone, counted from 1.
     pub path: Option<usize>,
     /// Rate of the best path alone.
     pub best_path_bits_per_s: Option<f64>,
-    /// Sum of the rates of all paths, each of them alone.
+    /// Sum of the rates of all paths, each used alone.
     pub sum_of_paths_bits_per_s: Option<f64>,
-    /// Messages that ten seconds are enough for.
+    /// Number of messages that ten seconds suffice for.
     pub messages_in_10_s: Option<f64>,
-    /// From a request to its answer.
+    /// Time from a request to its answer.
     pub latency_s: Option<f64>,
-    /// The longest time in which nothing was delivered.
+    /// The longest time without a delivery.
     pub gap_s_max: Option<f64>,
     /// The longest time from the return of a line until it was used again.
     pub back_s_max: Option<f64>,
-    /// Messages sent less messages delivered, when all had time to arrive.
+    /// Messages sent and not delivered, once all had time to arrive.
     pub missing_messages: Option<i64>,
-    /// DATA chunks sent again.
+    /// DATA chunks retransmitted.
     pub retransmissions: Option<u64>,
     /// Losses repaired without a timeout.
     pub fast_recoveries: Option<u64>,
@@ -54,35 +54,35 @@ pub struct Outcome {
     pub timeouts: Option<u64>,
     /// A published figure of other authors.
     pub published: bool,
-    /// The user ended it before its time.
+    /// Whether the user has ended it early.
     pub interrupted: bool,
-    /// How it went, for a figure.
+    /// Samples, for a figure.
     pub trace: Vec<Sample>,
 }
 
-/// A moment of a case.
+/// A sample of a case.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
     /// Seconds since the beginning.
     pub at_s: f64,
-    /// Payload delivered since the sample before, in a second.
+    /// Payload delivered per second since the previous sample.
     pub bits_per_s: f64,
-    /// Each path.
+    /// The paths.
     pub paths: Vec<PathSample>,
 }
 
-/// A path at a moment of a case.
+/// A path in a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PathSample {
-    /// Rate at which packets have left their line since the sample before, headers included.
+    /// Rate of the packets that have left the line since the previous sample, including headers.
     pub bits_per_s: f64,
     /// Congestion window.
     pub cwnd_bytes: usize,
     /// Bytes in flight.
     pub in_flight_bytes: usize,
-    /// Bytes that waited in the bottleneck.
+    /// Bytes that waited in the queue of the bottleneck.
     pub queue_bytes: usize,
-    /// The smoothed round-trip time, 0 before there is one.
+    /// The smoothed round-trip time; 0 before the first measurement.
     pub srtt_s: f64,
 }
 
@@ -92,12 +92,12 @@ impl Outcome {
         self.limit_bits_per_s.is_finite()
     }
 
-    /// The part of the limit that was reached.
+    /// Returns the part of the limit that was reached.
     pub fn share(&self) -> f64 {
         self.bits_per_s / self.limit_bits_per_s
     }
 
-    /// The number of the path that was used alone, or all that were used: `2`, `1+2`.
+    /// Returns the number of the path that was used alone, or of all used paths: `2`, `1+2`.
     pub fn paths_text(&self) -> Option<String> {
         let numbers = match (self.path, self.paths) {
             (Some(path), _) => path..=path,
@@ -106,12 +106,12 @@ impl Outcome {
         Some(numbers.map(|path| path.to_string()).collect::<Vec<_>>().join("+"))
     }
 
-    /// Returns all paths by what the best one made alone.
+    /// Returns the rate of all paths divided by that of the best path.
     pub fn ratio_to_best_path(&self) -> Option<f64> {
         self.best_path_bits_per_s.map(|best| self.bits_per_s / best)
     }
 
-    /// Returns all paths by what they made one after the other.
+    /// Returns the rate of all paths divided by the sum of the rates of single paths.
     pub fn ratio_to_sum_of_paths(&self) -> Option<f64> {
         self.sum_of_paths_bits_per_s.map(|sum| self.bits_per_s / sum)
     }

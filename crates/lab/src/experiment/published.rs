@@ -1,4 +1,4 @@
-//! Figures that others have published.
+//! Published figures of other authors.
 
 use super::limit::Mode;
 
@@ -13,28 +13,28 @@ const SCTPLIB: &str = include_str!("../../../../docs/published/sctplib-tftp.csv"
 pub(super) struct Figure {
     /// The program.
     pub(super) transport: &'static str,
-    /// How long the run took.
+    /// Duration of the run.
     pub(super) seconds: f64,
     /// Its rate.
     pub(super) bits_per_s: f64,
 }
 
-/// A published figure of so many paths.
+/// A published figure for this many paths.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PathFigure {
     pub(super) figure: Figure,
     pub(super) paths: usize,
-    /// The limit that was published with it.
+    /// The published limit.
     pub(super) limit_bits_per_s: Option<f64>,
 }
 
-/// Size of a KB, and of an MB in KB, for the authors of all these figures: scp and iperf count so.
+/// Size of a KB, and of an MB in KB, for the authors of all these figures; scp and iperf use the same.
 const KB_BYTES: f64 = 1024.0;
 pub(super) const MB_BYTES: f64 = 1_048_576.0;
-/// How long iperf ran.
+/// Duration of an iperf run.
 const OPENSS7_SECONDS: f64 = 10.0;
 
-/// Messages of so many bytes between two hosts with one and with two cards of 100 Mbit/s. Limits are those of native
+/// Messages of this many bytes between two hosts with one and with two cards of 100 Mbit/s. Limits are those of native
 /// SCTP on Ethernet, and were published for messages alone.
 pub(super) fn openss7(mode: Mode, message_bytes: usize) -> Vec<PathFigure> {
     let (text, columns): (_, &[(&str, usize, &str, &str)]) = match mode {
@@ -71,7 +71,7 @@ pub enum Network {
     Wired,
     /// 11 Mbit/s by name, wireless.
     Wireless,
-    /// Both. The wired one is blocked for ten seconds in every twenty.
+    /// Both networks. The wired one is blocked for ten seconds in every twenty.
     Both,
 }
 
@@ -85,21 +85,21 @@ pub(super) fn dissertation(network: Network) -> Vec<(PathFigure, f64)> {
     let figure = |(transport, name): (&'static str, &str)| {
         let kbits = cell(DISSERTATION, &["throughput_kbps", name], column)?;
         let latency_us = cell(DISSERTATION, &["latency_us", name], column)?;
-        // It is not said how long the runs took.
+        // The duration of the runs was not published.
         let figure = Figure { transport, seconds: 0.0, bits_per_s: kbits * 1e3 };
         Some((PathFigure { figure, paths, limit_bits_per_s: None }, latency_us / 1e6))
     };
     [(tcp, "TCPM"), ("lksctp", "SCTP")].into_iter().filter_map(figure).collect()
 }
 
-/// The number in a column of the row that begins like this.
+/// Returns the number in a column of the row that begins with this text.
 fn cell(text: &str, row: &[&str], column: &str) -> Option<f64> {
     let mut rows = text.lines().map(|line| line.split(',').map(str::trim).collect::<Vec<_>>());
     let column = rows.next()?.iter().position(|name| *name == column)?;
     rows.find(|cells| cells.starts_with(row))?.get(column)?.parse().ok()
 }
 
-/// Returns the file transfers of so many megabytes: SCTP with this receive buffer, and TCP.
+/// Returns the file transfers of this many megabytes: SCTP with this receive buffer, and TCP.
 pub(super) fn sctplib(mbytes: f64, receive_buffer_bytes: usize) -> Vec<Figure> {
     let rows = SCTPLIB.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
     rows.filter_map(|row| {
@@ -115,7 +115,7 @@ pub(super) fn sctplib(mbytes: f64, receive_buffer_bytes: usize) -> Vec<Figure> {
     .collect()
 }
 
-/// Returns the runs of so many seconds between two continents.
+/// Returns the runs of this many seconds between two continents.
 pub(super) fn datatag(seconds: u64) -> Vec<Figure> {
     let rows = DATATAG.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
     let mut figures = Vec::new();
@@ -125,7 +125,7 @@ pub(super) fn datatag(seconds: u64) -> Vec<Figure> {
             continue;
         }
         for (transport, mbytes, mbits) in [("lksctp", 1, 2), ("tcp of the time", 3, 4)] {
-            // The first run names no rate for SCTP; what was moved says it.
+            // The first run has no published rate for SCTP; it follows from the transferred amount.
             let moved = || number(mbytes).map(|mbytes| mbytes * MB_BYTES * 8.0 / seconds as f64);
             let Some(bits_per_s) = number(mbits).map(|mbits| mbits * 1e6).or_else(moved) else { continue };
             figures.push(Figure { transport, seconds: seconds as f64, bits_per_s });

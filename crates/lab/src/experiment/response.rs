@@ -8,12 +8,12 @@ use super::limit::payload_bytes;
 const CUBIC_C: f64 = 0.4;
 const CUBIC_BETA: f64 = 0.7;
 
-/// Payload per second at a loss rate and a round-trip time, at most `limit_bits_per_s`. None: no function is known, or
-/// nothing is lost and the queue decides.
+/// Returns the payload per second at a loss rate and a round-trip time, at most `limit_bits_per_s`. `None`: no function
+/// is known, or nothing is lost and the queue determines the rate.
 ///
 /// NewReno is RFC 9260 §7.2.2 and halves its window: W = √(3 / 2p) packets. It counts acknowledged bytes, so that
-/// acknowledging every second packet makes no difference. CUBIC is RFC 9438 §5.1, equation 6, and where that is less,
-/// its Reno-friendly region, which is as fast as NewReno (§4.3).
+/// acknowledging every second packet makes no difference. CUBIC is RFC 9438 §5.1, equation 6, or its Reno-friendly
+/// region if that is larger, which is as fast as NewReno (§4.3).
 pub fn predicted_bits_per_s(
     algorithm: Algorithm,
     loss: f64,

@@ -1,4 +1,4 @@
-//! Losses that no later packet tells of: the last packet of a burst, and a packet that is lost again.
+//! Losses that no later packet reveals: the last packet of a burst, and a retransmission.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ use crate::traffic::{Source, Traffic};
 const RATE_BITS_PER_S: u64 = 100_000_000;
 const ROUND_TRIP: Duration = Duration::from_millis(50);
 const BURST_PACKETS: u64 = 4;
-/// From the burst that makes the round-trip time known to the one that is measured.
+/// Time from the burst that measures the round-trip time to the measured burst.
 const APART: Duration = Duration::from_millis(500);
-/// Packets of the file whose retransmission is lost, and which one it is.
+/// Packets of the file whose retransmission is lost, and the number of that retransmission.
 const FILE_PACKETS: u64 = 2000;
 const LOST_PACKET: u64 = 700;
-/// Every repair is done by then.
+/// Time after which every repair is done.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The packets that are lost.
@@ -83,7 +83,7 @@ fn line() -> PipeConfig {
 }
 
 impl Repair {
-    /// A burst is a message of four packets. The first burst arrives whole.
+    /// Runs two bursts, each a message of four packets; the first burst arrives whole.
     fn last(&self, simulation: &mut Simulation<Traffic>, id: AssociationId) -> Outcome {
         let first = Time::ZERO + APART;
         let bytes = payload_bytes() * BURST_PACKETS as usize;
@@ -101,7 +101,7 @@ impl Repair {
         Outcome { round_trips: None, ..self.outcome(simulation, id, seconds, bytes) }
     }
 
-    /// Seconds from `start` until so many messages have arrived.
+    /// Returns the seconds from `start` until this many messages have arrived.
     fn complete(
         &self,
         simulation: &mut Simulation<Traffic>,
@@ -136,7 +136,7 @@ impl Repair {
     }
 }
 
-/// Loses the packets that carry one DATA chunk, so many times.
+/// Loses the packets that carry one DATA chunk, this many times.
 #[derive(Debug)]
 struct Losing {
     /// The number of the chunk, from 0.

@@ -4,61 +4,61 @@ use std::time::Duration;
 
 use sctp::Time;
 
-/// Small pieces of a stream are gathered up to this size, as the stream head does.
+/// Size up to which small pieces of a stream are gathered, as in the stream head.
 const GATHERED_BYTES_MAX: usize = 32 << 10;
 
-/// The data that an association sends, and when.
+/// The data that an association sends, and its times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Source {
-    /// Nothing.
+    /// No data.
     #[default]
     Silent,
     /// A file in messages of one size; the last may be shorter.
     File {
-        /// Bytes that are left.
+        /// Remaining bytes.
         left_bytes: u64,
         /// Size of a message.
         message_bytes: usize,
     },
-    /// Messages without end.
+    /// Endless messages.
     Endless {
         /// Size of a message.
         message_bytes: usize,
-        /// No more from then on.
+        /// Time of the end.
         until: Time,
     },
-    /// One message without end, written in pieces of one size; they come down gathered, as from a stream head.
+    /// One endless message, written in pieces of one size; they are gathered as in a stream head.
     Stream {
         /// Size of a piece.
         piece_bytes: usize,
-        /// No more from then on.
+        /// Time of the end.
         until: Time,
     },
-    /// A burst of messages at regular intervals.
+    /// Bursts of messages at regular intervals.
     Bursts {
-        /// Bursts to come.
+        /// Remaining bursts.
         left: u64,
-        /// When the next one comes.
+        /// Time of the next burst.
         next: Time,
-        /// From one to the next.
+        /// Interval between bursts.
         every: Duration,
-        /// Messages in a burst.
+        /// Number of messages in a burst.
         messages: u32,
         /// Messages of this burst that wait to be sent.
         waiting: u32,
         /// Size of a message.
         message_bytes: usize,
     },
-    /// A request, and the next when its answer is there.
+    /// Requests, each after the answer to the one before.
     Requests {
-        /// Requests to come.
+        /// Remaining requests.
         left: u64,
         /// Size of a request.
         message_bytes: usize,
-        /// Whether an answer is yet to come.
+        /// Whether an answer is outstanding.
         waiting: bool,
     },
-    /// An answer to each message that comes.
+    /// An answer to each received message.
     Answers {
         /// Size of an answer.
         message_bytes: usize,
@@ -73,17 +73,17 @@ impl Source {
         Source::File { left_bytes: bytes, message_bytes: message_bytes.max(1) }
     }
 
-    /// Bursts of messages, the first at `first`.
+    /// Returns bursts of messages, the first at `first`.
     pub fn bursts(bursts: u64, first: Time, every: Duration, messages: u32, message_bytes: usize) -> Self {
         Source::Bursts { left: bursts, next: first, every, messages, waiting: 0, message_bytes }
     }
 
-    /// Requests, one after the other.
+    /// Returns requests, one after the other.
     pub fn requests(requests: u64, message_bytes: usize) -> Self {
         Source::Requests { left: requests, message_bytes, waiting: false }
     }
 
-    /// Answers to requests.
+    /// Returns answers to requests.
     pub fn answers_of(message_bytes: usize) -> Self {
         Source::Answers { message_bytes, waiting: 0 }
     }
@@ -133,17 +133,17 @@ impl Source {
         }
     }
 
-    /// Returns whether what is sent next goes on in what follows.
+    /// Returns whether the next message continues.
     pub(super) fn goes_on(&self) -> bool {
         matches!(self, Source::Stream { .. })
     }
 
-    /// Returns whether it waits for messages.
+    /// Returns whether the source waits for messages.
     pub(super) fn answers(&self) -> bool {
         matches!(self, Source::Requests { .. } | Source::Answers { .. })
     }
 
-    /// Returns the time at which it sends without an event.
+    /// Returns the time at which the source sends without an event.
     pub(super) fn deadline(&self) -> Option<Time> {
         match self {
             Source::Bursts { left, next, .. } if *left > 0 => Some(*next),

@@ -1,4 +1,4 @@
-//! Taps: what a line does to chosen packets.
+//! Taps: determine the fate of chosen packets.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,21 +12,21 @@ use crate::simulation::{Outgoing, Wire};
 /// Fate of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It goes its way.
+    /// The packet passes.
     Pass,
-    /// It is lost.
+    /// The packet is lost.
     Drop,
-    /// It arrives twice.
+    /// The packet arrives twice.
     Twice,
-    /// It enters the line later.
+    /// The packet enters the line later.
     Delay(Duration),
-    /// That many packets overtake it.
+    /// This many packets overtake the packet.
     Behind(usize),
-    /// Another one takes its place.
+    /// Another packet replaces it.
     Replace(Bytes),
 }
 
-/// A judge of packets.
+/// Determines the fate of a packet.
 pub(super) struct Tap(Box<dyn FnMut(&Bytes) -> Fate + Send>);
 
 impl Tap {
@@ -41,12 +41,12 @@ impl fmt::Debug for Tap {
     }
 }
 
-/// A packet that a host sent.
+/// A packet that a host has sent.
 #[derive(Clone, Debug)]
 pub struct Sent {
-    /// When.
+    /// Time of sending.
     pub at: Time,
-    /// By which host.
+    /// The host that has sent it.
     pub by: usize,
     /// Its differentiated services codepoint.
     pub dscp: u8,
@@ -54,13 +54,13 @@ pub struct Sent {
     pub packet: Bytes,
 }
 
-/// The stage between the hosts and the line: it keeps every packet, and the taps decide its fate.
+/// The stage between the hosts and the line: it keeps every packet, and the taps determine their fates.
 #[derive(Debug, Default)]
 pub(super) struct Taps {
     taps: [Option<Tap>; 2],
     /// Packets that enter the line later.
     delayed: Vec<(Time, Outgoing)>,
-    /// Packets that others overtake, and how many have yet to pass.
+    /// Packets that others overtake, and the number of packets that have yet to pass.
     overtaken: Vec<(usize, Outgoing)>,
 }
 
@@ -69,7 +69,7 @@ impl Taps {
         self.taps[node] = tap;
     }
 
-    /// A packet of `by` has passed: those that it was to overtake may follow.
+    /// Releases the packets that were to be overtaken, after a packet of `by` has passed.
     fn overtake(&mut self, by: usize, network: &mut Network<Bytes>) {
         for (left, _) in self.overtaken.iter_mut().filter(|(_, packet)| packet.by == by) {
             *left = left.saturating_sub(1);
@@ -80,7 +80,7 @@ impl Taps {
     }
 }
 
-/// The taps, and where packets are written down.
+/// The taps, and the list of sent packets.
 #[derive(Debug)]
 pub(super) struct Tapped<'a> {
     pub(super) taps: &'a mut Taps,

@@ -25,7 +25,7 @@ impl InvalidStreamIdentifier {
     /// The cause code.
     pub const KIND: u16 = 1;
 
-    /// Reads the cause. The caller has looked at the kind.
+    /// Reads the cause. The caller has checked the kind.
     pub fn parse(raw: &RawCause<'_>) -> Result<Self, CauseError> {
         let [high, low, _, _] = raw.value_array()?;
         Ok(Self { stream: StreamId(u16::from_be_bytes([high, low])) })

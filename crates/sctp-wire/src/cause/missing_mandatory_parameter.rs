@@ -31,7 +31,7 @@ impl<'a> MissingMandatoryParameter<'a> {
     /// The cause code.
     pub const KIND: u16 = 2;
 
-    /// Reads the cause. The caller has looked at the kind. Bytes behind what the count says are ignored.
+    /// Reads the cause. The caller has checked the kind. Bytes behind what the count says are ignored.
     pub fn parse(raw: &RawCause<'a>) -> Result<Self, CauseError> {
         let wrong_size = |needed| CauseError::WrongSize { kind: raw.kind, bytes: raw.value.len(), needed };
         let mut reader = Reader(raw.value);

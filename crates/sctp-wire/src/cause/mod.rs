@@ -208,7 +208,7 @@ macro_rules! empty_cause {
             /// The cause code.
             pub const KIND: u16 = $kind;
 
-            /// Reads the cause. The caller has looked at the kind. Information behind the header is ignored.
+            /// Reads the cause. The caller has checked the kind. Information behind the header is ignored.
             pub fn parse(_raw: &$crate::cause::RawCause<'_>) -> Result<Self, $crate::cause::CauseError> {
                 Ok(Self)
             }

@@ -25,7 +25,7 @@ impl NoUserData {
     /// The cause code.
     pub const KIND: u16 = 9;
 
-    /// Reads the cause. The caller has looked at the kind.
+    /// Reads the cause. The caller has checked the kind.
     pub fn parse(raw: &RawCause<'_>) -> Result<Self, CauseError> {
         Ok(Self { tsn: Tsn(u32::from_be_bytes(raw.value_array()?)) })
     }

@@ -25,7 +25,7 @@ impl<'a> ProtocolViolation<'a> {
     /// The cause code.
     pub const KIND: u16 = 13;
 
-    /// Reads the cause. The caller has looked at the kind.
+    /// Reads the cause. The caller has checked the kind.
     pub fn parse(raw: &RawCause<'a>) -> Result<Self, CauseError> {
         Ok(Self { information: raw.value })
     }

@@ -26,7 +26,7 @@ impl<'a> RestartWithNewAddresses<'a> {
     /// The cause code.
     pub const KIND: u16 = 11;
 
-    /// Reads the cause. The caller has looked at the kind.
+    /// Reads the cause. The caller has checked the kind.
     pub fn parse(raw: &RawCause<'a>) -> Result<Self, CauseError> {
         Ok(Self { addresses: Parameters::new(raw.value) })
     }

@@ -24,7 +24,7 @@ impl StaleCookie {
     /// The cause code.
     pub const KIND: u16 = 3;
 
-    /// Reads the cause. The caller has looked at the kind.
+    /// Reads the cause. The caller has checked the kind.
     pub fn parse(raw: &RawCause<'_>) -> Result<Self, CauseError> {
         Ok(Self { staleness_us: u32::from_be_bytes(raw.value_array()?) })
     }

@@ -26,7 +26,7 @@ impl<'a> UnrecognizedParameters<'a> {
     /// The cause code.
     pub const KIND: u16 = 8;
 
-    /// Reads the cause. The caller has looked at the kind.
+    /// Reads the cause. The caller has checked the kind.
     pub fn parse(raw: &RawCause<'a>) -> Result<Self, CauseError> {
         Ok(Self { parameters: Parameters::new(raw.value) })
     }

@@ -25,7 +25,7 @@ impl<'a> UnresolvableAddress<'a> {
     /// The cause code.
     pub const KIND: u16 = 5;
 
-    /// Reads the cause. The caller has looked at the kind.
+    /// Reads the cause. The caller has checked the kind.
     pub fn parse(raw: &RawCause<'a>) -> Result<Self, CauseError> {
         Ok(Self { parameter: raw.value })
     }

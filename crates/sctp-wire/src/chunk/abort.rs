@@ -31,7 +31,7 @@ impl<'a> Abort<'a> {
     /// The chunk type.
     pub const KIND: u8 = 6;
 
-    /// Reads the chunk. The caller has looked at the kind. The causes are looked at when they are asked for.
+    /// Reads the chunk. The caller has checked the kind. The causes are looked at when they are asked for.
     pub fn parse(raw: &RawChunk<'a>) -> Result<Self, ChunkError> {
         Ok(Self { reflected_tag: raw.flags & REFLECTED != 0, causes: Causes::new(raw.value) })
     }

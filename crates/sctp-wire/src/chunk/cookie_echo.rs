@@ -25,7 +25,7 @@ impl<'a> CookieEcho<'a> {
     /// The chunk type.
     pub const KIND: u8 = 10;
 
-    /// Reads the chunk. The caller has looked at the kind.
+    /// Reads the chunk. The caller has checked the kind.
     pub fn parse(raw: &RawChunk<'a>) -> Result<Self, ChunkError> {
         Ok(Self { cookie: raw.value })
     }

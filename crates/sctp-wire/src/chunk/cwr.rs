@@ -27,7 +27,7 @@ impl Cwr {
     /// The chunk type.
     pub const KIND: u8 = 13;
 
-    /// Reads the chunk. The caller has looked at the kind.
+    /// Reads the chunk. The caller has checked the kind.
     pub fn parse(raw: &RawChunk<'_>) -> Result<Self, ChunkError> {
         let lowest_tsn = Reader(raw.value).u32().ok_or(ChunkError::too_short(raw, FIXED_BYTES))?;
         Ok(Self { lowest_tsn: Tsn(lowest_tsn) })

@@ -104,7 +104,7 @@ impl<'a> Data<'a> {
     /// The chunk type.
     pub const KIND: u8 = 0;
 
-    /// Reads the chunk. The caller has looked at the kind.
+    /// Reads the chunk. The caller has checked the kind.
     #[inline]
     pub fn parse(raw: &RawChunk<'a>) -> Result<Self, ChunkError> {
         let Some((&[t0, t1, t2, t3, s0, s1, n0, n1, p0, p1, p2, p3], payload)) =

@@ -31,7 +31,7 @@ impl EcnEcho {
     /// The chunk type.
     pub const KIND: u8 = 12;
 
-    /// Reads the chunk. The caller has looked at the kind.
+    /// Reads the chunk. The caller has checked the kind.
     pub fn parse(raw: &RawChunk<'_>) -> Result<Self, ChunkError> {
         let mut reader = Reader(raw.value);
         let lowest_tsn = reader.u32().ok_or(ChunkError::too_short(raw, FIXED_BYTES))?;

@@ -27,7 +27,7 @@ impl<'a> Error<'a> {
     /// The chunk type.
     pub const KIND: u8 = 9;
 
-    /// Reads the chunk. The caller has looked at the kind. The causes are looked at when they are asked for.
+    /// Reads the chunk. The caller has checked the kind. The causes are looked at when they are asked for.
     pub fn parse(raw: &RawChunk<'a>) -> Result<Self, ChunkError> {
         Ok(Self { causes: Causes::new(raw.value) })
     }

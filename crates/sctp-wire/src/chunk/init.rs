@@ -51,7 +51,7 @@ impl<'a> Init<'a> {
     /// The chunk type.
     pub const KIND: u8 = 1;
 
-    /// Reads the chunk. The caller has looked at the kind. The parameters are looked at when they are asked for.
+    /// Reads the chunk. The caller has checked the kind. The parameters are looked at when they are asked for.
     pub fn parse(raw: &RawChunk<'a>) -> Result<Self, ChunkError> {
         let mut reader = Reader(raw.value);
         let mut fixed = || {

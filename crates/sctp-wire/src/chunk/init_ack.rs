@@ -47,7 +47,7 @@ impl<'a> InitAck<'a> {
     /// The chunk type.
     pub const KIND: u8 = 2;
 
-    /// Reads the chunk. The caller has looked at the kind. The parameters are looked at when they are asked for.
+    /// Reads the chunk. The caller has checked the kind. The parameters are looked at when they are asked for.
     pub fn parse(raw: &RawChunk<'a>) -> Result<Self, ChunkError> {
         let Init { initiate_tag, a_rwnd, outbound_streams, inbound_streams, initial_tsn, parameters } =
             Init::parse(raw)?;

@@ -234,7 +234,7 @@ macro_rules! empty_chunk {
             /// The chunk type.
             pub const KIND: u8 = $kind;
 
-            /// Reads the chunk. The caller has looked at the kind. Bytes behind the header are ignored.
+            /// Reads the chunk. The caller has checked the kind. Bytes behind the header are ignored.
             pub fn parse(_raw: &$crate::chunk::RawChunk<'_>) -> Result<Self, $crate::chunk::ChunkError> {
                 Ok(Self)
             }

@@ -48,7 +48,7 @@ impl<'a> NrSack<'a> {
     /// The chunk type.
     pub const KIND: u8 = 16;
 
-    /// Reads the chunk. The caller has looked at the kind. Bytes behind what the counts say are ignored.
+    /// Reads the chunk. The caller has checked the kind. Bytes behind what the counts say are ignored.
     #[inline]
     pub fn parse(raw: &RawChunk<'a>) -> Result<Self, ChunkError> {
         let Some((&[c0, c1, c2, c3, w0, w1, w2, w3, g0, g1, n0, n1, d0, d1, _, _], rest)) =

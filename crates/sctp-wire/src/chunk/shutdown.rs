@@ -27,7 +27,7 @@ impl Shutdown {
     /// The chunk type.
     pub const KIND: u8 = 7;
 
-    /// Reads the chunk. The caller has looked at the kind.
+    /// Reads the chunk. The caller has checked the kind.
     pub fn parse(raw: &RawChunk<'_>) -> Result<Self, ChunkError> {
         let cum_tsn = Reader(raw.value).u32().ok_or(ChunkError::too_short(raw, FIXED_BYTES))?;
         Ok(Self { cum_tsn: Tsn(cum_tsn) })

@@ -24,7 +24,7 @@ impl ShutdownComplete {
     /// The chunk type.
     pub const KIND: u8 = 14;
 
-    /// Reads the chunk. The caller has looked at the kind.
+    /// Reads the chunk. The caller has checked the kind.
     pub fn parse(raw: &RawChunk<'_>) -> Result<Self, ChunkError> {
         Ok(Self { reflected_tag: raw.flags & REFLECTED != 0 })
     }

@@ -24,7 +24,7 @@ impl AdaptationLayer {
     /// The parameter type.
     pub const KIND: u16 = 0xc006;
 
-    /// Reads the parameter. The caller has looked at the kind.
+    /// Reads the parameter. The caller has checked the kind.
     pub fn parse(raw: &RawParameter<'_>) -> Result<Self, ParameterError> {
         Ok(Self { code_point: u32::from_be_bytes(raw.value_array()?) })
     }

@@ -24,7 +24,7 @@ impl CookiePreservative {
     /// The parameter type.
     pub const KIND: u16 = 9;
 
-    /// Reads the parameter. The caller has looked at the kind.
+    /// Reads the parameter. The caller has checked the kind.
     pub fn parse(raw: &RawParameter<'_>) -> Result<Self, ParameterError> {
         Ok(Self { increment_ms: u32::from_be_bytes(raw.value_array()?) })
     }

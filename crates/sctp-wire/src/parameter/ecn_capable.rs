@@ -19,7 +19,7 @@ impl EcnCapable {
     /// The parameter type.
     pub const KIND: u16 = 0x8000;
 
-    /// Reads the parameter. The caller has looked at the kind. Bytes behind the header are ignored.
+    /// Reads the parameter. The caller has checked the kind. Bytes behind the header are ignored.
     pub fn parse(_raw: &RawParameter<'_>) -> Result<Self, ParameterError> {
         Ok(Self)
     }

@@ -26,7 +26,7 @@ impl<'a> HeartbeatInfo<'a> {
     /// The parameter type.
     pub const KIND: u16 = 1;
 
-    /// Reads the parameter. The caller has looked at the kind.
+    /// Reads the parameter. The caller has checked the kind.
     pub fn parse(raw: &RawParameter<'a>) -> Result<Self, ParameterError> {
         Ok(Self { info: raw.value })
     }

@@ -25,7 +25,7 @@ impl<'a> HostName<'a> {
     /// The parameter type.
     pub const KIND: u16 = 11;
 
-    /// Reads the parameter. The caller has looked at the kind.
+    /// Reads the parameter. The caller has checked the kind.
     pub fn parse(raw: &RawParameter<'a>) -> Result<Self, ParameterError> {
         Ok(Self { host_name: raw.value })
     }

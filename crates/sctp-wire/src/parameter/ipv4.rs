@@ -25,7 +25,7 @@ impl Ipv4 {
     /// The parameter type.
     pub const KIND: u16 = 5;
 
-    /// Reads the parameter. The caller has looked at the kind.
+    /// Reads the parameter. The caller has checked the kind.
     pub fn parse(raw: &RawParameter<'_>) -> Result<Self, ParameterError> {
         Ok(Self { address: raw.value_array::<4>()?.into() })
     }

@@ -28,7 +28,7 @@ impl Ipv6 {
     /// The parameter type.
     pub const KIND: u16 = 6;
 
-    /// Reads the parameter. The caller has looked at the kind.
+    /// Reads the parameter. The caller has checked the kind.
     pub fn parse(raw: &RawParameter<'_>) -> Result<Self, ParameterError> {
         Ok(Self { address: raw.value_array::<16>()?.into() })
     }

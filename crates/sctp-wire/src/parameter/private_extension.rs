@@ -32,7 +32,7 @@ impl<'a> PrivateExtension<'a> {
     /// message for now, so that the receiver hands over what there is. Other senders set the bit on every chunk while they close.
     pub const PROMPT_PARTS: PrivateExtension<'static> = PrivateExtension { mark: b"SWPP" };
 
-    /// Reads the parameter. The caller has looked at the kind.
+    /// Reads the parameter. The caller has checked the kind.
     pub fn parse(raw: &RawParameter<'a>) -> Result<Self, ParameterError> {
         Ok(Self { mark: raw.value })
     }

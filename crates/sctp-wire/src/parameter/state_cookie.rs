@@ -25,7 +25,7 @@ impl<'a> StateCookie<'a> {
     /// The parameter type.
     pub const KIND: u16 = 7;
 
-    /// Reads the parameter. The caller has looked at the kind.
+    /// Reads the parameter. The caller has checked the kind.
     pub fn parse(raw: &RawParameter<'a>) -> Result<Self, ParameterError> {
         Ok(Self { cookie: raw.value })
     }

@@ -27,7 +27,7 @@ impl<'a> SupportedAddressTypes<'a> {
     /// The parameter type.
     pub const KIND: u16 = 12;
 
-    /// Reads the parameter. The caller has looked at the kind. An odd byte at the end is ignored.
+    /// Reads the parameter. The caller has checked the kind. An odd byte at the end is ignored.
     pub fn parse(raw: &RawParameter<'a>) -> Result<Self, ParameterError> {
         Ok(Self { kinds: KindList::new(raw.value.as_chunks().0) })
     }

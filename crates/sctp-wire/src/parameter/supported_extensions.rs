@@ -27,7 +27,7 @@ impl<'a> SupportedExtensions<'a> {
     /// The parameter type.
     pub const KIND: u16 = 0x8008;
 
-    /// Reads the parameter. The caller has looked at the kind.
+    /// Reads the parameter. The caller has checked the kind.
     pub fn parse(raw: &RawParameter<'a>) -> Result<Self, ParameterError> {
         Ok(Self { chunk_kinds: raw.value })
     }

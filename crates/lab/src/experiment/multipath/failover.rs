@@ -11,7 +11,7 @@ use super::{Multipath, QUEUES, boxed, line};
 const ROUND_TRIPS_MS: [u64; 2] = [10, 50];
 const OUTAGE: Range<Duration> = Duration::from_secs(4)..Duration::from_secs(8);
 const MEASURED: Range<Duration> = Duration::from_secs(2)..Duration::from_secs(12);
-/// Fine enough to see when a line is used again.
+/// Interval of the samples, short enough to see when a line is used again.
 const SLICE: Duration = Duration::from_millis(10);
 const NAMES: [&str; 2] = ["first", "second"];
 
@@ -29,7 +29,7 @@ pub(super) fn case(
     Multipath { slice: SLICE, drains: true, ..Multipath::new(name, options.seed, lines, measured) }
 }
 
-/// Either line, near and far, with both queues.
+/// Returns cases for either line, near and far, with both queues.
 pub(in super::super) fn cases(options: &Options) -> Vec<Box<dyn Case>> {
     let mut cases = Vec::new();
     for cut in [0, 1] {

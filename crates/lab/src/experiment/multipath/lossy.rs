@@ -10,7 +10,7 @@ use super::{Multipath, QUEUES, ROUND_TRIP, boxed, line};
 
 const LOSS: f64 = 0.02;
 const SETTLED: Duration = Duration::from_secs(2);
-/// Long enough for a hundred losses where the window is smallest.
+/// Long enough for a hundred losses with the smallest window.
 const TIME: Duration = Duration::from_secs(20);
 
 pub(super) fn case(options: &Options, algorithm: Algorithm, queue: f64) -> Multipath {
@@ -21,7 +21,7 @@ pub(super) fn case(options: &Options, algorithm: Algorithm, queue: f64) -> Multi
     Multipath { algorithm, ..Multipath::new(name, options.seed, vec![clean, lossy], SETTLED..end) }
 }
 
-/// Every congestion control, with both queues.
+/// Returns a case for every congestion control, with both queues.
 pub(in super::super) fn cases(options: &Options) -> Vec<Box<dyn Case>> {
     let with = |algorithm| QUEUES.map(|queue| case(options, algorithm, queue));
     boxed(Algorithm::ALL.into_iter().flat_map(with))

@@ -1,4 +1,4 @@
-//! Two paths at once, beside each of them alone.
+//! Two paths at once, compared with each path alone.
 
 mod asymmetric;
 mod failover;
@@ -29,11 +29,11 @@ pub use two_equal::published_two_equal;
 
 /// The queues of every case, in bandwidth-delay products of its line.
 const QUEUES: [f64; 2] = [1.0, 0.25];
-/// The round trip where nothing else is said.
+/// The default round-trip time.
 const ROUND_TRIP: Duration = Duration::from_millis(10);
-/// A line counts as used again when it carries more than this part of its rate.
+/// Part of a line's rate above which the line counts as used again.
 const USED_AGAIN: f64 = 0.1;
-/// How much of an endless message the receiver gets at once: it reads a stream, and takes what there is.
+/// Number of bytes of an endless message that the receiver gets at once, because it reads a stream.
 const STREAM_PART_BYTES: usize = 16 << 10;
 /// Longest wait for the arrival of data after the last of it was sent.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -48,15 +48,15 @@ pub(super) struct Multipath {
     algorithm: Algorithm,
     mode: Mode,
     message_bytes: usize,
-    /// A receive buffer that does not grow.
+    /// A receive buffer of fixed size.
     receive_buffer_bytes: Option<usize>,
     /// The part of the run that counts.
     measured: Range<Duration>,
-    /// From one sample to the next.
+    /// Interval of the samples.
     slice: Duration,
     /// Whether the run ends when everything has arrived.
     drains: bool,
-    /// Published results of the same.
+    /// Published results of the same test.
     published: Vec<PathFigure>,
 }
 
@@ -74,7 +74,7 @@ impl Case for Multipath {
     fn run(&self, watch: &mut Watch<'_>) -> Result<Vec<Outcome>, CaptureError> {
         let alone = self.distinct_lines();
         let runs = alone.len() + 1;
-        // First, because the first run is the one that is captured and traced.
+        // First, because the first run is captured and traced.
         let together = self.send(&self.lines, watch, 0, runs)?;
         let mut outcomes = Vec::new();
         for (number, line) in alone.iter().enumerate() {
@@ -114,12 +114,12 @@ impl Multipath {
         }
     }
 
-    /// Returns the lines that differ from all earlier ones: each is measured alone once.
+    /// Returns the distinct lines; each is measured alone once.
     fn distinct_lines(&self) -> Vec<usize> {
         (0..self.lines.len()).filter(|&line| !self.lines[..line].contains(&self.lines[line])).collect()
     }
 
-    /// Returns the place among the distinct lines of the one that is like this line.
+    /// Returns the index of this line among the distinct lines.
     fn like(&self, line: usize) -> usize {
         let distinct = self.distinct_lines();
         distinct.iter().position(|&other| self.lines[other] == self.lines[line]).unwrap_or(line)
@@ -144,7 +144,7 @@ impl Multipath {
         }
     }
 
-    /// Sends over these lines. It is the run `number` of `runs`.
+    /// Runs a transfer over these lines; it is run `number` of `runs`.
     fn send(
         &self,
         lines: &[PipeConfig],
@@ -178,13 +178,13 @@ impl Multipath {
         Ok(Run { outcome, trace })
     }
 
-    /// Returns the result of a run since so many bytes had arrived at a time.
+    /// Returns the result of a run since a time, at which this many bytes had arrived.
     fn outcome(&self, lines: &[PipeConfig], transfer: &Transfer, before: (Duration, u64)) -> Outcome {
         let now = transfer.now().saturating_since(Time::ZERO);
         let measured = before.0..now;
         let seconds = (measured.end - measured.start).as_secs_f64();
         let received = transfer.received();
-        // Nothing may have come for a while at the end.
+        // Possibly no data has arrived for a while at the end.
         let quiet = transfer.now().saturating_since(received.last_at.unwrap_or_default());
         let gap = received.gap_max.max(quiet.min(measured.end - measured.start));
         let outcome = Outcome {
@@ -210,7 +210,7 @@ impl Multipath {
         message_limit_bits_per_s(line, self.mode, self.message_bytes) * up.as_secs_f64() / whole.as_secs_f64()
     }
 
-    /// The longest time from the return of a line until it was used again.
+    /// Returns the longest time from the return of a line until it was used again.
     fn back_s_max(&self, trace: &[Sample]) -> Option<f64> {
         let back = |(path, line): (usize, &PipeConfig)| {
             let rate = line.rate_bits_per_s.unwrap_or(u64::MAX) as f64;
@@ -224,7 +224,7 @@ impl Multipath {
         self.lines.iter().enumerate().flat_map(back).reduce(f64::max)
     }
 
-    /// Returns an outcome that others have published.
+    /// Returns a published outcome.
     fn theirs(&self, figure: &PathFigure) -> Outcome {
         let lines = &self.lines[..figure.paths.min(self.lines.len())];
         let ours = || lines.iter().map(|line| self.limit_bits_per_s(line, &self.measured)).sum();

@@ -1,4 +1,4 @@
-//! Two lines of 100 Mbit/s: small and large messages, kept apart and run together.
+//! Two lines of 100 Mbit/s: small and large messages, with boundaries and as a stream.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::super::{Case, Options, Outcome, published};
 use super::{Multipath, QUEUES, ROUND_TRIP, boxed, line};
 
 const SIZES: [usize; 12] = [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384];
-/// When slow start is over.
+/// Time when slow start is over.
 const SETTLED: Duration = Duration::from_secs(1);
 const TIME: Duration = Duration::from_secs(4);
 
@@ -23,7 +23,7 @@ pub(super) fn case(options: &Options, mode: Mode, message_bytes: usize, queue: f
     }
 }
 
-/// Every size, in both modes, with both queues.
+/// Returns a case for every size, in both modes, with both queues.
 pub(in super::super) fn cases(options: &Options) -> Vec<Box<dyn Case>> {
     let mut cases = Vec::new();
     for mode in [Mode::Stream, Mode::Message] {
@@ -34,7 +34,7 @@ pub(in super::super) fn cases(options: &Options) -> Vec<Box<dyn Case>> {
     boxed(cases)
 }
 
-/// Returns what OpenSS7 has published of messages of this size, in both modes, with one path and with two.
+/// Returns the published results of OpenSS7 for messages of this size, in both modes, with one path and with two.
 pub fn published_two_equal(message_bytes: usize) -> Vec<Outcome> {
     let of_mode = |mode| {
         let case = case(&Options::default(), mode, message_bytes, 1.0);
