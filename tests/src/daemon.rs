@@ -30,7 +30,7 @@ const SERVE_VARIABLE: &str = "SWIFTWATER_TEST_DAEMON";
 #[derive(Debug)]
 pub struct Daemon {
     process: Child,
-    /// Its address, as in `SWIFTWATER_DAEMON`.
+    /// Address of the daemon, as in `SWIFTWATER_DAEMON`.
     pub place: String,
     description: String,
 }

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a test waits for a program to do something before it is given up as hung.
+/// Time that a test waits for a program before the program counts as hung.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running program. Dropping it kills the program and waits for its end, so nothing outlives a test.
@@ -55,7 +55,7 @@ impl Process {
         Self { name, child, input, lines, seen: Vec::new() }
     }
 
-    /// The next line of output, or `None` when the program has closed it.
+    /// Returns the next line of output, or `None` when the program has closed it.
     ///
     /// # Panics
     /// If no line comes within [`PATIENCE`].

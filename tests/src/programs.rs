@@ -84,7 +84,7 @@ fn built(package: &str) -> PathBuf {
     target.join("debug")
 }
 
-/// A test program is `TARGET/debug/deps/NAME`.
+/// Returns the target folder; a test program is `TARGET/debug/deps/NAME`.
 fn target_folder() -> PathBuf {
     let program = env::current_exe().expect("a test program has a file");
     program.ancestors().nth(3).expect("a target folder").to_owned()

@@ -15,10 +15,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::{env, thread};
 
-/// Where Debian puts programs that are not always on a user's `PATH`.
+/// Folders of Debian's programs that are not always on a user's `PATH`.
 const EXTRA_FOLDERS: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/lib/usrsctp", "/usr/local/bin"];
 
-/// The full path of a program, or `None` once the test has been reported as skipped.
+/// Returns the full path of a program, or `None` once the test has been reported as skipped.
 ///
 /// # Panics
 /// If the program is missing and `SWIFTWATER_REQUIRE_TOOLS=1` is set.

@@ -10,11 +10,11 @@ const CODE_SECTION: u8 = 10;
 pub struct Module {
     /// `module.name` of every import.
     pub imports: Vec<String>,
-    /// How many functions it holds: a module without any proves nothing about its imports.
+    /// Number of functions: a module without functions shows nothing about its imports.
     pub functions: u32,
 }
 
-/// Why a file could not be read as a module.
+/// Reason why a file could not be read as a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModuleError {
     /// It does not start as a module does.
@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// An unsigned number of up to 32 bits in LEB128, as the format writes all its counts.
+    /// Reads an unsigned number of up to 32 bits in LEB128, the encoding of all counts in the format.
     fn number(&mut self) -> Result<u32, ModuleError> {
         let mut value = 0;
         for shift in (0..35).step_by(7) {

@@ -187,7 +187,7 @@ fn travels_in_order(passage: &Passage) -> bool {
 /// A packet that has arrived: one segment, or several of one super-packet.
 #[derive(Debug)]
 pub struct Delivery {
-    /// When it was due.
+    /// Time when it was due.
     pub at_ns: u64,
     parcel: Parcel,
 }

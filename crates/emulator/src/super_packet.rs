@@ -40,7 +40,7 @@ pub struct SuperPacket {
     cut: Option<Cut>,
 }
 
-/// How a super-packet is cut into segments.
+/// Division of a super-packet into segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cut {
     segmentation: Segmentation,

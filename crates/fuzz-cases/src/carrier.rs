@@ -10,10 +10,11 @@ use ::carrier::request::{Answer, FRAME_BYTES_MAX, Request};
 use ::carrier::shared_page::{ENTRIES, ROOM_BYTES, SharedPage, State};
 use arbitrary::{Arbitrary, Unstructured};
 
-/// Most steps of a script.
+/// Maximum number of steps of a script.
 const STEPS_MAX: usize = 64;
 
-/// No bytes panic as a request or an answer, and what can be read is written so that it reads the same again.
+/// Checks that no bytes panic as a request or an answer, and that parsed ones are encoded so that they parse as the
+/// same again.
 pub fn request(bytes: &[u8]) {
     let mut frame = [0; FRAME_BYTES_MAX];
     for start in [0, request_start(bytes)] {
@@ -44,7 +45,7 @@ fn request_start(bytes: &[u8]) -> usize {
     }
 }
 
-/// No bytes panic as a record, and every answer about its messages stays within it.
+/// Checks that no bytes panic as a record, and that all positions of its messages are within it.
 pub fn record(bytes: &[u8]) {
     if let Some((header, payload)) = Header::split(bytes) {
         let expected = if header.flags.contains(Flags::IN_MEMFD) { 0 } else { header.bytes as usize };

@@ -23,11 +23,11 @@ use rustix::net::{
 use swiftwater::StackOptions;
 use swiftwater_daemon::{Daemon, DaemonAddress, DaemonOptions};
 
-/// Most steps of a script.
+/// Maximum number of steps of a script.
 const STEPS_MAX: usize = 40;
-/// Most sockets and other descriptors that the program holds.
+/// Maximum number of sockets and other descriptors of the program.
 const HELD_MAX: usize = 16;
-/// Most descriptors with a request or a record.
+/// Maximum number of descriptors with a request or a record.
 const PASSED_MAX: usize = 4;
 /// An answer that needs no peer comes within this time, however busy the machine is.
 const ANSWER_WAIT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
@@ -118,7 +118,7 @@ struct Held {
     page: Option<OwnedFd>,
 }
 
-/// Whatever the program does, no task of the daemon panics, and it still answers.
+/// Checks that no program makes a task of the daemon panic, and that the daemon still answers.
 pub fn daemon(bytes: &[u8]) {
     let place = place();
     let mut script = Unstructured::new(bytes);

@@ -11,9 +11,9 @@ use crate::two_endpoints::Packet;
 
 /// The longest packet that comes out.
 const PACKET_BYTES_MAX: usize = 4096;
-/// Where the verification tag is.
+/// Offset of the verification tag.
 const TAG: Range<usize> = 4..8;
-/// Where the checksum is.
+/// Offset of the checksum.
 const CHECKSUM: Range<usize> = 8..12;
 
 /// Changes a packet at most this many times.

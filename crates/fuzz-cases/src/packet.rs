@@ -4,7 +4,7 @@ use sctp_wire::Packet;
 use sctp_wire::chunk::{Chunk, Chunks};
 use sctp_wire::packet::HEADER_BYTES;
 
-/// No bytes panic, and what can be read is written so that it reads the same again.
+/// Checks that no bytes panic, and that parsed ones are encoded so that they parse as the same again.
 pub fn packet(bytes: &[u8]) {
     let mut packet = bytes.to_vec();
     // Ports of zero are refused before anything else is looked at; that takes no fuzzer to find out.

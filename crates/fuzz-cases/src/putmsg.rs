@@ -17,9 +17,9 @@ use streams::{
     StreamId, modules,
 };
 
-/// Most steps of a script.
+/// Maximum number of steps of a script.
 const STEPS_MAX: usize = 64;
-/// Most streams that the program has open.
+/// Maximum number of streams that the program has open.
 const STREAMS_MAX: usize = 6;
 /// Nothing that the program puts waits in more memory than this.
 const WAITING_BYTES_MAX: usize = 64 << 20;
@@ -161,7 +161,8 @@ impl Link for Loop {
     }
 }
 
-/// No control part panics the codec, and what can be decoded is encoded so that it decodes the same again.
+/// Checks that no control part panics the codec, and that decoded ones are encoded so that they decode as the same
+/// again.
 pub fn primitive(bytes: &[u8]) {
     if let Ok(primitive) = Primitive::decode(bytes) {
         assert_eq!(Primitive::decode(&primitive.encode()).as_ref(), Ok(&primitive));

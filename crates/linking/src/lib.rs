@@ -23,12 +23,12 @@ const GO_SECTION: &[u8] = b".go.buildinfo\0";
 /// Number of bytes of a file that are searched at once.
 const SEARCH_BYTES: usize = 8192;
 
-/// How a program gets its libraries.
+/// The way in which a program gets its libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Linking {
     /// Through a dynamic linker that preloads libraries on request; also stands for a malformed file, which is not judged.
     Ordinary,
-    /// Not at all.
+    /// The program loads no libraries.
     Static,
     /// An ELF file of 32 bits, into which a 64-bit library cannot be loaded.
     Narrow,

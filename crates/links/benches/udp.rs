@@ -17,7 +17,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 const WARM_UP: Duration = Duration::from_millis(300);
 const MEASURED: Duration = Duration::from_millis(1500);
-/// How many runs; the machine's own noise shows in their spread.
+/// Number of runs; their spread shows the noise of the machine.
 const RUNS: usize = 3;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);

@@ -23,7 +23,7 @@ pub use user::{NotAllowed, become_root};
 /// The namespace of the thread that looks.
 const OWN_NAMESPACE: &str = "/proc/thread-self/ns/net";
 
-/// Why a host could not be made, or a command failed there.
+/// Reason why a host could not be made, or a command failed there.
 #[derive(Debug, Error)]
 pub enum HostError {
     /// The system does not let this process make network namespaces.

@@ -26,7 +26,7 @@ use crate::user::{NotAllowed, become_root};
 /// Tells the process inside which descriptor is the end of a pipe whose other end its parent holds.
 const LIFELINE_VARIABLE: &str = "SWIFTWATER_NETNS_LIFELINE";
 
-/// Why a program does not run in namespaces of its own.
+/// Reason why a program does not run in namespaces of its own.
 #[derive(Debug, Error)]
 pub enum PrivateError {
     /// This user may not make user namespaces.

@@ -8,7 +8,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{Gid, Uid, getegid, geteuid};
 use thiserror::Error;
 
-/// Why this process did not become root of a user namespace.
+/// Reason why this process did not become root of a user namespace.
 #[derive(Debug, Error)]
 pub enum NotAllowed {
     /// The system has no user namespaces for this user.

@@ -100,7 +100,7 @@ impl Flows {
         &self.flows[id.0 as usize]
     }
 
-    /// The pipe after those that a packet has passed, or `None` at the end of the route.
+    /// Returns the pipe after those that a packet has passed, or `None` at the end of the route.
     pub(crate) fn pipe(&self, id: FlowId, passed: usize) -> Option<PipeId> {
         self.routes[self.get(id).route].get(passed).copied()
     }

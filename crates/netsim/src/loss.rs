@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::random::Random;
 
-/// Which packets a pipe loses, before they reach its queue.
+/// Rule for the packets that a pipe loses before they reach its queue.
 ///
 /// # Examples
 ///

@@ -16,7 +16,7 @@ use crate::{DropReason, Ecn};
 pub struct HostId(pub(crate) usize);
 
 impl HostId {
-    /// The index of the host in its network, from 0.
+    /// Returns the index of the host in its network, from 0.
     ///
     /// ```
     /// let mut network = netsim::Network::<()>::new(0);

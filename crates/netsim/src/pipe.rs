@@ -203,7 +203,7 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// A pipe whose chances come from `seed`.
+    /// Returns a pipe whose random numbers derive from `seed`.
     ///
     /// ```
     /// # use netsim::{Pipe, PipeConfig};

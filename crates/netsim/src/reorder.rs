@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Which packets others overtake.
+/// Rule for the packets that others overtake.
 ///
 /// # Examples
 ///

@@ -89,7 +89,7 @@ pub(crate) unsafe fn preloads(environment: *const *const c_char) -> bool {
     false
 }
 
-/// Most variables of an environment that is copied.
+/// Maximum number of variables of an environment that is copied.
 const VARIABLES_MAX: usize = 500;
 
 /// Room for a copy of an environment.

@@ -7,12 +7,12 @@ pub(crate) const LENGTH_MAX: usize = u16::MAX as usize;
 /// Chunks, parameters and causes all start with four bytes that end in the length.
 pub(crate) const TLV_HEADER_BYTES: usize = 4;
 
-/// Why a sequence of chunks, parameters or causes cannot be divided further.
+/// Reason why a sequence of chunks, parameters or causes cannot be divided further.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FramingError {
     /// Fewer bytes are left than the four of a header.
     HeaderTruncated {
-        /// How many are left.
+        /// Number of remaining bytes.
         bytes_left: usize,
     },
     /// The length field is smaller than the header that it counts.
@@ -24,7 +24,7 @@ pub enum FramingError {
     LengthBeyondEnd {
         /// Value of the length field.
         length: usize,
-        /// How many bytes are left.
+        /// Number of remaining bytes.
         bytes_left: usize,
     },
 }

@@ -8,7 +8,7 @@ use crate::chunk::Chunks;
 
 /// The size of the common header.
 pub const HEADER_BYTES: usize = 12;
-/// Where the checksum begins in the header; it is its last field.
+/// Offset of the checksum in the header, whose last field it is.
 const CHECKSUM_OFFSET: usize = 8;
 
 /// The common header (RFC 9260 §3.1) without its checksum.
@@ -40,12 +40,12 @@ impl fmt::Display for Header {
     }
 }
 
-/// Why bytes are not an SCTP packet.
+/// Reason why bytes are not an SCTP packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PacketError {
     /// Fewer bytes than a common header.
     TooShort {
-        /// How many there are.
+        /// Number of bytes.
         bytes: usize,
     },
     /// A port is 0, which RFC 9260 §3.1 forbids.

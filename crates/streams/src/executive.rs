@@ -223,7 +223,7 @@ impl Executive {
     }
 
     /// Returns the driver of a stream.
-    pub fn driver_of(&self, s: StreamId) -> Option<DriverId> {
+    pub(crate) fn driver_of(&self, s: StreamId) -> Option<DriverId> {
         Some(self.streams.get(s)?.driver)
     }
 

@@ -225,7 +225,7 @@ pub struct Info {
 
 macro_rules! codes {
     ($($variant:ident = $value:literal, $name:literal;)*) => {
-        /// Which primitive: the `PRIM_type` numbers of the interface.
+        /// The kind of a primitive: the `PRIM_type` numbers of the interface.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum PrimitiveCode { $(#[doc = concat!("`", $name, "`")] $variant = $value,)* }

@@ -105,7 +105,7 @@ pub fn set_link(link: usize, netem: &str) {
     let _nothing = shell(&format!("{} && {}", line("ifb"), line("vec")));
 }
 
-/// From now on the kernel sends SCTP packets directly in IP.
+/// Makes the kernel send SCTP packets directly in IP from now on.
 ///
 /// # Panics
 /// As [`shell`] does.
@@ -138,7 +138,7 @@ pub fn beside_it(name: &str) -> String {
     shell(&format!("{BESIDE}=1 {} {name} --exact --include-ignored --nocapture", program.display()))
 }
 
-/// The command line that runs the kernel's side of a test (`tests/peers/kernel_peer.py`).
+/// Returns the command line that runs the kernel's side of a test (`tests/peers/kernel_peer.py`).
 #[must_use]
 pub fn peer_command(arguments: &str) -> String {
     format!("python3 {}/peers/kernel_peer.py {arguments}", env!("CARGO_MANIFEST_DIR"))

@@ -2,7 +2,7 @@
 
 /// Payload sizes: around word boundaries, around one packet of an Ethernet, and many packets.
 pub const SIZES: [usize; 9] = [1, 2, 3, 4, 100, 1400, 1500, 9000, 65536];
-/// How many streams they use.
+/// Number of streams of the test messages.
 pub const STREAMS: u16 = 4;
 
 /// A message as a test sends or receives it.
@@ -18,7 +18,7 @@ pub struct TestMessage {
     pub payload: Vec<u8>,
 }
 
-/// The test messages up to `bytes_max`: each size on every stream, every second message unordered.
+/// Returns the test messages up to `bytes_max`: each size on every stream, every second message unordered.
 pub fn messages(bytes_max: usize) -> impl Iterator<Item = TestMessage> {
     let places = SIZES.into_iter().flat_map(|size| (0..STREAMS).map(move |stream| (size, stream)));
     places.enumerate().filter(move |(_, (size, _))| *size <= bytes_max).map(|(index, (size, stream))| {

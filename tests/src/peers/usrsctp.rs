@@ -25,14 +25,14 @@ pub const ECHO_BYTES_MAX: usize = 10_240;
 /// The UDP ports of an association: usrsctp's and ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UdpPorts {
-    /// Where usrsctp listens.
+    /// Address on which usrsctp listens.
     pub theirs: u16,
-    /// Where it sends to.
+    /// Address to which usrsctp sends.
     pub ours: u16,
 }
 
 impl UdpPorts {
-    /// Two ports that nobody had a moment ago.
+    /// Returns two ports that were free a moment ago.
     ///
     /// # Panics
     /// If the host has no UDP port left.

@@ -63,7 +63,7 @@ pub(crate) enum NeighboursError {
     Run {
         /// The neighbour's activity.
         neighbour: &'static str,
-        /// Why it failed.
+        /// The reason of the failure.
         source: PeerError,
     },
     /// This program cannot start itself.

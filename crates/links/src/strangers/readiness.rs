@@ -24,7 +24,7 @@ const EVENTS_MAX: usize = 16;
 /// Event of the timer; events of sockets contain their index.
 const TIMER: u64 = u64::MAX;
 
-/// What the link knows of a socket.
+/// The state of a socket in the readiness list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Attention {
     /// The kernel will report the next packet.

@@ -202,7 +202,7 @@ impl From<Verdict> for Fate {
     }
 }
 
-/// Which way a packet goes, as the option `epb_flags` has it.
+/// Direction of a packet, as in the option `epb_flags`.
 #[derive(Clone, Copy)]
 #[repr(u32)]
 enum Direction {

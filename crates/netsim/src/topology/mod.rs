@@ -362,7 +362,7 @@ impl Paths {
     }
 }
 
-/// Which addresses hosts get.
+/// Address family of the hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Family {
     V4,

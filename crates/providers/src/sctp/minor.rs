@@ -29,7 +29,7 @@ pub(super) enum Owner {
     Stream(StreamId),
     /// The queue of an association that waits for an accept; the number is that of its `T_CONN_IND`.
     Waiting(u32),
-    /// None: the stream is closed, and messages that still arrive are discarded.
+    /// No user: the stream is closed, and messages that still arrive are discarded.
     Nobody,
 }
 

@@ -122,7 +122,7 @@ impl fmt::Display for Causes<'_> {
     }
 }
 
-/// Why a cause cannot be read.
+/// Reason why a cause cannot be parsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CauseError {
     /// The chunk cannot be divided further into causes.

@@ -16,7 +16,7 @@ use crate::framing;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct StaleCookie {
-    /// How much too late, in microseconds; 0 when the sender does not say.
+    /// Time since the end of the cookie's lifetime in microseconds; 0 if the sender does not state it.
     pub staleness_us: u32,
 }
 

@@ -23,7 +23,7 @@ pub(super) const REFLECTED: u8 = 0x01;
 pub struct Abort<'a> {
     /// T: the verification tag is the one of the packet that this answers, because the sender knows no better.
     pub reflected_tag: bool,
-    /// Why.
+    /// The error causes.
     pub causes: Causes<'a>,
 }
 

@@ -4,9 +4,9 @@ use crate::chunk::{ChunkError, RawChunk};
 use crate::framing::{LENGTH_MAX, padded};
 use crate::{Ppid, Ssn, StreamId, Tsn};
 
-/// The size of a DATA chunk in front of its user data.
+/// Size of a DATA chunk without its user data.
 pub const DATA_HEADER_BYTES: usize = 16;
-/// The most user data that one DATA chunk can carry.
+/// Maximum user data of one DATA chunk.
 pub const DATA_PAYLOAD_BYTES_MAX: usize = LENGTH_MAX - DATA_HEADER_BYTES;
 const FIXED_BYTES: usize = 12;
 
@@ -20,7 +20,7 @@ const ENDING: u8 = 0x01;
 pub struct DataFlags {
     /// I: acknowledge without delay (RFC 7053).
     pub immediate: bool,
-    /// U: belongs to no sequence; the stream sequence number means nothing.
+    /// U: unordered; the stream sequence number has no meaning.
     pub unordered: bool,
     /// B: the first fragment of a message.
     pub beginning: bool,
@@ -29,10 +29,10 @@ pub struct DataFlags {
 }
 
 impl DataFlags {
-    /// An ordered message in one piece.
+    /// An ordered message in one chunk.
     pub const WHOLE: Self = Self { immediate: false, unordered: false, beginning: true, ending: true };
 
-    /// Returns the flags as they stand in the chunk; the reserved bits are ignored.
+    /// Returns the flags in the flags field of a chunk; ignores reserved bits.
     #[inline]
     pub const fn from_bits(bits: u8) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl DataFlags {
         }
     }
 
-    /// Returns the flags as they stand in the chunk.
+    /// Returns the value of the flags field.
     #[inline]
     pub const fn to_bits(self) -> u8 {
         (self.immediate as u8) << 3
@@ -86,15 +86,15 @@ impl fmt::Display for DataFlags {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Data<'a> {
-    /// Order, fragmentation and haste.
+    /// The flags.
     pub flags: DataFlags,
-    /// The number of this chunk.
+    /// The TSN of this chunk.
     pub tsn: Tsn,
-    /// The stream that the message belongs to.
+    /// The stream of the message.
     pub stream: StreamId,
-    /// The number of the message in its stream.
+    /// The stream sequence number of the message.
     pub ssn: Ssn,
-    /// The upper layer's label.
+    /// The payload protocol identifier.
     pub ppid: Ppid,
     /// The user data: at least one byte, at most [`DATA_PAYLOAD_BYTES_MAX`].
     pub payload: &'a [u8],

@@ -33,9 +33,9 @@ pub struct InitAck<'a> {
     pub initiate_tag: VerificationTag,
     /// The receive window in bytes, at least 1500.
     pub a_rwnd: u32,
-    /// How many streams the sender wants to send on, at least 1.
+    /// Number of streams that the sender requests for sending, at least 1.
     pub outbound_streams: u16,
-    /// How many streams the sender lets the peer send on, at least 1.
+    /// Number of streams that the sender permits the peer, at least 1.
     pub inbound_streams: u16,
     /// The TSN of the sender's first DATA chunk.
     pub initial_tsn: Tsn,

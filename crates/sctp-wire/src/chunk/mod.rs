@@ -123,7 +123,7 @@ impl<'a> Iterator for Chunks<'a> {
 
 impl std::iter::FusedIterator for Chunks<'_> {}
 
-/// Why a chunk cannot be read.
+/// Reason why a chunk cannot be parsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChunkError {
     /// The packet cannot be divided further.
@@ -132,9 +132,9 @@ pub enum ChunkError {
     ValueTooShort {
         /// The chunk type.
         kind: u8,
-        /// How long the value is.
+        /// Length of the value.
         bytes: usize,
-        /// How long it must be at least.
+        /// Minimum length.
         needed: usize,
     },
     /// A DATA chunk without user data: RFC 9260 §6.2 has its receiver abort with the cause "No User Data".
@@ -197,11 +197,11 @@ any_kind! {
     Init(Init<'a>),
     /// The answer to it.
     InitAck(InitAck<'a>),
-    /// Which DATA chunks arrived.
+    /// The DATA chunks that have arrived.
     Sack(Sack<'a>),
     /// An acknowledgement that states which chunks the peer may forget.
     NrSack(NrSack<'a>),
-    /// Is this path alive?
+    /// A probe of a path.
     Heartbeat(Heartbeat<'a>),
     /// It is.
     HeartbeatAck(HeartbeatAck<'a>),
@@ -223,7 +223,7 @@ any_kind! {
     Cwr(Cwr),
     /// The association is gone.
     ShutdownComplete(ShutdownComplete),
-    /// Nothing, of a certain size.
+    /// Padding of a certain length.
     Pad(Pad),
 }
 

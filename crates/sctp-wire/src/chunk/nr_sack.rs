@@ -8,7 +8,7 @@ use crate::framing::{self, LENGTH_MAX};
 const FIXED_BYTES: usize = 16;
 /// The size of an NR-SACK without gap blocks and duplicates.
 pub const NR_SACK_HEADER_BYTES: usize = CHUNK_HEADER_BYTES + FIXED_BYTES;
-/// How many gap blocks and duplicates together the length field can count.
+/// Maximum number of gap blocks and duplicates together, because of the length field.
 const ITEMS_MAX: usize = (LENGTH_MAX - NR_SACK_HEADER_BYTES) / ITEM_BYTES;
 
 /// NR-SACK: a SACK whose sender promises to keep what the non-renegable gap blocks report, so that the sender of the
@@ -74,7 +74,7 @@ impl<'a> NrSack<'a> {
         })
     }
 
-    /// The gap blocks that the peer may still take back, as they stand in the chunk: see [`Sack::gap_blocks`].
+    /// Returns the gap blocks on which the peer may renege, as in the chunk: see [`Sack::gap_blocks`].
     ///
     /// [`Sack::gap_blocks`]: crate::chunk::Sack::gap_blocks
     #[inline]
@@ -82,7 +82,7 @@ impl<'a> NrSack<'a> {
         GapBlocks::new(self.gap_blocks)
     }
 
-    /// The gap blocks that it may not.
+    /// Returns the gap blocks on which the peer may not renege.
     #[inline]
     pub fn nr_gap_blocks(&self) -> GapBlocks<'a> {
         GapBlocks::new(self.nr_gap_blocks)

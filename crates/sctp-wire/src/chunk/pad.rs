@@ -18,7 +18,7 @@ use crate::framing::{self, LENGTH_MAX, TLV_HEADER_BYTES};
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Pad {
-    /// How many bytes of padding data stand behind the header of four.
+    /// Number of bytes of padding behind the header.
     pub padding_bytes: u16,
 }
 

@@ -10,7 +10,7 @@ const FIXED_BYTES: usize = 12;
 pub(super) const ITEM_BYTES: usize = 4;
 /// The size of a SACK without gap blocks and duplicates.
 pub const SACK_HEADER_BYTES: usize = CHUNK_HEADER_BYTES + FIXED_BYTES;
-/// How many gap blocks and duplicates together the length field can count.
+/// Maximum number of gap blocks and duplicates together, because of the length field.
 const ITEMS_MAX: usize = (LENGTH_MAX - SACK_HEADER_BYTES) / ITEM_BYTES;
 
 /// SACK: which DATA chunks arrived (RFC 9260 §3.3.4).

@@ -16,7 +16,7 @@ use crate::parameter::{ParameterError, RawParameter};
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AdaptationLayer {
-    /// Its meaning is that of the layer above.
+    /// The code point, whose meaning the layer above defines.
     pub code_point: u32,
 }
 

@@ -16,7 +16,7 @@ use crate::parameter::{ParameterError, RawParameter};
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CookiePreservative {
-    /// How much longer, in milliseconds.
+    /// Requested extension in milliseconds.
     pub increment_ms: u32,
 }
 

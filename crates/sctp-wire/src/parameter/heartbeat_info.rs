@@ -31,7 +31,7 @@ impl<'a> HeartbeatInfo<'a> {
         Ok(Self { info: raw.value })
     }
 
-    /// The information that a HEARTBEAT or HEARTBEAT ACK begins with.
+    /// Returns the information at the beginning of a HEARTBEAT or HEARTBEAT ACK.
     pub(crate) fn first_of(raw: &RawChunk<'a>) -> Result<Self, ChunkError> {
         match Parameters::new(raw.value).next_raw() {
             Some(Ok(parameter)) if parameter.kind == Self::KIND => {

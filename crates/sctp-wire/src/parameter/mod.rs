@@ -123,7 +123,7 @@ impl fmt::Display for Parameters<'_> {
     }
 }
 
-/// Why a parameter cannot be read.
+/// Reason why a parameter cannot be parsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ParameterError {
     /// The chunk cannot be divided further into parameters.
@@ -132,9 +132,9 @@ pub enum ParameterError {
     WrongSize {
         /// The parameter type.
         kind: u16,
-        /// How long the value is.
+        /// Length of the value.
         bytes: usize,
-        /// How long it must be.
+        /// Required length.
         needed: usize,
     },
 }

@@ -27,10 +27,10 @@ const RULE_BYTES: usize = 112;
 const LIST_BYTES: usize = 16;
 /// Length of a name, with its terminating zero.
 const ENTRY_BYTES: usize = Sad::NAME_BYTES + 1;
-/// Where the names of a `strapush` begin.
+/// Offset of the names of a `strapush`.
 const NAMES_AT: usize = 36;
 
-/// Where a conversation with the caller stands (`private` of its steps).
+/// State of a conversation with the caller (`private` of its steps).
 const ARGUMENT_READ: u64 = 0;
 const NAMES_READ: u64 = 1;
 const RULE_WRITTEN: u64 = 2;

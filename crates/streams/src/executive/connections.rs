@@ -14,7 +14,7 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// How many connections may wait for one service.
+    /// Maximum number of connections that wait for one service.
     const WAITING_MAX: usize = 128;
 
     fn has_room(&self, service: StreamId) -> bool {

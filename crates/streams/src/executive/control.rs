@@ -15,7 +15,7 @@ use std::time::Duration;
 pub struct IoctlRequest {
     /// The command.
     pub command: u32,
-    /// Where the argument is. Default: in `data` (`I_STR`).
+    /// Place of the argument. Default: in `data` (`I_STR`).
     pub argument: IoctlArgument,
     /// The argument of an `I_STR`.
     pub data: Chain,

@@ -1,6 +1,6 @@
 //! Options of a stream head.
 
-/// How `read` treats the boundaries of messages (`I_SRDOPT`).
+/// Treatment of message boundaries by `read` (`I_SRDOPT`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadMode {
     /// `RNORM`: a read ignores boundaries and takes bytes of as many messages as fill its buffer.
@@ -12,7 +12,7 @@ pub enum ReadMode {
     MessageDiscard,
 }
 
-/// How `read` treats messages with a control part.
+/// Treatment of messages with a control part by `read`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadControl {
     /// `RPROTNORM`: a read fails with `EBADMSG`, except where the control part is a primitive that carries user data.
@@ -55,9 +55,9 @@ pub struct ErrorOptions {
 /// Options of a stream head (`stroptions`). `None` leaves an option as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeadOptions {
-    /// How reads treat the boundaries of messages (`SO_READOPT`). Default: [`ReadMode::MessageNondiscard`].
+    /// Treatment of message boundaries by reads (`SO_READOPT`). Default: [`ReadMode::MessageNondiscard`].
     pub read_mode: Option<ReadMode>,
-    /// How reads treat control parts (`SO_READOPT`). Default: [`ReadControl::Fail`].
+    /// Treatment of control parts by reads (`SO_READOPT`). Default: [`ReadControl::Fail`].
     pub read_control: Option<ReadControl>,
     /// The type of message that writes send down. Default: the driver's.
     pub write_as: Option<WriteAs>,

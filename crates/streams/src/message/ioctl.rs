@@ -32,13 +32,13 @@ pub struct Ioctl {
     pub command: u32,
     /// Number that the answers repeat.
     pub id: u32,
-    /// Where the argument is.
+    /// Place of the argument.
     pub argument: IoctlArgument,
     /// The caller.
     pub credentials: Credentials,
 }
 
-/// Where the argument of an ioctl is.
+/// Place of the argument of an ioctl.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoctlArgument {
     /// `I_STR`: the argument is the data of the message.

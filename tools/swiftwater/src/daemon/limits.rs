@@ -6,7 +6,7 @@ use swiftwater_daemon::Limits;
 
 use crate::units::parse_bytes;
 
-/// Least memory that lets a user send the longest record and read one at the same time.
+/// Minimum memory that lets a user send the longest record and read one at the same time.
 const MEMORY_BYTES_MIN: usize = 1 << 20;
 
 /// Limits of one user and of all users.

@@ -56,7 +56,7 @@ struct Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum State {
-    /// Nothing needs doing.
+    /// No action is necessary.
     Ok,
     /// It works, but could be better or faster.
     Note,

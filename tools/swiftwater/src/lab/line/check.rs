@@ -21,7 +21,7 @@ use crate::output::print;
 use crate::units::mbits;
 use probe::Received;
 
-/// Least share of its rate that a line must carry.
+/// Minimum share of its rate that a line must carry.
 const RATE_SHARE_MIN: f64 = 0.99;
 /// Limit for the lateness of 99 of 100 packets.
 const LATE_MAX: Duration = Duration::from_millis(1);

@@ -20,7 +20,7 @@ const NETWORK_V6: &str = "2001:2:0";
 const TUN_QUEUE_PACKETS: usize = 10_000;
 /// First kernel whose veth pairs leave UDP segmentation to their reader.
 const UDP_SEGMENTATION_KERNEL: (u32, u32) = (6, 2);
-/// Least limit for TCP buffers on each host.
+/// Minimum limit for TCP buffers on each host.
 const TCP_BUFFER_BYTES_MIN: usize = 16 << 20;
 
 /// Kind of the hosts' devices.

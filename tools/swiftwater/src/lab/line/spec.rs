@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use netsim::{Jitter, Loss, PipeConfig, Reorder, Schedule};
 
-/// Least size of a default queue, which otherwise holds the line's bandwidth-delay product of a round trip.
+/// Minimum size of a default queue, which otherwise holds the line's bandwidth-delay product of a round trip.
 const QUEUE_BYTES_MIN: usize = 64_000;
 /// Default MTU of a path.
 const MTU_BYTES: usize = 1500;

@@ -7,7 +7,7 @@ use crate::plot::{
     Axis, Chart, Color, Curve, CurveStyle, Form, Marker, Scale, escape, mbits_text, number_text,
 };
 
-/// Least number of sizes for a chart.
+/// Minimum number of sizes for a chart.
 const SIZES_MIN: usize = 3;
 
 /// A curve: its name, its style, and the filter for its outcomes.

@@ -16,7 +16,7 @@ const HEIGHT: f64 = 190.0;
 const LEGEND_LINE: f64 = 17.0;
 /// Headroom above the largest value.
 const HEADROOM: f64 = 1.06;
-/// Least number of sizes for a chart.
+/// Minimum number of sizes for a chart.
 const SIZES_MIN: usize = 3;
 /// Colours of the curves of a drawing, in turn.
 const COLORS: [Color; 8] = [

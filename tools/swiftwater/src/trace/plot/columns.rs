@@ -9,7 +9,7 @@ use crate::trace::schema::{Chunk, MetricsUpdated, Packet};
 const COLUMNS: usize = Chart::plot_width(super::WIDTH);
 /// Number of time spans whose mean rates are drawn.
 const RATE_SPANS: usize = 160;
-/// Least time that a figure shows.
+/// Minimum duration of a figure.
 const SPAN_S_MIN: f64 = 1e-6;
 
 /// Marks, from the top.
