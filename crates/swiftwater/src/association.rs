@@ -102,9 +102,33 @@ impl Association {
         Stack::bind_client(options)?.connect(&server)
     }
 
-    fn await_answer(shared: Arc<SharedAssociation>) -> Result<Association, ConnectError> {
+    /// Sets up an association with a server as [`Association::connect`] does; gives up after `timeout`, which includes the
+    /// resolution of host names.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use swiftwater::{Association, ConnectError};
+    /// // A socket that never answers.
+    /// let silent = std::net::UdpSocket::bind("127.0.0.1:0")?;
+    /// let server = format!("127.0.0.1:7/udp:{}", silent.local_addr()?.port());
+    /// let gave_up = Association::connect_timeout(&*server, Duration::from_millis(20)).unwrap_err();
+    /// assert!(matches!(gave_up, ConnectError::TimedOut));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Association::connect`] does, or with [`ConnectError::TimedOut`], and then abandons the attempt.
+    pub fn connect_timeout(server: impl ToAddress, timeout: Duration) -> Result<Association, ConnectError> {
+        let wait = Wait::within(timeout);
+        let server = server.to_address()?;
+        let stack = Stack::bind_client(&StackOptions::default())?;
+        Association::await_answer(SharedAssociation::start(&stack, &server)?, wait)
+    }
+
+    fn await_answer(shared: Arc<SharedAssociation>, wait: Wait) -> Result<Association, ConnectError> {
         loop {
-            let found = shared.socket.getmsg(Wait::Forever);
+            let found = shared.socket.getmsg(wait);
             if shared.take_connect_answer(found)? {
                 return Ok(Association { shared });
             }
@@ -420,7 +444,21 @@ impl Stack {
     ///
     /// No server listens at the address, the host does not answer, or there is no route to the host.
     pub fn connect(&self, server: impl ToAddress) -> Result<Association, ConnectError> {
-        Association::await_answer(SharedAssociation::start(self, &server.to_address()?)?)
+        Association::await_answer(SharedAssociation::start(self, &server.to_address()?)?, Wait::Forever)
+    }
+
+    /// Sets up an association with a server; waits until it is up, for `timeout` at most.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Stack::connect`] does, or with [`ConnectError::TimedOut`], and then abandons the attempt.
+    pub fn connect_timeout(
+        &self,
+        server: impl ToAddress,
+        timeout: Duration,
+    ) -> Result<Association, ConnectError> {
+        let wait = Wait::within(timeout);
+        Association::await_answer(SharedAssociation::start(self, &server.to_address()?)?, wait)
     }
 
     /// Sets up an association from this local SCTP port; waits until it is up.
@@ -439,6 +477,9 @@ impl Stack {
     ///
     /// Fails as [`Stack::connect`] does, or because the port already has an association with that peer.
     pub fn connect_from(&self, port: u16, server: impl ToAddress) -> Result<Association, ConnectError> {
-        Association::await_answer(SharedAssociation::start_from(self, port, &server.to_address()?)?)
+        Association::await_answer(
+            SharedAssociation::start_from(self, port, &server.to_address()?)?,
+            Wait::Forever,
+        )
     }
 }

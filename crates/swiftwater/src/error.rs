@@ -71,7 +71,7 @@ pub enum ConnectError {
     Bind(BindError),
     /// No server listens at the address: the host has answered with ABORT or with an ICMP message.
     Refused,
-    /// The host has not answered (Max.Init.Retransmits).
+    /// The host has not answered (Max.Init.Retransmits), or not within the time limit of the call.
     TimedOut,
     /// No route to the host.
     Unreachable,

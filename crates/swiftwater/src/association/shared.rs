@@ -363,6 +363,7 @@ impl SharedAssociation {
             }
             Ok(Found::Primitive(..) | Found::Data(_)) => Ok(false),
             Ok(Found::End) => Err(ConnectError::Failed("the stream was closed".into())),
+            Err(RecvError::TimedOut) => Err(ConnectError::TimedOut),
             Err(error) => Err(ConnectError::Failed(error.to_string())),
         }
     }

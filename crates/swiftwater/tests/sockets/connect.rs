@@ -78,6 +78,25 @@ fn where_nobody_answers_it_times_out() {
 }
 
 #[test]
+fn an_attempt_that_is_given_up_leaves_nothing() {
+    must_end(|| {
+        let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = silent.local_addr().unwrap().port();
+        let options = StackOptions { udp_port: Some(0), ..StackOptions::default() };
+        let stack = Stack::bind(&options).unwrap();
+        let server = format!("127.0.0.1:7/udp:{port}");
+        for _ in 0..2 {
+            let none = stack.connect_timeout(&*server, Duration::from_millis(1)).unwrap_err();
+            assert!(matches!(none, ConnectError::TimedOut), "{none}");
+            assert_eq!(stack.association_count(), 0);
+        }
+        let listener = listen();
+        let client = stack.connect_timeout(listener.local_address(), Duration::from_secs(30)).unwrap();
+        assert_eq!(client.peer_addr(), listener.local_addr());
+    });
+}
+
+#[test]
 fn where_no_route_leads_it_is_unreachable() {
     must_end(|| {
         // A socket bound to loopback cannot reach another host.
