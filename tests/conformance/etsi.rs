@@ -89,7 +89,7 @@ fn a_forged_cookie_means_nothing_to_an_association(stage: &Stage) {
     peer.expects("SACK 0");
 }
 
-/// An endpoint that awaits the COOKIE ACK.
+/// Returns an endpoint that awaits the COOKIE ACK.
 fn cookie_echoed(stage: &Stage) -> Peer {
     let mut peer = stage.connecting();
     peer.takes_init();

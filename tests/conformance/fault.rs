@@ -101,7 +101,7 @@ impl Fault {
         !matches!(self, Fault::Deaf | Fault::Talkative)
     }
 
-    /// How many ways there are to do it to a packet.
+    /// Returns the number of ways to apply the fault to a packet.
     pub(crate) fn variants(self, packet: &[u8]) -> usize {
         let chunks = spans(packet);
         match self {
@@ -152,7 +152,7 @@ impl Fault {
     }
 }
 
-/// A packet that nobody called for, with the header of the last one.
+/// Returns an unsolicited packet with the header of the last one.
 pub(crate) fn uncalled_for(variant: usize, header: Option<Bytes>) -> Bytes {
     let (kind, value_bytes) = CHUNKS[variant];
     let chunk = chunk(kind, value_bytes);
@@ -201,7 +201,7 @@ fn spans(packet: &[u8]) -> Vec<Span> {
     spans
 }
 
-/// Where values of 16 bits may be.
+/// Returns the possible offsets of 16-bit values.
 fn places(chunks: &[Span]) -> Vec<usize> {
     let of = |chunk: &Span| {
         let start = chunk.start + 4;

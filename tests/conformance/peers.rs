@@ -34,25 +34,25 @@ pub(crate) const UNORDERED: DataFlags = DataFlags { unordered: true, ..DataFlags
 
 /// Chunks by name.
 pub(crate) trait Chunks: Sized {
-    /// With a SHUTDOWN that acknowledges the endpoint's DATA up to chunk `number`.
+    /// Adds a SHUTDOWN that acknowledges the endpoint's DATA up to chunk `number`.
     fn shutdown(self, number: i32) -> Self;
-    /// With a SHUTDOWN ACK.
+    /// Adds a SHUTDOWN ACK.
     fn shutdown_ack(self) -> Self;
-    /// With a SHUTDOWN COMPLETE.
+    /// Adds a SHUTDOWN COMPLETE.
     fn shutdown_complete(self, reflected_tag: bool) -> Self;
-    /// With an ABORT without causes.
+    /// Adds an ABORT without causes.
     fn abort(self, reflected_tag: bool) -> Self;
-    /// With an ERROR of one cause.
+    /// Adds an ERROR of one cause.
     fn error(self, cause: &Cause<'_>) -> Self;
-    /// With a HEARTBEAT.
+    /// Adds a HEARTBEAT.
     fn heartbeat(self, info: &[u8]) -> Self;
-    /// With a HEARTBEAT ACK.
+    /// Adds a HEARTBEAT ACK.
     fn heartbeat_ack(self, info: &[u8]) -> Self;
-    /// With a COOKIE ECHO.
+    /// Adds a COOKIE ECHO.
     fn cookie_echo(self, cookie: &[u8]) -> Self;
-    /// With a COOKIE ACK.
+    /// Adds a COOKIE ACK.
     fn cookie_ack(self) -> Self;
-    /// With the peer's INIT.
+    /// Adds the peer's INIT.
     fn init(self) -> Self;
 }
 
@@ -100,8 +100,8 @@ impl Chunks for Say<'_> {
     }
 }
 
-/// The settings of most scripts: the congestion control and the failover of RFC 9260, no heartbeats, no probes for the end
-/// of a burst.
+/// Returns the settings of most scripts: the congestion control and the failover of RFC 9260, no heartbeats, no probes
+/// for the end of a burst.
 pub(crate) fn quiet() -> AssociationConfig {
     AssociationConfig {
         congestion: Algorithm::NewReno,
@@ -122,12 +122,12 @@ pub(crate) fn patient() -> AssociationConfig {
     }
 }
 
-/// A peer that heartbeats do not disturb.
+/// Returns a peer that heartbeats do not disturb.
 pub(crate) fn established(stage: &Stage) -> Peer {
     stage.established_with(quiet())
 }
 
-/// A peer whose first packets, which are acknowledged at once, are behind it: its next chunk is number 8.
+/// Returns a peer whose first packets, which are acknowledged at once, are behind it: its next chunk is number 8.
 pub(crate) fn settled(stage: &Stage) -> Peer {
     let mut peer = established(stage);
     for n in 0..8 {
@@ -137,7 +137,7 @@ pub(crate) fn settled(stage: &Stage) -> Peer {
     peer
 }
 
-/// A peer to which the endpoint has sent `count` messages of 100 bytes, each in a packet of its own.
+/// Returns a peer to which the endpoint has sent `count` messages of 100 bytes, each in a packet of its own.
 pub(crate) fn outstanding(stage: &Stage, count: u8) -> Peer {
     let mut peer = established(stage);
     for n in 0..count {
@@ -147,7 +147,7 @@ pub(crate) fn outstanding(stage: &Stage, count: u8) -> Peer {
     peer
 }
 
-/// A peer with several addresses, all of them verified. The first is `peer.address`.
+/// Returns a peer with several addresses, all of them verified. The first is `peer.address`.
 pub(crate) fn multihomed(stage: &Stage, config: AssociationConfig, others: &[IpAddr]) -> Peer {
     multihomed_with_cookie(stage, config, others).0
 }
@@ -234,8 +234,8 @@ pub(crate) fn writes_together(peer: &mut Peer, count: usize, bytes: usize) {
     peer.collect_output();
 }
 
-/// A peer that has acknowledged so much, off the stage, that the congestion window is that many packets wide, and the number
-/// of the next chunk. Nothing is outstanding.
+/// Returns a peer that has acknowledged so much, off the stage, that the congestion window is that many packets wide,
+/// and the number of the next chunk. Nothing is outstanding.
 pub(crate) fn grown(stage: &Stage, packets: usize) -> (Peer, i32) {
     let mut peer = Peer::established_with(1, quiet());
     while path(&peer, peer.address.ip()).cwnd_bytes < packets * 1472 {
@@ -305,7 +305,7 @@ pub(crate) fn ended(peer: &Peer) -> Option<CloseReason> {
     })
 }
 
-/// How often the application was told that a path became usable, or unusable.
+/// Returns how often the application was told that a path became usable, or unusable.
 pub(crate) fn path_changes(peer: &Peer, address: IpAddr, active: bool) -> usize {
     let changed = |e: &Event| {
         matches!(e, Event::PathChanged { remote, change, .. }

@@ -37,7 +37,7 @@ pub(crate) struct Evidence {
 }
 
 impl Proof {
-    /// The script, if there is one.
+    /// Returns the script, if there is one.
     pub(crate) fn evidence(&self) -> Option<&Evidence> {
         match self {
             Proof::Shown(evidence) | Proof::Deviates(evidence, _) => Some(evidence),

@@ -152,7 +152,7 @@ fn unordered(flags: DataFlags) -> DataFlags {
     DataFlags { unordered: true, ..flags }
 }
 
-/// The three chunks of a message that does not fit into two.
+/// Returns the three chunks of a message that does not fit into two.
 fn fragments(peer: &mut Peer, info: SendInfo) -> Vec<DataSeen> {
     peer.app_sends(info, vec![0; 3000]);
     let fragments: Vec<_> = (0..3).flat_map(|_| data_of(&peer.hears())).collect();

@@ -97,7 +97,7 @@ fn an_init_ack_without_inbound_streams_ends_the_attempt(stage: &Stage) {
     ends_the_attempt(stage, &[], |init| Init { inbound_streams: 0, ..init });
 }
 
-/// The INIT ACK that the endpoint sends with these settings.
+/// Returns the INIT ACK that the endpoint sends with these settings.
 fn init_ack_with(stage: &Stage, config: AssociationConfig) -> Raw {
     let mut peer = stage.listening_with(config);
     sends_init_like(&mut peer, |init| Init { inbound_streams: 7, ..init });

@@ -106,7 +106,7 @@ fn a_restart_is_told(stage: &Stage) {
     assert!(!peer.app.saw(|event| matches!(event, Event::Closed(_))));
 }
 
-/// How many packets with DATA leave when there is much to send.
+/// Returns how many packets with DATA leave when there is much to send.
 fn window_packets(peer: &mut Peer) -> usize {
     peer.app_sends(SendInfo::default(), vec![0; 60_000]);
     let mut packets = 0;
@@ -226,7 +226,7 @@ fn an_unexpected_cookie_ack_is_discarded(stage: &Stage) {
     }
 }
 
-/// The endpoint, in COOKIE-ECHOED, hears that its cookie is stale by 2.5 ms.
+/// Reports to the endpoint in COOKIE-ECHOED that its cookie is stale by 2.5 ms.
 fn told_of_a_stale_cookie(stage: &Stage) -> Peer {
     let mut peer = stage.connecting();
     peer.takes_init();

@@ -48,12 +48,12 @@ rules! {
     }
 }
 
-/// The fixed fields.
+/// Returns the fixed fields.
 fn fixed(chunk: &Raw) -> Vec<u8> {
     chunk.value[..INIT_FIXED_BYTES].to_vec()
 }
 
-/// An endpoint in COOKIE-WAIT, and its INIT.
+/// Returns an endpoint in COOKIE-WAIT, and its INIT.
 fn cookie_wait(stage: &Stage) -> (Peer, Raw) {
     let mut peer = stage.connecting();
     let init = only_chunk(&peer.hears());
@@ -61,7 +61,7 @@ fn cookie_wait(stage: &Stage) -> (Peer, Raw) {
     (peer, init)
 }
 
-/// An endpoint in COOKIE-ECHOED, and its INIT.
+/// Returns an endpoint in COOKIE-ECHOED, and its INIT.
 fn cookie_echoed(stage: &Stage) -> (Peer, Raw) {
     let (mut peer, init) = cookie_wait(stage);
     sends_init_ack(&mut peer, &[]);
@@ -69,7 +69,7 @@ fn cookie_echoed(stage: &Stage) -> (Peer, Raw) {
     (peer, init)
 }
 
-/// Another address of the peer, as a parameter.
+/// Returns another address of the peer, as a parameter.
 fn another_address() -> Vec<u8> {
     parameter(5, &[10, 0, 7, 7])
 }

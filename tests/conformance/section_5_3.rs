@@ -34,7 +34,7 @@ rules! {
     }
 }
 
-/// Another address of the peer.
+/// Returns another address of the peer.
 fn other() -> SocketAddr {
     SocketAddr::from(([10, 0, 1, 9], 9899))
 }
@@ -95,7 +95,7 @@ fn only_heartbeats_go_to_an_unconfirmed_address(stage: &Stage) {
     assert!(packets > 5);
 }
 
-/// The HEARTBEAT that went to the other address.
+/// Returns the HEARTBEAT that went to the other address.
 fn probe(peer: &mut Peer) -> Vec<u8> {
     peer.waits(Duration::from_millis(1));
     let (to, packet) = peer.hears_on();

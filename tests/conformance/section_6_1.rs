@@ -53,7 +53,7 @@ fn refuses_a_probe(peer: &mut Peer) {
     peer.sends().sack_with(-1, 0, &[]).go();
 }
 
-/// A peer that has closed its window before anything was sent.
+/// Returns a peer that has closed its window before anything was sent.
 fn closed(stage: &Stage, config: AssociationConfig) -> Peer {
     let mut peer = stage.established_with(config);
     peer.sends().sack_with(-1, 0, &[]).go();

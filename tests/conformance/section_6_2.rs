@@ -58,7 +58,7 @@ fn small_buffer(bytes: usize) -> AssociationConfig {
     AssociationConfig { receive_buffer_bytes: bytes, ..quiet() }
 }
 
-/// A peer of an endpoint with a small buffer whose application does not read, past the quick SACKs.
+/// Returns a peer of an endpoint with a small buffer whose application does not read, past the quick SACKs.
 fn full(stage: &Stage, bytes: usize) -> Peer {
     let mut peer = stage.established_with(small_buffer(bytes));
     peer.app.set_reading(Reading::Never);

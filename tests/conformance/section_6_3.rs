@@ -62,13 +62,13 @@ fn rto(peer: &Peer) -> Duration {
     path(peer, peer.address.ip()).rto
 }
 
-/// Smoothed round-trip time and its variation.
+/// Returns smoothed round-trip time and its variation.
 fn srtt(peer: &Peer) -> (Option<Duration>, Option<Duration>) {
     let path = path(peer, peer.address.ip());
     (path.srtt, path.rttvar)
 }
 
-/// A peer whose handshake says nothing of the round trip: its COOKIE ACK answers the second COOKIE ECHO.
+/// Returns a peer whose handshake says nothing of the round trip: its COOKIE ACK answers the second COOKIE ECHO.
 fn unmeasured(stage: &Stage, config: AssociationConfig) -> Peer {
     let initial = config.rto.initial;
     let mut peer = stage.connecting_with(config);

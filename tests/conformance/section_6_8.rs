@@ -58,12 +58,12 @@ rules! {
 
 const MTU_BYTES: usize = 1472;
 
-/// Every packet that the endpoint has sent.
+/// Returns every packet that the endpoint has sent.
 fn packets(peer: &mut Peer) -> Vec<Bytes> {
     std::iter::from_fn(|| peer.hears_maybe()).collect()
 }
 
-/// Every DATA chunk that the endpoint has sent.
+/// Returns every DATA chunk that the endpoint has sent.
 fn data(peer: &mut Peer) -> Vec<DataSeen> {
     packets(peer).iter().flat_map(|packet| data_of(packet)).collect()
 }

@@ -66,7 +66,7 @@ fn ssthresh(peer: &Peer) -> Option<usize> {
     path(peer, peer.address.ip()).ssthresh_bytes
 }
 
-/// An endpoint that listens on paths with packets of that size, and a peer that has connected.
+/// Returns an endpoint that listens on paths with packets of that size, and a peer that has connected.
 fn on_a_path(stage: &Stage, mtu_bytes: usize) -> Peer {
     on_a_path_from(stage, [10, 0, 0, 9].into(), mtu_bytes)
 }
@@ -83,7 +83,7 @@ fn on_a_path_from(stage: &Stage, remote: IpAddr, mtu_bytes: usize) -> Peer {
     peer
 }
 
-/// Everything in flight but nothing else is acknowledged, after a moment. Gives the number of chunks.
+/// Everything in flight but nothing else is acknowledged, after a moment. Returns the number of chunks.
 fn round(peer: &mut Peer, first: i32) -> i32 {
     peer.waits(MS);
     let mut next = first;
@@ -253,7 +253,7 @@ fn a_pause_does_not_lower_the_threshold(stage: &Stage) {
     assert_eq!(ssthresh(&peer), None);
 }
 
-/// A peer that has acknowledged a window in which something was lost, so that congestion avoidance goes on from half of
+/// Returns a peer that has acknowledged a window in which something was lost, so that congestion avoidance goes on from half of
 /// it, and the number of the next chunk.
 fn beyond_the_threshold(stage: &Stage) -> (Peer, i32) {
     let (mut peer, next) = grown(stage, 20);

@@ -69,7 +69,7 @@ fn in_full_flight(stage: &Stage, packets: usize) -> (Peer, i32) {
     (peer, next)
 }
 
-/// The numbers of the chunks that the endpoint has sent.
+/// Returns the numbers of the chunks that the endpoint has sent.
 fn numbers(peer: &mut Peer) -> Vec<i32> {
     let first = peer.endpoint_tsn(0).0;
     let packets = std::iter::from_fn(|| peer.hears_maybe());

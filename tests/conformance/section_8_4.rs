@@ -55,7 +55,7 @@ rules! {
 const TAG: u32 = 0x1234_5678;
 const RTO: Duration = Duration::from_secs(1);
 
-/// The answer to a packet out of the blue.
+/// Returns the answer to a packet out of the blue.
 fn out_of_the_blue(stage: &Stage, say: impl FnOnce(Say<'_>) -> Say<'_>) -> Option<Bytes> {
     let mut peer = stage.listening_with(quiet());
     say(peer.sends().tag(TAG)).go();

@@ -61,7 +61,7 @@ struct Record {
 struct Recorded(Rc<RefCell<Record>>);
 
 impl Stage {
-    /// An endpoint that listens, and a peer that has said nothing.
+    /// Returns an endpoint that listens, and a peer that has said nothing.
     pub(crate) fn listening(&self) -> Peer {
         self.listening_with(AssociationConfig::default())
     }
@@ -163,7 +163,7 @@ impl Wire for Recorded {
 }
 
 impl Run {
-    /// Every instance of a fault that this run has an occasion for.
+    /// Returns every instance of a fault that this run has an occasion for.
     pub(crate) fn mutations(&self, fault: Fault) -> Vec<Mutation> {
         let each =
             |at: usize, variants: usize| (0..variants).map(move |variant| Mutation { fault, at, variant });
@@ -179,7 +179,7 @@ impl Run {
         }
     }
 
-    /// The script as a ladder.
+    /// Returns the script as a ladder.
     pub(crate) fn ladder(&self) -> String {
         let mut out = String::from("      peer                endpoint\n");
         for line in &self.record.lines {

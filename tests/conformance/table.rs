@@ -129,7 +129,7 @@ fn every_deviation_is_listed() {
     assert!(unlisted.is_empty(), "docs/deviations.md does not name the section of these: {unlisted:?}");
 }
 
-/// The section number that a text begins with.
+/// Returns the section number that a text begins with.
 fn section_at_start(text: &str) -> &str {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     text[..end].trim_end_matches('.')

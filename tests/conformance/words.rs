@@ -20,7 +20,7 @@ pub(crate) struct Raw {
     pub(crate) value: Vec<u8>,
 }
 
-/// A chunk, padded with zeros.
+/// Returns a chunk, padded with zeros.
 pub(crate) fn chunk(kind: u8, flags: u8, value: &[u8]) -> Vec<u8> {
     let length = (value.len() + 4) as u16;
     let mut out = vec![kind, flags];
@@ -28,7 +28,7 @@ pub(crate) fn chunk(kind: u8, flags: u8, value: &[u8]) -> Vec<u8> {
     padded(out, value)
 }
 
-/// A parameter or an error cause, padded with zeros.
+/// Returns a parameter or an error cause, padded with zeros.
 pub(crate) fn parameter(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut out = kind.to_be_bytes().to_vec();
     out.extend_from_slice(&((value.len() + 4) as u16).to_be_bytes());
@@ -41,14 +41,14 @@ fn padded(mut out: Vec<u8>, value: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The chunks of a packet.
+/// Returns the chunks of a packet.
 pub(crate) fn chunks(packet: &Bytes) -> Vec<Raw> {
     let packet = Packet::parse(packet).expect("a packet");
     let raw = packet.chunks().map(|raw| raw.expect("a whole chunk"));
     raw.map(|raw| Raw { kind: raw.kind, flags: raw.flags, value: raw.value.to_vec() }).collect()
 }
 
-/// The only chunk of a packet.
+/// Returns the only chunk of a packet.
 #[track_caller]
 pub(crate) fn only_chunk(packet: &Bytes) -> Raw {
     let mut chunks = chunks(packet);
@@ -56,7 +56,7 @@ pub(crate) fn only_chunk(packet: &Bytes) -> Raw {
     chunks.remove(0)
 }
 
-/// The parameters or error causes in `bytes`: type and value. Their padding must be zeros, and no more than it takes.
+/// Returns the parameters or error causes in `bytes`: type and value. Their padding must be zeros, and no more than it takes.
 #[track_caller]
 pub(crate) fn parameters(mut bytes: &[u8]) -> Vec<(u16, Vec<u8>)> {
     let mut found = Vec::new();
@@ -78,8 +78,8 @@ pub(crate) fn parameter_kinds(chunk: &Raw) -> Vec<u16> {
     parameters(&chunk.value[INIT_FIXED_BYTES..]).into_iter().map(|(kind, _)| kind).collect()
 }
 
-/// The parameters of an INIT of the endpoint without the Padding Parameter (RFC 4820 §4), which makes a packet of 160 bytes
-/// of it and comes last.
+/// Returns the parameters of an INIT of the endpoint without the Padding Parameter (RFC 4820 §4), which makes a packet
+/// of 160 bytes of it and comes last.
 #[track_caller]
 pub(crate) fn padded_parameters(init: &Raw) -> Vec<(u16, Vec<u8>)> {
     const PAD: u16 = 0x8005;
@@ -97,7 +97,7 @@ pub(crate) fn padded_parameter_kinds(init: &Raw) -> Vec<u16> {
     padded_parameters(init).into_iter().map(|(kind, _)| kind).collect()
 }
 
-/// The causes of an ERROR or ABORT.
+/// Returns the causes of an ERROR or ABORT.
 #[track_caller]
 pub(crate) fn causes(chunk: &Raw) -> Vec<(u16, Vec<u8>)> {
     parameters(&chunk.value)
@@ -106,17 +106,17 @@ pub(crate) fn causes(chunk: &Raw) -> Vec<(u16, Vec<u8>)> {
 /// Bytes of an INIT or INIT ACK before its parameters, without the chunk header.
 pub(crate) const INIT_FIXED_BYTES: usize = 16;
 
-/// The 32 bits at an offset.
+/// Returns the 32 bits at an offset.
 pub(crate) fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-/// The 16 bits at an offset.
+/// Returns the 16 bits at an offset.
 pub(crate) fn half(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes(bytes[at..at + 2].try_into().expect("two bytes"))
 }
 
-/// The endpoint, which has these addresses, connects to the peer.
+/// Connects the endpoint, which has these addresses, to the peer.
 pub(crate) fn connects(stage: &Stage, addresses: &[IpAddr], config: AssociationConfig) -> Peer {
     let mut peer = Peer::new(1, AssociationConfig::default());
     peer.endpoint.set_local_addresses(addresses.to_vec());

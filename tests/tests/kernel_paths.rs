@@ -23,7 +23,7 @@ const DEAD: &str = "loss 100%";
 const MUCH_BYTES: u64 = 1_000_000;
 const MUCH_PACKETS: u64 = MUCH_BYTES / NUMBERED_BYTES as u64;
 
-/// An association with two paths to one of the kernel's servers.
+/// Returns an association with two paths to one of the kernel's servers.
 fn connect(link: LinkKind, multipath: Multipath, port: u16) -> Association {
     for path in 0..2 {
         set_link(path, ALIVE);
@@ -38,7 +38,7 @@ fn connect(link: LinkKind, multipath: Multipath, port: u16) -> Association {
     Association::connect_with(server.as_str(), &options).unwrap()
 }
 
-/// The paths over the first link and over the second.
+/// Returns the paths over the first link and over the second.
 fn paths(association: &Association) -> [PathStatistics; 2] {
     let paths = association.statistics().unwrap().paths;
     ADDRESSES.map(|address| paths.iter().find(|path| path.remote.ip() == address).unwrap().clone())
@@ -92,7 +92,7 @@ impl Sending {
         Sending { association, count: 0, message: payload(NUMBERED_BYTES, 0) }
     }
 
-    /// The longest time between two messages that the kernel's program read.
+    /// Returns the longest time between two messages that the kernel's program read.
     fn finish(self) -> Duration {
         let (count, pause) = ask(&self.association, |message| panic!("{message:?}"));
         assert_eq!(count, self.count);
@@ -138,7 +138,7 @@ impl Receiving {
         self.last = Some(now);
     }
 
-    /// The longest time between two messages.
+    /// Returns the longest time between two messages.
     fn finish(mut self) -> Duration {
         let association = self.association.clone();
         let (sent, _) = ask(&association, |message| self.take(&message));

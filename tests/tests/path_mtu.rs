@@ -72,7 +72,7 @@ fn send_until(association: &Association, next: &mut u64, done: impl Fn(&PathStat
     }
 }
 
-/// An association between two hosts, and who counts what arrives.
+/// Returns an association between two hosts, and the counter of arrivals.
 fn connect(client: &Host, server: &Host, address: &'static str) -> (Association, thread::JoinHandle<u64>) {
     let listener = server.run(move || {
         Listener::bind_with(format!("{address}:5001").as_str(), &StackOptions::default()).unwrap()

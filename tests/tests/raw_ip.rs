@@ -40,8 +40,8 @@ impl Hosts {
         Some(hosts)
     }
 
-    /// Numbered messages from the client until both paths have carried some of them: each arrives once, in order. Returns what
-    /// the second path carried, and what left the client on the second line.
+    /// Returns numbered messages from the client until both paths have carried some of them: each arrives once, in
+    /// order. Returns what the second path carried, and what left the client on the second line.
     fn transfer(&self, options: StackOptions) -> (u64, u64) {
         let at = |number| StackOptions {
             local_addresses: (0..2).map(|line| address(line, number)).collect(),
@@ -72,7 +72,7 @@ fn address(line: u8, number: u8) -> IpAddr {
     IpAddr::from([10, 79, line, number])
 }
 
-/// The paths over the first line and over the second, once there are two.
+/// Returns the paths over the first line and over the second, once there are two.
 fn paths(association: &Association) -> Vec<PathStatistics> {
     let mut paths = association.statistics().unwrap().paths;
     paths.sort_by_key(|path| path.remote.ip());
@@ -112,7 +112,7 @@ fn both_lines_carry_raw_ip() {
     assert!(on_line > carried, "{on_line} bytes on the line of a path that carried {carried}");
 }
 
-/// The route to the server's second address begins at the client's second address, and leads over the first line.
+/// Makes the route to the server's second address begin at the client's second address, and lead over the first line.
 fn against_the_route(name: &str, options: StackOptions) -> Option<(u64, u64)> {
     let hosts = Hosts::new(name)?;
     hosts.client.ip(&format!("route add {} dev e0 src {}", address(1, 2), address(1, 1)));

@@ -144,7 +144,7 @@ impl Transfer {
         self.sent += 1;
     }
 
-    /// How often the system refused to send.
+    /// Returns how often the system refused to send.
     fn refused(&self) -> u64 {
         self.stack.statistics().link.send_failed
     }
@@ -192,7 +192,7 @@ fn as_it_is(options: StackOptions) -> Stack {
     Stack::bind(&options).unwrap()
 }
 
-/// One socket for all addresses; the associations use the named ones.
+/// Returns one socket for all addresses; the associations use the named ones.
 fn of_all_addresses(options: StackOptions) -> Stack {
     let sockets = StackOptions { local_addresses: Vec::new(), ..options.clone() };
     Stack::bind(&sockets).unwrap().with_local_addresses(&options.local_addresses)

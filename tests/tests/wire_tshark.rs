@@ -96,13 +96,13 @@ fn complaints(read: &Value) -> String {
     values(read, "_ws.expert.message") + &values(read, "_ws.malformed")
 }
 
-/// The values of a field, with commas between.
+/// Returns the values of a field, with commas between.
 fn values(read: &Value, field: &str) -> String {
     let values = read["_source"]["layers"][field].as_array().map_or(&[][..], Vec::as_slice);
     values.iter().map(|value| value.as_str().unwrap_or("?")).collect::<Vec<_>>().join(",")
 }
 
-/// The packets as tshark reads them.
+/// Returns the packets as tshark reads them.
 fn read_with(
     tshark: &std::path::Path,
     carrier: Carrier,
@@ -125,7 +125,7 @@ fn read_with(
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// A capture file of the packets.
+/// Returns a capture file of the packets.
 fn capture(carrier: Carrier, packets: &[Vec<u8>]) -> Vec<u8> {
     let header = PcapHeader { datalink: DataLink::RAW, ..PcapHeader::default() };
     let mut writer = PcapWriter::with_header(Vec::new(), header).unwrap();
@@ -137,7 +137,7 @@ fn capture(carrier: Carrier, packets: &[Vec<u8>]) -> Vec<u8> {
     writer.into_writer()
 }
 
-/// An IPv4 datagram (RFC 791 §3.1) from 192.0.2.1 to 192.0.2.2 with the packet inside. Its own checksums are
+/// Returns an IPv4 datagram (RFC 791 §3.1) from 192.0.2.1 to 192.0.2.2 with the packet inside. Its own checksums are
 /// zero: they are not what is tested.
 fn ip_datagram(carrier: Carrier, packet: &[u8]) -> Vec<u8> {
     let (protocol, payload) = match carrier {

@@ -72,7 +72,7 @@ fn address(number: usize) -> SocketAddr {
     SocketAddr::new(IpAddr::from([10, 1, high, low]), 9899)
 }
 
-/// A line of 10 Gbit/s that is nearly full: its delay says how much is on the way.
+/// Returns a line of 10 Gbit/s that is nearly full: its delay says how much is on the way.
 fn fast(on_the_way: u64, config: &PipeConfig) -> PipeConfig {
     PipeConfig {
         rate_bits_per_s: Some(10_000_000_000),
@@ -155,7 +155,7 @@ fn lines(pairs: usize) -> Case {
     Case { network, flows, gap_ns: PACKET_NS * BATCH as u64 / pairs as u64 }
 }
 
-/// How many packets are on the way in the end, and what one cost.
+/// Returns how many packets are on the way in the end, and what one cost.
 fn measure(mut case: Case) -> (usize, f64) {
     let payload = Bytes::from(vec![0; PACKET_BYTES - 28]);
     let mut now_ns = 0;

@@ -73,7 +73,7 @@ struct Net {
     addresses: (SocketAddr, SocketAddr),
 }
 
-/// Two hosts and a line, all captured.
+/// Returns two hosts and a line, all captured.
 fn net(v6: bool, config: &PipeConfig) -> Net {
     let (a, b) = addresses(v6);
     let mut network = Network::new(3);
@@ -102,7 +102,7 @@ impl Net {
     }
 }
 
-/// The sum of an Internet checksum over all of it, which is all ones if the checksum inside is right.
+/// Returns the sum of an Internet checksum over all of it, which is all ones if the checksum inside is right.
 fn sum(pieces: &[&[u8]]) -> u16 {
     let mut sum = 0u32;
     for piece in pieces {
@@ -162,7 +162,7 @@ fn ipv6_headers_have_right_lengths_and_checksums() {
     }
 }
 
-/// The comments of a capture, with where they are.
+/// Returns the comments of a capture, with where they are.
 fn comments(seen: &[Seen]) -> Vec<(&str, Vec<&str>)> {
     seen.iter().map(|s| (&*s.interface, s.comments.iter().map(String::as_str).collect())).collect()
 }

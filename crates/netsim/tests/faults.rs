@@ -35,7 +35,7 @@ fn is_lost(verdict: &Verdict) -> bool {
     *verdict == Verdict::Drop(DropReason::Loss)
 }
 
-/// The lengths of the runs of lost packets.
+/// Returns the lengths of the runs of lost packets.
 fn bursts(verdicts: &[Verdict]) -> Vec<usize> {
     verdicts
         .chunk_by(|a, b| is_lost(a) == is_lost(b))
@@ -265,7 +265,7 @@ fn a_new_configuration_counts_for_what_is_still_to_come() {
     assert_eq!(pipe.offer(5 * MS, 1000), Verdict::Drop(DropReason::Down));
 }
 
-/// All faults that depend on chance, each alone.
+/// Returns all faults that depend on chance, each alone.
 fn faults() -> [PipeConfig; 5] {
     let none = PipeConfig::default();
     [
@@ -280,7 +280,7 @@ fn faults() -> [PipeConfig; 5] {
     ]
 }
 
-/// Every fault of either.
+/// Returns every fault of either.
 fn both(a: &PipeConfig, b: &PipeConfig) -> PipeConfig {
     let none = PipeConfig::default();
     PipeConfig {

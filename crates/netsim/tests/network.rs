@@ -157,7 +157,7 @@ fn a_cut_line_loses_what_is_sent_and_not_what_is_on_the_way() {
     assert_eq!(arrived, ["before", "after"]);
 }
 
-/// A run of traffic both ways over a lossy line, as the numbers that arrived and when.
+/// Returns a run of traffic both ways over a lossy line, as the numbers that arrived and when.
 fn lossy_run(seed: u64) -> Vec<(u64, u32)> {
     let mut network = Network::new(seed);
     network.add_host(&[ip(1)]);

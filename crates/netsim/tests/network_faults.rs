@@ -19,7 +19,7 @@ fn port(last: u8) -> SocketAddr {
     SocketAddr::new(ip(last), 9899)
 }
 
-/// Two hosts and a route over pipes like these.
+/// Returns two hosts and a route over pipes like these.
 fn route<P: Payload>(seed: u64, pipes: &[PipeConfig]) -> (Network<P>, Vec<PipeId>) {
     let mut network = Network::new(seed);
     network.add_host(&[ip(1)]);
@@ -167,7 +167,7 @@ fn a_mark_travels_to_the_host() {
     assert_eq!(arrived, [Ecn::Ect0, Ecn::CongestionExperienced, Ecn::NotCapable]);
 }
 
-/// A line with every fault there is.
+/// Returns a line with every kind of fault.
 fn all_faults() -> PipeConfig {
     PipeConfig {
         rate_bits_per_s: Some(20_000_000),

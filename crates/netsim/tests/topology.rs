@@ -14,7 +14,7 @@ fn delay(milliseconds: u64) -> PipeConfig {
     PipeConfig { delay: Duration::from_millis(milliseconds), ..PipeConfig::default() }
 }
 
-/// How long a packet takes from one address to another, and that it arrives at the right host.
+/// Returns how long a packet takes from one address to another, and that it arrives at the right host.
 fn takes_ns<P: Payload + Default>(
     network: &mut Network<P>,
     from: SocketAddr,

@@ -112,7 +112,7 @@ fn read(bytes: &[u8]) -> u32 {
     seen
 }
 
-/// The best average of [`ROUNDS`] rounds.
+/// Returns the best average of [`ROUNDS`] rounds.
 fn nanoseconds<T>(mut run: impl FnMut() -> T) -> f64 {
     let mut calls = 1_u32;
     let mut best = f64::INFINITY;

@@ -9,7 +9,7 @@ use sctp_wire::{Header, Packet, Ppid, Ssn, StreamId, Tsn, VerificationTag, packe
 
 const RECORDED: &str = include_str!("golden/association.hex");
 
-/// The senders and packets of the recording.
+/// Returns the senders and packets of the recording.
 fn recorded() -> Vec<(char, Vec<u8>)> {
     let lines = RECORDED.lines().filter(|line| !line.starts_with('#'));
     lines.map(|line| (line.chars().next().unwrap(), decode(&line[2..]))).collect()
@@ -20,7 +20,7 @@ fn decode(hexadecimal: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
 }
 
-/// The only chunk of the `index`th packet.
+/// Returns the only chunk of the `index`th packet.
 fn chunk_of(packets: &[(char, Vec<u8>)], index: usize) -> Chunk<'_> {
     let packet = Packet::parse(&packets[index].1).unwrap();
     let mut chunks = packet.chunks();

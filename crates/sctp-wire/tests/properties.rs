@@ -141,7 +141,7 @@ fn read_everything(bytes: &[u8]) -> usize {
     seen
 }
 
-/// A packet with a chunk of each kind, so that damage hits every parser.
+/// Returns a packet with a chunk of each kind, so that damage hits every parser.
 fn packet_of_everything(bytes: &[u8], kinds: &[[u8; 2]]) -> Vec<u8> {
     let (mut parameter_bytes, mut cause_bytes, mut out) = (Vec::new(), Vec::new(), Vec::new());
     parameters(Source { bytes, kinds }).iter().for_each(|parameter| parameter.write(&mut parameter_bytes));

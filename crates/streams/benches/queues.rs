@@ -34,7 +34,7 @@ fn message() -> Message {
     Message::data(Bytes::from_static(&[7; 64]))
 }
 
-/// Two blocks, 32 bytes each.
+/// Returns two blocks, 32 bytes each.
 fn chained() -> Message {
     Message::data([Bytes::from_static(&[7; 32]), Bytes::from_static(&[8; 32])].into_iter().collect::<Chain>())
 }

@@ -16,12 +16,12 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// A number from `low` to `high`.
+    /// Returns a number from `low` to `high`.
     pub fn even(&mut self, low: u64, high: u64) -> u64 {
         low + self.next() % (high - low + 1)
     }
 
-    /// A number from `low` to `high`, small ones more often.
+    /// Returns a number from `low` to `high`, small ones more often.
     pub fn skewed(&mut self, low: u64, high: u64) -> u64 {
         let bits = self.next() % 64;
         low + (self.next() >> bits) % (high - low + 1)

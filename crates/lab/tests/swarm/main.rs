@@ -28,7 +28,7 @@ fn variable(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// The version of the source, for whoever wants to see a failure again.
+/// Returns the version of the source, to repeat a failure.
 fn commit() -> String {
     let output = Command::new("git").args(["rev-parse", "--short", "HEAD"]).output().ok();
     let text = output.and_then(|output| String::from_utf8(output.stdout).ok());

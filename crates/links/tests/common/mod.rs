@@ -27,7 +27,7 @@ impl Sink for Kept {
 }
 
 impl Kept {
-    /// Every datagram by itself, in the order of arrival.
+    /// Returns every datagram by itself, in the order of arrival.
     pub(crate) fn singles(&self) -> Vec<Vec<u8>> {
         self.datagrams
             .iter()

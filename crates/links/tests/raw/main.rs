@@ -45,7 +45,7 @@ fn at(ip: &str) -> SocketAddr {
     SocketAddr::new(ip.parse().unwrap(), 0)
 }
 
-/// A packet for a port; nothing else in it means anything to a link.
+/// Returns a packet for a port; nothing else in it means anything to a link.
 fn packet(port: u16, bytes: usize, fill: u8) -> Vec<u8> {
     let mut packet = vec![fill; bytes];
     packet[2..4].copy_from_slice(&port.to_be_bytes());

@@ -33,7 +33,7 @@ fn on_a_host(work: impl FnOnce() + Send) {
     host.run(work).unwrap();
 }
 
-/// A sender, and a link at an address with sockets for strangers.
+/// Returns a sender, and a link at an address with sockets for strangers.
 fn pair(ip: &str) -> (RawIp, RawIp) {
     let mut to = RawIp::bind(&RawIpConfig { strangers_apart: true, ..config(&[ip]) }).unwrap();
     to.set_ports(&[OUR_PORT]).unwrap();

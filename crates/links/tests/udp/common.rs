@@ -14,7 +14,7 @@ pub(crate) fn bind(ip: &str) -> UdpEncap {
     UdpEncap::bind(&config(ip)).unwrap()
 }
 
-/// The address under which `link` is reached at `ip`.
+/// Returns the address under which `link` is reached at `ip`.
 pub(crate) fn address(link: &UdpEncap, ip: &str) -> SocketAddr {
     SocketAddr::new(ip.parse::<IpAddr>().unwrap(), link.local_addresses()[0].port())
 }

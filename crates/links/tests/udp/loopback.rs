@@ -121,7 +121,7 @@ fn the_source_address_chooses_among_the_sockets() {
     }
 }
 
-/// The traffic class of the next datagram that a socket gets.
+/// Returns the traffic class of the next datagram that a socket gets.
 fn class_of_next(socket: &UdpSocket) -> i32 {
     let (mut data, mut control) = ([0; 64], nix::cmsg_space!(i32));
     let mut parts = [IoSliceMut::new(&mut data)];

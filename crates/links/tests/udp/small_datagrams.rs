@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use crate::common::{Kept, address, bind, config, pattern, receive, receive_until, send, wait};
 use links::{Link, UdpEncap, UdpEncapConfig};
 
-/// Datagram number `n` of those that are told apart.
+/// Returns datagram `n`; each has its own content.
 fn numbered(n: u8) -> Vec<u8> {
     vec![n; 60]
 }

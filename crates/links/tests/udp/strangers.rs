@@ -12,7 +12,7 @@ use crate::common::{Kept, config, receive_until};
 const DESCRIPTORS: usize = 2;
 const COOKIE_ECHO: u8 = 10;
 
-/// A packet with a verification tag that begins with DATA.
+/// Returns a packet with a verification tag that begins with DATA.
 fn packet(tag: u32) -> Vec<u8> {
     chunk(tag, 0)
 }

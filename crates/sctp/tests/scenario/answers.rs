@@ -18,7 +18,7 @@ use lab::{A, B, PORT_A, PORT_B, TwoHosts};
 const AMPLIFICATION_MAX: usize = 3;
 const HERE: [u8; 4] = [10, 0, 0, 9];
 
-/// A peer whose endpoint has so many addresses of each family.
+/// Returns a peer whose endpoint has so many addresses of each family.
 fn with_addresses(count: u8) -> Peer {
     let mut peer =
         Peer::new(1, AssociationConfig { adaptation_indication: 7, ..AssociationConfig::default() });
@@ -33,7 +33,7 @@ fn on_the_wire(remote: SocketAddr, packet: &[u8]) -> usize {
     ip + if remote.port() == 0 { 0 } else { 8 } + packet.len()
 }
 
-/// The answer to a packet, which is not too long.
+/// Returns the answer to a packet, which is not too long.
 fn answer(peer: &mut Peer, from: SocketAddr, packet: &Bytes) -> Bytes {
     peer.sends_raw(from, packet);
     let answer = peer.hears();

@@ -11,7 +11,7 @@ use sctp_wire::parameter::Parameter;
 use lab::packets::{build, each_chunk, has, header};
 use lab::script::{ENDPOINT_PORT, Peer};
 
-/// A peer whose endpoint has these limits.
+/// Returns a peer whose endpoint has these limits.
 fn limited(listener_max: usize, prefix_max: usize) -> Peer {
     let mut peer = Peer::new(1, AssociationConfig::default());
     let config = EndpointConfig { prefix_associations_max: prefix_max, ..EndpointConfig::default() };

@@ -112,7 +112,8 @@ fn says_init(peer: &mut Peer, addresses: &[Ipv4Addr]) {
     peer.sends().tag(0).chunk(|p, out| Init { parameters: parameters.clone(), ..p.init() }.write(out)).go();
 }
 
-/// An endpoint that connects and is up, a peer that has sent an INIT with its second tag meanwhile, and the cookie for that.
+/// Returns an endpoint that connects and is up, a peer that has sent an INIT with its second tag meanwhile, and the
+/// cookie for that.
 fn connected_under_the_first_tag(seed: u8) -> (Peer, Vec<u8>) {
     let mut peer = Peer::connecting(seed, AssociationConfig::default());
     peer.takes_init();

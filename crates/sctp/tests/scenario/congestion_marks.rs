@@ -15,7 +15,7 @@ use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
 use lab::traffic::{Source, Traffic};
 use lab::{Simulation, line};
 
-/// A line of 100 Mbit/s and 10 ms whose queue of a good round trip marks from a quarter of one up.
+/// Returns a line of 100 Mbit/s and 10 ms whose queue of a good round trip marks from a quarter of one up.
 fn marking_line() -> PipeConfig {
     PipeConfig { queue_bytes: 300_000, mark_above_bytes: Some(62_500), ..line() }
 }
@@ -55,7 +55,7 @@ fn one_side_that_cannot_is_enough_to_do_without() {
     }
 }
 
-/// A peer that says in its INIT that it heeds marks.
+/// Returns a peer that says in its INIT that it heeds marks.
 fn capable(seed: u8) -> Peer {
     let mut peer =
         Peer::new(seed, AssociationConfig { tail_loss_probes: false, ..AssociationConfig::default() });

@@ -105,7 +105,7 @@ fn a_stale_cookie_is_asked_for_again_with_a_longer_life() {
     hosts.run_until("B heard", SOON, |hosts| !hosts.node(B).app.messages.is_empty());
 }
 
-/// The life that an INIT asks for its cookie.
+/// Returns the life that an INIT asks for its cookie.
 fn increment_ms(packet: &[u8]) -> Option<u32> {
     let mut found = None;
     each_chunk(packet, |chunk| {

@@ -11,7 +11,7 @@ use lab::{A, B, Fate, PORT_A, PORT_B, TwoHosts};
 
 const SOON: Duration = Duration::from_secs(300);
 
-/// An endpoint whose user sends at once, and whose COOKIE ECHO is next.
+/// Returns an endpoint whose user sends at once, and whose COOKIE ECHO is next.
 fn eager(seed: u8, messages: usize) -> Peer {
     let mut peer = Peer::connecting(seed, AssociationConfig::default());
     for n in 0..messages {

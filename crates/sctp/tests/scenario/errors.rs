@@ -10,12 +10,12 @@ use sctp_wire::chunk::{
 use lab::packets::each_chunk;
 use lab::script::{Peer, Say};
 
-/// A chunk of this kind with two bytes.
+/// Returns a chunk of this kind with two bytes.
 fn unknown(kind: u8) -> impl FnOnce(&Peer, &mut Vec<u8>) {
     move |_, out| out.extend_from_slice(&[kind, 7, 0, 6, 1, 2, 0, 0])
 }
 
-/// The causes of the ERROR that the endpoint sends next.
+/// Returns the causes of the ERROR that the endpoint sends next.
 fn reported(peer: &mut Peer) -> Vec<Vec<u8>> {
     let packet = peer.hears();
     let mut found = Vec::new();

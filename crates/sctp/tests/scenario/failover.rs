@@ -17,7 +17,7 @@ const MESSAGE_BYTES: usize = 1444;
 const GAP_MAX: Duration = Duration::from_millis(200);
 const RETURN_MAX: Duration = Duration::from_millis(500);
 
-/// A line of 100 Mbit/s with a queue that holds what is on its way in a round trip, down for these times.
+/// Returns a line of 100 Mbit/s with a queue that holds what is on its way in a round trip, down for these times.
 fn line(round_trip: Duration, down: &[Range<Duration>]) -> PipeConfig {
     PipeConfig {
         rate_bits_per_s: Some(RATE_BITS_PER_S),
@@ -71,7 +71,7 @@ impl Two {
         self.simulation.run_for(left);
     }
 
-    /// How long it takes until `done`.
+    /// Returns how long it takes until `done`.
     fn until(&mut self, what: &str, limit: Duration, mut done: impl FnMut(&Two) -> bool) -> Duration {
         let start = self.simulation.now();
         while !done(self) {
@@ -85,7 +85,7 @@ impl Two {
         self.simulation.now() - start
     }
 
-    /// The longest gap in what B receives within that time.
+    /// Returns the longest gap in what B receives within that time.
     fn gap_within(&mut self, time: Duration) -> Duration {
         let now = self.simulation.now();
         self.simulation.node_mut(B).app.gaps_from = now;

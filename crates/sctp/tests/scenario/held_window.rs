@@ -25,7 +25,7 @@ fn peer(seed: u8) -> Peer {
     peer
 }
 
-/// The peer sends a message, the reader takes it and keeps its room. Gives the window that the peer hears of.
+/// The peer sends a message, the reader takes it and keeps its room. Returns the window that the peer hears of.
 fn held_message(peer: &mut Peer, number: u32) -> usize {
     let at_once = DataFlags { immediate: true, ..DataFlags::WHOLE };
     peer.sends().data_with(at_once, number, 0, number as u16, &[1; MESSAGE_BYTES]).go();
@@ -36,7 +36,7 @@ fn held_message(peer: &mut Peer, number: u32) -> usize {
     window
 }
 
-/// The reader gives room back. Gives the window that the peer hears of, if it does.
+/// The reader gives room back. Returns the window that the peer hears of, if it does.
 fn released(peer: &mut Peer, bytes: usize) -> Option<usize> {
     peer.endpoint.release_window(peer.id, bytes);
     peer.collect_output();

@@ -21,7 +21,7 @@ fn at(addresses: &[IpAddr]) -> AssociationConfig {
     AssociationConfig { local_addresses: addresses.to_vec(), ..AssociationConfig::default() }
 }
 
-/// A host with three addresses. Nobody listens on [`PORT`].
+/// Returns a host with three addresses. Nobody listens on [`PORT`].
 fn host() -> Peer {
     let mut peer = Peer::new(1, AssociationConfig::default());
     peer.address = SocketAddr::from(([10, 0, 0, 9], 9899));
@@ -48,7 +48,7 @@ fn init(peer: &Peer) -> Bytes {
     build(PEER_PORT, PORT, 0, |out| peer.init().write(out))
 }
 
-/// The tag, cookie and addresses of an INIT ACK.
+/// Returns the tag, cookie and addresses of an INIT ACK.
 fn init_ack(packet: &Bytes) -> (u32, Vec<u8>, Vec<IpAddr>) {
     let (mut tag, mut cookie, mut listed) = (0, Vec::new(), Vec::new());
     each_chunk(packet, |chunk| {

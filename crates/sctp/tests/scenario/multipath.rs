@@ -25,8 +25,8 @@ fn line_of(mbit_per_s: u64, round_trip_ms: u64) -> PipeConfig {
     }
 }
 
-/// Two hosts with these lines, on which A sends so many messages, and how long that took. Every message arrives once and in
-/// its order.
+/// Returns two hosts with these lines, on which A sends so many messages, and how long that took. Every message arrives
+/// once and in its order.
 fn sends(lines: &[PipeConfig], config: AssociationConfig, messages: u32) -> (TwoHosts, Duration) {
     let mut hosts = TwoHosts::with_paths(1, lines);
     let (a, _) = hosts.establish_with(config.clone(), config);
@@ -174,7 +174,7 @@ fn answer_heartbeat(peer: &mut Peer, to: SocketAddr, packet: &[u8]) {
     });
 }
 
-/// The addresses of the peer that data goes to.
+/// Returns the addresses of the peer that data goes to.
 fn used(mut peer: Peer) -> usize {
     for n in 0..40 {
         peer.app_sends(SendInfo::default(), vec![n; 1400]);
@@ -204,7 +204,7 @@ fn only_who_wants_it_gets_data_on_all_paths() {
     }
 }
 
-/// The runs of what is there, counted from one.
+/// Returns the runs of true values as gap blocks, counted from one.
 fn gap_blocks(there: impl Iterator<Item = bool>) -> Vec<(u16, u16)> {
     let mut blocks: Vec<(u16, u16)> = Vec::new();
     for (_, n) in there.zip(1..).filter(|(there, _)| *there) {

@@ -28,7 +28,7 @@ fn over(peer: &Peer, address: IpAddr) -> SendInfo {
     SendInfo { path, ..SendInfo::default() }
 }
 
-/// Where each message in packets that are heard now went: the address, and its first byte.
+/// Returns where each message in packets that are heard now went: the address, and its first byte.
 fn ways(peer: &mut Peer) -> Vec<(IpAddr, u8)> {
     let mut ways = Vec::new();
     while let Some((to, packet)) = peer.hears_on_maybe() {

@@ -142,7 +142,7 @@ impl Translated {
         }
     }
 
-    /// The ports that the server knows of the client.
+    /// Returns the ports that the server knows of the client.
     fn ports(&self) -> [u16; 2] {
         let paths = self.simulation.statistics(B, self.id(B)).paths;
         [0, 1].map(|path| paths[path].remote.port())

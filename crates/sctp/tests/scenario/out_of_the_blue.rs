@@ -35,7 +35,7 @@ fn data(out: &mut Vec<u8>) {
 
 type Write = &'static dyn Fn(&mut Vec<u8>);
 
-/// The answer to a packet out of the blue.
+/// Returns the answer to a packet out of the blue.
 fn answer(write: impl FnOnce(&mut Vec<u8>)) -> Option<Bytes> {
     answer_to(SocketAddr::from(([10, 0, 0, 9], 9899)), write)
 }

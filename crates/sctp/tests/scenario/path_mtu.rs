@@ -20,12 +20,12 @@ const ROUND_TRIP: Duration = Duration::from_millis(20);
 /// RTO.Initial (RFC 9260 §16).
 const INITIAL_RTO: Duration = Duration::from_secs(1);
 
-/// The SCTP packet that fills an IP packet.
+/// Returns the SCTP packet that fills an IP packet.
 const fn packet_bytes(ip_bytes: usize) -> usize {
     ip_bytes - LOWER_HEADER_BYTES
 }
 
-/// Two hosts whose links take `link` bytes, and a line between them that takes `path`.
+/// Returns two hosts whose links take `link` bytes, and a line between them that takes `path`.
 fn hosts(seed: u64, link: usize, path: Option<usize>) -> TwoHosts {
     let mut hosts = TwoHosts::with_line(seed, &PipeConfig { mtu_bytes: path, ..line() });
     for node in [A, B] {
@@ -57,7 +57,7 @@ fn path(hosts: &TwoHosts, id: AssociationId) -> PathStatistics {
     hosts.statistics(A, id).paths[0].clone()
 }
 
-/// Numbered messages of all kinds of lengths, `bytes` in total.
+/// Returns numbered messages of all kinds of lengths, `bytes` in total.
 fn messages(bytes: usize) -> Vec<Bytes> {
     let mut left = bytes;
     let mut all = Vec::new();
@@ -89,7 +89,7 @@ fn transfer(hosts: &mut TwoHosts, id: AssociationId, bytes: usize, midway: impl 
     assert!(got.eq(sent.iter().map(|message| &message[..])), "every message, once, in order");
 }
 
-/// The longest time between two messages that arrived from then on.
+/// Returns the longest time between two messages that arrived from then on.
 fn longest_gap(hosts: &TwoHosts, from: Time) -> Duration {
     let times = hosts.node(B).app.messages.iter().map(|message| message.at).filter(|at| *at >= from);
     let mut before = from;
@@ -116,7 +116,7 @@ fn a_path_like_its_first_hop_is_known_after_one_round_trip() {
     assert_eq!(by_a().filter(|sent| is_probe(&sent.packet)).count(), 1);
 }
 
-/// Two hosts on one link, whose interfaces take `interface` bytes and which takes `link`.
+/// Returns two hosts on one link, whose interfaces take `interface` bytes and which takes `link`.
 fn neighbours(seed: u64, interface: usize, link: usize) -> TwoHosts {
     let mut hosts = hosts(seed, interface, Some(link));
     for node in [A, B] {
@@ -354,7 +354,7 @@ fn where_the_link_is_the_whole_way_nothing_is_probed() {
 /// The headers before SCTP: IPv4 and IPv6, directly and with UDP.
 const HEADERS_BYTES: [usize; 4] = [20, 28, 40, 48];
 
-/// The longest IP packet of a large message, on links with headers of that length.
+/// Returns the longest IP packet of a large message, on links with headers of that length.
 fn longest_ip_packet(hosts: &mut TwoHosts, id: AssociationId, header_bytes: usize) -> usize {
     hosts.sent.clear();
     hosts.send(A, id, SendInfo::default(), vec![7; 10_000]);
@@ -418,7 +418,7 @@ fn sizes_that_are_tried_fill_ip_packets_whatever_the_headers_are() {
     }
 }
 
-/// An endpoint with data under way in full packets of 1472 bytes, and one of them.
+/// Returns an endpoint with data under way in full packets of 1472 bytes, and one of them.
 fn script(seed: u8) -> (Peer, Bytes) {
     let mut peer = Peer::established(seed);
     peer.app_sends(SendInfo::default(), vec![7; 1444]);

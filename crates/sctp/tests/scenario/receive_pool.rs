@@ -36,7 +36,7 @@ fn connected(seed: u64, pool: &ReceivePool, count: u16) -> (TwoHosts, Vec<Associ
     (hosts, ids)
 }
 
-/// The associations that B has accepted.
+/// Returns the associations that B has accepted.
 fn accepted(hosts: &TwoHosts) -> Vec<AssociationId> {
     let events = hosts.node(B).app.events.iter();
     events.filter(|e| matches!(e.event, Event::Accepted { .. })).map(|e| e.id).collect()

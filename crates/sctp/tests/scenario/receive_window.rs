@@ -25,7 +25,7 @@ fn messages(count: usize, bytes: usize) -> impl Iterator<Item = (SendInfo, Bytes
     (0..count).map(move |n| (SendInfo::default(), vec![n as u8; bytes].into()))
 }
 
-/// The most that the receiver ever held, looked at after every step.
+/// Returns the most that the receiver ever held, looked at after every step.
 fn held_max(hosts: &mut TwoHosts, b: sctp::AssociationId, time: Duration) -> u64 {
     let mut held = 0;
     let end = hosts.now() + time;

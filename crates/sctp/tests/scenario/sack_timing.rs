@@ -6,7 +6,7 @@ use sctp_wire::chunk::DataFlags;
 
 use lab::script::Peer;
 
-/// A peer whose first packets, which are acknowledged at once, are behind it. Returns the number of the next chunk.
+/// Returns a peer whose first packets, which are acknowledged at once, were sent, and the number of the next chunk.
 fn settled(seed: u8) -> (Peer, u32) {
     let mut peer = Peer::established(seed);
     for n in 0..8 {

@@ -136,7 +136,7 @@ fn a_parameter_of_a_wrong_length_is_refused() {
     assert_eq!(refusal(&mut peer), ("violation".into(), peer.tag, false));
 }
 
-/// Two parameters of each of the four classes of unknown ones, and an address behind them.
+/// Returns two parameters of each of the four classes of unknown ones, and an address behind them.
 fn unknown(first: u16) -> Vec<u8> {
     let mut parameters = Vec::new();
     Unknown { kind: first, value: b"what" }.write(&mut parameters);
@@ -186,7 +186,7 @@ fn unknown_parameters_are_skipped_or_end_the_list_and_are_reported_or_not() {
     }
 }
 
-/// The addresses that the endpoint lists in its answer to an INIT with these parameters.
+/// Returns the addresses that the endpoint lists in its answer to an INIT with these parameters.
 fn listed(own: &[IpAddr], parameters: &[u8]) -> Vec<IpAddr> {
     let mut peer = Peer::new(9, AssociationConfig::default());
     peer.endpoint.set_local_addresses(own.to_vec());
@@ -283,7 +283,7 @@ fn a_thousand_addresses_are_read_and_few_are_kept() {
     assert_eq!(peer.endpoint.peer_addresses(id).unwrap().0.len(), PEER_ADDRESSES_MAX);
 }
 
-/// An endpoint that connects to two addresses of a peer, whose INIT ACK lists `list`.
+/// Returns an endpoint that connects to two addresses of a peer, whose INIT ACK lists `list`.
 fn connects_to_two(seed: u8, list: &[Ipv4Addr]) -> Peer {
     let mut peer = Peer::new(seed, AssociationConfig::default());
     let named = [peer.address, SocketAddr::new(IpAddr::V4(SECOND), peer.address.port())];

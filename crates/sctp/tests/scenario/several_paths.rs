@@ -41,7 +41,7 @@ pub(crate) fn established_at(mut peer: Peer, list: &[IpAddr]) -> Peer {
     peer
 }
 
-/// The failover of RFC 9260 alone: a path is left when it has timed out.
+/// Returns settings with the failover of RFC 9260 alone: data leaves a path that has timed out.
 fn patient() -> AssociationConfig {
     AssociationConfig {
         potentially_failed_retries_max: u32::MAX,

@@ -16,7 +16,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// A line of 20 Mbit/s with so long a round trip, whose queue holds what is on its way in one, and ten packets.
+/// Returns a line of 20 Mbit/s with so long a round trip, whose queue holds what is on its way in one, and ten packets.
 fn line_of(round_trip: Duration) -> PipeConfig {
     let queue_bytes = 15_000 + (20e6 / 8.0 * round_trip.as_secs_f64()) as usize;
     PipeConfig { rate_bits_per_s: Some(20_000_000), delay: round_trip / 2, queue_bytes, ..line() }

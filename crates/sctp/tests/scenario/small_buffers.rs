@@ -90,7 +90,7 @@ fn what_the_peer_had_no_room_for_goes_again_before_anything_new() {
 
 const BUFFER_BYTES: usize = 10_000;
 
-/// A peer that has connected to an endpoint with this buffer. It takes NR-SACKs if the endpoint's settings do.
+/// Returns a peer that has connected to an endpoint with this buffer. It takes NR-SACKs if the endpoint's settings do.
 fn with_nr_sack(seed: u8, config: AssociationConfig) -> Peer {
     let config =
         AssociationConfig { receive_buffer_bytes: BUFFER_BYTES, receive_buffer_tuned_bytes: 0, ..config };
@@ -108,7 +108,7 @@ fn with_nr_sack(seed: u8, config: AssociationConfig) -> Peer {
     peer
 }
 
-/// A peer that does not care for the window: unread messages, a gap, and what lies behind it, until no more is taken.
+/// Returns a peer that does not care for the window: unread messages, a gap, and what lies behind it, until no more is taken.
 fn full(seed: u8, config: AssociationConfig) -> Peer {
     let mut peer = with_nr_sack(seed, config);
     peer.app.set_reading(Reading::Never);

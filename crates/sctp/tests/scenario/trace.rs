@@ -34,7 +34,7 @@ fn lose(byte: u8) -> impl FnMut(&Bytes) -> Fate + Send + 'static {
     }
 }
 
-/// A record as a line. TSNs count from the first.
+/// Returns a record as a line. TSNs count from the first.
 fn line_of(record: &Record, first_tsn: u32) -> String {
     let tsn = |tsn: u32| tsn.wrapping_sub(first_tsn) as i32;
     let path = record.path.map_or_else(|| "-".into(), |path| path.to_string());

@@ -13,7 +13,7 @@ fn config(dscp: u8) -> AssociationConfig {
     AssociationConfig { dscp, ..AssociationConfig::default() }
 }
 
-/// The codepoints that a host has sent packets with since then.
+/// Returns the codepoints that a host has sent packets with since then.
 fn codepoints(hosts: &TwoHosts, by: usize, since: usize) -> Vec<u8> {
     let mut seen: Vec<u8> =
         hosts.sent[since..].iter().filter(|sent| sent.by == by).map(|sent| sent.dscp).collect();

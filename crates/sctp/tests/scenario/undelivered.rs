@@ -21,7 +21,7 @@ fn wants_events() -> AssociationConfig {
     AssociationConfig { events: true, ..AssociationConfig::default() }
 }
 
-/// Two hosts that hear of events.
+/// Returns two hosts that hear of events.
 fn established(seed: u64) -> (TwoHosts, sctp::AssociationId, sctp::AssociationId) {
     let mut hosts = TwoHosts::new(seed);
     let (a, b) = hosts.establish_with(wants_events(), wants_events());
@@ -40,7 +40,7 @@ fn failures(events: &[lab::Happened]) -> Vec<SendFailure> {
     failed.collect()
 }
 
-/// The bytes of what was not delivered, together.
+/// Returns the bytes of what was not delivered, together.
 fn whole(pieces: &[SendFailure]) -> Vec<u8> {
     pieces.iter().flat_map(|piece| piece.data.to_vec()).collect()
 }
@@ -218,7 +218,7 @@ fn a_message_that_is_not_sent_in_its_lifetime_is_discarded_and_leaves_no_gap() {
     }
 }
 
-/// A peer with a closed window, to which the endpoint has a message outstanding that probes it.
+/// Returns a peer with a closed window, to which the endpoint has a message outstanding that probes it.
 fn with_closed_window(seed: u8) -> Peer {
     let mut peer = Peer::established(seed);
     peer.app_sends(SendInfo::default(), vec![0; 10]);

@@ -9,7 +9,7 @@ use streams::{Credentials, DriverId, Errno, Executive, OpenError, ReadError, Sen
 const SERVER: Credentials = Credentials { uid: 5, gid: 5 };
 const CLIENT: Credentials = Credentials { uid: 1000, gid: 1000 };
 
-/// A service: its end of the pipe, and the minor device of the end that clients open.
+/// Returns a service: its end of the pipe, and the minor device of the end that clients open.
 fn service() -> (Executive, DriverId, StreamId, u32) {
     let mut executive = Executive::new(Instant::now());
     modules::add_all(&mut executive);

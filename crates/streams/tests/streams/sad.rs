@@ -21,7 +21,7 @@ fn rig() -> (Rig, StreamId) {
     (rig, s)
 }
 
-/// A `strapush` for the rig's driver, which is number 0.
+/// Returns a `strapush` for the rig's driver, which is number 0.
 fn rule(command: i32, first: i64, last: i64, names: &[&str]) -> Vec<u8> {
     let mut bytes = [&command.to_ne_bytes()[..], &[0; 4], &0i64.to_ne_bytes()].concat();
     bytes.extend([first, last].map(i64::to_ne_bytes).concat());

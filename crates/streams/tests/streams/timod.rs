@@ -19,7 +19,7 @@ fn address() -> Addresses {
     "192.0.2.1:5000".parse::<SocketAddr>().unwrap().into()
 }
 
-/// The primitive that the driver has got last.
+/// Returns the primitive that the driver has got last.
 fn asked(rig: &Rig) -> Primitive {
     match &rig.state().received.last().unwrap().kind {
         Kind::Proto(Control::Tpi(primitive)) => primitive.clone(),
