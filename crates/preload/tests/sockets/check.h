@@ -48,6 +48,19 @@ static inline void begin(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
+/* Waits until a process or thread has slept for a while, as it does in a call that blocks. */
+static inline void await_sleep(pid_t sleeper)
+{
+    char name[64], line[256];
+    snprintf(name, sizeof name, "/proc/%d/stat", sleeper);
+    for (int asleep = 0; asleep < 20; usleep(5000)) {
+        FILE *stat = fopen(name, "r");
+        CHECK(stat && fgets(line, sizeof line, stat) && fclose(stat) == 0);
+        char *after_name = strrchr(line, ')');
+        asleep = after_name && after_name[2] == 'S' ? asleep + 1 : 0;
+    }
+}
+
 static inline struct sockaddr_in loopback(int port)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port)};

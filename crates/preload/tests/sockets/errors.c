@@ -100,9 +100,12 @@ static void aborts_behind_a_full_window(int port, int unread)
 
 static int client, server;
 
+static pid_t volatile reader;
+
 static void *sleeper(void *outcome)
 {
     char word[8];
+    reader = gettid();
     ssize_t n = recv(client, word, sizeof word, 0);
     *(int *)outcome = n >= 0 ? 0 : errno;
     return NULL;
@@ -115,7 +118,9 @@ static void closed_under_a_reader(void)
     int outcome = -1;
     joined(13, &client, &server);
     CHECK(pthread_create(&thread, NULL, sleeper, &outcome) == 0);
-    usleep(50000);
+    while (!reader)
+        usleep(1000);
+    await_sleep(reader);
     CHECK(close(client) == 0);
     CHECK(send(server, "wake", 4, 0) == 4 || errno == EPIPE);
     CHECK(pthread_join(thread, NULL) == 0);

@@ -71,7 +71,7 @@ static void time_limits_hold(int reader)
     CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
     pid_t parent = getpid(), signals = fork();
     if (signals == 0) {
-        usleep(300000);
+        await_sleep(parent);
         kill(parent, SIGUSR1);
         _exit(0);
     }

@@ -15,14 +15,14 @@ static void handles(int signal, int flags)
     CHECK(sigaction(signal, &action, NULL) == 0);
 }
 
-/* Sends this process one signal and then another. */
+/* Sends this process one signal and then another, each while a call blocks. */
 static pid_t signals(int first, int second)
 {
     pid_t parent = getpid(), child = fork();
     if (child == 0) {
-        usleep(200000);
+        await_sleep(parent);
         kill(parent, first);
-        usleep(200000);
+        await_sleep(parent);
         kill(parent, second);
         _exit(0);
     }
