@@ -5,10 +5,10 @@ use std::time::Duration;
 use crate::random::Random;
 use crate::time::nanoseconds;
 
-/// The time that a packet travels in addition to [`delay`](crate::PipeConfig::delay) a packet travels.
+/// The variation of the delay: the time that a packet travels in addition to [`delay`](crate::PipeConfig::delay).
 ///
-/// With `may_reorder`, packets arrive whenever their own delay says; without, none arrives before those that left before
-/// it, as on a line whose delay moves and whose packets stay in a row.
+/// With `may_reorder`, each packet arrives after its own delay; without it, no packet arrives before an earlier one, as on
+/// a line with a varying delay that preserves the order.
 ///
 /// # Examples
 ///
@@ -24,12 +24,12 @@ use crate::time::nanoseconds;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Jitter {
-    /// Not longer.
+    /// No additional time.
     #[default]
     None,
     /// A time from zero to `max`, uniformly distributed.
     Uniform {
-        /// The longest.
+        /// The maximum.
         max: Duration,
         /// Whether packets may overtake each other.
         may_reorder: bool,

@@ -1,4 +1,4 @@
-//! Which packets a pipe loses.
+//! Loss of packets in a pipe.
 
 use std::collections::BTreeSet;
 
@@ -18,10 +18,10 @@ use crate::random::Random;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Loss {
-    /// None.
+    /// No packet is lost.
     #[default]
     Never,
-    /// Each with the same probability, independent of the others.
+    /// Each packet is lost with the same probability, independent of the others.
     Random {
         /// Probability of a loss.
         probability: f64,
@@ -38,7 +38,7 @@ pub enum Loss {
         /// Probability that a bad line loses a packet.
         loss_in_bad: f64,
     },
-    /// Those with these numbers, counted from 0 since the loss was set.
+    /// The packets with these numbers are lost, counted from 0 since the loss was set.
     Scripted(BTreeSet<u64>),
     /// Every packet is lost: the line is cut.
     Always,

@@ -55,7 +55,7 @@ pub struct Packet<P> {
     pub bytes: usize,
     /// ECN field that the sender set.
     pub ecn: Ecn,
-    /// Whether it must not be cut where it is too long ("don't fragment").
+    /// Whether routers must not fragment it ("don't fragment").
     pub whole: bool,
     /// Content.
     pub payload: P,

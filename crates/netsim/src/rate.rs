@@ -1,4 +1,4 @@
-//! How long packets take to leave.
+//! The time that packets take to leave.
 
 const NS_PER_S: u128 = 1_000_000_000;
 
@@ -18,7 +18,7 @@ pub(crate) struct Rate {
 
 impl Rate {
     pub(crate) fn new(bits_per_s: u64) -> Self {
-        // A rate of 0 would hold its packets for ever, and 1 bit/s is as good as that.
+        // A rate of 0 would hold its packets forever; 1 bit/s has nearly the same effect.
         Rate { bits_per_s: bits_per_s.max(1), fraction: 0, bytes: 0, bytes_ns: 0, bytes_fraction: 0 }
     }
 

@@ -17,23 +17,23 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Reorder {
-    /// None.
+    /// No packet is overtaken.
     #[default]
     Never,
-    /// Some travel longer; those that come within that time overtake them.
+    /// Some packets travel longer, and packets that follow within that time overtake them.
     Late {
         /// Probability that a packet is late.
         probability: f64,
         /// The additional delay.
         by: Duration,
     },
-    /// Some wait at the far end until others have passed.
+    /// Some packets wait at the far end until others have passed.
     Behind {
         /// Probability that a packet waits.
         probability: f64,
         /// Number of packets that pass it. Packets that also wait do not count.
         packets: u32,
-        /// Maximum wait; a packet that no other follows would otherwise wait for ever.
+        /// Maximum wait; a packet that no other follows would otherwise wait forever.
         wait_max: Duration,
     },
 }

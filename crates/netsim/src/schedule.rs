@@ -1,4 +1,4 @@
-//! When a line is up.
+//! The times at which a line is up.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -21,10 +21,10 @@ use crate::time::nanoseconds;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Schedule {
-    /// Always.
+    /// The line is always up.
     #[default]
     AlwaysUp,
-    /// Up until `first_down`; from then on down for `down` and up for `up`, again and again.
+    /// The line is up until `first_down`, and from then on alternately down for `down` and up for `up`.
     Periodic {
         /// The start of the first outage.
         first_down: Duration,
@@ -33,7 +33,7 @@ pub enum Schedule {
         /// The time between two outages; zero counts as a nanosecond.
         up: Duration,
     },
-    /// Down within each of these, up otherwise. They may overlap and need no order.
+    /// The line is down within each of these times. They may overlap and need no order.
     Listed(Vec<Range<Duration>>),
 }
 
@@ -210,7 +210,7 @@ mod tests {
         ]
     }
 
-    /// Up or down at each nanosecond, told from the words of the documentation.
+    /// Returns whether the line is up at each nanosecond, according to the documentation.
     fn is_down(calendar: usize, now_ns: u64) -> bool {
         match calendar {
             0 => false,
