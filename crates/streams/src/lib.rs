@@ -47,6 +47,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bit_set;
 mod chain;
 mod driver;
 pub mod drivers;

@@ -1,8 +1,8 @@
 //! Interest of a program in a stream, and readiness of the stream.
 
+use crate::bit_set::bit_set;
 use crate::identifiers::StreamId;
 use std::fmt;
-use std::ops::{BitOr, BitOrAssign};
 
 /// A set of conditions to wait for.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -33,54 +33,15 @@ impl Interest {
         (Self::WRITE_BAND, "WRITE_BAND"),
     ];
 
-    /// Returns whether the sets intersect.
-    #[inline]
-    pub const fn intersects(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
-
-    /// Returns whether this set contains all of `other`.
-    #[inline]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// Returns this set without the members of `other`.
-    #[inline]
-    #[must_use]
-    pub const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
-
     /// Returns the union; `|` cannot be used in constants.
     #[inline]
     #[must_use]
     pub(crate) const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
-
-    /// Returns the intersection.
-    #[inline]
-    #[must_use]
-    pub const fn and(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
 }
 
-impl BitOr for Interest {
-    type Output = Self;
-    #[inline]
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-}
-
-impl BitOrAssign for Interest {
-    #[inline]
-    fn bitor_assign(&mut self, other: Self) {
-        self.0 |= other.0;
-    }
-}
+bit_set!(Interest);
 
 impl fmt::Debug for Interest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

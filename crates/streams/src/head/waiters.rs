@@ -1,9 +1,9 @@
 //! Waiters of a stream: the owner's interest, several waiters, and programs that asked for signals.
 
 use super::{Interest, WaiterId, Woken};
+use crate::bit_set::bit_set;
 use crate::identifiers::StreamId;
 use crate::scheduler::Scheduler;
-use std::ops::{BitOr, BitOrAssign};
 
 /// Events for which a program can request signals (`I_SETSIG`): a set of bits with the numbers of SVR4.2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,17 +44,6 @@ impl SignalEvents {
         self.0
     }
 
-    /// Returns whether the sets intersect.
-    pub const fn intersects(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
-
-    /// Returns the intersection.
-    #[must_use]
-    pub const fn and(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
-
     /// Returns the events that correspond to conditions which become ready.
     pub(crate) fn of(what: Interest) -> Self {
         let pairs = [
@@ -83,18 +72,7 @@ impl SignalEvents {
     }
 }
 
-impl BitOr for SignalEvents {
-    type Output = Self;
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-}
-
-impl BitOrAssign for SignalEvents {
-    fn bitor_assign(&mut self, other: Self) {
-        self.0 |= other.0;
-    }
-}
+bit_set!(SignalEvents);
 
 /// A signal that is due to a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

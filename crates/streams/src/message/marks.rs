@@ -1,6 +1,6 @@
 //! Marks of a message.
 
-use std::ops::{BitOr, BitOrAssign};
+use crate::bit_set::bit_set;
 
 /// Marks of a message (`b_flag`): a set of bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,32 +24,6 @@ impl Marks {
     pub const CREDITED: Self = Self(32);
     /// The message was part of a run: its charge beyond the data returns with the run.
     pub(crate) const OF_RUN: Self = Self(64);
-
-    /// Returns whether this set contains all marks of `other`.
-    #[inline]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// Returns this set without the marks of `other`.
-    #[inline]
-    #[must_use]
-    pub const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
 }
 
-impl BitOr for Marks {
-    type Output = Self;
-    #[inline]
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-}
-
-impl BitOrAssign for Marks {
-    #[inline]
-    fn bitor_assign(&mut self, other: Self) {
-        self.0 |= other.0;
-    }
-}
+bit_set!(Marks);
