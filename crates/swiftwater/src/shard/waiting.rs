@@ -445,18 +445,26 @@ impl Shard {
     /// Prepares a poller that holds no socket to sleep on the [`Watch`], outside the perimeter; returns how long it may
     /// sleep.
     pub(crate) fn stand_by(&self, inner: &mut Inner, sleeper: Sleeper) -> Option<Instant> {
+        self.watch_room(inner);
+        inner.begin_sleep(sleeper, None, None)
+    }
+
+    /// Makes the watch wait for room to send if a driver was refused it, and otherwise not.
+    fn watch_room(&self, inner: &mut Inner) {
         let room = inner.is_refused();
         if room != inner.waiting.watches_room {
             inner.waiting.watches_room = room;
             self.watch.for_room(&inner.sockets, room);
         }
-        inner.begin_sleep(sleeper, None, None)
     }
 
     /// Handles the events that ended the sleep of a poller that holds no socket.
     pub(crate) fn resume(&self, inner: &mut Inner, sleeper: Sleeper) {
         inner.end_sleep(sleeper);
         inner.take_arrivals();
+        // A socket with room is always ready: while the watch waits for room that nobody needs any more, a task that polls until
+        // nothing is ready would poll for ever.
+        self.watch_room(inner);
     }
 
     /// Sleeps until the polling thread has a message or an event for `s`.
@@ -554,5 +562,23 @@ mod tests {
             assert_eq!(server.recv().expect("it is up").expect("a message").to_vec(), [n]);
         }
         assert_eq!(credit(), before);
+    }
+
+    #[cfg(feature = "tokio")]
+    #[test]
+    fn a_poller_waits_for_room_no_longer_than_a_driver_does() {
+        let options = StackOptions {
+            udp_port: Some(0),
+            local_addresses: vec!["127.0.0.1".parse().expect("an address")],
+            ..StackOptions::default()
+        };
+        let stack = Stack::bind(&options).expect("a free port");
+        let mut inner = stack.shard.enter();
+        // As if a driver had been refused room when the poller went to sleep.
+        inner.waiting.watches_room = true;
+        stack.shard.watch.for_room(&inner.sockets, true);
+        assert!(stack.shard.watch.is_ready(), "the sockets have room");
+        stack.shard.resume(&mut inner, Sleeper::Task);
+        assert!(!stack.shard.watch.is_ready(), "nothing has arrived");
     }
 }
