@@ -38,10 +38,12 @@ async fn main() -> ExitCode {
 async fn serve(address: &str) -> Result<(), Box<dyn Error>> {
     let listener = Listener::bind(address).await?;
     println!("listening at {}", listener.local_address());
+    // One future for all turns of the loop: a new one would not see a signal that came before it was polled.
+    let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
     loop {
         let (association, peer) = tokio::select! {
             accepted = listener.accept() => accepted?,
-            interrupted = tokio::signal::ctrl_c() => break interrupted?,
+            interrupted = &mut interrupted => break interrupted?,
         };
         tokio::spawn(async move {
             if let Err(error) = answer(&association).await {
