@@ -35,8 +35,10 @@ use crate::options::StackOptions;
 use crate::timed::Timed;
 use crate::watch::{Sleeper, Watch};
 
-/// Maximum number of receives in one turn, so that a flood does not block the perimeter.
-const RECEIVES_MAX: usize = 4;
+/// Maximum number of receives in one turn, and time of all turns at once, so that a flood does not block the perimeter: packets that
+/// cost little are answered together, and those that cost much leave time for other work.
+const RECEIVES_MAX: usize = 64;
+const ARRIVALS_TIME_MAX: Duration = Duration::from_millis(2);
 
 /// Maximum number of turns that answer packets looped back in memory, before other work is done.
 const TURNS_MAX: usize = 8;
@@ -210,36 +212,45 @@ impl Inner {
 
     fn take_arrivals_now(&mut self) {
         self.arrivals_taken = true;
+        let mut now = Instant::now();
+        let until = now + ARRIVALS_TIME_MAX;
         for turn in 1..=TURNS_MAX {
-            let now = self.take_turn();
+            self.take_turn(now, until);
             // Packets to this stack itself are handled before timers. If this process had to wait for the processor, a
             // timer that expired meanwhile would declare these packets lost.
-            if turn < TURNS_MAX && self.executive.has_arrivals() {
+            if turn < TURNS_MAX
+                && let Some(next) = self.next_turn(until)
+            {
+                now = next;
                 continue;
             }
             self.handle_timers(now);
-            if !self.executive.has_arrivals() {
-                break;
+            match self.next_turn(until) {
+                Some(next) => now = next,
+                None => break,
             }
         }
         self.wake();
         self.shorten_sleep();
     }
 
-    /// Handles the datagrams that have arrived and answers them. Returns the time at which it began.
-    fn take_turn(&mut self) -> Instant {
-        let now = Instant::now();
+    /// Returns the time of the next turn; `None` if nothing is left that no descriptor announces, or the time is up.
+    fn next_turn(&self, until: Instant) -> Option<Instant> {
+        self.executive.has_arrivals().then(Instant::now).filter(|now| *now < until)
+    }
+
+    /// Handles the datagrams that have arrived, as many as there is time for, and answers them.
+    fn take_turn(&mut self, now: Instant, until: Instant) {
         let executive = self.executive.at(now);
         for _ in 0..RECEIVES_MAX {
             let received = executive.receive(now);
             self.arrivals_likely = matches!(received, Ok(true));
             self.receive_error = received.err().map(|error| error.to_string());
-            if !self.arrivals_likely {
+            if !self.arrivals_likely || Instant::now() >= until {
                 break;
             }
         }
         self.answer(now);
-        now
     }
 
     /// Handles expired timers.

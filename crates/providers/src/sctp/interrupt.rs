@@ -1,5 +1,6 @@
 //! The lower side: exchanges batches with the link.
 
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
 use std::time::Instant;
 
@@ -18,17 +19,30 @@ const CE: u8 = 3;
 /// Maximum number of answers to unknown senders that the link gets in one call.
 const ANSWERS_MAX: usize = 64;
 
-/// The batches of one receive. All of them are handled before anything is answered, so that one SACK covers everything
-/// that had arrived.
+/// Number of bytes after which a receive returns to its caller, who looks at the clock: peers can make a packet of a few KB cost as
+/// much as a megabyte of data. The rest is handled by the next receives, before more is taken from the link.
+const HANDLED_BYTES_MAX: usize = 64 * 1024;
+
+/// The batches of one receive of the link. The caller has all of them handled before it answers, if they do not take too long, so
+/// that one SACK covers everything that had arrived.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
-    batches: Vec<Datagrams>,
+    batches: VecDeque<Datagrams>,
     unreachable: Vec<links::Unreachable>,
+    /// Whether the link had more.
+    more: bool,
+}
+
+impl Arrivals {
+    #[inline]
+    pub(super) fn has_batches(&self) -> bool {
+        !self.batches.is_empty()
+    }
 }
 
 impl links::Sink for Arrivals {
     fn datagrams(&mut self, datagrams: Datagrams) {
-        self.batches.push(datagrams);
+        self.batches.push_back(datagrams);
     }
 
     fn unreachable(&mut self, unreachable: links::Unreachable) {
@@ -39,10 +53,16 @@ impl links::Sink for Arrivals {
 impl SctpDriver {
     pub(super) fn take_arrivals(&mut self, cx: &mut Cx<'_>, now: Time) -> io::Result<bool> {
         self.detach_before_more(cx);
-        let more = self.link.receive(&mut self.received)?;
+        if !self.received.has_batches() {
+            self.received.more = self.link.receive(&mut self.received)?;
+        }
         let mut arrivals = std::mem::take(&mut self.received);
-        self.batches_moved += arrivals.batches.len() as u64;
-        for batch in arrivals.batches.drain(..) {
+        let mut handled_bytes = 0;
+        while handled_bytes < HANDLED_BYTES_MAX
+            && let Some(batch) = arrivals.batches.pop_front()
+        {
+            handled_bytes += batch.payload.len();
+            self.batches_moved += 1;
             self.attached.on_batch(batch.block_bytes);
             let (endpoint, mut host) = self.split(cx);
             let arrival = Arrival {
@@ -72,7 +92,7 @@ impl SctpDriver {
         self.note_attached(cx, now);
         self.hand_out_trace();
         self.tell_expected_tags(now);
-        Ok(more)
+        Ok(self.received.more || self.received.has_batches())
     }
 
     /// Tells the link the expected verification tags while it separates unknown senders.

@@ -512,7 +512,7 @@ impl Driver for SctpDriver {
 
     #[inline]
     fn has_arrivals(&self) -> bool {
-        self.link.held_bytes() > 0
+        self.received.has_batches() || self.link.held_bytes() > 0
     }
 
     fn deadline(&self) -> Option<Instant> {

@@ -5,6 +5,8 @@
 mod allocator;
 mod rig;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use providers::SctpDriver;
 use rig::{CONSTANT_BYTES, Peer, Rig, write_data};
 use sctp_wire::cause::Causes;
@@ -183,9 +185,29 @@ fn an_association_that_nobody_accepts_holds_little() {
 }
 
 /// Runs all cases in one test, because the allocator counts for all threads.
+/// Held by each test: the allocator counts for all of them.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn an_association_holds_at_most_twice_what_it_accounts_and_a_constant() {
+    let _alone = alone();
     PATTERNS.iter().for_each(one_association_holds_little);
     associations_that_share_every_block_hold_little();
     an_association_that_nobody_accepts_holds_little();
+}
+
+#[test]
+fn a_receive_returns_to_its_caller_after_64_kb() {
+    const BATCH_BYTES: usize = 32_000;
+    let _alone = alone();
+    let mut rig = Rig::new(SctpDriver::ONE_TO_MANY);
+    let peer = rig.associate(1);
+    rig.read_all();
+    let batch = |n| vec![peer.data(WHOLE, n, 0, n as u16, &vec![1; BATCH_BYTES])];
+    assert_eq!(rig.sends_at_once(&peer, (0..9).map(batch)), 3, "three batches in each");
+    assert_eq!(rig.messages(), 9, "the order is kept");
 }

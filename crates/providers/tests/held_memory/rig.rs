@@ -237,6 +237,26 @@ impl Rig {
         self.arrives(peer.address, batch);
     }
 
+    /// Delivers these batches of `peer` at once. Returns how many receives they took.
+    pub(crate) fn sends_at_once(&mut self, peer: &Peer, batches: impl Iterator<Item = Batch>) -> usize {
+        let batches = batches.map(|batch| (peer.address, batch));
+        self.wire.lock().expect("no test has failed").arriving.extend(batches);
+        self.now += Duration::from_millis(1);
+        let receives = 1 + std::iter::from_fn(|| {
+            let more = self.executive.receive(self.now).expect("the link is in order");
+            assert_eq!(more, self.executive.has_arrivals(), "no descriptor announces what is left");
+            more.then_some(())
+        })
+        .count();
+        self.executive.flush(self.now, FlushScope::All);
+        receives
+    }
+
+    /// Returns how many messages the program reads.
+    pub(crate) fn messages(&mut self) -> usize {
+        std::iter::from_fn(|| self.executive.getmsg(self.stream).ok().flatten()).count()
+    }
+
     fn arrives(&mut self, from: SocketAddr, batch: Batch) {
         let mut wire = self.wire.lock().expect("no test has failed");
         wire.left.clear();
