@@ -35,6 +35,8 @@ const SPAWN_WAIT: Duration = Duration::from_millis(100);
 const STUCK_AFTER: Duration = Duration::from_millis(500);
 /// Maximum number of descriptors that wait to be closed for one user and source.
 const PENDING_MAX: usize = 2 * MESSAGE_DESCRIPTORS_MAX;
+/// Number of waiting descriptors beyond which the daemon's thread closes itself what certainly does not block.
+const BEHIND_AFTER: usize = MESSAGE_DESCRIPTORS_MAX;
 /// Maximum time that an answer waits until the descriptor of its request is closed.
 const CLOSE_WAIT: Duration = Duration::from_millis(50);
 /// Interval for rechecking whether descriptor numbers are free.
@@ -211,6 +213,11 @@ impl Closer {
         let work = self.work();
         let is_late = work.thread == Thread::Running && work.since.elapsed() > STUCK_AFTER;
         work.pending > PENDING_MAX || work.pending > 0 && is_late
+    }
+
+    /// Returns whether more waits than the thread is going to close soon.
+    pub(super) fn is_behind(&self) -> bool {
+        self.is_stuck() || self.work().pending > BEHIND_AFTER
     }
 
     /// Waits for a limited time until the closer has no work.
@@ -471,6 +478,40 @@ mod tests {
         drop(peer);
         one.room().await;
         assert!(one.has_room());
+    }
+
+    /// Puts a record into a socket that is connected, with a descriptor or without.
+    fn put(socket: &OwnedFd, content: &[u8], has_descriptor: bool) {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [socket.as_fd()];
+        if has_descriptor {
+            control.push(SendAncillaryMessage::ScmRights(&descriptors));
+        }
+        let record = [std::io::IoSlice::new(content)];
+        sendmsg(socket, &record, &mut control, SendFlags::NOSIGNAL).expect("there is room");
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn unread_records_without_descriptors_cost_a_user_who_is_stuck_no_number() {
+        let closers = Closers::new(Numbers::with_max(1 << 16));
+        let one = closers.of(1, Source::Requests);
+        let (descriptor, peer) = lingering();
+        drop(one.take_over(descriptor));
+        while !one.is_stuck() {
+            tokio::time::sleep(STUCK_AFTER / 10).await;
+        }
+        let drop_one_with = |records: &[(&[u8], bool)]| {
+            let (ours, theirs) = pair();
+            records.iter().for_each(|(content, has_descriptor)| put(&theirs, content, *has_descriptor));
+            drop(theirs);
+            drop(one.guard(ours));
+        };
+        drop_one_with(&[(b"a request", false), (b"", false), (b"and more", false), (b"", false)]);
+        assert_eq!(one.work().pending, 1, "only what is stuck");
+        drop_one_with(&[(b"", false), (b"a request", false), (b"", true), (b"more", false)]);
+        assert_eq!(one.work().pending, 2, "the thread closes a descriptor, and whatever is with it");
+        drop(peer);
     }
 
     #[test]

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, Shutdown, recvmsg, shutdown, sockopt,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, Shutdown, recv, recvmsg, shutdown,
+    sockopt,
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -16,6 +17,10 @@ use tokio::time::timeout;
 
 use super::{CLOSE_WAIT, Closer, Item, Load};
 use crate::users::descriptor_numbers::{MESSAGE_DESCRIPTORS_MAX, Taken};
+
+/// Maximum number of records that the daemon's thread takes out of a connection that it closes itself. The largest send buffer that
+/// Linux permits unless it is told otherwise (`wmem_max`) holds half as many.
+const LEFT_RECORDS_MAX: usize = 1024;
 
 /// A descriptor that was received from a program. If the program has closed its own copy, the daemon's close is the
 /// last and may block.
@@ -61,6 +66,15 @@ impl Drop for ReceivedDescriptor {
 /// A socket of the daemon to which a program sends: its queue may contain descriptors.
 pub(crate) struct End(ReceivedDescriptor);
 
+/// The record at the front of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Front {
+    None,
+    /// No descriptor comes with it.
+    Plain,
+    WithDescriptors,
+}
+
 impl End {
     pub(super) fn new(socket: ReceivedDescriptor) -> Self {
         End(socket)
@@ -68,29 +82,63 @@ impl End {
 
     /// Returns whether the program has closed its end and left nothing here.
     pub(crate) fn is_left(&self) -> bool {
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        let (mut byte, mut no_room) = ([0], RecvAncillaryBuffer::default());
-        let found = recvmsg(self, &mut [IoSliceMut::new(&mut byte)], &mut no_room, flags);
-        found.is_ok_and(|found| found.bytes == 0 && !found.flags.contains(ReturnFlags::CTRUNC))
+        self.peek().is_ok_and(|found| found == (0, false))
     }
 
     /// Stops further input, and returns whether the queue is empty.
     pub(super) fn is_finished(&self) -> bool {
-        // With credentials, every message has control data that finds no room here, even an empty message.
-        let told = sockopt::set_socket_passcred(self, true).and_then(|()| shutdown(self, Shutdown::Both));
+        shutdown(self, Shutdown::Both).is_ok() && self.front() == Front::None
+    }
+
+    /// Stops further input, and takes all records out up to the first with descriptors. Returns whether the queue is empty.
+    fn is_emptied(&self) -> bool {
+        if shutdown(self, Shutdown::Both).is_err() {
+            return false;
+        }
+        for _ in 0..LEFT_RECORDS_MAX {
+            match self.front() {
+                Front::None => return true,
+                Front::WithDescriptors => return false,
+                // Nobody else receives from this socket, so this is the record that was peeked at.
+                Front::Plain => drop(recv(self, &mut [0_u8; 1][..], RecvFlags::DONTWAIT)),
+            }
+        }
+        false
+    }
+
+    /// Finds out about the next record without taking it.
+    fn front(&self) -> Front {
+        match self.peek() {
+            Err(Errno::AGAIN) => Front::None,
+            Err(_) | Ok((_, true)) => Front::WithDescriptors,
+            Ok((1.., false)) => Front::Plain,
+            // With credentials, every record has control data that finds no room, even an empty one. The end has none.
+            Ok((0, false)) => {
+                let passes = |on| sockopt::set_socket_passcred(self, on);
+                let found = passes(true).and_then(|()| self.peek());
+                match found.and_then(|found| passes(false).map(|()| found)) {
+                    Ok((0, false)) | Err(Errno::AGAIN) => Front::None,
+                    Ok(_) => Front::Plain,
+                    Err(_) => Front::WithDescriptors,
+                }
+            }
+        }
+    }
+
+    /// Returns the number of bytes that there are of the first byte of the next record, and whether it has control data.
+    fn peek(&self) -> Result<(usize, bool), Errno> {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         let (mut byte, mut no_room) = ([0], RecvAncillaryBuffer::default());
-        let found = told.and_then(|()| recvmsg(self, &mut [IoSliceMut::new(&mut byte)], &mut no_room, flags));
-        match found {
-            Ok(found) => found.bytes == 0 && !found.flags.contains(ReturnFlags::CTRUNC),
-            Err(error) => error == Errno::AGAIN,
-        }
+        let found = recvmsg(self, &mut [IoSliceMut::new(&mut byte)], &mut no_room, flags)?;
+        Ok((found.bytes, found.flags.contains(ReturnFlags::CTRUNC)))
     }
 }
 
 impl Drop for End {
     fn drop(&mut self) {
-        if self.is_finished() {
+        // A closer that is behind would keep the number of each connection for as long as its owner likes: what has no descriptors in
+        // its queue is not left to it.
+        if self.is_finished() || self.0.closer.is_behind() && self.is_emptied() {
             // The queue is empty, so this closes only the daemon's socket.
             self.0.held = None;
         }
