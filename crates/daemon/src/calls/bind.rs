@@ -68,7 +68,7 @@ fn hold(registry: &Registry, socket: &Socket, inner: &mut Inner, address: Socket
     let owner = socket.share.owner.user;
     let port_of_user = options.reuses_port().then_some(owner);
     let sharing = Sharing { address: options.reuse_address, port_of_user };
-    let port = registry.ports().bind(socket.number, scope, address.port(), sharing)?;
+    let port = registry.ports().bind((socket.number, owner), scope, address.port(), sharing)?;
     inner.bound = Some(Bound { ips: vec![address.ip()], port });
     Ok(())
 }

@@ -7,6 +7,9 @@ use rustix::io::Errno;
 
 /// Ports for sockets that bind to port 0: the same range as the kernel's.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32768..=60999;
+/// Maximum number of these that one user may have opened, three quarters: the others always get some, without which they could not
+/// connect.
+const EPHEMERAL_OF_USER_MAX: usize = (*EPHEMERAL.end() - *EPHEMERAL.start()) as usize / 4 * 3;
 
 /// The addresses that a socket is bound to: a list, or the unspecified address, which stands for all.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,41 +56,60 @@ pub(crate) struct Sharing {
     pub(crate) port_of_user: Option<u32>,
 }
 
+/// A bound port.
+#[derive(Debug)]
+struct Port {
+    /// The user whose socket was bound to the port first.
+    opener: u32,
+    /// At least one.
+    holdings: Vec<Holding>,
+}
+
 /// All bound ports.
 #[derive(Debug, Default)]
 pub(crate) struct Ports {
-    held: HashMap<u16, Vec<Holding>>,
+    held: HashMap<u16, Port>,
+    /// Number of ports of the ephemeral range that each user has opened.
+    ephemeral_of_users: HashMap<u32, usize>,
     next: u16,
 }
 
 impl Ports {
     /// Returns an empty table. Ephemeral ports are assigned from a random start, which programs cannot guess.
     pub(crate) fn new(random: u16) -> Self {
-        Ports { held: HashMap::new(), next: random }
+        Ports { next: random, ..Ports::default() }
     }
 
-    /// Binds a socket to a port, or to a free one if `port` is 0; returns the port.
+    /// Binds a socket of a user to a port, or to a free one if `port` is 0; returns the port.
     ///
     /// # Errors
     ///
-    /// Another socket has the port and does not share it, or listens on it.
+    /// Another socket has the port and does not share it, or listens on it; or the user has its share of the ephemeral ports.
     pub(crate) fn bind(
         &mut self,
-        socket: u64,
+        (socket, user): (u64, u32),
         scope: Scope,
         port: u16,
         sharing: Sharing,
     ) -> Result<u16, Errno> {
         let port = match port {
-            0 => self.free().ok_or(Errno::ADDRINUSE)?,
+            0 => self.free(user).ok_or(Errno::ADDRINUSE)?,
             port => port,
         };
         let wanted = Holding { socket, scope, sharing, listens: false };
-        let holders = self.held.entry(port).or_default();
-        if holders.iter().any(|other| conflict(other, &wanted)) {
-            return Err(Errno::ADDRINUSE);
+        match self.held.get_mut(&port) {
+            Some(held) if held.holdings.iter().any(|other| conflict(other, &wanted)) => {
+                return Err(Errno::ADDRINUSE);
+            }
+            Some(held) => held.holdings.push(wanted),
+            None => {
+                if EPHEMERAL.contains(&port) {
+                    self.may_open(user).ok_or(Errno::ADDRINUSE)?;
+                    *self.ephemeral_of_users.entry(user).or_default() += 1;
+                }
+                self.held.insert(port, Port { opener: user, holdings: vec![wanted] });
+            }
         }
-        holders.push(wanted);
         Ok(port)
     }
 
@@ -97,7 +119,7 @@ impl Ports {
     ///
     /// Another socket has the port at one of these addresses and does not share it, or listens there.
     pub(crate) fn rebind(&mut self, socket: u64, scope: &Scope, port: u16) -> Result<(), Errno> {
-        let holders = self.held.get_mut(&port).ok_or(Errno::INVAL)?;
+        let holders = &mut self.held.get_mut(&port).ok_or(Errno::INVAL)?.holdings;
         let mine = holders.iter().position(|holding| holding.socket == socket).ok_or(Errno::INVAL)?;
         let wanted = Holding { scope: scope.clone(), ..holders[mine].clone() };
         let mut others = holders.iter().filter(|other| other.socket != socket);
@@ -110,32 +132,58 @@ impl Ports {
 
     /// Records whether the socket listens on its port.
     pub(crate) fn set_listens(&mut self, socket: u64, port: u16, listens: bool) {
-        let mine = self.held.get_mut(&port).into_iter().flatten().filter(|holding| holding.socket == socket);
+        let holders = self.held.get_mut(&port).into_iter().flat_map(|held| &mut held.holdings);
+        let mine = holders.filter(|holding| holding.socket == socket);
         mine.for_each(|holding| holding.listens = listens);
     }
 
     /// Returns the sockets that have a port.
     pub(crate) fn holders(&self, port: u16) -> impl Iterator<Item = u64> {
-        self.held.get(&port).into_iter().flatten().map(|holding| holding.socket)
+        self.holdings(port).map(|holding| holding.socket)
     }
 
     /// Returns whether the socket shares its port with listeners of its user.
     pub(crate) fn is_shared(&self, socket: u64, port: u16) -> bool {
-        let mut mine = self.held.get(&port).into_iter().flatten().filter(|holding| holding.socket == socket);
+        let mut mine = self.holdings(port).filter(|holding| holding.socket == socket);
         mine.any(|holding| holding.sharing.port_of_user.is_some())
     }
 
     /// Releases the port of a socket.
     pub(crate) fn release(&mut self, socket: u64, port: u16) {
-        if let Some(holders) = self.held.get_mut(&port) {
-            holders.retain(|holding| holding.socket != socket);
-            if holders.is_empty() {
-                self.held.remove(&port);
+        let Some(held) = self.held.get_mut(&port) else { return };
+        held.holdings.retain(|holding| holding.socket != socket);
+        if held.holdings.is_empty() {
+            let opener = held.opener;
+            self.held.remove(&port);
+            if EPHEMERAL.contains(&port) {
+                self.give_back(opener);
             }
         }
     }
 
-    fn free(&mut self) -> Option<u16> {
+    fn holdings(&self, port: u16) -> impl Iterator<Item = &Holding> {
+        self.held.get(&port).into_iter().flat_map(|held| &held.holdings)
+    }
+
+    /// Returns `None` if the user has opened its share of the ephemeral ports.
+    fn may_open(&self, user: u32) -> Option<()> {
+        let count = self.ephemeral_of_users.get(&user).copied().unwrap_or_default();
+        (count < EPHEMERAL_OF_USER_MAX).then_some(())
+    }
+
+    fn give_back(&mut self, user: u32) {
+        if let Some(count) = self.ephemeral_of_users.get_mut(&user) {
+            *count -= 1;
+            if *count == 0 {
+                self.ephemeral_of_users.remove(&user);
+            }
+        }
+    }
+
+    /// Returns a free port for a user that may open one more.
+    fn free(&mut self, user: u32) -> Option<u16> {
+        // A user who has its share is told so without a search.
+        self.may_open(user)?;
         let count = EPHEMERAL.end() - EPHEMERAL.start() + 1;
         let first = self.next;
         let mut candidates = (0..count)
@@ -167,25 +215,25 @@ mod tests {
     #[test]
     fn a_port_has_one_holder_unless_all_share_it() {
         let mut ports = Ports::new(0);
-        assert_eq!(ports.bind(1, at("0.0.0.0"), 7, ALONE), Ok(7));
-        assert_eq!(ports.bind(2, at("127.0.0.1"), 7, SHARED), Err(Errno::ADDRINUSE));
+        assert_eq!(ports.bind((1, 1), at("0.0.0.0"), 7, ALONE), Ok(7));
+        assert_eq!(ports.bind((2, 1), at("127.0.0.1"), 7, SHARED), Err(Errno::ADDRINUSE));
         ports.release(1, 7);
-        assert_eq!(ports.bind(2, at("127.0.0.1"), 7, SHARED), Ok(7));
-        assert_eq!(ports.bind(3, at("127.0.0.1"), 7, SHARED), Ok(7));
-        assert_eq!(ports.bind(4, at("127.0.0.2"), 7, ALONE), Ok(7), "another address");
+        assert_eq!(ports.bind((2, 1), at("127.0.0.1"), 7, SHARED), Ok(7));
+        assert_eq!(ports.bind((3, 1), at("127.0.0.1"), 7, SHARED), Ok(7));
+        assert_eq!(ports.bind((4, 1), at("127.0.0.2"), 7, ALONE), Ok(7), "another address");
         ports.set_listens(2, 7, true);
-        assert_eq!(ports.bind(5, at("127.0.0.1"), 7, SHARED), Err(Errno::ADDRINUSE), "one listens");
+        assert_eq!(ports.bind((5, 1), at("127.0.0.1"), 7, SHARED), Err(Errno::ADDRINUSE), "one listens");
     }
 
     #[test]
     fn listeners_of_one_user_share_a_port() {
         let mut ports = Ports::new(0);
         let of = |user| Sharing { address: true, port_of_user: Some(user) };
-        assert_eq!(ports.bind(1, at("0.0.0.0"), 7, of(1)), Ok(7));
+        assert_eq!(ports.bind((1, 1), at("0.0.0.0"), 7, of(1)), Ok(7));
         ports.set_listens(1, 7, true);
-        assert_eq!(ports.bind(2, at("127.0.0.1"), 7, of(1)), Ok(7));
-        assert_eq!(ports.bind(3, at("127.0.0.1"), 7, of(2)), Err(Errno::ADDRINUSE), "another user");
-        assert_eq!(ports.bind(3, at("127.0.0.1"), 7, SHARED), Err(Errno::ADDRINUSE), "one listens");
+        assert_eq!(ports.bind((2, 1), at("127.0.0.1"), 7, of(1)), Ok(7));
+        assert_eq!(ports.bind((3, 1), at("127.0.0.1"), 7, of(2)), Err(Errno::ADDRINUSE), "another user");
+        assert_eq!(ports.bind((3, 1), at("127.0.0.1"), 7, SHARED), Err(Errno::ADDRINUSE), "one listens");
         assert!(ports.is_shared(2, 7) && !ports.is_shared(3, 7));
     }
 
@@ -193,9 +241,9 @@ mod tests {
     fn both_families_are_one_unless_a_socket_wants_ipv6_alone() {
         let mut ports = Ports::new(0);
         let alone = Scope::new(vec!["::".parse().expect("an address")], true);
-        assert_eq!(ports.bind(1, at("0.0.0.0"), 7, ALONE), Ok(7));
-        assert_eq!(ports.bind(2, at("::"), 7, ALONE), Err(Errno::ADDRINUSE));
-        assert_eq!(ports.bind(3, alone.clone(), 7, ALONE), Ok(7));
+        assert_eq!(ports.bind((1, 1), at("0.0.0.0"), 7, ALONE), Ok(7));
+        assert_eq!(ports.bind((2, 1), at("::"), 7, ALONE), Err(Errno::ADDRINUSE));
+        assert_eq!(ports.bind((3, 1), alone.clone(), 7, ALONE), Ok(7));
         let v4 = "192.0.2.1".parse().expect("an address");
         assert!(at("::").covers(v4) && at("0.0.0.0").covers(v4) && !alone.covers(v4));
     }
@@ -205,19 +253,38 @@ mod tests {
         let mut ports = Ports::new(0);
         let both =
             Scope::new(["127.0.0.1", "127.0.0.2"].map(|ip| ip.parse().expect("an address")).into(), false);
-        assert_eq!(ports.bind(1, at("127.0.0.1"), 7, ALONE), Ok(7));
+        assert_eq!(ports.bind((1, 1), at("127.0.0.1"), 7, ALONE), Ok(7));
         assert_eq!(ports.rebind(1, &both, 7), Ok(()));
-        assert_eq!(ports.bind(2, at("127.0.0.2"), 7, ALONE), Err(Errno::ADDRINUSE));
-        assert_eq!(ports.bind(2, at("127.0.0.3"), 7, ALONE), Ok(7));
+        assert_eq!(ports.bind((2, 1), at("127.0.0.2"), 7, ALONE), Err(Errno::ADDRINUSE));
+        assert_eq!(ports.bind((2, 1), at("127.0.0.3"), 7, ALONE), Ok(7));
         assert_eq!(ports.rebind(2, &both, 7), Err(Errno::ADDRINUSE));
     }
 
     #[test]
     fn free_ports_differ_until_there_is_none() {
         let mut ports = Ports::new(65_000);
-        let mut bind = |n: u16| ports.bind(n.into(), at("0.0.0.0"), 0, ALONE);
+        // A user for each ten thousand.
+        let mut bind = |n: u16| ports.bind((n.into(), u32::from(n / 10_000)), at("0.0.0.0"), 0, ALONE);
         let all: std::collections::HashSet<u16> = EPHEMERAL.map(|n| bind(n).expect("one is free")).collect();
         assert_eq!(all.len(), EPHEMERAL.count());
         assert_eq!(bind(0), Err(Errno::ADDRINUSE));
+    }
+
+    #[test]
+    fn one_user_leaves_ephemeral_ports_to_others() {
+        let mut ports = Ports::new(0);
+        let mut sockets = 0..;
+        let mut bind = |ports: &mut Ports, user: u32, port| {
+            let socket = sockets.next().expect("numbers");
+            ports.bind((socket, user), at("0.0.0.0"), port, ALONE).map(|port| (socket, port))
+        };
+        let own: Vec<_> = (0..EPHEMERAL_OF_USER_MAX).map(|_| bind(&mut ports, 1, 0).expect("free")).collect();
+        let free = EPHEMERAL.rev().find(|port| ports.holders(*port).count() == 0).expect("a quarter is");
+        assert_eq!(bind(&mut ports, 1, 0), Err(Errno::ADDRINUSE));
+        assert_eq!(bind(&mut ports, 1, free), Err(Errno::ADDRINUSE), "by its number");
+        assert!(bind(&mut ports, 1, 7).is_ok(), "another port");
+        assert!(bind(&mut ports, 2, 0).is_ok() && bind(&mut ports, 2, free).is_ok(), "another user");
+        own.iter().take(1).for_each(|(socket, port)| ports.release(*socket, *port));
+        assert!(bind(&mut ports, 1, 0).is_ok(), "one was given back");
     }
 }
