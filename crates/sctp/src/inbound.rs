@@ -55,6 +55,8 @@ pub(crate) struct Inbound {
     duplicates: Vec<Tsn>,
     streams: u16,
     next_ssn: StreamTable<u16>,
+    /// Memory of `next_ssn` that was taken from the pool.
+    streams_charge: ReceiveCharge,
     /// Complete ordered messages that wait for an earlier one of their stream, by stream and SSN. One tree holds the messages of
     /// all streams: a tree for each stream would take twenty times the charge of a short message.
     waiting: BTreeMap<(u16, u16), Box<Assembled>>,
@@ -111,6 +113,7 @@ impl Inbound {
             duplicates: Vec::new(),
             streams,
             next_ssn: StreamTable::new(),
+            streams_charge: ReceiveCharge::new(config.receive_pool.clone()),
             waiting: BTreeMap::new(),
             reassembly: Reassembly::default(),
             open_record: None,
@@ -216,6 +219,11 @@ impl Inbound {
             if in_order {
                 self.deliver_part(id, statistics, host);
             }
+            return Ok(Outcome::Dropped);
+        }
+        if !data.flags.unordered && !self.has_place_for(data.stream.0) {
+            statistics.data_chunks_dropped += 1;
+            self.ack_now = true;
             return Ok(Outcome::Dropped);
         }
         if in_order && self.beyond.is_empty() {

@@ -134,6 +134,12 @@ impl ReceiveCharge {
         more == 0 || self.take(more.max(POOL_STEP_BYTES), false) || self.take(more, false)
     }
 
+    /// Takes memory until `held_bytes` may be held, and no more. Returns whether there was enough.
+    pub(crate) fn grow_exactly_to(&mut self, held_bytes: usize) -> bool {
+        let more = held_bytes.saturating_sub(self.bytes());
+        more == 0 || self.take(more, false)
+    }
+
     /// Takes memory, also from the reserve, until `held_bytes` may be held. Returns whether there was enough.
     pub(crate) fn grow_from_reserve_to(&mut self, held_bytes: usize) -> bool {
         let more = held_bytes.saturating_sub(self.bytes());

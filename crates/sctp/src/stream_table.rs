@@ -13,11 +13,43 @@ const PAGE_STREAMS: usize = 256;
 pub(crate) struct StreamTable<T> {
     near: Vec<T>,
     far: Vec<Option<Box<[T; PAGE_STREAMS]>>>,
+    /// Number of pages.
+    pages: usize,
 }
 
 impl<T: Default> StreamTable<T> {
     pub(crate) fn new() -> Self {
-        StreamTable { near: Vec::new(), far: Vec::new() }
+        StreamTable { near: Vec::new(), far: Vec::new(), pages: 0 }
+    }
+
+    /// Returns the value of a stream, which takes no memory.
+    pub(crate) fn get(&self, stream: u16) -> T
+    where
+        T: Copy,
+    {
+        let at = usize::from(stream);
+        let value = if at < NEAR_STREAMS {
+            self.near.get(at)
+        } else {
+            self.page(at / PAGE_STREAMS).map(|page| &page[at % PAGE_STREAMS])
+        };
+        value.copied().unwrap_or_default()
+    }
+
+    fn page(&self, page: usize) -> Option<&[T; PAGE_STREAMS]> {
+        self.far.get(page)?.as_deref()
+    }
+
+    /// Returns whether a change of the value takes no more memory beyond the first streams.
+    #[inline]
+    pub(crate) fn has_place(&self, stream: u16) -> bool {
+        usize::from(stream) < NEAR_STREAMS || self.page(usize::from(stream) / PAGE_STREAMS).is_some()
+    }
+
+    /// Returns the memory beyond the first streams, with a page for a stream that has none.
+    pub(crate) fn far_bytes_with(&self, stream: u16) -> usize {
+        let list = self.far.len().max(usize::from(stream) / PAGE_STREAMS + 1);
+        list * size_of::<Option<Box<[T; PAGE_STREAMS]>>>() + (self.pages + 1) * PAGE_STREAMS * size_of::<T>()
     }
 
     /// Returns the value of a stream for a change.
@@ -38,18 +70,19 @@ impl<T: Default> StreamTable<T> {
         }
         let (page, at) = (at / PAGE_STREAMS, at % PAGE_STREAMS);
         if page >= self.far.len() {
+            self.far.reserve_exact(page + 1 - self.far.len());
             self.far.resize_with(page + 1, || None);
         }
+        self.pages += usize::from(self.far[page].is_none());
         let page = self.far[page].get_or_insert_with(|| Box::new(std::array::from_fn(|_| T::default())));
         &mut page[at]
     }
 
     /// Returns the number of bytes that the table takes beyond itself.
     pub(crate) fn heap_bytes(&self) -> usize {
-        let pages = self.far.iter().flatten().count();
         self.near.capacity() * size_of::<T>()
             + self.far.capacity() * size_of::<Option<Box<[T; PAGE_STREAMS]>>>()
-            + pages * PAGE_STREAMS * size_of::<T>()
+            + self.pages * PAGE_STREAMS * size_of::<T>()
     }
 }
 
@@ -77,8 +110,15 @@ mod tests {
             let mut table = StreamTable::<u32>::new();
             let mut model = BTreeMap::<u16, u32>::new();
             for stream in uses {
+                prop_assert_eq!(table.get(stream), model.get(&stream).copied().unwrap_or_default());
+                let (has_place, with) = (table.has_place(stream), table.far_bytes_with(stream));
+                let near = table.near.capacity() * size_of::<u32>();
+                prop_assert!(!has_place || stream < 64 || table.heap_bytes() - near < with);
                 *table.get_mut(stream) += 1;
                 *model.entry(stream).or_default() += 1;
+                prop_assert!(table.has_place(stream));
+                let near = table.near.capacity() * size_of::<u32>();
+                prop_assert!(stream < 64 || has_place || table.heap_bytes() - near == with);
                 prop_assert_eq!(*table.get_mut(stream), model[&stream]);
             }
             for (stream, count) in model {

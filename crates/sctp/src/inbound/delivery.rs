@@ -107,7 +107,7 @@ impl Inbound {
         host: &mut H,
     ) {
         loop {
-            let next = *self.next_ssn.get_mut(stream);
+            let next = self.next_ssn.get(stream);
             let Some(message) = self.waiting.remove(&(stream, next)) else { return };
             *self.next_ssn.get_mut(stream) = next.wrapping_add(1);
             self.deliver(id, *message, statistics, host);

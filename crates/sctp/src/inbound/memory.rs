@@ -5,7 +5,24 @@ use super::acknowledgement::WINDOW_STEP_BYTES;
 use crate::receive_buffer::Held;
 use crate::receive_pool::{POOL_FREE_BYTES, POOL_LITTLE_BYTES, ReceiveCharge};
 
+/// Memory for the numbers of streams that each association has outside the pool: for messages on 12 times 256 streams or
+/// more.
+const STREAMS_FREE_BYTES: usize = 8 * 1024;
+
 impl Inbound {
+    /// Returns whether there is memory for the number of a stream: a peer that uses each 256th stream makes a message of a byte cost
+    /// 512 bytes as long as the association lives.
+    #[inline]
+    pub(super) fn has_place_for(&mut self, stream: u16) -> bool {
+        self.next_ssn.has_place(stream) || stream >= self.streams || self.find_place_for(stream)
+    }
+
+    #[cold]
+    fn find_place_for(&mut self, stream: u16) -> bool {
+        let bytes = self.next_ssn.far_bytes_with(stream).saturating_sub(STREAMS_FREE_BYTES);
+        self.streams_charge.grow_exactly_to(bytes)
+    }
+
     /// Returns whether the memory taken from the pool covers a chunk with this payload. Only a chunk in order may use the memory
     /// that each association has outside the pool, because the reader can take it, or it closes a gap.
     #[inline]

@@ -65,7 +65,7 @@ impl Inbound {
             return 0;
         }
         let charges = found.charges();
-        if !self.has_room_for(Held::of(found.payload_bytes, charges)) {
+        if !self.has_place_for(stream) || !self.has_room_for(Held::of(found.payload_bytes, charges)) {
             // The chunks are handled one by one; a search at each of them would cost the square of their number.
             self.packet_had_refused_run = true;
             return 0;
@@ -84,7 +84,7 @@ impl Inbound {
     /// Finds the run at the front of `chunks`. Reads each header once.
     #[inline]
     fn find_run(&mut self, chunks: &[u8], stream: u16) -> Found {
-        let first_ssn = *self.next_ssn.get_mut(stream);
+        let first_ssn = self.next_ssn.get(stream);
         let first_tsn = tsn::wrap(self.cumulative + 1).0;
         let mut found = Found::default();
         while let Some(header) = chunks.get(found.wire_bytes..).and_then(<[u8]>::first_chunk) {

@@ -12,6 +12,7 @@ use super::run::{Run, RunState, Walk, failure, take_header};
 #[cfg(feature = "testing")]
 use crate::config::MESSAGE_OVERHEAD_BYTES;
 use crate::event::SendFailure;
+use crate::stream_table::StreamTable;
 use crate::tsn;
 
 /// Path of a message that names none: it takes the primary path.
@@ -25,7 +26,7 @@ pub(super) fn path_of(info: &SendInfo) -> u8 {
 
 /// The stream sequence numbers of the messages that are sent next.
 #[derive(Debug, Default)]
-pub(super) struct NextSsn(Vec<u16>);
+pub(super) struct NextSsn(StreamTable<u16>);
 
 impl NextSsn {
     /// Returns the stream sequence number for a chunk that is sent for the first time. A message that was discarded unsent leaves
@@ -35,11 +36,7 @@ impl NextSsn {
         if flags.unordered {
             return Ssn(0);
         }
-        let at = usize::from(stream.0);
-        if at >= self.0.len() {
-            self.0.resize(at + 1, 0);
-        }
-        let next = &mut self.0[at];
+        let next = self.0.get_mut(stream.0);
         if flags.beginning {
             *next = next.wrapping_add(1);
         }

@@ -29,7 +29,9 @@ fn messages(bytes: usize) -> impl Iterator<Item = (SendInfo, Bytes)> {
 fn connected(seed: u64, pool: &ReceivePool, count: u16) -> (TwoHosts, Vec<AssociationId>) {
     let mut hosts = TwoHosts::new(seed);
     hosts.listen(sharing(pool));
-    let connect = |port| hosts.connect(A, (port, PORT_B), AssociationConfig::default());
+    let streams_out = u16::MAX;
+    let connect =
+        |port| hosts.connect(A, (port, PORT_B), AssociationConfig { streams_out, ..Default::default() });
     let ids = (1..=count).map(connect).collect();
     let are_up = |hosts: &TwoHosts| accepted(hosts).len() == usize::from(count);
     hosts.run_until("all are up", Duration::from_secs(10), are_up);
@@ -96,6 +98,30 @@ fn an_association_goes_on_while_others_that_nobody_reads_fill_the_pool() {
         taken = came;
         assert!(hosts.now() - start < Duration::from_secs(60), "{taken} messages came after {full}");
     }
+}
+
+#[test]
+fn the_numbers_of_many_streams_take_memory_of_the_pool() {
+    /// Memory for numbers of streams that an association has outside the pool, and for gaps.
+    const FREE_BYTES: usize = 16 * 1024;
+    let pool = ReceivePool::with_limit(POOL_BYTES);
+    let (mut hosts, ids) = connected(4, &pool, ASSOCIATIONS);
+    let on_far_streams = || (0..=u8::MAX).map(|n| (SendInfo::stream(256 * u16::from(n) + 1), vec![n].into()));
+    for id in &ids {
+        hosts.send_all(A, *id, on_far_streams());
+    }
+    hosts.run_for(Duration::from_secs(20));
+    let state_bytes = |id: &AssociationId| hosts.statistics(B, *id).receive_state_bytes as usize;
+    let all: usize = accepted(&hosts).iter().map(state_bytes).sum();
+    let limit = POOL_BYTES + usize::from(ASSOCIATIONS) * FREE_BYTES;
+    assert!((POOL_BYTES / 2..=limit).contains(&all), "{all} bytes for streams of {limit}");
+    // The end of one association is room for another.
+    ids[1..].iter().for_each(|id| hosts.abort(A, *id, b"enough"));
+    let (first, expected) = (accepted(&hosts)[0], on_far_streams().count());
+    let has_all = |hosts: &TwoHosts| {
+        hosts.node(B).app.messages.iter().filter(|message| message.id == first).count() == expected
+    };
+    hosts.run_until("the rest arrived", Duration::from_secs(180), has_all);
 }
 
 /// Returns a peer whose receiver has a pool with `left_bytes` free.
