@@ -251,6 +251,35 @@ fn a_timeout_sends_the_earliest_chunks_in_one_packet() {
 }
 
 #[test]
+fn what_t3_sends_again_is_repeated_by_no_tail_loss_probe_although_an_earlier_packet_arrives() {
+    // RFC 8985 §7.2. The SACK of an earlier packet lets probes leave otherwise.
+    let mut peer = Peer::established_with(14, AssociationConfig { tail_loss_probes: true, ..plain() });
+    peer.app_sends(SendInfo::default(), vec![0; 100]);
+    peer.expects("DATA 0");
+    peer.waits(Duration::from_millis(100));
+    peer.sends().sack(0, &[]).go();
+    for n in 1..3 {
+        peer.app_sends(SendInfo::default(), vec![n; 100]);
+        peer.expects(&format!("DATA {n}"));
+    }
+    peer.sends().sack(0, &[(2, 2)]).go();
+    let timeouts = |peer: &Peer| peer.endpoint.statistics(peer.id).expect("it is up").timeouts;
+    while timeouts(&peer) == 0 {
+        peer.waits(Duration::from_millis(10));
+        while let Some(packet) = peer.hears_maybe() {
+            assert_eq!(data_of(&packet)[0].payload[0], 1);
+        }
+    }
+    // The peer has dropped chunk 2 and receives the packet that carried it again.
+    peer.sends().sack(0, &[]).go();
+    peer.sends().sack(0, &[(2, 2)]).go();
+    peer.waits(Duration::from_millis(1900));
+    peer.expects_nothing();
+    peer.waits(Duration::from_millis(100));
+    peer.expects("DATA 1");
+}
+
+#[test]
 fn the_window_grows_again_while_what_an_outage_lost_is_repaired() {
     let mut hosts = TwoHosts::new(12);
     let (a, _) = hosts.establish();
