@@ -19,7 +19,7 @@ pub(crate) fn hold(socket: &Socket) -> Result<(), Errno> {
 }
 
 /// Accepts a message back that was in the channel ([`Request::PutBack`](carrier::request::Request::PutBack)). Waits for
-/// memory to store it.
+/// memory if its user has too much on its way.
 pub(crate) async fn put_back(socket: &Socket, record: &[u8]) -> Result<(), Errno> {
     let association = socket.inner().associations.values().next().cloned();
     let known = association.map_or((0, None), |association| (association.id, Some(association.peer)));

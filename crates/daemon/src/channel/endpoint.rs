@@ -563,10 +563,14 @@ impl Endpoint {
         polls(self.descriptor.as_fd(), PollFlags::HUP)
     }
 
-    /// Waits for memory of the user for unread messages, and copies bytes into it.
+    /// Copies bytes of an unread message, which a program has taken out of the carrier, into memory of the user. Waits for memory
+    /// only if the messages on their way already exceed the limits: the reader that the memory waits for may be the caller.
     pub(crate) async fn charge_and_copy(&self, content: &[u8]) -> Result<Bytes, Errno> {
-        let charge =
-            self.accounts.unread.room(content.len() + RECORD_COST_BYTES).await.ok_or(Errno::NOMEM)?;
+        let (unread, bytes) = (&self.accounts.unread, content.len() + RECORD_COST_BYTES);
+        let charge = match unread.take_moved(bytes) {
+            Some(charge) => charge,
+            None => unread.room(bytes).await.ok_or(Errno::NOMEM)?,
+        };
         Ok(charge.on(content.to_vec()))
     }
 

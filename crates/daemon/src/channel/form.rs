@@ -200,8 +200,8 @@ impl Channel {
     }
 
     /// Takes back a message that a sharer has removed from the held channel
-    /// ([`Request::PutBack`](carrier::request::Request::PutBack)); waits for memory for it. `association` and `peer` complete its
-    /// header.
+    /// ([`Request::PutBack`](carrier::request::Request::PutBack)). Waits for memory if the user has too much on its way.
+    /// `association` and `peer` complete its header.
     pub(crate) async fn put_back(
         &self,
         record: &[u8],
@@ -212,6 +212,8 @@ impl Channel {
         if !is_message || content.is_empty() || self.endpoint.form.is_ordinary() {
             return Err(Errno::INVAL);
         }
+        // Messages that the sharer has taken out whole make room.
+        self.release_read();
         let content = self.endpoint.charge_and_copy(content).await?;
         let header = Header { association, address: peer, ..header };
         self.endpoint.form.put_back(Message::new(&header, &[content]))
@@ -286,8 +288,37 @@ pub(crate) enum Put {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use carrier::record::MESSAGE_BYTES_MAX;
+
     use crate::channel::style::Style;
     use crate::testing::{header, opened, registry};
+    use crate::users::budget::MOVED_BYTES_MAX;
+    use crate::users::limits::Limits;
+
+    /// The user's memory is full of messages that this carrier holds, so only the sharer that changes the form can free it.
+    #[tokio::test(flavor = "local")]
+    async fn a_message_that_is_put_back_waits_for_no_reader() {
+        let registry = registry();
+        let (socket, _theirs) = opened(&registry, Style::OneToOne);
+        let channel = &socket.channel;
+        let account = registry.unread.account(1);
+        let _full = account.charge_anyway(Limits::default().user_unread_bytes);
+        let record = [&header(3, 60_000).encode()[..], &[7; 60_000]].concat();
+        channel.hold().expect("it is open");
+        let is_put_back = || {
+            let put = pin!(channel.put_back(&record, (3, None)));
+            put.poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(Ok(()))
+        };
+        let mut bytes = 0;
+        while bytes < 2 * MOVED_BYTES_MAX && is_put_back() {
+            bytes += record.len();
+        }
+        assert!(bytes > MESSAGE_BYTES_MAX, "{bytes}");
+        assert!(bytes <= MOVED_BYTES_MAX, "a program may put back what was never there: {bytes}");
+    }
 
     #[tokio::test(flavor = "local")]
     async fn forms_that_change_again_and_again_start_one_task() {

@@ -198,7 +198,7 @@ impl Channel {
     }
 
     /// Releases the credits and the memory of all messages that were read according to the sharers.
-    fn release_read(&self) {
+    pub(super) fn release_read(&self) {
         let (taken, long_taken) = (self.page.data_taken(), self.page.long_taken());
         let unread_count = self.credit.put.get().wrapping_sub(taken);
         let (credits, long) = {

@@ -20,6 +20,7 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
+use carrier::record::MESSAGE_BYTES_MAX;
 use swiftwater::internals::{POOL_RESERVED_PART, ReceiveBudget};
 use tokio::sync::Notify;
 
@@ -34,6 +35,8 @@ pub(crate) const RETURNED_BYTES: usize = 16 << 20;
 
 /// Cost of a message in addition to its bytes, wherever it waits.
 pub(crate) const RECORD_COST_BYTES: usize = 512;
+/// Maximum excess over a limit while messages are moved: the longest message, and what a carrier holds.
+pub(crate) const MOVED_BYTES_MAX: usize = MESSAGE_BYTES_MAX + (4 << 20);
 /// The reserved part is the limit of all users divided by this number.
 const RESERVED_PART: usize = 4;
 /// A user has a small charge if it is at most the limit of all users divided by this number.
@@ -222,6 +225,22 @@ impl Account {
         // queued message.
         let most_bytes = limits.of_user(self.budget.charged_bytes.load(SeqCst));
         most_bytes.min(limits.user_bytes - kept_bytes).saturating_sub(self.charged_bytes.load(SeqCst))
+    }
+
+    /// Charges `bytes` of a message on its way to another place. The earlier place stays charged until the message has left it,
+    /// so the charge may exceed the limits by [`MOVED_BYTES_MAX`], and does not wait behind other messages.
+    pub(crate) fn take_moved(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
+        let limits = &self.budget.limits;
+        let _one_at_a_time = lock(&self.budget.counting);
+        let exceeds = |charged: &AtomicUsize, limit: usize| {
+            charged.load(SeqCst).saturating_add(bytes) > limit.saturating_add(MOVED_BYTES_MAX)
+        };
+        if exceeds(&self.charged_bytes, limits.user_bytes)
+            || exceeds(&self.budget.charged_bytes, limits.all_bytes)
+        {
+            return None;
+        }
+        Some(self.charge_anyway(bytes))
     }
 
     /// Charges `bytes` that exist already and cannot be refused; later charges find less room.
