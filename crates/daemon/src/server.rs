@@ -226,7 +226,7 @@ async fn asked(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> io::Result<As
     }
     loop {
         let mut ready = connection.readable().await?;
-        if closer.is_stuck() {
+        if !closer.goes_on().await {
             return Ok(Asked::Stuck);
         }
         if !closer.has_room() {
@@ -285,6 +285,7 @@ mod tests {
 
     use super::*;
     use crate::system::descriptor_io::polls;
+    use crate::users::closer::Closers;
     use crate::users::descriptor_numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers};
     use crate::users::limits::Limits;
 
@@ -403,6 +404,34 @@ mod tests {
         serve_and_look(listener, |numbers| most = most.max(taken(numbers)));
         assert_eq!(most, 1, "only the last one takes a number");
         drop(last);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_closer_that_looks_stuck_for_a_moment_delays_a_request_and_one_that_is_stuck_fails_it() {
+        let closers = Closers::new(Numbers::with_max(NUMBERS));
+        let mut frame = [0; FRAME_BYTES_MAX];
+        let bytes = Request::Describe.encode(&mut frame).expect("a short request");
+        for goes_on in [true, false] {
+            let closer = closers.of(goes_on.into(), Source::Requests);
+            let (end_it, ends) = std::sync::mpsc::channel::<()>();
+            closer.run(move || ends.recv().unwrap_or_default());
+            while !closer.is_stuck() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            let kind = SocketType::SEQPACKET;
+            let pair = rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::NONBLOCK, None);
+            let (ours, caller) = pair.expect("a pair");
+            let connection = register(closer.guard(ours), Interest::READABLE).expect("a descriptor");
+            rustix::net::send(&caller, &frame[..bytes], SendFlags::NOSIGNAL).expect("room");
+            let end_it = async move {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                // A closer that is stuck ends with this test.
+                if goes_on { drop(end_it) } else { std::mem::forget(end_it) }
+            };
+            let (asked, ()) = tokio::join!(asked(&connection, &closer), end_it);
+            let is_request = matches!(asked.expect("a socket"), Asked::Request(..));
+            assert_eq!(is_request, goes_on);
+        }
     }
 
     #[test]

@@ -33,6 +33,8 @@ const THREAD_STACK_BYTES: usize = 64 * 1024;
 const SPAWN_WAIT: Duration = Duration::from_millis(100);
 /// A close that takes longer counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_millis(500);
+/// Time that a request waits for a closer that is stuck.
+const STUCK_WAIT: Duration = Duration::from_secs(2);
 /// Maximum number of descriptors that wait to be closed for one user and source.
 const PENDING_MAX: usize = 2 * MESSAGE_DESCRIPTORS_MAX;
 /// Number of waiting descriptors beyond which the daemon's thread closes itself what certainly does not block.
@@ -218,6 +220,21 @@ impl Closer {
     /// Returns whether more waits than the thread is going to close soon.
     pub(super) fn is_behind(&self) -> bool {
         self.is_stuck() || self.work().pending > BEHIND_AFTER
+    }
+
+    /// Waits until the closer is no longer stuck. Returns false if it still is after [`STUCK_WAIT`]. On a busy host, a closer looks
+    /// stuck while its thread waits for the processor.
+    pub(crate) async fn goes_on(&self) -> bool {
+        let goes_on = async {
+            loop {
+                let less = self.less.notified();
+                if !self.is_stuck() {
+                    return;
+                }
+                less.await;
+            }
+        };
+        timeout(STUCK_WAIT, goes_on).await.is_ok()
     }
 
     /// Waits for a limited time until the closer has no work.
