@@ -32,10 +32,14 @@ pub(crate) fn check_local(ip: IpAddr) -> Result<(), Errno> {
     if ip.is_unspecified() {
         return Ok(());
     }
+    // Where no route leads to it, only the address itself shows what it is.
+    if ip.is_multicast() || ip == Ipv4Addr::BROADCAST {
+        return Err(Errno::ADDRNOTAVAIL);
+    }
     let bound = UdpSocket::bind((ip, 0)).map_err(|_| Errno::ADDRNOTAVAIL)?;
     // The broadcast address of a network can be bound, but a send to it is not permitted.
     let is_broadcast = bound.connect((ip, 9)).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
-    if ip.is_multicast() || is_broadcast { Err(Errno::ADDRNOTAVAIL) } else { Ok(()) }
+    if is_broadcast { Err(Errno::ADDRNOTAVAIL) } else { Ok(()) }
 }
 
 pub(crate) fn unspecified(v6: bool) -> SocketAddr {
@@ -150,6 +154,16 @@ mod tests {
         ] {
             assert_eq!(View { v6, own_v4 }.of(parse(address)), parse(told));
         }
+    }
+
+    /// The answer must not depend on the routes of the host.
+    #[test]
+    fn addresses_of_groups_and_of_other_hosts_are_not_local() {
+        let is_local = |ip: &str| check_local(ip.parse().expect("an address"));
+        for ip in ["255.255.255.255", "224.0.0.1", "ff02::1", "192.0.2.1", "2001:db8::1"] {
+            assert_eq!(is_local(ip), Err(Errno::ADDRNOTAVAIL), "{ip}");
+        }
+        assert_eq!((is_local("127.0.0.1"), is_local("0.0.0.0")), (Ok(()), Ok(())));
     }
 
     #[test]
