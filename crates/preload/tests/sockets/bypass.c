@@ -5,7 +5,7 @@
 #include <sys/sendfile.h>
 
 /* No record of a carrier is as long as much is. */
-enum { FILE_BYTES = 50000, MUCH_BYTES = 200000 };
+enum { FILE_BYTES = 50000, PIECE_BYTES = 16384, MUCH_BYTES = 200000, MORE_BYTES = 400000 };
 
 static char content[FILE_BYTES], place[FILE_BYTES];
 
@@ -30,7 +30,9 @@ static void files(int client, int server)
     comes(server, content + 100, 1000);
     CHECK(lseek(fd, 10, SEEK_SET) == 10 && sendfile(client, fd, NULL, FILE_BYTES) == FILE_BYTES - 10);
     CHECK(lseek(fd, 0, SEEK_CUR) == FILE_BYTES);
-    comes(server, content + 10, FILE_BYTES - 10);
+    int whole;
+    CHECK(receive(server, place, sizeof place, 0, &whole) == PIECE_BYTES && whole && memcmp(place, content + 10, PIECE_BYTES) == 0);
+    comes(server, content + 10 + PIECE_BYTES, FILE_BYTES - 10 - PIECE_BYTES);
     CHECK(sendfile(client, fd, NULL, 10) == 0);
     fclose(file);
     CHECK(pipe(ends) == 0 && write(ends[1], "pipe", 4) == 4);
@@ -47,6 +49,12 @@ static void positions(int client, int server)
     struct iovec out = {"hello", 5}, in = {word, sizeof word};
     CHECK(pwritev2(client, &out, 1, -1, 0) == 5 && preadv2(server, &in, 1, -1, 0) == 5);
     FAILS(preadv2(server, &in, 1, -1, RWF_NOWAIT), EAGAIN);
+    /* More than a write past the shim can hold. */
+    static char more[MORE_BYTES];
+    fill(more, sizeof more, 2);
+    out = (struct iovec){more, sizeof more};
+    CHECK(pwritev2(client, &out, 1, -1, 0) == sizeof more);
+    comes(server, more, sizeof more);
     FAILS(pwritev2(client, &out, 1, 0, 0), ESPIPE);
     FAILS(preadv2(server, &in, 1, 0, 0), ESPIPE);
 }
@@ -98,6 +106,9 @@ static void unseen(int client, int server)
     fill(much, sizeof much, 3);
     CHECK(past_shim(SYS_write, client, (long)much, sizeof much, 0, 0, 0) == sizeof much);
     CHECK(receive(server, came, sizeof came, 0, &whole) == sizeof came && whole && memcmp(came, much, sizeof much) == 0);
+    /* Longer than any message and than the buffer: nothing is sent. */
+    static char too_much[(16 << 20) + 1];
+    FAILS(past_shim(SYS_write, client, (long)too_much, sizeof too_much, 0, 0, 0), EMSGSIZE);
     CHECK(dprintf(client, "%s %d %.1f\n", "number", 7, 0.5) == 13);
     comes(server, "number 7 0.5\n", 13);
     /* The association is as it was. */
