@@ -41,6 +41,20 @@ fn run_says_which_daemon_it_joins() {
     assert!(output.status.success() && said.contains(&expected), "{said}");
 }
 
+/// AddressSanitizer ends a program in which another library comes first, as the shim does, unless an option permits that.
+#[test]
+fn a_program_with_address_sanitizer_starts() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/preload/tests/sockets/echo.c");
+    let options = ["-g", "-fsanitize=address", "-U_FORTIFY_SOURCE"];
+    let program = programs::compiled(&source, "run-sanitized", &options);
+    let daemon = Daemon::start("run-sanitized");
+    for own in [None, Some("exitcode=3")] {
+        let mut run = daemon.run(&program);
+        run.env_remove("ASAN_OPTIONS").envs(own.map(|own| ("ASAN_OPTIONS", own)));
+        assert_success("sanitized", &run.output().expect("the command starts"));
+    }
+}
+
 #[test]
 fn a_second_daemon_at_the_same_place_is_refused() {
     let daemon = Daemon::start("second");

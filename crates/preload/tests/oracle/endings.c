@@ -142,6 +142,23 @@ static void peer_shuts_down(int style, int waits)
     part(&j);
 }
 
+/* A program with notifications that are still to come finds the end where the data ends, too. */
+static void peer_shuts_down_and_it_is_told(void)
+{
+    char word[8];
+    struct joined j = narrow(SOCK_STREAM);
+    struct sctp_event_subscribe events = {.sctp_association_event = 1};
+    printf("-- one-to-one: the peer shuts down while data waits, with notifications\n");
+    NEEDED(setsockopt(j.client, IPPROTO_SCTP, SCTP_EVENTS, &events, sizeof events) == 0);
+    for (int n = 0; n < BLOCKS; n++)
+        NEEDED(send(j.client, block, sizeof block, 0) == sizeof block);
+    NEEDED(shutdown(j.server, SHUT_WR) == 0);
+    AWAITED(is_in(j.client, j.id, SCTP_SHUTDOWN_RECEIVED));
+    SAY(recv(j.client, word, sizeof word, MSG_DONTWAIT), "recv while data waits");
+    SAY(recv(j.client, word, sizeof word, 0), "recv that may wait");
+    part(&j);
+}
+
 static void peer_closes(int style)
 {
     struct joined j = joined(style);
@@ -250,6 +267,7 @@ int main(void)
         peer_closes(styles[i]);
         peer_aborts(styles[i]);
     }
+    peer_shuts_down_and_it_is_told();
     shuts_down_itself();
     for (int i = 0; i < COUNT(mtus); i++) {
         path_mtu(AF_INET, mtus[i]);

@@ -3,7 +3,7 @@
 #include "check.h"
 #include <dirent.h>
 
-enum { LONG_BYTES = 200000, PARTS = 40 };
+enum { LONG_BYTES = 200000, PARTS = 40, MESSAGES = 100 };
 
 struct call {
     int fd;
@@ -217,31 +217,57 @@ static void listeners_and_clients(void)
     close(client);
 }
 
-static void *takes_what_is_there(void *fd)
+/* A call that need not wait. */
+struct ready {
+    int fd;
+    ssize_t (*call)(int fd);
+    /* Messages that are received before, so that the shim does not expect to wait. */
+    int received;
+};
+
+static ssize_t sends_one(int fd) { return send(fd, "never", 5, 0); }
+
+static void *calls_when_asked_to_end(void *given)
 {
+    struct ready *ready = given;
     char word[8];
     CHECK(pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL) == 0);
     CHECK(pthread_cancel(pthread_self()) == 0);
-    CHECK(recv(*(int *)fd, word, 1, 0) == 1);
+    for (int n = 0; n < ready->received; n++)
+        CHECK(recv(ready->fd, word, sizeof word, 0) == 4);
     CHECK(pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL) == 0);
-    recv(*(int *)fd, word, sizeof word, 0);
+    ready->call(ready->fd);
     return NULL;
 }
 
-/* A call that need not wait ends its thread, too, and takes nothing. */
-static void asked_before(void)
+static void asked_to_end(int fd, ssize_t (*call)(int), int received)
 {
-    int client, server;
+    struct ready ready = {fd, call, received};
     pthread_t id;
     void *ended;
-    char word[8];
-    joined(5905, &client, &server);
-    CHECK(send(client, "hello", 5, 0) == 5);
-    CHECK(pthread_create(&id, NULL, takes_what_is_there, &server) == 0);
+    CHECK(pthread_create(&id, NULL, calls_when_asked_to_end, &ready) == 0);
     CHECK(pthread_join(id, &ended) == 0 && ended == PTHREAD_CANCELED);
-    CHECK(recv(server, word, sizeof word, 0) == 4 && memcmp(word, "ello", 4) == 0);
+}
+
+/* A call that need not wait ends its thread, too, and does nothing. */
+static void asked_before(void)
+{
+    int listener = listening(5905, 0), client = connected(5905), server;
+    char word[8];
+    struct pollfd waits = {listener, POLLIN, 0};
+    CHECK(poll(&waits, 1, -1) == 1);
+    asked_to_end(listener, accepts, 0);
+    CHECK((server = accept(listener, NULL, NULL)) >= 0);
+    for (int n = 0; n < MESSAGES; n++)
+        CHECK(send(client, "much", 4, 0) == 4);
+    CHECK(send(client, "hello", 5, 0) == 5);
+    asked_to_end(server, receives, MESSAGES);
+    CHECK(recv(server, word, sizeof word, 0) == 5 && memcmp(word, "hello", 5) == 0);
+    asked_to_end(client, sends_one, 0);
+    CHECK(send(client, "last", 4, 0) == 4 && recv(server, word, sizeof word, 0) == 4 && memcmp(word, "last", 4) == 0);
     close(client);
     close(server);
+    close(listener);
 }
 
 int main(void)

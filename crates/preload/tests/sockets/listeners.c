@@ -93,6 +93,26 @@ static void refuses(int fd, int level, int name, int value, int error)
     FAILS(setsockopt(fd, level, name, &value, sizeof value), error);
 }
 
+static void sizes_need_root(void)
+{
+    int fd = fresh(0);
+    refuses(fd, SOL_SOCKET, SO_SNDBUFFORCE, 100000, EPERM);
+    refuses(fd, SOL_SOCKET, SO_RCVBUFFORCE, 100000, EPERM);
+    close(fd);
+}
+
+/* Runs in a child that is no longer root. */
+static void as_nobody(void (*run)(void))
+{
+    pid_t child = fork();
+    if (child == 0) {
+        CHECK(setgid(41005) == 0 && setuid(41005) == 0);
+        run();
+        _exit(0);
+    }
+    CHECK(ended_well(child));
+}
+
 static void options_of_any_socket(void)
 {
     int client, server, fd = fresh(0), again = dup(fd), is_root = geteuid() == 0, bytes = 100000, device_bytes = 16;
@@ -108,8 +128,9 @@ static void options_of_any_socket(void)
         CHECK(setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes) == 0);
         CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes) == 0);
         CHECK(option(fd, SOL_SOCKET, SO_SNDBUF) == 2 * bytes && option(fd, SOL_SOCKET, SO_RCVBUF) == 2 * bytes);
+        as_nobody(sizes_need_root);
     } else {
-        refuses(fd, SOL_SOCKET, SO_SNDBUFFORCE, bytes, EPERM);
+        sizes_need_root();
     }
     refuses(fd, SOL_SOCKET, SO_MARK, 1, EPERM);
     FAILS(setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, "lo", 3), ENOPROTOOPT);

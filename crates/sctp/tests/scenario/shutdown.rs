@@ -192,6 +192,21 @@ fn a_shutdown_acknowledges_as_a_sack_does() {
 }
 
 #[test]
+fn no_message_is_taken_after_the_shutdown_of_the_peer() {
+    // RFC 9260 §9.2.
+    let mut peer = Peer::established(17);
+    peer.app_sends(SendInfo::default(), &b"hello"[..]);
+    peer.expects("DATA 0");
+    for acknowledged in [-1, 0] {
+        peer.sends().chunk(|p, out| Shutdown { cum_tsn: p.endpoint_tsn(acknowledged) }.write(out)).go();
+        let sent = peer.endpoint.send(peer.now, peer.id, &SendInfo::default(), 4, [b"late"[..].into()]);
+        assert_eq!(sent, Err(SendError::PeerShutdown), "{acknowledged}");
+    }
+    peer.expects("SHUTDOWN ACK");
+    peer.expects_nothing();
+}
+
+#[test]
 fn an_init_meets_an_end_that_is_not_complete() {
     // RFC 9260 §9.2: the SHUTDOWN COMPLETE was lost and the peer connects again.
     let mut peer = Peer::established(10);
