@@ -133,19 +133,29 @@ pub(crate) unsafe fn closefrom(first: c_int) {
     }
 }
 
-/// # Safety
-///
-/// The caller meets the requirements of `fdopen(3)`.
-pub(crate) unsafe fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
-    // SAFETY: the name is NUL-terminated.
-    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"fdopen".as_ptr()) };
-    if found.is_null() {
-        return ptr::null_mut();
-    }
-    // SAFETY: the symbol is the function of this name, which takes these arguments.
-    unsafe {
-        let function: unsafe extern "C-unwind" fn(c_int, *const c_char) -> *mut FILE =
-            std::mem::transmute(found);
-        function(fd, mode)
-    }
+/// Defines functions that return a stream, which are looked up at each call.
+macro_rules! functions_of_streams {
+    ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
+        /// # Safety
+        ///
+        /// The caller meets the requirements of the C function of this name.
+        pub(crate) unsafe fn $name($($argument: $type),*) -> *mut FILE {
+            // SAFETY: the name is NUL-terminated.
+            let found = unsafe { libc::dlsym(libc::RTLD_NEXT, concat!(stringify!($name), "\0").as_ptr().cast()) };
+            if found.is_null() {
+                return ptr::null_mut();
+            }
+            // SAFETY: the symbol is the function of this name, which takes these arguments.
+            unsafe {
+                let function: unsafe extern "C-unwind" fn($($type),*) -> *mut FILE = std::mem::transmute(found);
+                function($($argument),*)
+            }
+        }
+    )*};
+}
+
+functions_of_streams! {
+    fdopen(fd: c_int, mode: *const c_char);
+    freopen(path: *const c_char, mode: *const c_char, stream: *mut FILE);
+    freopen64(path: *const c_char, mode: *const c_char, stream: *mut FILE);
 }

@@ -1,12 +1,12 @@
 //! Standard I/O. The C library reads and writes the descriptor of a stream by internal calls, which no shim sees. So a stream on
 //! one of our descriptors is made by `fopencookie(3)`, which calls the shim.
 
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 use libc::{FILE, c_char, c_int, c_void, size_t, ssize_t};
 
 use super::{descriptors, receiving, sending};
-use crate::system::Errno;
+use crate::system::{self, Errno};
 use crate::{next, table};
 
 /// `cookie_io_functions_t`.
@@ -25,6 +25,12 @@ unsafe extern "C-unwind" {
 /// Offset of a stream's descriptor (`_fileno` of `struct _IO_FILE`, unchanged since glibc 2.1). `fileno` reads it there; streams
 /// of `fopencookie` have no descriptor of their own.
 const FILENO_AT: usize = 112;
+/// Offset of the pointer to a stream's state for wide characters (`_wide_data`, unchanged since glibc 2.1).
+const WIDE_DATA_AT: usize = 160;
+/// Size of memory that holds this state of any version.
+const WIDE_DATA_BYTES: usize = 1024;
+/// The pointer in streams of `fopencookie`, which have no such state.
+const NO_WIDE_DATA: usize = usize::MAX;
 
 unsafe extern "C-unwind" fn read(cookie: *mut c_void, place: *mut c_char, bytes: size_t) -> ssize_t {
     // SAFETY: the C library guarantees it.
@@ -69,6 +75,70 @@ pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut F
     before.set();
     // SAFETY: the caller guarantees it.
     unsafe { if is_ours { open(fd, mode) } else { next::fdopen(fd, mode) } }
+}
+
+/// Gives a stream of `fopencookie` a state for wide characters, which `freopen` expects. The C library never frees it, so it
+/// is not allocated: no tool that looks for leaks takes it for one.
+///
+/// # Safety
+///
+/// `stream` is a stream of the C library.
+unsafe fn add_wide_data(stream: *mut FILE) {
+    if cfg!(all(target_env = "gnu", target_pointer_width = "64")) {
+        // SAFETY: the caller guarantees it; a stream of the C library has this field at this offset.
+        unsafe {
+            let place = stream.byte_add(WIDE_DATA_AT).cast::<*mut c_void>();
+            if place.read().addr() == NO_WIDE_DATA {
+                // Without memory, wide characters fail as before.
+                place.write(system::map_private(WIDE_DATA_BYTES).map_or(ptr::null_mut(), NonNull::as_ptr));
+            }
+        }
+    }
+}
+
+/// Opens another file on a stream. The C library writes what the stream has buffered, and replaces its descriptor by internal
+/// calls: the number is ours no longer.
+///
+/// # Safety
+///
+/// `stream` is a stream, which `reopen` passes to the C library.
+unsafe fn reopened(stream: *mut FILE, reopen: impl FnOnce() -> *mut FILE) -> *mut FILE {
+    // SAFETY: the caller guarantees it.
+    let fd = unsafe {
+        add_wide_data(stream);
+        libc::fileno(stream)
+    };
+    let reopened = reopen();
+    let errno = Errno::last();
+    table::forget(fd);
+    errno.set();
+    reopened
+}
+
+/// # Safety
+///
+/// The caller meets the requirements of `freopen(3)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn freopen(
+    path: *const c_char,
+    mode: *const c_char,
+    stream: *mut FILE,
+) -> *mut FILE {
+    // SAFETY: the caller guarantees it.
+    unsafe { reopened(stream, || next::freopen(path, mode, stream)) }
+}
+
+/// # Safety
+///
+/// The caller meets the requirements of `freopen(3)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn freopen64(
+    path: *const c_char,
+    mode: *const c_char,
+    stream: *mut FILE,
+) -> *mut FILE {
+    // SAFETY: the caller guarantees it.
+    unsafe { reopened(stream, || next::freopen64(path, mode, stream)) }
 }
 
 /// Runs before `main`: a service may have inherited a socket as its standard input and output.

@@ -139,6 +139,28 @@ static void refused(void)
     close(listener);
 }
 
+/* A stream that goes on with a file: what it has buffered is sent, and what follows, by its number, too, is written there. */
+static void reopened(int client, int server)
+{
+    char path[] = "/tmp/bypass-XXXXXX", text[32] = "";
+    int file = mkstemp(path);
+    FILE *stream = fdopen(dup(client), "w");
+    CHECK(file >= 0 && stream && fprintf(stream, "buffered") == 8);
+    int number = fileno(stream);
+    CHECK(freopen(path, "w", stream) == stream && fileno(stream) == number);
+    comes(server, "buffered", 8);
+    CHECK(write(number, "one ", 4) == 4 && fprintf(stream, "two") == 3 && fclose(stream) == 0);
+    CHECK(read(file, text, sizeof text) == 7 && strcmp(text, "one two") == 0);
+    /* So does a stream of the C library whose number became a socket. */
+    stream = fopen("/dev/null", "w");
+    number = fileno(stream);
+    CHECK(dup2(client, number) == number && write(number, "socket", 6) == 6);
+    comes(server, "socket", 6);
+    CHECK(freopen(path, "a", stream) == stream && write(fileno(stream), " three", 6) == 6 && fclose(stream) == 0);
+    CHECK(read(file, text, sizeof text) == 6 && memcmp(text, " three", 6) == 0);
+    CHECK(close(file) == 0 && unlink(path) == 0);
+}
+
 static void streams(int client, int server)
 {
     char line[64];
@@ -148,6 +170,7 @@ static void streams(int client, int server)
     CHECK(fgets(line, sizeof line, other) && strcmp(line, "first 1\n") == 0);
     CHECK(fgets(line, sizeof line, other) && strcmp(line, "second\n") == 0);
     CHECK(send(server, "back\n", 5, 0) == 5 && fgets(line, sizeof line, one) && strcmp(line, "back\n") == 0);
+    reopened(client, server);
     int fd = fileno(one);
     CHECK(fclose(one) == 0 && fcntl(fd, F_GETFD) < 0 && fclose(other) == 0);
 }
