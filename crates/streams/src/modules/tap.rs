@@ -37,8 +37,9 @@ impl std::fmt::Debug for Tap {
     }
 }
 
-/// Bytes of a message that are recorded at most, as many as a DATA chunk can hold; the packet also records the full length.
-const SNAPPED_BYTES: usize = u16::MAX as usize / 4 * 4 - DATA_HEADER_BYTES;
+/// Bytes of a message that are recorded at most, as many as an IP packet can hold in a DATA chunk: analysers compute with lengths of
+/// 16 bits. A comment says how long the message was.
+const SNAPPED_BYTES: usize = u16::MAX as usize / 4 * 4 - COMMON_HEADER_BYTES - DATA_HEADER_BYTES;
 const COMMON_HEADER_BYTES: usize = 12;
 const DATA_HEADER_BYTES: usize = 16;
 /// `epb_flags`: the packet was received, or sent.
@@ -117,14 +118,15 @@ impl Tap {
         };
         match header {
             Some(header) => {
-                let original_bytes =
-                    COMMON_HEADER_BYTES + (DATA_HEADER_BYTES + m.data.len()).next_multiple_of(4);
-                let packet_at = self.begin_packet(now, side, original_bytes);
+                let packet_at = self.begin_packet(now, side);
                 self.write_data(&header, m);
-                self.end_packet(packet_at, side, None);
+                let bytes = m.data.len();
+                let cut = (bytes > SNAPPED_BYTES)
+                    .then(|| format!("a message of {bytes} bytes, of which {SNAPPED_BYTES} are recorded"));
+                self.end_packet(packet_at, side, cut.as_deref());
             }
             None => {
-                let packet_at = self.begin_packet(now, side, COMMON_HEADER_BYTES);
+                let packet_at = self.begin_packet(now, side);
                 self.end_packet(packet_at, side, Some(m.what()));
             }
         }
@@ -140,13 +142,12 @@ impl Tap {
     }
 
     /// Writes the beginning of an Enhanced Packet Block (§4.3) and the common header of its packet. Returns the packet's offset.
-    fn begin_packet(&mut self, now: Instant, side: Side, original_bytes: usize) -> usize {
+    fn begin_packet(&mut self, now: Instant, side: Side) -> usize {
         let (instant, since_1970) = self.epoch;
         // 64 bits of nanoseconds last until 2554.
         let at = (since_1970 + now.saturating_duration_since(instant)).as_nanos() as u64;
-        let original_bytes = u32::try_from(original_bytes).unwrap_or(u32::MAX);
-        // The length of the block, the interface's number and the captured length are 0 until they are known.
-        for word in [ENHANCED_PACKET, 0, 0, (at >> 32) as u32, at as u32, 0, original_bytes] {
+        // The length of the block, the interface's number and both lengths of the packet are 0 until they are known.
+        for word in [ENHANCED_PACKET, 0, 0, (at >> 32) as u32, at as u32, 0, 0] {
             self.block.extend(word.to_le_bytes());
         }
         let packet_at = self.block.len();
@@ -165,6 +166,7 @@ impl Tap {
     fn end_packet(&mut self, packet_at: usize, side: Side, comment: Option<&str>) {
         let packet_bytes = self.block.len() - packet_at;
         self.put_u32_at(packet_at - 8, packet_bytes);
+        self.put_u32_at(packet_at - 4, packet_bytes);
         let flags = if side == Side::Read { INBOUND } else { OUTBOUND };
         self.write_option(EPB_FLAGS, &flags.to_le_bytes());
         if self.lost_since > 0 {
