@@ -72,15 +72,19 @@ impl Case for Fairness {
             interrupted = !watch.goes_on(now.as_secs_f64() / whole);
         }
         simulation.network.stop_capture()?;
-        let ours = Outcome { interrupted, ..self.outcome(&simulation, &before) };
+        let measured = simulation.now().saturating_since(Time::ZERO + BEFORE);
+        if measured.is_zero() {
+            // The user has ended it before the measurement began.
+            return Ok(Vec::new());
+        }
+        let ours = Outcome { interrupted, ..self.outcome(&simulation, &before, measured.as_secs_f64()) };
         Ok(vec![ours.counted(&counters(&simulation, &ids))])
     }
 }
 
 impl Fairness {
-    /// Returns the rates of the receivers since they had `before`.
-    fn outcome(&self, simulation: &Simulation<Traffic>, before: &[u64]) -> Outcome {
-        let seconds = self.measured.as_secs_f64();
+    /// Returns the rates of the receivers in the seconds since they had `before`.
+    fn outcome(&self, simulation: &Simulation<Traffic>, before: &[u64], seconds: f64) -> Outcome {
         let after = received(simulation);
         let rates: Vec<f64> =
             after.iter().zip(before).map(|(after, before)| (after - before) as f64 * 8.0 / seconds).collect();
@@ -167,6 +171,14 @@ fn jain(rates: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_end_before_the_measurement_has_no_outcome() {
+        let case = &cases(&Options::default())[0];
+        let mut progress = |_| false;
+        let mut watch = Watch { progress: Some(&mut progress), ..Watch::default() };
+        assert_eq!(case.run(&mut watch).expect("nothing is captured"), []);
+    }
 
     #[test]
     fn the_index_is_jains() {

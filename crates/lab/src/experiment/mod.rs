@@ -20,6 +20,8 @@
 mod bulk;
 mod datatag;
 mod fairness;
+#[cfg(test)]
+mod interruption;
 mod limit;
 mod loss_grid;
 mod multipath;

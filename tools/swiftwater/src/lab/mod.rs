@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use ::lab::experiment::{self, Case, Experiment, Options, Outcome, Watch, table};
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
 use thiserror::Error;
 
 use crate::output::{Json, OutputError, note, print};
@@ -102,7 +103,12 @@ pub(crate) fn run(args: &LabArgs) -> Result<(), LabError> {
         None => {}
     }
     if args.list {
-        return Ok(print(&list())?);
+        let mut json = args.json.open()?;
+        json.write(&experiment::ALL.map(|experiment| Listed::from(&experiment)))?;
+        if json.leaves_text() {
+            print(&list())?;
+        }
+        return Ok(());
     }
     if let Some(name) = args.live {
         live::enter(name)?;
@@ -137,16 +143,19 @@ fn print_outcomes(
 ) -> Result<(), LabError> {
     let row = |outcome| Row::new(experiment, Some(seed), outcome, None);
     json.write(&outcomes.iter().map(row).collect::<Vec<_>>())?;
-    if json.leaves_text() {
+    if json.leaves_text() && !outcomes.is_empty() {
         print(&table(outcomes))?;
     }
-    tell_interruption(outcomes.iter());
+    tell_interruption(!outcomes.is_empty());
     Ok(())
 }
 
-fn tell_interruption<'a>(mut outcomes: impl Iterator<Item = &'a Outcome>) {
-    if outcomes.any(|outcome| outcome.interrupted) {
-        note(format_args!("interrupted: these figures are of the time until then"));
+/// Tells the user what Ctrl-C has left of the figures.
+fn tell_interruption(has_figures: bool) {
+    if interrupt::requested() {
+        let what =
+            if has_figures { "these figures are of the time until then" } else { "nothing was measured" };
+        note(format_args!("interrupted: {what}"));
     }
 }
 
@@ -192,7 +201,7 @@ fn run_live(name: LiveName, args: &LabArgs, mut json: Json) -> Result<(), LabErr
         }
     }
     json.write(&live_rows(&told))?;
-    tell_interruption(told.iter().flat_map(|(_, results)| &results.outcomes).map(|(outcome, _)| outcome));
+    tell_interruption(told.iter().any(|(_, results)| !results.outcomes.is_empty()));
     failure.map_or(Ok(()), Err)
 }
 
@@ -202,6 +211,19 @@ fn live_rows<'a>(told: &'a [(&'static str, live::Results)]) -> Vec<Row<'a>> {
         results.outcomes.iter().map(|(outcome, figures)| Row::new(name, None, outcome, figures.as_ref()))
     });
     rows.collect()
+}
+
+/// An experiment in the list, as JSON.
+#[derive(Serialize)]
+struct Listed {
+    experiment: &'static str,
+    about: &'static str,
+}
+
+impl From<&Experiment> for Listed {
+    fn from(experiment: &Experiment) -> Self {
+        Listed { experiment: experiment.name, about: experiment.about }
+    }
 }
 
 /// Lists the names of the experiments with descriptions.

@@ -76,26 +76,41 @@ impl Case for Multipath {
         let runs = alone.len() + 1;
         // First, because the first run is captured and traced.
         let together = self.send(&self.lines, watch, 0, runs)?;
+        let mut interrupted = together.outcome.interrupted;
         let mut outcomes = Vec::new();
         for (number, line) in alone.iter().enumerate() {
+            if interrupted {
+                break;
+            }
             let run = self.send(std::slice::from_ref(&self.lines[*line]), watch, number + 1, runs)?;
+            interrupted = run.outcome.interrupted;
             outcomes.push(Outcome { path: Some(line + 1), ..run.outcome });
         }
-        let back_s_max = self.back_s_max(&together.trace);
+        // What had not come back when the user ended the run may have come back later.
+        let back_s_max = self.back_s_max(&together.trace).filter(|_| !together.outcome.interrupted);
         outcomes.push(Outcome { trace: together.trace, back_s_max, ..together.outcome });
-        let rate = |line: usize| outcomes[self.like(line)].bits_per_s;
-        let best = (0..self.lines.len()).map(rate).fold(0.0, f64::max);
-        let sum = (0..self.lines.len()).map(rate).sum();
-        for outcome in &mut outcomes {
-            outcome.best_path_bits_per_s = Some(best);
-            outcome.sum_of_paths_bits_per_s = (outcome.path.is_none()).then_some(sum);
+        if !interrupted {
+            self.compare_with_alone(&mut outcomes);
         }
+        // The user may end a run before its measured part begins.
+        outcomes.retain(|outcome| outcome.seconds > 0.0);
         outcomes.extend(self.published.iter().map(|figure| self.theirs(figure)));
         Ok(outcomes)
     }
 }
 
 impl Multipath {
+    /// Adds to the outcomes of all runs what the lines made alone. Those of the distinct lines come first, in their order.
+    fn compare_with_alone(&self, outcomes: &mut [Outcome]) {
+        let rate = |line: usize| outcomes[self.like(line)].bits_per_s;
+        let best = (0..self.lines.len()).map(rate).fold(0.0, f64::max);
+        let sum = (0..self.lines.len()).map(rate).sum();
+        for outcome in outcomes {
+            outcome.best_path_bits_per_s = Some(best);
+            outcome.sum_of_paths_bits_per_s = (outcome.path.is_none()).then_some(sum);
+        }
+    }
+
     /// Returns a case with messages that fill a packet, and nothing published.
     fn new(name: String, seed: u64, lines: Vec<PipeConfig>, measured: Range<Duration>) -> Self {
         let slice = measured.end / 400;
