@@ -9,13 +9,16 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-use clap::{Command, CommandFactory};
+use clap::{Arg, Command, CommandFactory};
 use clap_mangen::Man;
 
 use crate::args::Cli;
 
 /// Heading of the examples in the help of a command. An empty line ends them.
 const EXAMPLES: &str = "Examples:";
+
+/// Beginning of a line that goes on with an explanation in the help of a command: it stands where explanations stand.
+const CONTINUED: &str = "        ";
 
 /// Environment variables that the commands read.
 const ENVIRONMENT: [(&str, &str); 4] = [
@@ -32,10 +35,11 @@ const ENVIRONMENT: [(&str, &str); 4] = [
 ];
 
 /// Meaning of the exit status of all commands.
-const EXIT_STATUS: [(&str, &str); 6] = [
+const EXIT_STATUS: [(&str, &str); 7] = [
     ("0", "The command did what it should."),
     ("1", "It did not, and has said why on standard error."),
     ("2", "The command line is invalid."),
+    ("126, 127", "swiftwater run cannot execute the program: 127 if there is none, 126 otherwise."),
     ("130", "Ctrl-C ended it early; a measurement has printed its totals so far."),
     ("141", "Nobody reads its standard output any more."),
     ("other", "swiftwater run becomes the program, whose status it is."),
@@ -80,11 +84,11 @@ fn write_page(command: &Command, above: &[String], names: &[String], directory: 
 }
 
 fn page(command: &Command, examples: &[String], names: &[String]) -> io::Result<Vec<u8>> {
-    let page = Man::new(command.clone());
+    let page = Man::new(command.clone()).source(concat!("swiftwater ", env!("CARGO_PKG_VERSION")));
     let mut text = Vec::new();
     page.render_title(&mut text)?;
     page.render_name_section(&mut text)?;
-    page.render_synopsis_section(&mut text)?;
+    writeln!(text, ".SH SYNOPSIS\n{}", synopsis(command))?;
     page.render_description_section(&mut text)?;
     page.render_options_section(&mut text)?;
     if command.get_subcommands().any(|sub| is_visible(&sub)) {
@@ -104,6 +108,59 @@ fn page(command: &Command, examples: &[String], names: &[String]) -> io::Result<
     let all: Vec<String> = others.chain(SEE_ALSO.map(str::to_owned)).map(|name| escape(&name)).collect();
     writeln!(text, ".SH \"SEE ALSO\"\n{}", all.join(",\n"))?;
     Ok(text)
+}
+
+/// Returns the command line: options with their values, then operands, then the subcommand.
+fn synopsis(command: &Command) -> String {
+    let shown = |arg: &&Arg| !arg.is_hide_set() && !["help", "version"].contains(&arg.get_id().as_str());
+    let (operands, options): (Vec<_>, Vec<_>) =
+        command.get_arguments().filter(shown).partition(|arg| arg.is_positional());
+    let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
+    let mut words = vec![format!("\\fB{}\\fR", escape(name))];
+    words.extend(options.into_iter().map(|arg| format!("[{}]", option(arg))));
+    words.extend(operands.into_iter().map(operand));
+    if command.get_subcommands().any(|sub| is_visible(&sub)) {
+        words.push(
+            if command.is_subcommand_required_set() { "\\fICOMMAND\\fR" } else { "[\\fICOMMAND\\fR]" }
+                .to_owned(),
+        );
+    }
+    words.join("\n")
+}
+
+/// Returns an option as the synopsis shows it: its names and its value.
+fn option(arg: &Arg) -> String {
+    let short = arg.get_short().map(|letter| format!("-{letter}"));
+    let long = arg.get_long().map(|word| format!("--{word}"));
+    let names: Vec<String> =
+        short.into_iter().chain(long).map(|name| format!("\\fB{}\\fR", escape(&name))).collect();
+    let separator = if arg.is_require_equals_set() { "=" } else { " " };
+    let value = match value_of(arg) {
+        None => String::new(),
+        // The value may be left out, and a blank separator then stays outside.
+        Some(value) if is_optional(arg) && separator == " " => format!(" [{value}]"),
+        Some(value) if is_optional(arg) => format!("[{separator}{value}]"),
+        Some(value) => format!("{separator}{value}"),
+    };
+    format!("{}{value}", names.join("|"))
+}
+
+/// Returns an operand as the synopsis shows it.
+fn operand(arg: &Arg) -> String {
+    let value = value_of(arg).unwrap_or_default();
+    let more = if arg.get_num_args().is_some_and(|range| range.max_values() > 1) { "..." } else { "" };
+    if arg.is_required_set() { format!("{value}{more}") } else { format!("[{value}{more}]") }
+}
+
+/// Returns the name of an argument's value, if it takes one.
+fn value_of(arg: &Arg) -> Option<String> {
+    let takes_value = arg.is_positional() || arg.get_num_args().is_some_and(|range| range.takes_values());
+    let name = arg.get_value_names().and_then(|names| names.first()).filter(|_| takes_value)?;
+    Some(format!("\\fI{}\\fR", escape(name)))
+}
+
+fn is_optional(arg: &Arg) -> bool {
+    arg.get_num_args().is_some_and(|range| range.min_values() == 0)
 }
 
 fn help_of(command: &Command) -> String {
@@ -156,11 +213,16 @@ fn write_terms(text: &mut Vec<u8>, title: &str, terms: &[(&str, &str)]) -> io::R
         .try_for_each(|(term, words)| writeln!(text, ".TP\n\\fB{}\\fR\n{}", escape(term), escape(words)))
 }
 
-/// Renders lines of prose: an empty line ends a paragraph, and an indented one stands alone.
+/// Renders lines of prose: an empty line ends a paragraph, and an indented one is a term with its explanation after two blanks or
+/// more; without these it stands alone, or goes on with the explanation before it.
 fn lines(lines: &[impl AsRef<str>]) -> String {
     let line = |line: &_| match AsRef::<str>::as_ref(line) {
         "" => ".PP".to_owned(),
-        line if line.starts_with(' ') => format!(".br\n{}", escape(line.trim_start())),
+        line if line.starts_with(' ') => match line.trim_start().rsplit_once("  ") {
+            Some((term, words)) => format!(".TP\n\\fB{}\\fR\n{}", escape(term.trim_end()), escape(words)),
+            None if line.starts_with(CONTINUED) => escape(line.trim_start()),
+            None => format!(".br\n{}", escape(line.trim_start())),
+        },
         line => escape(line),
     };
     lines.iter().map(line).collect::<Vec<String>>().join("\n")
@@ -182,6 +244,22 @@ mod tests {
         assert_eq!(examples, ["a --b   does it", "c"]);
         assert_eq!(notes, ["One.", "", "Two.", "", "", "Three."]);
         assert_eq!(lines(&[".x", "", "a\\b"]), "\\&.x\n.PP\na\\eb");
+        let table = ["  loss=1%  burst=4      lost, or in bursts", "                        of so many"];
+        assert_eq!(lines(&table), ".TP\n\\fBloss=1%  burst=4\\fR\nlost, or in bursts\nof so many");
+    }
+
+    #[test]
+    fn the_synopsis_has_values() {
+        let command = Command::new("x")
+            .arg(Arg::new("path").long("path").value_name("SPEC").num_args(1))
+            .arg(Arg::new("json").long("json").value_name("FILE").num_args(0..=1).require_equals(true))
+            .arg(Arg::new("watch").long("watch").value_name("S").num_args(0..=1))
+            .arg(Arg::new("quick").short('q').long("quick").num_args(0))
+            .arg(Arg::new("program").value_name("PROGRAM").num_args(1..).required(true));
+        let plain = synopsis(&command).replace("\\fB", "").replace("\\fI", "").replace("\\fR", "");
+        let words =
+            "x\n[\\-\\-path SPEC]\n[\\-\\-json[=FILE]]\n[\\-\\-watch [S]]\n[\\-q|\\-\\-quick]\nPROGRAM...";
+        assert_eq!(plain, words);
     }
 
     #[test]
@@ -201,6 +279,18 @@ mod tests {
         let mut command = without_help(Cli::command());
         command.build();
         check(&command, &[]);
+    }
+
+    /// Help is wrapped at 100 columns where there is no terminal.
+    #[test]
+    fn examples_are_not_wrapped() {
+        fn check(command: &Command) {
+            let (examples, _) = split_help(&help_of(command));
+            let long = examples.iter().find(|line| line.chars().count() + 2 > 100);
+            assert_eq!(long, None, "{}", command.get_name());
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
     }
 
     /// The width of the terminal decides: a paragraph is one line.

@@ -9,8 +9,8 @@ use crate::units::{parse_count, parse_seconds};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  swiftwater bench attack --quick                  each flood at 100,000 packets a second, in 90 seconds
-  swiftwater bench attack                          at 30,000, too, with more rounds: six minutes
+  swiftwater bench attack --quick  each flood at 100,000 packets/s: 90 seconds
+  swiftwater bench attack          at 30,000, too, with more rounds: six minutes
   swiftwater bench attack --floods init,data --repeat 5
   swiftwater bench attack --rates 10k,300k --json=attack.json
 

@@ -14,10 +14,10 @@ use crate::units::{parse_bytes, parse_seconds};
 #[command(after_help = "\
 Examples:
   swiftwater bench --quick                       two minutes, a table and bench-out/bench.html
-  swiftwater bench                               all sizes, series and packet sizes: about half an hour
+  swiftwater bench                               all sizes and series: about half an hour
   swiftwater bench --sizes 64,1k --seconds 1     two sizes only
-  swiftwater bench --cpus 1 --quick              both ends on one processor, as the published machines had
-  swiftwater bench --series sctp-message --json  JSON on standard output, the table on standard error
+  swiftwater bench --cpus 1 --quick              both ends on one processor
+  swiftwater bench --series sctp-message --json  JSON; the table goes to standard error
 
 Without --json the array goes to bench-out/bench.json, beside the page.
 

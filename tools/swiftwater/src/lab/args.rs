@@ -12,20 +12,19 @@ use crate::units::parse_seconds;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  swiftwater lab --list                                 names of the experiments
-  swiftwater lab --virtual sctplib                      two receive buffers beside the published figures
+  swiftwater lab --list                                    names of the experiments
+  swiftwater lab --virtual sctplib                         beside published figures
   swiftwater lab --virtual loss-grid --seconds 30 --json | python3 -m json.tool
-  swiftwater lab --virtual datatag --plot datatag.html  windows and queues over time
-  swiftwater lab --virtual two-equal --case 'message, 64' two paths at once, beside one path and published results
-  swiftwater lab --virtual failover --plot failover.html  data of each path while one fails
-  swiftwater lab --live asymmetric-rate                   beside the kernel's TCP and MPTCP
-  swiftwater lab --live all --quick --out results         every published figure in real time, within 15 minutes
-  swiftwater lab report results                           a page of these results: tables, and curves over time
-  swiftwater lab check --path 1gbit,5ms                   whether this host can emulate that line
-  swiftwater lab run --path 30mbit,50ms --server 'iperf3 -s' -- iperf3 -c 198.18.0.2
-                                                        any programs on two hosts with that line between them
-  swiftwater lab shell --path 30mbit,50ms                 a shell on one of them
+  swiftwater lab --virtual datatag --plot datatag.html     windows and queues over time
+  swiftwater lab --virtual two-equal --case 'message, 64'  two paths at once, and each alone
+  swiftwater lab --virtual failover --plot failover.html   data of each path while one fails
   swiftwater lab --virtual tail-loss --case 'last packet' --capture tail.pcapng --qlog tail.sqlog
+  swiftwater lab --live asymmetric-rate                    beside the kernel's TCP and MPTCP
+  swiftwater lab --live all --quick --out results          all experiments, within 15 minutes
+  swiftwater lab report results                            a page of these results
+  swiftwater lab check --path 1gbit,5ms                    whether this host can emulate it
+  swiftwater lab shell --path 30mbit,50ms                  a shell on a host behind this line
+  swiftwater lab run --path 30mbit,50ms --server 'iperf3 -s' -- iperf3 -c 198.18.0.2
 
 A virtual experiment runs both ends in this process, on a network and a clock that are simulated: it \
 needs no privileges and runs as fast as the processor permits, and a seed gives the same figures on every \

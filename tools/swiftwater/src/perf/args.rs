@@ -24,9 +24,9 @@ pub(crate) enum PerfCommand {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  swiftwater perf server                          all addresses, TCP and UDP port 9899
+  swiftwater perf server                            all addresses, TCP and UDP port 9899
   swiftwater perf server -B 192.0.2.1,198.51.100.1  two addresses: SCTP uses both
-  swiftwater perf server --once --json            one test, then its result as JSON
+  swiftwater perf server --once --json              one test, then its result as JSON
 
 The firewall of this host must admit port 9899, TCP and UDP. With -P, tests over UDP use one \
 port for each flow, from this one upwards.")]
@@ -57,14 +57,14 @@ pub(crate) struct ServerArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  swiftwater perf client 192.0.2.1                       SCTP, 64-byte messages, 10 seconds
-  swiftwater perf client 192.0.2.1 --proto tcp -l 1k -i 1   TCP, 1024 bytes per write, a line each second
-  swiftwater perf client 192.0.2.1 --rr -l 1             request and response, with latencies
-  swiftwater perf client 192.0.2.1 --crr -n 1000         with a new association for each request
-  swiftwater perf client 192.0.2.1 -P 4 --mode stream    four associations, boundaries ignored
-  swiftwater perf client 192.0.2.1 --mode batch -l 16    short messages, many in one call at both ends
-  swiftwater perf client 192.0.2.1 -B 192.0.2.7,198.51.100.7   a path from each of two addresses
-  swiftwater perf client 192.0.2.1 --link auto           directly over IP if permitted
+  swiftwater perf client 192.0.2.1                            SCTP, 64-byte messages, 10 seconds
+  swiftwater perf client 192.0.2.1 --proto tcp -l 1k -i 1     TCP, 1 KB a write, a line each second
+  swiftwater perf client 192.0.2.1 --rr -l 1                  request and response, with latencies
+  swiftwater perf client 192.0.2.1 --crr -n 1000              an association for each request
+  swiftwater perf client 192.0.2.1 -P 4 --mode stream         four associations, no boundaries
+  swiftwater perf client 192.0.2.1 --mode batch -l 16         many messages in one call
+  swiftwater perf client 192.0.2.1 -B 192.0.2.7,198.51.100.7  a path from each of two addresses
+  swiftwater perf client 192.0.2.1 --link auto                directly over IP if permitted
   swiftwater perf client 192.0.2.1 --json | python3 -m json.tool
   swiftwater perf client 192.0.2.1 --qlog run.sqlog && swiftwater trace plot run.sqlog
 

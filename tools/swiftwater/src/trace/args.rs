@@ -17,10 +17,10 @@ pub(crate) enum TraceCommand {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  swiftwater perf client HOST --qlog run.sqlog    record a trace
-  swiftwater trace plot run.sqlog                 draw it: run.svg
-  swiftwater trace plot run.sqlog -o run.html     a page with the figures and a table
-  swiftwater trace plot run.sqlog --from 2 --to 3   one second of it
+  swiftwater perf client HOST --qlog run.sqlog     record a trace
+  swiftwater trace plot run.sqlog                  draw it: run.svg
+  swiftwater trace plot run.sqlog -o run.html      a page with the figures and a table
+  swiftwater trace plot run.sqlog --from 2 --to 3  one second of it
 
 Each path of each association gets a figure of its own: the congestion window, its threshold and the \
 bytes in flight; losses, retransmissions, timeouts and probes as marks; round-trip times; the rate \
@@ -39,10 +39,10 @@ pub(crate) struct PlotArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  swiftwater trace show run.sqlog                           every event
-  swiftwater trace show run.sqlog -e packet_lost,timer_expired   only these
-  swiftwater trace show run.sqlog --from 1.5 --to 1.6       a tenth of a second
-  swiftwater trace show run.sqlog -a 5c0e91aa --path 0      one path of one association
+  swiftwater trace show run.sqlog                               every event
+  swiftwater trace show run.sqlog -e packet_lost,timer_expired  only these
+  swiftwater trace show run.sqlog --from 1.5 --to 1.6           a tenth of a second
+  swiftwater trace show run.sqlog -a 5c0e91aa --path 0          one path of one association
 
 A line has the time in seconds, the association (our verification tag at its beginning) and path, the \
 name of the event and what it says. The names are listed in docs/trace.md.")]
