@@ -9,6 +9,8 @@ pub(crate) enum Failure {
     Output(OutputError),
     /// Any other reason, as a sentence for the user.
     Said(String),
+    /// A program could not be executed: the sentence, and the exit status that `env` and `nohup` use for it.
+    NotExecuted(String, u8),
 }
 
 impl From<OutputError> for Failure {

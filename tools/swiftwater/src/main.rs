@@ -76,6 +76,10 @@ fn main() -> ExitCode {
         Err(Failure::Output(OutputError::Closed)) => EXIT_CLOSED.into(),
         Err(Failure::Output(error)) => fail(&error),
         Err(Failure::Said(sentence)) => fail(&sentence),
+        Err(Failure::NotExecuted(sentence, status)) => {
+            fail(&sentence);
+            ExitCode::from(status)
+        }
     };
     interrupt::exit_status().map_or(status, ExitCode::from)
 }
@@ -87,8 +91,18 @@ fn fail(sentence: &dyn Display) -> ExitCode {
 
 fn completions(shell: Shell) -> String {
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "swiftwater", &mut text);
+    clap_complete::generate(shell, &mut public_command(), "swiftwater", &mut text);
     String::from_utf8_lossy(&text).into_owned()
+}
+
+/// Returns the definition of the command line without the commands that only this program and packages use.
+fn public_command() -> clap::Command {
+    let whole = Cli::command();
+    let public: Vec<_> = whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned().collect();
+    clap::Command::new("swiftwater")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(whole.get_arguments())
+        .subcommands(public)
 }
 
 fn perform(command: Command) -> Result<(), Failure> {

@@ -100,10 +100,12 @@ pub(crate) enum Json {
 impl Json {
     /// Makes a file for the JSON, and its folder.
     pub(crate) fn file(path: &Path) -> Result<Json, OutputError> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let file = folder.map_or(Ok(()), fs::create_dir_all).and_then(|()| File::create(path));
-        let failed = |source| OutputError::File { path: path.to_owned(), source };
-        file.map(|file| Json::File(path.to_owned(), file)).map_err(failed)
+        let failed = |path: &Path, source| OutputError::File { path: path.to_owned(), source };
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            fs::create_dir_all(folder).map_err(|source| failed(folder, source))?;
+        }
+        let file = File::create(path).map_err(|source| failed(path, source))?;
+        Ok(Json::File(path.to_owned(), file))
     }
 
     /// Returns whether standard output is for the text.

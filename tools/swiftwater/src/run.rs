@@ -1,6 +1,7 @@
 //! `swiftwater run`: starts a program with our SCTP sockets.
 
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,6 +12,7 @@ use clap::Args;
 use swiftwater_daemon::{DaemonAddress, Description, NoDaemon};
 
 use crate::daemon::stop::explain;
+use crate::failure::Failure;
 use crate::output::note;
 use crate::program::{fails_with_preload, trouble_with};
 
@@ -35,6 +37,11 @@ const START_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// Seconds without a socket after which a daemon that was started here ends.
 const IDLE_EXIT_S: &str = "60";
 
+/// Exit status if there is no such program.
+const EXIT_NO_PROGRAM: u8 = 127;
+/// Exit status if the system cannot execute the program.
+const EXIT_NOT_EXECUTABLE: u8 = 126;
+
 /// Program to run.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -44,9 +51,10 @@ this network namespace, which is started if there is none. All other calls work 
 Both ends need SCTP in UDP port 9899, or directly over IP: see `swiftwater daemon --help`.
 
 Examples:
-  swiftwater run -- socat SCTP-LISTEN:6001,reuseaddr,fork EXEC:cat
-  swiftwater run -- socat - SCTP:127.0.0.1:6001
-  swiftwater run -- iperf3 -s                  and on the client: swiftwater run -- iperf3 -c HOST --sctp")]
+  swiftwater run -- socat SCTP-LISTEN:6001,reuseaddr,fork EXEC:cat  a server that echoes
+  swiftwater run -- socat - SCTP:127.0.0.1:6001                     a client of it
+  swiftwater run -- iperf3 -s
+  swiftwater run -- iperf3 -c HOST --sctp                           on the client")]
 pub(crate) struct RunArgs {
     /// Do not print which daemon is used, and do not warn of programs that PROGRAM executes. Default: print both.
     #[arg(short, long)]
@@ -61,7 +69,9 @@ pub(crate) struct RunArgs {
 }
 
 /// Replaces this process by the program. Returns only if that fails.
-pub(crate) fn run(args: &RunArgs) -> Result<(), String> {
+pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
+    let (program, arguments) = args.program.split_first().ok_or("no program is named".to_owned())?;
+    let path = find_program(program)?;
     let shim = find_shim()?;
     let place = DaemonAddress::from_environment();
     let daemon = match place.describe() {
@@ -72,14 +82,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), String> {
     if !args.quiet {
         note(format_args!("swiftwater: daemon {} at {place}: {}", daemon.process, daemon.carries));
     }
-    let (program, arguments) = args.program.split_first().ok_or("no program is named")?;
-    let path = find_program(program);
-    if let Some(trouble) = path.as_deref().and_then(trouble_with) {
+    if let Some(trouble) = trouble_with(&path) {
         note(format_args!("swiftwater: {} {trouble}", program.display()));
     }
     let mut command = Command::new(program);
     command.args(arguments);
-    if !path.as_deref().is_some_and(fails_with_preload) {
+    if !fails_with_preload(&path) {
         command.env(PRELOAD_VARIABLE, preload(&shim));
     }
     command.env(SANITIZER_VARIABLE, sanitizer_options());
@@ -93,7 +101,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), String> {
         command.env(ON_DEMAND_VARIABLE, "1");
     }
     let error = command.exec();
-    Err(format!("cannot run {}: {error}", program.display()))
+    let advice = match error.kind() {
+        ErrorKind::PermissionDenied => "; `ls -l` shows whether it is an executable file",
+        ErrorKind::NotFound => "; the interpreter that it names is missing",
+        _ => "",
+    };
+    Err(Failure::NotExecuted(format!("cannot run {}: {error}{advice}", path.display()), EXIT_NOT_EXECUTABLE))
 }
 
 /// Returns the path of the shim, which lies beside this command or where packages put it.
@@ -165,10 +178,16 @@ fn has_ended(daemon: &mut Child) -> bool {
 }
 
 /// Returns the file for a name, as `execvp` finds it.
-fn find_program(name: &OsStr) -> Option<PathBuf> {
-    if Path::new(name).components().count() > 1 {
-        return Some(name.into());
-    }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+fn find_program(name: &OsStr) -> Result<PathBuf, Failure> {
+    let has_folder = Path::new(name).components().count() > 1;
+    let (found, reason) = if has_folder {
+        (Some(PathBuf::from(name)).filter(|file| file.exists()), "there is no such file")
+    } else {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let mut files = std::env::split_paths(&path).map(|folder| folder.join(name));
+        (files.find(|file| file.is_file()), "no folder in PATH has it; install it, or give its path")
+    };
+    found.ok_or_else(|| {
+        Failure::NotExecuted(format!("cannot run {}: {reason}", name.display()), EXIT_NO_PROGRAM)
+    })
 }

@@ -12,7 +12,7 @@ pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {
         .parse::<usize>()
         .ok()
         .and_then(|count| count.checked_mul(factor))
-        .ok_or_else(|| format!("`{text}` is no count of bytes; write a number such as 64, 128k or 4M"))
+        .ok_or_else(|| format!("`{text}` is not a number of bytes; write one such as 64, 128k or 4M"))
 }
 
 /// Parses a count of messages such as `1000`, `250k` or `4M` (thousands and millions).
@@ -27,7 +27,7 @@ pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
         .ok()
         .and_then(|count| count.checked_mul(factor))
         .filter(|&count| count > 0)
-        .ok_or_else(|| format!("`{text}` is no count; write a number above zero such as 1000 or 4M"))
+        .ok_or_else(|| format!("`{text}` is not a number above zero; write one such as 1000 or 4M"))
 }
 
 /// Parses a span of seconds such as `10` or `0.25`, at least a millisecond and at most a day.
@@ -35,7 +35,7 @@ pub(crate) fn parse_seconds(text: &str) -> Result<f64, String> {
     text.parse::<f64>()
         .ok()
         .filter(|seconds| (0.001..=86_400.0).contains(seconds))
-        .ok_or_else(|| format!("`{text}` is no span of seconds; write a number from 0.001 to 86400"))
+        .ok_or_else(|| format!("`{text}` is not a number of seconds from 0.001 to 86400"))
 }
 
 /// Formats a number with a comma between every three digits: `1,234,567`.

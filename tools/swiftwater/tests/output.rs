@@ -106,7 +106,7 @@ fn json_takes_the_place_of_text_or_goes_to_a_file_beside_it() {
     let bench = format!(
         "bench --sizes 64 --series tcp --cpus 1 --seconds 0.02 --repeat 1 --html {folder}/bench.html"
     );
-    for line in [&status, &bench, "doctor", "lab --virtual tail-loss --case last"] {
+    for line in [&status, &bench, "doctor", "lab --list", "lab --virtual tail-loss --case last"] {
         let printed = swiftwater(&format!("{line} --json")).output().expect("the command starts").stdout;
         let rows: Vec<serde_json::Value> =
             serde_json::from_slice(&printed).expect("an array and nothing else");
@@ -118,6 +118,7 @@ fn json_takes_the_place_of_text_or_goes_to_a_file_beside_it() {
     }
     let nowhere =
         swiftwater("lab --virtual tail-loss --json=/proc/nowhere/rows.json").output().expect("starts");
+    assert!(said(&nowhere).contains("cannot write /proc/nowhere: "), "the folder: {}", said(&nowhere));
     assert!(said(&nowhere).contains("choose another file with --json=FILE"), "{}", said(&nowhere));
 }
 
@@ -136,10 +137,78 @@ fn messages_blame_what_is_wrong() {
         ("lab".into(), "swiftwater lab --list"),
         ("lab --seed 2".into(), "--virtual <NAME>|--live <NAME>|--list"),
         ("daemon stop --place @sw-output-nobody".into(), "no daemon answers at @sw-output-nobody"),
+        (
+            "status --place @sw-output-nobody".into(),
+            "`swiftwater daemon --place @sw-output-nobody` starts one",
+        ),
+        ("streams pop x".into(), "`swiftwater streams` lists them"),
+        ("daemon --place /proc/nowhere --udp-port 0".into(), "choose another place with --place"),
+        ("daemon --autopush /proc/nowhere".into(), "name a file of rules with --autopush"),
+        ("status --watch 0".into(), "`0` is not a number of seconds from 0.001 to 86400"),
     ];
     for (line, words) in cases {
         let output = swiftwater(&line).output().expect("the command starts");
         assert!(!output.status.success() && said(&output).contains(words), "{line}: {}", said(&output));
+    }
+}
+
+#[test]
+fn a_server_whose_udp_port_was_taken_meanwhile_names_its_option() {
+    let taken = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let udp_port = taken.local_addr().expect("bound").port();
+    drop(taken);
+    let mut server = swiftwater(&format!("perf server -B 127.0.0.1 -p 0 --udp-port {udp_port}"))
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().expect("it is piped"))
+        .read_line(&mut line)
+        .expect("it says where it waits");
+    let port = line.split(';').next().and_then(|words| words.rsplit(':').next()).expect("a port");
+    let _taken = UdpSocket::bind(("127.0.0.1", udp_port)).expect("the server has only checked it");
+    let output = swiftwater(&format!("perf client 127.0.0.1 -p {port} -n 1")).output().expect("starts");
+    let words = "or start `swiftwater perf server` with another --udp-port";
+    assert!(said(&output).contains(words), "{}", said(&output));
+    kill(Pid::from_raw(server.id() as i32), Signal::SIGINT).expect("it runs");
+    server.wait().expect("it ends");
+}
+
+#[test]
+fn a_program_that_is_missing_starts_no_daemon() {
+    let place = format!("@sw-output-missing-{}", std::process::id());
+    for (program, words) in
+        [("no-such-program", "no folder in PATH has it"), ("./no/such", "there is no such file")]
+    {
+        let mut command = swiftwater(&format!("run -- {program}"));
+        let output = command.env("SWIFTWATER_DAEMON", &place).output().expect("the command starts");
+        assert_eq!(output.status.code(), Some(127), "{program}");
+        assert!(said(&output).contains(words), "{}", said(&output));
+    }
+    let status = swiftwater(&format!("status --place {place}")).output().expect("the command starts");
+    assert!(said(&status).contains("no daemon is running there"), "{}", said(&status));
+}
+
+#[test]
+fn a_file_that_is_no_program_has_the_status_that_env_gives() {
+    let daemon = Daemon::start("no-program");
+    let output = daemon.run("/dev/null").output().expect("the command starts");
+    assert_eq!(output.status.code(), Some(126));
+    assert!(said(&output).contains("cannot run /dev/null: Permission denied"), "{}", said(&output));
+}
+
+#[test]
+fn completions_offer_what_the_help_shows() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = swiftwater(&format!("completions {shell}")).output().expect("the command starts");
+        let script = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(script.contains("doctor") && script.contains("autopush"), "{shell}");
+        // The help of these commands begins so.
+        for hidden in
+            ["One end of a run", "manual pages", "swiftwater__subcmd__peer", "swiftwater__subcmd__man"]
+        {
+            assert!(!script.contains(hidden), "{shell}: {hidden}");
+        }
     }
 }
 
@@ -214,6 +283,10 @@ fn an_unmapped_user_neither_asks_nor_ends_a_daemon_of_another_one() {
         command.args(["--place", &daemon.place]).output().expect("the command starts")
     };
     let (status, stop) = (asked("status"), asked("daemon stop"));
-    assert!(said(&status).contains("of user 65534, and programs trust only"), "{}", said(&status));
+    assert!(
+        said(&status).contains("of user 65534, and only programs and commands of that user trust it"),
+        "{}",
+        said(&status)
+    );
     assert!(said(&stop).contains("only root and that user end it"), "{}", said(&stop));
 }

@@ -65,6 +65,7 @@ fn a_second_daemon_at_the_same_place_is_refused() {
     assert_eq!(second.status.code(), Some(1));
     let said = String::from_utf8_lossy(&second.stderr);
     assert!(said.contains("a daemon already listens at"), "{said}");
+    assert!(said.contains("end it with `swiftwater daemon stop`"), "{said}");
 }
 
 #[test]

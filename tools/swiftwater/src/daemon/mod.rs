@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use swiftwater::{ListenerOptions, StackOptions};
-use swiftwater_daemon::{Daemon, DaemonAddress, DaemonError, DaemonOptions, Ending, StreamRules};
+use swiftwater_daemon::{
+    Daemon, DaemonAddress, DaemonAddressError, DaemonError, DaemonOptions, Ending, StreamRules,
+};
 
 use crate::activation;
 use crate::failure::Failure;
@@ -120,8 +122,9 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<(), Failure> {
 
 /// Reads the autopush rules.
 fn rules(path: &Path) -> Result<StreamRules, String> {
-    let text =
-        fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let text = fs::read_to_string(path).map_err(|error| {
+        format!("cannot read {}: {error}; name a file of rules with --autopush", path.display())
+    })?;
     StreamRules::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
@@ -147,6 +150,10 @@ fn reason(args: &DaemonArgs, error: &DaemonError) -> String {
              or choose another port with --udp-port, here and at every peer",
             port = args.udp_port
         ),
+        DaemonError::Address(DaemonAddressError::Taken(_)) => {
+            format!("{error}: end it with `swiftwater daemon stop`, or choose another place with --place")
+        }
+        DaemonError::Address(_) => format!("{error}; choose another place with --place"),
         error => error.to_string(),
     }
 }

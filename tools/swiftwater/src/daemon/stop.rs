@@ -98,11 +98,15 @@ fn peer(place: &DaemonAddress) -> io::Result<UCred> {
 pub(crate) fn explain(place: &DaemonAddress, error: &NoDaemon) -> String {
     match (error, peer(place)) {
         (NoDaemon::Stranger { user }, Ok(daemon)) => format!(
-            "it is process {} of user {user}, and programs trust only daemons of root and of their own user: \
-             `swiftwater daemon stop` ends it, as root or as that user; SWIFTWATER_DAEMON=@NAME names another place",
+            "it is process {} of user {user}, and only programs and commands of that user trust it: run this as that user; \
+             or end it with `swiftwater daemon stop`, as root or as that user; or name another place with \
+             SWIFTWATER_DAEMON=@NAME",
             daemon.pid.as_raw_nonzero()
         ),
-        (NoDaemon::Absent, _) => format!("{error}; `swiftwater run` starts one"),
+        (NoDaemon::Absent, _) if *place == DaemonAddress::from_environment() => {
+            format!("{error}; `swiftwater run` starts one")
+        }
+        (NoDaemon::Absent, _) => format!("{error}; `swiftwater daemon --place {place}` starts one"),
         _ => error.to_string(),
     }
 }

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, U
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use thiserror::Error;
 
 use super::config::ServerConfig;
@@ -26,7 +27,10 @@ const READ_TIMEOUT: Duration = Duration::from_millis(500);
 #[derive(Debug, Error)]
 pub(crate) enum AcceptorError {
     /// A UDP port is not available.
-    #[error("the server cannot bind UDP port {port}: {source}; give its command another --udp-port")]
+    #[error(
+        "the server cannot bind UDP port {port}: {source}; stop the program there that has it, such as a `swiftwater daemon`, \
+         or start `swiftwater perf server` with another --udp-port"
+    )]
     Bind {
         /// The port.
         port: u16,
@@ -42,10 +46,8 @@ pub(crate) enum AcceptorError {
     #[error("the server cannot open an SCTP socket: {0}; start it with `swiftwater run --`")]
     SctpSockets(io::Error),
     /// The server cannot listen over SCTP.
-    #[error(
-        "the server cannot listen over SCTP: {0}; give its command another --udp-port if that port is taken"
-    )]
-    Sctp(#[from] swiftwater::BindError),
+    #[error("the server cannot listen over SCTP: {0}")]
+    Sctp(io::Error),
     /// The client asks for a link that the server does not allow.
     #[error("the server carries SCTP over {allowed} only; run the client with --link {allowed}")]
     Link {
@@ -55,6 +57,19 @@ pub(crate) enum AcceptorError {
     /// The system failed.
     #[error("the server cannot take the test: {0}")]
     Io(#[from] io::Error),
+}
+
+impl AcceptorError {
+    /// Converts a failure to bind SCTP, which this UDP port carries. Only the server's command can choose another one.
+    fn from_sctp(udp_port: u16, error: swiftwater::BindError) -> Self {
+        let source = io::Error::from(error);
+        match source.kind() {
+            io::ErrorKind::AddrInUse => {
+                AcceptorError::Bind { port: udp_port, source: Errno::ADDRINUSE.into() }
+            }
+            _ => AcceptorError::Sctp(source),
+        }
+    }
 }
 
 /// Sockets that take the data of one test.
@@ -104,7 +119,8 @@ impl Acceptor {
                 let link = config.link.agree(spec.link).ok_or(AcceptorError::Link { allowed })?;
                 let spec = Spec { link, ..spec.clone() };
                 let (addresses, trace) = (&config.addresses, config.trace.as_ref());
-                Ok(Self::Sctp(SctpAcceptor::open(&spec, addresses, config.port, config.udp_port, trace)?))
+                let opened = SctpAcceptor::open(&spec, addresses, config.port, config.udp_port, trace);
+                opened.map(Self::Sctp).map_err(|error| AcceptorError::from_sctp(config.udp_port, error))
             }
             Protocol::Udp => (0..spec.parallel)
                 .map(|index| bind_flow(spec, config, index))

@@ -143,13 +143,29 @@ pub(crate) struct Totals {
 pub(crate) enum ControlError {
     /// The connection failed.
     #[error("the control connection failed: {0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
+    /// The other end has not answered in time.
+    #[error(
+        "the other end of the control connection does not answer: another program may listen on that port, \
+         or the server may be busy with another test"
+    )]
+    Silent,
     /// The other end closed.
     #[error("the other end closed the control connection; look at its own messages for the reason")]
     Closed,
     /// The other end is another program or another version.
     #[error("the other end does not speak this protocol; run the same version of swiftwater at both ends")]
     NotUnderstood,
+}
+
+impl From<io::Error> for ControlError {
+    /// Converts an error of the connection.
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ControlError::Silent,
+            _ => ControlError::Io(error),
+        }
+    }
 }
 
 /// One end of the control connection.
@@ -234,6 +250,10 @@ mod tests {
         client.write_all(b"{\"say\":\"go\"}\nnonsense\n").expect("room");
         assert_eq!(control.hear::<FromClient>(None).expect("a message"), FromClient::Go);
         assert!(matches!(control.hear::<FromClient>(None), Err(ControlError::NotUnderstood)));
+        assert!(matches!(
+            control.hear::<FromClient>(Some(Duration::from_millis(1))),
+            Err(ControlError::Silent)
+        ));
         drop(client);
         assert!(matches!(control.hear::<FromClient>(None), Err(ControlError::Closed)));
     }

@@ -73,6 +73,7 @@ enum StreamsCommand {
     /// Push a module below the head (`I_PUSH`).
     Push {
         /// The number of the association.
+        #[arg(value_parser = association_number)]
         id: u32,
         /// The module: bufmod, compress, connld, counter, filter, limit, nullmod, pipemod, timod, tirdwr.
         module: String,
@@ -85,6 +86,7 @@ enum StreamsCommand {
     /// Pop the module below the head (`I_POP`).
     Pop {
         /// The number of the association.
+        #[arg(value_parser = association_number)]
         id: u32,
         #[command(flatten)]
         place: PlaceArgs,
@@ -92,6 +94,7 @@ enum StreamsCommand {
     /// Print a line for each message and primitive, until Ctrl-C or the association ends.
     Trace {
         /// The number of the association.
+        #[arg(value_parser = association_number)]
         id: u32,
         #[command(flatten)]
         place: PlaceArgs,
@@ -99,6 +102,7 @@ enum StreamsCommand {
     /// Write messages and primitives as a pcapng file, until Ctrl-C or the association ends.
     Tap {
         /// The number of the association.
+        #[arg(value_parser = association_number)]
         id: u32,
         /// File to write; - is standard output.
         #[arg(short, long = "write", value_name = "FILE", default_value = STANDARD_OUTPUT)]
@@ -106,6 +110,12 @@ enum StreamsCommand {
         #[command(flatten)]
         place: PlaceArgs,
     },
+}
+
+/// Parses the number of an association.
+fn association_number(text: &str) -> Result<u32, String> {
+    text.parse()
+        .map_err(|_| format!("`{text}` is not the number of an association; `swiftwater streams` lists them"))
 }
 
 /// Shows streams, or changes one.

@@ -50,7 +50,7 @@ pub(crate) enum ReadError {
         what: String,
     },
     /// The file has no known event.
-    #[error("{path} has no SCTP events; it may be the trace of another protocol", path = path.display())]
+    #[error("{path} has no SCTP events: no association began, or it is the trace of another protocol", path = path.display())]
     Nothing {
         /// The file.
         path: PathBuf,

@@ -59,9 +59,9 @@ pub(super) fn summary(columns: &Columns) -> String {
     let seconds = columns.to_s - columns.from_s;
     let mut parts = vec![
         format!("{} packets sent", grouped(totals.packets_sent)),
-        format!("{} received", grouped(totals.packets_received)),
+        format!("{} packets received", grouped(totals.packets_received)),
     ];
-    for (bytes, what) in [(totals.acked_bytes, "arrived"), (totals.received_bytes, "came")] {
+    for (bytes, what) in [(totals.acked_bytes, "delivered"), (totals.received_bytes, "received")] {
         if bytes > 0 {
             let rate = mbits(bytes as f64 * 8.0 / seconds);
             parts.push(format!("{} bytes {what} ({rate} Mbit/s)", grouped(bytes)));

@@ -35,6 +35,6 @@ pub(super) fn render(drawing: &Drawing, svg: &str) -> String {
     format!(
         "<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title><style>{STYLE}</style>\
          <h1>{title}</h1><table><thead><tr><th>path</th><th>packets sent</th><th>received</th>\
-         <th>bytes arrived</th><th>bytes came</th>{marks}</tr></thead><tbody>{rows}</tbody></table>{svg}</html>\n"
+         <th>bytes delivered</th><th>bytes received</th>{marks}</tr></thead><tbody>{rows}</tbody></table>{svg}</html>\n"
     )
 }
