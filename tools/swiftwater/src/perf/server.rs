@@ -19,6 +19,8 @@ use super::spec::{Carrier, Spec};
 use crate::load::{LoadError, Meter, Span};
 use crate::{host, interrupt, sockets};
 
+/// Part of an interval that the end of a test must have for a report of its own.
+const REMAINDER_MIN: f64 = 0.1;
 /// Interval at which a waiting server checks for Ctrl-C.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Time that a new connection may take to send its preamble.
@@ -295,6 +297,10 @@ impl RunningTest {
                 observe(ServerEvent::Interval(report));
             }
         }
+        if let Some(report) = reports.remainder(spec, &self.meters) {
+            let _ = speaker.say(&FromServer::Interval(report));
+            observe(ServerEvent::Interval(report));
+        }
         let (calls, bytes) = Meter::total(&self.meters);
         let seconds = match (self.span.first, self.span.last) {
             (Some(first), Some(last)) if last > first => (last - first).as_secs_f64(),
@@ -365,13 +371,24 @@ impl Reports {
             return None;
         }
         self.next += interval;
+        Some(self.report(spec, meters))
+    }
+
+    /// Returns the report of what is left at the end of the test, unless that is too short to have a rate.
+    fn remainder(&mut self, spec: &Spec, meters: &[Arc<Meter>]) -> Option<Interval> {
+        let left_s = self.began.elapsed().as_secs_f64() - self.last_s;
+        let whole_s = self.interval?.as_secs_f64();
+        (left_s >= whole_s * REMAINDER_MIN).then(|| self.report(spec, meters))
+    }
+
+    fn report(&mut self, spec: &Spec, meters: &[Arc<Meter>]) -> Interval {
         let (calls, bytes) = Meter::total(meters);
         let (start_s, end_s) = (self.last_s, self.began.elapsed().as_secs_f64());
         let messages = spec.messages(calls, bytes) - spec.messages(self.last.0, self.last.1);
         let report = Interval { start_s, end_s, messages, bytes: bytes - self.last.1 };
         self.last_s = end_s;
         self.last = (calls, bytes);
-        Some(report)
+        report
     }
 }
 
@@ -381,5 +398,31 @@ fn open_control(mut stream: TcpStream) -> io::Result<Option<Control>> {
     match Purpose::read(&mut stream)? {
         Some(Purpose::Control) => Control::new(stream).map(Some),
         _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::spec::example;
+
+    /// Reports, in intervals of 1000 s, of a test that began so many seconds ago.
+    fn reports(seconds_ago: u64) -> (Spec, Reports) {
+        let spec = Spec { interval_ms: 1_000_000, ..example() };
+        let began =
+            Instant::now().checked_sub(Duration::from_secs(seconds_ago)).expect("the host has run so long");
+        let reports = Reports::new(&spec, began);
+        (spec, reports)
+    }
+
+    #[test]
+    fn the_end_of_a_test_is_reported_unless_it_is_short() {
+        let (spec, mut short) = reports(0);
+        assert_eq!(short.remainder(&spec, &[]), None);
+        let (spec, mut long) = reports(110);
+        let report = long.remainder(&spec, &[]).expect("more than a tenth");
+        assert!(report.start_s == 0.0 && report.end_s >= 110.0, "{report:?}");
+        let without = Spec { interval_ms: 0, ..spec };
+        assert_eq!(Reports::new(&without, long.began).remainder(&without, &[]), None);
     }
 }
