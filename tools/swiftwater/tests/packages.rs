@@ -32,6 +32,16 @@ fn built() -> &'static Path {
 }
 
 #[test]
+fn a_package_of_nothing_is_refused_with_advice() {
+    let empty = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nothing-built");
+    std::fs::create_dir_all(&empty).expect("a folder");
+    let output = Command::new(Path::new(PACKAGING).join("deb")).arg("--from").arg(&empty).output();
+    let output = output.expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("run cargo build --release first"), "{said}");
+}
+
+#[test]
 fn a_package_has_all_that_users_need() {
     if tools::program("dpkg-deb").is_none() {
         return;
@@ -42,6 +52,8 @@ fn a_package_has_all_that_users_need() {
     let mut make = Command::new(deb);
     // Compresses quickly rather than well.
     make.arg("--from").arg(built).arg("--out").arg(&out).env("DEB_COMPRESSION", "none");
+    // The source may come without its history.
+    make.env("GIT_DIR", "/nowhere").env_remove("SOURCE_DATE_EPOCH");
     let packages = said(&mut make);
     let multiarch = said(Command::new("cc").arg("-print-multiarch"));
     let lib = format!("usr/lib/{}", multiarch.trim());
