@@ -19,8 +19,12 @@ pub(crate) use scale::{Axis, Scale, bytes_text, count_text, mbits_text, number_t
 
 /// Width left of the plot, for the labels of the vertical axis.
 const LEFT: f64 = 76.0;
+/// Characters of a name that have room in the legend.
+pub(crate) const LEGEND_CHARACTERS: usize = 23;
+/// Width from the plot to the names of the legend, with a piece of each curve.
+const LEGEND_SAMPLE: f64 = 39.0;
 /// Width right of the plot, for the legend.
-const LEGEND: f64 = 168.0;
+const LEGEND: f64 = LEGEND_SAMPLE + LEGEND_CHARACTERS as f64 * CHARACTER;
 /// Height above the plot, for the name of the vertical axis.
 const TOP: f64 = 24.0;
 /// Height below the plot, for the labels and the name of the horizontal axis.
@@ -244,7 +248,7 @@ impl Chart {
             let _ = write!(
                 out,
                 "<text x=\"{:.1}\" y=\"{:.1}\">{}</text></g>",
-                x + 25.0,
+                frame.right + LEGEND_SAMPLE,
                 y + 4.0,
                 escape(&curve.name)
             );

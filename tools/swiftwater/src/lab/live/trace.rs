@@ -6,6 +6,9 @@ use super::figures::{Cell, Run, typical};
 use super::measure::Point;
 use super::plan::Plan;
 
+/// Name of the curve of the round-trip time.
+pub(in crate::lab) const ROUND_TRIP_NAME: &str = "smoothed, longest path";
+
 /// Quantity of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -78,7 +81,7 @@ fn curves(plan: &Plan, cell: &Cell, run: &Run) -> Vec<TraceCurve> {
     let mut curves = vec![
         of_points(Measure::Rate, "delivered", |point| Some(point.bits_per_s)),
         of_points(Measure::Window, "all paths", |point| point.cwnd_bytes),
-        of_points(Measure::RoundTrip, "smoothed, longest path", |point| point.srtt_s),
+        of_points(Measure::RoundTrip, ROUND_TRIP_NAME, |point| point.srtt_s),
     ];
     let first = cell.load.first;
     for path in first..first + plan.lines_of(&cell.load, cell.series).len() {

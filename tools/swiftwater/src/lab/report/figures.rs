@@ -29,7 +29,7 @@ const COLORS: [Color; 8] = [
     Color::Cyan,
     Color::Ink,
 ];
-/// Shapes of the points of one drawing, in turn.
+/// Shapes of the points of one drawing, in turn. Curves of one colour have different ones.
 const MARKERS: [Marker; 4] = [Marker::Circle, Marker::Square, Marker::Diamond, Marker::Up];
 /// Number of runs of an experiment that are drawn.
 const RUNS_MAX: usize = 60;
@@ -93,7 +93,7 @@ fn chart_by_size(kind: &str, mut curves: Vec<SizeCurve>) -> Option<String> {
     let height = (HEIGHT * 2.0).max(LEGEND_LINE * (curves.len() + 4) as f64);
     let drawn = curves.into_iter().enumerate().map(|(number, curve)| {
         let SizeCurve { name, published, points } = curve;
-        let style = CurveStyle::new(COLORS[number % COLORS.len()], MARKERS[number % MARKERS.len()]);
+        let style = style(number);
         let words =
             points.iter().map(|(size, rate)| format!("{name}, {size} bytes: {:.2} Mbit/s", rate / 1e6));
         let words = words.collect();
@@ -110,10 +110,15 @@ fn chart_by_size(kind: &str, mut curves: Vec<SizeCurve>) -> Option<String> {
         rule: None,
     };
     Some(format!(
-        "<figure><h3>{}</h3><figcaption>Delivered by message size; broken lines were published</figcaption>{}</figure>\n",
+        "<figure><h3>{}</h3><figcaption>Delivered by message size, over so many paths; broken lines were published</figcaption>{}</figure>\n",
         escape(kind),
         chart.svg()
     ))
+}
+
+/// Returns the style of a curve with markers, by its number.
+fn style(number: usize) -> CurveStyle {
+    CurveStyle::new(COLORS[number % COLORS.len()], MARKERS[(number + number / COLORS.len()) % MARKERS.len()])
 }
 
 /// Returns a figure for each run: its drawings on one time axis, and the values under the pointer.
@@ -139,9 +144,10 @@ fn figure(trace: &Trace) -> String {
     let (left, width) = Chart::plot_span(WIDTH);
     let data = json!({"end_s": end_s, "left": left, "width": width, "curves": told}).to_string();
     format!(
-        "<figure data-run=\"{}\"><h3>{}: {}</h3>{drawings}<output>Point at a drawing to read its values.</output></figure>\n",
+        "<figure data-run=\"{}\"><h3>{}, {}: {}</h3>{drawings}<output>Point at a drawing to read its values.</output></figure>\n",
         escape(&data),
         escape(&trace.transport),
+        if trace.paths == 1 { "1 path".to_owned() } else { format!("{} paths", trace.paths) },
         escape(&trace.case)
     )
 }
@@ -211,7 +217,8 @@ fn usual(curve: &Curve) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::live::trace::TraceCurve;
+    use crate::lab::live::trace::{ROUND_TRIP_NAME, TraceCurve};
+    use crate::plot::LEGEND_CHARACTERS;
 
     fn trace() -> Trace {
         let curve = |measure, name: &str| TraceCurve {
@@ -245,6 +252,26 @@ mod tests {
         assert_eq!(drawn.matches("<svg").count(), 4, "{drawn}");
         assert!(drawn.contains(">lksctp</text>") && drawn.contains(">tcp</text>"), "{drawn}");
         assert!(drawn.contains("&quot;end_s&quot;:1") && !drawn.contains("\"far\""), "{drawn}");
+        assert!(drawn.contains("<h3>sctp-stream, 1 path: "), "{drawn}");
+        let two = figure(&Trace { paths: 2, ..trace() });
+        assert!(two.contains("<h3>sctp-stream, 2 paths: "), "{two}");
+    }
+
+    #[test]
+    fn curves_of_one_drawing_differ() {
+        let styles: std::collections::HashSet<CurveStyle> = (0..32).map(style).collect();
+        assert_eq!(styles.len(), COLORS.len() * MARKERS.len());
+    }
+
+    /// The longest names that the live experiments have.
+    #[test]
+    fn names_have_room_in_the_legend() {
+        let row = json!({"case": "two, 8 bytes", "message_bytes": 8, "transport": "openss7 2007", "bits_per_s": 1.0,
+            "mode": "message", "paths": 2, "published": true});
+        let (_, name, ..) = point_by_size(row.as_object().expect("an object")).expect("a point");
+        for name in [name.as_str(), ROUND_TRIP_NAME] {
+            assert!(name.chars().count() <= LEGEND_CHARACTERS, "{name}");
+        }
     }
 
     #[test]
