@@ -48,9 +48,12 @@ fn is_socket(path: &Path) -> bool {
 }
 
 pub(crate) fn listen(place: &DaemonAddress) -> Result<OwnedFd, DaemonAddressError> {
-    let failed = |error: Errno| match error {
-        Errno::ADDRINUSE => DaemonAddressError::Taken(place.clone()),
-        error => DaemonAddressError::System(place.clone(), error.into()),
+    let failed = |error: Errno| match (error, place) {
+        (Errno::ADDRINUSE, DaemonAddress::Path(path)) if !is_socket(path) => {
+            DaemonAddressError::System(place.clone(), Errno::EXIST.into())
+        }
+        (Errno::ADDRINUSE, _) => DaemonAddressError::Taken(place.clone()),
+        _ => DaemonAddressError::System(place.clone(), error.into()),
     };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket =
@@ -300,7 +303,8 @@ mod tests {
         let path = std::env::temp_dir().join(format!("swiftwater-server-{}", std::process::id()));
         let place = DaemonAddress::Path(path.clone());
         fs::write(&path, "another program's file").expect("a file");
-        assert!(matches!(listen(&place), Err(DaemonAddressError::Taken(_))));
+        let refusal = listen(&place).expect_err("the file is not a socket");
+        assert!(matches!(refusal, DaemonAddressError::System(..)), "no daemon listens there: {refusal}");
         assert_eq!(fs::read(&path).expect("the file remains"), b"another program's file");
         fs::remove_file(&path).expect("the file exists");
         let daemon = listen(&place).expect("the address is free");

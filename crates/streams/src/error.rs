@@ -124,7 +124,7 @@ impl fmt::Display for PushError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoModule => write!(f, "no module has this name; add it to the executive before"),
-            Self::Argument(why) => write!(f, "the module does not take its arguments: {why}"),
+            Self::Argument(why) => write!(f, "the module rejects its arguments: {why}"),
             Self::Module(errno) => write!(f, "the module refused to be pushed: {errno}"),
             Self::TooMany => write!(f, "the stream has as many modules as it may have; pop one first"),
             Self::Failed(errno) => write!(f, "nothing can be pushed on a stream that has failed: {errno}"),

@@ -257,7 +257,7 @@ fn a_path_that_makes_no_sense_is_refused_before_anything_is_made() {
     let said = complaint(&mut lab(None, &["run", "--path", "30mbit,fast", "--", "true"]));
     assert!(said.contains("`fast` in the path `30mbit,fast` is invalid"), "{said}");
     let said = complaint(&mut lab(None, &["shell", "--server"]));
-    assert!(said.contains("no shell of the laboratory"), "{said}");
+    assert!(said.contains("not a shell of the laboratory"), "{said}");
 }
 
 #[test]

@@ -232,7 +232,7 @@ fn a_socket_of_somebody_else_is_left_alone() {
     // This process only listens and never answers, like a service manager before it starts the daemon.
     let output = swiftwater(&format!("daemon stop --place @{name}")).output().expect("the command starts");
     assert_eq!(output.status.code(), FAILED);
-    assert!(said(&output).contains(&format!("process {}, which is no daemon", std::process::id())));
+    assert!(said(&output).contains(&format!("process {}, which is not a daemon", std::process::id())));
 }
 
 #[test]

@@ -133,7 +133,10 @@ fn streams_are_shown_with_their_modules() {
     }
     let said = |words: &[&str]| refused(streams(&daemon.place, words));
     assert!(said(&["push", &sender, "no-such"]).contains("there are bufmod"));
-    assert!(said(&["push", &sender, "limit"]).contains("say bits= or messages="));
+    assert!(said(&["push", &sender, "limit"]).contains("set bits=RATE, messages=RATE or both"));
+    assert!(
+        said(&["push", &sender, "limit", "bits=fast"]).contains("bits=fast is not a rate; write a number")
+    );
     assert!(said(&["push", "999999", "bufmod"]).contains("no association has this number"));
     for _ in 2..8 {
         done(streams(&daemon.place, &["push", &sender, "nullmod"]));

@@ -10,10 +10,10 @@ pub(super) fn split(argument: &str) -> Result<(&str, &str), String> {
 
 /// Parses a number.
 pub(super) fn number<T: FromStr>(name: &str, value: &str) -> Result<T, String> {
-    value.parse().map_err(|_| format!("{value} is not a number that {name} can be"))
+    value.parse().map_err(|_| format!("{name}={value} is not a number in its range"))
 }
 
-/// Parses a rate with an optional suffix k, M or G for thousands, millions and thousands of millions.
+/// Parses a rate above 0 with an optional suffix k, M or G for thousands, millions and thousands of millions.
 pub(super) fn rate(name: &str, value: &str) -> Result<f64, String> {
     let (digits, factor) = match value.char_indices().next_back() {
         Some((at, 'k')) => (&value[..at], 1e3),
@@ -21,9 +21,10 @@ pub(super) fn rate(name: &str, value: &str) -> Result<f64, String> {
         Some((at, 'G')) => (&value[..at], 1e9),
         _ => (value, 1.0),
     };
-    let rate: f64 = number(name, digits)?;
-    let rate = rate * factor;
-    if rate.is_finite() && rate > 0.0 { Ok(rate) } else { Err(format!("{name} must be more than 0")) }
+    let rate = digits.parse::<f64>().ok().map(|rate| rate * factor);
+    rate.filter(|rate| rate.is_finite() && *rate > 0.0).ok_or_else(|| {
+        format!("{name}={value} is not a rate; write a number above 0, such as 500, 10k or 1.5M")
+    })
 }
 
 /// Parses a probability.

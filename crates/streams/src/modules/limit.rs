@@ -59,7 +59,7 @@ impl Limit {
             }
         }
         match (limit.bits_per_s, limit.messages_per_s) {
-            (None, None) => Err("say bits= or messages=".into()),
+            (None, None) => Err("set bits=RATE, messages=RATE or both, such as bits=10M".into()),
             _ => Ok(limit),
         }
     }

@@ -70,7 +70,7 @@ pub(crate) enum PlanError {
         allowed: usize,
     },
     /// A packet size out of bounds.
-    #[error("`{0}` is no packet size; write `loopback` or a number of bytes from 576 to 65536")]
+    #[error("`{0}` is not a packet size; write `loopback` or a number of bytes from 576 to 65536")]
     Packet(String),
     /// A message size out of bounds.
     #[error("a message of {0} bytes cannot be measured; choose a size from 1 to {MESSAGE_BYTES_MAX}")]

@@ -51,7 +51,7 @@ pub(super) fn run(args: &StopArgs) -> Result<(), Failure> {
         let name =
             crate::host::process_name(process.get()).unwrap_or_else(|| "a process that is gone".into());
         return Err(format!(
-            "the socket at {place} is held by {name}, process {process}, which is no daemon of this command: \
+            "the socket at {place} is held by {name}, process {process}, which is not a daemon of this command: \
              if a service manager started it, use `systemctl stop swiftwater.socket swiftwater.service`"
         )
         .into());

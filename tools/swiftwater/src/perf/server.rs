@@ -83,7 +83,7 @@ fn advice(option: &str, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
             format!(
-                "stop the other program there (`ss -tulpn` as root lists them), or choose another port with {option}"
+                "stop the other program there (`ss -tulpn` as root lists them, `swiftwater daemon stop` ends a daemon), or choose another port with {option}"
             )
         }
         io::ErrorKind::AddrNotAvailable => {

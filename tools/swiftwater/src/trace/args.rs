@@ -75,6 +75,6 @@ pub(crate) struct Select {
 
 fn parse_time(text: &str) -> Result<f64, String> {
     text.parse::<f64>().ok().filter(|seconds| seconds.is_finite() && *seconds >= 0.0).ok_or_else(|| {
-        format!("`{text}` is no time; write seconds from the beginning of the file such as 1.5")
+        format!("`{text}` is not a time; write seconds from the beginning of the file, such as 1.5")
     })
 }

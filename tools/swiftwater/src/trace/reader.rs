@@ -175,7 +175,7 @@ fn text(line: &[u8]) -> &[u8] {
 fn parse(line: &[u8]) -> Result<Option<Entry>, String> {
     let event: EventIn<'_> = serde_json::from_slice(line).map_err(|error| format!("no event: {error}"))?;
     if !event.time.is_finite() {
-        return Err("the time is no number".into());
+        return Err("the time is not a number".into());
     }
     let data = event.data.get();
     let parsed = match &*event.name {

@@ -58,7 +58,7 @@ pub(crate) enum LineError {
     TooMuch(String),
     /// A shell of the server was asked for outside of the laboratory.
     #[error(
-        "this is no shell of the laboratory; `swiftwater lab shell` opens one, and --server works in there"
+        "this is not a shell of the laboratory; `swiftwater lab shell` opens one, and --server works in there"
     )]
     NotInside,
     /// The results cannot be written.
