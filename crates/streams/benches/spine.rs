@@ -67,29 +67,30 @@ impl Driver for Loopback {
 
 /// Number of messages written before they are read, as many as a batch of datagrams would bring.
 const BATCH: usize = 256;
-const BATCHES: usize = 1000;
-const ROUNDS: usize = 30;
+const BATCHES: usize = 100;
+/// Many short rounds: one of them falls between the turns of other programs on the processor.
+const ROUNDS: usize = 300;
 
 fn main() {
-    // Measures one cell alone, for a profiler: `spine MODULES BYTES`.
+    // Measures one cell alone, for a profiler: `spine MODULES BYTES ROUNDS`.
     let cell: Vec<usize> = std::env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
     println!("modules  bytes  write ns  read ns  allocations/message");
-    if let [modules, bytes] = cell[..] {
-        return report(modules, bytes, false);
+    if let [modules, bytes, rounds] = cell[..] {
+        return report(modules, bytes, false, rounds);
     }
     for modules in [0, 1, 3] {
         for bytes in [1, 64, 1024] {
-            report(modules, bytes, false);
+            report(modules, bytes, false, ROUNDS);
         }
     }
     println!("coalesced writes (more to come), read back 16 KB at a time:");
     for bytes in [1, 64] {
-        report(0, bytes, true);
+        report(0, bytes, true, ROUNDS);
     }
 }
 
-fn report(modules: usize, bytes: usize, more: bool) {
-    let cost = measure(modules, bytes, more);
+fn report(modules: usize, bytes: usize, more: bool, rounds: usize) {
+    let cost = measure(modules, bytes, more, rounds);
     let Cost { write_ns, read_ns, allocations } = cost;
     println!("{modules:>7} {bytes:>6} {write_ns:>9.1} {read_ns:>8.1} {allocations:>20.4}");
 }
@@ -103,7 +104,7 @@ struct Cost {
 }
 
 /// Returns the cheapest of many rounds: disturbances only make a round dearer.
-fn measure(modules: usize, bytes: usize, more: bool) -> Cost {
+fn measure(modules: usize, bytes: usize, more: bool, rounds: usize) -> Cost {
     let mut executive = Executive::new(Instant::now());
     let driver = executive.add_driver("loopback", Box::new(Loopback { outstanding_bytes: 0 }));
     let s = executive.open(driver).expect("the loopback driver opens");
@@ -114,7 +115,7 @@ fn measure(modules: usize, bytes: usize, more: bool) -> Cost {
     let message = vec![7; bytes];
     let mut buffer = vec![0; 16 * 1024];
     let mut best = Cost { write_ns: f64::MAX, read_ns: f64::MAX, allocations: 0.0 };
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         let allocations = ALLOCATIONS.load(Ordering::Relaxed);
         let (mut writing, mut reading) = (Duration::ZERO, Duration::ZERO);
         for _ in 0..BATCHES {

@@ -7,7 +7,7 @@ use crate::head::Head;
 use crate::identifiers::{Place, QueueRef, Side, StreamId};
 use crate::message::{CopyRequest, Credit, Flush, IocAck, IocNak, Ioctl, Kind, Message};
 use crate::queue::{Queue, QueueInfo, QueuePair};
-use crate::scheduler::{Errand, Scheduler};
+use crate::scheduler::{Errand, Post, Scheduler};
 use crate::timers::{Alarm, TimerId};
 use crate::{Chain, Errno};
 use slot::Slot;
@@ -110,12 +110,12 @@ pub struct Q<'a> {
     head: &'a mut Head,
     device: &'a mut QueuePair,
     scheduler: &'a mut Scheduler,
-    ahead: Ahead,
+    ahead: &'a mut Ahead,
 }
 
 /// Messages that a procedure has sent on and that have not arrived yet: `canputnext` counts them as arrived.
 #[derive(Clone, Copy, Debug, Default)]
-struct Ahead {
+pub(crate) struct Ahead {
     up_bytes: usize,
     down_bytes: usize,
     /// `canputnext` returned false because of these bytes alone, so no other event will enable the queue.
@@ -137,20 +137,15 @@ impl<'a> Q<'a> {
         head: &'a mut Head,
         device: &'a mut QueuePair,
         scheduler: &'a mut Scheduler,
+        ahead: &'a mut Ahead,
     ) -> Self {
-        Self {
-            stream,
-            index,
-            side,
-            serial,
-            own,
-            below,
-            above,
-            head,
-            device,
-            scheduler,
-            ahead: Ahead::default(),
-        }
+        Self { stream, index, side, serial, own, below, above, head, device, scheduler, ahead }
+    }
+
+    /// Takes the message that the procedure is called for.
+    #[inline(always)]
+    pub(crate) fn take_hop(&mut self) -> Option<Post> {
+        self.scheduler.take_hop()
     }
 
     /// Returns the stream.
@@ -186,9 +181,16 @@ impl<'a> Q<'a> {
     /// Sends a message on to the next queue.
     #[inline]
     pub fn putnext(&mut self, m: Message) {
+        let bytes = m.weight_bytes();
+        self.putnext_of(bytes, m);
+    }
+
+    /// Sends a message of this weight on.
+    #[inline]
+    fn putnext_of(&mut self, bytes: usize, m: Message) {
         match self.side {
-            Side::Read => self.ahead.up_bytes += m.weight_bytes(),
-            Side::Write => self.ahead.down_bytes += m.weight_bytes(),
+            Side::Read => self.ahead.up_bytes += bytes,
+            Side::Write => self.ahead.down_bytes += bytes,
         }
         let at = self.next(self.side);
         self.scheduler.post(at, m);
@@ -385,9 +387,16 @@ impl<'a> Q<'a> {
             let flush = *flush;
             self.flush_own(&flush);
         }
-        let waits = self.queue().has_service()
-            && !m.kind.is_high_priority()
-            && (!self.queue().is_empty() || !self.canputnext(m.band));
+        if self.queue().has_service() {
+            return self.pass_or_wait(m);
+        }
+        // Looked at before it is moved, the message is moved as a whole: stored field by field it would delay its next load.
+        let bytes = m.weight_bytes();
+        self.putnext_of(bytes, m);
+    }
+
+    fn pass_or_wait(&mut self, m: Message) {
+        let waits = !m.kind.is_high_priority() && (!self.queue().is_empty() || !self.canputnext(m.band));
         if waits { self.putq(m) } else { self.putnext(m) }
     }
 

@@ -37,7 +37,8 @@ pub(crate) enum Errand {
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     run_queue: VecDeque<QueueRef>,
-    /// The only message on its way; `posts` is empty then. Nearly every procedure sends on one message or none.
+    /// The message that is carried from one procedure to the next: nearly every procedure sends on one message or none. It stays
+    /// here until it is handed to a procedure, so that it is moved seldom. Messages in `posts` come later.
     hop: Option<Post>,
     posts: VecDeque<Post>,
     errands: VecDeque<Errand>,
@@ -94,14 +95,21 @@ impl Scheduler {
         !self.run_queue.is_empty()
     }
 
-    #[inline]
+    /// Sends a message on its way. Compiled into its callers: a call would cost as much as all else that a module does.
+    #[inline(always)]
     pub(crate) fn post(&mut self, at: QueueRef, message: Message) {
-        if self.hop.is_none() && self.posts.is_empty() {
+        if self.is_quiet() {
             self.hop = Some(Post { at, message });
         } else {
-            self.posts.extend(self.hop.take());
-            self.posts.push_back(Post { at, message });
+            self.post_behind(Post { at, message });
         }
+    }
+
+    /// Sends a message behind those on their way.
+    #[cold]
+    fn post_behind(&mut self, post: Post) {
+        self.posts.extend(self.hop.take());
+        self.posts.push_back(post);
     }
 
     /// Returns whether no message is on its way.
@@ -110,15 +118,25 @@ impl Scheduler {
         self.hop.is_none() && self.posts.is_empty()
     }
 
-    /// Takes the only message on its way.
+    /// Returns the next queue of the message that is carried.
     #[inline]
+    pub(crate) fn hop_at(&self) -> Option<QueueRef> {
+        self.hop.as_ref().map(|hop| hop.at)
+    }
+
+    /// Takes the message that is carried.
+    #[inline(always)]
     pub(crate) fn take_hop(&mut self) -> Option<Post> {
         self.hop.take()
     }
 
+    /// Begins to carry the first message on its way. Returns its next queue.
     #[inline]
-    pub(crate) fn next_post(&mut self) -> Option<Post> {
-        self.hop.take().or_else(|| self.posts.pop_front())
+    pub(crate) fn next_hop(&mut self) -> Option<QueueRef> {
+        if self.hop.is_none() {
+            self.hop = self.posts.pop_front();
+        }
+        self.hop_at()
     }
 
     #[inline]

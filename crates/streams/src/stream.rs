@@ -4,8 +4,8 @@ use crate::driver::info::{DriverInfo, Open};
 use crate::head::Head;
 use crate::identifiers::{DriverId, Place, QueueRef, Side, StreamId};
 use crate::message::{Credentials, Kind, Message, Run};
-use crate::module::Q;
 use crate::module::slot::Slot;
+use crate::module::{Ahead, Q, flow};
 use crate::names::Names;
 use crate::pool::Pool;
 use crate::queue::QueuePair;
@@ -159,7 +159,10 @@ impl Streams {
             scheduler.post(at, m);
             return self.deliver();
         }
-        if let Some(message) = stream.carry(at, m, scheduler, &mut { Self::PUTS_MAX }) {
+        scheduler.post(at, m);
+        if stream.carry(s, scheduler, &mut { Self::PUTS_MAX })
+            && let Some(Post { message, .. }) = scheduler.take_hop()
+        {
             scheduler.send(Errand::Put { stream: s, message });
         }
         if !scheduler.is_quiet() {
@@ -208,16 +211,21 @@ impl Streams {
         self.attached = listed;
     }
 
-    /// Sends a message down from the head through the modules. Returns it once it has reached the driver.
-    #[inline]
-    pub(crate) fn put_to_modules(&mut self, s: StreamId, m: Message) -> Option<Message> {
-        let (stream, scheduler) = self.parts(s)?;
+    /// Sends a message down from the head through the modules. Returns whether it has reached the driver, which takes it from
+    /// [`Streams::take_arrived`].
+    #[inline(always)]
+    pub(crate) fn put_to_modules(&mut self, s: StreamId, m: Message) -> bool {
+        let Some((stream, scheduler)) = self.parts(s) else { return false };
         let at = QueueRef { stream: s, place: Place::BelowHead, side: Side::Write };
-        if scheduler.is_quiet() {
-            return stream.carry(at, m, scheduler, &mut { Self::PUTS_MAX });
-        }
+        let is_next = scheduler.is_quiet();
         scheduler.post(at, m);
-        None
+        is_next && stream.carry(s, scheduler, &mut { Self::PUTS_MAX })
+    }
+
+    /// Takes the message that has reached its driver.
+    #[inline(always)]
+    pub(crate) fn take_arrived(&mut self) -> Option<Post> {
+        self.scheduler.take_hop()
     }
 
     /// Runs put procedures until no message is on its way between modules. Messages that reach a driver wait as errands: the
@@ -235,10 +243,13 @@ impl Streams {
     /// Runs put procedures until no message is on its way between modules, or one has reached its driver.
     #[inline]
     pub(crate) fn deliver_to_driver(&mut self, puts_left: &mut u32) -> Option<(StreamId, Message)> {
-        while let Some(Post { at, message }) = self.scheduler.next_post() {
-            let Some((stream, scheduler)) = self.parts(at.stream) else { continue };
-            if let Some(message) = stream.carry(at, message, scheduler, puts_left) {
-                return Some((at.stream, message));
+        while let Some(at) = self.scheduler.next_hop() {
+            let Some((stream, scheduler)) = self.parts(at.stream) else {
+                drop(self.scheduler.take_hop());
+                continue;
+            };
+            if stream.carry(at.stream, scheduler, puts_left) {
+                return scheduler.take_hop().map(|post| (at.stream, post.message));
             }
         }
         None
@@ -268,52 +279,73 @@ impl Stream {
         bulky
     }
 
-    /// Runs the put procedures along the path of a message, while each sends on one message at most. Returns the message once it
-    /// has reached the driver.
+    /// Runs the put procedures along the path of the scheduler's message, while each sends on one message at most. Returns whether
+    /// that message has reached the driver. A module that panics fails its stream, and nothing else; what it has sent on stays on
+    /// its way.
     #[inline]
-    pub(crate) fn carry(
-        &mut self,
-        at: QueueRef,
-        mut message: Message,
-        scheduler: &mut Scheduler,
-        puts_left: &mut u32,
-    ) -> Option<Message> {
-        let (s, mut place, mut side) = (at.stream, at.place, at.side);
-        loop {
-            match place {
-                Place::Head if message.kind == Kind::Hangup && self.holds_for_reader() => {
-                    self.hangup_waits = true;
-                    return None;
-                }
-                Place::Head => {
-                    self.head.put(s, message, scheduler);
-                    return None;
-                }
-                Place::Driver => return Some(message),
-                Place::BelowHead => match self.modules.len() {
-                    0 => return Some(message),
-                    // A stream has at most `Executive::MODULES_MAX` modules.
-                    len => (place, side) = (Place::Module(len as u16 - 1), Side::Write),
-                },
-                Place::Module(index) => {
-                    if self.broken || *puts_left == 0 {
-                        self.refuse_round(s, side, &message, scheduler);
-                        return None;
-                    }
-                    *puts_left -= 1;
-                    self.run_put(s, usize::from(index), side, message, scheduler);
-                    let Post { at, message: next } = scheduler.take_hop()?;
-                    (place, side, message) = (at.place, at.side, next);
+    pub(crate) fn carry(&mut self, s: StreamId, scheduler: &mut Scheduler, puts_left: &mut u32) -> bool {
+        let carried = catch_unwind(AssertUnwindSafe(|| self.carry_on(s, &mut *scheduler, puts_left)));
+        carried.unwrap_or_else(|_| {
+            self.fail(s, scheduler);
+            self.enable_queued(s, scheduler);
+            false
+        })
+    }
+
+    /// Enables the service procedures of all modules that hold messages: one that panicked may have stopped for messages that it
+    /// had sent on, which no other event will tell it.
+    #[cold]
+    fn enable_queued(&mut self, s: StreamId, scheduler: &mut Scheduler) {
+        for (index, slot) in self.modules.iter_mut().enumerate() {
+            for side in [Side::Read, Side::Write] {
+                let queue = slot.queues.side(side);
+                if queue.has_service() && !queue.is_empty() {
+                    scheduler.qenable(queue, flow::module_at(s, index, side));
                 }
             }
         }
     }
 
+    #[inline]
+    fn carry_on(&mut self, s: StreamId, scheduler: &mut Scheduler, puts_left: &mut u32) -> bool {
+        loop {
+            let Some(QueueRef { stream, place, side }) = scheduler.hop_at() else { return false };
+            debug_assert_eq!(stream, s, "a procedure sends on its own stream");
+            let index = match place {
+                Place::Module(index) => usize::from(index),
+                Place::BelowHead if !self.modules.is_empty() => self.modules.len() - 1,
+                Place::BelowHead | Place::Driver => return true,
+                Place::Head => {
+                    self.put_to_head(s, scheduler);
+                    return false;
+                }
+            };
+            if self.broken || *puts_left == 0 {
+                self.refuse_round(s, side, scheduler);
+                return false;
+            }
+            *puts_left -= 1;
+            self.run_put(s, index, side, scheduler);
+        }
+    }
+
+    #[inline]
+    fn put_to_head(&mut self, s: StreamId, scheduler: &mut Scheduler) {
+        let Some(Post { message: m, .. }) = scheduler.take_hop() else { return };
+        if matches!(m.kind, Kind::Hangup) && self.holds_for_reader() {
+            self.hangup_waits = true;
+        } else {
+            self.head.put(s, m, scheduler);
+        }
+    }
+
     /// Discards a message that modules send round for ever, and fails the stream for good.
     #[cold]
-    fn refuse_round(&mut self, s: StreamId, side: Side, m: &Message, scheduler: &mut Scheduler) {
-        if side == Side::Read {
-            scheduler.return_credit(s, m);
+    fn refuse_round(&mut self, s: StreamId, side: Side, scheduler: &mut Scheduler) {
+        if let Some(Post { message: m, .. }) = scheduler.take_hop()
+            && side == Side::Read
+        {
+            scheduler.return_credit(s, &m);
         }
         self.break_off(s, scheduler);
     }
@@ -332,26 +364,36 @@ impl Stream {
         self.head.put(s, Message::new(failed), scheduler);
     }
 
-    /// Runs the put procedure of a module.
+    /// Runs the put procedure of a module with the scheduler's message. It may panic.
     #[inline]
-    fn run_put(&mut self, s: StreamId, index: usize, side: Side, m: Message, scheduler: &mut Scheduler) {
+    fn run_put(&mut self, s: StreamId, index: usize, side: Side, scheduler: &mut Scheduler) {
         let Stream { head, modules, device, .. } = self;
-        if index >= modules.len() {
-            return;
+        let Some((below, [slot, above @ ..])) = modules.split_at_mut_checked(index) else {
+            // The module was popped.
+            return drop(scheduler.take_hop());
+        };
+        let mut ahead = Ahead::default();
+        let mut q = Q::new(
+            s,
+            index,
+            side,
+            slot.serial,
+            &mut slot.queues,
+            below,
+            above,
+            head,
+            device,
+            scheduler,
+            &mut ahead,
+        );
+        // Taken last, the message is moved once.
+        if let Some(Post { message: m, .. }) = q.take_hop() {
+            match side {
+                Side::Write => slot.module.wput(&mut q, m),
+                Side::Read => slot.module.rput(&mut q, m),
+            }
         }
-        let (below, rest) = modules.split_at_mut(index);
-        let Some((slot, above)) = rest.split_first_mut() else { return };
-        let mut q =
-            Q::new(s, index, side, slot.serial, &mut slot.queues, below, above, head, device, scheduler);
-        let module = &mut slot.module;
-        let outcome = catch_unwind(AssertUnwindSafe(|| match side {
-            Side::Write => module.wput(&mut q, m),
-            Side::Read => module.rput(&mut q, m),
-        }));
         q.finish();
-        if outcome.is_err() {
-            self.fail(s, scheduler);
-        }
         self.hang_up_if_drained(s, scheduler);
     }
 
@@ -385,8 +427,20 @@ impl Stream {
         }
         let (below, rest) = modules.split_at_mut(index);
         let Some((slot, above)) = rest.split_first_mut() else { return Ok(()) };
-        let mut q =
-            Q::new(s, index, side, slot.serial, &mut slot.queues, below, above, head, device, scheduler);
+        let mut ahead = Ahead::default();
+        let mut q = Q::new(
+            s,
+            index,
+            side,
+            slot.serial,
+            &mut slot.queues,
+            below,
+            above,
+            head,
+            device,
+            scheduler,
+            &mut ahead,
+        );
         let module = &mut slot.module;
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             match (procedure, side) {

@@ -7,6 +7,7 @@ use crate::head::WriteAs;
 use crate::identifiers::{DriverId, StreamId};
 use crate::message::{Control, Kind, Message};
 use crate::module::flow;
+use crate::scheduler::Post;
 use crate::{Primitive, SendInfo};
 use bytes::Bytes;
 
@@ -199,10 +200,7 @@ impl Executive {
         bytes: &[u8],
     ) {
         let data = self.streams.pool.copy_in(bytes);
-        if let Some(m) = self.streams.put_to_modules(s, Message::optdata_req(association, info, data)) {
-            self.drivers[driver.0].put(&mut Cx::new(&mut self.streams), s, m);
-        }
-        self.deliver_posts();
+        self.put_down_modules(s, driver, Message::optdata_req(association, info, data));
     }
 
     /// Handles a write that cannot go straight to the driver.
@@ -376,9 +374,20 @@ impl Executive {
     pub(super) fn put_down(&mut self, s: StreamId, m: Message) {
         let Some((stream, _)) = self.streams.parts(s) else { return };
         let driver = stream.driver;
-        let at_driver = if stream.modules.is_empty() { Some(m) } else { self.streams.put_to_modules(s, m) };
-        if let Some(m) = at_driver {
-            self.drivers[driver.0].put(&mut Cx::new(&mut self.streams), s, m);
+        if !stream.modules.is_empty() {
+            return self.put_down_modules(s, driver, m);
+        }
+        self.drivers[driver.0].put(&mut Cx::new(&mut self.streams), s, m);
+        self.deliver_posts();
+    }
+
+    /// Sends a message down from the head through the modules.
+    #[inline]
+    fn put_down_modules(&mut self, s: StreamId, driver: DriverId, m: Message) {
+        if self.streams.put_to_modules(s, m)
+            && let Some(Post { message, .. }) = self.streams.take_arrived()
+        {
+            self.drivers[driver.0].put(&mut Cx::new(&mut self.streams), s, message);
         }
         self.deliver_posts();
     }

@@ -2,7 +2,7 @@
 //! `getq(D3)`, `srv(D2)`; STREAMS programmer's guide, "Flow control").
 
 use crate::support::{Noting, Rig, data};
-use streams::{Admission, DriverInfo, Interest, ModuleInfo, QueueInfo, WriteError};
+use streams::{Admission, DriverInfo, Interest, Message, Module, ModuleInfo, Q, QueueInfo, WriteError};
 
 fn push(rig: &mut Rig, name: &'static str, info: ModuleInfo) {
     let diary = rig.diary();
@@ -169,4 +169,56 @@ fn raising_the_marks_lets_the_driver_go_on() {
     rig.executive.run();
     assert_eq!(rig.take_diary(), ["read service 0"]);
     assert_eq!(rig.executive.marks(rig.s), Some((10, 5)));
+}
+
+/// Answers a message that comes up with two of its own, the second of which waits for the service procedure.
+struct Answering {
+    panics: bool,
+}
+
+impl Module for Answering {
+    fn name(&self) -> &str {
+        "answering"
+    }
+    fn info(&self) -> ModuleInfo {
+        served_write(100, 10)
+    }
+    fn wput(&mut self, q: &mut Q<'_>, m: Message) {
+        self.answer(q, m);
+        assert!(!self.panics, "a fault for the test");
+    }
+    fn rput(&mut self, q: &mut Q<'_>, m: Message) {
+        self.answer(&mut q.other(), m);
+    }
+}
+
+impl Answering {
+    fn answer(&self, q: &mut Q<'_>, m: Message) {
+        // Nothing but the room below enables the service procedure.
+        q.noenable();
+        q.putnext(m.clone());
+        q.putq(m);
+        assert!(!q.canputnext(0), "the first message fills the driver's queue");
+    }
+}
+
+/// `canputnext(D3)`, `OTHERQ(D3)`: a procedure that finds no room on the other side, because of what it has just sent there.
+#[test]
+fn a_module_that_fills_the_other_side_itself_is_enabled_there() {
+    let mut rig = Rig::with_info(small_device(4, 1));
+    rig.executive.push(rig.s, Box::new(Answering { panics: false })).unwrap();
+    rig.data_up("full");
+    rig.executive.run();
+    assert_eq!(rig.received(), ["full", "full"]);
+}
+
+/// `canputnext(D3)`: a procedure that fails afterwards, too.
+#[test]
+fn what_a_failed_procedure_has_queued_is_served() {
+    let mut rig = Rig::with_info(small_device(4, 1));
+    rig.executive.push(rig.s, Box::new(Answering { panics: true })).unwrap();
+    rig.write("full").unwrap();
+    rig.executive.run();
+    assert_eq!(rig.received(), ["full", "full"]);
+    assert!(matches!(rig.write("x"), Err(WriteError::Failed(_))));
 }
