@@ -53,11 +53,11 @@ fn main() {
 /// Returns a tap whose reader keeps up.
 fn tap() -> Tap {
     let mut file = Vec::with_capacity(1 << 20);
-    let sink = move |bytes: &[u8]| {
-        if file.len() + bytes.len() > file.capacity() {
+    let sink = move |pieces: &[&[u8]]| {
+        if file.len() + pieces.iter().map(|piece| piece.len()).sum::<usize>() > file.capacity() {
             file.clear();
         }
-        file.extend_from_slice(bytes);
+        pieces.iter().for_each(|piece| file.extend_from_slice(piece));
         true
     };
     Tap::new(Box::new(sink), (Instant::now(), Duration::ZERO), (1, 2))

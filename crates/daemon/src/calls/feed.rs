@@ -55,11 +55,12 @@ impl Buffer {
 pub(super) struct Sink(Arc<Buffer>);
 
 impl RecordSink for Sink {
-    fn take(&mut self, bytes: &[u8]) -> bool {
+    fn take(&mut self, pieces: &[&[u8]]) -> bool {
+        let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
         let mut state = self.0.lock();
-        let has_room = !state.closed && state.records.len() + bytes.len() <= BUFFER_BYTES;
+        let has_room = !state.closed && state.records.len() + bytes <= BUFFER_BYTES;
         if has_room {
-            state.records.extend_from_slice(bytes);
+            pieces.iter().for_each(|piece| state.records.extend_from_slice(piece));
         } else {
             state.lost += 1;
         }

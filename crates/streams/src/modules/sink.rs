@@ -2,8 +2,8 @@
 
 /// Takes records without blocking: if it has no room for a record it takes none of it and returns false, and the record is lost.
 pub trait RecordSink: Send {
-    /// Takes all of these bytes, or none.
-    fn take(&mut self, bytes: &[u8]) -> bool;
+    /// Takes a record, whose bytes are in these pieces one after the other, or none of it.
+    fn take(&mut self, pieces: &[&[u8]]) -> bool;
 
     /// Returns whether nobody will ever read the records: the module has nothing left to do.
     fn is_closed(&self) -> bool {
@@ -11,8 +11,8 @@ pub trait RecordSink: Send {
     }
 }
 
-impl<F: FnMut(&[u8]) -> bool + Send> RecordSink for F {
-    fn take(&mut self, bytes: &[u8]) -> bool {
-        self(bytes)
+impl<F: FnMut(&[&[u8]]) -> bool + Send> RecordSink for F {
+    fn take(&mut self, pieces: &[&[u8]]) -> bool {
+        self(pieces)
     }
 }

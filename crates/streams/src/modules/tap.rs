@@ -4,7 +4,7 @@ use super::sink::RecordSink;
 use crate::identifiers::Side;
 use crate::message::{Kind, Message};
 use crate::module::{Module, Q};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 use tpi::{RecvInfo, SendInfo};
 
@@ -18,7 +18,8 @@ pub struct Tap {
     /// The ports of this end and of the peer.
     ports: (u16, u16),
     next_tsn: u32,
-    next_ssn: HashMap<u16, u16>,
+    /// The next stream sequence number of each stream up to the highest one that was used.
+    next_ssn: Vec<u16>,
     /// Records that were begun by a message with more to come, by direction and stream.
     open: HashSet<(bool, u16)>,
     recorded: u64,
@@ -27,8 +28,9 @@ pub struct Tap {
     lost_since: u64,
     /// The sink has taken the beginning of the file.
     begun: bool,
-    /// The block that is being written.
-    block: Vec<u8>,
+    /// Memory for the part of a record before the data of its message, and for the part behind it.
+    begin: Vec<u8>,
+    end: Vec<u8>,
 }
 
 impl std::fmt::Debug for Tap {
@@ -40,6 +42,8 @@ impl std::fmt::Debug for Tap {
 /// Bytes of a message that are recorded at most, as many as an IP packet can hold in a DATA chunk: analysers compute with lengths of
 /// 16 bits. A comment says how long the message was.
 const SNAPPED_BYTES: usize = u16::MAX as usize / 4 * 4 - COMMON_HEADER_BYTES - DATA_HEADER_BYTES;
+/// The fields of an Enhanced Packet Block before its packet.
+const BLOCK_HEADER_BYTES: usize = 28;
 const COMMON_HEADER_BYTES: usize = 12;
 const DATA_HEADER_BYTES: usize = 16;
 /// `epb_flags`: the packet was received, or sent.
@@ -76,6 +80,27 @@ struct DataHeader {
     ppid: u32,
 }
 
+impl DataHeader {
+    /// Returns the header of a DATA chunk (RFC 9260 §3.3.1) with so many bytes of data, at most [`SNAPPED_BYTES`].
+    fn encode(&self, data_bytes: usize) -> [u8; DATA_HEADER_BYTES] {
+        let length = (DATA_HEADER_BYTES + data_bytes) as u32;
+        let words = [
+            u32::from(self.flags) << 16 | length,
+            self.tsn,
+            u32::from(self.stream) << 16 | u32::from(self.ssn),
+            self.ppid,
+        ];
+        let mut header = [0; DATA_HEADER_BYTES];
+        header.copy_from_slice(words.map(u32::to_be_bytes).as_flattened());
+        header
+    }
+}
+
+/// Returns the length of the padding behind so many bytes, which begin at a multiple of 4.
+fn padding_bytes(bytes: usize) -> usize {
+    bytes.next_multiple_of(4) - bytes
+}
+
 impl Tap {
     /// Ioctl that returns the number of lost records, 64 bits in native byte order.
     pub const GET_LOST: u32 = 0x5441_5001;
@@ -88,13 +113,14 @@ impl Tap {
             epoch,
             ports,
             next_tsn: 1,
-            next_ssn: HashMap::new(),
+            next_ssn: Vec::new(),
             open: HashSet::new(),
             recorded: 0,
             lost: 0,
             lost_since: 0,
             begun: false,
-            block: Vec::new(),
+            begin: Vec::new(),
+            end: Vec::new(),
         }
     }
 
@@ -107,31 +133,24 @@ impl Tap {
         if self.sink.is_closed() {
             return;
         }
-        self.block.clear();
-        if !self.begun {
-            self.block.extend(BEGINNING);
-        }
-        let block_at = self.block.len();
         let header = match side {
             Side::Write => m.send_info().map(|info| self.sent_header(&info)),
             Side::Read => m.recv_info().map(|info| self.received_header(&info)),
         };
-        match header {
-            Some(header) => {
-                let packet_at = self.begin_packet(now, side);
-                self.write_data(&header, m);
-                let bytes = m.data.len();
-                let cut = (bytes > SNAPPED_BYTES)
-                    .then(|| format!("a message of {bytes} bytes, of which {SNAPPED_BYTES} are recorded"));
-                self.end_packet(packet_at, side, cut.as_deref());
+        let data_bytes = if header.is_some() { m.data.len().min(SNAPPED_BYTES) } else { 0 };
+        let bytes = m.data.len();
+        let cut;
+        let comment = match header {
+            None => Some(m.what()),
+            Some(_) if bytes > SNAPPED_BYTES => {
+                cut = format!("a message of {bytes} bytes, of which {SNAPPED_BYTES} are recorded");
+                Some(cut.as_str())
             }
-            None => {
-                let packet_at = self.begin_packet(now, side);
-                self.end_packet(packet_at, side, Some(m.what()));
-            }
-        }
-        self.put_u32_at(block_at + 4, self.block.len() - block_at);
-        if self.sink.take(&self.block) {
+            Some(_) => None,
+        };
+        self.write_end(side, data_bytes, comment);
+        self.write_begin(now, side, header.map(|header| (header, data_bytes)));
+        if self.hand_over(m, data_bytes) {
             self.begun = true;
             self.recorded += 1;
             self.lost_since = 0;
@@ -141,32 +160,64 @@ impl Tap {
         }
     }
 
-    /// Writes the beginning of an Enhanced Packet Block (§4.3) and the common header of its packet. Returns the packet's offset.
-    fn begin_packet(&mut self, now: Instant, side: Side) -> usize {
+    /// Passes the record to the sink with the data of its message, which is not copied before.
+    fn hand_over(&mut self, m: &Message, data_bytes: usize) -> bool {
+        match m.data.blocks() {
+            [] => self.sink.take(&[&self.begin, &self.end]),
+            [only] => self.sink.take(&[&self.begin, &only[..data_bytes], &self.end]),
+            blocks => {
+                let mut left_bytes = data_bytes;
+                let data = blocks.iter().map(|block| {
+                    let piece = &block[..block.len().min(left_bytes)];
+                    left_bytes -= piece.len();
+                    piece
+                });
+                let begin = std::iter::once(&self.begin[..]);
+                let pieces: Vec<&[u8]> = begin.chain(data).chain([&self.end[..]]).collect();
+                self.sink.take(&pieces)
+            }
+        }
+    }
+
+    /// Writes the beginning of an Enhanced Packet Block (§4.3), the common header of its packet and the header of its DATA chunk
+    /// with the number of data bytes. The end of the block is written before, so its length is known.
+    fn write_begin(&mut self, now: Instant, side: Side, chunk: Option<(DataHeader, usize)>) {
+        let unpadded_bytes =
+            COMMON_HEADER_BYTES + chunk.as_ref().map_or(0, |(_, data_bytes)| DATA_HEADER_BYTES + data_bytes);
+        let packet_bytes = unpadded_bytes.next_multiple_of(4);
+        let block_bytes = BLOCK_HEADER_BYTES + unpadded_bytes + self.end.len();
+        // A block is shorter than 2^32 bytes.
+        let length = (block_bytes as u32).to_le_bytes();
+        let end_at = self.end.len() - length.len();
+        self.end[end_at..].copy_from_slice(&length);
+        self.begin.clear();
+        if !self.begun {
+            self.begin.extend(BEGINNING);
+        }
         let (instant, since_1970) = self.epoch;
         // 64 bits of nanoseconds last until 2554.
         let at = (since_1970 + now.saturating_duration_since(instant)).as_nanos() as u64;
-        // The length of the block, the interface's number and both lengths of the packet are 0 until they are known.
-        for word in [ENHANCED_PACKET, 0, 0, (at >> 32) as u32, at as u32, 0, 0] {
-            self.block.extend(word.to_le_bytes());
-        }
-        let packet_at = self.block.len();
+        let (high, low) = ((at >> 32) as u32, at as u32);
+        // The only interface has the number 0.
+        let words =
+            [ENHANCED_PACKET, block_bytes as u32, 0, high, low, packet_bytes as u32, packet_bytes as u32];
+        self.begin.extend_from_slice(words.map(u32::to_le_bytes).as_flattened());
         let (source, destination) = match side {
             Side::Write => self.ports,
             Side::Read => (self.ports.1, self.ports.0),
         };
-        self.block.extend(source.to_be_bytes());
-        self.block.extend(destination.to_be_bytes());
-        // The verification tag and the checksum are known only to the provider, below.
-        self.block.extend([0; 8]);
-        packet_at
+        // The verification tag and the checksum are known only to the provider, below: they are 0.
+        let words = [u32::from(source) << 16 | u32::from(destination), 0, 0];
+        self.begin.extend_from_slice(words.map(u32::to_be_bytes).as_flattened());
+        if let Some((header, data_bytes)) = chunk {
+            self.begin.extend_from_slice(&header.encode(data_bytes));
+        }
     }
 
-    /// Writes the options of a packet and the end of its block.
-    fn end_packet(&mut self, packet_at: usize, side: Side, comment: Option<&str>) {
-        let packet_bytes = self.block.len() - packet_at;
-        self.put_u32_at(packet_at - 8, packet_bytes);
-        self.put_u32_at(packet_at - 4, packet_bytes);
+    /// Writes the part of a block behind the data of its packet: padding, options and room for the length of the block.
+    fn write_end(&mut self, side: Side, data_bytes: usize, comment: Option<&str>) {
+        self.end.clear();
+        self.end.resize(padding_bytes(data_bytes), 0);
         let flags = if side == Side::Read { INBOUND } else { OUTBOUND };
         self.write_option(EPB_FLAGS, &flags.to_le_bytes());
         if self.lost_since > 0 {
@@ -176,42 +227,15 @@ impl Tap {
             self.write_option(OPT_COMMENT, comment.as_bytes());
         }
         self.write_option(0, &[]);
-        // The block has 28 bytes before the packet, and its length again at the end.
-        let block_bytes = self.block.len() - packet_at + 28 + 4;
-        self.block.extend((block_bytes as u32).to_le_bytes());
+        self.end.extend_from_slice(&[0; 4]);
     }
 
     fn write_option(&mut self, code: u16, value: &[u8]) {
-        self.block.extend(code.to_le_bytes());
+        self.end.extend_from_slice(&code.to_le_bytes());
         // Values are names and numbers.
-        self.block.extend((value.len() as u16).to_le_bytes());
-        self.block.extend_from_slice(value);
-        self.pad();
-    }
-
-    /// Pads to a multiple of 4 bytes. All blocks begin at one.
-    fn pad(&mut self) {
-        self.block.resize(self.block.len().next_multiple_of(4), 0);
-    }
-
-    fn put_u32_at(&mut self, at: usize, value: usize) {
-        // A block is shorter than 2^32 bytes.
-        self.block[at..at + 4].copy_from_slice(&(value as u32).to_le_bytes());
-    }
-
-    /// Writes a DATA chunk (RFC 9260 §3.3.1).
-    fn write_data(&mut self, header: &DataHeader, m: &Message) {
-        let bytes = m.data.len().min(SNAPPED_BYTES);
-        self.block.extend([0, header.flags]);
-        self.block.extend(((DATA_HEADER_BYTES + bytes) as u16).to_be_bytes());
-        self.block.extend(header.tsn.to_be_bytes());
-        self.block.extend(header.stream.to_be_bytes());
-        self.block.extend(header.ssn.to_be_bytes());
-        self.block.extend(header.ppid.to_be_bytes());
-        let at = self.block.len();
-        self.block.resize(at + bytes, 0);
-        m.data.copy_to(&mut self.block[at..]);
-        self.pad();
+        self.end.extend_from_slice(&(value.len() as u16).to_le_bytes());
+        self.end.extend_from_slice(value);
+        self.end.extend_from_slice(&[0; 3][..padding_bytes(value.len())]);
     }
 
     /// Returns the header of a message on its way down, which has no sequence numbers yet.
@@ -241,7 +265,8 @@ impl Tap {
         let record = (side == Side::Write, stream);
         let goes_on = match more {
             true => !self.open.insert(record),
-            false => self.open.remove(&record),
+            // Nearly every message is a whole record.
+            false => !self.open.is_empty() && self.open.remove(&record),
         };
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
         flag(!more, ENDS) | flag(!goes_on, BEGINS) | flag(unordered, UNORDERED)
@@ -257,9 +282,12 @@ impl Tap {
         if info.unordered {
             return 0;
         }
-        let next = self.next_ssn.entry(info.stream).or_insert(0);
-        let ssn = *next;
-        *next = if info.more { ssn } else { ssn.wrapping_add(1) };
+        let stream = usize::from(info.stream);
+        if self.next_ssn.len() <= stream {
+            self.next_ssn.resize(stream + 1, 0);
+        }
+        let ssn = self.next_ssn[stream];
+        self.next_ssn[stream] = if info.more { ssn } else { ssn.wrapping_add(1) };
         ssn
     }
 }

@@ -54,7 +54,7 @@ impl Trace {
             self.tell_data(m);
         }
         self.line.push('\n');
-        let taken = self.sink.take(self.line.as_bytes());
+        let taken = self.sink.take(&[self.line.as_bytes()]);
         self.traced += u64::from(taken);
         self.lost += u64::from(!taken);
     }

@@ -174,8 +174,8 @@ fn tap_writes_a_file_that_pcap_readers_open() {
     let (mut rig, start) = pushed("nullmod", &[]);
     let file = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&file);
-    let take = move |bytes: &[u8]| {
-        sink.lock().unwrap().extend_from_slice(bytes);
+    let take = move |pieces: &[&[u8]]| {
+        sink.lock().unwrap().extend(pieces.concat());
         true
     };
     let tap = Tap::new(Box::new(take), (start, Duration::from_secs(1_000_000_000)), (1234, 5678));
@@ -185,7 +185,8 @@ fn tap_writes_a_file_that_pcap_readers_open() {
     rig.up(Message::optdata_ind(
         0,
         RecvInfo { stream: 3, ppid: 60, tsn: 9, ssn: 4, ..RecvInfo::default() },
-        Chain::from(b"world!".to_vec()),
+        // In three blocks.
+        [&b"wor"[..], b"l", b"d!"].map(bytes::Bytes::from_static).into_iter().collect(),
     ));
     rig.executive.putmsg(rig.s, Message::proto(streams::Primitive::OrdrelReq { association: 0 })).unwrap();
     assert_eq!(rig.read_all(), ["world!"]);
@@ -204,6 +205,7 @@ fn tap_writes_a_file_that_pcap_readers_open() {
     assert_eq!(&down[28..33], b"hello");
     assert_eq!(up[..4], [0x16, 0x2e, 0x04, 0xd2], "from the peer's port to ours");
     assert_eq!(up[16..24], [0, 0, 0, 9, 0, 3, 0, 4]);
+    assert_eq!(&up[28..], b"world!\0\0");
     assert_eq!((primitive.len(), *options), (12, 2), "a header alone, with a comment");
 }
 
@@ -211,7 +213,7 @@ fn tap_writes_a_file_that_pcap_readers_open() {
 fn a_slow_reader_of_a_tap_loses_records_and_the_stream_nothing() {
     let (mut rig, start) = pushed("nullmod", &[]);
     let mut room = 2;
-    let take = move |_: &[u8]| {
+    let take = move |_: &[&[u8]]| {
         room -= i32::from(room > 0);
         room > 0
     };
@@ -231,11 +233,11 @@ fn a_tap_says_in_the_file_how_many_packets_it_has_lost() {
     let file = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&file);
     let mut offered = 0;
-    let take = move |bytes: &[u8]| {
+    let take = move |pieces: &[&[u8]]| {
         offered += 1;
         let taken = !(2..=4).contains(&offered);
         if taken {
-            sink.lock().unwrap().extend_from_slice(bytes);
+            sink.lock().unwrap().extend(pieces.concat());
         }
         taken
     };
@@ -264,8 +266,8 @@ fn a_long_message_is_tapped_as_far_as_a_packet_reaches() {
     let (mut rig, start) = pushed("nullmod", &[]);
     let file = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&file);
-    let take = move |bytes: &[u8]| {
-        sink.lock().unwrap().extend_from_slice(bytes);
+    let take = move |pieces: &[&[u8]]| {
+        sink.lock().unwrap().extend(pieces.concat());
         true
     };
     rig.executive.push(rig.s, Box::new(Tap::new(Box::new(take), (start, Duration::ZERO), (1, 2)))).unwrap();
@@ -288,7 +290,7 @@ fn a_long_message_is_tapped_as_far_as_a_packet_reaches() {
 struct Closing(Arc<AtomicBool>);
 
 impl RecordSink for Closing {
-    fn take(&mut self, _: &[u8]) -> bool {
+    fn take(&mut self, _: &[&[u8]]) -> bool {
         assert!(!self.is_closed(), "nobody reads it");
         true
     }
@@ -319,8 +321,8 @@ fn a_trace_is_a_line_for_each_message() {
     let (mut rig, start) = pushed("nullmod", &[]);
     let lines = Arc::new(Mutex::new(String::new()));
     let sink = Arc::clone(&lines);
-    let take = move |bytes: &[u8]| {
-        sink.lock().unwrap().push_str(std::str::from_utf8(bytes).unwrap());
+    let take = move |pieces: &[&[u8]]| {
+        sink.lock().unwrap().push_str(std::str::from_utf8(&pieces.concat()).unwrap());
         true
     };
     rig.executive.push(rig.s, Box::new(Trace::new(Box::new(take)))).unwrap();
