@@ -1,7 +1,9 @@
 //! Ioctls and signals (`streamio(7)` I_STR; SVR4.2 DDI/DKI `messages(D5)` M_SIG, M_PCSIG, M_SETOPTS).
 
 use crate::support::{Rig, data};
-use streams::{Chain, Errno, Interest, IoctlError, IoctlReply, Kind, Message, Module, Q, Signal};
+use streams::{
+    Chain, Errno, HeadOptions, Interest, IoctlError, IoctlReply, Kind, Message, Module, Q, ReadMode, Signal,
+};
 
 #[test]
 fn a_driver_answers_an_ioctl() {
@@ -80,4 +82,21 @@ fn a_signal_is_delivered_when_the_data_before_it_is_read() {
     rig.up(Message::new(Kind::Sig(Signal(3))));
     assert_eq!(rig.executive.take_signal(rig.s), Some(Signal(3)), "nothing stands before it");
     assert_eq!(rig.read(100), None);
+}
+
+/// `messages(D5)`: M_SETOPTS changes the options that it names, and no others.
+#[test]
+fn a_driver_sets_options_of_the_head() {
+    let mut rig = Rig::new();
+    let before = rig.executive.head_options(rig.s).unwrap();
+    let options = HeadOptions {
+        read_mode: Some(ReadMode::MessageDiscard),
+        hiwat_bytes: Some(9),
+        lowat_bytes: Some(3),
+        ..HeadOptions::default()
+    };
+    rig.up(Message::new(Kind::Setopts(Box::new(options))));
+    let read_mode = Some(ReadMode::MessageDiscard);
+    let expected = HeadOptions { read_mode, hiwat_bytes: Some(9), lowat_bytes: Some(3), ..before };
+    assert_eq!(rig.executive.head_options(rig.s), Some(expected));
 }

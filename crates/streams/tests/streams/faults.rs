@@ -1,6 +1,8 @@
 //! Tests that a module which panics harms only its own stream (Swiftwater's own; SVR4.2 DDI/DKI `messages(D5)` M_ERROR).
 
 use crate::support::{Device, Rig};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use streams::{Errno, Message, Module, ModuleInfo, PushError, Q, QueueInfo, ReadError, WriteError};
 
 /// Panics in the procedure that its name gives.
@@ -149,6 +151,41 @@ fn a_module_that_goes_on_for_ever_takes_only_its_own_stream() {
         assert_eq!(rig.write("again"), Err(WriteError::Failed(Errno::EIO)), "{module:?}");
         check_that_others_live(&mut rig);
     }
+}
+
+/// Serves its write queue for ever, and counts what comes up.
+struct Restless(Arc<AtomicU32>);
+
+impl Module for Restless {
+    fn name(&self) -> &str {
+        "restless"
+    }
+    fn info(&self) -> ModuleInfo {
+        ModuleInfo { write: QueueInfo::served(1000, 100), ..ModuleInfo::default() }
+    }
+    fn wput(&mut self, q: &mut Q<'_>, m: Message) {
+        q.putq(m);
+    }
+    fn wsrv(&mut self, q: &mut Q<'_>) {
+        q.qenable();
+    }
+    fn rput(&mut self, q: &mut Q<'_>, m: Message) {
+        self.0.fetch_add(1, Relaxed);
+        q.pass(m);
+    }
+}
+
+#[test]
+fn a_module_that_was_given_up_is_not_called_again() {
+    let mut rig = Rig::new();
+    let calls = Arc::default();
+    rig.executive.push(rig.s, Box::new(Restless(Arc::clone(&calls)))).unwrap();
+    rig.data_up("before");
+    rig.write("for ever").unwrap();
+    rig.executive.run();
+    rig.data_up("behind");
+    assert_eq!(calls.load(Relaxed), 1);
+    assert_eq!(rig.state().consumed, [(1, 6)], "the window of what is discarded is given back");
 }
 
 /// Makes a thousand messages of one, and keeps them or sends them to the reader.

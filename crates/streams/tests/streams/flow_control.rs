@@ -210,6 +210,7 @@ fn a_module_that_fills_the_other_side_itself_is_enabled_there() {
     rig.data_up("full");
     rig.executive.run();
     assert_eq!(rig.received(), ["full", "full"]);
+    assert!(!rig.executive.poll(rig.s).error, "the module has found no room, as it should");
 }
 
 /// `canputnext(D3)`: a procedure that fails afterwards, too.

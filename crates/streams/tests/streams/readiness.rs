@@ -6,7 +6,10 @@ use streams::{Errno, Interest, Kind, Message, Readiness, Signal, SignalEvents, W
 #[test]
 fn every_bit_of_poll_says_what_it_should() {
     type Case = (&'static str, fn(&mut Rig), fn(&Readiness) -> bool, bool);
-    let cases: [Case; 14] = [
+    fn fill_band(rig: &mut Rig) {
+        rig.device(|cx, s| cx.putq(s, Message::data(vec![0; 64 * 1024]).in_band(2)));
+    }
+    let cases: [Case; 15] = [
         ("POLLIN, empty", |_| {}, |r| r.readable, false),
         ("POLLIN", |rig| rig.data_up("x"), |r| r.readable, true),
         ("POLLRDNORM", |rig| rig.data_up("x"), |r| r.read_normal, true),
@@ -19,6 +22,7 @@ fn every_bit_of_poll_says_what_it_should() {
         ("POLLOUT", |_| {}, |r| r.writable, true),
         ("POLLWRBAND, no band was used", |_| {}, |r| r.write_band, false),
         ("POLLWRBAND", |rig| rig.device(|cx, s| cx.putq(s, data("x").in_band(2))), |r| r.write_band, true),
+        ("POLLWRBAND, full", fill_band, |r| r.write_band, false),
         ("POLLHUP", |rig| rig.device(|cx, s| cx.hangup(s)), |r| r.hangup && !r.writable, true),
         ("POLLERR", |rig| rig.device(|cx, s| cx.error(s, Errno::EIO)), |r| r.error, true),
     ];

@@ -107,6 +107,8 @@ fn a_rule_can_be_told() {
         Ok(rule(ALL, 0, 0, &["counter"])),
         "the structure has no place for arguments"
     );
+    rig.executive.set_autopush(Autopush::parse("device -1 0 nullmodule").unwrap());
+    assert_eq!(get(&mut rig, s, 11), refused(Errno::ERANGE), "nor for a name of more than 8 bytes");
 }
 
 /// The errors of SAD_SAP.
