@@ -4,16 +4,18 @@
 mod daemon;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use daemon::{Daemon, SWIFTWATER, compiled};
+use swiftwater_tests::tools;
 
 /// A user without files and processes.
 const NOBODY: u32 = 65534;
@@ -243,6 +245,166 @@ fn rules_push_modules_when_associations_are_set_up() {
     let mut wrong = Command::new(SWIFTWATER);
     wrong.args(["daemon", "--udp-port", "0", "--place", "@swiftwater-test-wrong-rules", "--autopush", path]);
     assert!(refused(wrong).contains("line 2: no-such-module: no module has this name"));
+}
+
+#[test]
+fn a_rule_taps_each_association_into_a_folder() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("streams-tapped");
+    // An earlier run may have left files.
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("our own folder");
+    let rules = folder.with_extension("rules");
+    let text = format!("program=sockets-tapped tap(directory={}) counter\n", folder.display());
+    fs::write(&rules, text).expect("our own folder");
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$0\" \"$@\" --autopush \"$RULES\"", SWIFTWATER]).env("RULES", &rules);
+    let mut daemon = Daemon::start_with("tapped", command);
+    let flow = Flow::start(&daemon, "tapped", &["1000"]);
+    let parts = rows(&daemon.place);
+    let names: Vec<&str> =
+        parts.iter().filter(|row| row["row"] == "part").filter_map(|row| row["name"].as_str()).collect();
+    assert_eq!(names, ["head", "counter", "tap", "sctp"].repeat(2));
+    let messages = flow.end();
+    // An orderly end writes the rest.
+    kill_process(Pid::from_child(&daemon.process), Signal::TERM).expect("it runs");
+    assert!(daemon.process.wait().expect("it ends").success());
+    let files: Vec<PathBuf> =
+        fs::read_dir(&folder).expect("our own folder").map(|file| file.expect("a file").path()).collect();
+    assert_eq!(files.len(), 2, "{files:?}");
+    for file in files {
+        assert_eq!(fs::metadata(&file).expect("a file").permissions().mode() & 0o777, 0o600);
+        let packets = packets(&file);
+        let data = packets.iter().filter(|packet| packet.len() > 28);
+        let numbers: Vec<u32> =
+            data.map(|packet| u32::from_le_bytes(packet[28..32].try_into().expect("a message"))).collect();
+        assert!(numbers.is_sorted() && numbers.len() as u64 == messages, "{} of {messages}", numbers.len());
+    }
+    fs::write(&rules, "port=7 tap(directory=/proc/version)\n").expect("our own folder");
+    let mut wrong = Command::new(SWIFTWATER);
+    wrong
+        .args(["daemon", "--udp-port", "0", "--place", "@swiftwater-test-wrong-folder", "--autopush"])
+        .arg(&rules);
+    assert!(refused(wrong).contains("line 1: tap directory=/proc/version: "));
+}
+
+#[test]
+fn a_program_finds_what_a_filter_drops() {
+    let daemon = Daemon::start("dropped");
+    let mut flow = Flow::start(&daemon, "dropped", &["100"]);
+    let (sender, _) = Flow::ends(&daemon.place);
+    done(streams(&daemon.place, &["push", &sender, "filter", "drop=0.01"]));
+    // Closing its input would end it, and so would a wait.
+    let input = flow.program.stdin.take();
+    assert!(!flow.program.wait().expect("it ends").success(), "a message is missing");
+    drop(input);
+}
+
+/// Starts a program under `swiftwater run` that ends after 60 s at most.
+fn limited(daemon: &Daemon, words: &str) -> Child {
+    let mut command = daemon.run("timeout");
+    command
+        .arg("60")
+        .args(words.split(' '))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command.spawn().expect("the command starts")
+}
+
+/// Waits for the stream one of whose ends, `local` or `peer`, has this port; returns its number.
+fn await_stream(place: &str, end: &str, port: u16) -> String {
+    let port = format!(":{port}");
+    loop {
+        let is_it =
+            |row: &&Value| row["row"] == "stream" && row[end].as_str().is_some_and(|a| a.ends_with(&port));
+        if let Some(stream) = rows(place).iter().find(is_it) {
+            return stream["stream"].to_string();
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+#[ignore = "needs socat: ./test --all"]
+fn what_a_module_holds_reaches_a_program_whose_peer_has_closed() {
+    const BYTES: usize = 400_000;
+    if tools::program("socat").is_none() {
+        return;
+    }
+    let daemon = Daemon::start("held");
+    // A pipe that nobody reads yet holds it up.
+    let mut reader = limited(&daemon, "socat -u SCTP-LISTEN:7011,reuseaddr -");
+    daemon.await_listener(7011);
+    let mut reader_output = reader.stdout.take().expect("it is piped");
+    let mut writer = limited(&daemon, "socat -u - SCTP:127.0.0.1:7011");
+    let stream = await_stream(&daemon.place, "local", 7011);
+    done(streams(&daemon.place, &["push", &stream, "bufmod"]));
+    let mut input = writer.stdin.take().expect("it is piped");
+    input.write_all(&[b'x'; BYTES]).expect("it reads");
+    drop(input);
+    assert!(writer.wait().expect("it ends").success());
+    // The association ends, and no packet comes any more.
+    while rows(&daemon.place).iter().filter(|row| row["row"] == "stream").count() > 1 {
+        std::thread::yield_now();
+    }
+    let mut read = Vec::new();
+    reader_output.read_to_end(&mut read).expect("a pipe");
+    assert_eq!(read.len(), BYTES);
+    assert!(reader.wait().expect("it ends").success());
+}
+
+#[test]
+#[ignore = "needs iperf3: ./test --all"]
+fn a_limit_holds_on_a_running_iperf3_until_it_is_popped() {
+    if tools::program("iperf3").is_none() {
+        return;
+    }
+    let daemon = Daemon::start("iperf3");
+    let mut server = limited(&daemon, "iperf3 -s -1 -p 5311 --forceflush");
+    let said = BufReader::new(server.stdout.take().expect("it is piped"));
+    let mut lines = said.lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("listening")));
+    let client = limited(&daemon, "iperf3 -c 127.0.0.1 -p 5311 --sctp -t 9 -i 1 -J");
+    let stream = await_stream(&daemon.place, "peer", 5311);
+    std::thread::sleep(Duration::from_secs(2));
+    done(streams(&daemon.place, &["push", &stream, "limit", "bits=20M"]));
+    std::thread::sleep(Duration::from_secs(4));
+    done(streams(&daemon.place, &["pop", &stream]));
+    let report: Value =
+        serde_json::from_slice(&client.wait_with_output().expect("it ends").stdout).expect("JSON");
+    let intervals = report["intervals"].as_array().expect("intervals");
+    let rates: Vec<f64> =
+        intervals.iter().map(|i| i["sum"]["bits_per_second"].as_f64().expect("a rate")).collect();
+    let limited = rates.iter().filter(|rate| **rate < 40e6).count();
+    assert!(limited >= 2 && rates[0] > 100e6 && rates[rates.len() - 1] > 100e6, "{rates:?}");
+    server.wait().expect("it ends");
+}
+
+#[test]
+#[ignore = "needs sipp and tshark: ./test --all"]
+fn a_tap_of_a_sip_call_opens_in_tshark() {
+    if tools::program("sipp").is_none() || tools::program("tshark").is_none() {
+        return;
+    }
+    let daemon = Daemon::start("sip");
+    let mut server = limited(&daemon, "sipp -sn uas -p 5080 -t s1 -i 127.0.0.1 -m 30 -nostdin");
+    daemon.await_listener(5080);
+    let mut client =
+        limited(&daemon, "sipp -sn uac -p 5081 -r 10 -t s1 -i 127.0.0.1 -m 30 -nostdin 127.0.0.1:5080");
+    let stream = await_stream(&daemon.place, "peer", 5080);
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("streams-sip.pcapng");
+    let path = file.to_str().expect("text");
+    let tap = streams(&daemon.place, &["tap", &stream, "-w", path]).output().expect("the command starts");
+    assert!(tap.status.success(), "it ends with the association: {}", String::from_utf8_lossy(&tap.stderr));
+    assert!(client.wait().expect("it ends").success() && server.wait().expect("it ends").success());
+    let shown = |filter: &str| {
+        let shown = Command::new("tshark").args(["-r", path, "-Y", filter]).output().expect("tshark starts");
+        String::from_utf8_lossy(&shown.stdout).lines().count()
+    };
+    // A call has six messages: INVITE, 180, 200, ACK, BYE, 200. The first ones may have passed before the tap.
+    let (all, sip) = (packets(&file).len(), shown("sip"));
+    assert!(sip > 60 && all - sip <= 4, "{sip} of {all}");
+    assert_eq!(shown("_ws.malformed"), 0);
 }
 
 /// Copies files into a folder that every user may enter, for another user to run.

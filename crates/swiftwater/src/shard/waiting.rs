@@ -295,16 +295,21 @@ impl Inner {
         self.waiting.sleeps[sleeper as usize] = None;
     }
 
-    /// Prepares a wait: sends the queued messages, and takes arrivals if some are likely, which is cheaper than
-    /// sleeping. Returns whether it took arrivals.
+    /// Prepares a wait: lets modules send on what they had no room for, sends the queued messages, and takes arrivals if
+    /// some are likely, which is cheaper than sleeping. Returns whether modules or arrivals may have ended the wait.
     pub(crate) fn before_wait(&mut self) -> bool {
         self.activity += 1;
+        let serves = self.executive.is_runnable();
+        if serves {
+            // The reader has made room for a module, or the writer has given it a message: no packet need follow.
+            self.guarded(None, |inner| inner.executive.at(Instant::now()).run());
+        }
         self.flush(true);
         if self.arrivals_likely {
             self.take_arrivals();
             return true;
         }
-        false
+        serves
     }
 
     /// Wakes one of the waiting threads, if any, to become the leader.

@@ -2,7 +2,7 @@
 
 use streams::{Chain, IoctlRequest, Kind, Message, Module, Q, SendInfo};
 use swiftwater::AssociationState;
-use swiftwater::modules::Counter;
+use swiftwater::modules::{BufMod, Counter};
 
 use crate::pair::{must_end, pair, recv_whole};
 
@@ -149,4 +149,27 @@ impl Module for Late {
         q.putnext(Message::optdata_req(0, SendInfo::default(), b"too late".to_vec().into()));
         q.ack(ioctl, 0, Chain::new());
     }
+}
+
+#[test]
+fn what_a_module_holds_is_read_after_the_peer_has_closed() {
+    must_end(|| {
+        const MESSAGES: usize = 250;
+        let (client, server) = pair();
+        server.stream().push(Box::new(BufMod::default())).unwrap();
+        for _ in 0..MESSAGES {
+            client.send(&[7; 1000]).unwrap();
+        }
+        // More than the head takes: the rest is with the module when the association ends.
+        client.close().unwrap();
+        while server.close_reason().is_none() {
+            std::thread::yield_now();
+        }
+        let mut messages = 0;
+        while let Some(message) = recv_whole(&server) {
+            assert_eq!(message.len(), 1000);
+            messages += 1;
+        }
+        assert_eq!(messages, MESSAGES);
+    });
 }

@@ -7,6 +7,7 @@ mod closed;
 mod echo;
 mod endpoint;
 mod mixed;
+mod modules;
 mod runtimes;
 
 use std::future::Future;

@@ -1,0 +1,27 @@
+//! Modules on the stream of a live association, with readers that are tasks.
+
+use swiftwater::modules::BufMod;
+
+use crate::{on_runtimes, pair, recv_whole};
+
+/// After the end of the association no packet comes that would make the module send on.
+#[test]
+fn what_a_module_holds_is_read_after_the_peer_has_closed() {
+    on_runtimes(|| async {
+        const MESSAGES: usize = 250;
+        let (client, server) = pair().await;
+        server.stream().push(Box::new(BufMod::default())).unwrap();
+        for _ in 0..MESSAGES {
+            client.send(&[7; 1000]).await.unwrap();
+        }
+        client.close().await.unwrap();
+        // More than the head takes: the rest is with the module.
+        while server.close_reason().is_none() {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..MESSAGES {
+            assert_eq!(recv_whole(&server).await.expect("a message").len(), 1000);
+        }
+        assert_eq!(recv_whole(&server).await, None);
+    });
+}
