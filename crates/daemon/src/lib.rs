@@ -49,6 +49,7 @@ use tokio::sync::Notify;
 
 use calls::status::what_carries;
 use state::registry::Registry;
+use system::tap_file;
 use users::descriptor_numbers::Numbers;
 use users::memory_return;
 
@@ -195,6 +196,7 @@ impl Daemon {
         let stack = self.stack.clone();
         let outcome = runtime.block_on(self.serve());
         shutdown::end(runtime, &stack);
+        tap_file::finish();
         outcome
     }
 

@@ -23,8 +23,10 @@ use super::report::{ASSOCIATIONS_MAX, PASSED_OVER_PER_RECORD, Report};
 use crate::state::association::SocketAssociation;
 use crate::state::registry::{Registry, take_waiting_seat};
 use crate::state::socket::Socket;
+use crate::state::stream_rules::{TAP, tap_folder};
 use crate::system::journal::log;
 use crate::system::quantum::{Quantum, RECORDS_PER_TURN};
+use crate::system::tap_file::TapFile;
 
 /// Maximum number of modules on one stream. Each module delays every message.
 const MODULES_MAX: usize = 8;
@@ -254,13 +256,40 @@ pub(crate) fn autopush(socket: &Socket, assoc: &SocketAssociation) {
     let stream = association.stream();
     for module in modules {
         let Some((name, arguments)) = module.split_first() else { continue };
+        let pushed = match name.as_str() {
+            TAP => tap_to_file(socket, assoc, association, arguments)
+                .and_then(|tap| stream.push(Box::new(tap)).map_err(|error| error.to_string())),
+            _ => stream.push_named(name, arguments).map_err(|error| error.to_string()),
+        };
         // An association that has ended meanwhile needs no modules.
-        if let Err(error) = stream.push_named(name, arguments) {
+        if let Err(error) = pushed {
             log(format_args!("cannot push {name} on the stream of association {}: {error}", assoc.id));
         } else {
             let _ = stream.anchor();
         }
     }
+}
+
+/// Returns a tap that writes a new file in the folder that a rule names. Programs have no influence on its name.
+fn tap_to_file(
+    socket: &Socket,
+    assoc: &SocketAssociation,
+    association: &Association,
+    arguments: &[String],
+) -> Result<Tap, String> {
+    let folder = tap_folder(arguments)?;
+    let (now, since_1970) = epoch();
+    let owner = socket.share.owner;
+    let name = format!(
+        "{}.{:09}-user{}-pid{}-{}.pcapng",
+        since_1970.as_secs(),
+        since_1970.subsec_nanos(),
+        owner.user,
+        owner.process,
+        assoc.id
+    );
+    let file = TapFile::create(folder, &name).map_err(|error| format!("{}: {error}", folder.display()))?;
+    Ok(Tap::new(Box::new(file), (now, since_1970), association_ports(association)))
 }
 
 /// Returns the name of a process, if the process still exists.

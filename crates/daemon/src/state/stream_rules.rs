@@ -1,5 +1,7 @@
 //! Rules that push modules on the streams of certain programs, ports and users, from a file of the administrator.
 
+use std::path::Path;
+
 use swiftwater::Stack;
 use swiftwater::streams::{Autopush, AutopushError, PushError};
 
@@ -40,7 +42,7 @@ impl StreamRules {
         Ok(StreamRules(rules.collect::<Result<_, _>>()?))
     }
 
-    /// Checks that the stack has the modules, and that they accept their arguments.
+    /// Checks that the stack has the modules, and that they accept their arguments. Only a rule pushes [`TAP`] by name.
     pub(crate) fn check(&self, stack: &Stack) -> Result<(), AutopushError> {
         for rule in &self.0 {
             for module in &rule.modules {
@@ -49,7 +51,10 @@ impl StreamRules {
                     what: format!("{}: {error}", module.join(" ")),
                 };
                 let Some((name, arguments)) = module.split_first() else { continue };
-                drop(stack.make_module(name, arguments).map_err(wrong)?);
+                match name.as_str() {
+                    TAP => drop(tap_folder(arguments).map_err(PushError::Argument).map_err(wrong)?),
+                    _ => drop(stack.make_module(name, arguments).map_err(wrong)?),
+                }
             }
         }
         Ok(())
@@ -73,6 +78,26 @@ impl StreamRules {
                 && (rule.program.is_none() || rule.program == program())
         };
         self.0.iter().find(fits).map_or(&[], |rule| &rule.modules)
+    }
+}
+
+/// The name of the module that writes a file for each association to the folder that its rule names.
+pub(crate) const TAP: &str = "tap";
+
+/// Returns the folder of a tap.
+///
+/// # Errors
+///
+/// The arguments are not the path of a folder.
+pub(crate) fn tap_folder(arguments: &[String]) -> Result<&Path, String> {
+    let folder = match arguments {
+        [argument] => argument.strip_prefix("directory=").map(Path::new),
+        _ => None,
+    };
+    match folder {
+        Some(folder) if folder.is_absolute() && folder.is_dir() => Ok(folder),
+        Some(folder) => Err(format!("{} is no folder, or not an absolute path", folder.display())),
+        None => Err("say directory=/PATH, where a file for each association is written".into()),
     }
 }
 
@@ -128,6 +153,17 @@ mod tests {
         assert_eq!(names(8, (1, 5060), "sipp"), ["filter drop=0.01"]);
         assert_eq!(names(7, (1, 2), "sipp"), ["nullmod"]);
         assert!(names(8, (1, 2), "sipp").is_empty());
+    }
+
+    #[test]
+    fn a_tap_has_a_folder() {
+        let folder = |argument: &str| tap_folder(&[argument.to_owned()]).map(Path::to_owned);
+        let here = std::env::temp_dir();
+        assert_eq!(folder(&format!("directory={}", here.display())), Ok(here));
+        for wrong in ["directory=tmp", "directory=/proc/version", "directory=", "/tmp"] {
+            assert!(folder(wrong).is_err(), "{wrong}");
+        }
+        assert!(tap_folder(&[]).is_err());
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub(crate) struct DaemonArgs {
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub idle_exit: Option<f64>,
     /// Push modules on the streams of programs, ports and users that a file names: lines such as `program=iperf3 limit(bits=10M)` or
-    /// `port=5060 user=1000 filter(drop=0.01)`. Only root and the user of the daemon pop them.
+    /// `port=5060 user=1000 tap(directory=/var/log/sip)`. Only root and the user of the daemon pop them.
     #[arg(long, value_name = "FILE")]
     pub autopush: Option<PathBuf>,
     #[command(flatten)]
