@@ -1,6 +1,7 @@
 //! Connections from the request to the release (TPI 2.0, T_CONN_REQ to T_ORDREL_IND).
 
 use crate::rig::{PORT, Rig, bind, connect, disconnect, release};
+use providers::SctpDriver;
 use streams::{Errno, StreamId};
 use tpi::{Primitive, PrimitiveCode, State, TError};
 
@@ -203,4 +204,22 @@ fn a_broken_primitive_is_refused_under_its_name() {
     let m = streams::Message::new(streams::Kind::Proto(streams::Control::from(&[1, 2][..])));
     rig.executive.putmsg(s, m).unwrap();
     assert_eq!(rig.executive.getmsg(s), Err(streams::ReadError::Failed(Errno::EPROTO)));
+}
+
+/// T_UNBIND_REQ: a one-to-many stream keeps its name while it has associations.
+#[test]
+fn a_one_to_many_stream_with_an_association_stays_bound() {
+    let mut rig = Rig::new();
+    let s = rig.bound(PORT, SctpDriver::ONE_TO_MANY);
+    rig.connecting();
+    rig.exchange_until_idle();
+    let busy = Primitive::ErrorAck {
+        primitive: PrimitiveCode::UnbindReq,
+        t_error: TError::System,
+        errno: Errno::EBUSY,
+    };
+    assert_eq!(rig.ask(s, &Primitive::UnbindReq), busy);
+    let free = rig.bound(PORT + 1, SctpDriver::ONE_TO_MANY);
+    let answer = rig.ask(free, &Primitive::UnbindReq);
+    assert_eq!(answer, Primitive::OkAck { primitive: PrimitiveCode::UnbindReq });
 }
