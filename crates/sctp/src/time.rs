@@ -23,6 +23,14 @@ impl Time {
         self.0
     }
 
+    /// Returns the earliest of these times, if there is one.
+    #[inline]
+    pub(crate) fn earliest(times: impl IntoIterator<Item = Option<Time>>) -> Option<Time> {
+        // The largest number stands for no time, so that the minimum needs no branch.
+        let at = times.into_iter().fold(u64::MAX, |at, time| at.min(time.map_or(u64::MAX, Time::as_nanos)));
+        (at != u64::MAX).then_some(Time(at))
+    }
+
     /// Returns the time from `earlier` to `self`, zero if `earlier` is later.
     #[inline]
     pub const fn saturating_since(self, earlier: Time) -> Duration {

@@ -138,6 +138,7 @@ impl Association {
         if path.state() == PathState::Active && !idle && !self.wants_round_trip(path_id) {
             return self.schedule_heartbeat_since(cx, path_id, idle_since);
         }
+        self.outbound.free_idle_memory();
         let heartbeat = self.heartbeat(cx, path_id);
         self.paths[path_id].schedule_heartbeat(frequent);
         self.push_control(heartbeat, Some(path_id));

@@ -21,12 +21,10 @@ impl Association {
         };
         let ack = self.inbound.as_ref().and_then(|i| i.ack_deadline());
         let probe = self.outbound.probe_at().filter(|_| self.may_carry_data());
-        let paths = self.paths.iter().filter_map(Path::deadline).chain(self.next_path_failure()).min();
+        let paths = Time::earliest(self.paths.iter().map(Path::deadline));
         let expiry = self.outbound.expires_at();
-        [state, ack, probe, paths, expiry, self.pacers_open_at(), self.closes_at()]
-            .into_iter()
-            .flatten()
-            .min()
+        let others = [expiry, self.next_path_failure(), self.pacers_open_at(), self.closes_at()];
+        Time::earliest([state, ack, probe, paths].into_iter().chain(others))
     }
 
     /// Returns when the association has been idle for so long that it is shut down (SCTP_AUTOCLOSE).

@@ -224,6 +224,13 @@ impl Outbound {
         self.pending.is_empty() && self.outstanding.chunks() == 0
     }
 
+    /// Frees the memory that the next message would need, if no message waits or is outstanding.
+    pub(crate) fn free_idle_memory(&mut self) {
+        if self.is_empty() {
+            self.pending.free_block();
+        }
+    }
+
     /// Returns a TSN of this side, and the TSN of the next new chunk (both unwrapped).
     pub(crate) fn place_of(&self, tsn: Tsn) -> (u64, u64) {
         (tsn::unwrap(self.outstanding.first_tsn(), tsn), self.outstanding.next_tsn())

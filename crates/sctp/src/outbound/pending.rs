@@ -39,6 +39,8 @@ pub(super) struct Pending {
     queue: VecDeque<Waiting>,
     /// The short messages behind the queue.
     tail: Short,
+    /// Size of their block.
+    block_bytes: usize,
     /// Wire bytes of all messages, as if none were fragmented.
     wire_bytes: usize,
     /// Number of entries that have left the queue.
@@ -98,7 +100,8 @@ impl Pending {
         (self.tail.context, self.tail.path) = (context, path);
         if !self.tail.wire.try_reclaim(wire) {
             let block_bytes = buffered_bytes.clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX).next_power_of_two();
-            self.tail.wire = BytesMut::with_capacity(block_bytes.max(wire));
+            self.block_bytes = block_bytes.max(wire);
+            self.tail.wire = BytesMut::with_capacity(self.block_bytes);
         }
     }
 
@@ -117,6 +120,15 @@ impl Pending {
     #[inline]
     pub(super) fn free_block(&mut self) {
         self.tail.wire = BytesMut::new();
+    }
+
+    /// Frees the block for short messages unless it is of the smallest size, which the next message needs. The caller has seen
+    /// that nothing waits.
+    #[inline]
+    pub(super) fn free_large_block(&mut self) {
+        if self.block_bytes > BLOCK_BYTES_MIN {
+            self.free_block();
+        }
     }
 
     #[inline]
@@ -416,5 +428,16 @@ mod tests {
         take(&mut pending, WIDE);
         pending.free_block();
         assert_eq!(pending.tail.wire.capacity(), 0);
+    }
+
+    #[test]
+    fn only_a_large_block_is_freed_with_each_acknowledgement() {
+        for (buffered_bytes, kept) in [(0, true), (100_000, false)] {
+            let mut pending = Pending::default();
+            pending.push_short(&SendInfo::default(), 3, [b"abc".as_slice()], buffered_bytes);
+            take(&mut pending, WIDE);
+            pending.free_large_block();
+            assert_eq!(pending.tail.wire.capacity() > 0, kept, "{buffered_bytes}");
+        }
     }
 }

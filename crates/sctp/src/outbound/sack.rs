@@ -129,7 +129,7 @@ impl Outbound {
         self.peer_window.watch(now, idle, rto, config.rto.max);
         self.tune_buffer(paths, config);
         if self.is_empty() {
-            self.pending.free_block();
+            self.pending.free_large_block();
         }
         outcome.writable = self.takes_writable();
         Ok(outcome)

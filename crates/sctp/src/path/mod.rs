@@ -252,10 +252,13 @@ impl Path {
     #[inline]
     pub(crate) fn deadline(&self) -> Option<Time> {
         let (flight, heartbeat) = (&self.flight, &self.heartbeat);
-        [flight.t3(), heartbeat.due_at(), heartbeat.answer_by(), flight.loss_timer(), flight.probe_at()]
-            .into_iter()
-            .flatten()
-            .min()
+        Time::earliest([
+            flight.t3(),
+            heartbeat.due_at(),
+            heartbeat.answer_by(),
+            flight.loss_timer(),
+            flight.probe_at(),
+        ])
     }
 
     /// Returns whether a loss is being repaired.
