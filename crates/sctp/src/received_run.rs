@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use sctp_message::RecvInfo;
-use sctp_wire::chunk::{Chunks, Data};
+use sctp_wire::chunk::{DATA_HEADER_BYTES, DataHeader};
 
 /// Whole ordered messages of one stream that arrived in one packet, one behind the other: their DATA chunks as
 /// received.
@@ -53,23 +53,27 @@ impl RunMessage {
     /// Reads the first message of the rest of a run; `None` if the rest is empty.
     #[inline]
     pub fn first(bytes: &[u8]) -> Option<RunMessage> {
-        let mut chunks = Chunks::new(bytes);
-        let raw = chunks.next()?.ok()?;
-        let data = Data::parse(&raw).ok()?;
-        let end = raw.whole.len();
+        let front = bytes.first_chunk()?;
+        let header = DataHeader::read(front);
+        let (tsn, ssn) = DataHeader::numbers(front);
+        let payload = DATA_HEADER_BYTES..DATA_HEADER_BYTES + header.payload_bytes;
+        // Every chunk of a run was parsed when it came. The padding of the last may be missing.
+        if payload.is_empty() || payload.end > bytes.len() {
+            return None;
+        }
         Some(RunMessage {
             info: RecvInfo {
-                stream: data.stream.0,
-                ssn: data.ssn.0,
-                ppid: data.ppid.0,
-                tsn: data.tsn.0,
+                stream: header.stream.0,
+                ssn: ssn.0,
+                ppid: header.ppid.0,
+                tsn: tsn.0,
                 // The messages of a run arrived in order, and no earlier message was missing.
-                cumulative_tsn: data.tsn.0,
+                cumulative_tsn: tsn.0,
                 unordered: false,
                 more: false,
             },
-            payload: end - data.payload.len()..end,
-            wire_bytes: bytes.len() - chunks.as_bytes().len(),
+            payload,
+            wire_bytes: header.wire_bytes().min(bytes.len()),
         })
     }
 }

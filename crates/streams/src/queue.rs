@@ -232,12 +232,12 @@ impl Queue {
     /// Copies the first message of a run at the front to `out` and drops it. Returns the message's information, and the credit
     /// for the driver; `None` if the message is longer than `out`.
     #[inline]
-    pub(crate) fn read_run(&mut self, out: &mut [u8]) -> Option<(Record, Credit)> {
+    pub(crate) fn read_run(&mut self, out: &mut [u8], info: &mut RecvInfo) -> Option<(Record, Credit)> {
         let front = self.messages.front_mut()?;
         let Kind::Run(run) = &mut front.kind else { return None };
-        let (record, credit) = run.read(&mut front.data, out)?;
+        let (record, credit) = run.read(&mut front.data, out, info)?;
         let is_spent = run.messages == 0;
-        self.normal.remove(record.bytes);
+        self.normal.remove(record.bytes());
         if is_spent {
             drop(self.messages.pop_front());
             self.want_read = false;

@@ -375,9 +375,10 @@ impl Association {
     /// Fails as [`Association::recv`] does.
     #[inline]
     pub fn recv_into(&self, buffer: &mut [u8]) -> Result<Option<(usize, RecvInfo)>, RecvError> {
+        let mut info = RecvInfo::default();
         loop {
-            match self.shared.socket.read(buffer, Wait::Forever)? {
-                Found::Data(info) => return Ok(Some(info)),
+            match self.shared.socket.read(buffer, &mut info, Wait::Forever)? {
+                Found::Data(bytes) => return Ok(Some((bytes, info))),
                 Found::Primitive(primitive, text) => unless_restarted(&primitive, &text)?,
                 Found::End => return self.ended().map(|()| None),
             }

@@ -104,9 +104,10 @@ impl TakenMessages {
             self.left -= 1;
             let (block, layout) = self.run.as_ref()?;
             let rest = block.get(self.at..)?;
-            let record = layout(rest)?;
-            self.at += record.bytes;
-            return Some(MessageRef { info: record.info, data: Data::Slice(rest.get(record.data)?) });
+            let mut info = RecvInfo::default();
+            let record = layout(rest, &mut info)?;
+            self.at += record.bytes();
+            return Some(MessageRef { info, data: Data::Slice(rest.get(record.data())?) });
         }
         self.is_lent = true;
         let single = self.single.as_ref()?;

@@ -93,8 +93,9 @@ impl Timed {
         &mut self,
         s: StreamId,
         buffer: &mut [u8],
-    ) -> Result<Option<(usize, RecvInfo)>, ReadError> {
-        self.executive.read(s, buffer)
+        info: &mut RecvInfo,
+    ) -> Result<Option<usize>, ReadError> {
+        self.executive.read_into(s, buffer, info)
     }
 
     #[inline]

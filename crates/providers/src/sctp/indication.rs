@@ -307,9 +307,10 @@ impl Upper<'_, '_> {
 
 /// Reads the layout of the first message of a run.
 #[inline]
-fn record(bytes: &[u8]) -> Option<Record> {
+fn record(bytes: &[u8], described: &mut RecvInfo) -> Option<Record> {
     let RunMessage { info, payload, wire_bytes } = RunMessage::first(bytes)?;
-    Some(Record { info, data: payload, bytes: wire_bytes })
+    *described = info;
+    Record::new(payload, wire_bytes)
 }
 
 /// Returns the last message of an association. `T_ORDREL_IND` is the last one if both sides shut down; otherwise it is

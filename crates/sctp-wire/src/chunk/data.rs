@@ -187,7 +187,7 @@ impl fmt::Display for Data<'_> {
 
 /// The sixteen bytes in front of the user data of a DATA chunk: for senders, which keep chunks in wire form.
 ///
-/// Nothing is checked, so the bytes must be a sender's own.
+/// Nothing is checked, so the bytes must be a sender's own, or must have been parsed before.
 ///
 /// ```
 /// use sctp_wire::chunk::{Data, DataFlags, DataHeader};
@@ -230,6 +230,13 @@ impl DataHeader {
     #[inline]
     pub const fn wire_bytes(&self) -> usize {
         DATA_HEADER_BYTES + padded(self.payload_bytes)
+    }
+
+    /// Returns the number of the chunk, and that of its message in its stream.
+    #[inline]
+    pub const fn numbers(bytes: &[u8; DATA_HEADER_BYTES]) -> (Tsn, Ssn) {
+        let &[_, _, _, _, t0, t1, t2, t3, _, _, n0, n1, _, _, _, _] = bytes;
+        (Tsn(u32::from_be_bytes([t0, t1, t2, t3])), Ssn(u16::from_be_bytes([n0, n1])))
     }
 
     /// Writes the numbers that a chunk gets when it is sent for the first time.
@@ -290,6 +297,7 @@ mod tests {
                 assert_eq!(header.wire_bytes(), DATA_HEADER_BYTES + payload_bytes.next_multiple_of(4));
                 DataHeader::set_numbers(&mut bytes, DATA.tsn, ssn);
                 assert_eq!(bytes, Data::header_bytes(flags, DATA.tsn, stream, ssn, ppid, payload_bytes));
+                assert_eq!(DataHeader::numbers(&bytes), (DATA.tsn, ssn));
             }
         }
         let mut bytes = Data::header_bytes(DataFlags::WHOLE, DATA.tsn, stream, ssn, ppid, 9);

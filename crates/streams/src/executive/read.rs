@@ -48,23 +48,58 @@ impl Executive {
     /// [`ReadError::NotData`] if the next message is a primitive without data; [`ReadError::HungUp`] at the end.
     #[inline]
     pub fn read(&mut self, s: StreamId, buf: &mut [u8]) -> Result<Option<(usize, RecvInfo)>, ReadError> {
-        let Some(stream) = self.streams.get_mut(s) else { return Err(ReadError::Closed) };
+        let mut info = RecvInfo::default();
+        Ok(self.read_into(s, buf, &mut info)?.map(|bytes| (bytes, info)))
+    }
+
+    /// Reads data as [`Executive::read`] does; returns the number of bytes, and writes the description of the message to `info`.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Executive::read`].
+    #[inline]
+    pub fn read_into(
+        &mut self,
+        s: StreamId,
+        buf: &mut [u8],
+        info: &mut RecvInfo,
+    ) -> Result<Option<usize>, ReadError> {
+        let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(ReadError::Closed) };
         let head = &mut stream.head;
         if head.troubled || !head.reads_directly {
-            return self.read_by_mode(s, buf);
+            return self.read_by_mode(s, buf, info);
         }
-        let Some(front) = head.queue.front() else { return self.found_nothing(s, buf.len()) };
-        let (association, info) = match &front.kind {
-            Kind::Run(_) => match self.read_run(s, buf) {
-                Some(read) => return Ok(Some(read)),
-                None => return self.read_by_mode(s, buf),
-            },
-            _ => data_info(front).ok_or(ReadError::NotData)?,
+        let Some((record, credit)) = head.queue.read_run(buf, info) else {
+            return self.read_message(s, buf, info);
         };
+        let bytes = record.data().len();
+        head.stats.messages_read += 1;
+        head.stats.bytes_read += bytes as u64;
+        head.take_due_signals(s, scheduler);
+        if credit.bytes > 0 {
+            self.after_taking(s, credit);
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Reads from the first entry of the queue, which is no run, or a run whose first message `buf` is too short for.
+    fn read_message(
+        &mut self,
+        s: StreamId,
+        buf: &mut [u8],
+        info: &mut RecvInfo,
+    ) -> Result<Option<usize>, ReadError> {
+        let front = self.streams.get(s).and_then(|stream| stream.head.queue.front());
+        let Some(front) = front else { return self.found_nothing(s, buf.len()) };
+        if matches!(front.kind, Kind::Run(_)) {
+            return self.read_by_mode(s, buf, info);
+        }
+        let (association, found) = data_info(front).ok_or(ReadError::NotData)?;
         let len = front.data.copy_to(buf);
         let whole = len == front.data.len();
+        *info = RecvInfo { more: found.more || !whole, ..found };
         self.take_front(s, association, len, len, whole);
-        Ok(Some((len, RecvInfo { more: info.more || !whole, ..info })))
+        Ok(Some(len))
     }
 
     /// Reads data as [`Executive::read`] does, and leaves it on the stream.
@@ -192,26 +227,16 @@ impl Executive {
         }
     }
 
-    /// Reads the first message of a run in place; `None` if `buf` is too short for it.
-    #[inline]
-    fn read_run(&mut self, s: StreamId, buf: &mut [u8]) -> Option<(usize, RecvInfo)> {
-        let (stream, scheduler) = self.streams.parts(s)?;
-        let head = &mut stream.head;
-        let (record, credit) = head.queue.read_run(buf)?;
-        head.stats.messages_read += 1;
-        head.stats.bytes_read += record.data.len() as u64;
-        head.take_due_signals(s, scheduler);
-        if credit.bytes > 0 {
-            self.after_taking(s, credit);
-        }
-        Some((record.data.len(), record.info))
-    }
-
     /// Reads from a stream that has failed, or in a mode other than the usual one.
-    fn read_by_mode(&mut self, s: StreamId, buf: &mut [u8]) -> Result<Option<(usize, RecvInfo)>, ReadError> {
+    fn read_by_mode(
+        &mut self,
+        s: StreamId,
+        buf: &mut [u8],
+        read: &mut RecvInfo,
+    ) -> Result<Option<usize>, ReadError> {
         let mut filled_bytes = 0;
         let mut first: Option<(u32, RecvInfo)> = None;
-        let mut result: Option<(usize, RecvInfo)> = None;
+        let mut result: Option<usize> = None;
         loop {
             let Some(stream) = self.streams.get_mut(s) else { return Err(ReadError::Closed) };
             let head = &mut stream.head;
@@ -247,7 +272,8 @@ impl Executive {
             self.take_front(s, association, len, gone_bytes, whole);
             filled_bytes += len;
             let (_, described) = first.get_or_insert((association, info));
-            result = Some((filled_bytes, RecvInfo { more: info.more || !whole, ..*described }));
+            *read = RecvInfo { more: info.more || !whole, ..*described };
+            result = Some(filled_bytes);
             if mode != ReadMode::Bytes || filled_bytes == buf.len() {
                 return Ok(result);
             }

@@ -2,20 +2,46 @@
 
 use crate::{Chain, Marks, Message, RecvInfo};
 use bytes::Bytes;
+use std::num::NonZeroU32;
 use std::ops::Range;
 
-/// Layout of a driver's messages that come together: parses the first record of the bytes; `None` if there is none.
-pub type RecordLayout = fn(&[u8]) -> Option<Record>;
+/// Layout of a driver's messages that come together: parses the first record of the bytes and describes its message; `None` if
+/// there is none.
+///
+/// The description is written where the reader wants it: it has many small fields, so each copy of it just after it was written
+/// would wait for all of them.
+pub type RecordLayout = fn(&[u8], &mut RecvInfo) -> Option<Record>;
 
-/// A message in its driver's memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Place of a message in its driver's memory. It fits two registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The description of the message.
-    pub info: RecvInfo,
-    /// Place of its data.
-    pub data: Range<usize>,
-    /// Place of the next record.
-    pub bytes: usize,
+    data_at: u32,
+    data_bytes: u32,
+    bytes: NonZeroU32,
+}
+
+impl Record {
+    /// Returns a record of `bytes`, with the message at `data`; `None` if it is empty or longer than 4 GB.
+    #[inline]
+    pub fn new(data: Range<usize>, bytes: usize) -> Option<Self> {
+        Some(Record {
+            data_at: data.start.try_into().ok()?,
+            data_bytes: data.len().try_into().ok()?,
+            bytes: NonZeroU32::new(bytes.try_into().ok()?)?,
+        })
+    }
+
+    /// Returns the place of the message.
+    #[inline]
+    pub fn data(self) -> Range<usize> {
+        self.data_at as usize..self.data_at as usize + self.data_bytes as usize
+    }
+
+    /// Returns the length of the record, behind which the next one begins.
+    #[inline]
+    pub fn bytes(self) -> usize {
+        self.bytes.get() as usize
+    }
 }
 
 /// Messages of user data that follow each other in one block, as records of their driver. They are one entry on the read queue of
@@ -84,21 +110,27 @@ impl Run {
 
     /// Removes the first message, which is `record`, from `rest`.
     #[inline]
-    fn pass(&mut self, record: &Record, rest: &mut Chain) {
-        rest.advance(record.bytes);
+    fn pass(&mut self, record: Record, rest: &mut Chain) {
+        rest.advance(record.bytes());
         self.messages -= 1;
-        self.data_bytes = self.data_bytes.saturating_sub(record.data.len() as u32);
+        self.data_bytes = self.data_bytes.saturating_sub(record.data_bytes);
     }
 
-    /// Copies the first message to `out`, if it fits, and removes it from `rest`. Returns its length and information.
+    /// Copies the first message to `out`, if it fits, and its description to `info`, and removes it from `rest`. Returns its place
+    /// and the credit for the driver.
     #[inline]
-    pub(crate) fn read(&mut self, rest: &mut Chain, out: &mut [u8]) -> Option<(Record, Credit)> {
+    pub(crate) fn read(
+        &mut self,
+        rest: &mut Chain,
+        out: &mut [u8],
+        info: &mut RecvInfo,
+    ) -> Option<(Record, Credit)> {
         let block = rest.blocks().first()?;
-        let record = (self.layout)(block)?;
-        let out = out.get_mut(..record.data.len())?;
-        out.copy_from_slice(block.get(record.data.clone())?);
-        self.pass(&record, rest);
-        self.unreported_bytes += record.data.len() as u32;
+        let record = (self.layout)(block, info)?;
+        let out = out.get_mut(..record.data().len())?;
+        out.copy_from_slice(block.get(record.data())?);
+        self.pass(record, rest);
+        self.unreported_bytes += record.data_bytes;
         let mut credit = Credit { association: self.association, ..Credit::default() };
         if self.messages == 0 || self.unreported_bytes >= REPORTED_BYTES {
             credit.bytes = std::mem::take(&mut self.unreported_bytes) as usize;
@@ -112,10 +144,11 @@ impl Run {
     /// Splits the first message off `rest` as one of its own, without a charge; `None` if nothing is left.
     pub(crate) fn split(&mut self, rest: &mut Chain) -> Option<Message> {
         let block: &Bytes = rest.blocks().first()?;
-        let record = (self.layout)(block)?;
-        let data = Chain::from(block.slice(record.data.clone()));
-        self.pass(&record, rest);
-        Some(Message::optdata_ind(self.association, record.info, data).marked(Marks::OF_RUN))
+        let mut info = RecvInfo::default();
+        let record = (self.layout)(block, &mut info)?;
+        let data = Chain::from(block.slice(record.data()));
+        self.pass(record, rest);
+        Some(Message::optdata_ind(self.association, info, data).marked(Marks::OF_RUN))
     }
 }
 

@@ -6,10 +6,10 @@ use streams::modules::NullMod;
 use streams::{Flush, HeadOptions, Kind, Message, ReadMode, Record, RecvInfo, Run};
 
 /// Parses a record: one byte for the length, and the data.
-fn record(bytes: &[u8]) -> Option<Record> {
+fn record(bytes: &[u8], info: &mut RecvInfo) -> Option<Record> {
     let length = usize::from(*bytes.first()?);
-    let info = RecvInfo { ppid: length as u32, ..RecvInfo::default() };
-    Some(Record { info, data: 1..1 + length, bytes: 1 + length })
+    *info = RecvInfo { ppid: length as u32, ..RecvInfo::default() };
+    Record::new(1..1 + length, 1 + length)
 }
 
 const CHARGES: usize = 3;

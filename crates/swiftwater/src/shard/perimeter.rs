@@ -10,10 +10,8 @@ use super::Inner;
 
 /// The perimeter, entered. Leaving it wakes the notified tasks.
 pub(crate) struct Entered<'a> {
-    guard: MutexGuard<'a, Inner>,
-    /// Dropped after the guard; dropping it wakes the tasks.
-    #[cfg(feature = "tokio")]
-    deferred: Option<DeferredWakers>,
+    /// Present until the drop, which leaves the perimeter before it wakes tasks.
+    guard: Option<MutexGuard<'a, Inner>>,
 }
 
 /// Wakers to wake or drop after the thread has left the perimeter; dropping this does both.
@@ -34,11 +32,7 @@ impl Drop for DeferredWakers {
 impl<'a> Entered<'a> {
     #[inline]
     pub(crate) fn new(guard: MutexGuard<'a, Inner>) -> Self {
-        Entered {
-            guard,
-            #[cfg(feature = "tokio")]
-            deferred: None,
-        }
+        Entered { guard: Some(guard) }
     }
 }
 
@@ -47,14 +41,14 @@ impl Deref for Entered<'_> {
 
     #[inline]
     fn deref(&self) -> &Inner {
-        &self.guard
+        self.guard.as_ref().expect("the drop alone takes it")
     }
 }
 
 impl DerefMut for Entered<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Inner {
-        &mut self.guard
+        self.guard.as_mut().expect("the drop alone takes it")
     }
 }
 
@@ -62,8 +56,17 @@ impl DerefMut for Entered<'_> {
 impl Drop for Entered<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.guard.waiting.has_deferred() {
-            self.deferred = Some(self.guard.waiting.take_deferred());
+        let deferred = self.waiting.take_deferred();
+        drop(self.guard.take());
+        if let Some(deferred) = deferred {
+            wake(deferred);
         }
     }
+}
+
+/// Wakes and drops wakers, outside the perimeter.
+#[cfg(feature = "tokio")]
+#[cold]
+fn wake(deferred: Box<DeferredWakers>) {
+    drop(deferred);
 }

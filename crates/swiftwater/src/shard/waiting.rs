@@ -49,7 +49,7 @@ pub(crate) struct Waiting {
     /// A reusable list of streams that have become ready.
     ready: Vec<StreamId>,
     #[cfg(feature = "tokio")]
-    deferred: DeferredWakers,
+    deferred: Option<Box<DeferredWakers>>,
 }
 
 /// Identifies one registration of a waiter.
@@ -90,19 +90,14 @@ impl Waiting {
             watches_room: false,
             ready: Vec::new(),
             #[cfg(feature = "tokio")]
-            deferred: DeferredWakers::default(),
+            deferred: None,
         }
     }
 
     #[cfg(feature = "tokio")]
     #[inline]
-    pub(crate) fn has_deferred(&self) -> bool {
-        !self.deferred.wake.is_empty() || !self.deferred.drop.is_empty()
-    }
-
-    #[cfg(feature = "tokio")]
-    pub(crate) fn take_deferred(&mut self) -> DeferredWakers {
-        std::mem::take(&mut self.deferred)
+    pub(crate) fn take_deferred(&mut self) -> Option<Box<DeferredWakers>> {
+        self.deferred.take()
     }
 
     /// Ends a sleep on the sockets.
@@ -128,7 +123,7 @@ impl Waiting {
             match waiters.swap_remove(at).target {
                 WakeTarget::Thread(_) => {}
                 #[cfg(feature = "tokio")]
-                WakeTarget::Task(waker) => self.deferred.drop.push(waker),
+                WakeTarget::Task(waker) => self.deferred.get_or_insert_default().drop.push(waker),
             }
         }
         if waiters.is_empty() {
@@ -145,7 +140,7 @@ impl Waiting {
                     match waiters.swap_remove(i).target {
                         WakeTarget::Thread(thread) => thread.unpark(),
                         #[cfg(feature = "tokio")]
-                        WakeTarget::Task(waker) => self.deferred.wake.push(waker),
+                        WakeTarget::Task(waker) => self.deferred.get_or_insert_default().wake.push(waker),
                     }
                 } else {
                     i += 1;

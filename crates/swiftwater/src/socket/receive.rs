@@ -10,7 +10,7 @@ use tpi::Primitive;
 use super::{End, Socket, Style, Wait};
 use crate::error::{Loss, RecvError};
 use crate::message::{Message, from_block, to_text, window_bytes};
-use crate::shard::Inner;
+use crate::shard::{Entered, Inner};
 use crate::timed::Timed;
 
 /// Maximum number of messages that one call receives before it leaves the perimeter.
@@ -25,29 +25,48 @@ pub(crate) enum Found<T> {
 }
 
 impl Socket {
-    /// Copies one message into a buffer: the hot path of every receive.
+    /// Copies one message into a buffer, and its description to `info`: the hot path of every receive.
     #[inline]
-    pub(crate) fn read(&self, buffer: &mut [u8], wait: Wait) -> Result<Found<(usize, RecvInfo)>, RecvError> {
+    pub(crate) fn read(
+        &self,
+        buffer: &mut [u8],
+        info: &mut RecvInfo,
+        wait: Wait,
+    ) -> Result<Found<usize>, RecvError> {
         let mut inner = self.shard.enter();
-        let read = inner.guarded(Some(self.stream), |inner| inner.executive.read(self.stream, buffer));
-        if let Some(Ok(Some(found))) = read {
-            self.shard.after_read(&mut inner);
-            return Ok(Found::Data(found));
+        let read = inner.guarded(Some(self.stream), |inner| inner.executive.read(self.stream, buffer, info));
+        match read {
+            Some(Ok(Some(bytes))) => {
+                self.shard.after_read(&mut inner);
+                Ok(Found::Data(bytes))
+            }
+            _ => self.read_later(inner, buffer, info, wait),
         }
-        drop(inner);
-        self.until(Interest::READABLE, wait, |inner| self.try_read(inner, buffer))?
+    }
+
+    /// Reads on where the first entry is no user data, or there is none yet.
+    #[cold]
+    fn read_later(
+        &self,
+        inner: Entered<'_>,
+        buffer: &mut [u8],
+        info: &mut RecvInfo,
+        wait: Wait,
+    ) -> Result<Found<usize>, RecvError> {
+        self.until_inside(inner, Interest::READABLE, wait, |inner| self.try_read(inner, buffer, info))?
     }
 
     pub(crate) fn try_read(
         &self,
         inner: &mut Inner,
         buffer: &mut [u8],
-    ) -> Option<Result<Found<(usize, RecvInfo)>, RecvError>> {
+        info: &mut RecvInfo,
+    ) -> Option<Result<Found<usize>, RecvError>> {
         loop {
-            match inner.executive.read(self.stream, buffer) {
-                Ok(Some(found)) => {
+            match inner.executive.read(self.stream, buffer, info) {
+                Ok(Some(bytes)) => {
                     self.shard.after_read(inner);
-                    return Some(Ok(Found::Data(found)));
+                    return Some(Ok(Found::Data(bytes)));
                 }
                 Ok(None) => return self.at_the_end(|end| *end != End::Open).then_some(Ok(Found::End)),
                 // The first message is not user data.

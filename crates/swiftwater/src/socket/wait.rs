@@ -92,24 +92,49 @@ impl Socket {
         &self,
         interest: Interest,
         wait: Wait,
+        attempt: impl FnMut(&mut Inner) -> Option<T>,
+    ) -> Result<T, WaitError> {
+        self.until_inside(self.shard.enter(), interest, wait, attempt)
+    }
+
+    /// Repeats an attempt as [`Socket::until`] does, from inside the perimeter.
+    #[inline]
+    pub(super) fn until_inside<T>(
+        &self,
+        mut inner: Entered<'_>,
+        interest: Interest,
+        wait: Wait,
         mut attempt: impl FnMut(&mut Inner) -> Option<T>,
     ) -> Result<T, WaitError> {
-        let mut inner = self.shard.enter();
-        let mut has_waited = false;
+        match inner.guarded(Some(self.stream), &mut attempt) {
+            Some(Some(result)) => Ok(result),
+            Some(None) => self.until_later(inner, interest, wait, attempt),
+            None => Err(WaitError::internal()),
+        }
+    }
+
+    /// Waits, and repeats an attempt that had no result, until it has one.
+    #[inline(never)]
+    fn until_later<'a, T>(
+        &'a self,
+        mut inner: Entered<'a>,
+        interest: Interest,
+        wait: Wait,
+        mut attempt: impl FnMut(&mut Inner) -> Option<T>,
+    ) -> Result<T, WaitError> {
         let outcome = loop {
+            let goes_on;
+            (inner, goes_on) = self.wait(inner, interest, wait);
+            if let Err(why) = goes_on {
+                break Err(why);
+            }
             match inner.guarded(Some(self.stream), &mut attempt) {
                 Some(Some(result)) => break Ok(result),
                 Some(None) => {}
                 None => break Err(WaitError::internal()),
             }
-            let goes_on;
-            (inner, goes_on) = self.wait(inner, interest, wait);
-            has_waited |= matches!(wait, Wait::Until(_) | Wait::Forever);
-            if let Err(why) = goes_on {
-                break Err(why);
-            }
         };
-        if has_waited {
+        if matches!(wait, Wait::Until(_) | Wait::Forever) {
             self.shard.after_wait(&mut inner);
         }
         outcome

@@ -288,9 +288,11 @@ impl Association {
     /// Fails as [`Association::recv`] does.
     pub async fn recv_into(&self, buffer: &mut [u8]) -> Result<Option<(usize, RecvInfo)>, RecvError> {
         let socket = self.0.socket();
+        let mut info = RecvInfo::default();
         loop {
-            match until(socket, Interest::READABLE, |inner| socket.try_read(inner, buffer)).await?? {
-                Found::Data(info) => return Ok(Some(info)),
+            let read = until(socket, Interest::READABLE, |inner| socket.try_read(inner, buffer, &mut info));
+            match read.await?? {
+                Found::Data(bytes) => return Ok(Some((bytes, info))),
                 Found::Primitive(primitive, text) => unless_restarted(&primitive, &text)?,
                 Found::End => return self.0.ended().map(|()| None),
             }
