@@ -35,7 +35,7 @@ use crate::event::Host;
 use crate::identifiers::{AssociationId, ListenerId};
 use crate::identity::Identity;
 use crate::local_addresses::LocalAddresses;
-use crate::outbound::{Batch, Block};
+use crate::outbound::{Batch, Block, Stage};
 use crate::path_hints::PathHints;
 use crate::reply::Reply;
 use crate::statistics::{AssociationState, EndpointStatistics, STATISTICS_VERSION, Statistics};
@@ -288,6 +288,31 @@ impl Endpoint {
             self.enqueue(id);
         }
         Ok(queued)
+    }
+
+    /// Lends the end of an association's send queue to a caller that has several messages for it. `None`: the association is due
+    /// to transmit, or takes no messages; each message needs [`Endpoint::admit`] then.
+    ///
+    /// ```
+    /// # use sctp::{AssociationId, BatchLimits, Endpoint, EndpointConfig};
+    /// let limits = BatchLimits { segments_max: 1, bytes_max: 1500 };
+    /// let mut endpoint = Endpoint::new(EndpointConfig::default(), [0; 32], limits);
+    /// assert!(endpoint.lend_stage(AssociationId(0)).is_none(), "there is no association");
+    /// ```
+    #[inline]
+    pub fn lend_stage(&mut self, id: AssociationId) -> Option<Stage> {
+        self.associations.get_mut(id.index())?.lend_stage()
+    }
+
+    /// Takes a stage back. The messages that were appended are queued.
+    #[inline]
+    pub fn return_stage(&mut self, stage: Stage) {
+        let id = stage.id();
+        let Some(association) = self.associations.get_mut(id.index()) else { return };
+        association.return_stage(stage);
+        if association.joins_queue() {
+            self.enqueue(id);
+        }
     }
 
     /// Records that the reader took `bytes`, and a charge in addition: 1 with the last bytes of a [`Host::message`],

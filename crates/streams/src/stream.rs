@@ -263,6 +263,17 @@ impl Stream {
         self.modules.is_empty() && self.head.has_reader()
     }
 
+    /// Returns whether a write may go to the driver in the driver's own form: no module is pushed, nothing waits before it, and
+    /// writes are `T_OPTDATA_REQ`.
+    #[inline]
+    pub(crate) fn writes_past(&mut self) -> bool {
+        !self.head.troubled
+            && self.head.writes_directly
+            && self.head.coalesced.is_empty()
+            && self.modules.is_empty()
+            && !flow::next_down(&mut self.modules, &mut self.device).is_full(0)
+    }
+
     /// Copies the data that waits on its way up. Returns whether a queue still keeps memory of a burst.
     fn detach(&mut self, pause: bool) -> bool {
         let Stream { head, modules, device, .. } = self;

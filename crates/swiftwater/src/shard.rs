@@ -32,7 +32,7 @@ pub(crate) use self::waiting::{Ticket, WakeTarget};
 use crate::busy_poll::BusyPoll;
 use crate::flush_delay::FlushDelay;
 use crate::options::StackOptions;
-use crate::timed::Timed;
+use crate::timed::{Timed, Written};
 use crate::watch::{Sleeper, Watch};
 
 /// Maximum number of receives in one turn, and time of all turns at once, so that a flood does not block the perimeter: packets that
@@ -128,12 +128,12 @@ impl Shard {
 
     /// Completes the sending of a message: transmits if the flush rule requires it.
     #[inline]
-    pub(crate) fn after_send(&self, inner: &mut Inner) {
+    pub(crate) fn after_send(&self, inner: &mut Inner, written: Written) {
         inner.activity += 1;
         if inner.poller == Poller::Background {
             inner.waiting.kick(Sleeper::Background);
         }
-        if inner.executive.flush_due() {
+        if written == Written::Queued && inner.executive.flush_due() {
             inner.flush(false);
             // The sender reads SACKs before its next decision to send, unless a thread has just taken arrivals.
             if !std::mem::take(&mut inner.arrivals_taken) {

@@ -2,21 +2,46 @@
 //!
 //! The executive and the provider have no clock. Getters need no time, nor does a message without a lifetime. All other
 //! calls go through [`Timed::at`], which first sets the time of both.
+//!
+//! A short message is written into a *stage*: the end of its association's send queue, which the provider lends until
+//! something else is asked of it. So most messages pass no layer; those that open a stage are admitted by all of them.
+//! Every call but reads and getters first returns the stages ([`Timed::settle`]).
 
 use std::ops::Deref;
 use std::time::Instant;
 
 use bytes::Bytes;
 use providers::SctpDriver;
-use sctp::{Batch, RecvInfo, SendInfo};
+use sctp::{Batch, RecvInfo, SendInfo, Stage, Staged};
+use smallvec::SmallVec;
 use streams::{
     Cx, DriverId, Executive, Interest, Message, OpenError, ReadError, Readiness, StreamId, WriteError,
 };
 
-/// An executive with one provider. It dereferences to the executive for getters.
+/// Maximum number of associations that have a stage at a time, since each message looks for its own.
+const STAGES_MAX: usize = 8;
+
+/// An executive with one provider. It dereferences to the executive for getters that staged messages do not affect.
 pub(crate) struct Timed {
     executive: Executive,
     driver: DriverId,
+    stages: SmallVec<[Lent; 1]>,
+}
+
+/// A stage, and the stream that writes into it.
+struct Lent {
+    stream: StreamId,
+    association: u32,
+    stage: Stage,
+}
+
+/// Place of a message that was written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Written {
+    /// In the provider, which may be due to transmit.
+    Queued,
+    /// In a stage. Nothing has become due.
+    Staged,
 }
 
 impl Deref for Timed {
@@ -30,31 +55,47 @@ impl Deref for Timed {
 
 impl Timed {
     pub(crate) fn new(executive: Executive, driver: DriverId) -> Self {
-        Timed { executive, driver }
+        Timed { executive, driver, stages: SmallVec::new() }
     }
 
     /// Sets the time of the executive and the provider, and returns the executive.
     #[inline]
     pub(crate) fn at(&mut self, now: Instant) -> &mut Executive {
+        self.settle();
         self.executive.set_now(now);
         self.executive.with_driver(self.driver, |driver: &mut SctpDriver, _| driver.set_now(now));
         &mut self.executive
     }
 
-    /// Returns the executive for one message, whose lifetime begins now, if it has one.
+    /// Returns the executive with all messages queued, for calls that need no time.
     #[inline]
-    fn for_message(&mut self, info: &SendInfo) -> &mut Executive {
-        match info.lifetime {
-            Some(_) => self.at(Instant::now()),
-            None => &mut self.executive,
+    pub(crate) fn settled(&mut self) -> &mut Executive {
+        self.settle();
+        &mut self.executive
+    }
+
+    /// Returns the stages to the provider.
+    #[inline]
+    fn settle(&mut self) {
+        if !self.stages.is_empty() {
+            self.return_stages();
+        }
+    }
+
+    fn return_stages(&mut self) {
+        while let Some(Lent { stream, stage, .. }) = self.stages.pop() {
+            let size = (stage.messages(), stage.data_bytes());
+            self.executive.take_back(stream, size, |driver: &mut SctpDriver| driver.return_stage(stage));
         }
     }
 
     /// Drops all streams and the provider with its sockets.
     pub(crate) fn dispose(&mut self) {
+        self.stages.clear();
         self.executive = Executive::new(Instant::now());
     }
 
+    /// Writes a message into the stage of its association, or sends it down and opens a stage for the next.
     #[inline]
     pub(crate) fn write(
         &mut self,
@@ -62,8 +103,42 @@ impl Timed {
         association: u32,
         info: &SendInfo,
         data: &[u8],
-    ) -> Result<(), WriteError> {
-        self.for_message(info).write(s, association, *info, data)
+    ) -> Result<Written, WriteError> {
+        let is_its = |lent: &&mut Lent| lent.stream == s && lent.association == association;
+        match self.stages.iter_mut().find(is_its).map_or(Staged::No, |lent| lent.stage.push(info, data)) {
+            Staged::Yes => Ok(Written::Staged),
+            Staged::No => self.write_down(s, association, info, data),
+            Staged::Due => {
+                self.return_stages();
+                Ok(Written::Queued)
+            }
+        }
+    }
+
+    /// Sends a message down, whose lifetime begins now. If further ones may wait for company, borrows their stage. Stages of
+    /// other streams stay: nothing that they do not know changes for their associations.
+    #[inline(never)]
+    fn write_down(
+        &mut self,
+        s: StreamId,
+        association: u32,
+        info: &SendInfo,
+        data: &[u8],
+    ) -> Result<Written, WriteError> {
+        let is_full = self.stages.len() == STAGES_MAX;
+        if is_full || self.stages.iter().any(|lent| lent.stream == s) {
+            self.return_stages();
+        }
+        if info.lifetime.is_some() {
+            self.at(Instant::now());
+        }
+        self.executive.write(s, association, *info, data)?;
+        if Stage::takes(info, data.len()) {
+            let lend = |driver: &mut SctpDriver| driver.lend_stage(s, association);
+            let lent = self.executive.lend(s, lend);
+            self.stages.extend(lent.map(|stage| Lent { stream: s, association, stage }));
+        }
+        Ok(Written::Queued)
     }
 
     pub(crate) fn write_bytes(
@@ -72,8 +147,10 @@ impl Timed {
         association: u32,
         info: &SendInfo,
         data: Bytes,
-    ) -> Result<(), WriteError> {
-        self.for_message(info).write_bytes(s, association, *info, data)
+    ) -> Result<Written, WriteError> {
+        // The lifetime of a message begins now.
+        let executive = if info.lifetime.is_some() { self.at(Instant::now()) } else { self.settled() };
+        executive.write_bytes(s, association, *info, data).map(|()| Written::Queued)
     }
 
     /// Sends the messages of a batch, and empties it; `None` if they must be sent one by one.
@@ -82,10 +159,11 @@ impl Timed {
         s: StreamId,
         association: u32,
         batch: &mut Batch,
-    ) -> Option<Result<(), WriteError>> {
+    ) -> Option<Result<Written, WriteError>> {
+        self.settle();
         let size = (batch.messages(), batch.data_bytes());
         let take = |driver: &mut SctpDriver, _: &mut Cx<'_>| driver.write_batch(s, association, batch);
-        self.executive.write_past(s, size, take)
+        Some(self.executive.write_past(s, size, take)?.map(|()| Written::Queued))
     }
 
     #[inline]
@@ -108,7 +186,8 @@ impl Timed {
     }
 
     pub(crate) fn open(&mut self) -> Result<StreamId, OpenError> {
-        self.executive.open(self.driver)
+        let driver = self.driver;
+        self.settled().open(driver)
     }
 
     #[inline]
@@ -128,12 +207,13 @@ impl Timed {
 
     /// Contains a fault of the stream, or of an unknown one: the driver drops the association that it was handling.
     pub(crate) fn fault(&mut self, s: Option<StreamId>) {
-        self.executive.fault(s);
+        self.settled().fault(s);
     }
 
     /// Calls a function of the provider that acts on no association; [`Timed::command`] calls those that do.
     pub(crate) fn provider<R>(&mut self, f: impl FnOnce(&mut SctpDriver) -> R) -> Option<R> {
-        self.executive.with_driver(self.driver, |driver, _| f(driver))
+        let driver = self.driver;
+        self.settled().with_driver(driver, |driver, _| f(driver))
     }
 
     /// Has the provider execute a command at `now`.

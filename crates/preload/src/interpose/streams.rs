@@ -6,6 +6,7 @@ use std::ptr::{self, NonNull};
 use libc::{FILE, c_char, c_int, c_void, size_t, ssize_t};
 
 use super::{descriptors, receiving, sending};
+use crate::mapping::map_private;
 use crate::system::{self, Errno};
 use crate::{next, table};
 
@@ -90,7 +91,7 @@ unsafe fn add_wide_data(stream: *mut FILE) {
             let place = stream.byte_add(WIDE_DATA_AT).cast::<*mut c_void>();
             if place.read().addr() == NO_WIDE_DATA {
                 // Without memory, wide characters fail as before.
-                place.write(system::map_private(WIDE_DATA_BYTES).map_or(ptr::null_mut(), NonNull::as_ptr));
+                place.write(map_private(WIDE_DATA_BYTES).map_or(ptr::null_mut(), NonNull::as_ptr));
             }
         }
     }

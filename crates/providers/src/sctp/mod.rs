@@ -30,8 +30,8 @@ use std::time::Instant;
 use ::sctp::trace::Record;
 use ::sctp::{
     Admission, AssociationConfig, AssociationId, AssociationState, Batch, Checksum, Endpoint, EndpointConfig,
-    EndpointStatistics, PathId, PathOptions, Permit, PrimaryError, SendError, SendInfo, Statistics, Time,
-    TransmitBuffer,
+    EndpointStatistics, PathId, PathOptions, Permit, PrimaryError, SendError, SendInfo, Stage, Statistics,
+    Time, TransmitBuffer,
 };
 use links::{Link, LinkStats};
 use streams::{
@@ -415,6 +415,18 @@ fn send_errno(error: SendError) -> Errno {
 }
 
 impl SctpDriver {
+    /// Lends the end of the send queue of an association; see [`Endpoint::lend_stage`].
+    #[inline]
+    pub fn lend_stage(&mut self, s: StreamId, association: u32) -> Option<Stage> {
+        self.endpoint.lend_stage(self.association(s, association)?)
+    }
+
+    /// Takes a stage back.
+    #[inline]
+    pub fn return_stage(&mut self, stage: Stage) {
+        self.endpoint.return_stage(stage);
+    }
+
     /// Sends the messages of a batch on a stream, and empties it.
     pub fn write_batch(&mut self, s: StreamId, association: u32, batch: &mut Batch) -> streams::Admission {
         let Some(id) = self.association(s, association) else {

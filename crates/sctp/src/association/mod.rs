@@ -55,7 +55,7 @@ use crate::identifiers::AssociationId;
 use crate::identity::Identity;
 use crate::inbound::Inbound;
 use crate::local_addresses::LocalAddresses;
-use crate::outbound::{Batch, Block, Outbound};
+use crate::outbound::{Batch, Block, Outbound, Stage};
 use crate::path::Path;
 use crate::path_state::PathState;
 use crate::receive_buffer::Held;
@@ -371,6 +371,25 @@ impl Association {
             Queued::Held => self.is_due(),
             Queued::No => true,
         }
+    }
+
+    /// Lends the end of the send queue, if messages may be appended without a decision to transmit.
+    #[inline]
+    pub(crate) fn lend_stage(&mut self) -> Option<Stage> {
+        if self.queued != Queued::Held || !self.takes_messages() {
+            return None;
+        }
+        let waiting_bytes = self.outbound.pending_wire_bytes();
+        let due_from_bytes = self.due_from_bytes.checked_sub(waiting_bytes).filter(|bytes| *bytes > 0)?;
+        self.outbound.lend_stage(self.id, due_from_bytes)
+    }
+
+    /// Takes the end of the send queue back, with the messages that were appended.
+    #[inline]
+    pub(crate) fn return_stage(&mut self, stage: Stage) {
+        self.statistics.messages_sent += stage.messages() as u64;
+        self.statistics.bytes_sent += stage.data_bytes() as u64;
+        self.outbound.return_stage(stage);
     }
 
     /// Queues the messages of a batch, and empties it. Returns whether there is room for them; if not, [`Event::Writable`] follows.

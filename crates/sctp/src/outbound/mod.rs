@@ -8,6 +8,7 @@
 //! | file | procedure |
 //! |---|---|
 //! | `short` | short messages in wire form |
+//! | `stage` | the end of the queue, lent to the caller that fills it |
 //! | `batch` | short messages that are queued together |
 //! | `message` | messages that wait as blocks |
 //! | `pending` | messages without a TSN; the place of a stream scheduler |
@@ -28,6 +29,7 @@ mod refused;
 mod run;
 mod sack;
 mod short;
+mod stage;
 
 use std::time::Duration;
 
@@ -38,6 +40,7 @@ use sctp_wire::Tsn;
 use crate::config::{AssociationConfig, MESSAGE_OVERHEAD_BYTES};
 use crate::error::SendError;
 use crate::event::SendFailure;
+use crate::identifiers::AssociationId;
 #[cfg(feature = "testing")]
 use crate::path::Path;
 use crate::peer_window::PeerWindow;
@@ -52,6 +55,8 @@ use outstanding::{Moved, Outstanding};
 use pending::Pending;
 pub(crate) use sack::{Report, SackOutcome};
 use short::NextSsn;
+use stage::StageLimits;
+pub use stage::{Stage, Staged};
 
 /// Limit for outstanding chunks. RFC 9260 §6.1 allows 2^16 - 1 ordered messages a stream in a window, and gap blocks reach as far
 /// (§3.3.4).
@@ -307,6 +312,29 @@ impl Outbound {
             self.queue_blocks(now, info, blocks);
         }
         self.buffered_bytes += bytes + MESSAGE_OVERHEAD_BYTES;
+    }
+
+    /// Lends the end of the queue. Another `due_from_bytes` wire bytes make the association due to transmit.
+    #[inline]
+    pub(crate) fn lend_stage(&mut self, id: AssociationId, due_from_bytes: usize) -> Option<Stage> {
+        if self.open_record.is_some() {
+            return None;
+        }
+        let limits = StageLimits {
+            room_bytes: self.buffer_bytes.saturating_sub(self.buffered_bytes),
+            due_from_bytes,
+            streams: self.streams,
+            message_bytes_max: self.message_bytes_max,
+        };
+        Some(Stage::new(id, self.pending.lend_tail(), limits))
+    }
+
+    /// Takes the end of the queue back, with the messages that were appended.
+    #[inline]
+    pub(crate) fn return_stage(&mut self, stage: Stage) {
+        self.buffered_bytes += stage.buffered_bytes();
+        let (short, appended_bytes) = stage.into_short();
+        self.pending.return_tail(short, appended_bytes);
     }
 
     /// Returns whether the send buffer has room for a batch. If not, the user is told when it has.

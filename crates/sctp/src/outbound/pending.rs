@@ -86,6 +86,19 @@ impl Pending {
         self.tail.push(info, bytes, blocks);
     }
 
+    /// Lends the short messages behind the queue, and their block. Until they return, nothing else may be done with the queue.
+    #[inline]
+    pub(super) fn lend_tail(&mut self) -> Short {
+        std::mem::take(&mut self.tail)
+    }
+
+    /// Takes the short messages behind the queue back, longer by `appended_bytes`.
+    #[inline]
+    pub(super) fn return_tail(&mut self, tail: Short, appended_bytes: usize) {
+        self.wire_bytes += appended_bytes;
+        self.tail = tail;
+    }
+
     /// Queues short messages that were written elsewhere.
     pub(super) fn push_batch(&mut self, short: Short) {
         self.close_tail();

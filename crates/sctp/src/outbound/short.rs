@@ -92,7 +92,10 @@ impl Short {
         for block in blocks {
             self.wire.extend_from_slice(block.as_ref());
         }
-        self.wire.extend_from_slice(&[0; 3][..bytes.wrapping_neg() & 3]);
+        let padding = bytes.wrapping_neg() & 3;
+        if padding > 0 {
+            self.wire.extend_from_slice(&[0; 3][..padding]);
+        }
         self.messages += 1;
     }
 

@@ -44,6 +44,7 @@ mod several_paths;
 mod shutdown;
 mod silent_path;
 mod small_buffers;
+mod stage;
 mod statistics;
 mod throughput;
 mod trace;

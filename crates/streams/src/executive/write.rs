@@ -10,6 +10,7 @@ use crate::module::flow;
 use crate::scheduler::Post;
 use crate::{Primitive, SendInfo};
 use bytes::Bytes;
+use std::any::Any;
 
 impl Executive {
     /// Writes one message: copies `bytes` into a block and sends them down as `T_OPTDATA_REQ`.
@@ -67,7 +68,7 @@ impl Executive {
         let cx = &mut Cx::new(&mut self.streams);
         let admission = self.drivers[driver.0].write(cx, s, association, info, data);
         match admission {
-            Admission::Idle | Admission::Room => self.count_written(s, bytes),
+            Admission::Idle | Admission::Room => self.count_written(s, 1, bytes),
             Admission::Full => return Err(self.block_writer(s)),
             Admission::Fail(errno) => return Err(WriteError::Failed(errno)),
         }
@@ -88,12 +89,7 @@ impl Executive {
         take: impl FnOnce(&mut D, &mut Cx<'_>) -> Admission,
     ) -> Option<Result<(), WriteError>> {
         let Some(stream) = self.streams.get_mut(s) else { return Some(Err(WriteError::Closed)) };
-        let direct = !stream.head.troubled
-            && stream.head.writes_directly
-            && stream.head.coalesced.is_empty()
-            && stream.modules.is_empty()
-            && !flow::next_down(&mut stream.modules, &mut stream.device).is_full(0);
-        if !direct {
+        if !stream.writes_past() {
             return None;
         }
         let driver = stream.driver;
@@ -102,13 +98,35 @@ impl Executive {
             Admission::Full => Err(self.block_writer(s)),
             Admission::Fail(errno) => Err(WriteError::Failed(errno)),
         };
-        if written.is_ok()
-            && let Some(stream) = self.streams.get_mut(s)
-        {
-            stream.head.stats.messages_written += messages as u64;
-            stream.head.stats.bytes_written += bytes as u64;
+        if written.is_ok() {
+            self.count_written(s, messages, bytes);
         }
         Some(written)
+    }
+
+    /// Lets the driver lend something that takes messages in its own form, past the empty stack of modules, until
+    /// [`Executive::take_back`]. Returns `None` if messages must be written one by one. Between the two, nothing but reads may be
+    /// done with the executive, so that the stack of modules stays empty.
+    #[inline]
+    pub fn lend<D: Driver, L>(&mut self, s: StreamId, lend: impl FnOnce(&mut D) -> Option<L>) -> Option<L> {
+        let stream = self.streams.get_mut(s)?;
+        if !stream.writes_past() {
+            return None;
+        }
+        let driver: &mut dyn Any = &mut *self.drivers[stream.driver.0];
+        lend(driver.downcast_mut()?)
+    }
+
+    /// Lets the driver take back what it has lent, with this many messages and bytes.
+    pub fn take_back<D: Driver>(
+        &mut self,
+        s: StreamId,
+        (messages, bytes): (usize, usize),
+        take: impl FnOnce(&mut D),
+    ) {
+        let Some(stream) = self.streams.get(s) else { return };
+        let _ = self.with_driver(stream.driver, |driver, _| take(driver));
+        self.count_written(s, messages, bytes);
     }
 
     #[cold]
@@ -136,7 +154,7 @@ impl Executive {
         }
         let len = bytes.len();
         self.admit(s, association, &info, len)?;
-        self.count_written(s, len);
+        self.count_written(s, 1, len);
         let write_as = self.write_as(s);
         self.put_down(s, written(write_as, association, info, bytes));
         Ok(())
@@ -232,7 +250,7 @@ impl Executive {
         if bytes.is_empty() && write_as == WriteAs::Data && !self.sends_zero(s) {
             return Ok(());
         }
-        self.count_written(s, bytes.len());
+        self.count_written(s, 1, bytes.len());
         let data = self.streams.pool.copy_in(bytes);
         self.put_down(s, written(write_as, association, info, data));
         Ok(())
@@ -363,9 +381,9 @@ impl Executive {
         self.streams.get(s).is_some_and(|stream| stream.head.write_options.hold)
     }
 
-    fn count_written(&mut self, s: StreamId, bytes: usize) {
+    fn count_written(&mut self, s: StreamId, messages: usize, bytes: usize) {
         if let Some(stream) = self.streams.get_mut(s) {
-            stream.head.stats.messages_written += 1;
+            stream.head.stats.messages_written += messages as u64;
             stream.head.stats.bytes_written += bytes as u64;
         }
     }

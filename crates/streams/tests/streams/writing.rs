@@ -1,7 +1,8 @@
 //! Writing at the head (`write(2)`, `putmsg(2)`; `streamio(7)` I_SWROPT, I_CANPUT).
 
-use crate::support::Rig;
+use crate::support::{Device, Rig};
 use bytes::Bytes;
+use streams::modules::NullMod;
 use streams::{Kind, Message, Pool, Primitive, SendInfo};
 
 #[test]
@@ -18,6 +19,21 @@ fn bytes_go_down_without_being_copied() {
     let bytes = Bytes::from(vec![1, 2, 3]);
     rig.executive.write_bytes(rig.s, 0, SendInfo::default(), bytes.clone()).unwrap();
     assert_eq!(rig.state().received[0].data.blocks()[0].as_ptr(), bytes.as_ptr());
+}
+
+#[test]
+fn a_driver_lends_only_what_no_module_and_no_earlier_write_misses() {
+    let mut rig = Rig::new();
+    let lends = |rig: &mut Rig| rig.executive.lend(rig.s, |_: &mut Device| Some(())).is_some();
+    assert!(lends(&mut rig));
+    rig.executive.take_back(rig.s, (3, 12), |_: &mut Device| ());
+    let stats = rig.executive.head_stats(rig.s).unwrap();
+    assert_eq!((stats.messages_written, stats.bytes_written), (3, 12));
+    rig.executive.push(rig.s, Box::new(NullMod)).unwrap();
+    assert!(!lends(&mut rig), "the module would miss the messages");
+    drop(rig.executive.pop(rig.s).unwrap());
+    rig.executive.write(rig.s, 0, SendInfo { more: true, ..SendInfo::default() }, b"begun").unwrap();
+    assert!(!lends(&mut rig), "the head holds bytes that come before");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use tpi::Errno;
 use super::{Socket, Wait};
 use crate::error::SendError;
 use crate::shard::Inner;
+use crate::timed::Written;
 
 impl Socket {
     /// Sends one message: the hot path of every send.
@@ -80,11 +81,11 @@ impl Socket {
     fn after_write(
         &self,
         inner: &mut Inner,
-        written: Result<(), WriteError>,
+        written: Result<Written, WriteError>,
     ) -> Option<Result<(), SendError>> {
         match written {
-            Ok(()) => {
-                self.shard.after_send(inner);
+            Ok(written) => {
+                self.shard.after_send(inner, written);
                 Some(Ok(()))
             }
             Err(WriteError::WouldBlock) => None,

@@ -61,6 +61,39 @@ fn all_arrive_in_order_through_small_buffers() {
 }
 
 #[test]
+fn messages_of_every_kind_keep_their_order_and_count_at_once() {
+    must_end(|| {
+        let (client, server) = pair();
+        let mut sent = Vec::new();
+        for i in 0..600 {
+            let message = pattern(i, if i % 7 == 6 { 3000 } else { 1 + i % 40 });
+            match i % 50 {
+                10 => client.send_bytes(message.clone().into(), &SendInfo::default()).unwrap(),
+                20 => client.send_many(&[&message], &SendInfo::default()).unwrap(),
+                30 => client.stream().push(Box::new(Counter::default())).unwrap(),
+                31..40 => {
+                    client.send_with(&message, &SendInfo { context: 7, ..SendInfo::default() }).unwrap()
+                }
+                40 => drop(client.stream().pop().unwrap()),
+                _ => client.send(&message).unwrap(),
+            }
+            if !matches!(i % 50, 30 | 40) {
+                sent.push(message);
+            }
+            if i % 3 == 0 {
+                let counted = client.statistics().unwrap().messages_sent;
+                assert_eq!(counted, sent.len() as u64);
+            }
+        }
+        client.shutdown().unwrap();
+        for message in &sent {
+            assert_eq!(&server.recv().unwrap().unwrap().to_vec(), message);
+        }
+        assert!(server.recv().unwrap().is_none());
+    });
+}
+
+#[test]
 fn a_message_that_cannot_be_sent_keeps_the_others_back() {
     must_end(|| {
         let (client, server) = pair();

@@ -1,0 +1,118 @@
+//! The end of an association's send queue, lent to the caller that fills it.
+
+use super::is_short;
+use super::run::wire_bytes;
+use super::short::{Short, path_of};
+use crate::config::MESSAGE_OVERHEAD_BYTES;
+use crate::identifiers::AssociationId;
+use crate::transmit::GATHER_BYTES_MIN;
+use sctp_message::SendInfo;
+
+/// The place where the short messages of one association wait, lent by [`Endpoint::lend_stage`](crate::Endpoint::lend_stage).
+/// Messages that it takes are admitted: it knows the room in the send buffer and what else the association would check.
+///
+/// Nothing may be asked of the association until [`Endpoint::return_stage`](crate::Endpoint::return_stage), except that its
+/// reader has taken bytes: the association does not know the messages before.
+#[derive(Debug)]
+pub struct Stage {
+    id: AssociationId,
+    short: Short,
+    limits: StageLimits,
+    /// Number of messages, and their wire bytes, that waited when the stage was lent.
+    waited: (usize, usize),
+    /// Room in the send buffer when the stage was lent.
+    room_bytes: usize,
+}
+
+/// What an association would check when it admits a message.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StageLimits {
+    /// Room in the send buffer.
+    pub(super) room_bytes: usize,
+    /// Wire bytes to append until the association is due to transmit.
+    pub(super) due_from_bytes: usize,
+    pub(super) streams: u16,
+    pub(super) message_bytes_max: usize,
+}
+
+/// What a stage did with a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Staged {
+    /// It did not take the message, which must be sent by [`Endpoint::admit`](crate::Endpoint::admit) after the stage is
+    /// returned.
+    No,
+    /// It has taken the message.
+    Yes,
+    /// It has taken the message, and the association is due to transmit: return the stage.
+    Due,
+}
+
+impl Stage {
+    pub(super) fn new(id: AssociationId, short: Short, limits: StageLimits) -> Self {
+        let waited = (short.messages, short.wire.len());
+        let limits = StageLimits {
+            due_from_bytes: limits.due_from_bytes.saturating_add(short.wire.len()),
+            message_bytes_max: limits.message_bytes_max.min(GATHER_BYTES_MIN - 1),
+            ..limits
+        };
+        Stage { id, short, limits, waited, room_bytes: limits.room_bytes }
+    }
+
+    /// Returns whether a message of `bytes` can be staged at all.
+    #[inline]
+    pub fn takes(info: &SendInfo, bytes: usize) -> bool {
+        is_short(info, bytes)
+    }
+
+    /// Appends a message if the association would take it at once.
+    #[inline]
+    #[must_use]
+    pub fn push(&mut self, info: &SendInfo, message: &[u8]) -> Staged {
+        let bytes = message.len();
+        let (short, limits) = (&mut self.short, &mut self.limits);
+        let charged_bytes = bytes + MESSAGE_OVERHEAD_BYTES;
+        let fits = is_short(info, bytes)
+            && (1..=limits.message_bytes_max).contains(&bytes)
+            && charged_bytes <= limits.room_bytes
+            && wire_bytes(bytes) <= short.wire.capacity() - short.wire.len()
+            && info.stream < limits.streams
+            && info.context == short.context
+            && path_of(info) == short.path;
+        if !fits {
+            return Staged::No;
+        }
+        short.push(info, bytes, [message]);
+        limits.room_bytes -= charged_bytes;
+        if short.wire.len() < limits.due_from_bytes { Staged::Yes } else { Staged::Due }
+    }
+
+    /// Returns the number of messages that were appended.
+    #[inline]
+    pub fn messages(&self) -> usize {
+        self.short.messages - self.waited.0
+    }
+
+    /// Returns the bytes of the messages that were appended.
+    #[inline]
+    pub fn data_bytes(&self) -> usize {
+        self.buffered_bytes() - self.messages() * MESSAGE_OVERHEAD_BYTES
+    }
+
+    #[inline]
+    pub(crate) fn id(&self) -> AssociationId {
+        self.id
+    }
+
+    /// Returns what the messages that were appended take of the send buffer.
+    #[inline]
+    pub(super) fn buffered_bytes(&self) -> usize {
+        self.room_bytes - self.limits.room_bytes
+    }
+
+    /// Returns all messages, and the wire bytes of those that were appended.
+    #[inline]
+    pub(super) fn into_short(self) -> (Short, usize) {
+        let appended_bytes = self.short.wire.len() - self.waited.1;
+        (self.short, appended_bytes)
+    }
+}
