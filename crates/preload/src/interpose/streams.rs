@@ -7,7 +7,7 @@ use libc::{FILE, c_char, c_int, c_void, size_t, ssize_t};
 
 use super::{descriptors, receiving, sending};
 use crate::mapping::map_private;
-use crate::system::{self, Errno};
+use crate::system::Errno;
 use crate::{next, table};
 
 /// `cookie_io_functions_t`.
