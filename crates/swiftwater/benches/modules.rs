@@ -1,7 +1,8 @@
 //! Cost of modules on a live association, and accuracy of the rate of `limit`.
 //!
-//! Messages of 1 KB are sent over loopback. Rounds without a module and with each module alternate; a ratio is the
-//! median of the ratios within each round. `limit` runs for 10 s; its rate is that of the received messages.
+//! Messages of 1 KB are sent over loopback. Rounds without a module and with each module alternate; a rate is that of the best
+//! rounds, the third, since other programs only slow a round down. `limit` runs for 10 s; its rate is that of the received
+//! messages.
 
 #![allow(missing_docs, reason = "a program")]
 
@@ -11,8 +12,9 @@ use swiftwater::modules::{NullMod, Tap};
 use swiftwater::{Association, Listener, Module, SendError};
 
 const MESSAGE: [u8; 1024] = [7; 1024];
-const ROUND: Duration = Duration::from_secs(1);
-const ROUNDS: usize = 7;
+const ROUND: Duration = Duration::from_millis(100);
+/// Many short rounds: some fall between the turns of other programs on the processors.
+const ROUNDS: usize = 60;
 const LIMIT: Duration = Duration::from_secs(10);
 const LIMITS: [(&str, f64); 2] = [("bits=50M", 50e6), ("messages=1k", 1000.0 * 1024.0 * 8.0)];
 
@@ -24,20 +26,21 @@ fn main() {
     let (server, _) = listener.accept().expect("it is there");
     println!("{:<12} {:>14} {:>8}", "module", "messages/s", "ratio");
     let kinds: [(&str, Make); 2] = [("nullmod", || Box::new(NullMod)), ("tap", || Box::new(tap()))];
-    let mut rates: [Vec<(f64, f64)>; 2] = Default::default();
+    let mut without = Vec::new();
+    let mut with: [Vec<f64>; 2] = Default::default();
     for _ in 0..ROUNDS {
-        let without = rate(&client, &server, ROUND);
-        for ((_, make), rates) in kinds.iter().zip(&mut rates) {
+        without.push(rate(&client, &server, ROUND));
+        for ((_, make), rates) in kinds.iter().zip(&mut with) {
             client.stream().push(make()).expect("it is up");
-            let with = rate(&client, &server, ROUND);
+            rates.push(rate(&client, &server, ROUND));
             client.stream().pop().expect("it was pushed");
-            rates.push((with, with / without));
         }
     }
-    for ((name, _), rates) in kinds.iter().zip(&mut rates) {
-        rates.sort_by(|a, b| a.1.total_cmp(&b.1));
-        let (rate, ratio) = rates[rates.len() / 2];
-        println!("{name:<12} {rate:>14.0} {ratio:>8.3}");
+    let without = third_best(&mut without);
+    println!("{:<12} {without:>14.0}", "none");
+    for ((name, _), rates) in kinds.iter().zip(&mut with) {
+        let rate = third_best(rates);
+        println!("{name:<12} {rate:>14.0} {:>8.3}", rate / without);
     }
     for (argument, wanted) in LIMITS {
         client.stream().push_named("limit", &[argument.to_owned()]).expect("it is up");
@@ -82,6 +85,11 @@ fn rate(client: &Association, server: &Association, time: Duration) -> f64 {
         }
         messages as f64 / start.elapsed().as_secs_f64()
     })
+}
+
+fn third_best(rates: &mut [f64]) -> f64 {
+    rates.sort_by(f64::total_cmp);
+    rates[rates.len() - 3]
 }
 
 /// Receives the messages in transit.
