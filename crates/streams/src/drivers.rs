@@ -2,6 +2,7 @@
 
 mod echo;
 mod log;
+mod mux;
 mod null;
 mod pause;
 mod pipe;
@@ -9,6 +10,7 @@ mod sad;
 
 pub use echo::Echo;
 pub use log::{Log, LogRecord};
+pub use mux::Mux;
 pub use null::{Null, Nuls};
 pub use pipe::{Join, Pipe};
 pub use sad::Sad;

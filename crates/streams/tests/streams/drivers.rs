@@ -1,12 +1,13 @@
-//! The pseudo-devices that come with the executive: `echo(4)`, `loop(4)`, `nuls(4)`, `null(4)`, `log(7)`.
+//! The pseudo-devices that come with the executive: `echo(4)`, `loop(4)`, `nuls(4)`, `null(4)`, `mux(4)`,
+//! `log(7)`.
 
 use crate::support::text;
 use std::time::{Duration, Instant};
-use streams::drivers::{Echo, Join, Log, LogRecord, Null, Nuls, Pipe};
+use streams::drivers::{Echo, Join, Log, LogRecord, Mux, Null, Nuls, Pipe};
 use streams::modules::PipeMod;
 use streams::{
-    Chain, Control, Credentials, Driver, DriverId, Errno, Executive, Flush, IoctlError, Kind, Message,
-    Module, Q, ReadError, SendInfo, StreamId, WriteError,
+    Chain, Control, Credentials, Driver, DriverId, Errno, Executive, Flush, IoctlError, Kind, LinkError,
+    Message, Module, Q, ReadError, SendInfo, StreamId, WriteError,
 };
 
 fn executive(driver: impl Driver) -> (Executive, DriverId, StreamId) {
@@ -239,4 +240,53 @@ fn a_delay_of_one_end_of_a_pipe_holds_up_what_that_end_sends_alone() {
     executive.timeout(start + Duration::from_millis(5));
     executive.run();
     assert_eq!(take(&mut executive, b).as_deref(), Some("later"), "and the pause itself does not arrive");
+}
+
+/// Returns an executive with two streams of a multiplexor, each joined with a stream of an echo.
+fn joined() -> (Executive, [StreamId; 2], [StreamId; 2]) {
+    let (mut executive, mux, first) = executive(Mux::default());
+    let echo = executive.add_driver("echo", Box::new(Echo::default()));
+    let uppers = [first, executive.open(mux).unwrap()];
+    let lowers = [executive.open(echo).unwrap(), executive.open(echo).unwrap()];
+    for (upper, lower) in uppers.into_iter().zip(lowers) {
+        executive.link(upper, lower, false).unwrap();
+    }
+    (executive, uppers, lowers)
+}
+
+/// `mux(4)`: data goes to the stream that was linked, and comes back from it.
+#[test]
+fn mux_joins_each_stream_with_its_own() {
+    let (mut executive, uppers, _) = joined();
+    write(&mut executive, uppers[0], "first").unwrap();
+    write(&mut executive, uppers[1], "second").unwrap();
+    assert_eq!(uppers.map(|s| take(&mut executive, s).unwrap()), ["first", "second"]);
+    let echo = executive.driver_named("echo").unwrap();
+    let third = executive.open(echo).unwrap();
+    let busy = executive.link(uppers[0], third, false);
+    assert!(matches!(busy, Err(LinkError::Driver(Errno::EBUSY))), "one link for each: {busy:?}");
+    let (link, _) = executive.links(uppers[0])[0];
+    executive.unlink(link).unwrap();
+    write(&mut executive, uppers[0], "gone").unwrap();
+    write(&mut executive, uppers[1], "there").unwrap();
+    assert_eq!(take(&mut executive, uppers[0]), None);
+    assert_eq!(take(&mut executive, uppers[1]).unwrap(), "there");
+}
+
+/// `mux(4)`: flow control goes across, and nothing is lost or reordered by it.
+#[test]
+fn mux_stops_its_writer_while_nobody_reads() {
+    let (mut executive, [s, _], _) = joined();
+    let mut written = 0;
+    while write(&mut executive, s, &format!("{written} {}", "x".repeat(1000))).is_ok() {
+        written += 1;
+        assert!(written < 10_000, "a reader that does not read stops the writer");
+    }
+    for number in 0..written {
+        let read = take(&mut executive, s).unwrap();
+        assert!(read.starts_with(&format!("{number} ")), "{number}");
+    }
+    assert_eq!(take(&mut executive, s), None);
+    write(&mut executive, s, "again").unwrap();
+    assert_eq!(take(&mut executive, s).unwrap(), "again");
 }
