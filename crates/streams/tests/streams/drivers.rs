@@ -7,7 +7,7 @@ use streams::drivers::{Echo, Join, Log, LogRecord, Mux, Null, Nuls, Pipe};
 use streams::modules::PipeMod;
 use streams::{
     Chain, Control, Credentials, Driver, DriverId, Errno, Executive, Flush, IoctlError, Kind, LinkError,
-    Message, Module, Q, ReadError, SendInfo, StreamId, WriteError,
+    LinkId, Message, Module, Q, ReadError, SendInfo, StreamId, WriteError,
 };
 
 fn executive(driver: impl Driver) -> (Executive, DriverId, StreamId) {
@@ -243,21 +243,19 @@ fn a_delay_of_one_end_of_a_pipe_holds_up_what_that_end_sends_alone() {
 }
 
 /// Returns an executive with two streams of a multiplexor, each joined with a stream of an echo.
-fn joined() -> (Executive, [StreamId; 2], [StreamId; 2]) {
+fn joined() -> (Executive, [StreamId; 2], [LinkId; 2]) {
     let (mut executive, mux, first) = executive(Mux::default());
     let echo = executive.add_driver("echo", Box::new(Echo::default()));
     let uppers = [first, executive.open(mux).unwrap()];
     let lowers = [executive.open(echo).unwrap(), executive.open(echo).unwrap()];
-    for (upper, lower) in uppers.into_iter().zip(lowers) {
-        executive.link(upper, lower, false).unwrap();
-    }
-    (executive, uppers, lowers)
+    let links = [0, 1].map(|n| executive.link(uppers[n], lowers[n], false).unwrap());
+    (executive, uppers, links)
 }
 
 /// `mux(4)`: data goes to the stream that was linked, and comes back from it.
 #[test]
 fn mux_joins_each_stream_with_its_own() {
-    let (mut executive, uppers, _) = joined();
+    let (mut executive, uppers, links) = joined();
     write(&mut executive, uppers[0], "first").unwrap();
     write(&mut executive, uppers[1], "second").unwrap();
     assert_eq!(uppers.map(|s| take(&mut executive, s).unwrap()), ["first", "second"]);
@@ -265,8 +263,7 @@ fn mux_joins_each_stream_with_its_own() {
     let third = executive.open(echo).unwrap();
     let busy = executive.link(uppers[0], third, false);
     assert!(matches!(busy, Err(LinkError::Driver(Errno::EBUSY))), "one link for each: {busy:?}");
-    let (link, _) = executive.links(uppers[0])[0];
-    executive.unlink(link).unwrap();
+    executive.unlink(links[0]).unwrap();
     write(&mut executive, uppers[0], "gone").unwrap();
     write(&mut executive, uppers[1], "there").unwrap();
     assert_eq!(take(&mut executive, uppers[0]), None);
