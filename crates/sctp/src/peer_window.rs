@@ -6,6 +6,11 @@ use crate::time::Time;
 
 /// A window that is open by less than this gets no fragment.
 const WINDOW_BYTES_MIN: usize = 64;
+/// Part of the widest window below which a window is silly (RFC 1122 §4.2.3.4): a chunk is not cut to it.
+const SILLY_PART: usize = 2;
+/// The same part while nothing is in flight. A peer that delivers the parts of a message only when they fill half of its buffer keeps
+/// a little less than the other half open, and no SACK comes that would open more.
+const SILLY_PART_IDLE: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct PeerWindow {
@@ -59,22 +64,16 @@ impl PeerWindow {
     /// Returns how much of a chunk's payload may be sent: all of it, a part, or nothing. `idle`: nothing is in flight.
     #[inline]
     pub(crate) fn room(&self, payload_bytes: usize, idle: bool) -> usize {
-        if payload_bytes <= self.bytes {
-            payload_bytes
-        } else if idle {
-            self.room_beyond(payload_bytes)
-        } else {
-            0
-        }
+        if payload_bytes <= self.bytes { payload_bytes } else { self.room_beyond(payload_bytes, idle) }
     }
 
     #[cold]
-    fn room_beyond(&self, payload_bytes: usize) -> usize {
-        if self.probe_due {
+    fn room_beyond(&self, payload_bytes: usize, idle: bool) -> usize {
+        let silly_part = if idle { SILLY_PART_IDLE } else { SILLY_PART };
+        if idle && self.probe_due {
             payload_bytes
-        } else if self.bytes >= (self.max_bytes / 2).max(WINDOW_BYTES_MIN) {
-            // The window will never be wider, so the chunk is cut to it. Less than half of the widest window would be a
-            // silly window (RFC 1122 §4.2.3.4).
+        } else if self.bytes >= (self.max_bytes / silly_part).max(WINDOW_BYTES_MIN) {
+            // The window may never hold the whole chunk, and what is in flight may wait for a delayed SACK, so the chunk is cut.
             self.bytes & !3
         } else {
             0
@@ -172,10 +171,12 @@ mod tests {
         let mut window = PeerWindow::closed();
         window.update(1000, 0);
         assert_eq!(window.room(1000, false), 1000);
-        assert_eq!(window.room(1001, false), 0);
-        assert_eq!(window.room(1001, true), 1000);
+        assert_eq!((window.room(1001, false), window.room(1001, true)), (1000, 1000));
         window.update(499, 0);
-        assert_eq!((window.room(499, true), window.room(500, true)), (499, 0));
+        assert_eq!((window.room(499, true), window.room(500, true)), (499, 496));
+        assert_eq!((window.room(499, false), window.room(500, false)), (499, 0));
+        window.update(249, 0);
+        assert_eq!((window.room(249, true), window.room(250, true)), (249, 0));
     }
 
     #[test]

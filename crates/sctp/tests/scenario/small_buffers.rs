@@ -5,7 +5,8 @@ use std::time::Duration;
 use sctp::config::{OVERHEAD_FREE_BYTES, RECEIVED_OVERHEAD_BYTES};
 use sctp::{AssociationConfig, PathHints, SendInfo};
 use sctp_wire::Packet;
-use sctp_wire::chunk::{CookieEcho, DataFlags, Init, NrSack};
+use sctp_wire::chunk::{CookieEcho, DATA_HEADER_BYTES, DataFlags, Init, NrSack};
+use sctp_wire::packet::HEADER_BYTES;
 use sctp_wire::parameter::{Parameters, SupportedExtensions};
 
 use lab::script::{Peer, plain};
@@ -183,4 +184,42 @@ fn a_message_longer_than_both_buffers_waits_for_no_delayed_sack() {
         let rounds = (hosts.now() - start).as_millis() / RTT.as_millis();
         assert!(rounds <= 50 * round_trips + 5, "{rounds} round trips for messages of {message_bytes} bytes");
     }
+}
+
+#[test]
+fn a_chunk_longer_than_the_window_does_not_wait_for_the_sack_of_a_short_message() {
+    let mut peer = Peer::new(4, plain());
+    peer.sends().tag(0).chunk(|p, out| Init { a_rwnd: 1500, ..p.init() }.write(out)).go();
+    let cookie = peer.takes_init_ack();
+    peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
+    peer.expects("COOKIE ACK");
+    peer.id = peer.app.events[0].id;
+    for (bytes, expected) in [(100, "DATA 0"), (1440, "DATA 1")] {
+        let message = [vec![7; bytes].into()];
+        peer.endpoint.send(peer.now, peer.id, &SendInfo::default(), bytes, message).expect("there is room");
+        peer.collect_output();
+        peer.expects(expected);
+    }
+    peer.sends().sack_with(1, 1500, &[]).go();
+    peer.expects("DATA 2");
+}
+
+#[test]
+fn what_is_left_of_the_window_beside_half_of_a_message_is_used_without_a_probe() {
+    const CHUNK_BYTES: usize = 8000;
+    const UNREAD_BYTES: usize = 100;
+    let mut hosts = TwoHosts::new(1);
+    for node in [A, B] {
+        let mtu_bytes = HEADER_BYTES + DATA_HEADER_BYTES + CHUNK_BYTES;
+        hosts.app(node).hints = PathHints { mtu_bytes, ..PathHints::default() };
+    }
+    // The first chunk takes less than half of the buffer, so it is not delivered, and it leaves less than half open.
+    let (a, b) = hosts.establish_with(AssociationConfig::default(), with_buffer(2 * CHUNK_BYTES + 40));
+    hosts.app(B).set_reading(Reading::Never);
+    for bytes in [UNREAD_BYTES, 2 * CHUNK_BYTES] {
+        hosts.send_all(A, a, [(SendInfo::default(), vec![7; bytes].into())]);
+    }
+    hosts.run_for(RTT * 10);
+    let held = hosts.statistics(B, b).receive_buffered_bytes as usize;
+    assert!(held > UNREAD_BYTES + CHUNK_BYTES * 3 / 2, "{held} bytes held");
 }
