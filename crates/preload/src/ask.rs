@@ -3,13 +3,14 @@
 use std::ffi::CStr;
 use std::os::fd::RawFd;
 
-use carrier::name::{DAEMON, DAEMON_VARIABLE as VARIABLE};
+use carrier::name::DAEMON;
 use carrier::request::{Answer, FRAME_BYTES_MAX, Request, Start};
 use carrier::trust;
 use libc::socklen_t;
 
 use crate::cancel;
 use crate::child;
+use crate::environment;
 use crate::system::{self, Buffers, Errno, Result};
 use crate::system_call::system_call;
 
@@ -194,13 +195,7 @@ fn maps_all_users(file: &CStr) -> bool {
 }
 
 fn daemon_address() -> Option<(libc::sockaddr_un, socklen_t)> {
-    // `std::env` takes a lock, which a child of `fork` may find held for ever.
-    // SAFETY: the name is NUL-terminated, and so is the value found.
-    let named = unsafe {
-        let text = libc::getenv(VARIABLE.as_ptr());
-        (!text.is_null()).then(|| CStr::from_ptr(text).to_bytes())
-    };
-    address_of(named)
+    address_of(environment::daemon().map(CStr::to_bytes))
 }
 
 /// Returns the address of the daemon that the environment names, or the default one; `None` for a name that is too long.

@@ -20,6 +20,7 @@
 //! | `start` | starts a daemon where there is none |
 //! | `self_connect` | programs that have both ends of an association |
 //! | `form` | the form of a carrier's content: records, or plain content for programs without the shim |
+//! | `environment` | the environment variables of the shim |
 //! | `target` | whether a program that is executed gets the shim |
 //! | `cancel` | cancellation of threads |
 //! | `child` | calls that need a descriptor when the table is full |
@@ -40,6 +41,7 @@ mod bundle;
 mod cancel;
 mod child;
 mod descriptor;
+mod environment;
 mod errno;
 mod files;
 mod form;

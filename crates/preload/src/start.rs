@@ -11,9 +11,10 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use carrier::name::{DAEMON, DAEMON_VARIABLE, ON_DEMAND_VARIABLE};
+use carrier::name::DAEMON;
 use libc::{c_char, c_int, c_long};
 
+use crate::environment;
 use crate::system_call::system_call;
 
 /// Time within which a started daemon must answer.
@@ -34,8 +35,7 @@ pub fn always() {
 
 /// Returns whether this process may start a daemon: it must not replace one that somebody has set up.
 fn is_wanted() -> bool {
-    // SAFETY: the name is NUL-terminated.
-    WANTED.load(Relaxed) || unsafe { !libc::getenv(ON_DEMAND_VARIABLE.as_ptr()).is_null() }
+    WANTED.load(Relaxed) || environment::is_on_demand()
 }
 
 /// Starts a daemon where one is wanted and waits until `answers`; returns false if there will be none.
@@ -63,12 +63,7 @@ fn start(answers: &dyn Fn() -> bool) -> bool {
 
 /// Returns the address of the daemon that the environment names.
 fn daemon_address() -> Option<CString> {
-    // SAFETY: the name is NUL-terminated, and so is the value found.
-    let named = unsafe {
-        let text = libc::getenv(DAEMON_VARIABLE.as_ptr());
-        (!text.is_null()).then(|| CStr::from_ptr(text).to_owned())
-    };
-    named.or_else(|| CString::new(format!("@{DAEMON}")).ok())
+    environment::daemon().map(CStr::to_owned).or_else(|| CString::new(format!("@{DAEMON}")).ok())
 }
 
 /// Returns the path of the command, which lies beside this library or where packages put it. A program with more rights than its

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64};
 use libc::{c_char, c_int};
 use linking::{GAINS_RIGHTS, Linking, PATH_BYTES_MAX};
 
-use crate::{files, system};
+use crate::{environment, files, system};
 
 /// The name of the shim's file.
 const SHIM: &[u8] = b"libswiftwater_preload.so";
@@ -145,9 +145,7 @@ impl StrangerFile {
 
 /// Prints a message about a program on standard error, unless the user has silenced it or standard error is one of our sockets.
 pub(crate) fn say(path: &CStr, what: &str) {
-    // SAFETY: the name is NUL-terminated.
-    let is_quiet = unsafe { !libc::getenv(carrier::name::QUIET_VARIABLE.as_ptr()).is_null() };
-    if is_quiet || files::may_be_carrier(libc::STDERR_FILENO) {
+    if environment::is_quiet() || files::may_be_carrier(libc::STDERR_FILENO) {
         return;
     }
     let parts: [&[u8]; 5] = [b"swiftwater: ", path.to_bytes(), b" ", what.as_bytes(), b"\n"];

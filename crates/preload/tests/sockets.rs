@@ -15,6 +15,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use swiftwater_tests::daemon::{Daemon, serve_or_check};
 use swiftwater_tests::{programs, tools};
 
+/// The variable by which `swiftwater run --tcp-as-sctp` turns TCP sockets into SCTP sockets.
+const TCP_AS_SCTP: &str = "SWIFTWATER_TCP_AS_SCTP";
+
 #[test]
 fn daemon_of_a_test() {
     serve_or_check();
@@ -137,6 +140,14 @@ fn sharers_in_other_pid_namespaces_wait_for_each_other() {
 #[test]
 fn sockets_take_calls_for_files_and_standard_io() {
     run("bypass", &[]);
+}
+
+#[test]
+fn a_program_may_clear_its_environment() {
+    let daemon = Daemon::start("environment");
+    let mut program = daemon.run(compiled("environment", "environment"));
+    let output = program.env(TCP_AS_SCTP, "1").output().expect("the program starts");
+    assert_success("environment", &output);
 }
 
 #[test]

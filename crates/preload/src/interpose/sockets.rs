@@ -14,7 +14,7 @@ use crate::associations::{
 use crate::descriptor::Descriptor;
 use crate::next::c_library;
 use crate::system::{self, Errno, Result, can_be_bytes};
-use crate::{address, cancel, next, self_connect, setup, table, tcp};
+use crate::{address, cancel, environment, next, self_connect, setup, table, tcp};
 
 /// Socket option with the state of an association (RFC 6458 §8.2.1).
 const SCTP_STATUS: c_int = 14;
@@ -29,7 +29,7 @@ pub unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_i
         let v6 = domain == libc::AF_INET6;
         match (kind & !flags, protocol) {
             (libc::SOCK_STREAM, libc::IPPROTO_SCTP) => return number(setup::open(v6, false, flags)),
-            (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) if tcp::is_sctp() => {
+            (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) if environment::is_tcp_as_sctp() => {
                 return number(setup::open(v6, false, flags));
             }
             // No other IP protocol has sockets of this type.
