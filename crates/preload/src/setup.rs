@@ -339,7 +339,10 @@ pub(crate) fn check_shutdown(descriptor: &Descriptor, how: c_int) -> Result<bool
     }
     match descriptor.page().state() {
         State::Connected | State::Ended | State::Lost => Ok(true),
-        State::Listening | State::OneToManyListening if how == libc::SHUT_WR => Ok(false),
+        State::Listening | State::OneToManyListening => match how {
+            libc::SHUT_WR => Ok(false),
+            _ => Err(Errno(libc::EOPNOTSUPP)),
+        },
         _ => Err(Errno(libc::ENOTCONN)),
     }
 }

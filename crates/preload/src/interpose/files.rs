@@ -154,6 +154,9 @@ pub unsafe extern "C-unwind" fn pwritev2(
             let flags = flags_of(offset, flags)?;
             // SAFETY: the caller guarantees it.
             let content = unsafe { buffers_of_call(iov, parts) }?;
+            if content.bytes() == 0 {
+                return Ok(0);
+            }
             send(fd, descriptor, content.as_slice(), flags).map(|bytes| bytes as ssize_t)
         },
         theirs,

@@ -52,6 +52,10 @@ pub unsafe extern "C-unwind" fn writev(fd: c_int, iov: *const iovec, parts: c_in
         |descriptor| {
             // SAFETY: the caller guarantees it.
             let content = unsafe { buffers_of_call(iov, parts) }?;
+            // The kernel's layer of files ends a call without bytes, unlike `write`.
+            if content.bytes() == 0 {
+                return Ok(0);
+            }
             let info = &SendInfo::by_default();
             let outgoing =
                 Outgoing { fd, descriptor, content, info, control: Control::NONE, to: None, flags: 0 };

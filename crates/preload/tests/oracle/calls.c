@@ -1,5 +1,6 @@
 /* Calls in the wrong state, or with arguments that are wrong. */
 #include "oracle.h"
+#include <sys/uio.h>
 
 static int style;
 
@@ -156,6 +157,25 @@ static void listens(void)
     SAY(listen(fd, 0), "listen with backlog 0 while listening");
     SAY(accept(fd, NULL, NULL), "accept after that");
     close(fd);
+    fd = fresh(style);
+    NEEDED(listen(fd, 1) == 0);
+    SAY(shutdown(fd, SHUT_RD), "shutdown of receiving while listening");
+    SAY(shutdown(fd, SHUT_RDWR), "shutdown of both while listening");
+    close(fd);
+}
+
+static void nothing(void)
+{
+    struct joined j = joined(style);
+    struct iovec empty[2] = {{"", 0}, {"", 0}};
+    SAY(write(j.client, "", 0), "write of nothing");
+    SAY(writev(j.client, empty, 0), "writev of no parts");
+    SAY(writev(j.client, empty, 2), "writev of empty parts");
+    SAY(pwritev2(j.client, empty, 2, -1, 0), "pwritev2 of empty parts");
+    SAY(readv(j.client, empty, 0), "readv of no parts");
+    SAY(readv(j.client, empty, 2), "readv of empty parts");
+    SAY(preadv2(j.client, empty, 2, -1, 0), "preadv2 of empty parts");
+    part(&j);
 }
 
 static void accepts(void)
@@ -565,7 +585,7 @@ static void addresses(void)
 
 int main(void)
 {
-    static void (*const parts[])(void) = {binds, bound, listens, accepts, connects, before_connecting, after_connecting,
+    static void (*const parts[])(void) = {binds, bound, listens, nothing, accepts, connects, before_connecting, after_connecting,
                                           aborted, bindx, connectx, peeloff, addresses};
     begin();
     sockets();
