@@ -8,6 +8,7 @@ use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -115,9 +116,15 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<(), Failure> {
         None => Daemon::bind(&options),
     };
     let daemon = daemon.map_err(|error| reason(args, &error))?;
-    listen(daemon.ending()).map_err(|error| format!("cannot listen for signals: {error}"))?;
+    let is_interrupted =
+        listen(daemon.ending()).map_err(|error| format!("cannot listen for signals: {error}"))?;
     note(format_args!("swiftwater daemon: at {}: {}", options.address, daemon.description()));
-    Ok(daemon.run().map_err(|error| error.to_string())?)
+    daemon.run().map_err(|error| error.to_string())?;
+    // The daemon ends with its last association, maybe before the thread of the second signal ends the process.
+    if is_interrupted.load(Ordering::SeqCst) {
+        process::exit(interrupt::EXIT_INTERRUPTED.into());
+    }
+    Ok(())
 }
 
 /// Reads the autopush rules.
@@ -129,15 +136,19 @@ fn rules(path: &Path) -> Result<StreamRules, String> {
 }
 
 /// Ends the daemon in an orderly way at the first SIGTERM, SIGINT or SIGHUP, which is a success, and at once at the second.
-fn listen(ending: Ending) -> Result<(), ctrlc::Error> {
-    let is_ending = AtomicBool::new(false);
+/// Returns the flag that the second sets.
+fn listen(ending: Ending) -> Result<Arc<AtomicBool>, ctrlc::Error> {
+    let (is_ending, is_interrupted) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
+    let has_come_twice = Arc::clone(&is_interrupted);
     ctrlc::set_handler(move || match is_ending.swap(true, Ordering::Relaxed) {
         false => ending.begin(),
         true => {
+            has_come_twice.store(true, Ordering::SeqCst);
             ending.at_once();
             process::exit(interrupt::EXIT_INTERRUPTED.into());
         }
-    })
+    })?;
+    Ok(is_interrupted)
 }
 
 /// Returns the reason for which a daemon cannot start, with the option that helps.
