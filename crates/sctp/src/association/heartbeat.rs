@@ -77,7 +77,7 @@ impl Association {
             let unused = path.takes_data() && path.in_flight_bytes() == 0 && path.answer_by().is_none();
             let measured_at = path.rto().measured_at().filter(|_| !path.rto().is_unknown());
             if unused && measured_at.is_some_and(|at| cx.now.saturating_since(at) >= UNMEASURED_MAX) {
-                path.rto_mut().mark_stale(cx.now);
+                path.mark_rtt_stale(cx.now);
                 self.schedule_heartbeat(cx, path_id);
             }
         }

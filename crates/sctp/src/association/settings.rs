@@ -41,7 +41,7 @@ impl Association {
             inbound.set_config(&new);
         }
         for path in &mut self.paths {
-            path.rto_mut().change_limits(&old.rto, &new.rto);
+            path.change_rto_limits(&old.rto, &new.rto);
         }
         let changes = changes(&old, &new);
         let codepoints = self.codepoints();

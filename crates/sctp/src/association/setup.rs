@@ -121,7 +121,7 @@ impl Association {
     /// retransmission timeout may belong to an earlier packet (RFC 9260 §6.3.1 C5).
     fn measure_handshake(&mut self, now: Time, rtt: Duration) {
         if rtt < self.config.rto.initial {
-            self.paths[self.primary].rto_mut().measure(now, rtt, &self.config.rto);
+            self.paths[self.primary].on_handshake_measured(now, rtt, &self.config.rto);
         }
     }
 

@@ -112,7 +112,7 @@ impl Association {
         let path = &mut self.paths[path_id];
         path.count_t3(cx.now);
         let trouble = self.outbound.handle_timeout(cx.now, path, path_id);
-        path.rto_mut().back_off(&self.config.rto);
+        path.back_off_rto(&self.config.rto);
         if trouble {
             self.errors += 1;
             self.count_error(cx, path_id);

@@ -31,8 +31,9 @@ mod tests;
 mod window;
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
-use crate::config::AssociationConfig;
+use crate::config::{AssociationConfig, RtoConfig};
 use crate::congestion::{Controller, initial_window_bytes};
 use crate::path_hints::PathHints;
 use crate::path_state::PathState;
@@ -190,8 +191,24 @@ impl Path {
         &self.rto
     }
 
-    pub(crate) fn rto_mut(&mut self) -> &mut Rto {
-        &mut self.rto
+    /// Takes the round-trip time of the handshake.
+    pub(crate) fn on_handshake_measured(&mut self, now: Time, rtt: Duration, limits: &RtoConfig) {
+        self.rto.measure(now, rtt, limits);
+    }
+
+    /// Doubles the RTO after T3 has expired.
+    pub(crate) fn back_off_rto(&mut self, limits: &RtoConfig) {
+        self.rto.back_off(limits);
+    }
+
+    /// Marks the measured round-trip time as stale; the next measurement counts as the first.
+    pub(crate) fn mark_rtt_stale(&mut self, now: Time) {
+        self.rto.mark_stale(now);
+    }
+
+    /// Applies changed limits of the RTO.
+    pub(crate) fn change_rto_limits(&mut self, old: &RtoConfig, new: &RtoConfig) {
+        self.rto.change_limits(old, new);
     }
 
     #[inline]
