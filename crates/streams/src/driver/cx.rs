@@ -81,14 +81,15 @@ impl<'a> Cx<'a> {
         self.streams.detach(pause);
     }
 
-    /// Returns whether the queue above has room in this band. If not, the executive calls [`Driver::read_service`] once it has.
+    /// Returns whether the queue above has room in this band. If not, the executive calls
+    /// [`Driver::read_service`](super::Driver::read_service) once it has.
     #[inline]
     pub fn canputnext(&mut self, s: StreamId, band: u8) -> bool {
         let Some((stream, _)) = self.streams.parts(s) else { return true };
         flow::next_up(&mut stream.modules, &mut stream.head).canput(band)
     }
 
-    /// Wakes a writer that [`Driver::admit`] has refused: there is room again.
+    /// Wakes a writer that [`Driver::admit`](super::Driver::admit) has refused: there is room again.
     pub fn back_enable(&mut self, s: StreamId) {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
         stream.head.back_enable(s, scheduler);
@@ -177,8 +178,8 @@ impl<'a> Cx<'a> {
         self.putnext(s, Message::with_data(Kind::CopyOut(Box::new(request)), data));
     }
 
-    /// Starts a timer for a stream (`timeout`). The executive calls [`Driver::timer`] when it has expired, never early, and never
-    /// after the stream was closed.
+    /// Starts a timer for a stream (`timeout`). The executive calls [`Driver::timer`](super::Driver::timer) when it has
+    /// expired, never early, and never after the stream was closed.
     pub fn timeout(&mut self, s: StreamId, after: Duration) -> TimerId {
         let alarm = Alarm::Procedure { place: Place::Driver, serial: 0, side: Side::Write };
         self.streams.scheduler.timers.start(s, alarm, after)
@@ -200,8 +201,8 @@ impl<'a> Cx<'a> {
         self.streams.scheduler.post(at, m);
     }
 
-    /// Returns whether a linked stream has room in this band. If not, the executive calls [`Driver::lower_write_service`] once it
-    /// has.
+    /// Returns whether a linked stream has room in this band. If not, the executive calls
+    /// [`Driver::lower_write_service`](super::Driver::lower_write_service) once it has.
     pub fn lower_canput(&mut self, lower: StreamId, band: u8) -> bool {
         let Some((stream, _)) = self.streams.parts(lower) else { return true };
         flow::next_down(&mut stream.modules, &mut stream.device).canput(band)
@@ -216,13 +217,13 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// Puts back a message that [`Driver::lower_read_service`] could not handle now.
+    /// Puts back a message that [`Driver::lower_read_service`](super::Driver::lower_read_service) could not handle now.
     pub fn lower_putbq(&mut self, lower: StreamId, m: Message) {
         let Some((stream, _)) = self.streams.parts(lower) else { return };
         let _ = stream.head.queue.putbq(m);
     }
 
-    /// Takes the first message from the queue of [`Driver::lower_read_service`].
+    /// Takes the first message from the queue of [`Driver::lower_read_service`](super::Driver::lower_read_service).
     pub fn lower_getq(&mut self, lower: StreamId) -> Option<Message> {
         let (stream, scheduler) = self.streams.parts(lower)?;
         let m = stream.head.queue.getq();
@@ -235,7 +236,7 @@ impl<'a> Cx<'a> {
         m
     }
 
-    /// Enables [`Driver::lower_read_service`].
+    /// Enables [`Driver::lower_read_service`](super::Driver::lower_read_service).
     pub fn lower_qenable(&mut self, lower: StreamId) {
         let Some((stream, scheduler)) = self.streams.parts(lower) else { return };
         scheduler.qenable(&mut stream.head.queue, head_side(lower));
