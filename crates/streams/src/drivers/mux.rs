@@ -6,8 +6,8 @@ use crate::identifiers::StreamId;
 use crate::message::{Kind, Message};
 
 /// Joins each stream with the one that it has linked under itself: messages go through in both directions, with flow control
-/// across. A stream has one link. What is written to a stream without a link is discarded, and so is what comes up on a persistent
-/// link whose stream was closed.
+/// across. A stream has one link. The driver discards messages that are written to a stream without a link, and messages that come up
+/// on a persistent link whose stream was closed.
 #[derive(Debug, Default)]
 pub struct Mux {
     /// The stream above and the stream below of each link.
