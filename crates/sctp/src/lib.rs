@@ -31,6 +31,7 @@ mod inbound;
 mod local_addresses;
 mod outbound;
 mod packet_number;
+mod partition_near;
 mod path;
 mod path_hints;
 mod path_state;

@@ -3,8 +3,13 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use crate::partition_near::partition_near;
+
 /// Maximum number of ranges for which an empty set keeps memory.
 const KEPT_RANGES_MAX: usize = 16;
+
+/// Number of changes up to which each is made alone, which moves the ranges behind or before it by one place.
+const SINGLE_CHANGES_MAX: usize = 16;
 
 /// Sorted half-open ranges. The cost of a change is proportional to the changed ranges, plus a binary search; an empty
 /// set owns almost no memory.
@@ -98,6 +103,85 @@ impl RangeSet {
         } else {
             self.ranges[from] = (start, end);
             self.ranges.drain(from + 1..to);
+        }
+    }
+
+    /// Adds ranges in rising order that contain no member. Many take one pass over the set.
+    pub fn insert_each(&mut self, ranges: &[Range<u64>]) {
+        if ranges.len() <= SINGLE_CHANGES_MAX {
+            return ranges.iter().for_each(|range| self.insert_range(range.clone(), |_| {}));
+        }
+        let mut joined = VecDeque::with_capacity(self.ranges.len() + ranges.len());
+        let mut added = ranges.iter().map(|range| (range.start, range.end)).peekable();
+        let mut kept = self.ranges.drain(..).peekable();
+        loop {
+            let next = match (kept.peek(), added.peek()) {
+                (Some(old), Some(new)) if new.0 < old.0 => added.next(),
+                (Some(_), _) => kept.next(),
+                (None, _) => added.next(),
+            };
+            let Some((start, end)) = next else { break };
+            match joined.back_mut() {
+                Some((_, last)) if *last == start => *last = end,
+                _ => joined.push_back((start, end)),
+            }
+        }
+        drop(kept);
+        self.ranges = joined;
+        self.count += ranges.iter().map(|range| range.end - range.start).sum::<u64>();
+    }
+
+    /// Removes ranges in rising order. Many take one pass over the set.
+    pub fn remove_each(&mut self, ranges: &[Range<u64>]) {
+        if ranges.len() <= SINGLE_CHANGES_MAX {
+            return ranges.iter().for_each(|range| self.remove_range(range.clone()));
+        }
+        let rest = self.without(ranges.iter().cloned());
+        self.ranges.clear();
+        self.count = 0;
+        for range in rest {
+            self.count += range.end - range.start;
+            self.ranges.push_back((range.start, range.end));
+        }
+        self.trim();
+    }
+
+    /// Returns the members that ranges in rising order do not contain.
+    pub fn without(&self, ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
+        let mut rest = Vec::new();
+        let mut ranges = ranges.peekable();
+        for &(mut start, end) in &self.ranges {
+            while start < end {
+                let Some(range) = ranges.peek().filter(|range| range.start < end) else { break };
+                if range.start > start {
+                    rest.push(start..range.start);
+                }
+                start = start.max(range.end);
+                if range.end <= end {
+                    ranges.next();
+                }
+            }
+            if start < end {
+                rest.push(start..end);
+            }
+        }
+        rest
+    }
+
+    /// Calls `found` with each part of ranges in rising order that is no member.
+    pub fn missing_in(&self, ranges: impl Iterator<Item = Range<u64>>, mut found: impl FnMut(Range<u64>)) {
+        let mut at = 0;
+        for range in ranges {
+            let mut start = range.start;
+            at = partition_near(self.ranges.len(), at, |at| self.ranges[at].1 <= start);
+            while start < range.end {
+                let (s, e) = self.ranges.get(at).copied().unwrap_or((range.end, range.end));
+                if s > start {
+                    found(start..s.min(range.end));
+                }
+                start = start.max(e);
+                at += usize::from(e < range.end);
+            }
         }
     }
 
@@ -232,6 +316,41 @@ mod tests {
                 prop_assert_eq!(set.last(), model.last().copied());
                 prop_assert!(!set.is_empty() || set.heap_bytes() <= KEPT_RANGES_MAX * size_of::<(u64, u64)>());
             }
+        }
+
+        #[test]
+        fn many_changes_at_once_equal_single_ones(
+            members in proptest::collection::vec((0u64..600, 1u64..12), 0..60),
+            others in proptest::collection::vec((0u64..6, 1u64..12), 0..60),
+        ) {
+            let mut set = RangeSet::new();
+            members.into_iter().for_each(|(start, len)| set.insert_range(start..start + len, |_| {}));
+            let mut end = 0;
+            let others: Vec<_> = others
+                .into_iter()
+                .map(|(distance, len)| {
+                    let start = end + distance;
+                    end = start + len;
+                    start..end
+                })
+                .collect();
+            let is_other = |value: &u64| others.iter().any(|range| range.contains(value));
+            let rest: Vec<u64> = set.iter().flatten().filter(|value| !is_other(value)).collect();
+            prop_assert_eq!(set.without(others.iter().cloned()).into_iter().flatten().collect::<Vec<_>>(), rest.clone());
+            let mut missing = Vec::new();
+            set.missing_in(others.iter().cloned(), |range| missing.push(range));
+            let expected: Vec<u64> = others.iter().cloned().flatten().filter(|v| !set.contains(*v)).collect();
+            prop_assert_eq!(missing.iter().cloned().flatten().collect::<Vec<_>>(), expected);
+
+            let (mut one_by_one, mut at_once) = (set.clone(), set.clone());
+            missing.iter().for_each(|range| one_by_one.insert_range(range.clone(), |_| {}));
+            at_once.insert_each(&missing);
+            prop_assert_eq!(&at_once, &one_by_one);
+            let (mut one_by_one, mut at_once) = (set.clone(), set);
+            others.iter().for_each(|range| one_by_one.remove_range(range.clone()));
+            at_once.remove_each(&others);
+            prop_assert_eq!(&at_once, &one_by_one);
+            prop_assert_eq!(at_once.iter().flatten().collect::<Vec<_>>(), rest);
         }
     }
 }

@@ -26,6 +26,11 @@ const TIMED: u32 = 16;
 const ROUNDS: usize = 400;
 /// Gap blocks of the longest SACK; with [`STEP`] chunks and as many missing each they fit into the smallest size.
 const BLOCKS_MAX: u16 = 80;
+/// Chunks that lie between the starts of two gap blocks of a SACK that moves them all, and their number.
+const MOVED_STEP: u16 = 16;
+const MOVED_BLOCKS: u16 = 1000;
+/// SACKs that move their gap blocks.
+const MOVES: u16 = 200;
 
 /// An endpoint that sends, and a peer that says what it likes.
 struct Sender {
@@ -197,6 +202,31 @@ impl Sender {
         }
         times.iter().sum::<f64>() / times.len() as f64
     }
+
+    /// ns for one SACK of a hostile peer, of which every gap block differs from those before: it takes back what it reported, and
+    /// reports what was missing. Nothing that was lost leaves again meanwhile.
+    fn with_moved_gaps(&mut self) -> f64 {
+        let chunks = u32::from(MOVED_STEP) * u32::from(MOVED_BLOCKS);
+        self.fill(chunks);
+        while self.in_flight() < chunks {
+            // The pacer lets the next burst leave.
+            self.now = self.now + Duration::from_millis(1);
+            self.endpoint.handle_timeout(self.now, &mut self.host);
+            self.transmit();
+        }
+        let mut times = Vec::new();
+        for phase in 0..MOVES {
+            let width = if phase & 2 == 0 { MOVED_STEP / 2 } else { 1 };
+            let start = |block| 2 + MOVED_STEP * block + phase % 2;
+            let gaps: Vec<_> = (0..MOVED_BLOCKS - 1).map(|n| (start(n), start(n) + width - 1)).collect();
+            let sack = self.sack(self.first.wrapping_sub(1), &gaps);
+            self.now = self.now + Duration::from_micros(10);
+            let start = Instant::now();
+            self.endpoint.handle_datagram(self.now, self.peer, None, &sack, &mut self.host);
+            times.push(start.elapsed().as_nanos() as f64);
+        }
+        median(times)
+    }
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -227,4 +257,12 @@ pub(crate) fn report() {
             gaps / gaps_base,
         );
     }
+}
+
+/// Prints what a SACK costs whose gap blocks all move.
+pub(crate) fn report_moved() {
+    let mut sender = Sender::new();
+    sender.open(u32::from(MOVED_STEP) * u32::from(MOVED_BLOCKS));
+    let each = sender.with_moved_gaps() / f64::from(MOVED_BLOCKS);
+    println!("ns per gap block of a SACK that moves {MOVED_BLOCKS} of them: {each:.1}");
 }

@@ -107,6 +107,8 @@ pub(crate) struct Outbound {
     peer_window: PeerWindow,
     /// Chunks that the peer had no room for.
     refused: Option<refused::Refused>,
+    /// When the peer last took back what gap blocks had acknowledged.
+    reneged_at: Option<Time>,
     streams: u16,
     next_ssn: NextSsn,
     open_record: Option<OpenRecord>,
@@ -126,6 +128,7 @@ impl Outbound {
             message_bytes_max: config.message_bytes_max,
             peer_window: PeerWindow::closed(),
             refused: None,
+            reneged_at: None,
             streams: config.streams_out,
             next_ssn: NextSsn::default(),
             open_record: None,

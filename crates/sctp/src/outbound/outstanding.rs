@@ -11,12 +11,16 @@ use smallvec::SmallVec;
 use super::run::{Run, RunState};
 use crate::event::SendFailure;
 use crate::packet_number::after;
+use crate::partition_near::partition_near;
 use crate::path::PacketTsns;
 use crate::range_set::RangeSet;
 
 /// Number of runs up to which each is split alone, which moves the runs behind or before it by one place. A pass over all runs
 /// moves each of them once, however many are split.
 const SINGLE_SPLITS_MAX: usize = 16;
+
+/// Ranges of TSNs in rising order that a SACK changes: mostly one or two.
+type Ranges = SmallVec<[Range<u64>; 4]>;
 
 /// A run that a SACK has just acknowledged for the first time.
 #[derive(Debug, Clone, Copy)]
@@ -51,6 +55,8 @@ impl Moved {
 pub(super) struct Outstanding {
     /// In the order of their TSNs, without a gap.
     runs: VecDeque<Run>,
+    /// Index near which the last change was. The changes of a SACK ascend, so the next search begins there.
+    near: usize,
     /// The first TSN that is not acknowledged cumulatively (unwrapped).
     first: u64,
     /// TSN of the next new chunk (unwrapped).
@@ -67,6 +73,7 @@ impl Outstanding {
     pub(super) fn new(first: u64) -> Self {
         Outstanding {
             runs: VecDeque::new(),
+            near: 0,
             first,
             next: first,
             lost: RangeSet::new(),
@@ -218,7 +225,10 @@ impl Outstanding {
             report_acked(front, &mut self.in_flight_payload_bytes, &mut acked);
             match rest {
                 Some(rest) => *front = rest,
-                None => drop(self.runs.pop_front()),
+                None => {
+                    self.runs.pop_front();
+                    self.near = self.near.saturating_sub(1);
+                }
             }
         }
         self.lost.remove_below(self.first);
@@ -226,41 +236,54 @@ impl Outstanding {
         freed_bytes
     }
 
-    /// Acknowledges the TSNs of a gap block. The peer may renege on them if `renegable` is set; otherwise (NR-SACK) their bytes
-    /// are freed. Returns the bytes that this frees in the send buffer.
+    /// Acknowledges the TSNs of gap blocks, which are in rising order. The peer may renege on them if `renegable` is set; otherwise
+    /// (NR-SACK) their bytes are freed. Returns the bytes that this frees in the send buffer. Only what no block has acknowledged
+    /// before costs more than a comparison of ranges.
     #[inline]
     pub(super) fn ack(
         &mut self,
-        tsns: Range<u64>,
+        gaps: impl Iterator<Item = Range<u64>>,
         renegable: bool,
         mut acked: impl FnMut(AckedRun),
     ) -> usize {
-        self.split_at(tsns.start);
-        self.split_at(tsns.end);
-        let Outstanding {
-            runs, lost, gap_acked, in_flight_payload_bytes, renegable: renegable_chunks, ..
-        } = self;
+        let mut new = Ranges::new();
+        self.gap_acked.missing_in(gaps, |range| new.push(range));
+        self.split_at_ends(&new);
         let mut freed_bytes = 0;
-        gap_acked.insert_range(tsns, |new| {
-            let from = runs.partition_point(|run| run.end() <= new.start);
-            for run in runs.range_mut(from..).take_while(|run| run.first < new.end) {
-                report_acked(run, in_flight_payload_bytes, &mut acked);
+        for range in &new {
+            self.near = self.position(range.start);
+            for run in self.runs.range_mut(self.near..).take_while(|run| run.first < range.end) {
+                report_acked(run, &mut self.in_flight_payload_bytes, &mut acked);
                 if renegable {
                     run.state = RunState::GapAcked;
-                    *renegable_chunks += u64::from(run.chunks);
+                    self.renegable += u64::from(run.chunks);
                 } else {
                     run.state = RunState::NrGapAcked;
                     freed_bytes += run.free();
                 }
             }
-            lost.remove_range(new);
-        });
+        }
+        self.gap_acked.insert_each(&new);
+        if !self.lost.is_empty() {
+            self.lost.remove_each(&new);
+        }
         freed_bytes
     }
 
+    /// Splits runs wherever one of these ranges, in rising order, begins or ends inside.
+    fn split_at_ends(&mut self, ranges: &[Range<u64>]) {
+        self.split_at_each(ranges.iter().flat_map(|range| [range.start, range.end]));
+    }
+
     /// Splits runs wherever one of these TSNs, in rising order, lies inside. Many splits take one pass over the runs.
-    pub(super) fn split_at_each(&mut self, tsns: impl Iterator<Item = u64> + Clone) {
-        let inside = tsns.clone().filter(|tsn| self.is_inside(*tsn)).take(SINGLE_SPLITS_MAX + 1);
+    fn split_at_each(&mut self, tsns: impl Iterator<Item = u64> + Clone) {
+        let mut near = self.near;
+        let runs = &self.runs;
+        let is_inside = |tsn: &u64| {
+            near = position_near(runs, *tsn, near);
+            runs.get(near).is_some_and(|run| run.first < *tsn)
+        };
+        let inside = tsns.clone().filter(is_inside).take(SINGLE_SPLITS_MAX + 1);
         let inside: SmallVec<[u64; SINGLE_SPLITS_MAX + 1]> = inside.collect();
         if inside.len() <= SINGLE_SPLITS_MAX {
             return inside.into_iter().for_each(|tsn| self.split_at(tsn));
@@ -279,28 +302,53 @@ impl Outstanding {
         }
     }
 
-    /// Returns the TSNs that earlier gap blocks acknowledged and `gaps` does not contain.
-    pub(super) fn missing_from(&self, gaps: impl Iterator<Item = Range<u64>>) -> RangeSet {
-        let mut missing = self.gap_acked.clone();
-        gaps.for_each(|gap| missing.remove_range(gap));
-        missing
+    /// Returns to flight the TSNs before `end` that earlier gap blocks acknowledged, that `gaps` does not contain, and on which the
+    /// peer may renege. Calls `returned` with path and wire bytes of each run.
+    pub(super) fn renege(
+        &mut self,
+        gaps: impl Iterator<Item = Range<u64>>,
+        end: u64,
+        returned: impl FnMut(usize, usize),
+    ) {
+        let mut missing = self.gap_acked.without(gaps);
+        missing.retain_mut(|range| {
+            range.end = range.end.min(end);
+            !range.is_empty()
+        });
+        self.return_to_flight(&missing, returned);
     }
 
-    /// Returns to flight those of these TSNs on which the peer may renege. Calls `returned` with path and wire bytes of
-    /// each run.
-    pub(super) fn renege(&mut self, tsns: Range<u64>, mut returned: impl FnMut(usize, usize)) {
-        self.split_at(tsns.start);
-        self.split_at(tsns.end);
-        let from = self.position(tsns.start);
-        for run in self.runs.range_mut(from..).take_while(|run| run.first < tsns.end) {
-            if run.state == RunState::GapAcked {
-                run.state = RunState::InFlight;
-                self.renegable -= u64::from(run.chunks);
-                self.in_flight_payload_bytes += run.payload_bytes;
-                self.gap_acked.remove_range(run.tsns());
-                returned(run.path.into(), run.wire_bytes());
+    /// Returns the first chunk to flight if the peer has reneged on it and not in `gaps`, as [`Outstanding::renege`] does.
+    pub(super) fn renege_first(
+        &mut self,
+        mut gaps: impl Iterator<Item = Range<u64>>,
+        returned: impl FnMut(usize, usize),
+    ) {
+        if self.first_is_gap_acked() && gaps.next().is_none_or(|gap| gap.start > self.first) {
+            let first = self.first..self.first + 1;
+            self.return_to_flight(std::slice::from_ref(&first), returned);
+        }
+    }
+
+    fn return_to_flight(&mut self, tsns: &[Range<u64>], mut returned: impl FnMut(usize, usize)) {
+        self.split_at_ends(tsns);
+        let mut removed = Ranges::new();
+        for range in tsns {
+            self.near = self.position(range.start);
+            for run in self.runs.range_mut(self.near..).take_while(|run| run.first < range.end) {
+                if run.state == RunState::GapAcked {
+                    run.state = RunState::InFlight;
+                    self.renegable -= u64::from(run.chunks);
+                    self.in_flight_payload_bytes += run.payload_bytes;
+                    returned(run.path.into(), run.wire_bytes());
+                    match removed.last_mut() {
+                        Some(last) if last.end == run.first => last.end = run.end(),
+                        _ => removed.push(run.tsns()),
+                    }
+                }
             }
         }
+        self.gap_acked.remove_each(&removed);
     }
 
     /// Declares one chunk lost if it is in flight. Returns its path and the bytes that left the flight.
@@ -322,8 +370,8 @@ impl Outstanding {
     pub(super) fn nack_packet(&mut self, path_id: usize, packet: u32, tsns: &PacketTsns) -> Moved {
         let mut moved = Moved::default();
         for range in tsns {
-            let from = self.position(range.start);
-            for at in from..self.runs.len() {
+            self.near = self.position(range.start);
+            for at in self.near..self.runs.len() {
                 if self.runs[at].first >= range.end {
                     break;
                 }
@@ -381,17 +429,12 @@ impl Outstanding {
         moved.add(run);
     }
 
-    /// Returns whether a run has chunks on both sides of the start of `tsn`.
-    fn is_inside(&self, tsn: u64) -> bool {
-        self.runs.get(self.position(tsn)).is_some_and(|run| run.first < tsn)
-    }
-
     /// Splits the run in which `tsn` lies, unless it begins there.
     fn split_at(&mut self, tsn: u64) {
-        let at = self.position(tsn);
-        if let Some(run) = self.runs.get_mut(at).filter(|run| run.first < tsn) {
+        self.near = self.position(tsn);
+        if let Some(run) = self.runs.get_mut(self.near).filter(|run| run.first < tsn) {
             let rest = run.split_off(tsn);
-            self.runs.insert(at + 1, rest);
+            self.runs.insert(self.near + 1, rest);
         }
     }
 
@@ -408,7 +451,7 @@ impl Outstanding {
     /// Returns the index of the run in which `tsn` lies, or of the first behind it.
     #[inline]
     fn position(&self, tsn: u64) -> usize {
-        self.runs.partition_point(|run| run.end() <= tsn)
+        position_near(&self.runs, tsn, self.near)
     }
 
     /// Returns the runs that lie within these TSNs at least in part.
@@ -452,6 +495,12 @@ impl Outstanding {
     pub(super) fn buffered_bytes(&self) -> usize {
         self.runs.iter().map(Run::buffered_bytes).sum()
     }
+}
+
+/// Returns the index of the run in which `tsn` lies, or of the first behind it, searched for from the index `near` on.
+#[inline]
+fn position_near(runs: &VecDeque<Run>, tsn: u64, near: usize) -> usize {
+    partition_near(runs.len(), near, |at| runs[at].end() <= tsn)
 }
 
 /// Reports a run as acknowledged, unless a gap block did so before, and takes it out of flight.
@@ -519,7 +568,8 @@ mod tests {
     fn a_gap_block_inside_a_run_acknowledges_its_chunks_alone() {
         let mut outstanding = ten_runs();
         let mut acked = Vec::new();
-        outstanding.ack(113..117, true, |run| acked.push((run.packet, run.chunks, run.wire_bytes)));
+        outstanding
+            .ack(std::iter::once(113..117), true, |run| acked.push((run.packet, run.chunks, run.wire_bytes)));
         assert_eq!(acked, [(1, 4, 80)]);
         let moved = outstanding.nack_packet(0, 1, &std::iter::once(110..120).collect());
         assert_eq!((moved.chunks, moved.wire_bytes, moved.payload_bytes), (6, 120, 6));

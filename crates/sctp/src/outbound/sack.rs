@@ -1,6 +1,7 @@
 //! Handles SACKs (RFC 9260 §6.2.1).
 
 use std::ops::Range;
+use std::time::Duration;
 
 use sctp_wire::Tsn;
 use smallvec::SmallVec;
@@ -14,6 +15,10 @@ use crate::path::{AckedPackets, LateArrivals, Path, couple};
 use crate::statistics::Statistics;
 use crate::time::Time;
 use crate::tsn;
+
+/// Time after a SACK that took chunks back in which further ones take back no more than the first chunk. A chunk is acknowledged only
+/// once before it is taken back, so this bounds what a peer can make its gap blocks cost.
+const RENEGE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The contents of a SACK, or of a SHUTDOWN, which has no gaps. Gaps are first and last TSN as distances from `cum_tsn`, as
 /// received.
@@ -99,7 +104,7 @@ impl Outbound {
         if advanced {
             self.buffered_bytes -= self.outstanding.ack_to(cumulative, |run| credit(run, paths, &mut acked));
         }
-        self.acknowledge_gaps(&sack, cumulative, paths, &mut acked);
+        self.acknowledge_gaps(now, &sack, cumulative, paths, &mut acked);
         for (path, acked) in paths.iter_mut().zip(&acked) {
             path.on_chunks_acked(acked.in_flight_bytes);
         }
@@ -158,9 +163,11 @@ impl Outbound {
         path.plan_tail_loss_probe(now, config);
     }
 
-    /// Applies the gap blocks of a SACK. Chunks that the peer had acknowledged and now leaves out are in flight again.
+    /// Applies the gap blocks of a SACK. Chunks that the peer had acknowledged and now leaves out are in flight again; a SACK soon
+    /// after another that left some out returns the first chunk alone, without which nothing would be in flight.
     fn acknowledge_gaps<G, D>(
         &mut self,
+        now: Time,
         sack: &Report<G, D>,
         cumulative: u64,
         paths: &mut [Path],
@@ -178,11 +185,13 @@ impl Outbound {
         if !self.has_reneged(&mut paths[sack.path_id], cumulative, chunks) {
             return;
         }
-        for range in self.outstanding.missing_from(tsns(gaps, cumulative)).iter() {
-            self.outstanding.renege(range.start..range.end.min(end), |path_id, bytes| {
-                paths[path_id].on_chunks_returned(bytes);
-            });
+        let gaps = tsns(gaps, cumulative);
+        let returned = |path_id: usize, bytes| paths[path_id].on_chunks_returned(bytes);
+        if self.reneged_at.is_some_and(|at| now < at + RENEGE_INTERVAL) {
+            return self.outstanding.renege_first(gaps, returned);
         }
+        self.reneged_at = Some(now);
+        self.outstanding.renege(gaps, end, returned);
     }
 
     /// Acknowledges the TSNs of gap blocks.
@@ -194,17 +203,15 @@ impl Outbound {
         acked: &mut PathsAcked,
     ) -> Reported {
         let (first, next) = (self.outstanding.first_tsn(), self.outstanding.next_tsn());
-        self.outstanding.split_at_each(gaps.clone().flat_map(|gap| [gap.start, gap.end]));
+        let sent = gaps
+            .map(|gap| gap.start..gap.end.min(next))
+            .filter(|tsns| tsns.start >= first && !tsns.is_empty());
         let mut reported = Reported::default();
-        for gap in gaps {
-            let tsns = gap.start..gap.end.min(next);
-            if tsns.start < first || tsns.is_empty() {
-                continue;
-            }
+        for tsns in sent.clone() {
             reported.chunks += tsns.end - tsns.start;
             reported.end = reported.end.max(tsns.end);
-            self.buffered_bytes -= self.outstanding.ack(tsns, renegable, |run| credit(run, paths, acked));
         }
+        self.buffered_bytes -= self.outstanding.ack(sent, renegable, |run| credit(run, paths, acked));
         reported
     }
 

@@ -110,3 +110,44 @@ fn an_old_sack_takes_nothing_back_for_long() {
     peer.sends().sack(2, &[]).go();
     assert_eq!(peer.endpoint.statistics(peer.id).unwrap().outstanding_bytes, 0);
 }
+
+fn outstanding_bytes(peer: &Peer) -> u64 {
+    peer.endpoint.statistics(peer.id).unwrap().outstanding_bytes
+}
+
+#[test]
+fn what_is_taken_back_again_and_again_is_believed_ten_times_a_second() {
+    let mut peer = sends_three(7);
+    for _ in 0..3 {
+        peer.sends().sack(-1, &[(2, 3)]).go();
+        assert_eq!(outstanding_bytes(&peer), 100);
+        peer.sends().sack(-1, &[]).go();
+        assert_eq!(outstanding_bytes(&peer), 300);
+        // Each SACK would change the state of all chunks.
+        peer.sends().sack(-1, &[(2, 3)]).go();
+        peer.sends().sack(-1, &[]).go();
+        assert_eq!(outstanding_bytes(&peer), 100);
+        peer.waits(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn the_first_chunk_is_taken_back_at_any_time() {
+    let mut peer = sends_three(8);
+    peer.sends().sack(-1, &[(2, 3)]).go();
+    peer.sends().sack(-1, &[]).go();
+    peer.sends().sack(-1, &[(2, 3)]).go();
+    // The peer reports the first chunk, which it says is missing in between.
+    peer.sends().sack(0, &[(1, 2)]).go();
+    assert_eq!(outstanding_bytes(&peer), 0);
+    peer.sends().sack(0, &[]).go();
+    assert_eq!(outstanding_bytes(&peer), 100);
+    peer.waits(Duration::from_millis(1500));
+    peer.expects("DATA 1");
+    peer.sends().sack(1, &[]).go();
+    assert_eq!(outstanding_bytes(&peer), 100);
+    peer.waits(Duration::from_millis(1500));
+    peer.expects("DATA 2");
+    peer.sends().sack(2, &[]).go();
+    assert_eq!(outstanding_bytes(&peer), 0);
+}
