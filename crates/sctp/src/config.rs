@@ -338,6 +338,9 @@ pub const CONTROL_CHUNKS_MAX: usize = 16;
 pub const REPLIES_MAX: usize = 256;
 /// Maximum number of addresses that are kept from an INIT or INIT ACK.
 pub const PEER_ADDRESSES_MAX: usize = 16;
+/// Maximum number of parameters of an INIT or INIT ACK that are looked at. More than 187 addresses, 8 bytes each, do not fit into
+/// 1,500 bytes.
+pub const PARAMETERS_MAX: usize = 256;
 /// Maximum length of a state cookie that is echoed.
 pub const COOKIE_BYTES_MAX: usize = 8192;
 /// Maximum extension of a cookie's lifetime at the request of the peer (RFC 9260 §5.2.6).

@@ -136,6 +136,17 @@ impl Sender {
         self.transmit();
     }
 
+    /// Hands in messages until `chunks` are outstanding, and waits until all of them have left.
+    fn fly(&mut self, chunks: u32) {
+        self.fill(chunks);
+        while self.in_flight() < chunks {
+            // The pacer lets the next burst leave.
+            self.now = self.now + Duration::from_millis(1);
+            self.endpoint.handle_timeout(self.now, &mut self.host);
+            self.transmit();
+        }
+    }
+
     /// Opens the congestion window until so many chunks can be in flight.
     fn open(&mut self, chunks: u32) {
         let wanted = chunks as usize * (MESSAGE_BYTES + 16);
@@ -170,7 +181,7 @@ impl Sender {
     fn plain(&mut self, chunks: u32) -> f64 {
         let mut times = Vec::new();
         for _ in 0..ROUNDS {
-            self.fill(chunks);
+            self.fly(chunks);
             self.now = self.now + Duration::from_micros(10);
             let sacks: Vec<Bytes> = (1..=TIMED)
                 .map(|n| self.sack(self.first.wrapping_add(n * STEP).wrapping_sub(1), &[]))
@@ -188,7 +199,7 @@ impl Sender {
     /// ns for one SACK that repeats all gap blocks so far and has a new one at its end: half of the chunks are missing.
     fn with_gaps(&mut self, chunks: u32) -> f64 {
         let mut times = Vec::new();
-        self.fill(chunks);
+        self.fly(chunks);
         let mut gaps = Vec::new();
         for block in 0..BLOCKS_MAX {
             gaps.push((2 + 4 * block, 3 + 4 * block));
@@ -206,14 +217,7 @@ impl Sender {
     /// ns for one SACK of a hostile peer, of which every gap block differs from those before: it takes back what it reported, and
     /// reports what was missing. Nothing that was lost leaves again meanwhile.
     fn with_moved_gaps(&mut self) -> f64 {
-        let chunks = u32::from(MOVED_STEP) * u32::from(MOVED_BLOCKS);
-        self.fill(chunks);
-        while self.in_flight() < chunks {
-            // The pacer lets the next burst leave.
-            self.now = self.now + Duration::from_millis(1);
-            self.endpoint.handle_timeout(self.now, &mut self.host);
-            self.transmit();
-        }
+        self.fly(u32::from(MOVED_STEP) * u32::from(MOVED_BLOCKS));
         let mut times = Vec::new();
         for phase in 0..MOVES {
             let width = if phase & 2 == 0 { MOVED_STEP / 2 } else { 1 };

@@ -9,7 +9,9 @@ use sctp_wire::parameter::{self, PARAMETER_HEADER_BYTES, Parameter, Parameters};
 use sctp_wire::{Tsn, VerificationTag};
 
 use super::causes::abort_chunk;
-use crate::config::{AssociationConfig, COOKIE_BYTES_MAX, PEER_ADDRESSES_MAX, RECEIVE_WINDOW_BYTES_MIN};
+use crate::config::{
+    AssociationConfig, COOKIE_BYTES_MAX, PARAMETERS_MAX, PEER_ADDRESSES_MAX, RECEIVE_WINDOW_BYTES_MIN,
+};
 use crate::cookie::StateCookie;
 use crate::extensions::Extensions;
 use crate::families::Families;
@@ -112,7 +114,7 @@ impl PeerInit {
             unrecognized: Vec::new(),
         };
         let mut parameters = init.parameters();
-        while let Some(raw) = parameters.next_raw() {
+        for raw in std::iter::from_fn(|| parameters.next_raw()).take(PARAMETERS_MAX) {
             let raw = raw.map_err(|_| BadInit::Parameter)?;
             match Parameter::parse(&raw).map_err(|_| BadInit::Parameter)? {
                 Parameter::Ipv4(p) => peer.add_address(IpAddr::V4(p.address)),
@@ -323,4 +325,32 @@ fn write_addresses(addresses: &[IpAddr], is_of_use: impl Fn(IpAddr) -> bool, out
     }
     let usable: Vec<IpAddr> = addresses.iter().copied().filter(|a| is_of_use(*a)).collect();
     write_address_list(&usable, out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_beyond_the_limit_are_neither_obeyed_nor_reported() {
+        const REPORTED: u16 = 0xc0de;
+        for (before, adaptation) in [(PARAMETERS_MAX - 1, 5), (PARAMETERS_MAX, 0)] {
+            let mut list = Vec::new();
+            for _ in 0..before {
+                parameter::Unknown { kind: 0x8ade, value: &[] }.write(&mut list);
+            }
+            parameter::AdaptationLayer { code_point: 5 }.write(&mut list);
+            parameter::Unknown { kind: REPORTED, value: &[] }.write(&mut list);
+            let init = Init {
+                initiate_tag: VerificationTag(1),
+                a_rwnd: 1500,
+                outbound_streams: 1,
+                inbound_streams: 1,
+                initial_tsn: Tsn(1),
+                parameters: Parameters::new(&list),
+            };
+            let peer = PeerInit::from_init(&init).expect("the fields are valid");
+            assert_eq!((peer.adaptation, peer.unrecognized.len()), (adaptation, 0));
+        }
+    }
 }
