@@ -21,7 +21,7 @@ const ANSWERS_MAX: usize = 64;
 
 /// Number of bytes after which a receive returns to its caller, who looks at the clock: peers can make a packet of a few KB cost as
 /// much as a megabyte of data. The rest is handled by the next receives, before more is taken from the link.
-const HANDLED_BYTES_MAX: usize = 64 * 1024;
+const HANDLED_BYTES_MAX: usize = 16 * 1024;
 
 /// The batches of one receive of the link. The caller has all of them handled before it answers, if they do not take too long, so
 /// that one SACK covers everything that had arrived.

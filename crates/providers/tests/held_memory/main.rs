@@ -201,8 +201,8 @@ fn an_association_holds_at_most_twice_what_it_accounts_and_a_constant() {
 }
 
 #[test]
-fn a_receive_returns_to_its_caller_after_64_kb() {
-    const BATCH_BYTES: usize = 32_000;
+fn a_receive_returns_to_its_caller_after_16_kb() {
+    const BATCH_BYTES: usize = 8_000;
     let _alone = alone();
     let mut rig = Rig::new(SctpDriver::ONE_TO_MANY);
     let peer = rig.associate(1);

@@ -263,7 +263,7 @@ impl Rig {
         wire.arriving.push_back((from, batch));
         drop(wire);
         self.now += Duration::from_millis(1);
-        self.executive.receive(self.now).expect("the link is in order");
+        while self.executive.receive(self.now).expect("the link is in order") {}
         self.executive.flush(self.now, FlushScope::All);
         self.run_timers();
     }
