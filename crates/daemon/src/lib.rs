@@ -215,6 +215,10 @@ impl Daemon {
         for budget in [&registry.sent, &registry.received] {
             tokio::task::spawn_local(memory_return::return_memory_of(Arc::clone(budget)));
         }
+        let stack = registry.stack.clone();
+        tokio::task::spawn_local(memory_return::return_memory_of_associations(move || {
+            stack.association_count()
+        }));
         let mut server = tokio::task::spawn_local(server::serve(self.listener, Rc::clone(&registry)));
         let outcome = tokio::select! {
             failed = &mut server => {
