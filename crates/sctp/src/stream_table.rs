@@ -40,6 +40,12 @@ impl<T: Default> StreamTable<T> {
         self.far.get(page)?.as_deref()
     }
 
+    /// Returns the most memory that the values of so many streams take.
+    pub(crate) fn bytes_max(streams: u16) -> usize {
+        let page_bytes = size_of::<Option<Box<[T; PAGE_STREAMS]>>>() + PAGE_STREAMS * size_of::<T>();
+        NEAR_STREAMS * size_of::<T>() + usize::from(streams).div_ceil(PAGE_STREAMS) * page_bytes
+    }
+
     /// Returns whether a change of the value takes no more memory beyond the first streams.
     #[inline]
     pub(crate) fn has_place(&self, stream: u16) -> bool {
@@ -115,6 +121,7 @@ mod tests {
                 let near = table.near.capacity() * size_of::<u32>();
                 prop_assert!(!has_place || stream < 64 || table.heap_bytes() - near < with);
                 *table.get_mut(stream) += 1;
+                prop_assert!(table.heap_bytes() <= StreamTable::<u32>::bytes_max(u16::MAX));
                 *model.entry(stream).or_default() += 1;
                 prop_assert!(table.has_place(stream));
                 let near = table.near.capacity() * size_of::<u32>();

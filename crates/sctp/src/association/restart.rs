@@ -41,7 +41,7 @@ impl Association {
         self.establish_from_cookie(cx, cookie, from);
         self.hold_window(withheld_bytes);
         self.statistics.restarts += 1;
-        let (streams_out, streams_in) = (cookie.streams_out, cookie.streams_in);
+        let (streams_out, streams_in) = (self.outbound.streams(), cookie.streams_in);
         cx.host.event(self.id, Event::Restarted { streams_out, streams_in, unacknowledged_bytes });
         self.tell_adaptation(cx);
         cx.host.event(self.id, Event::Writable);

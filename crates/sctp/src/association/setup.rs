@@ -174,7 +174,8 @@ impl Association {
     }
 
     fn take_peer(&mut self, initial_tsn: u32, window_bytes: u32, streams_out: u16, streams_in: u16) {
-        self.outbound.set_peer(window_bytes as usize, streams_out);
+        let pool = self.config.receive_pool.clone();
+        self.outbound.set_peer(window_bytes as usize, streams_out, pool);
         self.begin_inbound(initial_tsn, streams_in);
     }
 

@@ -44,6 +44,7 @@ use crate::identifiers::AssociationId;
 #[cfg(feature = "testing")]
 use crate::path::Path;
 use crate::peer_window::PeerWindow;
+use crate::receive_pool::{ReceiveCharge, ReceivePool};
 use crate::time::Time;
 use crate::transmit::GATHER_BYTES_MIN;
 use crate::tsn;
@@ -57,6 +58,9 @@ pub(crate) use sack::{Report, SackOutcome};
 use short::NextSsn;
 use stage::StageLimits;
 pub use stage::{Stage, Staged};
+
+/// Number of streams whose next numbers each association keeps outside the pool, some 8 KB.
+const STREAMS_FREE: u16 = 4096;
 
 /// Limit for outstanding chunks. RFC 9260 §6.1 allows 2^16 - 1 ordered messages a stream in a window, and gap blocks reach as far
 /// (§3.3.4).
@@ -111,6 +115,8 @@ pub(crate) struct Outbound {
     reneged_at: Option<Time>,
     streams: u16,
     next_ssn: NextSsn,
+    /// Memory of `next_ssn` that was taken from the pool.
+    streams_charge: ReceiveCharge,
     open_record: Option<OpenRecord>,
     writable_wanted: bool,
     /// The user sends no more, so the peer should acknowledge the last data at once.
@@ -131,6 +137,7 @@ impl Outbound {
             reneged_at: None,
             streams: config.streams_out,
             next_ssn: NextSsn::default(),
+            streams_charge: ReceiveCharge::default(),
             open_record: None,
             writable_wanted: false,
             closing: false,
@@ -167,10 +174,14 @@ impl Outbound {
         self.multipath
     }
 
-    /// Takes window and streams from the peer's INIT or INIT ACK.
-    pub(crate) fn set_peer(&mut self, window_bytes: usize, streams: u16) {
+    /// Takes window and streams from the peer's INIT or INIT ACK. The numbers of many streams need memory of `pool`; without it
+    /// there are fewer streams.
+    pub(crate) fn set_peer(&mut self, window_bytes: usize, streams: u16, pool: Option<ReceivePool>) {
         self.peer_window.update(window_bytes, 0);
-        self.streams = streams;
+        self.streams_charge = ReceiveCharge::new(pool);
+        let beyond_bytes = NextSsn::bytes_max(streams) - NextSsn::bytes_max(streams.min(STREAMS_FREE));
+        let has_memory = self.streams_charge.grow_exactly_to(beyond_bytes);
+        self.streams = if has_memory { streams } else { streams.min(STREAMS_FREE) };
     }
 
     /// Returns whether a queued message names a stream that the peer does not allow.

@@ -29,6 +29,11 @@ pub(super) fn path_of(info: &SendInfo) -> u8 {
 pub(super) struct NextSsn(StreamTable<u16>);
 
 impl NextSsn {
+    /// Returns the most memory that the numbers of so many streams take.
+    pub(super) fn bytes_max(streams: u16) -> usize {
+        StreamTable::<u16>::bytes_max(streams)
+    }
+
     /// Returns the stream sequence number for a chunk that is sent for the first time. A message that was discarded unsent leaves
     /// no gap. The fragments of a message are consecutive and share one number.
     #[inline]

@@ -124,6 +124,29 @@ fn the_numbers_of_many_streams_take_memory_of_the_pool() {
     hosts.run_until("the rest arrived", Duration::from_secs(180), has_all);
 }
 
+#[test]
+fn an_association_has_as_many_streams_to_send_on_as_the_pool_has_memory_for() {
+    /// The number of streams that need no memory of the pool.
+    const FREE_STREAMS: u16 = 4096;
+    let pool = ReceivePool::with_limit(POOL_BYTES);
+    let wide = || AssociationConfig { streams_out: u16::MAX, ..sharing(&pool) };
+    let mut hosts = TwoHosts::new(9);
+    hosts.listen(AssociationConfig::default());
+    let ids: Vec<_> = (1..=3).map(|port| hosts.connect(A, (port, PORT_B), wide())).collect();
+    let narrow = hosts.connect(A, (4, PORT_B), AssociationConfig { streams_out: FREE_STREAMS, ..wide() });
+    let are_up = |hosts: &TwoHosts| accepted(hosts).len() == 4;
+    hosts.run_until("all are up", Duration::from_secs(10), are_up);
+    let streams = |hosts: &TwoHosts, id| hosts.statistics(A, id).streams_out;
+    assert_eq!(streams(&hosts, narrow), FREE_STREAMS);
+    let granted: Vec<_> = ids.iter().map(|id| streams(&hosts, *id)).collect();
+    assert_eq!(granted, [u16::MAX, FREE_STREAMS, FREE_STREAMS], "128 KB each");
+    // The end of one association is room for another.
+    hosts.abort(A, ids[0], b"enough");
+    let next = hosts.connect(A, (5, PORT_B), wide());
+    hosts.run_until("one more is up", Duration::from_secs(10), |hosts| accepted(hosts).len() == 5);
+    assert_eq!(streams(&hosts, next), u16::MAX);
+}
+
 /// Returns a peer whose receiver has a pool with `left_bytes` free.
 fn peer_with(seed: u8, pool: &ReceivePool) -> Peer {
     let mut peer = Peer::established_with(seed, AssociationConfig { nr_sack: false, ..sharing(pool) });
