@@ -10,8 +10,9 @@ use crate::event::{Host, PathReason};
 use crate::path_state::PathState;
 use crate::time::Time;
 
-/// Longest HEARTBEAT that is answered; longer ones are dropped.
-const HEARTBEAT_BYTES_MAX: usize = 1024;
+/// Maximum number of bytes of HEARTBEAT ACKs of one association that wait to be sent: an answer to the longest possible HEARTBEAT
+/// fits if no other one waits. Each answer is as long as its question, so a peer gains nothing by long ones.
+const WAITING_ANSWERS_BYTES_MAX: usize = 64 * 1024;
 /// Longest time for which a path without data goes unmeasured while others carry data. Data that tries it again can be
 /// late once in this time.
 const UNMEASURED_MAX: Duration = Duration::from_secs(5);
@@ -165,13 +166,22 @@ impl Association {
 
     /// Answers a HEARTBEAT, from COOKIE-ECHOED on (RFC 9260 §8.3).
     pub(super) fn answer_heartbeat(&mut self, path_id: usize, raw: &RawChunk<'_>) {
-        let good = raw.whole.len() <= HEARTBEAT_BYTES_MAX && Heartbeat::parse(raw).is_ok();
-        if !good || self.is_in_cookie_wait() {
+        if Heartbeat::parse(raw).is_err() || self.is_in_cookie_wait() {
             return self.discard_chunk();
         }
-        let mut bytes = Vec::new();
+        if self.waiting_answers_bytes() + raw.whole.len() > WAITING_ANSWERS_BYTES_MAX {
+            self.statistics.control_chunks_dropped += 1;
+            return;
+        }
+        let mut bytes = Vec::with_capacity(raw.whole.len().next_multiple_of(4));
         HeartbeatAck::write_copy(raw, &mut bytes);
         self.push_control(bytes, Some(path_id));
+    }
+
+    /// Returns the number of bytes of HEARTBEAT ACKs that wait to be sent.
+    fn waiting_answers_bytes(&self) -> usize {
+        let chunks = self.control.iter().map(|control| &control.bytes);
+        chunks.filter(|bytes| bytes.first() == Some(&HeartbeatAck::KIND)).map(Vec::len).sum()
     }
 
     /// Handles a HEARTBEAT ACK. It counts for the probed path, on whichever path it came (RFC 9260 §8.3).

@@ -133,6 +133,23 @@ fn a_heartbeat_is_answered_with_what_it_carried() {
     assert_eq!(peer.hears(), expected);
 }
 
+/// A peer may probe the path MTU with long HEARTBEATs.
+#[test]
+fn a_heartbeat_of_any_length_is_answered_beside_data() {
+    for (seed, info_bytes) in [(12, 1_017), (13, 1_400), (14, 9_000), (15, 65_400)] {
+        let mut peer = Peer::established(seed);
+        let info = vec![0x42; info_bytes];
+        let data = [bytes::Bytes::from_static(b"data")];
+        peer.endpoint.send(peer.now, peer.id, &SendInfo::default(), 4, data).expect("there is room");
+        peer.sends().chunk(|_, out| Heartbeat { info: &info }.write(out)).go();
+        let answer = build(ENDPOINT_PORT, PEER_PORT, peer.tag, |out| HeartbeatAck { info: &info }.write(out));
+        let mut heard = std::iter::from_fn(|| peer.hears_maybe());
+        assert!(
+            heard.any(|packet| packet.starts_with(&answer[..8]) && packet[12..].starts_with(&answer[12..]))
+        );
+    }
+}
+
 #[test]
 fn an_answer_that_was_not_asked_for_changes_nothing() {
     let mut peer = Peer::established(9);

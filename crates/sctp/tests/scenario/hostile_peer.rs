@@ -133,6 +133,21 @@ fn a_flood_of_heartbeats_is_answered_in_bounded_memory() {
     assert!((1..=sctp::config::CONTROL_CHUNKS_MAX).contains(&answers), "{answers}");
 }
 
+#[test]
+fn a_flood_of_long_heartbeats_is_answered_in_bounded_memory() {
+    let mut peer = Peer::established(42);
+    for bytes in std::iter::repeat_n([100, 20_000, 65_000], 100).flatten() {
+        let packet = build(PEER_PORT, ENDPOINT_PORT, peer.endpoint_tag, |out| {
+            Heartbeat { info: &vec![7; bytes] }.write(out);
+        });
+        peer.endpoint.handle_datagram(peer.now, peer.address, None, &packet, &mut peer.app);
+    }
+    peer.collect_output();
+    let answers: Vec<_> = std::iter::from_fn(|| peer.hears_maybe()).collect();
+    let bytes: usize = answers.iter().map(|packet| packet.len()).sum();
+    assert!((60_000..=66_000).contains(&bytes), "{bytes}");
+}
+
 /// Sends as much as it can of something that never becomes a message; what is held stays within the window.
 fn is_bounded(
     seed: u8,
