@@ -64,9 +64,8 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
         State::Connecting => setup::await_connection(fd, descriptor)?,
         _ => {}
     }
-    if place.bytes() == 0 {
-        return Ok(END);
-    }
+    // A message for which the program has no room stays.
+    let flags = if place.bytes() == 0 { flags | libc::MSG_PEEK } else { flags };
     let ordinary = page.state() == State::Connected && page.shut_writing.load(Relaxed) == 0;
     if ordinary && !bundle::is_begun(page) && descriptor.expects_to_wait() {
         system::await_record(fd, flags)?;

@@ -71,6 +71,9 @@ fn calls() {
         ("socketpair: -1 EOPNOTSUPP", "socketpair: -1 EPROTONOSUPPORT"),
         ("sendto port 0: 1", "sendto port 0: -1 ECONNREFUSED"),
         ("recv of the rest after that: -1 EAGAIN", "recv of the rest after that: 7"),
+        ("preadv2 that does not wait: -1 EOPNOTSUPP", "preadv2 that does not wait: -1 EAGAIN"),
+        ("pwritev2 that does not wait: -1 EOPNOTSUPP", "pwritev2 that does not wait: 4"),
+        ("send of a byte more: -1 EMSGSIZE", "send of a byte more: 20001"),
         ("listen when connected: 0\ngetpeername: 0", "listen when connected: 0\ngetpeername: -1 ENOTCONN"),
     ];
     // Nagle's algorithm decides which messages have already arrived.

@@ -129,6 +129,9 @@ pub unsafe extern "C-unwind" fn preadv2(
             let flags = flags_of(offset, flags)?;
             // SAFETY: the caller guarantees it.
             let place = unsafe { buffers_of_call(iov, parts) }?;
+            if place.bytes() == 0 {
+                return Ok(0);
+            }
             Ok(receive::receive(fd, descriptor, place, flags)?.bytes as ssize_t)
         },
         theirs,

@@ -94,6 +94,10 @@ pub unsafe extern "C-unwind" fn readv(fd: c_int, iov: *const iovec, parts: c_int
         |descriptor| {
             // SAFETY: the caller guarantees it.
             let place = unsafe { buffers_of_call(iov, parts) }?;
+            // The kernel's layer of files ends a call without room, unlike `recvmsg`.
+            if place.bytes() == 0 {
+                return Ok(0);
+            }
             Ok(receive::receive(fd, descriptor, place, 0)?.bytes as ssize_t)
         },
         theirs,

@@ -44,6 +44,18 @@ pub unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_i
     fd
 }
 
+/// Makes a request that only a socket without an association can fulfil.
+///
+/// # Errors
+///
+/// `EINVAL`: the association has ended, and the daemon may no longer know the socket.
+fn configure(fd: c_int, descriptor: &Descriptor, request: &Request<'_>) -> Result<c_int> {
+    match setup::request(fd, request) {
+        Err(Errno(libc::ENOTSOCK)) if setup::is_over(descriptor) => Err(Errno(libc::EINVAL)),
+        done => done.map(|()| 0),
+    }
+}
+
 /// # Safety
 ///
 /// The caller meets the requirements of `bind(2)`.
@@ -53,7 +65,7 @@ pub unsafe extern "C-unwind" fn bind(fd: c_int, address: *const sockaddr, bytes:
     let theirs = || unsafe { next::bind(fd, address, bytes) };
     on(
         fd,
-        |_| {
+        |descriptor| {
             // SAFETY: the caller guarantees it.
             let wanted = unsafe {
                 match address::family(address, bytes)? {
@@ -61,7 +73,7 @@ pub unsafe extern "C-unwind" fn bind(fd: c_int, address: *const sockaddr, bytes:
                     _ => return Err(Errno(libc::EAFNOSUPPORT)),
                 }
             };
-            setup::request(fd, &Request::Bind(wanted)).map(|()| 0)
+            configure(fd, descriptor, &Request::Bind(wanted))
         },
         theirs,
     )
@@ -76,9 +88,9 @@ pub unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
     let theirs = || unsafe { next::listen(fd, backlog) };
     on(
         fd,
-        |_| {
+        |descriptor| {
             self_connect::listens();
-            setup::request(fd, &Request::Listen { backlog }).map(|()| 0)
+            configure(fd, descriptor, &Request::Listen { backlog })
         },
         theirs,
     )

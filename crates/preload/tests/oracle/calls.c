@@ -178,6 +178,62 @@ static void nothing(void)
     part(&j);
 }
 
+/* Sends four bytes to the server. */
+static int send_word(struct joined *j)
+{
+    struct sockaddr_in a = at("127.0.0.1", j->port);
+    return sendto(j->client, "word", 4, 0, SA(a), sizeof a) == 4;
+}
+
+/* Receives without room while nothing is there, and while a message is. */
+static void no_room(void)
+{
+    struct joined j = joined(style);
+    char word[8];
+    struct msghdr none = {0};
+    SAY(recv(j.server, word, 0, MSG_DONTWAIT), "recv of no bytes while nothing is there");
+    SAY(recvmsg(j.server, &none, MSG_DONTWAIT), "recvmsg without parts while nothing is there");
+    NEEDED(send_word(&j) && readable(j.server));
+    SAY(recv(j.server, word, 0, MSG_DONTWAIT), "recv of no bytes of a message");
+    SAY(recvmsg(j.server, &none, MSG_DONTWAIT), "recvmsg without parts of a message");
+    printf("flags: %x\n", none.msg_flags);
+    SAY(recv(j.server, word, 2, MSG_DONTWAIT), "recv of the first half");
+    SAY(recv(j.server, word, 0, MSG_DONTWAIT), "recv of no bytes of the rest");
+    SAY(recvmsg(j.server, &none, MSG_DONTWAIT), "recvmsg without parts of the rest");
+    printf("flags: %x\n", none.msg_flags);
+    SAY(recv(j.server, word, sizeof word, MSG_DONTWAIT), "recv of the rest");
+    SAY(recv(j.server, word, 0, MSG_DONTWAIT), "recv of no bytes after that");
+    part(&j);
+}
+
+/* Calls that must not wait. */
+static void no_wait(void)
+{
+    struct joined j = joined(style);
+    char word[8];
+    struct iovec part_of_word = {word, 4};
+    SAY(preadv2(j.server, &part_of_word, 1, -1, RWF_NOWAIT), "preadv2 that does not wait");
+    if (style == SOCK_STREAM)
+        SAY(pwritev2(j.client, &part_of_word, 1, -1, RWF_NOWAIT), "pwritev2 that does not wait");
+    part(&j);
+}
+
+/* Messages that are longer than the send buffer. */
+static void too_long(void)
+{
+    static char message[20001];
+    struct joined j = joined(style);
+    struct sockaddr_in a = at("127.0.0.1", j.port);
+    int bytes = sizeof message / 2;
+    socklen_t length = sizeof bytes;
+    SAY(setsockopt(j.client, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes), "SO_SNDBUF");
+    NEEDED(getsockopt(j.client, SOL_SOCKET, SO_SNDBUF, &bytes, &length) == 0);
+    printf("SO_SNDBUF is %d\n", bytes);
+    SAY(sendto(j.client, message, bytes, 0, SA(a), sizeof a), "send of as much");
+    SAY(sendto(j.client, message, bytes + 1, 0, SA(a), sizeof a), "send of a byte more");
+    part(&j);
+}
+
 static void accepts(void)
 {
     struct joined j = joined(style);
@@ -585,7 +641,7 @@ static void addresses(void)
 
 int main(void)
 {
-    static void (*const parts[])(void) = {binds, bound, listens, nothing, accepts, connects, before_connecting, after_connecting,
+    static void (*const parts[])(void) = {binds, bound, listens, nothing, no_room, no_wait, too_long, accepts, connects, before_connecting, after_connecting,
                                           aborted, bindx, connectx, peeloff, addresses};
     begin();
     sockets();

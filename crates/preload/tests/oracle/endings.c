@@ -85,13 +85,15 @@ static struct joined narrow(int style)
 static void afterwards(struct joined *j, int style)
 {
     char word[8];
-    struct sockaddr_in a;
+    struct sockaddr_in a, other = at("127.0.0.1", next_port());
     socklen_t bytes = sizeof a;
     state(j->client, j->id, "after the end");
     SAY(recv(j->client, word, sizeof word, MSG_DONTWAIT), "recv after the end");
     if (style == SOCK_STREAM) {
         SAY(send(j->client, "x", 1, 0), "send after the end");
         SAY(getpeername(j->client, SA(a), &bytes), "getpeername after the end");
+        SAY(bind(j->client, SA(other), sizeof other), "bind after the end");
+        SAY(listen(j->client, 5), "listen after the end");
     } else {
         SAY(send_to(j->client, j->id, "x", 1, 0, 0), "send to the association after the end");
     }
