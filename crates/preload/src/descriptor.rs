@@ -12,6 +12,7 @@ use ring::Ring;
 
 use crate::bundle::RecordCopy;
 use crate::mapping;
+use crate::sleepers::Sleepers;
 use crate::system::{self, Errno, Result};
 
 /// A socket's page, shared with everybody who shares the descriptor.
@@ -22,6 +23,8 @@ pub(crate) struct Descriptor {
     pub(crate) copy: RecordCopy,
     /// Number of receives from now on that expect to wait.
     patience: AtomicU32,
+    /// Threads that sleep on this socket.
+    pub(crate) sleepers: Sleepers,
 }
 
 /// Number of receives that expect to wait after one that had to.
@@ -42,7 +45,8 @@ impl Descriptor {
         // SAFETY: the mapping reaches beyond its first part.
         let ring = unsafe { page.byte_add(PAGE_BYTES) }.cast();
         let (copy, patience) = (RecordCopy::new(), AtomicU32::new(0));
-        let descriptor = Descriptor { page: page.cast(), ring, copy, patience };
+        let sleepers = Sleepers::new();
+        let descriptor = Descriptor { page: page.cast(), ring, copy, patience, sleepers };
         match descriptor.page().version.load(Relaxed) == u32::from(VERSION) {
             true => Ok(descriptor),
             false => Err(Errno(libc::EPROTONOSUPPORT)),

@@ -54,6 +54,7 @@ mod ring;
 mod self_connect;
 mod send;
 mod setup;
+mod sleepers;
 pub mod start;
 pub mod structures;
 mod system;

@@ -19,6 +19,7 @@ use crate::form;
 use crate::lock::{self, Held, Patience};
 use crate::self_connect;
 use crate::setup;
+use crate::sleepers::{asleep, with_copy};
 use crate::system::{self, Buffers, Errno, Result};
 
 /// Number of parts of a program's buffer up to which the list of parts fits on the stack.
@@ -67,8 +68,12 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
     // A message for which the program has no room stays.
     let flags = if place.bytes() == 0 { flags | libc::MSG_PEEK } else { flags };
     let ordinary = page.state() == State::Connected && page.shut_writing.load(Relaxed) == 0;
-    if ordinary && !bundle::is_begun(page) && descriptor.expects_to_wait() {
-        system::await_record(fd, flags)?;
+    if ordinary
+        && !bundle::is_begun(page)
+        && descriptor.expects_to_wait()
+        && let Some(copy) = asleep(fd, descriptor, || system::await_record(fd, flags))?
+    {
+        return with_copy(copy, |fd| receive_now(fd, descriptor, place, flags));
     }
     let patience = Patience::of_receive(fd, flags);
     loop {
@@ -95,10 +100,14 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
             if lost {
                 return end(fd, page);
             }
-            setup::await_news(fd)?;
+            if let Some(copy) = asleep(fd, descriptor, || setup::await_news(fd))? {
+                return with_copy(copy, |fd| receive_now(fd, descriptor, place, flags));
+            }
             continue;
         }
-        system::await_record(fd, flags)?;
+        if let Some(copy) = asleep(fd, descriptor, || system::await_record(fd, flags))? {
+            return with_copy(copy, |fd| receive_now(fd, descriptor, place, flags));
+        }
         descriptor.has_waited();
     }
 }

@@ -13,6 +13,7 @@ use libc::c_int;
 use crate::ask::{Reply, answers, ask, asked};
 use crate::descriptor::Descriptor;
 use crate::lock::Patience;
+use crate::sleepers::{asleep, with_copy};
 use crate::system::{self, Buffers, Errno, Result};
 use crate::{bundle, cancel, lock, receive, self_connect, start, table};
 
@@ -299,8 +300,9 @@ pub(crate) fn accept(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result
             Err(Errno(libc::EAGAIN | libc::ECONNRESET)) => {}
             result => return result,
         }
-        match system::await_record(fd, 0) {
-            Ok(()) | Err(Errno(libc::ECONNRESET)) => {}
+        match asleep(fd, descriptor, || system::await_record(fd, 0)) {
+            Ok(Some(copy)) => return with_copy(copy, |fd| accept(fd, descriptor, flags)),
+            Ok(None) | Err(Errno(libc::ECONNRESET)) => {}
             Err(error) => return Err(error),
         }
     }

@@ -329,6 +329,16 @@ pub(crate) fn lowest(fd: RawFd) -> RawFd {
     }
 }
 
+/// Copies a descriptor of ours to a number that few programs count on.
+pub(crate) fn hidden_copy(fd: RawFd) -> Result<RawFd> {
+    /// Below the limit of most processes, and of `select`.
+    const FIRST: c_int = 512;
+    // SAFETY: the call takes no pointer.
+    let copy =
+        |first: c_int| check(unsafe { system_call!(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, first) });
+    copy(FIRST).or_else(|_| copy(0)).map(|copy| copy as RawFd)
+}
+
 /// Makes an `ioctl` on a socket of this family, for requests that do not concern one socket.
 ///
 /// # Errors

@@ -96,6 +96,18 @@ pub(crate) fn is_known(fd: RawFd) -> bool {
         && OWNER.load(Relaxed) == system::process_id()
 }
 
+/// Returns whether the number is this descriptor's. Numbers beyond the table are what the caller takes them for.
+pub(crate) fn is(fd: RawFd, descriptor: &Descriptor) -> bool {
+    let Some(entry) = entry(fd) else { return true };
+    entry.looking.fetch_add(1, SeqCst);
+    let what = entry.what.load(SeqCst);
+    let is_known = !what.is_null() && what != foreign();
+    // SAFETY: the pointer came from `Box::into_raw`, and `replace` keeps it alive while a thread looks.
+    let is = is_known && unsafe { ptr::eq(Arc::as_ptr(&*what), descriptor) };
+    entry.looking.fetch_sub(1, SeqCst);
+    is
+}
+
 /// Returns whether any number is known as ours.
 pub(crate) fn is_any_known() -> bool {
     let chunks = TABLE.iter().enumerate().filter(|(_, chunk)| !chunk.load(Acquire).is_null());
@@ -126,18 +138,28 @@ fn tell_leak_sanitizer(ours: *const Ours) {
     }
 }
 
+/// Forgets a number that is about to be closed. Threads that sleep there go on with a copy.
+pub(crate) fn close(fd: RawFd) {
+    let descriptor = if is_known(fd) { find(fd) } else { None };
+    let keep = || descriptor.iter().for_each(|descriptor| descriptor.sleepers.keep(fd));
+    keep();
+    forget(fd);
+    // A thread that has begun to sleep between the two found the number as it was.
+    keep();
+}
+
 /// Forgets a number.
 pub(crate) fn forget(fd: RawFd) {
     replace(fd, ptr::null_mut);
 }
 
-/// Forgets all numbers from `first` to `last`.
-pub(crate) fn forget_range(first: u32, last: u32) {
+/// Forgets all numbers that are about to be closed, from `first` to `last`.
+pub(crate) fn close_range(first: u32, last: u32) {
     let (first, last) = (first as usize, (last as usize).min(CHUNK * CHUNKS - 1));
     for n in (first / CHUNK..=last / CHUNK).filter(|n| !TABLE[*n].load(Acquire).is_null()) {
         let known = (n * CHUNK).max(first)..=(n * CHUNK + CHUNK - 1).min(last);
         let known = known.filter_map(|number| RawFd::try_from(number).ok());
-        known.filter(|fd| entry(*fd).is_some_and(|e| !e.what.load(Acquire).is_null())).for_each(forget);
+        known.filter(|fd| entry(*fd).is_some_and(|e| !e.what.load(Acquire).is_null())).for_each(close);
     }
 }
 
@@ -274,11 +296,11 @@ mod tests {
         assert_eq!(known(), [false; 8]);
         numbers.iter().for_each(|fd| set(*fd, &one));
         assert_eq!(known(), [true; 8]);
-        forget_range((base + 1024) as u32, (base + 2048) as u32);
+        close_range((base + 1024) as u32, (base + 2048) as u32);
         assert_eq!(known(), [true, true, false, false, false, false, true, true]);
-        forget_range((base + 4096) as u32, u32::MAX);
+        close_range((base + 4096) as u32, u32::MAX);
         assert_eq!(known(), [true, true, false, false, false, false, true, false]);
-        forget_range(0, (base + 4095) as u32);
+        close_range(0, (base + 4095) as u32);
         assert_eq!(known(), [false; 8]);
         assert_eq!(Arc::strong_count(&one), 1);
     }
@@ -309,7 +331,7 @@ mod tests {
         let parent = OWNER.swap(1, Relaxed);
         assert!(!is_known(fd));
         forget(fd);
-        forget_range(0, u32::MAX);
+        close_range(0, u32::MAX);
         OWNER.store(parent, Relaxed);
         assert!(is_at(fd, &one));
         forget(fd);

@@ -94,6 +94,11 @@ fn what_is_left_after_the_end_and_path_mtus() {
 }
 
 #[test]
+fn calls_beside_which_their_descriptor_is_closed() {
+    says_the_same("closing", &[]);
+}
+
+#[test]
 fn an_incomplete_message_is_not_delivered_at_the_end() {
     says_the_same("truncated", &[]);
 }

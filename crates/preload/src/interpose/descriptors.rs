@@ -15,7 +15,7 @@ use crate::{next, receive, setup, table};
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     let was_ours = table::is_known(fd);
-    table::forget(fd);
+    table::close(fd);
     // SAFETY: the caller guarantees it.
     let closed = unsafe { next::close(fd) };
     if was_ours {
@@ -32,7 +32,7 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     if flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0 {
-        table::forget_range(first, last);
+        table::close_range(first, last);
     }
     // SAFETY: the caller guarantees it.
     unsafe { next::close_range(first, last, flags) }
@@ -43,7 +43,7 @@ pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: 
 /// The caller meets the requirements of `closefrom(3)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
-    table::forget_range(first.max(0) as c_uint, c_uint::MAX);
+    table::close_range(first.max(0) as c_uint, c_uint::MAX);
     // SAFETY: the caller guarantees it.
     unsafe { next::closefrom(first) };
 }
@@ -55,7 +55,7 @@ pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
 pub unsafe extern "C-unwind" fn fclose(file: *mut FILE) -> c_int {
     // SAFETY: the caller guarantees it.
     unsafe {
-        table::forget(libc::fileno(file));
+        table::close(libc::fileno(file));
         next::fclose(file)
     }
 }
@@ -74,6 +74,7 @@ pub unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
 /// The caller meets the requirements of `dup2(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn dup2(fd: c_int, to: c_int) -> c_int {
+    replace(fd, to);
     // SAFETY: the caller guarantees it.
     copied(fd, unsafe { next::dup2(fd, to) })
 }
@@ -83,8 +84,16 @@ pub unsafe extern "C-unwind" fn dup2(fd: c_int, to: c_int) -> c_int {
 /// The caller meets the requirements of `dup3(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
+    replace(fd, to);
     // SAFETY: the caller guarantees it.
     copied(fd, unsafe { next::dup3(fd, to, flags) })
+}
+
+/// Forgets a number that a copy of `from` is about to take.
+fn replace(from: c_int, to: c_int) {
+    if from != to {
+        table::close(to);
+    }
 }
 
 fn copied(from: c_int, to: c_int) -> c_int {
