@@ -12,6 +12,8 @@ use crate::bytes::{Reader, Writer};
 
 /// The longest request or answer.
 pub const FRAME_BYTES_MAX: usize = 4096;
+/// The longest beginning of a request: all but the value, text or record that some end with.
+pub const HEAD_BYTES_MAX: usize = OVERHEAD_BYTES + ADDRESSES_MAX * address::BYTES_MAX;
 /// The longest value of a socket option.
 pub const OPTION_BYTES_MAX: usize = 4000;
 /// The longest record of a [`Request::PutBack`].
@@ -267,6 +269,15 @@ pub enum RequestError {
 impl<'a> Request<'a> {
     /// Encodes the request and returns its length; `None` if the value of an option is too long.
     pub fn encode(&self, out: &mut [u8; FRAME_BYTES_MAX]) -> Option<usize> {
+        let (bytes, value) = self.encode_head(out.first_chunk_mut()?)?;
+        out.get_mut(bytes..bytes + value.len())?.copy_from_slice(value);
+        Some(bytes + value.len())
+    }
+
+    /// Encodes the beginning of the request, and returns its length and the bytes that follow it in the frame; `None` if they are
+    /// too many.
+    pub fn encode_head(&self, out: &mut [u8; HEAD_BYTES_MAX]) -> Option<(usize, &'a [u8])> {
+        let mut value: &[u8] = &[];
         let mut w = Writer::new(out);
         w.u32(MAGIC).u16(VERSION);
         match self {
@@ -291,7 +302,10 @@ impl<'a> Request<'a> {
             Request::Describe => w.u8(9),
             Request::Status => w.u8(13),
             Request::Streams => w.u8(17),
-            Request::Push { association, module } => w.u8(18).u32(*association).bytes(module.as_bytes()),
+            Request::Push { association, module } => {
+                value = module.as_bytes();
+                w.u8(18).u32(*association)
+            }
             Request::Pop { association } => w.u8(19).u32(*association),
             Request::Record { association, recorder } => w.u8(20).u32(*association).u8(*recorder as u8),
             Request::Find(address) => {
@@ -307,14 +321,24 @@ impl<'a> Request<'a> {
                 w.u8(12).u32(*association).u8(u8::from(*front_begun)).u32(*front_at)
             }
             Request::Hold => w.u8(22),
-            Request::PutBack(record) => w.u8(23).bytes(record),
+            Request::PutBack(record) => {
+                value = record;
+                w.u8(23)
+            }
             Request::SetForm { plain } => w.u8(24).u8(u8::from(*plain)),
             Request::LocalAddress => w.u8(5),
             Request::PeerAddress => w.u8(6),
-            Request::SetOption { level, name, value } => w.u8(7).i32(*level).i32(*name).bytes(value),
-            Request::GetOption { level, name, value } => w.u8(8).i32(*level).i32(*name).bytes(value),
+            Request::SetOption { level, name, value: given } => {
+                value = given;
+                w.u8(7).i32(*level).i32(*name)
+            }
+            Request::GetOption { level, name, value: given } => {
+                value = given;
+                w.u8(8).i32(*level).i32(*name)
+            }
         };
-        w.finish()
+        let bytes = w.finish()?;
+        (bytes + value.len() <= FRAME_BYTES_MAX).then_some((bytes, value))
     }
 
     /// Parses a request.
@@ -408,6 +432,9 @@ pub enum Answer<'a> {
 }
 
 impl<'a> Answer<'a> {
+    /// Place of the value in the frame of an [`Answer::Value`].
+    pub const VALUE_AT: usize = size_of::<u32>() + size_of::<u8>();
+
     /// Encodes the answer and returns its length; `None` if the value is too long.
     pub fn encode(&self, out: &mut [u8; FRAME_BYTES_MAX]) -> Option<usize> {
         let mut w = Writer::new(out);

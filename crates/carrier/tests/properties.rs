@@ -82,6 +82,9 @@ proptest! {
             let bytes = answer.encode(&mut frame).expect("it fits");
             prop_assert_eq!(Answer::parse(&frame[..bytes]), Some(answer));
         }
+        let mut frame = [0; FRAME_BYTES_MAX];
+        let bytes = value.encode(&mut frame).expect("it fits");
+        prop_assert_eq!(&frame[Answer::VALUE_AT..bytes], &VALUE[..]);
     }
 
     #[test]

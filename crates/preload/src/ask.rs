@@ -2,29 +2,38 @@
 
 use std::ffi::CStr;
 use std::os::fd::RawFd;
+use std::{ptr, slice};
 
 use carrier::name::DAEMON;
-use carrier::request::{Answer, FRAME_BYTES_MAX, Request, Start};
+use carrier::request::{Answer, HEAD_BYTES_MAX, OPTION_BYTES_MAX, Request, Start};
 use carrier::trust;
-use libc::socklen_t;
+use libc::{iovec, socklen_t};
 
 use crate::cancel;
 use crate::child;
 use crate::environment;
+use crate::mapping;
 use crate::system::{self, Buffers, Errno, Result};
 use crate::system_call::system_call;
 
-/// Answer of the daemon, with its descriptors.
+/// Longest answer, as far as it is no value.
+const ANSWER_BYTES_MAX: usize = 64;
+/// Number of bytes of a value that are in a [`Reply`].
+const VALUE_BYTES_HERE: usize = ANSWER_BYTES_MAX - Answer::VALUE_AT;
+
+/// Answer of the daemon, with its descriptors. It is small, because some threads have a small stack.
 #[derive(Clone, Copy)]
 pub(crate) struct Reply {
-    frame: [u8; FRAME_BYTES_MAX],
+    frame: [u8; ANSWER_BYTES_MAX],
+    /// Length of the answer, of which only the beginning may be in `frame`.
     bytes: usize,
     pub(crate) descriptors: [RawFd; 2],
 }
 
 impl Reply {
     pub(crate) fn answer(&self) -> Result<Answer<'_>> {
-        match Answer::parse(&self.frame[..self.bytes]).ok_or(Errno(libc::EPROTO))? {
+        let here = &self.frame[..self.bytes.min(ANSWER_BYTES_MAX)];
+        match Answer::parse(here).ok_or(Errno(libc::EPROTO))? {
             Answer::Failed(errno) => Err(Errno(errno)),
             answer => Ok(answer),
         }
@@ -41,9 +50,15 @@ pub(crate) fn ask(request: &Request<'_>, about: Option<RawFd>) -> Result<Reply> 
     // The process may have no free descriptor for the connection.
     let is_full = matches!(reply, Err(Errno(libc::EMFILE)));
     match about.filter(|_| is_full && is_answered_without_descriptor(request)) {
-        Some(fd) => child::with_room(fd, || ask_here(request, about)),
+        Some(fd) => ask_in_child(request, fd),
         None => reply,
     }
+}
+
+#[cold]
+#[inline(never)]
+fn ask_in_child(request: &Request<'_>, fd: RawFd) -> Result<Reply> {
+    child::with_room(fd, || ask_here(request, Some(fd)))
 }
 
 /// Returns whether the answer comes at once and brings no descriptor.
@@ -57,27 +72,80 @@ fn ask_here(request: &Request<'_>, about: Option<RawFd>) -> Result<Reply> {
     if let Some(fd) = about.filter(|_| late) {
         system::wait_no_longer_than_to_send(connection, fd);
     }
-    let reply = cancel::undoing(|| system::close(connection), || answer(connection, late));
+    let reply = cancel::undoing(|| system::close(connection), || answer(connection, late, NOWHERE));
     system::close(connection);
     let reply = reply?;
     reply.answer().inspect_err(|_| reply.close())?;
     Ok(reply)
 }
 
+/// Asks about a descriptor for a value, of which as much as fits goes to `place`; returns how much that is. `request` makes the
+/// request while it is sent: what it contains may lie in `place`.
+pub(crate) fn ask_for_value<'a>(
+    request: &dyn Fn() -> Request<'a>,
+    about: RawFd,
+    place: iovec,
+) -> Result<usize> {
+    match ask_here_for_value(request, about, place) {
+        Err(Errno(libc::EMFILE)) => ask_in_child_for_value(request, about, place),
+        asked => asked,
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn ask_in_child_for_value<'a>(
+    request: &dyn Fn() -> Request<'a>,
+    about: RawFd,
+    place: iovec,
+) -> Result<usize> {
+    let shared = mapping::map_shared(OPTION_BYTES_MAX).map_err(|_| Errno(libc::EMFILE))?;
+    let there = iovec { iov_base: shared.as_ptr(), iov_len: OPTION_BYTES_MAX };
+    let value = child::with_room(about, || ask_here_for_value(request, about, there)).and_then(|bytes| {
+        // SAFETY: the mapping has room for the longest value.
+        let value = unsafe { slice::from_raw_parts(shared.as_ptr().cast(), bytes) };
+        write(place, value)
+    });
+    // SAFETY: the memory was mapped with this size, and no reference to it remains.
+    unsafe { mapping::unmap(shared, OPTION_BYTES_MAX) };
+    value
+}
+
+fn ask_here_for_value<'a>(request: &dyn Fn() -> Request<'a>, about: RawFd, place: iovec) -> Result<usize> {
+    let connection = asked(&request(), Some(about))?;
+    let rest = iovec {
+        iov_base: place.iov_base.wrapping_byte_add(VALUE_BYTES_HERE),
+        iov_len: place.iov_len.saturating_sub(VALUE_BYTES_HERE),
+    };
+    let reply = answer(connection, false, rest);
+    system::close(connection);
+    let reply = reply?;
+    let Answer::Value(beginning) = reply.answer()? else { return Err(Errno(libc::EPROTO)) };
+    write(place, beginning)?;
+    Ok((reply.bytes - Answer::VALUE_AT).min(place.iov_len))
+}
+
+/// Writes as much of a value as fits into memory that the caller lends.
+fn write(place: iovec, value: &[u8]) -> Result<usize> {
+    let place = [place];
+    // SAFETY: the caller lends it.
+    unsafe { Buffers::new(&place) }.write(value)
+}
+
 /// Sends a request and returns the connection on which the answer will come.
+#[inline(never)]
 pub(crate) fn asked(request: &Request<'_>, about: Option<RawFd>) -> Result<RawFd> {
-    let mut frame = [0; FRAME_BYTES_MAX];
-    let bytes = request.encode(&mut frame).ok_or(Errno(libc::EINVAL))?;
+    let mut head = [0; HEAD_BYTES_MAX];
+    let (bytes, value) = request.encode_head(&mut head).ok_or(Errno(libc::EINVAL))?;
     let connection = call()?;
-    let asked = send(connection, &frame[..bytes], about);
+    let asked = send(connection, &[Buffers::from(&head[..bytes]), Buffers::from(value)], about);
     asked.map(|_| connection).inspect_err(|_| system::close(connection))
 }
 
 /// Sends a request, with the descriptor that it concerns.
-fn send(connection: RawFd, frame: &[u8], about: Option<RawFd>) -> Result<usize> {
-    let iov = [Buffers::from(frame)];
-    // SAFETY: the frame outlives the call.
-    system::send(connection, unsafe { Buffers::new(&iov) }, about, libc::MSG_NOSIGNAL).map_err(as_told)
+fn send(connection: RawFd, frame: &[iovec], about: Option<RawFd>) -> Result<usize> {
+    // SAFETY: the frame outlives the call, or is a program's.
+    system::send(connection, unsafe { Buffers::new(frame) }, about, libc::MSG_NOSIGNAL).map_err(as_told)
 }
 
 /// Returns the error that the program sees: on a connection, the kernel reports the daemon's end like the end of a peer.
@@ -97,11 +165,15 @@ fn answered_late(request: &Request<'_>) -> bool {
     )
 }
 
-fn answer(connection: RawFd, late: bool) -> Result<Reply> {
-    let mut reply = Reply { frame: [0; FRAME_BYTES_MAX], bytes: 0, descriptors: [-1; 2] };
+/// No place for a part of an answer.
+const NOWHERE: iovec = iovec { iov_base: ptr::null_mut(), iov_len: 0 };
+
+/// Receives an answer; what the frame of a [`Reply`] has no room for goes to `rest`, as far as it fits.
+fn answer(connection: RawFd, late: bool, rest: iovec) -> Result<Reply> {
+    let mut reply = Reply { frame: [0; ANSWER_BYTES_MAX], bytes: 0, descriptors: [-1; 2] };
     let received = loop {
-        let place = [Buffers::of(&mut reply.frame)];
-        // SAFETY: the frame is writable.
+        let place = [Buffers::of(&mut reply.frame), rest];
+        // SAFETY: the frame is writable, and the caller lends the rest.
         let received = unsafe {
             match late {
                 true => system::await_message::<2>(connection, &place, 0),
@@ -230,10 +302,10 @@ mod tests {
         let made = unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0, pair.as_mut_ptr()) };
         assert_eq!(made, 0);
         if has_unread {
-            send(pair[0], b"first", None).expect("there is room");
+            send(pair[0], &[Buffers::from(b"first")], None).expect("there is room");
         }
         system::close(pair[1]);
-        let sent = send(pair[0], b"second", None);
+        let sent = send(pair[0], &[Buffers::from(b"second")], None);
         system::close(pair[0]);
         sent
     }

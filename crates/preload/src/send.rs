@@ -9,7 +9,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX};
-use carrier::request::OPTION_BYTES_MAX;
 use carrier::shared_page::{Entry, PeerShut, SharedPage, State};
 use libc::c_int;
 
@@ -29,8 +28,8 @@ use crate::system::{self, Buffers, Errno, Result};
 const ROOM_TRIES: u32 = 4;
 const ROOM_PAUSE: Duration = Duration::from_millis(5);
 
-/// Number of associations per request where a message is for all of them.
-const ASSOCIATIONS_AT_ONCE: usize = OPTION_BYTES_MAX / 4;
+/// Number of associations per request where a message is for all of them. The list lies on the stack.
+const ASSOCIATIONS_AT_ONCE: usize = 128;
 
 /// One message and its destination.
 #[derive(Clone, Copy)]

@@ -6,22 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use carrier::record::{self, ACCEPTED_BYTES, Flags, HEADER_BYTES};
-use carrier::request::{Addresses, Answer, InitMessage, OPTION_BYTES_MAX, Request, Start};
+use carrier::request::{Addresses, Answer, InitMessage, Request, Start};
 use carrier::shared_page::{PeerShut, State};
-use libc::c_int;
+use libc::{c_int, iovec};
 
-use crate::ask::{Reply, answers, ask, asked};
+use crate::ask::{Reply, answers, ask, ask_for_value, asked};
 use crate::descriptor::Descriptor;
 use crate::lock::Patience;
 use crate::sleepers::{asleep, with_copy};
 use crate::system::{self, Buffers, Errno, Result};
 use crate::{bundle, cancel, lock, receive, self_connect, start, table};
-
-/// Value of a socket option.
-pub(crate) struct Value {
-    pub(crate) bytes: [u8; OPTION_BYTES_MAX],
-    pub(crate) len: usize,
-}
 
 /// Opens a socket.
 pub(crate) fn open(v6: bool, one_to_many: bool, flags: c_int) -> Result<RawFd> {
@@ -100,13 +94,22 @@ pub(crate) fn peer_address(descriptor: &Descriptor) -> Result<SocketAddr> {
     peer.ok_or(Errno(libc::ENOTCONN))
 }
 
-/// Reads an option. `value` is the program's value, which some options depend on.
-pub(crate) fn option(fd: RawFd, level: c_int, name: c_int, value: &[u8]) -> Result<Value> {
-    let reply = ask(&Request::GetOption { level, name, value }, Some(fd))?;
-    let Answer::Value(value) = reply.answer()? else { return Err(Errno(libc::EPROTO)) };
-    let mut bytes = [0; OPTION_BYTES_MAX];
-    bytes[..value.len()].copy_from_slice(value);
-    Ok(Value { bytes, len: value.len() })
+/// Reads an option into `place`, as much as fits, and returns how much that is. `given` is the program's value, which some options
+/// depend on, and may lie there.
+///
+/// # Safety
+///
+/// `given` describes readable memory.
+pub(crate) unsafe fn option(
+    fd: RawFd,
+    level: c_int,
+    name: c_int,
+    given: *const [u8],
+    place: iovec,
+) -> Result<usize> {
+    // SAFETY: the caller guarantees it.
+    let request = || Request::GetOption { level, name, value: unsafe { &*given } };
+    ask_for_value(&request, fd, place)
 }
 
 /// Returns whether the daemon may have forgotten a socket that is still open: its association has ended, or nothing goes through its
@@ -124,24 +127,21 @@ pub(crate) fn has_ended(descriptor: &Descriptor) -> bool {
 }
 
 /// Reads or sets an option that does not involve the daemon.
-pub(crate) fn own_option(fd: RawFd, descriptor: &Descriptor, level: c_int, name: c_int) -> Option<Value> {
+pub(crate) fn own_option(fd: RawFd, descriptor: &Descriptor, level: c_int, name: c_int) -> Option<c_int> {
     if level != libc::SOL_SOCKET {
         return None;
     }
     let page = descriptor.page();
-    let number = match name {
+    match name {
         libc::SO_ERROR => match page.take_error() {
-            0 if system::is_hung_up(fd) => error_without_daemon(page.state()),
-            error => error,
+            0 if system::is_hung_up(fd) => Some(error_without_daemon(page.state())),
+            error => Some(error),
         },
-        libc::SO_TYPE => page.style.load(Relaxed) as c_int,
-        libc::SO_DOMAIN => page.family.load(Relaxed) as c_int,
-        libc::SO_PROTOCOL => libc::IPPROTO_SCTP,
-        _ => return None,
-    };
-    let mut bytes = [0; OPTION_BYTES_MAX];
-    bytes[..4].copy_from_slice(&number.to_ne_bytes());
-    Some(Value { bytes, len: 4 })
+        libc::SO_TYPE => Some(page.style.load(Relaxed) as c_int),
+        libc::SO_DOMAIN => Some(page.family.load(Relaxed) as c_int),
+        libc::SO_PROTOCOL => Some(libc::IPPROTO_SCTP),
+        _ => None,
+    }
 }
 
 /// Connects, as `connect` and `sctp_connectx` do. Returns an association that is only begun, too, with `EINPROGRESS`.
@@ -193,13 +193,9 @@ pub(crate) fn find_association(fd: RawFd, peer: SocketAddr) -> Result<u32> {
 /// Writes the associations of a one-to-many socket with the smallest numbers above `after` to `list`; returns how many, 0 if
 /// there are no more.
 pub(crate) fn associations(fd: RawFd, after: u32, list: &mut [u32]) -> Result<usize> {
-    let reply = ask(&Request::Associations { after }, Some(fd))?;
-    let Answer::Value(listed) = reply.answer()? else { return Err(Errno(libc::EPROTO)) };
-    let (ids, _) = listed.as_chunks();
-    for (place, id) in list.iter_mut().zip(ids) {
-        *place = u32::from_ne_bytes(*id);
-    }
-    Ok(ids.len().min(list.len()))
+    let place = iovec { iov_base: list.as_mut_ptr().cast(), iov_len: size_of_val(list) };
+    let bytes = ask_for_value(&|| Request::Associations { after }, fd, place)?;
+    Ok(bytes / size_of::<u32>())
 }
 
 /// Waits until an association of a one-to-many socket has room for a message.

@@ -151,6 +151,11 @@ fn a_program_may_clear_its_environment() {
 }
 
 #[test]
+fn calls_need_little_stack() {
+    run("stack", &[]);
+}
+
+#[test]
 fn an_allocator_may_make_system_calls_while_it_holds_its_lock() {
     run("allocator", &[]);
 }

@@ -1,10 +1,10 @@
 //! Calls that make, name, connect and configure sockets.
 
-use std::slice;
 use std::sync::atomic::Ordering::Relaxed;
+use std::{ptr, slice};
 
 use carrier::request::{OPTION_BYTES_MAX, Request};
-use libc::{c_int, c_void, sockaddr, socklen_t};
+use libc::{c_int, c_void, iovec, sockaddr, socklen_t};
 
 use super::{number, on};
 use crate::associations::{
@@ -13,7 +13,7 @@ use crate::associations::{
 };
 use crate::descriptor::Descriptor;
 use crate::next::c_library;
-use crate::system::{self, Errno, Result, can_be_bytes};
+use crate::system::{self, Buffers, Errno, Result, can_be_bytes};
 use crate::{address, cancel, environment, next, self_connect, setup, table, tcp};
 
 /// Socket option with the state of an association (RFC 6458 §8.2.1).
@@ -268,10 +268,10 @@ unsafe fn given(
     level: c_int,
     value: *const c_void,
     bytes: *const socklen_t,
-) -> Result<([u8; OPTION_BYTES_MAX], usize)> {
-    let mut given = [0; OPTION_BYTES_MAX];
+) -> Result<(*const [u8], usize)> {
+    let nothing: (*const [u8], usize) = (&[], 0);
     if !has_options(descriptor, level) {
-        return Ok((given, 0));
+        return Ok(nothing);
     }
     if !can_be_bytes(bytes) {
         return Err(Errno(libc::EFAULT));
@@ -279,11 +279,10 @@ unsafe fn given(
     // SAFETY: the caller guarantees it.
     let room = unsafe { bytes.cast::<c_int>().read_unaligned() };
     let room = usize::try_from(room).map_err(|_| Errno(libc::EINVAL))?;
-    if can_be_bytes(value) {
-        let count = room.min(OPTION_BYTES_MAX);
-        // SAFETY: the caller guarantees it.
-        unsafe { std::ptr::copy_nonoverlapping(value.cast(), given.as_mut_ptr(), count) };
-    }
+    let given = match can_be_bytes(value) {
+        true => ptr::slice_from_raw_parts(value.cast(), room.min(OPTION_BYTES_MAX)),
+        false => nothing.0,
+    };
     Ok((given, room))
 }
 
@@ -316,21 +315,23 @@ pub unsafe extern "C-unwind" fn getsockopt(
             let (level, name) = tcp::as_sctp(level, name);
             // SAFETY: the caller guarantees it.
             let (given, room) = unsafe { given(descriptor, level, value, bytes) }?;
-            let given = &given[..room.min(OPTION_BYTES_MAX)];
+            let place = [iovec { iov_base: given.cast::<c_void>().cast_mut(), iov_len: given.len() }];
             let found = match (level, name) {
                 (
                     libc::IPPROTO_SCTP,
                     SCTP_SOCKOPT_PEELOFF | SCTP_SOCKOPT_PEELOFF_FLAGS | SCTP_SOCKOPT_CONNECTX3,
                 ) if !can_be_bytes(value) => return Err(Errno(libc::EFAULT)),
                 (libc::IPPROTO_SCTP, SCTP_SOCKOPT_PEELOFF | SCTP_SOCKOPT_PEELOFF_FLAGS) => {
-                    let peeled_off = associations::peel_off(fd, descriptor, name, given)?;
+                    // SAFETY: the caller guarantees it.
+                    let peeled_off = associations::peel_off(fd, descriptor, name, unsafe { &*given })?;
                     // SAFETY: it is written where the value was read from.
                     unsafe { value.byte_add(4).cast::<c_int>().write_unaligned(peeled_off) };
                     return Ok(peeled_off);
                 }
                 (libc::IPPROTO_SCTP, SCTP_SOCKOPT_CONNECTX3) => {
                     // SAFETY: the caller guarantees it.
-                    let (association, done) = unsafe { associations::connect_listed(fd, descriptor, given) };
+                    let (association, done) =
+                        unsafe { associations::connect_listed(fd, descriptor, &*given) };
                     // SAFETY: the value has room for it.
                     unsafe { value.cast::<u32>().write_unaligned(association) };
                     return done.map(|()| 0);
@@ -339,8 +340,10 @@ pub unsafe extern "C-unwind" fn getsockopt(
                     return Err(Errno(libc::EINVAL));
                 }
                 _ => match setup::own_option(fd, descriptor, level, name) {
-                    Some(own) => own,
-                    None => setup::option(fd, level, name, given).map_err(|error| {
+                    // SAFETY: the caller guarantees it.
+                    Some(own) => unsafe { Buffers::new(&place) }.write(&own.to_ne_bytes())?,
+                    // SAFETY: the caller guarantees it.
+                    None => unsafe { setup::option(fd, level, name, given, place[0]) }.map_err(|error| {
                         let is_status = (level, name) == (libc::IPPROTO_SCTP, SCTP_STATUS);
                         if is_status && error == Errno(libc::ENOTSOCK) && setup::is_over(descriptor) {
                             return Errno(libc::EINVAL);
@@ -352,14 +355,10 @@ pub unsafe extern "C-unwind" fn getsockopt(
             if room > 0 && !can_be_bytes(value) {
                 return Err(Errno(libc::EFAULT));
             }
-            // SAFETY: the copy stays within the program's buffer.
-            unsafe {
-                let room = room.min(found.len);
-                std::ptr::copy_nonoverlapping(found.bytes.as_ptr(), value.cast(), room);
-                // For local addresses the kernel returns the length of the list alone.
-                let is_list = (level, name) == (libc::IPPROTO_SCTP, SCTP_GET_LOCAL_ADDRS);
-                *bytes = (if is_list { room - 8 } else { room }) as socklen_t;
-            }
+            // For local addresses the kernel returns the length of the list alone.
+            let is_list = (level, name) == (libc::IPPROTO_SCTP, SCTP_GET_LOCAL_ADDRS);
+            // SAFETY: the length was read there.
+            unsafe { *bytes = (if is_list { found.saturating_sub(8) } else { found }) as socklen_t };
             Ok(0)
         },
         theirs,

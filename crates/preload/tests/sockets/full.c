@@ -1,5 +1,6 @@
 /* A process whose descriptor table is full goes on using the sockets that it has. */
 #include "check.h"
+#include <linux/sctp.h>
 
 enum { TABLE = 64, PORT = 5971, LONG_BYTES = 300000, BUFFER_BYTES = 50000 };
 
@@ -41,6 +42,12 @@ int main(void)
     fill_table();
     CHECK(setsockopt(client, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes) == 0);
     CHECK(getsockopt(client, SOL_SOCKET, SO_SNDBUF, &bytes, &(socklen_t){sizeof bytes}) == 0 && bytes == 2 * BUFFER_BYTES);
+    /* A value that is longer than the other answers. */
+    struct sctp_status status = {0};
+    length = sizeof status;
+    CHECK(getsockopt(client, IPPROTO_SCTP, SCTP_STATUS, &status, &length) == 0 && length == sizeof status);
+    CHECK(status.sstat_state == SCTP_ESTABLISHED && status.sstat_primary.spinfo_mtu > 0);
+    length = sizeof a;
     CHECK(bind(listener, (struct sockaddr *)&a, sizeof a) == 0 && listen(listener, 5) == 0);
     CHECK(getsockname(listener, (struct sockaddr *)&a, &length) == 0 && ntohs(a.sin_port) == PORT + 1);
     CHECK(connect(another, (struct sockaddr *)&to, sizeof to) == 0);
