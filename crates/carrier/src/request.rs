@@ -21,6 +21,10 @@ pub const PUT_BACK_BYTES_MAX: usize = 4000;
 /// Number of addresses of a peer that an association is set up with, at most.
 pub const ADDRESSES_MAX: usize = 64;
 
+/// Errno of an [`Answer::Failed`] to a request that the daemon has not read, `ERESTART`: the caller makes it again on another
+/// connection.
+pub const ASK_AGAIN: i32 = 85;
+
 /// Beginning of every frame: "swcr".
 const MAGIC: u32 = u32::from_le_bytes(*b"swcr");
 const OVERHEAD_BYTES: usize = 24;

@@ -127,14 +127,15 @@ fn accept_some(
         let closer = registry.closers.of(who.uid.as_raw(), Source::Requests);
         let connection = closer.guard(connection);
         if !connection.is_left() {
-            arrivals.push(who.uid.as_raw(), Arrival { connection, closer, who });
+            let evicted = arrivals.push(who.uid.as_raw(), Arrival { connection, closer, who });
+            evicted.iter().for_each(|arrival| put_off(&arrival.connection));
         }
     }
     Ok(())
 }
 
 fn admit(registry: &Rc<Registry>, Arrival { connection, closer, who }: Arrival) {
-    let Some(seat) = registry.silent.take(who.uid.as_raw()) else { return };
+    let Some(seat) = registry.silent.take(who.uid.as_raw()) else { return put_off(&connection) };
     let registry = Rc::clone(registry);
     tokio::task::spawn_local(async move {
         // If the caller has gone, nobody needs the answer.
@@ -151,13 +152,17 @@ async fn attend(
 ) -> io::Result<()> {
     let connection = register(connection, Interest::READABLE | Interest::WRITABLE)?;
     let asked = tokio::select! {
-        asked = asked(&connection, closer) => asked?,
-        // A silent caller loses its place without an answer.
-        () = seat.lost() => return Ok(()),
-        () = tokio::time::sleep(REQUEST_WAIT) => return Ok(()),
+        asked = asked(&connection, closer) => Some(asked),
+        () = seat.lost() => None,
+        () = tokio::time::sleep(REQUEST_WAIT) => None,
+    };
+    // The request may be there although the time is over: the daemon may have been stopped meanwhile.
+    let Some(asked) = asked.or_else(|| there(&connection, closer)) else {
+        put_off(connection.get_ref());
+        return Ok(());
     };
     drop(seat);
-    let reply = match asked {
+    let reply = match asked.inspect_err(|_| put_off(connection.get_ref()))? {
         Asked::Nothing => return Ok(()),
         Asked::Stuck => Errno::BUSY.into(),
         Asked::Request(frame, mut descriptors) => {
@@ -189,6 +194,13 @@ async fn answer(connection: &AsyncFd<End>, reply: Reply, closer: &Arc<Closer>) -
     let descriptors: Vec<BorrowedFd<'_>> = own.chain(reply.lent.iter().map(LentMemfd::as_fd)).collect();
     let sent = send(connection, &frame[..bytes], &descriptors);
     let sent = tokio::time::timeout(REQUEST_WAIT, sent).await.unwrap_or(Ok(()));
+    if let Err(error) = &sent
+        && !descriptors.is_empty()
+        && let Some(bytes) = failure(error).encode(&mut frame)
+    {
+        // The kernel lets a user have only so many descriptors on their way.
+        drop(send(connection, &frame[..bytes], &[]).await);
+    }
     if let Some(feed) = reply.feed {
         sent?;
         return feed.follow(connection).await;
@@ -208,6 +220,12 @@ async fn answer(connection: &AsyncFd<End>, reply: Reply, closer: &Arc<Closer>) -
     sent
 }
 
+/// Returns the answer to a request whose answer could not be sent with its descriptors.
+fn failure(error: &io::Error) -> Reply {
+    let error = Errno::from_io_error(error).filter(|error| *error != Errno::TOOMANYREFS);
+    error.unwrap_or(Errno::NFILE).into()
+}
+
 /// The result of waiting for a request.
 enum Asked {
     Request(Vec<u8>, Vec<ReceivedDescriptor>),
@@ -219,14 +237,11 @@ enum Asked {
 
 /// Waits for a request.
 async fn asked(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> io::Result<Asked> {
-    let mut frame = vec![0; FRAME_BYTES_MAX];
-    if !closer.is_stuck() && closer.has_room() {
-        // Most requests are there when their connection is attended to.
-        match closer::receive(connection, &mut frame, closer) {
-            Err(Errno::AGAIN) => {}
-            received => return Ok(Asked::of(frame, received?)),
-        }
+    // Most requests are there when their connection is attended to.
+    if let Some(asked) = there(connection, closer) {
+        return asked;
     }
+    let mut frame = vec![0; FRAME_BYTES_MAX];
     loop {
         let mut ready = connection.readable().await?;
         if !closer.goes_on().await {
@@ -241,6 +256,27 @@ async fn asked(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> io::Result<As
             return Ok(Asked::of(frame, received?));
         }
     }
+}
+
+/// Receives a request that is there, if the descriptors that may come with it can be received.
+fn there(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> Option<io::Result<Asked>> {
+    if closer.is_stuck() || !closer.has_room() {
+        return None;
+    }
+    let mut frame = vec![0; FRAME_BYTES_MAX];
+    match closer::receive(connection, &mut frame, closer) {
+        Err(Errno::AGAIN) => None,
+        received => Some(received.map(|received| Asked::of(frame, received)).map_err(io::Error::from)),
+    }
+}
+
+/// Tells a caller whose request was not read to make it again. The answer is short, and nothing else is on its way.
+fn put_off(connection: &End) {
+    let mut frame = [0; FRAME_BYTES_MAX];
+    let answer = Reply::from(Errno::from_raw_os_error(carrier::request::ASK_AGAIN));
+    let bytes = answer.encode(&mut frame).unwrap_or(0);
+    // The caller may have gone.
+    let _ = rustix::net::send(connection, &frame[..bytes], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
 }
 
 impl Asked {
@@ -394,8 +430,18 @@ mod tests {
             rounds.next().is_none() && is_closed
         });
         assert!(are_taken, "connections were accepted");
-        let end = rustix::net::recv(evicted, &mut [0_u8; 1][..], rustix::net::RecvFlags::DONTWAIT);
-        assert_eq!(end.map(|(_, bytes)| bytes), Ok(0), "an evicted connection is closed");
+        let told = |caller: &OwnedFd| -> Result<Option<String>, Errno> {
+            let mut frame = [0; FRAME_BYTES_MAX];
+            let bytes = rustix::net::recv(caller, &mut frame[..], rustix::net::RecvFlags::DONTWAIT)?.1;
+            Ok(carrier::request::Answer::parse(&frame[..bytes]).map(|answer| format!("{answer:?}")))
+        };
+        let put_off =
+            Ok(Some(format!("{:?}", carrier::request::Answer::Failed(carrier::request::ASK_AGAIN))));
+        assert_eq!(told(evicted), put_off, "an evicted connection is told to ask again");
+        assert_eq!(told(evicted), Ok(None), "and closed");
+        // Those that had a seat at the end of the daemon find its end.
+        let count = silent.iter().filter(|caller| told(caller) == put_off).count();
+        assert_eq!(count + 1, CONNECTIONS - SILENT);
     }
 
     #[test]

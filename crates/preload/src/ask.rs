@@ -2,10 +2,11 @@
 
 use std::ffi::CStr;
 use std::os::fd::RawFd;
+use std::time::Duration;
 use std::{ptr, slice};
 
 use carrier::name::DAEMON;
-use carrier::request::{Answer, HEAD_BYTES_MAX, OPTION_BYTES_MAX, Request, Start};
+use carrier::request::{ASK_AGAIN, Answer, HEAD_BYTES_MAX, OPTION_BYTES_MAX, Request, Start};
 use carrier::trust;
 use libc::{iovec, socklen_t};
 
@@ -21,6 +22,14 @@ const ANSWER_BYTES_MAX: usize = 64;
 /// Number of bytes of a value that are in a [`Reply`].
 const VALUE_BYTES_HERE: usize = ANSWER_BYTES_MAX - Answer::VALUE_AT;
 
+/// Number of times that a request is made which the daemon does not read: it ends connections where too many wait, or where this
+/// thread was stopped for seconds.
+const TRIES: u32 = 8;
+/// Pause before the second try; each later one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+/// Error of a request that the daemon has not read.
+const UNREAD: Errno = Errno(libc::ECONNRESET);
+
 /// Answer of the daemon, with its descriptors. It is small, because some threads have a small stack.
 #[derive(Clone, Copy)]
 pub(crate) struct Reply {
@@ -34,6 +43,7 @@ impl Reply {
     pub(crate) fn answer(&self) -> Result<Answer<'_>> {
         let here = &self.frame[..self.bytes.min(ANSWER_BYTES_MAX)];
         match Answer::parse(here).ok_or(Errno(libc::EPROTO))? {
+            Answer::Failed(ASK_AGAIN) => Err(UNREAD),
             Answer::Failed(errno) => Err(Errno(errno)),
             answer => Ok(answer),
         }
@@ -46,7 +56,7 @@ impl Reply {
 
 /// Sends a request on a connection of its own and returns the answer. A cancellation point where the answer comes late.
 pub(crate) fn ask(request: &Request<'_>, about: Option<RawFd>) -> Result<Reply> {
-    let reply = ask_here(request, about);
+    let reply = repeated(|| ask_here(request, about));
     // The process may have no free descriptor for the connection.
     let is_full = matches!(reply, Err(Errno(libc::EMFILE)));
     match about.filter(|_| is_full && is_answered_without_descriptor(request)) {
@@ -58,7 +68,7 @@ pub(crate) fn ask(request: &Request<'_>, about: Option<RawFd>) -> Result<Reply> 
 #[cold]
 #[inline(never)]
 fn ask_in_child(request: &Request<'_>, fd: RawFd) -> Result<Reply> {
-    child::with_room(fd, || ask_here(request, Some(fd)))
+    child::with_room(fd, || repeated(|| ask_here(request, Some(fd))))
 }
 
 /// Returns whether the answer comes at once and brings no descriptor.
@@ -66,8 +76,23 @@ fn is_answered_without_descriptor(request: &Request<'_>) -> bool {
     !answered_late(request) && !matches!(request, Request::Attach | Request::Memfd | Request::PeelOff { .. })
 }
 
+/// Repeats what fails with [`UNREAD`].
+///
+/// # Errors
+///
+/// `ENOBUFS`: the daemon has read the request in none of many tries.
+fn repeated<T>(ask: impl Fn() -> Result<T>) -> Result<T> {
+    for tries in 1..TRIES {
+        match ask() {
+            Err(UNREAD) => system::sleep(FIRST_PAUSE * (1 << (tries - 1))),
+            asked => return asked,
+        }
+    }
+    ask().map_err(|error| if error == UNREAD { Errno(libc::ENOBUFS) } else { error })
+}
+
 fn ask_here(request: &Request<'_>, about: Option<RawFd>) -> Result<Reply> {
-    let connection = asked(request, about)?;
+    let connection = asked_once(request, about)?;
     let late = answered_late(request);
     if let Some(fd) = about.filter(|_| late) {
         system::wait_no_longer_than_to_send(connection, fd);
@@ -86,7 +111,7 @@ pub(crate) fn ask_for_value<'a>(
     about: RawFd,
     place: iovec,
 ) -> Result<usize> {
-    match ask_here_for_value(request, about, place) {
+    match repeated(|| ask_here_for_value(request, about, place)) {
         Err(Errno(libc::EMFILE)) => ask_in_child_for_value(request, about, place),
         asked => asked,
     }
@@ -101,18 +126,20 @@ fn ask_in_child_for_value<'a>(
 ) -> Result<usize> {
     let shared = mapping::map_shared(OPTION_BYTES_MAX).map_err(|_| Errno(libc::EMFILE))?;
     let there = iovec { iov_base: shared.as_ptr(), iov_len: OPTION_BYTES_MAX };
-    let value = child::with_room(about, || ask_here_for_value(request, about, there)).and_then(|bytes| {
-        // SAFETY: the mapping has room for the longest value.
-        let value = unsafe { slice::from_raw_parts(shared.as_ptr().cast(), bytes) };
-        write(place, value)
-    });
+    let value = child::with_room(about, || repeated(|| ask_here_for_value(request, about, there))).and_then(
+        |bytes| {
+            // SAFETY: the mapping has room for the longest value.
+            let value = unsafe { slice::from_raw_parts(shared.as_ptr().cast(), bytes) };
+            write(place, value)
+        },
+    );
     // SAFETY: the memory was mapped with this size, and no reference to it remains.
     unsafe { mapping::unmap(shared, OPTION_BYTES_MAX) };
     value
 }
 
 fn ask_here_for_value<'a>(request: &dyn Fn() -> Request<'a>, about: RawFd, place: iovec) -> Result<usize> {
-    let connection = asked(&request(), Some(about))?;
+    let connection = asked_once(&request(), Some(about))?;
     let rest = iovec {
         iov_base: place.iov_base.wrapping_byte_add(VALUE_BYTES_HERE),
         iov_len: place.iov_len.saturating_sub(VALUE_BYTES_HERE),
@@ -133,11 +160,19 @@ fn write(place: iovec, value: &[u8]) -> Result<usize> {
 }
 
 /// Sends a request and returns the connection on which the answer will come.
-#[inline(never)]
 pub(crate) fn asked(request: &Request<'_>, about: Option<RawFd>) -> Result<RawFd> {
+    repeated(|| asked_once(request, about))
+}
+
+fn asked_once(request: &Request<'_>, about: Option<RawFd>) -> Result<RawFd> {
+    asked_at(daemon_address().ok_or(Errno(libc::ENETDOWN))?, request, about)
+}
+
+#[inline(never)]
+fn asked_at(daemon: Address, request: &Request<'_>, about: Option<RawFd>) -> Result<RawFd> {
     let mut head = [0; HEAD_BYTES_MAX];
     let (bytes, value) = request.encode_head(&mut head).ok_or(Errno(libc::EINVAL))?;
-    let connection = call()?;
+    let connection = call_at(daemon)?;
     let asked = send(connection, &[Buffers::from(&head[..bytes]), Buffers::from(value)], about);
     asked.map(|_| connection).inspect_err(|_| system::close(connection))
 }
@@ -148,12 +183,10 @@ fn send(connection: RawFd, frame: &[iovec], about: Option<RawFd>) -> Result<usiz
     system::send(connection, unsafe { Buffers::new(frame) }, about, libc::MSG_NOSIGNAL).map_err(as_told)
 }
 
-/// Returns the error that the program sees: on a connection, the kernel reports the daemon's end like the end of a peer.
+/// Returns the error of a request. The kernel reports a connection that ends with a request unread like the end of a peer, whether the
+/// daemon has ended it or has ended itself: the next try finds out.
 fn as_told(error: Errno) -> Errno {
-    match error {
-        Errno(libc::ECONNRESET | libc::EPIPE) => Errno(libc::ENETDOWN),
-        error => error,
-    }
+    if error == Errno(libc::EPIPE) { UNREAD } else { error }
 }
 
 /// Returns whether the daemon answers only once an event has happened: signals and `SO_SNDTIMEO` end this wait as they end a wait
@@ -198,16 +231,14 @@ fn answer(connection: RawFd, late: bool, rest: iovec) -> Result<Reply> {
 
 /// Returns whether a daemon accepts connections.
 pub(crate) fn answers() -> bool {
-    call().map(system::close).is_ok()
+    daemon_address().is_some_and(|daemon| call_at(daemon).map(system::close).is_ok())
 }
 
-/// Connects to the daemon.
-fn call() -> Result<RawFd> {
-    call_at(daemon_address().ok_or(Errno(libc::ENETDOWN))?)
-}
+/// Address of a daemon, and its length.
+type Address = (libc::sockaddr_un, socklen_t);
 
 /// Connects to a trusted daemon at this address.
-fn call_at((address, bytes): (libc::sockaddr_un, socklen_t)) -> Result<RawFd> {
+fn call_at((address, bytes): Address) -> Result<RawFd> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
     // SAFETY: the call takes no pointer.
     let fd = unsafe { system_call!(libc::SYS_socket, libc::AF_UNIX, kind, 0) } as RawFd;
@@ -266,12 +297,12 @@ fn maps_all_users(file: &CStr) -> bool {
     usize::try_from(bytes).is_ok_and(|bytes| trust::maps_all_users(&text[..bytes]))
 }
 
-fn daemon_address() -> Option<(libc::sockaddr_un, socklen_t)> {
+fn daemon_address() -> Option<Address> {
     address_of(environment::daemon().map(CStr::to_bytes))
 }
 
 /// Returns the address of the daemon that the environment names, or the default one; `None` for a name that is too long.
-fn address_of(named: Option<&[u8]>) -> Option<(libc::sockaddr_un, socklen_t)> {
+fn address_of(named: Option<&[u8]>) -> Option<Address> {
     let (is_abstract, name) = match named {
         None => (true, DAEMON.as_bytes()),
         Some([b'@', name @ ..]) => (true, name),
@@ -292,6 +323,8 @@ fn address_of(named: Option<&[u8]>) -> Option<(libc::sockaddr_un, socklen_t)> {
 mod tests {
     use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
+    use std::sync::atomic::AtomicU32;
+    use std::sync::atomic::Ordering::Relaxed;
 
     use super::*;
 
@@ -311,11 +344,85 @@ mod tests {
     }
 
     #[test]
-    fn a_request_to_a_daemon_that_was_killed_finds_the_network_down() {
+    fn a_request_to_a_daemon_that_was_killed_was_not_read() {
         for has_unread in [false, true] {
-            assert_eq!(send_after_end(has_unread), Err(Errno(libc::ENETDOWN)));
+            assert_eq!(send_after_end(has_unread), Err(UNREAD));
         }
         assert_eq!(as_told(Errno(libc::EMFILE)), Errno(libc::EMFILE));
+    }
+
+    /// What a daemon does with a connection.
+    #[derive(Clone, Copy)]
+    enum Treatment {
+        CloseAtOnce,
+        CloseUnread,
+        CloseRead,
+        PutOff,
+        Answer,
+    }
+
+    /// Makes a request of a daemon that treats its connections like this, one after the other, and then ends.
+    fn ask_daemon_that(treatments: &'static [Treatment]) -> Result<()> {
+        static CALLED: AtomicU32 = AtomicU32::new(0);
+        let name = format!("@swiftwater-gives-up-{}-{}", std::process::id(), CALLED.fetch_add(1, Relaxed));
+        let daemon = address_of(Some(name.as_bytes())).expect("it is short");
+        // SAFETY: the calls read an address that outlives them.
+        let listener = unsafe {
+            let listener = libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0);
+            assert_eq!(libc::bind(listener, (&raw const daemon.0).cast(), daemon.1), 0);
+            assert_eq!(libc::listen(listener, 1), 0);
+            listener
+        };
+        let serving = std::thread::spawn(move || {
+            for treatment in treatments {
+                let mut frame = [0; carrier::request::FRAME_BYTES_MAX];
+                // SAFETY: the pointers are null, or to memory of that length.
+                unsafe {
+                    let connection = libc::accept(listener, ptr::null_mut(), ptr::null_mut());
+                    let mut entry = libc::pollfd { fd: connection, events: libc::POLLIN, revents: 0 };
+                    if !matches!(treatment, Treatment::CloseAtOnce) {
+                        libc::poll(&raw mut entry, 1, -1);
+                    }
+                    if matches!(treatment, Treatment::CloseRead | Treatment::Answer) {
+                        assert!(libc::recv(connection, frame.as_mut_ptr().cast(), frame.len(), 0) > 0);
+                    }
+                    let answer = match treatment {
+                        Treatment::Answer => Some(Answer::Done),
+                        Treatment::PutOff => Some(Answer::Failed(ASK_AGAIN)),
+                        _ => None,
+                    };
+                    if let Some(answer) = answer {
+                        let bytes = answer.encode(&mut frame).expect("it is short");
+                        libc::send(connection, frame.as_ptr().cast(), bytes, 0);
+                    }
+                    libc::close(connection);
+                }
+            }
+            system::close(listener);
+        });
+        let answered = repeated(|| {
+            let connection = asked_at(daemon, &Request::Barrier, None)?;
+            let reply = answer(connection, false, NOWHERE);
+            system::close(connection);
+            reply?.answer().map(|answer| assert_eq!(answer, Answer::Done))
+        });
+        serving.join().expect("it ends");
+        answered
+    }
+
+    #[test]
+    fn a_request_that_was_not_read_is_repeated() {
+        use Treatment::{Answer, CloseAtOnce, CloseRead, CloseUnread, PutOff};
+        assert_eq!(ask_daemon_that(&[CloseAtOnce, CloseUnread, PutOff, CloseAtOnce, Answer]), Ok(()));
+        let full = Err(Errno(libc::ENOBUFS));
+        assert_eq!(ask_daemon_that(&[PutOff; TRIES as usize]), full);
+        // A request that was read may have been carried out.
+        assert_eq!(ask_daemon_that(&[CloseUnread, CloseRead]), Err(Errno(libc::ENETDOWN)));
+        assert_eq!(
+            ask_daemon_that(&[CloseUnread]),
+            Err(Errno(libc::ENETDOWN)),
+            "there is no daemon any more"
+        );
     }
 
     #[test]

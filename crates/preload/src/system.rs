@@ -200,6 +200,14 @@ pub(crate) fn poll(fd: RawFd, events: i16, mut timeout: libc::timespec) -> Resul
     Ok(entry.revents)
 }
 
+/// Sleeps for so long, or until a signal was handled.
+pub(crate) fn sleep(time: Duration) {
+    let mut time = timespec(time);
+    let (nothing, no_mask): (*mut libc::pollfd, *const c_void) = (ptr::null_mut(), ptr::null());
+    // SAFETY: the time is writable.
+    unsafe { system_call!(libc::SYS_ppoll, nothing, 0, &raw mut time, no_mask, SIGNAL_SET_BYTES) };
+}
+
 /// Closes a descriptor; returns whether it was open.
 pub(crate) fn try_close(fd: RawFd) -> bool {
     // SAFETY: the call takes no pointer.

@@ -11,6 +11,8 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use carrier::request::{Answer, FRAME_BYTES_MAX, Request};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType};
 use rustix::process::{Pid, Signal, kill_process};
 use swiftwater_tests::daemon::{Daemon, serve_or_check};
 use swiftwater_tests::{programs, tools};
@@ -236,6 +238,22 @@ fn a_daemon_without_descriptors_keeps_nobody_waiting() {
 }
 
 #[test]
+fn a_daemon_that_may_send_no_descriptors_says_so() {
+    // Root may have any number of descriptors on their way.
+    if !rustix::process::geteuid().is_root() {
+        return tools::skip("only root becomes another user");
+    }
+    let as_other = ["--reuid", "41006", "--regid", "41006", "--clear-groups"];
+    let mut other = Command::new("sh");
+    other.args(["-c", "ulimit -n 600; exec setpriv \"$@\"", "sh"]).args(as_other);
+    other.arg(env::current_exe().expect("it has a file"));
+    let daemon = Daemon::start_by("in-flight", other);
+    let program = compiled("in_flight", "in-flight");
+    let output = daemon.run("setpriv").args(as_other).arg(program).output().expect("the program starts");
+    assert_success("in_flight", &output);
+}
+
+#[test]
 fn long_messages_need_no_right_to_make_memfds() {
     run("seccomp", &[]);
 }
@@ -276,6 +294,43 @@ fn a_daemon_that_is_often_stopped_sends_nothing_again() {
     }
     let status = program.wait().expect("a child of ours");
     assert!(status.success(), "{status}");
+}
+
+/// Connections whose request comes while the daemon is stopped for longer than it waits for requests.
+#[test]
+fn a_daemon_that_was_stopped_for_long_answers_what_was_asked_meanwhile() {
+    const CALLERS: usize = 12;
+    let daemon = Daemon::start("stopped-for-long");
+    let id = Pid::from_child(daemon.process());
+    let address = SocketAddrUnix::new_abstract_name(&daemon.place.as_bytes()[1..]).expect("it is short");
+    let call = |_| {
+        let caller = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
+        rustix::net::connect(&caller, &address).expect("the daemon listens");
+        caller
+    };
+    let callers: Vec<_> = (0..CALLERS).map(call).collect();
+    // The daemon attends to connections in turn: it waits for the requests of all by now.
+    assert_success(
+        "first",
+        &daemon
+            .run(compiled("environment", "stopped-for-long"))
+            .env(TCP_AS_SCTP, "1")
+            .output()
+            .expect("it starts"),
+    );
+    kill_process(id, Signal::STOP).expect("a child of ours");
+    // Longer than the daemon waits for a request.
+    thread::sleep(Duration::from_millis(5200));
+    let mut frame = [0; FRAME_BYTES_MAX];
+    let bytes = Request::Describe.encode(&mut frame).expect("it is short");
+    for caller in &callers {
+        rustix::net::send(caller, &frame[..bytes], SendFlags::NOSIGNAL).expect("there is room");
+    }
+    kill_process(id, Signal::CONT).expect("a child of ours");
+    for caller in &callers {
+        let (_, bytes) = rustix::net::recv(caller, &mut frame[..], RecvFlags::empty()).expect("an answer");
+        assert!(matches!(Answer::parse(&frame[..bytes]), Some(Answer::Value(_))), "{bytes} bytes");
+    }
 }
 
 #[test]
