@@ -49,6 +49,7 @@ use tokio::sync::Notify;
 
 use calls::status::what_carries;
 use state::registry::Registry;
+use system::listener::Listener;
 use system::tap_file;
 use users::descriptor_numbers::Numbers;
 use users::memory_return;
@@ -117,7 +118,7 @@ impl std::error::Error for DaemonError {}
 
 /// A daemon that has bound its sockets and accepts requests once it runs.
 pub struct Daemon {
-    listener: OwnedFd,
+    listener: Listener,
     stack: Stack,
     idle_exit: Option<Duration>,
     ending: Arc<Notify>,
@@ -141,7 +142,7 @@ impl Daemon {
     /// kernel is older than Linux 5.4.
     pub fn bind(options: &DaemonOptions) -> Result<Daemon, DaemonError> {
         let listener = server::listen(&options.address).map_err(DaemonError::Address)?;
-        Daemon::behind(listener, options)
+        Daemon::with_listener(listener, options)
     }
 
     /// Binds all sockets but the one for requests, which a service manager has created: a listening AF_UNIX SEQPACKET
@@ -151,6 +152,10 @@ impl Daemon {
     ///
     /// A port is in use, the process may have fewer than 512 descriptors, or the kernel is older than Linux 5.4.
     pub fn behind(listener: OwnedFd, options: &DaemonOptions) -> Result<Daemon, DaemonError> {
+        Daemon::with_listener(listener.into(), options)
+    }
+
+    fn with_listener(listener: Listener, options: &DaemonOptions) -> Result<Daemon, DaemonError> {
         OldKernel::check_this().map_err(DaemonError::Kernel)?;
         rustix::io::ioctl_fionbio(&listener, true).map_err(|error| DaemonError::System(error.into()))?;
         let numbers = Numbers::of_this_process().map_err(DaemonError::Descriptors)?;
@@ -179,7 +184,7 @@ impl Daemon {
 
     /// Returns a handle that ends the daemon while it runs.
     pub fn ending(&self) -> Ending {
-        Ending { wanted: Arc::clone(&self.ending), stack: self.stack.clone() }
+        Ending { wanted: Arc::clone(&self.ending), stack: self.stack.clone(), file: self.listener.file() }
     }
 
     /// Serves programs; returns when the daemon has been idle for the configured time, or was told to end. No

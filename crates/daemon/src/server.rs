@@ -24,6 +24,7 @@ use crate::dispatch;
 use crate::state::registry::Registry;
 use crate::system::descriptor_io::register;
 use crate::system::journal::log;
+use crate::system::listener::Listener;
 use crate::users::closer::{self, Closer, End, ReceivedDescriptor, Source};
 use crate::users::seats::Seat;
 use crate::users::turns::Turns;
@@ -47,7 +48,7 @@ fn is_socket(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
 }
 
-pub(crate) fn listen(place: &DaemonAddress) -> Result<OwnedFd, DaemonAddressError> {
+pub(crate) fn listen(place: &DaemonAddress) -> Result<Listener, DaemonAddressError> {
     let failed = |error: Errno| match (error, place) {
         (Errno::ADDRINUSE, DaemonAddress::Path(path)) if !is_socket(path) => {
             DaemonAddressError::System(place.clone(), Errno::EXIST.into())
@@ -67,7 +68,12 @@ pub(crate) fn listen(place: &DaemonAddress) -> Result<OwnedFd, DaemonAddressErro
     }
     rustix::net::bind(&socket, &place.to_unix().map_err(failed)?).map_err(failed)?;
     rustix::net::listen(&socket, BACKLOG).map_err(failed)?;
-    Ok(socket)
+    match place {
+        DaemonAddress::Path(path) => {
+            Listener::at(socket, path).map_err(|error| DaemonAddressError::System(place.clone(), error))
+        }
+        DaemonAddress::Abstract(_) => Ok(socket.into()),
+    }
 }
 
 /// An accepted connection that is not attended to yet.
@@ -84,7 +90,7 @@ struct Arrival {
 ///
 /// Runs as a task of its own. The runtime polls the future that it blocks on before ready tasks, so a user that
 /// connects without end would have connections accepted faster than earlier ones are answered and closed.
-pub(crate) async fn serve(listener: OwnedFd, registry: Rc<Registry>) -> io::Result<()> {
+pub(crate) async fn serve(listener: Listener, registry: Rc<Registry>) -> io::Result<()> {
     let listener = register(listener, Interest::READABLE)?;
     let mut arrivals = Turns::new(ARRIVALS_MAX.min(registry.numbers.max() / PART_OF_ARRIVALS));
     loop {
@@ -109,7 +115,7 @@ pub(crate) async fn serve(listener: OwnedFd, registry: Rc<Registry>) -> io::Resu
 
 /// Accepts the connections that wait, as many as a turn has time for, and closes those that were given up already.
 fn accept_some(
-    listener: &AsyncFd<OwnedFd>,
+    listener: &AsyncFd<Listener>,
     registry: &Registry,
     arrivals: &mut Turns<Arrival>,
 ) -> io::Result<()> {
@@ -118,7 +124,7 @@ fn accept_some(
         if !registry.numbers.has(1) {
             break;
         }
-        let accept = |listener: &OwnedFd| Ok(rustix::net::accept_with(listener, flags)?);
+        let accept = |listener: &Listener| Ok(rustix::net::accept_with(listener, flags)?);
         let connection = match listener.try_io(Interest::READABLE, accept) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
             accepted => accepted?,
@@ -346,15 +352,20 @@ mod tests {
         let daemon = listen(&place).expect("the address is free");
         assert!(matches!(listen(&place), Err(DaemonAddressError::Taken(_))), "a daemon listens there");
         drop(daemon);
-        listen(&place).expect("the socket of a dead daemon is removed");
-        fs::remove_file(&path).expect("the file exists");
+        assert!(!path.exists(), "a daemon removes its file");
+        let killed = listen(&place).expect("the address is free");
+        let aside = path.with_extension("aside");
+        fs::rename(&path, &aside).expect("the file exists");
+        drop(killed);
+        fs::rename(&aside, &path).expect("the file exists");
+        drop(listen(&place).expect("the socket of a dead daemon is removed"));
     }
 
     /// A wait that has no end is a failure after this time.
     const ANSWERED_WITHIN: Duration = Duration::from_secs(20);
 
     /// Serves a listener, and looks at the numbers each time that other tasks have had their turn.
-    fn serve_and_look(listener: OwnedFd, mut look: impl FnMut(&Numbers)) {
+    fn serve_and_look(listener: Listener, mut look: impl FnMut(&Numbers)) {
         let mut rounds = 0..2 * CONNECTIONS;
         serve_until(listener, |numbers| {
             look(numbers);
@@ -363,7 +374,7 @@ mod tests {
     }
 
     /// Serves a listener until something is done, which is looked at each time that other tasks have had their turn.
-    fn serve_until(listener: OwnedFd, mut is_done: impl FnMut(&Numbers) -> bool) {
+    fn serve_until(listener: Listener, mut is_done: impl FnMut(&Numbers) -> bool) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build_local(LocalOptions::default())
@@ -387,7 +398,7 @@ mod tests {
     }
 
     /// Listens with room for all connections of a test.
-    fn listen_to_many(place: &DaemonAddress) -> OwnedFd {
+    fn listen_to_many(place: &DaemonAddress) -> Listener {
         let listener = listen(place).expect("a free name");
         rustix::net::listen(&listener, CONNECTIONS as i32).expect("it listens");
         listener

@@ -12,6 +12,7 @@ use tokio::runtime::LocalRuntime;
 use tokio::sync::Notify;
 
 use crate::state::registry::Registry;
+use crate::system::listener::SocketFile;
 
 /// Time limit of each of the two steps at the end of the daemon: to take the messages that programs sent before they
 /// closed their sockets, and to deliver these.
@@ -26,6 +27,7 @@ const REASON: &str = "the SCTP service was stopped";
 pub struct Ending {
     pub(crate) wanted: Arc<Notify>,
     pub(crate) stack: Stack,
+    pub(crate) file: Option<Arc<SocketFile>>,
 }
 
 impl Ending {
@@ -34,8 +36,10 @@ impl Ending {
         self.wanted.notify_one();
     }
 
-    /// Aborts every association, including those being delivered. The process may exit afterwards.
+    /// Aborts every association, including those being delivered, and removes the file of the daemon's socket. The process may exit
+    /// afterwards.
     pub fn at_once(&self) {
+        self.file.iter().for_each(|file| file.remove());
         self.stack.abort_all(REASON);
     }
 }

@@ -5,7 +5,7 @@
 mod daemon;
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use swiftwater::{Association, AssociationOptions, LossKind, RecvError, StackOptions};
 
-use daemon::{Daemon, compiled};
+use daemon::{Daemon, SWIFTWATER, compiled};
 
 const PORT: u16 = 6500;
 /// Exit status that a shell reports of a program that SIGINT ended.
@@ -161,6 +161,28 @@ fn a_second_signal_ends_the_daemon_at_once() {
         }
     };
     assert_aborted(end, "the SCTP service was stopped");
+}
+
+#[test]
+fn a_daemon_at_a_path_leaves_no_file() {
+    let path = std::env::temp_dir().join(format!("swiftwater-ends-{}", std::process::id()));
+    let rules = path.with_extension("rules");
+    std::fs::write(&rules, "port=7 no-such-module\n").expect("our own file");
+    let daemon = |more: &[&std::ffi::OsStr]| {
+        let mut command = Command::new(SWIFTWATER);
+        command.args(["daemon", "--udp-port", "0", "--place"]).arg(&path).args(more).stderr(Stdio::piped());
+        command.spawn().expect("the command starts")
+    };
+    // It has bound its socket before it looks at the rules.
+    let refused = daemon(&["--autopush".as_ref(), rules.as_ref()]).wait().expect("it ends");
+    assert!(!refused.success() && !path.exists());
+    let mut served = daemon(&[]);
+    let mut line = String::new();
+    BufReader::new(served.stderr.as_mut().expect("it is piped")).read_line(&mut line).expect("a line");
+    assert!(path.exists(), "{line}");
+    tell(&served, Signal::SIGTERM);
+    assert!(served.wait().expect("it ends").success() && !path.exists());
+    std::fs::remove_file(rules).expect("our own file");
 }
 
 #[test]

@@ -23,6 +23,7 @@ use super::report::{ASSOCIATIONS_MAX, PASSED_OVER_PER_RECORD, Report};
 use crate::state::association::SocketAssociation;
 use crate::state::registry::{Registry, take_waiting_seat};
 use crate::state::socket::Socket;
+use crate::state::stream_rules::no_module;
 use crate::state::stream_rules::{TAP, tap_folder};
 use crate::system::journal::log;
 use crate::system::quantum::{Quantum, RECORDS_PER_TURN};
@@ -117,10 +118,7 @@ async fn push_with(
             }
             Answer::Done.into()
         }
-        Err(PushError::NoModule) => {
-            let names = registry.stack.module_names().join(", ");
-            refused(format!("no module has this name; there are {names}"))
-        }
+        Err(PushError::NoModule) => refused(no_module(&registry.stack)),
         Err(error) => refused(error.to_string()),
     };
     Ok((reply, assoc))

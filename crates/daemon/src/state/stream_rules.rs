@@ -42,13 +42,21 @@ impl StreamRules {
         Ok(StreamRules(rules.collect::<Result<_, _>>()?))
     }
 
-    /// Checks that the stack has the modules, and that they accept their arguments. Only a rule pushes [`TAP`] by name.
-    pub(crate) fn check(&self, stack: &Stack) -> Result<(), AutopushError> {
+    /// Checks that the stack has the modules, and that they accept their arguments; only a rule pushes `tap` by name. The daemon
+    /// does so when it begins to run.
+    ///
+    /// # Errors
+    ///
+    /// The number of the first invalid line, and the reason.
+    pub fn check(&self, stack: &Stack) -> Result<(), AutopushError> {
         for rule in &self.0 {
             for module in &rule.modules {
-                let wrong = |error: PushError| AutopushError {
-                    line: rule.line,
-                    what: format!("{}: {error}", module.join(" ")),
+                let wrong = |error: PushError| {
+                    let reason = match error {
+                        PushError::NoModule => no_module(stack),
+                        error => error.to_string(),
+                    };
+                    AutopushError { line: rule.line, what: format!("{}: {reason}", module.join(" ")) }
                 };
                 let Some((name, arguments)) = module.split_first() else { continue };
                 match name.as_str() {
@@ -79,6 +87,11 @@ impl StreamRules {
         };
         self.0.iter().find(fits).map_or(&[], |rule| &rule.modules)
     }
+}
+
+/// Says that the stack has no such module, and which it has.
+pub(crate) fn no_module(stack: &Stack) -> String {
+    format!("no module has this name; there are {}", stack.module_names().join(", "))
 }
 
 /// The name of the module that writes a file for each association to the folder that its rule names.

@@ -116,6 +116,9 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<(), Failure> {
         None => Daemon::bind(&options),
     };
     let daemon = daemon.map_err(|error| reason(args, &error))?;
+    if let Some(file) = &args.autopush {
+        options.rules.check(daemon.stack()).map_err(|error| format!("{}: {error}", file.display()))?;
+    }
     let is_interrupted =
         listen(daemon.ending()).map_err(|error| format!("cannot listen for signals: {error}"))?;
     note(format_args!("swiftwater daemon: at {}: {}", options.address, daemon.description()));
