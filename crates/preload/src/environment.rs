@@ -31,6 +31,11 @@ pub(crate) fn is_tcp_as_sctp() -> bool {
     value(TCP_AS_SCTP_VARIABLE).is_some() || AT_START.get().is_some_and(|start| start.tcp_as_sctp)
 }
 
+/// Returns whether the program was started with its TCP sockets as SCTP sockets.
+pub(crate) fn was_tcp_as_sctp() -> bool {
+    AT_START.get().is_some_and(|start| start.tcp_as_sctp)
+}
+
 /// Returns whether the shim prints no warnings.
 pub(crate) fn is_quiet() -> bool {
     value(QUIET_VARIABLE).is_some() || AT_START.get().is_some_and(|start| start.quiet)

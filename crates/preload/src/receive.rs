@@ -264,8 +264,8 @@ pub(crate) fn peek_offset(consumed: u32) -> c_int {
     consumed.wrapping_add(HEADER_BYTES as u32) as c_int
 }
 
-/// Returns the header of the record at the front, and the record's length.
-fn measure(fd: RawFd) -> Result<(Option<Header>, usize)> {
+/// Returns the header of the record at the kernel's peek offset, and the record's length.
+pub(crate) fn measure(fd: RawFd) -> Result<(Option<Header>, usize)> {
     let mut bytes = [0; HEADER_BYTES];
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_TRUNC;
     // SAFETY: the destination is writable.

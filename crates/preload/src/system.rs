@@ -174,6 +174,14 @@ pub(crate) fn set_send_buffer(fd: RawFd, bytes: c_int) -> Result<()> {
     check(done).map(drop)
 }
 
+/// Returns the length of all records that wait in a carrier.
+pub(crate) fn unread_bytes(fd: RawFd) -> Result<usize> {
+    let mut bytes: c_int = 0;
+    // SAFETY: the destination is writable.
+    check(unsafe { system_call!(libc::SYS_ioctl, fd, libc::FIONREAD, &raw mut bytes) })?;
+    Ok(usize::try_from(bytes).unwrap_or(0))
+}
+
 pub(crate) fn set_peek_offset(fd: RawFd, offset: c_int) -> Result<()> {
     let bytes = size_of::<c_int>();
     // SAFETY: the value is read.

@@ -1,8 +1,17 @@
 //! Programs that know TCP only, whose TCP sockets become one-to-one SCTP sockets (`swiftwater run --tcp-as-sctp`).
 
-use libc::c_int;
+use std::os::fd::RawFd;
+use std::sync::atomic::Ordering::Relaxed;
 
+use carrier::record::{Flags, HEADER_BYTES, Kind};
+use libc::{c_int, iovec};
+
+use crate::descriptor::Descriptor;
 use crate::environment;
+use crate::lock::Patience;
+use crate::receive::{self, Message};
+use crate::system::{self, Buffers, Errno, Result};
+use crate::{bundle, lock};
 
 const SCTP_NODELAY: c_int = 3;
 
@@ -13,5 +22,120 @@ pub(crate) fn as_sctp(level: c_int, name: c_int) -> (c_int, c_int) {
             (libc::IPPROTO_SCTP, SCTP_NODELAY)
         }
         same => same,
+    }
+}
+
+/// TCP options that only say when data or acknowledgements leave, or how long a silent peer is waited for. SCTP decides these
+/// itself; a program that may not set them gives up its connection, as nginx does without `TCP_CORK`.
+const HINTS: [c_int; 11] = [
+    libc::TCP_CORK,
+    libc::TCP_KEEPIDLE,
+    libc::TCP_KEEPINTVL,
+    libc::TCP_KEEPCNT,
+    libc::TCP_SYNCNT,
+    libc::TCP_LINGER2,
+    libc::TCP_DEFER_ACCEPT,
+    libc::TCP_QUICKACK,
+    libc::TCP_USER_TIMEOUT,
+    libc::TCP_FASTOPEN,
+    libc::TCP_NOTSENT_LOWAT,
+];
+
+/// Returns whether a program may set a TCP option, which then has no effect and reads as 0.
+pub(crate) fn is_hint(level: c_int, name: c_int) -> bool {
+    level == libc::IPPROTO_TCP && HINTS.contains(&name) && environment::is_tcp_as_sctp()
+}
+
+/// Receives without ancillary data; where TCP sockets are SCTP sockets, as from a TCP socket, which has no messages. Such programs
+/// take a short read for all that is there, and wait for an edge of `epoll` that came before.
+pub(crate) fn receive(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    place: Buffers<'_>,
+    flags: c_int,
+) -> Result<Message> {
+    let first = receive::receive(fd, descriptor, place, flags)?;
+    if !is_stream(descriptor) || first.bytes == 0 || flags & libc::MSG_PEEK != 0 {
+        return Ok(first);
+    }
+    let mut bytes = first.bytes;
+    while let Some(part) = part_at(place, bytes) {
+        match receive_more(fd, descriptor, part, flags) {
+            Ok(more @ 1..) => bytes += more,
+            // The next call finds the end, or the error.
+            _ => break,
+        }
+    }
+    Ok(Message { bytes, ..first })
+}
+
+fn is_stream(descriptor: &Descriptor) -> bool {
+    environment::was_tcp_as_sctp() && descriptor.page().style.load(Relaxed) == libc::SOCK_STREAM as u32
+}
+
+/// Number of records whose content is counted exactly.
+const COUNTED_RECORDS_MAX: usize = 64;
+
+/// Returns the number of bytes that a receive finds (`FIONREAD`), those of all messages where TCP sockets are SCTP sockets: nginx
+/// takes what it has read as all that there was. With many messages the number is too large rather than too small.
+pub(crate) fn available(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
+    if !is_stream(descriptor) {
+        return receive::available(fd, descriptor);
+    }
+    let page = descriptor.page();
+    let _held = receive::hold(fd, page, &Patience::of_a_look()).map_err(lock::as_told)?;
+    let Some(front) = receive::front(fd, descriptor)? else { return Ok(0) };
+    let consumed = page.consumed.load(Relaxed);
+    let counted = records(fd)?;
+    // As it was: a record that was read in part is peeked at from there.
+    let in_record = consumed > 0 && !bundle::is_begun(page) && !front.flags.contains(Flags::IN_MEMFD);
+    system::set_peek_offset(fd, if in_record { receive::peek_offset(consumed) } else { -1 })?;
+    Ok(counted.saturating_sub(consumed as usize))
+}
+
+/// Returns the length of the content of all records.
+fn records(fd: RawFd) -> Result<usize> {
+    let (mut at, mut content) = (0, 0);
+    for _ in 0..COUNTED_RECORDS_MAX {
+        system::set_peek_offset(fd, at as c_int)?;
+        match receive::measure(fd) {
+            Ok((Some(header), bytes)) => {
+                let is_long = header.flags.contains(Flags::IN_MEMFD);
+                content += if is_long { header.bytes as usize } else { bytes - HEADER_BYTES };
+                at += bytes;
+            }
+            Ok((None, _)) | Err(Errno(libc::EAGAIN)) => return Ok(content),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(content + system::unread_bytes(fd)?.saturating_sub(at))
+}
+
+/// Returns the part of a buffer from this byte on to the end of a part.
+fn part_at(place: Buffers<'_>, mut at: usize) -> Option<iovec> {
+    for part in place.as_slice() {
+        if at < part.iov_len {
+            return Some(iovec { iov_base: part.iov_base.wrapping_byte_add(at), iov_len: part.iov_len - at });
+        }
+        at -= part.iov_len;
+    }
+    None
+}
+
+/// Receives what is there already, or waits for it if the flags want all of a buffer. Returns the number of bytes.
+fn receive_more(fd: RawFd, descriptor: &Descriptor, part: iovec, flags: c_int) -> Result<usize> {
+    let part = [part];
+    // SAFETY: the caller lends the memory.
+    let place = unsafe { Buffers::new(&part) };
+    if flags & libc::MSG_WAITALL != 0 {
+        return receive::receive(fd, descriptor, place, flags).map(|message| message.bytes);
+    }
+    let flags = libc::MSG_DONTWAIT;
+    let _held = receive::hold(fd, descriptor.page(), &Patience::of_receive(fd, flags))?;
+    match receive::front(fd, descriptor)? {
+        Some(header) if header.kind == Kind::Data => {
+            receive::take_held(fd, descriptor, place, flags).map(|message| message.bytes)
+        }
+        _ => Ok(0),
     }
 }

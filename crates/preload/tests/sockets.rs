@@ -153,6 +153,13 @@ fn a_program_may_clear_its_environment() {
 }
 
 #[test]
+fn what_a_program_of_tcp_reads_has_no_messages() {
+    let daemon = Daemon::start("tcp");
+    let mut program = daemon.run(compiled("tcp", "tcp"));
+    assert_success("tcp", &program.env(TCP_AS_SCTP, "1").output().expect("the program starts"));
+}
+
+#[test]
 fn calls_need_little_stack() {
     run("stack", &[]);
 }

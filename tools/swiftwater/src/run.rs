@@ -59,8 +59,9 @@ pub(crate) struct RunArgs {
     /// Do not print which daemon is used, and do not warn of programs that PROGRAM executes. Default: print both.
     #[arg(short, long)]
     pub quiet: bool,
-    /// Make TCP sockets one-to-one SCTP sockets, as `withsctp` does: both ends need this. A program that takes a short read
-    /// together with the peer's shutdown for the end of the stream, as haproxy does, loses messages. Default: TCP stays TCP.
+    /// Make TCP sockets one-to-one SCTP sockets, as `withsctp` does: both ends need this. `read` and `recv` go on with the next
+    /// message while the buffer has room, as with TCP; options of TCP that only say when data leaves have no effect. Default: TCP
+    /// stays TCP.
     #[arg(long)]
     pub tcp_as_sctp: bool,
     /// The program and its arguments.

@@ -201,6 +201,58 @@ fn scripts_are_told_of_programs_that_the_shim_cannot_help() {
     assert_eq!(said_with(&["--quiet"]), "");
 }
 
+/// Returns a command for a program whose TCP sockets are SCTP sockets.
+fn run_tcp_as_sctp(daemon: &Daemon, program: &[&str]) -> Command {
+    daemon::preload();
+    let mut command = Command::new(daemon::SWIFTWATER);
+    command
+        .args(["run", "--quiet", "--tcp-as-sctp", "--", "timeout", "--kill-after", "1", "30"])
+        .args(program)
+        .env("SWIFTWATER_DAEMON", &daemon.place)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// These programs wait for edges of `epoll`, and count what there is to read.
+#[test]
+#[ignore = "needs nginx, haproxy and curl: ./test --all"]
+fn proxies_of_tcp_pass_on_files_over_sctp() {
+    if !there(&["nginx", "haproxy", "curl"]) {
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("swiftwater-nginx-{}", std::process::id()));
+    let content: Vec<u8> = (0..3_000_000_u32).map(|n| (n ^ (n >> 8)) as u8).collect();
+    std::fs::create_dir_all(folder.join("files")).expect("our own folder");
+    std::fs::write(folder.join("files/file"), &content).expect("our own folder");
+    let daemon = Daemon::start("proxies");
+    let start = |program: &[&str], port| {
+        let server = Server(Some(run_tcp_as_sctp(&daemon, program).spawn().expect("the command starts")));
+        daemon.await_listener(port);
+        server
+    };
+    let prefix = folder.to_str().expect("text");
+    let nginx = start(&["nginx", "-p", prefix, "-c", &file("nginx.conf"), "-e", "error.log"], 6025);
+    let haproxy = start(&["haproxy", "-f", &file("haproxy.cfg")], 6026);
+    for port in [6024, 6025, 6026] {
+        let url = format!("http://127.0.0.1:{port}/file");
+        for _ in 0..4 {
+            let got = talk(run_tcp_as_sctp(&daemon, &["curl", "-sS", "--max-time", "20", &url]), "");
+            let said = String::from_utf8_lossy(&got.stderr);
+            assert!(got.stdout == content, "{port}: {} bytes: {said}", got.stdout.len());
+        }
+    }
+    drop((haproxy, nginx));
+    let log = std::fs::read_to_string(folder.join("error.log")).expect("a log");
+    let bad: Vec<&str> = log
+        .lines()
+        .filter(|line| ["[alert]", "[error]", "[crit]", "[emerg]"].iter().any(|level| line.contains(level)))
+        .collect();
+    assert!(bad.is_empty(), "{bad:#?}");
+    std::fs::remove_dir_all(folder).expect("our own folder");
+}
+
 #[test]
 #[ignore = "needs socat: ./test --all"]
 fn programs_of_tcp_speak_sctp_if_they_are_told_to() {
@@ -208,16 +260,7 @@ fn programs_of_tcp_speak_sctp_if_they_are_told_to() {
         return;
     }
     let daemon = Daemon::start("tcp");
-    let run = |program: &[&str]| {
-        daemon::preload();
-        let mut command = Command::new(daemon::SWIFTWATER);
-        command
-            .args(["run", "--quiet", "--tcp-as-sctp", "--", "timeout", "--kill-after", "1", "30"])
-            .args(program);
-        command.env("SWIFTWATER_DAEMON", &daemon.place);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    };
+    let run = |program: &[&str]| run_tcp_as_sctp(&daemon, program);
     let server = run(&["socat", "TCP-LISTEN:6023,reuseaddr,fork,nodelay", "EXEC:cat"]).spawn();
     let _server = Server(Some(server.expect("the command starts")));
     // The daemon knows the program as an SCTP listener.

@@ -7,7 +7,7 @@ use libc::{FILE, c_int, c_uint, c_ulong};
 
 use super::on;
 use crate::system::{self, Errno};
-use crate::{next, receive, setup, table};
+use crate::{next, setup, table, tcp};
 
 /// # Safety
 ///
@@ -156,7 +156,7 @@ pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: usi
             if request == libc::TIOCOUTQ {
                 return Err(Errno(libc::ENOTTY));
             }
-            let available = receive::available(fd, descriptor)?;
+            let available = tcp::available(fd, descriptor)?;
             // SAFETY: the request's argument points to a number.
             unsafe { (argument as *mut c_int).write(available as c_int) };
             Ok(0)

@@ -7,7 +7,7 @@ use crate::ancillary::{Control, SendInfo};
 use crate::descriptor::Descriptor;
 use crate::send::Outgoing;
 use crate::system::{self, Buffers, Errno, Result, can_be_bytes};
-use crate::{next, receive, table};
+use crate::{next, table, tcp};
 
 /// Largest message of `sendfile`, in bytes.
 const PIECE_BYTES: usize = 16 * 1024;
@@ -132,7 +132,7 @@ pub unsafe extern "C-unwind" fn preadv2(
             if place.bytes() == 0 {
                 return Ok(0);
             }
-            Ok(receive::receive(fd, descriptor, place, flags)?.bytes as ssize_t)
+            Ok(tcp::receive(fd, descriptor, place, flags)?.bytes as ssize_t)
         },
         theirs,
     )

@@ -12,7 +12,7 @@ use super::{buffers, buffers_of_call, each, on};
 use crate::descriptor::Descriptor;
 use crate::receive::{self, Message};
 use crate::system::{Buffers, Errno, Result, can_be};
-use crate::{address, ancillary, next, table};
+use crate::{address, ancillary, next, table, tcp};
 
 /// Flag of a message that is a notification.
 const MSG_NOTIFICATION: c_int = 0x8000;
@@ -26,7 +26,7 @@ fn receive_into(
 ) -> Result<Message> {
     let part = [iovec { iov_base: place, iov_len: bytes }];
     // SAFETY: the caller of the C function guarantees it.
-    receive::receive(fd, descriptor, unsafe { Buffers::new(&part) }, flags)
+    tcp::receive(fd, descriptor, unsafe { Buffers::new(&part) }, flags)
 }
 
 /// Writes the address that a message came from, if the program passes a buffer for it.
@@ -98,7 +98,7 @@ pub unsafe extern "C-unwind" fn readv(fd: c_int, iov: *const iovec, parts: c_int
             if place.bytes() == 0 {
                 return Ok(0);
             }
-            Ok(receive::receive(fd, descriptor, place, 0)?.bytes as ssize_t)
+            Ok(tcp::receive(fd, descriptor, place, 0)?.bytes as ssize_t)
         },
         theirs,
     )

@@ -286,6 +286,24 @@ unsafe fn given(
     Ok((given, room))
 }
 
+/// Writes the value of an option that is a number, and its length.
+///
+/// # Safety
+///
+/// The caller meets the requirements of `getsockopt(2)`.
+unsafe fn write_number(number: c_int, value: *mut c_void, bytes: *mut socklen_t) -> Result<()> {
+    if !can_be_bytes(bytes) || !can_be_bytes(value) {
+        return Err(Errno(libc::EFAULT));
+    }
+    // SAFETY: the caller guarantees it.
+    unsafe {
+        let place = [iovec { iov_base: value, iov_len: bytes.read_unaligned() as usize }];
+        let written = Buffers::new(&place).write(&number.to_ne_bytes())?;
+        bytes.write_unaligned(written as socklen_t);
+    }
+    Ok(())
+}
+
 /// Returns whether the kernel would have failed for an invalid pointer before it found this error.
 fn looks_first(error: Errno, name: c_int, value: *const c_void) -> bool {
     const SCTP_HMAC_IDENT: c_int = 22;
@@ -312,6 +330,10 @@ pub unsafe extern "C-unwind" fn getsockopt(
     on(
         fd,
         |descriptor| {
+            if tcp::is_hint(level, name) {
+                // SAFETY: the caller guarantees it.
+                return unsafe { write_number(0, value, bytes) }.map(|()| 0);
+            }
             let (level, name) = tcp::as_sctp(level, name);
             // SAFETY: the caller guarantees it.
             let (given, room) = unsafe { given(descriptor, level, value, bytes) }?;
@@ -384,6 +406,9 @@ pub unsafe extern "C-unwind" fn setsockopt(
     on(
         fd,
         |descriptor| {
+            if tcp::is_hint(level, name) {
+                return if bytes as usize >= size_of::<c_int>() { Ok(0) } else { Err(Errno(libc::EINVAL)) };
+            }
             let value: &[u8] = match bytes as usize {
                 OPTION_BYTES_TOO_MANY.. => return Err(Errno(libc::EINVAL)),
                 0 => &[],

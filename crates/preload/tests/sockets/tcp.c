@@ -1,0 +1,123 @@
+/* A program that knows TCP only, whose sockets are SCTP sockets: what it reads has no messages. */
+#include "check.h"
+#include <linux/sctp.h>
+#include <netinet/tcp.h>
+
+enum { PORT = 7620, LONG_BYTES = 150000, MANY = 100 };
+
+static char content[LONG_BYTES], place[2 * LONG_BYTES];
+
+static void pair_of(int ends[2])
+{
+    struct sockaddr_in a = loopback(PORT);
+    int listener = socket(AF_INET, SOCK_STREAM, 0), on = 1;
+    socklen_t bytes = sizeof on;
+    ends[0] = socket(AF_INET, SOCK_STREAM, IPPROTO_TCP);
+    CHECK(listener >= 0 && ends[0] >= 0);
+    CHECK(bind(listener, (struct sockaddr *)&a, sizeof a) == 0 && listen(listener, 5) == 0);
+    CHECK(connect(ends[0], (struct sockaddr *)&a, sizeof a) == 0 && (ends[1] = accept(listener, NULL, NULL)) >= 0);
+    CHECK(close(listener) == 0);
+    CHECK(getsockopt(ends[1], SOL_SOCKET, SO_PROTOCOL, &on, &bytes) == 0 && on == IPPROTO_SCTP);
+}
+
+/* Sends a word and waits until the reader has it. */
+static void say(int ends[2], const char *word, int there)
+{
+    int bytes = 0;
+    CHECK(send(ends[0], word, strlen(word), 0) == (ssize_t)strlen(word));
+    while (bytes < there)
+        CHECK(ioctl(ends[1], FIONREAD, &bytes) == 0);
+    CHECK(bytes == there);
+}
+
+static void options(int fd)
+{
+    int on = 1, value = -1;
+    socklen_t bytes = sizeof value;
+    CHECK(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0);
+    CHECK(setsockopt(fd, IPPROTO_TCP, TCP_CORK, &on, sizeof on) == 0);
+    CHECK(getsockopt(fd, IPPROTO_TCP, TCP_CORK, &value, &bytes) == 0 && value == 0 && bytes == sizeof value);
+    CHECK(setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &on, sizeof on) == 0);
+    FAILS(setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &on, 1), EINVAL);
+    FAILS(setsockopt(fd, IPPROTO_TCP, TCP_MD5SIG, &on, sizeof on), ENOPROTOOPT);
+}
+
+/* A short read is the end of what is there, as edges of epoll demand. */
+static void short_reads(int ends[2])
+{
+    struct iovec parts[2] = {{place, 5}, {place + 100, 100}};
+    say(ends, "one", 3);
+    say(ends, "two", 6);
+    say(ends, "three", 11);
+    CHECK(recv(ends[1], place, sizeof place, MSG_PEEK) >= 3);
+    CHECK(read(ends[1], place, 2) == 2 && memcmp(place, "on", 2) == 0);
+    CHECK(recv(ends[1], place, 5, 0) == 5 && memcmp(place, "etwot", 5) == 0);
+    say(ends, "four", 8);
+    CHECK(readv(ends[1], parts, 2) == 8 && memcmp(place, "hreef", 5) == 0 && memcmp(place + 100, "our", 3) == 0);
+    FAILS(recv(ends[1], place, sizeof place, MSG_DONTWAIT), EAGAIN);
+}
+
+static void *sends_late(void *fd)
+{
+    await_sleep(getpid());
+    CHECK(send(*(int *)fd, "late", 4, 0) == 4);
+    return NULL;
+}
+
+static void wait_for_all(int ends[2])
+{
+    pthread_t thread;
+    say(ends, "first", 5);
+    CHECK(pthread_create(&thread, NULL, sends_late, &ends[0]) == 0);
+    CHECK(recv(ends[1], place, 9, MSG_WAITALL) == 9 && memcmp(place, "firstlate", 9) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
+static void long_messages(int ends[2])
+{
+    int there = 0;
+    fill(content, LONG_BYTES, 1);
+    for (int i = 0; i < 2; i++)
+        CHECK(send(ends[0], content, LONG_BYTES, 0) == LONG_BYTES);
+    while (there < 2 * LONG_BYTES)
+        CHECK(ioctl(ends[1], FIONREAD, &there) == 0);
+    CHECK(recv(ends[1], place, LONG_BYTES + 7, 0) == LONG_BYTES + 7 && memcmp(place, content, LONG_BYTES) == 0);
+    CHECK(ioctl(ends[1], FIONREAD, &there) == 0 && there == LONG_BYTES - 7);
+    CHECK(recv(ends[1], place, sizeof place, 0) == LONG_BYTES - 7 && memcmp(place, content + 7, LONG_BYTES - 7) == 0);
+}
+
+/* Whatever is counted, it is not less than what is there. */
+static void many_messages(int ends[2])
+{
+    size_t got = 0;
+    for (int i = 0; i < MANY; i++)
+        CHECK(send(ends[0], content, 1000, 0) == 1000);
+    while (got < MANY * 1000) {
+        int there = 0;
+        ssize_t n = recv(ends[1], place, 333, 0);
+        CHECK(n > 0 && memcmp(place, content + got % 1000, n < 1000 - (ssize_t)(got % 1000) ? (size_t)n : 1000 - got % 1000) == 0);
+        got += n;
+        CHECK(ioctl(ends[1], FIONREAD, &there) == 0);
+        n = recv(ends[1], place, sizeof place, MSG_PEEK | MSG_DONTWAIT);
+        CHECK(n <= there);
+    }
+    FAILS(recv(ends[1], place, sizeof place, MSG_DONTWAIT), EAGAIN);
+}
+
+int main(void)
+{
+    int ends[2];
+    begin();
+    pair_of(ends);
+    options(ends[0]);
+    short_reads(ends);
+    wait_for_all(ends);
+    long_messages(ends);
+    many_messages(ends);
+    say(ends, "last", 4);
+    CHECK(close(ends[0]) == 0);
+    while (polls(ends[1], POLLRDHUP, 0) == 0)
+        usleep(1000);
+    CHECK(recv(ends[1], place, sizeof place, 0) == 4 && recv(ends[1], place, sizeof place, 0) == 0);
+    return close(ends[1]);
+}
