@@ -183,6 +183,8 @@ pub(crate) struct Association {
     extensions: Extensions,
     /// Whether a path has an MTU probe to send.
     probes_mtu: bool,
+    /// The peer has answered a HEARTBEAT with a PAD chunk beside it.
+    skips_pad: bool,
     /// Whether the addresses of paths have changed since the endpoint last updated its tables.
     paths_changed: bool,
     statistics: Statistics,
@@ -238,6 +240,7 @@ impl Association {
             abort_causes: Bytes::new(),
             extensions: Extensions::default(),
             probes_mtu: false,
+            skips_pad: false,
             paths_changed: false,
             statistics: Statistics::default(),
             trace,

@@ -50,7 +50,7 @@ impl Association {
                 && self.may_carry_data()
                 && self.outbound.wanted_path() == wanted_path
                 && self.outbound.may_send(&self.paths[path_id]);
-            let padded = more && pad_packet(buffer, limit);
+            let padded = more && self.may_pad() && pad_packet(buffer, limit);
             buffer.end_packet(rules.checksum);
             self.count_packet(now, path_id, &filled, buffer);
             has_data |= filled.number.is_some();
@@ -83,6 +83,12 @@ impl Association {
             segment_bytes,
             total_bytes: buffer.total_bytes(),
         })
+    }
+
+    /// Returns whether the peer is known to skip PAD chunks (RFC 4820): it has answered a padded probe, or is Swiftwater. Some peers, such
+    /// as pion, discard a whole packet for a chunk that they do not know.
+    fn may_pad(&self) -> bool {
+        self.skips_pad || self.extensions.prompt_parts
     }
 
     /// Counts the last packet in `buffer`, and traces it if the association is traced.

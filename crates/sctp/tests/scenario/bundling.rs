@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use sctp::{Admission, Scope, SendInfo, TransmitBuffer};
-use sctp_wire::chunk::{CookieAck, Data, Pad, Sack};
+use bytes::Bytes;
+use sctp::{Admission, AssociationConfig, AssociationId, PathHints, Scope, SendInfo, TransmitBuffer};
+use sctp_wire::chunk::{CookieAck, Data, HeartbeatAck, Pad, Sack};
 
 use lab::packets::{data_of, kinds};
 use lab::script::Peer;
-use lab::{A, B, TwoHosts};
+use lab::{A, B, Fate, TwoHosts};
 
 #[test]
 fn small_messages_share_a_packet() {
@@ -116,4 +117,54 @@ fn packets_of_a_batch_have_one_length() {
         assert!(kinds.iter().rev().skip(1).all(|k| *k != Pad::KIND), "padding ends a packet: {kinds:?}");
         assert!(kinds.iter().skip(1).all(|k| *k != Sack::KIND || !kinds.contains(&Data::KIND)));
     }
+}
+
+/// Sends messages of odd lengths to a peer that is not known to be Swiftwater; the first host's packets meet `fate`.
+fn to_another_implementation(fate: fn(&Bytes) -> Fate) -> (TwoHosts, AssociationId) {
+    let mut hosts = TwoHosts::new(7);
+    // Longer packets than the first are probed.
+    for node in [A, B] {
+        let hints = hosts.app(node).hints;
+        hosts.app(node).hints = PathHints { mtu_bytes: 1472, leaves_host: true, ..hints };
+    }
+    let other = AssociationConfig { prompt_parts: false, ..AssociationConfig::default() };
+    let (a, _) = hosts.establish_with(AssociationConfig::default(), other);
+    hosts.tap(A, fate);
+    for round in 1..=2 {
+        hosts.send_all(
+            A,
+            a,
+            (0..3000_u32).map(|n| (SendInfo::default(), vec![0; 1 + n as usize * 7 % 900].into())),
+        );
+        let all = round * 3000;
+        hosts.run_until("all arrived", Duration::from_secs(20), |hosts| {
+            hosts.node(B).app.messages.len() == all
+        });
+    }
+    (hosts, a)
+}
+
+fn has_padded_data(packet: &Bytes) -> bool {
+    let kinds = kinds(packet);
+    kinds.contains(&Pad::KIND) && kinds.contains(&Data::KIND)
+}
+
+#[test]
+fn data_is_padded_once_a_peer_has_answered_a_padded_probe() {
+    let (hosts, _) = to_another_implementation(|_| Fate::Pass);
+    let answered =
+        hosts.sent.iter().position(|s| s.by == B && kinds(&s.packet).contains(&HeartbeatAck::KIND));
+    let padded = hosts.sent.iter().position(|s| s.by == A && has_padded_data(&s.packet));
+    assert!(answered.is_some() && padded > answered, "{answered:?} {padded:?}");
+}
+
+/// Some peers discard a packet with a chunk that they do not know.
+#[test]
+fn a_peer_that_discards_packets_with_pad_loses_no_data() {
+    let (hosts, a) = to_another_implementation(|packet| match kinds(packet).contains(&Pad::KIND) {
+        true => Fate::Drop,
+        false => Fate::Pass,
+    });
+    assert_eq!(hosts.statistics(A, a).data_chunks_retransmitted, 0);
+    assert!(!hosts.sent.iter().any(|s| has_padded_data(&s.packet)));
 }
