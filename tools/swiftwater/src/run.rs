@@ -4,11 +4,12 @@ use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use swiftwater_daemon::{DaemonAddress, Description, NoDaemon};
 
 use crate::daemon::stop::explain;
@@ -149,20 +150,24 @@ fn sanitizer_options() -> OsString {
 fn start_daemon(place: &DaemonAddress) -> Result<Description, String> {
     let command =
         std::env::current_exe().map_err(|error| format!("cannot locate the own executable: {error}"))?;
-    let mut daemon = Command::new(command)
-        .args(["daemon", "--detach", "--idle-exit", IDLE_EXIT_S, "--place", &place.to_string()])
+    // The daemon is no child of the program that follows, which may wait for all of its children.
+    let mut starter = Command::new(command)
+        .args(["daemon", "--orphan", "--detach", "--idle-exit", IDLE_EXIT_S, "--place", &place.to_string()])
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .map_err(|error| format!("cannot start a daemon: {error}"))?;
+    // Its other end is the daemon's while it lives.
+    let lifeline = starter.stdout.take();
+    starter.wait().map_err(|error| format!("cannot start a daemon: {error}"))?;
     let deadline = Instant::now() + START_WAIT;
     loop {
         // Another process may have been quicker; then its daemon answers.
         if let Ok(found) = place.describe() {
             return Ok(found);
         }
-        if has_ended(&mut daemon) && place.describe().is_err() {
+        if has_ended(lifeline.as_ref()) && place.describe().is_err() {
             return Err(format!(
                 "a daemon was started at {place} and has ended: `swiftwater daemon` says why, such as a UDP port in use"
             ));
@@ -174,8 +179,11 @@ fn start_daemon(place: &DaemonAddress) -> Result<Description, String> {
     }
 }
 
-fn has_ended(daemon: &mut Child) -> bool {
-    matches!(daemon.try_wait(), Ok(Some(_)) | Err(_))
+/// Returns whether nobody holds the other end of a pipe.
+fn has_ended(lifeline: Option<&ChildStdout>) -> bool {
+    let Some(lifeline) = lifeline else { return true };
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(lifeline, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
 /// Returns the file for a name, as `execvp` finds it.

@@ -26,6 +26,19 @@ fn a_program_says_which_udp_port_its_peer_has() {
     assert!(server.wait().expect("it ends").success());
 }
 
+/// A program may wait for all of its children, as kamailio does at its end.
+#[test]
+#[ignore = "needs iproute2, python3 and namespaces without privileges: ./test --all"]
+fn a_daemon_that_is_started_is_no_child_of_the_program() {
+    preload();
+    let asks = "import os\ntry:\n  os.waitpid(-1, os.WNOHANG)\nexcept ChildProcessError:\n  print('none')";
+    let output = alone(Path::new(SWIFTWATER)).args(["run", "--", "python3", "-c", asks]).output();
+    let output = output.expect("the command starts");
+    assert_success("python3", &output);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "none\n");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("SCTP in UDP"), "it has started a daemon");
+}
+
 #[test]
 fn run_says_which_daemon_it_joins() {
     let daemon = Daemon::start("says");

@@ -75,6 +75,9 @@ pub(crate) struct DaemonArgs {
     /// Detach from the terminal.
     #[arg(long, hide = true)]
     pub detach: bool,
+    /// Start the daemon as a child of nobody, and end.
+    #[arg(long, hide = true)]
+    pub orphan: bool,
 }
 
 /// Other commands for a daemon.
@@ -88,6 +91,9 @@ pub(crate) enum DaemonCommand {
 pub(crate) fn run(args: &DaemonArgs) -> Result<(), Failure> {
     if let Some(DaemonCommand::Stop(args)) = &args.command {
         return stop::run(args);
+    }
+    if args.orphan {
+        return Ok(start_orphan()?);
     }
     if args.detach {
         // A process that leads a session has already left.
@@ -128,6 +134,14 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<(), Failure> {
         process::exit(interrupt::EXIT_INTERRUPTED.into());
     }
     Ok(())
+}
+
+/// Starts this command again without the option for it; the new process outlives this one.
+fn start_orphan() -> Result<(), String> {
+    let words = std::env::args_os().skip(1).filter(|word| word != "--orphan");
+    let started =
+        std::env::current_exe().and_then(|command| process::Command::new(command).args(words).spawn());
+    started.map(drop).map_err(|error| format!("cannot start a daemon: {error}"))
 }
 
 /// Reads the autopush rules.
