@@ -49,6 +49,8 @@ pub(crate) struct Head {
     read_error: Option<Errno>,
     write_error: Option<Errno>,
     hung_up: bool,
+    /// Modules hold messages for the reader, who finds the hang-up behind these.
+    pub(crate) rest_comes: bool,
     /// Messages that come up are not for a reader: the stream is linked or closing.
     diverted: bool,
     /// The stream is linked under a multiplexor, whose driver handles messages that come up.
@@ -91,6 +93,7 @@ impl Head {
             read_error: None,
             write_error: None,
             hung_up: false,
+            rest_comes: false,
             diverted: false,
             link: None,
             closing: false,
@@ -306,7 +309,7 @@ impl Head {
             _ if self.closing => Err(ReadError::Closed),
             _ if self.link.is_some() => Err(ReadError::Failed(Errno::EINVAL)),
             Some(errno) => Err(ReadError::Failed(errno)),
-            None if self.hung_up && self.queue.is_empty() => Err(ReadError::HungUp),
+            None if self.hung_up && !self.rest_comes && self.queue.is_empty() => Err(ReadError::HungUp),
             None => Ok(()),
         }
     }
@@ -346,6 +349,11 @@ impl Head {
         self.waiters = Waiters::default();
     }
 
+    /// Returns whether the stream was hung up, whatever remains to be read.
+    pub(crate) fn is_hung_up(&self) -> bool {
+        self.hung_up
+    }
+
     /// Returns whether no write can arrive any more.
     pub(crate) fn is_failed(&self) -> bool {
         self.hung_up || self.write_error.is_some()
@@ -363,13 +371,13 @@ impl Head {
         let ordinary_band = front.filter(|_| !priority).map(|m| m.band);
         let has_room = !self.write_blocked && !below.is_full(0);
         Readiness {
-            readable: front.is_some() || self.read_error.is_some() || self.hung_up,
-            writable: !self.hung_up && (self.write_error.is_some() || has_room),
-            priority: priority || self.ioctl.has_answer(),
+            readable: front.is_some() || self.read_error.is_some() || (self.hung_up && !self.rest_comes),
+            writable: self.rest_comes || (!self.hung_up && (self.write_error.is_some() || has_room)),
+            priority: priority || self.rest_comes || self.ioctl.has_answer(),
             read_normal: ordinary_band == Some(0),
             read_band: ordinary_band.is_some_and(|band| band > 0),
             write_band: !self.hung_up && below.has_room_in_a_band(),
-            hangup: self.hung_up,
+            hangup: self.hung_up && !self.rest_comes,
             error: self.read_error.is_some() || self.write_error.is_some(),
         }
     }

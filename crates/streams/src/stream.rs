@@ -35,8 +35,6 @@ pub(crate) struct Stream {
     pub(crate) device: QueuePair,
     /// A module has broken the rules for good: the executive calls none of the stream's modules any more.
     pub(crate) broken: bool,
-    /// The stream was hung up while modules held messages for the reader, which come first.
-    hangup_waits: bool,
 }
 
 /// A procedure of a module other than put.
@@ -97,7 +95,6 @@ impl Streams {
             modules: Vec::new(),
             device: QueuePair::new(info.read, info.write),
             broken: false,
-            hangup_waits: false,
         });
         let index = u32::try_from(index).expect("an executive has less than 2^32 streams");
         StreamId { index, generation }
@@ -344,7 +341,7 @@ impl Stream {
     fn put_to_head(&mut self, s: StreamId, scheduler: &mut Scheduler) {
         let Some(Post { message: m, .. }) = scheduler.take_hop() else { return };
         if matches!(m.kind, Kind::Hangup) && self.holds_for_reader() {
-            self.hangup_waits = true;
+            self.head.hang_up_behind_modules(s, scheduler);
         } else {
             self.head.put(s, m, scheduler);
         }
@@ -416,8 +413,8 @@ impl Stream {
     /// Passes the delayed hang-up to the head, behind the messages that the last module has just sent up.
     #[inline]
     pub(crate) fn hang_up_if_drained(&mut self, s: StreamId, scheduler: &mut Scheduler) {
-        if self.hangup_waits && !self.holds_for_reader() {
-            self.hangup_waits = false;
+        if self.head.rest_comes && !self.holds_for_reader() {
+            self.head.rest_comes = false;
             let head = QueueRef { stream: s, place: Place::Head, side: Side::Read };
             scheduler.post(head, Message::new(Kind::Hangup));
         }

@@ -75,7 +75,7 @@ impl Socket {
             (Some(Some(reason)), _) => Some(reason),
             (_, End::Closed) => Some(CloseReason::Shutdown),
             (_, End::Lost(loss)) => Some(CloseReason::Lost(loss)),
-            _ if inner.executive.poll(stream).hangup => {
+            _ if inner.executive.is_hung_up(stream) => {
                 Some(CloseReason::Lost(Loss::fault("the stream was hung up")))
             }
             _ => None,

@@ -18,6 +18,11 @@ impl Executive {
         stream.head.poll(flow::next_down(&mut stream.modules, &mut stream.device))
     }
 
+    /// Returns whether a stream was hung up, even if its reader finds messages before that.
+    pub fn is_hung_up(&self, s: StreamId) -> bool {
+        self.streams.get(s).is_none_or(|stream| stream.head.is_hung_up())
+    }
+
     /// Lists the stream among the wake-ups, once, when part of `interest` becomes ready (at once if it is); errors and hang-ups
     /// list it, too. Replaces the earlier interest.
     pub fn want(&mut self, s: StreamId, interest: Interest) {

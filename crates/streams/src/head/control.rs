@@ -28,6 +28,7 @@ impl Head {
             }
             Kind::Hangup => {
                 self.hung_up = true;
+                self.rest_comes = false;
                 self.note_trouble(s, SignalEvents::HANGUP, scheduler);
             }
             Kind::IocAck(_) | Kind::IocNak(_) => self.answer_ioctl(s, m, scheduler),
@@ -65,6 +66,15 @@ impl Head {
             | Kind::IocData(_)
             | Kind::PcRse => {}
         }
+    }
+
+    /// Handles a hang-up that passes messages which modules hold for the reader: writes and ioctls end at once, reads behind these
+    /// messages.
+    #[cold]
+    pub(crate) fn hang_up_behind_modules(&mut self, s: StreamId, scheduler: &mut Scheduler) {
+        self.hung_up = true;
+        self.rest_comes = true;
+        self.note_trouble(s, SignalEvents::NONE, scheduler);
     }
 
     fn answer_ioctl(&mut self, s: StreamId, m: Message, scheduler: &mut Scheduler) {

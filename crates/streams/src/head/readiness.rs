@@ -57,7 +57,8 @@ pub struct Readiness {
     pub readable: bool,
     /// A write in band 0 would be taken, or would fail at once (`POLLOUT`, `POLLWRNORM`).
     pub writable: bool,
-    /// The next message has high priority, or the answer to an ioctl is there (`POLLPRI`).
+    /// The next message has high priority, the answer to an ioctl is there, or a hang-up comes behind messages that modules hold
+    /// (`POLLPRI`).
     pub priority: bool,
     /// The next message is one of band 0 (`POLLRDNORM`).
     pub read_normal: bool,

@@ -1,6 +1,7 @@
 //! Modules on the stream of a live association, with readers that are tasks.
 
 use swiftwater::modules::BufMod;
+use swiftwater::{CloseReason, SendError};
 
 use crate::{on_runtimes, pair, recv_whole};
 
@@ -16,9 +17,8 @@ fn what_a_module_holds_is_read_after_the_peer_has_closed() {
         }
         client.close().await.unwrap();
         // More than the head takes: the rest is with the module.
-        while server.close_reason().is_none() {
-            tokio::task::yield_now().await;
-        }
+        assert_eq!(server.closed().await, CloseReason::Shutdown);
+        assert!(matches!(server.send(b"late").await, Err(SendError::Closed)));
         for _ in 0..MESSAGES {
             assert_eq!(recv_whole(&server).await.expect("a message").len(), 1000);
         }
