@@ -170,6 +170,20 @@ pub enum Request<'a> {
         /// The module.
         recorder: Recorder,
     },
+    /// `I_PLINK` of the streams of two associations under a multiplexor that passes the data of each peer to the other. The
+    /// programs wait until the link ends.
+    Link {
+        /// One association.
+        association: u32,
+        /// The other.
+        other: u32,
+    },
+    /// `I_PUNLINK` of the stream of an association, and of the one that it is linked with. The answer is the number of the other
+    /// association.
+    Unlink {
+        /// One of the two associations.
+        association: u32,
+    },
     /// `socket`. The answer comes with a carrier and a page.
     Open {
         /// Whether it is `AF_INET6`.
@@ -312,6 +326,8 @@ impl<'a> Request<'a> {
             }
             Request::Pop { association } => w.u8(19).u32(*association),
             Request::Record { association, recorder } => w.u8(20).u32(*association).u8(*recorder as u8),
+            Request::Link { association, other } => w.u8(25).u32(*association).u32(*other),
+            Request::Unlink { association } => w.u8(26).u32(*association),
             Request::Find(address) => {
                 w.u8(10);
                 address::write(&mut w, address);
@@ -393,6 +409,8 @@ impl<'a> Request<'a> {
             }
             19 => Request::Pop { association: r.u32()? },
             20 => Request::Record { association: r.u32()?, recorder: Recorder::from_u8(r.u8()?)? },
+            25 => Request::Link { association: r.u32()?, other: r.u32()? },
+            26 => Request::Unlink { association: r.u32()? },
             10 => Request::Find(address::read(r)?),
             15 => Request::Barrier,
             11 => Request::AwaitRoom { association: r.u32()? },

@@ -12,7 +12,7 @@ use swiftwater::internals::batches_moved;
 
 use crate::calls::peel_off::{Front, PeeledOff};
 use crate::calls::reply::{Answer, Reply};
-use crate::calls::{bind, connect, form, listen, options, peel_off, report, status, streams};
+use crate::calls::{bind, connect, form, links, listen, options, peel_off, report, status, streams};
 use crate::channel::long_messages;
 use crate::channel::recall::Recalled;
 use crate::channel::style::Style;
@@ -64,6 +64,10 @@ pub(crate) async fn perform(
         Request::Record { association, recorder } => {
             return streams::record(registry, association, recorder, who).await;
         }
+        Request::Link { association, other } => {
+            return links::link(registry, [association, other], who).await;
+        }
+        Request::Unlink { association } => return links::unlink(registry, association, who).await,
         Request::Memfd => {
             let memfd = long_messages::memfd_to_fill()?;
             return Ok(Reply { answer: Answer::Done, descriptors: vec![memfd], lent: None, feed: None });
@@ -98,7 +102,12 @@ async fn perform_on(
         Request::Describe | Request::Status | Request::Barrier | Request::Memfd | Request::Open { .. } => {
             return Err(Errno::INVAL);
         }
-        Request::Streams | Request::Push { .. } | Request::Pop { .. } | Request::Record { .. } => {
+        Request::Streams
+        | Request::Push { .. }
+        | Request::Pop { .. }
+        | Request::Record { .. }
+        | Request::Link { .. }
+        | Request::Unlink { .. } => {
             return Err(Errno::INVAL);
         }
         Request::Attach => {

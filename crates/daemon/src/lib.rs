@@ -54,6 +54,7 @@ use system::tap_file;
 use users::descriptor_numbers::Numbers;
 use users::memory_return;
 
+pub use calls::link_status::LinkStatus;
 pub use calls::status::{AssociationStatus, PathStatus, SocketStatus, Status, UserStatus};
 pub use calls::streams::{PartStatus, QueueStatus, StreamStatus};
 pub use client::address::{DaemonAddress, DaemonAddressError};

@@ -94,6 +94,8 @@ enum Asked {
     Push { association: u8, module: u8 },
     Pop { association: u8 },
     Record { association: u8, trace: bool },
+    Link { association: u8, other: u8 },
+    Unlink { association: u8 },
     Hold,
     PutBack { head: Head, content: Vec<u8> },
     SetForm { plain: bool },
@@ -301,6 +303,10 @@ fn ask_as_chosen(place: &SocketAddrUnix, asked: &Asked, about: &[BorrowedFd<'_>]
             association: (*association).into(),
             recorder: if *trace { Recorder::Trace } else { Recorder::Tap },
         },
+        Asked::Link { association, other } => {
+            Request::Link { association: (*association).into(), other: (*other).into() }
+        }
+        Asked::Unlink { association } => Request::Unlink { association: (*association).into() },
         Asked::Hold => Request::Hold,
         Asked::PutBack { head, content } => {
             let content = &content[..content.len().min(PUT_BACK_BYTES_MAX - HEADER_BYTES)];

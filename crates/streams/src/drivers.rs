@@ -7,6 +7,7 @@ mod null;
 mod pause;
 mod pipe;
 mod sad;
+mod splice;
 
 pub use echo::Echo;
 pub use log::{Log, LogRecord};
@@ -14,3 +15,4 @@ pub use mux::Mux;
 pub use null::{Null, Nuls};
 pub use pipe::{Join, Pipe};
 pub use sad::Sad;
+pub use splice::{Splice, Spliced};

@@ -55,6 +55,8 @@ pub(crate) struct Head {
     diverted: bool,
     /// The stream is linked under a multiplexor, whose driver handles messages that come up.
     link: Option<LinkId>,
+    /// While the stream is linked, its user waits instead of getting errors.
+    user_waits: bool,
     /// The users have closed the stream, but written data still goes down.
     closing: bool,
     /// A writer has to wait.
@@ -96,6 +98,7 @@ impl Head {
             rest_comes: false,
             diverted: false,
             link: None,
+            user_waits: false,
             closing: false,
             write_blocked: false,
             waiters: Waiters::default(),
@@ -174,11 +177,28 @@ impl Head {
         !self.diverted
     }
 
-    /// Links the stream under a multiplexor, or returns it to its user.
-    pub(crate) fn set_link(&mut self, link: Option<LinkId>) {
-        self.link = link;
-        self.diverted = self.closing || link.is_some();
+    /// Links the stream under a multiplexor. Its user gets errors meanwhile, or waits.
+    pub(crate) fn set_link(&mut self, link: LinkId, user_waits: bool) {
+        self.link = Some(link);
+        self.user_waits = user_waits;
+        self.diverted = true;
         self.sum_up_trouble();
+    }
+
+    /// Returns a linked stream to its user, who finds what the multiplexor has left.
+    pub(crate) fn end_link(&mut self, s: StreamId, scheduler: &mut Scheduler) {
+        self.link = None;
+        self.diverted = self.closing;
+        self.write_blocked = false;
+        self.sum_up_trouble();
+        if std::mem::take(&mut self.user_waits) {
+            self.waiters.wake_all(s, scheduler);
+        }
+    }
+
+    /// Returns whether the user of the stream waits until its link ends.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.user_waits
     }
 
     /// Turns the message at the front of the queue from control part into data, as the read mode requires (`RPROTDAT`,
@@ -281,7 +301,9 @@ impl Head {
         if !self.coalesced.is_empty() || self.link.is_some() {
             scheduler.enable_head(s, Side::Write);
         }
-        self.wake(s, Interest::WRITABLE | Interest::WRITE_BAND, scheduler);
+        if !self.user_waits {
+            self.wake(s, Interest::WRITABLE | Interest::WRITE_BAND, scheduler);
+        }
     }
 
     /// Notes that a writer has to wait.
@@ -296,6 +318,7 @@ impl Head {
     pub(crate) fn check_write(&self) -> Result<(), WriteError> {
         match self.write_error {
             _ if self.closing => Err(WriteError::Closed),
+            _ if self.user_waits => Err(WriteError::WouldBlock),
             _ if self.link.is_some() => Err(WriteError::Failed(Errno::EINVAL)),
             Some(errno) => Err(WriteError::Failed(errno)),
             None if self.hung_up => Err(WriteError::HungUp),
@@ -307,6 +330,7 @@ impl Head {
     pub(crate) fn check_read(&self) -> Result<(), ReadError> {
         match self.read_error {
             _ if self.closing => Err(ReadError::Closed),
+            _ if self.user_waits => Ok(()),
             _ if self.link.is_some() => Err(ReadError::Failed(Errno::EINVAL)),
             Some(errno) => Err(ReadError::Failed(errno)),
             None if self.hung_up && !self.rest_comes && self.queue.is_empty() => Err(ReadError::HungUp),
@@ -366,6 +390,9 @@ impl Head {
 
     /// Returns what the program can do now (`poll`).
     pub(crate) fn poll(&self, below: &Queue) -> Readiness {
+        if self.user_waits {
+            return Readiness::default();
+        }
         let front = self.queue.front();
         let priority = front.is_some_and(|m| m.kind.is_high_priority());
         let ordinary_band = front.filter(|_| !priority).map(|m| m.band);

@@ -31,6 +31,11 @@ pub(crate) enum Errand {
         stream: StreamId,
         credit: Credit,
     },
+    /// Ends the link of the stream; its user gets the message.
+    EndLink {
+        stream: StreamId,
+        message: Option<Message>,
+    },
 }
 
 /// The work lists of one executive. All are first in, first out.

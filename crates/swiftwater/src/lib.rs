@@ -211,7 +211,7 @@ pub use sctp::{
 pub use sctp::{Lifetime, RecvInfo, SendInfo};
 pub use sender::Sender;
 pub use stack::{Stack, StackStatistics};
-pub use stream::Stream;
+pub use stream::{SpliceError, SpliceStatus, Stream};
 /// The STREAMS executive, with the types for modules that can be pushed on an association's stream.
 pub use streams;
 pub use streams::{Module, modules};

@@ -1,4 +1,6 @@
-//! The STREAMS interface of an association: modules, messages, ioctls.
+//! The STREAMS interface of an association: modules, messages, ioctls, links.
+
+mod splice;
 
 use std::time::{Duration, Instant};
 
@@ -7,6 +9,7 @@ use streams::{
     ReadError, StreamDescription, WriteError,
 };
 
+pub use self::splice::{SpliceError, SpliceStatus};
 use crate::shard::Inner;
 use crate::socket::{Socket, Wait, WaitError};
 

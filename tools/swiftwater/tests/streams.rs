@@ -60,6 +60,11 @@ impl Flow {
         Flow::start_by(daemon.run(compiled("flow", test)), arguments)
     }
 
+    /// Starts another program that says the same once its messages flow.
+    fn start_program(daemon: &Daemon, name: &str, test: &str) -> Flow {
+        Flow::start_by(daemon.run(compiled(name, test)), &[])
+    }
+
     fn start_by(mut command: Command, arguments: &[&str]) -> Flow {
         let piped = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut program = piped.spawn().expect("the command starts");
@@ -302,6 +307,106 @@ fn a_program_finds_what_a_filter_drops() {
     drop(input);
 }
 
+/// The program `between`, and the numbers of the two associations of its proxy.
+struct Between {
+    flow: Flow,
+    proxy: [String; 2],
+}
+
+impl Between {
+    fn start(daemon: &Daemon, test: &str) -> Between {
+        Between::of(daemon, Flow::start_program(daemon, "between", test))
+    }
+
+    fn of(daemon: &Daemon, flow: Flow) -> Between {
+        let is_proxys = |row: &&Value| {
+            row["row"] == "stream" && row["local"].as_str().is_some_and(|local| local.ends_with(":6511"))
+        };
+        let rows = rows(&daemon.place);
+        let proxy: Vec<String> = rows.iter().filter(is_proxys).map(|row| row["stream"].to_string()).collect();
+        Between { flow, proxy: proxy.try_into().expect("two associations") }
+    }
+
+    fn begin(&mut self, command: &[u8]) {
+        self.flow.program.stdin.as_mut().expect("it is piped").write_all(command).expect("it reads");
+    }
+
+    /// Waits for the end of a command; returns the number of messages that the proxy has copied.
+    fn ended(&mut self) -> u64 {
+        let mut line = String::new();
+        self.flow.said.read_line(&mut line).expect("a line");
+        let count = line.trim_end().strip_prefix("copied ").and_then(|count| count.parse().ok());
+        count.unwrap_or_else(|| panic!("{line}"))
+    }
+
+    fn copied(&mut self, command: &[u8]) -> u64 {
+        self.begin(command);
+        self.ended()
+    }
+}
+
+#[test]
+fn linked_streams_pass_messages_on_while_their_program_waits() {
+    let daemon = Daemon::start("linked");
+    let mut between = Between::start(&daemon, "linked");
+    let [a, b] = between.proxy.clone();
+    let command = |words: &[&str]| streams(&daemon.place, words);
+    assert_eq!(between.copied(b"e"), 400);
+    done(command(&["link", &a, &b]));
+    assert_eq!(between.copied(b"e"), 0, "the proxy is not on the way");
+    let passed: Vec<(String, u64)> = rows(&daemon.place)
+        .iter()
+        .filter(|row| row["row"] == "link")
+        .map(|row| (row["linked_with"].to_string(), row["messages"].as_u64().expect("a count")))
+        .collect();
+    assert_eq!(passed, [(b.clone(), 200), (a.clone(), 200)]);
+    let tree = done(command(&[]));
+    assert!(tree.contains(&format!("   splice with {b}: 200 messages passed on, 120,000 bytes\n")), "{tree}");
+    assert!(refused(command(&["link", &b, &a])).contains("linked already"));
+    assert_eq!(done(command(&["unlink", &b])), format!("{a}\n"));
+    assert!(refused(command(&["unlink", &b])).contains("not linked"));
+    assert_eq!(between.copied(b"e"), 400);
+
+    between.begin(b"l");
+    for _ in 0..5 {
+        done(command(&["link", &a, &b]));
+        done(command(&["unlink", &a]));
+    }
+    assert!(between.ended() > 0, "no message was lost or doubled");
+
+    done(command(&["link", &a, &b]));
+    assert_eq!(between.copied(b"c"), 0, "the proxy has found the end");
+    assert!(between.flow.program.try_wait().expect("a child").is_none());
+    drop(between.flow.program.stdin.take());
+    assert!(between.flow.program.wait().expect("it ends").success());
+}
+
+#[test]
+fn no_message_goes_round_through_links() {
+    let daemon = Daemon::start("circle");
+    let between = Between::start(&daemon, "circle");
+    let [a, b] = &between.proxy;
+    let rows = rows(&daemon.place);
+    let clients: Vec<String> = rows
+        .iter()
+        .filter(|row| row["peer"].as_str().is_some_and(|peer| peer.ends_with(":6511")))
+        .map(|row| row["stream"].to_string())
+        .collect();
+    let link = |one: &str, other: &str| streams(&daemon.place, &["link", one, other]);
+    assert!(refused(link(a, a)).contains("EINVAL"), "one stream");
+    for client in &clients {
+        let to_its_peer = [a, b].map(|end| output(link(client, end)));
+        let failed = to_its_peer.iter().filter(|output| !output.status.success());
+        let said: Vec<_> = failed.map(|output| String::from_utf8_lossy(&output.stderr)).collect();
+        assert_eq!(said.len(), 1, "both ends of one association");
+        assert!(said[0].contains("EINVAL"), "{}", said[0]);
+        done(streams(&daemon.place, &["unlink", client]));
+    }
+    done(link(a, b));
+    assert!(refused(link(&clients[0], &clients[1])).contains("EINVAL"), "through the other link");
+    assert!(refused(link(a, "999999")).contains("no association has this number"));
+}
+
 /// Starts a program under `swiftwater run` that ends after 60 s at most.
 fn limited(daemon: &Daemon, words: &str) -> Child {
     let mut command = daemon.run("timeout");
@@ -435,7 +540,13 @@ fn a_stream_is_its_owners_and_roots() {
         command
     };
     assert_eq!(done(as_nobody(&["--json"])).trim_end(), "[]", "nothing of root's is shown");
-    for words in [&["push", &root_stream, "nullmod"][..], &["pop", &root_stream], &["trace", &root_stream]] {
+    for words in [
+        &["push", &root_stream, "nullmod"][..],
+        &["pop", &root_stream],
+        &["trace", &root_stream],
+        &["link", &root_stream, &root_stream],
+        &["unlink", &root_stream],
+    ] {
         assert!(refused(as_nobody(words)).contains("EPERM"), "{words:?}");
     }
     roots.end();
@@ -454,5 +565,17 @@ fn a_stream_is_its_owners_and_roots() {
     assert_eq!(done(streams(&daemon.place, &["pop", &stream])), "limit\n");
     assert_eq!(done(as_nobody(&["pop", &stream])), "nullmod\n");
     nobodys.end();
+
+    let program = compiled("between", "owners");
+    let folder = public(&[&shim, &program]);
+    let mut command = Command::new(folder.join("swiftwater"));
+    command.args(["run", "--quiet", "--"]).arg(folder.join(program.file_name().expect("a file")));
+    command.uid(NOBODY).gid(NOBODY).env("SWIFTWATER_DAEMON", &daemon.place).current_dir("/");
+    let between = Between::of(&daemon, Flow::start_by(command, &[]));
+    let [a, b] = &between.proxy;
+    done(as_nobody(&["link", a, b]));
+    assert_eq!(done(streams(&daemon.place, &["unlink", a])), format!("{b}\n"));
+    done(streams(&daemon.place, &["link", a, b]));
+    assert!(refused(as_nobody(&["unlink", b])).contains("EPERM"), "root has linked them");
     fs::remove_dir_all(&folder).expect("our own folder");
 }

@@ -5,6 +5,8 @@ pub(crate) mod bind;
 pub(crate) mod connect;
 pub(crate) mod feed;
 pub(crate) mod form;
+pub(crate) mod link_status;
+pub(crate) mod links;
 pub(crate) mod listen;
 pub(crate) mod options;
 pub(crate) mod peel_off;

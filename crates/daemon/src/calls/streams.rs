@@ -18,6 +18,7 @@ use swiftwater::tokio::Association;
 use swiftwater::{Module, Statistics};
 
 use super::feed;
+use super::link_status::LinkStatus;
 use super::reply::{Answer, Reply};
 use super::report::{ASSOCIATIONS_MAX, PASSED_OVER_PER_RECORD, Report};
 use crate::state::association::SocketAssociation;
@@ -138,7 +139,7 @@ pub(crate) async fn pop(registry: &Registry, id: u32, who: UCred) -> Result<Repl
 }
 
 /// Finds the association with this number, for a user who may manage its stream. Skips other users' sockets in turns.
-async fn stream(
+pub(super) async fn stream(
     registry: &Registry,
     id: u32,
     who: UCred,
@@ -162,11 +163,11 @@ async fn stream(
 }
 
 /// Returns whether the user administers the daemon: root, or the daemon's own user.
-fn is_privileged(who: UCred) -> bool {
+pub(super) fn is_privileged(who: UCred) -> bool {
     who.uid.is_root() || who.uid == rustix::process::geteuid()
 }
 
-fn refused(why: String) -> Reply {
+pub(super) fn refused(why: String) -> Reply {
     Answer::Refused(why).into()
 }
 
@@ -207,6 +208,7 @@ fn stream_status(socket: &Socket, assoc: &SocketAssociation) -> Option<StreamSta
         local: association.local_addr(),
         peer: assoc.peer,
         parts: std::iter::once(head).chain(modules).chain([driver]).collect(),
+        link: LinkStatus::of(assoc),
     })
 }
 
@@ -323,6 +325,8 @@ pub struct StreamStatus {
     pub peer: SocketAddr,
     /// The head, then the modules downward, then the driver.
     pub parts: Vec<PartStatus>,
+    /// The link with another stream: their peers talk with each other, and the programs wait.
+    pub link: Option<LinkStatus>,
 }
 
 /// The head of a stream, a module, or the driver.

@@ -47,6 +47,8 @@ pub enum StreamCommandError {
     NoRoom,
     /// The module's name and arguments are too long.
     TooLong,
+    /// Linked, the two streams would send messages round in a circle.
+    Loop,
     /// The module or the daemon refused, for this reason.
     Refused(String),
 }
@@ -59,12 +61,15 @@ impl fmt::Display for StreamCommandError {
                 f.write_str("no association has this number; `swiftwater streams` lists them")
             }
             StreamCommandError::NotYours => {
-                f.write_str("only its owner and root may do that (EPERM), and only root pops modules that root has pushed")
+                f.write_str("only its owner and root may do that (EPERM), and only root pops and unlinks what root has pushed and linked")
             }
             StreamCommandError::NotUp => f.write_str("the association is not up"),
             StreamCommandError::NoRoom => {
                 f.write_str("you have too many recordings or unread messages; end a recording first")
             }
+            StreamCommandError::Loop => f.write_str(
+                "messages would go round for ever (EINVAL): these are one stream, or two ends of one association",
+            ),
             StreamCommandError::TooLong => f.write_str("the module's name and arguments are too long"),
             StreamCommandError::Refused(why) => f.write_str(why),
         }
@@ -86,6 +91,7 @@ impl From<Errno> for StreamCommandError {
             Errno::PERM => StreamCommandError::NotYours,
             Errno::NOTCONN => StreamCommandError::NotUp,
             Errno::NOBUFS => StreamCommandError::NoRoom,
+            Errno::INVAL => StreamCommandError::Loop,
             // The answer of a daemon that does not know this request.
             Errno::PROTONOSUPPORT => NoDaemon::OtherVersion.into(),
             error => NoDaemon::from(error).into(),
@@ -127,6 +133,26 @@ impl DaemonAddress {
     /// The stream belongs to another user or does not exist, or has no module.
     pub fn pop_module(&self, association: u32) -> Result<String, StreamCommandError> {
         self.ask(&Request::Pop { association })?.value()
+    }
+
+    /// Links the streams of two associations (`I_PLINK`): what comes from one peer goes to the other, and their programs wait.
+    ///
+    /// # Errors
+    ///
+    /// A stream belongs to another user, does not exist, is linked already, or has too few SCTP streams; or messages would go
+    /// round in a circle.
+    pub fn link(&self, association: u32, other: u32) -> Result<(), StreamCommandError> {
+        self.ask(&Request::Link { association, other })?.value().map(drop)
+    }
+
+    /// Ends the link of the stream of an association (`I_PUNLINK`), so that its program and that of the other stream go on;
+    /// returns the number of the other association.
+    ///
+    /// # Errors
+    ///
+    /// The stream belongs to another user, does not exist or is not linked.
+    pub fn unlink(&self, association: u32) -> Result<String, StreamCommandError> {
+        self.ask(&Request::Unlink { association })?.value()
     }
 
     /// Records the stream of an association as a pcapng file.

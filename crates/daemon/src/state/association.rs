@@ -42,6 +42,8 @@ pub(crate) struct SocketAssociation {
     pub(crate) held: tokio::sync::Mutex<Held>,
     /// The queue of outbound messages, if the socket is a one-to-many socket.
     send_queue: RefCell<Option<Rc<SendQueue>>>,
+    /// The association whose stream this one's was linked with last. The stack knows whether the link has ended.
+    pub(crate) linked_with: Cell<u32>,
     /// The seat of an association that a peer has set up with a one-to-many socket.
     seat: OnceCell<AssociationSeat>,
 }
@@ -125,6 +127,7 @@ impl SocketAssociation {
             outcome: watch::Sender::new(Outcome::Pending),
             held: tokio::sync::Mutex::default(),
             send_queue: RefCell::default(),
+            linked_with: Cell::new(0),
             seat: OnceCell::new(),
         }
     }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `minor` | the state of each open stream: unbound, listening, connected, one-to-many |
 //! | `request` | primitives from above |
+//! | `queued` | messages that wait for room, because their senders have not asked for it |
 //! | `options` | option management: the options of XTI, IP and SCTP |
 //! | `ports` | tells a link without ports of its own which SCTP ports are in use |
 //! | `indication` | messages and events of the core, on their way up |
@@ -18,6 +19,7 @@ mod interrupt;
 mod minor;
 mod options;
 mod ports;
+mod queued;
 mod refusal;
 mod request;
 
@@ -35,8 +37,8 @@ use ::sctp::{
 };
 use links::{Link, LinkStats};
 use streams::{
-    Chain, Control, Cx, Driver, DriverInfo, Errno, FlushScope, Interest, Kind, Message, Open, Pool, StreamId,
-    WriteAs, WriteData,
+    Chain, Control, Cx, Driver, DriverInfo, Errno, FlushScope, Interest, Kind, Marks, Message, Open, Pool,
+    StreamId, WriteAs, WriteData,
 };
 use tpi::{Primitive, State};
 
@@ -491,6 +493,9 @@ impl Driver for SctpDriver {
 
     #[inline]
     fn put(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
+        if m.marks.contains(Marks::UNADMITTED) {
+            return self.put_unadmitted(cx, s, m);
+        }
         match &m.kind {
             Kind::Proto(Control::Tpi(Primitive::OptdataReq { association, info })) => {
                 self.send(cx, s, *association, info, m.data);
@@ -498,6 +503,10 @@ impl Driver for SctpDriver {
             Kind::Data => self.send_plain(cx, s, false, false, m.data),
             _ => self.put_request(cx, s, m),
         }
+    }
+
+    fn service(&mut self, cx: &mut Cx<'_>, s: StreamId) {
+        self.send_queued(cx, s);
     }
 
     #[inline]

@@ -18,6 +18,17 @@ const DISCONNECT_BYTES_MAX: usize = 256;
 impl SctpDriver {
     /// Handles every message that is not plain user data.
     pub(super) fn put_request(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
+        if matches!(m.kind, Kind::Proto(_)) && cx.queue(s).is_some_and(|queue| !queue.is_empty()) {
+            return cx.putq(s, m);
+        }
+        match m.kind {
+            Kind::Flush(_) => cx.flush(s, m),
+            _ => self.handle_request(cx, s, m),
+        }
+    }
+
+    /// Handles a message whose turn it is.
+    pub(super) fn handle_request(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
         match m.kind {
             Kind::Proto(control) | Kind::PcProto(control) => {
                 let code = control.code();
@@ -25,10 +36,6 @@ impl SctpDriver {
                     Ok(primitive) => self.request(cx, s, primitive, m.data),
                     Err(error) => refuse_undecoded(cx, s, code, error),
                 }
-            }
-            // No data waits in this queue: accepted data is in the association's send queue.
-            Kind::Flush(flush) if flush.read => {
-                cx.putnext(s, Message::new(Kind::Flush(Flush { write: false, ..flush })));
             }
             Kind::Ioctl(ioctl) => {
                 cx.nak(s, &ioctl, Errno::EINVAL);

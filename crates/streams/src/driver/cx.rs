@@ -6,6 +6,7 @@ use crate::message::{CopyRequest, Flush, IocAck, IocNak, Ioctl, Kind, Message, R
 use crate::module::flow;
 use crate::names::Names;
 use crate::queue::Queue;
+use crate::scheduler::Errand;
 use crate::stream::{Stream, Streams};
 use crate::timers::{Alarm, TimerId};
 use crate::{Chain, Errno, RecvInfo};
@@ -89,9 +90,13 @@ impl<'a> Cx<'a> {
         flow::next_up(&mut stream.modules, &mut stream.head).canput(band)
     }
 
-    /// Wakes a writer that [`Driver::admit`](super::Driver::admit) has refused: there is room again.
+    /// Wakes a writer that [`Driver::admit`](super::Driver::admit) has refused: there is room again. Messages that wait on the
+    /// driver's queue come first: this enables `service`.
     pub fn back_enable(&mut self, s: StreamId) {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
+        if !stream.device.write.is_empty() {
+            scheduler.qenable(&mut stream.device.write, write_side(s));
+        }
         stream.head.back_enable(s, scheduler);
     }
 
@@ -234,6 +239,12 @@ impl<'a> Cx<'a> {
             scheduler.return_credit(lower, m);
         }
         m
+    }
+
+    /// Ends the link of a linked stream once this procedure has returned. The stream's user gets the messages on the lower read
+    /// queue, then `m`.
+    pub fn lower_unlink(&mut self, lower: StreamId, m: Option<Message>) {
+        self.streams.scheduler.send(Errand::EndLink { stream: lower, message: m });
     }
 
     /// Enables [`Driver::lower_read_service`](super::Driver::lower_read_service).

@@ -1,6 +1,7 @@
 //! Recovery after calls that have unwound.
 
 use crate::driver::Cx;
+use crate::error::WriteError;
 use crate::identifiers::StreamId;
 use crate::{Errno, Executive, Kind, Message};
 
@@ -14,7 +15,7 @@ impl Executive {
             driver.fault(&mut Cx::new(&mut self.streams), s);
         }
         if let Some((s, (stream, scheduler))) = s.and_then(|s| Some((s, self.streams.parts(s)?)))
-            && stream.head.check_write().is_ok()
+            && matches!(stream.head.check_write(), Ok(()) | Err(WriteError::WouldBlock))
         {
             let failed = Kind::Error { read: Some(Errno::EIO), write: Some(Errno::EIO) };
             stream.head.put(s, Message::new(failed), scheduler);

@@ -4,6 +4,7 @@ use crate::Executive;
 use crate::driver::Cx;
 use crate::error::LinkError;
 use crate::identifiers::{DriverId, LinkId, StreamId};
+use crate::message::Credentials;
 use std::collections::HashMap;
 
 /// All links of an executive.
@@ -22,6 +23,8 @@ struct Link {
     above: DriverId,
     /// The controlling stream, whose close ends the link. A persistent link has none.
     controller: Option<StreamId>,
+    /// The owner of the stream that the link was made with.
+    owner: Credentials,
 }
 
 impl Links {
@@ -54,6 +57,26 @@ impl Executive {
     ///
     /// A stream is closed, failed or linked already; the driver is no multiplexor; or messages could go round in a circle.
     pub fn link(&mut self, upper: StreamId, lower: StreamId, persistent: bool) -> Result<LinkId, LinkError> {
+        self.link_for(upper, lower, persistent, false)
+    }
+
+    /// Links `lower`, which somebody uses who does not know of the link, persistently (`I_PLINK`). Until the link ends the user
+    /// finds nothing to read and no room to write, instead of errors.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Executive::link`].
+    pub fn link_in_use(&mut self, upper: StreamId, lower: StreamId) -> Result<LinkId, LinkError> {
+        self.link_for(upper, lower, true, true)
+    }
+
+    fn link_for(
+        &mut self,
+        upper: StreamId,
+        lower: StreamId,
+        persistent: bool,
+        user_waits: bool,
+    ) -> Result<LinkId, LinkError> {
         let (Some(above), Some(below)) = (self.driver_of(upper), self.driver_of(lower)) else {
             return Err(LinkError::Closed);
         };
@@ -62,6 +85,7 @@ impl Executive {
         }
         let Some(controller) = self.streams.get(upper) else { return Err(LinkError::Closed) };
         controller.head.check_write().map_err(LinkError::of)?;
+        let owner = controller.owner;
         let _ = self.flush_head(lower);
         let Some((stream, scheduler)) = self.streams.parts(lower) else { return Err(LinkError::Closed) };
         if stream.head.link().is_some() {
@@ -71,13 +95,12 @@ impl Executive {
         self.links.last += 1;
         let id = LinkId(self.links.last);
         let unread = stream.head.take_all(lower, scheduler);
-        stream.head.set_link(Some(id));
+        stream.head.set_link(id, user_waits);
         let controller = (!persistent).then_some(upper);
-        self.links.by_number.insert(id, Link { lower, below, above, controller });
+        self.links.by_number.insert(id, Link { lower, below, above, controller, owner });
         let linked = self.drivers[above.0].link(&mut Cx::new(&mut self.streams), upper, lower);
-        if let Err(errno) = linked {
+        if linked.is_err() {
             self.forget_link(id);
-            return Err(LinkError::Driver(errno));
         }
         // The multiplexor takes over the messages that the stream's user has not read.
         for m in unread {
@@ -86,7 +109,7 @@ impl Executive {
             }
         }
         self.deliver_posts();
-        Ok(id)
+        linked.map(|()| id).map_err(LinkError::Driver)
     }
 
     /// Ends a link (`I_UNLINK`, `I_PUNLINK`): returns the lower stream to its user.
@@ -123,6 +146,20 @@ impl Executive {
         }
     }
 
+    /// Ends the link of a lower stream, if it is linked.
+    pub(super) fn unlink_lower(&mut self, lower: StreamId) {
+        if let Some((id, _)) = self.link_of(lower) {
+            // The link was found a moment ago.
+            let _ = self.unlink(id);
+        }
+    }
+
+    /// Returns the link of a lower stream, and the owner of the stream that the link was made with.
+    pub fn link_of(&self, lower: StreamId) -> Option<(LinkId, Credentials)> {
+        let id = self.streams.get(lower)?.head.link()?;
+        Some((id, self.links.by_number.get(&id)?.owner))
+    }
+
     /// Returns the driver that a stream is linked under.
     pub(super) fn multiplexor_of(&self, lower: StreamId) -> Option<DriverId> {
         let id = self.streams.get(lower)?.head.link()?;
@@ -131,8 +168,8 @@ impl Executive {
 
     fn forget_link(&mut self, id: LinkId) {
         let Some(link) = self.links.by_number.remove(&id) else { return };
-        if let Some(stream) = self.streams.get_mut(link.lower) {
-            stream.head.set_link(None);
+        if let Some((stream, scheduler)) = self.streams.parts(link.lower) {
+            stream.head.end_link(link.lower, scheduler);
         }
     }
 }

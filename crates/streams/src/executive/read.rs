@@ -111,6 +111,9 @@ impl Executive {
         self.split_front(s);
         let Some(stream) = self.streams.get(s) else { return Err(ReadError::Closed) };
         stream.head.check_read()?;
+        if stream.head.is_lent() {
+            return Ok(None);
+        }
         let Some(front) = stream.head.queue.front() else { return Ok(None) };
         let Some((_, info)) = data_info(front) else { return Err(ReadError::NotData) };
         let len = front.data.copy_to(buf);
@@ -127,6 +130,9 @@ impl Executive {
         let Some((stream, _)) = self.streams.parts(s) else { return Err(ReadError::Closed) };
         if stream.head.troubled {
             stream.head.report_read()?;
+            if stream.head.is_lent() {
+                return Ok(None);
+            }
         }
         if stream.head.queue.begins_with_run() {
             self.split_front(s);
@@ -144,6 +150,9 @@ impl Executive {
         let Some((stream, _)) = self.streams.parts(s) else { return Err(ReadError::Closed) };
         if stream.head.troubled {
             stream.head.report_read()?;
+            if stream.head.is_lent() {
+                return Ok(None);
+            }
         }
         self.take_first(s)
     }
@@ -165,6 +174,9 @@ impl Executive {
     pub fn getpmsg(&mut self, s: StreamId, select: Select) -> Result<Option<Message>, ReadError> {
         let Some(stream) = self.streams.get(s) else { return Err(ReadError::Closed) };
         stream.head.check_read()?;
+        if stream.head.is_lent() {
+            return Ok(None);
+        }
         let selected = stream.head.queue.front().is_some_and(|m| match select {
             Select::Any => true,
             Select::HighPriority => m.kind.is_high_priority(),
@@ -242,6 +254,9 @@ impl Executive {
             let head = &mut stream.head;
             if result.is_none() {
                 head.report_read()?;
+                if head.is_lent() {
+                    return Ok(None);
+                }
             }
             head.uncover_data();
             if head.queue.begins_with_run() {

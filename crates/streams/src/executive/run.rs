@@ -105,8 +105,23 @@ impl Executive {
             match errand {
                 Errand::Put { stream, message } => self.put_to_driver(stream, message, &mut puts_left),
                 Errand::LowerPut { stream, message } => {
-                    let Some(driver) = self.multiplexor_of(stream) else { continue };
-                    self.drivers[driver.0].lower_put(&mut Cx::new(&mut self.streams), stream, message);
+                    match self.multiplexor_of(stream) {
+                        Some(driver) => {
+                            self.drivers[driver.0].lower_put(
+                                &mut Cx::new(&mut self.streams),
+                                stream,
+                                message,
+                            );
+                        }
+                        // The link has ended meanwhile.
+                        None => self.put_to_user(stream, message),
+                    }
+                }
+                Errand::EndLink { stream, message } => {
+                    self.unlink_lower(stream);
+                    if let Some(message) = message {
+                        self.put_to_user(stream, message);
+                    }
                 }
                 Errand::Consumed { stream, credit } => {
                     let Some(driver) = self.streams.get(stream).map(|open| open.driver) else { continue };
@@ -115,6 +130,13 @@ impl Executive {
                     self.drivers[driver.0].consumed(cx, stream, association, bytes, charges);
                 }
             }
+        }
+    }
+
+    /// Puts a message to the head of a stream, past its modules.
+    fn put_to_user(&mut self, s: StreamId, m: Message) {
+        if let Some((stream, scheduler)) = self.streams.parts(s) {
+            stream.head.put(s, m, scheduler);
         }
     }
 

@@ -105,6 +105,9 @@ impl Executive {
     pub fn recv_passed(&mut self, s: StreamId) -> Result<Option<Passed>, ReadError> {
         let Some(stream) = self.streams.get_mut(s) else { return Err(ReadError::Closed) };
         stream.head.report_read()?;
+        if stream.head.is_lent() {
+            return Ok(None);
+        }
         match stream.head.queue.front().map(|m| &m.kind) {
             None => Ok(None),
             Some(&Kind::PassFp(passed)) => {

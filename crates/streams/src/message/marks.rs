@@ -22,6 +22,9 @@ impl Marks {
     /// The receive window of the message has been returned: reading it returns none. For modules that change the length of
     /// messages on their way up, or make messages.
     pub const CREDITED: Self = Self(32);
+    /// The sender has not asked the driver for room ([`Driver::admit`](crate::Driver::admit)): a driver without room queues the
+    /// message.
+    pub const UNADMITTED: Self = Self(128);
     /// The message was part of a run: its charge beyond the data returns with the run.
     pub(crate) const OF_RUN: Self = Self(64);
 }

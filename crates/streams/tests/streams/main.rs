@@ -25,6 +25,7 @@ mod reading;
 mod runs;
 mod sad;
 mod scheduling;
+mod splicing;
 mod support;
 mod timing;
 mod timod;

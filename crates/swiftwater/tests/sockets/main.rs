@@ -20,6 +20,7 @@ mod pair;
 mod paths;
 mod restarted_peer;
 mod sharing;
+mod splice;
 mod stream_mode;
 mod streams;
 mod try_calls;

@@ -13,14 +13,23 @@ macro_rules! pages {
 /// File names and texts of the pages.
 const PAGES: &[(&str, &str)] = pages! {
     "bufmod",
+    "clone",
     "compress",
     "connld",
     "counter",
+    "echo",
     "filter",
     "limit",
+    "log",
+    "loop",
+    "mux",
+    "null",
     "nullmod",
+    "nuls",
     "pipemod",
+    "sad",
     "sctp_t",
+    "splice",
     "streamio",
     "tap",
     "timod",
@@ -39,17 +48,33 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn every_module_has_a_page_with_all_sections() {
+    fn every_module_and_driver_has_a_page_with_all_sections() {
         let mut executive = streams::Executive::new(Instant::now());
         streams::modules::add_all(&mut executive);
         let by_owner = ["tap", "trace", "streamio", "sctp_t"];
-        for name in executive.module_names().into_iter().chain(by_owner) {
+        let drivers = ["clone", "echo", "log", "loop", "mux", "null", "nuls", "sad", "splice"];
+        for name in executive.module_names().into_iter().chain(by_owner).chain(drivers) {
             let file = format!("swiftwater-{name}.7");
             let page = PAGES.iter().find(|(page, _)| *page == file);
             let (_, text) = page.unwrap_or_else(|| panic!("{name} has no page"));
             for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "\"SEE ALSO\""] {
                 assert!(text.contains(&format!(".SH {section}\n")), "{name} lacks {section}");
             }
+        }
+    }
+
+    /// A page that nothing refers to is not found.
+    #[test]
+    fn the_page_of_streamio_refers_to_every_driver() {
+        let (_, streamio) = PAGES.iter().find(|(page, _)| *page == "swiftwater-streamio.7").expect("a page");
+        let drivers = include_str!("../../../../crates/streams/src/drivers.rs");
+        let modules = drivers.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
+        let names = modules.filter(|module| *module != "pause").map(|module| match module {
+            "pipe" => "loop",
+            name => name,
+        });
+        for name in names.chain(["nuls", "clone"]) {
+            assert!(streamio.contains(&format!("swiftwater\\-{name}\\fR(7)")), "{name}");
         }
     }
 

@@ -41,7 +41,9 @@ Examples:
   swiftwater streams pop 5
   swiftwater streams trace 5                    a line for each message
   swiftwater streams tap 5 -w call.pcapng       for Wireshark, until Ctrl-C
-  swiftwater streams tap 5 | tshark -r -")]
+  swiftwater streams tap 5 | tshark -r -
+  swiftwater streams link 5 7                   their peers talk with each other, past the program
+  swiftwater streams unlink 5                   the program goes on")]
 pub(crate) struct StreamsArgs {
     #[command(subcommand)]
     command: Option<StreamsCommand>,
@@ -91,6 +93,26 @@ enum StreamsCommand {
         #[command(flatten)]
         place: PlaceArgs,
     },
+    /// Link two streams (`I_PLINK`): what comes from one peer goes to the other, and their programs wait.
+    #[command(after_help = LINK_HELP)]
+    Link {
+        /// The number of an association.
+        #[arg(value_parser = association_number)]
+        id: u32,
+        /// The number of the other association.
+        #[arg(value_parser = association_number, value_name = "OTHER")]
+        other: u32,
+        #[command(flatten)]
+        place: PlaceArgs,
+    },
+    /// End the link of a stream and of the one that it is linked with (`I_PUNLINK`).
+    Unlink {
+        /// The number of an association.
+        #[arg(value_parser = association_number)]
+        id: u32,
+        #[command(flatten)]
+        place: PlaceArgs,
+    },
     /// Print a line for each message and primitive, until Ctrl-C or the association ends.
     Trace {
         /// The number of the association.
@@ -111,6 +133,21 @@ enum StreamsCommand {
         place: PlaceArgs,
     },
 }
+
+/// End of the help of `link`.
+const LINK_HELP: &str = "\
+Both streams are linked under the multiplexor `splice` of the daemon. It passes messages with their SCTP stream, payload protocol \
+identifier and order, and flow control reaches from peer to peer. The programs find nothing to read and no room to write. The link \
+ends by `unlink`, with either association, or when a program closes its socket; what was not passed on is the programs'. What a \
+program has read before the link and not sent on yet goes on after it.
+
+Use it to take a proxy out of its way while you look into it or stop it in a debugger, or to find out whether it is the proxy that is \
+slow. Modules stay: `tap` and `limit` work on linked streams.
+
+Examples:
+  swiftwater streams link 5 7        5 and 7 are the two associations of a proxy
+  swiftwater streams                 shows the link and what it has passed on
+  swiftwater streams unlink 7        ends the link of 5 and 7";
 
 /// Parses the number of an association.
 fn association_number(text: &str) -> Result<u32, String> {
@@ -133,6 +170,17 @@ pub(crate) fn run(args: &StreamsArgs) -> Result<(), Failure> {
             let popped = place.pop_module(*id);
             let name = popped.map_err(|error| failure(&place, &format!("cannot pop from {id}"), &error))?;
             Ok(print(&format!("{name}\n"))?)
+        }
+        Some(StreamsCommand::Link { id, other, place }) => {
+            let place = place.place();
+            let linked = place.link(*id, *other);
+            linked.map_err(|error| failure(&place, &format!("cannot link {id} with {other}"), &error))
+        }
+        Some(StreamsCommand::Unlink { id, place }) => {
+            let place = place.place();
+            let unlinked = place.unlink(*id);
+            let other = unlinked.map_err(|error| failure(&place, &format!("cannot unlink {id}"), &error))?;
+            Ok(print(&format!("{other}\n"))?)
         }
         Some(StreamsCommand::Trace { id, place }) => {
             let place = place.place();
@@ -223,7 +271,7 @@ fn failure(place: &DaemonAddress, what: &str, error: &StreamCommandError) -> Fai
 
 #[cfg(test)]
 mod tests {
-    use swiftwater_daemon::{PartStatus, QueueStatus, StreamStatus};
+    use swiftwater_daemon::{LinkStatus, PartStatus, QueueStatus, StreamStatus};
 
     use super::*;
 
@@ -255,6 +303,7 @@ mod tests {
                 part("limit", 70_000, &[]),
                 part("sctp", 0, &[("messages sent", 500)]),
             ],
+            link: Some(LinkStatus { with: 7, user: 0, messages: 1200, bytes: 34_000 }),
         };
         Streams { streams: vec![stream], omitted: 0 }
     }

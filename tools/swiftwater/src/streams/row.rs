@@ -36,6 +36,13 @@ pub(super) enum Row<'a> {
         write_lowat_bytes: usize,
         write_full: bool,
     },
+    Link {
+        stream: u32,
+        linked_with: u32,
+        linked_by: u32,
+        messages: u64,
+        bytes: u64,
+    },
     Count {
         stream: u32,
         place: usize,
@@ -59,6 +66,13 @@ fn of_stream(stream: &StreamStatus) -> Vec<Row<'_>> {
         local: stream.local,
         peer: stream.peer,
     }];
+    rows.extend(stream.link.as_ref().map(|link| Row::Link {
+        stream: stream.association,
+        linked_with: link.with,
+        linked_by: link.user,
+        messages: link.messages,
+        bytes: link.bytes,
+    }));
     for (place, part) in stream.parts.iter().enumerate() {
         rows.push(of_part(stream.association, place, part));
         let counts = part.counts.iter().map(|(what, count)| Row::Count {

@@ -25,10 +25,14 @@ fn of_stream(stream: &StreamStatus) -> String {
         Some(name) => format!("{name} (pid {})", stream.process),
         None => format!("uid {}", stream.user),
     };
+    let link = stream.link.as_ref().map_or(String::new(), |link| {
+        let (messages, bytes) = (grouped(link.messages), grouped(link.bytes));
+        format!("   splice with {}: {messages} messages passed on, {bytes} bytes\n", link.with)
+    });
     let lines: Vec<Line> = stream.parts.iter().enumerate().map(|(depth, part)| line(depth, part)).collect();
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let widths = [width(0), width(1), width(2)];
-    let mut out = format!("{}  {local} -> {}  {process}\n", stream.association, stream.peer);
+    let mut out = format!("{}  {local} -> {}  {process}\n{link}", stream.association, stream.peer);
     for [name, read, write, counts] in &lines {
         let text =
             format!("   {name:<0$}  {read:<1$}  {write:<2$}  {counts}", widths[0], widths[1], widths[2]);
@@ -70,6 +74,7 @@ mod tests {
     fn parts_stand_below_each_other() {
         let expected = "\
 5  192.0.2.1:7 -> 192.0.2.2:9  uid 1000
+   splice with 7: 1,200 messages passed on, 34,000 bytes
    head        Recv-Q 0/65,536  Send-Q 0/65,536            1,200 messages written
    `- limit    Recv-Q 0/65,536  Send-Q 70,000/65,536 full
       `- sctp  Recv-Q 0/65,536  Send-Q 0/65,536            500 messages sent

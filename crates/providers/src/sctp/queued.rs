@@ -1,0 +1,46 @@
+//! Messages that wait on a stream's write queue until their association has room.
+//!
+//! The stream head asks for room before it sends a message down. A multiplexor that the stream is linked under cannot ask, and
+//! marks its messages ([`Marks::UNADMITTED`]).
+
+use streams::{Admission, Control, Cx, Driver, Kind, Marks, Message, SendInfo, StreamId};
+use tpi::Primitive;
+
+use super::SctpDriver;
+
+impl SctpDriver {
+    /// Sends a message of user data whose sender has not asked for room, or queues the message.
+    #[cold]
+    pub(super) fn put_unadmitted(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
+        let is_first = cx.queue(s).is_none_or(streams::Queue::is_empty);
+        if is_first && self.has_room(s, &m) { self.put_admitted(cx, s, m) } else { cx.putq(s, m) }
+    }
+
+    /// Sends queued messages while there is room.
+    #[cold]
+    pub(super) fn send_queued(&mut self, cx: &mut Cx<'_>, s: StreamId) {
+        while let Some(m) = cx.getq(s) {
+            if m.marks.contains(Marks::UNADMITTED) && !self.has_room(s, &m) {
+                return cx.putbq(s, m);
+            }
+            self.put_admitted(cx, s, m);
+        }
+    }
+
+    /// Returns whether a message may be sent now. If not, the core reports once it may. A message that can never be sent may:
+    /// its stream fails.
+    fn has_room(&mut self, s: StreamId, m: &Message) -> bool {
+        let (association, info) = match &m.kind {
+            Kind::Proto(Control::Tpi(Primitive::OptdataReq { association, info })) => (*association, *info),
+            _ => (0, SendInfo::default()),
+        };
+        self.admit(s, association, &info, m.data.len()) != Admission::Full
+    }
+
+    fn put_admitted(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
+        match m.kind {
+            Kind::Data => self.send_plain(cx, s, false, false, m.data),
+            _ => self.handle_request(cx, s, m),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! A multiplexor that joins the two streams linked under each of its streams (`splice`).
+
+use crate::driver::{Cx, Driver, Open, WriteData};
+use crate::identifiers::StreamId;
+use crate::message::{Control, Kind, Marks, Message};
+use crate::{Errno, Primitive, SendInfo};
+
+/// Joins the two streams that are linked under one of its streams: user data that comes up on one goes down on the other, with
+/// flow control across. What comes up otherwise, such as the end of a connection, ends both links at its place in the order, and
+/// is for the users of the streams; notifications are discarded. Nothing is written to the upper streams or read from them.
+#[derive(Debug, Default)]
+pub struct Splice {
+    ends: Vec<End>,
+}
+
+/// A linked stream.
+#[derive(Debug)]
+struct End {
+    upper: StreamId,
+    lower: StreamId,
+    spliced: Spliced,
+}
+
+/// User data that has come up on a linked stream and gone down on the other one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spliced {
+    /// Number of messages.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Whether the last one is part of a record that goes on.
+    pub is_in_record: bool,
+}
+
+/// A message that came up, as it goes down.
+enum Onward {
+    Data(Kind, bool),
+    Discarded,
+    /// It is for the user of the stream.
+    ForUser(Kind),
+}
+
+impl Splice {
+    /// Returns what has gone on from a linked stream.
+    pub fn spliced(&self, lower: StreamId) -> Option<Spliced> {
+        self.ends.iter().find(|end| end.lower == lower).map(|end| end.spliced)
+    }
+
+    /// Returns the stream that is joined with a linked one.
+    pub fn other(&self, lower: StreamId) -> Option<StreamId> {
+        let end = self.ends.iter().find(|end| end.lower == lower)?;
+        let is_other = |other: &&End| other.upper == end.upper && other.lower != lower;
+        self.ends.iter().find(is_other).map(|other| other.lower)
+    }
+
+    fn count(&mut self, lower: StreamId, bytes: usize, goes_on: bool) {
+        if let Some(end) = self.ends.iter_mut().find(|end| end.lower == lower) {
+            let Spliced { messages, bytes: all_bytes, .. } = end.spliced;
+            end.spliced = Spliced {
+                messages: messages + u64::from(!goes_on),
+                bytes: all_bytes + bytes as u64,
+                is_in_record: goes_on,
+            };
+        }
+    }
+
+    /// Passes the message at the front of the lower read queue on. Returns false if there is none, or it ends the link.
+    fn pass_one(&mut self, cx: &mut Cx<'_>, lower: StreamId, to: StreamId) -> bool {
+        let Some(Message { band, kind, data, marks }) = cx.lower_getq(lower) else { return false };
+        match onward(kind) {
+            Onward::Data(kind, goes_on) => {
+                self.count(lower, data.len(), goes_on);
+                if !data.is_empty() {
+                    // The block may be a small part of the memory of a batch, which must not stay in a send queue.
+                    let data = cx.block(WriteData::Copied(&data.into_bytes())).into();
+                    cx.lower_put(to, Message { band, kind, data, marks: Marks::UNADMITTED });
+                }
+                true
+            }
+            Onward::Discarded => true,
+            Onward::ForUser(kind) => {
+                let m = Message { band, kind, data, marks };
+                if matches!(m.kind, Kind::Proto(_) | Kind::PassFp(_)) {
+                    cx.lower_putbq(lower, m);
+                    cx.lower_unlink(lower, None);
+                } else {
+                    cx.lower_unlink(lower, Some(m));
+                }
+                false
+            }
+        }
+    }
+}
+
+/// Returns how a message that has come up goes on.
+fn onward(kind: Kind) -> Onward {
+    match kind {
+        Kind::Data => Onward::Data(Kind::Data, false),
+        Kind::Proto(Control::Tpi(Primitive::OptdataInd { info, .. })) => {
+            let (stream, ppid, unordered, more) = (info.stream, info.ppid, info.unordered, info.more);
+            let info = SendInfo { stream, ppid, unordered, more, ..SendInfo::default() };
+            let primitive = Primitive::OptdataReq { association: 0, info };
+            Onward::Data(Kind::Proto(primitive.into()), more)
+        }
+        Kind::Proto(Control::Tpi(Primitive::DataInd { more })) => {
+            Onward::Data(Kind::Proto(Primitive::DataReq { more }.into()), more)
+        }
+        Kind::Proto(Control::Tpi(Primitive::ExdataInd { more })) => {
+            Onward::Data(Kind::Proto(Primitive::ExdataReq { more }.into()), more)
+        }
+        Kind::Proto(Control::Tpi(Primitive::NotificationInd(_))) => Onward::Discarded,
+        kind => Onward::ForUser(kind),
+    }
+}
+
+impl Driver for Splice {
+    fn open(&mut self, _cx: &mut Cx<'_>, _s: StreamId, _open: &Open) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn close(&mut self, _cx: &mut Cx<'_>, _s: StreamId) {}
+
+    fn put(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
+        match &m.kind {
+            Kind::Flush(_) => cx.flush(s, m),
+            Kind::Ioctl(ioctl) => cx.nak(s, ioctl, Errno::EINVAL),
+            _ => {}
+        }
+    }
+
+    fn link(&mut self, cx: &mut Cx<'_>, upper: StreamId, lower: StreamId) -> Result<(), Errno> {
+        if self.ends.iter().filter(|end| end.upper == upper).count() == 2 {
+            return Err(Errno::EBUSY);
+        }
+        self.ends.push(End { upper, lower, spliced: Spliced::default() });
+        if let Some(other) = self.other(lower) {
+            cx.lower_qenable(other);
+        }
+        Ok(())
+    }
+
+    fn unlink(&mut self, cx: &mut Cx<'_>, lower: StreamId) {
+        let other = self.other(lower);
+        self.ends.retain(|end| end.lower != lower);
+        if let Some(other) = other {
+            cx.lower_unlink(other, None);
+        }
+    }
+
+    fn lower_put(&mut self, cx: &mut Cx<'_>, lower: StreamId, m: Message) {
+        if m.kind.is_high_priority() {
+            cx.lower_unlink(lower, Some(m));
+        } else {
+            cx.lower_putq(lower, m);
+        }
+    }
+
+    fn lower_read_service(&mut self, cx: &mut Cx<'_>, lower: StreamId) {
+        let Some(to) = self.other(lower) else { return };
+        while cx.lower_canput(to, 0) && self.pass_one(cx, lower, to) {}
+    }
+
+    fn lower_write_service(&mut self, cx: &mut Cx<'_>, lower: StreamId) {
+        if let Some(from) = self.other(lower) {
+            cx.lower_qenable(from);
+        }
+    }
+}

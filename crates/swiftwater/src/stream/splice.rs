@@ -1,0 +1,183 @@
+//! Links of streams in use: two associations whose peers talk with each other, past the program.
+
+use std::fmt;
+use std::sync::Arc;
+
+use streams::drivers::Splice;
+use streams::{Credentials, Executive, LinkError, LinkId, StreamId};
+
+use super::Stream;
+
+/// Name of the multiplexor.
+const SPLICE: &str = "splice";
+
+/// The link of a stream that is spliced with another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpliceStatus {
+    /// The user who has spliced the streams.
+    pub owner: Credentials,
+    /// Number of messages that have come up on this stream and gone down on the other.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Error of splicing two streams, or of ending that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpliceError {
+    /// A stream cannot be linked, or is not.
+    Link(LinkError),
+    /// The streams belong to different stacks.
+    OtherStack,
+    /// One stream brings up messages on SCTP streams that the other does not have.
+    TooFewStreams {
+        /// Number of SCTP streams on which messages come up.
+        inbound: u16,
+        /// Number of SCTP streams that the other one sends on.
+        outbound: u16,
+    },
+    /// Part of a long message has gone on without the rest.
+    InRecord,
+}
+
+impl From<LinkError> for SpliceError {
+    fn from(error: LinkError) -> Self {
+        SpliceError::Link(error)
+    }
+}
+
+impl fmt::Display for SpliceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SpliceError::Link(error) => error.fmt(f),
+            SpliceError::OtherStack => f.write_str("the associations belong to different stacks"),
+            SpliceError::TooFewStreams { inbound, outbound } => write!(
+                f,
+                "messages come on {inbound} streams of one association, and the other one sends on {outbound} only"
+            ),
+            SpliceError::InRecord => f.write_str("a long message has been passed on in part; try again"),
+        }
+    }
+}
+
+impl std::error::Error for SpliceError {}
+
+impl Stream<'_> {
+    /// Splices two streams: links both under a multiplexor (`I_PLINK` under `splice`) that sends down on one the messages
+    /// that come up on the other, with flow control across. Until the links end, reads on both wait for messages, and writes
+    /// for room. They end together: by [`Stream::unsplice`], when one of the streams is closed, or when something else than
+    /// data comes up, such as the end of an association, which its reader then finds.
+    ///
+    /// ```
+    /// # use swiftwater::streams::Credentials;
+    /// # use swiftwater::{Stack, StackOptions};
+    /// # let stack = Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() })?;
+    /// # let listener = stack.listen(7)?;
+    /// # let [alice, bob] = [stack.connect(listener.local_address())?, stack.connect(listener.local_address())?];
+    /// # let [(to_alice, _), (to_bob, _)] = [listener.accept()?, listener.accept()?];
+    /// to_alice.stream().splice(&to_bob.stream(), Credentials::ROOT)?;
+    /// alice.send(b"past the program between them")?;
+    /// assert_eq!(bob.recv()?.expect("a message").to_vec(), b"past the program between them");
+    /// to_bob.stream().unsplice()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A stream is linked already, has failed or ended; both are the same; they belong to different stacks; or one brings up
+    /// messages on SCTP streams that the other does not have. The ends of one association are not told apart from others:
+    /// spliced, they would send a message round for ever.
+    pub fn splice(&self, other: &Stream<'_>, owner: Credentials) -> Result<(), SpliceError> {
+        if !Arc::ptr_eq(&self.socket.shard, &other.socket.shard) {
+            return Err(SpliceError::OtherStack);
+        }
+        self.check_fits(other)?;
+        other.check_fits(self)?;
+        let with = other.socket.stream;
+        let spliced = self.change(|executive, s| splice(executive, [s, with], owner));
+        Ok(spliced.unwrap_or(Err(LinkError::Closed))?)
+    }
+
+    /// Ends the splice of this stream (`I_PUNLINK`): both streams return to their programs, with what was not passed on.
+    ///
+    /// # Errors
+    ///
+    /// The stream is not spliced, or part of a long message has gone on without the rest.
+    pub fn unsplice(&self) -> Result<(), SpliceError> {
+        self.change(unsplice).unwrap_or(Err(LinkError::Closed.into()))
+    }
+
+    /// Returns the link of a stream that is spliced.
+    pub fn splice_status(&self) -> Option<SpliceStatus> {
+        let mut inner = self.socket.shard.enter();
+        let s = self.socket.stream;
+        inner
+            .guarded(None, |inner| {
+                let executive = inner.executive.settled();
+                let (_, owner) = executive.link_of(s)?;
+                let driver = executive.driver_named(SPLICE)?;
+                let passed = executive.with_driver(driver, |splice: &mut Splice, _| splice.spliced(s))??;
+                Some(SpliceStatus { owner, messages: passed.messages, bytes: passed.bytes })
+            })
+            .flatten()
+    }
+
+    /// Checks that the other stream has every SCTP stream on which messages can come up here.
+    fn check_fits(&self, other: &Stream<'_>) -> Result<(), SpliceError> {
+        let counts = |stream: &Stream<'_>| {
+            let socket = stream.socket;
+            let known = socket.shard.with_driver(|driver| driver.statistics(socket.stream, 0)).flatten();
+            known.map_or((0, 0), |known| (known.streams_in, known.streams_out))
+        };
+        match (counts(self).0, counts(other).1) {
+            (inbound, outbound) if inbound > outbound => {
+                Err(SpliceError::TooFewStreams { inbound, outbound })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn splice(executive: &mut Executive, lowers: [StreamId; 2], owner: Credentials) -> Result<(), LinkError> {
+    // Most stacks never splice, and each driver costs a call in every turn.
+    let driver = match executive.driver_named(SPLICE) {
+        Some(driver) => driver,
+        None => executive.add_driver(SPLICE, Box::new(Splice::default())),
+    };
+    let upper = executive.open_minor(driver, None, owner).map_err(|_| LinkError::Closed)?;
+    let linked = link_both(executive, upper, lowers);
+    // The links are persistent.
+    executive.close(upper);
+    executive.run();
+    linked
+}
+
+fn link_both(
+    executive: &mut Executive,
+    upper: StreamId,
+    [first, second]: [StreamId; 2],
+) -> Result<(), LinkError> {
+    if first == second {
+        return Err(LinkError::Loop);
+    }
+    let link: LinkId = executive.link_in_use(upper, first)?;
+    executive.link_in_use(upper, second).map(drop).inspect_err(|_| {
+        // The link was made a moment ago.
+        let _ = executive.unlink(link);
+    })
+}
+
+fn unsplice(executive: &mut Executive, s: StreamId) -> Result<(), SpliceError> {
+    let (link, _) = executive.link_of(s).ok_or(LinkError::NoLink)?;
+    let in_record = |splice: &mut Splice, _: &mut streams::Cx<'_>| {
+        let ends = [Some(s), splice.other(s)].into_iter().flatten();
+        ends.filter_map(|end| splice.spliced(end)).any(|end| end.is_in_record)
+    };
+    let driver = executive.driver_named(SPLICE).ok_or(LinkError::NoLink)?;
+    if executive.with_driver(driver, in_record) == Some(true) {
+        return Err(SpliceError::InRecord);
+    }
+    executive.unlink(link)?;
+    executive.run();
+    Ok(())
+}

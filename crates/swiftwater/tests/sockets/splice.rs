@@ -1,0 +1,94 @@
+//! Two associations that are spliced, past the program between them.
+
+use streams::Credentials;
+use swiftwater::{
+    Association, AssociationOptions, SendError, SendInfo, SpliceError, Stack, StackOptions, streams,
+};
+
+use crate::pair::must_end;
+
+/// The ends of two associations: those of a client each, and those of the program between them.
+struct Between {
+    clients: [Association; 2],
+    ends: [Association; 2],
+}
+
+fn between(options: [&AssociationOptions; 2]) -> Between {
+    let options_of = |association: &AssociationOptions| StackOptions {
+        udp_port: Some(0),
+        local_addresses: vec!["127.0.0.1".parse().unwrap()],
+        association: association.clone(),
+        ..StackOptions::default()
+    };
+    let stack = Stack::bind(&options_of(&AssociationOptions::default())).unwrap();
+    let listener = stack.listen(7).unwrap();
+    let joined = options.map(|options| {
+        let client = Stack::bind(&options_of(options)).unwrap();
+        let client = client.connect(listener.local_address()).unwrap();
+        (client, listener.accept().unwrap().0)
+    });
+    let [(a, to_a), (b, to_b)] = joined;
+    Between { clients: [a, b], ends: [to_a, to_b] }
+}
+
+#[test]
+fn messages_wait_for_a_reader_beyond_the_splice() {
+    must_end(|| {
+        const MESSAGES_MAX: u32 = 200_000;
+        let default = AssociationOptions::default();
+        let Between { clients: [a, b], ends: [to_a, to_b] } = between([&default, &default]);
+        to_a.stream().splice(&to_b.stream(), Credentials::ROOT).unwrap();
+        let queued = || to_b.stream().describe().unwrap().driver.write.messages;
+        let mut sent = 0u32;
+        while queued() == 0 {
+            match a.try_send(&[&sent.to_be_bytes()[..], &[7; 1000]].concat(), &SendInfo::default()) {
+                Ok(()) => sent += 1,
+                Err(SendError::WouldBlock) => std::thread::yield_now(),
+                Err(error) => panic!("{error}"),
+            }
+            assert!(sent < MESSAGES_MAX, "messages wait for room");
+        }
+        for number in 0..sent {
+            assert_eq!(b.recv().unwrap().unwrap().to_vec()[..4], number.to_be_bytes());
+        }
+        let status = to_a.stream().splice_status().unwrap();
+        assert_eq!((status.messages, status.owner), (u64::from(sent), Credentials::ROOT));
+        to_b.stream().unsplice().unwrap();
+        assert_eq!(to_a.stream().splice_status(), None);
+        to_b.send(b"from the program").unwrap();
+        assert_eq!(b.recv().unwrap().unwrap().to_vec(), b"from the program");
+    });
+}
+
+#[test]
+fn the_end_of_an_association_comes_behind_what_was_passed_on() {
+    must_end(|| {
+        let default = AssociationOptions::default();
+        let Between { clients: [a, b], ends: [to_a, to_b] } = between([&default, &default]);
+        to_a.stream().splice(&to_b.stream(), Credentials::ROOT).unwrap();
+        for number in 0..1000u32 {
+            a.send_with(&number.to_be_bytes(), &SendInfo { ppid: number, ..SendInfo::stream(3) }).unwrap();
+        }
+        a.close().unwrap();
+        assert!(to_a.recv().unwrap().is_none(), "the program finds the end, and no data");
+        for number in 0..1000u32 {
+            let message = b.recv().unwrap().unwrap();
+            assert_eq!((message.info.stream, message.info.ppid), (3, number));
+            assert_eq!(message.to_vec(), number.to_be_bytes());
+        }
+        b.send(b"to the program").unwrap();
+        assert_eq!(to_b.recv().unwrap().unwrap().to_vec(), b"to the program");
+    });
+}
+
+#[test]
+fn each_association_must_have_the_streams_of_the_other() {
+    let many = AssociationOptions { streams_out: 64, ..AssociationOptions::default() };
+    let Between { ends: [to_a, to_b], .. } = between([&many, &AssociationOptions::default()]);
+    let refused = SpliceError::TooFewStreams { inbound: 64, outbound: to_b.streams_out() };
+    assert_eq!(to_a.stream().splice(&to_b.stream(), Credentials::ROOT), Err(refused));
+    assert_eq!(to_b.stream().splice(&to_a.stream(), Credentials::ROOT), Err(refused));
+    let Between { ends: [elsewhere, _], .. } = between([&many, &many]);
+    let refused = to_a.stream().splice(&elsewhere.stream(), Credentials::ROOT);
+    assert_eq!(refused, Err(SpliceError::OtherStack));
+}
