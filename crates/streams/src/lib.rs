@@ -49,6 +49,7 @@
 
 mod bit_set;
 mod chain;
+mod credit;
 mod driver;
 pub mod drivers;
 mod error;

@@ -1,5 +1,6 @@
 //! Streams: a head, modules and the queues of a driver.
 
+use crate::credit::CreditAccount;
 use crate::driver::info::{DriverInfo, Open};
 use crate::head::Head;
 use crate::identifiers::{DriverId, Place, QueueRef, Side, StreamId};
@@ -33,6 +34,8 @@ pub(crate) struct Stream {
     pub(crate) modules: Vec<Slot>,
     /// The driver's queues.
     pub(crate) device: QueuePair,
+    /// The window of the messages on their way up, while there are modules.
+    pub(crate) credit: CreditAccount,
     /// A module has broken the rules for good: the executive calls none of the stream's modules any more.
     pub(crate) broken: bool,
 }
@@ -94,6 +97,7 @@ impl Streams {
             head: Head::new(info),
             modules: Vec::new(),
             device: QueuePair::new(info.read, info.write),
+            credit: CreditAccount::default(),
             broken: false,
         });
         let index = u32::try_from(index).expect("an executive has less than 2^32 streams");
@@ -151,10 +155,12 @@ impl Streams {
         if stream.modules.is_empty() {
             return stream.head.put(s, m, scheduler);
         }
+        stream.credit.on_sent_up(m.receive_credit().map_or(0, |credit| credit.bytes));
         let at = QueueRef { stream: s, place: Place::Module(0), side: Side::Read };
         if !scheduler.is_quiet() {
             scheduler.post(at, m);
-            return self.deliver();
+            self.deliver();
+            return self.check_credit(s);
         }
         scheduler.post(at, m);
         if stream.carry(s, scheduler, &mut { Self::PUTS_MAX })
@@ -164,6 +170,15 @@ impl Streams {
         }
         if !scheduler.is_quiet() {
             self.deliver();
+        }
+        self.check_credit(s);
+    }
+
+    /// Fails a stream whose modules have discarded messages without the return of their receive window.
+    #[inline]
+    pub(crate) fn check_credit(&mut self, s: StreamId) {
+        if let Some((stream, scheduler)) = self.parts(s) {
+            stream.check_credit(s, scheduler);
         }
     }
 
@@ -366,6 +381,28 @@ impl Stream {
         }
     }
 
+    /// Fails the stream if its modules have discarded messages without the return of their receive window. That shows when no
+    /// message is on its way up: a module keeps messages on its queues and nowhere else.
+    #[inline]
+    pub(crate) fn check_credit(&mut self, s: StreamId, scheduler: &mut Scheduler) {
+        if self.credit.is_owed()
+            && self.head.queue.is_empty()
+            && !self.modules.is_empty()
+            && scheduler.is_drained()
+            && !self.holds_for_reader()
+            && self.device.read.is_empty()
+        {
+            self.break_off(s, scheduler);
+        }
+    }
+
+    /// Begins the account of the receive window of messages on their way up, because the first module is pushed.
+    pub(crate) fn open_credit(&mut self) {
+        let queued = self.head.queue.iter().chain(self.device.read.iter());
+        let bytes = queued.filter_map(Message::receive_credit).map(|credit| credit.bytes).sum();
+        self.credit = CreditAccount::of_queued(bytes);
+    }
+
     #[cold]
     fn fail(&mut self, s: StreamId, scheduler: &mut Scheduler) {
         let failed = Kind::Error { read: Some(Errno::EIO), write: Some(Errno::EIO) };
@@ -462,6 +499,7 @@ impl Stream {
         }));
         q.finish();
         self.hang_up_if_drained(s, scheduler);
+        self.check_credit(s, scheduler);
         outcome.unwrap_or_else(|_| {
             self.fail(s, scheduler);
             Err(Errno::EIO)

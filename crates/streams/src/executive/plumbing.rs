@@ -31,6 +31,9 @@ impl Executive {
         if index >= Self::MODULES_MAX {
             return Err(PushError::TooMany);
         }
+        if index == 0 {
+            stream.open_credit();
+        }
         let info = module.info();
         let queues = QueuePair::new(info.read, info.write);
         stream.modules.push(Slot { module, queues, serial, anchored: false });

@@ -357,10 +357,17 @@ impl Executive {
             flow::back_enable_below(s, &mut stream.modules, &mut stream.device, scheduler);
         }
         let Credit { association, bytes, charges } = credit;
+        let has_modules = !stream.modules.is_empty();
         if bytes > 0 || charges > 0 {
+            if has_modules {
+                stream.credit.on_returned(bytes);
+            }
             let driver = &mut self.drivers[stream.driver.0];
             driver.consumed(&mut Cx::new(&mut self.streams), s, association, bytes, charges);
             self.deliver_posts();
+        }
+        if has_modules {
+            self.streams.check_credit(s);
         }
     }
 }

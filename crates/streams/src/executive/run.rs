@@ -124,7 +124,9 @@ impl Executive {
                     }
                 }
                 Errand::Consumed { stream, credit } => {
-                    let Some(driver) = self.streams.get(stream).map(|open| open.driver) else { continue };
+                    let Some(open) = self.streams.get_mut(stream) else { continue };
+                    open.credit.on_returned(credit.bytes);
+                    let driver = open.driver;
                     let cx = &mut Cx::new(&mut self.streams);
                     let Credit { association, bytes, charges } = credit;
                     self.drivers[driver.0].consumed(cx, stream, association, bytes, charges);

@@ -3,7 +3,9 @@
 use crate::support::{Device, Rig};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use streams::{Errno, Message, Module, ModuleInfo, PushError, Q, QueueInfo, ReadError, WriteError};
+use std::time::{Duration, Instant};
+use streams::modules::BufMod;
+use streams::{Errno, Flush, Message, Module, ModuleInfo, PushError, Q, QueueInfo, ReadError, WriteError};
 
 /// Panics in the procedure that its name gives.
 struct Faulty(&'static str);
@@ -219,5 +221,109 @@ fn a_module_that_floods_a_queue_takes_only_its_own_stream() {
         let held = rig.executive.nread(rig.s).unwrap().0;
         assert!(held <= 257, "{held} mebibytes with the head");
         check_that_others_live(&mut rig);
+    }
+}
+
+/// Discards messages on their way up, without the return of their receive window, in the procedure that its name gives: those whose
+/// data begins with `x`.
+struct Wasteful(&'static str);
+
+impl Wasteful {
+    fn keeps(&self, procedure: &str, m: &Message) -> bool {
+        self.0 != procedure || m.data.to_vec().first() != Some(&b'x')
+    }
+}
+
+impl Module for Wasteful {
+    fn name(&self) -> &str {
+        self.0
+    }
+    fn info(&self) -> ModuleInfo {
+        let read = if self.0 == "rput" { QueueInfo::PASS } else { QueueInfo::served(1000, 100) };
+        ModuleInfo { read, write: QueueInfo::PASS }
+    }
+    fn rput(&mut self, q: &mut Q<'_>, m: Message) {
+        if self.0 != "rput" {
+            q.putq(m);
+        } else if self.keeps("rput", &m) {
+            q.putnext(m);
+        }
+    }
+    fn rsrv(&mut self, q: &mut Q<'_>) {
+        if self.0 == "timeout" && q.queue().front().is_some_and(|m| m.data.to_vec().first() == Some(&b'x')) {
+            q.timeout(Duration::from_secs(1));
+            return;
+        }
+        while let Some(m) = q.getq() {
+            if self.keeps("rsrv", &m) {
+                q.putnext(m);
+            }
+        }
+    }
+    fn timeout(&mut self, q: &mut Q<'_>, _timer: streams::TimerId) {
+        drop(q.getq());
+    }
+}
+
+/// DDI/DKI `freemsg(D3)`, and `M_ERROR`: a receive window that nobody returns would close for good.
+#[test]
+fn a_module_that_keeps_the_receive_window_of_what_it_discards_makes_the_stream_fail() {
+    let failed = Err(ReadError::Failed(Errno::EIO));
+    for name in ["rput", "rsrv", "timeout"] {
+        let mut rig = Rig::new();
+        rig.data_up("before the module");
+        rig.executive.push(rig.s, Box::new(Wasteful(name))).unwrap();
+        assert_eq!(rig.read(4), Some(("befo".into(), false)));
+        assert_eq!(rig.read_all(), ["re the module"]);
+        for _ in 0..3 {
+            rig.data_up("kept");
+            rig.executive.run();
+            assert_eq!(rig.read_all(), ["kept"], "{name}");
+        }
+        rig.data_up("xxx");
+        rig.executive.run();
+        // A timer begins to run with the next call that states the time.
+        let now = Instant::now();
+        rig.executive.set_now(now);
+        rig.executive.timeout(now + Duration::from_secs(2));
+        rig.executive.run();
+        assert_eq!(rig.executive.getmsg(rig.s), failed, "after {name}");
+        check_that_others_live(&mut rig);
+    }
+}
+
+/// What the reader finds before the discarded message is still there, and the failure comes once all of it was read.
+#[test]
+fn the_window_of_a_discarded_message_is_missed_behind_what_can_be_read() {
+    let mut rig = Rig::new();
+    rig.executive.push(rig.s, Box::new(Wasteful("rput"))).unwrap();
+    for text in ["one", "xxx", "two"] {
+        rig.data_up(text);
+    }
+    assert_eq!(rig.executive.getmsg(rig.s).unwrap().map(|m| m.data.len()), Some(3));
+    assert_eq!(rig.executive.getmsg(rig.s).unwrap().map(|m| m.data.len()), Some(3));
+    assert_eq!(rig.executive.getmsg(rig.s), Err(ReadError::Failed(Errno::EIO)));
+    assert_eq!(rig.state().consumed, [(1, 3), (1, 3)]);
+}
+
+#[test]
+fn modules_that_return_what_they_discard_keep_their_stream() {
+    let mut rig = Rig::new();
+    rig.data_up("unread");
+    streams::modules::add_all(&mut rig.executive);
+    let arguments = ["drop=0.5", "way=up", "duplicate=0.5"].map(str::to_owned);
+    rig.executive.push_named(rig.s, "filter", &arguments).unwrap();
+    rig.executive.push(rig.s, Box::new(BufMod::default())).unwrap();
+    for _ in 0..100 {
+        rig.data_up("some");
+        rig.executive.run();
+        rig.read_all();
+    }
+    rig.executive.flush_queues(rig.s, Flush::READ);
+    for _ in 0..2 {
+        rig.executive.pop(rig.s).unwrap();
+        rig.data_up("some");
+        rig.executive.run();
+        assert_eq!(rig.read_all(), ["some"]);
     }
 }

@@ -1,0 +1,35 @@
+//! The receive window that the messages on their way up a stream occupy.
+
+/// Account of the bytes of user data that a driver has sent up a stream with modules, and that nobody has taken yet. It tells
+/// whether a module discards messages without the return of their receive window ([`Q::freemsg`](crate::Q::freemsg)), which closes
+/// for good that way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CreditAccount {
+    /// Below zero, modules have returned window that was not occupied.
+    unreturned_bytes: i64,
+}
+
+impl CreditAccount {
+    /// Returns the account of a stream whose queues hold messages of so many bytes.
+    pub(crate) fn of_queued(bytes: usize) -> Self {
+        Self { unreturned_bytes: bytes as i64 }
+    }
+
+    /// Notes that the driver has sent bytes up.
+    #[inline]
+    pub(crate) fn on_sent_up(&mut self, bytes: usize) {
+        self.unreturned_bytes += bytes as i64;
+    }
+
+    /// Notes that the window of bytes has been returned to the driver.
+    #[inline]
+    pub(crate) fn on_returned(&mut self, bytes: usize) {
+        self.unreturned_bytes -= bytes as i64;
+    }
+
+    /// Returns whether the window of some bytes has not been returned.
+    #[inline]
+    pub(crate) fn is_owed(self) -> bool {
+        self.unreturned_bytes > 0
+    }
+}
