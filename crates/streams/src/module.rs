@@ -61,6 +61,18 @@ pub trait Module: Send {
         false
     }
 
+    /// Returns whether the module observes messages ([`Module::observe`]). Asked when the module is pushed.
+    fn observes(&self) -> bool {
+        false
+    }
+
+    /// Looks at a message on its way, and returns whether it goes on as [`Q::pass`] would send it. If not, the put procedure gets it.
+    /// A message that is only looked at is not moved, which costs less than a put procedure. Flushes, and messages of a side whose
+    /// queue has a service procedure, always go to the put procedure.
+    fn observe(&mut self, _side: Side, _now: Instant, _m: &Message) -> bool {
+        false
+    }
+
     /// Handles being pushed. An error undoes the push.
     fn open(&mut self, _q: &mut Q<'_>) -> Result<(), Errno> {
         Ok(())

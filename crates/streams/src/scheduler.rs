@@ -46,6 +46,8 @@ pub(crate) struct Scheduler {
     /// here until it is handed to a procedure, so that it is moved seldom. Messages in `posts` come later.
     hop: Option<Post>,
     posts: VecDeque<Post>,
+    /// A module looks at the message in `hop`.
+    is_shown: bool,
     errands: VecDeque<Errand>,
     /// Streams whose interest became ready.
     pub(crate) wakeups: Vec<StreamId>,
@@ -66,6 +68,7 @@ impl Scheduler {
             run_queue: VecDeque::new(),
             hop: None,
             posts: VecDeque::new(),
+            is_shown: false,
             errands: VecDeque::new(),
             wakeups: Vec::new(),
             coalescing: Vec::new(),
@@ -127,6 +130,38 @@ impl Scheduler {
     #[inline]
     pub(crate) fn hop_at(&self) -> Option<QueueRef> {
         self.hop.as_ref().map(|hop| hop.at)
+    }
+
+    /// Returns the message that is carried, for a module to look at until [`Scheduler::end_show`], and the time.
+    #[inline]
+    pub(crate) fn begin_show(&mut self) -> Option<(Instant, &Message)> {
+        let hop = self.hop.as_ref()?;
+        self.is_shown = true;
+        Some((self.timers.now(), &hop.message))
+    }
+
+    #[inline]
+    pub(crate) fn end_show(&mut self) {
+        self.is_shown = false;
+    }
+
+    /// Discards the message that a module was shown when it panicked.
+    #[cold]
+    pub(crate) fn discard_shown(&mut self) {
+        if std::mem::take(&mut self.is_shown) {
+            self.hop = None;
+        }
+    }
+
+    /// Sends the message that is carried on, behind those that wait: these were sent on by its module before.
+    #[inline]
+    pub(crate) fn hop_to(&mut self, place: Place) {
+        if let Some(hop) = &mut self.hop {
+            hop.at.place = place;
+        }
+        if !self.posts.is_empty() {
+            self.posts.extend(self.hop.take());
+        }
     }
 
     /// Takes the message that is carried.

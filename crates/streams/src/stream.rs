@@ -155,23 +155,32 @@ impl Streams {
         if stream.modules.is_empty() {
             return stream.head.put(s, m, scheduler);
         }
-        stream.credit.on_sent_up(m.receive_credit().map_or(0, |credit| credit.bytes));
+        let credit_bytes = m.receive_credit().map_or(0, |credit| credit.bytes);
+        self.put_up_modules(s, credit_bytes, m);
+    }
+
+    /// Passes a driver's message to the lowest module. `credit_bytes` is the receive window that the message occupies.
+    #[inline]
+    fn put_up_modules(&mut self, s: StreamId, credit_bytes: usize, m: Message) {
+        let Some((stream, scheduler)) = self.parts(s) else { return };
+        stream.credit.on_sent_up(credit_bytes);
         let at = QueueRef { stream: s, place: Place::Module(0), side: Side::Read };
-        if !scheduler.is_quiet() {
-            scheduler.post(at, m);
+        let is_next = scheduler.is_quiet();
+        scheduler.post(at, m);
+        if !is_next {
             self.deliver();
             return self.check_credit(s);
         }
-        scheduler.post(at, m);
         if stream.carry(s, scheduler, &mut { Self::PUTS_MAX })
             && let Some(Post { message, .. }) = scheduler.take_hop()
         {
             scheduler.send(Errand::Put { stream: s, message });
         }
+        stream.check_credit(s, scheduler);
         if !scheduler.is_quiet() {
             self.deliver();
+            self.check_credit(s);
         }
-        self.check_credit(s);
     }
 
     /// Fails a stream whose modules have discarded messages without the return of their receive window.
@@ -191,7 +200,7 @@ impl Streams {
         if stream.modules.is_empty() {
             stream.head.put_data(s, association, info, data, scheduler);
         } else {
-            self.put_up(s, Message::optdata_ind(association, *info, data));
+            self.put_up_modules(s, data.len(), Message::optdata_ind(association, *info, data));
         }
         if !listed {
             self.attached.push(s);
@@ -309,6 +318,7 @@ impl Stream {
     pub(crate) fn carry(&mut self, s: StreamId, scheduler: &mut Scheduler, puts_left: &mut u32) -> bool {
         let carried = catch_unwind(AssertUnwindSafe(|| self.carry_on(s, &mut *scheduler, puts_left)));
         carried.unwrap_or_else(|_| {
+            scheduler.discard_shown();
             self.fail(s, scheduler);
             self.enable_queued(s, scheduler);
             false
@@ -348,7 +358,9 @@ impl Stream {
                 return false;
             }
             *puts_left -= 1;
-            self.run_put(s, index, side, scheduler);
+            if !self.passes_observer(index, side, scheduler) {
+                self.run_put(s, index, side, scheduler);
+            }
         }
     }
 
@@ -407,6 +419,32 @@ impl Stream {
     fn fail(&mut self, s: StreamId, scheduler: &mut Scheduler) {
         let failed = Kind::Error { read: Some(Errno::EIO), write: Some(Errno::EIO) };
         self.head.put(s, Message::new(failed), scheduler);
+    }
+
+    /// Shows the scheduler's message to a module that observes. Returns whether the message goes on to the next queue, where it
+    /// is without being moved. The module may panic.
+    #[inline]
+    fn passes_observer(&mut self, index: usize, side: Side, scheduler: &mut Scheduler) -> bool {
+        let modules = self.modules.len();
+        let Some(slot) = self.modules.get_mut(index) else { return false };
+        if !slot.observes || slot.queues.side(side).has_service() {
+            return false;
+        }
+        let Some((now, m)) = scheduler.begin_show() else { return false };
+        // A flush concerns the queues of the module, too.
+        let passes = !matches!(m.kind, Kind::Flush(_)) && slot.module.observe(side, now, m);
+        scheduler.end_show();
+        if !passes {
+            return false;
+        }
+        let place = match side {
+            Side::Read if index + 1 == modules => Place::Head,
+            Side::Read => Place::Module(index as u16 + 1),
+            Side::Write if index == 0 => Place::Driver,
+            Side::Write => Place::Module(index as u16 - 1),
+        };
+        scheduler.hop_to(place);
+        true
     }
 
     /// Runs the put procedure of a module with the scheduler's message. It may panic.

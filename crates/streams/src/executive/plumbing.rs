@@ -36,7 +36,8 @@ impl Executive {
         }
         let info = module.info();
         let queues = QueuePair::new(info.read, info.write);
-        stream.modules.push(Slot { module, queues, serial, anchored: false });
+        let observes = module.observes();
+        stream.modules.push(Slot { module, queues, serial, observes, anchored: false });
         let at = flow::module_at(s, index, Side::Write);
         if let Err(errno) = stream.run(s, index, at.side, Procedure::Open, scheduler) {
             stream.modules.pop();

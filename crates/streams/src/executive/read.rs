@@ -356,19 +356,31 @@ impl Executive {
         if stream.head.queue.relieved() {
             flow::back_enable_below(s, &mut stream.modules, &mut stream.device, scheduler);
         }
+        if !stream.modules.is_empty() {
+            return self.settle_credit(s, credit);
+        }
         let Credit { association, bytes, charges } = credit;
-        let has_modules = !stream.modules.is_empty();
         if bytes > 0 || charges > 0 {
-            if has_modules {
-                stream.credit.on_returned(bytes);
-            }
             let driver = &mut self.drivers[stream.driver.0];
             driver.consumed(&mut Cx::new(&mut self.streams), s, association, bytes, charges);
             self.deliver_posts();
         }
-        if has_modules {
-            self.streams.check_credit(s);
+    }
+
+    /// Returns the receive window of what was taken on a stream with modules, and checks that they have not discarded other messages
+    /// without that.
+    #[inline(never)]
+    fn settle_credit(&mut self, s: StreamId, credit: Credit) {
+        let Some((stream, scheduler)) = self.streams.parts(s) else { return };
+        stream.credit.on_returned(credit.bytes);
+        if credit.bytes == 0 && credit.charges == 0 {
+            return stream.check_credit(s, scheduler);
         }
+        let driver = &mut self.drivers[stream.driver.0];
+        let Credit { association, bytes, charges } = credit;
+        driver.consumed(&mut Cx::new(&mut self.streams), s, association, bytes, charges);
+        self.deliver_posts();
+        self.streams.check_credit(s);
     }
 }
 

@@ -10,6 +10,8 @@ pub(crate) struct Slot {
     pub(crate) queues: QueuePair,
     /// Tells the module from earlier ones at its position.
     pub(crate) serial: u32,
+    /// Whether the module observes messages.
+    pub(crate) observes: bool,
     /// An anchor (`I_ANCHOR`): only a privileged user may pop the module.
     pub(crate) anchored: bool,
 }

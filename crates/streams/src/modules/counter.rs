@@ -1,10 +1,12 @@
 //! A module that counts messages and bytes.
 
+use crate::identifiers::Side;
 use crate::message::Message;
 use crate::module::{Module, Q};
 use crate::{Chain, Kind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 /// Counts messages and bytes in both directions and passes everything on.
 ///
@@ -67,6 +69,15 @@ impl Counter {
     pub fn counts(&self) -> Arc<Counts> {
         Arc::clone(&self.counts)
     }
+
+    fn count(&self, side: Side, m: &Message) {
+        let (messages, bytes) = match side {
+            Side::Write => (&self.counts.messages_down, &self.counts.bytes_down),
+            Side::Read => (&self.counts.messages_up, &self.counts.bytes_up),
+        };
+        add(messages, 1);
+        add(bytes, m.data.len() as u64);
+    }
 }
 
 /// Adds without a locked instruction: only the module writes, under the perimeter of its stream.
@@ -90,20 +101,30 @@ impl Module for Counter {
         ]
     }
 
+    fn observes(&self) -> bool {
+        true
+    }
+
+    fn observe(&mut self, side: Side, _now: Instant, m: &Message) -> bool {
+        if matches!(m.kind, Kind::Ioctl(_)) {
+            return false;
+        }
+        self.count(side, m);
+        true
+    }
+
     fn wput(&mut self, q: &mut Q<'_>, m: Message) {
         if let Kind::Ioctl(ioctl) = &m.kind
             && ioctl.command == Self::GET_COUNTS
         {
             return q.ack(ioctl, 0, Chain::from(self.counts.encode()));
         }
-        add(&self.counts.messages_down, 1);
-        add(&self.counts.bytes_down, m.data.len() as u64);
+        self.count(Side::Write, &m);
         q.pass(m);
     }
 
     fn rput(&mut self, q: &mut Q<'_>, m: Message) {
-        add(&self.counts.messages_up, 1);
-        add(&self.counts.bytes_up, m.data.len() as u64);
+        self.count(Side::Read, &m);
         q.pass(m);
     }
 }

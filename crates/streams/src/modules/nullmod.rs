@@ -1,6 +1,9 @@
 //! A module that does nothing.
 
+use crate::identifiers::Side;
+use crate::message::Message;
 use crate::module::Module;
+use std::time::Instant;
 
 /// Passes every message on (`nullmod`): shows the cost of a module, and is a model for others.
 #[derive(Clone, Copy, Debug, Default)]
@@ -9,5 +12,13 @@ pub struct NullMod;
 impl Module for NullMod {
     fn name(&self) -> &str {
         "nullmod"
+    }
+
+    fn observes(&self) -> bool {
+        true
+    }
+
+    fn observe(&mut self, _side: Side, _now: Instant, _m: &Message) -> bool {
+        true
     }
 }

@@ -305,6 +305,18 @@ impl Module for Tap {
         self.sink.is_closed()
     }
 
+    fn observes(&self) -> bool {
+        true
+    }
+
+    fn observe(&mut self, side: Side, now: Instant, m: &Message) -> bool {
+        if matches!(m.kind, Kind::Ioctl(_)) {
+            return false;
+        }
+        self.record(now, side, m);
+        true
+    }
+
     fn wput(&mut self, q: &mut Q<'_>, m: Message) {
         if let Kind::Ioctl(ioctl) = &m.kind
             && ioctl.command == Self::GET_LOST

@@ -114,6 +114,15 @@ impl Module for Trace {
         self.sink.is_closed()
     }
 
+    fn observes(&self) -> bool {
+        true
+    }
+
+    fn observe(&mut self, side: Side, now: Instant, m: &Message) -> bool {
+        self.tell(now, side, m);
+        true
+    }
+
     fn wput(&mut self, q: &mut Q<'_>, m: Message) {
         self.tell(q.now(), Side::Write, &m);
         q.pass(m);

@@ -18,6 +18,7 @@ mod modules;
 mod multiplexors;
 mod names;
 mod nothing_lost;
+mod observing;
 mod plumbing;
 mod queue;
 mod readiness;

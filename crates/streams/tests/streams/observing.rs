@@ -1,0 +1,126 @@
+//! Modules that look at messages without moving them (Swiftwater's own; the order is that of `putnext(D3)` of SVR4.2 DDI/DKI).
+
+use crate::support::{Rig, data, text};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use streams::{Errno, Flush, Kind, Message, Module, ModuleInfo, Q, QueueInfo, ReadError, Side};
+
+/// Observes all messages but those whose data begins with `p`, which its put procedures get, and panics at `!`. Puts each message that
+/// begins with `2` twice on its way.
+#[derive(Default)]
+struct Observer {
+    served: bool,
+    seen: Arc<Mutex<Vec<String>>>,
+}
+
+impl Observer {
+    fn note(&self, what: &str, m: &Message) {
+        self.seen.lock().unwrap().push(format!("{what} {}", text(m)));
+    }
+
+    fn put(&self, q: &mut Q<'_>, m: Message) {
+        self.note("put", &m);
+        if text(&m).starts_with("p2") {
+            q.putnext(m.clone());
+        }
+        q.pass(m);
+    }
+}
+
+impl Module for Observer {
+    fn name(&self) -> &str {
+        "observer"
+    }
+    fn info(&self) -> ModuleInfo {
+        match self.served {
+            true => ModuleInfo { read: QueueInfo::served(1000, 100), ..ModuleInfo::default() },
+            false => ModuleInfo::default(),
+        }
+    }
+    fn observes(&self) -> bool {
+        true
+    }
+    fn observe(&mut self, side: Side, _now: Instant, m: &Message) -> bool {
+        assert_ne!(text(m), "!", "a fault for the test");
+        if text(m).starts_with('p') {
+            return false;
+        }
+        self.note(if side == Side::Read { "up" } else { "down" }, m);
+        true
+    }
+    fn wput(&mut self, q: &mut Q<'_>, m: Message) {
+        self.put(q, m);
+    }
+    fn rput(&mut self, q: &mut Q<'_>, m: Message) {
+        self.put(q, m);
+    }
+}
+
+/// Sends each message on its way down as three: `p2`, itself and `last`.
+struct Multiplier;
+
+impl Module for Multiplier {
+    fn name(&self) -> &str {
+        "multiplier"
+    }
+    fn wput(&mut self, q: &mut Q<'_>, m: Message) {
+        for what in ["p2", "one", "last"] {
+            q.putnext(Message { data: what.as_bytes().to_vec().into(), ..m.clone() });
+        }
+    }
+}
+
+fn observed(rig: &mut Rig, served: bool) -> Arc<Mutex<Vec<String>>> {
+    let seen = Arc::default();
+    rig.executive.push(rig.s, Box::new(Observer { served, seen: Arc::clone(&seen) })).unwrap();
+    seen
+}
+
+#[test]
+fn an_observer_sees_what_passes_both_ways_and_chooses_what_it_handles() {
+    let mut rig = Rig::new();
+    let seen = observed(&mut rig, false);
+    let above = observed(&mut rig, false);
+    rig.write("a").unwrap();
+    rig.write("put").unwrap();
+    rig.data_up("b");
+    assert_eq!(rig.received(), ["a", "put"]);
+    assert_eq!(rig.read_all(), ["b"]);
+    for seen in [seen, above] {
+        assert_eq!(*seen.lock().unwrap(), ["down a", "put put", "up b"]);
+    }
+}
+
+#[test]
+fn messages_that_are_only_looked_at_keep_their_order() {
+    let mut rig = Rig::new();
+    observed(&mut rig, false);
+    rig.executive.push(rig.s, Box::new(Multiplier)).unwrap();
+    rig.write("x").unwrap();
+    assert_eq!(rig.received(), ["p2", "p2", "one", "last"]);
+}
+
+#[test]
+fn flushes_and_served_queues_take_the_way_of_the_put_procedures() {
+    let mut rig = Rig::new();
+    let seen = observed(&mut rig, true);
+    rig.data_up("up");
+    rig.write("down").unwrap();
+    rig.executive.flush_queues(rig.s, Flush::WRITE);
+    assert_eq!(*seen.lock().unwrap(), ["put up", "down down", "put "]);
+}
+
+#[test]
+fn an_observer_that_panics_makes_its_stream_fail() {
+    let mut rig = Rig::new();
+    observed(&mut rig, false);
+    rig.up(data("!"));
+    rig.executive.run();
+    assert_eq!(rig.executive.getmsg(rig.s), Err(ReadError::Failed(Errno::EIO)));
+    let mut rig = Rig::new();
+    let seen = observed(&mut rig, false);
+    rig.write("!").unwrap();
+    rig.up(Message::new(Kind::Hangup));
+    assert!(rig.received().is_empty(), "the message is gone");
+    assert_eq!(*seen.lock().unwrap(), ["up "], "the module is called for later messages");
+}
