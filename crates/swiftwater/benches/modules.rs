@@ -1,8 +1,9 @@
-//! Cost of modules on a live association, and accuracy of the rate of `limit`.
+//! Cost of modules on a live association, and accuracy of the rate of `limit` and of the turns of its messages.
 //!
 //! Messages of 1 KB are sent over loopback. Rounds without a module and with each module alternate; a rate is that of the best
 //! rounds, the third, since other programs only slow a round down. `limit` runs for 10 s; its rate is that of the received
-//! messages.
+//! messages. How late a message comes counts from its turn: at this rate, behind the message that came earliest; beside that stands how
+//! late a thread that only sleeps wakes meanwhile, which is the share of the machine.
 
 #![allow(missing_docs, reason = "a program")]
 
@@ -16,6 +17,9 @@ const ROUND: Duration = Duration::from_millis(100);
 /// Many short rounds: some fall between the turns of other programs on the processors.
 const ROUNDS: usize = 60;
 const LIMIT: Duration = Duration::from_secs(10);
+/// Rate and time of the messages whose turns are measured.
+const TURNS_PER_SECOND: u32 = 200;
+const TURNS_TIME: Duration = Duration::from_secs(10);
 const LIMITS: [(&str, f64); 2] = [("bits=50M", 50e6), ("messages=1k", 1000.0 * 1024.0 * 8.0)];
 
 type Make = fn() -> Box<dyn Module>;
@@ -51,6 +55,46 @@ fn main() {
         client.stream().pop().expect("it was pushed");
         drain(&server);
     }
+    lateness(&client, &server);
+}
+
+/// Prints how long after their turns messages arrive through `limit`.
+fn lateness(client: &Association, server: &Association) {
+    let limit = format!("messages={TURNS_PER_SECOND}");
+    client.stream().push_named("limit", &[limit]).expect("it is up");
+    let messages = TURNS_PER_SECOND * TURNS_TIME.as_secs() as u32;
+    let (mut late, asleep) = std::thread::scope(|scope| {
+        scope.spawn(|| (0..messages).for_each(|_| client.send(&MESSAGE).expect("it is up")));
+        let sleeper = scope.spawn(oversleep);
+        let begin = Instant::now();
+        // Moved by a time that no message is ahead of its turn.
+        let moved =
+            |number: u32| TURNS_TIME + begin.elapsed() - Duration::from_secs(1) * number / TURNS_PER_SECOND;
+        let late = |number: u32| server.recv().expect("it is up").map(|_| moved(number)).expect("a message");
+        // The first ones are the burst that `limit` permits at once.
+        let late: Vec<Duration> = (0..messages).map(late).skip(TURNS_PER_SECOND as usize / 10).collect();
+        let earliest = late.iter().min().copied().unwrap_or_default();
+        let late: Vec<Duration> = late.into_iter().map(|late| late - earliest).collect();
+        (late, sleeper.join().expect("it sleeps"))
+    });
+    client.stream().pop().expect("it was pushed");
+    for (what, times) in [("limit", &mut late), ("sleep", &mut { asleep })] {
+        times.sort();
+        let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
+        println!("{what}: late by {:.2} ms (median), {:.2} (99 %), {:.2} (most)", at(0.5), at(0.99), at(1.0));
+    }
+}
+
+/// Sleeps for 1 ms again and again; returns how much longer each sleep took.
+fn oversleep() -> Vec<Duration> {
+    let (begin, nap) = (Instant::now(), Duration::from_millis(1));
+    let mut late = Vec::new();
+    while begin.elapsed() < TURNS_TIME {
+        let before = Instant::now();
+        std::thread::sleep(nap);
+        late.push(before.elapsed().saturating_sub(nap));
+    }
+    late
 }
 
 /// Returns a tap whose reader keeps up.

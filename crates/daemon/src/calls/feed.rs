@@ -59,13 +59,17 @@ impl RecordSink for Sink {
         let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
         let mut state = self.0.lock();
         let has_room = !state.closed && state.records.len() + bytes <= BUFFER_BYTES;
+        // Behind other records the feed finds these without being told.
+        let is_news = state.records.is_empty() || state.closed;
         if has_room {
             pieces.iter().for_each(|piece| state.records.extend_from_slice(piece));
         } else {
             state.lost += 1;
         }
         drop(state);
-        self.0.news.notify_one();
+        if is_news {
+            self.0.news.notify_one();
+        }
         has_room
     }
 
@@ -89,6 +93,21 @@ pub(crate) struct Feed {
     /// The seat of the recording among the requests that wait.
     seat: Seat,
     _charge: Charge,
+}
+
+/// Records on their way to the command.
+struct Waiting {
+    records: Vec<u8>,
+    /// Bytes of them that were sent.
+    sent_bytes: usize,
+}
+
+impl Waiting {
+    /// Returns the records of the next packet.
+    fn next_packet(&self) -> Option<&[u8]> {
+        let rest = &self.records[self.sent_bytes..];
+        (!rest.is_empty()).then(|| &rest[..rest.len().min(PACKET_BYTES)])
+    }
 }
 
 /// Returns the two ends of a recording.
@@ -116,7 +135,7 @@ impl Feed {
 
     /// Sends records until the module or the command has ended, or another user takes the seat.
     pub(crate) async fn follow(self, connection: &AsyncFd<End>) -> io::Result<()> {
-        let mut records = Vec::with_capacity(BUFFER_BYTES);
+        let mut records = Waiting { records: Vec::with_capacity(BUFFER_BYTES), sent_bytes: 0 };
         let mut ended = false;
         while !ended {
             tokio::select! {
@@ -134,27 +153,29 @@ impl Feed {
         tokio::time::timeout(REST_WAIT, self.send_rest(connection, &mut records)).await.unwrap_or(Ok(()))
     }
 
-    /// Sends all waiting records. If the future is dropped, the unsent ones remain in `records`.
-    async fn send_all(&self, connection: &AsyncFd<End>, records: &mut Vec<u8>) -> io::Result<()> {
+    /// Sends all waiting records. If the future is dropped, the unsent ones remain in `waiting`.
+    async fn send_all(&self, connection: &AsyncFd<End>, waiting: &mut Waiting) -> io::Result<()> {
         loop {
-            while !records.is_empty() {
-                let bytes = records.len().min(PACKET_BYTES);
+            while let Some(packet) = waiting.next_packet() {
                 let lost = self.buffer.lock().lost;
-                send(connection, lost, &records[..bytes]).await?;
-                records.drain(..bytes);
+                let bytes = packet.len();
+                send(connection, lost, packet).await?;
+                waiting.sent_bytes += bytes;
             }
+            waiting.records.clear();
+            waiting.sent_bytes = 0;
             let mut state = self.buffer.lock();
             if state.records.is_empty() {
                 return Ok(());
             }
-            std::mem::swap(&mut state.records, records);
+            std::mem::swap(&mut state.records, &mut waiting.records);
         }
     }
 
     /// Sends the remaining records at the end, and the total number of lost records.
-    async fn send_rest(&self, connection: &AsyncFd<End>, records: &mut Vec<u8>) -> io::Result<()> {
+    async fn send_rest(&self, connection: &AsyncFd<End>, waiting: &mut Waiting) -> io::Result<()> {
         self.buffer.lock().closed = true;
-        self.send_all(connection, records).await?;
+        self.send_all(connection, waiting).await?;
         let lost = self.buffer.lock().lost;
         send(connection, lost, &[]).await
     }

@@ -195,8 +195,9 @@ impl Tap {
             self.begin.extend(BEGINNING);
         }
         let (instant, since_1970) = self.epoch;
+        let since_1970 = since_1970 + now.saturating_duration_since(instant);
         // 64 bits of nanoseconds last until 2554.
-        let at = (since_1970 + now.saturating_duration_since(instant)).as_nanos() as u64;
+        let at = since_1970.as_secs().wrapping_mul(1_000_000_000) + u64::from(since_1970.subsec_nanos());
         let (high, low) = ((at >> 32) as u32, at as u32);
         // The only interface has the number 0.
         let words =
