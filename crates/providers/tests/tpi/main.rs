@@ -4,6 +4,7 @@
 
 mod cases;
 mod connections;
+mod event_tables;
 mod options;
 mod rig;
 mod states;

@@ -6,7 +6,7 @@ use tpi::{Addresses, Optmgmt, Primitive, PrimitiveCode, State, TError, Unitdata}
 
 /// The states in which a provider waits for its user. The others end within the call, since this provider answers at
 /// once.
-const STATES: [State; 7] = [
+pub(crate) const STATES: [State; 7] = [
     State::Unbound,
     State::Idle,
     State::AwaitingConfirmation,
@@ -40,7 +40,7 @@ const TABLE: &[(&str, [&str; 7])] = &[
 ];
 
 /// Brings a stream into a state; returns the other end, or the stream that waits.
-fn bring(rig: &mut Rig, state: State) -> (StreamId, u32) {
+pub(crate) fn bring(rig: &mut Rig, state: State) -> (StreamId, u32) {
     let s = match state {
         State::Unbound => rig.open(),
         State::Idle => rig.bound(0, 0),

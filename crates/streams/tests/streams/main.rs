@@ -4,6 +4,7 @@
 
 mod bands;
 mod coalescing;
+mod condition_tables;
 mod connld;
 mod control;
 mod control_parts;
@@ -21,6 +22,7 @@ mod nothing_lost;
 mod observing;
 mod plumbing;
 mod queue;
+mod read_tables;
 mod readiness;
 mod reading;
 mod runs;
