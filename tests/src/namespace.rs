@@ -49,6 +49,14 @@ impl Host {
         self.0.exec(command).unwrap_or_else(|error| panic!("{error}"));
     }
 
+    /// Moves the calling thread there, with the sockets that it opens and the programs that it starts.
+    ///
+    /// # Panics
+    /// If the host cannot be entered.
+    pub fn enter(&self) {
+        self.0.enter().expect("a host can be entered");
+    }
+
     /// Works on it. The sockets that are opened meanwhile, and the threads that are started, stay there.
     ///
     /// # Panics
@@ -57,7 +65,7 @@ impl Host {
     pub fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
         let host = self.clone();
         thread::spawn(move || {
-            host.0.enter().expect("a host can be entered");
+            host.enter();
             work()
         })
     }
