@@ -30,14 +30,22 @@ const WITHOUT_CIRCLES: [&str; 18] = [
     "tools/swiftwater",
 ];
 
+/// Modules of the daemon that report counters. Elsewhere, counters may not decide anything, so no other code reads them.
+const REPORTS: [&str; 2] = ["calls::status", "calls::options::status"];
+
 /// Files of the daemon above all layers: its front, and the helpers of unit tests.
 const FRONT: [&str; 3] = ["lib", "shutdown", "testing"];
 
-/// Returns the modules that a source file names by `crate::` or `super::`, as paths such as `state::socket`.
-fn uses(module: &str, text: &str) -> BTreeSet<String> {
+/// Returns a source file without its comments and its tests.
+fn code(text: &str) -> String {
     let code = text.split("#[cfg(test)]").next().unwrap_or_default();
     let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
-    let code = lines.collect::<Vec<_>>().join("\n");
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the modules that a source file names by `crate::` or `super::`, as paths such as `state::socket`.
+fn uses(module: &str, text: &str) -> BTreeSet<String> {
+    let code = code(text);
     let mut found = BTreeSet::new();
     for prefix in ["crate::", "super::"] {
         for (at, _) in code.match_indices(prefix) {
@@ -137,6 +145,31 @@ fn each_layer_of_the_daemon_uses_only_those_below_it() {
         assert!(layer(module).is_some() || FRONT.contains(&&**module), "{module} belongs to no layer");
     }
     assert_eq!(upward(&all), Vec::<String>::new());
+}
+
+/// Returns the modules that read counters and are not reports.
+fn steered_by_counters(sources: &BTreeMap<String, String>) -> Vec<&str> {
+    let reads = |text: &str| code(text).contains("statistics()");
+    let others = sources.iter().filter(|(module, _)| !REPORTS.contains(&&***module));
+    others.filter(|(_, text)| reads(text)).map(|(module, _)| &**module).collect()
+}
+
+#[test]
+fn only_reports_of_the_daemon_read_counters() {
+    let all = sources_of("crates/daemon");
+    for report in REPORTS {
+        assert!(code(&all[report]).contains("statistics()"), "{report} is a report");
+    }
+    assert_eq!(steered_by_counters(&all), Vec::<&str>::new());
+}
+
+#[test]
+fn a_reader_of_counters_is_found() {
+    let text = "fn is_dry(a: &Association) -> bool { a.statistics().is_none() }";
+    let of = |module: &str, text: &str| BTreeMap::from([(module.to_owned(), text.to_owned())]);
+    assert_eq!(steered_by_counters(&of("calls::bind", text)), ["calls::bind"]);
+    assert!(steered_by_counters(&of("calls::status", text)).is_empty());
+    assert!(steered_by_counters(&of("calls::bind", "// statistics()\n#[cfg(test)] statistics()")).is_empty());
 }
 
 /// Returns the names that the root of a crate exports from its modules, with their paths.

@@ -15,6 +15,7 @@ mod strays;
 mod tables;
 mod timers;
 mod traces;
+mod view;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};

@@ -51,6 +51,7 @@ pub mod trace;
 mod transmit;
 mod tsn;
 
+pub use association::{AssociationView, PathView};
 pub use config::{AssociationConfig, Checksum, EndpointConfig, Multipath, PathOptions};
 pub use endpoint::{Admission, Arrival, Endpoint, Permit, Unreachable};
 pub use error::{CloseReason, ConnectError, PrimaryError, SendError, UnknownName};

@@ -24,7 +24,7 @@ use crate::statistics::AssociationState;
 use crate::time::Time;
 
 pub use recorder::RECORDS_MAX;
-pub(crate) use recorder::{PathNotes, PathView, Tracer, View, note_timer};
+pub(crate) use recorder::{PathNotes, PathSnapshot, Snapshot, Tracer, note_timer};
 
 /// One event of one association.
 #[derive(Clone, Debug, PartialEq, Eq)]

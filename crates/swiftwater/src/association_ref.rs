@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use sctp::{PathId, PathOptions, PrimaryError, Statistics};
+use sctp::{AssociationView, PathId, PathOptions, PrimaryError, Statistics};
 
 use crate::address::Address;
 use crate::error::OptionsError;
@@ -18,6 +18,12 @@ pub(crate) struct AssociationRef<'a> {
 impl AssociationRef<'_> {
     pub(crate) fn statistics(&self) -> Option<Statistics> {
         self.socket.shard.with_driver(|driver| driver.statistics(self.socket.stream, self.id)).flatten()
+    }
+
+    /// Reads the association; returns `None` once it has ended.
+    pub(crate) fn view<R>(&self, read: impl FnOnce(AssociationView<'_>) -> R) -> Option<R> {
+        let (stream, id) = (self.socket.stream, self.id);
+        self.socket.shard.with_driver(|driver| driver.view(stream, id).map(read)).flatten()
     }
 
     pub(crate) fn options(&self) -> Option<AssociationOptions> {
@@ -78,17 +84,16 @@ impl AssociationRef<'_> {
 
     /// Returns the peer's address of the primary path, with the peer's SCTP port.
     pub(crate) fn peer_addr(&self) -> Option<SocketAddr> {
-        let statistics = self.statistics()?;
-        let path = statistics.paths.get(statistics.primary)?;
-        Some(SocketAddr::new(path.remote.ip().to_canonical(), statistics.peer_port))
+        self.view(|view| SocketAddr::new(view.primary().remote().ip().to_canonical(), view.ports().1))
     }
 
     /// Returns the local address of the primary path, with our SCTP port.
     pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
-        let statistics = self.statistics()?;
-        let chosen = statistics.paths.get(statistics.primary)?.local;
-        let ip = chosen.or_else(|| self.local_addresses().first().copied())?;
-        Some(SocketAddr::new(ip.to_canonical(), statistics.local_port))
+        let address = self.view(|view| {
+            let ip = view.primary().local().or_else(|| view.local_addresses().first().copied())?;
+            Some(SocketAddr::new(ip.to_canonical(), view.ports().0))
+        });
+        address.flatten()
     }
 
     pub(crate) fn local_addresses(&self) -> Vec<IpAddr> {

@@ -8,7 +8,7 @@ pub use crate::busy_poll::BusyPoll;
 use crate::socket::Wait;
 use crate::{Message, Received, RecvError, SendError, SendInfo, SharedAssociation, Stack};
 use bytes::Bytes;
-pub use sctp::{POOL_RESERVED_PART, ReceiveBudget};
+pub use sctp::{AssociationView, POOL_RESERVED_PART, PathView, ReceiveBudget};
 
 /// Receives the next message or event that was already taken from the sockets: makes no system call, and does not flush
 /// sent messages.
@@ -56,6 +56,11 @@ pub fn release_window(association: &SharedAssociation, bytes: usize) {
 /// Returns how much of the receive window a message occupies until it is received.
 pub fn window_bytes(message: &Message) -> usize {
     crate::message::window_bytes(&message.data)
+}
+
+/// Reads what an association has negotiated, and its present condition; returns `None` once it has ended.
+pub fn view<R>(association: &SharedAssociation, read: impl FnOnce(AssociationView<'_>) -> R) -> Option<R> {
+    association.view(read)
 }
 
 /// Returns the number of batches of packets that the stack has sent or received so far. The daemon runs pending work until

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use carrier::shared_page::State;
 use serde::{Deserialize, Serialize};
+use swiftwater::tokio::Association;
 use swiftwater::{AssociationState, LinkKind, PathState, PathStatistics, Stack, Statistics};
 
 use crate::channel::style::Style;
@@ -224,6 +225,17 @@ pub(super) fn of_association(assoc: &SocketAssociation) -> Option<AssociationSta
         retransmissions: known.data_chunks_retransmitted,
         paths: known.paths.iter().enumerate().map(|(n, path)| of_path(path, n == known.primary)).collect(),
     })
+}
+
+/// Returns the counts of the messages that the driver of a stream has carried.
+pub(super) fn driver_counts(association: &Association) -> [(&'static str, u64); 4] {
+    let known = association.statistics().unwrap_or_default();
+    [
+        ("messages sent", known.messages_sent),
+        ("bytes sent", known.bytes_sent),
+        ("messages received", known.messages_received),
+        ("bytes received", known.bytes_received),
+    ]
 }
 
 fn of_path(path: &PathStatistics, primary: bool) -> PathStatus {

@@ -15,12 +15,13 @@ use serde::{Deserialize, Serialize};
 use swiftwater::modules::{Tap, Trace};
 use swiftwater::streams::{PartDescription, PopError, PushError, QueueDescription};
 use swiftwater::tokio::Association;
-use swiftwater::{Module, Statistics};
+use swiftwater::{Module, internals};
 
 use super::feed;
 use super::link_status::LinkStatus;
 use super::reply::{Answer, Reply};
 use super::report::{ASSOCIATIONS_MAX, PASSED_OVER_PER_RECORD, Report};
+use super::status;
 use crate::state::association::SocketAssociation;
 use crate::state::registry::{Registry, take_waiting_seat};
 use crate::state::socket::Socket;
@@ -178,14 +179,13 @@ fn epoch() -> (Instant, std::time::Duration) {
 
 /// Returns the SCTP ports of this end and of the peer.
 fn association_ports(association: &Association) -> (u16, u16) {
-    association.statistics().map_or((0, 0), |known| (known.local_port, known.peer_port))
+    internals::view(association, |view| view.ports()).unwrap_or_default()
 }
 
 /// Returns the status of the stream of an association; `None` while it is being set up, and once it has ended.
 fn stream_status(socket: &Socket, assoc: &SocketAssociation) -> Option<StreamStatus> {
     let association = assoc.association()?;
     let stream = association.stream().describe()?;
-    let known = association.statistics().unwrap_or_default();
     let head = PartStatus {
         name: "head".into(),
         read: queue_status(&stream.head_queue),
@@ -198,7 +198,8 @@ fn stream_status(socket: &Socket, assoc: &SocketAssociation) -> Option<StreamSta
             ("bytes read", stream.head.bytes_read),
         ]),
     };
-    let driver = PartStatus { counts: driver_counts(&known), ..part_status(stream.driver) };
+    let driver =
+        PartStatus { counts: named(status::driver_counts(association)), ..part_status(stream.driver) };
     let modules = stream.modules.into_iter().map(part_status);
     Some(StreamStatus {
         socket: socket.number,
@@ -219,15 +220,6 @@ fn part_status(part: PartDescription) -> PartStatus {
         write: queue_status(&part.write),
         counts: named(part.counts),
     }
-}
-
-fn driver_counts(known: &Statistics) -> Vec<(String, u64)> {
-    named([
-        ("messages sent", known.messages_sent),
-        ("bytes sent", known.bytes_sent),
-        ("messages received", known.messages_received),
-        ("bytes received", known.bytes_received),
-    ])
 }
 
 fn named(counts: impl IntoIterator<Item = (&'static str, u64)>) -> Vec<(String, u64)> {

@@ -8,11 +8,12 @@ use std::rc::Rc;
 use bytes::Bytes;
 use carrier::record::{Flags, HEADER_BYTES, Header, PAYLOAD_BYTES_MAX};
 use rustix::io::Errno;
+use swiftwater::internals::{self, AssociationView};
 use swiftwater::tokio::Association;
-use swiftwater::{LossKind, Message, Received, RecvError, internals};
+use swiftwater::{LossKind, Message, Received, RecvError};
 use tokio::sync::watch;
 
-use super::association_options::AssocOptions;
+use super::association_options::{AssocOptions, mtu_as_seen};
 use super::notification_type::NotificationType;
 use super::send_queue::SendQueue;
 use crate::channel::window_credit::ReceiveWindow;
@@ -226,18 +227,26 @@ impl SocketAssociation {
         self.send_queue.borrow_mut()
     }
 
+    /// Reads the executive's association; returns `None` while it is being set up, and once it has ended.
+    pub(crate) fn view<R>(&self, read: impl FnOnce(AssociationView<'_>) -> R) -> Option<R> {
+        internals::view(self.association()?, read)
+    }
+
+    /// Returns the MTU of the narrowest path, as programs see it; `None` while the association is being set up, and once it has
+    /// ended.
+    pub(crate) fn narrowest_mtu(&self) -> Option<u32> {
+        let narrowest = self.view(|view| view.paths().map(|path| path.ip_mtu_bytes()).min());
+        narrowest.flatten().map(mtu_as_seen)
+    }
+
     /// Returns the numbers of outbound and inbound streams; 0 while the association is being set up.
     pub(crate) fn streams(&self) -> (u16, u16) {
-        let of = |association: &Association| {
-            (association.streams_out(), association.statistics().map_or(0, |known| known.streams_in))
-        };
-        self.association().map_or((0, 0), of)
+        self.association().map_or((0, 0), |association| (association.streams_out(), association.streams_in()))
     }
 
     /// Returns the SCTP ports of this end and of the peer.
     pub(crate) fn ports(&self) -> (u16, u16) {
-        let known = self.association().and_then(|association| association.statistics());
-        known.map_or((0, 0), |known| (known.local_port, known.peer_port))
+        self.view(|view| view.ports()).unwrap_or_default()
     }
 
     /// Returns whether the peer has this address, in the form in which programs see it.

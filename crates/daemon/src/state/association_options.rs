@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use carrier::record::Flags;
-use swiftwater::{AssociationOptions, PathStatistics};
+use swiftwater::AssociationOptions;
 
 use super::notification_type::NotificationType;
 
@@ -181,6 +181,6 @@ impl AssocOptions {
 }
 
 /// Returns the MTU of a path as programs see it: the length of IP packets (RFC 6458 §8.1.12).
-pub(crate) fn path_mtu(path: &PathStatistics) -> u32 {
-    u32::try_from(path.ip_mtu_bytes).unwrap_or(u32::MAX)
+pub(crate) fn mtu_as_seen(ip_mtu_bytes: usize) -> u32 {
+    u32::try_from(ip_mtu_bytes).unwrap_or(u32::MAX)
 }

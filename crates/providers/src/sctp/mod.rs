@@ -31,9 +31,9 @@ use std::time::Instant;
 
 use ::sctp::trace::Record;
 use ::sctp::{
-    Admission, AssociationConfig, AssociationId, AssociationState, Batch, Checksum, Endpoint, EndpointConfig,
-    EndpointStatistics, PathId, PathOptions, Permit, PrimaryError, SendError, SendInfo, Stage, Statistics,
-    Time, TransmitBuffer,
+    Admission, AssociationConfig, AssociationId, AssociationState, AssociationView, Batch, Checksum,
+    Endpoint, EndpointConfig, EndpointStatistics, PathId, PathOptions, Permit, PrimaryError, SendError,
+    SendInfo, Stage, Statistics, Time, TransmitBuffer,
 };
 use links::{Link, LinkStats};
 use streams::{
@@ -159,6 +159,11 @@ impl SctpDriver {
     /// Returns the counters of the association of a one-to-one stream, or of one association of a one-to-many stream.
     pub fn statistics(&self, s: StreamId, association: u32) -> Option<Statistics> {
         self.endpoint.statistics(self.association(s, association)?)
+    }
+
+    /// Returns a view of the association of a one-to-one stream, or of one association of a one-to-many stream.
+    pub fn view(&self, s: StreamId, association: u32) -> Option<AssociationView<'_>> {
+        self.endpoint.association(self.association(s, association)?)
     }
 
     /// Returns how the association of a one-to-one stream has ended; `None` if it has not.

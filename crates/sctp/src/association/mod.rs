@@ -31,6 +31,7 @@ mod setup;
 mod shutdown;
 mod timers;
 mod transmit;
+mod view;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -67,6 +68,7 @@ use crate::transmit::BatchLimits;
 
 pub(crate) use causes::{abort_chunk, error_chunk, reports_stale_cookie, write_abort};
 pub(crate) use init::{BadInit, PeerInit, is_unicast, write_address_list, write_init_ack};
+pub use view::{AssociationView, PathView};
 
 /// A chunk that is sent until it is answered.
 #[derive(Debug, Clone, Copy)]

@@ -8,7 +8,7 @@ use crate::inbound::Inbound;
 use crate::path::Path;
 use crate::statistics::{AssociationState, EndpointStatistics, STATISTICS_VERSION, Statistics};
 use crate::time::Time;
-use crate::trace::{Metrics, PathView, Record, Tracer, View};
+use crate::trace::{Metrics, PathSnapshot, Record, Snapshot, Tracer};
 
 impl State {
     /// Returns the name of the state.
@@ -53,11 +53,7 @@ impl Association {
             outstanding_bytes: self.outbound.in_flight_payload_bytes() as u64,
             outstanding_chunks: self.outbound.outstanding_chunks() as u64,
             send_buffered_bytes: self.outbound.buffered_bytes() as u64,
-            receive_buffered_bytes: self
-                .inbound
-                .as_ref()
-                .map_or(self.early.total_bytes(), Inbound::unread_bytes)
-                as u64,
+            receive_buffered_bytes: self.unread_bytes() as u64,
             receive_state_bytes: self.inbound.as_ref().map_or(0, Inbound::state_bytes) as u64,
             peer_window_bytes: self.outbound.peer_window_bytes() as u64,
             fragmentation_point_bytes: self.fragmentation_point_bytes() as u64,
@@ -65,6 +61,11 @@ impl Association {
             paths: self.paths.iter().map(|path| path.statistics()).collect(),
             ..self.statistics.clone()
         }
+    }
+
+    /// Returns the bytes that were received and that the user has not read.
+    pub(super) fn unread_bytes(&self) -> usize {
+        self.inbound.as_ref().map_or(self.early.total_bytes(), Inbound::unread_bytes)
     }
 
     /// Adds the counters of this association to those of its endpoint.
@@ -106,14 +107,14 @@ impl Association {
         for (id, path) in self.paths.iter_mut().enumerate() {
             tracer.take_notes(id, path.notes_mut());
         }
-        let paths: SmallVec<[PathView; 2]> = self.paths.iter().map(|path| self.view(path)).collect();
+        let paths: SmallVec<[PathSnapshot; 2]> = self.paths.iter().map(|path| self.snapshot(path)).collect();
         let cumulative_tsn = self.outbound.cumulative_tsn().0;
-        tracer.compare(now, self.id, View { state: self.state.name(), cumulative_tsn, paths });
+        tracer.compare(now, self.id, Snapshot { state: self.state.name(), cumulative_tsn, paths });
     }
 
-    fn view(&self, path: &Path) -> PathView {
+    fn snapshot(&self, path: &Path) -> PathSnapshot {
         let statistics = path.statistics();
-        PathView {
+        PathSnapshot {
             remote: path.remote(),
             state: path.state(),
             in_recovery: path.in_recovery(),

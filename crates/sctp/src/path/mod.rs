@@ -315,7 +315,7 @@ impl Path {
             sack_delay: self.settings.sack_delay,
             dscp: self.settings.dscp,
             mtu_bytes: self.mtu_bytes,
-            ip_mtu_bytes: self.discovery.ip_bytes(),
+            ip_mtu_bytes: self.ip_mtu_bytes(),
             cwnd_bytes: self.congestion.cwnd_bytes(),
             ssthresh_bytes: Some(self.congestion.ssthresh_bytes()).filter(|bytes| *bytes != usize::MAX),
             in_flight_bytes: self.flight.bytes(),

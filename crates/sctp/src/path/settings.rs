@@ -56,6 +56,27 @@ impl Path {
         }
     }
 
+    /// Returns the options in effect; a DSCP only if the path has one of its own.
+    pub(crate) fn options(&self) -> PathOptions {
+        PathOptions {
+            heartbeats: Some(self.settings.heartbeats),
+            heartbeat_interval: Some(self.settings.heartbeat_interval),
+            heartbeat_now: false,
+            retries_max: Some(self.settings.retries_max),
+            potentially_failed_retries_max: Some(self.settings.potentially_failed_retries_max),
+            mtu_discovery: Some(self.discovery.is_enabled()),
+            ip_mtu_bytes: Some(self.ip_mtu_bytes()),
+            sack_delay: Some(self.settings.sack_delay),
+            udp_port: Some(self.remote.port()),
+            dscp: self.settings.dscp,
+        }
+    }
+
+    /// Returns the maximum length of an IP packet, including the headers of IP and UDP.
+    pub(crate) fn ip_mtu_bytes(&self) -> usize {
+        self.discovery.ip_bytes()
+    }
+
     /// Limits the number of packets in a burst (Max.Burst).
     pub(crate) fn set_burst(&mut self, packets_max: Option<u32>) {
         self.settings.burst_packets_max = packets_max;

@@ -23,15 +23,15 @@ pub const RECORDS_MAX: usize = 4096;
 
 /// State of an association, for comparison with its previous state.
 #[derive(Debug)]
-pub(crate) struct View {
+pub(crate) struct Snapshot {
     pub(crate) state: AssociationState,
     pub(crate) cumulative_tsn: u32,
-    pub(crate) paths: SmallVec<[PathView; 2]>,
+    pub(crate) paths: SmallVec<[PathSnapshot; 2]>,
 }
 
 /// State of a path, for the same comparison.
 #[derive(Debug, Clone)]
-pub(crate) struct PathView {
+pub(crate) struct PathSnapshot {
     pub(crate) remote: SocketAddr,
     pub(crate) state: PathState,
     pub(crate) in_recovery: bool,
@@ -39,7 +39,7 @@ pub(crate) struct PathView {
     pub(crate) metrics: Metrics,
 }
 
-impl PathView {
+impl PathSnapshot {
     fn phase(&self) -> CongestionPhase {
         match self.metrics.ssthresh_bytes {
             _ if self.in_recovery => CongestionPhase::Recovery,
@@ -58,7 +58,7 @@ pub(crate) struct Tracer {
     ring: VecDeque<Record>,
     dropped: u64,
     state: AssociationState,
-    paths: SmallVec<[PathView; 2]>,
+    paths: SmallVec<[PathSnapshot; 2]>,
     /// Whether the endpoint knows that records wait.
     listed: bool,
     /// Memory for the packet that is examined.
@@ -148,22 +148,22 @@ impl Tracer {
     }
 
     /// Records the changes since the last call.
-    pub(crate) fn compare(&mut self, now: Time, association: AssociationId, view: View) {
+    pub(crate) fn compare(&mut self, now: Time, association: AssociationId, current: Snapshot) {
         if !std::mem::replace(&mut self.started, true) {
             let (local_port, peer_port) = self.ports;
             self.push(now, None, Event::Started { association, local_port, peer_port });
         }
-        for (id, path) in view.paths.iter().enumerate() {
-            self.compare_path(now, id, path, view.cumulative_tsn);
+        for (id, path) in current.paths.iter().enumerate() {
+            self.compare_path(now, id, path, current.cumulative_tsn);
         }
-        if self.state != view.state {
-            let old = std::mem::replace(&mut self.state, view.state);
-            self.push(now, None, Event::StateChanged { old, new: view.state });
+        if self.state != current.state {
+            let old = std::mem::replace(&mut self.state, current.state);
+            self.push(now, None, Event::StateChanged { old, new: current.state });
         }
-        self.paths = view.paths;
+        self.paths = current.paths;
     }
 
-    fn compare_path(&mut self, now: Time, id: usize, path: &PathView, cumulative_tsn: u32) {
+    fn compare_path(&mut self, now: Time, id: usize, path: &PathSnapshot, cumulative_tsn: u32) {
         let at = Some(id);
         let Some(old) = self.paths.get(id).cloned() else {
             self.push(now, at, Event::PathAdded { remote: path.remote });

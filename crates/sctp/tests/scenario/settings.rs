@@ -77,6 +77,56 @@ fn fragments_are_as_long_as_was_set() {
 }
 
 #[test]
+fn a_view_shows_the_options_in_effect_on_each_path() {
+    let mut peer = with_two_paths(3);
+    let (interval, delay) = (Duration::from_secs(7), Duration::from_millis(90));
+    let change = PathOptions {
+        heartbeats: Some(false),
+        heartbeat_interval: Some(interval),
+        retries_max: Some(2),
+        potentially_failed_retries_max: Some(1),
+        mtu_discovery: Some(false),
+        ip_mtu_bytes: Some(900),
+        sack_delay: Some(delay),
+        dscp: Some(10),
+        ..PathOptions::default()
+    };
+    set_path(&mut peer, Some(SECOND), change.clone()).unwrap();
+    let view = peer.endpoint.association(peer.id).unwrap();
+    let second = view.path_to(SECOND).unwrap();
+    let udp_port = Some(second.remote().port());
+    assert_eq!(second.options(), PathOptions { udp_port, ..change });
+    let first = view.primary().options();
+    assert!(first.heartbeats == Some(true) && first.retries_max == Some(5) && first.dscp.is_none());
+    assert_eq!(view.paths().map(|path| path.remote().ip()).collect::<Vec<_>>()[1], SECOND);
+    assert!(view.path_to([192, 0, 2, 1].into()).is_none());
+}
+
+#[test]
+fn a_view_and_the_statistics_agree() {
+    let mut peer = Peer::established(4);
+    let view = |peer: &Peer| {
+        let view = peer.endpoint.association(peer.id).unwrap();
+        let known = peer.endpoint.statistics(peer.id).unwrap();
+        assert_eq!(view.state(), known.state);
+        assert_eq!(view.ports(), (known.local_port, known.peer_port));
+        assert_eq!((view.streams_out(), view.streams_in()), (known.streams_out, known.streams_in));
+        assert_eq!(view.fragmentation_point_bytes() as u64, known.fragmentation_point_bytes);
+        assert_eq!(view.peer_window_bytes() as u64, known.peer_window_bytes);
+        assert_eq!(view.unread_bytes() as u64, known.receive_buffered_bytes);
+        assert_eq!(view.primary().remote(), known.paths[known.primary].remote);
+        assert_eq!(view.primary().ip_mtu_bytes(), known.paths[known.primary].ip_mtu_bytes);
+        view.is_send_buffer_empty()
+    };
+    assert!(view(&peer));
+    peer.app_sends(SendInfo::default(), vec![7; 100]);
+    assert!(!view(&peer), "the message is not acknowledged");
+    peer.hears_maybe().expect("the message");
+    peer.sends().sack(0, &[]).go();
+    assert!(view(&peer));
+}
+
+#[test]
 fn without_delay_a_message_leaves_while_another_is_outstanding() {
     for nodelay in [false, true] {
         let mut peer = Peer::established(3);

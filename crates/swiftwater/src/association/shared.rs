@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use sctp::{PathId, PathOptions, PrimaryError, SendInfo, Statistics};
+use sctp::{AssociationView, PathId, PathOptions, PrimaryError, SendInfo, Statistics};
 use streams::{Chain, Interest, Message as Block, WriteError};
 use tpi::{Addresses, Errno, Primitive};
 
@@ -210,6 +210,25 @@ impl SharedAssociation {
         self.streams_out.load(Ordering::Relaxed)
     }
 
+    /// Returns the number of inbound streams that the handshake negotiated; 0 once the association has ended.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Listener};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.local_address())?;
+    /// # let (server, _) = listener.accept()?;
+    /// assert_eq!(client.streams_in(), server.streams_out());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn streams_in(&self) -> u16 {
+        self.view(|view| view.streams_in()).unwrap_or_default()
+    }
+
+    /// Reads the association; returns `None` once it has ended.
+    pub(crate) fn view<R>(&self, read: impl FnOnce(AssociationView<'_>) -> R) -> Option<R> {
+        self.association_ref().view(read)
+    }
+
     /// Returns the current options of the association; `None` once it has ended.
     pub fn options(&self) -> Option<AssociationOptions> {
         self.association_ref().options()
@@ -370,8 +389,8 @@ impl SharedAssociation {
 
     pub(crate) fn accepted(stack: &Stack, socket: Socket, peer: SocketAddr) -> Arc<SharedAssociation> {
         let association = SharedAssociation::over(stack, socket, peer);
-        if let Some(statistics) = association.statistics() {
-            association.streams_out.store(statistics.streams_out, Ordering::Relaxed);
+        if let Some(streams_out) = association.view(|view| view.streams_out()) {
+            association.streams_out.store(streams_out, Ordering::Relaxed);
         }
         // The listener's options may have changed since it was opened.
         if let Some(options) = association.options() {

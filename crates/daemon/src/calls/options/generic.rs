@@ -5,7 +5,6 @@ use rustix::io::Errno;
 
 use super::value::{Build, Value, number};
 use super::{Access, FUTURE};
-use crate::state::association_options::path_mtu;
 use crate::state::socket_options::{IP_TOS, IPPROTO_IP, IPPROTO_IPV6, IPV6_TCLASS, SO_REUSEPORT, SOL_SOCKET};
 
 const SO_REUSEADDR: i32 = 2;
@@ -218,9 +217,7 @@ fn of_ip(access: &Access<'_>, name: i32, given: &[u8]) -> Result<Vec<u8>, Errno>
 /// Returns the MTU of the narrowest path of a one-to-one socket's association.
 fn mtu(access: &Access<'_>) -> Option<i32> {
     let assoc = access.is_one_to_one().then(|| access.association(FUTURE)).flatten()?;
-    let statistics = assoc.association()?.statistics()?;
-    let narrowest = statistics.paths.iter().map(path_mtu).min()?;
-    i32::try_from(narrowest).ok()
+    i32::try_from(assoc.narrowest_mtu()?).ok()
 }
 
 fn set_of_ipv6(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(), Errno> {

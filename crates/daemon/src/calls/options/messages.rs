@@ -127,10 +127,8 @@ impl Access<'_> {
     /// Notes an association for an immediate notification if all its data is acknowledged already: the program has just
     /// subscribed to that event.
     fn note_if_dry(&mut self, assoc: Rc<SocketAssociation>) {
-        let dry = assoc.association().is_some_and(|association| {
-            association.statistics().is_none_or(|known| known.send_buffered_bytes == 0)
-        });
-        if dry {
+        let is_set_up = assoc.association().is_some();
+        if is_set_up && assoc.view(|view| view.is_send_buffer_empty()).unwrap_or(true) {
             self.dry.push(assoc);
         }
     }
@@ -322,9 +320,9 @@ fn set_segment(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
 fn segment(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     value_of(access, given, |id| {
         let found = access.one(id)?;
-        let in_use = found.as_ref().and_then(|assoc| assoc.association()?.statistics());
+        let in_use = found.as_ref().and_then(|assoc| assoc.view(|view| view.fragmentation_point_bytes()));
         Ok(match in_use {
-            Some(statistics) => u32::try_from(statistics.fragmentation_point_bytes).unwrap_or(u32::MAX),
+            Some(bytes) => u32::try_from(bytes).unwrap_or(u32::MAX),
             None => access.assoc_options(found.as_ref()).segment_bytes_max,
         })
     })

@@ -209,11 +209,9 @@ impl Access<'_> {
     fn limit_messages(&self) {
         let whole = self.inner.options.kept.get(&(IPPROTO_SCTP, messages::SCTP_DISABLE_FRAGMENTS));
         let limit = whole.filter(|on| **on != 0).map(|_| {
-            let points = self.inner.associations.values().filter_map(|assoc| assoc.association());
-            let least = points
-                .filter_map(|association| Some(association.statistics()?.fragmentation_point_bytes))
-                .min();
-            let set = u64::from(self.inner.options.assoc_options.segment_bytes_max);
+            let point = |assoc: &Rc<SocketAssociation>| assoc.view(|view| view.fragmentation_point_bytes());
+            let least = self.inner.associations.values().filter_map(point).min();
+            let set = self.inner.options.assoc_options.segment_bytes_max as usize;
             let limit = least.or(Some(set).filter(|bytes| *bytes > 0));
             limit.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(0)
         });

@@ -1,21 +1,20 @@
-//! Options of one path or all, and the primary path (RFC 6458 §8.1.9, §8.1.11, §8.1.12, §8.2.2; RFC 7829 §7).
+//! Options of one path or all, and the primary path (RFC 6458 §8.1.9, §8.1.11, §8.1.12; RFC 7829 §7).
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use swiftwater::{MtuState, PathOptions, PathState, PathStatistics, Statistics};
+use swiftwater::PathOptions;
 
 use super::Access;
 use super::timers::SACK_DELAY_MAX_MS;
 use super::value::{Build, NamedAddress, STORAGE_BYTES, Value};
 use crate::state::association::SocketAssociation;
-use crate::state::association_options::{AssocOptions, flags, path_mtu};
+use crate::state::association_options::{AssocOptions, flags, mtu_as_seen};
 
 const SCTP_PRIMARY_ADDR: i32 = 6;
 const SCTP_PEER_ADDR_PARAMS: i32 = 9;
-const SCTP_GET_PEER_ADDR_INFO: i32 = 15;
 const SCTP_PEER_ADDR_THLDS: i32 = 31;
 const SCTP_REMOTE_UDP_ENCAPS_PORT: i32 = 132;
 const SCTP_PEER_ADDR_THLDS_V2: i32 = 37;
@@ -25,8 +24,6 @@ const PRIM_BYTES: usize = 4 + STORAGE_BYTES;
 const PARAMS_BYTES: usize = 156;
 /// Size of `struct sctp_paddrparams` before it had flow labels.
 const OLD_PARAMS_BYTES: usize = 152;
-/// Size of `struct sctp_paddrinfo`.
-const INFO_BYTES: usize = 152;
 /// Size of the threshold structures, whose address is aligned to eight bytes.
 const THRESHOLDS_BYTES: usize = 144;
 const PORT_BYTES: usize = 144;
@@ -35,9 +32,6 @@ const PORT_BYTES: usize = 144;
 const PATH_MTU_MIN: u32 = 512;
 /// The minimum of `spi_interval`, in milliseconds.
 const PROBE_INTERVAL_MIN_MS: u32 = 5000;
-/// `SCTP_PF_EXPOSE_DISABLE` and `SCTP_PF_EXPOSE_ENABLE`.
-const EXPOSE_NOT: u32 = 1;
-const EXPOSE: u32 = 2;
 
 pub(super) fn set(access: &mut Access<'_>, name: i32, value: &[u8]) -> Option<Result<(), Errno>> {
     Some(match name {
@@ -55,7 +49,6 @@ pub(super) fn get(access: &Access<'_>, name: i32, given: &[u8]) -> Option<Result
     Some(match name {
         SCTP_PRIMARY_ADDR => primary(access, given),
         SCTP_PEER_ADDR_PARAMS => parameters(access, given),
-        SCTP_GET_PEER_ADDR_INFO => info(access, given),
         SCTP_PEER_ADDR_THLDS | SCTP_PEER_ADDR_THLDS_V2 => thresholds(access, given),
         SCTP_REMOTE_UDP_ENCAPS_PORT => encapsulation_port(access, given),
         SCTP_PLPMTUD_PROBE_INTERVAL => probe_interval(access, given),
@@ -105,16 +98,11 @@ impl Subject {
         let _ = association.set_path(address, options);
     }
 
-    /// Returns the statistics of the path, if the option addresses an existing path.
-    fn path(&self) -> Option<PathStatistics> {
+    /// Returns the options in effect on the path, if the option addresses an existing path.
+    fn path_options(&self) -> Option<PathOptions> {
         let Subject::Path(assoc, address) = self else { return None };
-        path_to(&assoc.association()?.statistics()?, *address).cloned()
+        assoc.view(|view| Some(view.path_to(address.ip())?.options())).flatten()
     }
-}
-
-fn path_to(statistics: &Statistics, address: SocketAddr) -> Option<&PathStatistics> {
-    let ip = address.ip().to_canonical();
-    statistics.paths.iter().find(|path| path.remote.ip().to_canonical() == ip)
 }
 
 /// Sets the primary path from a `struct sctp_prim`.
@@ -133,20 +121,19 @@ fn set_primary(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
 fn primary(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, PRIM_BYTES)?;
     let assoc = access.association(given.i32(0)).ok_or(Errno::INVAL)?;
-    let statistics = assoc.association().and_then(|association| association.statistics()).unwrap_or_default();
-    Ok(Build::after(given, 4).address(primary_of(access, &assoc, &statistics)).finish())
+    Ok(Build::after(given, 4).address(primary_of(access, &assoc)).finish())
 }
 
-fn primary_of(access: &Access<'_>, assoc: &SocketAssociation, statistics: &Statistics) -> SocketAddr {
-    match statistics.paths.get(statistics.primary) {
-        Some(path) => told(access, assoc, path),
-        None => access.view().of(assoc.peer),
-    }
+/// Returns the peer's address of the primary path, in the form for the program; the address that the association was set up with
+/// if it has no paths yet, or no more.
+pub(super) fn primary_of(access: &Access<'_>, assoc: &SocketAssociation) -> SocketAddr {
+    let primary = assoc.view(|view| view.primary().remote().ip());
+    peer_at(access, assoc, primary.unwrap_or(assoc.peer.ip()))
 }
 
-/// Returns the peer's address of a path, in the form for the program.
-fn told(access: &Access<'_>, assoc: &SocketAssociation, path: &PathStatistics) -> SocketAddr {
-    access.view().of(SocketAddr::new(path.remote.ip(), assoc.peer.port()))
+/// Returns an address of the peer, in the form for the program.
+pub(super) fn peer_at(access: &Access<'_>, assoc: &SocketAssociation, ip: IpAddr) -> SocketAddr {
+    access.view().of(SocketAddr::new(ip, assoc.peer.port()))
 }
 
 /// Sets the parameters in a `struct sctp_paddrparams`.
@@ -261,22 +248,11 @@ fn parameters(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let subject = access.subject(given.i32(0), given.place(4), Errno::INVAL)?;
     let mut assoc_options = access.assoc_options(subject.assoc());
     let mut mtu = assoc_options.path_mtu;
-    if let Some(path) = subject.path() {
-        mtu = path_mtu(&path);
-        assoc_options.heartbeat_interval_ms = millis(path.heartbeat_interval);
-        assoc_options.path_retries_max = u16::try_from(path.retries_max).unwrap_or(u16::MAX);
-        assoc_options.sack_delay_ms =
-            if path.sack_delay.is_zero() { assoc_options.sack_delay_ms } else { millis(path.sack_delay) };
-        if let Some(dscp) = path.dscp {
-            assoc_options.dscp = dscp << 2;
-            assoc_options.path_flags |= flags::DSCP;
-        }
-        let on = |on, yes, no| if on { yes } else { no };
-        assoc_options.set_flags(flags::HB, on(path.heartbeats, flags::HB_ENABLE, flags::HB_DISABLE));
-        let discovers = path.mtu_state != MtuState::Disabled;
-        assoc_options.set_flags(flags::PMTUD, on(discovers, flags::PMTUD_ENABLE, flags::PMTUD_DISABLE));
-    } else if let Some(association) = subject.assoc().and_then(|assoc| assoc.association()) {
-        mtu = association.statistics().unwrap_or_default().paths.iter().map(path_mtu).min().unwrap_or(mtu);
+    if let Some(path) = subject.path_options() {
+        mtu = path.ip_mtu_bytes.map_or(mtu, mtu_as_seen);
+        show_path_options(&path, &mut assoc_options);
+    } else if let Some(assoc) = subject.assoc() {
+        mtu = assoc.narrowest_mtu().unwrap_or(mtu);
     }
     let value = Build::after(given, 4 + STORAGE_BYTES).u32(assoc_options.heartbeat_interval_ms);
     let value = value
@@ -287,56 +263,32 @@ fn parameters(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     Ok(value.u32(assoc_options.flow_label).u8(assoc_options.dscp).pad(bytes).finish())
 }
 
-fn millis(time: Duration) -> u32 {
+/// Writes the options of a path over those of its association.
+fn show_path_options(path: &PathOptions, assoc_options: &mut AssocOptions) {
+    let on = |on, yes, no| if on { yes } else { no };
+    if let Some(interval) = path.heartbeat_interval {
+        assoc_options.heartbeat_interval_ms = millis(interval);
+    }
+    if let Some(retries) = path.retries_max {
+        assoc_options.path_retries_max = u16::try_from(retries).unwrap_or(u16::MAX);
+    }
+    if let Some(delay) = path.sack_delay.filter(|delay| !delay.is_zero()) {
+        assoc_options.sack_delay_ms = millis(delay);
+    }
+    if let Some(dscp) = path.dscp {
+        assoc_options.dscp = dscp << 2;
+        assoc_options.path_flags |= flags::DSCP;
+    }
+    if let Some(heartbeats) = path.heartbeats {
+        assoc_options.set_flags(flags::HB, on(heartbeats, flags::HB_ENABLE, flags::HB_DISABLE));
+    }
+    if let Some(discovers) = path.mtu_discovery {
+        assoc_options.set_flags(flags::PMTUD, on(discovers, flags::PMTUD_ENABLE, flags::PMTUD_DISABLE));
+    }
+}
+
+pub(super) fn millis(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
-}
-
-/// Returns a `struct sctp_paddrinfo`.
-fn info(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
-    let given = Value::at_least(given, INFO_BYTES)?;
-    let address = given.place(4).named(Errno::INVAL)?.ok_or(Errno::INVAL)?;
-    let assoc = access.path(given.i32(0), address).ok_or(Errno::INVAL)?;
-    let association = assoc.association().ok_or(Errno::INVAL)?;
-    let statistics = association.statistics().unwrap_or_default();
-    let path = path_to(&statistics, address).ok_or(Errno::INVAL)?;
-    let exposes = assoc.options().exposes_failing;
-    if is_failing(path) && exposes == EXPOSE_NOT {
-        return Err(Errno::ACCESS);
-    }
-    Ok(path_info(Build::new().u32(assoc.id), told(access, &assoc, path), path, exposes).finish())
-}
-
-fn is_failing(path: &PathStatistics) -> bool {
-    path.state == PathState::PotentiallyFailed
-}
-
-/// Appends the fields that follow the association in a `struct sctp_paddrinfo`.
-pub(super) fn path_info(value: Build, address: SocketAddr, path: &PathStatistics, exposes: u32) -> Build {
-    let state = match path.state {
-        PathState::Inactive => 0,
-        PathState::PotentiallyFailed if exposes == EXPOSE => 1,
-        PathState::Active | PathState::Suspected | PathState::PotentiallyFailed => 2,
-        PathState::Unconfirmed => 3,
-    };
-    let cwnd = u32::try_from(path.cwnd_bytes).unwrap_or(u32::MAX);
-    let value = value.address(address).u32(state).u32(cwnd);
-    value.u32(path.srtt.map_or(0, millis)).u32(millis(path.rto)).u32(path_mtu(path))
-}
-
-/// Appends the primary path of an association to a `struct sctp_status`.
-pub(super) fn primary_info(
-    access: &Access<'_>,
-    assoc: &SocketAssociation,
-    statistics: &Statistics,
-    value: Build,
-) -> Build {
-    let address = primary_of(access, assoc, statistics);
-    let exposes = assoc.options().exposes_failing;
-    match statistics.paths.get(statistics.primary) {
-        Some(path) => path_info(value, address, path, exposes),
-        // The association is being set up and has no paths yet.
-        None => value.address(address).u32(3).u32(0).u32(0).u32(0).u32(0),
-    }
 }
 
 /// Sets the thresholds in a `struct sctp_paddrthlds` or a `struct sctp_paddrthlds_v2`, which have the same length.
@@ -372,9 +324,10 @@ fn thresholds(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let subject = access.subject(given.i32(0), given.place(8), Errno::NOENT)?;
     let assoc_options = access.assoc_options(subject.assoc());
     let (mut retries, mut failing) = (assoc_options.path_retries_max, assoc_options.potentially_failed_after);
-    if let Some(path) = subject.path() {
-        retries = u16::try_from(path.retries_max).unwrap_or(u16::MAX);
-        failing = u16::try_from(path.potentially_failed_retries_max).unwrap_or(u16::MAX);
+    if let Some(path) = subject.path_options() {
+        let half = |number: u32| u16::try_from(number).unwrap_or(u16::MAX);
+        retries = path.retries_max.map_or(retries, half);
+        failing = path.potentially_failed_retries_max.map_or(failing, half);
     }
     let value = Build::after(given, 8 + STORAGE_BYTES).u16(retries).u16(failing);
     Ok(value.u16(assoc_options.primary_left_after).pad(THRESHOLDS_BYTES).finish())

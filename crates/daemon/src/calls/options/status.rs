@@ -1,12 +1,16 @@
 //! Options that report the state of associations (RFC 6458 §8.2; `SCTP_GET_ASSOC_STATS` of Linux).
 
+use std::net::SocketAddr;
+
 use rustix::io::Errno;
-use swiftwater::AssociationState;
+use swiftwater::{AssociationState, PathState, PathStatistics};
 
 use super::value::{Build, STORAGE_BYTES, Value, number};
 use super::{Access, paths, room_for_number};
+use crate::state::association_options::mtu_as_seen;
 
 const SCTP_STATUS: i32 = 14;
+const SCTP_GET_PEER_ADDR_INFO: i32 = 15;
 const SCTP_GET_ASSOC_NUMBER: i32 = 28;
 const SCTP_GET_ASSOC_ID_LIST: i32 = 29;
 const SCTP_GET_ASSOC_STATS: i32 = 112;
@@ -14,10 +18,17 @@ const SCTP_GET_ASSOC_STATS: i32 = 112;
 const STATUS_BYTES: usize = 176;
 const STATS_BYTES: usize = 256;
 const ID_BYTES: usize = 4;
+/// Size of `struct sctp_paddrinfo`.
+const INFO_BYTES: usize = 152;
+
+/// `SCTP_PF_EXPOSE_DISABLE` and `SCTP_PF_EXPOSE_ENABLE`.
+const EXPOSE_NOT: u32 = 1;
+const EXPOSE: u32 = 2;
 
 pub(super) fn get(access: &Access<'_>, name: i32, given: &[u8]) -> Option<Result<Vec<u8>, Errno>> {
     Some(match name {
         SCTP_STATUS => status(access, given),
+        SCTP_GET_PEER_ADDR_INFO => info(access, given),
         SCTP_GET_ASSOC_NUMBER => count(access, given),
         SCTP_GET_ASSOC_ID_LIST => list(access, given),
         SCTP_GET_ASSOC_STATS => counters(access, given),
@@ -40,7 +51,44 @@ fn status(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let value = value.u16(half(statistics.outstanding_chunks)).u16(0);
     let value = value.u16(statistics.streams_in).u16(statistics.streams_out);
     let value = value.u32(word(statistics.fragmentation_point_bytes)).u32(assoc.id);
-    Ok(paths::primary_info(access, &assoc, &statistics, value).finish())
+    let primary = paths::primary_of(access, &assoc);
+    let value = match statistics.paths.get(statistics.primary) {
+        Some(path) => path_info(value, primary, path, assoc.options().exposes_failing),
+        // The association is being set up and has no paths yet.
+        None => value.address(primary).u32(3).u32(0).u32(0).u32(0).u32(0),
+    };
+    Ok(value.finish())
+}
+
+/// Returns a `struct sctp_paddrinfo`.
+fn info(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
+    let given = Value::at_least(given, INFO_BYTES)?;
+    let address = given.place(4).named(Errno::INVAL)?.ok_or(Errno::INVAL)?;
+    let assoc = access.path(given.i32(0), address).ok_or(Errno::INVAL)?;
+    let statistics = assoc.association().ok_or(Errno::INVAL)?.statistics().unwrap_or_default();
+    let ip = address.ip().to_canonical();
+    let mut paths = statistics.paths.iter();
+    let path = paths.find(|path| path.remote.ip().to_canonical() == ip).ok_or(Errno::INVAL)?;
+    let exposes = assoc.options().exposes_failing;
+    if path.state == PathState::PotentiallyFailed && exposes == EXPOSE_NOT {
+        return Err(Errno::ACCESS);
+    }
+    let address = paths::peer_at(access, &assoc, path.remote.ip());
+    Ok(path_info(Build::new().u32(assoc.id), address, path, exposes).finish())
+}
+
+/// Appends the fields that follow the association in a `struct sctp_paddrinfo`.
+fn path_info(value: Build, address: SocketAddr, path: &PathStatistics, exposes: u32) -> Build {
+    let state = match path.state {
+        PathState::Inactive => 0,
+        PathState::PotentiallyFailed if exposes == EXPOSE => 1,
+        PathState::Active | PathState::Suspected | PathState::PotentiallyFailed => 2,
+        PathState::Unconfirmed => 3,
+    };
+    let cwnd = u32::try_from(path.cwnd_bytes).unwrap_or(u32::MAX);
+    let value = value.address(address).u32(state).u32(cwnd);
+    let value = value.u32(path.srtt.map_or(0, paths::millis)).u32(paths::millis(path.rto));
+    value.u32(mtu_as_seen(path.ip_mtu_bytes))
 }
 
 /// Returns `sstat_state`.

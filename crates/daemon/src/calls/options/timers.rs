@@ -2,6 +2,7 @@
 //! §8.1.19).
 
 use rustix::io::Errno;
+use swiftwater::internals::AssociationView;
 
 use super::value::{ASSOC_VALUE_BYTES, Build, Value, number};
 use super::{Access, room_for_number};
@@ -73,12 +74,12 @@ fn set_limits(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::exactly(value, ASSOCINFO_BYTES)?;
     let (retries, cookie_life_ms) = (value.u16(4), value.u32(16));
     let found = access.one(value.i32(0))?;
-    if let Some(association) = found.as_ref().and_then(|assoc| assoc.association()) {
-        let paths = association.statistics().unwrap_or_default().paths;
-        let of_paths: u32 = paths.iter().map(|path| path.retries_max).sum();
-        if paths.len() > 1 && u32::from(retries) > of_paths {
-            return Err(Errno::INVAL);
-        }
+    let of_paths =
+        |view: AssociationView<'_>| view.paths().filter_map(|path| path.options().retries_max).sum();
+    let several = |view: AssociationView<'_>| (view.paths().count() > 1).then(|| of_paths(view));
+    let limit: Option<u32> = found.as_ref().and_then(|assoc| assoc.view(several)).flatten();
+    if limit.is_some_and(|limit| u32::from(retries) > limit) {
+        return Err(Errno::INVAL);
     }
     access.set_one(value.i32(0), |assoc_options| {
         assoc_options.retries_max = if retries == 0 { assoc_options.retries_max } else { retries };
@@ -91,17 +92,17 @@ fn limits(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, ASSOCINFO_BYTES)?;
     let found = access.one(given.i32(0))?;
     let assoc_options = access.assoc_options(found.as_ref());
-    let statistics = found.and_then(|assoc| assoc.association()?.statistics()).unwrap_or_default();
-    let own_window = match statistics.paths.is_empty() {
-        true => 0,
-        false => {
-            access.inner.options.receive_buffer_bytes() as u64
-                - statistics.receive_buffered_bytes.min(access.inner.options.receive_buffer_bytes() as u64)
-        }
-    };
-    let value = Build::after(given, 4).u16(assoc_options.retries_max).u16(statistics.paths.len() as u16);
-    let value = value.u32(u32::try_from(statistics.peer_window_bytes).unwrap_or(u32::MAX));
-    Ok(value.u32(u32::try_from(own_window).unwrap_or(u32::MAX)).u32(assoc_options.cookie_life_ms).finish())
+    let buffer_bytes = access.inner.options.receive_buffer_bytes();
+    let known = found.and_then(|assoc| {
+        assoc.view(|view| {
+            let own_window = buffer_bytes.saturating_sub(view.unread_bytes());
+            (view.paths().count(), view.peer_window_bytes(), own_window)
+        })
+    });
+    let (paths, peer_window, own_window) = known.unwrap_or_default();
+    let word = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+    let value = Build::after(given, 4).u16(assoc_options.retries_max).u16(paths as u16);
+    Ok(value.u32(word(peer_window)).u32(word(own_window)).u32(assoc_options.cookie_life_ms).finish())
 }
 
 /// Sets the parameters in a `struct sctp_initmsg`.
