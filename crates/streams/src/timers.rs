@@ -76,8 +76,8 @@ impl Timers {
         is_live
     }
 
-    /// Sets the time, from which timers run that were started since the last call.
-    pub(crate) fn set_now(&mut self, now: Instant) {
+    /// Advances the time, from which timers run that were started since the last call.
+    pub(crate) fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
         for (after, key) in self.fresh.drain(..) {
             // A time beyond the end of the clock never comes.
@@ -87,7 +87,7 @@ impl Timers {
         }
     }
 
-    /// Returns the time that was last set.
+    /// Returns the latest time of a call.
     pub(crate) fn now(&self) -> Instant {
         self.now
     }
@@ -149,10 +149,10 @@ mod tests {
         let mut timers = Timers::new(start);
         let id = timers.start(s, Alarm::Close, SECOND);
         assert_eq!(timers.deadline(), Some(start), "somebody must tell the time");
-        timers.set_now(start + 10 * SECOND);
+        timers.advance(start + 10 * SECOND);
         assert_eq!(timers.deadline(), Some(start + 11 * SECOND));
         assert_eq!(timers.next_due(), None);
-        timers.set_now(start + 11 * SECOND);
+        timers.advance(start + 11 * SECOND);
         assert_eq!(timers.next_due(), Some((s, id, Alarm::Close)));
         assert_eq!(timers.next_due(), None);
         assert!(!timers.stop(s, id), "it has ended");
@@ -164,11 +164,11 @@ mod tests {
         let mut timers = Timers::new(start);
         for _ in 0..10_000 {
             let id = timers.start(s, Alarm::Close, SECOND);
-            timers.set_now(start);
+            timers.advance(start);
             assert!(timers.stop(s, id));
         }
         assert!(timers.heap.len() <= DEAD_ENTRIES_MAX + 1, "{} entries", timers.heap.len());
-        timers.set_now(start + 2 * SECOND);
+        timers.advance(start + 2 * SECOND);
         assert_eq!(timers.next_due(), None);
     }
 }

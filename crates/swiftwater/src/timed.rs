@@ -1,7 +1,7 @@
 //! The executive of a shard, with the time: every call that acts on the protocol states the time.
 //!
 //! The executive and the provider have no clock. Getters need no time, nor does a message without a lifetime. All other
-//! calls go through [`Timed::at`], which first sets the time of both.
+//! calls go through [`Timed::at`].
 //!
 //! A short message is written into a *stage*: the end of its association's send queue, which the provider lends until
 //! something else is asked of it. So most messages pass no layer; those that open a stage are admitted by all of them.
@@ -58,13 +58,11 @@ impl Timed {
         Timed { executive, driver, stages: SmallVec::new() }
     }
 
-    /// Sets the time of the executive and the provider, and returns the executive.
+    /// Returns the executive with all messages queued, for calls at this time.
     #[inline]
     pub(crate) fn at(&mut self, now: Instant) -> &mut Executive {
         self.settle();
-        self.executive.set_now(now);
-        self.executive.with_driver(self.driver, |driver: &mut SctpDriver, _| driver.set_now(now));
-        &mut self.executive
+        self.executive.at(now)
     }
 
     /// Returns the executive with all messages queued, for calls that need no time.

@@ -189,7 +189,7 @@ impl SctpDriver {
             self.endpoint.consumed(id, bytes, 1);
         }
         while let Some(id) = self.leftovers.unwanted.pop() {
-            let now = self.now;
+            let now = self.now(cx);
             let (endpoint, mut host) = self.split(cx);
             endpoint.abort(now, id, b"the listener was closed", &mut host);
         }

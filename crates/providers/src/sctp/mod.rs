@@ -86,8 +86,6 @@ pub struct SctpDriver {
     batches_moved: u64,
     /// Time zero of the core.
     epoch: Instant,
-    /// The time of the last interrupt, flush or [`SctpDriver::set_now`], for requests in between.
-    now: Time,
     trace: Option<TraceTaker>,
 }
 
@@ -131,7 +129,6 @@ impl SctpDriver {
             refused: None,
             batches_moved: 0,
             epoch,
-            now: Time::ZERO,
             trace: None,
         }
     }
@@ -145,11 +142,6 @@ impl SctpDriver {
     /// provider's. A listener keeps the configuration that it had when it was bound.
     pub fn set_association_config(&mut self, s: StreamId, config: Arc<AssociationConfig>) {
         self.configs.insert(s, config);
-    }
-
-    /// Sets the time of the following requests. The core has no clock.
-    pub fn set_now(&mut self, now: Instant) {
-        self.time(now);
     }
 
     fn association_config(&self, s: StreamId) -> Arc<AssociationConfig> {
@@ -204,7 +196,7 @@ impl SctpDriver {
         address: std::net::IpAddr,
     ) -> Result<(), PrimaryError> {
         let id = self.association(s, association).ok_or(PrimaryError::Closed)?;
-        let now = self.now;
+        let now = self.now(cx);
         let (endpoint, mut host) = self.split(cx);
         endpoint.set_primary(now, id, address, &mut host)
     }
@@ -221,7 +213,7 @@ impl SctpDriver {
         config: AssociationConfig,
     ) -> bool {
         if let Some(id) = self.association(s, association) {
-            let now = self.now;
+            let now = self.now(cx);
             let (endpoint, mut host) = self.split(cx);
             endpoint.set_config(now, id, &config, &mut host);
             return true;
@@ -255,7 +247,7 @@ impl SctpDriver {
         options: &PathOptions,
     ) -> Result<(), PrimaryError> {
         let id = self.association(s, association).ok_or(PrimaryError::Closed)?;
-        let now = self.now;
+        let now = self.now(cx);
         let (endpoint, mut host) = self.split(cx);
         endpoint.set_path(now, id, address, options, &mut host)
     }
@@ -263,7 +255,7 @@ impl SctpDriver {
     /// Aborts an association, without waiting for anything queued above it; `reason` is sent with the ABORT.
     pub fn abort(&mut self, cx: &mut Cx<'_>, s: StreamId, association: u32, reason: &[u8]) {
         let Some(id) = self.association(s, association) else { return };
-        let now = self.now;
+        let now = self.now(cx);
         let (endpoint, mut host) = self.split(cx);
         endpoint.abort(now, id, reason, &mut host);
         self.clear_leftovers(cx);
@@ -283,7 +275,7 @@ impl SctpDriver {
         let mut ids: Vec<AssociationId> = picked.map(|(id, _)| id).take(limit + 1).collect();
         let next = ids.get(limit).copied();
         ids.truncate(limit);
-        let now = self.now;
+        let now = self.now(cx);
         let (endpoint, mut host) = self.split(cx);
         for id in ids {
             endpoint.abort(now, id, reason, &mut host);
@@ -295,7 +287,7 @@ impl SctpDriver {
     /// Shuts every association down: each ends when the peer has acknowledged everything that was sent.
     pub fn shutdown_all(&mut self, cx: &mut Cx<'_>) {
         let ids: Vec<AssociationId> = self.endpoint.associations().map(|(id, _)| id).collect();
-        let now = self.now;
+        let now = self.now(cx);
         let (endpoint, mut host) = self.split(cx);
         for id in ids {
             endpoint.shutdown(now, id, &mut host);
@@ -368,10 +360,16 @@ impl SctpDriver {
         }
     }
 
+    /// Returns the core's time at an instant.
     #[inline]
-    fn time(&mut self, now: Instant) -> Time {
-        self.now = self.now.max(Time::ZERO + now.saturating_duration_since(self.epoch));
-        self.now
+    fn time(&self, at: Instant) -> Time {
+        Time::ZERO + at.saturating_duration_since(self.epoch)
+    }
+
+    /// Returns the time of this call.
+    #[inline]
+    fn now(&self, cx: &Cx<'_>) -> Time {
+        self.time(cx.now())
     }
 
     /// Sends user data: the chain moves straight into the association's send queue.
@@ -386,7 +384,7 @@ impl SctpDriver {
                 _ => cx.error(s, Errno::EPROTO),
             };
         };
-        match self.endpoint.send(self.now, id, info, data.len(), data) {
+        match self.endpoint.send(self.now(cx), id, info, data.len(), data) {
             Ok(()) => {}
             // A module sent the message after the shutdown, or on its own account. Messages that the peer sent before
             // remain readable.
@@ -489,7 +487,7 @@ impl Driver for SctpDriver {
         let Some(id) = self.association(s, association) else {
             return streams::Admission::Fail(Errno::ENOTCONN);
         };
-        let now = self.now;
+        let now = self.now(cx);
         admitted(self.endpoint.admit(id, info, data.len()), |permit| match data {
             WriteData::Copied(bytes) if permit.copies() => permit.send(now, [bytes]),
             data => permit.send(now, [cx.block(data)]),

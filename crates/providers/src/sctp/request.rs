@@ -189,7 +189,7 @@ impl SctpDriver {
             // The stream's association is ending or has ended, and a stream has only one.
             _ => return Err(Refusal::system(Errno::EISCONN)),
         };
-        let (now, config) = (self.now, self.association_config(s));
+        let (now, config) = (self.now(cx), self.association_config(s));
         let (endpoint, host) = self.split(cx);
         let id = endpoint
             .connect(now, local_port, peer_port, &remotes, config, &host)
@@ -297,7 +297,7 @@ impl SctpDriver {
             (Some(self.association(s, association).ok_or(Refusal::OUT_OF_STATE)?), 0)
         };
         if let (Some(id), Some(Minor::Connected { .. })) = (id, self.minors.get(s)) {
-            let port = self.endpoint.statistics(id).map_or(0, |known| known.local_port);
+            let port = self.endpoint.association(id).map_or(0, |known| known.ports().0);
             // The acknowledgement alone tells the user of the end.
             self.minors.set_owner(id, Owner::Nobody);
             self.minors.set(s, Minor::Bound { port });
@@ -305,7 +305,7 @@ impl SctpDriver {
         }
         if let Some(id) = id {
             let text = reason.blocks().concat();
-            let now = self.now;
+            let now = self.now(cx);
             let (endpoint, mut host) = self.split(cx);
             endpoint.abort(now, id, &text, &mut host);
         }
@@ -317,7 +317,7 @@ impl SctpDriver {
     fn release_orderly(&mut self, cx: &mut Cx<'_>, s: StreamId, association: u32) -> Result<(), Refusal> {
         let id = self.association(s, association).ok_or(Refusal::OUT_OF_STATE)?;
         self.minors.on_event(s, Event::OrdrelReq);
-        let now = self.now;
+        let now = self.now(cx);
         let (endpoint, mut host) = self.split(cx);
         endpoint.shutdown(now, id, &mut host);
         Ok(())
@@ -330,7 +330,7 @@ impl SctpDriver {
             self.stop_listening(listener);
         }
         for id in self.minors.take_all_waiting(s) {
-            let now = self.now;
+            let now = self.now(cx);
             let (endpoint, mut host) = self.split(cx);
             endpoint.abort(now, id, b"the listener was closed", &mut host);
         }
@@ -341,7 +341,7 @@ impl SctpDriver {
         };
         for id in left {
             self.minors.set_owner(id, Owner::Nobody);
-            let now = self.now;
+            let now = self.now(cx);
             let (endpoint, mut host) = self.split(cx);
             // No reader is left to release the held window, and the peer may have to send before it can shut down.
             endpoint.release_window(id, usize::MAX);

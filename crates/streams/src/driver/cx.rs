@@ -11,7 +11,7 @@ use crate::stream::{Stream, Streams};
 use crate::timers::{Alarm, TimerId};
 use crate::{Chain, Errno, RecvInfo};
 use bytes::Bytes;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The operations that a driver may perform on its streams while one of its procedures runs. They do nothing on a closed stream.
 #[derive(Debug)]
@@ -28,6 +28,12 @@ impl<'a> Cx<'a> {
     /// Returns what the executive knows by name.
     pub(crate) fn names(&mut self) -> &mut Names {
         &mut self.streams.names
+    }
+
+    /// Returns the time that the executive was last given.
+    #[inline]
+    pub fn now(&self) -> Instant {
+        self.streams.scheduler.timers.now()
     }
 
     /// Sends a message up.

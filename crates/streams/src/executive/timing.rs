@@ -8,9 +8,12 @@ use crate::timers::{Alarm, TimerId};
 use std::time::{Duration, Instant};
 
 impl Executive {
-    /// Sets the time. Timers that were started since the last call begin to run now.
-    pub fn set_now(&mut self, now: Instant) {
-        self.streams.scheduler.timers.set_now(now);
+    /// Returns the executive for calls at this time, or at the time of an earlier call if that was later. Timers that were started
+    /// since the last call begin to run now. Calls that no time depends on, such as reads, need none.
+    #[inline]
+    pub fn at(&mut self, now: Instant) -> &mut Executive {
+        self.streams.scheduler.timers.advance(now);
+        self
     }
 
     /// Returns the time by which [`Executive::timeout`] must be called.
@@ -21,13 +24,15 @@ impl Executive {
 
     /// Expires timers that are due, and calls the drivers whose deadline has passed.
     pub fn timeout(&mut self, now: Instant) {
+        self.at(now);
         for driver in &mut self.drivers {
             if driver.deadline().is_some_and(|deadline| deadline <= now) {
                 driver.timeout(&mut Cx::new(&mut self.streams), now);
             }
         }
         self.deliver_posts();
-        self.set_now(now);
+        // Timers that the drivers have started begin to run.
+        self.at(now);
         while let Some((s, timer, alarm)) = self.streams.scheduler.timers.next_due() {
             self.ring(s, timer, alarm);
             self.deliver_posts();

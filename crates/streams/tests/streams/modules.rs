@@ -328,7 +328,7 @@ fn a_trace_is_a_line_for_each_message() {
     rig.executive.push(rig.s, Box::new(Trace::new(Box::new(take)))).unwrap();
     let info = SendInfo { stream: 3, ppid: 60, unordered: true, ..SendInfo::default() };
     rig.executive.write(rig.s, 0, info, b"a \"line\"\n").unwrap();
-    rig.executive.set_now(start + Duration::from_millis(1500));
+    rig.executive.at(start + Duration::from_millis(1500));
     rig.up(Message::optdata_ind(
         0,
         RecvInfo { tsn: 9, ssn: 4, ..RecvInfo::default() },
