@@ -4,6 +4,8 @@
 //! to [`StackOptions::busy_poll`](crate::StackOptions::busy_poll), but only while most of these polls have found
 //! something: a dialogue needs no wake-ups, and a long wait wastes almost no processor time.
 
+use std::time::Duration;
+
 /// Waits without a busy poll after one that failed: the first number, and the limit.
 const SKIPPED_WAITS_MIN: u32 = 64;
 const SKIPPED_WAITS_MAX: u32 = 4096;
@@ -17,14 +19,14 @@ const CREDIT_MAX: u32 = 4;
 /// use swiftwater::internals::BusyPoll;
 ///
 /// let mut busy_poll = BusyPoll::default();
-/// assert!(busy_poll.is_worth_it());
-/// // Polls for up to `StackOptions::busy_poll` times `busy_poll.patience()`, and finds something.
-/// busy_poll.paid();
+/// assert!(busy_poll.should_poll());
+/// // Polls for up to `busy_poll.limit(StackOptions::default().busy_poll)`, and finds something.
+/// busy_poll.on_success();
 /// // The next two busy polls find nothing.
-/// busy_poll.was_in_vain();
-/// assert!(busy_poll.is_worth_it(), "an earlier poll has paid");
-/// busy_poll.was_in_vain();
-/// assert!(!busy_poll.is_worth_it(), "not for a while");
+/// busy_poll.on_failure();
+/// assert!(busy_poll.should_poll(), "an earlier poll has paid");
+/// busy_poll.on_failure();
+/// assert!(!busy_poll.should_poll(), "not for a while");
 /// ```
 #[derive(Debug)]
 pub struct BusyPoll {
@@ -40,14 +42,14 @@ impl Default for BusyPoll {
 }
 
 impl BusyPoll {
-    /// Returns how many times the configured duration a busy poll may take. The first polls may take longer, because
+    /// Returns how long a busy poll may take, given the configured duration. The first polls may take longer, because
     /// the first answers come from a peer whose thread had to be woken.
-    pub fn patience(&self) -> u32 {
-        if self.credit < CREDIT_MAX { 2 } else { 1 }
+    pub fn limit(&self, configured: Duration) -> Duration {
+        configured * if self.credit < CREDIT_MAX { 2 } else { 1 }
     }
 
     /// Returns whether the wait that begins now should start with a busy poll.
-    pub fn is_worth_it(&mut self) -> bool {
+    pub fn should_poll(&mut self) -> bool {
         let worth_it = self.skip == 0;
         self.skip = self.skip.saturating_sub(1);
         worth_it
@@ -59,13 +61,13 @@ impl BusyPoll {
     }
 
     /// Records a busy poll that found something.
-    pub fn paid(&mut self) {
+    pub fn on_success(&mut self) {
         self.credit = (self.credit + 1).min(CREDIT_MAX);
         self.next_skip = SKIPPED_WAITS_MIN;
     }
 
     /// Records a busy poll that found nothing.
-    pub fn was_in_vain(&mut self) {
+    pub fn on_failure(&mut self) {
         if self.credit > 0 {
             self.credit -= 1;
             return;
@@ -84,8 +86,8 @@ mod tests {
         let mut busy = BusyPoll::default();
         let looks = (0..10_000)
             .filter(|_| {
-                busy.is_worth_it() && {
-                    busy.was_in_vain();
+                busy.should_poll() && {
+                    busy.on_failure();
                     true
                 }
             })
@@ -97,14 +99,14 @@ mod tests {
     fn what_pays_goes_on_in_spite_of_a_few_failures() {
         let mut busy = BusyPoll::default();
         for _ in 0..10 {
-            assert!(busy.is_worth_it());
-            busy.paid();
+            assert!(busy.should_poll());
+            busy.on_success();
         }
         for _ in 0..CREDIT_MAX {
-            busy.was_in_vain();
-            assert!(busy.is_worth_it());
+            busy.on_failure();
+            assert!(busy.should_poll());
         }
-        busy.was_in_vain();
-        assert!(!busy.is_worth_it());
+        busy.on_failure();
+        assert!(!busy.should_poll());
     }
 }

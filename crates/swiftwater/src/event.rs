@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use sctp::SendInfo;
 use streams::Chain;
-use tpi::{Notice, Notification, Primitive};
+use tpi::{Notification, NotificationKind, Primitive};
 pub use tpi::{PathChange, PathReason};
 
 use crate::error::Loss;
@@ -101,15 +101,21 @@ impl Event {
     }
 
     fn of_notification(notification: &Notification, data: &Chain) -> Event {
-        match notification.what {
-            Notice::PathChanged { address, change, reason } => Event::PathChanged { address, change, reason },
-            Notice::RemoteError { cause } => Event::RemoteError { cause, information: to_bytes(data) },
-            Notice::SendFailed { info, was_sent, beginning, ending, cause } => {
+        match notification.kind {
+            NotificationKind::PathChanged { address, change, reason } => {
+                Event::PathChanged { address, change, reason }
+            }
+            NotificationKind::RemoteError { cause } => {
+                Event::RemoteError { cause, information: to_bytes(data) }
+            }
+            NotificationKind::SendFailed { info, was_sent, beginning, ending, cause } => {
                 Event::SendFailed { info, data: to_bytes(data), was_sent, beginning, ending, cause }
             }
-            Notice::SenderDry => Event::SenderDry,
-            Notice::Adaptation { indication } => Event::AdaptationIndication(indication),
-            Notice::PartialDeliveryAborted { stream, ssn } => Event::PartialDeliveryAborted { stream, ssn },
+            NotificationKind::SenderDry => Event::SenderDry,
+            NotificationKind::Adaptation { indication } => Event::AdaptationIndication(indication),
+            NotificationKind::PartialDeliveryAborted { stream, ssn } => {
+                Event::PartialDeliveryAborted { stream, ssn }
+            }
         }
     }
 }

@@ -29,7 +29,7 @@ mod t_error;
 pub use addresses::Addresses;
 pub use codec::DecodeError;
 pub use errno::Errno;
-pub use notification::{Notice, Notification, PathChange, PathReason};
+pub use notification::{Notification, NotificationKind, PathChange, PathReason};
 pub use primitive::{Info, Optmgmt, Primitive, PrimitiveCode, Unitdata};
 pub use sctp_message::{Lifetime, PathId, RecvInfo, SendInfo};
 pub use state::{Event, State};

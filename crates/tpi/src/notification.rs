@@ -10,12 +10,12 @@ pub struct Notification {
     /// The association.
     pub association: u32,
     /// The event.
-    pub what: Notice,
+    pub kind: NotificationKind,
 }
 
 /// The kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Notice {
+pub enum NotificationKind {
     /// The state of a peer's address has changed.
     PathChanged {
         /// The address.

@@ -5,8 +5,8 @@
 use proptest::prelude::*;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use tpi::{
-    Addresses, DecodeError, Errno, Info, Lifetime, Notice, Notification, Optmgmt, PathChange, PathId,
-    PathReason, Primitive, PrimitiveCode, RecvInfo, SendInfo, TError, Unitdata,
+    Addresses, DecodeError, Errno, Info, Lifetime, Notification, NotificationKind, Optmgmt, PathChange,
+    PathId, PathReason, Primitive, PrimitiveCode, RecvInfo, SendInfo, TError, Unitdata,
 };
 
 fn words(bytes: &[u8]) -> Vec<u32> {
@@ -249,18 +249,15 @@ fn answers() -> impl Strategy<Value = Primitive> {
     ]
 }
 
-fn notice() -> impl Strategy<Value = Notice> {
+fn kind_of_notification() -> impl Strategy<Value = NotificationKind> {
     let change = prop::sample::select(PathChange::ALL);
     let reason = prop::sample::select(PathReason::ALL);
     prop_oneof![
-        (any::<IpAddr>(), change, reason).prop_map(|(address, change, reason)| Notice::PathChanged {
-            address,
-            change,
-            reason
-        }),
-        any::<u16>().prop_map(|cause| Notice::RemoteError { cause }),
+        (any::<IpAddr>(), change, reason)
+            .prop_map(|(address, change, reason)| NotificationKind::PathChanged { address, change, reason }),
+        any::<u16>().prop_map(|cause| NotificationKind::RemoteError { cause }),
         (send_info(), any::<(bool, bool, bool, u16)>()).prop_map(
-            |(info, (was_sent, beginning, ending, cause))| Notice::SendFailed {
+            |(info, (was_sent, beginning, ending, cause))| NotificationKind::SendFailed {
                 info,
                 was_sent,
                 beginning,
@@ -268,9 +265,10 @@ fn notice() -> impl Strategy<Value = Notice> {
                 cause
             }
         ),
-        Just(Notice::SenderDry),
-        any::<u32>().prop_map(|indication| Notice::Adaptation { indication }),
-        any::<(u16, u16)>().prop_map(|(stream, ssn)| Notice::PartialDeliveryAborted { stream, ssn }),
+        Just(NotificationKind::SenderDry),
+        any::<u32>().prop_map(|indication| NotificationKind::Adaptation { indication }),
+        any::<(u16, u16)>()
+            .prop_map(|(stream, ssn)| NotificationKind::PartialDeliveryAborted { stream, ssn }),
     ]
 }
 
@@ -293,8 +291,8 @@ fn indications() -> impl Strategy<Value = Primitive> {
         any::<(u32, u32, u32, u16)>().prop_map(|(reason, sequence, association, cause)| {
             Primitive::DisconInd { reason, sequence, association, cause }
         }),
-        (any::<u32>(), notice()).prop_map(|(association, what)| {
-            Primitive::NotificationInd(Box::new(Notification { association, what }))
+        (any::<u32>(), kind_of_notification()).prop_map(|(association, kind)| {
+            Primitive::NotificationInd(Box::new(Notification { association, kind }))
         }),
         any::<u32>().prop_map(|association| Primitive::OrdrelInd { association }),
     ]

@@ -50,7 +50,7 @@ impl BusyPolling {
         loop {
             self.asleep.store(true, Relaxed);
             self.called.notified().await;
-            if busy_poll.is_worth_it() {
+            if busy_poll.should_poll() {
                 self.polls.store(true, Relaxed);
                 self.look(&mut busy_poll, moment).await;
                 self.polls.store(false, Relaxed);
@@ -61,16 +61,16 @@ impl BusyPolling {
     /// Polls until no record has arrived for long enough.
     async fn look(&self, busy_poll: &mut BusyPoll, moment: Duration) {
         let (mut seen, mut since) = (self.records.load(Relaxed), Instant::now());
-        while since.elapsed() < moment * busy_poll.patience() {
+        while since.elapsed() < busy_poll.limit(moment) {
             // The runtime polls its descriptors before it resumes this task.
             task::yield_now().await;
             let records = self.records.load(Relaxed);
             if records != seen {
-                busy_poll.paid();
+                busy_poll.on_success();
                 (seen, since) = (records, Instant::now());
             }
         }
-        busy_poll.was_in_vain();
+        busy_poll.on_failure();
     }
 }
 

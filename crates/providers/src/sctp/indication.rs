@@ -9,7 +9,7 @@ use ::sctp::{
 use bytes::Bytes;
 use links::Link;
 use streams::{Chain, Control, Cx, Errno, Kind, Message, Pool, Record, Run};
-use tpi::{Addresses, Notice, Notification, PathChange, PathReason, Primitive};
+use tpi::{Addresses, Notification, NotificationKind, PathChange, PathReason, Primitive};
 
 use super::SctpDriver;
 use super::charges::Charges;
@@ -117,19 +117,19 @@ impl Host for Upper<'_, '_> {
             Event::PathChanged { remote, change, reason } => {
                 let address = remote.ip().to_canonical();
                 let (change, reason) = (path_change(change), path_reason(reason));
-                self.notify(id, Notice::PathChanged { address, change, reason }, Bytes::new());
+                self.notify(id, NotificationKind::PathChanged { address, change, reason }, Bytes::new());
             }
             Event::RemoteError { cause, information } => {
-                self.notify(id, Notice::RemoteError { cause }, information);
+                self.notify(id, NotificationKind::RemoteError { cause }, information);
             }
             Event::SendFailed(failure) => self.send_failed(id, failure),
             Event::PartialDeliveryAborted { stream, ssn } => {
-                self.notify(id, Notice::PartialDeliveryAborted { stream, ssn }, Bytes::new());
+                self.notify(id, NotificationKind::PartialDeliveryAborted { stream, ssn }, Bytes::new());
             }
             Event::AdaptationIndication(indication) => {
-                self.notify(id, Notice::Adaptation { indication }, Bytes::new());
+                self.notify(id, NotificationKind::Adaptation { indication }, Bytes::new());
             }
-            Event::SenderDry => self.notify(id, Notice::SenderDry, Bytes::new()),
+            Event::SenderDry => self.notify(id, NotificationKind::SenderDry, Bytes::new()),
         }
     }
 
@@ -221,14 +221,14 @@ impl Upper<'_, '_> {
         }
     }
 
-    fn notify(&mut self, id: AssociationId, what: Notice, data: Bytes) {
-        let primitive = Primitive::NotificationInd(Box::new(Notification { association: id.0, what }));
+    fn notify(&mut self, id: AssociationId, kind: NotificationKind, data: Bytes) {
+        let primitive = Primitive::NotificationInd(Box::new(Notification { association: id.0, kind }));
         self.up(id, Message::with_data(Kind::Proto(primitive.into()), Chain::from(data)));
     }
 
     fn send_failed(&mut self, id: AssociationId, failure: SendFailure) {
         let SendFailure { info, data, was_sent, beginning, ending, cause } = failure;
-        self.notify(id, Notice::SendFailed { info, was_sent, beginning, ending, cause }, data);
+        self.notify(id, NotificationKind::SendFailed { info, was_sent, beginning, ending, cause }, data);
     }
 
     fn accepted(&mut self, id: AssociationId, listener: ListenerId, peer: SocketAddr) {

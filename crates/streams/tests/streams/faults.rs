@@ -284,7 +284,7 @@ fn a_module_that_keeps_the_receive_window_of_what_it_discards_makes_the_stream_f
         rig.executive.run();
         // A timer begins to run with the next call that states the time.
         let now = Instant::now();
-        rig.executive.set_now(now);
+        rig.executive.at(now);
         rig.executive.timeout(now + Duration::from_secs(2));
         rig.executive.run();
         assert_eq!(rig.executive.getmsg(rig.s), failed, "after {name}");

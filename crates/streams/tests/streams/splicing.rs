@@ -178,8 +178,8 @@ fn closing_a_linked_stream_returns_the_other_one_to_its_user() {
 fn notifications_are_discarded_and_no_third_stream_is_spliced() {
     let mut spliced = Spliced::new();
     let s = spliced.rig.s;
-    let what = tpi::Notice::SenderDry;
-    let notice = Primitive::NotificationInd(Box::new(tpi::Notification { association: 1, what }));
+    let kind = tpi::NotificationKind::SenderDry;
+    let notice = Primitive::NotificationInd(Box::new(tpi::Notification { association: 1, kind }));
     spliced.up(s, Message::proto(notice));
     spliced.up(s, data("on"));
     assert_eq!(spliced.rig.received(), ["on"]);

@@ -361,7 +361,7 @@ impl Shard {
         if inner.before_wait() && inner.is_ready(s, interest) {
             return (inner, true);
         }
-        if inner.poller != Poller::Leader && inner.busy_poll.is_worth_it() {
+        if inner.poller != Poller::Leader && inner.busy_poll.should_poll() {
             let ready;
             (inner, ready) = self.poll_busily(inner, s, interest);
             if ready {
@@ -402,7 +402,7 @@ impl Shard {
             return (inner, true);
         }
         let began = Instant::now();
-        let limit = self.busy_poll_max * inner.busy_poll.patience();
+        let limit = inner.busy_poll.limit(self.busy_poll_max);
         while began.elapsed() < limit {
             drop(inner);
             std::hint::spin_loop();
@@ -412,14 +412,14 @@ impl Shard {
                 // If another thread ran on this processor meanwhile, the packet would have come without busy polling,
                 // too.
                 if began.elapsed() < limit {
-                    inner.busy_poll.paid();
+                    inner.busy_poll.on_success();
                 } else {
-                    inner.busy_poll.was_in_vain();
+                    inner.busy_poll.on_failure();
                 }
                 return (inner, true);
             }
         }
-        inner.busy_poll.was_in_vain();
+        inner.busy_poll.on_failure();
         (inner, false)
     }
 

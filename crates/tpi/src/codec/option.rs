@@ -4,7 +4,7 @@ use super::DecodeError;
 use super::address::{INET, INET6};
 use crate::options::T_INET_SCTP;
 use crate::options::sctp::{T_SCTP_PPI, T_SCTP_SID, T_SCTP_SSN, T_SCTP_TSN};
-use crate::{Lifetime, Notice, Notification, PathChange, PathId, PathReason, RecvInfo, SendInfo};
+use crate::{Lifetime, Notification, NotificationKind, PathChange, PathId, PathReason, RecvInfo, SendInfo};
 use std::net::IpAddr;
 
 /// The names of private options are above the published ones.
@@ -126,8 +126,8 @@ pub(super) fn decode_association(options: &[u8]) -> Result<(u32, u16, u16), Deco
 }
 
 pub(super) fn encode_notification(notification: &Notification) -> Vec<u8> {
-    let mut options = match &notification.what {
-        Notice::SendFailed { info, .. } => encode_send(0, info),
+    let mut options = match &notification.kind {
+        NotificationKind::SendFailed { info, .. } => encode_send(0, info),
         _ => Vec::new(),
     };
     options.extend(encode(NOTICE, &notice_words(notification)));
@@ -149,26 +149,28 @@ const BEGINNING: u32 = 2;
 const ENDING: u32 = 4;
 
 fn notice_words(notification: &Notification) -> [u32; 9] {
-    let what = notification.what;
-    let (number, first, second) = match what {
-        Notice::PathChanged { change, reason, .. } => (PATH_CHANGED, change as u32, reason as u32),
-        Notice::RemoteError { cause } => (REMOTE_ERROR, u32::from(cause), 0),
-        Notice::SendFailed { was_sent, beginning, ending, cause, .. } => {
+    let kind = notification.kind;
+    let (number, first, second) = match kind {
+        NotificationKind::PathChanged { change, reason, .. } => (PATH_CHANGED, change as u32, reason as u32),
+        NotificationKind::RemoteError { cause } => (REMOTE_ERROR, u32::from(cause), 0),
+        NotificationKind::SendFailed { was_sent, beginning, ending, cause, .. } => {
             let of = |is: bool, flag| u32::from(is) * flag;
             let flags = of(was_sent, WAS_SENT) | of(beginning, BEGINNING) | of(ending, ENDING);
             (SEND_FAILED, flags, u32::from(cause))
         }
-        Notice::SenderDry => (SENDER_DRY, 0, 0),
-        Notice::Adaptation { indication } => (ADAPTATION, indication, 0),
-        Notice::PartialDeliveryAborted { stream, ssn } => {
+        NotificationKind::SenderDry => (SENDER_DRY, 0, 0),
+        NotificationKind::Adaptation { indication } => (ADAPTATION, indication, 0),
+        NotificationKind::PartialDeliveryAborted { stream, ssn } => {
             (PARTIAL_DELIVERY_ABORTED, u32::from(stream), u32::from(ssn))
         }
     };
-    let (family, [a, b, c, d]) = match what {
-        Notice::PathChanged { address: IpAddr::V4(address), .. } => {
+    let (family, [a, b, c, d]) = match kind {
+        NotificationKind::PathChanged { address: IpAddr::V4(address), .. } => {
             (AF_INET, [u32::from_ne_bytes(address.octets()), 0, 0, 0])
         }
-        Notice::PathChanged { address: IpAddr::V6(address), .. } => (AF_INET6, v6_words(address.octets())),
+        NotificationKind::PathChanged { address: IpAddr::V6(address), .. } => {
+            (AF_INET6, v6_words(address.octets()))
+        }
         _ => (0, [0; 4]),
     };
     [notification.association, number, first, second, family, a, b, c, d]
@@ -181,8 +183,8 @@ pub(super) fn decode_notification(options: &[u8]) -> Result<Option<Notification>
     };
     let bad = DecodeError::BadValue;
     let narrow = |word: u32| u16::try_from(word).map_err(|_| bad(word));
-    let what = match number {
-        PATH_CHANGED => Notice::PathChanged {
+    let kind = match number {
+        PATH_CHANGED => NotificationKind::PathChanged {
             address: match family {
                 AF_INET => IpAddr::from(a.to_ne_bytes()),
                 AF_INET6 => IpAddr::from(v6_octets([a, b, c, d])),
@@ -191,22 +193,22 @@ pub(super) fn decode_notification(options: &[u8]) -> Result<Option<Notification>
             change: PathChange::from_number(first).ok_or(bad(first))?,
             reason: PathReason::from_number(second).ok_or(bad(second))?,
         },
-        REMOTE_ERROR => Notice::RemoteError { cause: narrow(first)? },
-        SEND_FAILED => Notice::SendFailed {
+        REMOTE_ERROR => NotificationKind::RemoteError { cause: narrow(first)? },
+        SEND_FAILED => NotificationKind::SendFailed {
             info: decode_send(options)?.1,
             was_sent: first & WAS_SENT != 0,
             beginning: first & BEGINNING != 0,
             ending: first & ENDING != 0,
             cause: narrow(second)?,
         },
-        SENDER_DRY => Notice::SenderDry,
-        ADAPTATION => Notice::Adaptation { indication: first },
+        SENDER_DRY => NotificationKind::SenderDry,
+        ADAPTATION => NotificationKind::Adaptation { indication: first },
         PARTIAL_DELIVERY_ABORTED => {
-            Notice::PartialDeliveryAborted { stream: narrow(first)?, ssn: narrow(second)? }
+            NotificationKind::PartialDeliveryAborted { stream: narrow(first)?, ssn: narrow(second)? }
         }
         _ => return Err(bad(number)),
     };
-    Ok(Some(Notification { association, what }))
+    Ok(Some(Notification { association, kind }))
 }
 
 fn v6_words(octets: [u8; 16]) -> [u32; 4] {
