@@ -11,7 +11,7 @@ use swiftwater::{SpliceError, tokio::Association};
 use super::link_status::LinkStatus;
 use super::reply::{Answer, Reply};
 use super::report::PASSED_OVER_PER_RECORD;
-use super::streams::{is_privileged, refused, stream};
+use super::streams::{association_ports, is_privileged, refused, stream};
 use crate::state::association::SocketAssociation;
 use crate::state::registry::Registry;
 use crate::system::quantum::{Quantum, RECORDS_PER_TURN};
@@ -119,8 +119,7 @@ struct Ends {
 
 impl Ends {
     fn of(association: &Association) -> Ends {
-        let known = association.statistics();
-        let (local_port, peer_port) = known.map_or((0, 0), |known| (known.local_port, known.peer_port));
+        let (local_port, peer_port) = association_ports(association);
         let canonical = |hosts: Vec<IpAddr>| hosts.iter().map(IpAddr::to_canonical).collect();
         let local = association.local_addr().map(|address| address.ip());
         let locals = association.local_addresses().into_iter().chain(local).collect();
