@@ -320,7 +320,8 @@ fn ask_as_chosen(place: &SocketAddrUnix, asked: &Asked, about: &[BorrowedFd<'_>]
 
 impl Head {
     fn encode(&self, payload_bytes: usize) -> [u8; HEADER_BYTES] {
-        let kinds = [Kind::Data, Kind::Accepted, Kind::Filler, Kind::Notification, Kind::SizeHint];
+        let kinds =
+            [Kind::Data, Kind::Accepted, Kind::Filler, Kind::Notification, Kind::SizeHint, Kind::Wake];
         let header = Header {
             stream: self.stream.into(),
             association: self.association.into(),
@@ -330,8 +331,8 @@ impl Head {
             ..Header::new(kinds[usize::from(self.kind) % kinds.len()])
         };
         let mut bytes = header.encode();
-        // Where the flags stand.
-        bytes[2] = self.flags;
+        // Where the flags stand, behind the magic number and the kind.
+        bytes[6] = self.flags;
         bytes
     }
 }
