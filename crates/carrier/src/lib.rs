@@ -1,13 +1,16 @@
 //! The protocol between programs under `swiftwater run` and the daemon.
 //!
 //! In place of an SCTP socket the program holds one end of a pair of AF_UNIX SEQPACKET sockets, its *carrier*; the daemon holds
-//! the other. Program and daemon communicate in three ways:
+//! the other. Program and daemon communicate in these ways:
 //!
 //! | way | carries | module |
 //! |---|---|---|
 //! | the carrier | messages, one record each or several in a bundle, and accepted associations | [`record`], [`bundle`] |
 //! | a connection of its own for each request | all other calls of the sockets API | [`request`] |
-//! | a page that all sharers of the descriptor map | the state that they must agree on | [`shared_page`] |
+//! | a page that the daemon alone writes | the state of the socket | [`status_page`] |
+//! | a ring in memory of the program | messages to the daemon | `ring` |
+//!
+//! The sharers of a descriptor agree among themselves in a page of their own, [`sharers_page`].
 //!
 //! The daemon's end of a carrier has a [name], by which a program recognises a possible carrier. The daemon itself identifies a
 //! carrier by the cookie that the kernel gives each socket (`SO_COOKIE`), which no program can choose.
@@ -23,8 +26,9 @@ mod bytes;
 pub mod name;
 pub mod record;
 pub mod request;
-pub mod shared_page;
+pub mod sharers_page;
+pub mod status_page;
 pub mod trust;
 
 /// Version of the protocol in this crate. Both sides must have the same.
-pub const VERSION: u16 = 11;
+pub const VERSION: u16 = 12;

@@ -4,7 +4,7 @@
 //! its bytes are in a sealed memfd that comes with the record.
 //!
 //! Short messages to the program that are there at the same time may share a record, a *bundle*: each with its header, one after
-//! the other (see [`SharedPage::bundles`](crate::shared_page::SharedPage::bundles)).
+//! the other (see [`StatusPage::bundles`](crate::status_page::StatusPage::bundles)).
 
 use std::net::SocketAddr;
 
@@ -38,16 +38,19 @@ pub enum Kind {
     Data,
     /// To the program: a `union sctp_notification` (RFC 6458 §6.1).
     Notification,
-    /// To a listener: an association, with the descriptors of its carrier and its page, and the peer's address.
+    /// To a listener: an association, with the descriptors of its carrier and its two pages, and the peer's address.
     Accepted,
     /// To the program: the messages that follow are longer than before (see
-    /// [`SharedPage::longest`](crate::shared_page::SharedPage::longest)), or are bundles. The record is empty; a reader that
+    /// [`StatusPage::longest`](crate::status_page::StatusPage::longest)), or are bundles. The record is empty; a reader that
     /// finds it removes it and waits for the next record, which follows at once.
     SizeHint,
     /// From the program's end: keeps that end from polling writable while it connects, or while the ring is full. Discarded.
     Filler,
     /// From the program's end: the ring of a daemon that slept holds messages.
     Wake,
+    /// From the program's end: the memory of a ring, in a memfd, for the messages behind this record. Its number is in
+    /// [`Header::context`].
+    Ring,
 }
 
 /// Flags of a message.
@@ -159,6 +162,7 @@ impl Header {
             Kind::Notification => 4,
             Kind::SizeHint => 5,
             Kind::Wake => 6,
+            Kind::Ring => 7,
         };
         let mut w = Writer::new(&mut out);
         w.u32(MAGIC).u16(kind).u16(self.flags.0).u16(self.stream).u16(self.ssn);
@@ -181,6 +185,7 @@ impl Header {
             4 => Kind::Notification,
             5 => Kind::SizeHint,
             6 => Kind::Wake,
+            7 => Kind::Ring,
             _ => return None,
         };
         let flags = Some(r.u16()?).filter(|flags| flags & !Flags::ALL == 0).map(Flags)?;

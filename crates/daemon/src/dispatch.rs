@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
 use carrier::request::{Addresses, InitMessage, OPTION_BYTES_MAX, Request, Start};
-use carrier::shared_page::State;
+use carrier::status_page::State;
 use rustix::io::Errno;
 use rustix::net::UCred;
 use swiftwater::internals::batches_moved;
@@ -111,8 +111,8 @@ async fn perform_on(
             return Err(Errno::INVAL);
         }
         Request::Attach => {
-            let page = socket.channel.page.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
-            return Ok(Reply { answer: Answer::Done, descriptors: vec![page], lent: None, feed: None });
+            let descriptors = socket.channel.pages.descriptors()?.into();
+            return Ok(Reply { answer: Answer::Done, descriptors, lent: None, feed: None });
         }
         Request::Bind(address) => {
             bind::once_released(registry, address.port(), || bind::bind(registry, socket, address, who))
@@ -276,8 +276,8 @@ fn open_for(registry: &Rc<Registry>, owner: Owner, v6: bool, one_to_many: bool) 
     let options = SocketOptions::new(&registry.stack);
     let opened = registry.open(owner, v6, style, style.initial_state(), options)?;
     let (socket, theirs) = tasks::start(registry, opened);
-    let page = socket.channel.page.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
-    Ok(Reply { answer: Answer::Done, descriptors: vec![theirs, page], lent: None, feed: None })
+    let [status, sharers] = socket.channel.pages.descriptors()?;
+    Ok(Reply { answer: Answer::Done, descriptors: vec![theirs, status, sharers], lent: None, feed: None })
 }
 
 /// Peels an association off. The operation completes even if the caller goes away.
@@ -289,11 +289,11 @@ async fn peel_off(
 ) -> Result<Reply, Errno> {
     let (registry, socket) = (Rc::clone(registry), Rc::clone(socket));
     let done = tokio::task::spawn_local(async move {
-        let PeeledOff { opened, page, relay } =
+        let PeeledOff { opened, pages: [status, sharers], relay } =
             peel_off::peel_off(&registry, &socket, which, recalled).await?;
         let (new, theirs) = tasks::start(&registry, opened);
         new.commands.one_to_one(relay)?;
-        Ok(Reply { answer: Answer::Done, descriptors: vec![theirs, page], lent: None, feed: None })
+        Ok(Reply { answer: Answer::Done, descriptors: vec![theirs, status, sharers], lent: None, feed: None })
     });
     // The task is cancelled only when the daemon ends.
     done.await.unwrap_or(Err(Errno::NETDOWN))

@@ -48,6 +48,7 @@ use tokio::runtime::LocalOptions;
 use tokio::sync::Notify;
 
 use calls::status::what_carries;
+use channel::shared_pages::SharedPages;
 use state::registry::Registry;
 use system::listener::Listener;
 use system::tap_file;
@@ -65,6 +66,7 @@ pub use state::stream_rules::StreamRules;
 pub use system::socket_cookie::OldKernel;
 pub use users::descriptor_numbers::FewDescriptors;
 pub use users::limits::Limits;
+pub use users::owner::sockets_max;
 
 /// Interval for rechecking whether the daemon is idle.
 const IDLE_LOOKS: Duration = Duration::from_secs(1);
@@ -92,6 +94,8 @@ pub enum DaemonError {
     Kernel(OldKernel),
     /// The descriptor limit of the process is too low.
     Descriptors(FewDescriptors),
+    /// Memory cannot be shared with programs.
+    SharedMemory(io::Error),
     /// The sockets that carry SCTP could not be bound.
     Stack(BindError),
     /// The daemon cannot listen at its address.
@@ -107,6 +111,12 @@ impl fmt::Display for DaemonError {
         match self {
             DaemonError::Kernel(error) => error.fmt(f),
             DaemonError::Descriptors(error) => error.fmt(f),
+            DaemonError::SharedMemory(error) => {
+                write!(
+                    f,
+                    "cannot share memory with programs: {error}; a daemon needs `memfd_create` and /proc"
+                )
+            }
             DaemonError::Stack(error) => error.fmt(f),
             DaemonError::Address(error) => error.fmt(f),
             DaemonError::Rules(error) => write!(f, "invalid rules for streams: {error}"),
@@ -139,8 +149,8 @@ impl Daemon {
     ///
     /// # Errors
     ///
-    /// Another daemon listens at the address, a port is in use, the process may have fewer than 512 descriptors, or the
-    /// kernel is older than Linux 5.4.
+    /// Another daemon listens at the address, a port is in use, the process may have fewer than 512 descriptors, there is no `/proc`,
+    /// or the kernel is older than Linux 5.4.
     pub fn bind(options: &DaemonOptions) -> Result<Daemon, DaemonError> {
         let listener = server::listen(&options.address).map_err(DaemonError::Address)?;
         Daemon::with_listener(listener, options)
@@ -151,7 +161,7 @@ impl Daemon {
     ///
     /// # Errors
     ///
-    /// A port is in use, the process may have fewer than 512 descriptors, or the kernel is older than Linux 5.4.
+    /// A port is in use, the process may have fewer than 512 descriptors, there is no `/proc`, or the kernel is older than Linux 5.4.
     pub fn behind(listener: OwnedFd, options: &DaemonOptions) -> Result<Daemon, DaemonError> {
         Daemon::with_listener(listener.into(), options)
     }
@@ -160,6 +170,7 @@ impl Daemon {
         OldKernel::check_this().map_err(DaemonError::Kernel)?;
         rustix::io::ioctl_fionbio(&listener, true).map_err(|error| DaemonError::System(error.into()))?;
         let numbers = Numbers::of_this_process().map_err(DaemonError::Descriptors)?;
+        SharedPages::check().map_err(|error| DaemonError::SharedMemory(error.into()))?;
         let stack = Stack::bind(&options.stack).map_err(DaemonError::Stack)?;
         Ok(Daemon {
             listener,

@@ -308,7 +308,7 @@ fn refuse(error: RequestError, who: UCred) -> Reply {
 
 async fn send(connection: &AsyncFd<End>, frame: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let send = |fd: &End| {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !descriptors.is_empty() {
             control.push(SendAncillaryMessage::ScmRights(descriptors));
@@ -503,7 +503,7 @@ mod tests {
         let bytes = Request::Describe.encode(&mut frame).expect("a short request");
         let answer_to = |descriptors: &[BorrowedFd<'_>]| {
             let caller = place.connect().expect("room");
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
             let mut control = SendAncillaryBuffer::new(&mut space);
             control.push(SendAncillaryMessage::ScmRights(descriptors));
             let parts = [IoSlice::new(&frame[..bytes])];

@@ -1,17 +1,22 @@
 //! Helpers of the unit tests of several layers: a registry, sockets without tasks, and messages of programs.
 
+use std::cell::RefCell;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::num::NonZeroU32;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind};
-use ring::Put;
+use ring::{Put, Ring, Writer};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use shared_memory::Offered;
 use swiftwater::{AssociationOptions, Stack, StackOptions};
 
+use crate::channel::shared_pages::Memory;
 use crate::channel::style::Style;
 use crate::state::registry::Registry;
 use crate::state::socket::Socket;
@@ -55,17 +60,50 @@ pub(crate) fn send(theirs: &OwnedFd, association: u32, content: &[u8]) {
     rustix::net::send(theirs, &record, SendFlags::DONTWAIT).expect("room in the carrier");
 }
 
+/// The ring of a socket's program, and the last sleep of the daemon that it has ended.
+type ProgramRing = (Offered, Option<NonZeroU32>);
+
+thread_local! {
+    /// The rings of sockets, with the pages to which they belong.
+    static RINGS: RefCell<Vec<(Arc<Memory>, ProgramRing)>> = RefCell::default();
+}
+
+/// Runs `f` with the ring of a socket's program. The first call makes it, and the daemon is awake for it.
+fn with_ring<R>(socket: &Socket, f: impl FnOnce(Writer<'_>, &mut Option<NonZeroU32>) -> R) -> R {
+    let memory = socket.channel.pages.memory();
+    RINGS.with_borrow_mut(|rings| {
+        if !rings.iter().any(|(of, _)| Arc::ptr_eq(of, &memory)) {
+            let offered = Offered::new("ring", ring::WORDS).expect("memory");
+            socket.channel.endpoint.join_ring(&offered);
+            rings.push((Arc::clone(&memory), (offered, None)));
+        }
+        let mut rings = rings.iter_mut();
+        let (_, (offered, ended)) = rings.find(|(of, _)| Arc::ptr_eq(of, &memory)).expect("it was made");
+        let words = offered.long_words().try_into().expect("as many as a ring has");
+        f(Writer::new(Ring::new(words, memory.reader_words())), ended)
+    })
+}
+
+/// Runs `f` with the ring of a socket's program.
+pub(crate) fn with_writer<R>(socket: &Socket, f: impl FnOnce(Writer<'_>) -> R) -> R {
+    with_ring(socket, |writer, _| f(writer))
+}
+
 /// Puts a record into the ring as a program does; returns whether the daemon has to be woken.
 pub(crate) fn put_record(socket: &Socket, header: &Header, content: &[u8]) -> bool {
-    let memory = socket.channel.page.memory();
-    let done = memory.ring().put(HEADER_BYTES + content.len(), |record| {
-        record.push(&header.encode());
-        record.push(content);
-    });
-    match done {
-        Put::Done { is_reader_asleep } => is_reader_asleep,
-        Put::Full | Put::Resting => panic!("the ring takes nothing: {done:?}"),
-    }
+    with_ring(socket, |writer, ended| {
+        let done = writer.put(HEADER_BYTES + content.len(), |record| {
+            record.push(&header.encode());
+            record.push(content);
+        });
+        let Put::Done { sleep } = done else { panic!("the ring is full") };
+        sleep.is_some() && ended.replace(sleep.unwrap_or(NonZeroU32::MAX)) != sleep
+    })
+}
+
+/// Announces a ring as a program does.
+pub(crate) fn announce(theirs: &OwnedFd, number: u32, memfd: impl AsFd) {
+    send_with(theirs, &Header { context: number, ..Header::new(Kind::Ring) }, memfd.as_fd());
 }
 
 /// Puts a message into the ring.
@@ -90,7 +128,12 @@ pub(crate) fn send_memfd(theirs: &OwnedFd, header: &Header) {
     let memfd = memfd_create("long", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("a memfd");
     ftruncate(&memfd, bytes.into()).expect("its length");
     fcntl_add_seals(&memfd, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW).expect("its seals");
-    let descriptors = [memfd.as_fd()];
+    send_with(theirs, header, memfd.as_fd());
+}
+
+/// Sends a record without content, and a descriptor.
+fn send_with(theirs: &OwnedFd, header: &Header, descriptor: BorrowedFd<'_>) {
+    let descriptors = [descriptor];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));

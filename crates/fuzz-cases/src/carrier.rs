@@ -7,7 +7,8 @@ use ::carrier::record::{
     Flags, HEADER_BYTES, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX, parse_accepted,
 };
 use ::carrier::request::{Answer, FRAME_BYTES_MAX, Request};
-use ::carrier::shared_page::{ENTRIES, ROOM_BYTES, SharedPage, State};
+use ::carrier::sharers_page::{ROOM_BYTES, ReadSoFar, SharersPage};
+use ::carrier::status_page::{ENTRIES, State, StatusPage};
 use arbitrary::{Arbitrary, Unstructured};
 
 /// Maximum number of steps of a script.
@@ -71,28 +72,30 @@ pub fn record(bytes: &[u8]) {
     }
 }
 
-/// Steps of a hostile sharer of the page, and of a reader.
+/// Steps of a daemon, a hostile sharer, and a reader.
 #[derive(Arbitrary, Debug)]
 enum Step {
     State(u32),
     Consumed(u32),
     Bundle { bytes: u32, at: u32 },
     EntriesUsed(u32),
-    Entry { place: u8, sent: u32, passed_on: u32 },
+    Entry { place: u8, association: u32, passed_on: u32 },
+    Error { error: i32, errors: u32 },
+    Taken([u32; 5]),
     Front(u16),
     Read { room: u16 },
-    Reserve { place: u8, bytes: u32 },
+    Reserve { place: u8, association: u32, bytes: u32 },
 }
 
-/// Runs a reader of a bundle while a hostile sharer writes to the page. The reader must get a part of the record, and a sharer that
-/// keeps to the page must count no more than its room.
+/// Runs a reader of a bundle while a hostile sharer writes to the page of the sharers. The reader must get a part of the record, and a
+/// sharer that keeps to the pages must count no more than its room.
 pub fn page(bytes: &[u8]) {
     let mut script = Unstructured::new(bytes);
-    let page = SharedPage::default();
+    let (status, page) = (StatusPage::default(), SharersPage::default());
     let bundle = bundle(&mut script);
     for _ in 0..STEPS_MAX {
         match Step::arbitrary(&mut script) {
-            Ok(step) if !script.is_empty() => perform(&page, &bundle, &step),
+            Ok(step) if !script.is_empty() => perform(&status, &page, &bundle, &step),
             _ => return,
         }
     }
@@ -114,11 +117,11 @@ fn bundle(script: &mut Unstructured<'_>) -> Vec<u8> {
     bundle
 }
 
-fn perform(page: &SharedPage, bundle: &[u8], step: &Step) {
+fn perform(status: &StatusPage, page: &SharersPage, bundle: &[u8], step: &Step) {
     match *step {
         Step::State(number) => {
-            page.state.store(number, Relaxed);
-            assert!(State::from_u32(number).unwrap_or(State::Idle) == page.state());
+            status.state.store(number, Relaxed);
+            assert!(State::from_u32(number).unwrap_or(State::Idle) == status.state());
         }
         Step::Consumed(consumed) => page.consumed.store(consumed, Relaxed),
         Step::Bundle { bytes, at } => {
@@ -126,13 +129,24 @@ fn perform(page: &SharedPage, bundle: &[u8], step: &Step) {
             page.bundle_at.store(at, Relaxed);
         }
         Step::EntriesUsed(used) => {
-            page.entries_used.store(used, Relaxed);
-            assert!(page.entries().len() <= ENTRIES);
+            status.entries_used.store(used, Relaxed);
+            assert!(status.entries().len() <= ENTRIES);
         }
-        Step::Entry { place, sent, passed_on } => {
-            let Some(entry) = page.entries().get(usize::from(place)) else { return };
-            entry.sent.store(u64::from(sent), Relaxed);
+        Step::Entry { place, association, passed_on } => {
+            let Some(entry) = status.entries().get(usize::from(place)) else { return };
+            entry.association.store(association, Relaxed);
             entry.passed_on.store(passed_on, Relaxed);
+        }
+        Step::Error { error, errors } => {
+            status.error.store(error, Relaxed);
+            status.errors.store(errors, Relaxed);
+            let pending = page.pending_error(status);
+            assert_eq!((page.take_error(status), page.take_error(status)), (pending, 0));
+        }
+        Step::Taken(words) => {
+            let bytes = words.map(u32::to_ne_bytes);
+            let read = ReadSoFar::parse(bytes.as_flattened().try_into().expect("five words"));
+            assert_eq!([read.data_taken, read.long_taken], words[1..3]);
         }
         Step::Front(stream) => {
             let header = Header { stream, ..Header::new(Kind::Data) };
@@ -140,18 +154,24 @@ fn perform(page: &SharedPage, bundle: &[u8], step: &Step) {
             assert_eq!(page.front(), Some(header));
         }
         Step::Read { room } => read(page, bundle, room.into()),
-        Step::Reserve { place, bytes } => {
-            let Some(entry) = page.entries().get(usize::from(place)) else { return };
-            let waited = (entry.sent.load(Relaxed) as u32).wrapping_sub(entry.passed_on.load(Relaxed));
-            // No association has this number.
-            assert_eq!(entry.reserve(0, bytes), waited < ROOM_BYTES);
-            assert!(!entry.reserve(1, bytes), "the entry is not its own");
+        Step::Reserve { place, association, bytes } => {
+            let place = usize::from(place);
+            let (Some(entry), Some(sent)) = (status.entries().get(place), page.sent().get(place)) else {
+                return;
+            };
+            let is_its_own = entry.association.load(Relaxed) == association;
+            let is_reserved = sent.reserve(entry, association, bytes);
+            assert!(is_its_own || !is_reserved, "the entry is not its own");
+            if is_reserved && (ROOM_BYTES..1 << 30).contains(&bytes) {
+                assert!(!sent.reserve(entry, association, bytes), "more than the room");
+            }
+            sent.unreserve(entry, association, bytes);
         }
     }
 }
 
 /// Reads as the shim does from its copy of the record.
-fn read(page: &SharedPage, bundle: &[u8], room: usize) {
+fn read(page: &SharersPage, bundle: &[u8], room: usize) {
     let (at, consumed) = (page.bundle_at.load(Relaxed) as usize, page.consumed.load(Relaxed) as usize);
     let Some(Unread { header, rest, next }) = Unread::of(bundle, at, consumed) else { return };
     assert!(begins_within(bundle, at, header) && next <= bundle.len());

@@ -20,6 +20,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
+use shared_memory::Offered;
 use swiftwater::StackOptions;
 use swiftwater_daemon::{Daemon, DaemonAddress, DaemonOptions};
 
@@ -51,15 +52,48 @@ static PANICS: AtomicUsize = AtomicUsize::new(0);
 /// A step of the program.
 #[derive(Arbitrary, Debug)]
 enum Step {
-    Open { v6: bool, one_to_many: bool },
+    Open {
+        v6: bool,
+        one_to_many: bool,
+    },
     Hold(Thing),
-    Ask { about: u8, more: Vec<u8>, request: Asked },
-    AskBytes { about: u8, bytes: Vec<u8> },
-    Send { on: u8, header: Head, payload: Vec<u8>, passed: Vec<u8> },
-    SendBytes { on: u8, bytes: Vec<u8> },
-    Read { on: u8 },
-    WritePage { of: u8, at: u16, bytes: [u8; 8] },
-    Close { which: u8 },
+    Ask {
+        about: u8,
+        more: Vec<u8>,
+        request: Asked,
+    },
+    AskBytes {
+        about: u8,
+        bytes: Vec<u8>,
+    },
+    Send {
+        on: u8,
+        header: Head,
+        payload: Vec<u8>,
+        passed: Vec<u8>,
+    },
+    SendBytes {
+        on: u8,
+        bytes: Vec<u8>,
+    },
+    Read {
+        on: u8,
+    },
+    WritePage {
+        of: u8,
+        at: u16,
+        bytes: [u8; 8],
+    },
+    /// Writes into a ring: near its beginning, or anywhere.
+    WriteRing {
+        of: u8,
+        is_control: bool,
+        at: u16,
+        word: u64,
+    },
+    Close {
+        which: u8,
+    },
 }
 
 /// A descriptor that is no carrier.
@@ -69,6 +103,7 @@ enum Thing {
     Pipe,
     Pair { seqpacket: bool },
     Memfd { bytes: u16, sealed: bool },
+    Ring,
 }
 
 /// A request, as far as the script chooses it.
@@ -114,10 +149,17 @@ struct Head {
     port: Option<u8>,
 }
 
-/// A descriptor of the program: a carrier with its page, or something else.
+/// A descriptor of the program: a carrier with the page of its sharers, a ring, or something else.
 struct Held {
     descriptor: OwnedFd,
     page: Option<OwnedFd>,
+    ring: Option<Offered>,
+}
+
+impl From<OwnedFd> for Held {
+    fn from(descriptor: OwnedFd) -> Held {
+        Held { descriptor, page: None, ring: None }
+    }
 }
 
 /// Checks that no program makes a task of the daemon panic, and that the daemon still answers.
@@ -170,16 +212,16 @@ fn perform(place: &SocketAddrUnix, held: &mut Vec<Held>, step: &Step) {
     match step {
         Step::Open { v6, one_to_many } if held.len() < HELD_MAX => {
             let opened = ask(place, &Request::Open { v6: *v6, one_to_many: *one_to_many }, &[]);
-            take_pair(held, opened.map(|(_, descriptors)| descriptors).unwrap_or_default());
+            take_socket(held, opened.map(|(_, descriptors)| descriptors).unwrap_or_default());
         }
         Step::Hold(thing) if held.len() < HELD_MAX => {
-            held.extend(make(thing).into_iter().map(|descriptor| Held { descriptor, page: None }));
+            held.extend(make(thing));
         }
         Step::Open { .. } | Step::Hold(_) => {}
         Step::Ask { about, more, request } => {
             let passed = [&[*about], &more[..]].concat();
             let opened = ask_as_chosen(place, request, &chosen(held, &passed));
-            take_pair(held, opened);
+            take_socket(held, opened);
         }
         Step::AskBytes { about, bytes } => {
             if let Ok(connection) = connect(place) {
@@ -208,6 +250,11 @@ fn perform(place: &SocketAddrUnix, held: &mut Vec<Held>, step: &Step) {
             let at = usize::from(*at) % (size - bytes.len());
             rustix::io::pwrite(page, bytes, at as u64).expect("a page of our own");
         }
+        Step::WriteRing { of, is_control, at, word } => {
+            let Some(ring) = pick(held, *of).and_then(|held| held.ring.as_ref()) else { return };
+            let count = if *is_control { ring::CONTROL_WORDS + 8 } else { ring::WORDS };
+            ring.long_words()[usize::from(*at) % count].store(*word, Ordering::Relaxed);
+        }
         Step::Close { which } => {
             if !held.is_empty() {
                 held.swap_remove(usize::from(*which) % held.len());
@@ -216,13 +263,12 @@ fn perform(place: &SocketAddrUnix, held: &mut Vec<Held>, step: &Step) {
     }
 }
 
-/// An answer may bring a carrier and its page.
-fn take_pair(held: &mut Vec<Held>, descriptors: Vec<OwnedFd>) {
-    let mut descriptors = descriptors.into_iter();
-    if let (Some(descriptor), page @ Some(_), true) =
-        (descriptors.next(), descriptors.next(), held.len() < HELD_MAX)
+/// An answer may bring a carrier and its pages.
+fn take_socket(held: &mut Vec<Held>, descriptors: Vec<OwnedFd>) {
+    if let Ok([descriptor, _status, sharers]) = <[OwnedFd; 3]>::try_from(descriptors)
+        && held.len() < HELD_MAX
     {
-        held.push(Held { descriptor, page });
+        held.push(Held { descriptor, page: Some(sharers), ring: None });
     }
 }
 
@@ -235,14 +281,14 @@ fn chosen<'a>(held: &'a [Held], numbers: &[u8]) -> Vec<BorrowedFd<'a>> {
     some.map(|held| held.descriptor.as_fd()).collect()
 }
 
-fn make(thing: &Thing) -> Option<OwnedFd> {
+fn make(thing: &Thing) -> Option<Held> {
     match *thing {
-        Thing::Null => std::fs::File::open("/dev/null").ok().map(OwnedFd::from),
-        Thing::Pipe => rustix::pipe::pipe().ok().map(|(reader, _)| reader),
+        Thing::Null => std::fs::File::open("/dev/null").ok().map(|file| OwnedFd::from(file).into()),
+        Thing::Pipe => rustix::pipe::pipe().ok().map(|(reader, _)| reader.into()),
         Thing::Pair { seqpacket } => {
             let kind = if seqpacket { SocketType::SEQPACKET } else { SocketType::STREAM };
             let pair = rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
-            pair.ok().map(|(one, _)| one)
+            pair.ok().map(|(one, _)| one.into())
         }
         Thing::Memfd { bytes, sealed } => {
             let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -251,7 +297,12 @@ fn make(thing: &Thing) -> Option<OwnedFd> {
             if sealed {
                 fcntl_add_seals(&memfd, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW).ok()?;
             }
-            Some(memfd)
+            Some(memfd.into())
+        }
+        Thing::Ring => {
+            let ring = Offered::new("fuzz", ring::WORDS).ok()?;
+            let descriptor = ring.as_fd().try_clone_to_owned().ok()?;
+            Some(Held { descriptor, page: None, ring: Some(ring) })
         }
     }
 }
@@ -320,12 +371,20 @@ fn ask_as_chosen(place: &SocketAddrUnix, asked: &Asked, about: &[BorrowedFd<'_>]
 
 impl Head {
     fn encode(&self, payload_bytes: usize) -> [u8; HEADER_BYTES] {
-        let kinds =
-            [Kind::Data, Kind::Accepted, Kind::Filler, Kind::Notification, Kind::SizeHint, Kind::Wake];
+        let kinds = [
+            Kind::Data,
+            Kind::Accepted,
+            Kind::Filler,
+            Kind::Notification,
+            Kind::SizeHint,
+            Kind::Wake,
+            Kind::Ring,
+        ];
         let header = Header {
             stream: self.stream.into(),
             association: self.association.into(),
             lifetime_ms: self.lifetime_ms.into(),
+            context: self.lifetime_ms.into(),
             bytes: self.bytes.unwrap_or(u32::try_from(payload_bytes).expect("a short input")),
             address: self.port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, 2000 + u16::from(port)))),
             ..Header::new(kinds[usize::from(self.kind) % kinds.len()])

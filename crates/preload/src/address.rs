@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use std::sync::atomic::Ordering::Relaxed;
 
 use carrier::request::ADDRESSES_MAX;
-use carrier::shared_page::Subscriptions;
+use carrier::status_page::Subscriptions;
 use libc::{c_int, sockaddr, socklen_t};
 
 use crate::descriptor::Descriptor;
@@ -54,7 +54,7 @@ pub(crate) unsafe fn family(address: *const sockaddr, bytes: socklen_t) -> Resul
 /// Returns an address in the form that the daemon uses for this socket: IPv6 sockets have IPv4 addresses mapped.
 pub(crate) fn as_seen(descriptor: &Descriptor, address: SocketAddr) -> SocketAddr {
     match address.ip() {
-        IpAddr::V4(ip) if descriptor.page().family.load(Relaxed) == libc::AF_INET6 as u32 => {
+        IpAddr::V4(ip) if descriptor.pages().status.family.load(Relaxed) == libc::AF_INET6 as u32 => {
             SocketAddr::new(ip.to_ipv6_mapped().into(), address.port())
         }
         _ => address,
@@ -63,7 +63,7 @@ pub(crate) fn as_seen(descriptor: &Descriptor, address: SocketAddr) -> SocketAdd
 
 /// Returns an address in the form that the program has asked for.
 pub(crate) fn as_wanted(descriptor: &Descriptor, address: SocketAddr) -> SocketAddr {
-    let subscriptions = Subscriptions(descriptor.page().subscriptions.load(Relaxed));
+    let subscriptions = Subscriptions(descriptor.pages().status.subscriptions.load(Relaxed));
     match address.ip().to_canonical() {
         IpAddr::V4(ip) if subscriptions.contains(Subscriptions::OWN_V4) => {
             SocketAddr::new(ip.into(), address.port())

@@ -6,7 +6,7 @@ use std::ptr;
 
 use carrier::record::{Flags, Header, Kind};
 use carrier::request::InitMessage;
-use carrier::shared_page::Subscriptions;
+use carrier::status_page::Subscriptions;
 use libc::{c_int, cmsghdr, msghdr};
 
 use crate::structures::{

@@ -36,7 +36,7 @@ pub(crate) struct Reply {
     frame: [u8; ANSWER_BYTES_MAX],
     /// Length of the answer, of which only the beginning may be in `frame`.
     bytes: usize,
-    pub(crate) descriptors: [RawFd; 2],
+    pub(crate) descriptors: [RawFd; 3],
 }
 
 impl Reply {
@@ -203,14 +203,14 @@ const NOWHERE: iovec = iovec { iov_base: ptr::null_mut(), iov_len: 0 };
 
 /// Receives an answer; what the frame of a [`Reply`] has no room for goes to `rest`, as far as it fits.
 fn answer(connection: RawFd, late: bool, rest: iovec) -> Result<Reply> {
-    let mut reply = Reply { frame: [0; ANSWER_BYTES_MAX], bytes: 0, descriptors: [-1; 2] };
+    let mut reply = Reply { frame: [0; ANSWER_BYTES_MAX], bytes: 0, descriptors: [-1; 3] };
     let received = loop {
         let place = [Buffers::of(&mut reply.frame), rest];
         // SAFETY: the frame is writable, and the caller lends the rest.
         let received = unsafe {
             match late {
-                true => system::await_message::<2>(connection, &place, 0),
-                false => system::receive::<2>(connection, &place, 0),
+                true => system::await_message::<3>(connection, &place, 0),
+                false => system::receive::<3>(connection, &place, 0),
             }
         };
         match received {

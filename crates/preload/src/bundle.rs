@@ -14,16 +14,15 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use carrier::bundle::Unread;
 use carrier::record::{BUNDLE_BYTES_MAX, Flags, HEADER_BYTES, Header};
-use carrier::shared_page::SharedPage;
 
-use crate::descriptor::Descriptor;
+use crate::descriptor::{Descriptor, Pages};
 use crate::mapping;
 use crate::receive::{self, Message};
 use crate::system::{self, Buffers, Errno, Result};
 
 /// Peeks at the record at the front, and notes in the page if it is a bundle.
 pub(crate) fn begin(fd: RawFd, descriptor: &Descriptor) -> Result<bool> {
-    let page = descriptor.page();
+    let page = descriptor.pages();
     let mut copy = descriptor.copy.lend()?;
     let bytes = copy.look(fd, page)?;
     let Some(header) = copy.content.get(..bytes).and_then(Header::parse) else { return Ok(false) };
@@ -31,49 +30,50 @@ pub(crate) fn begin(fd: RawFd, descriptor: &Descriptor) -> Result<bool> {
         return Ok(false);
     }
     copy.bytes = bytes;
-    page.set_front(&header);
-    page.bundle_at.store(0, Relaxed);
-    page.bundle_bytes.store(bytes as u32, Relaxed);
+    page.sharers.set_front(&header);
+    page.sharers.bundle_at.store(0, Relaxed);
+    page.sharers.bundle_bytes.store(bytes as u32, Relaxed);
     Ok(true)
 }
 
 /// Returns whether the record at the front is a bundle with messages already read.
-pub(crate) fn is_begun(page: &SharedPage) -> bool {
-    page.bundle_bytes.load(Relaxed) > 0
+pub(crate) fn is_begun(page: Pages<'_>) -> bool {
+    page.sharers.bundle_bytes.load(Relaxed) > 0
 }
 
 /// Makes the next call peek again at the bundle at the front.
-pub(crate) fn forget(page: &SharedPage) {
-    page.bundle_bytes.store(0, Relaxed);
-    page.bundles_taken.fetch_add(1, Relaxed);
+pub(crate) fn forget(page: Pages<'_>) {
+    page.sharers.bundle_bytes.store(0, Relaxed);
+    page.sharers.bundles_taken.fetch_add(1, Relaxed);
 }
 
 /// Notes that a bundle of this length is at the front and that its first message was read in part.
-pub(crate) fn resume(page: &SharedPage, bytes: u32) {
-    page.bundle_at.store(0, Relaxed);
-    page.bundle_bytes.store(bytes, Relaxed);
+pub(crate) fn resume(page: Pages<'_>, bytes: u32) {
+    page.sharers.bundle_at.store(0, Relaxed);
+    page.sharers.bundle_bytes.store(bytes, Relaxed);
 }
 
 /// Takes the next message, or its next part if it is longer than `place`. With `peeks` the message stays.
 pub(crate) fn take(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, peeks: bool) -> Result<Message> {
-    let page = descriptor.page();
+    let page = descriptor.pages();
     let copy = copy(fd, descriptor)?;
-    let (at, consumed) = (page.bundle_at.load(Relaxed) as usize, page.consumed.load(Relaxed) as usize);
+    let (at, consumed) =
+        (page.sharers.bundle_at.load(Relaxed) as usize, page.sharers.consumed.load(Relaxed) as usize);
     let Unread { header, rest, next } = Unread::of(copy.record(), at, consumed).ok_or(BROKEN)?;
     let bytes = place.write(rest)?;
     let until = consumed + bytes;
     let whole = bytes == rest.len();
     if !peeks && !whole {
-        page.consumed.store(until as u32, Relaxed);
+        page.sharers.consumed.store(until as u32, Relaxed);
     }
     if !peeks && whole {
         if next < copy.bytes {
-            page.consumed.store(0, Relaxed);
-            page.bundle_at.store(next as u32, Relaxed);
+            page.sharers.consumed.store(0, Relaxed);
+            page.sharers.bundle_at.store(next as u32, Relaxed);
         } else {
             // If this fails, the message is still there, as far as it was read.
             system::discard(fd)?;
-            page.consumed.store(0, Relaxed);
+            page.sharers.consumed.store(0, Relaxed);
             forget(page);
         }
         receive::count(page, &header);
@@ -83,7 +83,7 @@ pub(crate) fn take(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, peeks
 
 /// Returns the header of the next message.
 pub(crate) fn header(fd: RawFd, descriptor: &Descriptor) -> Result<Header> {
-    let at = descriptor.page().bundle_at.load(Relaxed) as usize;
+    let at = descriptor.pages().sharers.bundle_at.load(Relaxed) as usize;
     let copy = copy(fd, descriptor)?;
     Unread::of(copy.record(), at, 0).map(|unread| unread.header).ok_or(BROKEN)
 }
@@ -93,10 +93,10 @@ const BROKEN: Errno = Errno(libc::EPROTO);
 
 /// Returns a copy of the bundle at the front.
 fn copy(fd: RawFd, descriptor: &Descriptor) -> Result<Lent<'_>> {
-    let page = descriptor.page();
+    let page = descriptor.pages();
     let mut copy = descriptor.copy.lend()?;
-    let bytes = page.bundle_bytes.load(Relaxed) as usize;
-    if copy.bytes != bytes || copy.of != page.bundles_taken.load(Relaxed) {
+    let bytes = page.sharers.bundle_bytes.load(Relaxed) as usize;
+    if copy.bytes != bytes || copy.of != page.sharers.bundles_taken.load(Relaxed) {
         copy.bytes = copy.look(fd, page)?;
     }
     if copy.bytes == bytes && bytes <= BUNDLE_BYTES_MAX {
@@ -104,7 +104,7 @@ fn copy(fd: RawFd, descriptor: &Descriptor) -> Result<Lent<'_>> {
     }
     // The next call peeks again.
     forget(page);
-    page.consumed.store(0, Relaxed);
+    page.sharers.consumed.store(0, Relaxed);
     Err(BROKEN)
 }
 
@@ -131,8 +131,8 @@ impl Copied {
     }
 
     /// Copies the record and returns its length. The record counts as a bundle only once the caller has noted it.
-    fn look(&mut self, fd: RawFd, page: &SharedPage) -> Result<usize> {
-        (self.of, self.bytes) = (page.bundles_taken.load(Relaxed), 0);
+    fn look(&mut self, fd: RawFd, page: Pages<'_>) -> Result<usize> {
+        (self.of, self.bytes) = (page.sharers.bundles_taken.load(Relaxed), 0);
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_TRUNC;
         let place = [Buffers::of(&mut self.content)];
         // SAFETY: the destination is writable.

@@ -12,7 +12,7 @@ use crate::start::{self, SignalMask};
 use crate::system::{self, Errno, Result};
 
 /// Number of descriptors that the child frees.
-const ROOM: usize = 2;
+const ROOM: usize = 3;
 
 /// Calls `f` in a child, where descriptors are free and limits are as high as they may be, and returns the result of `f`.
 /// Descriptors that `f` opens stay in the child. `f` may only make system calls, since other threads may hold any lock, and must

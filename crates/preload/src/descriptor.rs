@@ -1,24 +1,26 @@
-//! One of our descriptors: its shared page, mapped.
+//! One of our descriptors: its pages, mapped.
 
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 
 use carrier::VERSION;
-use carrier::shared_page::{PAGE_BYTES, SharedPage};
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU32, AtomicU64};
-
-use ring::Ring;
+use carrier::sharers_page::{SHARERS_BYTES, SharersPage};
+use carrier::status_page::{PAGE_BYTES, StatusPage};
 
 use crate::bundle::RecordCopy;
 use crate::mapping;
+use crate::own_ring::OwnRing;
 use crate::sleepers::Sleepers;
 use crate::system::{self, Errno, Result};
 
-/// A socket's page, shared with everybody who shares the descriptor.
+/// A socket's pages, shared with everybody who shares the descriptor.
 pub(crate) struct Descriptor {
-    page: NonNull<SharedPage>,
-    ring: NonNull<[AtomicU64; ring::WORDS]>,
+    status: NonNull<StatusPage>,
+    sharers: NonNull<SharersPage>,
+    /// The ring through which this process sends.
+    pub(crate) ring: OwnRing,
     /// Copy of the bundle at the front of the carrier.
     pub(crate) copy: RecordCopy,
     /// Number of receives from now on that expect to wait.
@@ -27,27 +29,62 @@ pub(crate) struct Descriptor {
     pub(crate) sleepers: Sleepers,
 }
 
+/// The two pages of a socket.
+#[derive(Clone, Copy)]
+pub(crate) struct Pages<'a> {
+    /// Written by the daemon alone.
+    pub(crate) status: &'a StatusPage,
+    /// Written by all sharers.
+    pub(crate) sharers: &'a SharersPage,
+}
+
+impl Pages<'_> {
+    /// Takes the pending error: an errno, or zero.
+    pub(crate) fn take_error(self) -> i32 {
+        self.sharers.take_error(self.status)
+    }
+
+    /// Returns the pending error, and leaves it pending.
+    pub(crate) fn pending_error(self) -> i32 {
+        self.sharers.pending_error(self.status)
+    }
+}
+
 /// Number of receives that expect to wait after one that had to.
 const PATIENCE: u32 = 16;
 
-// SAFETY: the page consists of atomics.
+// SAFETY: the pages consist of atomics.
 unsafe impl Send for Descriptor {}
 // SAFETY: as above.
 unsafe impl Sync for Descriptor {}
 
 impl Descriptor {
-    /// Maps a page and closes its memfd.
-    pub(crate) fn map(memfd: RawFd) -> Result<Descriptor> {
-        // The memfd is sealed, so its size never changes.
-        let place = mapping::map_page_and_ring(PAGE_BYTES, ring::BYTES, memfd);
-        system::close(memfd);
-        let page = place?;
-        // SAFETY: the mapping reaches beyond its first part.
-        let ring = unsafe { page.byte_add(PAGE_BYTES) }.cast();
-        let (copy, patience) = (RecordCopy::new(), AtomicU32::new(0));
-        let sleepers = Sleepers::new();
-        let descriptor = Descriptor { page: page.cast(), ring, copy, patience, sleepers };
-        match descriptor.page().version.load(Relaxed) == u32::from(VERSION) {
+    /// Maps the pages, and closes their files: that of the status page, and that of the sharers' page.
+    pub(crate) fn map([status, sharers]: [RawFd; 2]) -> Result<Descriptor> {
+        // Their sizes never change.
+        let status_page = mapping::map_to_read(status, PAGE_BYTES);
+        let sharers_page = mapping::map_to_write(sharers, SHARERS_BYTES, false);
+        system::close(status);
+        system::close(sharers);
+        let (status, sharers) = match (status_page, sharers_page) {
+            (Ok(status), Ok(sharers)) => (status, sharers),
+            (status, sharers) => {
+                for (page, bytes) in [(status, PAGE_BYTES), (sharers, SHARERS_BYTES)] {
+                    // SAFETY: the memory was mapped just now with this size, and nothing refers to it.
+                    unsafe { page.map(|page| mapping::unmap(page, bytes))? };
+                }
+                return Err(Errno(libc::EINVAL));
+            }
+        };
+        let descriptor = Descriptor {
+            status: status.cast(),
+            sharers: sharers.cast(),
+            ring: OwnRing::new(),
+            copy: RecordCopy::new(),
+            patience: AtomicU32::new(0),
+            sleepers: Sleepers::new(),
+        };
+        match descriptor.pages().status.version.load(Relaxed) == u32::from(VERSION) {
             true => Ok(descriptor),
             false => Err(Errno(libc::EPROTONOSUPPORT)),
         }
@@ -66,51 +103,66 @@ impl Descriptor {
         self.patience.store(PATIENCE, Relaxed);
     }
 
-    /// Returns the ring for messages to the daemon.
-    pub(crate) fn ring(&self) -> Ring<'_> {
-        // SAFETY: the ring is mapped for the lifetime of `self`, and consists of atomics.
-        Ring::new(unsafe { self.ring.as_ref() })
-    }
-
-    pub(crate) fn page(&self) -> &SharedPage {
+    pub(crate) fn pages(&self) -> Pages<'_> {
         // SAFETY: the page is mapped for the lifetime of `self`, and consists of atomics that start as zero.
-        unsafe { self.page.as_ref() }
+        let status = unsafe { self.status.as_ref() };
+        // SAFETY: as above.
+        let sharers = unsafe { self.sharers.as_ref() };
+        Pages { status, sharers }
     }
 }
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
         // SAFETY: the page was mapped with this size, and no reference to it remains.
-        unsafe { mapping::unmap(self.page.cast(), PAGE_BYTES + ring::BYTES) };
+        unsafe { mapping::unmap(self.status.cast(), PAGE_BYTES) };
+        // SAFETY: as above.
+        unsafe { mapping::unmap(self.sharers.cast(), SHARERS_BYTES) };
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
-    use carrier::shared_page::FIELDS_BYTES;
+    use carrier::status_page::FIELDS_BYTES;
 
     use super::*;
 
+    /// Returns a file of this length with a number at an offset.
+    fn file(bytes: usize, numbers: &[(u64, u32)]) -> RawFd {
+        // SAFETY: the name is NUL-terminated.
+        let memfd = unsafe { libc::memfd_create(c"page".as_ptr(), libc::MFD_CLOEXEC) };
+        // SAFETY: the call takes no pointer.
+        assert!(memfd >= 0 && unsafe { libc::ftruncate(memfd, bytes as libc::off_t) } == 0);
+        for (at, number) in numbers {
+            let number = number.to_ne_bytes();
+            // SAFETY: the kernel reads the number.
+            let written = unsafe { libc::pwrite(memfd, number.as_ptr().cast(), 4, *at as libc::off_t) };
+            assert_eq!(written, 4);
+        }
+        memfd
+    }
+
+    /// Returns the files of the pages of a socket that is not one-to-many.
+    pub(crate) fn files() -> [RawFd; 2] {
+        let version = (StatusPage::IDENTITY_AT, u32::from(VERSION));
+        [file(FIELDS_BYTES, &[version, (StatusPage::ENTRIES_USED_AT, u32::MAX)]), file(SHARERS_BYTES, &[])]
+    }
+
     #[test]
     fn a_page_without_entries_is_mapped_with_zeros_behind_it() {
-        let version = u32::from(VERSION).to_ne_bytes();
-        // Everybody who shares the page may claim entries.
-        let (at, claimed) = (SharedPage::ENTRIES_USED_AT as libc::off_t, u32::MAX.to_ne_bytes());
-        // SAFETY: the name is NUL-terminated, and the kernel reads the numbers.
-        let memfd = unsafe {
-            let memfd = libc::memfd_create(c"page".as_ptr(), libc::MFD_CLOEXEC);
-            assert!(memfd >= 0 && libc::ftruncate(memfd, (FIELDS_BYTES + ring::BYTES) as libc::off_t) == 0);
-            assert_eq!(
-                libc::pwrite(memfd, version.as_ptr().cast(), 4, SharedPage::IDENTITY_AT as libc::off_t),
-                4
-            );
-            assert_eq!(libc::pwrite(memfd, claimed.as_ptr().cast(), 4, at), 4);
-            memfd
-        };
-        let descriptor = Descriptor::map(memfd).expect("a page of this version");
-        let entries = descriptor.page().entries();
+        let descriptor = Descriptor::map(files()).expect("pages of this version");
+        let entries = descriptor.pages().status.entries();
         assert!(!entries.is_empty() && entries.iter().all(|entry| entry.association.load(Relaxed) == 0));
+    }
+
+    #[test]
+    fn pages_of_another_version_or_length_are_refused() {
+        let other = file(FIELDS_BYTES, &[(StatusPage::IDENTITY_AT, u32::from(VERSION) + 1)]);
+        let [_, sharers] = files();
+        assert_eq!(Descriptor::map([other, sharers]).err(), Some(Errno(libc::EPROTONOSUPPORT)));
+        let ([status, _], short) = (files(), file(SHARERS_BYTES - 1, &[]));
+        assert_eq!(Descriptor::map([status, short]).err(), Some(Errno(libc::EINVAL)));
     }
 }

@@ -3,15 +3,15 @@
 //! A sharer changes the form while it holds the read lock: it takes out all waiting messages, and the daemon puts them back in
 //! the other form. No function here allocates, because some run between `vfork` and `exec`.
 
+use std::ffi::CStr;
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind, PLAIN_BYTES_MAX};
 use carrier::request::{PUT_BACK_BYTES_MAX, Request};
-use carrier::shared_page::SharedPage;
 
-use crate::descriptor::Descriptor;
+use crate::descriptor::{Descriptor, Pages};
 use crate::lock::{self, Patience};
 use crate::system::{self, Buffers, Errno, Result};
 use crate::{files, receive, setup};
@@ -19,6 +19,9 @@ use crate::{files, receive, setup};
 /// Error for a carrier whose content stays plain because its end has already been queued behind it: the descriptor then behaves
 /// like any other AF_UNIX socket.
 pub(crate) const STAYS_PLAIN: Errno = Errno(libc::ESTALE);
+
+/// Name of the file with what is left to read.
+const MESSAGE: &CStr = c"swiftwater-message";
 
 /// Pause before a message is put back again that could not be.
 const PUT_BACK_PAUSE: Duration = Duration::from_millis(5);
@@ -40,13 +43,13 @@ pub(crate) enum Plain {
 /// `EINVAL` and `EOPNOTSUPP`: the socket has no association, or many. `ESHUTDOWN`: the peer sends no more, and the carrier is not
 /// standard input.
 pub(crate) fn to_plain(fd: RawFd, descriptor: &Descriptor, is_input: bool) -> Result<Plain> {
-    let page = descriptor.page();
+    let page = descriptor.pages();
     let _held = receive::hold_any_form(fd, page, &Patience::of_a_request()).map_err(lock::as_told)?;
     match setup::request(fd, &Request::Hold) {
         Err(Errno(libc::ESHUTDOWN)) if is_input => return rest(fd, descriptor).map(Plain::Rest),
         held => held?,
     }
-    let moved = match page.plain.load(Relaxed) {
+    let moved = match page.status.plain.load(Relaxed) {
         0 => each_message(fd, descriptor, |record, _| put_back(fd, record)),
         _ => Ok(()),
     };
@@ -76,8 +79,8 @@ pub(crate) fn to_records(fd: RawFd) -> Result<()> {
 ///
 /// [`STAYS_PLAIN`].
 pub(crate) fn of_records(fd: RawFd, descriptor: Descriptor) -> Result<Descriptor> {
-    if descriptor.page().plain.load(Relaxed) != 0 {
-        receive::hold(fd, descriptor.page(), &Patience::of_a_request()).map_err(lock::as_told)?;
+    if descriptor.pages().status.plain.load(Relaxed) != 0 {
+        receive::hold(fd, descriptor.pages(), &Patience::of_a_request()).map_err(lock::as_told)?;
     }
     Ok(descriptor)
 }
@@ -85,13 +88,13 @@ pub(crate) fn of_records(fd: RawFd, descriptor: Descriptor) -> Result<Descriptor
 /// Makes the carrier's content records, if possible.
 pub(crate) fn back_to_records(fd: RawFd, descriptor: &Descriptor) {
     // If this fails, the next reader tries again.
-    let _ = receive::hold(fd, descriptor.page(), &Patience::of_a_request());
+    let _ = receive::hold(fd, descriptor.pages(), &Patience::of_a_request());
 }
 
 /// Tells the daemon to go on after a holder of the lock has died in the middle of a change of form. The daemon refuses this if no
 /// change was under way.
-pub(crate) fn let_go(fd: RawFd, page: &SharedPage) {
-    let _ = setup::request(fd, &Request::SetForm { plain: page.plain.load(Relaxed) != 0 });
+pub(crate) fn let_go(fd: RawFd, page: Pages<'_>) {
+    let _ = setup::request(fd, &Request::SetForm { plain: page.status.plain.load(Relaxed) != 0 });
 }
 
 /// Puts back a message that is in the carrier no more. Tries until the daemon has it: the message is nowhere else.
@@ -110,7 +113,7 @@ fn put_back(fd: RawFd, record: &[u8]) -> Result<()> {
 
 /// Returns a file with the content of all waiting messages.
 fn rest(fd: RawFd, descriptor: &Descriptor) -> Result<RawFd> {
-    let file = system::memfd()?;
+    let file = system::memfd(MESSAGE)?;
     let mut end = 0;
     let filled = each_message(fd, descriptor, |_, content| {
         files::write_at(file, content, end)?;

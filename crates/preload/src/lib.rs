@@ -49,6 +49,7 @@ pub mod interpose;
 mod lock;
 mod mapping;
 mod next;
+mod own_ring;
 mod receive;
 mod ring;
 mod self_connect;

@@ -21,33 +21,33 @@ fn map_anonymous(bytes: usize, sharing: c_int) -> Result<NonNull<c_void>> {
     NonNull::new(place).filter(|_| place != libc::MAP_FAILED).ok_or(failed)
 }
 
-/// Maps a file with a page and a ring behind it, which has `ring_bytes`. The page may be shorter than `page_bytes`: the memory
-/// beyond its end is zero and belongs to this process alone. The ring begins behind `page_bytes`.
-pub(crate) fn map_page_and_ring(
-    page_bytes: usize,
-    ring_bytes: usize,
-    file: RawFd,
-) -> Result<NonNull<c_void>> {
-    let length = file_bytes(file)?.checked_sub(ring_bytes).ok_or(Errno(libc::EINVAL))?;
-    let place = map_private(page_bytes + ring_bytes)?;
-    // SAFETY: the place is within the mapping, or just behind its end.
-    let ring = unsafe { place.byte_add(page_bytes) };
-    let mapped = map_over(place, length.min(page_bytes), file, 0)
-        .and_then(|()| map_over(ring, ring_bytes, file, length as libc::off_t));
-    if let Err(failed) = mapped {
+/// Maps a file for reading. It may be shorter than `bytes`: the memory beyond its end is zero and belongs to this process alone.
+pub(crate) fn map_to_read(file: RawFd, bytes: usize) -> Result<NonNull<c_void>> {
+    let length = file_bytes(file)?.min(bytes);
+    let place = map_private(bytes)?;
+    let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+    // SAFETY: this replaces a part of the mapping, to which nothing refers yet.
+    let mapped = unsafe { libc::mmap(place.as_ptr(), length, libc::PROT_READ, flags, file, 0) };
+    if mapped == libc::MAP_FAILED {
+        let failed = Errno::last();
         // SAFETY: the memory was mapped just now, and nothing refers to it.
-        unsafe { unmap(place, page_bytes + ring_bytes) };
+        unsafe { unmap(place, bytes) };
         return Err(failed);
     }
     Ok(place)
 }
 
-/// Replaces a part of a mapping that nothing refers to yet by a part of a file.
-fn map_over(place: NonNull<c_void>, bytes: usize, file: RawFd, offset: libc::off_t) -> Result<()> {
-    let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_FIXED);
-    // SAFETY: as above.
-    let mapped = unsafe { libc::mmap(place.as_ptr(), bytes, access, flags, file, offset) };
-    if mapped == libc::MAP_FAILED { Err(Errno::last()) } else { Ok(()) }
+/// Maps the beginning of a file, which has as many bytes, and makes the system provide its memory if `at_once`.
+pub(crate) fn map_to_write(file: RawFd, bytes: usize, at_once: bool) -> Result<NonNull<c_void>> {
+    if file_bytes(file)? < bytes {
+        return Err(Errno(libc::EINVAL));
+    }
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_SHARED | if at_once { libc::MAP_POPULATE } else { 0 };
+    // SAFETY: a mapping at an address that the kernel chooses replaces nothing.
+    let place = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, file, 0) };
+    let failed = Errno::last();
+    NonNull::new(place).filter(|_| place != libc::MAP_FAILED).ok_or(failed)
 }
 
 fn file_bytes(file: RawFd) -> Result<usize> {

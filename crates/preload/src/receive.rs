@@ -9,12 +9,12 @@ use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX};
-use carrier::shared_page::{PeerShut, SharedPage, State};
+use carrier::status_page::{PeerShut, State};
 use libc::{c_int, iovec};
 
 use crate::bundle;
 use crate::cancel;
-use crate::descriptor::Descriptor;
+use crate::descriptor::{Descriptor, Pages};
 use crate::form;
 use crate::lock::{self, Held, Patience};
 use crate::self_connect;
@@ -57,9 +57,9 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
         // Nothing is ever put there.
         return Err(Errno(libc::EAGAIN));
     }
-    let page = descriptor.page();
+    let page = descriptor.pages();
     let waits = || system::waits(fd, flags);
-    match page.state() {
+    match page.status.state() {
         State::Listening => return Err(Errno(libc::ENOTCONN)),
         State::Connecting if !waits() => return Err(Errno(libc::EAGAIN)),
         State::Connecting => setup::await_connection(fd, descriptor)?,
@@ -67,7 +67,7 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
     }
     // A message for which the program has no room stays.
     let flags = if place.bytes() == 0 { flags | libc::MSG_PEEK } else { flags };
-    let ordinary = page.state() == State::Connected && page.shut_writing.load(Relaxed) == 0;
+    let ordinary = page.status.state() == State::Connected && page.sharers.shut_writing.load(Relaxed) == 0;
     if ordinary
         && !bundle::is_begun(page)
         && descriptor.expects_to_wait()
@@ -78,14 +78,15 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
     let patience = Patience::of_receive(fd, flags);
     loop {
         // The order matters: the last message is in the carrier before the page says that nothing will come.
-        let silent = page.state() == State::OneToMany && page.associations.load(Acquire) == 0 && waits();
-        let lost = page.state() == State::Lost;
-        let peer_shut = page.peer_shut.load(Acquire) == PeerShut::Both as u32;
+        let silent =
+            page.status.state() == State::OneToMany && page.status.associations.load(Acquire) == 0 && waits();
+        let lost = page.status.state() == State::Lost;
+        let peer_shut = page.status.peer_shut.load(Acquire) == PeerShut::Both as u32;
         match take(fd, descriptor, place, flags, &patience) {
             Err(lock::TIMED_OUT) => return Err(Errno(libc::EAGAIN)),
             Err(Errno(libc::EAGAIN)) if silent => return Err(Errno(libc::ENOTCONN)),
             Err(Errno(libc::EAGAIN)) if peer_shut => return Ok(END),
-            Err(Errno(libc::EAGAIN)) if page.state() == State::Idle => {
+            Err(Errno(libc::EAGAIN)) if page.status.state() == State::Idle => {
                 return Err(Errno(match page.take_error() {
                     0 if waits() => libc::ENOTCONN,
                     0 => libc::EAGAIN,
@@ -96,7 +97,7 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
             Err(Errno(libc::EAGAIN)) => {}
             result => return result,
         }
-        if page.shut_writing.load(Relaxed) != 0 && waits() {
+        if page.sharers.shut_writing.load(Relaxed) != 0 && waits() {
             if lost {
                 return end(fd, page);
             }
@@ -114,26 +115,26 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
 
 /// Returns the number of bytes that the next call would return (`FIONREAD`).
 pub(crate) fn available(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
-    let _held = hold(fd, descriptor.page(), &Patience::of_a_look()).map_err(lock::as_told)?;
-    let consumed = descriptor.page().consumed.load(Relaxed) as usize;
+    let _held = hold(fd, descriptor.pages(), &Patience::of_a_look()).map_err(lock::as_told)?;
+    let consumed = descriptor.pages().sharers.consumed.load(Relaxed) as usize;
     let header = front(fd, descriptor)?;
     Ok(header.map_or(0, |header| (header.bytes as usize).saturating_sub(consumed)))
 }
 
 /// Returns the header of the next message, if nobody has begun to read that message.
 pub(crate) fn next(fd: RawFd, descriptor: &Descriptor) -> Option<Header> {
-    let _held = hold(fd, descriptor.page(), &Patience::of_a_look()).ok()?;
-    let is_begun = descriptor.page().consumed.load(Relaxed) > 0;
+    let _held = hold(fd, descriptor.pages(), &Patience::of_a_look()).ok()?;
+    let is_begun = descriptor.pages().sharers.consumed.load(Relaxed) > 0;
     if is_begun { None } else { front(fd, descriptor).ok()? }
 }
 
 /// Returns the header of the message at the front. The caller holds the lock.
 pub(crate) fn front(fd: RawFd, descriptor: &Descriptor) -> Result<Option<Header>> {
-    let page = descriptor.page();
+    let page = descriptor.pages();
     if bundle::is_begun(page) {
         return bundle::header(fd, descriptor).map(Some);
     }
-    if page.consumed.load(Relaxed) > 0 { Ok(page.front()) } else { peek(fd) }
+    if page.sharers.consumed.load(Relaxed) > 0 { Ok(page.sharers.front()) } else { peek(fd) }
 }
 
 /// Returns the header of the record at the front, after removing records that only announce others.
@@ -159,7 +160,7 @@ fn take(
     flags: c_int,
     patience: &Patience,
 ) -> Result<Message> {
-    let _held = hold(fd, descriptor.page(), patience)?;
+    let _held = hold(fd, descriptor.pages(), patience)?;
     take_held(fd, descriptor, place, flags)
 }
 
@@ -170,9 +171,9 @@ pub(crate) fn take_held(
     place: Buffers<'_>,
     flags: c_int,
 ) -> Result<Message> {
-    let page = descriptor.page();
-    let consumed = page.consumed.load(Relaxed);
-    let front = if consumed > 0 && !bundle::is_begun(page) { page.front() } else { None };
+    let page = descriptor.pages();
+    let consumed = page.sharers.consumed.load(Relaxed);
+    let front = if consumed > 0 && !bundle::is_begun(page) { page.sharers.front() } else { None };
     let found = match front {
         Some(header) => Found::Record(look_on(fd, header, consumed as usize, place)?),
         None => find(fd, descriptor, place, flags)?,
@@ -194,16 +195,16 @@ pub(crate) fn take_held(
         system::discard(fd)?;
         count(page, &header);
         if before > 0 {
-            page.consumed.store(0, Relaxed);
+            page.sharers.consumed.store(0, Relaxed);
             if in_record {
                 system::set_peek_offset(fd, -1)?;
             }
         }
     } else {
         if before == 0 {
-            page.set_front(&header);
+            page.sharers.set_front(&header);
         }
-        page.consumed.store(until as u32, Relaxed);
+        page.sharers.consumed.store(until as u32, Relaxed);
         if in_record && before == 0 {
             system::set_peek_offset(fd, peek_offset(until as u32))?;
         }
@@ -212,17 +213,17 @@ pub(crate) fn take_held(
 }
 
 /// Takes the read lock and makes the carrier bring records.
-pub(crate) fn hold<'a>(fd: RawFd, page: &'a SharedPage, patience: &Patience) -> Result<Held<'a>> {
+pub(crate) fn hold<'a>(fd: RawFd, page: Pages<'a>, patience: &Patience) -> Result<Held<'a>> {
     let held = hold_any_form(fd, page, patience)?;
-    if page.plain.load(Acquire) != 0 {
+    if page.status.plain.load(Acquire) != 0 {
         form::to_records(fd)?;
     }
     Ok(held)
 }
 
 /// Takes the read lock, whatever the form of the content.
-pub(crate) fn hold_any_form<'a>(fd: RawFd, page: &'a SharedPage, patience: &Patience) -> Result<Held<'a>> {
-    let held = lock::hold(&page.lock, patience)?;
+pub(crate) fn hold_any_form<'a>(fd: RawFd, page: Pages<'a>, patience: &Patience) -> Result<Held<'a>> {
+    let held = lock::hold(&page.sharers.lock, patience)?;
     if held.inherited {
         recover(fd, page);
         form::let_go(fd, page);
@@ -232,21 +233,22 @@ pub(crate) fn hold_any_form<'a>(fd: RawFd, page: &'a SharedPage, patience: &Pati
 
 /// Makes the page agree with the carrier after the previous holder of the lock died, or did not learn the outcome of a request,
 /// and may have stopped half-way.
-pub(crate) fn recover(fd: RawFd, page: &SharedPage) {
-    page.bundles_taken.fetch_add(1, Relaxed);
+pub(crate) fn recover(fd: RawFd, page: Pages<'_>) {
+    page.sharers.bundles_taken.fetch_add(1, Relaxed);
     // A carrier always accepts the option.
     let _ = system::set_peek_offset(fd, -1);
-    let (consumed, bundle_bytes) = (page.consumed.load(Relaxed), page.bundle_bytes.load(Relaxed) as usize);
+    let (consumed, bundle_bytes) =
+        (page.sharers.consumed.load(Relaxed), page.sharers.bundle_bytes.load(Relaxed) as usize);
     if consumed == 0 && bundle_bytes == 0 {
         return;
     }
     let (header, bytes) = measure(fd).unwrap_or((None, 0));
-    let noted = header.filter(|_| header == page.front());
+    let noted = header.filter(|_| header == page.sharers.front());
     if noted.is_some() && bundle_bytes == bytes {
         return;
     }
-    let is_first = bundle_bytes == 0 || page.bundle_at.load(Relaxed) == 0;
-    page.bundle_bytes.store(0, Relaxed);
+    let is_first = bundle_bytes == 0 || page.sharers.bundle_at.load(Relaxed) == 0;
+    page.sharers.bundle_bytes.store(0, Relaxed);
     match noted.filter(|_| is_first) {
         Some(header) if header.flags.contains(Flags::IN_MEMFD) => {}
         // The rest of the bundle, if there was one, was peeled off.
@@ -254,7 +256,7 @@ pub(crate) fn recover(fd: RawFd, page: &SharedPage) {
             let _ = system::set_peek_offset(fd, peek_offset(consumed));
         }
         // The record was removed.
-        _ => page.consumed.store(0, Relaxed),
+        _ => page.sharers.consumed.store(0, Relaxed),
     }
 }
 
@@ -285,13 +287,14 @@ enum Found {
 
 /// Finds a record that nobody has begun to read. A record that surely fits is removed at once.
 fn find(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_int) -> Result<Found> {
-    let page = descriptor.page();
+    let page = descriptor.pages();
     loop {
-        if bundle::is_begun(page) || page.bundles.load(Acquire) != 0 && bundle::begin(fd, descriptor)? {
+        if bundle::is_begun(page) || page.status.bundles.load(Acquire) != 0 && bundle::begin(fd, descriptor)?
+        {
             let peeks = flags & libc::MSG_PEEK != 0;
             return bundle::take(fd, descriptor, place, peeks).map(Found::Taken);
         }
-        let longest = page.longest.load(Acquire) as usize;
+        let longest = page.status.longest.load(Acquire) as usize;
         let fits = longest <= place.bytes().min(PAYLOAD_BYTES_MAX) && flags & libc::MSG_PEEK == 0;
         let (bytes, header) = if fits { take_whole(fd, place)? } else { look(fd, place)? };
         match header {
@@ -324,12 +327,12 @@ fn await_noticed(fd: RawFd) -> Result<()> {
 }
 
 /// Counts a message that was read to its end.
-pub(crate) fn count(page: &SharedPage, header: &Header) {
+pub(crate) fn count(page: Pages<'_>, header: &Header) {
     if header.kind == Kind::Data {
-        page.data_taken.fetch_add(1, Relaxed);
+        page.sharers.data_taken.fetch_add(1, Relaxed);
     }
     if header.flags.contains(Flags::IN_MEMFD) {
-        page.long_taken.fetch_add(1, Relaxed);
+        page.sharers.long_taken.fetch_add(1, Relaxed);
     }
 }
 
@@ -409,15 +412,15 @@ fn look_on(fd: RawFd, header: Header, before: usize, place: Buffers<'_>) -> Resu
 }
 
 /// Returns the end, or the reason for which there is none.
-fn end(fd: RawFd, page: &SharedPage) -> Result<Message> {
+fn end(fd: RawFd, page: Pages<'_>) -> Result<Message> {
     match page.take_error() {
         0 => {}
         error => return Err(Errno(error)),
     }
-    match page.state() {
+    match page.status.state() {
         State::Ended => Ok(END),
-        _ if page.shut_reading.load(Relaxed) != 0 => Ok(END),
-        _ if page.peer_shut.load(Acquire) == PeerShut::Both as u32 => Ok(END),
+        _ if page.sharers.shut_reading.load(Relaxed) != 0 => Ok(END),
+        _ if page.status.peer_shut.load(Acquire) == PeerShut::Both as u32 => Ok(END),
         State::Lost => Err(Errno(libc::ENOTCONN)),
         _ if !system::is_hung_up(fd) => Ok(END),
         // The daemon has died.

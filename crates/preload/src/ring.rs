@@ -1,25 +1,24 @@
-//! Short messages to the daemon, through the ring behind the page.
+//! Short messages to the daemon, through a ring.
 //!
 //! A sender that finds the ring full sends a filler record, so that the descriptor polls writable only once the daemon has made
 //! room. With the smallest send buffer that the kernel has, one filler is enough for that, and another record has to wait: so a
 //! call that may block waits in the kernel, subject to the descriptor's time limit, to signals and to the end of the daemon.
 
+use std::num::NonZeroU32;
 use std::os::fd::RawFd;
 use std::slice;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind};
-use carrier::shared_page::SharedPage;
+use carrier::sharers_page::SharersPage;
 use libc::c_int;
-use ring::{Put, Ring};
+use ring::{Put, Writer};
 
 use crate::descriptor::Descriptor;
 use crate::lock::{self, Patience};
+use crate::own_ring::ALONE;
 use crate::system::{self, Buffers, Errno, Result, can_be_bytes};
-
-/// The ring cannot be used: the message goes as a record of its own.
-pub(crate) const ALONE: Errno = Errno(libc::EDEADLK);
 
 /// Number of records of long messages that this process has sent.
 static LONG_MESSAGES: AtomicU32 = AtomicU32::new(0);
@@ -31,7 +30,8 @@ const FILLER_BYTES: usize = 3840;
 ///
 /// # Errors
 ///
-/// [`ALONE`]: this thread is sending there, and a signal handler has interrupted it; or the daemon returns the memory of the ring.
+/// [`ALONE`]: there is no ring of this process that the daemon reads; or this thread is sending there, and a signal handler has
+/// interrupted it.
 pub(crate) fn send(
     fd: RawFd,
     descriptor: &Descriptor,
@@ -86,10 +86,28 @@ fn put_waiting(
     fd: RawFd,
     descriptor: &Descriptor,
     flags: c_int,
-    put: impl Fn(Ring<'_>) -> Result<Put>,
+    put: impl Fn(Writer<'_>) -> Result<Put>,
 ) -> Result<()> {
     let patience = Patience::of_send(fd, flags);
-    while !try_put(fd, descriptor, &patience, &put)? {
+    wait_for_room(fd, flags, &patience, || try_put(fd, descriptor, &patience, &put))
+}
+
+/// Sends what finds its room in the carrier by `send`; waits for the room, if a call with these flags may.
+pub(crate) fn send_alone(fd: RawFd, flags: c_int, send: impl Fn() -> Result<()>) -> Result<()> {
+    wait_for_room(fd, flags, &Patience::of_send(fd, flags), || match send() {
+        Err(Errno(libc::EAGAIN)) => Ok(false),
+        sent => sent.map(|()| true),
+    })
+}
+
+/// Repeats `attempt` until it returns true, and waits in between for room in the carrier, if a call with these flags may.
+fn wait_for_room(
+    fd: RawFd,
+    flags: c_int,
+    patience: &Patience,
+    attempt: impl Fn() -> Result<bool>,
+) -> Result<()> {
+    while !attempt()? {
         // Other senders may take the room again and again.
         if !system::waits(fd, flags) || patience.is_over() {
             return Err(Errno(libc::EAGAIN));
@@ -113,29 +131,43 @@ fn try_put(
     fd: RawFd,
     descriptor: &Descriptor,
     patience: &Patience,
-    put: impl Fn(Ring<'_>) -> Result<Put>,
+    put: impl Fn(Writer<'_>) -> Result<Put>,
 ) -> Result<bool> {
-    let (page, ring) = (descriptor.page(), descriptor.ring());
-    let _held = lock::hold(&page.write_lock, patience).map_err(lock::as_told)?;
+    let pages = descriptor.pages();
+    let _held = lock::hold(&pages.sharers.write_lock, patience).map_err(lock::as_told)?;
+    let Some(ring) = descriptor.ring.writer(pages) else {
+        descriptor.ring.count(pages, |number, memfd| announce(fd, number, memfd));
+        return Err(ALONE);
+    };
     let mut done = put(ring)?;
     if done == Put::Full {
         ring.note_full();
         done = put(ring)?;
     }
-    let is_reader_asleep = match done {
-        Put::Done { is_reader_asleep } => is_reader_asleep,
-        Put::Full => return fill(fd, page).map(|()| false),
-        Put::Resting => return Err(ALONE),
+    let sleep = match done {
+        Put::Done { sleep } => sleep.map_or(0, NonZeroU32::get),
+        Put::Full => return fill(fd, pages.sharers).map(|()| false),
     };
-    let half = page.send_buffer.load(Relaxed);
+    let half = pages.sharers.send_buffer.load(Relaxed);
     if half > 0 {
         system::set_send_buffer(fd, half as c_int)?;
-        page.send_buffer.store(0, Relaxed);
+        pages.sharers.send_buffer.store(0, Relaxed);
     }
-    if is_reader_asleep {
+    if sleep != 0 && pages.sharers.sleep_ended.load(Relaxed) != sleep {
         wake(fd)?;
+        // Noted last: if this thread dies before, the next writer wakes the daemon.
+        pages.sharers.sleep_ended.store(sleep, Relaxed);
     }
     Ok(true)
+}
+
+/// Announces a ring to the daemon.
+fn announce(fd: RawFd, number: u32, memfd: RawFd) -> Result<()> {
+    let header = Header { context: number, ..Header::new(Kind::Ring) }.encode();
+    let part = [Buffers::from(&header)];
+    // SAFETY: the header is readable.
+    let record = unsafe { Buffers::new(&part) };
+    system::send(fd, record, Some(memfd), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL).map(drop)
 }
 
 fn wake(fd: RawFd) -> Result<()> {
@@ -152,7 +184,7 @@ fn wake(fd: RawFd) -> Result<()> {
 }
 
 /// Makes the descriptor poll unwritable until the daemon has taken a record.
-fn fill(fd: RawFd, page: &SharedPage) -> Result<()> {
+fn fill(fd: RawFd, page: &SharersPage) -> Result<()> {
     if page.send_buffer.load(Relaxed) == 0 {
         // Noted first: whoever sends next restores the size, also if this thread dies.
         page.send_buffer.store(system::send_buffer(fd)? as u32 / 2, Relaxed);

@@ -7,8 +7,7 @@
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
-use carrier::shared_page::SharedPage;
-
+use crate::descriptor::Pages;
 use crate::setup;
 
 const CONNECTS: u32 = 1;
@@ -30,8 +29,8 @@ pub(crate) fn listens() {
 }
 
 /// Notes that the process has sent a message.
-pub(crate) fn sends(page: &SharedPage) {
-    let is_here = || page.peer().is_none_or(|peer| peer.ip().to_canonical().is_loopback());
+pub(crate) fn sends(page: Pages<'_>) {
+    let is_here = || page.status.peer().is_none_or(|peer| peer.ip().to_canonical().is_loopback());
     if DONE.load(Relaxed) == CONNECTS | LISTENS && is_here() {
         DONE.fetch_or(SENT, Relaxed);
     }

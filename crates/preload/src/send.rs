@@ -9,14 +9,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX};
-use carrier::shared_page::{Entry, PeerShut, SharedPage, State};
+use carrier::status_page::{Entry, PeerShut, State};
 use libc::c_int;
 
 use crate::ancillary::{Control, SendInfo};
 use crate::cancel;
 use crate::child;
-use crate::descriptor::Descriptor;
+use crate::descriptor::{Descriptor, Pages};
 use crate::lock::Patience;
+use crate::own_ring::ALONE;
 use crate::receive::{Direction, with_header};
 use crate::ring;
 use crate::self_connect;
@@ -50,11 +51,11 @@ impl Outgoing<'_> {
     /// Sends the message and returns its number of bytes. A cancellation point.
     pub(crate) fn send(self) -> Result<usize> {
         cancel::point();
-        let sent = match self.page().state() {
+        let sent = match self.pages().status.state() {
             State::OneToMany | State::OneToManyListening => self.send_to_one_of_many(),
             _ => self.send_to_peer(),
         };
-        self_connect::sends(self.page());
+        self_connect::sends(self.pages());
         if sent == Err(Errno(libc::EPIPE)) && self.flags & libc::MSG_NOSIGNAL == 0 {
             // AF_UNIX sockets of this type never raise it themselves.
             // SAFETY: the call takes no pointer.
@@ -64,8 +65,8 @@ impl Outgoing<'_> {
         sent
     }
 
-    fn page(&self) -> &SharedPage {
-        self.descriptor.page()
+    fn pages(&self) -> Pages<'_> {
+        self.descriptor.pages()
     }
 
     fn waits(&self) -> bool {
@@ -74,14 +75,14 @@ impl Outgoing<'_> {
 
     /// Sends on a one-to-one socket, or sets up its association with this message.
     fn send_to_peer(mut self) -> Result<usize> {
-        let page = self.descriptor.page();
-        if page.style.load(Relaxed) == libc::SOCK_SEQPACKET as u32 {
+        let page = self.descriptor.pages();
+        if page.status.style.load(Relaxed) == libc::SOCK_SEQPACKET as u32 {
             // A socket that was peeled off keeps its peer, whatever address the program names.
             self.to = None;
         }
         self.check()?;
-        match (page.state(), self.to) {
-            (State::Connected, Some(to)) if page.peer() != Some(to) => {
+        match (page.status.state(), self.to) {
+            (State::Connected, Some(to)) if page.status.peer() != Some(to) => {
                 let unknown = |_| Errno(libc::EADDRNOTAVAIL);
                 setup::find_association(self.fd, to).map_err(unknown)?;
             }
@@ -90,13 +91,13 @@ impl Outgoing<'_> {
             }
             _ => {}
         }
-        if page.state() == State::Connecting && self.waits() {
+        if page.status.state() == State::Connecting && self.waits() {
             setup::await_connection(self.fd, self.descriptor)?;
         }
-        match page.state() {
+        match page.status.state() {
             State::Connected
-                if page.shut_writing.load(Relaxed) != 0
-                    || page.peer_shut.load(Relaxed) != PeerShut::No as u32 =>
+                if page.sharers.shut_writing.load(Relaxed) != 0
+                    || page.status.peer_shut.load(Relaxed) != PeerShut::No as u32 =>
             {
                 return Err(Errno(libc::ESHUTDOWN));
             }
@@ -108,7 +109,7 @@ impl Outgoing<'_> {
                 }));
             }
         }
-        check_stream(self.info, &page.default_stream, &page.streams_out)?;
+        check_stream(self.info, &page.status.default_stream, &page.status.streams_out)?;
         self.hand_over(0)
     }
 
@@ -153,8 +154,11 @@ impl Outgoing<'_> {
         let bytes = self.content.bytes() as u32;
         let patience = Patience::of_send(self.fd, self.flags);
         for tries in 0_u32.. {
-            let mut entries = self.page().entries().iter();
-            let Some(entry) = entries.find(|entry| entry.association.load(Relaxed) == association) else {
+            let pages = self.pages();
+            let mut entries = pages.status.entries().iter().zip(pages.sharers.sent());
+            let Some((entry, sent)) =
+                entries.find(|(entry, _)| entry.association.load(Relaxed) == association)
+            else {
                 // There are more associations than entries, or this one has ended.
                 self.await_room(association)?;
                 return self.hand_over(association);
@@ -163,8 +167,8 @@ impl Outgoing<'_> {
                 return Err(Errno(libc::ESHUTDOWN));
             }
             check_stream(self.info, &entry.default_stream, &entry.streams_out)?;
-            if entry.reserve(association, bytes) {
-                let unreserve = || entry.unreserve(association, bytes);
+            if sent.reserve(entry, association, bytes) {
+                let unreserve = || sent.unreserve(entry, association, bytes);
                 let sent = cancel::undoing(unreserve, || self.hand_over(association))
                     .inspect_err(|_| unreserve())?;
                 if self.info.flags.contains(Flags::ABORT) {
@@ -210,7 +214,7 @@ impl Outgoing<'_> {
 
     /// Returns the association with a peer; if there is none, it begins with this message.
     fn association_with(&self, to: SocketAddr) -> Result<u32> {
-        let known = self.page().entries().iter().find(|entry| entry.peer() == Some(to));
+        let known = self.pages().status.entries().iter().find(|entry| entry.peer() == Some(to));
         if let Some(entry) = known
             && let id @ 1.. = entry.association.load(Relaxed)
         {
@@ -232,9 +236,9 @@ impl Outgoing<'_> {
 
     /// Fails for a message that no association could take.
     fn check(&self) -> Result<()> {
-        let (page, info) = (self.page(), self.info);
-        let is_one_to_one = page.style.load(Relaxed) == libc::SOCK_STREAM as u32;
-        let fragmentation_limit = page.fragmentation_limit.load(Relaxed) as usize;
+        let (page, info) = (self.pages(), self.info);
+        let is_one_to_one = page.status.style.load(Relaxed) == libc::SOCK_STREAM as u32;
+        let fragmentation_limit = page.status.fragmentation_limit.load(Relaxed) as usize;
         match self.content.bytes() {
             0 if !ends(info) => Err(Errno(libc::EINVAL)),
             1.. if info.flags.contains(Flags::SHUTDOWN) => Err(Errno(libc::EINVAL)),
@@ -249,9 +253,9 @@ impl Outgoing<'_> {
     /// Returns the address that the message must go to instead of the primary path: one that overrides it, or, on a one-to-one
     /// socket, any address other than the connected one.
     fn overridden(&self) -> Option<SocketAddr> {
-        let page = self.page();
-        let is_one_to_one = page.style.load(Relaxed) == libc::SOCK_STREAM as u32;
-        self.to.filter(|to| self.info.overrides_address || (is_one_to_one && page.peer() != Some(*to)))
+        let page = self.pages();
+        let is_one_to_one = page.status.style.load(Relaxed) == libc::SOCK_STREAM as u32;
+        self.to.filter(|to| self.info.overrides_address || (is_one_to_one && page.status.peer() != Some(*to)))
     }
 
     fn hand_over(&self, association: u32) -> Result<usize> {
@@ -271,15 +275,7 @@ impl Outgoing<'_> {
         };
         let flags = self.flags & libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         if bytes <= PAYLOAD_BYTES_MAX {
-            match ring::send(self.fd, self.descriptor, &header, self.content, self.flags) {
-                Err(ring::ALONE) => {}
-                sent => return sent.map(|()| bytes),
-            }
-            with_header(&mut header.encode(), self.content, Direction::Out, |iov| {
-                // SAFETY: the header and the program's memory are readable.
-                system::send_waiting(self.fd, unsafe { Buffers::new(iov) }, None, flags)
-            })?;
-            return Ok(bytes);
+            return self.in_order(|| self.send_short(&header, flags)).map(|()| bytes);
         }
         header.flags = header.flags.with(Flags::IN_MEMFD);
         match setup::sealed_memfd(self.content) {
@@ -303,12 +299,37 @@ impl Outgoing<'_> {
         .map(|()| bytes)
     }
 
-    /// Sends a long message; `send` sends the record with its memfd and does not wait.
-    fn send_long(&self, header: Header, send: impl Fn(&[u8; HEADER_BYTES]) -> Result<()>) -> Result<()> {
-        match ring::send_long(self.fd, self.descriptor, header, self.flags, &send) {
-            Err(ring::ALONE) => send(&header.encode()),
+    /// Sends a message by `send`, and no other thread begins to use the ring meanwhile.
+    fn in_order(&self, send: impl FnOnce() -> Result<()>) -> Result<()> {
+        let ring = &self.descriptor.ring;
+        if ring.is_used() {
+            return send();
+        }
+        ring.begin_record();
+        let end = || ring.end_record();
+        let sent = cancel::undoing(end, send);
+        end();
+        sent
+    }
+
+    /// Sends a message through the ring, or as a record.
+    fn send_short(&self, header: &Header, flags: c_int) -> Result<()> {
+        match ring::send(self.fd, self.descriptor, header, self.content, self.flags) {
+            Err(ALONE) => with_header(&mut header.encode(), self.content, Direction::Out, |iov| {
+                // SAFETY: the header and the program's memory are readable.
+                system::send_waiting(self.fd, unsafe { Buffers::new(iov) }, None, flags)
+            })
+            .map(drop),
             sent => sent,
         }
+    }
+
+    /// Sends a long message; `send` sends the record with its memfd and does not wait.
+    fn send_long(&self, header: Header, send: impl Fn(&[u8; HEADER_BYTES]) -> Result<()>) -> Result<()> {
+        self.in_order(|| match ring::send_long(self.fd, self.descriptor, header, self.flags, &send) {
+            Err(ALONE) => ring::send_alone(self.fd, self.flags, || send(&header.encode())),
+            sent => sent,
+        })
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use carrier::record::{self, ACCEPTED_BYTES, Flags, HEADER_BYTES};
 use carrier::request::{Addresses, Answer, InitMessage, Request, Start};
-use carrier::shared_page::{PeerShut, State};
+use carrier::status_page::{PeerShut, State};
 use libc::{c_int, iovec};
 
 use crate::ask::{Reply, answers, ask, ask_for_value, asked};
@@ -26,9 +26,9 @@ pub(crate) fn open(v6: bool, one_to_many: bool, flags: c_int) -> Result<RawFd> {
         reply = ask(&Request::Open { v6, one_to_many }, None);
     }
     let reply = reply.map_err(no_daemon)?;
-    let [fd, memfd] = reply.descriptors;
+    let [fd, pages @ ..] = reply.descriptors;
     // A new descriptor has the lowest free number, and some programs count on that; the connection to the daemon had it.
-    adopt(system::lowest(fd), memfd, flags)
+    adopt(system::lowest(fd), pages, flags)
 }
 
 /// Sets the flags of `socket` and `accept4`. A new carrier has close-on-exec set, which most programs do not want.
@@ -42,17 +42,18 @@ fn set_flags(fd: RawFd, flags: c_int) {
 }
 
 /// Enters a new carrier into the table, with the flags of `socket` and `accept4`.
-fn adopt(fd: RawFd, memfd: RawFd, flags: c_int) -> Result<RawFd> {
-    let descriptor = Descriptor::map(memfd).inspect_err(|_| system::close(fd))?;
+fn adopt(fd: RawFd, pages: [RawFd; 2], flags: c_int) -> Result<RawFd> {
+    let descriptor = Descriptor::map(pages).inspect_err(|_| system::close(fd))?;
     set_flags(fd, flags);
     table::set(fd, &Arc::new(descriptor));
     Ok(fd)
 }
 
-/// Asks for the page of a descriptor that the process got from elsewhere.
+/// Asks for the pages of a descriptor that the process got from elsewhere.
 pub(crate) fn attach(fd: RawFd) -> Result<Descriptor> {
     let reply = ask(&Request::Attach, Some(fd))?;
-    Descriptor::map(reply.descriptors[0])
+    let [status, sharers, _] = reply.descriptors;
+    Descriptor::map([status, sharers])
 }
 
 /// Makes a sealed memfd with the content of a long message. The daemon makes it where a sandbox forbids the program to.
@@ -64,7 +65,7 @@ pub(crate) fn sealed_memfd(content: Buffers<'_>) -> Result<RawFd> {
     if content.bytes() > system::file_bytes_max() {
         return Err(Errno(libc::EFBIG));
     }
-    let memfd = match system::memfd() {
+    let memfd = match system::memfd(c"swiftwater-message") {
         Err(Errno(libc::EPERM | libc::EACCES | libc::ENOSYS)) => ask(&Request::Memfd, None)?.descriptors[0],
         memfd => memfd?,
     };
@@ -78,7 +79,7 @@ pub(crate) fn request(fd: RawFd, request: &Request<'_>) -> Result<()> {
 }
 
 pub(crate) fn local_address(fd: RawFd, descriptor: &Descriptor) -> Result<SocketAddr> {
-    if let Some(address) = descriptor.page().local() {
+    if let Some(address) = descriptor.pages().status.local() {
         return Ok(address);
     }
     match ask(&Request::LocalAddress, Some(fd))?.answer()? {
@@ -88,9 +89,9 @@ pub(crate) fn local_address(fd: RawFd, descriptor: &Descriptor) -> Result<Socket
 }
 
 pub(crate) fn peer_address(descriptor: &Descriptor) -> Result<SocketAddr> {
-    let page = descriptor.page();
-    let had_one = matches!(page.state(), State::Connected | State::Ended | State::Lost);
-    let peer = page.peer().filter(|_| had_one);
+    let page = descriptor.pages();
+    let had_one = matches!(page.status.state(), State::Connected | State::Ended | State::Lost);
+    let peer = page.status.peer().filter(|_| had_one);
     peer.ok_or(Errno(libc::ENOTCONN))
 }
 
@@ -115,15 +116,15 @@ pub(crate) unsafe fn option(
 /// Returns whether the daemon may have forgotten a socket that is still open: its association has ended, or nothing goes through its
 /// carrier any more in either direction.
 pub(crate) fn is_over(descriptor: &Descriptor) -> bool {
-    let page = descriptor.page();
-    let reads_no_more =
-        page.shut_reading.load(Relaxed) != 0 || page.peer_shut.load(Acquire) == PeerShut::Both as u32;
-    has_ended(descriptor) || page.shut_writing.load(Relaxed) != 0 && reads_no_more
+    let page = descriptor.pages();
+    let reads_no_more = page.sharers.shut_reading.load(Relaxed) != 0
+        || page.status.peer_shut.load(Acquire) == PeerShut::Both as u32;
+    has_ended(descriptor) || page.sharers.shut_writing.load(Relaxed) != 0 && reads_no_more
 }
 
 /// Returns whether the one association of a socket has ended.
 pub(crate) fn has_ended(descriptor: &Descriptor) -> bool {
-    matches!(descriptor.page().state(), State::Ended | State::Lost)
+    matches!(descriptor.pages().status.state(), State::Ended | State::Lost)
 }
 
 /// Reads or sets an option that does not involve the daemon.
@@ -131,14 +132,14 @@ pub(crate) fn own_option(fd: RawFd, descriptor: &Descriptor, level: c_int, name:
     if level != libc::SOL_SOCKET {
         return None;
     }
-    let page = descriptor.page();
+    let page = descriptor.pages();
     match name {
         libc::SO_ERROR => match page.take_error() {
-            0 if system::is_hung_up(fd) => Some(error_without_daemon(page.state())),
+            0 if system::is_hung_up(fd) => Some(error_without_daemon(page.status.state())),
             error => Some(error),
         },
-        libc::SO_TYPE => Some(page.style.load(Relaxed) as c_int),
-        libc::SO_DOMAIN => Some(page.family.load(Relaxed) as c_int),
+        libc::SO_TYPE => Some(page.status.style.load(Relaxed) as c_int),
+        libc::SO_DOMAIN => Some(page.status.family.load(Relaxed) as c_int),
         libc::SO_PROTOCOL => Some(libc::IPPROTO_SCTP),
         _ => None,
     }
@@ -146,7 +147,7 @@ pub(crate) fn own_option(fd: RawFd, descriptor: &Descriptor, level: c_int, name:
 
 /// Connects, as `connect` and `sctp_connectx` do. Returns an association that is only begun, too, with `EINPROGRESS`.
 pub(crate) fn connect(fd: RawFd, descriptor: &Descriptor, peer: &[SocketAddr]) -> (u32, Result<()>) {
-    if let State::Connected | State::Ended | State::Lost = descriptor.page().state() {
+    if let State::Connected | State::Ended | State::Lost = descriptor.pages().status.state() {
         return (0, Err(Errno(libc::EISCONN)));
     }
     self_connect::connects();
@@ -221,13 +222,13 @@ pub(crate) fn barrier() {
 
 /// Peels off an association; `flags` are those of `socket`.
 pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, association: u32, flags: c_int) -> Result<RawFd> {
-    let page = descriptor.page();
+    let page = descriptor.pages();
     // No sharer reads while the daemon sorts the content of the carrier.
     let held = receive::hold(fd, page, &Patience::of_a_request()).map_err(lock::as_told)?;
-    let consumed = page.consumed.load(Relaxed);
+    let consumed = page.sharers.consumed.load(Relaxed);
     let front = if consumed > 0 { receive::front(fd, descriptor)? } else { None };
     let (bundle_bytes, front_at) = match bundle::is_begun(page) {
-        true => (page.bundle_bytes.load(Relaxed), page.bundle_at.load(Relaxed)),
+        true => (page.sharers.bundle_bytes.load(Relaxed), page.sharers.bundle_at.load(Relaxed)),
         false => (0, 0),
     };
     let request = Request::PeelOff { association, front_begun: consumed > 0, front_at };
@@ -236,7 +237,7 @@ pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, association: u32, fla
     // The messages that were read are no longer part of the bundle.
     bundle::forget(page);
     if let Some(header) = front {
-        page.set_front(&header);
+        page.sharers.set_front(&header);
         if bundle_bytes > 0 && header.association != association {
             bundle::resume(page, bundle_bytes.saturating_sub(front_at));
         } else if !header.flags.contains(Flags::IN_MEMFD) {
@@ -245,8 +246,8 @@ pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, association: u32, fla
         }
     }
     drop(held);
-    let [carrier, memfd] = reply.descriptors;
-    adopt(system::lowest(carrier), memfd, flags)
+    let [carrier, pages @ ..] = reply.descriptors;
+    adopt(system::lowest(carrier), pages, flags)
 }
 
 /// Returns the error of a socket whose daemon has died in this state: an association is lost, and a socket without one finds the
@@ -266,8 +267,8 @@ pub(crate) fn await_connection(fd: RawFd, descriptor: &Descriptor) -> Result<()>
         return Err(Errno(libc::EINPROGRESS));
     }
     // The error stays pending, as in the kernel.
-    match descriptor.page().error.load(Acquire) {
-        0 if events & libc::POLLHUP != 0 && descriptor.page().state() == State::Connecting => {
+    match descriptor.pages().pending_error() {
+        0 if events & libc::POLLHUP != 0 && descriptor.pages().status.state() == State::Connecting => {
             Err(Errno(error_without_daemon(State::Connecting)))
         }
         0 => Ok(()),
@@ -278,14 +279,14 @@ pub(crate) fn await_connection(fd: RawFd, descriptor: &Descriptor) -> Result<()>
 /// Accepts an association: one record describes one.
 pub(crate) fn accept(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result<(RawFd, SocketAddr)> {
     cancel::point();
-    let page = descriptor.page();
+    let page = descriptor.pages();
     if flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) != 0 {
         return Err(Errno(libc::EINVAL));
     }
-    if page.style.load(Relaxed) != libc::SOCK_STREAM as u32 {
+    if page.status.style.load(Relaxed) != libc::SOCK_STREAM as u32 {
         return Err(Errno(libc::EOPNOTSUPP));
     }
-    if page.state() != State::Listening {
+    if page.status.state() != State::Listening {
         return Err(Errno(libc::EINVAL));
     }
     let patience = Patience::of_receive(fd, 0);
@@ -310,24 +311,24 @@ fn take_association(
     flags: c_int,
     patience: &Patience,
 ) -> Result<(RawFd, SocketAddr)> {
-    let _held = lock::hold(&descriptor.page().lock, patience)?;
+    let _held = lock::hold(&descriptor.pages().sharers.lock, patience)?;
     let mut bytes = [0; HEADER_BYTES + ACCEPTED_BYTES];
     let place = [Buffers::of(&mut bytes)];
     // Peeks first: if the process has no room for the descriptors, the record stays for the next call.
     // SAFETY: the destination is writable.
-    let received = unsafe { system::receive::<2>(fd, &place, libc::MSG_PEEK | libc::MSG_DONTWAIT) }?;
+    let received = unsafe { system::receive::<3>(fd, &place, libc::MSG_PEEK | libc::MSG_DONTWAIT) }?;
     if received.bytes == 0 {
         // The daemon has died. Many programs would retry at once after an error that says that the network is down.
         return Err(Errno(libc::EINVAL));
     }
-    let [carrier, memfd] = received.descriptors;
+    let [carrier, pages @ ..] = received.descriptors;
     if received.descriptors_lost {
         received.descriptors.into_iter().filter(|fd| *fd >= 0).for_each(system::close);
         return Err(Errno(libc::EMFILE));
     }
     system::discard(fd)?;
     let peer = record::parse_accepted(&bytes[..received.bytes]).ok_or(Errno(libc::EPROTO))?;
-    adopt(carrier, memfd, flags).map(|fd| (fd, peer))
+    adopt(carrier, pages, flags).map(|fd| (fd, peer))
 }
 
 /// Fails if `shutdown` is impossible; returns whether it shuts down the carrier.
@@ -335,7 +336,7 @@ pub(crate) fn check_shutdown(descriptor: &Descriptor, how: c_int) -> Result<bool
     if !(libc::SHUT_RD..=libc::SHUT_RDWR).contains(&how) {
         return Err(Errno(libc::EINVAL));
     }
-    match descriptor.page().state() {
+    match descriptor.pages().status.state() {
         State::Connected | State::Ended | State::Lost => Ok(true),
         State::Listening | State::OneToManyListening => match how {
             libc::SHUT_WR => Ok(false),
@@ -348,9 +349,9 @@ pub(crate) fn check_shutdown(descriptor: &Descriptor, how: c_int) -> Result<bool
 /// Notes the shutdown in the page, for everybody who shares the descriptor.
 pub(crate) fn note_shutdown(descriptor: &Descriptor, how: c_int) {
     if how != libc::SHUT_WR {
-        descriptor.page().shut_reading.store(1, Relaxed);
+        descriptor.pages().sharers.shut_reading.store(1, Relaxed);
     }
     if how != libc::SHUT_RD {
-        descriptor.page().shut_writing.store(1, Relaxed);
+        descriptor.pages().sharers.shut_writing.store(1, Relaxed);
     }
 }

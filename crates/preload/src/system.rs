@@ -2,6 +2,7 @@
 //! through the C library, which ends them when the thread is cancelled.
 
 use std::cell::Cell;
+use std::ffi::CStr;
 use std::os::fd::RawFd;
 use std::ptr;
 use std::time::Duration;
@@ -471,12 +472,25 @@ pub(crate) fn process_id() -> i32 {
     unsafe { system_call!(libc::SYS_getpid) as i32 }
 }
 
-/// Makes an empty memfd that can be sealed.
-pub(crate) fn memfd() -> Result<RawFd> {
+/// Makes an empty memfd with this name that can be sealed.
+pub(crate) fn memfd(name: &CStr) -> Result<RawFd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name is readable.
-    let fd = unsafe { system_call!(libc::SYS_memfd_create, c"swiftwater-message".as_ptr(), flags) };
+    let fd = unsafe { system_call!(libc::SYS_memfd_create, name.as_ptr(), flags) };
     check(fd).map(|fd| fd as RawFd)
+}
+
+/// Sets the length of a file.
+pub(crate) fn set_length(fd: RawFd, bytes: usize) -> Result<()> {
+    // SAFETY: the call takes no pointer.
+    check(unsafe { system_call!(libc::SYS_ftruncate, fd, bytes) }).map(drop)
+}
+
+/// Seals a memfd: its size can no longer change, and only those who map it for writing now can change its content.
+pub(crate) fn seal_mapped(fd: RawFd) -> Result<()> {
+    let seals = libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: the command takes a number.
+    check(unsafe { system_call!(libc::SYS_fcntl, fd, libc::F_ADD_SEALS, seals) }).map(drop)
 }
 
 /// Fills a memfd with the bytes of `content` and seals it.

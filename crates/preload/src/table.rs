@@ -235,28 +235,16 @@ fn own() {
 
 #[cfg(test)]
 mod tests {
-    use std::mem::offset_of;
     use std::sync::Mutex;
 
-    use carrier::VERSION;
-    use carrier::shared_page::{PAGE_BYTES, SharedPage};
-
     use super::*;
+    use crate::descriptor;
 
     /// The process has one table, so these tests run one at a time.
     static ALONE: Mutex<()> = Mutex::new(());
 
     fn descriptor() -> Arc<Descriptor> {
-        let version = u32::from(VERSION).to_ne_bytes();
-        let at = offset_of!(SharedPage, version) as libc::off_t;
-        // SAFETY: the name is NUL-terminated, and the version is readable.
-        let memfd = unsafe {
-            let memfd = libc::memfd_create(c"page".as_ptr(), libc::MFD_CLOEXEC);
-            assert!(memfd >= 0 && libc::ftruncate(memfd, (PAGE_BYTES + ring::BYTES) as libc::off_t) == 0);
-            assert_eq!(libc::pwrite(memfd, version.as_ptr().cast(), version.len(), at), 4);
-            memfd
-        };
-        Arc::new(Descriptor::map(memfd).expect("a page of this version"))
+        Arc::new(Descriptor::map(descriptor::tests::files()).expect("pages of this version"))
     }
 
     fn is_at(fd: RawFd, descriptor: &Arc<Descriptor>) -> bool {

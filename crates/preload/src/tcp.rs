@@ -70,7 +70,8 @@ pub(crate) fn receive(
 }
 
 fn is_stream(descriptor: &Descriptor) -> bool {
-    environment::was_tcp_as_sctp() && descriptor.page().style.load(Relaxed) == libc::SOCK_STREAM as u32
+    environment::was_tcp_as_sctp()
+        && descriptor.pages().status.style.load(Relaxed) == libc::SOCK_STREAM as u32
 }
 
 /// Number of records whose content is counted exactly.
@@ -82,10 +83,10 @@ pub(crate) fn available(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
     if !is_stream(descriptor) {
         return receive::available(fd, descriptor);
     }
-    let page = descriptor.page();
+    let page = descriptor.pages();
     let _held = receive::hold(fd, page, &Patience::of_a_look()).map_err(lock::as_told)?;
     let Some(front) = receive::front(fd, descriptor)? else { return Ok(0) };
-    let consumed = page.consumed.load(Relaxed);
+    let consumed = page.sharers.consumed.load(Relaxed);
     let counted = records(fd)?;
     // As it was: a record that was read in part is peeked at from there.
     let in_record = consumed > 0 && !bundle::is_begun(page) && !front.flags.contains(Flags::IN_MEMFD);
@@ -131,7 +132,7 @@ fn receive_more(fd: RawFd, descriptor: &Descriptor, part: iovec, flags: c_int) -
         return receive::receive(fd, descriptor, place, flags).map(|message| message.bytes);
     }
     let flags = libc::MSG_DONTWAIT;
-    let _held = receive::hold(fd, descriptor.page(), &Patience::of_receive(fd, flags))?;
+    let _held = receive::hold(fd, descriptor.pages(), &Patience::of_receive(fd, flags))?;
     match receive::front(fd, descriptor)? {
         Some(header) if header.kind == Kind::Data => {
             receive::take_held(fd, descriptor, place, flags).map(|message| message.bytes)

@@ -1,11 +1,14 @@
-//! Records from one process to another, in memory that both map and either may write at any time.
+//! Records from one process to another, in memory that each side shares for reading alone.
 //!
-//! Any number of writers take turns under a lock of their own; there is one reader. The memory has two parts:
+//! Any number of writers take turns under a lock of their own; there is one reader. The writers' memory, which the reader may map
+//! without the right to write, has two parts:
 //!
 //! | words | content |
 //! |---|---|
-//! | the first [`CONTROL_WORDS`] | how far the writers and the reader are, in cache lines of their own |
+//! | the first [`CONTROL_WORDS`] | how far the writers are |
 //! | the others | the records: each a word with its length, and its bytes, padded to whole words |
+//!
+//! The reader's memory, which the writers may map without the right to write, are two words, [`ReaderWords`].
 //!
 //! A position is the number of bytes from the beginning on, and never wraps in practice (2^64); its remainder by [`CONTENT_BYTES`] is
 //! a place in the memory. A record is visible to the reader once it is complete, because only then the writer moves the tail. So a
@@ -16,37 +19,34 @@
 //!
 //! # Sleep
 //!
-//! A reader that finds nothing may sleep. It marks the tail ([`Reader::sleep`]); the writer that moves a marked tail removes the mark
-//! and learns from [`Put::Done`] that it must wake the reader, by a way of its own. Mark and position are in one word: a mark is
-//! never set on a ring that holds something, and each mark is removed by one writer.
-//!
-//! # Rest
-//!
-//! The memory of a ring that was full once can be returned while the reader sleeps ([`Reader::rest`]). Until that is done
-//! ([`Ring::end_rest`]) writers find [`Put::Resting`], also one that was writing a record when the rest began or ended, and send by
-//! another way.
+//! A reader that finds nothing may sleep. It notes that in its own word ([`Reader::sleep`]) and looks at the tail once more; a writer
+//! moves the tail, and then looks at that word. Between the two steps of either stands a fence, so the reader finds the record, or
+//! the writer finds the sleeper; [`Put::Done`] has the number of the sleep, and the writer wakes the reader by a way of its own. All
+//! writers that find one sleep get its number, so that they can agree on one of them.
 //!
 //! # Full rings
 //!
-//! A writer that finds no room notes that ([`Ring::note_full`]) and looks again, before it waits. The reader looks for the note
+//! A writer that finds no room notes that ([`Writer::note_full`]) and looks again, before it waits. The reader looks for the note
 //! each time it has told the writers of room; [`Reader::taken`] reports it once half of the ring is free.
 //!
 //! # Hostile processes
 //!
-//! Each process may write anything anywhere at any time. All accesses are atomic, and all indexes stay within the memory. The reader
-//! trusts its own position alone, checks the tail and each length that it reads, and reads each of them once. It finds
-//! [`Broken`] where no writer would write what is there; writers that go on make it find ever more records, so its owner bounds how many it takes. The bytes of a record may
-//! change while they are read, so a reader copies them before it looks at them. A writer finds a full ring or overwrites
-//! records, whatever the others do; its own calls return.
+//! A process that writes anything into the writers' memory at any time does the reader no harm, if it can neither shorten that memory nor
+//! take pages of it away. All accesses are atomic, and all indexes stay within the memory. The reader trusts its own position alone, checks
+//! the tail and each length that it reads, and reads each of them once. It finds [`Broken`] where no writer would write what is there; writers
+//! that go on make it find ever more records, so its owner bounds how many it takes. The bytes of a record may change while they are
+//! read, so a reader copies them before it looks at them. A writer finds a full ring or overwrites records, whatever the others do; its own
+//! calls return.
 //!
 //! ```
 //! use std::sync::atomic::AtomicU64;
-//! use ring::{Put, Reader, Ring, WORDS};
+//! use ring::{Put, Reader, ReaderWords, Ring, WORDS, Writer};
 //!
 //! let memory: Box<[AtomicU64; WORDS]> = vec![0; WORDS].into_iter().map(AtomicU64::new).collect::<Vec<_>>()
 //!     .try_into().expect("that many words");
-//! let (ring, mut reader) = (Ring::new(&memory), Reader::default());
-//! assert_eq!(ring.put(5, |record| record.push(b"hello")), Put::Done { is_reader_asleep: false });
+//! let words = ReaderWords::default();
+//! let (ring, mut reader) = (Ring::new(&memory, &words), Reader::default());
+//! assert_eq!(Writer::new(ring).put(5, |record| record.push(b"hello")), Put::Done { sleep: None });
 //! let bytes = reader.next(ring)?.expect("a record");
 //! let mut content = vec![0; bytes];
 //! reader.read(ring, &mut content);
@@ -57,14 +57,15 @@
 //! ```
 #![forbid(unsafe_code)]
 
+use std::num::NonZeroU32;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::fence;
 
 /// Bytes of a word.
 const WORD_BYTES: usize = size_of::<u64>();
 /// Number of words before the records.
-pub const CONTROL_WORDS: usize = 24;
+pub const CONTROL_WORDS: usize = 16;
 /// Number of bytes for records and their lengths.
 pub const CONTENT_BYTES: usize = 512 * 1024;
 const CONTENT_WORDS: usize = CONTENT_BYTES / WORD_BYTES;
@@ -75,30 +76,21 @@ pub const BYTES: usize = WORDS * WORD_BYTES;
 /// The longest record.
 pub const RECORD_BYTES_MAX: usize = CONTENT_BYTES - WORD_BYTES;
 
-/// Word with the position behind the last record, and the mark of a sleeping reader. Moved by the writers.
+/// Word with the position behind the last record.
 const TAIL: usize = 0;
 /// Word with the position of the reader, as the writers last knew it.
 const KNOWN_HEAD: usize = 1;
 /// Word with the position from which the writers have gone back to the beginning of the memory, and a mark that there is one.
 const SKIPPED: usize = 2;
 const SET: u64 = 1;
-/// Word with the position of the reader.
-const HEAD: usize = 8;
-/// Word that is not 0 while a writer waits for room.
-const FULL: usize = 16;
+/// Word that changes when a writer begins to wait for room.
+const FULL: usize = 8;
 
-/// The mark of a sleeping reader. Positions are multiples of a word's length, so that the bit is free.
-const ASLEEP: u64 = 1;
-/// The mark of a reader that returns the memory.
-const RESTING: u64 = 2;
-/// Changes with each rest that ends: a writer finds out that the memory was returned while it wrote a record. No second rest ends
-/// meanwhile, because the reader rests once between two records, and the writer has the lock.
-const RESTED: u64 = 4;
-const POSITION: u64 = !(WORD_BYTES as u64 - 1);
+/// The last position at which a reader begins: far from the end of the numbers.
+const POSITION_MAX: u64 = 1 << 62;
 
-/// Number of times that a writer tries to move the tail. The reader changes the marks once while a record is written, by falling asleep,
-/// apart from a rest.
-const MARKS_MAX: usize = 4;
+/// The mark of a sleep.
+const ASLEEP: u32 = 1;
 
 /// Where a writer goes back to the beginning of the memory, if it can: each time that it has passed a multiple of this.
 const NEAR_BYTES: u64 = 4 * 1024;
@@ -106,24 +98,35 @@ const NEAR_BYTES: u64 = 4 * 1024;
 /// The reader tells the writers of room in steps of this size: each time costs both a cache line.
 const STEP_BYTES: u64 = CONTENT_BYTES as u64 / 8;
 
-/// The memory of a ring.
+/// The words that the reader writes. Zeros are those of a reader that is awake and has read nothing.
+pub type ReaderWords = [AtomicU64; 2];
+
+/// Word of the reader with its position.
+const HEAD: usize = 0;
+/// Word of the reader with the number of its last sleep, doubled, and [`ASLEEP`] while it sleeps.
+const SLEEP: usize = 1;
+
+/// The memory of a ring, as both sides see it.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring<'a> {
     words: &'a [AtomicU64; WORDS],
+    reader: &'a ReaderWords,
 }
 
-/// The outcome of [`Ring::put`].
+/// The side of a ring that writes.
+#[derive(Clone, Copy, Debug)]
+pub struct Writer<'a>(Ring<'a>);
+
+/// The outcome of [`Writer::put`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
     /// The reader will find the record.
     Done {
-        /// The reader sleeps, and nobody else wakes it.
-        is_reader_asleep: bool,
+        /// The number of its sleep, if it sleeps: one of the writers that get this number must wake it.
+        sleep: Option<NonZeroU32>,
     },
     /// There is no room for the record.
     Full,
-    /// The memory is being returned: the record must go another way.
-    Resting,
 }
 
 /// A process has written something into the memory that no writer writes.
@@ -144,27 +147,35 @@ const fn taken_bytes(bytes: usize) -> u64 {
 }
 
 impl<'a> Ring<'a> {
-    /// Returns the ring in these words. Fresh memory is zero, which is an empty ring with a reader that is awake.
-    pub fn new(words: &'a [AtomicU64; WORDS]) -> Ring<'a> {
-        Ring { words }
+    /// Returns the ring in these words. Fresh memory is zero, which is an empty ring.
+    pub fn new(words: &'a [AtomicU64; WORDS], reader: &'a ReaderWords) -> Ring<'a> {
+        Ring { words, reader }
+    }
+
+    /// Returns the word at a position.
+    fn word(self, position: u64) -> &'a AtomicU64 {
+        &self.words[CONTROL_WORDS + index(position)]
+    }
+}
+
+impl<'a> Writer<'a> {
+    /// Returns the writer of a ring. Only processes that may write its memory call the functions of this type.
+    pub fn new(ring: Ring<'a>) -> Writer<'a> {
+        Writer(ring)
     }
 
     /// Puts a record of this length behind the others; `fill` pushes its bytes. The caller holds the lock of the writers.
     ///
     /// Bytes that `fill` does not push are those of an earlier record; those beyond the length are left out.
     pub fn put(self, bytes: usize, fill: impl FnOnce(&mut Record<'a>)) -> Put {
-        let found = self.words[TAIL].load(Acquire);
-        let tail = found & POSITION;
-        if found & RESTING != 0 {
-            return Put::Resting;
-        }
+        let tail = self.0.words[TAIL].load(Relaxed);
         if !self.takes(bytes) {
             return Put::Full;
         }
         let begin = self.begin(tail, taken_bytes(bytes));
-        self.word(begin).store(bytes as u64, Relaxed);
+        self.0.word(begin).store(bytes as u64, Relaxed);
         let mut record = Record {
-            ring: self,
+            ring: self.0,
             at: begin.wrapping_add(WORD_BYTES as u64),
             left: bytes,
             begun: [0; WORD_BYTES],
@@ -172,82 +183,68 @@ impl<'a> Ring<'a> {
         };
         fill(&mut record);
         record.finish();
-        self.publish(found, begin.wrapping_add(taken_bytes(bytes)))
-    }
-
-    /// Moves the tail, which was last found so, to its new position.
-    fn publish(self, mut found: u64, position: u64) -> Put {
-        let position = position | found & RESTED;
-        for _ in 0..MARKS_MAX {
-            match self.words[TAIL].compare_exchange(found, position, AcqRel, Acquire) {
-                Ok(before) => return Put::Done { is_reader_asleep: before & ASLEEP != 0 },
-                Err(now) if now & RESTING != 0 || (now ^ found) & RESTED != 0 => return Put::Resting,
-                Err(now) => found = now,
-            }
-        }
-        // A sharer breaks the rules.
-        Put::Full
+        self.0.words[TAIL].store(begin.wrapping_add(taken_bytes(bytes)), Release);
+        // Either the reader finds the record, or the writer finds the sleeper.
+        fence(SeqCst);
+        Put::Done { sleep: self.number_of_sleep() }
     }
 
     /// Returns whether a record of this length has room. The caller holds the lock of the writers.
     pub fn takes(self, bytes: usize) -> bool {
-        let tail = self.words[TAIL].load(Relaxed) & POSITION;
+        let tail = self.0.words[TAIL].load(Relaxed);
         bytes <= RECORD_BYTES_MAX && self.has_room(tail, taken_bytes(bytes))
-    }
-
-    /// Ends the rest: writers put records again.
-    pub fn end_rest(self) {
-        self.words[TAIL].fetch_xor(RESTING | RESTED, AcqRel);
     }
 
     /// Returns the position at which the next record begins: that of the tail, or the beginning of the memory, if the reader has
     /// removed all records. So a ring that never holds much uses little memory, and what it uses is in the caches.
     fn begin(self, tail: u64, bytes: u64) -> u64 {
-        if self.words[SKIPPED].load(Relaxed) == tail | SET {
+        if self.0.words[SKIPPED].load(Relaxed) == tail | SET {
             // A writer has gone back here, and has not published its record.
-            self.words[SKIPPED].store(0, Relaxed);
+            self.0.words[SKIPPED].store(0, Relaxed);
         }
         let rest = CONTENT_BYTES as u64 - tail % CONTENT_BYTES as u64;
         let used = CONTENT_BYTES as u64 - rest;
         // To look costs a cache line, so not each record does.
         let is_far = used >= NEAR_BYTES && used % NEAR_BYTES < bytes;
-        if !is_far || self.words[HEAD].load(Acquire) != tail {
+        if !is_far || self.0.reader[HEAD].load(Acquire) != tail {
             return tail;
         }
         // What is skipped is free, although the reader has not passed it.
         let begin = tail.wrapping_add(rest);
-        self.words[KNOWN_HEAD].store(begin, Relaxed);
-        self.words[SKIPPED].store(tail | SET, Relaxed);
+        self.0.words[KNOWN_HEAD].store(begin, Relaxed);
+        self.0.words[SKIPPED].store(tail | SET, Relaxed);
         begin
     }
 
     /// Returns whether there is room behind `tail`.
     fn has_room(self, tail: u64, bytes: u64) -> bool {
         let fits = |head: u64| {
-            let used = tail.wrapping_sub(head & POSITION);
+            let used = tail.wrapping_sub(head);
             used <= CONTENT_BYTES as u64 && bytes <= CONTENT_BYTES as u64 - used
         };
-        let known = self.words[KNOWN_HEAD].load(Relaxed);
+        let known = self.0.words[KNOWN_HEAD].load(Relaxed);
         if fits(known) {
             return true;
         }
         // The reader may be in front of what was skipped. A position behind the tail is that of a record that was not published.
         let known = if known <= tail { known } else { 0 };
-        let head = self.words[HEAD].load(Acquire).max(known);
-        self.words[KNOWN_HEAD].store(head, Relaxed);
+        let head = self.0.reader[HEAD].load(Acquire).max(known);
+        self.0.words[KNOWN_HEAD].store(head, Relaxed);
         fits(head)
     }
 
     /// Notes that a writer waits for room. The writer looks once more afterwards: room that the reader has made before the note
     /// is not reported.
     pub fn note_full(self) {
-        self.words[FULL].store(1, Relaxed);
+        let notes = self.0.words[FULL].load(Relaxed);
+        self.0.words[FULL].store(notes.wrapping_add(1), Relaxed);
         fence(SeqCst);
     }
 
-    /// Returns the word at a position.
-    fn word(self, position: u64) -> &'a AtomicU64 {
-        &self.words[CONTROL_WORDS + index(position)]
+    /// Returns the number of the sleep of a reader that sleeps.
+    fn number_of_sleep(self) -> Option<NonZeroU32> {
+        let word = self.0.reader[SLEEP].load(Relaxed) as u32;
+        NonZeroU32::new(word).filter(|word| word.get() & ASLEEP != 0)
     }
 }
 
@@ -317,8 +314,10 @@ pub struct Reader {
     tail: u64,
     /// The position that the writers have been told last.
     told: u64,
-    /// Number of bytes from the beginning of the memory that hold what was written since the last rest.
-    reach: usize,
+    /// The last note of a writer that waits for room.
+    full: u64,
+    /// The number of the last sleep, doubled, and a mark while the reader sleeps.
+    sleep: u32,
 }
 
 impl Reader {
@@ -346,11 +345,7 @@ impl Reader {
         let bytes = ring.word(self.position).load(Relaxed);
         let waiting = self.tail.wrapping_sub(self.position);
         match usize::try_from(bytes) {
-            Ok(bytes) if bytes <= RECORD_BYTES_MAX && taken_bytes(bytes) <= waiting => {
-                let end = (self.position % CONTENT_BYTES as u64 + taken_bytes(bytes)) as usize;
-                self.reach = self.reach.max(end.min(CONTENT_BYTES));
-                Ok(Some(bytes))
-            }
+            Ok(bytes) if bytes <= RECORD_BYTES_MAX && taken_bytes(bytes) <= waiting => Ok(Some(bytes)),
             _ => Err(Broken),
         }
     }
@@ -387,49 +382,50 @@ impl Reader {
     /// Tells the writers how far the reader is. Returns whether one of them waits, and half of the ring is free.
     fn tell(&mut self, ring: Ring<'_>) -> bool {
         self.told = self.position;
-        ring.words[HEAD].store(self.position, Release);
+        ring.reader[HEAD].store(self.position, Release);
         // Either the writer finds the room, or the reader finds the note.
         fence(SeqCst);
         let is_free = self.waiting(ring).is_ok_and(|waiting| waiting <= CONTENT_BYTES as u64 / 2);
-        is_free && ring.words[FULL].load(Relaxed) != 0 && {
-            ring.words[FULL].store(0, Relaxed);
-            true
+        is_free && {
+            let before = std::mem::replace(&mut self.full, ring.words[FULL].load(Relaxed));
+            self.full != before
         }
     }
 
-    /// Marks the reader as asleep, if there is no record. Returns whether the mark is set: the reader may have been woken without a
-    /// record.
+    /// Goes on in the memory of other writers, behind what they have put there so far. The reader sleeps.
+    ///
+    /// # Errors
+    ///
+    /// The tail is none that a writer writes; then the reader stays where it is.
+    pub fn move_to(&mut self, ring: Ring<'_>) -> Result<(), Broken> {
+        let tail = ring.words[TAIL].load(Acquire);
+        if tail > POSITION_MAX || !tail.is_multiple_of(WORD_BYTES as u64) {
+            return Err(Broken);
+        }
+        *self = Reader { position: tail, tail, told: tail, full: 0, sleep: self.sleep };
+        ring.reader[HEAD].store(tail, Release);
+        self.sleep(ring);
+        Ok(())
+    }
+
+    /// Notes that the reader sleeps, if there is no record. Returns whether it sleeps.
     pub fn sleep(&mut self, ring: Ring<'_>) -> bool {
-        let found = ring.words[TAIL].load(Acquire);
-        if found & POSITION != self.position {
-            return false;
+        if self.sleep & ASLEEP == 0 {
+            self.sleep = self.sleep.wrapping_add(2) | ASLEEP;
+            ring.reader[SLEEP].store(self.sleep.into(), Relaxed);
         }
-        found & ASLEEP != 0
-            || ring.words[TAIL].compare_exchange(found, found | ASLEEP, AcqRel, Relaxed).is_ok()
-    }
-
-    /// Keeps the writers away from the memory of a ring whose reader sleeps, until [`Ring::end_rest`]; meanwhile the memory behind
-    /// the control words may be returned. Returns false if a writer has woken the reader, a rest has
-    /// not ended, or no record has come since the last one.
-    pub fn rest(&mut self, ring: Ring<'_>) -> bool {
-        let found = ring.words[TAIL].load(Acquire);
-        let rests = self.reach > 0
-            && found & !RESTED == self.position | ASLEEP
-            && ring.words[TAIL].compare_exchange(found, found | RESTING, AcqRel, Relaxed).is_ok();
-        if rests {
-            self.reach = 0;
+        fence(SeqCst);
+        let sleeps = ring.words[TAIL].load(Acquire) == self.position;
+        if !sleeps {
+            self.wake(ring);
         }
-        rests
+        sleeps
     }
 
-    /// Returns how many bytes of the memory behind the control words have been in use since the last rest.
-    pub fn reach(&self) -> usize {
-        self.reach
-    }
-
-    /// Returns whether the mark of a sleeping reader is set.
-    pub fn is_marked_asleep(&self, ring: Ring<'_>) -> bool {
-        ring.words[TAIL].load(Acquire) & ASLEEP != 0
+    /// Notes that the reader is awake.
+    pub fn wake(&mut self, ring: Ring<'_>) {
+        self.sleep &= !ASLEEP;
+        ring.reader[SLEEP].store(self.sleep.into(), Relaxed);
     }
 
     /// Returns the number of bytes that all records take that were not removed.
@@ -447,8 +443,9 @@ impl Reader {
     }
 
     fn tail_of(&self, ring: Ring<'_>) -> Result<u64, Broken> {
-        let tail = ring.words[TAIL].load(Acquire) & POSITION;
+        let tail = ring.words[TAIL].load(Acquire);
         // As much as the memory holds may have been skipped.
-        if tail.wrapping_sub(self.position) <= 2 * CONTENT_BYTES as u64 { Ok(tail) } else { Err(Broken) }
+        let is_near = tail.wrapping_sub(self.position) <= 2 * CONTENT_BYTES as u64;
+        if is_near && tail.is_multiple_of(WORD_BYTES as u64) { Ok(tail) } else { Err(Broken) }
     }
 }

@@ -7,14 +7,29 @@ use std::sync::{Barrier, Mutex};
 use std::thread;
 
 use proptest::prelude::*;
-use ring::{Broken, CONTENT_BYTES, CONTROL_WORDS, Put, RECORD_BYTES_MAX, Reader, Ring, WORDS};
+use ring::{
+    Broken, CONTENT_BYTES, CONTROL_WORDS, Put, RECORD_BYTES_MAX, Reader, ReaderWords, Ring, WORDS, Writer,
+};
 
-type Memory = Box<[AtomicU64; WORDS]>;
-
-fn memory() -> Memory {
-    let words: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
-    words.try_into().expect("that many words")
+/// The memory of the writers, and that of the reader.
+struct Memory {
+    words: Box<[AtomicU64; WORDS]>,
+    reader: ReaderWords,
 }
+
+impl Memory {
+    fn new() -> Memory {
+        let words: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
+        Memory { words: words.try_into().expect("that many words"), reader: ReaderWords::default() }
+    }
+
+    fn ring(&self) -> Ring<'_> {
+        Ring::new(&self.words, &self.reader)
+    }
+}
+
+/// A record went into the ring, and the reader was awake.
+const DONE: Put = Put::Done { sleep: None };
 
 /// Returns the content of a record with this number.
 fn content(number: u64, bytes: usize) -> Vec<u8> {
@@ -23,7 +38,7 @@ fn content(number: u64, bytes: usize) -> Vec<u8> {
 
 /// Puts a record in parts of this length.
 fn put(ring: Ring<'_>, bytes: &[u8], part: usize) -> Put {
-    ring.put(bytes.len(), |record| bytes.chunks(part.max(1)).for_each(|part| record.push(part)))
+    Writer::new(ring).put(bytes.len(), |record| bytes.chunks(part.max(1)).for_each(|part| record.push(part)))
 }
 
 fn take(reader: &mut Reader, ring: Ring<'_>) -> Result<Option<Vec<u8>>, Broken> {
@@ -57,22 +72,21 @@ proptest! {
 
     #[test]
     fn it_is_a_queue(steps in prop::collection::vec(step(), 1..400)) {
-        let memory = memory();
-        let (ring, mut reader, mut queue) = (Ring::new(&memory), Reader::default(), VecDeque::new());
+        let memory = Memory::new();
+        let (ring, mut reader, mut queue) = (memory.ring(), Reader::default(), VecDeque::new());
         let (mut number, mut is_asleep) = (0, false);
         for step in steps {
             match step {
                 Step::Put { bytes, part } => {
                     number += 1;
                     let record = content(number, bytes);
-                    let takes = ring.takes(bytes);
+                    let takes = Writer::new(ring).takes(bytes);
                     match put(ring, &record, part) {
-                        Put::Done { is_reader_asleep } => {
+                        Put::Done { sleep } => {
                             prop_assert!(takes);
-                            prop_assert_eq!(is_reader_asleep, std::mem::take(&mut is_asleep));
+                            prop_assert_eq!(sleep.is_some(), is_asleep);
                             queue.push_back(record);
                         }
-                        Put::Resting => prop_assert!(false, "nobody rests"),
                         Put::Full => {
                             let held: usize = queue.iter().map(|record| record.len() + 16).sum();
                             // The reader tells of room in steps of an eighth.
@@ -80,11 +94,14 @@ proptest! {
                         }
                     }
                 }
-                Step::Take => prop_assert_eq!(take(&mut reader, ring), Ok(queue.pop_front())),
+                Step::Take => {
+                    prop_assert_eq!(take(&mut reader, ring), Ok(queue.pop_front()));
+                    reader.wake(ring);
+                    is_asleep = false;
+                }
                 Step::Sleep => {
                     is_asleep = reader.sleep(ring);
                     prop_assert_eq!(is_asleep, queue.is_empty());
-                    prop_assert_eq!(reader.is_marked_asleep(ring), is_asleep);
                 }
             }
         }
@@ -101,13 +118,13 @@ proptest! {
         skipped in any::<u64>(),
         lengths in prop::collection::vec(prop_oneof![any::<u64>(), 0..2_000_000_u64, 0..64_u64], 1..64),
     ) {
-        let memory = memory();
-        for (place, length) in memory[CONTROL_WORDS..].iter().zip(lengths.iter().cycle()) {
+        let memory = Memory::new();
+        for (place, length) in memory.words[CONTROL_WORDS..].iter().zip(lengths.iter().cycle()) {
             place.store(*length, Relaxed);
         }
-        memory[0].store(tail, Relaxed);
-        memory[2].store(skipped, Relaxed);
-        let (ring, mut reader, mut found) = (Ring::new(&memory), Reader::default(), 0);
+        memory.words[0].store(tail, Relaxed);
+        memory.words[2].store(skipped, Relaxed);
+        let (ring, mut reader, mut found) = (memory.ring(), Reader::default(), 0);
         while let Ok(Some(_)) = take(&mut reader, ring) {
             found += 1;
         }
@@ -117,28 +134,28 @@ proptest! {
 
 #[test]
 fn a_record_that_is_not_complete_is_not_seen() {
-    let memory = memory();
-    let (ring, mut reader) = (Ring::new(&memory), Reader::default());
-    let done = ring.put(5, |record| {
+    let memory = Memory::new();
+    let (ring, mut reader) = (memory.ring(), Reader::default());
+    let done = Writer::new(ring).put(5, |record| {
         record.push(b"hel");
         assert_eq!(reader.next(ring), Ok(None));
         // What is beyond the length is left out.
         record.push(b"lo, world");
     });
-    assert_eq!(done, Put::Done { is_reader_asleep: false });
+    assert_eq!(done, DONE);
     assert_eq!(take(&mut reader, ring), Ok(Some(b"hello".to_vec())));
 }
 
 #[test]
 fn a_full_ring_is_reported_once_half_of_it_is_free() {
-    let memory = memory();
-    let (ring, mut reader) = (Ring::new(&memory), Reader::default());
+    let memory = Memory::new();
+    let (ring, mut reader) = (memory.ring(), Reader::default());
     let record = vec![7; 1000];
     let mut held = 0;
     while put(ring, &record, 1000) != Put::Full {
         held += 1;
     }
-    ring.note_full();
+    Writer::new(ring).note_full();
     assert_eq!(put(ring, &record, 1000), Put::Full, "nothing was removed");
     let mut taken = 0;
     while !{
@@ -155,23 +172,24 @@ fn a_full_ring_is_reported_once_half_of_it_is_free() {
 
 #[test]
 fn a_ring_that_never_holds_much_stays_at_the_beginning_of_its_memory() {
-    let memory = memory();
-    let (ring, mut reader) = (Ring::new(&memory), Reader::default());
+    let memory = Memory::new();
+    let (ring, mut reader) = (memory.ring(), Reader::default());
     for number in 0..20_000 {
         put(ring, &content(number, 300), 300);
         assert_eq!(take(&mut reader, ring), Ok(Some(content(number, 300))));
     }
-    let used = memory[CONTROL_WORDS..].iter().rposition(|word| word.load(Relaxed) != 0);
+    let used = memory.words[CONTROL_WORDS..].iter().rposition(|word| word.load(Relaxed) != 0);
     assert!(used.is_some_and(|last| last * 8 < 5 * 1024), "{used:?}");
 }
 
-/// The reader sleeps whenever it finds nothing, and waits for the writer that removes its mark.
+/// The reader sleeps whenever it finds nothing, and waits for the writer that wakes it: the first that finds a sleep.
 #[test]
 fn no_record_and_no_wake_up_is_lost() {
     const WRITERS: u64 = 3;
     let each = if cfg!(miri) { 40 } else { 30_000 };
-    let memory = memory();
-    let (ring, lock) = (Ring::new(&memory), Mutex::new(()));
+    let memory = Memory::new();
+    // The number of the last sleep that a writer has ended.
+    let (ring, lock) = (memory.ring(), Mutex::new(None));
     let (wake, is_woken) = std::sync::mpsc::channel();
     thread::scope(|scope| {
         for writer in 0..WRITERS {
@@ -180,11 +198,12 @@ fn no_record_and_no_wake_up_is_lost() {
                 for number in 0..each {
                     let record = content(number * WRITERS + writer, 8 + (number as usize * 37) % 900);
                     loop {
-                        let _held = lock.lock().expect("nobody panics");
+                        let mut ended = lock.lock().expect("nobody panics");
                         match put(ring, &record, 400) {
-                            Put::Full | Put::Resting => thread::yield_now(),
-                            Put::Done { is_reader_asleep } => {
-                                if is_reader_asleep {
+                            Put::Full => thread::yield_now(),
+                            Put::Done { sleep } => {
+                                if sleep.is_some() && *ended != sleep {
+                                    *ended = sleep;
                                     wake.send(()).expect("the reader lives");
                                 }
                                 break;
@@ -199,14 +218,8 @@ fn no_record_and_no_wake_up_is_lost() {
         while next.iter().sum::<u64>() < WRITERS * each {
             let Some(record) = take(&mut reader, ring).expect("nobody breaks the rules") else {
                 if reader.sleep(ring) {
-                    // A writer may be in the middle of a record.
-                    if reader.rest(ring) {
-                        for word in &memory[CONTROL_WORDS..][..512] {
-                            word.store(0, Relaxed);
-                        }
-                        ring.end_rest();
-                    }
                     is_woken.recv().expect("a record comes");
+                    reader.wake(ring);
                 }
                 continue;
             };
@@ -221,13 +234,51 @@ fn no_record_and_no_wake_up_is_lost() {
     });
 }
 
+#[test]
+fn each_sleep_has_a_number_of_its_own() {
+    let memory = Memory::new();
+    let (ring, mut reader) = (memory.ring(), Reader::default());
+    let mut last = None;
+    for _ in 0..3 {
+        assert!(reader.sleep(ring) && reader.sleep(ring), "it may be woken for nothing");
+        let [first, second] = [(); 2].map(|()| put(ring, b"hello", 5));
+        let Put::Done { sleep: Some(sleep) } = first else { panic!("it sleeps: {first:?}") };
+        assert_eq!(first, second, "one sleep");
+        assert_ne!(last.replace(sleep), Some(sleep));
+        assert!(!reader.sleep(ring), "there is a record");
+        assert_eq!(put(ring, b"hello", 5), DONE);
+        while take(&mut reader, ring).expect("records").is_some() {}
+    }
+    reader.sleep(ring);
+    reader.wake(ring);
+    assert_eq!(put(ring, b"hello", 5), DONE);
+}
+
+#[test]
+fn a_reader_goes_on_in_the_memory_of_other_writers() {
+    let (one, other) = (Memory::new(), Memory::new());
+    let mut reader = Reader::default();
+    put(one.ring(), b"hello", 5);
+    assert_eq!(take(&mut reader, one.ring()), Ok(Some(b"hello".to_vec())));
+    let second = Ring::new(&other.words, &one.reader);
+    put(second, b"before", 6);
+    reader.move_to(second).expect("a ring");
+    assert_eq!(take(&mut reader, second), Ok(None));
+    assert!(matches!(put(second, b"after", 5), Put::Done { sleep: Some(_) }), "it sleeps");
+    assert_eq!(take(&mut reader, second), Ok(Some(b"after".to_vec())));
+    for tail in [1, 1 << 63, u64::MAX] {
+        other.words[0].store(tail, Relaxed);
+        assert_eq!(reader.move_to(second), Err(Broken), "{tail}");
+    }
+}
+
 /// A writer that waits for room after it has noted that is told of the room, or finds it when it looks again.
 #[test]
 fn no_note_of_a_full_ring_is_lost() {
     let rounds = if cfg!(miri) { 2 } else { 2_000 };
     let record = vec![7; CONTENT_BYTES / 4];
-    let (memory, waits, start) = (memory(), AtomicBool::new(false), Barrier::new(2));
-    let ring = Ring::new(&memory);
+    let (memory, waits, start) = (Memory::new(), AtomicBool::new(false), Barrier::new(2));
+    let ring = memory.ring();
     thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..rounds {
@@ -236,7 +287,7 @@ fn no_note_of_a_full_ring_is_lost() {
                 for _ in 0..8 {
                     if put(ring, &record, record.len()) == Put::Full {
                         waits.store(true, SeqCst);
-                        ring.note_full();
+                        Writer::new(ring).note_full();
                         while put(ring, &record, record.len()) == Put::Full {
                             while waits.load(SeqCst) {
                                 thread::yield_now();
@@ -259,7 +310,7 @@ fn no_note_of_a_full_ring_is_lost() {
                 };
                 taken += 1;
                 // The note is reported, or room that was there before the writer has looked again.
-                if reader.taken(ring, bytes) || ring.takes(record.len()) {
+                if reader.taken(ring, bytes) || Writer::new(ring).takes(record.len()) {
                     waits.store(false, SeqCst);
                 }
             }
@@ -271,81 +322,26 @@ fn no_note_of_a_full_ring_is_lost() {
 #[test]
 fn what_no_writer_writes_is_found() {
     let broken = |at: usize, value: u64| {
-        let memory = memory();
-        let (ring, mut reader) = (Ring::new(&memory), Reader::default());
+        let memory = Memory::new();
+        let (ring, mut reader) = (memory.ring(), Reader::default());
         put(ring, b"hello", 5);
-        memory[at].store(value, Relaxed);
+        memory.words[at].store(value, Relaxed);
         reader.next(ring) == Err(Broken)
     };
     // The tail, the position that was skipped, and the length.
-    assert!(!broken(0, 16) && broken(0, 8) && broken(0, 1 << 40) && broken(0, u64::MAX));
+    assert!(!broken(0, 16) && broken(0, 8) && broken(0, 17) && broken(0, 1 << 40) && broken(0, u64::MAX));
     assert!(!broken(2, 8) && broken(2, 1));
     assert!(!broken(CONTROL_WORDS, 8) && broken(CONTROL_WORDS, 9) && broken(CONTROL_WORDS, u64::MAX));
-}
-
-/// Passes one record through the ring, after which the reader sleeps.
-fn pass(ring: Ring<'_>, reader: &mut Reader) {
-    put(ring, &[7; 1000], 1000);
-    assert!(!reader.sleep(ring) && !reader.rest(ring), "there is a record");
-    take(reader, ring).expect("a record");
-    assert!(!reader.rest(ring), "it is awake");
-    assert!(reader.sleep(ring) && reader.sleep(ring), "it may be woken for nothing");
-}
-
-#[test]
-fn a_ring_rests_only_while_its_reader_sleeps() {
-    let memory = memory();
-    let (ring, mut reader) = (Ring::new(&memory), Reader::default());
-    pass(ring, &mut reader);
-    assert_eq!(reader.reach(), 1008);
-    assert!(reader.rest(ring) && !reader.rest(ring) && reader.sleep(ring));
-    assert_eq!((put(ring, b"hello", 5), reader.reach()), (Put::Resting, 0));
-    assert!(reader.is_marked_asleep(ring));
-    ring.end_rest();
-    assert!(!reader.rest(ring), "no record has come since");
-    assert_eq!(put(ring, b"hello", 5), Put::Done { is_reader_asleep: true });
-    assert_eq!(take(&mut reader, ring), Ok(Some(b"hello".to_vec())));
-}
-
-#[test]
-fn a_record_whose_memory_was_returned_meanwhile_is_not_published() {
-    for (sleeps_before, ends) in [(true, true), (true, false), (false, true), (false, false)] {
-        let memory = memory();
-        let (ring, mut reader) = (Ring::new(&memory), Reader::default());
-        // The second round finds the marks that the first has left.
-        for _ in 0..2 {
-            if sleeps_before {
-                pass(ring, &mut reader);
-            } else {
-                put(ring, b"hello", 5);
-                take(&mut reader, ring).expect("a record");
-            }
-            let done = ring.put(5, |record| {
-                record.push(b"hel");
-                assert!(reader.sleep(ring) && reader.rest(ring));
-                if ends {
-                    ring.end_rest();
-                }
-                record.push(b"lo");
-            });
-            assert_eq!((done, reader.waiting(ring)), (Put::Resting, Ok(0)), "its beginning may be gone");
-            if !ends {
-                ring.end_rest();
-            }
-            assert_eq!(put(ring, b"hello", 5), Put::Done { is_reader_asleep: true });
-            assert_eq!(take(&mut reader, ring), Ok(Some(b"hello".to_vec())));
-        }
-    }
 }
 
 /// A writer dies while it writes a record, wherever that begins, and the next one goes on.
 #[test]
 fn a_writer_that_dies_leaves_nothing_behind() {
-    let memory = memory();
-    let (ring, mut reader) = (Ring::new(&memory), Reader::default());
+    let memory = Memory::new();
+    let (ring, mut reader) = (memory.ring(), Reader::default());
     for round in 0..3000_u64 {
         let died = std::panic::catch_unwind(|| {
-            ring.put(4000, |record| {
+            Writer::new(ring).put(4000, |record| {
                 record.push(b"the beginning");
                 // A panic without a message.
                 std::panic::resume_unwind(Box::new(()));
@@ -353,7 +349,7 @@ fn a_writer_that_dies_leaves_nothing_behind() {
         });
         assert!(died.is_err());
         let record = content(round, 1 + round as usize * 7 % 300);
-        assert_eq!(put(ring, &record, 100), Put::Done { is_reader_asleep: false }, "{round}");
+        assert_eq!(put(ring, &record, 100), DONE, "{round}");
         assert_eq!(take(&mut reader, ring), Ok(Some(record)), "{round}");
     }
 }
@@ -368,11 +364,14 @@ proptest! {
         distance in prop_oneof![0..4096_u64, any::<u64>()],
         bytes in prop_oneof![0..200_usize, 0..=RECORD_BYTES_MAX],
     ) {
-        let memory = memory();
-        for (word, value) in [(0, tail & !3), (1, tail.wrapping_sub(distance) & !7), (8, tail & !7)] {
-            memory[word].store(value, Relaxed);
+        let memory = Memory::new();
+        for (word, value) in [(0, tail & !7), (1, tail.wrapping_sub(distance) & !7)] {
+            memory.words[word].store(value, Relaxed);
         }
-        let ring = Ring::new(&memory);
+        let mut reader = Reader::default();
+        let ring = memory.ring();
+        // The reader's own word is near.
+        let _ = reader.move_to(ring);
         for _ in 0..3 {
             let done = put(ring, &content(1, bytes), 1000);
             prop_assert!(done == Put::Full || matches!(done, Put::Done { .. }), "{:?}", done);

@@ -1,53 +1,69 @@
-//! Memory that processes share: a mapping of a memfd, which other processes map and may write at any time. Also the return of
-//! freed memory to the system.
+//! Memory that processes share, which each of them may write at any time if it may write it at all. Also the return of freed memory to the
+//! system.
 //!
-//! A write call to a memfd waits for the lock of its inode. Any process with a writable descriptor can hold that lock for as long as
-//! it likes: its own write call sleeps with the lock held while it reads from memory that a FUSE server does not deliver. A store to
-//! a mapping takes no such lock.
+//! A process with a descriptor of a memfd that is open for writing can make others wait, without limit, in two ways: it holds the lock of the
+//! inode, for which each write call to the memfd waits, and it punches holes, during which each access to the memory waits
+//! (`FALLOC_FL_PUNCH_HOLE`, `MADV_REMOVE`). So a process that must wait for nobody shares memory for one direction only:
 //!
-//! The memfd must be sealed against shrinking, since a store beyond its end would raise SIGBUS. A punched hole reads as zeros. Under
-//! strict overcommit (`vm.overcommit_memory=2`) a store to a hole raises SIGBUS where the system has no memory left to commit.
+//! - [`Written`] is its own memory, which others get for reading alone ([`Written::for_reading`]). Nobody else can write the memfd,
+//!   make it shorter, or punch a hole into it.
+//! - [`Foreign`] is the memory of another process, which that one has sealed against new writable mappings and later writes
+//!   (`F_SEAL_FUTURE_WRITE`), and so against holes, too.
+//!
+//! The kernel also replaces the pages of such memory by a huge one for a process that asks for that (`MADV_COLLAPSE`), and accesses wait
+//! meanwhile. It leaves memory alone of which a page is pinned: see [`Pins`].
 //!
 //! ```
-//! use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-//! use shared_memory::Mapping;
+//! use std::sync::Arc;
+//! use shared_memory::{Pins, Written};
 //!
-//! let memfd = memfd_create("example", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-//! ftruncate(&memfd, 4096)?;
-//! fcntl_add_seals(&memfd, SealFlags::SHRINK)?;
-//! let mapping = Mapping::new(&memfd, 4096)?;
-//! mapping.store(8, &7_u32.to_ne_bytes());
-//! assert_eq!(mapping.load(8), 7);
+//! let ours = Written::new("example", 4096, 2, &Arc::new(Pins::new(1)))?;
+//! ours.store(16, &7_u32.to_ne_bytes());
+//! assert_eq!(ours.load(16), 7);
+//! let theirs = ours.for_reading()?;
+//! let mut bytes = [0; 4];
+//! rustix::io::pread(&theirs, &mut bytes, 16)?;
+//! assert_eq!(bytes, 7_u32.to_ne_bytes());
+//! assert!(rustix::fs::ftruncate(&theirs, 0).is_err());
 //! # Ok::<(), rustix::io::Errno>(())
 //! ```
 
 mod freed;
+mod pins;
 
 use std::ffi::c_void;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::slice;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fchmod, fcntl_add_seals, fcntl_get_seals,
+    fstat, fstatfs, ftruncate, memfd_create, open,
+};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 pub use freed::return_freed;
+use pins::Pin;
+pub use pins::Pins;
 
 /// Bytes of a word: all loads and stores are of whole, aligned words.
 const WORD_BYTES: usize = size_of::<u32>();
 const LONG_WORD_BYTES: usize = size_of::<u64>();
 
-/// A mapping of a memfd, readable and writable.
+/// The file system of memfds with pages of the usual size.
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+/// The kernel counts the memory of a file in blocks of this size.
+const BLOCK_BYTES: u64 = 512;
+
+/// A shared mapping.
 #[derive(Debug)]
-pub struct Mapping {
+struct Mapping {
     place: NonNull<c_void>,
-    /// Number of bytes that are accessed as words of 32 bits.
     bytes: usize,
-    /// Number of words of 64 bits behind them.
-    long_words: usize,
 }
 
 // SAFETY: the mapping belongs to the process and not to a thread, and all accesses to it are atomic.
@@ -56,69 +72,22 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `bytes` bytes of a memfd.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if it is no memfd, is not sealed against shrinking, or is shorter; else the error of `mmap`.
-    pub fn new(memfd: impl AsFd, bytes: usize) -> Result<Mapping, Errno> {
-        Mapping::with_long_words(memfd, bytes, 0)
-    }
-
-    /// Maps the first `bytes` bytes of a memfd, a multiple of 8, and behind them so many words of 64 bits.
-    ///
-    /// # Errors
-    ///
-    /// As [`Mapping::new`].
-    pub fn with_long_words(memfd: impl AsFd, bytes: usize, long_words: usize) -> Result<Mapping, Errno> {
-        let all = long_words.checked_mul(LONG_WORD_BYTES).and_then(|long| long.checked_add(bytes));
-        let all =
-            all.filter(|_| bytes.is_multiple_of(LONG_WORD_BYTES) || long_words == 0).ok_or(Errno::INVAL)?;
-        if !fcntl_get_seals(&memfd)?.contains(SealFlags::SHRINK) {
-            return Err(Errno::INVAL);
-        }
-        let size = usize::try_from(fstat(&memfd)?.st_size).map_err(|_| Errno::INVAL)?;
-        if bytes == 0 || size < all {
-            return Err(Errno::INVAL);
-        }
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses an address range that is free, so no memory in use is replaced. The memfd has that many bytes
-        // and keeps them, since it is sealed against shrinking.
-        let place = unsafe { mmap(ptr::null_mut(), all, access, MapFlags::SHARED, memfd, 0)? };
+    /// Maps the first `bytes` bytes of a memfd that has as many and keeps them, and makes the system provide their memory.
+    fn new(memfd: impl AsFd, bytes: usize, access: ProtFlags) -> Result<Mapping, Errno> {
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        // SAFETY: the kernel chooses an address range that is free, so no memory in use is replaced.
+        let place = unsafe { mmap(ptr::null_mut(), bytes, access, flags, memfd, 0)? };
         let place = NonNull::new(place).ok_or(Errno::NOMEM)?;
-        Ok(Mapping { place, bytes, long_words })
+        Ok(Mapping { place, bytes })
     }
 
-    /// Returns the word at an offset in bytes.
-    ///
-    /// # Panics
-    ///
-    /// If the offset is not aligned, or the word does not lie within the mapping.
-    pub fn load(&self, at: usize) -> u32 {
-        self.word(at).load(Acquire)
-    }
-
-    /// Stores whole words from an offset in bytes, the last word first: a reader that finds the first one finds all of them.
-    ///
-    /// # Panics
-    ///
-    /// If the offset or the length is not aligned, or a word does not lie within the mapping.
-    pub fn store(&self, at: usize, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks::<WORD_BYTES>();
-        assert!(rest.is_empty(), "{} bytes are not whole words", bytes.len());
-        for (index, word) in words.iter().enumerate().rev() {
-            self.word(at + index * WORD_BYTES).store(u32::from_ne_bytes(*word), Release);
-        }
-    }
-
-    /// Returns the words of 64 bits.
-    pub fn long_words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping reaches as far behind the other words.
-        let first = unsafe { self.place.as_ptr().byte_add(self.bytes) };
-        // SAFETY: the words are aligned, since the mapping begins at a page and `bytes` is a multiple of their length. They stay
-        // mapped as long as `self` is borrowed, and this process accesses them only through this function; other processes may
-        // write at any time, which atomic words allow.
-        unsafe { slice::from_raw_parts(first.cast(), self.long_words) }
+    /// Returns the words of 64 bits at the beginning.
+    fn long_words(&self, count: usize) -> &[AtomicU64] {
+        assert!(count <= self.bytes / LONG_WORD_BYTES, "{count} words are not in {} bytes", self.bytes);
+        // SAFETY: the words are aligned, since the mapping begins at a page, and they are within it, as asserted. They stay mapped
+        // as long as `self` is borrowed, and this process accesses them only as atomic words; other processes may write at any time,
+        // which atomic words allow.
+        unsafe { slice::from_raw_parts(self.place.as_ptr().cast(), count) }
     }
 
     fn word(&self, at: usize) -> &AtomicU32 {
@@ -131,8 +100,8 @@ impl Mapping {
         // SAFETY: the offset is within the mapping, as asserted.
         let word = unsafe { self.place.as_ptr().byte_add(at) };
         // SAFETY: the word is aligned, since the mapping begins at a page and the offset is aligned. It stays mapped as long as `self` is
-        // borrowed. This process accesses the memory only through this function, so only as atomic words; other processes may
-        // write at any time, which an atomic word allows.
+        // borrowed. This process accesses the memory only as atomic words; other processes may write at any time, which an atomic word
+        // allows.
         unsafe { AtomicU32::from_ptr(word.cast()) }
     }
 }
@@ -140,67 +109,293 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: this is the range that `mmap` returned. No reference into it is left, since each borrows `self`.
-        let unmapped = unsafe { munmap(self.place.as_ptr(), self.bytes + self.long_words * LONG_WORD_BYTES) };
+        let unmapped = unsafe { munmap(self.place.as_ptr(), self.bytes) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+    }
+}
+
+/// Memory that this process writes and others may read.
+#[derive(Debug)]
+pub struct Written {
+    memfd: OwnedFd,
+    mapping: Arc<Mapping>,
+    _pin: Pin,
+    /// Number of words of 64 bits in front of those of 32 bits.
+    long_words: usize,
+}
+
+impl Written {
+    /// Creates a memfd of zeros that begins with so many words of 64 bits, maps and pins it. Other users may not open it.
+    ///
+    /// # Errors
+    ///
+    /// The system has no memory, or no descriptor is left.
+    pub fn new(name: &str, bytes: usize, long_words: usize, pins: &Arc<Pins>) -> Result<Written, Errno> {
+        let memfd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        fchmod(&memfd, Mode::RUSR | Mode::WUSR)?;
+        ftruncate(&memfd, bytes as u64)?;
+        // A reader must not find it shortened, even by a process of this user.
+        fcntl_add_seals(&memfd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let mapping = Arc::new(Mapping::new(&memfd, bytes, ProtFlags::READ | ProtFlags::WRITE)?);
+        mapping.long_words(long_words);
+        let pin = pins.pin(&mapping)?;
+        Ok(Written { memfd, mapping, _pin: pin, long_words })
+    }
+
+    /// Returns a descriptor of the memory that is open for reading only.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`: there is no `/proc`. Or no descriptor is left.
+    pub fn for_reading(&self) -> Result<OwnedFd, Errno> {
+        let place = format!("/proc/self/fd/{}", self.memfd.as_raw_fd());
+        open(place, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+    }
+
+    /// Returns the word at an offset in bytes.
+    ///
+    /// # Panics
+    ///
+    /// If the offset is not aligned, or the word does not lie within the memory behind the words of 64 bits.
+    pub fn load(&self, at: usize) -> u32 {
+        self.word(at).load(Acquire)
+    }
+
+    /// Stores whole words from an offset in bytes, the last word first: a reader that finds the first one finds all of them.
+    ///
+    /// # Panics
+    ///
+    /// If the offset or the length is not aligned, or a word does not lie within the memory behind the words of 64 bits.
+    pub fn store(&self, at: usize, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<WORD_BYTES>();
+        assert!(rest.is_empty(), "{} bytes are not whole words", bytes.len());
+        for (index, word) in words.iter().enumerate().rev() {
+            self.word(at + index * WORD_BYTES).store(u32::from_ne_bytes(*word), Release);
+        }
+    }
+
+    /// Returns the words of 64 bits.
+    pub fn long_words(&self) -> &[AtomicU64] {
+        self.mapping.long_words(self.long_words)
+    }
+
+    /// Returns the memory from an offset on to the system; it reads as zeros then. Waits for accesses of other processes.
+    pub fn discard_from(&self, at: usize) {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // Memory that cannot be returned stays until the memfd is closed.
+        let _ = fallocate(&self.memfd, flags, at as u64, (self.mapping.bytes - at) as u64);
+    }
+
+    fn word(&self, at: usize) -> &AtomicU32 {
+        assert!(at >= self.long_words * LONG_WORD_BYTES, "offset {at} is in a word of 64 bits");
+        self.mapping.word(at)
+    }
+}
+
+/// Memory that this process writes and another one may map as [`Foreign`].
+#[derive(Debug)]
+pub struct Offered {
+    memfd: OwnedFd,
+    mapping: Mapping,
+    long_words: usize,
+}
+
+impl Offered {
+    /// Creates a memfd of so many words of zeros, maps it, and seals it.
+    ///
+    /// # Errors
+    ///
+    /// The system has no memory, or no descriptor is left.
+    pub fn new(name: &str, long_words: usize) -> Result<Offered, Errno> {
+        let bytes = long_words.checked_mul(LONG_WORD_BYTES).ok_or(Errno::NOMEM)?;
+        let memfd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&memfd, bytes as u64)?;
+        let mapping = Mapping::new(&memfd, bytes, ProtFlags::READ | ProtFlags::WRITE)?;
+        fcntl_add_seals(
+            &memfd,
+            SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL,
+        )?;
+        Ok(Offered { memfd, mapping, long_words })
+    }
+
+    /// Returns the words.
+    pub fn long_words(&self) -> &[AtomicU64] {
+        self.mapping.long_words(self.long_words)
+    }
+}
+
+impl AsFd for Offered {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.memfd.as_fd()
+    }
+}
+
+/// Memory that another process writes and this one reads.
+#[derive(Debug)]
+pub struct Foreign {
+    mapping: Arc<Mapping>,
+    _pin: Pin,
+    long_words: usize,
+}
+
+impl Foreign {
+    /// Maps so many words of 64 bits of a memfd for reading, and pins them. The call may wait for other processes; later accesses do not.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: it is no memfd with pages of the usual size, can be shortened or written by those who do not map it yet, is shorter, or has
+    /// holes. Or the error of `mmap`, or of a pipe.
+    pub fn new(memfd: impl AsFd, long_words: usize, pins: &Arc<Pins>) -> Result<Foreign, Errno> {
+        let bytes = long_words.checked_mul(LONG_WORD_BYTES).filter(|bytes| *bytes > 0).ok_or(Errno::INVAL)?;
+        // A descriptor without seals is that of another file.
+        let seals = fcntl_get_seals(&memfd).map_err(|_| Errno::INVAL)?;
+        if !seals.contains(SealFlags::SHRINK | SealFlags::FUTURE_WRITE)
+            || fstatfs(&memfd)?.f_type as u64 != TMPFS_MAGIC
+        {
+            return Err(Errno::INVAL);
+        }
+        // Both can no longer fall.
+        let status = fstat(&memfd)?;
+        let needed = bytes as u64;
+        if (status.st_size as u64) < needed || (status.st_blocks as u64) * BLOCK_BYTES < needed {
+            return Err(Errno::INVAL);
+        }
+        let mapping = Arc::new(Mapping::new(memfd, bytes, ProtFlags::READ)?);
+        let pin = pins.pin(&mapping)?;
+        Ok(Foreign { mapping, _pin: pin, long_words })
+    }
+
+    /// Returns the words. They may change at any time, and a store to one raises SIGSEGV.
+    pub fn long_words(&self) -> &[AtomicU64] {
+        self.mapping.long_words(self.long_words)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::fd::OwnedFd;
-    use std::panic::catch_unwind;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::Ordering::Relaxed;
 
-    use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create};
-    use rustix::io::pread;
+    use rustix::io::{pread, pwrite};
+    use rustix::mm::{Advice, madvise};
 
     use super::*;
 
     const BYTES: usize = 8192;
+    const WORDS: usize = BYTES / LONG_WORD_BYTES;
+    const HOLE: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 
-    fn memfd(seals: SealFlags) -> OwnedFd {
+    fn pins() -> Arc<Pins> {
+        Arc::new(Pins::new(1))
+    }
+
+    fn foreign(memfd: impl AsFd, words: usize) -> Result<Foreign, Errno> {
+        Foreign::new(memfd, words, &pins())
+    }
+
+    fn written() -> Written {
+        Written::new("swiftwater-test", BYTES, 2, &pins()).expect("memory")
+    }
+
+    /// Returns a memfd that is mapped for writing and has these seals, with its mapping.
+    fn sealed(seals: SealFlags) -> (OwnedFd, Mapping) {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let memfd = memfd_create("swiftwater-test", flags).expect("a memfd");
         ftruncate(&memfd, BYTES as u64).expect("it is ours");
+        let mapping = Mapping::new(&memfd, BYTES, ProtFlags::READ | ProtFlags::WRITE).expect("memory");
         fcntl_add_seals(&memfd, seals).expect("it is ours");
-        memfd
+        (memfd, mapping)
     }
 
     #[test]
-    fn only_a_memfd_that_cannot_shrink_is_mapped() {
-        assert_eq!(Mapping::new(memfd(SealFlags::GROW), BYTES).err(), Some(Errno::INVAL));
-        let sealed = memfd(SealFlags::SHRINK);
-        assert_eq!(Mapping::new(&sealed, BYTES + 1).err(), Some(Errno::INVAL), "it is shorter");
-        assert_eq!(Mapping::new(&sealed, 0).err(), Some(Errno::INVAL));
+    fn a_reader_cannot_change_what_is_written() {
+        let ours = written();
+        ours.store(BYTES - 8, b"two more");
+        let theirs = ours.for_reading().expect("a descriptor");
+        let read_write = ProtFlags::READ | ProtFlags::WRITE;
+        assert_eq!(Mapping::new(&theirs, BYTES, read_write).err(), Some(Errno::ACCESS));
+        assert_eq!(pwrite(&theirs, b"more", 16), Err(Errno::BADF));
+        assert_eq!(ftruncate(&theirs, 0).err(), Some(Errno::INVAL));
+        assert_eq!(fallocate(&theirs, HOLE, 0, BYTES as u64), Err(Errno::BADF));
+        assert_eq!(fcntl_add_seals(&theirs, SealFlags::WRITE), Err(Errno::PERM));
+        let mapping = Mapping::new(&theirs, BYTES, ProtFlags::READ).expect("it may read");
+        assert_eq!(mapping.word(BYTES - 4).load(Relaxed), u32::from_ne_bytes(*b"more"));
+        // SAFETY: the range is that of a shared mapping, and no reference into it is left.
+        let removed = unsafe { madvise(mapping.place.as_ptr(), BYTES, Advice::LinuxRemove) };
+        assert_eq!(removed, Err(Errno::ACCESS));
+        assert_eq!(fstat(&theirs).expect("it is open").st_mode & 0o777, 0o600, "other users may not open it");
+    }
+
+    #[test]
+    fn what_is_discarded_reads_as_zeros() {
+        let ours = written();
+        let theirs = ours.for_reading().expect("a descriptor");
+        let blocks = || fstat(&theirs).expect("it is open").st_blocks as u64 * BLOCK_BYTES;
+        assert_eq!(blocks(), BYTES as u64, "all of it is there from the beginning");
+        ours.store(BYTES - 4, b"more");
+        ours.store(16, b"less");
+        ours.discard_from(BYTES / 2);
+        assert_eq!(blocks(), BYTES as u64 / 2);
+        assert_eq!(ours.load(BYTES - 4), 0);
+        ours.store(BYTES - 4, b"back");
+        let mut bytes = [0; 4];
+        assert_eq!(pread(&theirs, &mut bytes, BYTES as u64 - 4), Ok(4));
+        assert_eq!((&bytes, ours.load(16)), (b"back", u32::from_ne_bytes(*b"less")));
+    }
+
+    #[test]
+    fn only_memory_that_stays_as_it_is_is_mapped() {
+        let good = SealFlags::SHRINK | SealFlags::FUTURE_WRITE;
+        for seals in [SealFlags::SHRINK, SealFlags::FUTURE_WRITE, SealFlags::GROW] {
+            assert_eq!(foreign(sealed(seals).0, WORDS).err(), Some(Errno::INVAL), "{seals:?}");
+        }
+        let (memfd, mapping) = sealed(good);
+        assert_eq!(foreign(&memfd, WORDS + 1).err(), Some(Errno::INVAL), "it is shorter");
+        for words in [0, usize::MAX] {
+            assert_eq!(foreign(&memfd, words).err(), Some(Errno::INVAL), "{words}");
+        }
         let file = std::fs::File::open("/dev/zero").expect("a file");
-        assert_eq!(Mapping::new(file, BYTES).err(), Some(Errno::INVAL), "it is no memfd");
-        assert!(Mapping::new(sealed, BYTES).is_ok());
+        assert_eq!(foreign(file, WORDS).err(), Some(Errno::INVAL), "it is no memfd");
+        let foreign = foreign(&memfd, WORDS).expect("memory");
+        mapping.long_words(WORDS)[WORDS - 1].store(7, Relaxed);
+        assert_eq!(foreign.long_words()[WORDS - 1].load(Relaxed), 7);
+        // The process that has it can take none of it away.
+        assert_eq!(fallocate(&memfd, HOLE, 0, BYTES as u64), Err(Errno::PERM));
+        // SAFETY: the range is that of a shared mapping, and no reference into it is left.
+        let removed = unsafe { madvise(mapping.place.as_ptr(), BYTES, Advice::LinuxRemove) };
+        assert_eq!(removed, Err(Errno::PERM));
     }
 
     #[test]
-    fn words_are_found_by_others_and_a_hole_reads_as_zeros() {
-        let memfd = memfd(SealFlags::SHRINK);
-        let (one, other) = (Mapping::new(&memfd, BYTES), Mapping::new(&memfd, BYTES));
-        let (one, other) = (one.expect("memory"), other.expect("memory"));
-        one.store(BYTES - 8, b"two more");
-        assert_eq!(other.load(BYTES - 4), u32::from_ne_bytes(*b"more"));
-        let mut bytes = [0; 8];
-        assert_eq!(pread(&memfd, &mut bytes[..], BYTES as u64 - 8), Ok(8));
-        assert_eq!(&bytes, b"two more");
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        fallocate(&memfd, flags, 0, BYTES as u64).expect("it is ours");
-        assert_eq!(one.load(BYTES - 8), 0);
-        one.store(BYTES - 8, b"back");
-        assert_eq!(other.load(BYTES - 8), u32::from_ne_bytes(*b"back"));
+    fn offered_memory_is_mapped() {
+        let offered = Offered::new("swiftwater-test", WORDS).expect("memory");
+        let foreign = foreign(&offered, WORDS).expect("it is sealed");
+        offered.long_words()[0].store(7, Relaxed);
+        assert_eq!(foreign.long_words()[0].load(Relaxed), 7);
+    }
+
+    #[test]
+    fn memory_with_a_hole_is_not_mapped() {
+        let (memfd, _mapping) = sealed(SealFlags::SHRINK);
+        fallocate(&memfd, HOLE, 0, 4096).expect("it is ours");
+        fcntl_add_seals(&memfd, SealFlags::FUTURE_WRITE).expect("it is ours");
+        assert_eq!(foreign(memfd, WORDS).err(), Some(Errno::INVAL));
     }
 
     #[test]
     fn nothing_outside_is_accessed() {
-        let mapping = Mapping::new(memfd(SealFlags::SHRINK), BYTES).expect("memory");
-        for at in [1, 2, BYTES - 2, BYTES, usize::MAX - 3, usize::MAX] {
-            assert!(catch_unwind(|| mapping.load(at)).is_err(), "{at}");
-            assert!(catch_unwind(|| mapping.store(at, &[0; WORD_BYTES])).is_err(), "{at}");
+        let ours = written();
+        for at in [0, 8, 17, 18, BYTES - 2, BYTES, usize::MAX - 3, usize::MAX] {
+            assert!(catch_unwind(AssertUnwindSafe(|| ours.load(at))).is_err(), "{at}");
+            assert!(catch_unwind(AssertUnwindSafe(|| ours.store(at, &[0; WORD_BYTES]))).is_err(), "{at}");
         }
-        assert!(catch_unwind(|| mapping.store(BYTES - 4, &[0; 8])).is_err(), "the second word is outside");
-        assert!(catch_unwind(|| mapping.store(0, &[0; 3])).is_err(), "it is no whole word");
+        assert!(catch_unwind(AssertUnwindSafe(|| ours.store(BYTES - 4, &[0; 8]))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| ours.store(16, &[0; 3]))).is_err(), "it is no whole word");
+        assert_eq!(ours.long_words().len(), 2);
+        assert!(
+            catch_unwind(|| Written::new("swiftwater-test", 8, 2, &pins())).is_err(),
+            "they are not there"
+        );
     }
 }

@@ -396,16 +396,16 @@ fn the_receive_windows_of_one_user_together_hold_no_more_than_its_memory() {
 #[ignore = "needs root: ./test --all"]
 fn the_pages_of_one_user_take_no_more_than_its_memory() {
     const BUDGET_BYTES: u64 = 1 << 20;
-    /// Sizes of the pages of a one-to-one and of a one-to-many socket, each with the beginning of its ring.
+    /// Sizes of the status pages of a one-to-one and of a one-to-many socket, each with a page that may stay pinned.
     const PAGES_BYTES: [u64; 2] = [8 << 10, 68 << 10];
     let Some(scene) = Scene::set_with("pages", "--user-page-memory 1M") else { return };
     let victim = Held::start(scene.victim("victim", &["hold"]));
-    let before = scene.memfd_bytes("page");
+    let before = scene.memfd_bytes("status");
     let mut attacker = scene.attacker("pages");
     attacker.args(PAGES_BYTES.map(|bytes| (BUDGET_BYTES / bytes).to_string()));
     let attacker = Held::start(attacker);
     assert_eq!(scene.of_attacker("page_bytes"), BUDGET_BYTES);
-    let most = scene.memfd_bytes("page");
+    let most = scene.memfd_bytes("status");
     assert!(most > before && most <= before + BUDGET_BYTES, "{before} before, {most} during");
     scene.assert_victim_works();
     assert_success("the victim", &victim.go_on());

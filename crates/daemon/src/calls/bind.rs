@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use carrier::shared_page::State;
+use carrier::status_page::State;
 use links::interface_addresses;
 use rustix::io::Errno;
 use rustix::net::UCred;

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
 use carrier::request::{Addresses, InitMessage, Start};
-use carrier::shared_page::State;
+use carrier::status_page::State;
 use rustix::io::Errno;
 use swiftwater::{Address, Stack};
 
@@ -64,7 +64,7 @@ fn connect_only(
     let bound = bound(registry, socket, &mut inner)?;
     // The carrier must not poll writable before the outcome is known.
     endpoint::fill(theirs)?;
-    socket.channel.page.clear_error();
+    socket.channel.pages.clear_error();
     inner.peer = Some(seen);
     inner.local = local_toward(hosts[0]).map(|local| SocketAddr::new(local, bound.port));
     let local = inner.local.unwrap_or_else(|| bound.first());

@@ -1,6 +1,6 @@
 //! Switches the form of what a program reads: records, or plain content for a program without the shim.
 
-use carrier::shared_page::State;
+use carrier::status_page::State;
 use rustix::io::Errno;
 
 use crate::channel::style::Style;

@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use carrier::shared_page::State;
+use carrier::status_page::State;
 use rustix::io::Errno;
 use swiftwater::ListenerOptions;
 use swiftwater::tokio::Listener;

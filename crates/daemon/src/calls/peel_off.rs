@@ -1,10 +1,10 @@
 //! `sctp_peeloff`: an association of a one-to-many socket becomes a socket of its own.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use carrier::record::Kind;
-use carrier::shared_page::{PeerShut, State};
+use carrier::status_page::{PeerShut, State};
 use rustix::io::Errno;
 
 use crate::channel::Channel;
@@ -21,8 +21,8 @@ use crate::system::journal::log;
 /// An association that was moved to a socket of its own.
 pub(crate) struct PeeledOff {
     pub(crate) opened: Opened,
-    /// A descriptor of the socket's page for the program.
-    pub(crate) page: OwnedFd,
+    /// Descriptors of the socket's pages for the program.
+    pub(crate) pages: [OwnedFd; 2],
     /// The first command for the socket's task.
     pub(crate) relay: OneToOneCommand,
 }
@@ -46,7 +46,7 @@ pub(crate) async fn peel_off(
     let subscriptions = options.subscriptions;
     let opened = registry.open(socket.share.owner, socket.v6, Style::PeeledOff, State::Connected, options)?;
     let new = &opened.socket;
-    let Ok(page) = new.channel.page.as_fd().try_clone_to_owned() else {
+    let Ok(pages) = new.channel.pages.descriptors() else {
         // The new socket has no task that would forget it.
         registry.forget(new);
         return Err(Errno::MFILE);
@@ -60,18 +60,18 @@ pub(crate) async fn peel_off(
     }
     let port = new.local_address().port();
     registry.note_peeled_off(new, port, &assoc);
-    new.channel.page.set_subscriptions(subscriptions);
-    new.channel.page.set_peer(&assoc.peer, streams_out);
+    new.channel.pages.set_subscriptions(subscriptions);
+    new.channel.pages.set_peer(&assoc.peer, streams_out);
     let unsent = take_off(socket, &assoc).await;
     if assoc.held.lock().await.is_shut_down {
-        new.channel.page.set_peer_shut(PeerShut::Writing);
+        new.channel.pages.set_peer_shut(PeerShut::Writing);
     }
     if let Err(error) = move_records(recalled, (&socket.channel, &new.channel), id, front) {
         log(format_args!("peeling off an association lost messages: {error}"));
         socket.channel.credit.release_all();
     }
     new.channel.watch_reads();
-    Ok(PeeledOff { opened, page, relay: OneToOneCommand::Relay { association: assoc, unsent } })
+    Ok(PeeledOff { opened, pages, relay: OneToOneCommand::Relay { association: assoc, unsent } })
 }
 
 /// Returns the association of this number if it can be peeled off.

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use carrier::shared_page::State;
+use carrier::status_page::State;
 use serde::{Deserialize, Serialize};
 use swiftwater::tokio::Association;
 use swiftwater::{AssociationState, LinkKind, PathState, PathStatistics, Stack, Statistics};

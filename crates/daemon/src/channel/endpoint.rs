@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::pin::pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,6 +21,7 @@ use rustix::net::{
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::oneshot;
 
 use crate::channel::blocked::{Blocked, NotPut};
 use crate::channel::busy_poll::BusyPolling;
@@ -54,8 +54,8 @@ const IN_TURN_MAX: usize = 8;
 const RECEIVE_BUFFER_BYTES: usize = MESSAGE_BYTES_MAX + 1;
 /// Charge for a record whose length is not known yet.
 const RECORD_ROOM_BYTES: usize = PAYLOAD_BYTES_MAX + RECORD_COST_BYTES;
-/// Time without messages after which a ring that has held many returns its memory.
-const REST_AFTER: Duration = Duration::from_secs(1);
+/// Maximum time to wait for a thread that reads the sharers' page. What it said before counts then.
+const LEARN_WAIT: Duration = Duration::from_millis(500);
 /// Interval for rechecking for room if no descriptor is free to be notified by.
 const ROOM_RECHECK_INTERVAL: Duration = Duration::from_millis(1);
 /// Time after which a long message is tried again if the host is short of memory or descriptors.
@@ -66,8 +66,8 @@ pub(crate) struct Endpoint {
     descriptor: AsyncFd<Arc<End>>,
     /// Closes descriptors that programs send with records.
     closer: Arc<Closer>,
-    /// Whether a send has reported that the program has left records unread. The kernel reports that once.
-    reset: AtomicBool,
+    /// Whether the program has left records unread. The kernel reports that once.
+    reset: Mutex<Reset>,
     /// Whether the program has sent a malformed record. Each later read reports that again.
     is_broken: AtomicBool,
     busy_polling: Arc<BusyPolling>,
@@ -87,6 +87,19 @@ pub(crate) struct Endpoint {
     ring: OutboundRing,
     /// Number of bytes of records that were taken from the carrier.
     taken_bytes: AtomicU64,
+}
+
+/// Whether the kernel has reported that a program has left records unread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Reset {
+    #[default]
+    None,
+    /// A send has reported it.
+    Sent,
+    /// A read has reported it. The sharers' page is read before others hear of it.
+    Reported,
+    /// The sharers' page says which of the records were messages.
+    Learned,
 }
 
 /// Accounts of a socket's user, each in a separate budget, so that data from peers does not keep a program from sending.
@@ -155,7 +168,7 @@ pub(crate) fn pair(
     let endpoint = Endpoint {
         descriptor,
         closer,
-        reset: AtomicBool::new(false),
+        reset: Mutex::default(),
         is_broken: AtomicBool::new(false),
         busy_polling: Arc::clone(busy_polling),
         gate: Arc::default(),
@@ -240,11 +253,27 @@ impl Endpoint {
         if let Some(taken) = self.take_from_ring() {
             return taken;
         }
-        let taken = self.try_take_record();
-        match taken {
-            Err(Errno::AGAIN) if self.ring.wakes_without_record() => self.try_take(),
-            _ => taken,
+        if self.ring.is_checked(&self.closer) {
+            return Err(Errno::AGAIN);
         }
+        match self.try_take_record() {
+            // What was sent before a message in the ring is in the carrier by now.
+            Err(Errno::AGAIN) if self.ring.waits_for_wake() => match self.try_take_record() {
+                Err(Errno::AGAIN) if self.ring.wakes_without_record() => self.try_take(),
+                taken => taken,
+            },
+            taken => taken,
+        }
+    }
+
+    /// Takes the next record of a program that has closed its end; learns first how far it has read, if it has left records unread.
+    pub(crate) async fn take_at_close(&self) -> Result<Incoming, Errno> {
+        let taken = self.try_take();
+        if *lock(&self.reset) != Reset::Reported {
+            return taken;
+        }
+        self.readable().await;
+        self.try_take()
     }
 
     /// Takes the next message from the ring; `None` if there is none, or if the carrier comes first.
@@ -288,6 +317,8 @@ impl Endpoint {
                 // The caller bounds how many records are taken.
                 None => match self.try_take_record() {
                     Ok(Incoming::Filler) if !lock(&self.in_turn).is_empty() => {}
+                    // The record is looked for again once the sharers' page was read.
+                    Err(Errno::AGAIN) if *lock(&self.reset) == Reset::Reported => return Err(Errno::AGAIN),
                     Ok(Incoming::End | Incoming::Empty) | Err(Errno::AGAIN) => return Ok(self.break_off()),
                     other => return other,
                 },
@@ -351,6 +382,17 @@ impl Endpoint {
     }
 
     fn receive_next(&self) -> Result<Incoming, Errno> {
+        {
+            let mut reset = lock(&self.reset);
+            match *reset {
+                Reset::Reported => return Err(Errno::AGAIN),
+                Reset::Learned => {
+                    *reset = Reset::None;
+                    return Ok(Incoming::Unread);
+                }
+                Reset::None | Reset::Sent => {}
+            }
+        }
         let stalled = lock(&self.stalled).take();
         if let Some((header, memfd)) = stalled {
             return self.take_large(header, memfd);
@@ -364,15 +406,22 @@ impl Endpoint {
     fn receive_into(&self, buffer: &mut [u8], mut charge: Charge) -> Result<Incoming, Errno> {
         let (bytes, descriptors) = match closer::receive(&self.descriptor, buffer, &self.closer) {
             Ok(received) => received,
-            Err(Errno::CONNRESET) => return Ok(Incoming::Unread),
+            Err(Errno::CONNRESET) => {
+                *lock(&self.reset) = Reset::Reported;
+                return Err(Errno::AGAIN);
+            }
             Err(error) => return Err(error),
         };
         if bytes == 0 {
-            return Ok(match self.has_ended() {
-                false => Incoming::Empty,
-                true if self.reset.swap(false, Relaxed) => Incoming::Unread,
-                true => Incoming::End,
-            });
+            if !self.has_ended() {
+                return Ok(Incoming::Empty);
+            }
+            let mut reset = lock(&self.reset);
+            if *reset == Reset::Sent {
+                *reset = Reset::Reported;
+                return Err(Errno::AGAIN);
+            }
+            return Ok(Incoming::End);
         }
         self.busy_polling.record_came();
         self.taken_bytes.fetch_add(bytes as u64, Relaxed);
@@ -388,12 +437,16 @@ impl Endpoint {
         if matches!(header.kind, Kind::Filler | Kind::Wake) {
             return Ok(Incoming::Filler);
         }
-        if !header.flags.contains(Flags::IN_MEMFD) {
+        if header.kind != Kind::Ring && !header.flags.contains(Flags::IN_MEMFD) {
             charge.shrink_to(content.len() + RECORD_COST_BYTES);
             return Ok(Incoming::Message(header, charge.on(content.to_vec())));
         }
         drop(charge);
         let Some(memfd) = descriptors.into_iter().next() else { return Ok(Incoming::Malformed) };
+        if header.kind == Kind::Ring {
+            self.ring.announce(header.context, memfd);
+            return Ok(Incoming::Filler);
+        }
         if !header.flags.contains(Flags::IN_TURN) {
             return self.take_large(header, memfd);
         }
@@ -457,7 +510,25 @@ impl Endpoint {
 
     /// Makes the next read report again that the program has closed with unread records.
     pub(crate) fn repeat_reset(&self) {
-        self.reset.store(true, Relaxed);
+        *lock(&self.reset) = Reset::Learned;
+    }
+
+    /// Has the sharers' page read, and does not wait for that.
+    pub(super) fn look(&self) {
+        let memory = Arc::clone(self.ring.memory());
+        self.closer.run(move || memory.look());
+    }
+
+    /// Reads the sharers' page on the thread that may wait for programs.
+    pub(crate) async fn learn(&self) {
+        let (done, is_done) = oneshot::channel();
+        let memory = Arc::clone(self.ring.memory());
+        self.closer.run(move || {
+            memory.look();
+            // The waiting task may have been cancelled.
+            let _ = done.send(());
+        });
+        let _ = tokio::time::timeout(LEARN_WAIT, is_done).await;
     }
 
     /// Discards the next available record. Returns whether there was one.
@@ -485,20 +556,20 @@ impl Endpoint {
             return;
         }
         self.closer.room().await;
+        if self.ring.is_checked(&self.closer) {
+            return self.ring.checked().await;
+        }
+        if *lock(&self.reset) == Reset::Reported {
+            self.learn().await;
+            *lock(&self.reset) = Reset::Learned;
+            return;
+        }
         if self.ring.is_busy() {
             self.busy_polling.poll_for(|| self.ring.is_filled()).await;
         }
-        if !self.ring.sleep() {
-            return;
+        if self.ring.sleep() {
+            self.has_come().await;
         }
-        let mut has_come = pin!(self.has_come());
-        if self.ring.holds_much() {
-            if tokio::time::timeout(REST_AFTER, &mut has_come).await.is_ok() {
-                return;
-            }
-            self.ring.rest(&self.closer);
-        }
-        has_come.await;
     }
 
     /// Waits until the carrier polls readable and the closer has room.
@@ -539,7 +610,7 @@ impl Endpoint {
 
     /// Returns the number of bytes that the program has sent and the daemon has not taken, with a header for each message.
     pub(crate) fn waiting_bytes(&self) -> u64 {
-        self.record_bytes() + (self.ring.tail() - self.ring.position())
+        self.record_bytes() + self.ring.tail().wrapping_sub(self.ring.position())
     }
 
     /// Returns the number of bytes of the records in the carrier.
@@ -661,7 +732,7 @@ impl Endpoint {
     }
 
     fn try_send(&self, record: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !descriptors.is_empty() {
             control.push(SendAncillaryMessage::ScmRights(descriptors));
@@ -669,7 +740,10 @@ impl Endpoint {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let sent = rustix::net::sendmsg(&self.descriptor, record, &mut control, flags);
         if sent == Err(Errno::CONNRESET) {
-            self.reset.store(true, Relaxed);
+            let mut reset = lock(&self.reset);
+            if *reset == Reset::None {
+                *reset = Reset::Sent;
+            }
         }
         sent.map(drop)
     }
@@ -723,6 +797,14 @@ impl Endpoint {
     pub(crate) fn send_end(&self) {
         // This fails only if the end is closed.
         let _ = rustix::net::shutdown(&self.descriptor, Shutdown::Write);
+    }
+}
+
+#[cfg(test)]
+impl Endpoint {
+    /// Moves to a ring that no program has announced, and is awake for it.
+    pub(crate) fn join_ring(&self, memfd: impl AsFd) {
+        self.ring.join(memfd);
     }
 }
 

@@ -212,8 +212,7 @@ impl Channel {
         if !is_message || content.is_empty() || self.endpoint.form.is_ordinary() {
             return Err(Errno::INVAL);
         }
-        // Messages that the sharer has taken out whole make room.
-        self.release_read();
+        // Messages that the sharer has taken out whole make room, as soon as the watcher has seen that.
         let content = self.endpoint.charge_and_copy(content).await?;
         let header = Header { association, address: peer, ..header };
         self.endpoint.form.put_back(Message::new(&header, &[content]))
@@ -224,7 +223,7 @@ impl Channel {
     pub(crate) fn set_form(self: &Rc<Self>, plain: bool) -> Result<(), Errno> {
         let longest = self.endpoint.form.set(plain)?;
         self.expect_length(longest);
-        self.page.set_plain(plain);
+        self.pages.set_plain(plain);
         let is_full = |flushed: Result<(), NotPut>| flushed == Err(NotPut::Blocked(Blocked::Full));
         // A program may change the form repeatedly; one task serves all changes.
         if is_full(self.flush()) && !std::mem::replace(&mut self.endpoint.form.state().is_flushing, true) {

@@ -1,4 +1,4 @@
-//! The channel between a socket and its program: the endpoint that carries records, the shared page, and the credit that unread
+//! The channel between a socket and its program: the endpoint that carries records, the shared pages, and the credit that unread
 //! messages hold in the receive windows of associations. The layers above see messages, not where they are stored.
 
 pub(crate) mod blocked;
@@ -12,7 +12,7 @@ pub(crate) mod raw_record;
 pub(crate) mod recall;
 mod received_memfd;
 pub(crate) mod ring;
-pub(crate) mod shared_page;
+pub(crate) mod shared_pages;
 pub(crate) mod style;
 pub(crate) mod window_credit;
 
@@ -26,13 +26,13 @@ use blocked::NotPut;
 use endpoint::Endpoint;
 pub(crate) use form::Put;
 use raw_record::RawRecord;
-use shared_page::SharedPage;
+use shared_pages::SharedPages;
 use window_credit::WindowCredit;
 
-/// The state that a socket shares with its program. The program has the other end of `endpoint`, and maps `page`.
+/// The state that a socket shares with its program. The program has the other end of `endpoint`, and maps `pages`.
 pub(crate) struct Channel {
     pub(crate) endpoint: Arc<Endpoint>,
-    pub(crate) page: SharedPage,
+    pub(crate) pages: SharedPages,
     pub(crate) credit: WindowCredit,
     /// Locked while the daemon puts a message, from its first part to its last.
     pub(crate) delivery: Arc<tokio::sync::Mutex<()>>,
@@ -51,6 +51,8 @@ struct Announced {
     bundles: bool,
     /// Messages put alone since the last bundle.
     alone: u32,
+    /// Number of messages put when the sharers' page was asked last how many were read.
+    asked: Option<u32>,
 }
 
 /// Number of size hints with exact lengths. Later size hints round up to a power of two, so that few are sent.
@@ -59,11 +61,11 @@ const EXACT_SIZE_HINTS_MAX: u32 = 8;
 const ALONE_MAX: u32 = 64;
 
 impl Channel {
-    pub(crate) fn new(endpoint: Endpoint, page: SharedPage) -> Channel {
+    pub(crate) fn new(endpoint: Endpoint, pages: SharedPages) -> Channel {
         let credit = WindowCredit::new(Arc::clone(endpoint.closer()));
         Channel {
             endpoint: Arc::new(endpoint),
-            page,
+            pages,
             credit,
             delivery: Arc::default(),
             announced: RefCell::default(),
@@ -74,11 +76,16 @@ impl Channel {
     /// message and 0 for a notification.
     fn announce_one(&self, bytes: u32, counted: u32) -> Result<(), NotPut> {
         let mut announced = self.announced();
-        let is_time = announced.bundles && (announced.alone + 1).is_multiple_of(ALONE_MAX);
-        // If all earlier messages were read, no bundle is left in the carrier.
-        if is_time && !self.has_unread_besides(counted) {
-            self.page.set_bundles(false);
-            announced.bundles = false;
+        if announced.bundles {
+            let taken = self.pages.read_so_far().data_taken;
+            // If all messages up to the last bundle were read, none is left in the carrier.
+            if announced.asked.is_some_and(|put| taken.wrapping_sub(put).cast_signed() >= 0) {
+                self.pages.set_bundles(false);
+                (announced.bundles, announced.asked) = (false, None);
+            } else if (announced.alone + 1).is_multiple_of(ALONE_MAX) {
+                announced.asked = Some(self.credit.put_besides(counted));
+                self.endpoint.look();
+            }
         }
         let hint = announced.hint_for_longer(bytes);
         drop(announced);
@@ -93,8 +100,8 @@ impl Channel {
 
     fn announce(&self, hint: Option<Announced>) -> Result<(), NotPut> {
         let Some(hint) = hint else { return Ok(()) };
-        self.page.set_longest(hint.longest);
-        self.page.set_bundles(hint.bundles);
+        self.pages.set_longest(hint.longest);
+        self.pages.set_bundles(hint.bundles);
         self.endpoint.try_put_parts(&[IoSlice::new(&Header::new(Kind::SizeHint).encode())], &[])?;
         // A size hint that could not be put is put at the next attempt.
         *self.announced() = hint;
@@ -115,15 +122,15 @@ impl Channel {
         let messages = record.messages().map(|(_, header)| header.bytes);
         announced.longest = messages.fold(announced.longest, u32::max);
         announced.bundles |= record.messages().nth(1).is_some();
-        self.page.set_longest(announced.longest);
-        self.page.set_bundles(announced.bundles);
+        self.pages.set_longest(announced.longest);
+        self.pages.set_bundles(announced.bundles);
     }
 
     /// Announces messages of this length that are put into a carrier from which the program has not read yet.
     pub(crate) fn expect_length(&self, bytes: u32) {
         let mut announced = self.announced();
         announced.longest = announced.longest.max(bytes);
-        self.page.set_longest(announced.longest);
+        self.pages.set_longest(announced.longest);
     }
 
     fn announced(&self) -> RefMut<'_, Announced> {
@@ -141,7 +148,7 @@ impl Announced {
 
     /// Returns the announcement due before a bundle; `None` if the reader expects bundles already.
     fn hint_for_bundle(&mut self) -> Option<Announced> {
-        self.alone = 0;
+        (self.alone, self.asked) = (0, None);
         (!self.bundles).then_some(Announced { bundles: true, ..*self })
     }
 }

@@ -243,7 +243,8 @@ mod tests {
     use std::os::fd::OwnedFd;
 
     use carrier::record::Header;
-    use carrier::shared_page::SharedPage;
+    use carrier::sharers_page::SharersPage;
+    use carrier::status_page::StatusPage;
 
     use super::*;
     use crate::channel::style::Style;
@@ -261,11 +262,10 @@ mod tests {
         messages.iter().flat_map(|(header, content)| [&header.encode()[..], content].concat()).collect()
     }
 
-    /// Reads all records in the carrier, and sets the page's count of messages read to `taken`.
+    /// Reads all records in the carrier, and sets the sharers' count of messages read to `taken`.
     fn read_all(channel: &Channel, theirs: &OwnedFd, taken: u32) -> Vec<Vec<u8>> {
         let records = std::iter::from_fn(|| read(theirs)).collect();
-        rustix::io::pwrite(channel.page.as_fd(), &taken.to_ne_bytes(), SharedPage::DATA_TAKEN_AT)
-            .expect("a page");
+        channel.pages.write_as_sharer(SharersPage::DATA_TAKEN_AT, &[taken]);
         records
     }
 
@@ -304,11 +304,7 @@ mod tests {
         let registry = registry();
         let (socket, theirs) = opened(&registry, Style::OneToOne);
         let (channel, mut putter) = (&socket.channel, Putter::new(&socket.channel));
-        let are_expected = || {
-            let mut flag = [0; 4];
-            rustix::io::pread(channel.page.as_fd(), &mut flag, SharedPage::BUNDLES_AT).expect("a page");
-            flag != [0; 4]
-        };
+        let are_expected = || channel.pages.field(StatusPage::BUNDLES_AT) != 0;
         let two = [message(1, 10), message(2, 10)];
         putter.try_put_bundle(&bundle_of(&two), 2).expect("room");
         assert!(are_expected());
@@ -317,6 +313,9 @@ mod tests {
             assert!(are_expected(), "after {alone}");
             assert_eq!(try_put(&mut putter, &message(3, 10)), Ok(Put::Record));
         }
+        assert!(are_expected(), "the sharers' page is being read");
+        channel.endpoint.closer().drained().await;
+        assert_eq!(try_put(&mut putter, &message(3, 10)), Ok(Put::Record));
         assert!(!are_expected());
     }
 

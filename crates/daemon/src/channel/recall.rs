@@ -156,13 +156,14 @@ mod tests {
     use std::task::{Context, Waker};
 
     use carrier::record::MESSAGE_BYTES_MAX;
-    use carrier::shared_page::State;
+    use carrier::status_page::State;
     use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, recvmsg};
+    use shared_memory::Pins;
 
     use super::*;
     use crate::channel::endpoint::{self, Accounts};
     use crate::channel::ring::OutboundRing;
-    use crate::channel::shared_page::SharedPage;
+    use crate::channel::shared_pages::SharedPages;
     use crate::channel::style::Style;
     use crate::users::budget::{Budget, Limits};
     use crate::users::closer::{Closers, Source};
@@ -174,8 +175,9 @@ mod tests {
         let account = Budget::new(Limits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1);
         let closer = closers.of(1, Source::Carriers);
         let [sent, unread, received] = [(); 3].map(|()| Arc::clone(&account));
-        let page = SharedPage::new(false, Style::OneToOne, State::Idle, MESSAGE_BYTES_MAX, &account);
-        let ring = OutboundRing::new(page.expect("room").memory());
+        let pins = Arc::new(Pins::new(1));
+        let pages = SharedPages::new(false, Style::OneToOne, State::Idle, MESSAGE_BYTES_MAX, &account, &pins);
+        let ring = OutboundRing::new(pages.expect("room").memory(), pins);
         let pair = endpoint::pair(&Arc::default(), closer, Accounts { sent, unread, received }, ring);
         let (endpoint, theirs) = pair.expect("a pair");
         (Arc::new(endpoint), theirs)

@@ -1,36 +1,63 @@
 //! The daemon's side of the ring through which a program sends messages.
 //!
+//! A program announces a ring by a [`Kind::Ring`] with its memory, which the program has made and sealed, so that
+//! it can take none of it away. A closing thread checks and maps it. Then the daemon sleeps in it, and shows its number: the program
+//! uses the ring from then on. What lies in the carrier before the first [`Kind::Wake`](carrier::record::Kind::Wake) was sent earlier.
+//!
 //! While the daemon is awake for a ring, it looks there for the next message, and in the carrier only where the ring is empty. Once it
-//! sleeps, the next writer puts a [`Kind::Wake`](carrier::record::Kind::Wake) into the carrier; what lies in front of that was sent
-//! before what the ring holds.
+//! sleeps, the next writer puts a wake record into the carrier; what lies in front of that was sent before what the ring holds.
+//!
+//! Another program that has the socket, for instance after an `exec`, may announce another ring. The daemon takes all messages of the
+//! old one first.
 
+use std::future::poll_fn;
+use std::os::fd::AsFd;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind};
 use ring::{Broken, Reader, Ring};
+use rustix::io::Errno;
+use shared_memory::{Foreign, Pins};
+use tokio::sync::oneshot;
 use zerocopy::IntoBytes;
 
-use super::shared_page::Memory;
-use crate::users::closer::Closer;
-
-/// Memory that a ring without messages keeps.
-const KEPT_BYTES: usize = 32 * 1024;
+use super::shared_pages::Memory;
+use crate::users::closer::{Closer, ReceivedDescriptor};
 
 /// The reader of a socket's ring.
 pub(crate) struct OutboundRing {
     memory: Arc<Memory>,
+    pins: Arc<Pins>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
+    /// The memory of the writers, if there is a ring.
+    words: Option<Foreign>,
     reader: Reader,
-    /// The ring was found empty, and marked: the carrier says when there is more.
+    /// Added to positions of the reader, so that they increase over all rings.
+    earlier: u64,
+    /// The ring was found empty, and the writers know: the carrier says when there is more.
     is_asleep: bool,
-    /// A message was taken since the ring was marked last.
+    /// A message was taken since the last sleep.
     is_busy: bool,
     /// No process has the socket any more: messages behind this position came too late.
     end: Option<u64>,
+    next: Next,
+}
+
+/// The ring that was announced last.
+#[derive(Default)]
+enum Next {
+    #[default]
+    None,
+    /// Its memory has come.
+    Announced(u32, ReceivedDescriptor),
+    /// A thread checks and maps it.
+    Checked(u32, oneshot::Receiver<Result<Foreign, Errno>>),
 }
 
 /// A message at the front of the ring.
@@ -60,27 +87,82 @@ impl Front {
 }
 
 impl OutboundRing {
-    pub(crate) fn new(memory: Arc<Memory>) -> OutboundRing {
-        OutboundRing { memory, state: Mutex::default() }
+    /// Returns the reader of no ring. `memory` has its words.
+    pub(crate) fn new(memory: Arc<Memory>, pins: Arc<Pins>) -> OutboundRing {
+        OutboundRing { memory, pins, state: Mutex::default() }
+    }
+
+    /// Returns the pages of the socket.
+    pub(super) fn memory(&self) -> &Arc<Memory> {
+        &self.memory
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ring(&self) -> Ring<'_> {
-        self.memory.ring()
+    /// Notes a ring that the program has announced. What the earlier one holds comes first.
+    pub(super) fn announce(&self, number: u32, memfd: ReceivedDescriptor) {
+        let mut state = self.state();
+        state.is_asleep = false;
+        state.next = Next::Announced(number, memfd);
+    }
+
+    /// Begins to check an announced ring if the earlier one is empty. Returns whether one is being checked: nothing else is taken
+    /// before [`OutboundRing::checked`].
+    pub(super) fn is_checked(&self, closer: &Arc<Closer>) -> bool {
+        let mut state = self.state();
+        match std::mem::take(&mut state.next) {
+            Next::None => return false,
+            Next::Announced(number, memfd) => {
+                let (done, is_done) = oneshot::channel();
+                let pins = Arc::clone(&self.pins);
+                closer.run(move || {
+                    // If the socket is closed, nobody waits.
+                    let _ = done.send(Foreign::new(memfd.as_fd(), ring::WORDS, &pins));
+                });
+                state.next = Next::Checked(number, is_done);
+            }
+            checked => state.next = checked,
+        }
+        true
+    }
+
+    /// Waits until an announced ring was checked, and moves to it; returns at once if none is being checked. A ring that is not as
+    /// it should be is left alone: the program goes on without it.
+    pub(super) async fn checked(&self) {
+        let checked = poll_fn(|context| match &mut self.state().next {
+            Next::Checked(number, is_done) => {
+                Pin::new(is_done).poll(context).map(|done| Some((*number, done)))
+            }
+            Next::None | Next::Announced(..) => Poll::Ready(None),
+        });
+        let Some((number, done)) = checked.await else { return };
+        let mut state = self.state();
+        state.next = Next::None;
+        if let Ok(Ok(words)) = done {
+            state.move_to(words, &self.memory, number);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn join(&self, memfd: impl AsFd) {
+        let words = Foreign::new(memfd, ring::WORDS, &self.pins).expect("a ring");
+        let mut state = self.state();
+        state.move_to(words, &self.memory, 1);
+        state.wake(&self.memory);
     }
 
     /// Returns the message at the front; `None` if there is none, or the daemon sleeps.
     pub(super) fn front(&self) -> Result<Option<Front>, Broken> {
-        let (ring, mut state) = (self.ring(), self.state());
-        let Some(bytes) = state.next(ring)? else { return Ok(None) };
+        let mut state = self.state();
+        let Some(bytes) = state.next_record(&self.memory)? else { return Ok(None) };
+        let Some((ring, reader)) = state.parts(&self.memory) else { return Ok(None) };
         let mut header = [0; HEADER_BYTES];
         if bytes < HEADER_BYTES {
             return Err(Broken);
         }
-        state.reader.read(ring, &mut header);
+        reader.read(ring, &mut header);
         let header = Header::parse(&header).filter(|header| header.kind == Kind::Data).ok_or(Broken)?;
         let content_bytes = if header.flags.contains(Flags::IN_MEMFD) { 0 } else { header.bytes as usize };
         if HEADER_BYTES + content_bytes != bytes {
@@ -92,42 +174,55 @@ impl OutboundRing {
     /// Takes the content of the message that [`OutboundRing::front`] has returned. Returns, too, whether a writer waits for room
     /// that there is now.
     pub(super) fn take(&self, front: &Front) -> (Content, bool) {
-        let (ring, mut state) = (self.ring(), self.state());
-        let bytes = front.content_bytes();
-        let content = Content { words: state.reader.words(ring, HEADER_BYTES, bytes), bytes };
+        let mut state = self.state();
         state.is_busy = true;
-        (content, state.reader.taken(ring, front.bytes))
+        let bytes = front.content_bytes();
+        let Some((ring, reader)) = state.parts(&self.memory) else {
+            return (Content { words: Vec::new(), bytes: 0 }, false);
+        };
+        let content = Content { words: reader.words(ring, HEADER_BYTES, bytes), bytes };
+        (content, reader.taken(ring, front.bytes))
     }
 
     /// Discards all messages, but for those that are sent meanwhile. Returns whether there were any.
     pub(super) fn discard(&self) -> bool {
-        let (tail, begin) = (self.tail(), self.position());
-        let (ring, mut state) = (self.ring(), self.state());
-        while state.reader.position() < tail
-            && let Ok(Some(bytes)) = state.reader.next(ring)
+        let mut state = self.state();
+        let (begin, waiting) = (state.position(), state.waiting(&self.memory));
+        let Some((ring, reader)) = state.parts(&self.memory) else { return false };
+        let end = reader.position() + waiting;
+        while reader.position() < end
+            && let Ok(Some(bytes)) = reader.next(ring)
         {
-            state.reader.taken(ring, bytes);
+            reader.taken(ring, bytes);
         }
-        state.reader.position() > begin
+        state.position() != begin
     }
 
     /// Notes that a wake record has come.
     pub(super) fn wake(&self) {
-        self.state().is_asleep = false;
+        self.state().wake(&self.memory);
     }
 
-    /// Looks whether a writer has removed the mark, whose wake record found no room in the carrier. Returns whether the daemon is
-    /// awake because of that.
+    /// Returns whether a message is in the ring of the sleeping daemon.
+    pub(super) fn waits_for_wake(&self) -> bool {
+        let mut state = self.state();
+        state.is_asleep && state.waiting(&self.memory) > 0
+    }
+
+    /// Looks whether a writer has put a message into the ring of the sleeping daemon, whose wake record found no room in the carrier.
+    /// Returns whether the daemon is awake because of that.
     pub(super) fn wakes_without_record(&self) -> bool {
-        let (ring, mut state) = (self.ring(), self.state());
-        let wakes = state.is_asleep && !state.reader.is_marked_asleep(ring);
-        state.is_asleep &= !wakes;
+        let mut state = self.state();
+        let wakes = state.is_asleep && state.waiting(&self.memory) > 0;
+        if wakes {
+            state.wake(&self.memory);
+        }
         wakes
     }
 
     /// Returns whether there is a message, or something that no writer writes.
     pub(super) fn is_filled(&self) -> bool {
-        !matches!(self.state().next(self.ring()), Ok(None))
+        !matches!(self.state().next_record(&self.memory), Ok(None))
     }
 
     /// Returns whether messages have come since the last sleep.
@@ -137,57 +232,78 @@ impl OutboundRing {
 
     /// Sleeps, so that the next writer puts a wake record into the carrier. Returns false if there is a message.
     pub(super) fn sleep(&self) -> bool {
-        let (ring, mut state) = (self.ring(), self.state());
-        if !state.is_asleep || !state.reader.is_marked_asleep(ring) {
-            state.is_asleep = state.reader.sleep(ring);
+        let mut state = self.state();
+        // Asleep already: a message that has come meanwhile has its turn behind the records in front of its wake record.
+        if !state.is_asleep {
+            state.is_asleep = state.parts(&self.memory).is_none_or(|(ring, reader)| reader.sleep(ring));
         }
         state.is_busy &= !state.is_asleep;
         state.is_asleep
     }
 
-    /// Returns whether so much memory was in use that a ring without messages should return it.
-    pub(super) fn holds_much(&self) -> bool {
-        self.state().reader.reach() > KEPT_BYTES
-    }
-
-    /// Returns the memory of a ring for which the daemon sleeps, on the thread of a closer: the call waits for the lock of the inode,
-    /// which a program can hold. Meanwhile programs send without the ring.
-    pub(super) fn rest(&self, closer: &Arc<Closer>) {
-        if self.state().reader.rest(self.ring()) {
-            let memory = Arc::clone(&self.memory);
-            closer.run(move || {
-                memory.return_ring();
-                memory.ring().end_rest();
-            });
-        }
-    }
-
     /// Notes that no process has the socket any more; returns whether no message is left.
     pub(super) fn end(&self) -> bool {
-        let (ring, mut state) = (self.ring(), self.state());
+        let mut state = self.state();
         if state.end.is_none() {
             state.is_asleep = false;
-            let position = state.reader.position();
-            state.end = state.reader.waiting(ring).ok().map(|waiting| position + waiting);
+            state.end = Some(state.position().wrapping_add(state.waiting(&self.memory)));
         }
-        matches!(state.next(ring), Ok(None))
+        matches!(state.next_record(&self.memory), Ok(None))
     }
 
     /// Returns the position behind the last message of the program.
     pub(super) fn tail(&self) -> u64 {
-        let (ring, state) = (self.ring(), self.state());
-        state.reader.position() + state.reader.waiting(ring).unwrap_or(0)
+        let mut state = self.state();
+        state.position().wrapping_add(state.waiting(&self.memory))
     }
 
     /// Returns the position behind the last message that was taken.
     pub(super) fn position(&self) -> u64 {
-        self.state().reader.position()
+        self.state().position()
     }
 }
 
 impl State {
-    fn next(&mut self, ring: Ring<'_>) -> Result<Option<usize>, Broken> {
-        let is_over = self.end.is_some_and(|end| self.reader.position() >= end);
-        if self.is_asleep || is_over { Ok(None) } else { self.reader.next(ring) }
+    /// Returns the ring and its reader, if there is a ring.
+    fn parts<'a>(&'a mut self, memory: &'a Memory) -> Option<(Ring<'a>, &'a mut Reader)> {
+        let words =
+            self.words.as_ref()?.long_words().try_into().expect("the mapping has as many words as a ring");
+        Some((Ring::new(words, memory.reader_words()), &mut self.reader))
+    }
+
+    fn move_to(&mut self, words: Foreign, memory: &Memory, number: u32) {
+        let (before, old) = (self.position(), self.words.replace(words));
+        let moved = self.parts(memory).is_some_and(|(ring, reader)| reader.move_to(ring).is_ok());
+        if moved {
+            self.earlier = before.wrapping_sub(self.reader.position());
+            self.is_asleep = true;
+            memory.set_ring_number(number);
+        } else {
+            self.words = old;
+        }
+    }
+
+    fn next_record(&mut self, memory: &Memory) -> Result<Option<usize>, Broken> {
+        let is_over = self.end.is_some_and(|end| self.position() == end);
+        if self.is_asleep || is_over {
+            return Ok(None);
+        }
+        self.parts(memory).map_or(Ok(None), |(ring, reader)| reader.next(ring))
+    }
+
+    fn wake(&mut self, memory: &Memory) {
+        self.is_asleep = false;
+        if let Some((ring, reader)) = self.parts(memory) {
+            reader.wake(ring);
+        }
+    }
+
+    /// Returns the number of bytes that the messages take which were not taken; 0 if the writers have broken the ring.
+    fn waiting(&mut self, memory: &Memory) -> u64 {
+        self.parts(memory).and_then(|(ring, reader)| reader.waiting(ring).ok()).unwrap_or(0)
+    }
+
+    fn position(&self) -> u64 {
+        self.earlier.wrapping_add(self.reader.position())
     }
 }

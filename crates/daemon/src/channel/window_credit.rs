@@ -99,6 +99,11 @@ impl WindowCredit {
         WindowCredit { put: Cell::default(), unread: RefCell::default(), closer }
     }
 
+    /// Returns the number of messages put, apart from `waiting` messages that wait for that.
+    pub(super) fn put_besides(&self, waiting: u32) -> u32 {
+        self.put.get().wrapping_sub(waiting)
+    }
+
     /// Counts messages that were put, or wait for that.
     pub(crate) fn count(&self, messages: u32) {
         self.put.set(self.put.get().wrapping_add(messages));
@@ -159,14 +164,15 @@ impl WindowCredit {
 }
 
 impl Channel {
-    /// Returns whether the program has left a message unread. Notifications do not count.
+    /// Returns whether the program has left a message unread, according to what the sharers' page said last. Notifications do not
+    /// count.
     pub(crate) fn has_unread_data(&self) -> bool {
         self.has_unread_besides(0)
     }
 
     /// Returns whether a message is unread, apart from `waiting` messages that wait to be put.
     pub(super) fn has_unread_besides(&self, waiting: u32) -> bool {
-        self.page.data_taken() != self.credit.put.get().wrapping_sub(waiting)
+        self.pages.read_so_far().data_taken != self.credit.put_besides(waiting)
     }
 
     /// Holds the credit of a message that was put into the carrier until the message was read.
@@ -182,11 +188,8 @@ impl Channel {
     }
 
     fn watch_if_needed(self: &Rc<Self>) {
-        if self.credit.unread().needs_watcher() {
-            // The program may have read the message already.
-            self.release_read();
-            self.watch_reads();
-        }
+        // The watcher begins with a look: the program may have read the message already.
+        self.watch_reads();
     }
 
     /// Starts a watcher that releases credits as the program reads, if credits are held and none runs.
@@ -197,16 +200,19 @@ impl Channel {
         }
     }
 
-    /// Releases the credits and the memory of all messages that were read according to the sharers.
-    pub(super) fn release_read(&self) {
-        let (taken, long_taken) = (self.page.data_taken(), self.page.long_taken());
-        let unread_count = self.credit.put.get().wrapping_sub(taken);
+    /// Releases the credits and the memory of all messages that were read according to the sharers. Returns whether a sharer was
+    /// reading.
+    pub(super) async fn release_read(&self) -> bool {
+        self.endpoint.learn().await;
+        let read = self.pages.read_so_far();
+        let unread_count = self.credit.put.get().wrapping_sub(read.data_taken);
         let (credits, long) = {
             let mut unread = self.credit.unread();
-            (unread.take_all_but(unread_count as usize), unread.long.take_read(long_taken))
+            (unread.take_all_but(unread_count as usize), unread.long.take_read(read.long_taken))
         };
         release(credits);
         long_messages::empty_on(&self.credit.closer, long);
+        read.is_being_read
     }
 }
 
@@ -216,12 +222,11 @@ async fn watch_reads(channel: Rc<Channel>) {
     loop {
         reads.next().await;
         for _ in 0..COUNT_LOOKS_MAX {
-            // Checked before the counter: a reader counts a message before it releases the lock.
-            let is_being_read = channel.page.is_being_read();
             if channel.endpoint.is_hung_up() {
                 channel.credit.release_all();
             }
-            channel.release_read();
+            // A reader counts a message before it releases the lock, and the lock stands in front of the number.
+            let is_being_read = channel.release_read().await;
             {
                 let mut unread = channel.credit.unread();
                 if !unread.needs_watcher() {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use carrier::record::{BUNDLE_BYTES_MAX, Flags};
-use carrier::shared_page::PeerShut;
+use carrier::status_page::PeerShut;
 use swiftwater::tokio::Association;
 use swiftwater::{Event, Message, Received, RecvError, internals};
 
@@ -219,8 +219,8 @@ impl<'a> Inbound<'a> {
 /// Refuses messages that programs send to an association whose peer has shut it down (RFC 9260 §9.2).
 fn refuse_messages(socket: &Socket, assoc: &SocketAssociation) {
     match &*assoc.send_queue() {
-        Some(send_queue) => send_queue.refuse(&socket.channel.page),
-        None => socket.channel.page.set_peer_shut(PeerShut::Writing),
+        Some(send_queue) => send_queue.refuse(&socket.channel.pages),
+        None => socket.channel.pages.set_peer_shut(PeerShut::Writing),
     }
 }
 
@@ -228,7 +228,7 @@ fn refuse_messages(socket: &Socket, assoc: &SocketAssociation) {
 /// may last until the peer has received everything. A program that has subscribed to later notifications finds the end when it
 /// reads, but its descriptor does not poll readable for it, because nothing can follow a polled end.
 fn end_early(socket: &Socket, assoc: &SocketAssociation) {
-    socket.channel.page.set_peer_shut(PeerShut::Both);
+    socket.channel.pages.set_peer_shut(PeerShut::Both);
     let later_notifications = [
         NotificationType::AssociationChange,
         NotificationType::SendFailed,

@@ -58,13 +58,19 @@ pub(crate) fn abort(association: &Association, reason: &str) {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::OwnedFd;
+    use std::os::fd::{AsFd, OwnedFd};
     use std::rc::Rc;
     use std::sync::mpsc;
     use std::task::{Context, Waker};
 
-    use carrier::record::{Flags, Header, Kind};
+    use bytes::Bytes;
+    use carrier::record::{Flags, HEADER_BYTES, Header, Kind};
+    use carrier::status_page::StatusPage;
+    use ring::{Put, Ring, Writer};
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+    use rustix::io::Errno;
     use rustix::net::Shutdown;
+    use shared_memory::Offered;
     use swiftwater::Address;
     use swiftwater::tokio::{Association, Listener};
 
@@ -81,7 +87,8 @@ mod tests {
     use crate::state::socket::Socket;
     use crate::system::quantum::RECORDS_PER_TURN;
     use crate::testing::{
-        self, opened, put, put_record, read, registry, send, send_long, send_memfd, send_only, soon,
+        self, announce, opened, put, put_record, read, registry, send, send_long, send_memfd, send_only,
+        soon, with_writer,
     };
     use crate::users::limits::Limits;
 
@@ -107,6 +114,7 @@ mod tests {
             let (ours, accepted) =
                 tokio::join!(Association::connect_on(&registry.stack, server), listener.accept());
             let (socket, theirs) = opened(&registry, Style::OneToOne);
+            with_writer(&socket, |_| ());
             let options = socket.inner().options.assoc_options.clone();
             let (peer, _) = accepted.expect("somebody comes");
             let assoc = SocketAssociation::with(ID, (host, 7).into(), ours.expect("it listens"), options);
@@ -358,7 +366,7 @@ mod tests {
                 put_record(&joined.socket, &Header::new(Kind::Accepted), b"");
             }),
             ("no header", &|joined| {
-                joined.socket.channel.page.memory().ring().put(8, |record| record.push(b"8 bytes!"));
+                with_writer(&joined.socket, |ring| ring.put(8, |record| record.push(b"8 bytes!")));
             }),
             ("more turns to come than anybody has", &|joined| {
                 let long = Header { flags: long.flags.with(Flags::IN_TURN), ..long };
@@ -379,11 +387,11 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn a_program_that_waits_for_room_in_the_ring_is_told() {
         let joined = Joined::new().await;
-        let (memory, content) = (joined.socket.channel.page.memory(), [7; 1000]);
-        while memory.ring().takes(64 + content.len()) {
+        let content = [7; 1000];
+        while with_writer(&joined.socket, |ring| ring.takes(64 + content.len())) {
             put(&joined.socket, ID, &content);
         }
-        memory.ring().note_full();
+        with_writer(&joined.socket, |ring| ring.note_full());
         (0..2).for_each(|_| send_only(&joined.theirs, Kind::Filler));
         let mut outbound = joined.outbound();
         let endpoint = &joined.socket.channel.endpoint;
@@ -410,47 +418,90 @@ mod tests {
         assert!(socket.channel.endpoint.waiting_bytes() > 0, "a later message is another request's");
     }
 
-    #[tokio::test(flavor = "local")]
-    async fn a_ring_that_held_much_returns_its_memory_after_a_while() {
-        let joined = Joined::new().await;
-        let (page, endpoint) = (&joined.socket.channel.page, &joined.socket.channel.endpoint);
-        let held_bytes = || rustix::fs::fstat(page).expect("it is open").st_blocks * 512;
-        let mut outbound = joined.outbound();
-        for _ in 0..100 {
-            testing::put(&joined.socket, ID, &[7; 1000]);
-        }
-        assert!(held_bytes() > 100_000);
-        while outbound.step().expect("it is open") != Wait::Message {
-            outbound.next_turn().await;
-        }
-        let ring = page.memory();
-        let returned = async {
-            while held_bytes() > 20_000 {
-                tokio::task::yield_now().await;
-            }
-        };
-        soon(async {
-            tokio::select! {
-                () = endpoint.readable() => panic!("nothing has come"),
-                () = returned => {}
-            }
-        })
-        .await;
-        endpoint.closer().drained().await;
-        assert!(ring.ring().takes(1) && testing::put(&joined.socket, ID, b"on"), "senders use it again");
-        send_only(&joined.theirs, Kind::Wake);
-        soon(endpoint.readable()).await;
-        assert_eq!(outbound.step().expect("it is open"), Wait::Message);
-        soon(async {
-            let last = loop {
-                let message = joined.peer.recv().await.expect("nothing is lost").expect("it is open");
-                if message.len() < 1000 {
-                    break message;
+    /// Takes records until one says that nothing more is there.
+    fn take_all(socket: &Socket) -> Vec<Bytes> {
+        let mut contents = Vec::new();
+        loop {
+            match socket.channel.endpoint.try_take() {
+                Ok(Incoming::Message(_, content)) => contents.push(content),
+                Ok(Incoming::Filler) => {}
+                other => {
+                    assert!(matches!(other, Err(Errno::AGAIN)), "{other:?}");
+                    return contents;
                 }
-            };
-            assert_eq!(last.len(), 2);
+            }
+        }
+    }
+
+    /// Puts a message into a ring that was announced.
+    fn put_into(ring: &Offered, socket: &Socket, content: &[u8]) -> Put {
+        let memory = socket.channel.pages.memory();
+        let words = ring.long_words().try_into().expect("as many as a ring has");
+        Writer::new(Ring::new(words, memory.reader_words())).put(HEADER_BYTES + content.len(), |record| {
+            record.push(&testing::header(ID, content.len()).encode());
+            record.push(content);
         })
-        .await;
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_ring_is_used_once_it_was_checked_and_behind_what_was_sent_before() {
+        let registry = registry();
+        let (socket, theirs) = opened(&registry, Style::OneToOne);
+        let number = || socket.channel.pages.field(StatusPage::RING_NUMBER_AT);
+        let offered = || Offered::new("ring", ring::WORDS).expect("memory");
+        let (one, other) = (offered(), offered());
+        send(&theirs, ID, b"1");
+        announce(&theirs, 7, &one);
+        send(&theirs, ID, b"2");
+        assert_eq!(take_all(&socket), ["1"], "what follows waits for the check");
+        assert_eq!((take_all(&socket).len(), number()), (0, 0));
+        soon(socket.channel.endpoint.readable()).await;
+        assert_eq!(number(), 7);
+        // The daemon sleeps: a wake record follows what was sent before.
+        assert!(matches!(put_into(&one, &socket, b"3"), Put::Done { sleep: Some(_) }));
+        send_only(&theirs, Kind::Wake);
+        soon(socket.channel.endpoint.readable()).await;
+        assert_eq!(take_all(&socket), ["2", "3"]);
+        // Another program goes on in a ring of its own.
+        put_into(&one, &socket, b"4");
+        announce(&theirs, 8, &other);
+        put_into(&one, &socket, b"5");
+        send(&theirs, ID, b"6");
+        assert_eq!(take_all(&socket), ["4", "5"], "the earlier ring comes first");
+        soon(socket.channel.endpoint.readable()).await;
+        assert_eq!(number(), 8);
+        put_into(&other, &socket, b"7");
+        send_only(&theirs, Kind::Wake);
+        put_into(&one, &socket, b"nobody looks here");
+        assert_eq!(take_all(&socket), ["6", "7"]);
+        assert!(socket.channel.endpoint.taken().reaches(socket.channel.endpoint.sent()));
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_ring_that_its_program_could_take_away_is_not_used() {
+        let registry = registry();
+        let (socket, theirs) = opened(&registry, Style::OneToOne);
+        let bytes = ring::BYTES as u64;
+        let unsealed = memfd_create("ring", MemfdFlags::ALLOW_SEALING).expect("a memfd");
+        rustix::io::pwrite(&unsealed, &vec![0; ring::BYTES], 0).expect("memory");
+        let sparse = memfd_create("ring", MemfdFlags::ALLOW_SEALING).expect("a memfd");
+        ftruncate(&sparse, bytes).expect("its length");
+        fcntl_add_seals(&sparse, SealFlags::SHRINK | SealFlags::FUTURE_WRITE).expect("its seals");
+        let short = Offered::new("ring", ring::WORDS - 1).expect("memory");
+        let broken = Offered::new("ring", ring::WORDS).expect("memory");
+        broken.long_words()[0].store(7, std::sync::atomic::Ordering::Relaxed);
+        let file = std::fs::File::open("/proc/self/exe").expect("a file");
+        for memfd in [unsealed.as_fd(), sparse.as_fd(), short.as_fd(), broken.as_fd(), file.as_fd()] {
+            announce(&theirs, 7, memfd);
+            send(&theirs, ID, b"a record");
+            assert_eq!(take_all(&socket), Vec::<Bytes>::new());
+            soon(socket.channel.endpoint.readable()).await;
+            assert_eq!(take_all(&socket), ["a record"], "the socket goes on");
+            assert_eq!(socket.channel.pages.field(StatusPage::RING_NUMBER_AT), 0);
+        }
+        // A record without memory is none of the shim's.
+        send_only(&theirs, Kind::Ring);
+        assert!(matches!(socket.channel.endpoint.try_take(), Ok(Incoming::Malformed)));
     }
 
     #[tokio::test(flavor = "local")]
@@ -478,9 +529,8 @@ mod tests {
         assert_eq!(before - endpoint.record_bytes(), 3 * 64);
         assert!(endpoint.discard() && endpoint.record_bytes() > 0, "the ring alone");
         // A note of a full ring makes the daemon discard some of them at once.
-        let memory = joined.socket.channel.page.memory();
         put(&joined.socket, ID, b"a word");
-        memory.ring().note_full();
+        with_writer(&joined.socket, |ring| ring.note_full());
         let before = endpoint.record_bytes();
         let taken = endpoint.try_take();
         assert!(matches!(taken, Ok(Incoming::Message(..))), "{taken:?}");

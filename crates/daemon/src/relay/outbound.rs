@@ -171,7 +171,7 @@ impl<'a> QueueOutbound<'a> {
     }
 
     fn advance(&mut self) -> Option<Wait> {
-        let page = &self.socket.channel.page;
+        let page = &self.socket.channel.pages;
         let mut weight = 1;
         loop {
             if let Err(blocked) = self.reports.put() {

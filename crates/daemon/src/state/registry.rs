@@ -9,9 +9,10 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use carrier::shared_page::State;
+use carrier::status_page::State;
 use rustix::io::Errno;
 use rustix::net::UCred;
+use shared_memory::Pins;
 use swiftwater::Stack;
 
 use super::association::{FIRST_ID, SocketAssociation};
@@ -24,7 +25,7 @@ use crate::channel::Channel;
 use crate::channel::busy_poll::BusyPolling;
 use crate::channel::endpoint::{self, Accounts};
 use crate::channel::ring::OutboundRing;
-use crate::channel::shared_page::{LeftPage, SharedPage};
+use crate::channel::shared_pages::{LeftPages, SharedPages};
 use crate::channel::style::Style;
 use crate::system::socket_cookie::Cookie;
 use crate::users::budget::Budget;
@@ -80,7 +81,11 @@ pub(crate) struct Registry {
     /// Rules for the modules on the streams of associations.
     rules: Rc<StreamRules>,
     /// Pages of closed sockets that were shut both ways, which their programs may still read.
-    closed_pages: Arc<Mutex<Turns<ClosedPage>>>,
+    closed_pages: Arc<Mutex<Turns<ClosedPages>>>,
+    /// Pins of the sockets' pages.
+    pins_of_pages: Arc<Pins>,
+    /// Pins of the programs' rings.
+    pins_of_rings: Arc<Pins>,
 }
 
 #[derive(Default)]
@@ -132,13 +137,15 @@ impl Registry {
         let first_port = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
         let few = (numbers.max() / PART_OF_CONNECTIONS).max(1);
         let waiting = WAITING_MAX.min(few);
+        let shares = Shares::new(Arc::clone(&numbers));
+        let (pins_of_pages, pins_of_rings) = shares.pins();
         Ok(Registry {
             stack,
             on_demand,
             unprivileged_from: first_port.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1024),
             table: RefCell::default(),
             ports: RefCell::new(Ports::new(u16::from_ne_bytes(random))),
-            shares: Shares::new(Arc::clone(&numbers)),
+            shares,
             sent: Budget::new(limits.sent()),
             unread: Budget::new(limits.unread()),
             received: Budget::new(limits.received()),
@@ -153,6 +160,8 @@ impl Registry {
             busy_polling: Arc::default(),
             rules: Rc::default(),
             closed_pages: Arc::new(Mutex::new(Turns::new(CLOSED_PAGES_MAX.min(few)))),
+            pins_of_pages,
+            pins_of_rings,
         })
     }
 
@@ -194,9 +203,10 @@ impl Registry {
         options.share_receive_memory(&accounts.received);
         let message_bytes_max = accounts.sent.message_bytes_max();
         let closer = self.closers.of(owner.user, Source::Carriers);
-        let page = SharedPage::new(v6, style, stage, message_bytes_max, &self.pages.account(owner.user))?;
-        let (endpoint, theirs) =
-            endpoint::pair(&self.busy_polling, closer, accounts, OutboundRing::new(page.memory()))?;
+        let account = self.pages.account(owner.user);
+        let pages = SharedPages::new(v6, style, stage, message_bytes_max, &account, &self.pins_of_pages)?;
+        let ring = OutboundRing::new(pages.memory(), Arc::clone(&self.pins_of_rings));
+        let (endpoint, theirs) = endpoint::pair(&self.busy_polling, closer, accounts, ring)?;
         let cookie = Cookie::of(&theirs)?;
         let (commands, receiver) = commands::channel_for(style);
         let mut table = self.table();
@@ -208,7 +218,7 @@ impl Registry {
             v6,
             style,
             share,
-            channel: Channel::new(endpoint, page),
+            channel: Channel::new(endpoint, pages),
             stage,
             options,
             commands,
@@ -288,13 +298,17 @@ impl Registry {
         if !self.ends.get() {
             // The share is released only after the page is emptied: a program that delays this cannot open more
             // sockets.
-            let (page, share) = (channel.page.left(), Arc::clone(&socket.share));
+            let (pages, share) = (channel.pages.left(), Arc::clone(&socket.share));
             let (closer, closed_pages) =
                 (Arc::clone(channel.endpoint.closer()), Arc::clone(&self.closed_pages));
             channel.endpoint.closer().run(move || {
-                if let Some(page) = page.empty() {
+                if let Some(pages) = pages.empty() {
                     let number = closer.number();
-                    keep_page(&closed_pages, share.owner.user, ClosedPage { page, closer, _number: number });
+                    keep_pages(
+                        &closed_pages,
+                        share.owner.user,
+                        ClosedPages { pages, closer, _number: number },
+                    );
                 }
                 drop(share);
             });
@@ -311,18 +325,18 @@ impl Registry {
     }
 }
 
-/// The page of a closed socket that its program may still read.
-struct ClosedPage {
-    page: LeftPage,
+/// The pages of a closed socket that its program may still read.
+struct ClosedPages {
+    pages: LeftPages,
     closer: Arc<Closer>,
     _number: Taken,
 }
 
-/// Keeps the page of a user. If there are too many, the user with the most loses one, which a thread of that user empties.
-fn keep_page(pages: &Mutex<Turns<ClosedPage>>, user: u32, page: ClosedPage) {
-    let too_many = pages.lock().unwrap_or_else(PoisonError::into_inner).push(user, page);
-    if let Some(ClosedPage { page, closer, _number }) = too_many {
-        closer.run(move || page.empty_wholly());
+/// Keeps the pages of a user's socket. If there are too many, the user with the most loses some, which a thread of that user empties.
+fn keep_pages(closed: &Mutex<Turns<ClosedPages>>, user: u32, pages: ClosedPages) {
+    let too_many = closed.lock().unwrap_or_else(PoisonError::into_inner).push(user, pages);
+    if let Some(ClosedPages { pages, closer, _number }) = too_many {
+        closer.run(move || pages.empty_wholly());
     }
 }
 

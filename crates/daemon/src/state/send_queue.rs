@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use carrier::record::{Header, MESSAGE_BYTES_MAX};
-use carrier::shared_page::ROOM_BYTES;
+use carrier::sharers_page::ROOM_BYTES;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::channel::shared_page::{EntryIndex, SharedPage};
+use crate::channel::shared_pages::{EntryIndex, SharedPages};
 
 /// Maximum number of bytes in a queue, even if a program ignores the counts in the page.
 const WAITING_BYTES_MAX: usize = ROOM_BYTES as usize + 2 * MESSAGE_BYTES_MAX;
@@ -114,7 +114,7 @@ impl SendQueue {
     }
 
     /// Removes the first message, which was passed on.
-    pub(crate) fn pop(&self, page: &SharedPage) {
+    pub(crate) fn pop(&self, pages: &SharedPages) {
         let mut queued = self.queued();
         let Some((_, content)) = queued.waiting.pop_front() else { return };
         queued.bytes -= content.len();
@@ -124,7 +124,7 @@ impl SendQueue {
         if queued.waiting.is_empty() || untold >= STEP_BYTES {
             self.told.set(passed_on);
             if let Some(entry) = self.entry {
-                page.set_passed_on(entry, passed_on);
+                pages.set_passed_on(entry, passed_on);
             }
         }
         if queued.bytes < ROOM_BYTES as usize {
@@ -153,14 +153,14 @@ impl SendQueue {
     }
 
     /// Refuses messages from now on, because the peer has shut the association down. Wakes the tasks that wait for room.
-    pub(crate) fn refuse(&self, page: &SharedPage) {
+    pub(crate) fn refuse(&self, pages: &SharedPages) {
         let mut queued = self.queued();
         // The entry of a closed queue may belong to another association.
         if queued.closed || std::mem::replace(&mut queued.peer_shut, true) {
             return;
         }
         if let Some(entry) = self.entry {
-            page.set_entry_peer_shut(entry);
+            pages.set_entry_peer_shut(entry);
         }
         self.emptied.notify_waiters();
     }
@@ -200,12 +200,15 @@ mod tests {
     use super::*;
     use carrier::record::Kind;
 
-    fn page() -> SharedPage {
+    fn pages() -> SharedPages {
         use crate::channel::style::Style;
         use crate::users::budget::{Budget, Limits};
-        use carrier::shared_page::State;
+        use carrier::status_page::State;
+        use shared_memory::Pins;
+        use std::sync::Arc;
         let account = Budget::new(Limits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1);
-        SharedPage::new(false, Style::OneToMany, State::OneToMany, MESSAGE_BYTES_MAX, &account)
+        let (style, state) = (Style::OneToMany, State::OneToMany);
+        SharedPages::new(false, style, state, MESSAGE_BYTES_MAX, &account, &Arc::new(Pins::new(1)))
             .expect("a memfd")
     }
 
@@ -230,16 +233,10 @@ mod tests {
 
     #[test]
     fn a_shutdown_of_the_peer_marks_no_entry_of_another_association() {
-        use carrier::shared_page::{Entry, SharedPage};
-        use std::os::fd::AsFd;
-        let page = page();
+        use carrier::status_page::{Entry, StatusPage};
+        let page = pages();
         let peer = std::net::SocketAddr::from(([127, 0, 0, 1], 7));
-        let streams_out = |index| {
-            let mut value = [0; 4];
-            rustix::io::pread(page.as_fd(), &mut value, SharedPage::entry_streams_out_at(index))
-                .expect("a memfd");
-            u32::from_ne_bytes(value)
-        };
+        let streams_out = |index| page.field(StatusPage::entry_streams_out_at(index));
         let first = SendQueue::new(page.enter(3, 10, &peer));
         first.refuse(&page);
         assert!(first.is_peer_shut() && streams_out(0) == Entry::PEER_SHUT);
@@ -253,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_program_waits_until_what_is_passed_on_leaves_room() {
-        let page = page();
+        let page = pages();
         let send_queue = SendQueue::new(None);
         let half = Bytes::from(vec![0; ROOM_BYTES as usize / 2]);
         let push = || assert!(send_queue.push(Header::new(Kind::Data), half.clone()));

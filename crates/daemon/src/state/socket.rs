@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
-use carrier::shared_page::State;
+use carrier::status_page::State;
 use links::interface_addresses;
 use rustix::net::UCred;
 use swiftwater::tokio::Listener;
@@ -119,7 +119,7 @@ impl Socket {
     /// Changes the state of the socket, for requests and for the sharers.
     pub(crate) fn set_state(&self, inner: &mut Inner, stage: State) {
         inner.stage = stage;
-        self.channel.page.set_state(stage);
+        self.channel.pages.set_state(stage);
         if stage.is_end() {
             self.ended.notify_waiters();
         }
@@ -194,14 +194,14 @@ impl Socket {
         seat: AssociationSeat,
     ) -> Rc<SocketAssociation> {
         association.take_seat(seat);
-        let entry = self.channel.page.enter(association.id, streams_out, &association.peer);
+        let entry = self.channel.pages.enter(association.id, streams_out, &association.peer);
         *association.send_queue() = Some(Rc::new(SendQueue::new(entry)));
         let association = Rc::new(association);
         {
             let mut inner = self.inner();
             inner.associations.insert(association.id, Rc::clone(&association));
             inner.heard += 1;
-            self.channel.page.set_associations(inner.heard);
+            self.channel.pages.set_associations(inner.heard);
         }
         self.show_default_stream(&association);
         association
@@ -212,7 +212,7 @@ impl Socket {
         self.inner().associations.remove(&association.id);
         let queue = association.send_queue().take()?;
         if let Some(entry) = queue.entry {
-            self.channel.page.leave(entry);
+            self.channel.pages.leave(entry);
         }
         queue.close();
         Some(queue)
@@ -222,7 +222,7 @@ impl Socket {
     pub(crate) fn note_silent(&self) {
         let mut inner = self.inner();
         inner.heard = inner.heard.saturating_sub(1);
-        self.channel.page.set_associations(inner.heard);
+        self.channel.pages.set_associations(inner.heard);
     }
 
     /// Shows the default stream in the page, where the shim checks messages that are sent without a stream.
@@ -235,7 +235,7 @@ impl Socket {
             },
             None => None,
         };
-        self.channel.page.set_default_stream(entry, assoc.options().sending.stream);
+        self.channel.pages.set_default_stream(entry, assoc.options().sending.stream);
     }
 }
 

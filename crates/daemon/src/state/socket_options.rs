@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use carrier::shared_page::Subscriptions;
+use carrier::status_page::Subscriptions;
 use swiftwater::internals::ReceiveBudget;
 use swiftwater::{AssociationOptions, ReceivePool, Stack};
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use carrier::record;
-use carrier::shared_page::State;
+use carrier::status_page::State;
 use rustix::io::Errno;
 use swiftwater::tokio::{Association, Listener};
 
@@ -57,7 +57,7 @@ async fn hand_over(
     let opened =
         registry.open(listener.share.owner, listener.v6, Style::OneToOne, State::Connected, options)?;
     let (socket, theirs) = super::start(registry, opened);
-    let page = &socket.channel.page;
+    let page = &socket.channel.pages;
     page.set_peer(&peer, association.streams_out());
     let assoc =
         Rc::new(SocketAssociation::with(registry.next_association(), peer, association, assoc_options));
@@ -80,7 +80,8 @@ async fn hand_over(
     let carried =
         socket.commands.one_to_one(OneToOneCommand::Relay { association: assoc, unsent: Messages::new() });
     let (record, endpoint) = (record::encode_accepted(&peer), &listener.channel.endpoint);
-    endpoint.put_record(&record, &[theirs.as_fd(), page.as_fd()]).await?;
+    let [status, sharers] = page.descriptors()?;
+    endpoint.put_record(&record, &[theirs.as_fd(), status.as_fd(), sharers.as_fd()]).await?;
     // The program may have closed the descriptor already, so the closer closes this copy.
     drop(endpoint.closer().take_over(theirs));
     carried

@@ -56,7 +56,7 @@ pub(super) async fn run(
             // Records that the program sent before the close may still wait for memory.
             () = endpoint.closed(), if stalled && !closed => {
                 closed = true;
-                batch.departure = close_early(socket);
+                batch.departure = close_early(socket).await;
             }
             command = commands.recv() => match command {
                 Some(command) => perform(socket, command, &mut listener),
@@ -89,7 +89,8 @@ fn perform(socket: &Rc<Socket>, command: OneToManyCommand, listener: &mut Option
 
 /// Handles the close of a socket whose records wait for memory. Returns the departure if those records are given up, and `None`
 /// if the socket lingers.
-fn close_early(socket: &Rc<Socket>) -> Option<Departure> {
+async fn close_early(socket: &Rc<Socket>) -> Option<Departure> {
+    socket.channel.endpoint.learn().await;
     if socket.channel.has_unread_data() {
         return Some(Departure::Unread);
     }
@@ -172,7 +173,7 @@ async fn relay(socket: Rc<Socket>, assoc: Rc<SocketAssociation>, queue: Rc<SendQ
         Err(error) => return cannot_start(&socket, &assoc, &queue, error).await,
     };
     if let Some(entry) = queue.entry {
-        socket.channel.page.set_entry_streams_out(entry, association.streams_out());
+        socket.channel.pages.set_entry_streams_out(entry, association.streams_out());
     }
     assoc.set_up(association.clone());
     options::apply_when_up(&socket, &assoc);
@@ -293,7 +294,7 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn an_association_that_takes_no_more_keeps_no_program_waiting_for_room() {
-        use carrier::shared_page::ROOM_BYTES;
+        use carrier::sharers_page::ROOM_BYTES;
 
         let registry = registry();
         let (socket, _theirs) = opened(&registry, Style::OneToMany);

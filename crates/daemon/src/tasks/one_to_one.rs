@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use carrier::shared_page::State;
+use carrier::status_page::State;
 use swiftwater::tokio::Association;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
@@ -66,7 +66,7 @@ async fn connect(socket: &Rc<Socket>, dial: &Dial, assoc: &Rc<SocketAssociation>
         // Dropping the future cancels the setup.
         () = socket.channel.endpoint.hung_up() => return false,
     };
-    let page = &socket.channel.page;
+    let page = &socket.channel.pages;
     match outcome {
         Ok(association) => {
             {
@@ -114,14 +114,14 @@ async fn relay(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messa
         departure = tokio::select! {
             // The task ends with the association, and the time limit of the shutdown bounds that.
             _ = &mut inbound.0 => Departure::HalfClosed,
-            () = socket.channel.endpoint.closed() => match socket.channel.endpoint.try_take() {
+            () = socket.channel.endpoint.closed() => match socket.channel.endpoint.take_at_close().await {
                 Ok(Incoming::Unread) if socket.channel.has_unread_data() => Departure::Unread,
                 _ => Departure::Closed,
             },
         };
     }
     // The program may still have a socket that both sides have shut down. For its calls the association has ended.
-    if socket.channel.page.is_end_told() {
+    if socket.channel.pages.is_end_told() {
         socket.set_state(&mut socket.inner(), State::Ended);
     }
     let lingers = socket.inner().options.lingers();
@@ -167,11 +167,11 @@ async fn relay_inbound_to_end(socket: Rc<Socket>, assoc: Rc<SocketAssociation>) 
             Ended::ByPeer => State::Lost,
             Ended::ByUs => State::Lost,
             Ended::Lost(loss) => {
-                socket.channel.page.set_error(errno::of_loss(loss));
+                socket.channel.pages.set_error(errno::of_loss(loss));
                 State::Lost
             }
         };
-        socket.channel.page.set_local(&socket.local_address());
+        socket.channel.pages.set_local(&socket.local_address());
         socket.set_state(&mut socket.inner(), end);
     };
     relay_inbound(&socket, &assoc, ended).await;

@@ -107,6 +107,7 @@ async fn unless_discarded(
     if !socket.inner().options.lingers() {
         return Err(Departure::Closed);
     }
+    socket.channel.endpoint.learn().await;
     if socket.channel.has_unread_data() {
         return Err(Departure::Unread);
     }

@@ -60,9 +60,14 @@ impl Numbers {
 
     fn of_limit(limit: usize) -> Result<Arc<Numbers>, FewDescriptors> {
         match limit {
-            LIMIT_MIN.. => Ok(Numbers::with_max(limit.min(NUMBERS_MAX) - OWN)),
+            LIMIT_MIN.. => Ok(Numbers::with_max(Numbers::left_to_programs(limit))),
             _ => Err(FewDescriptors { limit }),
         }
+    }
+
+    /// Returns how many of the descriptors of a daemon are for programs.
+    pub(crate) fn left_to_programs(limit: usize) -> usize {
+        limit.min(NUMBERS_MAX).saturating_sub(OWN)
     }
 
     pub(crate) fn with_max(max: usize) -> Arc<Numbers> {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use carrier::shared_page::State;
+use carrier::status_page::State;
 use libc::{FILE, c_int, c_uint, c_ulong};
 
 use super::on;
@@ -148,9 +148,13 @@ pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: usi
         fd,
         |descriptor| {
             if is_inets {
-                return system::control_of_family(descriptor.page().family.load(Relaxed), request, argument);
+                return system::control_of_family(
+                    descriptor.pages().status.family.load(Relaxed),
+                    request,
+                    argument,
+                );
             }
-            if descriptor.page().state() == State::Listening {
+            if descriptor.pages().status.state() == State::Listening {
                 return Err(Errno(libc::EINVAL));
             }
             if request == libc::TIOCOUTQ {

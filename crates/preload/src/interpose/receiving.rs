@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
 
 use carrier::record::Kind;
-use carrier::shared_page::Subscriptions;
+use carrier::status_page::Subscriptions;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
 use super::{buffers, buffers_of_call, each, on};
@@ -152,7 +152,7 @@ pub unsafe extern "C-unwind" fn recvfrom(
         |descriptor| {
             let message = receive_into(fd, descriptor, place, bytes, flags)?;
             let from_header = message.header.and_then(|header| header.address);
-            if let Some(peer) = from_header.or_else(|| descriptor.page().peer()) {
+            if let Some(peer) = from_header.or_else(|| descriptor.pages().status.peer()) {
                 // SAFETY: the caller guarantees it.
                 unsafe { tell(descriptor, peer, from, from_bytes) }?;
             }
@@ -196,15 +196,15 @@ unsafe fn receive_message(
     let place = unsafe { buffers(message.msg_iov, message.msg_iovlen) }?;
     let received = receive::receive(fd, descriptor, place, flags)?;
     message.msg_flags = if received.whole { libc::MSG_EOR } else { 0 };
-    let page = descriptor.page();
+    let page = descriptor.pages();
     let from_header = received.header.and_then(|header| header.address);
-    if let Some(peer) = from_header.or_else(|| page.peer()) {
+    if let Some(peer) = from_header.or_else(|| page.status.peer()) {
         // SAFETY: the caller guarantees it.
         unsafe { tell(descriptor, peer, message.msg_name.cast(), &raw mut message.msg_namelen) }?;
     }
     match received.header {
         Some(header) if header.kind == Kind::Data => {
-            let subscriptions = Subscriptions(page.subscriptions.load(Relaxed));
+            let subscriptions = Subscriptions(page.status.subscriptions.load(Relaxed));
             let peeks_on = subscriptions.contains(Subscriptions::NXTINFO)
                 && received.whole
                 && flags & libc::MSG_PEEK == 0;

@@ -250,7 +250,7 @@ const OPTION_BYTES_TOO_MANY: usize = OPTION_BYTES_MAX + 1;
 
 /// Returns whether a socket has options of this level; the value of other options is not read.
 fn has_options(descriptor: &Descriptor, level: c_int) -> bool {
-    let is_v6 = || descriptor.page().family.load(Relaxed) == libc::AF_INET6 as u32;
+    let is_v6 = || descriptor.pages().status.family.load(Relaxed) == libc::AF_INET6 as u32;
     match level {
         libc::SOL_SOCKET | libc::IPPROTO_SCTP | libc::IPPROTO_IP => true,
         libc::IPPROTO_IPV6 => is_v6(),

@@ -4,8 +4,8 @@
 #include <sched.h>
 #include <sys/syscall.h>
 
-/* Where the lock is in the page (`crates/carrier/src/shared_page.rs`). */
-enum { LOCK_AT = 96 };
+/* Where the lock is in the page (`crates/carrier/src/sharers_page.rs`). */
+enum { LOCK_AT = 0 };
 
 /* The locks of the sockets that this process knows. */
 static int locks(uint32_t *found[], int count)
@@ -15,7 +15,7 @@ static int locks(uint32_t *found[], int count)
     FILE *maps = fopen("/proc/self/maps", "r");
     CHECK(maps != NULL);
     while (n < count && fgets(line, sizeof line, maps))
-        if (strstr(line, "memfd:swiftwater-page"))
+        if (strstr(line, "memfd:swiftwater-sharers"))
             found[n++] = (uint32_t *)strtoul(line, NULL, 16) + LOCK_AT / 4;
     fclose(maps);
     return n;

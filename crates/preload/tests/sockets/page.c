@@ -1,21 +1,22 @@
-/* A sharer of a socket writes into the page what it likes. That harms the sharers of this socket only, within their time limits. */
+/* A sharer of a socket writes into what it shares what it likes. That harms the sharers of this socket only, within their time limits. */
 #include "check.h"
+#include <sys/mman.h>
 #include <sys/time.h>
 
-/* Where fields are in the page (`crates/carrier/src/shared_page.rs`). */
-enum { LOCK_AT = 96, CONSUMED_AT = 100, SHUT_READING_AT = 116, FRONT_AT = 124, MEMBERS_AT = 192, WRITE_LOCK_AT = 208 };
-/* Where the two begin in their file. */
-static const char *const page_offset = " 00000000 ", *const ring_offset = " 00001000 ";
+/* Where fields are in the page (`crates/carrier/src/sharers_page.rs`). */
+enum { LOCK_AT = 0, DATA_TAKEN_AT = 4, SHUT_READING_AT = 12, SHUT_WRITING_AT = 16, WRITE_LOCK_AT = 104, SENT_AT = 128 };
+/* More than a program sends before it has a ring. */
+enum { RING_AFTER = 40 };
 
-/* The pages, or the rings, that are mapped here. */
-static int mapped(const char *offset, uint32_t *places[], int count)
+/* The files of this name that are mapped here. */
+static int mapped(const char *name, uint32_t *places[], int count)
 {
     char line[512];
     int found = 0;
     FILE *maps = fopen("/proc/self/maps", "r");
     CHECK(maps != NULL);
     while (found < count && fgets(line, sizeof line, maps))
-        if (strstr(line, "memfd:swiftwater-page") && strstr(line, offset))
+        if (strstr(line, name))
             places[found++] = (uint32_t *)strtoul(line, NULL, 16);
     fclose(maps);
     return found;
@@ -24,7 +25,7 @@ static int mapped(const char *offset, uint32_t *places[], int count)
 static void write_all(int at, uint32_t value)
 {
     uint32_t *pages[16];
-    int count = mapped(page_offset, pages, 16);
+    int count = mapped("memfd:swiftwater-sharers", pages, 16);
     CHECK(count > 0);
     for (int i = 0; i < count; i++)
         __atomic_store_n(pages[i] + at / 4, value, __ATOMIC_SEQ_CST);
@@ -92,8 +93,8 @@ static void no_number_ends_the_program(int reader, int writer)
     char text[16];
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         CHECK(send(writer, "again", 5, 0) == 5);
-        for (int at = CONSUMED_AT; at < MEMBERS_AT; at += 4)
-            if (at < SHUT_READING_AT || at >= FRONT_AT)
+        for (int at = DATA_TAKEN_AT; at < SENT_AT; at += 4)
+            if (at != SHUT_READING_AT && at != SHUT_WRITING_AT && at != WRITE_LOCK_AT)
                 write_all(at, numbers[i]);
         recv(reader, text, sizeof text, MSG_DONTWAIT);
         recv(reader, text, sizeof text, MSG_DONTWAIT | MSG_PEEK);
@@ -128,21 +129,23 @@ static void broken_rings_harm_their_sockets_alone(int port)
     uint32_t *rings[32], *others[32], *own[2] = {NULL, NULL};
     char text[16];
     for (int n = 0; n < 2; n++) {
-        int before = mapped(ring_offset, others, 32), count;
+        int before = mapped("memfd:swiftwater-ring", others, 32), count;
         broken[n] = connected(port);
-        count = mapped(ring_offset, rings, 32);
+        victims[n] = accept(listener, NULL, NULL);
+        CHECK(victims[n] >= 0);
+        for (int i = 0; i < RING_AFTER; i++)
+            CHECK(send(broken[n], "hello", 5, 0) == 5 && recv(victims[n], text, sizeof text, 0) == 5);
+        count = mapped("memfd:swiftwater-ring", rings, 32);
         for (int i = 0; i < count; i++) {
             int is_old = 0;
             for (int j = 0; j < before; j++)
                 is_old |= rings[i] == others[j];
             own[n] = is_old ? own[n] : rings[i];
         }
-        victims[n] = accept(listener, NULL, NULL);
-        CHECK(own[n] != NULL && victims[n] >= 0);
-        CHECK(send(broken[n], "hello", 5, 0) == 5 && recv(victims[n], text, sizeof text, 0) == 5);
+        CHECK(own[n] != NULL);
     }
-    /* A tail that nobody writes, with the mark of a daemon that sleeps, so that the next message wakes it. */
-    for (int word = 0; word < 48; word += 2)
+    /* A tail that nobody writes. */
+    for (int word = 0; word < 32; word += 2)
         __atomic_store_n(own[0] + word, 0x12345679, __ATOMIC_SEQ_CST);
     while (send(broken[0], "again", 5, MSG_NOSIGNAL) == 5)
         usleep(1000);
@@ -165,6 +168,31 @@ static void broken_rings_harm_their_sockets_alone(int port)
     CHECK(close(writer) == 0 && close(reader) == 0 && close(listener) == 0);
 }
 
+/* A program can take no memory away that the daemon touches, for it would wait meanwhile; nor write the status page. */
+static void memory_of_the_daemon_stays(int writer, int reader)
+{
+    char text[16];
+    uint32_t *rings[32], *pages[32];
+    for (int i = 0; i < RING_AFTER; i++)
+        CHECK(send(writer, "hello", 5, 0) == 5 && recv(reader, text, sizeof text, 0) == 5);
+    int count = mapped("memfd:swiftwater-ring", rings, 32);
+    CHECK(count > 0);
+    for (int i = 0; i < count; i++)
+        FAILS(madvise(rings[i], 4096, MADV_REMOVE), EPERM);
+    count = mapped("memfd:swiftwater-status", pages, 32);
+    CHECK(count > 0);
+    for (int i = 0; i < count; i++) {
+        FAILS(madvise(pages[i], 4096, MADV_REMOVE), EACCES);
+        FAILS(mprotect(pages[i], 4096, PROT_READ | PROT_WRITE), EACCES);
+    }
+    /* What the sharers share is theirs: the daemon does not touch it. */
+    count = mapped("memfd:swiftwater-sharers", pages, 32);
+    CHECK(count > 0);
+    for (int i = 0; i < count; i++)
+        CHECK(madvise(pages[i], 4096, MADV_REMOVE) == 0);
+    CHECK(send(writer, "hello", 5, 0) == 5 && recv(reader, text, sizeof text, 0) == 5);
+}
+
 int main(void)
 {
     begin();
@@ -175,6 +203,7 @@ int main(void)
     time_limits_hold(reader);
     time_limits_of_senders_hold(reader, writer);
     broken_rings_harm_their_sockets_alone(6402);
+    memory_of_the_daemon_stays(writer, reader);
     no_number_ends_the_program(reader, writer);
     return 0;
 }

@@ -3,13 +3,11 @@
 use std::path::PathBuf;
 
 use rustix::process::{Resource, getrlimit};
-use swiftwater_daemon::{DaemonAddress, Description, NoDaemon};
+use swiftwater_daemon::{DaemonAddress, Description, NoDaemon, sockets_max};
 
 use super::Finding;
 use crate::daemon::stop::explain;
 
-/// Descriptors of the daemon per socket of a program: its end of the carrier, and the page.
-const DESCRIPTORS_PER_SOCKET: u64 = 2;
 /// Limit on descriptors below which servers of ordinary size are refused sockets.
 const DESCRIPTORS_FEW: u64 = 4096;
 
@@ -22,7 +20,7 @@ pub(super) fn descriptors() -> Finding {
 fn of_limits(current: Option<u64>, maximum: Option<u64>) -> Finding {
     const CHECK: &str = "descriptors";
     let Some(maximum) = maximum else { return Finding::ok(CHECK, "no limit for the daemon") };
-    let sockets = maximum / DESCRIPTORS_PER_SOCKET;
+    let sockets = sockets_max(usize::try_from(maximum).unwrap_or(usize::MAX));
     let current = current.map_or("no limit".into(), |current| current.to_string());
     let found =
         format!("{current} for a program, {maximum} for a daemon that it starts: some {sockets} sockets");
@@ -85,7 +83,7 @@ mod tests {
     fn few_descriptors_are_noted() {
         assert_eq!(of_limits(Some(1024), Some(524_288)).state, State::Ok);
         let finding = of_limits(Some(256), Some(1024));
-        assert!(finding.state == State::Note && finding.found.contains("some 512 sockets"), "{finding:?}");
+        assert!(finding.state == State::Note && finding.found.contains("some 154 sockets"), "{finding:?}");
         assert_eq!(of_limits(None, None).state, State::Ok);
     }
 

@@ -27,7 +27,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < sockets; i++)
         CHECK(open_sctp(0) >= 0);
     for (int i = 0; i < answers; i++) {
-        int fds[2], connection = call();
+        int fds[SOCKET_DESCRIPTORS], connection = call();
         struct stat s;
         say(connection, STATUS, NULL, 0, NULL, 0);
         CHECK(answer(connection, fds) == 0 && fds[0] >= 0);

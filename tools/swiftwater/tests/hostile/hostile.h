@@ -21,7 +21,9 @@
 #include <unistd.h>
 
 /* As in crates/carrier: a frame begins with "swcr" and the version. */
-enum { CARRIER_VERSION = 11, FRAME_BYTES_MAX = 4096, DESCRIPTORS_MAX = 253 };
+enum { CARRIER_VERSION = 12, FRAME_BYTES_MAX = 4096, DESCRIPTORS_MAX = 253 };
+/* Descriptors of a socket: the program's end of the carrier, the status page and the sharers' page. */
+enum { CARRIER, STATUS_PAGE, SHARERS_PAGE, SOCKET_DESCRIPTORS };
 enum { OPEN = 0, ATTACH = 1, BIND = 2, LISTEN = 3, CONNECT = 4, GET_OPTION = 8, PEEL_OFF = 12, AWAIT_END = 14, BARRIER = 15 };
 enum { SKIPPED = 77 };
 
@@ -107,13 +109,13 @@ static inline void say(int connection, int kind, const void *body, size_t bytes,
     CHECK(send_with(connection, frame, 7 + bytes, fds, count) == (ssize_t)(7 + bytes));
 }
 
-/* The answer to a request: 0, or its errno. ECONNRESET: there is none. `fds` gets at most two descriptors. */
+/* The answer to a request: 0, or its errno. ECONNRESET: there is none. `fds` gets at most SOCKET_DESCRIPTORS descriptors. */
 static inline int answer(int connection, int *fds)
 {
     unsigned char frame[FRAME_BYTES_MAX];
     union {
         struct cmsghdr align;
-        char space[CMSG_SPACE(2 * sizeof(int))];
+        char space[CMSG_SPACE(SOCKET_DESCRIPTORS * sizeof(int))];
     } control;
     struct iovec part = {frame, sizeof frame};
     struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
@@ -121,11 +123,11 @@ static inline int answer(int connection, int *fds)
     if (n <= 0)
         return ECONNRESET;
     CHECK(n >= 5 && memcmp(frame, "swcr", 4) == 0);
-    int got[2] = {-1, -1};
+    int got[SOCKET_DESCRIPTORS] = {-1, -1, -1};
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
     if (c)
         memcpy(got, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < SOCKET_DESCRIPTORS; i++) {
         if (fds)
             fds[i] = got[i];
         else if (got[i] >= 0)
@@ -151,14 +153,15 @@ static inline int ask(int kind, const void *body, size_t bytes, int about)
 static inline int open_sctp(int one_to_many)
 {
     const char body[2] = {0, (char)one_to_many};
-    int fds[2], connection = call();
+    int fds[SOCKET_DESCRIPTORS], connection = call();
     say(connection, OPEN, body, sizeof body, NULL, 0);
     errno = answer(connection, fds);
     close(connection);
     if (errno)
         return -1;
-    close(fds[1]);
-    return fds[0];
+    close(fds[STATUS_PAGE]);
+    close(fds[SHARERS_PAGE]);
+    return fds[CARRIER];
 }
 
 /* The names of carriers that /proc/net/unix shows to everybody. */

@@ -88,7 +88,7 @@ static void await_closed(void)
 
 static void by_peel_off(void)
 {
-    int ends[2], fds[2], error;
+    int ends[2], fds[SOCKET_DESCRIPTORS], error;
     char header[HEADER_BYTES];
     unsigned char body[9] = {0};
     pthread_t reader;

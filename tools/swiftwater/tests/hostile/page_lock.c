@@ -7,8 +7,8 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 
-/* Where the lock word is in a page (`crates/carrier/src/shared_page.rs`). */
-enum { LOCK_AT = 96, PAGES_MAX = 16, EXCHANGES = 200 };
+/* Where the lock word is in a page (`crates/carrier/src/sharers_page.rs`). */
+enum { LOCK_AT = 0, PAGES_MAX = 16, EXCHANGES = 200 };
 
 /* Writes a word into all pages that are mapped here. */
 static void write_locks(uint32_t word)
@@ -19,7 +19,7 @@ static void write_locks(uint32_t word)
     CHECK(maps);
     uint32_t *pages[PAGES_MAX];
     while (found < PAGES_MAX && fgets(line, sizeof line, maps))
-        if (strstr(line, "memfd:swiftwater-page"))
+        if (strstr(line, "memfd:swiftwater-sharers"))
             pages[found++] = (uint32_t *)strtoul(line, NULL, 16);
     fclose(maps);
     CHECK(found > 0);

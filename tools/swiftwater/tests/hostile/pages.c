@@ -16,7 +16,7 @@ static int open_all(int one_to_many)
 {
     const char body[2] = {0, (char)one_to_many};
     for (int count = 0;; count++) {
-        int fds[2], connection = call();
+        int fds[SOCKET_DESCRIPTORS], connection = call();
         CHECK(count < SOCKETS_MAX);
         say(connection, OPEN, body, sizeof body, NULL, 0);
         int error = answer(connection, fds);
@@ -25,8 +25,9 @@ static int open_all(int one_to_many)
             errno = error;
             return count;
         }
-        carriers[count] = fds[0];
-        pages[count] = fds[1];
+        carriers[count] = fds[CARRIER];
+        pages[count] = fds[STATUS_PAGE];
+        close(fds[SHARERS_PAGE]);
     }
 }
 
@@ -46,12 +47,12 @@ static void close_all(int count)
     }
 }
 
-/* Opens sockets whose pages say anything, also that their programs have shut them down both ways, and closes them. */
+/* Opens sockets whose sharers' pages say anything, also that their programs have shut them down both ways, and closes them. */
 static void leave(int count, int first)
 {
     for (int i = first; i < first + count; i++) {
         const char body[2] = {0, 0};
-        int fds[2], error = ENOBUFS;
+        int fds[SOCKET_DESCRIPTORS], error = ENOBUFS;
         for (int tries = 0; error == ENOBUFS && tries < TRIES; tries++) {
             int connection = call();
             say(connection, OPEN, body, sizeof body, NULL, 0);
@@ -59,11 +60,11 @@ static void leave(int count, int first)
             close(connection);
         }
         CHECK(error == 0);
-        void *page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fds[1], 0);
+        void *page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fds[SHARERS_PAGE], 0);
         CHECK(page != MAP_FAILED);
         memset(page, 0xff, PAGE_BYTES);
-        CHECK(munmap(page, PAGE_BYTES) == 0 && close(fds[0]) == 0);
-        pages[i] = fds[1];
+        CHECK(munmap(page, PAGE_BYTES) == 0 && close(fds[SHARERS_PAGE]) == 0 && close(fds[CARRIER]) == 0);
+        pages[i] = fds[STATUS_PAGE];
     }
 }
 

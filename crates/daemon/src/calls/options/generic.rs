@@ -1,6 +1,6 @@
 //! `SOL_SOCKET`, `IPPROTO_IP` and `IPPROTO_IPV6`.
 
-use carrier::shared_page::State;
+use carrier::status_page::State;
 use rustix::io::Errno;
 
 use super::value::{Build, Value, number};

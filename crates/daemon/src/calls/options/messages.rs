@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use carrier::shared_page::Subscriptions;
+use carrier::status_page::Subscriptions;
 use rustix::io::Errno;
 
 use super::value::{ASSOC_VALUE_BYTES, Build, Value, number};
@@ -136,7 +136,7 @@ impl Access<'_> {
     fn want(&mut self, what: Subscriptions, on: bool) {
         let options = &mut self.inner.options;
         options.subscriptions = options.subscriptions.set(what, on);
-        self.socket.channel.page.set_subscriptions(options.subscriptions);
+        self.socket.channel.pages.set_subscriptions(options.subscriptions);
     }
 }
 

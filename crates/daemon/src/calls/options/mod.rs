@@ -215,7 +215,7 @@ impl Access<'_> {
             let limit = least.or(Some(set).filter(|bytes| *bytes > 0));
             limit.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(0)
         });
-        self.socket.channel.page.set_fragmentation_limit(limit.unwrap_or(0));
+        self.socket.channel.pages.set_fragmentation_limit(limit.unwrap_or(0));
     }
 
     /// Applies the options of the socket to all its associations.

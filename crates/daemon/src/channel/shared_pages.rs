@@ -1,0 +1,389 @@
+//! The daemon's view of the two pages of a socket: the status page, which it alone writes, and the page of the sharers.
+//!
+//! Programs have a descriptor of the status page for reading, and one of the sharers' page for reading and writing. Any of them may keep
+//! whoever accesses the sharers' page waiting without limit: it holds the lock of the inode, or punches holes. So the daemon's thread
+//! never touches it. A thread that closes descriptors of the socket's user reads it ([`Memory::look`]), and the daemon's thread knows what
+//! that has found last.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use carrier::record::MESSAGE_BYTES_MAX;
+use carrier::sharers_page::{ReadSoFar, SHARERS_BYTES};
+use carrier::status_page::{
+    ENTRIES, Entry, FIELDS_BYTES, PAGE_BYTES, PeerShut, State, StatusPage as Layout, Subscriptions,
+};
+use ring::ReaderWords;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::io::{Errno, fcntl_dupfd_cloexec, pread};
+use shared_memory::{Pins, Written};
+
+use crate::channel::style::Style;
+use crate::users::budget::{Account, Charge};
+
+pub(crate) struct SharedPages {
+    memory: Arc<Memory>,
+    /// Whether each entry is in use.
+    entries: Mutex<Vec<bool>>,
+    /// Number of errors that were set.
+    errors: AtomicU32,
+    /// Maximum message length that the memory of the user permits, whatever the program has set; 0 for no limit.
+    room_bytes: u32,
+}
+
+/// What a socket costs beyond its status page: the memory of a closed socket may stay pinned while that of another one is in use.
+const PINNED_BYTES: usize = 4096;
+
+/// The index of an association's entry in the page of its socket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EntryIndex(usize);
+
+/// The memory of the two pages, and the charge to its user.
+pub(crate) struct Memory {
+    status: Written,
+    sharers: OwnedFd,
+    /// What the sharers' page said last.
+    known: Mutex<ReadSoFar>,
+    /// `None` once the memory was returned.
+    charge: Mutex<Option<Charge>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Memory {
+    /// Returns the words that the reader of the program's ring writes.
+    pub(crate) fn reader_words(&self) -> &ReaderWords {
+        self.status.long_words().try_into().expect("the page begins with these words")
+    }
+
+    /// Shows which ring the daemon reads.
+    pub(super) fn set_ring_number(&self, number: u32) {
+        self.status.store(Layout::RING_NUMBER_AT as usize, &number.to_ne_bytes());
+    }
+
+    /// Reads the sharers' page; waits for programs.
+    pub(super) fn look(&self) {
+        let mut bytes = [0; ReadSoFar::BYTES];
+        // The page has as many bytes, and nothing is wrong with the memory.
+        if pread(&self.sharers, &mut bytes, 0) == Ok(bytes.len()) {
+            *lock(&self.known) = ReadSoFar::parse(&bytes);
+        }
+    }
+
+    /// Returns what the sharers' page said when it was read last.
+    fn known(&self) -> ReadSoFar {
+        *lock(&self.known)
+    }
+}
+
+/// The pages of a closed socket. Programs may still have them.
+pub(crate) struct LeftPages(Arc<Memory>);
+
+impl LeftPages {
+    /// Returns the memory to the system; waits for programs. Returns pages whose program has shut down both
+    /// directions: their fields stay, uncharged, because the program may still ask for the state of the socket.
+    pub(crate) fn empty(self) -> Option<LeftPages> {
+        self.0.look();
+        let stays = self.is_shut_both_ways();
+        self.0.status.discard_from(if stays { FIELDS_BYTES } else { 0 });
+        drop(lock(&self.0.charge).take());
+        stays.then_some(self)
+    }
+
+    /// Returns all memory to the system; waits for programs.
+    pub(crate) fn empty_wholly(self) {
+        self.0.status.discard_from(0);
+    }
+
+    /// Returns whether the carrier is out of use, although the program may still have the socket: the program has shut down
+    /// writing, and has shut down reading or been told the end.
+    fn is_shut_both_ways(&self) -> bool {
+        let known = self.0.known();
+        let is_end_told = || self.0.status.load(Layout::PEER_SHUT_AT as usize) == PeerShut::Both as u32;
+        known.shut_writing && (known.shut_reading || is_end_told())
+    }
+}
+
+impl SharedPages {
+    /// Returns the memory of the pages, for a thread that may wait for programs to empty once the socket is closed.
+    pub(crate) fn left(&self) -> LeftPages {
+        LeftPages(Arc::clone(&self.memory))
+    }
+
+    /// Creates the pages of a socket that takes messages up to this length. `NOBUFS`: its user has no memory left.
+    pub(crate) fn new(
+        v6: bool,
+        style: Style,
+        state: State,
+        message_bytes_max: usize,
+        account: &Arc<Account>,
+        pins: &Arc<Pins>,
+    ) -> Result<SharedPages, Errno> {
+        let bytes = if style == Style::OneToMany { PAGE_BYTES } else { FIELDS_BYTES };
+        let charge = account.take(bytes + PINNED_BYTES).ok_or(Errno::NOBUFS)?;
+        let status = Written::new("swiftwater-status", bytes, size_of::<ReaderWords>() / 8, pins)?;
+        let sharers = memfd_create("swiftwater-sharers", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&sharers, SHARERS_BYTES as u64)?;
+        // A process that maps the page must not find it truncated by another process.
+        fcntl_add_seals(&sharers, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let room_bytes = if message_bytes_max < MESSAGE_BYTES_MAX { message_bytes_max as u32 } else { 0 };
+        let (known, charge) = (Mutex::default(), Mutex::new(Some(charge)));
+        let memory = Arc::new(Memory { status, sharers, known, charge });
+        let (entries, errors) = (Mutex::default(), AtomicU32::default());
+        let page = SharedPages { memory, entries, errors, room_bytes };
+        let family = if v6 { AF_INET6 } else { AF_INET };
+        let identity = [u32::from(carrier::VERSION), family, style.socket_type()].map(u32::to_ne_bytes);
+        page.write(Layout::IDENTITY_AT, identity.as_flattened());
+        page.set_fragmentation_limit(0);
+        page.set_state(state);
+        Ok(page)
+    }
+
+    /// Checks that this process can have pages.
+    pub(crate) fn check() -> Result<(), Errno> {
+        let page = Written::new("swiftwater-status", FIELDS_BYTES, 0, &Arc::new(Pins::new(1)))?;
+        page.for_reading().map(drop)
+    }
+
+    /// Returns the memory of the pages.
+    pub(crate) fn memory(&self) -> Arc<Memory> {
+        Arc::clone(&self.memory)
+    }
+
+    /// Returns descriptors for a program: of the status page for reading, and of the sharers' page.
+    pub(crate) fn descriptors(&self) -> Result<[OwnedFd; 2], Errno> {
+        Ok([self.memory.status.for_reading()?, fcntl_dupfd_cloexec(&self.memory.sharers, 0)?])
+    }
+
+    /// Adds an entry for an association. `None`: all entries are in use, so the sharers ask the daemon about this association.
+    pub(crate) fn enter(&self, association: u32, streams_out: u16, peer: &SocketAddr) -> Option<EntryIndex> {
+        let mut entries = lock(&self.entries);
+        let index = match entries.iter().position(|used| !used) {
+            Some(free) => free,
+            None if entries.len() < ENTRIES => {
+                entries.push(false);
+                entries.len() - 1
+            }
+            None => return None,
+        };
+        entries[index] = true;
+        self.write(Layout::entry_at(index), &Entry::encode(association, streams_out, peer));
+        self.write(Layout::ENTRIES_USED_AT, &(entries.len() as u32).to_ne_bytes());
+        Some(EntryIndex(index))
+    }
+
+    /// Sets the number of outbound streams of an entry's association, which is up.
+    pub(crate) fn set_entry_streams_out(&self, EntryIndex(index): EntryIndex, streams_out: u16) {
+        self.write(Layout::entry_streams_out_at(index), &u32::from(streams_out).to_ne_bytes());
+    }
+
+    /// Shows that the peer has shut down an entry's association.
+    pub(crate) fn set_entry_peer_shut(&self, EntryIndex(index): EntryIndex) {
+        self.write(Layout::entry_streams_out_at(index), &Entry::PEER_SHUT.to_ne_bytes());
+    }
+
+    /// Sets the default stream of an entry's association, or of the only association.
+    pub(crate) fn set_default_stream(&self, entry: Option<EntryIndex>, stream: u16) {
+        let at = entry
+            .map_or(Layout::DEFAULT_STREAM_AT, |EntryIndex(index)| Layout::entry_default_stream_at(index));
+        self.write(at, &u32::from(stream).to_ne_bytes());
+    }
+
+    /// Sets the number of sent bytes that an association has taken, modulo 2^32.
+    pub(crate) fn set_passed_on(&self, EntryIndex(index): EntryIndex, bytes: u32) {
+        self.write(Layout::entry_passed_on_at(index), &bytes.to_ne_bytes());
+    }
+
+    /// Frees the entry of an association that has ended.
+    pub(crate) fn leave(&self, EntryIndex(index): EntryIndex) {
+        self.write(Layout::entry_at(index), &0_u32.to_ne_bytes());
+        let mut entries = lock(&self.entries);
+        entries[index] = false;
+    }
+
+    pub(crate) fn set_state(&self, state: State) {
+        self.write(Layout::STATE_AT, &(state as u32).to_ne_bytes());
+    }
+
+    pub(crate) fn set_error(&self, error: Errno) {
+        self.write(Layout::ERROR_AT, &error.raw_os_error().to_ne_bytes());
+        let errors = self.errors.fetch_add(1, Relaxed).wrapping_add(1);
+        self.write(Layout::ERRORS_AT, &errors.to_ne_bytes());
+    }
+
+    /// Returns how far the sharers had read when their page was read last
+    /// ([`Endpoint::learn`](crate::channel::endpoint::Endpoint::learn)).
+    pub(crate) fn read_so_far(&self) -> ReadSoFar {
+        self.memory.known()
+    }
+
+    /// Sets the number of associations from which data may come.
+    pub(crate) fn set_associations(&self, count: usize) {
+        self.write(Layout::ASSOCIATIONS_AT, &(count as u32).to_ne_bytes());
+    }
+
+    pub(crate) fn clear_error(&self) {
+        self.write(Layout::ERROR_AT, &0_i32.to_ne_bytes());
+    }
+
+    /// Sets the length above which messages would be fragmented, if the program disables fragmentation; 0 for no limit but
+    /// memory.
+    pub(crate) fn set_fragmentation_limit(&self, bytes: u32) {
+        let limits = [bytes, self.room_bytes];
+        let least = limits.into_iter().filter(|limit| *limit > 0).min().unwrap_or(0);
+        self.write(Layout::FRAGMENTATION_LIMIT_AT, &least.to_ne_bytes());
+    }
+
+    pub(crate) fn set_subscriptions(&self, subscriptions: Subscriptions) {
+        self.write(Layout::SUBSCRIPTIONS_AT, &subscriptions.0.to_ne_bytes());
+    }
+
+    pub(crate) fn set_local(&self, local: &SocketAddr) {
+        self.write(Layout::LOCAL_AT, &Layout::encode_peer(local));
+    }
+
+    /// Returns whether the program has been told that no more messages follow.
+    pub(crate) fn is_end_told(&self) -> bool {
+        self.read(Layout::PEER_SHUT_AT) == PeerShut::Both as u32
+    }
+
+    /// Shows how far the peer has shut the association down.
+    pub(crate) fn set_peer_shut(&self, peer_shut: PeerShut) {
+        self.write(Layout::PEER_SHUT_AT, &(peer_shut as u32).to_ne_bytes());
+    }
+
+    pub(crate) fn set_longest(&self, bytes: u32) {
+        self.write(Layout::LONGEST_AT, &bytes.to_ne_bytes());
+    }
+
+    /// Shows whether a record may hold several messages.
+    pub(crate) fn set_bundles(&self, bundles: bool) {
+        self.write(Layout::BUNDLES_AT, &u32::from(bundles).to_ne_bytes());
+    }
+
+    /// Shows whether the carrier holds plain content.
+    pub(crate) fn set_plain(&self, plain: bool) {
+        self.write(Layout::PLAIN_AT, &u32::from(plain).to_ne_bytes());
+    }
+
+    pub(crate) fn set_peer(&self, peer: &SocketAddr, streams_out: u16) {
+        self.write(Layout::PEER_AT, &Layout::encode_peer(peer));
+        self.write(Layout::STREAMS_OUT_AT, &u32::from(streams_out).to_ne_bytes());
+    }
+
+    fn read(&self, at: u64) -> u32 {
+        self.memory.status.load(at as usize)
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) {
+        self.memory.status.store(at as usize, bytes);
+    }
+}
+
+const AF_INET: u32 = rustix::net::AddressFamily::INET.as_raw() as u32;
+const AF_INET6: u32 = rustix::net::AddressFamily::INET6.as_raw() as u32;
+
+#[cfg(test)]
+impl SharedPages {
+    /// Writes words of the sharers' page as a program does.
+    pub(crate) fn write_as_sharer(&self, at: u64, words: &[u32]) {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        rustix::io::pwrite(&self.memory.sharers, &bytes, at).expect("a page");
+        self.memory.look();
+    }
+
+    /// Returns a field of the status page.
+    pub(crate) fn field(&self, at: u64) -> u32 {
+        self.read(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use carrier::sharers_page::SharersPage;
+    use rustix::fs::fstat;
+
+    use super::*;
+    use crate::users::budget::{Budget, Limits};
+
+    fn account() -> Arc<Account> {
+        Budget::new(Limits { user_bytes: 2 * PAGE_BYTES, all_bytes: 1 << 30 }).account(1)
+    }
+
+    fn pages(style: Style, account: &Arc<Account>) -> Result<SharedPages, Errno> {
+        SharedPages::new(false, style, State::Idle, MESSAGE_BYTES_MAX, account, &Arc::new(Pins::new(1)))
+    }
+
+    fn shut(pages: &SharedPages, reading: u32, writing: u32) {
+        pages.write_as_sharer(SharersPage::SHUT_AT, &[reading, writing]);
+    }
+
+    #[test]
+    fn a_program_that_keeps_a_page_keeps_no_memory() {
+        let pages = pages(Style::OneToMany, &account()).expect("a memfd");
+        let [kept, _sharers] = pages.descriptors().expect("descriptors");
+        let blocks = || fstat(&kept).expect("it is open").st_blocks;
+        assert!(blocks() > 0);
+        assert!(pages.left().empty().is_none());
+        assert_eq!(blocks(), 0);
+        // A program that has shut down both directions keeps the fields only.
+        shut(&pages, 1, 1);
+        pages.set_state(State::Ended);
+        pages.write(PAGE_BYTES as u64 - 4, &[1; 4]);
+        let left = pages.left().empty().expect("it may be asked");
+        assert_eq!(blocks() * 512, FIELDS_BYTES as i64);
+        assert_eq!(pages.read(Layout::STATE_AT), State::Ended as u32);
+        left.empty_wholly();
+        assert_eq!(blocks(), 0);
+        // A program that has shut down writing and has been told the end keeps them, too.
+        shut(&pages, 0, 1);
+        pages.set_peer_shut(PeerShut::Writing);
+        assert!(pages.left().empty().is_none());
+        pages.set_peer_shut(PeerShut::Both);
+        assert!(pages.left().empty().is_some());
+    }
+
+    #[test]
+    fn a_page_is_charged_until_it_is_emptied() {
+        let account = account();
+        let few = pages(Style::OneToOne, &account).expect("room");
+        assert_eq!(account.charged_bytes(), FIELDS_BYTES + PINNED_BYTES);
+        let many = pages(Style::OneToMany, &account).expect("room");
+        assert_eq!(pages(Style::OneToMany, &account).err(), Some(Errno::NOBUFS));
+        let left = many.left();
+        drop((few, many));
+        assert_eq!(account.charged_bytes(), PAGE_BYTES + PINNED_BYTES, "a program may have it");
+        left.empty();
+        assert_eq!(account.charged_bytes(), 0);
+        let both = pages(Style::OneToOne, &account).expect("room");
+        shut(&both, 1, 1);
+        let _left = both.left().empty().expect("it may be asked");
+        assert_eq!(account.charged_bytes(), 0);
+    }
+
+    #[test]
+    fn a_sharer_cannot_change_the_length_of_a_page() {
+        let pages = pages(Style::PeeledOff, &account()).expect("room");
+        let [status, sharers] = pages.descriptors().expect("descriptors");
+        assert_eq!(rustix::io::pwrite(&status, &[1], 0), Err(Errno::BADF));
+        assert_eq!(rustix::io::pwrite(&sharers, &[1], SHARERS_BYTES as u64), Err(Errno::PERM));
+        for bytes in [0, PAGE_BYTES as u64] {
+            assert_eq!(ftruncate(&sharers, bytes), Err(Errno::PERM));
+        }
+    }
+
+    #[test]
+    fn each_error_is_counted() {
+        let pages = pages(Style::OneToOne, &account()).expect("room");
+        let error = || (pages.field(Layout::ERROR_AT), pages.field(Layout::ERRORS_AT));
+        assert_eq!(error(), (0, 0));
+        pages.set_error(Errno::CONNREFUSED);
+        assert_eq!(error(), (Errno::CONNREFUSED.raw_os_error() as u32, 1));
+        pages.clear_error();
+        assert_eq!(error(), (0, 1));
+    }
+}
