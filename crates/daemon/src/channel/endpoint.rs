@@ -21,7 +21,6 @@ use rustix::net::{
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::oneshot;
 
 use crate::channel::blocked::{Blocked, NotPut};
 use crate::channel::busy_poll::BusyPolling;
@@ -34,7 +33,7 @@ use crate::channel::ring::{Content, Front, OutboundRing};
 use crate::system::aligned_buffer::AlignedBuffer;
 use crate::system::descriptor_io::{errno_of, polls, register};
 use crate::users::budget::{Account, Charge, RECORD_COST_BYTES};
-use crate::users::closer::{self, Closer, End, ReceivedDescriptor};
+use crate::users::closer::{self, Closer, End, Job, ReceivedDescriptor};
 
 /// Maximum number of names to try for one carrier. Names are random, so the second is free unless a program can predict our
 /// random numbers.
@@ -73,8 +72,8 @@ pub(crate) struct Endpoint {
     busy_polling: Arc<BusyPolling>,
     gate: Arc<tokio::sync::RwLock<()>>,
     accounts: Accounts,
-    /// A long message that was taken from the carrier and waits for memory for its content.
-    stalled: Mutex<Option<(Header, ReceivedDescriptor)>>,
+    /// A long message that was taken from the carrier and not by the caller.
+    long: Mutex<Option<Long>>,
     /// Whether the last message found no memory because the host is short of it, independent of the user's limit.
     is_host_short: AtomicBool,
     /// Memory reserved for the next record by [`Endpoint::room`].
@@ -87,6 +86,19 @@ pub(crate) struct Endpoint {
     ring: OutboundRing,
     /// Number of bytes of records that were taken from the carrier.
     taken_bytes: AtomicU64,
+}
+
+/// A message whose content is in a memfd.
+struct Long {
+    header: Header,
+    stage: Stage,
+}
+
+enum Stage {
+    /// It waits for memory.
+    Stalled(ReceivedDescriptor),
+    /// A thread reads it.
+    Read(Arc<Job<Result<Bytes, (MemfdError, ReceivedDescriptor)>>>),
 }
 
 /// Whether the kernel has reported that a program has left records unread.
@@ -173,7 +185,7 @@ pub(crate) fn pair(
         busy_polling: Arc::clone(busy_polling),
         gate: Arc::default(),
         accounts,
-        stalled: Mutex::default(),
+        long: Mutex::default(),
         is_host_short: AtomicBool::new(false),
         reserved: Mutex::default(),
         form: Form::default(),
@@ -246,8 +258,11 @@ impl Endpoint {
     /// This asks the kernel even if the runtime reports nothing to read, because the runtime may not have polled yet. If the
     /// runtime does report readiness and there is no record, the readiness is cleared, so that a waiting task does not ask again.
     pub(crate) fn try_take(&self) -> Result<Incoming, Errno> {
-        // A stalled message needs no more descriptors, and `readable` does not wait for the closer then, either.
-        if !self.closer.has_room() && lock(&self.stalled).is_none() {
+        // A long message that was begun needs no more descriptors, and `readable` does not wait for the closer then, either.
+        if let Some(taken) = self.take_long() {
+            return taken;
+        }
+        if !self.closer.has_room() {
             return Err(Errno::AGAIN);
         }
         if let Some(taken) = self.take_from_ring() {
@@ -278,7 +293,7 @@ impl Endpoint {
 
     /// Takes the next message from the ring; `None` if there is none, or if the carrier comes first.
     fn take_from_ring(&self) -> Option<Result<Incoming, Errno>> {
-        if self.is_broken.load(Relaxed) || lock(&self.stalled).is_some() {
+        if self.is_broken.load(Relaxed) {
             return None;
         }
         let front = match self.ring.front() {
@@ -305,18 +320,13 @@ impl Endpoint {
             match next {
                 Some((header, memfd)) if header == front.header => {
                     self.take_front(front);
-                    let taken = self.take_large(header, memfd);
-                    return if matches!(taken, Ok(Incoming::Malformed)) {
-                        Ok(self.break_off())
-                    } else {
-                        taken
-                    };
+                    return self.begin_long(header, memfd);
                 }
                 // The writer has died before it announced the turn.
                 Some(_) => {}
                 // The caller bounds how many records are taken.
                 None => match self.try_take_record() {
-                    Ok(Incoming::Filler) if !lock(&self.in_turn).is_empty() => {}
+                    Ok(Incoming::Filler) if self.long().is_none() && !lock(&self.in_turn).is_empty() => {}
                     // The record is looked for again once the sharers' page was read.
                     Err(Errno::AGAIN) if *lock(&self.reset) == Reset::Reported => return Err(Errno::AGAIN),
                     Ok(Incoming::End | Incoming::Empty) | Err(Errno::AGAIN) => return Ok(self.break_off()),
@@ -393,10 +403,6 @@ impl Endpoint {
                 Reset::None | Reset::Sent => {}
             }
         }
-        let stalled = lock(&self.stalled).take();
-        if let Some((header, memfd)) = stalled {
-            return self.take_large(header, memfd);
-        }
         let reserved = lock(&self.reserved).take();
         let charge = reserved.or_else(|| self.accounts.sent.take(RECORD_ROOM_BYTES)).ok_or(Errno::NOBUFS)?;
         RECEIVE_BUFFER.with_borrow_mut(|buffer| self.receive_into(buffer.bytes_mut(), charge))
@@ -448,7 +454,7 @@ impl Endpoint {
             return Ok(Incoming::Filler);
         }
         if !header.flags.contains(Flags::IN_TURN) {
-            return self.take_large(header, memfd);
+            return self.begin_long(header, memfd);
         }
         let mut in_turn = lock(&self.in_turn);
         if in_turn.len() == IN_TURN_MAX {
@@ -476,24 +482,64 @@ impl Endpoint {
         Incoming::Message(header, charge.on(content.to_vec()))
     }
 
-    /// Takes a message whose content is in a memfd; keeps it for later if there is no memory for the content.
-    fn take_large(&self, header: Header, memfd: ReceivedDescriptor) -> Result<Incoming, Errno> {
+    /// Begins with a message whose content is in a memfd: a thread reads it, since its sender may keep pages of the memfd locked. Keeps
+    /// it for later if there is no memory for the content.
+    fn begin_long(&self, header: Header, memfd: ReceivedDescriptor) -> Result<Incoming, Errno> {
         let bytes = header.bytes as usize;
         if !received_memfd::is_final(memfd.as_fd(), bytes) || bytes > self.accounts.sent.message_bytes_max() {
-            return Ok(Incoming::Malformed);
+            return Ok(self.break_off());
         }
         let reserved = lock(&self.reserved).take().filter(|charge| charge.bytes() >= large_room_bytes(bytes));
-        let charge = reserved.or_else(|| self.accounts.sent.take(large_room_bytes(bytes)));
-        let content = charge.map(|charge| (received_memfd::read(memfd.as_fd(), bytes), charge));
-        match content {
-            Some((Ok(content), charge)) => Ok(Incoming::Message(header, charge.on(content))),
-            Some((Err(MemfdError::Broken), _)) => Ok(Incoming::Malformed),
-            short => {
-                self.is_host_short.store(short.is_some(), Relaxed);
-                *lock(&self.stalled) = Some((header, memfd));
-                Err(Errno::NOBUFS)
+        let Some(charge) = reserved.or_else(|| self.accounts.sent.take(large_room_bytes(bytes))) else {
+            return self.stall(header, memfd, false);
+        };
+        let Some(memory) = received_memfd::reserve(bytes) else { return self.stall(header, memfd, true) };
+        let read = move || match received_memfd::read(memfd.as_fd(), memory, bytes) {
+            Ok(content) => Ok(charge.on(content)),
+            Err(error) => Err((error, memfd)),
+        };
+        *self.long() = Some(Long { header, stage: Stage::Read(Job::begin(&self.closer, read)) });
+        Ok(Incoming::Filler)
+    }
+
+    /// Keeps a long message for which the user or the host has no memory.
+    fn stall(
+        &self,
+        header: Header,
+        memfd: ReceivedDescriptor,
+        is_host_short: bool,
+    ) -> Result<Incoming, Errno> {
+        self.is_host_short.store(is_host_short, Relaxed);
+        *self.long() = Some(Long { header, stage: Stage::Stalled(memfd) });
+        Err(Errno::NOBUFS)
+    }
+
+    /// Goes on with the long message that was begun; `None` if there is none. `AGAIN`: a thread reads it.
+    fn take_long(&self) -> Option<Result<Incoming, Errno>> {
+        let Long { header, stage } = self.long().take()?;
+        let job = match stage {
+            Stage::Stalled(memfd) => return Some(self.begin_long(header, memfd)),
+            Stage::Read(job) => job,
+        };
+        Some(match job.take() {
+            Some(Ok(content)) => Ok(Incoming::Message(header, content)),
+            Some(Err((MemfdError::Broken, _))) => Ok(self.break_off()),
+            Some(Err((MemfdError::Short, memfd))) => self.stall(header, memfd, true),
+            None => {
+                *self.long() = Some(Long { header, stage: Stage::Read(job) });
+                Err(Errno::AGAIN)
             }
-        }
+        })
+    }
+
+    fn long(&self) -> MutexGuard<'_, Option<Long>> {
+        lock(&self.long)
+    }
+
+    /// Returns whether a thread is at work, before the end of which nothing can be taken.
+    pub(crate) fn awaits_thread(&self) -> bool {
+        let is_read = self.long().as_ref().is_some_and(|long| matches!(long.stage, Stage::Read(_)));
+        is_read || *lock(&self.reset) == Reset::Reported || self.ring.is_checked(&self.closer)
     }
 
     /// Waits until the user of the socket has memory for the next record, and reserves it.
@@ -501,9 +547,10 @@ impl Endpoint {
         if self.is_host_short.swap(false, Relaxed) {
             tokio::time::sleep(SHORTAGE_WAIT).await;
         }
-        let bytes = lock(&self.stalled)
+        let bytes = self
+            .long()
             .as_ref()
-            .map_or(RECORD_ROOM_BYTES, |(header, _)| large_room_bytes(header.bytes as usize));
+            .map_or(RECORD_ROOM_BYTES, |long| large_room_bytes(long.header.bytes as usize));
         let charge = self.accounts.sent.room(bytes).await;
         *lock(&self.reserved) = charge;
     }
@@ -521,20 +568,15 @@ impl Endpoint {
 
     /// Reads the sharers' page on the thread that may wait for programs.
     pub(crate) async fn learn(&self) {
-        let (done, is_done) = oneshot::channel();
         let memory = Arc::clone(self.ring.memory());
-        self.closer.run(move || {
-            memory.look();
-            // The waiting task may have been cancelled.
-            let _ = done.send(());
-        });
-        let _ = tokio::time::timeout(LEARN_WAIT, is_done).await;
+        let looked = Job::begin(&self.closer, move || memory.look());
+        let _ = tokio::time::timeout(LEARN_WAIT, looked.done()).await;
     }
 
     /// Discards the next available record. Returns whether there was one.
     pub(crate) fn discard(&self) -> bool {
         lock(&self.in_turn).clear();
-        lock(&self.stalled).take().is_some() || self.ring.discard() || self.discard_record()
+        self.long().take().is_some() || self.ring.discard() || self.discard_record()
     }
 
     fn discard_record(&self) -> bool {
@@ -552,8 +594,13 @@ impl Endpoint {
 
     /// Waits until [`Endpoint::try_take`] may find something other than `AGAIN`.
     pub(crate) async fn readable(&self) {
-        if lock(&self.stalled).is_some() {
-            return;
+        let job = match self.long().as_ref().map(|long| &long.stage) {
+            Some(Stage::Stalled(_)) => return,
+            Some(Stage::Read(job)) => Some(Arc::clone(job)),
+            None => None,
+        };
+        if let Some(job) = job {
+            return job.done().await;
         }
         self.closer.room().await;
         if self.ring.is_checked(&self.closer) {

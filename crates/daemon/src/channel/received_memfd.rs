@@ -31,23 +31,21 @@ pub(super) enum MemfdError {
     Broken,
 }
 
-/// Reads the content of a memfd.
-pub(super) fn read(memfd: BorrowedFd<'_>, bytes: usize) -> Result<Vec<u8>, MemfdError> {
-    read_reserving(memfd, bytes, |content, bytes| content.try_reserve_exact(bytes).is_ok())
+/// Returns memory for the content of a memfd; `None` if the host is short of it.
+pub(super) fn reserve(bytes: usize) -> Option<Vec<u8>> {
+    reserve_by(bytes, |content, bytes| content.try_reserve_exact(bytes).is_ok())
 }
 
-/// Reads the content of a memfd. `try_reserve` reserves memory for this many bytes, or returns false.
-fn read_reserving(
-    memfd: BorrowedFd<'_>,
-    bytes: usize,
-    try_reserve: impl Fn(&mut Vec<u8>, usize) -> bool,
-) -> Result<Vec<u8>, MemfdError> {
+/// Returns memory for the content. `try_reserve` reserves memory for this many bytes, or returns false.
+fn reserve_by(bytes: usize, try_reserve: impl Fn(&mut Vec<u8>, usize) -> bool) -> Option<Vec<u8>> {
     let mut content = Vec::new();
     let is_reserved =
         bytes >= LARGE_BYTES && try_reserve(&mut content, MAPPED_BYTES) || try_reserve(&mut content, bytes);
-    if !is_reserved {
-        return Err(MemfdError::Short);
-    }
+    is_reserved.then_some(content)
+}
+
+/// Reads the content of a memfd into memory that was reserved for it. Waits for whoever uses a page of the memfd.
+pub(super) fn read(memfd: BorrowedFd<'_>, mut content: Vec<u8>, bytes: usize) -> Result<Vec<u8>, MemfdError> {
     while content.len() < bytes {
         let at = content.len() as u64;
         match pread(memfd, spare_capacity(&mut content), at) {
@@ -75,7 +73,10 @@ mod tests {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let memfd = memfd_create("swiftwater-test", flags).expect("a memfd");
         pwrite(&memfd, b"hello", 0).expect("it is ours");
-        let read = |bytes| is_final(memfd.as_fd(), bytes).then(|| super::read(memfd.as_fd(), bytes).ok())?;
+        let read = |bytes| {
+            let memory = is_final(memfd.as_fd(), bytes).then(|| reserve(bytes))??;
+            super::read(memfd.as_fd(), memory, bytes).ok()
+        };
         for seals in [SealFlags::WRITE, SealFlags::SHRINK, SealFlags::GROW] {
             assert_eq!(read(5), None, "it may still change");
             fcntl_add_seals(&memfd, seals).expect("it is ours");
@@ -94,13 +95,15 @@ mod tests {
         let read = |limit: usize| {
             let reserve =
                 |content: &mut Vec<u8>, bytes| bytes <= limit && content.try_reserve_exact(bytes).is_ok();
-            read_reserving(memfd.as_fd(), LARGE_BYTES, reserve)
+            let memory = reserve_by(LARGE_BYTES, reserve)?;
+            Some(super::read(memfd.as_fd(), memory, LARGE_BYTES))
         };
-        assert_eq!(read(LARGE_BYTES - 1), Err(MemfdError::Short));
+        assert_eq!(read(LARGE_BYTES - 1), None);
         for limit in [LARGE_BYTES, MAPPED_BYTES] {
-            let content = read(limit).expect("room for the message itself");
+            let content = read(limit).expect("room for the message itself").expect("its content");
             assert_eq!((content.len(), content.capacity()), (LARGE_BYTES, LARGE_BYTES));
         }
-        assert_eq!(super::read(memfd.as_fd(), LARGE_BYTES + 1), Err(MemfdError::Broken));
+        let memory = reserve(LARGE_BYTES + 1).expect("room");
+        assert_eq!(super::read(memfd.as_fd(), memory, LARGE_BYTES + 1), Err(MemfdError::Broken));
     }
 }

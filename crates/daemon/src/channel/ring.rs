@@ -10,21 +10,17 @@
 //! Another program that has the socket, for instance after an `exec`, may announce another ring. The daemon takes all messages of the
 //! old one first.
 
-use std::future::poll_fn;
 use std::os::fd::AsFd;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
 
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind};
 use ring::{Broken, Reader, Ring};
 use rustix::io::Errno;
 use shared_memory::{Foreign, Pins};
-use tokio::sync::oneshot;
 use zerocopy::IntoBytes;
 
 use super::shared_pages::Memory;
-use crate::users::closer::{Closer, ReceivedDescriptor};
+use crate::users::closer::{Closer, Job, ReceivedDescriptor};
 
 /// The reader of a socket's ring.
 pub(crate) struct OutboundRing {
@@ -57,7 +53,7 @@ enum Next {
     /// Its memory has come.
     Announced(u32, ReceivedDescriptor),
     /// A thread checks and maps it.
-    Checked(u32, oneshot::Receiver<Result<Foreign, Errno>>),
+    Checked(u32, Arc<Job<Result<Foreign, Errno>>>),
 }
 
 /// A message at the front of the ring.
@@ -115,13 +111,9 @@ impl OutboundRing {
         match std::mem::take(&mut state.next) {
             Next::None => return false,
             Next::Announced(number, memfd) => {
-                let (done, is_done) = oneshot::channel();
                 let pins = Arc::clone(&self.pins);
-                closer.run(move || {
-                    // If the socket is closed, nobody waits.
-                    let _ = done.send(Foreign::new(memfd.as_fd(), ring::WORDS, &pins));
-                });
-                state.next = Next::Checked(number, is_done);
+                let check = move || Foreign::new(memfd.as_fd(), ring::WORDS, &pins);
+                state.next = Next::Checked(number, Job::begin(closer, check));
             }
             checked => state.next = checked,
         }
@@ -131,16 +123,16 @@ impl OutboundRing {
     /// Waits until an announced ring was checked, and moves to it; returns at once if none is being checked. A ring that is not as
     /// it should be is left alone: the program goes on without it.
     pub(super) async fn checked(&self) {
-        let checked = poll_fn(|context| match &mut self.state().next {
-            Next::Checked(number, is_done) => {
-                Pin::new(is_done).poll(context).map(|done| Some((*number, done)))
-            }
-            Next::None | Next::Announced(..) => Poll::Ready(None),
-        });
-        let Some((number, done)) = checked.await else { return };
+        let (number, job) = match &self.state().next {
+            Next::Checked(number, job) => (*number, Arc::clone(job)),
+            Next::None | Next::Announced(..) => return,
+        };
+        job.done().await;
+        // Another task may have moved to it already.
+        let Some(checked) = job.take() else { return };
         let mut state = self.state();
         state.next = Next::None;
-        if let Ok(Ok(words)) = done {
+        if let Ok(words) = checked {
             state.move_to(words, &self.memory, number);
         }
     }

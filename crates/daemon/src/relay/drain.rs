@@ -29,9 +29,19 @@ impl Drain {
     /// Takes records, up to the limit of one turn. Returns true if all were taken, false if records stay because the user's
     /// memory is used up, and `None` if more are left.
     pub(crate) fn step(&mut self, socket: &Socket) -> Option<bool> {
-        if socket.channel.endpoint.taken().reaches(self.until) {
+        if self.has_taken_all(socket) {
             return Some(true);
         }
+        self.take(socket)
+    }
+
+    /// Returns whether all of them were taken out of the carrier and the ring. A thread may still read the last one.
+    pub(crate) fn has_taken_all(&self, socket: &Socket) -> bool {
+        socket.channel.endpoint.taken().reaches(self.until)
+    }
+
+    /// Takes records, whether they were sent before or not, up to the limit of one turn; returns as [`Drain::step`].
+    pub(crate) fn take(&mut self, socket: &Socket) -> Option<bool> {
         let taken = take_batch(socket);
         // The end, like a malformed record, is reported to each reader again: the socket's task handles it.
         if matches!(taken.departure, Some(Departure::Unread)) {
@@ -182,8 +192,14 @@ mod tests {
         let registry = registry();
         let (socket, theirs) = opened(&registry, Style::OneToMany);
         (0..3).for_each(|_| send_long(&theirs, NONE, BYTES_PER_TURN));
-        let records = [(); 4].map(|()| take_batch(&socket).records);
-        assert_eq!(records, [1, 1, 1, 0]);
+        for _ in 0..3 {
+            let begun = take_batch(&socket);
+            assert_eq!((begun.records, begun.weight < RECORDS_PER_TURN), (1, true), "a thread reads it");
+            soon(socket.channel.endpoint.readable()).await;
+            let taken = take_batch(&socket);
+            assert_eq!((taken.records, taken.weight >= RECORDS_PER_TURN), (1, true));
+        }
+        assert_eq!(take_batch(&socket).records, 0);
     }
 
     #[tokio::test(flavor = "local")]

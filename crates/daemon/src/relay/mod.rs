@@ -86,6 +86,7 @@ mod tests {
     use crate::state::send_queue::Messages;
     use crate::state::socket::Socket;
     use crate::system::quantum::RECORDS_PER_TURN;
+    use crate::tasks::relaying::drain;
     use crate::testing::{
         self, announce, opened, put, put_record, read, registry, send, send_long, send_memfd, send_only,
         soon, with_writer,
@@ -234,14 +235,14 @@ mod tests {
     }
 
     #[tokio::test(flavor = "local")]
-    async fn a_long_message_whose_memory_has_come_waits_for_no_closer() {
+    async fn a_long_message_whose_memory_has_come_is_read_when_the_thread_is_free() {
         let joined = Joined::new().await;
         let (endpoint, mut outbound) = (&joined.socket.channel.endpoint, joined.outbound());
         // There is memory for the record, but not for the content of its memfd.
         let all = endpoint.sent_account().charge_anyway(Limits::default().user_memory_bytes - 80_000);
         send_long(&joined.theirs, ID, 100_000);
         assert_eq!(outbound.step().expect("it is open"), Wait::Memory);
-        // The closer is stuck in a close of another socket of this user.
+        // The thread is stuck in a close of another socket of this user.
         let (end_it, ends) = mpsc::channel::<()>();
         endpoint.closer().run(move || ends.recv().unwrap_or_default());
         while endpoint.closer().has_room() {
@@ -250,12 +251,32 @@ mod tests {
         drop(all);
         soon(endpoint.room()).await;
         assert_eq!(outbound.step().expect("it is open"), Wait::Message);
+        assert!(endpoint.awaits_thread());
+        drop(end_it);
+        soon(endpoint.readable()).await;
+        assert_eq!(outbound.step().expect("it is open"), Wait::Message);
         let mut received = 0;
         while received < 100_000 {
             let part = soon(joined.peer.recv()).await.expect("nothing is lost");
             received += part.expect("it is open").len();
         }
-        drop(end_it);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_request_waits_for_a_long_message_that_was_sent_before() {
+        let registry = registry();
+        let (socket, theirs) = opened(&registry, Style::OneToMany);
+        let (end_it, ends) = mpsc::channel::<()>();
+        socket.channel.endpoint.closer().run(move || ends.recv().unwrap_or_default());
+        send_long(&theirs, ID, 100_000);
+        let taken = async {
+            tokio::join!(drain(&socket), async {
+                tokio::task::yield_now().await;
+                drop(end_it);
+            })
+        };
+        assert!(soon(taken).await.0);
+        assert!(!socket.channel.endpoint.awaits_thread(), "it was taken");
     }
 
     #[tokio::test(flavor = "local")]
@@ -285,7 +306,11 @@ mod tests {
         send_memfd(&joined.theirs, &long);
         put_record(&joined.socket, &long, b"");
         put(&joined.socket, ID, b"third");
-        assert_eq!(past_turns(&mut joined.outbound()).await.expect("it is open"), Wait::Message);
+        let (endpoint, mut outbound) = (&joined.socket.channel.endpoint, joined.outbound());
+        assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Message);
+        assert!(endpoint.awaits_thread(), "it reads the long one");
+        soon(endpoint.readable()).await;
+        assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Message);
         for length in [5, 100_000, 5] {
             let mut received = 0;
             while received < length {

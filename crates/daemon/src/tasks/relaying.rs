@@ -6,6 +6,7 @@ use std::rc::Rc;
 use swiftwater::tokio::Association;
 use swiftwater::{Event, RecvError};
 use tokio::task::yield_now;
+use tokio::time::timeout;
 
 use crate::channel::putter::Putter;
 use crate::relay::drain::Drain;
@@ -15,6 +16,7 @@ use crate::relay::{Departure, Wait, notifications};
 use crate::state::association::{Ended, SocketAssociation, ToProgram};
 use crate::state::send_queue::{Messages, SendQueue};
 use crate::state::socket::Socket;
+use crate::users::closer::STUCK_WAIT;
 
 /// Moves messages from the channel of a one-to-one socket into its association until the program has left. The messages in
 /// `unsent` go first.
@@ -116,15 +118,26 @@ async fn unless_discarded(
 }
 
 /// Takes the records that the program has sent before a request. Returns false if records stay because the user's memory is used
-/// up.
+/// up, or because a thread that reads them is stuck.
 pub(crate) async fn drain(socket: &Socket) -> bool {
-    let mut drain = Drain::new(socket);
-    loop {
-        if let Some(is_complete) = drain.step(socket) {
-            return is_complete;
+    let (mut drain, endpoint) = (Drain::new(socket), &socket.channel.endpoint);
+    let drained = async {
+        let is_complete = loop {
+            match drain.step(socket) {
+                None => yield_now().await,
+                Some(_) if endpoint.awaits_thread() && !drain.has_taken_all(socket) => {
+                    endpoint.readable().await;
+                }
+                Some(is_complete) => break is_complete,
+            }
+        };
+        if is_complete && endpoint.awaits_thread() {
+            endpoint.readable().await;
+            drain.take(socket);
         }
-        yield_now().await;
-    }
+        is_complete
+    };
+    timeout(STUCK_WAIT, drained).await.unwrap_or(false)
 }
 
 /// Notifies a program that these associations have no unsent messages (`SCTP_SENDER_DRY_EVENT`).

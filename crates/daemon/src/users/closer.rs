@@ -4,9 +4,10 @@
 //! file of FUSE for its server, any socket for the holder of the lock of an epoll instance that watches it. So the
 //! daemon's thread closes no descriptor of a program, and no socket of its own whose queue may contain such
 //! descriptors. Separate threads close them, each for one user and one source: while one is stuck, requests of this
-//! user fail, and no others. These threads also do other work that may wait for a lock that a program holds: they empty
-//! pages of closed sockets, and take records out of carriers.
+//! user fail, and no others. These threads also do other work that may wait for what a program holds: they empty
+//! pages of closed sockets, check rings, read long messages and take records out of carriers.
 
+mod job;
 mod received;
 
 use std::collections::{HashMap, VecDeque};
@@ -18,6 +19,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
+pub(crate) use self::job::Job;
 pub(crate) use self::received::{End, ReceivedDescriptor, gone, receive};
 use crate::system::journal::log;
 use crate::users::descriptor_numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers, Taken};
@@ -34,7 +36,7 @@ const SPAWN_WAIT: Duration = Duration::from_millis(100);
 /// A close that takes longer counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_millis(500);
 /// Time that a request waits for a closer that is stuck.
-const STUCK_WAIT: Duration = Duration::from_secs(2);
+pub(crate) const STUCK_WAIT: Duration = Duration::from_secs(2);
 /// Maximum number of descriptors that wait to be closed for one user and source.
 const PENDING_MAX: usize = 2 * MESSAGE_DESCRIPTORS_MAX;
 /// Number of waiting descriptors beyond which the daemon's thread closes itself what certainly does not block.
