@@ -17,7 +17,7 @@ use crate::driver::info::DriverInfo;
 use crate::identifiers::{LinkId, Side, StreamId};
 use crate::message::{Control, Kind, Message, Signal};
 use crate::queue::Queue;
-use crate::scheduler::{Errand, Scheduler};
+use crate::scheduler::{DriverCall, Scheduler};
 use crate::{Chain, Errno, ReadError, RecvInfo, WriteError};
 use coalesce::Coalesced;
 pub(crate) use ioctl::IoctlState;
@@ -44,13 +44,13 @@ pub(crate) struct Head {
     pub(crate) announces_reads: bool,
     /// Time that a close waits for messages on their way down.
     pub(crate) close_time: Duration,
-    /// An error or a hang-up must be reported; cached for the fast path.
-    pub(crate) troubled: bool,
+    /// The stream has an error or a hang-up to report, or its messages are diverted; cached for the fast path.
+    pub(crate) failed_or_diverted: bool,
     read_error: Option<Errno>,
     write_error: Option<Errno>,
     hung_up: bool,
-    /// Modules hold messages for the reader, who finds the hang-up behind these.
-    pub(crate) rest_comes: bool,
+    /// The stream has hung up, but modules hold messages that the reader gets before it sees the hang-up.
+    pub(crate) hang_up_is_delayed: bool,
     /// Messages that come up are not for a reader: the stream is linked or closing.
     diverted: bool,
     /// The stream is linked under a multiplexor, whose driver handles messages that come up.
@@ -91,11 +91,11 @@ impl Head {
             error_options: ErrorOptions::default(),
             announces_reads: false,
             close_time: Self::CLOSE_TIME,
-            troubled: false,
+            failed_or_diverted: false,
             read_error: None,
             write_error: None,
             hung_up: false,
-            rest_comes: false,
+            hang_up_is_delayed: false,
             diverted: false,
             link: None,
             user_waits: false,
@@ -156,14 +156,14 @@ impl Head {
         scheduler.return_credit(s, &m);
         self.read_error = Some(Errno::EIO);
         self.write_error = Some(Errno::EIO);
-        self.note_trouble(s, SignalEvents::ERROR, scheduler);
+        self.on_failure(s, SignalEvents::ERROR, scheduler);
     }
 
     /// Passes a message to the driver that the stream is linked under, or discards it if the stream is closing.
     #[cold]
     fn divert(&mut self, s: StreamId, m: Message, scheduler: &mut Scheduler) {
         if self.link.is_some() {
-            return scheduler.send(Errand::LowerPut { stream: s, message: m });
+            return scheduler.defer(DriverCall::LowerPut { stream: s, message: m });
         }
         scheduler.return_credit(s, &m);
         if matches!(m.kind, Kind::Error { .. } | Kind::Hangup) {
@@ -182,7 +182,7 @@ impl Head {
         self.link = Some(link);
         self.user_waits = user_waits;
         self.diverted = true;
-        self.sum_up_trouble();
+        self.update_failed_or_diverted();
     }
 
     /// Returns a linked stream to its user, who finds what the multiplexor has left.
@@ -190,7 +190,7 @@ impl Head {
         self.link = None;
         self.diverted = self.closing;
         self.write_blocked = false;
-        self.sum_up_trouble();
+        self.update_failed_or_diverted();
         if std::mem::take(&mut self.user_waits) {
             self.waiters.wake_all(s, scheduler);
         }
@@ -238,7 +238,7 @@ impl Head {
             if self.queue.begins_with_run()
                 && let Some(credit) = self.queue.split_run()
             {
-                scheduler.send(Errand::Consumed { stream: s, credit });
+                scheduler.defer(DriverCall::Consumed { stream: s, credit });
             }
             let Some(m) = self.queue.getq() else { break };
             all.push(m);
@@ -333,7 +333,9 @@ impl Head {
             _ if self.user_waits => Ok(()),
             _ if self.link.is_some() => Err(ReadError::Failed(Errno::EINVAL)),
             Some(errno) => Err(ReadError::Failed(errno)),
-            None if self.hung_up && !self.rest_comes && self.queue.is_empty() => Err(ReadError::HungUp),
+            None if self.hung_up && !self.hang_up_is_delayed && self.queue.is_empty() => {
+                Err(ReadError::HungUp)
+            }
             None => Ok(()),
         }
     }
@@ -345,7 +347,7 @@ impl Head {
         let checked = self.check_read();
         if self.error_options.read_once && matches!(checked, Err(ReadError::Failed(_))) {
             self.read_error = None;
-            self.sum_up_trouble();
+            self.update_failed_or_diverted();
         }
         checked
     }
@@ -357,7 +359,7 @@ impl Head {
         let checked = self.check_write();
         if self.error_options.write_once && matches!(checked, Err(WriteError::Failed(_))) {
             self.write_error = None;
-            self.sum_up_trouble();
+            self.update_failed_or_diverted();
         }
         checked
     }
@@ -369,7 +371,7 @@ impl Head {
         while let Some(m) = self.queue.getq() {
             scheduler.return_credit(s, &m);
         }
-        self.note_trouble(s, SignalEvents::NONE, scheduler);
+        self.on_failure(s, SignalEvents::NONE, scheduler);
         self.waiters = Waiters::default();
     }
 
@@ -398,13 +400,15 @@ impl Head {
         let ordinary_band = front.filter(|_| !priority).map(|m| m.band);
         let has_room = !self.write_blocked && !below.is_full(0);
         Readiness {
-            readable: front.is_some() || self.read_error.is_some() || (self.hung_up && !self.rest_comes),
-            writable: self.rest_comes || (!self.hung_up && (self.write_error.is_some() || has_room)),
-            priority: priority || self.rest_comes || self.ioctl.has_answer(),
+            readable: front.is_some()
+                || self.read_error.is_some()
+                || (self.hung_up && !self.hang_up_is_delayed),
+            writable: self.hang_up_is_delayed || (!self.hung_up && (self.write_error.is_some() || has_room)),
+            priority: priority || self.hang_up_is_delayed || self.ioctl.has_answer(),
             read_normal: ordinary_band == Some(0),
             read_band: ordinary_band.is_some_and(|band| band > 0),
             write_band: !self.hung_up && below.has_room_in_a_band(),
-            hangup: self.hung_up && !self.rest_comes,
+            hangup: self.hung_up && !self.hang_up_is_delayed,
             error: self.read_error.is_some() || self.write_error.is_some(),
         }
     }
@@ -493,16 +497,16 @@ impl Head {
         }
     }
 
-    /// Wakes everybody after an error or hang-up.
-    fn note_trouble(&mut self, s: StreamId, events: SignalEvents, scheduler: &mut Scheduler) {
-        self.sum_up_trouble();
+    /// Wakes all waiters after an error or hang-up.
+    fn on_failure(&mut self, s: StreamId, events: SignalEvents, scheduler: &mut Scheduler) {
+        self.update_failed_or_diverted();
         self.ioctl.abandon();
         self.waiters.wake_all(s, scheduler);
         self.waiters.signal(s, events, scheduler);
     }
 
-    fn sum_up_trouble(&mut self) {
-        self.troubled =
+    fn update_failed_or_diverted(&mut self) {
+        self.failed_or_diverted =
             self.diverted || self.hung_up || self.read_error.is_some() || self.write_error.is_some();
     }
 }

@@ -7,7 +7,7 @@ use crate::head::Head;
 use crate::identifiers::{Place, QueueRef, Side, StreamId};
 use crate::message::{CopyRequest, Credit, Flush, IocAck, IocNak, Ioctl, Kind, Message};
 use crate::queue::{Queue, QueueInfo, QueuePair};
-use crate::scheduler::{Errand, Post, Scheduler};
+use crate::scheduler::{DriverCall, Post, Scheduler};
 use crate::timers::{Alarm, TimerId};
 use crate::{Chain, Errno};
 use slot::Slot;
@@ -156,8 +156,8 @@ impl<'a> Q<'a> {
 
     /// Takes the message that the procedure is called for.
     #[inline(always)]
-    pub(crate) fn take_hop(&mut self) -> Option<Post> {
-        self.scheduler.take_hop()
+    pub(crate) fn take_current(&mut self) -> Option<Post> {
+        self.scheduler.take_current()
     }
 
     /// Returns the stream.
@@ -325,7 +325,7 @@ impl<'a> Q<'a> {
     /// Returns receive window for `bytes` of an association that a module took out of a message.
     pub fn credit(&mut self, association: u32, bytes: usize) {
         let credit = Credit { association, bytes, charges: 1 };
-        self.scheduler.send(Errand::Consumed { stream: self.stream, credit });
+        self.scheduler.defer(DriverCall::Consumed { stream: self.stream, credit });
     }
 
     /// Answers an ioctl that was carried out.

@@ -15,9 +15,9 @@ pub(crate) struct Post {
     pub(crate) message: Message,
 }
 
-/// Work for a driver that waits until the driver can be called.
+/// A call of a driver that waits until the driver can be called.
 #[derive(Debug)]
-pub(crate) enum Errand {
+pub(crate) enum DriverCall {
     Put {
         stream: StreamId,
         message: Message,
@@ -42,13 +42,13 @@ pub(crate) enum Errand {
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     run_queue: VecDeque<QueueRef>,
-    /// The message that is carried from one procedure to the next: nearly every procedure sends on one message or none. It stays
-    /// here until it is handed to a procedure, so that it is moved seldom. Messages in `posts` come later.
-    hop: Option<Post>,
+    /// The message on its way to the next procedure: nearly every procedure sends on one message or none. It stays here until a
+    /// procedure takes it, so that it is moved seldom. Messages in `posts` come later.
+    current: Option<Post>,
     posts: VecDeque<Post>,
-    /// A module looks at the message in `hop`.
+    /// A module looks at the message in `current`.
     is_shown: bool,
-    errands: VecDeque<Errand>,
+    driver_calls: VecDeque<DriverCall>,
     /// Streams whose interest became ready.
     pub(crate) wakeups: Vec<StreamId>,
     /// Streams whose head holds coalesced bytes; some may have sent them meanwhile.
@@ -66,10 +66,10 @@ impl Scheduler {
     pub(crate) fn new(now: Instant) -> Self {
         Self {
             run_queue: VecDeque::new(),
-            hop: None,
+            current: None,
             posts: VecDeque::new(),
             is_shown: false,
-            errands: VecDeque::new(),
+            driver_calls: VecDeque::new(),
             wakeups: Vec::new(),
             coalescing: Vec::new(),
             woken: Vec::new(),
@@ -107,7 +107,7 @@ impl Scheduler {
     #[inline(always)]
     pub(crate) fn post(&mut self, at: QueueRef, message: Message) {
         if self.is_quiet() {
-            self.hop = Some(Post { at, message });
+            self.current = Some(Post { at, message });
         } else {
             self.post_behind(Post { at, message });
         }
@@ -116,28 +116,28 @@ impl Scheduler {
     /// Sends a message behind those on their way.
     #[cold]
     fn post_behind(&mut self, post: Post) {
-        self.posts.extend(self.hop.take());
+        self.posts.extend(self.current.take());
         self.posts.push_back(post);
     }
 
     /// Returns whether no message is on its way.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
-        self.hop.is_none() && self.posts.is_empty()
+        self.current.is_none() && self.posts.is_empty()
     }
 
-    /// Returns the next queue of the message that is carried.
+    /// Returns the next queue of the current message.
     #[inline]
-    pub(crate) fn hop_at(&self) -> Option<QueueRef> {
-        self.hop.as_ref().map(|hop| hop.at)
+    pub(crate) fn current_at(&self) -> Option<QueueRef> {
+        self.current.as_ref().map(|current| current.at)
     }
 
-    /// Returns the message that is carried, for a module to look at until [`Scheduler::end_show`], and the time.
+    /// Returns the time and the current message, for a module to look at until [`Scheduler::end_show`].
     #[inline]
     pub(crate) fn begin_show(&mut self) -> Option<(Instant, &Message)> {
-        let hop = self.hop.as_ref()?;
+        let current = self.current.as_ref()?;
         self.is_shown = true;
-        Some((self.timers.now(), &hop.message))
+        Some((self.timers.now(), &current.message))
     }
 
     #[inline]
@@ -149,39 +149,40 @@ impl Scheduler {
     #[cold]
     pub(crate) fn discard_shown(&mut self) {
         if std::mem::take(&mut self.is_shown) {
-            self.hop = None;
+            self.current = None;
         }
     }
 
-    /// Sends the message that is carried on, behind those that wait: these were sent on by its module before.
+    /// Sends the current message on to `place`, behind those that wait: its module has sent these on before.
     #[inline]
-    pub(crate) fn hop_to(&mut self, place: Place) {
-        if let Some(hop) = &mut self.hop {
-            hop.at.place = place;
+    pub(crate) fn forward_current(&mut self, place: Place) {
+        if let Some(current) = &mut self.current {
+            current.at.place = place;
         }
         if !self.posts.is_empty() {
-            self.posts.extend(self.hop.take());
+            self.posts.extend(self.current.take());
         }
     }
 
-    /// Takes the message that is carried.
+    /// Takes the current message.
     #[inline(always)]
-    pub(crate) fn take_hop(&mut self) -> Option<Post> {
-        self.hop.take()
+    pub(crate) fn take_current(&mut self) -> Option<Post> {
+        self.current.take()
     }
 
-    /// Begins to carry the first message on its way. Returns its next queue.
+    /// Makes the first waiting message the current one if there is none. Returns its next queue.
     #[inline]
-    pub(crate) fn next_hop(&mut self) -> Option<QueueRef> {
-        if self.hop.is_none() {
-            self.hop = self.posts.pop_front();
+    pub(crate) fn next_current(&mut self) -> Option<QueueRef> {
+        if self.current.is_none() {
+            self.current = self.posts.pop_front();
         }
-        self.hop_at()
+        self.current_at()
     }
 
+    /// Appends a call of a driver to those that wait.
     #[inline]
-    pub(crate) fn send(&mut self, errand: Errand) {
-        self.errands.push_back(errand);
+    pub(crate) fn defer(&mut self, call: DriverCall) {
+        self.driver_calls.push_back(call);
     }
 
     /// Returns the receive window of a discarded message to the driver of its stream.
@@ -189,23 +190,23 @@ impl Scheduler {
         if let Some(credit) = m.receive_credit()
             && credit.bytes > 0
         {
-            self.send(Errand::Consumed { stream, credit });
+            self.defer(DriverCall::Consumed { stream, credit });
         }
     }
 
     #[inline]
-    pub(crate) fn has_errands(&self) -> bool {
-        !self.errands.is_empty()
+    pub(crate) fn has_driver_calls(&self) -> bool {
+        !self.driver_calls.is_empty()
     }
 
     #[inline]
-    pub(crate) fn next_errand(&mut self) -> Option<Errand> {
-        self.errands.pop_front()
+    pub(crate) fn next_driver_call(&mut self) -> Option<DriverCall> {
+        self.driver_calls.pop_front()
     }
 
-    /// Returns whether every posted or sent message has been delivered.
+    /// Returns whether every posted message and every call of a driver has been delivered.
     #[inline]
     pub(crate) fn is_drained(&self) -> bool {
-        self.is_quiet() && self.errands.is_empty()
+        self.is_quiet() && self.driver_calls.is_empty()
     }
 }

@@ -10,7 +10,7 @@ use crate::module::{Ahead, Q, flow};
 use crate::names::Names;
 use crate::pool::Pool;
 use crate::queue::QueuePair;
-use crate::scheduler::{Errand, Post, Scheduler};
+use crate::scheduler::{DriverCall, Post, Scheduler};
 use crate::timers::TimerId;
 use crate::{Chain, Errno, RecvInfo};
 use bytes::Bytes;
@@ -172,9 +172,9 @@ impl Streams {
             return self.check_credit(s);
         }
         if stream.carry(s, scheduler, &mut { Self::PUTS_MAX })
-            && let Some(Post { message, .. }) = scheduler.take_hop()
+            && let Some(Post { message, .. }) = scheduler.take_current()
         {
-            scheduler.send(Errand::Put { stream: s, message });
+            scheduler.defer(DriverCall::Put { stream: s, message });
         }
         stream.check_credit(s, scheduler);
         if !scheduler.is_quiet() {
@@ -246,10 +246,10 @@ impl Streams {
     /// Takes the message that has reached its driver.
     #[inline(always)]
     pub(crate) fn take_arrived(&mut self) -> Option<Post> {
-        self.scheduler.take_hop()
+        self.scheduler.take_current()
     }
 
-    /// Runs put procedures until no message is on its way between modules. Messages that reach a driver wait as errands: the
+    /// Runs put procedures until no message is on its way between modules. Messages that reach a driver wait as calls: the
     /// driver may be the caller.
     pub(crate) fn deliver(&mut self) {
         if self.scheduler.is_quiet() {
@@ -257,20 +257,20 @@ impl Streams {
         }
         let mut puts_left = Self::PUTS_MAX;
         while let Some((stream, message)) = self.deliver_to_driver(&mut puts_left) {
-            self.scheduler.send(Errand::Put { stream, message });
+            self.scheduler.defer(DriverCall::Put { stream, message });
         }
     }
 
     /// Runs put procedures until no message is on its way between modules, or one has reached its driver.
     #[inline]
     pub(crate) fn deliver_to_driver(&mut self, puts_left: &mut u32) -> Option<(StreamId, Message)> {
-        while let Some(at) = self.scheduler.next_hop() {
+        while let Some(at) = self.scheduler.next_current() {
             let Some((stream, scheduler)) = self.parts(at.stream) else {
-                drop(self.scheduler.take_hop());
+                drop(self.scheduler.take_current());
                 continue;
             };
             if stream.carry(at.stream, scheduler, puts_left) {
-                return scheduler.take_hop().map(|post| (at.stream, post.message));
+                return scheduler.take_current().map(|post| (at.stream, post.message));
             }
         }
         None
@@ -288,7 +288,7 @@ impl Stream {
     /// writes are `T_OPTDATA_REQ`.
     #[inline]
     pub(crate) fn writes_past(&mut self) -> bool {
-        !self.head.troubled
+        !self.head.failed_or_diverted
             && self.head.writes_directly
             && self.head.coalesced.is_empty()
             && self.modules.is_empty()
@@ -342,7 +342,7 @@ impl Stream {
     #[inline]
     fn carry_on(&mut self, s: StreamId, scheduler: &mut Scheduler, puts_left: &mut u32) -> bool {
         loop {
-            let Some(QueueRef { stream, place, side }) = scheduler.hop_at() else { return false };
+            let Some(QueueRef { stream, place, side }) = scheduler.current_at() else { return false };
             debug_assert_eq!(stream, s, "a procedure sends on its own stream");
             let index = match place {
                 Place::Module(index) => usize::from(index),
@@ -366,7 +366,7 @@ impl Stream {
 
     #[inline]
     fn put_to_head(&mut self, s: StreamId, scheduler: &mut Scheduler) {
-        let Some(Post { message: m, .. }) = scheduler.take_hop() else { return };
+        let Some(Post { message: m, .. }) = scheduler.take_current() else { return };
         if matches!(m.kind, Kind::Hangup) && self.holds_for_reader() {
             self.head.hang_up_behind_modules(s, scheduler);
         } else {
@@ -377,7 +377,7 @@ impl Stream {
     /// Discards a message that modules send round for ever, and fails the stream for good.
     #[cold]
     fn refuse_round(&mut self, s: StreamId, side: Side, scheduler: &mut Scheduler) {
-        if let Some(Post { message: m, .. }) = scheduler.take_hop()
+        if let Some(Post { message: m, .. }) = scheduler.take_current()
             && side == Side::Read
         {
             scheduler.return_credit(s, &m);
@@ -443,7 +443,7 @@ impl Stream {
             Side::Write if index == 0 => Place::Driver,
             Side::Write => Place::Module(index as u16 - 1),
         };
-        scheduler.hop_to(place);
+        scheduler.forward_current(place);
         true
     }
 
@@ -453,7 +453,7 @@ impl Stream {
         let Stream { head, modules, device, .. } = self;
         let Some((below, [slot, above @ ..])) = modules.split_at_mut_checked(index) else {
             // The module was popped.
-            return drop(scheduler.take_hop());
+            return drop(scheduler.take_current());
         };
         let mut ahead = Ahead::default();
         let mut q = Q::new(
@@ -470,7 +470,7 @@ impl Stream {
             &mut ahead,
         );
         // Taken last, the message is moved once.
-        if let Some(Post { message: m, .. }) = q.take_hop() {
+        if let Some(Post { message: m, .. }) = q.take_current() {
             match side {
                 Side::Write => slot.module.wput(&mut q, m),
                 Side::Read => slot.module.rput(&mut q, m),
@@ -488,8 +488,8 @@ impl Stream {
     /// Passes the delayed hang-up to the head, behind the messages that the last module has just sent up.
     #[inline]
     pub(crate) fn hang_up_if_drained(&mut self, s: StreamId, scheduler: &mut Scheduler) {
-        if self.head.rest_comes && !self.holds_for_reader() {
-            self.head.rest_comes = false;
+        if self.head.hang_up_is_delayed && !self.holds_for_reader() {
+            self.head.hang_up_is_delayed = false;
             let head = QueueRef { stream: s, place: Place::Head, side: Side::Read };
             scheduler.post(head, Message::new(Kind::Hangup));
         }

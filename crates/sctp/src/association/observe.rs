@@ -105,7 +105,7 @@ impl Association {
     #[cold]
     fn compare(&mut self, now: Time, tracer: &mut Tracer) {
         for (id, path) in self.paths.iter_mut().enumerate() {
-            tracer.take_notes(id, path.notes_mut());
+            path.move_notes(id, tracer);
         }
         let paths: SmallVec<[PathSnapshot; 2]> = self.paths.iter().map(|path| self.snapshot(path)).collect();
         let cumulative_tsn = self.outbound.cumulative_tsn().0;

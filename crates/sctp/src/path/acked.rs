@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::recovery::LostChunks;
 use super::{Path, Prr, chunks_bytes};
 use crate::config::AssociationConfig;
 use crate::congestion::{Acked, RateSample, Signal};
@@ -102,8 +103,7 @@ impl Path {
     ) {
         let in_flight_before_bytes = acked.in_flight_before_bytes;
         if self.flight.probe_repaired_loss(acked.newest) && !self.in_recovery() {
-            self.recovery.spurious_loss_mut().end();
-            self.enter_recovery(now, Signal::Loss, in_flight_before_bytes, next_tsn);
+            self.enter_recovery(now, Signal::Loss, in_flight_before_bytes, next_tsn, None);
         }
         if self.recovery.on_arrival(self.rack.newest()) {
             self.rack.on_recovered();
@@ -132,21 +132,26 @@ impl Path {
     #[inline]
     pub(super) fn update_prr(&mut self, delivered_bytes: usize, progress: bool) {
         let (in_flight_bytes, ssthresh_bytes) = (self.flight.bytes(), self.congestion.ssthresh_bytes());
-        if let Some(prr) = self.recovery.prr_mut() {
-            let pmdcs_bytes = chunks_bytes(self.mtu_bytes);
-            prr.on_acked(delivered_bytes, in_flight_bytes, ssthresh_bytes, progress, pmdcs_bytes);
-        }
+        let pmdcs_bytes = chunks_bytes(self.mtu_bytes);
+        self.recovery.on_acked(delivered_bytes, in_flight_bytes, ssthresh_bytes, progress, pmdcs_bytes);
     }
 
     /// Reduces the window, once for everything in flight. `flight_bytes` was in flight before the loss was found,
-    /// `next_tsn` is the TSN of the next new chunk.
-    pub(super) fn enter_recovery(&mut self, now: Time, signal: Signal, flight_bytes: usize, next_tsn: u64) {
+    /// `next_tsn` is the TSN of the next new chunk. `lost` are the chunks that were declared lost, if any were.
+    pub(super) fn enter_recovery(
+        &mut self,
+        now: Time,
+        signal: Signal,
+        flight_bytes: usize,
+        next_tsn: u64,
+        lost: Option<LostChunks>,
+    ) {
         self.congestion.on_congestion(now, signal, flight_bytes);
         let prr = self
             .congestion
             .reduces_proportionally()
             .then(|| Prr::new(flight_bytes, self.flight.bytes(), chunks_bytes(self.mtu_bytes)));
-        self.recovery.enter(self.flight.next_packet(), next_tsn, prr);
+        self.recovery.enter(self.flight.next_packet(), next_tsn, lost, prr);
     }
 
     /// Ends the handling of a SACK: another burst may leave, and T3 is updated. `advanced`: the SACK acknowledged the

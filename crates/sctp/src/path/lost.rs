@@ -1,28 +1,11 @@
 //! Handles packets of a path that are declared lost, or turn out to be merely late.
 
+use super::recovery::LostChunks;
+use super::spurious_loss::{LateArrivals, Spurious};
 use super::{Path, SentPacket, Verdict};
 use crate::congestion::{LostPacket, Signal};
 use crate::time::Time;
 use crate::trace::{LossReason, Timer, UndoReason};
-
-/// Chunks of a SACK that had been declared lost.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct LateArrivals {
-    /// Chunks that arrived before they were retransmitted.
-    pub(crate) chunks: u64,
-    /// Whether T3 had declared some of those lost.
-    pub(crate) after_timeout: bool,
-    /// Chunks that the peer received twice, so that they may have been declared lost by mistake.
-    pub(crate) duplicates: u64,
-}
-
-/// A reduction of the window that turned out to be spurious.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Spurious {
-    pub(crate) reason: UndoReason,
-    /// If T3 was the cause: packets before this one were declared lost, and the rest of them is still in flight.
-    pub(crate) timeout_before: Option<u32>,
-}
 
 impl Path {
     /// Judges the oldest packet. Returns its number with the verdict.
@@ -106,14 +89,14 @@ impl Path {
         next_tsn: u64,
         flight_bytes: usize,
     ) {
-        self.recovery.spurious_loss_mut().begin(first_tsn, chunks);
-        self.enter_recovery(now, Signal::Loss, flight_bytes, next_tsn);
+        let lost = Some(LostChunks { first_tsn, chunks });
+        self.enter_recovery(now, Signal::Loss, flight_bytes, next_tsn, lost);
     }
 
     /// Adds chunks that were declared lost in the same recovery.
     #[inline]
     pub(crate) fn on_more_loss(&mut self, chunks: u64) {
-        self.recovery.spurious_loss_mut().add(chunks);
+        self.recovery.on_more_lost(chunks);
     }
 
     /// Lets one packet be retransmitted whatever the congestion window is (RFC 9260 §7.2.4, 3).
@@ -126,8 +109,7 @@ impl Path {
     pub(crate) fn on_congestion_marks(&mut self, now: Time, tsn: u64, next_tsn: u64) -> bool {
         let reduces = self.recovery.is_new_mark(tsn);
         if reduces {
-            self.recovery.spurious_loss_mut().end();
-            self.enter_recovery(now, Signal::Ecn, self.flight.bytes(), next_tsn);
+            self.enter_recovery(now, Signal::Ecn, self.flight.bytes(), next_tsn, None);
         }
         reduces
     }
@@ -147,10 +129,8 @@ impl Path {
         let flight_bytes = self.flight.clear();
         self.flight.fall_silent();
         if congested {
-            let next_packet = self.flight.next_packet();
-            self.recovery.spurious_loss_mut().begin_timeout(first_tsn, chunks, next_packet);
             self.delivery.on_lost(flight_bytes);
-            self.recovery.on_timeout(next_packet);
+            self.recovery.on_timeout(self.flight.next_packet(), LostChunks { first_tsn, chunks });
             self.flight.expect_no_answer();
             self.congestion.on_timeout(now, flight_bytes);
             self.begin_burst();
@@ -192,13 +172,13 @@ impl Path {
     /// Returns whether T3 declared this packet lost and that may still turn out to be spurious.
     #[inline]
     pub(crate) fn timeout_gave_up(&self, packet: u32) -> bool {
-        self.recovery.spurious_loss().timeout_gave_up(packet)
+        self.recovery.timeout_gave_up(packet)
     }
 
     /// Returns whether a duplicate of `tsn` may show that the last reduction was spurious.
     #[inline]
     pub(crate) fn duplicate_counts(&self, tsn: u64) -> bool {
-        self.recovery.spurious_loss().concerns(tsn)
+        self.recovery.duplicate_counts(tsn)
     }
 
     /// Evaluates late arrivals of chunks that had been declared lost. Returns how the loss turned out to be spurious, if it did.
@@ -210,15 +190,7 @@ impl Path {
         if late.duplicates > 0 {
             self.rack.widen(self.flight.next_packet());
         }
-        let spurious_loss = self.recovery.spurious_loss_mut();
-        let all_arrived = spurious_loss.on_arrived(late.chunks + late.duplicates);
-        let timeout_before = spurious_loss.timeout().filter(|_| late.after_timeout);
-        if timeout_before.is_none() && !all_arrived {
-            return None;
-        }
-        let by_duplicates = timeout_before.is_none() && late.duplicates > 0;
-        let reason = if by_duplicates { UndoReason::Duplicates } else { UndoReason::Acknowledged };
-        Some(Spurious { reason, timeout_before })
+        self.recovery.on_late_arrivals(late)
     }
 
     /// Undoes the last reduction of the window.

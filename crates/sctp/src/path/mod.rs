@@ -40,14 +40,13 @@ use crate::path_state::PathState;
 use crate::rto::Rto;
 use crate::statistics::{PathCounts, PathStatistics};
 use crate::time::Time;
-use crate::trace::{PathNotes, Probe, Timer};
+use crate::trace::{PathNotes, Probe, Timer, Tracer};
 
 pub(crate) use acked::AckedPackets;
 use delivery::Delivery;
 use flight::Flight;
 pub(crate) use flight::{PacketTsns, SentPacket};
 use heartbeat::Heartbeat;
-pub(crate) use lost::LateArrivals;
 use mtu::Discovery;
 use pacer::Pacer;
 pub(crate) use path_failure::PROBE_INTERVAL;
@@ -58,6 +57,7 @@ pub(crate) use rack::Verdict;
 use recovery::Recovery;
 pub(crate) use sent::SentData;
 pub(crate) use settings::PathSettings;
+pub(crate) use spurious_loss::LateArrivals;
 pub(crate) use tail_loss_probe::Expired;
 pub(crate) use window::couple;
 
@@ -300,8 +300,9 @@ impl Path {
         self.notes.timer(now, timer, self.errors + 1);
     }
 
-    pub(crate) fn notes_mut(&mut self) -> &mut PathNotes {
-        &mut self.notes
+    /// Moves the notes of this path, whose index is `id`, to the tracer of the association.
+    pub(crate) fn move_notes(&mut self, id: usize, tracer: &mut Tracer) {
+        tracer.take_notes(id, &mut self.notes);
     }
 
     pub(crate) fn statistics(&self) -> PathStatistics {

@@ -1,8 +1,16 @@
 //! Loss recovery of a path: the episode after a loss, the limit for sending in it, and whether the loss was spurious.
 
 use super::prr::Prr;
-use super::spurious_loss::SpuriousLoss;
+use super::spurious_loss::{LateArrivals, Spurious, SpuriousLoss};
 use crate::packet_number::after;
+
+/// Chunks that were declared lost together.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LostChunks {
+    /// The first outstanding TSN (unwrapped).
+    pub(super) first_tsn: u64,
+    pub(super) chunks: u64,
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
@@ -56,8 +64,19 @@ impl Recovery {
         !self.active && tsn >= self.exit_tsn
     }
 
-    /// Begins an episode. Packets before `next_packet` and chunks before `next_tsn` belong to it.
-    pub(super) fn enter(&mut self, next_packet: u32, next_tsn: u64, prr: Option<Prr>) {
+    /// Begins an episode. Packets before `next_packet` and chunks before `next_tsn` belong to it. `lost` are the chunks that were
+    /// declared lost; without any, the reduction of the window cannot turn out to be spurious.
+    pub(super) fn enter(
+        &mut self,
+        next_packet: u32,
+        next_tsn: u64,
+        lost: Option<LostChunks>,
+        prr: Option<Prr>,
+    ) {
+        match lost {
+            Some(LostChunks { first_tsn, chunks }) => self.spurious_loss.begin(first_tsn, chunks),
+            None => self.spurious_loss.end(),
+        }
         (self.until_packet, self.exit_tsn) = (next_packet, next_tsn);
         (self.active, self.follows_timeout) = (true, false);
         if prr.is_some() {
@@ -65,8 +84,15 @@ impl Recovery {
         }
     }
 
-    /// Handles the expiry of T3: everything before `next_packet` is retransmitted in slow start.
-    pub(super) fn on_timeout(&mut self, next_packet: u32) {
+    /// Handles more chunks that were declared lost in the same episode.
+    #[inline]
+    pub(super) fn on_more_lost(&mut self, chunks: u64) {
+        self.spurious_loss.add(chunks);
+    }
+
+    /// Handles the expiry of T3: everything before `next_packet` was declared lost and is retransmitted in slow start.
+    pub(super) fn on_timeout(&mut self, next_packet: u32, lost: LostChunks) {
+        self.spurious_loss.begin_timeout(lost.first_tsn, lost.chunks, next_packet);
         self.until_packet = next_packet;
         (self.active, self.follows_timeout, self.prr) = (true, true, None);
     }
@@ -100,9 +126,37 @@ impl Recovery {
         (self.prr, self.spurious_loss) = (None, SpuriousLoss::default());
     }
 
+    /// Updates the limit for sending after a SACK, as [`Prr::on_acked`] describes.
     #[inline]
-    pub(super) fn prr_mut(&mut self) -> Option<&mut Prr> {
-        self.prr.as_mut()
+    pub(super) fn on_acked(
+        &mut self,
+        delivered_bytes: usize,
+        in_flight_bytes: usize,
+        ssthresh_bytes: usize,
+        progress: bool,
+        pmdcs_bytes: usize,
+    ) {
+        if let Some(prr) = &mut self.prr {
+            prr.on_acked(delivered_bytes, in_flight_bytes, ssthresh_bytes, progress, pmdcs_bytes);
+        }
+    }
+
+    /// Evaluates late arrivals of chunks that had been declared lost. Returns how the loss turned out to be spurious, if it did.
+    #[inline]
+    pub(super) fn on_late_arrivals(&mut self, late: LateArrivals) -> Option<Spurious> {
+        self.spurious_loss.on_late_arrivals(late)
+    }
+
+    /// Returns whether T3 declared this packet lost and that may still turn out to be spurious.
+    #[inline]
+    pub(super) fn timeout_gave_up(&self, packet: u32) -> bool {
+        self.spurious_loss.timeout_gave_up(packet)
+    }
+
+    /// Returns whether a duplicate of `tsn` may show that the last reduction was spurious.
+    #[inline]
+    pub(super) fn duplicate_counts(&self, tsn: u64) -> bool {
+        self.spurious_loss.concerns(tsn)
     }
 
     /// Lets one packet be retransmitted whatever the congestion window is.
@@ -118,16 +172,6 @@ impl Recovery {
         }
         self.retransmit_at_once &= first_transmission;
     }
-
-    #[inline]
-    pub(super) fn spurious_loss(&self) -> &SpuriousLoss {
-        &self.spurious_loss
-    }
-
-    #[inline]
-    pub(super) fn spurious_loss_mut(&mut self) -> &mut SpuriousLoss {
-        &mut self.spurious_loss
-    }
 }
 
 #[cfg(test)]
@@ -137,7 +181,7 @@ mod tests {
     #[test]
     fn an_episode_ends_when_a_packet_that_left_in_it_arrives() {
         let mut recovery = Recovery::default();
-        recovery.enter(10, 500, None);
+        recovery.enter(10, 500, None, None);
         assert!(!recovery.on_arrival(Some(9)) && recovery.is_active());
         assert!(recovery.on_arrival(Some(10)) && !recovery.is_active());
         assert!(!recovery.on_arrival(Some(11)), "it has ended before");
@@ -146,7 +190,7 @@ mod tests {
     #[test]
     fn a_window_is_reduced_once() {
         let mut recovery = Recovery::default();
-        recovery.enter(10, 500, None);
+        recovery.enter(10, 500, None, None);
         assert!(!recovery.is_new_loss(9, Some(500)), "the packet left before");
         assert!(!recovery.is_new_loss(10, Some(499)), "a chunk of that window is outstanding");
         assert!(recovery.is_new_loss(10, Some(500)) && recovery.is_new_loss(10, None));

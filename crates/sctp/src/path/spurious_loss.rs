@@ -4,6 +4,26 @@
 //! that it received all retransmitted chunks twice (RFC 3708).
 
 use crate::packet_number::after;
+use crate::trace::UndoReason;
+
+/// Chunks of a SACK that had been declared lost.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct LateArrivals {
+    /// Chunks that arrived before they were retransmitted.
+    pub(crate) chunks: u64,
+    /// Whether T3 had declared some of those lost.
+    pub(crate) after_timeout: bool,
+    /// Chunks that the peer received twice, so that they may have been declared lost by mistake.
+    pub(crate) duplicates: u64,
+}
+
+/// A reduction of the window that turned out to be spurious.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spurious {
+    pub(crate) reason: UndoReason,
+    /// If T3 was the cause: packets before this one were declared lost, and the rest of them is still in flight.
+    pub(crate) timeout_before: Option<u32>,
+}
 
 /// Packets that the last reduction of the window declared lost.
 #[derive(Debug, Default)]
@@ -37,7 +57,7 @@ impl SpuriousLoss {
 
     /// Returns the packet before which T3 declared packets lost, while that may turn out to be spurious.
     #[inline]
-    pub(crate) fn timeout(&self) -> Option<u32> {
+    fn timeout(&self) -> Option<u32> {
         self.timeout.filter(|_| self.active)
     }
 
@@ -53,10 +73,23 @@ impl SpuriousLoss {
         self.active && tsn >= self.from_tsn
     }
 
+    /// Evaluates late arrivals of chunks that had been declared lost. Returns how the loss turned out to be spurious, if it did.
+    #[inline]
+    pub(crate) fn on_late_arrivals(&mut self, late: LateArrivals) -> Option<Spurious> {
+        let all_arrived = self.on_arrived(late.chunks + late.duplicates);
+        let timeout_before = self.timeout().filter(|_| late.after_timeout);
+        if timeout_before.is_none() && !all_arrived {
+            return None;
+        }
+        let by_duplicates = timeout_before.is_none() && late.duplicates > 0;
+        let reason = if by_duplicates { UndoReason::Duplicates } else { UndoReason::Acknowledged };
+        Some(Spurious { reason, timeout_before })
+    }
+
     /// Counts chunks declared lost that turn out to have arrived. Returns whether all of them have, which makes the loss
     /// spurious.
     #[inline]
-    pub(crate) fn on_arrived(&mut self, chunks: u64) -> bool {
+    fn on_arrived(&mut self, chunks: u64) -> bool {
         if !self.active || chunks == 0 {
             return false;
         }

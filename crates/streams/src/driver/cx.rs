@@ -6,7 +6,7 @@ use crate::message::{CopyRequest, Flush, IocAck, IocNak, Ioctl, Kind, Message, R
 use crate::module::flow;
 use crate::names::Names;
 use crate::queue::Queue;
-use crate::scheduler::Errand;
+use crate::scheduler::DriverCall;
 use crate::stream::{Stream, Streams};
 use crate::timers::{Alarm, TimerId};
 use crate::{Chain, Errno, RecvInfo};
@@ -250,7 +250,7 @@ impl<'a> Cx<'a> {
     /// Ends the link of a linked stream once this procedure has returned. The stream's user gets the messages on the lower read
     /// queue, then `m`.
     pub fn lower_unlink(&mut self, lower: StreamId, m: Option<Message>) {
-        self.streams.scheduler.send(Errand::EndLink { stream: lower, message: m });
+        self.streams.scheduler.defer(DriverCall::EndLink { stream: lower, message: m });
     }
 
     /// Enables [`Driver::lower_read_service`](super::Driver::lower_read_service).

@@ -66,7 +66,7 @@ impl Executive {
     ) -> Result<Option<usize>, ReadError> {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(ReadError::Closed) };
         let head = &mut stream.head;
-        if head.troubled || !head.reads_directly {
+        if head.failed_or_diverted || !head.reads_directly {
             return self.read_by_mode(s, buf, info);
         }
         let Some((record, credit)) = head.queue.read_run(buf, info) else {
@@ -128,7 +128,7 @@ impl Executive {
     #[inline]
     pub fn getmsg(&mut self, s: StreamId) -> Result<Option<Message>, ReadError> {
         let Some((stream, _)) = self.streams.parts(s) else { return Err(ReadError::Closed) };
-        if stream.head.troubled {
+        if stream.head.failed_or_diverted {
             stream.head.report_read()?;
             if stream.head.is_lent() {
                 return Ok(None);
@@ -148,7 +148,7 @@ impl Executive {
     /// The errors of [`Executive::getmsg`].
     pub fn getrun(&mut self, s: StreamId) -> Result<Option<Message>, ReadError> {
         let Some((stream, _)) = self.streams.parts(s) else { return Err(ReadError::Closed) };
-        if stream.head.troubled {
+        if stream.head.failed_or_diverted {
             stream.head.report_read()?;
             if stream.head.is_lent() {
                 return Ok(None);

@@ -5,7 +5,7 @@ use crate::driver::Cx;
 use crate::identifiers::{Place, QueueRef, Side, StreamId};
 use crate::message::{Credit, Message};
 use crate::module::flow;
-use crate::scheduler::Errand;
+use crate::scheduler::DriverCall;
 use crate::stream::{Procedure, Streams};
 
 impl Executive {
@@ -95,16 +95,16 @@ impl Executive {
         loop {
             while let Some((stream, message)) = self.streams.deliver_to_driver(&mut puts_left) {
                 // Messages that wait for a driver come before those that reach it now.
-                if self.streams.scheduler.has_errands() {
-                    self.streams.scheduler.send(Errand::Put { stream, message });
+                if self.streams.scheduler.has_driver_calls() {
+                    self.streams.scheduler.defer(DriverCall::Put { stream, message });
                 } else {
                     self.put_to_driver(stream, message, &mut puts_left);
                 }
             }
-            let Some(errand) = self.streams.scheduler.next_errand() else { return };
-            match errand {
-                Errand::Put { stream, message } => self.put_to_driver(stream, message, &mut puts_left),
-                Errand::LowerPut { stream, message } => {
+            let Some(call) = self.streams.scheduler.next_driver_call() else { return };
+            match call {
+                DriverCall::Put { stream, message } => self.put_to_driver(stream, message, &mut puts_left),
+                DriverCall::LowerPut { stream, message } => {
                     match self.multiplexor_of(stream) {
                         Some(driver) => {
                             self.drivers[driver.0].lower_put(
@@ -117,13 +117,13 @@ impl Executive {
                         None => self.put_to_user(stream, message),
                     }
                 }
-                Errand::EndLink { stream, message } => {
+                DriverCall::EndLink { stream, message } => {
                     self.unlink_lower(stream);
                     if let Some(message) = message {
                         self.put_to_user(stream, message);
                     }
                 }
-                Errand::Consumed { stream, credit } => {
+                DriverCall::Consumed { stream, credit } => {
                     let Some(open) = self.streams.get_mut(stream) else { continue };
                     open.credit.on_returned(credit.bytes);
                     let driver = open.driver;

@@ -32,7 +32,7 @@ impl Executive {
     ) -> Result<(), WriteError> {
         let Some(stream) = self.streams.get_mut(s) else { return Err(WriteError::Closed) };
         let direct = !info.more
-            && !stream.head.troubled
+            && !stream.head.failed_or_diverted
             && stream.head.writes_directly
             && stream.head.coalesced.is_empty()
             && !flow::next_down(&mut stream.modules, &mut stream.device).is_full(0);

@@ -24,12 +24,12 @@ impl Head {
             Kind::Error { read, write } => {
                 self.read_error = read.map_or(self.read_error, |e| Some(e).filter(|e| e.0 != 0));
                 self.write_error = write.map_or(self.write_error, |e| Some(e).filter(|e| e.0 != 0));
-                self.note_trouble(s, SignalEvents::ERROR, scheduler);
+                self.on_failure(s, SignalEvents::ERROR, scheduler);
             }
             Kind::Hangup => {
                 self.hung_up = true;
-                self.rest_comes = false;
-                self.note_trouble(s, SignalEvents::HANGUP, scheduler);
+                self.hang_up_is_delayed = false;
+                self.on_failure(s, SignalEvents::HANGUP, scheduler);
             }
             Kind::IocAck(_) | Kind::IocNak(_) => self.answer_ioctl(s, m, scheduler),
             Kind::CopyIn(ref copy) | Kind::CopyOut(ref copy) => {
@@ -73,8 +73,8 @@ impl Head {
     #[cold]
     pub(crate) fn hang_up_behind_modules(&mut self, s: StreamId, scheduler: &mut Scheduler) {
         self.hung_up = true;
-        self.rest_comes = true;
-        self.note_trouble(s, SignalEvents::NONE, scheduler);
+        self.hang_up_is_delayed = true;
+        self.on_failure(s, SignalEvents::NONE, scheduler);
     }
 
     fn answer_ioctl(&mut self, s: StreamId, m: Message, scheduler: &mut Scheduler) {
