@@ -11,7 +11,8 @@ use sctp::{
     SendInfo, Time,
 };
 
-use crate::simulation::{Application, LOWER_HEADER_BYTES};
+use crate::simulation::Application;
+use crate::wire::LOWER_HEADER_BYTES;
 
 /// Reading behaviour of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@
 //! - [`bounds`]: what an association may hold at most.
 //! - [`delivery_log`]: what was sent and what came, record by record.
 //! - [`packets`]: looking into packets, and making them.
+//! - [`wire`]: packets that leave a host, and stages between the hosts and the network.
 //!
 //! Nothing reads a clock, and all random numbers derive from a seed, so a run that failed can be repeated. With the
 //! feature `testing` each step compares the totals that the endpoints keep with a recount. Wrong use panics, as does an
@@ -40,6 +41,7 @@ pub mod script;
 pub mod simulation;
 pub mod traffic;
 mod two_hosts;
+pub mod wire;
 
 pub use app::{App, Happened, Reading, Received};
 pub use simulation::{Node, Simulation};

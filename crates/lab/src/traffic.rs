@@ -14,7 +14,8 @@ use sctp::{
 
 pub use source::Source;
 
-use crate::simulation::{Application, LOWER_HEADER_BYTES};
+use crate::simulation::Application;
+use crate::wire::LOWER_HEADER_BYTES;
 
 /// Contents of every message; longer messages repeat it.
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];

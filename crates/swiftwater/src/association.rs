@@ -11,7 +11,7 @@ use sctp::{RecvInfo, SendInfo};
 use streams::Interest;
 
 pub use self::shared::SharedAssociation;
-pub(crate) use self::shared::ask_to_connect;
+pub(crate) use self::shared::setup::ask_to_connect;
 use crate::address::ToAddress;
 use crate::error::{ConnectError, RecvError, SendError};
 use crate::event::Received;

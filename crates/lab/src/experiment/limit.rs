@@ -4,7 +4,7 @@ use netsim::PipeConfig;
 use sctp_wire::chunk::DATA_HEADER_BYTES;
 use sctp_wire::packet::HEADER_BYTES;
 
-use crate::simulation::LOWER_HEADER_BYTES;
+use crate::wire::LOWER_HEADER_BYTES;
 
 /// The largest IP packet.
 const PACKET_BYTES: usize = 1500;

@@ -11,8 +11,9 @@ use sctp_wire::chunk::Data;
 
 use super::limit::{limit_bits_per_s, payload_bytes, round_trip_bytes};
 use super::{Case, Options, Outcome, Watch};
-use crate::simulation::{Outgoing, Simulation, Wire};
+use crate::simulation::Simulation;
 use crate::traffic::{Source, Traffic};
+use crate::wire::{Outgoing, Wire};
 
 const RATE_BITS_PER_S: u64 = 100_000_000;
 const ROUND_TRIP: Duration = Duration::from_millis(50);

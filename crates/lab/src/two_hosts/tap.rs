@@ -7,7 +7,7 @@ use bytes::Bytes;
 use netsim::Network;
 use sctp::Time;
 
-use crate::simulation::{Outgoing, Wire};
+use crate::wire::{Outgoing, Wire};
 
 /// Fate of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl Taps {
         self.taps[node] = tap;
     }
 
-    /// Releases the packets that were to be overtaken, after a packet of `by` has passed.
+    /// Releases the packets that wait to be overtaken, after a packet of `by` has passed.
     fn overtake(&mut self, by: usize, network: &mut Network<Bytes>) {
         for (left, _) in self.overtaken.iter_mut().filter(|(_, packet)| packet.by == by) {
             *left = left.saturating_sub(1);

@@ -1,9 +1,9 @@
-//! A number that stands for every packet of a run: the same seed gives the same number.
+//! A hash of every packet of a run: the same seed gives the same hash.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use bytes::Bytes;
-use lab::simulation::{Outgoing, Wire};
+use lab::wire::{Outgoing, Wire};
 use netsim::Network;
 use sctp_wire::Packet;
 
@@ -20,7 +20,7 @@ impl Trace {
         Trace { hasher: DefaultHasher::new(), packets: 0, prints }
     }
 
-    /// Takes in something else that happened.
+    /// Adds another event.
     pub fn note(&mut self, what: &impl Hash) {
         what.hash(&mut self.hasher);
     }

@@ -2,6 +2,7 @@
 //!
 //! | file | part |
 //! |---|---|
+//! | `driver` | the calls of the executive and of stream heads |
 //! | `minor` | the state of each open stream: unbound, listening, connected, one-to-many |
 //! | `request` | primitives from above |
 //! | `queued` | messages that wait for room, because their senders have not asked for it |
@@ -14,6 +15,7 @@
 
 mod charges;
 mod detach;
+mod driver;
 mod indication;
 mod interrupt;
 mod minor;
@@ -24,23 +26,18 @@ mod refusal;
 mod request;
 
 use std::collections::HashMap;
-use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
 use ::sctp::trace::Record;
 use ::sctp::{
-    Admission, AssociationConfig, AssociationId, AssociationState, AssociationView, Batch, Checksum,
-    Endpoint, EndpointConfig, EndpointStatistics, PathId, PathOptions, Permit, PrimaryError, SendError,
-    SendInfo, Stage, Statistics, Time, TransmitBuffer,
+    AssociationConfig, AssociationId, AssociationState, AssociationView, Batch, Checksum, Endpoint,
+    EndpointConfig, EndpointStatistics, PathId, PathOptions, PrimaryError, SendError, SendInfo, Stage,
+    Statistics, Time, TransmitBuffer,
 };
 use links::{Link, LinkStats};
-use streams::{
-    Chain, Control, Cx, Driver, DriverInfo, Errno, FlushScope, Interest, Kind, Marks, Message, Open, Pool,
-    StreamId, WriteAs, WriteData,
-};
-use tpi::{Primitive, State};
+use streams::{Chain, Cx, Errno, Pool, StreamId};
+use tpi::State;
 
 pub use minor::Disconnect;
 use minor::{Minor, Minors, Owner};
@@ -395,20 +392,6 @@ impl SctpDriver {
     }
 }
 
-/// Uses the permit, if the core has granted one, and returns the answer for the stream head.
-#[inline]
-fn admitted(admission: Admission<'_>, take: impl FnOnce(Permit<'_>)) -> streams::Admission {
-    match admission {
-        Admission::Granted(permit) => {
-            let answer = if permit.is_idle() { streams::Admission::Idle } else { streams::Admission::Room };
-            take(permit);
-            answer
-        }
-        Admission::Full => streams::Admission::Full,
-        Admission::Fail(error) => streams::Admission::Fail(send_errno(error)),
-    }
-}
-
 /// Returns the errno of the sockets API for an error of the core (RFC 6458).
 fn send_errno(error: SendError) -> Errno {
     match error {
@@ -448,143 +431,5 @@ impl SctpDriver {
 impl Drop for SctpDriver {
     fn drop(&mut self) {
         self.hand_out_trace();
-    }
-}
-
-impl Driver for SctpDriver {
-    fn info(&self) -> DriverInfo {
-        DriverInfo { write_as: WriteAs::OptdataReq, ..DriverInfo::default() }
-    }
-
-    fn open(&mut self, _cx: &mut Cx<'_>, s: StreamId, open: &Open) -> Result<(), Errno> {
-        if open.is_first {
-            self.minors.open(s);
-        }
-        Ok(())
-    }
-
-    fn close(&mut self, cx: &mut Cx<'_>, s: StreamId) {
-        self.release(cx, s);
-    }
-
-    #[inline]
-    fn admit(&mut self, s: StreamId, association: u32, info: &SendInfo, bytes: usize) -> streams::Admission {
-        let Some(id) = self.association(s, association) else {
-            return streams::Admission::Fail(Errno::ENOTCONN);
-        };
-        admitted(self.endpoint.admit(id, info, bytes), |_| {})
-    }
-
-    #[inline]
-    fn write(
-        &mut self,
-        cx: &mut Cx<'_>,
-        s: StreamId,
-        association: u32,
-        info: &SendInfo,
-        data: WriteData<'_>,
-    ) -> streams::Admission {
-        let Some(id) = self.association(s, association) else {
-            return streams::Admission::Fail(Errno::ENOTCONN);
-        };
-        let now = self.now(cx);
-        admitted(self.endpoint.admit(id, info, data.len()), |permit| match data {
-            WriteData::Copied(bytes) if permit.copies() => permit.send(now, [bytes]),
-            data => permit.send(now, [cx.block(data)]),
-        })
-    }
-
-    #[inline]
-    fn put(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
-        if m.marks.contains(Marks::UNADMITTED) {
-            return self.put_unadmitted(cx, s, m);
-        }
-        match &m.kind {
-            Kind::Proto(Control::Tpi(Primitive::OptdataReq { association, info })) => {
-                self.send(cx, s, *association, info, m.data);
-            }
-            Kind::Data => self.send_plain(cx, s, false, false, m.data),
-            _ => self.put_request(cx, s, m),
-        }
-    }
-
-    fn service(&mut self, cx: &mut Cx<'_>, s: StreamId) {
-        self.send_queued(cx, s);
-    }
-
-    #[inline]
-    fn consumed(&mut self, _cx: &mut Cx<'_>, s: StreamId, association: u32, bytes: usize, charges: usize) {
-        if !self.charges.consumed(s, association, bytes, charges)
-            && let Some(id) = self.association(s, association)
-        {
-            self.endpoint.consumed(id, bytes, charges);
-        }
-    }
-
-    fn descriptors(&self, visit: &mut dyn FnMut(BorrowedFd<'_>, Interest)) {
-        let interest = match self.refused {
-            Some(_) => Interest::READABLE | Interest::WRITABLE,
-            None => Interest::READABLE,
-        };
-        self.link.descriptors(&mut |fd| visit(fd, interest));
-    }
-
-    fn receive(&mut self, cx: &mut Cx<'_>, now: Instant) -> io::Result<bool> {
-        let now = self.time(now);
-        self.take_arrivals(cx, now)
-    }
-
-    #[inline]
-    fn has_arrivals(&self) -> bool {
-        self.received.has_batches() || self.link.held_bytes() > 0
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        let deadline = self.endpoint.poll_timeout().into_iter().chain(self.attached.until()).min();
-        deadline.map(|at| self.epoch + at.saturating_since(Time::ZERO))
-    }
-
-    fn timeout(&mut self, cx: &mut Cx<'_>, now: Instant) {
-        let now = self.time(now);
-        let (endpoint, mut host) = self.split(cx);
-        endpoint.handle_timeout(now, &mut host);
-        self.clear_leftovers(cx);
-        self.detach_after_pause(cx, now);
-        self.hand_out_trace();
-    }
-
-    #[inline]
-    fn flush_due(&self) -> bool {
-        self.refused.is_some() || self.endpoint.transmit_due()
-    }
-
-    fn fault(&mut self, cx: &mut Cx<'_>, s: Option<StreamId>) {
-        let in_progress = self.endpoint.take_in_progress();
-        let of_stream = match s.and_then(|s| self.minors.get(s)) {
-            Some(Minor::Connected { association }) => Some(association),
-            _ => None,
-        };
-        // The batch under construction is lost, as any packet may be.
-        self.refused = None;
-        for id in in_progress.into_iter().chain(of_stream.filter(|id| in_progress != Some(*id))) {
-            let (endpoint, mut host) = self.split(cx);
-            endpoint.abandon(id, &mut host);
-        }
-    }
-
-    fn is_busy(&self) -> bool {
-        self.endpoint.association_count() > 0 || self.endpoint.transmit_waits()
-    }
-
-    fn has_unsent(&self) -> bool {
-        self.refused.is_some() || self.endpoint.transmit_waits()
-    }
-
-    fn flush(&mut self, cx: &mut Cx<'_>, now: Instant, scope: FlushScope) {
-        let scope = match scope {
-            FlushScope::Due => ::sctp::Scope::Due,
-            FlushScope::All => ::sctp::Scope::All,
-        };
-        self.transmit(cx, now, scope);
     }
 }

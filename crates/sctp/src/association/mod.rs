@@ -5,6 +5,8 @@
 //! | `init` | contents of INIT and INIT ACK (RFC 9260 §3.3.2, §5.1.2) |
 //! | `setup` | INIT to COOKIE ACK (§5) |
 //! | `restart` | a peer that connects again (§5.2.4 A) |
+//! | `messages` | messages of the user, on their way into the send queue |
+//! | `flush_rule` | when enough waits to be worth a transmission |
 //! | `receive` | chunks of a packet, in their order |
 //! | `schedule` | selection of the path of a packet with data |
 //! | `transmit` | building of packets |
@@ -14,13 +16,17 @@
 //! | `mtu` | packet length (RFC 8899) |
 //! | `events` | optional events (RFC 6458 §6.1) |
 //! | `shutdown` | SHUTDOWN and ABORT (§9) |
+//! | `closing` | the end: what the user is told, and the final packet |
 //! | `observe` | statistics and trace |
 
 mod causes;
+mod closing;
 mod events;
 mod failover;
+mod flush_rule;
 mod heartbeat;
 mod init;
+mod messages;
 mod mtu;
 mod observe;
 mod receive;
@@ -41,29 +47,23 @@ use std::time::Duration;
 use bytes::Bytes;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::RngCore;
-use sctp_message::SendInfo;
-use sctp_wire::VerificationTag;
-use sctp_wire::chunk::CookieEcho;
-use sctp_wire::packet::Header;
 
 use crate::config::{AssociationConfig, CONTROL_CHUNKS_MAX, Checksum};
-
 use crate::ecn::Ecn;
-use crate::error::{CloseReason, PrimaryError, SendError};
-use crate::event::{Event, Host, PathChange, PathReason};
+use crate::error::PrimaryError;
+use crate::event::{Host, PathChange, PathReason};
 use crate::extensions::Extensions;
 use crate::identifiers::AssociationId;
 use crate::identity::Identity;
 use crate::inbound::Inbound;
 use crate::local_addresses::LocalAddresses;
-use crate::outbound::{Batch, Block, Outbound, Stage};
+use crate::outbound::Outbound;
 use crate::path::Path;
 use crate::path_state::PathState;
 use crate::receive_buffer::Held;
-use crate::reply::Reply;
 use crate::statistics::{EndpointStatistics, Statistics};
 use crate::time::Time;
-use crate::trace::{self, Tracer};
+use crate::trace::Tracer;
 use crate::transmit::BatchLimits;
 
 pub(crate) use causes::{abort_chunk, error_chunk, reports_stale_cookie, write_abort};
@@ -314,104 +314,6 @@ impl Association {
         self.paths.iter().map(Path::remembered_packets).sum()
     }
 
-    #[inline]
-    fn takes_messages(&self) -> bool {
-        match self.state {
-            State::Established => true,
-            State::CookieWait { .. } | State::CookieEchoed { .. } => !self.shutdown_wanted,
-            _ => false,
-        }
-    }
-
-    /// Returns the reason why messages are refused.
-    #[cold]
-    fn refusal(&self) -> SendError {
-        match self.state {
-            State::ShutdownReceived | State::ShutdownAckSent { .. } => SendError::PeerShutdown,
-            _ => SendError::Closed,
-        }
-    }
-
-    /// Checks whether a message with this description can be sent, whether or not there is room for it.
-    #[inline]
-    pub(crate) fn check_message(&self, info: &SendInfo, bytes: usize) -> Result<(), SendError> {
-        if !self.takes_messages() {
-            return Err(self.refusal());
-        }
-        self.outbound.check(info, bytes)
-    }
-
-    /// Returns whether the send buffer has room for `bytes`. If not, [`Event::Writable`] follows.
-    #[inline]
-    pub(crate) fn has_room(&mut self, bytes: usize) -> bool {
-        self.outbound.has_room(bytes)
-    }
-
-    /// Returns whether no data is in flight.
-    #[inline]
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.outbound.in_flight_payload_bytes() == 0
-    }
-
-    /// Queues a message that [`Association::check_message`] has found valid. It is sent when the endpoint is asked to transmit.
-    #[inline]
-    pub(crate) fn queue_message(
-        &mut self,
-        now: Time,
-        info: &SendInfo,
-        bytes: usize,
-        blocks: impl IntoIterator<Item = impl Block>,
-    ) {
-        self.outbound.queue(now, info, bytes, blocks);
-        self.statistics.messages_sent += 1;
-        self.statistics.bytes_sent += bytes as u64;
-    }
-
-    /// Returns whether the endpoint must check the place of this association among those that transmit, after something was queued.
-    #[inline]
-    pub(crate) fn joins_queue(&self) -> bool {
-        match self.queued {
-            Queued::Due => false,
-            // Every other event that can make it due has called `update_queues`.
-            Queued::Held => self.is_due(),
-            Queued::No => true,
-        }
-    }
-
-    /// Lends the end of the send queue, if messages may be appended without a decision to transmit.
-    #[inline]
-    pub(crate) fn lend_stage(&mut self) -> Option<Stage> {
-        if self.queued != Queued::Held || !self.takes_messages() {
-            return None;
-        }
-        let waiting_bytes = self.outbound.pending_wire_bytes();
-        let due_from_bytes = self.due_from_bytes.checked_sub(waiting_bytes).filter(|bytes| *bytes > 0)?;
-        self.outbound.lend_stage(self.id, due_from_bytes)
-    }
-
-    /// Takes the end of the send queue back, with the messages that were appended.
-    #[inline]
-    pub(crate) fn return_stage(&mut self, stage: Stage) {
-        self.statistics.messages_sent += stage.messages() as u64;
-        self.statistics.bytes_sent += stage.data_bytes() as u64;
-        self.outbound.return_stage(stage);
-    }
-
-    /// Queues the messages of a batch, and empties it. Returns whether there is room for them; if not, [`Event::Writable`] follows.
-    pub(crate) fn queue_batch(&mut self, batch: &mut Batch) -> Result<bool, SendError> {
-        if !self.takes_messages() {
-            return Err(self.refusal());
-        }
-        self.outbound.check_batch(batch)?;
-        if !self.outbound.has_room_for(batch) {
-            return Ok(false);
-        }
-        self.statistics.messages_sent += batch.messages() as u64;
-        self.statistics.bytes_sent += batch.data_bytes() as u64;
-        self.outbound.queue_batch(batch);
-        Ok(true)
-    }
-
     /// Records that the reader took `bytes`, and the charge of `charges` messages in addition. Returns whether a window update is
     /// due.
     #[inline]
@@ -450,72 +352,6 @@ impl Association {
         }
     }
 
-    /// Returns whether enough waits to be worth a transmission of its own: control chunks or a SACK that is due,
-    /// nothing outstanding, or a full batch or window (the flush rule).
-    #[inline]
-    pub(crate) fn due(&mut self, limits: BatchLimits) -> bool {
-        self.due_from_bytes = self.due_from_bytes(limits);
-        self.is_due()
-    }
-
-    /// Returns what [`Association::due`] would return if nothing but messages to send has come since its last call.
-    #[inline]
-    pub(crate) fn is_due(&self) -> bool {
-        self.outbound.pending_wire_bytes() >= self.due_from_bytes
-    }
-
-    /// Returns the number of waiting bytes that justify a transmission of its own. `usize::MAX`: no further message does.
-    fn due_from_bytes(&self, limits: BatchLimits) -> usize {
-        if !self.control.is_empty() || self.probes_mtu || self.inbound.as_ref().is_some_and(Inbound::ack_due)
-        {
-            return 0;
-        }
-        if !self.may_carry_data() {
-            return usize::MAX;
-        }
-        let path = &self.paths[self.next_data_path()];
-        if !self.outbound.may_send(path) {
-            // The first waiting message may change that; later ones do not.
-            return if self.outbound.has_waiting() { usize::MAX } else { 1 };
-        }
-        let at_once = path.tail_loss_probe_is_due() || self.outbound.has_lost() || self.config.nodelay;
-        if at_once || path.in_flight_bytes() == 0 {
-            return 0;
-        }
-        if path.in_flight_bytes() <= path.mtu_bytes() {
-            // That may be a single packet, whose SACK the peer delays (RFC 9260 §6.2): a batch is not worth that time.
-            return path.mtu_bytes();
-        }
-        let paced = path.batch_bytes().unwrap_or(usize::MAX);
-        let window = path.window_bytes().min(self.outbound.peer_window_bytes());
-        let batch = limits.bytes_max.min(window).min(paced);
-        batch.max(path.mtu_bytes())
-    }
-
-    /// Returns whether anything could leave now, however little.
-    pub(crate) fn sendable(&self) -> bool {
-        !self.control.is_empty()
-            || self.probes_mtu
-            || self.inbound.as_ref().is_some_and(Inbound::ack_due)
-            || (self.may_carry_data() && self.outbound.may_send(&self.paths[self.next_data_path()]))
-    }
-
-    /// Returns whether anything waits, now or for a window.
-    pub(crate) fn has_waiting(&self) -> bool {
-        self.outbound.has_waiting() || !self.control.is_empty()
-    }
-
-    /// Returns whether DATA may be sent in this state (RFC 9260 §6). In COOKIE-ECHOED it is sent only with the cookie (§5.1 C).
-    fn may_carry_data(&self) -> bool {
-        match self.state {
-            State::Established | State::ShutdownPending | State::ShutdownReceived => true,
-            State::CookieEchoed { .. } => {
-                self.control.front().is_some_and(|chunk| chunk.bytes.first() == Some(&CookieEcho::KIND))
-            }
-            _ => false,
-        }
-    }
-
     pub(crate) fn set_primary<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
@@ -549,71 +385,9 @@ impl Association {
         self.statistics.chunks_discarded += 1;
     }
 
-    fn close<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, reason: CloseReason) {
-        if self.is_closed() {
-            return;
-        }
-        if let Some(inbound) = &mut self.inbound {
-            inbound.take_rest(self.id, &mut self.statistics, cx.host);
-        }
-        self.tell_end_of_partial_delivery(cx);
-        self.tell_loss(cx, &reason);
-        // Waiting control chunks are obsolete; a caller that must still send a last chunk adds it after this.
-        self.control.clear();
-        self.state = State::Closed;
-        if let Some(tracer) = &mut self.trace {
-            tracer.push(cx.now, None, trace::Event::Closed(reason.clone()));
-        }
-        match reason {
-            CloseReason::Shutdown => cx.statistics.shut_down += 1,
-            CloseReason::Aborted | CloseReason::PeerAborted { .. } | CloseReason::ProtocolViolation(_) => {
-                cx.statistics.aborted += 1;
-            }
-            _ => {}
-        }
-        if let Some(charge) = self.inbound.as_mut().and_then(Inbound::take_unread_charge) {
-            cx.host.keep_charge(self.id, charge);
-        }
-        cx.host.event(self.id, Event::Closed(reason));
-    }
-
     /// Returns whether addresses of paths were added or changed since the last call.
     pub(crate) fn take_paths_changed(&mut self) -> bool {
         std::mem::take(&mut self.paths_changed)
-    }
-
-    /// Returns the addresses for a packet that reports the end to the peer: the peer's and our own.
-    pub(crate) fn return_route(&self) -> Option<(SocketAddr, Option<IpAddr>)> {
-        let path = self.paths.get(self.primary).or(self.paths.first())?;
-        Some((path.remote(), path.local()))
-    }
-
-    /// Takes the final packet of a closed association: ABORT or SHUTDOWN COMPLETE.
-    pub(crate) fn take_final_packet(&mut self, checksum: Checksum) -> Option<Reply> {
-        let chunk = self.control.pop_back()?;
-        let path_id = chunk.path.unwrap_or(self.data_path());
-        let path = &self.paths[path_id];
-        let header = Header {
-            source_port: self.identity.local_port,
-            destination_port: self.identity.peer_port,
-            verification_tag: VerificationTag(self.identity.peer_tag),
-        };
-        if self.identity.peer_tag == 0 {
-            return None;
-        }
-        let mut reply = Reply::new(path.remote(), path.local(), &header, checksum, |out| {
-            out.extend_from_slice(&chunk.bytes)
-        });
-        reply.dscp = self.dscp(path_id);
-        if let Some(tracer) = &mut self.trace {
-            tracer.record_final_packet(path_id, &reply.packet);
-        }
-        Some(reply)
-    }
-
-    /// Ends the association without a packet to the peer.
-    pub(crate) fn close_silently<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, reason: CloseReason) {
-        self.close(cx, reason);
     }
 }
 

@@ -1,5 +1,5 @@
-//! A translator between two hosts, which gives each path a UDP port of its own, forgets it when it is idle, and takes another
-//! when it likes (RFC 6951 §5.4, RFC 4787 §4).
+//! A NAT between two hosts, which gives each path a UDP port of its own, forgets idle ports, and may change them at any time
+//! (RFC 6951 §5.4, RFC 4787 §4).
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lab::script::Peer;
-use lab::simulation::{Outgoing, UDP_PORT, Wire};
+use lab::simulation::UDP_PORT;
+use lab::wire::{Outgoing, Wire};
 use lab::{App, Simulation, packets};
 use netsim::topology::Paths;
 use netsim::{Network, PipeConfig};
@@ -16,7 +17,7 @@ use sctp_wire::chunk::{Data, HeartbeatAck};
 
 use crate::several_paths::{answers, established};
 
-/// The client, behind the translator.
+/// The client, behind the NAT.
 const A: usize = 0;
 /// The server.
 const B: usize = 1;
@@ -24,18 +25,18 @@ const ROUND_TRIP: Duration = Duration::from_millis(20);
 /// HB.interval, RTO and half of it, after the answer to the last heartbeat.
 const QUIET_MAX: Duration = Duration::from_millis(31_500 + 100);
 
-/// The port that stands for the client's toward one address of the server.
+/// The external port of the client for one address of the server.
 struct Mapping {
     port: u16,
     used_at: Time,
 }
 
-/// A translator whose mappings depend on the address of the other side, and live as long as the client uses them.
+/// A NAT whose mappings depend on the address of the other side, and live as long as the client uses them.
 struct Nat {
     life: Duration,
     mappings: HashMap<(IpAddr, IpAddr), Mapping>,
     last_port: u16,
-    /// Packets for the client that no mapping was there for.
+    /// Packets for the client that found no mapping.
     refused: u64,
     /// The longest time that the client left a mapping unused.
     quiet_max: Duration,
@@ -96,7 +97,7 @@ fn line() -> PipeConfig {
     }
 }
 
-/// Two hosts, two lines, and the translator.
+/// Two hosts, two lines, and the NAT.
 struct Translated {
     simulation: Simulation<App>,
     nat: Nat,
@@ -109,7 +110,7 @@ impl Translated {
         Translated::with(seed, life, [config, config])
     }
 
-    /// Returns the scene with these settings of the client and the server.
+    /// Returns the network with these settings of the client and the server.
     fn with(seed: u64, life: Duration, [client, server]: [&AssociationConfig; 2]) -> Self {
         let mut simulation: Simulation<App> = Simulation::new(seed);
         let Paths { a, b, .. } = Paths::build(&mut simulation.network, &[line(), line()]);
@@ -121,7 +122,7 @@ impl Translated {
         let mut translated = Translated { simulation, nat: Nat::new(life), id };
         translated.run_for(Duration::from_secs(5));
         translated.assert_active();
-        // The server may have asked on the second path before there was a mapping.
+        // The server may have probed the second path before there was a mapping.
         translated.nat.refused = 0;
         translated
     }
@@ -142,7 +143,7 @@ impl Translated {
         }
     }
 
-    /// Returns the ports that the server knows of the client.
+    /// Returns the ports of the client that the server knows.
     fn ports(&self) -> [u16; 2] {
         let paths = self.simulation.statistics(B, self.id(B)).paths;
         [0, 1].map(|path| paths[path].remote.port())
@@ -192,7 +193,7 @@ fn a_port_may_change_on_one_path_while_data_flows() {
                 translated.nat.rebinds(address);
                 translated.run_for(Duration::from_millis(800));
                 let after = translated.ports();
-                // The server cannot find the client. One that only acknowledges may do so on the other path.
+                // The server cannot find the client. A client that only acknowledges may do so on the other path.
                 assert!(after[changed] != before[changed] || sender == B, "{case}");
                 assert_eq!(after[1 - changed], before[1 - changed], "{case}");
             }
@@ -216,12 +217,12 @@ fn longest_gap(mut times: impl Iterator<Item = Time>) -> Duration {
 
 #[test]
 fn a_mapping_of_two_minutes_outlives_every_pause() {
-    // RFC 4787 §4.3, REQ-5: a mapping lives for two minutes at least.
+    // RFC 4787 §4.3, REQ-5: a mapping lives for at least two minutes.
     let mut translated = Translated::new(3, Duration::from_secs(120), &AssociationConfig::default());
     let ports = translated.ports();
     translated.run_for(Duration::from_secs(3 * 3600));
     assert_eq!((translated.ports(), translated.nat.refused), (ports, 0));
-    // The server may speak first.
+    // The server may send first.
     let sent = messages(100);
     translated.send(B, &sent);
     translated.run_for(Duration::from_secs(2));
@@ -231,7 +232,7 @@ fn a_mapping_of_two_minutes_outlives_every_pause() {
 
 #[test]
 fn no_path_is_quiet_for_longer_than_the_heartbeat_interval() {
-    // However what the application says meets the heartbeats, and without those of the server.
+    // However the application's messages coincide with the heartbeats, and without those of the server.
     let server = AssociationConfig { heartbeat_interval: None, ..AssociationConfig::default() };
     for pause in [1, 7, 29, 31, 40, 53, 61, 90].map(Duration::from_secs) {
         for sender in [A, B] {
@@ -262,7 +263,7 @@ fn a_shorter_interval_keeps_a_shorter_mapping() {
 
 #[test]
 fn a_mapping_that_was_forgotten_is_found_again() {
-    // It lives for less than the interval, so the server's packets are refused until the client speaks.
+    // A mapping lives for less than the interval, so the NAT drops the server's packets until the client sends.
     let mut translated = Translated::new(6, Duration::from_secs(10), &AssociationConfig::default());
     translated.run_for(Duration::from_secs(20));
     let sent = messages(100);
@@ -316,7 +317,7 @@ fn only_a_packet_with_our_tag_moves_a_path_and_only_its_own() {
 
 #[test]
 fn a_client_with_one_address_uses_both_of_a_server() {
-    // The server knows one path, whose port and whose near end are those of the packet that came last.
+    // The server knows one path, whose port and local address are those of the last packet.
     for multipath in [Multipath::Off, Multipath::Agreed] {
         let config = AssociationConfig { multipath, ..AssociationConfig::default() };
         let mut simulation: Simulation<App> = Simulation::new(8);

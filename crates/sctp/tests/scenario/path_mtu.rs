@@ -13,7 +13,7 @@ use sctp_wire::chunk::{Data, Heartbeat, HeartbeatAck, Pad, RawChunk};
 
 use lab::packets::{build, has, kinds};
 use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer, plain};
-use lab::simulation::LOWER_HEADER_BYTES;
+use lab::wire::LOWER_HEADER_BYTES;
 use lab::{A, B, TwoHosts, line};
 
 const ROUND_TRIP: Duration = Duration::from_millis(20);
@@ -71,7 +71,7 @@ fn messages(bytes: usize) -> Vec<Bytes> {
     all
 }
 
-/// Sends that much, with something happening in the midst of it, and sees that everything arrives once and in order.
+/// Sends that much, with an event in the middle, and checks that everything arrives once and in order.
 fn transfer(hosts: &mut TwoHosts, id: AssociationId, bytes: usize, midway: impl FnOnce(&mut TwoHosts)) {
     let before = hosts.node(B).app.messages.len();
     let sent = messages(bytes);
@@ -127,7 +127,7 @@ fn neighbours(seed: u64, interface: usize, link: usize) -> TwoHosts {
 
 #[test]
 fn packets_to_a_neighbour_fill_the_interface_from_the_first() {
-    // Longer ones than those of an Ethernet are probed first.
+    // The endpoint first probes lengths above that of Ethernet.
     for (interface, first, probes) in [(1500, 1500, 0), (1280, 1280, 0), (1000, 1000, 0), (9000, 1500, 1)] {
         let mut hosts = neighbours(13, interface, interface);
         let id = establish(&mut hosts);
@@ -153,12 +153,12 @@ fn a_link_that_takes_less_than_its_interfaces_is_noticed() {
         transfer(&mut hosts, id, 3_000_000, |_| {});
         let path = path(&hosts, id);
         assert_eq!(path.mtu_bytes, packet_bytes(found), "{interface} over {link}");
-        // The first flight is all that vanishes.
+        // Only the first flight is lost.
         assert!(path.packets_lost <= 4, "{interface} over {link}: {} lost", path.packets_lost);
     }
 }
 
-/// Chunks that were cut for a length that does not come through leave again in packets that routers may cut.
+/// Chunks cut for a length that does not arrive are sent again in packets that routers may fragment.
 #[test]
 fn a_black_hole_for_full_packets_stalls_nothing_for_longer_than_a_timeout() {
     for link in [1280, 1400] {
@@ -173,7 +173,7 @@ fn a_black_hole_for_full_packets_stalls_nothing_for_longer_than_a_timeout() {
 }
 
 #[test]
-fn what_a_path_takes_is_found_whatever_the_link_takes() {
+fn the_mtu_of_a_path_is_found_whatever_that_of_the_link() {
     let cases = [
         (1500, 1400, 1400),
         (1500, 1280, 1280),
@@ -183,7 +183,7 @@ fn what_a_path_takes_is_found_whatever_the_link_takes() {
         (9000, 1400, 1400),
         (65_535, 9000, 9000),
         (1280, 1500, 1280),
-        // Between two lengths that are in use, the lower one.
+        // Between two common lengths, the lower one.
         (1500, 1430, 1420),
     ];
     for (link, route, found) in cases {
@@ -194,7 +194,7 @@ fn what_a_path_takes_is_found_whatever_the_link_takes() {
             let id = establish(&mut hosts);
             transfer(&mut hosts, id, 3_000_000, |_| {});
             let path = path(&hosts, id);
-            // A router's word is exact.
+            // A router's report is exact.
             let found = if reports { route.min(link) } else { found };
             let expected = (packet_bytes(found) & !3, MtuState::SearchComplete);
             assert_eq!((path.mtu_bytes, path.mtu_state), expected, "{link} and {route}, reports: {reports}");
@@ -313,7 +313,7 @@ fn short_messages_need_no_probes() {
 
 #[test]
 fn the_search_wakes_nobody() {
-    // It has not ended when the data does, and again after it has ended below what the link takes.
+    // The search has not ended when the data does, and runs again after it has ended below what the link takes.
     for bytes in [20_000, 2_000_000] {
         let mut hosts = hosts(9, 9000, Some(1400));
         slow_down(&mut hosts);
@@ -375,7 +375,7 @@ fn lab_with_headers(header_bytes: usize) -> TwoHosts {
 #[test]
 fn a_fixed_mtu_counts_the_headers_of_the_link() {
     for header_bytes in HEADERS_BYTES {
-        // Less than 512 bytes count as 512, and more than the link takes as what it takes.
+        // Less than 512 bytes count as 512, and more than the link takes counts as what the link takes.
         for (set, longest) in [(1400, 1400), (1003, 1000), (513, 512), (100, 512), (9000, 1500)] {
             let mut hosts = lab_with_headers(header_bytes);
             let id = establish(&mut hosts);
@@ -418,7 +418,7 @@ fn sizes_that_are_tried_fill_ip_packets_whatever_the_headers_are() {
     }
 }
 
-/// Returns an endpoint with data under way in full packets of 1472 bytes, and one of them.
+/// Returns an endpoint with data in flight in full packets of 1472 bytes, and one of them.
 fn script(seed: u8) -> (Peer, Bytes) {
     let mut peer = Peer::established(seed);
     peer.app_sends(SendInfo::default(), vec![7; 1444]);
@@ -453,7 +453,7 @@ fn a_report_is_believed_if_it_quotes_our_tag_and_ports() {
     }
     let ignored = peer.endpoint.endpoint_statistics().reports_ignored;
     assert_eq!(ignored, 8);
-    // Not below what any path takes, nor above what we have.
+    // Not below the minimum of any path, nor above the present length.
     reports(&mut peer, 1500, &quote);
     assert_eq!((mtu(&peer), peer.endpoint.endpoint_statistics().reports_ignored), (1472, 9));
     reports(&mut peer, 68, &quote);
@@ -465,7 +465,7 @@ fn a_report_brings_the_base_and_a_probe_of_what_it_says() {
     let (mut peer, quote) = script(2);
     reports(&mut peer, 1372, &quote);
     assert_eq!(mtu(&peer), 1200);
-    // The packet that the router dropped goes again at once, alone; then what the router says is tried.
+    // The packet that the router dropped is sent again at once, alone; then the reported length is probed.
     peer.expects("DATA 0");
     let probe = peer.hears();
     assert!(is_probe(&probe) && probe.len() == 1372, "{:?}", kinds(&probe));
@@ -498,7 +498,7 @@ fn a_probe_is_a_heartbeat_that_fills_its_packet() {
     peer.expects_nothing();
     answers(&mut peer, &probe);
     assert_eq!(mtu(&peer), 1472);
-    // An answer that comes twice, or to nothing, changes nothing.
+    // A repeated or unexpected answer changes nothing.
     answers(&mut peer, &probe);
     peer.sends().sack(2, &[]).go();
     peer.app_sends(SendInfo::default(), vec![7; 3000]);

@@ -4,6 +4,7 @@
 
 mod bands;
 mod coalescing;
+mod compress;
 mod condition_tables;
 mod connld;
 mod control;
@@ -30,8 +31,10 @@ mod sad;
 mod scheduling;
 mod splicing;
 mod support;
+mod tap;
 mod timing;
 mod timod;
+mod tirdwr;
 mod utilities;
 mod wakeups;
 mod writing;

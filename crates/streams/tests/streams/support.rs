@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use streams::{
     Admission, Cx, Driver, DriverId, DriverInfo, Errno, Executive, Kind, Message, Module, ModuleInfo, Open,
     Primitive, Q, QueueInfo, RecvInfo, SendInfo, StreamId, WriteAs,
@@ -245,5 +245,25 @@ impl Module for Noting {
     fn rsrv(&mut self, q: &mut Q<'_>) {
         self.note("rsrv");
         q.pass_queued();
+    }
+}
+
+/// Returns a stream with a module, by name, that has run once; and the start of its time.
+pub(crate) fn pushed(name: &str, arguments: &[&str]) -> (Rig, Instant) {
+    let mut rig = Rig::new();
+    let start = Instant::now();
+    streams::modules::add_all(&mut rig.executive);
+    let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
+    rig.executive.push_named(rig.s, name, &arguments).unwrap();
+    rig.executive.timeout(start);
+    rig.executive.run();
+    (rig, start)
+}
+
+/// Advances the time in steps of a millisecond.
+pub(crate) fn pass(rig: &mut Rig, start: Instant, from_ms: u64, to_ms: u64) {
+    for ms in from_ms..=to_ms {
+        rig.executive.timeout(start + Duration::from_millis(ms));
+        rig.executive.run();
     }
 }

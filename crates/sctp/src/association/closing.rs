@@ -1,0 +1,78 @@
+//! The end of an association: what its user is told, and its final packet.
+
+use std::net::{IpAddr, SocketAddr};
+
+use sctp_wire::VerificationTag;
+use sctp_wire::packet::Header;
+
+use super::{Association, Context, State};
+use crate::config::Checksum;
+use crate::error::CloseReason;
+use crate::event::{Event, Host};
+use crate::inbound::Inbound;
+use crate::reply::Reply;
+use crate::trace;
+
+impl Association {
+    pub(super) fn close<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, reason: CloseReason) {
+        if self.is_closed() {
+            return;
+        }
+        if let Some(inbound) = &mut self.inbound {
+            inbound.take_rest(self.id, &mut self.statistics, cx.host);
+        }
+        self.tell_end_of_partial_delivery(cx);
+        self.tell_loss(cx, &reason);
+        // Waiting control chunks are obsolete; a caller that must still send a last chunk adds it after this.
+        self.control.clear();
+        self.state = State::Closed;
+        if let Some(tracer) = &mut self.trace {
+            tracer.push(cx.now, None, trace::Event::Closed(reason.clone()));
+        }
+        match reason {
+            CloseReason::Shutdown => cx.statistics.shut_down += 1,
+            CloseReason::Aborted | CloseReason::PeerAborted { .. } | CloseReason::ProtocolViolation(_) => {
+                cx.statistics.aborted += 1;
+            }
+            _ => {}
+        }
+        if let Some(charge) = self.inbound.as_mut().and_then(Inbound::take_unread_charge) {
+            cx.host.keep_charge(self.id, charge);
+        }
+        cx.host.event(self.id, Event::Closed(reason));
+    }
+
+    /// Ends the association without a packet to the peer.
+    pub(crate) fn close_silently<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, reason: CloseReason) {
+        self.close(cx, reason);
+    }
+
+    /// Returns the addresses for a packet that reports the end to the peer: the peer's and our own.
+    pub(crate) fn return_route(&self) -> Option<(SocketAddr, Option<IpAddr>)> {
+        let path = self.paths.get(self.primary).or(self.paths.first())?;
+        Some((path.remote(), path.local()))
+    }
+
+    /// Takes the final packet of a closed association: ABORT or SHUTDOWN COMPLETE.
+    pub(crate) fn take_final_packet(&mut self, checksum: Checksum) -> Option<Reply> {
+        let chunk = self.control.pop_back()?;
+        let path_id = chunk.path.unwrap_or(self.data_path());
+        let path = &self.paths[path_id];
+        let header = Header {
+            source_port: self.identity.local_port,
+            destination_port: self.identity.peer_port,
+            verification_tag: VerificationTag(self.identity.peer_tag),
+        };
+        if self.identity.peer_tag == 0 {
+            return None;
+        }
+        let mut reply = Reply::new(path.remote(), path.local(), &header, checksum, |out| {
+            out.extend_from_slice(&chunk.bytes)
+        });
+        reply.dscp = self.dscp(path_id);
+        if let Some(tracer) = &mut self.trace {
+            tracer.record_final_packet(path_id, &reply.packet);
+        }
+        Some(reply)
+    }
+}

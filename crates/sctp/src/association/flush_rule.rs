@@ -1,0 +1,75 @@
+//! The flush rule: when enough waits to be worth a transmission.
+
+use sctp_wire::chunk::CookieEcho;
+
+use super::{Association, State};
+use crate::inbound::Inbound;
+use crate::transmit::BatchLimits;
+
+impl Association {
+    /// Returns whether enough waits to be worth a transmission of its own: control chunks or a SACK that is due,
+    /// nothing outstanding, or a full batch or window (the flush rule).
+    #[inline]
+    pub(crate) fn due(&mut self, limits: BatchLimits) -> bool {
+        self.due_from_bytes = self.due_from_bytes(limits);
+        self.is_due()
+    }
+
+    /// Returns what [`Association::due`] would return if nothing but messages to send has come since its last call.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.outbound.pending_wire_bytes() >= self.due_from_bytes
+    }
+
+    /// Returns the number of waiting bytes that justify a transmission of its own. `usize::MAX`: no further message does.
+    pub(super) fn due_from_bytes(&self, limits: BatchLimits) -> usize {
+        if !self.control.is_empty() || self.probes_mtu || self.inbound.as_ref().is_some_and(Inbound::ack_due)
+        {
+            return 0;
+        }
+        if !self.may_carry_data() {
+            return usize::MAX;
+        }
+        let path = &self.paths[self.next_data_path()];
+        if !self.outbound.may_send(path) {
+            // The first waiting message may change that; later ones do not.
+            return if self.outbound.has_waiting() { usize::MAX } else { 1 };
+        }
+        let at_once = path.tail_loss_probe_is_due() || self.outbound.has_lost() || self.config.nodelay;
+        if at_once || path.in_flight_bytes() == 0 {
+            return 0;
+        }
+        if path.in_flight_bytes() <= path.mtu_bytes() {
+            // That may be a single packet, whose SACK the peer delays (RFC 9260 §6.2): a batch is not worth that time.
+            return path.mtu_bytes();
+        }
+        let paced = path.batch_bytes().unwrap_or(usize::MAX);
+        let window = path.window_bytes().min(self.outbound.peer_window_bytes());
+        let batch = limits.bytes_max.min(window).min(paced);
+        batch.max(path.mtu_bytes())
+    }
+
+    /// Returns whether anything could leave now, however little.
+    pub(crate) fn sendable(&self) -> bool {
+        !self.control.is_empty()
+            || self.probes_mtu
+            || self.inbound.as_ref().is_some_and(Inbound::ack_due)
+            || (self.may_carry_data() && self.outbound.may_send(&self.paths[self.next_data_path()]))
+    }
+
+    /// Returns whether anything waits, now or for a window.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.outbound.has_waiting() || !self.control.is_empty()
+    }
+
+    /// Returns whether DATA may be sent in this state (RFC 9260 §6). In COOKIE-ECHOED it is sent only with the cookie (§5.1 C).
+    pub(super) fn may_carry_data(&self) -> bool {
+        match self.state {
+            State::Established | State::ShutdownPending | State::ShutdownReceived => true,
+            State::CookieEchoed { .. } => {
+                self.control.front().is_some_and(|chunk| chunk.bytes.first() == Some(&CookieEcho::KIND))
+            }
+            _ => false,
+        }
+    }
+}

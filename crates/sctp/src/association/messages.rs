@@ -1,0 +1,108 @@
+//! Messages of the user: which are accepted, and their way into the send queue.
+
+use sctp_message::SendInfo;
+
+use super::{Association, Queued, State};
+use crate::error::SendError;
+use crate::outbound::{Batch, Block, Stage};
+use crate::time::Time;
+
+impl Association {
+    /// Checks whether a message with this description can be sent, whether or not there is room for it.
+    #[inline]
+    pub(crate) fn check_message(&self, info: &SendInfo, bytes: usize) -> Result<(), SendError> {
+        if !self.takes_messages() {
+            return Err(self.refusal());
+        }
+        self.outbound.check(info, bytes)
+    }
+
+    /// Returns whether the send buffer has room for `bytes`. If not, [`Event::Writable`] follows.
+    #[inline]
+    pub(crate) fn has_room(&mut self, bytes: usize) -> bool {
+        self.outbound.has_room(bytes)
+    }
+
+    /// Returns whether no data is in flight.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.outbound.in_flight_payload_bytes() == 0
+    }
+
+    /// Queues a message that [`Association::check_message`] has found valid. It is sent when the endpoint is asked to transmit.
+    #[inline]
+    pub(crate) fn queue_message(
+        &mut self,
+        now: Time,
+        info: &SendInfo,
+        bytes: usize,
+        blocks: impl IntoIterator<Item = impl Block>,
+    ) {
+        self.outbound.queue(now, info, bytes, blocks);
+        self.statistics.messages_sent += 1;
+        self.statistics.bytes_sent += bytes as u64;
+    }
+
+    /// Queues the messages of a batch, and empties it. Returns whether there is room for them; if not, [`Event::Writable`] follows.
+    pub(crate) fn queue_batch(&mut self, batch: &mut Batch) -> Result<bool, SendError> {
+        if !self.takes_messages() {
+            return Err(self.refusal());
+        }
+        self.outbound.check_batch(batch)?;
+        if !self.outbound.has_room_for(batch) {
+            return Ok(false);
+        }
+        self.statistics.messages_sent += batch.messages() as u64;
+        self.statistics.bytes_sent += batch.data_bytes() as u64;
+        self.outbound.queue_batch(batch);
+        Ok(true)
+    }
+
+    /// Returns whether the endpoint must check the place of this association among those that transmit, after something was queued.
+    #[inline]
+    pub(crate) fn joins_queue(&self) -> bool {
+        match self.queued {
+            Queued::Due => false,
+            // Every other event that can make it due has called `update_queues`.
+            Queued::Held => self.is_due(),
+            Queued::No => true,
+        }
+    }
+
+    /// Lends the end of the send queue, if messages may be appended without a decision to transmit.
+    #[inline]
+    pub(crate) fn lend_stage(&mut self) -> Option<Stage> {
+        if self.queued != Queued::Held || !self.takes_messages() {
+            return None;
+        }
+        let waiting_bytes = self.outbound.pending_wire_bytes();
+        let due_from_bytes = self.due_from_bytes.checked_sub(waiting_bytes).filter(|bytes| *bytes > 0)?;
+        self.outbound.lend_stage(self.id, due_from_bytes)
+    }
+
+    /// Takes the end of the send queue back, with the messages that were appended.
+    #[inline]
+    pub(crate) fn return_stage(&mut self, stage: Stage) {
+        self.statistics.messages_sent += stage.messages() as u64;
+        self.statistics.bytes_sent += stage.data_bytes() as u64;
+        self.outbound.return_stage(stage);
+    }
+
+    #[inline]
+    pub(super) fn takes_messages(&self) -> bool {
+        match self.state {
+            State::Established => true,
+            State::CookieWait { .. } | State::CookieEchoed { .. } => !self.shutdown_wanted,
+            _ => false,
+        }
+    }
+
+    /// Returns the reason why messages are refused.
+    #[cold]
+    pub(super) fn refusal(&self) -> SendError {
+        match self.state {
+            State::ShutdownReceived | State::ShutdownAckSent { .. } => SendError::PeerShutdown,
+            _ => SendError::Closed,
+        }
+    }
+}

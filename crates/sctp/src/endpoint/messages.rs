@@ -1,0 +1,140 @@
+//! Messages of the user on their way down, and the window that its reads open.
+
+use bytes::Bytes;
+use sctp_message::SendInfo;
+
+use super::{Admission, Endpoint, Permit};
+use crate::error::SendError;
+use crate::identifiers::AssociationId;
+use crate::outbound::{Batch, Block, Stage};
+use crate::time::Time;
+
+impl Endpoint {
+    /// Admits a message of `bytes` in total, if it is valid and there is room for it. After [`Admission::Full`], an
+    /// [`Event::Writable`](crate::Event::Writable) follows.
+    #[inline]
+    pub fn admit<'a>(&'a mut self, id: AssociationId, info: &'a SendInfo, bytes: usize) -> Admission<'a> {
+        let Some(association) = self.associations.get_mut(id.index()) else {
+            return Admission::Fail(SendError::Closed);
+        };
+        if let Err(error) = association.check_message(info, bytes) {
+            return Admission::Fail(error);
+        }
+        if !association.has_room(bytes) {
+            return Admission::Full;
+        }
+        let is_idle = association.is_quiet();
+        Admission::Granted(Permit { endpoint: self, id, info, bytes, is_idle })
+    }
+
+    /// Queues a message that was admitted elsewhere, whether or not there is room for it.
+    ///
+    /// # Errors
+    ///
+    /// The message is not valid, or the association takes none.
+    #[inline]
+    pub fn send(
+        &mut self,
+        now: Time,
+        id: AssociationId,
+        info: &SendInfo,
+        bytes: usize,
+        blocks: impl IntoIterator<Item = Bytes>,
+    ) -> Result<(), SendError> {
+        let association = self.associations.get(id.index()).ok_or(SendError::Closed)?;
+        association.check_message(info, bytes)?;
+        self.queue_message(now, id, info, bytes, blocks);
+        Ok(())
+    }
+
+    /// Queues a message that was checked.
+    #[inline]
+    pub(crate) fn queue_message(
+        &mut self,
+        now: Time,
+        id: AssociationId,
+        info: &SendInfo,
+        bytes: usize,
+        blocks: impl IntoIterator<Item = impl Block>,
+    ) {
+        let Some(association) = self.associations.get_mut(id.index()) else { return };
+        association.queue_message(now, info, bytes, blocks);
+        if association.joins_queue() {
+            self.enqueue(id);
+        }
+        if info.lifetime.is_some() {
+            self.arm(id);
+        }
+    }
+
+    /// Queues the messages of a batch, and empties it. Returns whether there is room for them; if not,
+    /// [`Event::Writable`](crate::Event::Writable) tells when the buffer is at most half full.
+    ///
+    /// # Errors
+    ///
+    /// One of the messages is not valid, a record is open, or the association takes no messages. None is sent then.
+    pub fn send_batch(&mut self, id: AssociationId, batch: &mut Batch) -> Result<bool, SendError> {
+        let association = self.associations.get_mut(id.index()).ok_or(SendError::Closed)?;
+        if batch.is_empty() {
+            return Ok(true);
+        }
+        let queued = association.queue_batch(batch)?;
+        if queued && association.joins_queue() {
+            self.enqueue(id);
+        }
+        Ok(queued)
+    }
+
+    /// Lends the end of an association's send queue to a caller that has several messages for it. `None`: the association is due
+    /// to transmit, or takes no messages; each message needs [`Endpoint::admit`] then.
+    ///
+    /// ```
+    /// # use sctp::{AssociationId, BatchLimits, Endpoint, EndpointConfig};
+    /// let limits = BatchLimits { segments_max: 1, bytes_max: 1500 };
+    /// let mut endpoint = Endpoint::new(EndpointConfig::default(), [0; 32], limits);
+    /// assert!(endpoint.lend_stage(AssociationId(0)).is_none(), "there is no association");
+    /// ```
+    #[inline]
+    pub fn lend_stage(&mut self, id: AssociationId) -> Option<Stage> {
+        self.associations.get_mut(id.index())?.lend_stage()
+    }
+
+    /// Takes a stage back. The messages that were appended are queued.
+    #[inline]
+    pub fn return_stage(&mut self, stage: Stage) {
+        let id = stage.id();
+        let Some(association) = self.associations.get_mut(id.index()) else { return };
+        association.return_stage(stage);
+        if association.joins_queue() {
+            self.enqueue(id);
+        }
+    }
+
+    /// Records that the reader took `bytes`, and a charge in addition: 1 with the last bytes of a [`Host::message`],
+    /// [`ReceivedRun::charges`](crate::ReceivedRun::charges) with the last of a [`Host::run`], otherwise 0. The window opens.
+    #[inline]
+    pub fn consumed(&mut self, id: AssociationId, bytes: usize, charges: usize) {
+        if let Some(association) = self.associations.get_mut(id.index())
+            && association.consumed(bytes, charges)
+        {
+            self.enqueue(id);
+        }
+    }
+
+    /// Keeps the credit of `bytes` that the reader has just taken, overhead included ([`Endpoint::consumed`]), because a program
+    /// behind the reader has not read them yet. No window is advertised in between.
+    pub fn hold_window(&mut self, id: AssociationId, bytes: usize) {
+        if let Some(association) = self.associations.get_mut(id.index()) {
+            association.hold_window(bytes);
+        }
+    }
+
+    /// Releases credit that was kept: the window opens.
+    pub fn release_window(&mut self, id: AssociationId, bytes: usize) {
+        if let Some(association) = self.associations.get_mut(id.index())
+            && association.release_window(bytes)
+        {
+            self.enqueue(id);
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The module that compresses messages (Swiftwater's own; SVR4.2 DDI/DKI `put(D2)`, `srv(D2)`).
+
+use crate::support::{Rig, pushed, text};
+use streams::modules::Compress;
+use streams::{Chain, Errno, Kind, Message, ReadError, RecvInfo, SendInfo};
+
+/// Passes the messages that one end has sent to the other.
+fn carry(from: &mut Rig, to: &mut Rig) -> usize {
+    let sent = std::mem::take(&mut from.state().received);
+    let mut wire_bytes = 0;
+    for m in sent {
+        let Some(SendInfo { stream, ppid, unordered, more, .. }) = m.send_info() else { continue };
+        let info = RecvInfo { stream, ppid, unordered, more, ..RecvInfo::default() };
+        wire_bytes += m.data.len();
+        to.up(Message::optdata_ind(1, info, m.data));
+    }
+    wire_bytes
+}
+
+#[test]
+fn compress_begins_when_the_other_end_has_answered() {
+    let (mut a, _) = pushed("compress", &[]);
+    let (mut b, _) = pushed("compress", &[]);
+    let long = "all work and no play ".repeat(100);
+    a.write(&long).unwrap();
+    assert_eq!(a.received().len(), 2, "an announcement, and the message unchanged");
+    assert_eq!(carry(&mut a, &mut b), long.len() + 1);
+    carry(&mut b, &mut a);
+    let info = SendInfo { ppid: 46, stream: 7, ..SendInfo::default() };
+    a.executive.write(a.s, 0, info, long.as_bytes()).unwrap();
+    a.write("!").unwrap();
+    let wire_bytes = carry(&mut a, &mut b);
+    assert!(wire_bytes < long.len() / 10, "{wire_bytes} bytes for {}", long.len());
+    let mut read = Vec::new();
+    while let Some(m) = b.executive.getmsg(b.s).unwrap() {
+        read.push((m.user_data().unwrap().ppid, text(&m)));
+    }
+    assert_eq!(read, [(0, long.clone()), (46, long.clone()), (0, "!".into())]);
+    let credit: usize = b.state().consumed.iter().map(|(_, bytes)| bytes).sum();
+    assert_eq!(credit, long.len() + 1 + wire_bytes, "the window of what came, not of what it became");
+}
+
+/// Returns two ends that compress their messages.
+fn compressing() -> (Rig, Rig) {
+    let (mut a, _) = pushed("compress", &[]);
+    let (mut b, _) = pushed("compress", &[]);
+    a.write("hello").unwrap();
+    carry(&mut a, &mut b);
+    carry(&mut b, &mut a);
+    assert_eq!(b.read_all(), ["hello"]);
+    (a, b)
+}
+
+#[test]
+fn compressed_messages_wait_for_the_reader_and_keep_their_window() {
+    let (mut a, mut b) = compressing();
+    let credited = |rig: &Rig| rig.state().consumed.iter().map(|(_, bytes)| bytes).sum::<usize>();
+    let before = credited(&b);
+    for _ in 0..20 {
+        a.executive.write(a.s, 0, SendInfo::default(), &[7; 60_000]).unwrap();
+    }
+    let wire_bytes = carry(&mut a, &mut b);
+    b.executive.run();
+    let described = b.executive.describe(b.s).unwrap();
+    assert_eq!((described.head_queue.messages, described.modules[0].read.messages), (3, 17));
+    assert!(credited(&b) - before < wire_bytes / 2, "what waits has its window");
+    let mut read = 0;
+    while let Some(m) = b.executive.getmsg(b.s).unwrap() {
+        assert_eq!(m.data, [7; 60_000][..]);
+        read += 1;
+        b.executive.run();
+    }
+    assert_eq!((read, credited(&b) - before), (20, wire_bytes));
+}
+
+#[test]
+fn waiting_compressed_data_goes_up_when_the_module_is_popped_and_the_other_end_is_told() {
+    let (mut a, mut b) = compressing();
+    for _ in 0..20 {
+        a.executive.write(a.s, 0, SendInfo::default(), &[7; 60_000]).unwrap();
+    }
+    carry(&mut a, &mut b);
+    b.executive.pop(b.s).unwrap();
+    for _ in 0..20 {
+        assert_eq!(b.executive.getmsg(b.s).unwrap().unwrap().data, [7; 60_000][..]);
+    }
+    carry(&mut b, &mut a);
+    a.executive.write(a.s, 0, SendInfo::default(), &[7; 60_000]).unwrap();
+    assert_eq!(carry(&mut a, &mut b), 60_000, "it comes as it is");
+    assert_eq!(a.read_all(), Vec::<String>::new());
+}
+
+#[test]
+fn a_hangup_comes_behind_what_modules_hold() {
+    for pops in [false, true] {
+        let (_, mut b) = compressing();
+        b.executive.push_named(b.s, "bufmod", &[]).unwrap();
+        for i in 0..20u8 {
+            b.up(Message::optdata_ind(0, RecvInfo::default(), Chain::from(vec![i; 60_000])));
+        }
+        b.up(Message::new(Kind::Hangup));
+        b.executive.run();
+        assert!(!b.executive.poll(b.s).hangup, "the head holds three messages, and modules the others");
+        if pops {
+            b.executive.pop(b.s).unwrap();
+            b.executive.pop(b.s).unwrap();
+        }
+        for i in 0..20u8 {
+            assert_eq!(b.executive.getmsg(b.s).unwrap().map(|m| m.data), Some(Chain::from(vec![i; 60_000])));
+            b.executive.run();
+        }
+        assert_eq!(b.executive.getmsg(b.s), Err(ReadError::HungUp));
+    }
+}
+
+#[test]
+fn compress_leaves_an_end_alone_that_does_not_answer() {
+    let (mut a, _) = pushed("compress", &[]);
+    let long = "x".repeat(1000);
+    for _ in 0..3 {
+        a.write(&long).unwrap();
+    }
+    assert_eq!(a.received()[1..], [long.clone(), long.clone(), long]);
+}
+
+#[test]
+fn compress_refuses_what_the_other_end_cannot_have_sent() {
+    let huge = [&[2u8, 0, 0, 0, 1][..], &u32::MAX.to_be_bytes(), &[0; 20]].concat();
+    let garbled = [&[2u8, 0, 0, 0, 1][..], &100u32.to_be_bytes(), &[0xff; 20]].concat();
+    for (bytes, more) in [(huge, false), (garbled, false), (vec![77], false), (vec![1], true)] {
+        let (mut rig, _) = pushed("compress", &[]);
+        let info = RecvInfo { ppid: Compress::PPID, more, ..RecvInfo::default() };
+        let len = bytes.len();
+        rig.up(Message::optdata_ind(1, info, Chain::from(bytes)));
+        assert_eq!(rig.executive.getmsg(rig.s), Err(ReadError::Failed(Errno::EBADMSG)));
+        assert_eq!(rig.state().consumed, [(1, len)]);
+    }
+}
+
+#[test]
+fn a_message_that_looks_like_the_modules_own_arrives_as_it_is() {
+    let (mut a, _) = pushed("compress", &[]);
+    let (mut b, _) = pushed("compress", &[]);
+    a.write("hello").unwrap();
+    carry(&mut a, &mut b);
+    carry(&mut b, &mut a);
+    let own = SendInfo { ppid: Compress::PPID, ..SendInfo::default() };
+    a.executive.write(a.s, 0, own, &[0]).unwrap();
+    carry(&mut a, &mut b);
+    let mut last = None;
+    while let Some(m) = b.executive.getmsg(b.s).unwrap() {
+        last = Some(m);
+    }
+    let last = last.unwrap();
+    assert_eq!((last.user_data().unwrap().ppid, last.data.to_vec()), (Compress::PPID, vec![0]));
+    assert!(matches!(last.kind, Kind::Proto(_)));
+}

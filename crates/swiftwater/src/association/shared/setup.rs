@@ -1,0 +1,121 @@
+//! The beginning of an association: the connect request and its answer, or an accepted connection.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use streams::Message as Block;
+use tpi::{Addresses, Errno, Primitive};
+
+use super::SharedAssociation;
+use crate::address::Address;
+use crate::error::{ConnectError, Loss, RecvError};
+use crate::socket::{Found, Socket, Style};
+use crate::stack::Stack;
+
+const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+impl SharedAssociation {
+    /// Requests an association with a server; the answer follows on the stream.
+    pub(crate) fn start(stack: &Stack, server: &Address) -> Result<Arc<SharedAssociation>, ConnectError> {
+        SharedAssociation::start_from(stack, 0, server)
+    }
+
+    /// Requests an association from a local port, 0 for any; the answer follows on the stream.
+    pub(crate) fn start_from(
+        stack: &Stack,
+        port: u16,
+        server: &Address,
+    ) -> Result<Arc<SharedAssociation>, ConnectError> {
+        let socket = stack.open(Style::OneToOne).map_err(|e| ConnectError::Failed(e.to_string()))?;
+        if port != 0 {
+            let any = SocketAddr::new(ANY.ip(), port);
+            // Only listeners own a port, so that a fresh stream may be bound to any.
+            socket
+                .ask(Primitive::BindReq { addresses: any.into(), backlog: 0 })
+                .map_err(|e| ConnectError::Failed(e.to_string()))?;
+        }
+        ask_to_connect(stack, &socket, server)?;
+        let asked = server.socket_addresses().next().unwrap_or(ANY);
+        Ok(Arc::new(SharedAssociation::over(stack, socket, asked)))
+    }
+
+    /// Handles a message that was read after the connect request. Returns whether the association is up.
+    pub(crate) fn take_connect_answer(
+        &self,
+        found: Result<Found<Block>, RecvError>,
+    ) -> Result<bool, ConnectError> {
+        match found {
+            Ok(Found::Primitive(Primitive::ConnCon { outbound_streams, .. }, _)) => {
+                self.streams_out.store(outbound_streams, Ordering::Relaxed);
+                if let Some(peer) = self.association_ref().peer_addr() {
+                    // The association comes up once, so the cell is empty.
+                    let _ = self.peer.set(peer);
+                }
+                Ok(true)
+            }
+            Ok(Found::Primitive(Primitive::DisconInd { reason, cause, .. }, data)) => {
+                Err(match Errno(reason as i32) {
+                    Errno::ECONNREFUSED => ConnectError::Refused,
+                    Errno::ETIMEDOUT => ConnectError::TimedOut,
+                    Errno::EHOSTUNREACH => ConnectError::Unreachable,
+                    _ => {
+                        let loss = Loss::of(reason, cause, &data);
+                        ConnectError::Failed(loss.map_or_else(String::new, |loss| loss.text))
+                    }
+                })
+            }
+            Ok(Found::Primitive(..) | Found::Data(_)) => Ok(false),
+            Ok(Found::End) => Err(ConnectError::Failed("the stream was closed".into())),
+            Err(RecvError::TimedOut) => Err(ConnectError::TimedOut),
+            Err(error) => Err(ConnectError::Failed(error.to_string())),
+        }
+    }
+
+    pub(crate) fn accepted(stack: &Stack, socket: Socket, peer: SocketAddr) -> Arc<SharedAssociation> {
+        let association = SharedAssociation::over(stack, socket, peer);
+        if let Some(streams_out) = association.view(|view| view.streams_out()) {
+            association.streams_out.store(streams_out, Ordering::Relaxed);
+        }
+        // The listener's options may have changed since it was opened.
+        if let Some(options) = association.options() {
+            association.message_bytes_max.store(options.message_bytes_max, Ordering::Relaxed);
+            association.events.store(options.events, Ordering::Relaxed);
+        }
+        Arc::new(association)
+    }
+
+    fn over(stack: &Stack, socket: Socket, asked: SocketAddr) -> SharedAssociation {
+        let options = &stack.options.association;
+        SharedAssociation {
+            socket,
+            streams_out: AtomicU16::new(0),
+            message_bytes_max: AtomicUsize::new(options.message_bytes_max),
+            events: AtomicBool::new(options.events),
+            up_delivered: AtomicBool::new(false),
+            asked,
+            peer: OnceLock::new(),
+        }
+    }
+}
+
+/// Sends a connect request to the provider, which answers at once whether it starts the handshake.
+pub(crate) fn ask_to_connect(stack: &Stack, socket: &Socket, server: &Address) -> Result<(), ConnectError> {
+    server.check()?;
+    if let Some(host) = server.hosts.first().filter(|_| !stack.reaches_any(&server.hosts)) {
+        return Err(ConnectError::Family { host: *host });
+    }
+    let addresses = Addresses {
+        list: server.socket_addresses().collect(),
+        encapsulation_port: Some(server.carrier_port()),
+    };
+    match socket.ask(Primitive::ConnReq { addresses: Box::new(addresses) }) {
+        Ok(Primitive::ErrorAck { errno: Errno::EADDRINUSE, .. }) => Err(ConnectError::Exists),
+        Ok(Primitive::ErrorAck { errno: Errno::EADDRNOTAVAIL, .. }) => {
+            Err(ConnectError::Family { host: server.hosts[0] })
+        }
+        Ok(Primitive::ErrorAck { t_error, .. }) => Err(ConnectError::Failed(t_error.to_string())),
+        Ok(_) => Ok(()),
+        Err(error) => Err(ConnectError::Failed(error.to_string())),
+    }
+}

@@ -1,0 +1,245 @@
+//! The wait of a thread: it becomes the leader and sleeps on the sockets, or follows the poller there is.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use streams::{Interest, StreamId};
+
+use super::super::{Entered, Inner, Shard};
+use super::{Poller, WakeTarget};
+use crate::watch::Sleeper;
+
+impl Shard {
+    /// Waits until stream `s` may have changed. The caller then tries again, and either waits again or calls
+    /// [`Shard::after_wait`]. Returns false if the deadline has passed.
+    pub(crate) fn wait<'a>(
+        &'a self,
+        mut inner: Entered<'a>,
+        s: StreamId,
+        interest: Interest,
+        deadline: Option<Instant>,
+    ) -> (Entered<'a>, bool) {
+        if inner.before_wait() && inner.is_ready(s, interest) {
+            return (inner, true);
+        }
+        if inner.poller != Poller::Leader && inner.busy_poll.should_poll() {
+            let ready;
+            (inner, ready) = self.poll_busily(inner, s, interest);
+            if ready {
+                return (inner, true);
+            }
+        }
+        match inner.poller {
+            Poller::Leader => return self.follow(inner, s, interest, deadline),
+            Poller::Background => inner.waiting.kick(Sleeper::Background),
+            Poller::None | Poller::Task => {}
+        }
+        inner.poller = Poller::Leader;
+        let (mut inner, in_time) = self.lead(inner, (s, interest), deadline);
+        inner.poller = inner.poller_without_threads();
+        let ready = inner.is_ready(s, interest);
+        (inner, in_time || ready)
+    }
+
+    /// Completes the last [`Shard::wait`] of a call, whatever ended it. This thread leaves, so another waiting thread
+    /// or the background thread must take the lead.
+    pub(crate) fn after_wait(&self, inner: &mut Inner) {
+        if matches!(inner.poller, Poller::None | Poller::Task) {
+            inner.hand_over_lead();
+        }
+        self.background.arm();
+    }
+
+    /// Polls the sockets for a moment. The perimeter is open between two polls.
+    fn poll_busily<'a>(
+        &'a self,
+        mut inner: Entered<'a>,
+        s: StreamId,
+        interest: Interest,
+    ) -> (Entered<'a>, bool) {
+        inner.take_arrivals();
+        if inner.is_ready(s, interest) {
+            // The packet was there before the first poll, which says nothing about the benefit of more.
+            return (inner, true);
+        }
+        let began = Instant::now();
+        let limit = inner.busy_poll.limit(self.busy_poll_max);
+        while began.elapsed() < limit {
+            drop(inner);
+            std::hint::spin_loop();
+            inner = self.enter();
+            inner.take_arrivals();
+            if inner.is_ready(s, interest) {
+                // If another thread ran on this processor meanwhile, the packet would have come without busy polling,
+                // too.
+                if began.elapsed() < limit {
+                    inner.busy_poll.on_success();
+                } else {
+                    inner.busy_poll.on_failure();
+                }
+                return (inner, true);
+            }
+        }
+        inner.busy_poll.on_failure();
+        (inner, false)
+    }
+
+    /// Sleeps on the sockets once, and handles the events that end the sleep.
+    fn lead<'a>(
+        &'a self,
+        mut inner: Entered<'a>,
+        purpose: (StreamId, Interest),
+        deadline: Option<Instant>,
+    ) -> (Entered<'a>, bool) {
+        let until = inner.begin_sleep(Sleeper::Leader, Some(purpose), deadline);
+        let room = inner.is_refused();
+        let sockets = Arc::clone(&inner.sockets);
+        drop(inner);
+        self.watch.lead(&sockets, until, room);
+        let mut inner = self.enter();
+        inner.end_sleep(Sleeper::Leader);
+        inner.take_arrivals();
+        let in_time = deadline.is_none_or(|d| Instant::now() < d);
+        (inner, in_time)
+    }
+
+    /// Prepares a poller that holds no socket to sleep on the [`Watch`], outside the perimeter; returns how long it may
+    /// sleep.
+    pub(crate) fn stand_by(&self, inner: &mut Inner, sleeper: Sleeper) -> Option<Instant> {
+        self.watch_room(inner);
+        inner.begin_sleep(sleeper, None, None)
+    }
+
+    /// Makes the watch wait for room to send if a driver was refused it, and otherwise not.
+    fn watch_room(&self, inner: &mut Inner) {
+        let room = inner.is_refused();
+        if room != inner.waiting.watches_room {
+            inner.waiting.watches_room = room;
+            self.watch.for_room(&inner.sockets, room);
+        }
+    }
+
+    /// Handles the events that ended the sleep of a poller that holds no socket.
+    pub(crate) fn resume(&self, inner: &mut Inner, sleeper: Sleeper) {
+        inner.end_sleep(sleeper);
+        inner.take_arrivals();
+        // A socket with room is always ready: while the watch waits for room that nobody needs any more, a task that polls until
+        // nothing is ready would poll for ever.
+        self.watch_room(inner);
+    }
+
+    /// Sleeps until the polling thread has a message or an event for `s`.
+    fn follow<'a>(
+        &'a self,
+        mut inner: Entered<'a>,
+        s: StreamId,
+        interest: Interest,
+        deadline: Option<Instant>,
+    ) -> (Entered<'a>, bool) {
+        let ticket = inner.register(s, interest, WakeTarget::Thread(std::thread::current()));
+        drop(inner);
+        match deadline {
+            None => std::thread::park(),
+            Some(d) => std::thread::park_timeout(d.saturating_duration_since(Instant::now())),
+        }
+        let mut inner = self.enter();
+        inner.unregister(s, ticket);
+        let ready = inner.is_ready(s, interest);
+        let in_time = ready || deadline.is_none_or(|d| Instant::now() < d);
+        (inner, in_time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use super::*;
+    use crate::socket::{Socket, Style, Wait};
+    use crate::{Stack, StackOptions};
+
+    /// Waits until the shard satisfies `is`.
+    fn until(socket: &Socket, is: impl Fn(&Inner) -> bool) {
+        while !is(&socket.shard.enter()) {
+            thread::yield_now();
+        }
+    }
+
+    fn leads(inner: &Inner, socket: &Socket) -> bool {
+        let sleep = inner.waiting.sleeps[Sleeper::Leader as usize];
+        sleep.and_then(|sleep| sleep.purpose).is_some_and(|(s, _)| s == socket.stream)
+    }
+
+    #[test]
+    fn a_leader_that_leaves_before_its_stream_is_ready_hands_the_lead_on() {
+        let options = StackOptions {
+            udp_port: Some(0),
+            local_addresses: vec!["127.0.0.1".parse().expect("an address")],
+            ..StackOptions::default()
+        };
+        let stack = Stack::bind(&options).expect("a free port");
+        let sockets = [(); 2].map(|()| Socket::open(&stack.shard, Style::OneToMany).expect("room"));
+        let done = [(); 2].map(|()| AtomicBool::new(false));
+        let wait = |number: usize| {
+            let attempt = |_: &mut Inner| done[number].load(Ordering::Relaxed).then_some(());
+            sockets[number].until(Interest::READABLE, Wait::Forever, attempt)
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| wait(0));
+            until(&sockets[0], |inner| leads(inner, &sockets[0]));
+            scope.spawn(|| wait(1));
+            until(&sockets[1], |inner| inner.waiting.by_stream.contains_key(&sockets[1].stream));
+            // The attempt has a result although nothing can be read.
+            done[0].store(true, Ordering::Relaxed);
+            sockets[0].shard.enter().waiting.kick(Sleeper::Leader);
+            until(&sockets[1], |inner| leads(inner, &sockets[1]));
+            done[1].store(true, Ordering::Relaxed);
+            sockets[1].shard.enter().waiting.kick(Sleeper::Leader);
+        });
+    }
+
+    #[test]
+    fn a_packet_that_came_before_the_first_busy_poll_is_no_success_of_it() {
+        let bind = || {
+            let options = StackOptions {
+                udp_port: Some(0),
+                local_addresses: vec!["127.0.0.1".parse().expect("an address")],
+                busy_poll: std::time::Duration::from_secs(1),
+                ..StackOptions::default()
+            };
+            Stack::bind(&options).expect("a free port")
+        };
+        let (ours, theirs) = (bind(), bind());
+        let listener = theirs.listen(7).expect("a free port");
+        let client = ours.connect(listener.local_address()).expect("it listens");
+        let (server, _) = listener.accept().expect("it has connected");
+        let credit = || theirs.shard.enter().busy_poll.credit();
+        let before = credit();
+        for n in 0..8_u8 {
+            // The message is in the socket of the other stack when this returns.
+            client.send(&[n]).expect("it is up");
+            client.flush();
+            assert_eq!(server.recv().expect("it is up").expect("a message").to_vec(), [n]);
+        }
+        assert_eq!(credit(), before);
+    }
+
+    #[cfg(feature = "tokio")]
+    #[test]
+    fn a_poller_waits_for_room_no_longer_than_a_driver_does() {
+        let options = StackOptions {
+            udp_port: Some(0),
+            local_addresses: vec!["127.0.0.1".parse().expect("an address")],
+            ..StackOptions::default()
+        };
+        let stack = Stack::bind(&options).expect("a free port");
+        let mut inner = stack.shard.enter();
+        // As if a driver had been refused room when the poller went to sleep.
+        inner.waiting.watches_room = true;
+        stack.shard.watch.for_room(&inner.sockets, true);
+        assert!(stack.shard.watch.is_ready(), "the sockets have room");
+        stack.shard.resume(&mut inner, Sleeper::Task);
+        assert!(!stack.shard.watch.is_ready(), "nothing has arrived");
+    }
+}

@@ -1,0 +1,99 @@
+//! The report of a plan: measured figures, each load followed by published results.
+
+use ::lab::experiment::Outcome;
+
+use super::Settings;
+use super::figures::{Cell, Figures, rates, typical};
+use super::plan::{MPTCP, Plan, Series};
+use crate::interrupt;
+use crate::stats::median;
+
+/// Returns the measured outcomes, each load followed by published results.
+pub(super) fn outcomes(
+    plan: &Plan,
+    cells: &[Cell],
+    settings: &Settings<'_>,
+) -> Vec<(Outcome, Option<Figures>)> {
+    let mut outcomes = Vec::new();
+    for group in cells.chunk_by(|one, other| one.load.name() == other.load.name()) {
+        let Some(first) = group.first() else { continue };
+        let seconds = settings.seconds_of(first.load.amount);
+        let marks = first.load.marks_s.iter().map(|&mark| mark as f64).filter(|mark| *mark < seconds - 0.5);
+        let marks: Vec<Option<f64>> = marks.map(Some).chain([None]).collect();
+        for mark_s in marks {
+            let seconds = mark_s.unwrap_or(seconds);
+            let published = first.load.published(seconds);
+            for cell in group {
+                outcomes.extend(outcomes_of(plan, cell, cells, &published, (mark_s, seconds)));
+            }
+            outcomes.extend(published.into_iter().map(|published| (published, None)));
+        }
+    }
+    outcomes
+}
+
+/// Returns the outcome of a cell, and that of the series beside it.
+fn outcomes_of(
+    plan: &Plan,
+    cell: &Cell,
+    cells: &[Cell],
+    published: &[Outcome],
+    (mark_s, seconds): (Option<f64>, f64),
+) -> Vec<(Outcome, Option<Figures>)> {
+    let (load, series) = (&cell.load, cell.series);
+    let Some((bits_per_s, run)) = median(&rates(&cell.runs, mark_s)).zip(typical(&cell.runs, mark_s)) else {
+        return Vec::new();
+    };
+    let rate = |of: &Cell| median(&rates(&of.runs, mark_s));
+    let like = || cells.iter().filter(|other| other.is_like(cell));
+    let alone = like().find(|other| other.series.name == series.alone && other.series.paths == 1);
+    let tcp = like().filter(|other| other.series.is_tcp()).filter_map(rate).reduce(f64::max);
+    let lines = plan.lines_of(load, series);
+    let of_file = load.messages().is_some() && mark_s.is_none();
+    let seconds = if of_file { run.measured.seconds } else { seconds };
+    let cuts = lines.iter().any(|line| line.pipe.schedule != netsim::Schedule::AlwaysUp);
+    let outcome = Outcome {
+        case: load.name(),
+        transport: series.name.to_owned(),
+        seconds,
+        bits_per_s,
+        limit_bits_per_s: plan.limit_bits_per_s(load, series, seconds),
+        message_bytes: Some(load.message_bytes),
+        mode: Some(series.mode_name()),
+        paths: Some(series.paths),
+        path: (series.paths == 1).then_some(load.first + 1),
+        // If the network comes and goes, the first path is not the best.
+        best_path_bits_per_s: alone.filter(|_| !load.latency).and_then(rate),
+        latency_s: median(&cell.runs.iter().filter_map(|run| run.measured.latency_s).collect::<Vec<_>>()),
+        gap_s_max: if cuts { run.gap_s() } else { None },
+        back_s_max: if cuts { run.back_s(lines, load.first, seconds) } else { None },
+        interrupted: interrupt::requested(),
+        ..Outcome::default()
+    };
+    let beside = median(&rates(&cell.beside, mark_s));
+    let published = published.iter().find(|published| is_same(published, series));
+    let published_bits_per_s = published.map(|published| published.bits_per_s);
+    let figures = Figures::new(&cell.runs, mark_s, tcp.or(beside), published_bits_per_s);
+    let Some((tcp, other)) = load.beside.zip(beside) else { return vec![(outcome, figures)] };
+    let other_outcome = Outcome {
+        transport: tcp.name.to_owned(),
+        bits_per_s: other,
+        limit_bits_per_s: plan.limit_bits_per_s(load, tcp, seconds),
+        mode: Some(tcp.mode_name()),
+        ..outcome.clone()
+    };
+    let other_figures = Figures::new(&cell.beside, mark_s, beside, None);
+    vec![
+        (outcome, figures.map(|figures| figures.with_share(bits_per_s, other))),
+        (other_outcome, other_figures.map(|figures| figures.with_share(other, bits_per_s))),
+    ]
+}
+
+/// Returns whether a published result is comparable. One without paths or mode is of the only path, whatever the mode, and TCP
+/// has no mode.
+fn is_same(published: &Outcome, series: Series) -> bool {
+    published.paths.is_none_or(|paths| paths == series.paths || published.transport.starts_with("tcp"))
+        && published.mode.is_none_or(|mode| !series.is_sctp() || mode == series.mode_name())
+        && published.transport.starts_with("tcp") == series.is_tcp()
+        && series != MPTCP
+}
