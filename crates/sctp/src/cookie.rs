@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sealed_opens() {
+    fn a_sealed_cookie_opens() {
         let mut jar = CookieJar::new([7; 32], SIEVE_KEYS);
         let now = Time::from_nanos(5);
         let sealed = jar.seal(&cookie(now));

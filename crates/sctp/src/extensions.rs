@@ -87,7 +87,7 @@ mod tests {
     const ALL: Extensions = Extensions { ecn: true, nr_sack: true, multipath: true, prompt_parts: true };
 
     #[test]
-    fn what_is_offered_is_taken() {
+    fn offered_extensions_are_accepted() {
         for bits in 0..16 {
             let offered = Extensions::from_bits(bits);
             assert_eq!(offered.to_bits(), bits);

@@ -24,7 +24,7 @@ impl LocalAddresses {
         }
         let mut listed: Vec<IpAddr> = Vec::new();
         for &wanted in scope {
-            let known = all.iter().copied().filter(|address| stands_for(wanted, *address));
+            let known = all.iter().copied().filter(|address| denotes(wanted, *address));
             let named = Some(wanted).filter(|address| !address.is_unspecified());
             for address in known.chain(named) {
                 if !listed.contains(&address) {
@@ -53,7 +53,7 @@ impl LocalAddresses {
     }
 
     fn has(&self, address: IpAddr) -> bool {
-        self.scope.iter().any(|&wanted| stands_for(wanted, address))
+        self.scope.iter().any(|&wanted| denotes(wanted, address))
     }
 
     /// Returns whether the two share an address.
@@ -94,7 +94,7 @@ impl LocalAddresses {
 }
 
 /// Returns whether `wanted` denotes an address, alone or as one of its family.
-fn stands_for(wanted: IpAddr, address: IpAddr) -> bool {
+fn denotes(wanted: IpAddr, address: IpAddr) -> bool {
     let (wanted, address) = (wanted.to_canonical(), address.to_canonical());
     wanted == address || (wanted.is_unspecified() && wanted.is_ipv4() == address.is_ipv4())
 }
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_one_s_is_not_another_s() {
+    fn address_sets_overlap_if_they_share_an_address() {
         for (one, other, overlap) in [
             (&["127.0.0.1"][..], &["127.0.0.2"][..], false),
             (&["127.0.0.1", "127.0.0.2"], &["127.0.0.2"], true),

@@ -91,7 +91,7 @@ impl PeerWindow {
     }
 
     /// Counts a retransmitted chunk, which needs no window because it is not new data.
-    pub(crate) fn take_again(&mut self, payload_bytes: usize) {
+    pub(crate) fn on_retransmitted(&mut self, payload_bytes: usize) {
         self.bytes = self.bytes.saturating_sub(payload_bytes);
     }
 

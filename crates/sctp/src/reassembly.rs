@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_leaves_its_receive_block() {
+    fn waiting_data_leaves_its_receive_block() {
         let block = Bytes::from(vec![7; 1000]);
         let slice =
             |at: usize| Fragment { payload: block.slice(at..at + 10), ..fragment(1, at == 0, false, 0) };

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_after_the_end_is_given_back() {
+    fn memory_read_after_the_end_returns_to_the_pool() {
         let pool = ReceivePool::with_limit(LIMIT_BYTES);
         let mut charge = ReceiveCharge::new(Some(pool.clone()));
         let both = Held::of(3000, 2).total_bytes();

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_left_before_the_end_of_a_silence_says_nothing() {
+    fn packets_sent_before_the_end_of_a_silence_give_no_measure() {
         let config = RtoConfig::default();
         let mut rto = Rto::new(&config);
         assert!(rto.is_unknown());

@@ -21,10 +21,10 @@ impl Association {
     /// Returns the path for data while the primary path takes none: an active path, or the one that is most likely to
     /// return.
     #[cold]
-    pub(super) fn stand_in(&self) -> usize {
+    pub(super) fn alternate_path(&self) -> usize {
         std::iter::once(self.primary)
             .chain(self.others(self.primary))
-            .min_by_key(|&id| self.paths[id].reluctance())
+            .min_by_key(|&id| self.paths[id].failover_rank())
             .unwrap_or(self.primary)
     }
 
@@ -79,14 +79,14 @@ impl Association {
         let has_data = path.in_flight_bytes() > 0;
         if path.on_silence(cx.now, has_data) {
             self.outbound.reassign_flight(path, path_id);
-            path.suspect_mtu();
+            path.check_black_hole();
             path.schedule_heartbeat(Some(cx.now));
         }
     }
 
     /// Sends heartbeats on a path that has answered neither data nor its tail loss probes, if no other path can take its data:
     /// after `wait`, and then often. T3 continues; its back-off alone would hold the data long after the path is back.
-    pub(super) fn ask_lone_path<H: Host + ?Sized>(
+    pub(super) fn probe_only_path<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
         path_id: usize,
@@ -156,7 +156,7 @@ impl Association {
         reason: PathReason,
     ) {
         if !self.paths[path_id].takes_data() {
-            self.reassign_tries(path_id, asked_at);
+            self.reassign_from_failed_paths(path_id, asked_at);
         }
         let old = self.paths[path_id].on_answer(cx.now, asked_at);
         if old == PathState::Suspected && reason == PathReason::Heartbeat && self.carries_data(path_id) {
@@ -174,7 +174,7 @@ impl Association {
     /// Moves data away from failed paths on which it was tried, because another failed path has answered a packet sent at
     /// `asked_at`; so the data need not wait for their timers. A path that was merely suspected keeps its data: no timeout has
     /// reduced its window, so its data in flight must not be sent again all at once.
-    fn reassign_tries(&mut self, answered: usize, asked_at: Time) {
+    fn reassign_from_failed_paths(&mut self, answered: usize, asked_at: Time) {
         for (id, path) in self.paths.iter_mut().enumerate() {
             let keeps = path.state() == PathState::Suspected || path.last_sent_at() >= asked_at;
             let in_vain = id != answered || !keeps;

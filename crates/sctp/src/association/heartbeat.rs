@@ -90,30 +90,30 @@ impl Association {
         cx: &mut Context<'_, H>,
         path_id: usize,
     ) {
-        if self.asks_by_shutdown(path_id) {
+        if self.is_probed_by_shutdown(path_id) {
             return;
         }
         let path = &mut self.paths[path_id];
         path.on_heartbeat_timeout(cx.now);
-        if !self.paths[path_id].takes_data() && self.tries_data(path_id) {
+        if !self.paths[path_id].takes_data() && self.is_used_for_data(path_id) {
             // Data is sent there because no better path exists, and T3 counts its errors.
-            return self.ask_on(cx, path_id);
+            return self.schedule_next_heartbeat(cx, path_id);
         }
         let path = &mut self.paths[path_id];
         path.back_off_heartbeat(cx.now, &self.config);
         // RFC 9260 §8.1: another path than the one in use says nothing about the peer.
         self.errors += u32::from(path_id == self.data_path());
         self.count_error(cx, path_id);
-        self.ask_on(cx, path_id);
+        self.schedule_next_heartbeat(cx, path_id);
     }
 
     /// Returns whether data is in flight on a path, or goes there next because T3 has just expired.
-    fn tries_data(&self, path_id: usize) -> bool {
+    fn is_used_for_data(&self, path_id: usize) -> bool {
         self.paths[path_id].t3().is_some() || (self.outbound.has_lost() && self.carries_data(path_id))
     }
 
     /// Schedules the next heartbeat of a path that has not answered the last one.
-    fn ask_on<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
+    fn schedule_next_heartbeat<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
         if self.paths[path_id].heartbeat_at().is_none() {
             self.schedule_heartbeat(cx, path_id);
         }
@@ -124,7 +124,7 @@ impl Association {
         cx: &mut Context<'_, H>,
         path_id: usize,
     ) {
-        if self.asks_by_shutdown(path_id) {
+        if self.is_probed_by_shutdown(path_id) {
             return;
         }
         let path = &mut self.paths[path_id];
@@ -147,7 +147,7 @@ impl Association {
 
     /// Returns whether T2 probes the peer already. A peer that has forgotten the association would answer a heartbeat with
     /// ABORT, so the path is then probed no more.
-    fn asks_by_shutdown(&mut self, path_id: usize) -> bool {
+    fn is_probed_by_shutdown(&mut self, path_id: usize) -> bool {
         let asks = matches!(self.state, State::ShutdownSent { .. } | State::ShutdownAckSent { .. });
         if asks {
             self.paths[path_id].clear_heartbeats();
@@ -193,7 +193,7 @@ impl Association {
         let ended =
             (0..self.paths.len()).find_map(|id| Some((id, self.end_heartbeat(cx.now, id, ack.info)?)));
         let Some((path_id, sent_at)) = ended else { return };
-        if !self.paths[path_id].answers_in_vain() {
+        if !self.paths[path_id].answers_without_delivering() {
             self.errors = 0;
         }
         if self.paths[path_id].is_held(cx.now) {

@@ -15,7 +15,7 @@ impl Association {
     #[inline]
     pub(super) fn data_path(&self) -> usize {
         if self.outbound.is_multipath() {
-            return self.earliest_path().unwrap_or_else(|| self.stand_in());
+            return self.earliest_path().unwrap_or_else(|| self.alternate_path());
         }
         self.single_path()
     }
@@ -47,7 +47,7 @@ impl Association {
         {
             return path_id;
         }
-        if self.paths[self.primary].takes_data() { self.primary } else { self.stand_in() }
+        if self.paths[self.primary].takes_data() { self.primary } else { self.alternate_path() }
     }
 
     /// Returns the paths that take data.

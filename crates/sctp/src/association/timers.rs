@@ -118,7 +118,7 @@ impl Association {
             self.count_error(cx, path_id);
             self.retransmit_path = self.others(path_id).find(|&other| self.paths[other].takes_data());
             // From now on retransmissions by T3 probe the path.
-            self.ask_lone_path(cx, path_id, PROBE_INTERVAL);
+            self.probe_only_path(cx, path_id, PROBE_INTERVAL);
         }
     }
 
@@ -135,7 +135,7 @@ impl Association {
         if !self.carries_data(path_id) || !self.may_carry_data() {
             self.paths[path_id].cancel_tail_loss_probe();
         } else if self.paths[path_id].on_tail_loss_probe_timer() == Expired::Silence {
-            self.ask_lone_path(cx, path_id, Duration::ZERO);
+            self.probe_only_path(cx, path_id, Duration::ZERO);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What an association has negotiated and its present condition, for callers that decide by it. The counters of
+//! The negotiated values and the present condition of an association, for callers that decide by them. The counters of
 //! [`Statistics`](crate::Statistics) are for reports only.
 
 use std::net::{IpAddr, SocketAddr};

@@ -153,7 +153,7 @@ fn paths_over_two_lines_use_both() {
 }
 
 #[test]
-fn what_is_congested_on_one_line_moves_to_the_other() {
+fn traffic_of_a_congested_line_moves_to_the_other() {
     // Three others on the first bottleneck: each path for itself has a quarter of it.
     let of_first = |coupling| {
         let bottlenecks = [(); 2].map(|()| Bottleneck::new(20, 20, 1.0, 0));

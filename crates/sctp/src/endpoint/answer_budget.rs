@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_repeats_itself_without_pause_is_no_peer() {
+    fn a_source_that_repeats_without_pause_is_no_peer() {
         let mut inits = RememberedInits::default();
         let times_ms = [0, 150, 300, 750, 1750, 1800, 12_300];
         let met = times_ms

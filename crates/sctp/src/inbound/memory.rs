@@ -57,7 +57,7 @@ impl Inbound {
         if !self.beyond.is_empty() {
             // Freeing more than one chunk needs keeps the average cost of the search low.
             let most_bytes = self.held.total_bytes() / 4 * 3;
-            self.drop_beyond_while(|inbound| {
+            self.renege_while(|inbound| {
                 inbound.held.total_bytes() > most_bytes || !inbound.has_memory(true, payload_bytes)
             });
             if self.has_memory(true, payload_bytes) {

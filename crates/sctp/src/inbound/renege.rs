@@ -18,14 +18,14 @@ impl Inbound {
     pub(super) fn renege(&mut self) -> bool {
         // Freeing more than one chunk needs keeps the average cost of the search low.
         let most_bytes = self.buffer.bytes() / 2 * 3;
-        self.drop_beyond_while(|inbound| inbound.taken_bytes() > most_bytes);
+        self.renege_while(|inbound| inbound.taken_bytes() > most_bytes);
         self.taken_bytes() < 2 * self.buffer.bytes()
     }
 
     /// Drops chunks beyond a gap, the highest TSNs first, as long as `is_too_much` returns true. Chunks acknowledged by an
     /// NR-SACK stay.
     #[cold]
-    pub(super) fn drop_beyond_while(&mut self, is_too_much: impl Fn(&Self) -> bool) {
+    pub(super) fn renege_while(&mut self, is_too_much: impl Fn(&Self) -> bool) {
         if !self.has_droppable() {
             return;
         }

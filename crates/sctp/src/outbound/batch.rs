@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_must_be_sent_by_itself_is_refused() {
+    fn messages_that_need_their_own_send_are_refused() {
         let plain = SendInfo::default();
         let mut batch = Batch::new();
         for (info, bytes) in [

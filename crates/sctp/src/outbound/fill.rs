@@ -152,7 +152,7 @@ impl Outbound {
                 break;
             };
             run.write(packet.buffer);
-            self.peer_window.take_again(run.payload_bytes);
+            self.peer_window.on_retransmitted(run.payload_bytes);
             contents.bytes += run.wire_bytes();
             contents.filled.retransmitted_chunks += u64::from(run.chunks);
             extend(&mut contents.tsns, run.tsns());
@@ -227,7 +227,7 @@ impl Outbound {
             return None;
         }
         if next.is_short {
-            self.pending.single_out();
+            self.pending.separate_first();
         }
         self.pending.take(payload, first, immediate, &mut self.next_ssn)
     }

@@ -200,7 +200,7 @@ impl Outbound {
     /// Returns to flight the chunks that a spurious timeout declared lost before packet `before` (RFC 5682 §3.1).
     pub(super) fn undo_timeout(&mut self, path: &mut Path, path_id: usize, before: u32) {
         let moved = self.outstanding.restore(path_id, before);
-        self.peer_window.take_again(moved.payload_bytes);
+        self.peer_window.on_retransmitted(moved.payload_bytes);
         path.on_chunks_returned(moved.wire_bytes);
     }
 }

@@ -246,7 +246,7 @@ impl Pending {
     }
 
     /// Takes the first message out of the short ones, so that it can be fragmented.
-    pub(super) fn single_out(&mut self) {
+    pub(super) fn separate_first(&mut self) {
         let message = match self.queue.front_mut() {
             Some(Waiting::Message(_)) => None,
             Some(Waiting::Short(short)) => {
@@ -421,7 +421,7 @@ mod tests {
         let mut ssn = NextSsn::default();
         for n in 0..2 {
             assert_eq!(pending.expires_at(), None);
-            pending.single_out();
+            pending.separate_first();
             let (front, new) = pending.take(4, 1, false, &mut ssn).unwrap();
             assert_eq!((front.body, new.fragmented), (Bytes::from(vec![n; 4]), 1));
             let (rest, _) = pending.take(10, 2, false, &mut ssn).unwrap();

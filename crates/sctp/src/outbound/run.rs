@@ -347,7 +347,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_was_not_delivered_comes_back_message_by_message() {
+    fn undelivered_data_returns_message_by_message() {
         let failures: Vec<_> = run_of(&[2, 3]).failures().collect();
         assert_eq!(failures.len(), 2);
         for (n, failure) in failures.iter().enumerate() {

@@ -293,7 +293,7 @@ fn credit(run: AckedRun, paths: &[Path], acked: &mut PathsAcked) {
     acked.bytes += run.wire_bytes;
     if run.was_lost {
         acked.late.chunks += run.chunks;
-        acked.late.after_timeout |= paths[run.path_id].timeout_gave_up(run.packet);
+        acked.late.after_timeout |= paths[run.path_id].timeout_declared_lost(run.packet);
     } else {
         acked.in_flight_bytes += run.wire_bytes;
     }

@@ -24,7 +24,7 @@ pub struct Stage {
     room_bytes: usize,
 }
 
-/// What an association would check when it admits a message.
+/// The checks that an association makes when it admits a message.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StageLimits {
     /// Room in the send buffer.
@@ -35,7 +35,7 @@ pub(super) struct StageLimits {
     pub(super) message_bytes_max: usize,
 }
 
-/// What a stage did with a message.
+/// The outcome of a message at a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Staged {
     /// It did not take the message, which must be sent by [`Endpoint::admit`](crate::Endpoint::admit) after the stage is

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_idle_application_sent_is_marked() {
+    fn packets_of_an_idle_application_are_marked() {
         let mut delivery = Delivery::default();
         delivery.on_sent(at(0), 1000, true);
         delivery.note_app_limited(1000);

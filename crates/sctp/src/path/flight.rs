@@ -171,7 +171,7 @@ impl Flight {
     }
 
     /// Stops expecting answers to the packets sent so far.
-    pub(super) fn expect_no_answer(&mut self) {
+    pub(super) fn forget_unanswered(&mut self) {
         self.unanswered = self.next_packet();
     }
 

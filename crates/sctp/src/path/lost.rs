@@ -131,7 +131,7 @@ impl Path {
         if congested {
             self.delivery.on_lost(flight_bytes);
             self.recovery.on_timeout(self.flight.next_packet(), LostChunks { first_tsn, chunks });
-            self.flight.expect_no_answer();
+            self.flight.forget_unanswered();
             self.congestion.on_timeout(now, flight_bytes);
             self.begin_burst();
         }
@@ -146,7 +146,7 @@ impl Path {
     /// Moves all `chunks` in flight to another path. This does not indicate congestion, so the window stays.
     pub(crate) fn on_reassigned(&mut self, chunks: u64) {
         self.counts.data_chunks_rerouted += chunks;
-        self.flight.expect_no_answer();
+        self.flight.forget_unanswered();
         self.flight.clear();
     }
 
@@ -171,8 +171,8 @@ impl Path {
 
     /// Returns whether T3 declared this packet lost and that may still turn out to be spurious.
     #[inline]
-    pub(crate) fn timeout_gave_up(&self, packet: u32) -> bool {
-        self.recovery.timeout_gave_up(packet)
+    pub(crate) fn timeout_declared_lost(&self, packet: u32) -> bool {
+        self.recovery.timeout_declared_lost(packet)
     }
 
     /// Returns whether a duplicate of `tsn` may show that the last reduction was spurious.

@@ -172,7 +172,7 @@ impl Path {
     }
 
     /// Returns the order of preference while no path takes data (RFC 7829 §5.1: the fewest errors).
-    pub(crate) fn reluctance(&self) -> (u8, u32) {
+    pub(crate) fn failover_rank(&self) -> (u8, u32) {
         (self.state.rank(), self.errors)
     }
 

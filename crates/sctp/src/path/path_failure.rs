@@ -60,7 +60,7 @@ impl PathFailure {
     }
 
     /// Returns whether the path has answered before without delivering data afterwards.
-    pub(crate) fn is_vain(&self) -> bool {
+    pub(crate) fn answers_without_delivering(&self) -> bool {
         self.vain > 0
     }
 

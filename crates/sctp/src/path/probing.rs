@@ -39,7 +39,7 @@ impl Path {
         config: &AssociationConfig,
     ) -> Option<Time> {
         let sent_at = self.heartbeat.on_acked(nonce)?;
-        if self.answers_in_vain() {
+        if self.answers_without_delivering() {
             // T3 keeps its back-off.
             return Some(sent_at);
         }
@@ -121,8 +121,8 @@ impl Path {
     }
 
     /// Returns whether data is in flight on a path that has answered before without delivering data afterwards.
-    pub(crate) fn answers_in_vain(&self) -> bool {
-        self.path_failure.is_vain() && self.flight.t3().is_some()
+    pub(crate) fn answers_without_delivering(&self) -> bool {
+        self.path_failure.answers_without_delivering() && self.flight.t3().is_some()
     }
 
     /// Returns whether data avoids the path although it has answered a heartbeat.
@@ -155,7 +155,7 @@ impl Path {
     }
 
     /// Checks after unanswered packets were declared lost whether the path may no longer support their length.
-    pub(crate) fn suspect_mtu(&mut self) {
+    pub(crate) fn check_black_hole(&mut self) {
         let was_long = self.flight.packets().any(|(_, packet)| packet.long);
         if was_long && self.discovery.on_silence() {
             self.set_mtu(self.discovery.size_bytes());

@@ -149,8 +149,8 @@ impl Recovery {
 
     /// Returns whether T3 declared this packet lost and that may still turn out to be spurious.
     #[inline]
-    pub(super) fn timeout_gave_up(&self, packet: u32) -> bool {
-        self.spurious_loss.timeout_gave_up(packet)
+    pub(super) fn timeout_declared_lost(&self, packet: u32) -> bool {
+        self.spurious_loss.timeout_declared_lost(packet)
     }
 
     /// Returns whether a duplicate of `tsn` may show that the last reduction was spurious.

@@ -63,7 +63,7 @@ impl SpuriousLoss {
 
     /// Returns whether T3 declared this packet lost and that may turn out to be spurious.
     #[inline]
-    pub(crate) fn timeout_gave_up(&self, packet: u32) -> bool {
+    pub(crate) fn timeout_declared_lost(&self, packet: u32) -> bool {
         self.timeout().is_some_and(|before| after(before, packet))
     }
 
@@ -128,7 +128,7 @@ mod tests {
         let mut loss = SpuriousLoss::default();
         loss.begin_timeout(5, 10, 42);
         assert_eq!(loss.timeout(), Some(42));
-        assert!(loss.timeout_gave_up(41) && !loss.timeout_gave_up(42));
+        assert!(loss.timeout_declared_lost(41) && !loss.timeout_declared_lost(42));
         loss.end();
         assert_eq!(loss.timeout(), None);
     }

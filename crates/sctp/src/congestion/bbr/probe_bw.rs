@@ -108,7 +108,7 @@ impl Bbr {
         self.rounds.start(self.delivered_bytes);
         self.full_pipe.reset(sample.bytes_per_s());
         self.state = State::Up;
-        self.steepen();
+        self.raise_long_term_slope();
     }
 
     /// UpdateProbeBWCyclePhase.
@@ -182,12 +182,12 @@ impl Bbr {
         self.probing.acked_bytes -= packets * self.probing.acked_per_packet_bytes;
         self.probing.in_flight_max_bytes += packets * self.mtu_bytes;
         if self.rounds.started {
-            self.steepen();
+            self.raise_long_term_slope();
         }
     }
 
     /// RaiseInflightLongtermSlope: one packet in the first round trip, then two, four, ...
-    fn steepen(&mut self) {
+    fn raise_long_term_slope(&mut self) {
         let growth = 1 << self.probing.growth_rounds;
         self.probing.growth_rounds = (self.probing.growth_rounds + 1).min(GROWTH_DOUBLINGS_MAX);
         self.probing.acked_per_packet_bytes = (self.cwnd_bytes / growth).max(self.mtu_bytes);
