@@ -1,4 +1,4 @@
-//! How many sentences with a key word of RFC 2119 each section of RFC 9260 has: none may be left out of the tables.
+//! The number of sentences with a key word of RFC 2119 in each section of RFC 9260: none may be missing from the tables.
 
 /// Section and number of sentences.
 const SENTENCES: &[(&str, usize)] = &[

@@ -1,4 +1,4 @@
-//! The test purposes of ETSI TS 102 369 as a checklist, and scripts for those that no rule of RFC 9260 calls for.
+//! The test purposes of ETSI TS 102 369 as a checklist, and scripts for those that no rule of RFC 9260 requires.
 
 use std::time::Duration;
 
@@ -170,7 +170,7 @@ fn a_shutdown_ack_means_nothing_to_an_open_association(stage: &Stage) {
     peer.expects("SHUTDOWN ACK");
 }
 
-/// Group, purposes, subject in our words, and the scripts that cover it; none if there is no subject here.
+/// Group, purposes, subject in our words, and the scripts that cover it; none if the subject does not exist here.
 pub(crate) type Purpose = (&'static str, &'static str, &'static str, &'static [&'static str]);
 
 /// All purposes.
@@ -284,7 +284,7 @@ pub(crate) const PURPOSES: &[Purpose] = &[
         "AT",
         "2.10, 2.14",
         "SHUTDOWN ACK waits for what is outstanding",
-        &["what_is_outstanding_is_finished_after_the_peers_shutdown", "a_sack_may_come_with_shutdown"],
+        &["outstanding_data_is_finished_after_the_peers_shutdown", "a_sack_may_come_with_shutdown"],
     ),
     (
         "AT",

@@ -1,11 +1,11 @@
-//! Faults of an endpoint, made by changing its packets on the way.
+//! Faults of an endpoint, injected by changing its packets on the way.
 
 use bytes::Bytes;
 use lab::packets::{build, resealed};
 use lab::script::{ENDPOINT_PORT, PEER_PORT};
 use sctp_wire::packet::HEADER_BYTES;
 
-/// Something that an endpoint does wrong; [`Fault::meaning`] says what.
+/// A fault of an endpoint, as [`Fault::meaning`] describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     Silent,
@@ -31,28 +31,28 @@ pub(crate) enum Fault {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mutation {
     pub(crate) fault: Fault,
-    /// In which packet of the endpoint, or at which moment.
+    /// The packet of the endpoint, or the moment.
     pub(crate) at: usize,
-    /// Which of those that the packet has an occasion for.
+    /// The place in the packet, where the fault has several.
     pub(crate) variant: usize,
 }
 
-/// How a value is set wrong: one more or less, nothing, everything.
+/// Wrong values: one more or less, zero, all ones.
 const VALUES: usize = 3;
-/// How a length is set wrong.
+/// Wrong lengths.
 const LENGTHS: usize = 2;
-/// Flag bits that mean something in some chunk.
+/// Flag bits that have a meaning in some chunk.
 const FLAG_BITS: usize = 4;
-/// Longest part of a chunk whose values are all tried; of the rest every eighth is.
+/// Longest part of a chunk of which all values are tried; in the rest, every eighth is.
 const DENSE_BYTES: usize = 64;
 
-/// Chunks that nobody called for: kind and bytes of value.
+/// Unsolicited chunks: kind and bytes of value.
 const CHUNKS: [(u8, usize); UNCALLED_FOR] = [(6, 0), (0, 16), (3, 12), (4, 8), (1, 16), (9, 4), (2, 16)];
-/// How many kinds of packets that nobody called for there are.
+/// Number of kinds of unsolicited packets.
 pub(crate) const UNCALLED_FOR: usize = 7;
 
 impl Fault {
-    /// All of them.
+    /// All faults.
     pub(crate) const ALL: &'static [Fault] = &[
         Fault::Silent,
         Fault::Twice,
@@ -96,7 +96,7 @@ impl Fault {
         }
     }
 
-    /// Returns whether it happens to a packet of the endpoint.
+    /// Returns whether the fault applies to packets of the endpoint.
     pub(crate) fn is_of_a_packet(self) -> bool {
         !matches!(self, Fault::Deaf | Fault::Talkative)
     }
@@ -177,7 +177,7 @@ fn chunk(kind: u8, value_bytes: usize) -> Vec<u8> {
     chunk
 }
 
-/// Where a chunk is.
+/// Position of a chunk.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     start: usize,

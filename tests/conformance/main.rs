@@ -1,10 +1,10 @@
 //! RFC 9260 rule by rule: a packet script for every MUST and SHOULD of its sections 3 to 9.
 //!
-//! A rule stands in a table of the file of its section, beside the script that shows it and the faults that the script
-//! must notice: it is run again with an endpoint that is silent, talks too much, forgets a chunk, sets a wrong field and
-//! so on, and a script that does not fail then proves nothing. `docs/conformance.md` is made from the tables:
-//! `UPDATE_SNAPSHOTS=1 cargo test -p swiftwater-tests --test conformance` writes it. `CONFORMANCE_LADDER=1` prints
-//! every script as a ladder.
+//! The table of a section's file holds each rule, the script that shows it, and the faults that the script must detect: the
+//! script runs again with an endpoint that is silent, talks too much, forgets a chunk, sets a wrong field and so on, and a
+//! script that does not fail then proves nothing. The tables generate `docs/conformance.md`, which
+//! `UPDATE_SNAPSHOTS=1 cargo test -p swiftwater-tests --test conformance` writes. `CONFORMANCE_LADDER=1` prints every script as a
+//! ladder.
 
 mod census;
 mod etsi;

@@ -1,4 +1,4 @@
-//! Peers in the states that scripts begin with, what they say by name, and what can be asked of the endpoint.
+//! Peers in the states that scripts begin with, their chunks by name, and queries of the endpoint.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -122,12 +122,12 @@ pub(crate) fn patient() -> AssociationConfig {
     }
 }
 
-/// Returns a peer that heartbeats do not disturb.
+/// Returns a peer without heartbeats.
 pub(crate) fn established(stage: &Stage) -> Peer {
     stage.established_with(quiet())
 }
 
-/// Returns a peer whose first packets, which are acknowledged at once, are behind it: its next chunk is number 8.
+/// Returns a peer whose first packets, which are acknowledged at once, are over: its next chunk is number 8.
 pub(crate) fn settled(stage: &Stage) -> Peer {
     let mut peer = established(stage);
     for n in 0..8 {
@@ -193,7 +193,7 @@ pub(crate) fn multihomed_with_cookie(
     (stage.play(peer), cookie)
 }
 
-/// Answers the heartbeat in a packet that went to `to`, from there. Returns false if there is none.
+/// Answers the heartbeat in a packet that went to `to`, from that address. Returns false if there is none.
 pub(crate) fn answers_heartbeat(peer: &mut Peer, to: SocketAddr, packet: &[u8]) -> bool {
     let Some(info) = heartbeat_info(packet) else { return false };
     from(peer, to.ip(), |peer| peer.sends().heartbeat_ack(&info).go());
@@ -211,7 +211,7 @@ pub(crate) fn heartbeat_info(packet: &[u8]) -> Option<Vec<u8>> {
     found
 }
 
-/// The peer does something from another of its addresses.
+/// The peer acts from another of its addresses.
 pub(crate) fn from<T>(peer: &mut Peer, address: IpAddr, does: impl FnOnce(&mut Peer) -> T) -> T {
     let home = peer.address;
     peer.address.set_ip(address);
@@ -234,8 +234,8 @@ pub(crate) fn writes_together(peer: &mut Peer, count: usize, bytes: usize) {
     peer.collect_output();
 }
 
-/// Returns a peer that has acknowledged so much, off the stage, that the congestion window is that many packets wide,
-/// and the number of the next chunk. Nothing is outstanding.
+/// Returns a peer that has acknowledged data, without recording it, until the congestion window has that many packets, and the
+/// number of the next chunk. Nothing is outstanding.
 pub(crate) fn grown(stage: &Stage, packets: usize) -> (Peer, i32) {
     let mut peer = Peer::established_with(1, quiet());
     while path(&peer, peer.address.ip()).cwnd_bytes < packets * 1472 {
@@ -258,7 +258,7 @@ pub(crate) fn take_off(peer: &mut Peer, number: i32) {
     peer.sends().sack(number, &[]).go();
 }
 
-/// The network says that packets to an address of the peer must be narrower.
+/// The network reports that packets to an address of the peer must be shorter.
 pub(crate) fn narrows(peer: &mut Peer, address: IpAddr, mtu_bytes: usize) {
     let to = SocketAddr::new(address, peer.address.port());
     let quoted = build(ENDPOINT_PORT, PEER_PORT, peer.tag, |_| {});
@@ -266,7 +266,7 @@ pub(crate) fn narrows(peer: &mut Peer, address: IpAddr, mtu_bytes: usize) {
     peer.endpoint.handle_unreachable(peer.now, to, why, &quoted, &mut peer.app);
 }
 
-/// The peer throws away what the endpoint sent.
+/// The peer discards the packets of the endpoint.
 pub(crate) fn ignores(peer: &mut Peer) {
     while peer.hears_maybe().is_some() {}
 }

@@ -20,15 +20,15 @@ pub(crate) type Table = &'static [(&'static str, &'static [Rule])];
 /// Proof of a rule, or the reason why there is none.
 #[derive(Debug)]
 pub(crate) enum Proof {
-    /// The script shows that it is kept.
+    /// The script shows that the rule is kept.
     Shown(Evidence),
-    /// The script shows what is done instead, which `docs/deviations.md` names.
+    /// The script shows the deviation, which `docs/deviations.md` names.
     Deviates(Evidence, &'static str),
-    /// No packet can show it, or it speaks of what this implementation does not have.
+    /// No packet can show it, or it concerns what this implementation does not have.
     NotApplicable(&'static str),
 }
 
-/// A script and the faults that it must notice.
+/// A script and the faults that it must detect.
 #[derive(Debug)]
 pub(crate) struct Evidence {
     pub(crate) name: &'static str,
@@ -47,7 +47,7 @@ impl Proof {
 }
 
 impl Rule {
-    /// Runs the script as it is, and then with an endpoint that has the faults that it must notice.
+    /// Runs the script as it is, and then with an endpoint that has the faults that it must detect.
     pub(crate) fn prove(&self) {
         let Some(evidence) = self.proof.evidence() else { return };
         let honest = run(evidence.script, None);
@@ -71,16 +71,16 @@ fn notices(script: Script, honest: &Run, fault: Fault) -> bool {
     honest.mutations(fault).into_iter().any(|mutation| run(script, Some(mutation)).failure.is_some())
 }
 
-/// Most instances of one fault that a score tries, evenly spread.
+/// Maximum number of instances of one fault that a score tries, evenly spread.
 const INSTANCES_MAX: usize = 24;
 
-/// The faults that a script notices.
+/// The faults that a script detects.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Score {
-    /// Instances of faults that were tried, and noticed.
+    /// Instances of faults that were tried, and detected.
     pub(crate) tried: usize,
     pub(crate) noticed: usize,
-    /// Faults that there was an occasion for, and that were noticed in some instance.
+    /// Faults that were possible, and that were detected in some instance.
     pub(crate) faults: usize,
     pub(crate) faults_noticed: usize,
 }

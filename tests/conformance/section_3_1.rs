@@ -42,7 +42,7 @@ fn a_shutdown_complete_travels_alone(stage: &Stage) {
     let mut peer = stage.established();
     peer.app_shuts_down();
     peer.expects("SHUTDOWN -1");
-    // The heartbeat before it would be answered, if there were room in the packet for more than SHUTDOWN COMPLETE.
+    // The endpoint would answer the heartbeat before it if the packet had room for more than SHUTDOWN COMPLETE.
     peer.sends()
         .chunk(|_, out| out.extend_from_slice(&[4, 0, 0, 12, 0, 1, 0, 8, 1, 2, 3, 4]))
         .chunk(|_, out| ShutdownAck.write(out))

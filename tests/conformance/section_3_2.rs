@@ -17,7 +17,7 @@ rules! {
         MUST "make the length of a chunk with its padding a multiple of 4 bytes" => shown(a_chunk_fills_words, Length);
         MUST "pad with zeros, which the Chunk Length does not count" => shown_by(a_chunk_fills_words, Padding, Length);
         MUST_NOT "pad with more than 3 bytes" => shown_by(a_chunk_fills_words, Length);
-        MUST "ignore the padding bytes of a chunk" => shown(what_a_chunk_is_padded_with_does_not_matter, Silent, Deaf);
+        MUST "ignore the padding bytes of a chunk" => shown(the_padding_of_a_chunk_does_not_matter, Silent, Deaf);
         RULE "take a chunk whether or not its length counts the final padding" => shown(the_length_may_count_the_final_padding, Silent, Value);
         RULE "unknown chunk 00: stop and discard" => shown(an_unknown_chunk_00_ends_the_packet, Talkative);
         RULE "unknown chunk 01: stop, discard and report" => shown(an_unknown_chunk_01_ends_the_packet_and_is_reported, Silent, Value);
@@ -28,7 +28,7 @@ rules! {
     in "3.2.1" {
         MUST "make the length of a parameter with its padding a multiple of 4 bytes" => shown(a_parameter_fills_words, Value);
         MUST_NOT "pad a parameter with more than 3 bytes" => shown_by(a_parameter_fills_words, Value);
-        MUST "ignore the padding bytes of a parameter" => shown(what_a_parameter_is_padded_with_does_not_matter, Silent, Value);
+        MUST "ignore the padding bytes of a parameter" => shown(the_padding_of_a_parameter_does_not_matter, Silent, Value);
         MUST "parameter types are unique across all chunks" => not_applicable("a rule for those who define parameters");
         MUST_NOT "use type 5 for anything else than an IPv4 address" => not_applicable("a rule for those who define parameters");
         RULE "unknown parameter 00: stop" => shown(an_unknown_parameter_00_ends_the_parameters, Value);
@@ -55,7 +55,7 @@ fn a_chunk_fills_words(stage: &Stage) {
     }
 }
 
-fn what_a_chunk_is_padded_with_does_not_matter(stage: &Stage) {
+fn the_padding_of_a_chunk_does_not_matter(stage: &Stage) {
     let mut peer = stage.established();
     peer.sends()
         .data(0)
@@ -69,7 +69,7 @@ fn what_a_chunk_is_padded_with_does_not_matter(stage: &Stage) {
 fn the_length_may_count_the_final_padding(stage: &Stage) {
     for counted in [0, 1] {
         let mut peer = stage.listening();
-        // The value of three bytes takes one of padding.
+        // The value of three bytes has one byte of padding.
         let reported = parameter(0xc001, b"odd");
         peer.sends()
             .tag(0)
@@ -127,12 +127,12 @@ fn a_parameter_fills_words(stage: &Stage) {
     let mut peer = stage.listening();
     sends_init(&mut peer, &parameter(0xc001, b"odd"));
     let init_ack = only_chunk(&peer.hears());
-    // `parameters` looks at lengths and padding.
+    // `parameters` checks lengths and padding.
     let found = parameters(&init_ack.value[INIT_FIXED_BYTES..]);
     assert!(found.contains(&(8, parameter(0xc001, b"odd")[..7].to_vec())), "{found:?}");
 }
 
-fn what_a_parameter_is_padded_with_does_not_matter(stage: &Stage) {
+fn the_padding_of_a_parameter_does_not_matter(stage: &Stage) {
     let mut peer = stage.listening();
     let mut skipped = parameter(0x8001, b"skip!");
     skipped.iter_mut().rev().take(3).for_each(|byte| *byte = 0xff);

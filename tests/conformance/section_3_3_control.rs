@@ -278,7 +278,7 @@ pub(crate) fn a_cookie_is_small(stage: &Stage) {
     let mut peer = stage.listening();
     sends_init(&mut peer, &[]);
     let init_ack = only_chunk(&peer.hears());
-    // The cookie is the last parameter, and what stands after it would be another.
+    // The cookie is the last parameter; a parameter behind it would be another one.
     let (_, cookie) = parameters(&init_ack.value[INIT_FIXED_BYTES..]).remove(0);
     assert_eq!(init_ack.value.len(), INIT_FIXED_BYTES + 4 + cookie.len());
     assert!(cookie.len() < 128, "{} bytes", cookie.len());

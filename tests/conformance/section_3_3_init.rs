@@ -73,7 +73,7 @@ fn a_plain_init_is_answered(stage: &Stage) {
     let mut peer = stage.listening();
     sends_init(&mut peer, &[]);
     assert_eq!(only_chunk(&peer.hears()).kind, InitAck::KIND);
-    // The least that is allowed of everything.
+    // The least permitted value of each field.
     sends_init_like(&mut peer, |init| Init { a_rwnd: 1500, outbound_streams: 1, inbound_streams: 1, ..init });
     assert_eq!(only_chunk(&peer.hears()).kind, InitAck::KIND);
 }
@@ -118,7 +118,7 @@ fn an_init_advertises_at_least_1500_bytes(stage: &Stage) {
     assert!(word(&init.value, 4) >= 1500);
 }
 
-/// The listening endpoint refuses this INIT and keeps nothing of it.
+/// The listening endpoint refuses this INIT and keeps no state.
 fn refuses(stage: &Stage, change: fn(Init<'_>) -> Init<'_>) {
     let mut peer = stage.listening();
     sends_init_like(&mut peer, change);
@@ -184,7 +184,7 @@ pub(crate) fn tags_and_initial_tsns_differ(stage: &Stage) {
         let init = only_chunk(&peer.hears());
         seen.extend([0, 2, 12, 14].map(|at| half(&init.value, at)));
     }
-    // A half of a number that is all zeros or all ones is not one that chance gave to these seeds.
+    // These seeds draw no half of a number that is all zeros or all ones.
     assert!(seen.iter().all(|half| !matches!(half, 0 | 0xffff)), "{seen:x?}");
     let drawn = seen.len();
     seen.sort_unstable();

@@ -68,7 +68,7 @@ fn an_init_ack_has_its_addresses_and_a_cookie(stage: &Stage) {
     assert_eq!((init_ack.kind, parameter_kinds(&init_ack)), (InitAck::KIND, vec![5, 6, 7]));
 }
 
-/// The endpoint gives up on this INIT ACK, and says so.
+/// The endpoint gives up on this INIT ACK, and reports why.
 fn ends_the_attempt(stage: &Stage, more: &[u8], change: fn(Init<'_>) -> Init<'_>) {
     let mut peer = stage.connecting();
     peer.takes_init();
@@ -219,7 +219,7 @@ fn lengthen(chunk: &mut Vec<u8>, more: &[u8]) {
 fn a_plain_init_ack_is_answered(stage: &Stage) {
     let mut peer = stage.connecting();
     peer.takes_init();
-    // The least that is allowed of everything.
+    // The least permitted value of each field.
     sends_init_ack_like(&mut peer, &[], |init| Init {
         a_rwnd: 1500,
         outbound_streams: 1,

@@ -22,7 +22,7 @@ rules! {
         MUST "then give up on the cookie and report it" => shown_by(a_connect_without_an_answer_is_given_up, Deaf, Talkative);
         MUST "acknowledge DATA without delay in SHUTDOWN-SENT" => shown(data_after_shutdown_is_acknowledged_at_once, Late, Silent);
         MUST_NOT "accept new messages in SHUTDOWN-RECEIVED" => shown(nothing_is_sent_once_the_peer_shuts_down, Deaf);
-        MUST "send what is queued in SHUTDOWN-RECEIVED, and then leave this state" => shown(what_is_queued_is_sent_before_shutdown_ack, Silent, Kind, Talkative);
+        MUST "send what is queued in SHUTDOWN-RECEIVED, and then leave this state" => shown(queued_data_is_sent_before_shutdown_ack, Silent, Kind, Talkative);
         MUST_NOT "accept new messages in SHUTDOWN-ACK-SENT" => shown(nothing_is_sent_after_shutdown_ack, Deaf);
     }
 }
@@ -118,11 +118,11 @@ fn nothing_is_sent_once_the_peer_shuts_down(stage: &Stage) {
     assert_eq!(more, Err(SendError::PeerShutdown));
 }
 
-fn what_is_queued_is_sent_before_shutdown_ack(stage: &Stage) {
+fn queued_data_is_sent_before_shutdown_ack(stage: &Stage) {
     let mut peer = stage.established();
     peer.app_sends(SendInfo::default(), &b"outstanding"[..]);
     peer.expects("DATA 0");
-    // Held back while that is outstanding.
+    // Held back while the other message is outstanding.
     peer.endpoint
         .send(peer.now, peer.id, &SendInfo::default(), 6, [b"queued"[..].into()])
         .expect("it is taken");
@@ -131,7 +131,7 @@ fn what_is_queued_is_sent_before_shutdown_ack(stage: &Stage) {
     peer.expects_nothing();
     sends_shutdown(&mut peer, 0);
     peer.expects_nothing();
-    // The second is lost: it comes again.
+    // The second message is lost and sent again.
     peer.waits(Duration::from_secs(2));
     peer.expects("DATA 1");
     while peer.hears_maybe().is_some() {}

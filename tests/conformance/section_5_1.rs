@@ -63,7 +63,7 @@ fn data_waits_for_the_handshake(stage: &Stage) {
     let packet = peer.hears();
     assert_eq!(kinds(&packet), [Init::KIND]);
     peer.expects_nothing();
-    // From here on it may go with the COOKIE ECHO, and must have gone when the COOKIE ACK is there.
+    // From here on the data may leave with the COOKIE ECHO, and must have left when the COOKIE ACK is there.
     let mut peer = stage.connecting();
     peer.app_sends(SendInfo::default(), &b"patience"[..]);
     peer.takes_init();
@@ -144,7 +144,7 @@ fn nothing_follows_the_cookie_until_it_is_acknowledged(stage: &Stage) {
     assert!(!data_of(&peer.hears()).is_empty());
 }
 
-/// The endpoint connects to a peer that has two addresses, and these are they.
+/// The endpoint connects to a peer that has these two addresses.
 fn two_addresses(stage: &Stage) -> (Peer, [SocketAddr; 2]) {
     let addresses = [SocketAddr::from(([10, 0, 0, 9], 9899)), SocketAddr::from(([10, 0, 1, 9], 9899))];
     (connects_to(stage, &addresses, AssociationConfig::default()), addresses)
@@ -163,7 +163,7 @@ fn one_init_after_the_other_tries_all_addresses(stage: &Stage) {
 fn cookie_echoes_try_all_addresses(stage: &Stage) {
     let (mut peer, _) = two_addresses(stage);
     peer.takes_init();
-    // Both are the peer's, as it says.
+    // Both belong to the peer, as the INIT ACK states.
     sends_init_ack(&mut peer, &parameter(5, &[10, 0, 1, 9]));
     let (first, _) = peer.hears_on();
     peer.waits(Duration::from_secs(1));

@@ -142,7 +142,7 @@ fn an_init_belongs_to_the_association_of_its_addresses(stage: &Stage) {
 
 fn the_family_of_the_init_is_supported(stage: &Stage) {
     let mut peer = stage.listening();
-    // It comes over IPv4 and says IPv6.
+    // The packet comes over IPv4 and lists IPv6.
     sends_init(&mut peer, &parameter(12, &[0, 6]));
     let (to, packet) = peer.hears_on();
     assert_eq!((to, kinds(&packet)), (peer.address, vec![InitAck::KIND]));
@@ -196,7 +196,7 @@ fn a_cookie_with_an_old_key_is_dropped(stage: &Stage) {
     let mut peer = stage.listening_with(config);
     sends_init(&mut peer, &[]);
     let cookie = peer.takes_init_ack();
-    // It would be good for two hours, but its key is not.
+    // The cookie would be valid for two hours, but its key is not.
     peer.waits(Duration::from_secs(3600));
     sends_chunk(&mut peer, CookieEcho::KIND, 0, &cookie);
     peer.expects_nothing();
@@ -218,7 +218,7 @@ fn a_fresh_cookie_is_good_at_any_hour(stage: &Stage) {
 fn a_cookie_tells_no_tags_of_the_association(stage: &Stage) {
     let mut peer = stage.established();
     let tags = [peer.endpoint_tag.to_be_bytes(), peer.tag.to_be_bytes()];
-    // An attacker that sends an INIT in the peer's name learns nothing that would let it speak for the association.
+    // An attacker that sends an INIT in the peer's name learns nothing that would let it act for the association.
     peer.tag ^= 1;
     sends_init(&mut peer, &[]);
     let cookie = peer.takes_init_ack();

@@ -1,4 +1,4 @@
-//! COOKIE ECHO, COOKIE ACK and stale cookies that meet an association (RFC 9260 §5.2.4, §5.2.5, §5.2.6).
+//! COOKIE ECHO, COOKIE ACK and stale cookies that meet an existing association (RFC 9260 §5.2.4, §5.2.5, §5.2.6).
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ fn an_expired_cookie_of_the_association_is_acknowledged(stage: &Stage) {
 }
 
 fn other_cookies_are_discarded(stage: &Stage) {
-    // Neither tag fits, and the cookie knows of no association.
+    // Neither tag matches, and the cookie has no tie-tags.
     let mut peer = stage.listening();
     let early = restarts(&mut peer);
     let early_tag = peer.endpoint_tag;
@@ -88,7 +88,7 @@ fn other_cookies_are_discarded(stage: &Stage) {
     peer.endpoint_tag = early_tag;
     sends_chunk(&mut peer, CookieEcho::KIND, 0, &early);
     peer.expects_nothing();
-    // The peer's tag fits, and the cookie knows of the association.
+    // The peer's tag matches, and the cookie has tie-tags.
     peer.endpoint_tag = tag;
     sends_init(&mut peer, &[]);
     let cookie = peer.takes_init_ack();
@@ -106,7 +106,7 @@ fn a_restart_is_told(stage: &Stage) {
     assert!(!peer.app.saw(|event| matches!(event, Event::Closed(_))));
 }
 
-/// Returns how many packets with DATA leave when there is much to send.
+/// Returns how many packets with DATA leave when much data waits.
 fn window_packets(peer: &mut Peer) -> usize {
     peer.app_sends(SendInfo::default(), vec![0; 60_000]);
     let mut packets = 0;
@@ -130,7 +130,7 @@ fn a_restart_begins_with_the_initial_window(stage: &Stage) {
     assert_eq!(window_packets(&mut peer), initial);
 }
 
-/// The peer acknowledges what has arrived. Returns how many chunks more that are.
+/// The peer acknowledges all DATA. Returns the number of newly acknowledged chunks.
 fn window_grows(peer: &mut Peer, acknowledged: i32, outstanding: usize) -> i32 {
     let more = outstanding as i32;
     peer.sends().sack(acknowledged + more - 1, &[]).go();
@@ -239,7 +239,7 @@ fn told_of_a_stale_cookie(stage: &Stage) -> Peer {
 
 fn a_stale_cookie_is_an_error_during_the_handshake(stage: &Stage) {
     let mut peer = told_of_a_stale_cookie(stage);
-    // It gives up, or begins anew; the cookie is not sent again.
+    // The endpoint gives up, or begins anew; it does not send the cookie again.
     while let Some(packet) = peer.hears_maybe() {
         assert_eq!(kinds(&packet), [Init::KIND]);
     }

@@ -1,4 +1,4 @@
-//! INIT and INIT ACK that meet an association (RFC 9260 §5.2.1, §5.2.2, §5.2.3).
+//! INIT and INIT ACK that meet an existing association (RFC 9260 §5.2.1, §5.2.2, §5.2.3).
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -214,7 +214,7 @@ fn an_unexpected_init_gets_a_new_tag(stage: &Stage) {
     for _ in 0..3 {
         sends_init(&mut peer, &[]);
         let init_ack = only_chunk(&peer.hears());
-        // Neither half of what these seeds draw is zero.
+        // Neither half of the values that these seeds draw is zero.
         assert!(half(&init_ack.value, 0) != 0 && half(&init_ack.value, 2) != 0);
         tags.push(word(&init_ack.value, 0));
     }

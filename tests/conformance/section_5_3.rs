@@ -85,7 +85,7 @@ fn unconfirmed_addresses_are_probed_one_by_one(stage: &Stage) {
 fn only_heartbeats_go_to_an_unconfirmed_address(stage: &Stage) {
     let mut peer = accepted(stage, &[[10, 0, 1, 9]]);
     peer.app_sends(SendInfo::default(), vec![0; 3000]);
-    // Nothing is acknowledged: all is sent again and again, and the other address does not answer either.
+    // Nothing is acknowledged, so the endpoint retransmits everything, and the other address does not answer either.
     peer.waits(Duration::from_secs(20));
     let mut packets = 0;
     while let Some((to, packet)) = peer.hears_on_maybe() {

@@ -1,4 +1,4 @@
-//! In which states data is sent and taken, and in what form (RFC 9260 §6).
+//! The states in which data is sent and received, and the form of data (RFC 9260 §6).
 
 use lab::packets::{data_of, kinds};
 use sctp::SendInfo;
@@ -48,7 +48,7 @@ fn data_leaves_only_while_the_association_is_up(stage: &Stage) {
     peer.expects("DATA 2");
     peer.sends().sack(2, &[]).go();
     peer.expects("SHUTDOWN -1");
-    // SHUTDOWN-RECEIVED: what the window held back.
+    // SHUTDOWN-RECEIVED: the data that the window held back.
     let mut peer = established(stage);
     peer.sends().sack_with(-1, 100, &[]).go();
     writes(&mut peer, 100);
@@ -128,7 +128,7 @@ fn a_sack_in_another_state_is_discarded(stage: &Stage) {
     peer.sends().cookie_ack().go();
     peer.app_shuts_down();
     peer.expects("SHUTDOWN -1");
-    // Absurd: such data was never sent. It does not matter any more.
+    // The SACK covers data that was never sent, which has no effect in this state.
     peer.sends().sack(5, &[]).go();
     peer.expects_nothing();
     peer.sends().shutdown(-1).go();

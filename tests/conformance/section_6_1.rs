@@ -27,7 +27,7 @@ rules! {
         MUST_NOT "B: send new DATA with cwnd + PMDCS - 1 bytes or more outstanding" => shown_by(nothing_new_leaves_beyond_the_congestion_window, Talkative);
         SHOULD "B: exceed cwnd by up to PMDCS - 1 bytes" => shown_by(nothing_new_leaves_beyond_the_congestion_window, Silent);
         MUST "B: exceed cwnd by one packet only" => shown_by(nothing_new_leaves_beyond_the_congestion_window, Talkative);
-        MUST "C: retransmit lost DATA before new DATA" => shown(what_was_lost_leaves_before_what_is_new, Silent, Talkative, Deaf);
+        MUST "C: retransmit lost DATA before new DATA" => shown(lost_data_leaves_before_new_data, Silent, Talkative, Deaf);
         SHOULD "D: limit bursts by Max.Burst" => deviates(a_burst_is_spread_over_the_round_trip, Talkative, Silent; "packets are paced; what a millisecond of the rate brings leaves together, two packets at least");
         SHOULD_NOT "D: change cwnd permanently to limit a burst" => shown_by(a_burst_is_spread_over_the_round_trip, Talkative);
         SHOULD "bundle a SACK that waits with DATA" => shown(a_sack_that_waits_rides_with_data, Missing, Silent);
@@ -120,7 +120,7 @@ fn no_probe_leaves_while_data_is_outstanding(stage: &Stage) {
     peer.sends().sack_with(0, 0, &[]).go();
     writes(&mut peer, 100);
     peer.expects_nothing();
-    // The timer brings what was sent, not what is new.
+    // The timer retransmits data, and sends no new data.
     peer.waits(RTO);
     peer.expects("DATA 1, DATA 2");
     peer.sends().sack_with(2, 0, &[]).go();
@@ -135,7 +135,7 @@ fn a_closed_window_is_probed(stage: &Stage) {
     peer.waits(RTO);
     peer.expects("DATA 0");
     peer.expects_nothing();
-    // It is taken, and the window is open again: the update had been lost.
+    // The peer takes the probe, and the window is open again: the update had been lost.
     peer.sends().sack_with(0, 1000, &[]).go();
     peer.expects("DATA 1");
 }
@@ -184,7 +184,7 @@ fn a_message_is_not_cut_to_a_silly_window(stage: &Stage) {
     assert_eq!(data_of(&peer.hears())[0].payload.len(), 1000);
 }
 
-fn what_was_lost_leaves_before_what_is_new(stage: &Stage) {
+fn lost_data_leaves_before_new_data(stage: &Stage) {
     let mut peer = established(stage);
     writes_together(&mut peer, 8, 1400);
     for n in 0..4 {
@@ -296,7 +296,7 @@ fn the_timer_follows_the_rto(stage: &Stage) {
 }
 
 fn no_more_chunks_are_outstanding_than_numbers_allow(stage: &Stage) {
-    // All that was sent has arrived, but for the first chunk.
+    // All data has arrived except for the first chunk.
     let mut peer = Peer::established_with(1, quiet());
     let limit = 65_535;
     writes_together(&mut peer, limit, 1);

@@ -15,11 +15,11 @@ use crate::stage::Stage;
 
 rules! {
     in "6.2" {
-        MUST "acknowledge each valid DATA chunk inside the window" => shown(what_arrives_is_acknowledged_in_a_sack, Silent, Deaf);
-        MUST "drop new DATA beyond the largest TSN while the window is 0" => deviates(what_goes_far_beyond_the_window_is_dropped_and_not_acknowledged, Value, Silent; "in-order DATA is taken up to twice the buffer, and DATA beyond a gap up to half of it more");
+        MUST "acknowledge each valid DATA chunk inside the window" => shown(received_data_is_acknowledged_in_a_sack, Silent, Deaf);
+        MUST "drop new DATA beyond the largest TSN while the window is 0" => deviates(data_far_beyond_the_window_is_dropped_and_not_acknowledged, Value, Silent; "in-order DATA is taken up to twice the buffer, and DATA beyond a gap up to half of it more");
         SHOULD "drop the largest TSN that waits for order and take a lower one, while the window is 0" => deviates(a_chunk_that_fills_a_gap_is_taken_though_the_window_is_closed, Silent, Deaf; "the lower one is taken, and nothing is dropped for it until twice the buffer is held");
-        MUST "answer a dropped chunk by a SACK at once" => shown_by(what_goes_far_beyond_the_window_is_dropped_and_not_acknowledged, Silent);
-        MUST_NOT "report a dropped chunk as received" => shown_by(what_goes_far_beyond_the_window_is_dropped_and_not_acknowledged, Value);
+        MUST "answer a dropped chunk by a SACK at once" => shown_by(data_far_beyond_the_window_is_dropped_and_not_acknowledged, Silent);
+        MUST_NOT "report a dropped chunk as received" => shown_by(data_far_beyond_the_window_is_dropped_and_not_acknowledged, Value);
         MUST "avoid the silly window syndrome when advertising the window" => shown(a_window_that_opens_is_announced_in_quarters, Twice, Value);
         SHOULD "follow the delayed acknowledgements of RFC 5681" => shown(every_second_packet_is_acknowledged_and_none_waits_longer_than_200_ms, Late, Silent);
         SHOULD "acknowledge every second packet at least, and within 200 ms" => shown_by(every_second_packet_is_acknowledged_and_none_waits_longer_than_200_ms, Late, Silent, Talkative);
@@ -30,8 +30,8 @@ rules! {
         MUST "avoid a large number of window updates" => shown_by(a_window_that_opens_is_announced_in_quarters, Twice, Talkative);
         MUST_NOT "let SACK.Delay be more than 500 ms" => shown(no_sack_is_delayed_by_more_than_half_a_second, Silent, Talkative);
         MUST_NOT "raise SACK.Delay above 500 ms by configuration" => shown_by(no_sack_is_delayed_by_more_than_half_a_second, Silent, Talkative);
-        MUST "acknowledge in SACKs unless the application has shut down" => shown_by(what_arrives_is_acknowledged_in_a_sack, Kind);
-        MUST "the Cumulative TSN Ack is that of the last DATA received in sequence" => shown_by(what_arrives_is_acknowledged_in_a_sack, Value);
+        MUST "acknowledge in SACKs unless the application has shut down" => shown_by(received_data_is_acknowledged_in_a_sack, Kind);
+        MUST "the Cumulative TSN Ack is that of the last DATA received in sequence" => shown_by(received_data_is_acknowledged_in_a_sack, Value);
         MUST "report as many gaps as fit a packet" => shown(as_many_gaps_are_reported_as_fit_a_packet, Value, Length);
         SHOULD "acknowledge DATA out of order by SACK, not by SHUTDOWN" => shown(out_of_order_data_is_acknowledged_by_sack_while_shutting_down, Missing, Value);
         SHOULD "answer the I bit by a SACK at once" => shown(the_i_bit_is_answered_at_once, Late, Silent);
@@ -41,10 +41,10 @@ rules! {
         SHOULD_NOT "widen a_rwnd before room was made" => shown(the_window_is_the_room_that_is_left, Value);
         SHOULD_NOT "widen a_rwnd while fragments wait" => shown_by(the_window_is_the_room_that_is_left, Value);
         SHOULD "put the window of the moment into a SACK" => shown_by(the_window_is_the_room_that_is_left, Value);
-        SHOULD "remember that what was acknowledged cumulatively does not come again" => shown(what_was_reported_is_not_dropped_for_what_comes_later, Value, Deaf);
-        MUST_NOT "report dropped DATA in gap blocks" => shown(what_is_dropped_for_a_lower_tsn_is_reported_no_more, Value);
-        SHOULD "count dropped DATA when a_rwnd is calculated" => shown_by(what_is_dropped_for_a_lower_tsn_is_reported_no_more, Value);
-        SHOULD_NOT "revoke a SACK and discard data" => shown_by(what_was_reported_is_not_dropped_for_what_comes_later, Value);
+        SHOULD "remember that what was acknowledged cumulatively does not come again" => shown(reported_data_is_not_dropped_for_later_data, Value, Deaf);
+        MUST_NOT "report dropped DATA in gap blocks" => shown(data_dropped_for_a_lower_tsn_is_reported_no_more, Value);
+        SHOULD "count dropped DATA when a_rwnd is calculated" => shown_by(data_dropped_for_a_lower_tsn_is_reported_no_more, Value);
+        SHOULD_NOT "revoke a SACK and discard data" => shown_by(reported_data_is_not_dropped_for_later_data, Value);
         SHOULD "consider that the sender suffers from dropped DATA" => shown_by(a_chunk_that_fills_a_gap_is_taken_though_the_window_is_closed, Value);
         SHOULD "answer DATA without user data by ABORT with the cause No User Data" => shown(a_chunk_without_data_ends_the_association, Silent, Kind, Value);
         SHOULD_NOT "send DATA without user data" => shown(an_empty_message_is_refused, Talkative);
@@ -58,7 +58,7 @@ fn small_buffer(bytes: usize) -> AssociationConfig {
     AssociationConfig { receive_buffer_bytes: bytes, ..quiet() }
 }
 
-/// Returns a peer of an endpoint with a small buffer whose application does not read, past the quick SACKs.
+/// Returns a peer of an endpoint with a small buffer whose application does not read, after the first SACKs without delay.
 fn full(stage: &Stage, bytes: usize) -> Peer {
     let mut peer = stage.established_with(small_buffer(bytes));
     peer.app.set_reading(Reading::Never);
@@ -69,7 +69,7 @@ fn window(peer: &mut Peer) -> u32 {
     sack_of(&peer.hears()).expect("a SACK").a_rwnd
 }
 
-fn what_arrives_is_acknowledged_in_a_sack(stage: &Stage) {
+fn received_data_is_acknowledged_in_a_sack(stage: &Stage) {
     let mut peer = established(stage);
     for n in [0, 1, 2, 5, 4, 7] {
         peer.sends().data(n).go();
@@ -82,7 +82,7 @@ fn what_arrives_is_acknowledged_in_a_sack(stage: &Stage) {
     peer.expects("SACK 7");
 }
 
-fn what_goes_far_beyond_the_window_is_dropped_and_not_acknowledged(stage: &Stage) {
+fn data_far_beyond_the_window_is_dropped_and_not_acknowledged(stage: &Stage) {
     let mut peer = full(stage, 10_000);
     let mut taken = 0;
     // We promise 10,000 bytes and take up to twice that.
@@ -123,7 +123,7 @@ fn a_chunk_that_fills_a_gap_is_taken_though_the_window_is_closed(stage: &Stage) 
     assert_eq!(peer.app.messages.len(), 16);
 }
 
-fn what_is_dropped_for_a_lower_tsn_is_reported_no_more(stage: &Stage) {
+fn data_dropped_for_a_lower_tsn_is_reported_no_more(stage: &Stage) {
     let mut peer = full(stage, 10_000);
     // All but TSN 8 of more than twice the buffer.
     for n in (9..=22).chain(0..8) {
@@ -136,7 +136,7 @@ fn what_is_dropped_for_a_lower_tsn_is_reported_no_more(stage: &Stage) {
     let (kept, last) = (peer.app.messages.len() as u32, sack.cum_tsn.wrapping_sub(first));
     assert!(sack.gaps.is_empty() && (9..22).contains(&kept), "{sack:?}, {kept} messages");
     assert_eq!((last + 1, sack.a_rwnd), (kept, 0));
-    // Nothing but what is unread takes room.
+    // Only unread data takes room.
     peer.app.set_reading(Reading::AtOnce);
     peer.app.read(&mut peer.endpoint);
     peer.collect_output();
@@ -180,7 +180,7 @@ fn every_second_packet_is_acknowledged_and_none_waits_longer_than_200_ms(stage: 
         peer.sends().data(n + 1).go();
         peer.expects(&format!("SACK {}", n + 1));
     }
-    // Not every second chunk.
+    // Fewer than one SACK for every second chunk.
     peer.sends().data(15).data(16).data(17).go();
     peer.expects_nothing();
 }
@@ -294,7 +294,7 @@ fn the_window_is_the_room_that_is_left(stage: &Stage) {
     assert_eq!(window(&mut peer), 100_000);
 }
 
-fn what_was_reported_is_not_dropped_for_what_comes_later(stage: &Stage) {
+fn reported_data_is_not_dropped_for_later_data(stage: &Stage) {
     let mut peer = full(stage, 10_000);
     for n in 2..=40 {
         peer.sends().data_with(DataFlags::WHOLE, n, 0, n as u16, &[0; 1000]).go();

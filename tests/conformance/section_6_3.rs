@@ -15,10 +15,10 @@ rules! {
     in "6.2.1" {
         SHOULD "calculate the window of the peer by the rules A to D" => shown(the_window_is_what_the_peer_said_less_what_is_on_the_way, Deaf, Silent);
         RULE "A: it begins as the INIT or INIT ACK says; B: what is sent takes from it" => shown_by(the_window_is_what_the_peer_said_less_what_is_on_the_way, Silent);
-        RULE "C: DATA marked for retransmission gives back" => shown(what_is_given_up_leaves_the_window, Silent);
+        RULE "C: DATA marked for retransmission gives back" => shown(abandoned_data_leaves_the_window, Silent);
         RULE "D i: a SACK with an older Cumulative TSN Ack is dropped" => shown(an_old_sack_is_dropped, Deaf, Talkative);
         RULE "D ii: a_rwnd less what is outstanding is the window" => shown_by(the_window_is_what_the_peer_said_less_what_is_on_the_way, Deaf);
-        RULE "D iii: what is no longer reported counts one miss indication and T3-rtx runs" => deviates(what_is_reported_no_more_is_in_flight_again, Deaf, Silent; "it counts as in flight again, which T3-rtx watches; there are no miss indications");
+        RULE "D iii: what is no longer reported counts one miss indication and T3-rtx runs" => deviates(reneged_data_is_in_flight_again, Deaf, Silent; "it counts as in flight again, which T3-rtx watches; there are no miss indications");
     }
     in "6.3.1" {
         RULE "C1: RTO.Initial before the first measurement" => shown(the_rto_begins_as_configured, Silent, Late);
@@ -27,7 +27,7 @@ rules! {
         MUST "C4: measure once each round trip" => shown(every_round_trip_is_measured, Silent, Deaf);
         SHOULD "C4: measure no more than once each round trip" => deviates(each_sack_is_a_measurement, Deaf; "each SACK is measured that acknowledges what was sent once");
         SHOULD "C4: adjust RTO.Alpha and RTO.Beta where measurements come more often" => deviates_by(each_sack_is_a_measurement, Deaf; "they are not adjusted: one SACK stands for a receive batch, and RTO.Min is a second");
-        MUST_NOT "C5: measure by chunks that were sent twice" => shown(what_was_sent_twice_is_not_measured, Silent);
+        MUST_NOT "C5: measure by chunks that were sent twice" => shown(data_sent_twice_is_not_measured, Silent);
         SHOULD "C5: measure by a chunk only if none with a lower TSN was sent again since" => deviates(a_gap_report_is_a_measurement, Deaf, Silent; "a gap report tells which packet has arrived, whatever was sent again before it");
         RULE "C6: the RTO is RTO.Min at least" => shown(the_rto_is_within_its_bounds, Silent, Deaf);
         RULE "C7: the RTO is RTO.Max at most" => shown_by(the_rto_is_within_its_bounds, Silent, Deaf);
@@ -36,7 +36,7 @@ rules! {
         RULE "R1: T3-rtx starts with the RTO as it was doubled" => shown(the_doubled_rto_holds_for_new_data, Silent, Talkative);
         RULE "R2: T3-rtx stops when all is acknowledged" => shown(the_timer_stops_when_all_is_acknowledged, Deaf, Talkative);
         RULE "R3: T3-rtx starts anew when the earliest chunk is acknowledged" => shown(the_timer_starts_anew_when_the_earliest_chunk_arrives, Deaf, Silent);
-        RULE "R4: T3-rtx runs for what is reported no more" => shown_by(what_is_reported_no_more_is_in_flight_again, Silent);
+        RULE "R4: T3-rtx runs for what is reported no more" => shown_by(reneged_data_is_in_flight_again, Silent);
     }
     in "6.3.3" {
         RULE "E1: on expiry, cwnd is one packet" => shown(a_timeout_leaves_one_packet_in_flight, Talkative, Silent);
@@ -68,7 +68,7 @@ fn srtt(peer: &Peer) -> (Option<Duration>, Option<Duration>) {
     (path.srtt, path.rttvar)
 }
 
-/// Returns a peer whose handshake says nothing of the round trip: its COOKIE ACK answers the second COOKIE ECHO.
+/// Returns a peer whose handshake gives no round-trip time: its COOKIE ACK answers the second COOKIE ECHO.
 fn unmeasured(stage: &Stage, config: AssociationConfig) -> Peer {
     let initial = config.rto.initial;
     let mut peer = stage.connecting_with(config);
@@ -108,7 +108,7 @@ fn the_window_is_what_the_peer_said_less_what_is_on_the_way(stage: &Stage) {
     assert_eq!(room(&peer), 20_000);
 }
 
-fn what_is_given_up_leaves_the_window(stage: &Stage) {
+fn abandoned_data_leaves_the_window(stage: &Stage) {
     let mut peer = established(stage);
     for n in 0..4 {
         writes(&mut peer, 1400);
@@ -133,7 +133,7 @@ fn an_old_sack_is_dropped(stage: &Stage) {
     peer.expects_nothing();
 }
 
-fn what_is_reported_no_more_is_in_flight_again(stage: &Stage) {
+fn reneged_data_is_in_flight_again(stage: &Stage) {
     let mut peer = outstanding(stage, 3);
     peer.sends().sack(-1, &[(2, 3)]).go();
     assert_eq!(statistics(&peer).outstanding_bytes, 100);
@@ -200,7 +200,7 @@ fn each_sack_is_a_measurement(stage: &Stage) {
     assert_eq!(seen.len(), 3, "three measurements of one window");
 }
 
-fn what_was_sent_twice_is_not_measured(stage: &Stage) {
+fn data_sent_twice_is_not_measured(stage: &Stage) {
     let mut peer = unmeasured(stage, quiet());
     writes(&mut peer, 100);
     peer.expects("DATA 0");

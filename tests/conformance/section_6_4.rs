@@ -33,7 +33,7 @@ fn data_goes_to_the_primary_path(stage: &Stage) {
     for number in 0..6 {
         writes(&mut peer, 100);
         assert_eq!(peer.hears_on().0, peer.address);
-        // Wherever the acknowledgement comes from.
+        // From whatever address the acknowledgement comes.
         let address = [peer.address.ip(), SECOND][number % 2];
         from(&mut peer, address, |peer| peer.sends().sack(number as i32, &[]).go());
     }
@@ -75,7 +75,7 @@ fn a_chunk_that_timed_out_goes_to_another_address(stage: &Stage) {
     let mut peer = multihomed(stage, quiet(), &[SECOND]);
     writes(&mut peer, 100);
     assert_eq!(peer.hears_on().0, peer.address);
-    // There and back again, as long as both are active.
+    // Data changes paths back and forth, as long as both are active.
     for (timeouts, address) in [(1, SECOND), (2, peer.address.ip()), (3, SECOND)] {
         assert!(silent_until_timeouts(&mut peer, timeouts));
         let (to, packet) = peer.hears_on();

@@ -31,7 +31,7 @@ rules! {
     in "6.7" {
         SHOULD "report a gap by a SACK at once, and again with each packet that does not fill it" => shown(a_gap_is_reported_at_once_and_with_each_packet, Late, Silent, Value);
         SHOULD "send the SACK to the address that the last DATA came from" => shown(a_sack_goes_where_the_data_came_from, Elsewhere);
-        MUST "forget what was acknowledged cumulatively" => shown(what_was_acknowledged_is_not_sent_again, Talkative, Deaf);
+        MUST "forget what was acknowledged cumulatively" => shown(acknowledged_data_is_not_retransmitted, Talkative, Deaf);
         MUST "treat DATA that a gap report leaves out as missing" => shown(three_reports_make_a_chunk_lost, Silent);
         MUST "count the reports that a chunk is missing" => deviates_by(three_reports_make_a_chunk_lost, Silent, Talkative; "packets sent after it are counted that have arrived, and time (RFC 8985)");
         MUST "send one SACK only where more gaps exist than it can report" => shown_by(crate::section_6_2::as_many_gaps_are_reported_as_fit_a_packet, Twice);
@@ -118,7 +118,7 @@ fn messages_of_a_stream_are_delivered_in_order(stage: &Stage) {
         peer.app.contents().concat()
     };
     assert_eq!(says(&mut peer, 2, 0, 2, b"c"), b"");
-    // Another stream does not wait for it.
+    // Another stream is not delayed.
     assert_eq!(says(&mut peer, 3, 4, 0, b"A"), b"A");
     assert_eq!(says(&mut peer, 1, 0, 1, b"b"), b"A");
     assert_eq!(says(&mut peer, 4, 4, 1, b"B"), b"AB");
@@ -160,7 +160,7 @@ fn a_sack_goes_where_the_data_came_from(stage: &Stage) {
     }
 }
 
-fn what_was_acknowledged_is_not_sent_again(stage: &Stage) {
+fn acknowledged_data_is_not_retransmitted(stage: &Stage) {
     let mut peer = outstanding(stage, 3);
     peer.sends().sack(1, &[]).go();
     assert_eq!(statistics(&peer).send_buffered_bytes, 164);
@@ -168,7 +168,7 @@ fn what_was_acknowledged_is_not_sent_again(stage: &Stage) {
     peer.expects("DATA 2");
     peer.sends().sack(2, &[]).go();
     assert_eq!(statistics(&peer).send_buffered_bytes, 0);
-    // Old news changes nothing.
+    // An old SACK changes nothing.
     peer.sends().sack(0, &[]).go();
     peer.waits(Duration::from_secs(100));
     peer.expects_nothing();

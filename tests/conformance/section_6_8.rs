@@ -203,7 +203,7 @@ fn control_chunks_stand_before_data(stage: &Stage) {
     peer.endpoint
         .send(peer.now, peer.id, &SendInfo::default(), 50, [vec![0; 50].into()])
         .expect("it is taken");
-    // An unknown chunk that requests a report, a heartbeat, and data to acknowledge.
+    // An unknown chunk that asks for a report, a heartbeat, and data to acknowledge.
     peer.sends().chunk(|_, out| out.extend_from_slice(&[0xc1, 0, 0, 4])).heartbeat(b"?").data(8).go();
     let kinds = kinds(&peer.hears());
     assert_eq!(kinds.len(), 4);
@@ -246,7 +246,7 @@ fn no_chunk_is_cut_off(stage: &Stage) {
 }
 
 fn chunks_are_handled_in_their_order(stage: &Stage) {
-    // DATA before SHUTDOWN counts, DATA after it does not.
+    // DATA before SHUTDOWN is accepted, DATA after it is not.
     let mut peer = established(stage);
     writes(&mut peer, 100);
     ignores(&mut peer);
@@ -257,7 +257,7 @@ fn chunks_are_handled_in_their_order(stage: &Stage) {
     let mut peer = established(stage);
     peer.sends().data(0).abort(false).data(1).go();
     assert_eq!(peer.app.messages.len(), 1);
-    // The answers come in the order of the questions.
+    // The answers come in the order of the requests.
     let mut peer = established(stage);
     peer.sends().heartbeat(b"1").heartbeat(b"2").heartbeat(b"3").go();
     let answers: Vec<u8> = chunks(&peer.hears()).iter().map(|chunk| chunk.value[4]).collect();

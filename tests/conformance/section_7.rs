@@ -55,7 +55,7 @@ const RTO: Duration = Duration::from_secs(1);
 /// The payload of a chunk that fills an Ethernet packet, and the chunk: PMDCS.
 const FULL_BYTES: usize = PMDCS_BYTES - 16;
 const PMDCS_BYTES: usize = 1460;
-/// PMDCS as the endpoint takes it: the packet.
+/// PMDCS as the endpoint computes it: the packet.
 const PACKET_BYTES: usize = 1472;
 
 fn cwnd(peer: &Peer) -> usize {
@@ -83,7 +83,7 @@ fn on_a_path_from(stage: &Stage, remote: IpAddr, mtu_bytes: usize) -> Peer {
     peer
 }
 
-/// Everything in flight but nothing else is acknowledged, after a moment. Returns the number of chunks.
+/// The peer acknowledges exactly the data in flight, after a moment. Returns the number of chunks.
 fn round(peer: &mut Peer, first: i32) -> i32 {
     peer.waits(MS);
     let mut next = first;
@@ -118,7 +118,7 @@ fn slow_start_adds_what_was_acknowledged(stage: &Stage) {
 }
 
 fn the_default_controller_is_cubic(stage: &Stage) {
-    // After a loss, RFC 9260 has half of the window, RFC 9438 seven tenths.
+    // After a loss, RFC 9260 keeps half of the window, RFC 9438 seven tenths.
     let config = sctp::AssociationConfig { congestion: Default::default(), ..quiet() };
     let mut peer = stage.established_with(config);
     writes_together(&mut peer, 200, FULL_BYTES);
@@ -136,7 +136,7 @@ fn each_address_has_its_own_window(stage: &Stage) {
     let mut peer = multihomed(stage, quiet(), &[SECOND]);
     let before = path(&peer, SECOND);
     writes_together(&mut peer, 20, FULL_BYTES);
-    // Wherever the SACK comes from.
+    // From whatever address the SACK comes.
     from(&mut peer, SECOND, |peer| peer.sends().sack(1, &[]).go());
     let after = path(&peer, SECOND);
     assert_eq!(cwnd(&peer), 4404 + 2 * PMDCS_BYTES);
@@ -218,7 +218,7 @@ fn a_window_that_is_not_used_does_not_grow(stage: &Stage) {
         peer.sends().sack(n, &[]).go();
         assert_eq!(cwnd(&peer), 4404);
     }
-    // As soon as it is in full use, it does.
+    // The window grows as soon as it is in full use.
     writes_together(&mut peer, 20, FULL_BYTES);
     peer.sends().sack(20, &[]).go();
     assert!(cwnd(&peer) > 4404);
@@ -253,8 +253,8 @@ fn a_pause_does_not_lower_the_threshold(stage: &Stage) {
     assert_eq!(ssthresh(&peer), None);
 }
 
-/// Returns a peer that has acknowledged a window in which something was lost, so that congestion avoidance goes on from half of
-/// it, and the number of the next chunk.
+/// Returns a peer that has acknowledged a window with a loss, so that congestion avoidance continues from half of it, and the
+/// number of the next chunk.
 fn beyond_the_threshold(stage: &Stage) -> (Peer, i32) {
     let (mut peer, next) = grown(stage, 20);
     writes_together(&mut peer, 600, FULL_BYTES);

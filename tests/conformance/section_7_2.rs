@@ -24,7 +24,7 @@ rules! {
     in "7.2.4" {
         SHOULD "send a SACK for each packet with data while there is a gap" => shown_by(crate::section_6_5::a_gap_is_reported_at_once_and_with_each_packet, Late, Silent);
         SHOULD "wait for three reports that a TSN is missing" => shown_by(crate::section_6_5::three_reports_make_a_chunk_lost, Silent, Talkative);
-        RULE "fewer reports do not make a chunk lost" => deviates(what_is_too_late_is_lost, Deaf, Silent; "it is lost, too, when it is later than what was sent after it by a quarter of a round trip (RFC 8985)");
+        RULE "fewer reports do not make a chunk lost" => deviates(late_data_counts_as_lost, Deaf, Silent; "it is lost, too, when it is later than what was sent after it by a quarter of a round trip (RFC 8985)");
         SHOULD "count reports by the highest TSN newly acknowledged" => deviates(packets_are_counted_in_the_order_of_transmission, Silent; "packets are counted in the order of transmission, so that a retransmission can be found lost, too");
         SHOULD "retransmit one packet whatever cwnd is, without delay" => shown(the_first_repair_ignores_the_window, Silent, Late);
         SHOULD_NOT "reduce cwnd again while a loss is repaired" => shown(one_window_is_halved_once, Deaf);
@@ -125,13 +125,13 @@ fn a_timeout_that_was_too_quick_is_taken_back(stage: &Stage) {
     let last = numbers(&mut peer).pop().expect("DATA");
     peer.waits(RTO);
     assert_eq!(numbers(&mut peer), [next]);
-    // The answer to the first transmission of all comes now.
+    // The answer to the very first transmission arrives now.
     peer.sends().sack(last, &[]).go();
     assert!(cwnd(&peer) >= before);
     assert_eq!(statistics(&peer).reductions_undone, 1);
 }
 
-fn what_is_too_late_is_lost(stage: &Stage) {
+fn late_data_counts_as_lost(stage: &Stage) {
     let mut peer = stage.established_with(quiet());
     for n in 0..6 {
         writes(&mut peer, 100);
@@ -144,7 +144,7 @@ fn what_is_too_late_is_lost(stage: &Stage) {
         peer.expects(&format!("DATA {n}"));
     }
     peer.waits(MS * 100);
-    // One report, and no more.
+    // A single report.
     peer.sends().sack(5, &[(2, 2)]).go();
     peer.expects_nothing();
     peer.waits(MS * 30);
@@ -157,7 +157,7 @@ fn packets_are_counted_in_the_order_of_transmission(stage: &Stage) {
     ignores(&mut peer);
     peer.sends().sack(next - 1, &[(2, 4)]).go();
     assert_eq!(numbers(&mut peer)[0], next);
-    // The retransmission is lost, too; what left after it arrives.
+    // The retransmission is lost, too; a packet sent after it arrives.
     for _ in 0..20 {
         peer.waits(MS);
         let sent = statistics(&peer).data_chunks_sent as i32;
@@ -182,7 +182,7 @@ fn the_first_repair_ignores_the_window(stage: &Stage) {
 fn one_window_is_halved_once(stage: &Stage) {
     let (mut peer, next) = in_full_flight(stage, 20);
     let before = cwnd(&peer);
-    // First one chunk, then another one of the same window is lost.
+    // First one chunk is lost, then another one of the same window.
     peer.sends().sack(next - 1, &[(2, 4)]).go();
     assert_eq!(cwnd(&peer), before / 2);
     peer.sends().sack(next - 1, &[(2, 6), (8, 12)]).go();
@@ -260,7 +260,7 @@ fn each_path_has_an_mtu_of_its_own(stage: &Stage) {
     writes(&mut peer, 3000);
     let first = peer.hears();
     assert!((990..=1000).contains(&first.len()), "{}", first.len());
-    // Impossible reports are not believed.
+    // Impossible reports have no effect.
     narrows(&mut peer, SECOND, 100);
     assert!(path(&peer, SECOND).mtu_bytes >= 512);
 }

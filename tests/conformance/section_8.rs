@@ -58,12 +58,12 @@ rules! {
 
 const RTO: Duration = Duration::from_secs(1);
 
-/// Settings with short patience and no heartbeats.
+/// Settings with few retries and no heartbeats.
 fn impatient(association_retries_max: u32, path_retries_max: u32) -> AssociationConfig {
     AssociationConfig { association_retries_max, path_retries_max, ..quiet() }
 }
 
-/// Time passes, and what the endpoint sends is seen by `sees`, with where it went.
+/// Lets time pass; `sees` gets each packet that the endpoint sends, with its destination.
 fn watches(peer: &mut Peer, time: Duration, mut sees: impl FnMut(&mut Peer, SocketAddr, &Bytes)) {
     let end = peer.now + time;
     while let Some(at) = peer.endpoint.poll_timeout().filter(|at| *at <= end) {
@@ -202,7 +202,7 @@ fn one_address_takes_over_from_a_primary_that_failed(stage: &Stage) {
     }
     peer.sends().sack(0, &[]).go();
     ignores(&mut peer);
-    // The acknowledgement may have come for another address; what follows shows which one is used.
+    // The acknowledgement may have come for another address; the next packets show which one is used.
     let mut used = Vec::new();
     for n in 1..10 {
         writes(&mut peer, 100);
@@ -318,7 +318,7 @@ fn a_heartbeat_carries_a_number_that_nobody_can_guess(stage: &Stage) {
 fn a_heartbeat_ack_is_a_copy_of_its_heartbeat(stage: &Stage) {
     let mut peer = established(stage);
     let packet = build(PEER_PORT, ENDPOINT_PORT, peer.endpoint_tag, |out| {
-        // The information, an unknown parameter of odd length and its padding.
+        // The information, an unknown parameter of odd length, and its padding.
         out.extend_from_slice(&[4, 0, 0, 21, 0, 1, 0, 8, 1, 2, 3, 4, 0x80, 9, 0, 9, 5, 6, 7, 8, 9, 0, 0, 0]);
     });
     let address = peer.address;
@@ -342,7 +342,7 @@ fn an_answered_heartbeat_makes_its_address_active_again(stage: &Stage) {
     answering.set(true);
     watches(&mut peer, Duration::from_secs(300), see);
     assert_eq!((path(&peer, SECOND).active, path_changes(&peer, SECOND, true)), (true, 2));
-    // The count begins at zero again: two more that go unanswered are not enough.
+    // The count begins at zero again: two more without an answer are not enough.
     answering.set(false);
     let mut missed = 0;
     watches(&mut peer, Duration::from_secs(100), |peer, to, packet| {

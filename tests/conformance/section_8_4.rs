@@ -99,7 +99,7 @@ fn an_init_out_of_the_blue_is_answered(stage: &Stage) {
 
 fn an_init_that_cannot_be_taken_is_aborted_with_its_own_tag(stage: &Stage) {
     let mut peer = stage.listening_with(quiet());
-    // There is no listener on that port; and an INIT without streams.
+    // That port has no listener; and an INIT without streams.
     let nowhere = build(PEER_PORT, ENDPOINT_PORT + 1, 0, |out| peer.init().write(out));
     let init = Init { outbound_streams: 0, ..peer.init() };
     let nothing = build(PEER_PORT, ENDPOINT_PORT, 0, |out| init.write(out));
@@ -151,7 +151,7 @@ fn anything_else_out_of_the_blue_is_aborted_with_its_own_tag(stage: &Stage) {
         out_of_the_blue(stage, |say| say.shutdown(0)),
         out_of_the_blue(stage, |say| say.init_ack(b"cookie")),
         out_of_the_blue(stage, |say| say.error(&user)),
-        // Unknown, and it says: stop and be silent about me. The packet is still out of the blue.
+        // An unknown chunk that asks to stop without a report. The packet is still out of the blue.
         out_of_the_blue(stage, |say| say.chunk(|_, out| out.extend_from_slice(&[63, 0, 0, 4]))),
     ];
     for (number, answer) in answers.into_iter().enumerate() {

@@ -34,8 +34,8 @@ rules! {
         SHOULD "limit the repetitions of SHUTDOWN to Association.Max.Retrans" => shown(shutdown_is_not_repeated_for_ever, Talkative, Silent);
         SHOULD "destroy the TCB beyond that limit and report that the peer is unreachable" => shown_by(shutdown_is_not_repeated_for_ever, Talkative);
         SHOULD "clear the count and restart T2-shutdown when any packet of the peer comes" => shown(a_packet_of_the_peer_gives_it_more_time, Silent);
-        MUST "ignore a shutdown of the application in SHUTDOWN-RECEIVED, and still answer SHUTDOWN" => shown(what_is_outstanding_is_finished_after_the_peers_shutdown, Talkative, Deaf);
-        MUST "transmit what is outstanding after the SHUTDOWN of the peer, and take no new message" => shown_by(what_is_outstanding_is_finished_after_the_peers_shutdown, Silent, Deaf);
+        MUST "ignore a shutdown of the application in SHUTDOWN-RECEIVED, and still answer SHUTDOWN" => shown(outstanding_data_is_finished_after_the_peers_shutdown, Talkative, Deaf);
+        MUST "transmit what is outstanding after the SHUTDOWN of the peer, and take no new message" => shown_by(outstanding_data_is_finished_after_the_peers_shutdown, Silent, Deaf);
         MUST "in SHUTDOWN-SENT, answer each packet with DATA by SHUTDOWN at once and restart T2-shutdown" => shown(data_after_shutdown_is_answered_with_shutdown, Silent, Late, Value);
         MUST "send a SACK with that SHUTDOWN if there are gaps or duplicates" => shown(gaps_and_duplicates_after_shutdown_are_reported_in_a_sack, Missing, Value);
         SHOULD "abort when T5-shutdown-guard expires" => shown(a_shutdown_that_never_ends_is_aborted_by_the_guard, Silent);
@@ -61,7 +61,7 @@ rules! {
 const RTO: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(1);
 
-/// The endpoint has shut down and said so.
+/// The endpoint has sent a SHUTDOWN.
 fn shutdown_sent(stage: &Stage) -> Peer {
     let mut peer = established(stage);
     peer.app_shuts_down();
@@ -69,7 +69,7 @@ fn shutdown_sent(stage: &Stage) -> Peer {
     peer
 }
 
-/// The peer has shut down and the endpoint has agreed.
+/// The peer has sent a SHUTDOWN, and the endpoint has answered.
 fn shutdown_ack_sent(stage: &Stage) -> Peer {
     let mut peer = established(stage);
     peer.sends().shutdown(-1).go();
@@ -116,7 +116,7 @@ fn either_way_out_ends_the_association(stage: &Stage) {
 
 fn an_abort_says_so_and_carries_no_data(stage: &Stage) {
     let mut peer = outstanding(stage, 1);
-    // More data waits, and data that came waits to be acknowledged.
+    // More data waits, and received data waits to be acknowledged.
     for _ in 0..20 {
         peer.endpoint
             .send(peer.now, peer.id, &SendInfo::default(), 1000, [vec![7; 1000].into()])
@@ -200,7 +200,7 @@ fn shutdown_is_sent_again_with_twice_the_time(stage: &Stage) {
         peer.waits(TICK);
         peer.expects(&format!("SHUTDOWN {number}"));
     }
-    // Data that came in between is acknowledged from now on.
+    // From now on the endpoint acknowledges the data that arrived in between.
     peer.sends().data(0).data(1).go();
     peer.expects("SHUTDOWN 1, SACK 1");
     peer.waits(RTO);
@@ -249,7 +249,7 @@ fn a_packet_of_the_peer_gives_it_more_time(stage: &Stage) {
     }
 }
 
-fn what_is_outstanding_is_finished_after_the_peers_shutdown(stage: &Stage) {
+fn outstanding_data_is_finished_after_the_peers_shutdown(stage: &Stage) {
     let mut peer = outstanding(stage, 5);
     peer.sends().shutdown(-1).go();
     peer.expects_nothing();
@@ -257,7 +257,7 @@ fn what_is_outstanding_is_finished_after_the_peers_shutdown(stage: &Stage) {
     assert!(!takes_messages(&mut peer));
     peer.app_shuts_down();
     peer.expects_nothing();
-    // It goes on as in section 6: a gap is filled, and each SHUTDOWN acknowledges.
+    // Data continues as in section 6: a gap is filled, and each SHUTDOWN acknowledges.
     peer.sends().sack(-1, &[(2, 5)]).go();
     peer.expects("DATA 0");
     peer.sends().shutdown(-1).go();
@@ -393,7 +393,7 @@ fn a_connect_meets_a_peer_that_is_still_ending_the_last_association(stage: &Stag
         let answer = peer.hears();
         assert_eq!(header(&answer).verification_tag.0, 4711);
         assert_eq!(&answer[12..], [14, 1, 0, 4], "a SHUTDOWN COMPLETE alone, T bit set");
-        // T1 goes on as if nothing had happened.
+        // T1 continues as if nothing had happened.
         peer.waits(RTO - TICK);
         peer.expects_nothing();
         peer.waits(TICK);
@@ -448,7 +448,7 @@ fn a_shutdown_that_never_ends_is_aborted_by_the_guard(stage: &Stage) {
     }
     assert_eq!(peer.endpoint.association_count(), 1);
     peer.waits(RTO * 2);
-    // T2 may have had its turn before.
+    // T2 may have expired before.
     let mut last = Vec::new();
     while let Some(packet) = peer.hears_maybe() {
         last = kinds(&packet);

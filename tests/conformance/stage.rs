@@ -1,4 +1,4 @@
-//! Where a script is played: it writes the ladder down and, in a mutation run, lets the endpoint do one thing wrong.
+//! The stage of a script: it records the ladder and, in a mutation run, makes the endpoint do one thing wrong.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ pub(crate) struct Stage {
     record: Rc<RefCell<Record>>,
 }
 
-/// How a script went.
+/// The outcome of a script.
 #[derive(Debug)]
 pub(crate) struct Run {
     /// Why it failed, if it did.
@@ -39,20 +39,20 @@ enum Line {
     Waited(Time),
 }
 
-/// Everything that passed the wire.
+/// All packets on the wire.
 #[derive(Debug)]
 struct Record {
     lines: Vec<Line>,
     mutation: Option<Mutation>,
     /// Packets of the endpoint, as it sent them.
     sent: Vec<Bytes>,
-    /// How many packets the endpoint was sent.
+    /// Number of packets that the endpoint received.
     received: usize,
-    /// How often it had nothing more to say.
+    /// Number of times that the endpoint had nothing more to send.
     rests: usize,
     /// Packets that arrive only after a while.
     late: Vec<(SocketAddr, Bytes)>,
-    /// Where the peer is.
+    /// Address of the peer.
     peer: SocketAddr,
 }
 
@@ -61,7 +61,7 @@ struct Record {
 struct Recorded(Rc<RefCell<Record>>);
 
 impl Stage {
-    /// Returns an endpoint that listens, and a peer that has said nothing.
+    /// Returns an endpoint that listens, and a peer that has sent nothing.
     pub(crate) fn listening(&self) -> Peer {
         self.listening_with(AssociationConfig::default())
     }
@@ -81,7 +81,7 @@ impl Stage {
         self.play(Peer::established_with(1, config))
     }
 
-    /// Makes the endpoint connect to the peer, which then hears its INIT.
+    /// Makes the endpoint connect to the peer, which then receives its INIT.
     pub(crate) fn connecting(&self) -> Peer {
         self.connecting_with(plain())
     }
@@ -96,7 +96,7 @@ impl Stage {
         self.play(Peer::connected(1))
     }
 
-    /// Puts a peer on the stage: what it and the endpoint say from now on counts.
+    /// Puts a peer on the stage: its packets and those of the endpoint count from now on.
     pub(crate) fn play(&self, peer: Peer) -> Peer {
         self.record.borrow_mut().peer = peer.address;
         peer.behind(Box::new(Recorded(Rc::clone(&self.record))))
@@ -163,7 +163,7 @@ impl Wire for Recorded {
 }
 
 impl Run {
-    /// Returns every instance of a fault that this run has an occasion for.
+    /// Returns every instance of a fault that is possible in this run.
     pub(crate) fn mutations(&self, fault: Fault) -> Vec<Mutation> {
         let each =
             |at: usize, variants: usize| (0..variants).map(move |variant| Mutation { fault, at, variant });
@@ -202,11 +202,11 @@ fn chunks(packet: &Bytes) -> String {
 }
 
 thread_local! {
-    /// A failure is expected here: it is not to be printed.
+    /// Expects a failure, which is not printed.
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Plays a script, with one thing wrong if there is a mutation.
+/// Runs a script, with one fault if there is a mutation.
 pub(crate) fn run(script: Script, mutation: Option<Mutation>) -> Run {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

@@ -1,4 +1,4 @@
-//! Words that scripts need: chunks and parameters byte by byte, and what is in a packet.
+//! Vocabulary of scripts: chunks and parameters byte by byte, and the contents of packets.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use sctp_wire::parameter::Parameters;
 
 use crate::stage::Stage;
 
-/// A chunk as it stands in a packet.
+/// A chunk as it appears in a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Raw {
     pub(crate) kind: u8,

@@ -5,13 +5,14 @@ use std::thread::{self, JoinHandle};
 
 use crate::tools;
 
-/// A host that has nothing but a loopback interface, which is down. It goes with this value and what runs there.
+/// A host that has nothing but a loopback interface, which is down. The host ends with this value and the programs that run
+/// there.
 #[derive(Clone, Debug)]
 pub struct Host(Arc<netns::Host>);
 
 impl Host {
-    /// Makes a host, or reports the test as skipped where this user may not, or where there is no `ip`. `name` is what the
-    /// report calls it.
+    /// Makes a host, or reports the test as skipped where this user may not, or where there is no `ip`. `name` is its name in
+    /// the report.
     ///
     /// # Panics
     /// As [`tools::skip`] does.
@@ -57,7 +58,7 @@ impl Host {
         self.0.enter().expect("a host can be entered");
     }
 
-    /// Works on it. The sockets that are opened meanwhile, and the threads that are started, stay there.
+    /// Runs `work` on the host. The sockets that are opened meanwhile, and the threads that are started, stay there.
     ///
     /// # Panics
     /// The thread does, if the host cannot be entered.

@@ -7,7 +7,7 @@ use swiftwater::{Association, Listener, RecvError, SendInfo};
 use crate::peers::messages::TestMessage;
 use crate::process::PATIENCE;
 
-/// Sends a test message as it says.
+/// Sends a test message with its stream and order.
 ///
 /// # Panics
 /// If it cannot be sent.
@@ -47,8 +47,8 @@ pub fn receive(association: &Association) -> Option<TestMessage> {
     }
 }
 
-/// Accepts one association, gives every message back as it came, and shuts down after the peer.
-/// The thread returns how many messages there were.
+/// Accepts one association, returns every message unchanged, and shuts down after the peer.
+/// The thread returns the number of messages.
 #[must_use]
 pub fn echo_once(listener: Listener) -> JoinHandle<usize> {
     thread::spawn(move || {
@@ -73,8 +73,8 @@ pub fn send_number(association: &Association, number: u64, message_bytes: usize)
     association.send(&message).unwrap_or_else(|error| panic!("message {number}: {error}"));
 }
 
-/// Accepts one association, takes numbered messages to its end and sees that each number comes once, in order. `received` is
-/// told how many there are after each; the return value is how many there were.
+/// Accepts one association, receives numbered messages to its end and checks that each number comes once, in order. `received`
+/// gets the number so far after each; the return value is the total.
 ///
 /// # Panics
 /// If another message comes, or the association is lost.

@@ -1,4 +1,4 @@
-//! A program under a test's control: its input, its output line by line, its end.
+//! A program under a test's control: its input, its output line by line, and its end.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -38,7 +38,7 @@ impl Process {
             [child.stdout.take().map(|o| Box::new(o) as _), child.stderr.take().map(|e| Box::new(e) as _)];
         for stream in output.into_iter().flatten() {
             let sender = sender.clone();
-            // The thread ends with the program's output, or when nobody listens any more.
+            // The thread ends with the program's output, or when the receiver is dropped.
             thread::spawn(move || {
                 let mut reader = BufReader::new(stream);
                 let mut line = Vec::new();

@@ -1,4 +1,4 @@
-//! Tests that want a program beyond Rust: find it, or say that the test is skipped.
+//! Tests that need a program beyond Rust: finds the program, or reports the test as skipped.
 //!
 //! Such a test carries `#[ignore = "needs NAME: ./test --all"]`, so that `./test` leaves it out, and starts with
 //!

@@ -1,4 +1,4 @@
-//! Reads the import section of a WebAssembly module: enough to tell what it wants from its environment.
+//! Reads the import section of a WebAssembly module, which shows what the module needs from its environment.
 
 /// The eight bytes at the start of a module: magic number and version 1.
 const PREAMBLE: [u8; 8] = *b"\0asm\x01\0\0\0";
@@ -19,7 +19,7 @@ pub struct Module {
 pub enum ModuleError {
     /// It does not start as a module does.
     NotAModule,
-    /// It ends in the middle of something.
+    /// It ends in the middle of an item.
     Truncated,
     /// It uses an encoding that this reader does not know.
     Unknown,
@@ -105,7 +105,7 @@ impl<'a> Reader<'a> {
         Ok(imports)
     }
 
-    /// Skips what kind of thing an import is: its length depends on its kind.
+    /// Skips the description of an import: its length depends on its kind.
     fn description(&mut self) -> Result<(), ModuleError> {
         match self.byte()? {
             0 => self.number().map(drop),                            // function: its type

@@ -1,4 +1,4 @@
-//! tshark reads the captures of simulated networks: headers, checksums, times, interfaces and what is said about packets.
+//! tshark reads the captures of simulated networks: headers, checksums, times, interfaces and comments on packets.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "what cannot be had fails the test")]
 
@@ -40,7 +40,7 @@ const FIELDS: [&str; 15] = [
     "udp.length",
 ];
 
-/// A packet as it goes through a line that marks one, loses one and damages one.
+/// A packet on a line that marks one, loses one and damages one.
 #[derive(Clone, Copy)]
 enum Step {
     Plain,
@@ -98,7 +98,7 @@ fn a_whole_association() {
         assert_eq!(values(frame, "udp.checksum.status"), "1");
     }
     let kinds: Vec<String> = read.iter().map(|frame| values(frame, "sctp.chunk_type")).collect();
-    // INIT and its answer, COOKIE ECHO (with data, perhaps), and at the end the three words of a shutdown.
+    // INIT and its answer, COOKIE ECHO (perhaps with data), and the three chunks of a shutdown at the end.
     assert_eq!((&*kinds[0], &*kinds[1]), ("1", "2"));
     assert!(kinds[2].starts_with("10"), "{kinds:?}");
     assert!(kinds.iter().any(|kinds| kinds.split(',').any(|kind| kind == "0")));
@@ -128,7 +128,7 @@ fn check(a: SocketAddr, b: SocketAddr, source: &str, ecn: &str) {
         ],
     ]
     .concat();
-    // tshark gives them in the order of the file, which is that of the clock where hosts and lines answer.
+    // tshark prints them in the order of the file, which is that of the clock where hosts and lines answer.
     let mut sorted: Vec<[&str; 5]> = rows.iter().map(|row| row.each_ref().map(String::as_str)).collect();
     sorted.sort_by_key(|row| row[0] == "server");
     assert_eq!(sorted, expected);
@@ -208,7 +208,7 @@ fn read_with(tshark: &Path, capture: &[u8]) -> Vec<Value> {
     command.args(FIELDS.iter().flat_map(|field| ["-e", field]));
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    // The capture fits into a pipe, so that writing it never waits for somebody to read what tshark prints.
+    // The capture fits into a pipe, so that writing it never waits until tshark's output is read.
     child.stdin.take().unwrap().write_all(capture).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success());

@@ -1,5 +1,5 @@
-//! ICMP reports that somebody made up, on the loopback interface of a host of its own: the kernel takes every one that names a
-//! socket, and only what quotes the verification tag may change anything.
+//! Forged ICMP reports, on the loopback interface of a host of its own: the kernel accepts each that names a
+//! socket, and only a report that quotes the verification tag may change anything.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -23,7 +23,7 @@ const PROTOCOL_UNREACHABLE: [u8; 2] = [3, 2];
 const HOST_UNREACHABLE: [u8; 2] = [3, 1];
 const TOO_BIG: [u8; 2] = [3, 4];
 
-/// An association with itself, and what leaves for the server on the wire.
+/// An association with itself, and the packets to the server on the wire.
 struct Talk {
     stack: Stack,
     listener: Listener,
@@ -79,7 +79,7 @@ impl Talk {
         self.stack.statistics().endpoint.reports_ignored
     }
 
-    /// A forged report comes and is ignored.
+    /// A forged report arrives and is ignored.
     fn ignores(&self, report: [u8; 2], mtu_bytes: u16) {
         let before = (self.ignored(), self.mtu_bytes());
         send_report(report, mtu_bytes, &self.forged_quote());

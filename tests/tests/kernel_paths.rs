@@ -19,7 +19,7 @@ use swiftwater_tests::peers::messages::{TestMessage, payload};
 /// Both links at first: a round trip of 10 ms, and 20 ms more when the queue is full.
 const ALIVE: &str = "delay 5ms rate 20mbit limit 34";
 const DEAD: &str = "loss 100%";
-/// Bytes on a path that cannot be there by accident.
+/// Number of bytes on a path that is no accident.
 const MUCH_BYTES: u64 = 1_000_000;
 const MUCH_PACKETS: u64 = MUCH_BYTES / NUMBERED_BYTES as u64;
 
@@ -48,7 +48,7 @@ fn both_active(paths: &[PathStatistics; 2]) -> bool {
     paths.iter().all(|path| path.state == PathState::Active)
 }
 
-/// Numbered messages in one direction. Each of its steps goes on until the paths are as they should be.
+/// Numbered messages in one direction. Each step continues until the paths are as expected.
 trait Load {
     fn step(&mut self);
     fn association(&self) -> &Association;
@@ -68,7 +68,7 @@ trait Load {
         }
     }
 
-    /// Goes on while something else happens.
+    /// Continues while something else happens.
     fn during(&mut self, work: impl FnOnce() + Send + 'static) -> [PathStatistics; 2]
     where
         Self: Sized,
@@ -177,7 +177,7 @@ fn ask(association: &Association, mut other: impl FnMut(TestMessage)) -> (u64, D
     }
 }
 
-/// The first link dies while the load is on, and comes back. `carried`: what a path did for it.
+/// The first link fails under load and recovers. `carried`: the bytes that a path has carried.
 fn survives(load: &mut impl Load, carried: impl Fn(&PathStatistics) -> u64 + Copy, much: u64) {
     let since = |paths: &[PathStatistics; 2], path: usize| {
         let before = carried(&paths[path]);
@@ -198,7 +198,7 @@ fn survives(load: &mut impl Load, carried: impl Fn(&PathStatistics) -> u64 + Cop
 fn our_data_survives(link: LinkKind) {
     let mut load = Sending::new(connect(link, Multipath::default(), SINK_PORT));
     let [first, second] = load.until(|paths| both_active(paths) && paths[0].delivered_bytes > MUCH_BYTES);
-    // The kernel does not ask for data on all paths. On a busy machine the first may seem silent for a moment.
+    // The kernel does not request data on all paths. On a busy machine the first may seem silent for a moment.
     assert!(second.delivered_bytes == 0 || first.early_failovers > 0, "{first:?}, {second:?}");
     survives(&mut load, |path| path.delivered_bytes, MUCH_BYTES);
     println!("longest pause: {} us", load.finish().as_micros());

@@ -1,5 +1,5 @@
-//! The answers of the kernel's sockets to calls, options and messages, right and wrong: our own sockets are held to the same
-//! texts (`crates/preload/tests/oracle`).
+//! The answers of the kernel's sockets to calls, options and messages, valid and invalid: our own sockets are compared with the
+//! same texts (`crates/preload/tests/oracle`).
 #![forbid(unsafe_code)]
 
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::process::Command;
 use swiftwater_tests::peers::kernel::{lab, shell};
 use swiftwater_tests::tools;
 
-/// The kernel that the texts are of.
+/// The kernel that the texts come from.
 const VERSION: &str = "6.1";
 /// Extensions that we do not have are off, and packets travel directly in IP.
 const AS_OURS: &str = "sysctl -qw net.sctp.prsctp_enable=0 net.sctp.encap_port=0 net.sctp.auth_enable=0";

@@ -12,7 +12,7 @@ use swiftwater_tests::ours;
 const ROUTER: &str = "10.77.1.1";
 const SERVER: &str = "10.77.2.2";
 const MESSAGE_BYTES: usize = 8000;
-/// Far more than any search takes.
+/// Far longer than any search takes.
 const MESSAGES_MAX: u64 = 10_000_000;
 
 /// Two hosts and the router between them.
@@ -44,7 +44,7 @@ impl Hosts {
         Some(Hosts { client, router, server })
     }
 
-    /// The router no longer says what it drops.
+    /// The router no longer reports what it drops.
     fn silence(&self) {
         // ICMP errors are its own packets; those that it forwards come in through an interface.
         self.router.ip("rule add iif lo to 10.77.1.0/24 blackhole");
@@ -57,7 +57,7 @@ impl Hosts {
     }
 }
 
-/// Numbered messages leave until the path is as it should be.
+/// Sends numbered messages until the path is as expected.
 fn send_until(association: &Association, next: &mut u64, done: impl Fn(&PathStatistics) -> bool) -> usize {
     loop {
         let path = association.statistics().unwrap().paths[0].clone();

@@ -12,9 +12,9 @@ use swiftwater_tests::ours;
 
 const PORT: u16 = 5001;
 const MESSAGE_BYTES: usize = 4000;
-/// Bytes on a path that cannot be there by accident.
+/// Number of bytes on a path that is no accident.
 const MUCH_BYTES: u64 = 1_000_000;
-/// Far more than that takes.
+/// Far longer than that takes.
 const MESSAGES_MAX: u64 = 1_000_000;
 
 struct Hosts {
@@ -79,7 +79,7 @@ fn paths(association: &Association) -> Vec<PathStatistics> {
     paths
 }
 
-/// Sends until it is so of both paths. Returns how many messages.
+/// Sends until the condition holds for both paths. Returns the number of messages.
 fn send_until(association: &Association, done: impl Fn(&PathStatistics) -> bool) -> u64 {
     let mut sent = 0;
     loop {
@@ -97,7 +97,7 @@ fn send_until(association: &Association, done: impl Fn(&PathStatistics) -> bool)
 
 /// Returns the bytes sent by an interface of the host on which this thread is.
 fn sent_bytes(interface: &str) -> u64 {
-    // Eight columns of what was received come first.
+    // Eight columns about received packets come first.
     const SENT_BYTES: usize = 8;
     let table = fs::read_to_string("/proc/thread-self/net/dev").unwrap();
     let line = table.lines().find_map(|line| line.trim().strip_prefix(&format!("{interface}:"))).unwrap();

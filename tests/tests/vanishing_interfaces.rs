@@ -1,5 +1,5 @@
-//! Two hosts with two lines between them, each host in a network namespace: what becomes of an association when addresses and
-//! interfaces vanish under it and come back.
+//! Two hosts with two lines between them, each host in a network namespace: addresses and interfaces vanish under an
+//! association and return.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -37,7 +37,7 @@ impl Family {
         }
     }
 
-    /// As `ip address` wants it. An IPv6 address is usable at once, not after it was looked for elsewhere.
+    /// The form for `ip address`. An IPv6 address is usable at once, without duplicate address detection.
     fn text(self, line: usize, number: u8) -> String {
         let address = self.address(line, number);
         match self {
@@ -85,7 +85,7 @@ fn options(family: Family, number: u8) -> StackOptions {
 /// Binds the sockets of a host.
 type Bind = fn(StackOptions) -> Stack;
 
-/// A client that sends numbered messages, and a server that sees that each comes once, in order.
+/// A client that sends numbered messages, and a server that checks that each comes once, in order.
 struct Transfer {
     family: Family,
     stack: Stack,
@@ -131,7 +131,7 @@ impl Transfer {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// Sends until it is so.
+    /// Sends until the condition holds.
     fn send_until(&mut self, what: &str, done: impl Fn(&Transfer) -> bool) {
         while !done(self) {
             assert!(self.sent < MESSAGES_MAX, "{what}: {:#?}", self.association.statistics());
@@ -156,7 +156,7 @@ impl Transfer {
     }
 }
 
-/// The first line goes and comes back while messages flow. Says how often the client's system refused to send.
+/// The first line fails and recovers while messages flow. Returns how often the client's system refused to send.
 fn survives(
     (name, family): (&str, Family),
     bind: Bind,
@@ -208,7 +208,7 @@ fn an_address_of_the_sender() {
 #[test]
 #[ignore = "needs network namespaces: ./test --all"]
 fn an_ipv6_address_of_the_sender() {
-    // The system goes on to send from it, but nothing comes back.
+    // The system continues to send from it, but receives nothing.
     survives(("own6", Family::V6), as_it_is, del_address, add_address);
 }
 
@@ -295,7 +295,7 @@ fn every_interface_at_once() {
                 thread::yield_now();
             }
             (0..2).for_each(|line| at_client.client.ip(&format!("link delete e{line}")));
-            // Nothing is outstanding, so it leaves at once, or would.
+            // Nothing is outstanding, so the shutdown leaves at once.
             transfer.send();
             assert!(transfer.refused() > 0);
             (0..2).for_each(|line| at_client.add_line(line));

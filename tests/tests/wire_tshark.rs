@@ -1,5 +1,5 @@
-//! tshark sees in our packets what we put in: every chunk, parameter and cause, in UDP and directly in IP, with
-//! good checksums and nothing to complain about.
+//! tshark finds in our packets what we put in: every chunk, parameter and cause, in UDP and directly in IP, with
+//! good checksums and without complaints.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "what cannot be had fails the test")]
 
@@ -47,7 +47,7 @@ fn directly_in_ip() {
     check(Carrier::Ip);
 }
 
-/// A broken packet must be noticed, or the other tests prove nothing.
+/// tshark must detect a broken packet, or the other tests prove nothing.
 #[test]
 #[ignore = "needs tshark: ./test --all"]
 fn tshark_notices_a_wrong_checksum_and_a_wrong_length() {
@@ -118,7 +118,7 @@ fn read_with(
     }
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    // The capture fits into a pipe, so that writing it never waits for somebody to read what tshark prints.
+    // The capture fits into a pipe, so that writing it never waits until tshark's output is read.
     child.stdin.take().unwrap().write_all(&capture(carrier, packets)).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success());
@@ -349,7 +349,7 @@ fn data(cases: &mut Cases) {
             .into()
         })
         .collect();
-    // Ordered fragments of one message would be put together, so each flag is looked at alone.
+    // Ordered fragments of one message would be reassembled, so each flag has its own packet.
     for (index, chunk) in chunks.iter().enumerate() {
         let bit = |mask: usize| if index & mask == 0 { "0" } else { "1" };
         let length = ["17", "18", "19", "20"][index % 4];

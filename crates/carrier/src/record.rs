@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_begin_as_a_record_is_none() {
+    fn other_bytes_are_no_record() {
         let mut header =
             Header { address: Some(([192, 0, 2, 1], 7).into()), ..Header::new(Kind::Data) }.encode();
         assert!(Header::is_meant(&header) && Header::parse(&header).is_some());

@@ -1,4 +1,4 @@
-//! Inputs that fuzzers have found, and those that they begin with, run as ordinary tests.
+//! Inputs that fuzzers have found, and their first inputs, run as ordinary tests.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ fn replay(case: &str, run: fn(&[u8])) {
         for entry in entries {
             let path = entry.expect("a folder that can be listed").path();
             let bytes = std::fs::read(&path).expect("a file that can be read");
-            // It shows only where the run fails: which input that was.
+            // Printed only where the run fails: it names the input.
             println!("{}", path.display());
             run(&bytes);
             count += 1;

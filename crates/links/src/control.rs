@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_built_is_read() {
+    fn built_messages_are_parsed() {
         let mut builder = ControlBuilder::new();
         builder.push(17, 103, &1452u16.to_ne_bytes());
         builder.push(41, 50, &[7; 20]);

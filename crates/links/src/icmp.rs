@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_icmp_report_is_none() {
+    fn other_bytes_are_no_icmp_report() {
         assert_eq!(reported(libc::SOL_IP, libc::IP_RECVERR, libc::SO_EE_ORIGIN_TXSTATUS, (3, 3), 0), None);
         assert_eq!(reported(libc::SOL_UDP, 5, libc::SO_EE_ORIGIN_ICMP, (3, 3), 0), None);
         assert_eq!(reason(&[], "192.0.2.1".parse().unwrap(), 8), None);

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_none() {
+    fn other_messages_are_no_answer() {
         let answer = message(libc::RTM_NEWROUTE, &[attribute(libc::RTA_OIF, &7u32.to_ne_bytes())]);
         for end in 0..answer.len() {
             assert_eq!(Answer::parse(&answer[..end]), None, "{end} bytes");

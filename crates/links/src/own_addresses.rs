@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_depends_on_the_interface_is_left_to_the_kernel() {
+    fn addresses_that_depend_on_the_interface_are_left_to_the_kernel() {
         let own = OwnAddresses::new();
         for address in crate::interface_addresses().expect("a list") {
             let link_local = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());

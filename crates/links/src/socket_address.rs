@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_none() {
+    fn other_bytes_are_no_address() {
         assert_eq!(decode(&[]), None);
         assert_eq!(decode(&[0; 28]), None);
         assert_eq!(decode(&RawAddress::encode("[::1]:5".parse().unwrap(), true).bytes[..20]), None);

@@ -1,4 +1,4 @@
-//! Captures, read back with the library's reader and by hand.
+//! Captures, read with the library's reader and by hand.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::io::{self, Write};
@@ -168,7 +168,7 @@ fn comments(seen: &[Seen]) -> Vec<(&str, Vec<&str>)> {
 }
 
 #[test]
-fn what_becomes_of_a_packet_is_its_comment() {
+fn the_fate_of_a_packet_is_its_comment() {
     let config = PipeConfig {
         rate_bits_per_s: Some(8_000_000),
         queue_packets: 2,
@@ -198,7 +198,7 @@ fn what_becomes_of_a_packet_is_its_comment() {
     expected.push(("A", vec!["dropped: no route leads there"]));
     expected.extend([("B", vec![]), ("B", vec![])]);
     assert_eq!(comments(&seen), expected);
-    // The mark is seen where the packet arrives, and not before.
+    // The mark is seen where the packet arrives, not before.
     let ecn: Vec<u8> = seen.iter().map(|s| s.data[1]).collect();
     assert_eq!((&ecn[..4], &ecn[11..]), (&[0b10; 4][..], &[0b10, 0b11][..]));
 }
@@ -221,7 +221,7 @@ fn damage_copies_and_waiting_are_told() {
     let mut late = self::net(false, &PipeConfig { reorder, ..PipeConfig::default() });
     late.send(0, Ecn::NotCapable, b"");
     assert_eq!(comments(&late.finish()), [("A", vec!["late"]), ("A to B", vec!["late"]), ("B", vec![])]);
-    // It is whole where it comes from.
+    // The packet is whole at its source.
     let flipped: Vec<u32> =
         seen.iter().map(|s| s.data[28..].iter().map(|byte| byte.count_ones()).sum()).collect();
     assert_eq!(flipped, [0, 0, 0, 1]);
@@ -288,7 +288,7 @@ fn a_capture_changes_nothing_and_comes_out_the_same_again() {
     assert_eq!(read(&first.1).len(), 1000 + first.0.len());
 }
 
-/// Takes so many bytes and no more.
+/// Takes so many bytes and then fails.
 struct Full(usize);
 
 impl Write for Full {
@@ -303,9 +303,9 @@ impl Write for Full {
 }
 
 #[test]
-fn what_could_not_be_written_is_told_when_the_capture_stops() {
+fn write_errors_are_reported_when_the_capture_stops() {
     let mut net = net(false, &PipeConfig::default());
-    // Room for the head of the file and not much more.
+    // Room for the head of the file and little more.
     let head = PcapNgWriter::new(Vec::new()).unwrap().into_inner().len();
     net.network.start_capture(Capture::to(Full(head + 300)).host(net.hosts.0, "A")).unwrap();
     for _ in 0..10 {
@@ -313,7 +313,7 @@ fn what_could_not_be_written_is_told_when_the_capture_stops() {
     }
     let error = net.network.stop_capture().unwrap_err();
     assert!(error.to_string().starts_with("the capture could not be written"), "{error}");
-    // The network goes on.
+    // The network continues.
     assert_eq!(net.network.in_flight(), 10);
     net.network.stop_capture().unwrap();
 }

@@ -65,7 +65,7 @@ fn a_good_and_a_bad_line_lose_as_they_were_told() {
     let loss = Loss::Burst { good_to_bad: 0.01, bad_to_good: 0.04, loss_in_good: 0.001, loss_in_bad: 0.5 };
     let config = PipeConfig { loss, ..PipeConfig::default() };
     let lost = verdicts(&config, 3, 500_000).iter().filter(|verdict| is_lost(verdict)).count();
-    // A fifth of the time it is bad: 0.8 * 0.001 + 0.2 * 0.5.
+    // The line is bad for a fifth of the time: 0.8 * 0.001 + 0.2 * 0.5.
     let expected = 500_000.0 * 0.1008;
     assert!((lost as f64 / expected - 1.0).abs() < 0.05, "{lost} instead of {expected}");
 }
@@ -166,7 +166,7 @@ fn packets_with_jitter_stay_in_a_row_unless_they_may_not() {
 }
 
 #[test]
-fn what_finds_a_long_queue_is_marked_if_it_may_be() {
+fn packets_that_find_a_long_queue_are_marked_if_permitted() {
     let config = PipeConfig { mark_above_bytes: Some(2000), ..slow() };
     let mut pipe = Pipe::new(&config, 0);
     let mut offer = |ecn| passage(pipe.offer_with_ecn(0, 1000, ecn)).ecn;
@@ -187,7 +187,7 @@ fn a_queue_is_bounded_in_packets_as_in_bytes() {
     let at_ns: Vec<_> = (0..2).map(|_| passage(pipe.offer(0, 100)).at_ns).collect();
     assert_eq!(at_ns, [MS / 10, MS / 5]);
     assert_eq!(pipe.offer(0, 1), full);
-    // The first has left: there is room for a packet, but not for so long a one.
+    // The first has left: there is room for a packet, but not for one of this length.
     assert_eq!(pipe.offer(MS / 10, 1401), full);
     passage(pipe.offer(MS / 10, 1400));
     assert_eq!((pipe.queued_packets(MS / 10), pipe.queued_bytes(MS / 10)), (2, 1500));
@@ -212,7 +212,7 @@ fn a_line_that_goes_down_loses_its_queue_and_not_what_is_on_the_way() {
     assert_eq!((pipe.queued_packets(10 * MS - 1), pipe.queued_packets(10 * MS)), (2, 0));
     assert_eq!(pipe.offer(10 * MS, 1000), down);
     assert_eq!(pipe.offer(20 * MS - 1, 1000), down);
-    // Nothing of the old queue is in the way.
+    // Nothing of the old queue remains.
     assert_eq!(passage(pipe.offer(20 * MS, 1000)).at_ns, 71 * MS);
     assert_eq!(pipe.stats().packets_down, 4);
 }
@@ -313,7 +313,7 @@ fn one_fault_does_not_change_the_chances_of_another() {
                 match (alone, &together) {
                     (Verdict::Deliver(alone), Verdict::Deliver(together)) => {
                         let trace = |p: &Passage| trace(one, p, p.at_ns - number * 10 * MS);
-                        // Loss is seen by what is missing alone; the delay of it is another's.
+                        // Loss shows by missing packets alone; their delay belongs to another fault.
                         if one != 0 {
                             assert_eq!(trace(alone), trace(together), "packet {number}, fault {one}, {b:?}");
                         }

@@ -22,7 +22,7 @@ fn line(rate_bits_per_s: u64, delay_ms: u64) -> PipeConfig {
     }
 }
 
-/// Lets time pass until nothing is on the way.
+/// Lets time pass until no packet is on its way.
 fn run<P: Payload>(network: &mut Network<P>) -> Vec<Delivery<P>> {
     let mut all = Vec::new();
     while let Some(now_ns) = network.next_event_ns() {
@@ -56,7 +56,7 @@ fn a_packet_arrives_where_it_was_sent() {
 }
 
 #[test]
-fn what_has_no_route_is_counted() {
+fn packets_without_a_route_are_counted() {
     let mut network = Network::new(0);
     network.add_host(&[ip(1)]);
     network.add_host(&[ip(2)]);

@@ -33,7 +33,7 @@ fn packet<P>(payload: P) -> Packet<P> {
     Packet { bytes: 1000, ecn: Ecn::Ect0, whole: true, payload }
 }
 
-/// Lets time pass until nothing is on the way.
+/// Lets time pass until no packet is on its way.
 fn run<P: Payload>(network: &mut Network<P>) -> Vec<Delivery<P>> {
     let mut all = Vec::new();
     while let Some(now_ns) = network.next_event_ns() {
@@ -68,7 +68,7 @@ fn a_packet_waits_until_as_many_have_passed_as_asked() {
         (0..2000).filter(|place| arrived[*place].0 > u64::from(arrived[*place].1) * MS + MS).collect();
     assert!((10..35).contains(&late.len()), "{late:?}");
     for place in late {
-        // It came at once after three that were sent after it, and others came in order.
+        // The packet came at once after three that were sent after it, and others came in order.
         let number = arrived[place].1;
         let before: Vec<u32> = arrived[place - 3..place].iter().map(|(_, number)| *number).collect();
         assert_eq!(before, [number + 1, number + 2, number + 3]);
@@ -80,7 +80,7 @@ fn a_packet_waits_until_as_many_have_passed_as_asked() {
 fn a_packet_that_nothing_passes_arrives_when_it_has_waited_long_enough() {
     let config = behind(1.0, 1, Duration::from_millis(30));
     assert_eq!(arrivals(&config, 1, &[0, MS]), [(31 * MS, 0), (32 * MS, 1)]);
-    // Nothing is left behind that a later packet could bring back.
+    // No packet is left behind that a later one could bring back.
     let (mut network, pipes) = route(1, &[config]);
     network.send_packet(0, port(1), port(2), packet("waits"));
     assert_eq!(run(&mut network).len(), 1);
@@ -90,7 +90,7 @@ fn a_packet_that_nothing_passes_arrives_when_it_has_waited_long_enough() {
 }
 
 #[test]
-fn who_comes_too_late_to_pass_does_not_make_the_other_wait_longer() {
+fn a_packet_too_late_to_pass_does_not_delay_the_other_further() {
     let (mut network, pipes) = route(1, &[behind(1.0, 1, Duration::from_millis(30))]);
     network.send_packet(0, port(1), port(2), packet("waits"));
     let slow = PipeConfig { delay: Duration::from_millis(100), ..PipeConfig::default() };
@@ -268,7 +268,7 @@ prop_compose! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// Whatever the faults, every packet and every copy is accounted for, and time does not go back.
+    /// Whatever the faults, every packet and every copy is accounted for, and time never goes back.
     #[test]
     fn nothing_vanishes(
         pipes in prop::collection::vec(any_pipe(), 0..4),

@@ -1,4 +1,4 @@
-//! A line with outages against a model that goes from nanosecond to nanosecond and moves a byte at a time.
+//! Compares a line with outages to a model that proceeds by nanoseconds and moves one byte at a time.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::collections::VecDeque;
@@ -101,7 +101,7 @@ proptest! {
     ) {
         let when_down = if waits { WhenDown::Wait } else { WhenDown::Lose };
         // A packet that is longer than the line is ever up never gets through where the queue is lost; that is right, and
-        // both say so.
+        // line and model agree.
         let config = PipeConfig {
             rate_bits_per_s: Some(RATE_BITS_PER_S),
             queue_packets,

@@ -1,4 +1,4 @@
-//! The queue of a pipe against a model that does everything the slow way.
+//! Compares the queue of a pipe to a model that is slow and simple.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use netsim::{DropReason, Pipe, PipeConfig, Verdict};
@@ -16,7 +16,7 @@ impl Model {
     /// Times are in units of 1 / rate nanoseconds, so that every packet takes a whole number of them.
     fn offer(&mut self, now_ns: u64, bytes: usize) -> Option<u64> {
         let now = u128::from(now_ns) * self.rate_bits_per_s;
-        // A packet is there until the nanosecond in which it is gone is over for the clock.
+        // A packet stays until the clock has passed the nanosecond in which it leaves.
         let gone_ns = |left: u128| left / self.rate_bits_per_s;
         let waiting: Vec<usize> = self
             .taken
@@ -29,7 +29,7 @@ impl Model {
         if !fits && !waiting.is_empty() {
             return None;
         }
-        // The clock counts whole nanoseconds: a line that was busy into this one goes on where it was.
+        // The clock counts whole nanoseconds: a line that was busy until within this one continues there.
         let busy = self.taken.last().map_or(0, |(left, _)| *left);
         let start = if gone_ns(busy) < u128::from(now_ns) { now } else { busy };
         let left = start + bytes as u128 * 8 * 1_000_000_000;

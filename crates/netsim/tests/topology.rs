@@ -110,7 +110,7 @@ fn topologies_of_one_network_have_addresses_of_their_own() {
     assert_eq!(all.iter().collect::<HashSet<_>>().len(), 304);
 }
 
-/// A packet gets through in the end, if it is sent again and again.
+/// A packet gets through in the end if it is sent repeatedly.
 fn gets_through(network: &mut Network<u32>, from: SocketAddr, to: SocketAddr, start_ns: u64) -> bool {
     let until_ns = start_ns + 100_000 * MS;
     (start_ns..until_ns).step_by(50 * MS as usize).any(|now_ns| {

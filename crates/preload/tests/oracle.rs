@@ -89,7 +89,7 @@ fn listeners_and_options_of_any_socket() {
 }
 
 #[test]
-fn what_is_left_after_the_end_and_path_mtus() {
+fn unread_data_after_the_end_and_path_mtus() {
     says_the_same("endings", &[]);
 }
 
@@ -115,7 +115,7 @@ fn addresses() {
 
 #[test]
 fn notifications() {
-    // Buffer sizes decide how much waits.
+    // Buffer sizes determine how much waits.
     let waiting = ["the server aborts while much waits for it"];
     says_the_same_without(&waiting, "notifications", &[]);
 }

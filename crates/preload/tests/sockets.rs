@@ -1,5 +1,5 @@
-//! Tests of C programs with the shim, with a daemon for each test. The programs of `tests/sockets/*.c` know nothing of Swiftwater
-//! and contain the checks.
+//! Tests of C programs with the shim, with a daemon for each test. The programs of `tests/sockets/*.c` know nothing of
+//! Swiftwater and contain the checks.
 #![allow(missing_docs)]
 
 use std::env;
@@ -84,7 +84,7 @@ fn readers_need_not_know_how_long_messages_are() {
 }
 
 #[test]
-fn what_goes_with_a_message_arrives_with_it() {
+fn ancillary_data_arrives_with_its_message() {
     run("ancillary", &[]);
 }
 
@@ -153,7 +153,7 @@ fn a_program_may_clear_its_environment() {
 }
 
 #[test]
-fn what_a_program_of_tcp_reads_has_no_messages() {
+fn a_tcp_program_reads_across_messages() {
     let daemon = Daemon::start("tcp");
     let mut program = daemon.run(compiled("tcp", "tcp"));
     assert_success("tcp", &program.env(TCP_AS_SCTP, "1").output().expect("the program starts"));
@@ -351,17 +351,17 @@ fn packets_have_the_traffic_class_that_was_set() {
 }
 
 #[test]
-fn what_a_killed_program_has_sent_arrives() {
+fn messages_of_a_killed_program_arrive() {
     run("deaths", &["sender"]);
 }
 
 #[test]
-fn what_a_program_has_sent_arrives_at_whatever_moment_it_is_killed() {
+fn messages_arrive_at_whatever_moment_the_program_is_killed() {
     run_for("moments", "deaths", &["one-to-one"]);
 }
 
 #[test]
-fn what_was_sent_to_one_of_many_arrives_at_whatever_moment_the_program_is_killed() {
+fn messages_to_one_of_many_arrive_at_whatever_moment_the_program_is_killed() {
     run_for("moments-many", "deaths", &["one-to-many"]);
 }
 

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_packet_is_an_error() {
+    fn other_bytes_are_no_packet() {
         assert_eq!(Packet::parse(&[1; 11]), Err(PacketError::TooShort { bytes: 11 }));
         assert_eq!(Packet::parse(&[0; 12]), Err(PacketError::ZeroPort));
         finish(&mut [1; 11]);

@@ -1,5 +1,5 @@
-//! Packets that another implementation sent read as what they are, with good checksums, and are built again to
-//! the byte.
+//! Packets that another implementation has sent: each parses with a good checksum, and is built again byte
+//! for byte.
 
 #![expect(clippy::unwrap_used, reason = "a recording that cannot be read fails the test")]
 
@@ -35,7 +35,7 @@ fn the_recording_reads_like_the_ladder_that_it_is() {
         .iter()
         .map(|(sender, bytes)| {
             let packet = Packet::parse(bytes).unwrap().to_string();
-            // The parameters are looked at below.
+            // The test checks the parameters below.
             format!("{sender} {}", packet.split(" [parameter").next().unwrap())
         })
         .collect();

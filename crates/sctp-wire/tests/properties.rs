@@ -1,4 +1,4 @@
-//! Every chunk, parameter and cause reads back as it was written, and no bytes whatever panic.
+//! Every chunk, parameter and cause survives building and parsing, and no bytes make a parser panic.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -34,7 +34,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Parameters of each kind; the last is of no known kind.
+/// Parameters of each kind; the last has an unknown kind.
 fn parameters<'a>(mut from: Source<'a>) -> Vec<Parameter<'a>> {
     let address_v6 = (u128::from(from.u32()) << 96 | u128::from(from.u32())).into();
     vec![
@@ -53,7 +53,7 @@ fn parameters<'a>(mut from: Source<'a>) -> Vec<Parameter<'a>> {
     ]
 }
 
-/// Causes of each kind; the last is of no known kind.
+/// Causes of each kind; the last has an unknown kind.
 fn causes<'a>(mut from: Source<'a>) -> Vec<Cause<'a>> {
     vec![
         cause::InvalidStreamIdentifier { stream: StreamId(from.u16()) }.into(),
@@ -73,7 +73,7 @@ fn causes<'a>(mut from: Source<'a>) -> Vec<Cause<'a>> {
     ]
 }
 
-/// Chunks of each kind but SACK, which has a builder; the last is of no known kind.
+/// Chunks of each kind but SACK, which has a builder; the last has an unknown kind.
 fn chunks<'a>(mut from: Source<'a>, user_data: &'a [u8]) -> Vec<Chunk<'a>> {
     vec![
         chunk::Data {
@@ -117,7 +117,7 @@ fn chunks<'a>(mut from: Source<'a>, user_data: &'a [u8]) -> Vec<Chunk<'a>> {
     ]
 }
 
-/// Looks at everything there is to see in some bytes.
+/// Parses bytes at every level, and formats what it finds.
 fn read_everything(bytes: &[u8]) -> usize {
     let Ok(packet) = Packet::parse(bytes) else { return 0 };
     let mut seen = packet.to_string().len() + usize::from(packet.checksum_ok());
@@ -288,7 +288,7 @@ proptest! {
     }
 }
 
-/// Every truncation of one packet, not only those that chance picks.
+/// Every truncation of one packet, not only random ones.
 #[test]
 fn no_truncation_panics() {
     let packet = packet_of_everything(b"some bytes", &[[0, 5], [0, 6], [0, 7]]);

@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_back_in_front_comes_first() {
+    fn data_put_back_comes_first() {
         let mut c = chain(&["abc", "def"]);
         let first = c.pop_front().unwrap();
         c.push_front(first);

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn an_invalid_address_is_named() {
         for (text, word) in [
             ("127.0.0.1", "no port"),
             ("::1:5000", "no port"),

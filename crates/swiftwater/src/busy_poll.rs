@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_pay_becomes_rare() {
+    fn polling_that_does_not_pay_becomes_rare() {
         let mut busy = BusyPoll::default();
         let looks = (0..10_000)
             .filter(|_| {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_pays_goes_on_in_spite_of_a_few_failures() {
+    fn polling_that_pays_continues_despite_a_few_failures() {
         let mut busy = BusyPoll::default();
         for _ in 0..10 {
             assert!(busy.should_poll());

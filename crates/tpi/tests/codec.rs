@@ -70,7 +70,7 @@ fn data_without_options_is_what_a_simple_program_sends() {
 /// Messages have the published options of SCTP (`xti_sctp.h`): T_SCTP_PPI, T_SCTP_SID, T_SCTP_SSN, T_SCTP_TSN at the
 /// level T_INET_SCTP.
 #[test]
-fn what_is_known_of_a_message_has_the_published_options() {
+fn the_properties_of_a_message_have_the_published_options() {
     let published =
         [[20, 132, 4, 0, 7], [20, 132, 3, 0, 46], [20, 132, 6, 0, 900], [20, 132, 5, 0, 2]].concat();
     let indication = bytes(&[vec![26, 0, 80, 16], published.clone()].concat());
@@ -109,7 +109,7 @@ fn unknown_options_are_skipped() {
 }
 
 #[test]
-fn what_is_not_a_primitive_is_refused_for_its_reason() {
+fn other_bytes_are_refused_as_primitives_for_their_reason() {
     let cases = [
         (bytes(&[]), DecodeError::Truncated),
         (vec![3, 0, 0], DecodeError::Truncated),

@@ -1,4 +1,4 @@
-//! Fails when a WebAssembly module imports anything: proof that a library asks its environment for nothing.
+//! Fails when a WebAssembly module imports anything. This proves that a library needs nothing from its environment.
 #![forbid(unsafe_code)]
 
 use std::error::Error;

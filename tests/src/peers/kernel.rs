@@ -1,6 +1,6 @@
 //! The SCTP of the Linux kernel, in a kernel that runs as a process (`tests/peers/kernel-lab`).
 //!
-//! A test that wants it runs inside [`lab`]: there the kernel is at [`ADDRESSES`], we are at [`OUR_ADDRESSES`], and
+//! A test that needs it runs inside [`lab`]: there the kernel is at [`ADDRESSES`], we are at [`OUR_ADDRESSES`], and
 //! both speak SCTP over UDP port 9899.
 
 use std::io::{Read, Write};
@@ -24,23 +24,23 @@ const SHELL_PORT: u16 = 9999;
 pub const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 0, 2), Ipv4Addr::new(10, 78, 0, 2)];
 /// Ours.
 pub const OUR_ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 0, 1), Ipv4Addr::new(10, 78, 0, 1)];
-/// The SCTP port of a server that gives every message back on its stream.
+/// The SCTP port of a server that returns every message on its stream.
 pub const ECHO_PORT: u16 = 5001;
-/// The SCTP port of a server that gives one message back and shuts the association down.
+/// The SCTP port of a server that returns one message and shuts the association down.
 pub const ECHO_ONCE_PORT: u16 = 5002;
 /// The SCTP port of a server that sends [`super::messages`] and shuts the association down.
 pub const SOURCE_PORT: u16 = 5003;
-/// The SCTP port of a server that takes one message and aborts the association.
+/// The SCTP port of a server that receives one message and aborts the association.
 pub const ABORT_PORT: u16 = 5004;
-/// The SCTP port of a server that takes numbered messages, and tells of them when asked.
+/// The SCTP port of a server that receives numbered messages, and reports them when asked.
 pub const SINK_PORT: u16 = 5005;
-/// The SCTP port of a server that sends numbered messages until it is asked how many there were.
+/// The SCTP port of a server that sends numbered messages until it is asked for their number.
 pub const FLOOD_PORT: u16 = 5006;
 /// The length of a numbered message.
 pub const NUMBERED_BYTES: usize = 1200;
 /// The payload protocol identifier of questions to those two, and of their answers.
 pub const ASKED: u32 = 1;
-/// An SCTP port where nobody listens.
+/// An SCTP port without a listener.
 pub const SILENT_PORT: u16 = 5999;
 
 /// Runs `test` beside a kernel of its own; `name` is the test's own full name.
@@ -68,7 +68,7 @@ pub fn lab(name: &str, test: impl FnOnce()) {
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     print!("{text}");
     assert!(output.status.success(), "{name} failed beside the kernel: {}\n{text}", output.status);
-    // With a wrong name no test would run, and that would look like success.
+    // With a wrong name no test would run, which would look like success.
     assert!(text.contains("1 passed"), "there is no test {name}");
 }
 
@@ -82,7 +82,7 @@ pub fn shell(command: &str) -> String {
         // Tests take the first link down.
         let mut stream = TcpStream::connect((ADDRESSES[1], SHELL_PORT))?;
         stream.set_read_timeout(Some(crate::process::PATIENCE))?;
-        // The exit code has no way back of its own.
+        // The exit code does not come back by itself.
         writeln!(stream, "({command}) 2>&1; echo exit=$?")?;
         stream.shutdown(Shutdown::Write)?;
         let mut output = String::new();
@@ -96,7 +96,7 @@ pub fn shell(command: &str) -> String {
     }
 }
 
-/// Makes a line of one of the two links, in both directions: `netem` says how it is, such as `delay 5ms`.
+/// Configures one of the two links, in both directions: `netem` has the parameters, such as `delay 5ms`.
 ///
 /// # Panics
 /// As [`shell`] does.

@@ -15,11 +15,11 @@ use sctp_wire::{Tsn, VerificationTag};
 use crate::process::{PATIENCE, Process};
 use crate::tools;
 
-/// The SCTP port of `echo_server`. It gives back whole messages of up to 10,240 bytes.
+/// The SCTP port of `echo_server`. It returns whole messages of up to 10,240 bytes.
 pub const ECHO_PORT: u16 = 7;
 /// The SCTP port of `discard_server`.
 pub const DISCARD_PORT: u16 = 9;
-/// The largest message that `echo_server` gives back whole.
+/// The largest message that `echo_server` returns whole.
 pub const ECHO_BYTES_MAX: usize = 10_240;
 
 /// The UDP ports of an association: usrsctp's and ours.
@@ -48,13 +48,13 @@ impl UdpPorts {
     }
 }
 
-/// Returns whether usrsctp is there; if not, the test has been reported as skipped.
+/// Returns whether usrsctp is installed; if not, the test has been reported as skipped.
 #[must_use]
 pub fn available() -> bool {
     tools::program("tsctp").is_some() && tools::program("stdbuf").is_some()
 }
 
-/// Starts `echo_server`: it gives every message back on its stream, with its PPID and its order, and prints it.
+/// Starts `echo_server`: it returns every message on its stream, with its PPID and its order, and prints it.
 #[must_use]
 pub fn echo_server(udp: UdpPorts) -> Process {
     server("echo_server", ECHO_PORT, udp)
@@ -172,15 +172,15 @@ fn tsctp(sctp_port: u16, udp: UdpPorts) -> Command {
     command
 }
 
-/// The programs print through a block buffer when nobody looks; `stdbuf` makes them print line by line.
+/// The programs print through a block buffer unless the output is a terminal; `stdbuf` makes them print line by line.
 fn program(name: &str) -> Command {
     let mut command = Command::new("stdbuf");
     command.arg("-oL").arg(format!("/usr/lib/usrsctp/{name}"));
     command
 }
 
-/// The programs do not say when they are ready: an INIT is answered with INIT ACK then, and with ABORT or nothing before. It leaves
-/// no state there (RFC 9260 §5.1).
+/// The programs do not report when they are ready: then they answer an INIT with INIT ACK, and before with ABORT or nothing. It
+/// leaves no state there (RFC 9260 §5.1).
 fn wait_for_listener(sctp_port: u16, udp: UdpPorts, process: &mut Process) {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, udp.ours)).expect("our UDP port is free");
     socket.set_read_timeout(Some(Duration::from_millis(20))).expect("sockets have time limits");

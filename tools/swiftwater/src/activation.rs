@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_meant_for_another_process_is_left_alone() {
+    fn sockets_for_another_process_are_left_alone() {
         let me = std::process::id().to_string();
         assert_eq!(handed_over(Some(&me), Some("1")), 1);
         for (process, count) in

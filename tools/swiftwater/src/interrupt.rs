@@ -73,7 +73,7 @@ mod tests {
     use swiftwater::StackOptions;
 
     #[test]
-    fn what_is_left_at_the_end_of_the_command_is_shut_down() {
+    fn remaining_associations_are_shut_down_at_the_end_of_the_command() {
         let local = StackOptions {
             udp_port: Some(0),
             local_addresses: vec![std::net::Ipv4Addr::LOCALHOST.into()],

@@ -87,7 +87,7 @@ fn a_restart_ends_what_was_open_and_the_next_daemon_serves_the_program() {
 }
 
 #[test]
-fn what_is_no_such_socket_is_refused() {
+fn other_descriptors_are_refused() {
     let (socket, _) = made_by_a_manager("refused");
     for handed in [Stdio::null(), Stdio::from(std::fs::File::open("/proc/self/status").expect("a file"))] {
         let script = "exec 3<&0; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" daemon --udp-port 0";

@@ -89,7 +89,7 @@ fn an_ordinary_user_needs_user_namespaces_alone() {
 }
 
 #[test]
-fn what_makes_no_sense_is_answered_with_a_sentence() {
+fn malformed_options_are_answered_with_a_sentence() {
     for (words, sentence) in [
         (&["--floods", "smurf"][..], "there is no flood `smurf`; choose from init-one-prefix"),
         (&["--rates", "2M"], "`2M` is not a flood rate; write a count up to 1M"),

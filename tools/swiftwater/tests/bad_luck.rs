@@ -77,7 +77,7 @@ fn daemon_at(place: &str) -> Child {
 
 #[test]
 #[ignore = "needs Python: ./test --all"]
-fn what_a_crash_leaves_keeps_no_daemon_away() {
+fn remains_of_a_crash_keep_no_daemon_from_starting() {
     if tools::program("python3").is_none() {
         return;
     }

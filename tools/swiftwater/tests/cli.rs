@@ -361,7 +361,7 @@ fn a_server_for_one_test_prints_its_result_as_json() {
 }
 
 #[test]
-fn what_goes_wrong_is_said_in_a_sentence() {
+fn failures_are_reported_in_a_sentence() {
     let nobody =
         swiftwater(&["perf", "client", "127.0.0.1", "-p", "1", "--proto", "tcp"]).output().expect("starts");
     assert!(

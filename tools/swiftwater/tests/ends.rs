@@ -81,7 +81,7 @@ fn a_daemon_that_is_stopped_tells_peers_and_programs() {
 }
 
 #[test]
-fn what_a_closed_program_has_sent_arrives_though_the_daemon_is_stopped() {
+fn messages_of_a_closed_program_arrive_though_the_daemon_is_stopped() {
     let mut daemon = Daemon::start("ends-delivers");
     let mut program = serving(&daemon, "ends-delivers", "leave");
     let peer = connected(&daemon);
@@ -118,7 +118,7 @@ fn a_peer_that_shuts_down_takes_no_more_and_what_it_has_sent_ends_at_once() {
 }
 
 #[test]
-fn what_a_peer_that_has_shut_down_does_not_take_comes_back() {
+fn messages_that_a_peer_does_not_take_after_its_shutdown_return() {
     let daemon = Daemon::start("ends-refused");
     let mut program = serving(&daemon, "ends-refused", "refused");
     let peer = connected_with(&daemon, &small_receive_buffer());

@@ -297,7 +297,7 @@ fn a_log_that_nobody_reads_keeps_nobody_waiting() {
 
 #[test]
 #[ignore = "needs root: ./test --all"]
-fn what_one_user_sends_to_nobody_takes_no_more_than_its_budget() {
+fn unread_messages_of_one_user_take_no_more_than_its_budget() {
     let Some(scene) = Scene::set("hoarder") else { return };
     scene.assert_victim_works();
     let before = scene.memory_bytes("VmRSS");
@@ -327,7 +327,7 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
 
 #[test]
 #[ignore = "needs root: ./test --all"]
-fn what_a_peer_sends_to_programs_that_do_not_read_takes_no_more_than_the_budget() {
+fn messages_of_a_peer_to_programs_that_do_not_read_take_no_more_than_the_budget() {
     const BUDGET_BYTES: u64 = 8 << 20;
     const ASSOCIATIONS: usize = 20;
     let Some(scene) = Scene::set_with("unread", "--user-unread-memory 8M") else { return };
@@ -415,7 +415,7 @@ fn the_pages_of_one_user_take_no_more_than_its_memory() {
 
 #[test]
 #[ignore = "needs root: ./test --all"]
-fn who_keeps_answers_keeps_no_memory() {
+fn a_client_that_keeps_answers_keeps_no_memory() {
     let Some(scene) = Scene::set("curious") else { return };
     let mut attacker = scene.attacker("curious");
     attacker.args(["500", "200"]);
@@ -426,7 +426,7 @@ fn who_keeps_answers_keeps_no_memory() {
 
 #[test]
 #[ignore = "needs root: ./test --all"]
-fn what_a_sharer_writes_into_a_page_disturbs_no_other_socket() {
+fn a_sharer_that_writes_into_a_page_disturbs_no_other_socket() {
     let Some(scene) = Scene::set("page-lock") else { return };
     let user = ATTACKER.to_string();
     let output = scene.victim("page_lock", &[&user]).output().expect("the command starts");
@@ -435,7 +435,7 @@ fn what_a_sharer_writes_into_a_page_disturbs_no_other_socket() {
 
 #[test]
 #[ignore = "needs root: ./test --all"]
-fn who_sends_without_pause_keeps_nobody_waiting() {
+fn a_program_that_sends_without_pause_delays_nobody() {
     for way in ["many", "gone"] {
         let Some(scene) = Scene::set("endless") else { return };
         let victim = Held::start(scene.victim("victim", &["hold"]));

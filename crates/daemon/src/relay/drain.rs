@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "local")]
-    async fn what_a_program_sends_meanwhile_does_not_prolong_a_drain() {
+    async fn messages_that_a_program_sends_meanwhile_do_not_prolong_a_drain() {
         let registry = registry();
         let (socket, theirs) = opened(&registry, Style::OneToMany);
         (0..4 * RECORDS_PER_TURN).for_each(|_| send_one(&theirs));

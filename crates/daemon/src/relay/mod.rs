@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "local")]
-    async fn what_lies_in_the_ring_goes_before_the_end() {
+    async fn messages_in_the_ring_leave_before_the_end() {
         let joined = Joined::new().await;
         let mut outbound = joined.outbound();
         assert_eq!(outbound.step().expect("it is open"), Wait::Message);

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_most_loses_the_oldest() {
+    fn the_user_with_most_seats_loses_the_oldest() {
         let places = Places::new(4, 4);
         let greedy: Vec<Seat> = (0..3).map(|_| places.take(1).expect("room")).collect();
         let modest = places.take(2).expect("room");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_most_gives_one_up_before_all_are_taken() {
+    fn the_user_with_most_seats_gives_one_up_before_all_are_taken() {
         let places = Places::new(8, 8);
         let (greedy, modest) =
             ([(); 2].map(|()| places.take(1).expect("room")), places.take(2).expect("room"));

@@ -72,7 +72,7 @@ fn nothing_is_joined_across_a_loss_or_without_time_to_join() {
 }
 
 #[test]
-fn what_is_marked_travels_apart_from_what_is_not() {
+fn marked_segments_travel_apart_from_unmarked_ones() {
     let marks = PipeConfig { mark_above_bytes: Some(PACKET_BYTES), ..fast() };
     let mut line = Line::new(&marks, 0, Duration::from_millis(1));
     line.handle_packet(0, super_packet(4, Ecn::Ect0, &Held::default()));

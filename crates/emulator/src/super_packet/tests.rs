@@ -245,7 +245,7 @@ proptest! {
 
     /// No header and no bytes of a host cause a panic; a malformed packet passes unchanged as one packet.
     #[test]
-    fn what_makes_no_sense_passes_as_it_is(
+    fn malformed_packets_pass_unchanged(
         start in prop::collection::vec(any::<u8>(), 0..90),
         version in prop::sample::select(vec![4u8, 5, 6, 0]),
         numbers in any::<(u16, u16, u16)>(),

@@ -1,4 +1,4 @@
-//! The program on a host: it writes its records as they are admitted, reads as it is told, and keeps its deliveries.
+//! The program on a host: it writes its records as they are admitted, reads as configured, and keeps its deliveries.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ pub struct Wish {
 #[derive(Debug, Default)]
 struct Backlog {
     wishes: VecDeque<Wish>,
-    /// The association said that it is full; only `Writable` ends that.
+    /// The association reported that it is full; only `Writable` ends that.
     full: bool,
 }
 
@@ -35,7 +35,7 @@ pub struct App {
     now: Time,
     reading: Reading,
     read_at: Option<Time>,
-    /// Bytes of each message, and what is charged beside them.
+    /// Bytes of each message, and its overhead.
     unread: VecDeque<(AssociationId, usize, usize)>,
     backlog: BTreeMap<u32, Backlog>,
 }
@@ -62,7 +62,7 @@ impl App {
         self.backlog.entry(id.0).or_default().wishes.push_back(wish);
     }
 
-    /// Returns whether everything was handed in that can be.
+    /// Returns whether the program has handed in all that it can.
     pub fn all_written(&self) -> bool {
         self.backlog.values().all(|backlog| backlog.wishes.is_empty())
     }
@@ -76,7 +76,7 @@ impl App {
         self.unread.iter().filter(|(of, ..)| *of == id).map(|(_, bytes, _)| bytes).sum()
     }
 
-    /// The endpoint is gone.
+    /// The endpoint has ended.
     pub fn crash(&mut self) {
         self.deliveries.crash();
         self.unread.clear();
@@ -183,7 +183,7 @@ impl Host for App {
     }
 }
 
-/// How a program reads, by chance.
+/// Random ways of reading.
 pub fn reading(kind: u64, micros: u64) -> Reading {
     match kind {
         0 | 1 => Reading::AtOnce,

@@ -1,4 +1,4 @@
-//! One case: a network, programs and faults that a seed makes up, and the promises that hold for all of them.
+//! One case: a network, programs and faults drawn from a seed, and the guarantees that hold for all of them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::trace::Trace;
 
 /// The port on which every host listens.
 const PORT: u16 = 5001;
-/// Virtual time that the network may take to bring everything across, and then to end everything.
+/// Virtual time that the network may take to deliver everything, and then to end everything.
 const PROGRESS_LIMIT: Duration = Duration::from_secs(50_000);
 /// Limit of the bytes that all programs of a case send together.
 const BYTES_MAX: usize = 2_000_000;
@@ -28,7 +28,7 @@ const RECORD_BYTES_MAX: u64 = 60_000;
 /// Outcome of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Stands for every packet and every end of an association.
+    /// Hash of every packet and every end of an association.
     pub trace: u64,
     pub packets: u64,
     pub associations: usize,
@@ -42,16 +42,16 @@ struct Case {
     configs: Vec<AssociationConfig>,
     /// Nothing ends an association but its shutdown.
     peaceful: bool,
-    /// Somebody shut down while others had more to send, which is given up after a while (RFC 9260 §9.2, T5).
+    /// A program has shut down while others had more to send, and the core gives up after a while (RFC 9260 §9.2, T5).
     early: bool,
-    /// Some lines may lose packets in a row.
+    /// Some lines may lose several packets in a row.
     lossy: bool,
     talks: bool,
     left_bytes: usize,
     records: u64,
 }
 
-/// Runs the case of a seed. It panics where a promise is broken.
+/// Runs the case of a seed. Panics if a guarantee is broken.
 pub fn run(seed: u64) -> Outcome {
     let mut case = Case::new(seed);
     case.connect_some();
@@ -117,7 +117,7 @@ impl Case {
 
     fn connect(&mut self, host: usize) {
         let to = self.other_host(host);
-        // Both ports the same is how two hosts that connect at once meet (RFC 9260 §5.2.1).
+        // Equal ports at both ends make two hosts that connect at once meet (RFC 9260 §5.2.1).
         let port = self.dice.pick(&[PORT, 6000, 6001, 6002]);
         let mut remotes = self.simulation.node(to).sockets();
         remotes.truncate(self.dice.even(1, remotes.len() as u64) as usize);
@@ -158,7 +158,7 @@ impl Case {
 
     fn send(&mut self, host: usize) {
         let Some(id) = self.association(host) else { return };
-        // Until the peer has said how many streams it takes, only the first is sure to exist.
+        // Until the peer has announced its number of streams, only the first is sure to exist.
         let up = self.simulation.node_mut(host).app.deliveries.entry(id).up;
         let streams = if up { self.simulation.statistics(host, id).streams_out.max(1) } else { 1 };
         for _ in 0..self.dice.skewed(1, 100) {
@@ -249,7 +249,7 @@ impl Case {
         hosts.map(|host| std::mem::take(&mut self.simulation.node_mut(host).app.deliveries)).collect()
     }
 
-    /// Lets time pass until `done`, with chatter that goes on.
+    /// Lets time pass until `done`, while chatter continues.
     fn run_until(&mut self, what: &str, done: impl Fn(&Simulation<App>) -> bool) {
         let end = self.simulation.now() + PROGRESS_LIMIT;
         let mut slice = Duration::from_millis(10);
@@ -298,7 +298,7 @@ impl Case {
         self.agree()
     }
 
-    /// Once everything is acknowledged and read, no counter of it is left.
+    /// Once everything is acknowledged and read, no counter of held data is above zero.
     fn nothing_is_counted(&self) {
         for host in 0..self.simulation.hosts() {
             let node = self.simulation.node(host);
@@ -310,8 +310,8 @@ impl Case {
         }
     }
 
-    /// Checks that the data of an association that was shut down has reached exactly one other; without violence none ends
-    /// otherwise.
+    /// Checks that the data of an association that was shut down has reached exactly one other; without violence no association
+    /// ends otherwise.
     fn agree(mut self) -> Outcome {
         let mut logs = self.take_deliveries();
         let mut associations = 0;

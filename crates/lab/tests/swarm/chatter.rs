@@ -13,7 +13,7 @@ use sctp_wire::{Tsn, VerificationTag};
 
 use crate::dice::Dice;
 
-/// Returns a packet between two ports, and who seems to have sent it: a host of the network or somebody else.
+/// Returns a packet between two ports, and its apparent source: a host of the network or another address.
 pub fn packet(dice: &mut Dice, ports: (u16, u16), peer: SocketAddr) -> (SocketAddr, Bytes) {
     let stranger = SocketAddr::from(([192, 0, 2, dice.even(1, 200) as u8], 9899));
     let from = if dice.one_in(3) { peer } else { stranger };

@@ -1,4 +1,4 @@
-//! Chance from a seed.
+//! Random choices from a seed.
 
 /// SplitMix64.
 #[derive(Clone, Debug)]

@@ -1,5 +1,5 @@
-//! Random networks, faults, settings and calls: whatever they are, every record arrives once and in the order of its
-//! stream or its association says why not, memory stays bounded, and everything comes to an end.
+//! Random networks, faults, settings and calls: every record arrives once and in the order of its stream, or its
+//! association reports why not; memory stays bounded, and everything comes to an end.
 //!
 //! A failure names its seed. `SWARM_FIRST=1234 SWARM_CASES=1` runs that one again, and with `SWARM_LADDER=1` it prints
 //! every packet; `./test --soak 20000` runs many.
@@ -19,9 +19,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Cases of an ordinary run.
 const CASES: u64 = 1000;
-/// How many failures are enough.
+/// Number of failures after which a run stops.
 const FAILURES_MAX: usize = 3;
-/// A longer run says how far it is after that many.
+/// A longer run reports its progress after this many cases.
 const PROGRESS_CASES: u64 = 1000;
 
 fn variable(name: &str, default: u64) -> u64 {
@@ -81,7 +81,7 @@ fn every_case_keeps_the_promises() {
     println!("{cases} cases from seed {first}, {} packets", packets.into_inner());
 }
 
-/// Whatever happens, happens again.
+/// A seed gives the same run each time.
 #[test]
 fn a_seed_replays_bit_for_bit() {
     for seed in 0..20 {

@@ -1,4 +1,4 @@
-//! Settings of an association, of a host and of the lines, by chance.
+//! Random settings of an association, of a host and of the lines.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use sctp::{AssociationConfig, Multipath, PathHints};
 
 use crate::dice::Dice;
 
-/// `patient`: nothing fails for want of another try. A cookie that a host gave out before it crashed is worth
-/// nothing, and nobody says so: `crashes` bound the patience with it.
+/// `patient`: nothing fails for want of another attempt. A cookie from a host that has crashed since is worthless, and no
+/// packet reports that: `crashes` limits the retries with it.
 pub fn association(dice: &mut Dice, patient: bool, crashes: bool) -> AssociationConfig {
     let mut retries = |patient: bool, few: &[u32]| if patient { 1000 } else { dice.pick(few) };
     let init_retries_max = retries(patient && !crashes, &[8, 2, 0]);

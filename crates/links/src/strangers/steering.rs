@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_chunk_is_a_stray_where_tags_are_known() {
+    fn a_packet_without_chunks_is_a_stray_where_tags_are_known() {
         assert_eq!(
             run(&by_tag(AttachPoint::Group, &[5]).unwrap(), &packet(5, 0)[..12]),
             Class::Strays as u32

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use links::{Datagrams, Link, Sink, Transmit, Unreachable};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// How long to wait before a test gives up; far longer than loopback ever takes.
+/// Time after which a test gives up; far longer than loopback ever takes.
 const PATIENCE_MS: u16 = 20_000;
 
 /// Keeps what a link received.
@@ -49,7 +49,7 @@ pub(crate) fn send(link: &mut impl Link, remote: SocketAddr, segment_bytes: usiz
     link.transmit(&transmit).unwrap();
 }
 
-/// Waits until a descriptor of `link` has something, then receives all of it.
+/// Waits until a descriptor of `link` is readable, then receives everything.
 pub(crate) fn receive(link: &mut impl Link, kept: &mut Kept) {
     wait(link);
     while link.receive(kept).unwrap() {}
@@ -62,7 +62,7 @@ pub(crate) fn receive_until(link: &mut impl Link, kept: &mut Kept, done: impl Fn
     }
 }
 
-/// Waits until a descriptor of `link` has something.
+/// Waits until a descriptor of `link` is readable.
 pub(crate) fn wait(link: &impl Link) {
     let mut polled = Vec::new();
     link.descriptors(&mut |fd| polled.push(PollFd::new(fd, PollFlags::POLLIN)));

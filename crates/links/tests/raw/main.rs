@@ -13,10 +13,10 @@ use links::{BindError, Link, RawIp, RawIpConfig, Transmit, UnreachableReason};
 use shared::{Kept, receive, receive_until, send};
 
 const OUR_PORT: u16 = 5001;
-/// Raw sockets with one address hear all that is sent there, and one for all addresses hears everything.
+/// A raw socket with one address receives all packets to it, and a socket for all addresses receives everything.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Keeps the other tests away.
+/// Excludes the other tests.
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -25,7 +25,7 @@ fn config(ips: &[&str]) -> RawIpConfig {
     RawIpConfig { addresses: ips.iter().map(|ip| ip.parse().unwrap()).collect(), ..RawIpConfig::default() }
 }
 
-/// A link that listens on a port, if this user may have one. Where everything can be had, it must.
+/// A link that listens on a port, if this user may have one. It is required if the test run requires all links.
 fn listen(ips: &[&str], port: u16) -> Option<RawIp> {
     match RawIp::bind(&config(ips)) {
         Ok(mut link) => {
@@ -45,7 +45,7 @@ fn at(ip: &str) -> SocketAddr {
     SocketAddr::new(ip.parse().unwrap(), 0)
 }
 
-/// Returns a packet for a port; nothing else in it means anything to a link.
+/// Returns a packet for a port; no other field matters to a link.
 fn packet(port: u16, bytes: usize, fill: u8) -> Vec<u8> {
     let mut packet = vec![fill; bytes];
     packet[2..4].copy_from_slice(&port.to_be_bytes());
@@ -134,7 +134,7 @@ fn more_packets_than_a_system_call_takes_are_sent_all_the_same() {
     receive_until(&mut to, &mut kept, |kept| kept.datagrams.len() == 150);
     assert_eq!(kept.singles().concat(), batch);
     assert_eq!(from.stats().batches_sent, 3);
-    // Many packets came with each call, too, and without a block for each.
+    // Each call received many packets, and not each in its own block.
     let stats = to.stats();
     assert!(stats.batches_received < 20 && stats.blocks_allocated <= 2, "{stats:?}");
 }

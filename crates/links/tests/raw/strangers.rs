@@ -20,7 +20,7 @@ fn packet(tag: u32, chunk_type: u8) -> Vec<u8> {
     [&from[..], &to, &tag.to_be_bytes(), &[0; 4], &[chunk_type, 0, 0, 4]].concat()
 }
 
-/// Works on a host of the test's own, where this user may make one.
+/// Runs `work` on a host of the test's own, where this user may make one.
 fn on_a_host(work: impl FnOnce() + Send) {
     let host = match Host::new() {
         Err(error @ HostError::Refused(_)) => {
@@ -46,7 +46,7 @@ fn descriptors(link: &RawIp) -> usize {
     count
 }
 
-/// Sends a flood, then receives until 100 packets with a tag that comes after it are there.
+/// Sends a flood, then receives until 100 packets with a later tag are there.
 fn passes_a_flood(
     (from, to): &mut (RawIp, RawIp),
     ip: &str,
@@ -117,7 +117,7 @@ fn more_tags_than_a_program_holds_are_refused_and_nothing_is_a_stray() {
         assert!(to.set_expected_tags(Some(&[7])));
         let too_many: Vec<u32> = (1..=5_000).collect();
         assert!(!to.set_expected_tags(Some(&too_many)));
-        // So many do not fit into the buffer of strays.
+        // The buffer for strays does not hold as many.
         send(&mut from, at(ip), PACKET_BYTES, &packet(9_999, DATA).repeat(1000));
         let mut kept = Kept::default();
         receive_until(&mut to, &mut kept, |kept| kept.datagrams.len() == 1000);
@@ -151,7 +151,7 @@ fn an_icmp_report_comes_once() {
         send(&mut link, at("127.0.0.77"), PACKET_BYTES, &packet(7, DATA));
         let mut kept = Kept::default();
         receive_until(&mut link, &mut kept, |kept| !kept.unreachable.is_empty());
-        // So many receives look at every error queue.
+        // After so many receives, the link reads every error queue.
         for _ in 0..200 {
             link.receive(&mut kept).unwrap();
         }

@@ -1,4 +1,4 @@
-//! Binding: ports, families, and errors that say what to do.
+//! Binding: ports, families, and errors that state the remedy.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 

@@ -1,4 +1,4 @@
-//! Packets for ourselves come back without the system, all others go the way that they went before.
+//! Packets for ourselves return without the system, and all others leave as before.
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
@@ -90,7 +90,7 @@ fn every_address_of_an_interface_is_ours() {
             continue;
         }
         let (before, ip) = (turned_back(&link), ip.to_string());
-        // One of an interface that is down is not reached at all.
+        // An address of an interface that is down is not reached at all.
         let sent = transmit(&mut link, &ip, &ip);
         assert!(sent.is_err() || turned_back(&link) == before + 1, "{ip}");
     }
@@ -114,7 +114,7 @@ fn another_port_is_another_program() {
     let mut kept = Kept::default();
     receive(&mut other, &mut kept);
     assert_eq!(&kept.datagrams[0].payload[..], b"to another");
-    // Its packets are received although none is held.
+    // The link receives its packets although none is held.
     send(&mut other, at(&link, "127.0.0.1"), 1452, b"and back");
     receive(&mut link, &mut kept);
     assert_eq!(&kept.datagrams[1].payload[..], b"and back");
@@ -146,7 +146,7 @@ fn a_packet_to_the_same_port_of_another_host_is_not_turned_back() {
             segment_bytes: 1452,
             slices: &slices,
         };
-        // Whether there is a way to it is no matter here.
+        // It does not matter whether there is a route.
         let _ = link.transmit(&transmit);
         link.transmit_singles(&[transmit]);
         assert_eq!((link.held_bytes(), turned_back(&link)), (0, 0), "{elsewhere}");
@@ -180,7 +180,7 @@ fn a_source_address_that_is_not_ours_is_an_error_as_before() {
 }
 
 #[test]
-fn what_is_held_is_bounded_and_nothing_of_it_is_lost() {
+fn held_packets_are_bounded_and_none_is_lost() {
     let mut link = any();
     let remote = at(&link, "127.0.0.1");
     let payload = pattern(60_000);
@@ -203,7 +203,7 @@ fn what_is_held_is_bounded_and_nothing_of_it_is_lost() {
 }
 
 #[test]
-fn who_talks_to_himself_all_the_time_still_hears_others() {
+fn a_link_that_sends_to_itself_all_the_time_still_hears_others() {
     let mut link = any();
     let mut other = UdpEncap::bind(&config("127.0.0.1")).unwrap();
     send(&mut other, at(&link, "127.0.0.1"), 1452, b"listen");

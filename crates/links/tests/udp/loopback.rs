@@ -191,7 +191,7 @@ fn slices_arrive_as_one() {
     let (mut client, mut server) = (bind("127.0.0.1"), bind("127.0.0.1"));
     let remote = server.local_addresses()[0];
     let payload = pattern(20_000);
-    // 4,000 slices are more than a system call takes.
+    // A system call takes fewer than 4,000 slices.
     for slice_bytes in [5, 16, 1000, 20_000] {
         for segment_bytes in [1452, 20_000] {
             let slices: Vec<_> = payload.chunks(slice_bytes).map(IoSlice::new).collect();
@@ -243,7 +243,7 @@ fn nothing_to_send_is_no_datagram() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_an_error_that_says_why() {
+fn packets_that_cannot_be_sent_are_an_error_with_its_cause() {
     let mut client = bind("127.0.0.1");
     let payload = pattern(65_536);
     for (remote, segment_bytes, word) in [
@@ -306,7 +306,7 @@ fn a_small_receive_buffer_allows_little_in_flight() {
     let small = UdpEncapConfig { receive_buffer_bytes: 100_000, ..config("127.0.0.1") };
     let link = UdpEncap::bind(&small).unwrap();
     let in_flight = link.path_info("127.0.0.1:9899".parse().unwrap()).in_flight_limit_bytes.unwrap();
-    // The kernel doubles the wish for its own bookkeeping.
+    // The kernel doubles the requested size for its own bookkeeping.
     assert!((100_000..150_000).contains(&in_flight), "{in_flight}");
 }
 

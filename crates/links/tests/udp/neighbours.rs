@@ -1,4 +1,4 @@
-//! A peer on a link of this host is known as such: no router stands between. The test has a network namespace of its own.
+//! A peer on a link of this host is recognized: there is no router in between. The test has a network namespace of its own.
 
 use links::{Link, UdpEncap};
 use netns::{Host, HostError};
@@ -57,7 +57,7 @@ fn a_route_without_a_router_is_told_from_others() {
             ("10.9.0.1", "192.0.2.1", false),
             ("10.9.0.1", "203.0.113.1", false),
             ("10.9.0.1", "198.18.1.1", false),
-            // Nothing tells what lies behind the other end of a tunnel.
+            // Nothing shows what lies behind the other end of a tunnel.
             ("10.8.0.1", "10.8.0.2", false),
         ];
         check("0.0.0.0", &v4);

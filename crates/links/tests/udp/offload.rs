@@ -1,4 +1,4 @@
-//! Batches: whole where the kernel segments, the same datagrams where it does not.
+//! Batches: one call where the kernel segments, the same datagrams where it does not.
 
 use std::net::UdpSocket;
 

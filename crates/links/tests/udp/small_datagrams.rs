@@ -1,4 +1,4 @@
-//! Small datagrams: many in one system call, in their order, among batches too.
+//! Small datagrams: many in one system call, in order, also among batches.
 
 use std::net::UdpSocket;
 
@@ -24,7 +24,7 @@ fn many_small_datagrams_arrive_in_few_calls() {
         assert_eq!(kept.singles(), (0..50).map(numbered).collect::<Vec<_>>());
         assert!(kept.datagrams.iter().all(|one| one.remote == from.local_addr().unwrap()));
         assert!(kept.datagrams.iter().all(|one| one.local.to_string() == ip));
-        // Two that were taken one by one, and 48 in three calls.
+        // Two that were received one by one, and 48 in three calls.
         assert_eq!((link.stats().batches_received, link.stats().datagrams_received), (5, 50), "{ip}");
     }
 }
@@ -55,7 +55,7 @@ fn batches_among_small_datagrams_are_whole_and_in_order() {
             small.send_to(&numbered(3 * n + of_three), remote).unwrap();
             expected.push(numbered(3 * n + of_three));
         }
-        // From one that is copied out of its room to one that fills it.
+        // From a length that is copied out of its buffer to one that fills the buffer.
         let payload = pattern(3000 + 8000 * usize::from(n));
         send(&mut from, remote, 1452, &payload);
         expected.extend(payload.chunks(1452).map(<[u8]>::to_vec));

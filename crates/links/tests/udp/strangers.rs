@@ -1,4 +1,4 @@
-//! Packets of strangers have sockets of their own, and the port stays ours alone.
+//! Packets of strangers have sockets of their own, and no other program can share the port.
 
 use std::net::{SocketAddr, UdpSocket};
 
@@ -31,7 +31,7 @@ fn descriptors(link: &impl Link) -> usize {
     count
 }
 
-/// Sends so many packets with each tag, and receives until all have arrived.
+/// Sends this many packets with each tag, and receives until all have arrived.
 fn all_arrive(link: &mut UdpEncap, tags: &[u32], each: usize) {
     let to = link.local_addresses()[0];
     let from = UdpSocket::bind(SocketAddr::new(to.ip(), 0)).unwrap();
@@ -82,7 +82,7 @@ fn strays_take_no_room_from_peers_once_the_tags_of_peers_are_known() {
     all_arrive(&mut link, &[7, 9, 0], 100);
     let received = link.stats().datagrams_received;
     assert!(received < 5_000, "{received} of 20,000 strays waited in the smallest buffer");
-    // Packets with an unexpected tag are read all the same.
+    // The link reads packets with an unexpected tag all the same.
     all_arrive(&mut link, &[5], 3);
     assert!(link.set_expected_tags(None));
     all_arrive(&mut link, &[7, 9, 11], 100);
@@ -211,7 +211,7 @@ fn several_addresses_and_both_families_have_a_socket_each() {
 }
 
 #[test]
-fn who_shares_the_port_does_without() {
+fn links_that_share_a_port_have_no_sockets_for_strangers() {
     let config = UdpEncapConfig { reuse_port: true, strangers_apart: true, ..config("127.0.0.1") };
     assert_eq!(descriptors(&UdpEncap::bind(&config).unwrap()), 1);
 }

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use crate::common::{Kept, bind, pattern, receive_until, send};
 use links::{Link, UdpEncap, UdpEncapConfig, UnreachableReason};
 
-/// Returns an address that nobody listens on.
+/// Returns an address without a listener.
 fn deserted(ip: &str) -> SocketAddr {
     UdpSocket::bind((ip, 0)).unwrap().local_addr().unwrap()
 }

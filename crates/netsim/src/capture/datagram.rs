@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_longer_than_a_datagram_is_cut() {
+    fn contents_longer_than_a_datagram_are_cut() {
         for (address, longest) in [("10.0.0.1:1", 65_507), ("[fd00::1]:1", 65_527)] {
             let address: SocketAddr = address.parse().unwrap();
             let mut out = Vec::new();

@@ -1,5 +1,5 @@
-//! What the provider does in every state with what a user must not put, and with what the peer does (TPI 2.0, the tables of states;
-//! T_ERROR_ACK; T_DISCON_IND, T_ORDREL_IND, T_DATA_IND, T_EXDATA_IND).
+//! The reactions of the provider in every state to primitives that a user must not put, and to the peer (TPI 2.0, the tables of
+//! states; T_ERROR_ACK; T_DISCON_IND, T_ORDREL_IND, T_DATA_IND, T_EXDATA_IND).
 
 use crate::rig::{Rig, bind, connect, disconnect, release};
 use crate::states::{STATES, bring};
@@ -117,7 +117,7 @@ fn an_unknown_primitive_violates_the_protocol_in_each_state() {
     }
 }
 
-/// What a peer does.
+/// An action of a peer.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Data,

@@ -137,7 +137,7 @@ fn defaults_are_those_of_the_protocol() {
 
 /// T_CURRENT, T_DEFAULT: T_NOTSUPPORT without a value for options that the core does not support, at each level.
 #[test]
-fn what_the_core_does_not_have_is_not_supported() {
+fn options_that_the_core_lacks_are_not_supported() {
     let mut rig = Rig::new();
     let s = rig.open();
     let generic = [XTI_DEBUG, XTI_LINGER, XTI_SNDLOWAT, XTI_RCVLOWAT];

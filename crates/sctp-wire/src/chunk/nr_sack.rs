@@ -181,7 +181,7 @@ mod tests {
     use crate::chunk::testing::{only, round_trip};
 
     #[test]
-    fn what_is_promised_stands_apart() {
+    fn non_renegable_blocks_stand_apart() {
         let bytes = [
             16, 0, 0, 32, 0, 0, 0, 12, 0, 0, 0x12, 0x34, 0, 1, 0, 1, 0, 1, 0, 0, 0, 2, 0, 3, 0, 5, 0, 6, 0,
             0, 0, 9,

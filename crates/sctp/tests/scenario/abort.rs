@@ -1,4 +1,4 @@
-//! The end at once, with a reason (RFC 9260 §9.1).
+//! ABORT ends an association at once, with a reason (RFC 9260 §9.1).
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn the_reason_reaches_the_other_side_whoever_aborts() {
             Some(CloseReason::PeerAborted { cause: 12, text: "enough, thank you".to_owned() })
         );
         hosts.run_for(Duration::from_secs(100));
-        // Data that was on the way meets nobody, and is answered with the tag reflected.
+        // Data on the way finds no association, and the answer reflects its tag.
         let aborts = hosts.sent[before..].iter().filter(|s| has(&s.packet, Abort::KIND));
         assert_eq!(aborts.filter(|s| s.packet[HEADER_BYTES + 1] & 1 == 0).count(), 1);
         for node in [A, B] {
@@ -39,7 +39,7 @@ fn the_reason_reaches_the_other_side_whoever_aborts() {
 }
 
 #[test]
-fn what_was_not_sent_is_gone() {
+fn unsent_data_is_discarded() {
     let mut hosts = TwoHosts::new(2);
     let (a, _) = hosts.establish();
     hosts.send_all(A, a, (0..500).map(|n| (SendInfo::default(), vec![n as u8; 1000].into())));
@@ -70,7 +70,7 @@ fn an_abort_is_never_answered() {
         .go();
     peer.expects_nothing();
     assert!(peer.app.saw(|e| matches!(e, Event::Closed(CloseReason::PeerAborted { .. }))));
-    // And once more, out of the blue.
+    // The next packet is out of the blue.
     peer.sends()
         .tag(tag)
         .chunk(|_, out| Abort { reflected_tag: false, causes: Default::default() }.write(out))

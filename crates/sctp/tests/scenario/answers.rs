@@ -1,4 +1,4 @@
-//! Answers to strangers: how long and how many.
+//! Length and number of answers to strangers.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -14,11 +14,11 @@ use lab::packets::{build, each_chunk, kinds, write_data};
 use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
 use lab::{A, B, PORT_A, PORT_B, TwoHosts};
 
-/// No answer to a stranger has more than so many times the bytes of what it answers.
+/// Limit of the bytes of an answer to a stranger, as a multiple of the bytes that it answers.
 const AMPLIFICATION_MAX: usize = 3;
 const HERE: [u8; 4] = [10, 0, 0, 9];
 
-/// Returns a peer whose endpoint has so many addresses of each family.
+/// Returns a peer whose endpoint has this many addresses of each family.
 fn with_addresses(count: u8) -> Peer {
     let mut peer =
         Peer::new(1, AssociationConfig { adaptation_indication: 7, ..AssociationConfig::default() });
@@ -33,7 +33,7 @@ fn on_the_wire(remote: SocketAddr, packet: &[u8]) -> usize {
     ip + if remote.port() == 0 { 0 } else { 8 } + packet.len()
 }
 
-/// Returns the answer to a packet, which is not too long.
+/// Returns the answer to a packet, after a check of its length.
 fn answer(peer: &mut Peer, from: SocketAddr, packet: &Bytes) -> Bytes {
     peer.sends_raw(from, packet);
     let answer = peer.hears();
@@ -66,7 +66,7 @@ fn no_init_ack_has_more_than_three_times_the_bytes_of_its_init() {
         let mut peer = with_addresses(16);
         let bare = init_with(&peer, ENDPOINT_PORT, &[]);
         assert_eq!(kinds(&answer(&mut peer, from, &bare)), [InitAck::KIND]);
-        // Each unknown parameter of four bytes comes back in one of eight.
+        // Each unknown parameter of four bytes is reported in a parameter of eight.
         let mut parameters = Vec::new();
         for _ in 0..20 {
             Unknown { kind: 0xc123, value: &[] }.write(&mut parameters);
@@ -102,7 +102,7 @@ fn our_own_init_is_long_enough_for_sixteen_addresses() {
     hosts.run_for(Duration::from_millis(1));
     let init = hosts.sent.iter().find(|sent| kinds(&sent.packet) == [Init::KIND]).unwrap().packet.clone();
     assert_eq!(init.len(), 160);
-    // It says that it can use IPv4 alone.
+    // The peer reports that it can use IPv4 alone.
     let mut peer = with_addresses(16);
     let to_the_listener = lab::packets::resealed({
         let mut bytes = init.to_vec();

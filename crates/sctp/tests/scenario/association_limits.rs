@@ -1,4 +1,4 @@
-//! How many associations a listener and a source prefix may have.
+//! Limits of the associations of a listener and of a source prefix.
 
 use std::net::SocketAddr;
 
@@ -27,7 +27,7 @@ fn address(last: [u8; 4]) -> SocketAddr {
     SocketAddr::from((last, 9899))
 }
 
-/// Sends an INIT and returns the cookie; `None`: it was refused for want of resources.
+/// Sends an INIT and returns the cookie; `None` if the endpoint refused it for want of resources.
 fn asks(peer: &mut Peer, from: SocketAddr, port: u16) -> Option<Vec<u8>> {
     let init = build(port, ENDPOINT_PORT, 0, |out| peer.init().write(out));
     peer.sends_raw(from, &init);
@@ -56,7 +56,7 @@ fn echoes(peer: &mut Peer, from: SocketAddr, port: u16, cookie: &[u8]) {
     peer.sends_raw(from, &build(port, ENDPOINT_PORT, tag, |out| CookieEcho { cookie }.write(out)));
 }
 
-/// Connects; false: it was refused.
+/// Connects; returns false if the endpoint refused.
 fn connects(peer: &mut Peer, from: SocketAddr, port: u16) -> bool {
     let Some(cookie) = asks(peer, from, port) else { return false };
     echoes(peer, from, port, &cookie);
@@ -108,7 +108,7 @@ fn peers_on_this_host_are_not_counted_for_a_prefix() {
     assert!(connects(&mut peer, from, 1));
     assert!(connects(&mut peer, from, 2));
     assert_eq!(peer.endpoint.endpoint_statistics().refused_at_prefix_limit, 0);
-    // The first of another host with an address of that prefix has the whole limit.
+    // The first peer of another host with an address of that prefix has the whole limit.
     peer.app.hints.leaves_host = true;
     assert!(connects(&mut peer, from, 3));
     assert!(!connects(&mut peer, from, 4));

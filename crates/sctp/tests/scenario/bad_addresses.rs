@@ -1,5 +1,5 @@
-//! Addresses that a peer lists without having them, twice, by the thousand, or that mean another host to us (RFC 9260
-//! §5.1.2, §5.4).
+//! Addresses that a peer lists although it does not have them, lists twice or by the thousand, or that mean another host to us
+//! (RFC 9260 §5.1.2, §5.4).
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use lab::script::Peer;
 
 use crate::several_paths::{answers, established, established_at};
 
-/// Somebody who never heard of us.
+/// A host without any association with us.
 const STRANGER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 9, 9));
 
 fn addresses(list: &[&str]) -> Vec<IpAddr> {
@@ -38,7 +38,7 @@ fn a_stranger_whom_the_peer_lists_gets_heartbeats_and_nothing_else() {
             AssociationConfig { multipath, association_retries_max: 100, ..AssociationConfig::default() };
         let mut peer = established(1, config, &[STRANGER]);
         peer.expects("COOKIE ACK");
-        // The peer itself falls silent, too, so that any other path would be welcome.
+        // The peer itself falls silent, too, so that the sender would take any other path.
         for _ in 0..10 {
             peer.app_sends(SendInfo::default(), vec![0; 1000]);
         }
@@ -54,12 +54,12 @@ fn a_stranger_whom_the_peer_lists_gets_heartbeats_and_nothing_else() {
         }
         let paths = peer.endpoint.statistics(peer.id).unwrap().paths;
         assert_eq!(paths[1].state, PathState::Unconfirmed);
-        // Path.Max.Retrans + 1 within RTOs, which double, then one in each interval.
+        // Path.Max.Retrans + 1 heartbeats within RTOs, which double, then one in each interval.
         assert!((6..=25).contains(&heartbeats), "{heartbeats}");
     }
 }
 
-/// Answers as a host does that gets a HEARTBEAT and knows nothing of the association (RFC 9260 §8.4).
+/// Answers as a host does that gets a HEARTBEAT without an association (RFC 9260 §8.4).
 fn says_no(peer: &mut Peer) {
     let tag = peer.tag;
     peer.sends().tag(tag).chunk(|_, out| write_abort(out)).go();
@@ -84,7 +84,7 @@ fn a_stranger_who_answers_speaks_for_nobody() {
     }
     assert_eq!(peer.endpoint.association_count(), 1);
     assert_eq!(peer.endpoint.endpoint_statistics().reports_ignored, 3);
-    // The peer itself would be heard: there, once it has confirmed the address, and at its first one.
+    // The peer itself would be heard at this address once it has confirmed it, and at its first one.
     for at in [to, home] {
         let mut peer = established(4, AssociationConfig::default(), &[STRANGER]);
         peer.expects("COOKIE ACK");
@@ -98,7 +98,7 @@ fn a_stranger_who_answers_speaks_for_nobody() {
 
 #[test]
 fn a_stranger_whom_a_peer_lists_has_associations_of_its_own() {
-    // RFC 5062 §2: nobody takes an address by listing it.
+    // RFC 5062 §2: a peer cannot take an address by listing it.
     let mut peer = established(5, AssociationConfig::default(), &[STRANGER]);
     peer.expects("COOKIE ACK");
     let (first, home, tag) = (peer.endpoint_tag, peer.address, peer.tag);
@@ -123,7 +123,7 @@ fn an_address_that_is_listed_twice_is_one_path() {
     let list = [STRANGER, own, STRANGER, own, STRANGER];
     let peer = established(2, AssociationConfig::default(), &list);
     assert_eq!((remotes(&peer), ignored(&peer)), (vec![own, STRANGER], 3));
-    // An IPv4 address is the same in the clothes of IPv6.
+    // An IPv4-mapped IPv6 address is the same as the IPv4 address.
     let mapped = addresses(&["::ffff:10.0.9.9", "10.0.9.9"]);
     let peer = established(3, AssociationConfig::default(), &mapped);
     assert_eq!((remotes(&peer), ignored(&peer)), (vec![own, STRANGER], 1));
@@ -132,7 +132,7 @@ fn an_address_that_is_listed_twice_is_one_path() {
 #[test]
 fn addresses_that_mean_another_host_to_us_are_left_out() {
     let cases = [
-        // Where the peer speaks from, what it lists, and what remains of that.
+        // The source of the peer's packets, the addresses that it lists, and those that remain.
         ("203.0.113.5", addresses(&["192.168.1.5", "10.1.2.3", "172.20.0.1", "198.51.100.7"]), 1),
         ("192.168.1.5", addresses(&["10.1.2.3", "203.0.113.5", "169.254.1.1", "127.0.0.1"]), 2),
         ("169.254.1.1", addresses(&["169.254.1.2", "192.168.1.5", "127.0.0.1"]), 2),
@@ -160,7 +160,7 @@ fn addresses_that_mean_another_host_to_us_are_left_out() {
 
 #[test]
 fn many_addresses_are_sixteen() {
-    // The state cookie is the last parameter that is looked at.
+    // The state cookie is the last parameter that the endpoint examines.
     const LISTED: usize = PARAMETERS_MAX - 1;
     let list: Vec<IpAddr> =
         (0..LISTED as u16).map(|n| IpAddr::from([10, 9, (n >> 8) as u8, n as u8])).collect();
@@ -207,7 +207,7 @@ fn unconfirmed_addresses_are_asked_one_by_one_however_many_there_are() {
             each_chunk(&packet, |chunk| heartbeats += u32::from(matches!(chunk, Chunk::Heartbeat(_))));
         }
     }
-    // HB.Max.Burst is 1, and what was not answered is asked again.
+    // HB.Max.Burst is 1, and an unanswered heartbeat is repeated.
     assert!(heartbeats <= 22, "{heartbeats}");
 }
 
@@ -216,7 +216,7 @@ fn an_address_that_answers_late_is_used_then() {
     let mut peer = established(23, AssociationConfig::default(), &[STRANGER]);
     peer.expects("COOKIE ACK");
     let state = |peer: &Peer| peer.endpoint.statistics(peer.id).unwrap().paths[1].state;
-    // The peer lives, but at its first address only.
+    // The peer lives, but only at its first address.
     for _ in 0..200 {
         peer.waits(Duration::from_secs(1));
         while let Some((to, packet)) = peer.hears_on_maybe() {
@@ -230,7 +230,7 @@ fn an_address_that_answers_late_is_used_then() {
         }
     }
     assert_eq!(state(&peer), PathState::Unconfirmed);
-    // The longest RTO for the last answer to come, HB.interval, and up to one and a half of that RTO.
+    // The longest RTO for the last answer, HB.interval, and up to one and a half of that RTO.
     for _ in 0..180 {
         peer.waits(Duration::from_secs(1));
         if peer.is_heard() {

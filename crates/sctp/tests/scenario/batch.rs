@@ -18,7 +18,7 @@ fn sends_alone(peer: &mut Peer, message: &'static [u8]) {
     peer.endpoint.send(peer.now, peer.id, &info, message.len(), [Bytes::from_static(message)]).unwrap();
 }
 
-/// Returns stream, stream sequence number and first byte of each message in packets that are heard now.
+/// Returns stream, stream sequence number and first byte of each message in the packets that arrive now.
 fn heard(peer: &mut Peer) -> Vec<(u16, u16, u8)> {
     let mut heard = Vec::new();
     while let Some((_, packet)) = peer.hears_on_maybe() {
@@ -76,10 +76,10 @@ fn a_batch_waits_for_room_as_one() {
     let mut batch = batch_of(&messages);
     assert_eq!(peer.endpoint.send_batch(peer.id, &mut batch), Ok(false), "20 messages take 1,480 bytes");
     assert_eq!(batch.messages(), 20);
-    // A message alone has room.
+    // A single message has room.
     let info = SendInfo::default();
     assert!(matches!(peer.endpoint.admit(peer.id, &info, 10), Admission::Granted(_)));
-    // Into an empty buffer goes even what is larger.
+    // An empty buffer takes even a larger message.
     peer.collect_output();
     assert_eq!(heard(&mut peer).len(), 1);
     peer.sends().sack(0, &[]).go();

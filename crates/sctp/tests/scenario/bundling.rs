@@ -34,7 +34,7 @@ fn an_acknowledgement_rides_on_data() {
         peer.sends().data(n).go();
         let _ = peer.hears();
     }
-    // From here on SACKs are delayed.
+    // From here on the peer delays SACKs.
     peer.sends().data(8).go();
     peer.expects_nothing();
     peer.app_sends(SendInfo::default(), &b"hello"[..]);
@@ -52,7 +52,7 @@ fn the_cookie_ack_comes_first() {
 }
 
 #[test]
-fn what_waits_goes_when_the_window_opens() {
+fn waiting_data_leaves_when_the_window_opens() {
     let mut peer = Peer::established(4);
     assert!(
         matches!(peer.endpoint.admit(peer.id, &SendInfo::default(), 10), Admission::Granted(permit) if permit.is_idle())
@@ -75,7 +75,7 @@ fn only_full_batches_are_due_while_something_is_outstanding() {
     assert!(!peer.endpoint.transmit_due());
     assert!(peer.endpoint.transmit_waits());
     assert_eq!(peer.endpoint.poll_transmit(peer.now, Scope::Due, &mut buffer), None);
-    // The acknowledgement of what is outstanding lets it go.
+    // The acknowledgement of the outstanding data releases it.
     peer.sends().sack(0, &[]).go();
     peer.expects("DATA 1");
     assert!(!peer.endpoint.transmit_waits());
@@ -90,7 +90,7 @@ fn a_full_packet_is_due_beside_a_single_outstanding_one() {
         let info = SendInfo::default();
         peer.endpoint.send(peer.now, peer.id, &info, 1000, [vec![1; 1000].into()]).unwrap();
     };
-    // The peer delays the SACK of a single packet: less than another packet waits for it, more does not.
+    // The peer delays the SACK of a single packet: less than a packet of data waits for it, more does not.
     send(&mut peer);
     assert!(!peer.endpoint.transmit_due());
     send(&mut peer);
@@ -101,15 +101,15 @@ fn a_full_packet_is_due_beside_a_single_outstanding_one() {
 fn packets_of_a_batch_have_one_length() {
     let mut hosts = TwoHosts::new(6);
     let (a, _) = hosts.establish();
-    // Sizes that leave odd ends in their packets.
+    // Sizes that leave odd remainders in their packets.
     hosts.send_all(
         A,
         a,
         (0..3000u32).map(|n| (SendInfo::default(), vec![0; 1 + n as usize * 7 % 900].into())),
     );
     hosts.run_until("all arrived", Duration::from_secs(20), |hosts| hosts.node(B).app.messages.len() == 3000);
-    // `TwoHosts` cuts batches at the segment length, so a packet of another length would not have parsed. Where the rest
-    // of a packet was too short for anything, padding filled it.
+    // `TwoHosts` cuts batches at the segment length, so a packet of another length would not have parsed. Padding filled
+    // packets whose rest was too short for a chunk.
     let padded = hosts.sent.iter().filter(|s| kinds(&s.packet).contains(&Pad::KIND)).count();
     assert!(padded > 0);
     for sent in hosts.sent.iter().filter(|s| s.by == A) {
@@ -122,7 +122,7 @@ fn packets_of_a_batch_have_one_length() {
 /// Sends messages of odd lengths to a peer that is not known to be Swiftwater; the first host's packets meet `fate`.
 fn to_another_implementation(fate: fn(&Bytes) -> Fate) -> (TwoHosts, AssociationId) {
     let mut hosts = TwoHosts::new(7);
-    // Longer packets than the first are probed.
+    // The core probes packets that are longer than the first.
     for node in [A, B] {
         let hints = hosts.app(node).hints;
         hosts.app(node).hints = PathHints { mtu_bytes: 1472, leaves_host: true, ..hints };
@@ -158,7 +158,7 @@ fn data_is_padded_once_a_peer_has_answered_a_padded_probe() {
     assert!(answered.is_some() && padded > answered, "{answered:?} {padded:?}");
 }
 
-/// Some peers discard a packet with a chunk that they do not know.
+/// Some peers discard a packet with an unknown chunk.
 #[test]
 fn a_peer_that_discards_packets_with_pad_loses_no_data() {
     let (hosts, a) = to_another_implementation(|packet| match kinds(packet).contains(&Pad::KIND) {

@@ -1,4 +1,4 @@
-//! Both sides connect to each other at once: one association comes of it (RFC 9260 §5.2.1, §5.2.4 B and D).
+//! Both sides connect to each other at once: the result is one association (RFC 9260 §5.2.1, §5.2.4 B and D).
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -50,7 +50,7 @@ fn they_may_cross_at_any_distance() {
         let mut hosts = TwoHosts::new(delay_us);
         hosts.connect(A, (PORT_A, PORT_B), AssociationConfig::default());
         hosts.run_for(Duration::from_micros(delay_us));
-        // Once A's INIT was refused there is nothing left to collide with.
+        // Once A's INIT was refused, no collision is possible.
         if hosts.closed(A).is_some() || delay_us > 10_000 {
             break;
         }
@@ -72,7 +72,7 @@ fn they_may_cross_with_a_listener_on_either_side() {
         let now = hosts.now();
         let node = hosts.node_mut(B);
         let config = AssociationConfig::default().into();
-        // B has taken A's association if the cookie was there before.
+        // B has taken A's association if the cookie arrived first.
         let own = node.endpoint.connect(now, PORT_B, PORT_A, &[remote], config, &node.app);
         assert_eq!(own.is_err(), hosts.is_up(B));
         hosts.run_until("both are up", SOON, |hosts| hosts.is_up(A) && hosts.is_up(B));
@@ -122,7 +122,7 @@ fn connected_under_the_first_tag(seed: u8) -> (Peer, Vec<u8>) {
     says_init(&mut peer, &[]);
     let cookie = peer.takes_init_ack();
     assert_eq!(peer.endpoint_tag, own, "the tag of the INIT, unchanged");
-    // The answer to the endpoint's INIT has another tag, and is there first.
+    // The answer to the endpoint's INIT has another tag, and arrives first.
     peer.tag = first;
     peer.sends().init_ack(b"cookie").go();
     peer.expects("COOKIE ECHO");
@@ -177,7 +177,7 @@ fn an_init_in_cookie_wait_is_answered_at_an_address_that_the_user_named() {
     says_init(&mut peer, &[named, other]);
     let (to, _) = peer.hears_on();
     assert_eq!(to.ip(), named);
-    // An INIT that names no such address is for nobody.
+    // An INIT that names no such address belongs to no association.
     says_init(&mut peer, &[other]);
     peer.expects("INIT ACK");
     assert_ne!(peer.endpoint.association_count(), 0);
@@ -209,7 +209,7 @@ fn an_init_in_cookie_echoed_must_not_add_addresses() {
 #[test]
 fn a_cookie_from_another_address_of_the_peer_makes_no_second_association() {
     // The endpoint has begun to connect since it answered the peer's INIT. The cookie has neither tag of that
-    // association, a combination that RFC 9260 §5.2.4 discards, wherever it comes from.
+    // association, a combination that RFC 9260 §5.2.4 discards, whatever its source.
     let second = Ipv4Addr::new(10, 0, 1, 9);
     let mut peer = Peer::new(7, AssociationConfig::default());
     says_init(&mut peer, &[Ipv4Addr::new(10, 0, 0, 9), second]);
@@ -239,7 +239,7 @@ fn setup_chunks_mean_nothing_where_they_do_not_belong() {
     peer.sends().chunk(|_, out| CookieAck.write(out)).go();
     peer.expects_nothing();
     assert!(peer.app.events.is_empty());
-    // And in COOKIE-ECHOED.
+    // Also in COOKIE-ECHOED.
     peer.sends().init_ack(b"cookie").go();
     peer.expects("COOKIE ECHO");
     peer.sends().init_ack(b"another").go();

@@ -1,4 +1,4 @@
-//! Routers mark packets instead of dropping them, and the sender slows down (draft-stewart-tsvwg-sctpecn).
+//! Routers mark packets instead of dropping them, and the sender reduces its window (draft-stewart-tsvwg-sctpecn).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
 use lab::traffic::{Source, Traffic};
 use lab::{Simulation, line};
 
-/// Returns a line of 100 Mbit/s and 10 ms whose queue of a good round trip marks from a quarter of one up.
+/// Returns a line of 100 Mbit/s and 10 ms whose queue holds more than a round trip, and marks above a quarter of one.
 fn marking_line() -> PipeConfig {
     PipeConfig { queue_bytes: 300_000, mark_above_bytes: Some(62_500), ..line() }
 }
 
-/// Sends for five seconds and says what arrived, what was lost in the queue, and the sender's statistics.
+/// Sends for five seconds. Returns what arrived, what the queue dropped, and the sender's statistics.
 fn run(ecn: [bool; 2]) -> (u64, u64, sctp::Statistics) {
     let mut simulation: Simulation<Traffic> = Simulation::new(1);
     let address = |n| IpAddr::from([10, 0, 0, n]);
@@ -55,7 +55,7 @@ fn one_side_that_cannot_is_enough_to_do_without() {
     }
 }
 
-/// Returns a peer that says in its INIT that it heeds marks.
+/// Returns a peer whose INIT says that it supports ECN.
 fn capable(seed: u8) -> Peer {
     let mut peer =
         Peer::new(seed, AssociationConfig { tail_loss_probes: false, ..AssociationConfig::default() });
@@ -110,7 +110,7 @@ fn a_mark_is_echoed_with_every_sack_until_the_sender_has_heeded_it() {
     assert_eq!(echo_of(&peer.hears()), Some(echo));
     marked_data(&mut peer, 2);
     assert_eq!(echo_of(&peer.hears()), Some(EcnEcho { marked_packets: 2, ..echo }));
-    // A CWR for what came before does not end it.
+    // A CWR for an earlier TSN does not end it.
     peer.sends().chunk(|_, out| Cwr { lowest_tsn: Tsn(first.wrapping_sub(1)) }.write(out)).data(3).go();
     assert!(echo_of(&peer.hears()).is_some());
     peer.sends().chunk(|_, out| Cwr { lowest_tsn: Tsn(first) }.write(out)).data(4).go();
@@ -133,13 +133,13 @@ fn an_echo_shrinks_the_window_once_and_is_answered_each_time() {
         assert_eq!(statistics.ecn_reductions, 1, "after {times} more");
         assert!(statistics.paths[0].cwnd_bytes < before);
     }
-    // Nor does it shrink again when the reduction is over and the echo comes once more.
+    // The window does not shrink again when the reduction is over and the echo is repeated.
     peer.app_sends(SendInfo::default(), vec![3; 1000]);
     peer.sends().sack(3, &[]).go();
     peer.sends().chunk(|_, out| EcnEcho { lowest_tsn: tsn, marked_packets: 1 }.write(out)).go();
     assert_eq!(peer.endpoint.statistics(peer.id).unwrap().ecn_reductions, 1);
     while peer.hears_maybe().is_some() {}
-    // A TSN that was never sent says nothing.
+    // A TSN that was never sent has no effect.
     let never = peer.endpoint_tsn(1000);
     peer.sends().chunk(|_, out| EcnEcho { lowest_tsn: never, marked_packets: 1 }.write(out)).go();
     peer.expects_nothing();

@@ -1,4 +1,4 @@
-//! Connecting to what is not there: nobody answers, the host refuses, the network returns the packet.
+//! Connecting fails: no answer, a refusal by the host, or an ICMP message.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -82,13 +82,13 @@ fn where_one_address_cannot_be_reached_the_next_is_asked_at_once() {
     peer.endpoint.handle_unreachable(peer.now, addresses[0], Unreachable::Host, &first, &mut peer.app);
     peer.collect_output();
     peer.expects_nothing();
-    // One of an address that is not asked now spares us that.
+    // One of an address that is not asked now saves the attempt there.
     peer.endpoint.handle_unreachable(peer.now, addresses[2], Unreachable::Port, &first, &mut peer.app);
     peer.collect_output();
     peer.expects_nothing();
     assert_eq!(peer.endpoint.peer_addresses(peer.id).unwrap().0, [addresses[1]]);
     assert_eq!(peer.now, start);
-    // T1 runs from the INIT that left last, and finds the only address that is left.
+    // T1 runs from the last INIT, and takes the only address that is left.
     peer.waits(Duration::from_secs(1));
     assert_eq!(peer.hears_on().0, addresses[1]);
     peer.endpoint.handle_unreachable(peer.now, addresses[1], Unreachable::Port, &second, &mut peer.app);
@@ -132,9 +132,9 @@ fn a_quote_that_is_not_ours_changes_nothing() {
         init.slice(..HEADER_BYTES),
         init.slice(..4),
         Bytes::new(),
-        // A tag that we do not know yet.
+        // The quoted tag is unknown.
         build(ENDPOINT_PORT, PEER_PORT, 77, |out| out.extend_from_slice(&[10, 0, 0, 4])),
-        // Not a packet of a connect.
+        // The quoted packet belongs to no connect.
         build(ENDPOINT_PORT, PEER_PORT, 0, |out| out.extend_from_slice(&[10, 0, 0, 4])),
     ];
     for quote in quotes {
@@ -171,14 +171,14 @@ fn an_association_that_is_up_outlives_an_unreachable_port() {
 
 #[test]
 fn a_host_that_does_not_speak_the_protocol_ends_even_an_association_that_is_up() {
-    // RFC 9260 §10, ICMP8; and with a wrong tag nothing happens (ICMP6).
+    // RFC 9260 §10, ICMP8; a wrong tag has no effect (ICMP6).
     let mut peer = Peer::connected(9);
     peer.app_sends(sctp::SendInfo::default(), &b"hello"[..]);
     let data = peer.hears();
     let mut wrong = data.to_vec();
     wrong[7] ^= 1;
     peer.endpoint.handle_unreachable(peer.now, peer.address, Unreachable::Protocol, &wrong, &mut peer.app);
-    // The way to the host is what T3 finds out about (ICMP9).
+    // T3 detects an unreachable host (ICMP9).
     peer.endpoint.handle_unreachable(peer.now, peer.address, Unreachable::Host, &data, &mut peer.app);
     assert_eq!(peer.endpoint.association_count(), 1);
     assert_eq!(peer.endpoint.endpoint_statistics().reports_ignored, 2);

@@ -1,4 +1,4 @@
-//! The state cookie on a bad line: lost, doubled, late, forged, replayed (RFC 9260 §5.1, §5.2).
+//! The state cookie on a bad line: lost, duplicated, late, forged, replayed (RFC 9260 §5.1, §5.2).
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -105,7 +105,7 @@ fn a_stale_cookie_is_asked_for_again_with_a_longer_life() {
     hosts.run_until("B heard", SOON, |hosts| !hosts.node(B).app.messages.is_empty());
 }
 
-/// Returns the life that an INIT asks for its cookie.
+/// Returns the lifetime increment that an INIT asks for its cookie.
 fn increment_ms(packet: &[u8]) -> Option<u32> {
     let mut found = None;
     each_chunk(packet, |chunk| {
@@ -152,7 +152,7 @@ fn stale_cookie(out: &mut Vec<u8>) {
 
 #[test]
 fn a_wish_for_a_longer_life_is_granted_within_limits() {
-    // RFC 9260 §3.3.2.1.3. The life is 60 s, and no wish adds more than 10 s.
+    // RFC 9260 §3.3.2.1.3. The lifetime is 60 s, and no request adds more than 10 s.
     for (wish_ms, late_ms, good) in
         [(0, 60_001, false), (5000, 64_999, true), (5000, 65_001, false), (3_600_000, 70_001, false)]
     {
@@ -182,7 +182,7 @@ fn a_cookie_sealed_just_before_the_keys_change_opens_just_after() {
     peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
     let cookie = peer.takes_init_ack();
     peer.waits(Duration::from_secs(2));
-    // Another INIT makes sure that the new key is in use.
+    // Another INIT makes the endpoint use the new key.
     peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
     let _ = peer.hears();
     peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
@@ -191,7 +191,7 @@ fn a_cookie_sealed_just_before_the_keys_change_opens_just_after() {
 
 #[test]
 fn an_old_cookie_of_an_association_that_is_up_is_acknowledged() {
-    // RFC 9260 §5.2.4, 3: with both tags right, age does not matter.
+    // RFC 9260 §5.2.4, 3: if both tags match, age does not matter.
     let mut hosts = TwoHosts::new(7);
     let config =
         AssociationConfig { cookie_life: Duration::from_millis(1500), ..AssociationConfig::default() };
@@ -339,7 +339,7 @@ fn a_cookie_echoed_from_another_udp_port_makes_no_second_association() {
     let cookie = peer.takes_init_ack();
     peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
     peer.expects("COOKIE ACK");
-    // A translator on the way has forgotten the first port (RFC 6951 §5.4).
+    // A NAT on the way has forgotten the first port (RFC 6951 §5.4).
     peer.address.set_port(40_000);
     peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
     peer.expects("COOKIE ACK");

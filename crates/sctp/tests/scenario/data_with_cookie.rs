@@ -1,4 +1,4 @@
-//! DATA that does not wait for the end of the handshake (RFC 9260 §5.1 C and D, §6).
+//! DATA that leaves before the end of the handshake (RFC 9260 §5.1 C and D, §6).
 
 use std::time::Duration;
 
@@ -24,10 +24,10 @@ fn eager(seed: u8, messages: usize) -> Peer {
 }
 
 #[test]
-fn what_waits_rides_behind_the_cookie_in_one_packet() {
+fn waiting_data_follows_the_cookie_in_one_packet() {
     let mut peer = eager(1, 3);
     peer.expects("COOKIE ECHO, DATA 0, DATA 1");
-    // Until the peer has answered, nothing else is sent.
+    // Until the peer has answered, the endpoint sends nothing else.
     peer.app_sends(SendInfo::default(), vec![9; 10]);
     peer.expects_nothing();
     peer.sends().chunk(|_, out| CookieAck.write(out)).sack(0, &[]).go();

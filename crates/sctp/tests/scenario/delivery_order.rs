@@ -1,4 +1,4 @@
-//! Order within a stream, none between streams, none for unordered messages (RFC 9260 §6.5, §6.6).
+//! Order within a stream, no order between streams or for unordered messages (RFC 9260 §6.5, §6.6).
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn on(stream: u16) -> SendInfo {
     SendInfo { stream, ..SendInfo::default() }
 }
 
-/// Loses the first transmission of the message `payload`.
+/// Drops the first transmission of the message `payload`.
 fn lose_once(payload: &'static [u8]) -> impl FnMut(&bytes::Bytes) -> Fate + Send + 'static {
     let mut lost = false;
     move |packet| {
@@ -60,7 +60,7 @@ fn ordered_and_unordered_messages_of_a_stream_do_not_touch_each_other() {
     let mut peer = Peer::established(3);
     let unordered = DataFlags { unordered: true, ..DataFlags::WHOLE };
     peer.sends().data_with(DataFlags::WHOLE, 1, 0, 1, b"second").go();
-    // The stream sequence number of an unordered message means nothing.
+    // The stream sequence number of an unordered message has no meaning.
     peer.sends().data_with(unordered, 2, 0, 0, b"unordered").go();
     peer.sends().data_with(unordered, 3, 0, 9, b"unordered too").go();
     assert_eq!(peer.app.contents(), [&b"unordered"[..], b"unordered too"]);

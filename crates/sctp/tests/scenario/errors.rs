@@ -1,4 +1,4 @@
-//! Errors that are reported, to the peer and to the user, and chunks that nobody knows (RFC 9260 §3.2, §3.3.10, §6.5).
+//! Errors that the endpoint reports to the peer and to the user, and unknown chunks (RFC 9260 §3.2, §3.3.10, §6.5).
 
 use bytes::Bytes;
 use sctp::{AssociationConfig, Event};
@@ -35,7 +35,7 @@ fn discarded(peer: &Peer) -> u64 {
 
 #[test]
 fn unknown_chunks_are_skipped_or_end_the_packet_and_are_reported_or_not() {
-    // RFC 9260 §3.2, table 2. Whether the packet went on shows in the DATA that comes next.
+    // RFC 9260 §3.2, table 2. The DATA chunk behind shows whether the endpoint processed the rest of the packet.
     for (kind, report, goes_on) in
         [(0x3e, false, false), (0x7e, true, false), (0xbe, false, true), (0xfe, true, true)]
     {
@@ -43,7 +43,7 @@ fn unknown_chunks_are_skipped_or_end_the_packet_and_are_reported_or_not() {
         peer.sends().chunk(unknown(kind)).data(0).go();
         match (report, goes_on) {
             (true, true) => {
-                // The whole chunk comes back, flags and all.
+                // The report contains the whole chunk with its flags.
                 assert_eq!(reported(&mut peer), [[0, 6, 0, 10, kind, 7, 0, 6, 1, 2, 0, 0]]);
             }
             (true, false) => peer.expects("ERROR"),
@@ -68,7 +68,7 @@ fn a_packet_full_of_errors_is_answered_with_one_chunk_of_bounded_size() {
     peer.expects_nothing();
     let statistics = peer.endpoint.statistics(peer.id).unwrap();
     assert_eq!((statistics.chunks_discarded, statistics.reports_dropped), (8000, 8000 - 1024 / 12));
-    // DATA on streams that are not there: the same.
+    // DATA on streams that do not exist, likewise.
     let mut say: Say<'_> = peer.sends();
     for n in 0..3000 {
         say = say.data_with(DataFlags::WHOLE, n, 10 + n as u16, 0, b"x");
@@ -93,17 +93,17 @@ fn nothing_is_reported_before_the_peer_has_answered_the_cookie() {
 }
 
 #[test]
-fn what_the_peer_reports_reaches_the_user() {
+fn errors_that_the_peer_reports_reach_the_user() {
     let mut peer = Peer::established(4);
     let mut causes = Vec::new();
     Cause::OutOfResource(OutOfResource).write(&mut causes);
     peer.sends().chunk(|_, out| Error { causes: Causes::new(&causes) }.write(out)).go();
     peer.expects_nothing();
     assert!(peer.app.saw(|e| *e == Event::RemoteError { cause: 4, information: Bytes::new() }));
-    // One without a cause says nothing.
+    // An ERROR without a cause has no effect.
     peer.sends().chunk(|_, out| Error { causes: Causes::default() }.write(out)).go();
     assert_eq!((peer.app.events.len(), discarded(&peer)), (2, 1));
-    // Of a flood in one packet the user hears once.
+    // The user hears once of many in one packet.
     let flood = |_: &Peer, out: &mut Vec<u8>| {
         (0..100).for_each(|_| Error { causes: Causes::new(&causes) }.write(out));
     };
@@ -122,7 +122,7 @@ fn chunks_that_mean_nothing_here_are_counted_and_dropped() {
     peer.sends().chunk(|_, out| out.extend_from_slice(&[4, 0, 0, 4])).go();
     peer.expects_nothing();
     assert_eq!(discarded(&peer), 3);
-    // The peer has shut down and sends data all the same.
+    // The peer has shut down and still sends data.
     peer.app_sends(sctp::SendInfo::default(), vec![1]);
     peer.expects("DATA 0");
     peer.sends().chunk(|p, out| Shutdown { cum_tsn: p.endpoint_tsn(-1) }.write(out)).go();

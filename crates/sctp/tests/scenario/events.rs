@@ -25,7 +25,7 @@ fn a_sender_hears_when_all_is_acknowledged() {
     let mut hosts = TwoHosts::new(1);
     let (a, _) = hosts.establish_with(wants_events(), wants_events());
     assert_eq!(count(&hosts, A, &Event::SenderDry), 0, "nothing was sent");
-    // The end of it is lost once.
+    // The network drops its end once.
     let mut number = 0;
     hosts.tap(A, move |_| {
         number += 1;
@@ -56,7 +56,7 @@ fn a_sender_that_does_not_care_does_not_hear_of_it() {
 }
 
 #[test]
-fn who_wants_no_events_hears_of_none() {
+fn users_without_subscriptions_get_no_events() {
     let mut hosts = TwoHosts::new(2);
     let (a, _) = hosts.establish();
     hosts.send(A, a, SendInfo::default(), vec![1; 10]);
@@ -104,9 +104,9 @@ fn a_new_primary_path_is_told() {
 }
 
 #[test]
-fn what_the_peer_says_of_an_error_is_told_as_far_as_it_is_bounded() {
+fn reported_causes_reach_the_user_up_to_a_limit() {
     let mut peer = Peer::established(5);
-    // Of an unknown kind, with 600 bytes.
+    // A cause of an unknown kind, with 600 bytes.
     let mut cause = vec![0x99, 0x01, 0x02, 0x5c];
     cause.resize(604, 7);
     peer.sends().chunk(|_, out| Error { causes: Causes::new(&cause) }.write(out)).go();
@@ -118,7 +118,7 @@ fn what_the_peer_says_of_an_error_is_told_as_far_as_it_is_bounded() {
 }
 
 #[test]
-fn what_nobody_reads_is_told_no_more_at_some_point() {
+fn unread_events_are_bounded() {
     let config = AssociationConfig { receive_buffer_bytes: 10_000, receive_buffer_tuned_bytes: 0, ..plain() };
     let mut peer = Peer::established_with(6, config);
     peer.app.set_reading(Reading::Never);
@@ -128,11 +128,11 @@ fn what_nobody_reads_is_told_no_more_at_some_point() {
     for _ in 0..1000 {
         peer.sends().chunk(|_, out| Error { causes: Causes::new(&causes) }.write(out)).go();
     }
-    // Each counts for a byte and its overhead of 96, up to twice the buffer.
+    // Each event counts for a byte and its overhead of 96, up to twice the buffer.
     assert_eq!(told(&peer), 20_000 / 97 + 1);
     let statistics = peer.endpoint.statistics(peer.id).unwrap();
     assert_eq!(statistics.events_dropped, 1000 - told(&peer) as u64);
-    // One is read, so there is room for one.
+    // The user has read one, so there is room for one.
     peer.app.read_one(&mut peer.endpoint);
     for _ in 0..2 {
         peer.sends().chunk(|_, out| Error { causes: Causes::new(&causes) }.write(out)).go();
@@ -141,7 +141,7 @@ fn what_nobody_reads_is_told_no_more_at_some_point() {
 }
 
 #[test]
-fn what_the_peer_says_of_the_layer_above_is_told_when_the_association_is_up() {
+fn the_peers_adaptation_indication_is_an_event_once_established() {
     let says = |adaptation_indication| AssociationConfig { adaptation_indication, ..wants_events() };
     let mut hosts = TwoHosts::new(7);
     hosts.establish_with(says(7), says(0x8000_0009));
@@ -150,7 +150,7 @@ fn what_the_peer_says_of_the_layer_above_is_told_when_the_association_is_up() {
         .to_vec();
     assert!(matches!(told[A][..], [Event::Connected { .. }, Event::AdaptationIndication(0x8000_0009)]));
     assert!(matches!(told[B][..], [Event::Accepted { .. }, Event::AdaptationIndication(7)]));
-    // A restarted peer may say something else.
+    // A restarted peer may give another value.
     hosts.reboot(A);
     hosts.connect(A, (PORT_A, PORT_B), says(8));
     hosts.run_for(SOON);
@@ -160,7 +160,7 @@ fn what_the_peer_says_of_the_layer_above_is_told_when_the_association_is_up() {
 }
 
 #[test]
-fn who_says_nothing_of_the_layer_above_sends_nothing() {
+fn no_adaptation_indication_is_sent_without_a_setting() {
     let mut hosts = TwoHosts::new(8);
     hosts.establish_with(wants_events(), wants_events());
     let said = Event::AdaptationIndication(0);
@@ -170,7 +170,7 @@ fn who_says_nothing_of_the_layer_above_sends_nothing() {
 }
 
 #[test]
-fn what_is_told_before_the_association_is_up_takes_room_too() {
+fn events_before_the_association_is_up_take_room_too() {
     let mut hosts = TwoHosts::new(9);
     hosts.app(A).set_reading(Reading::Never);
     hosts.listen(wants_events());

@@ -1,4 +1,4 @@
-//! Paths that fall silent and come back: how long data waits, and what it costs to be wrong (RFC 7829, RFC 9260 §8.2).
+//! Paths that fall silent and recover: how long data waits, and the cost of a wrong decision (RFC 7829, RFC 9260 §8.2).
 
 use std::ops::Range;
 use std::time::Duration;
@@ -13,11 +13,11 @@ const A: usize = 0;
 const B: usize = 1;
 const RATE_BITS_PER_S: u64 = 100_000_000;
 const MESSAGE_BYTES: usize = 1444;
-/// The longest gap in delivery, and the longest time until a path that is back carries data.
+/// The longest gap in delivery, and the longest time until a recovered path carries data.
 const GAP_MAX: Duration = Duration::from_millis(200);
 const RETURN_MAX: Duration = Duration::from_millis(500);
 
-/// Returns a line of 100 Mbit/s with a queue that holds what is on its way in a round trip, down for these times.
+/// Returns a line of 100 Mbit/s that is down at these times, with a queue of one round trip.
 fn line(round_trip: Duration, down: &[Range<Duration>]) -> PipeConfig {
     PipeConfig {
         rate_bits_per_s: Some(RATE_BITS_PER_S),
@@ -65,7 +65,7 @@ impl Two {
         statistics.map(|statistics| statistics.paths).unwrap_or_default()
     }
 
-    /// Lets time pass until so long after the start.
+    /// Lets time pass until this long after the start.
     fn run_to(&mut self, time: Duration) {
         let left = (Time::ZERO + time).saturating_since(self.simulation.now());
         self.simulation.run_for(left);
@@ -159,7 +159,7 @@ fn a_lone_message_is_not_lost_for_a_second() {
     let took = two.until("it arrived", Duration::from_secs(2), |two| {
         two.simulation.node(B).app.received().bytes == 100
     });
-    // The peer's delayed SACK is waited for, too.
+    // The sender also waits for the peer's delayed SACK.
     assert!(took <= Duration::from_millis(450), "{took:?}");
 }
 
@@ -216,7 +216,7 @@ fn a_path_that_was_given_up_is_asked_on_and_used_again() {
 
 #[test]
 fn a_path_that_is_merely_slow_for_a_moment_costs_little() {
-    // It stands still for 300 ms every two seconds, and loses nothing.
+    // The line stands still for 300 ms every two seconds, and loses nothing.
     let round_trip = Duration::from_millis(20);
     let schedule = Schedule::Periodic {
         first_down: Duration::from_secs(2),
@@ -237,7 +237,7 @@ fn a_path_that_is_merely_slow_for_a_moment_costs_little() {
     two.run_to(Duration::from_secs(32));
     let statistics = two.simulation.statistics(A, two.id);
     let path = &two.paths()[0];
-    // Its patience has grown beyond the pauses.
+    // The failover timeout has grown beyond the pauses.
     assert!(path.early_failovers <= 10 && path.early_failovers_spurious >= 1, "{path:?}");
     assert!(path.data_chunks_rerouted * 20 <= statistics.data_chunks_sent, "{path:?}");
     let bits = two.simulation.node(B).app.received().bytes as f64 * 8.0 / 30.0;
@@ -246,7 +246,7 @@ fn a_path_that_is_merely_slow_for_a_moment_costs_little() {
 
 #[test]
 fn heartbeats_that_wait_until_a_path_is_back_do_not_make_it_slow() {
-    // As while its next router is looked for.
+    // As during the discovery of its next router.
     let round_trip = Duration::from_millis(20);
     let down = Duration::from_secs(5)..Duration::from_secs(8);
     let first = PipeConfig { when_down: WhenDown::Wait, ..line(round_trip, std::slice::from_ref(&down)) };
@@ -267,7 +267,7 @@ fn how_long_a_line_paused_says_nothing_of_it_later() {
     let paused = PipeConfig { when_down: WhenDown::Wait, ..line(round_trip, std::slice::from_ref(&down)) };
     let config = AssociationConfig { multipath: Multipath::Always, ..AssociationConfig::default() };
     let mut two = Two::new(11, [paused, line(round_trip, &[])], &config);
-    // So little that the other line could carry it for good.
+    // So little that the other line could carry it permanently.
     two.sends(Source::bursts(u64::MAX, Time::ZERO, Duration::from_millis(50), 10, MESSAGE_BYTES));
     two.run_to(down.end + Duration::from_millis(500));
     let path = &two.paths()[0];
@@ -300,7 +300,7 @@ fn jitter_and_pauses_of_the_application_hardly_raise_suspicion() {
     }
 }
 
-/// Packets to B's first address arrive; from the second second on, packets of B to A's first address do not.
+/// Packets to B's first address arrive; after two seconds, packets of B to A's first address do not.
 fn one_way(multipath: Multipath) -> Two {
     let lines = [line(Duration::from_millis(20), &[]), line(Duration::from_millis(20), &[])];
     let mut simulation: Simulation<Traffic> = Simulation::new(7);

@@ -43,7 +43,7 @@ fn round_trip(mtu_bytes: usize, sizes: &[usize], loss_every: usize) {
     assert!(hosts.sent.iter().all(|s| s.packet.len() <= mtu_bytes));
 }
 
-/// Around every border: one byte, a full packet, a full chunk, and on to a megabyte.
+/// Sizes around every border: one byte, a full packet, a full chunk, and up to a megabyte.
 fn sizes(mtu_bytes: usize) -> Vec<usize> {
     let full = mtu_bytes - 28;
     let mut sizes = vec![1, 2, 3, 4, 5, 63, 64, 65];
@@ -107,7 +107,7 @@ fn a_whole_message_comes_out_though_something_before_it_is_missing() {
     assert_eq!(peer.app.contents(), [b"ab"]);
 }
 
-/// Chunks that fit no message: the association ends, and the peer is told.
+/// Chunks that fit no message end the association, and the endpoint tells the peer.
 fn is_violation(seed: u8, chunks: &[(DataFlags, u16, u16)]) {
     let mut peer = Peer::established(seed);
     for (n, &(flags, stream, ssn)) in (0..).zip(chunks) {

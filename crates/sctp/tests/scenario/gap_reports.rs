@@ -1,4 +1,4 @@
-//! Gap blocks: what is reported, and what a sender makes of them (RFC 9260 §3.3.4, §6.2.1).
+//! Gap blocks: what the receiver reports, and how the sender reacts (RFC 9260 §3.3.4, §6.2.1).
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn blocks_that_do_not_fit_a_packet_are_left_out() {
     let sack = (0..1000).map(|_| sack_of(&peer.hears()).unwrap()).last().unwrap();
     assert_eq!(sack.gaps.len(), (1472 - 12 - 16) / 4);
     assert_eq!(sack.gaps[..2], [(2, 2), (4, 4)]);
-    // RFC 9260 §6.2: as many of them as fit, so duplicates take no room from them.
+    // RFC 9260 §6.2: as many of them as fit, so that duplicates take no room from them.
     peer.sends().data(1).data(3).go();
     let sack = sack_of(&peer.hears()).unwrap();
     assert_eq!((sack.gaps.len(), sack.duplicates.len()), ((1472 - 12 - 16) / 4, 0));
@@ -90,7 +90,7 @@ fn a_peer_that_takes_back_what_it_reported_gets_it_again() {
     peer.sends().sack(-1, &[(2, 3)]).go();
     peer.sends().sack(0, &[]).go();
     peer.waits(Duration::from_millis(900));
-    // A chunk sent before one that has arrived is late; the rest has only the timer.
+    // A chunk sent before one that has arrived is late; the others depend on the timer.
     peer.expects("DATA 1");
     peer.waits(Duration::from_millis(200));
     peer.expects("DATA 1, DATA 2");
@@ -116,7 +116,7 @@ fn outstanding_bytes(peer: &Peer) -> u64 {
 }
 
 #[test]
-fn what_is_taken_back_again_and_again_is_believed_ten_times_a_second() {
+fn repeated_reneging_counts_ten_times_a_second() {
     let mut peer = sends_three(7);
     for _ in 0..3 {
         peer.sends().sack(-1, &[(2, 3)]).go();
@@ -137,7 +137,7 @@ fn the_first_chunk_is_taken_back_at_any_time() {
     peer.sends().sack(-1, &[(2, 3)]).go();
     peer.sends().sack(-1, &[]).go();
     peer.sends().sack(-1, &[(2, 3)]).go();
-    // The peer reports the first chunk, which it says is missing in between.
+    // The peer reports the first chunk, which it reported missing in between.
     peer.sends().sack(0, &[(1, 2)]).go();
     assert_eq!(outstanding_bytes(&peer), 0);
     peer.sends().sack(0, &[]).go();

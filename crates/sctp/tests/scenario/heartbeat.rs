@@ -1,4 +1,4 @@
-//! Heartbeats: an idle path is probed, a silent peer is noticed (RFC 9260 §8.1 to §8.3).
+//! Heartbeats probe an idle path and detect a silent peer (RFC 9260 §8.1 to §8.3).
 
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ fn a_peer_that_went_silent_is_noticed_while_sending() {
     hosts.exchange();
     let last = hosts.sent.iter().rfind(|sent| sent.by == A).expect("something was sent");
     assert_eq!(kinds(&last.packet), [Abort::KIND], "the peer may be there after all");
-    // 1, 2, 4, 8, 16, 32 and then 60 s each; heartbeats count, too.
+    // Timeouts after 1, 2, 4, 8, 16, 32 and then 60 s each; heartbeats count, too.
     let took = hosts.now() - start;
     assert!((Duration::from_secs(100)..Duration::from_secs(400)).contains(&took), "{took:?}");
 }

@@ -1,4 +1,4 @@
-//! Room that a reader keeps of what it has taken, because somebody behind it has not read that yet.
+//! Receive window that a reader keeps occupied, because the next reader behind it has not read the data yet.
 
 use sctp::AssociationConfig;
 use sctp_wire::chunk::{CookieEcho, DataFlags};
@@ -25,7 +25,7 @@ fn peer(seed: u8) -> Peer {
     peer
 }
 
-/// The peer sends a message, the reader takes it and keeps its room. Returns the window that the peer hears of.
+/// The peer sends a message, and the reader takes it and keeps its room. Returns the window that the peer is told.
 fn held_message(peer: &mut Peer, number: u32) -> usize {
     let at_once = DataFlags { immediate: true, ..DataFlags::WHOLE };
     peer.sends().data_with(at_once, number, 0, number as u16, &[1; MESSAGE_BYTES]).go();
@@ -36,7 +36,7 @@ fn held_message(peer: &mut Peer, number: u32) -> usize {
     window
 }
 
-/// The reader gives room back. Returns the window that the peer hears of, if it does.
+/// The reader releases room. Returns the window that the peer is told, if any.
 fn released(peer: &mut Peer, bytes: usize) -> Option<usize> {
     peer.endpoint.release_window(peer.id, bytes);
     peer.collect_output();
@@ -61,7 +61,7 @@ fn room_that_the_reader_keeps_stays_closed() {
 }
 
 #[test]
-fn what_is_kept_is_bounded_as_what_is_not_read() {
+fn held_window_is_bounded_as_unread_data_is() {
     let mut peer = peer(2);
     let mut number = 0;
     while buffered_bytes(&peer) <= 2 * BUFFER_BYTES {

@@ -1,4 +1,4 @@
-//! Any bytes at all, and real packets with something changed: nothing panics, and what is delivered stays what was
+//! Random bytes, and real packets with changes: nothing panics, and the endpoint delivers only what was
 //! sent.
 
 use std::time::Duration;
@@ -59,7 +59,7 @@ fn apply(packet: &[u8], changes: &[Change]) -> Vec<u8> {
     bytes
 }
 
-/// Chunks from a grammar, so that more than the first few checks is reached.
+/// Chunks from a grammar, so that the input passes the first few checks.
 fn chunks() -> impl Strategy<Value = Vec<u8>> {
     let chunk = (
         prop_oneof![0u8..16, any::<u8>()],
@@ -80,7 +80,7 @@ fn chunks() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Keeps an endpoint busy in every state while it is fed `packets`.
+/// Keeps an endpoint busy in every state while `packets` arrive.
 fn feed(state: u8, packets: &[(Vec<u8>, bool)]) {
     let mut peer = match state {
         0 => Peer::new(1, AssociationConfig::default()),
@@ -137,7 +137,7 @@ proptest! {
         feed(state, &packets);
     }
 
-    /// Somebody on the line changes packets without knowing the checksum: all such packets are noticed.
+    /// An attacker on the path changes packets without a new checksum: the endpoint drops all of them.
     #[test]
     fn damage_never_reaches_the_reader(seed in any::<u64>(), damage in proptest::collection::vec((0u32..60, proptest::collection::vec(change(), 1..4)), 1..20)) {
         let mut hosts = TwoHosts::new(seed);
@@ -165,7 +165,7 @@ proptest! {
         }
     }
 
-    /// Somebody who has seen real packets, but not the tags, sends changed ones with a good checksum beside them.
+    /// An attacker that has seen real packets, but not the tags, sends changed ones with a good checksum.
     #[test]
     fn forged_packets_without_the_tag_change_nothing(seed in any::<u64>(), forgeries in proptest::collection::vec((0usize..200, proptest::collection::vec(change(), 0..4), 1u32..), 1..30)) {
         let mut hosts = TwoHosts::new(seed);
@@ -181,7 +181,7 @@ proptest! {
                 bytes[4..8].copy_from_slice(&tag.to_be_bytes());
             }
             let (to, from) = if sent.by == A { (B, from_a) } else { (A, from_b) };
-            // A cookie proves itself, and an INIT needs no tag: replaying those is for others to test.
+            // A cookie is its own proof, and an INIT needs no tag: other tests replay those.
             if bytes.get(12).is_some_and(|kind| *kind != CookieEcho::KIND && *kind != Init::KIND) {
                 hosts.inject(to, from, &resealed(bytes));
             }
@@ -192,7 +192,7 @@ proptest! {
         prop_assert_eq!((hosts.closed(A), hosts.closed(B)), (None, None));
     }
 
-    /// An honest peer whose packets are also heard by someone who sends old ones again.
+    /// An honest peer, and an attacker that records its packets and replays old ones.
     #[test]
     fn replayed_packets_change_nothing(seed in any::<u64>(), replays in proptest::collection::vec(any::<usize>(), 1..60)) {
         let mut hosts = TwoHosts::new(seed);
@@ -215,7 +215,7 @@ proptest! {
         }
     }
 
-    /// INITs of any content: answered or not, they leave nothing behind.
+    /// INITs of any content, answered or not, leave no state behind.
     #[test]
     fn any_init_leaves_no_state(tag in any::<u32>(), window in any::<u32>(), streams in any::<(u16, u16)>(), tsn in any::<u32>(), parameters in proptest::collection::vec(any::<u8>(), 0..300)) {
         let mut peer = Peer::new(1, AssociationConfig::default());

@@ -1,4 +1,4 @@
-//! A peer that lies: about what it received, about gaps, about windows; and floods that must leave no trace.
+//! A peer that lies about what it received, about gaps and about windows; and floods that must leave no state.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn outstanding(seed: u8, count: u8) -> Peer {
 
 #[test]
 fn a_sack_for_data_that_was_never_sent_ends_the_association() {
-    // RFC 9260 §6.2.1 leaves it open; nothing such a peer says can be trusted.
+    // RFC 9260 §6.2.1 leaves it open; nothing that such a peer reports can be trusted.
     for beyond in [3, 4, 1000, i32::MAX - 10] {
         let mut peer = outstanding(1, 3);
         peer.sends().sack(beyond, &[]).go();
@@ -76,7 +76,7 @@ fn absurd_gap_blocks_are_harmless() {
 
 #[test]
 fn gap_blocks_in_every_combination_keep_the_books() {
-    // The counters are compared with a recount after every packet.
+    // The test compares the counters with a recount after every packet.
     for pattern in 0u32..1 << 8 {
         let mut peer = outstanding(30, 5);
         let range = |bits: u32| ((bits & 3) as u16 + 1, (bits >> 2 & 3) as u16 + 2);
@@ -109,7 +109,7 @@ fn a_flood_of_inits_leaves_no_state_and_a_bounded_number_of_answers() {
     let statistics = peer.endpoint.endpoint_statistics();
     assert!(statistics.answers_withheld > 50_000, "{}", statistics.answers_withheld);
     assert_eq!(statistics.replies_dropped + statistics.answers_withheld, 100_000 - REPLIES_MAX as u64);
-    // And whoever means it is still served.
+    // An honest peer is still served.
     peer.waits(Duration::from_millis(1));
     peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
     peer.takes_init_ack();
@@ -148,7 +148,7 @@ fn a_flood_of_long_heartbeats_is_answered_in_bounded_memory() {
     assert!((60_000..=66_000).contains(&bytes), "{bytes}");
 }
 
-/// Sends as much as it can of something that never becomes a message; what is held stays within the window.
+/// Sends as much as it can of something that never becomes a message; the held data stays within the window.
 fn is_bounded(
     seed: u8,
     flags: impl Fn(u32) -> DataFlags,
@@ -185,7 +185,7 @@ fn endless_fragments_are_bounded_by_the_window() {
     is_bounded(52, |_| DataFlags { beginning: true, ..FRAGMENT }, |n| 2 * n + 1, |n| n as u16);
     is_bounded(53, |_| unordered, |n| n + 1, |_| 0);
     is_bounded(54, |_| DataFlags { ending: true, ..unordered }, |n| 2 * n + 1, |_| 0);
-    // Whole messages whose turn never comes.
+    // Whole messages that wait for ever for their turn.
     is_bounded(55, |_| DataFlags::WHOLE, |n| n, |n| n as u16 + 1);
     is_bounded(56, |_| DataFlags::WHOLE, |n| n, |_| 77);
     is_bounded(57, |_| DataFlags::WHOLE, |n| n + 1, |n| n as u16);
@@ -212,7 +212,7 @@ fn a_packet_full_of_sacks_or_errors_is_one_packet() {
             write_sack(peer.endpoint_tsn(-1).0, n, &[(2, 2)], out);
         }
         for _ in 0..80 {
-            // An unknown chunk that wants to be reported.
+            // An unknown chunk that asks for a report.
             out.extend_from_slice(&[0xc1, 0, 0, 4]);
         }
     });

@@ -1,5 +1,5 @@
-//! Associations and listeners that use some of the endpoint's addresses: they list these, send from these, and what comes to
-//! others is not for them.
+//! Associations and listeners that use some of the endpoint's addresses: they list and use these alone, and packets to other
+//! addresses do not belong to them.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn at(addresses: &[IpAddr]) -> AssociationConfig {
     AssociationConfig { local_addresses: addresses.to_vec(), ..AssociationConfig::default() }
 }
 
-/// Returns a host with three addresses. Nobody listens on [`PORT`].
+/// Returns a host with three addresses. No listener has [`PORT`].
 fn host() -> Peer {
     let mut peer = Peer::new(1, AssociationConfig::default());
     peer.address = SocketAddr::from(([10, 0, 0, 9], 9899));
@@ -75,7 +75,7 @@ fn address(parameter: Parameter<'_>) -> Option<IpAddr> {
     }
 }
 
-/// The peer connects to an address; its tag at the host, what was listed, and the listener that got it.
+/// The peer connects to an address. Returns its tag at the host, the listed addresses, and the listener that got it.
 fn connects(peer: &mut Peer, local: IpAddr) -> (u32, Vec<IpAddr>, ListenerId) {
     let init = init(peer);
     let answer = answers(peer, local, &init);
@@ -142,7 +142,7 @@ fn a_listener_moves_to_other_addresses() {
 }
 
 #[test]
-fn what_comes_to_an_address_of_others_is_out_of_the_blue() {
+fn packets_to_an_address_of_others_are_out_of_the_blue() {
     let mut peer = host();
     peer.endpoint.listen(PORT, at(&[FIRST, SECOND])).unwrap();
     let (tag, ..) = connects(&mut peer, FIRST);
@@ -165,7 +165,7 @@ fn an_association_of_one_address_leaves_that_of_another_in_peace() {
     peer.endpoint.listen(PORT, at(&[FIRST])).unwrap();
     peer.endpoint.listen(PORT, at(&[SECOND])).unwrap();
     let (tag, ..) = connects(&mut peer, FIRST);
-    // An INIT of the same peer to the other listener begins an association of its own, and an ABORT ends only that.
+    // An INIT of the same peer to the other listener begins another association, and an ABORT ends only that one.
     let (other, ..) = connects(&mut peer, SECOND);
     assert_ne!(tag, other);
     let peer_tag = peer.tag;
@@ -180,7 +180,7 @@ fn an_association_of_one_address_leaves_that_of_another_in_peace() {
 }
 
 #[test]
-fn who_connects_lists_its_addresses_and_sends_from_them() {
+fn a_client_lists_its_addresses_and_sends_from_them() {
     let mut peer = host();
     let config = Arc::new(at(&[SECOND, THIRD]));
     let (now, to) = (peer.now, peer.address);

@@ -1,4 +1,4 @@
-//! Lost packets come again: by gap reports, by T3, and again if that is lost, too (RFC 9260 §6.3, §7.2.4).
+//! Retransmission of lost packets: by gap reports, by T3, and again if the retransmission is lost (RFC 9260 §6.3, §7.2.4).
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn all_arrive(hosts: &mut TwoHosts, count: u32) {
     assert!((0..count).zip(&hosts.app(B).messages).all(|(n, m)| m.bytes == message(n)));
 }
 
-/// Loses the transmissions of one message that `lost` says, counted from 0.
+/// Drops the transmissions of one message that `lost` selects, counted from 0.
 fn lose(number: u32, lost: &'static [u32]) -> impl FnMut(&Bytes) -> Fate + Send + 'static {
     let mut seen = 0;
     move |packet| {
@@ -64,7 +64,7 @@ fn a_lost_retransmission_is_repaired_without_a_timeout() {
     assert_eq!(statistics.timeouts, 0, "{}", hosts.log());
 }
 
-/// The line's round trip.
+/// Round-trip time of the line.
 const RTT: Duration = Duration::from_millis(20);
 
 #[test]
@@ -93,7 +93,7 @@ fn a_probe_that_is_lost_is_followed_by_others_and_then_by_a_heartbeat() {
         hosts.run_for(Duration::from_millis(500));
     }
     all_arrive(&mut hosts, 2);
-    // The answer to the heartbeat brings another probe.
+    // The answer to the heartbeat causes another probe.
     let statistics = hosts.statistics(A, a);
     assert_eq!((statistics.timeouts, statistics.tail_probes, statistics.paths[0].early_failovers), (0, 4, 1));
 }
@@ -169,7 +169,7 @@ fn a_packet_overtaken_by_two_costs_nothing() {
     assert_eq!(hosts.statistics(A, a).data_chunks_retransmitted, 0);
 }
 
-/// Sends chunk after chunk, each in a packet of its own.
+/// Sends single chunks, each in a packet of its own.
 fn outstanding(seed: u8, count: u8) -> Peer {
     let mut peer = Peer::established(seed);
     for n in 0..count {
@@ -206,7 +206,7 @@ fn a_fast_retransmission_ignores_the_congestion_window_for_one_packet() {
         assert_eq!(data_of(&peer.hears())[0].payload[0], n);
     }
     peer.expects_nothing();
-    // The window is full with four packets in flight; three beyond the first are reported.
+    // Four packets in flight fill the window; the peer reports three beyond the first.
     peer.sends().sack(-1, &[(2, 4)]).go();
     peer.expects("DATA 0");
 }
@@ -226,7 +226,7 @@ fn a_retransmission_of_the_first_chunk_restarts_the_timer() {
 
 #[test]
 fn a_lost_chunk_comes_again_though_the_window_is_full() {
-    // RFC 9260 §6.2.1 C: what is marked for retransmission takes no window.
+    // RFC 9260 §6.2.1 C: chunks marked for retransmission take no window.
     let mut peer = Peer::established(12);
     peer.sends().sack_with(-1, 500, &[]).go();
     for n in 0..5 {
@@ -251,8 +251,8 @@ fn a_timeout_sends_the_earliest_chunks_in_one_packet() {
 }
 
 #[test]
-fn what_t3_sends_again_is_repeated_by_no_tail_loss_probe_although_an_earlier_packet_arrives() {
-    // RFC 8985 §7.2. The SACK of an earlier packet lets probes leave otherwise.
+fn t3_retransmissions_get_no_tail_loss_probe_although_an_earlier_packet_arrives() {
+    // RFC 8985 §7.2. The SACK of an earlier packet otherwise permits probes.
     let mut peer = Peer::established_with(14, AssociationConfig { tail_loss_probes: true, ..plain() });
     peer.app_sends(SendInfo::default(), vec![0; 100]);
     peer.expects("DATA 0");
@@ -290,7 +290,7 @@ fn the_window_grows_again_while_what_an_outage_lost_is_repaired() {
     hosts.untap(A);
     let start = hosts.now();
     all_arrive(&mut hosts, 400);
-    // One packet goes at a time until the first SACK, and the peer delays that.
+    // One packet leaves at a time until the first SACK, and the peer delays that.
     let took = hosts.now() - start;
     assert!(took < Duration::from_millis(5500), "{took:?} {:?}", hosts.statistics(A, a));
 }
@@ -299,7 +299,7 @@ fn cwnd(peer: &Peer) -> usize {
     peer.endpoint.statistics(peer.id).unwrap().paths[0].cwnd_bytes
 }
 
-/// The peer answers after a moment; its window has grown to twenty packets, and three of one chunk each are in flight. Gives
+/// The peer answers after a moment; its window has grown to twenty packets, and three of one chunk each are in flight. Returns
 /// the number of the first of those.
 fn three_packets(seed: u8) -> (Peer, i32) {
     let mut peer = Peer::established(seed);
@@ -328,7 +328,7 @@ fn three_packets(seed: u8) -> (Peer, i32) {
 
 #[test]
 fn a_timeout_that_was_too_quick_is_taken_back() {
-    // RFC 5682: what had not gone again has arrived, so nothing was lost.
+    // RFC 5682: chunks that were not sent again have arrived, so nothing was lost.
     let (mut peer, first) = three_packets(14);
     let before = cwnd(&peer);
     peer.waits(Duration::from_secs(1));
@@ -344,7 +344,7 @@ fn a_timeout_that_was_too_quick_is_taken_back() {
 
 #[test]
 fn a_loss_that_was_a_delay_is_taken_back() {
-    // RFC 3708: the peer had what was sent again.
+    // RFC 3708: the peer received the retransmitted chunks twice.
     let (mut peer, first) = three_packets(15);
     let before = cwnd(&peer);
     for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! Scenarios: what two endpoints do on simulated networks with a virtual clock. A file for each behaviour.
+//! Scenarios: two endpoints on simulated networks with a virtual clock. Each file has one behaviour.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod abort;

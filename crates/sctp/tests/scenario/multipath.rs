@@ -1,4 +1,4 @@
-//! Concurrent multipath: all paths carry data at once, and none holds back another.
+//! Concurrent multipath: all paths carry data at once, and none delays another.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -25,8 +25,8 @@ fn line_of(mbit_per_s: u64, round_trip_ms: u64) -> PipeConfig {
     }
 }
 
-/// Returns two hosts with these lines, on which A sends so many messages, and how long that took. Every message arrives
-/// once and in its order.
+/// Returns two hosts with these lines after A has sent this many messages, and how long that took. Every message arrives
+/// once and in order.
 fn sends(lines: &[PipeConfig], config: AssociationConfig, messages: u32) -> (TwoHosts, Duration) {
     let mut hosts = TwoHosts::with_paths(1, lines);
     let (a, _) = hosts.establish_with(config.clone(), config);
@@ -111,7 +111,7 @@ fn a_slow_line_is_used_when_it_has_become_fast() {
 }
 
 #[test]
-fn what_one_line_loses_goes_again_and_the_other_does_not_wait() {
+fn losses_on_one_line_are_retransmitted_and_the_other_does_not_wait() {
     let lossy = PipeConfig { loss: Loss::Random { probability: 0.02 }, ..line_of(100, 10) };
     let (hosts, together) = sends(&[line_of(100, 10), lossy], AssociationConfig::default(), 20_000);
     let (_, alone) = sends(&[line_of(100, 10)], AssociationConfig::default(), 20_000);
@@ -137,7 +137,7 @@ fn a_path_that_was_named_is_used_as_soon_as_it_has_answered() {
     assert!(second > first / 2, "{first} and {second} bytes");
 }
 
-/// The peer has two addresses, both verified, and says that it wants multipath if `agrees`.
+/// The peer has two addresses, both verified, and offers multipath if `agrees`.
 fn peer_with_two_paths(seed: u8, agrees: bool, config: AssociationConfig) -> Peer {
     let mut parameters = Vec::new();
     Ipv4 { address: [10, 0, 1, 9].into() }.write(&mut parameters);
@@ -247,7 +247,7 @@ fn a_path_that_answers_heartbeats_and_swallows_data_holds_up_little() {
 }
 
 #[test]
-fn what_a_slow_line_loses_is_overtaken_while_the_receive_buffer_is_full() {
+fn losses_on_a_slow_line_are_overtaken_while_the_receive_buffer_is_full() {
     // The buffer holds what the fast line carries while the slow one delivers, and not while it repairs a loss.
     let config = AssociationConfig {
         receive_buffer_bytes: 256 << 10,

@@ -1,4 +1,4 @@
-//! Messages that name the path that they are to take (SCTP_ADDR_OVER; RFC 6458 §5.3.2).
+//! Messages that name their path (SCTP_ADDR_OVER; RFC 6458 §5.3.2).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn over(peer: &Peer, address: IpAddr) -> SendInfo {
     SendInfo { path, ..SendInfo::default() }
 }
 
-/// Returns where each message in packets that are heard now went: the address, and its first byte.
+/// Returns the address and the first byte of each message in the packets that arrive now.
 fn ways(peer: &mut Peer) -> Vec<(IpAddr, u8)> {
     let mut ways = Vec::new();
     while let Some((to, packet)) = peer.hears_on_maybe() {
@@ -68,7 +68,7 @@ fn all_of_a_long_message_goes_there() {
 }
 
 #[test]
-fn what_is_lost_there_may_go_elsewhere() {
+fn data_lost_there_may_take_another_path() {
     let mut peer = with_two_paths(3);
     let home = peer.address.ip();
     let second = over(&peer, SECOND);

@@ -48,7 +48,7 @@ fn answer_to(from: SocketAddr, write: impl FnOnce(&mut Vec<u8>)) -> Option<Bytes
 }
 
 #[test]
-fn what_may_be_for_another_program_is_met_with_silence_where_nobody_listens() {
+fn packets_for_another_program_get_no_answer_without_a_listener() {
     let config = EndpointConfig { shares_host: true, ..EndpointConfig::default() };
     let mut endpoint = Endpoint::new(config, [1; 32], BatchLimits { segments_max: 1, bytes_max: 1500 });
     endpoint.listen(ENDPOINT_PORT, AssociationConfig::default()).unwrap();
@@ -68,7 +68,7 @@ fn what_may_be_for_another_program_is_met_with_silence_where_nobody_listens() {
         assert!(is_answered(ENDPOINT_PORT, tag, write));
         assert!(!is_answered(ENDPOINT_PORT + 1, tag, write));
     }
-    // A peer that asks for the end of an association that is gone gets it: that harms nobody.
+    // A peer that asks for the end of an association that is gone gets it, which harms nobody.
     assert!(is_answered(ENDPOINT_PORT + 1, TAG, &|out| ShutdownAck.write(out)));
 }
 
@@ -86,7 +86,7 @@ fn an_abort_is_met_with_silence_wherever_it_stands() {
 }
 
 #[test]
-fn what_ends_a_handshake_or_an_association_is_met_with_silence() {
+fn packets_that_end_a_handshake_or_an_association_get_no_answer() {
     assert_eq!(answer(|out| ShutdownComplete { reflected_tag: false }.write(out)), None);
     assert_eq!(answer(|out| CookieAck.write(out)), None);
     assert_eq!(answer(stale_cookie), None);
@@ -158,7 +158,7 @@ fn a_shutdown_ack_without_a_tag_is_completed_unless_its_sender_is_a_peer() {
     let answer = stranger.hears();
     assert_eq!(kinds(&answer), [ShutdownComplete::KIND]);
     assert_eq!((header(&answer).verification_tag.0, answer[13] & 1), (0, 1));
-    // RFC 9260 §8.5.1 E: with an association that is up it is discarded.
+    // RFC 9260 §8.5.1 E: an established association discards it.
     let mut peer = Peer::established(2);
     peer.sends_raw(peer.address, &packet);
     peer.expects_nothing();
@@ -185,7 +185,7 @@ fn anything_else_is_aborted_with_its_own_tag() {
             }
             .write(out);
         },
-        // An unknown chunk that says: stop and be silent about me. The packet is still out of the blue.
+        // An unknown chunk that asks to stop without a report. The packet is still out of the blue.
         &|out| out.extend_from_slice(&[63, 0, 0, 4]),
     ];
     for write in packets {
@@ -208,12 +208,12 @@ fn groups_of_hosts_are_not_answered() {
 #[test]
 fn an_init_that_is_not_as_it_must_be_is_refused_or_dropped() {
     let mut peer = Peer::new(2, AssociationConfig::default());
-    // With a tag, or with company.
+    // With a tag, or with another chunk.
     peer.sends().tag(5).chunk(|p, out| p.init().write(out)).go();
     peer.sends().tag(0).chunk(|p, out| p.init().write(out)).chunk(|_, out| data(out)).go();
     peer.sends().tag(0).chunk(|_, out| data(out)).chunk(|p, out| p.init().write(out)).go();
     peer.expects_nothing();
-    // With values that cannot be (RFC 9260 §3.3.2).
+    // With values that are not permitted (RFC 9260 §3.3.2).
     for change in 0..3 {
         peer.sends()
             .tag(0)
@@ -321,7 +321,7 @@ fn a_peer_whose_udp_port_changed_is_followed() {
     peer.expects("SACK 0");
     let (addresses, port) = peer.endpoint.peer_addresses(peer.id).unwrap();
     assert_eq!((addresses, port), (vec![peer.address], PEER_PORT));
-    // And an end that is reflected finds it there.
+    // An ABORT with the reflected tag finds it there.
     let tag = peer.tag;
     peer.sends().tag(tag).chunk(|_, out| abort(true)(out)).go();
     assert_eq!(peer.endpoint.association_count(), 0);

@@ -1,4 +1,4 @@
-//! No packet is longer than its path takes, and the packets of a batch have one length, whatever shares them.
+//! No packet exceeds the MTU of its path, and the packets of a batch have one length, whatever chunks share them.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use lab::script::Peer;
 
 #[test]
 fn a_sack_that_does_not_fit_beside_control_chunks_goes_with_the_next_packet() {
-    // An answer to a heartbeat and an error that leave from 0 to 40 bytes.
+    // A HEARTBEAT ACK and an ERROR of 0 to 40 bytes.
     for rest in (0..=40).step_by(4) {
         let mut peer = Peer::established(1);
         let unknown = 1472 - 12 - 1028 - 8 - rest;
         peer.sends()
             .chunk(|_, out| Heartbeat { info: &[1; 1024] }.write(out))
             .chunk(|_, out| {
-                // An unknown chunk that wants to be reported.
+                // An unknown chunk that asks for a report.
                 out.extend_from_slice(&[0xc1, 0]);
                 out.extend_from_slice(&(unknown as u16).to_be_bytes());
                 out.resize(out.len() + unknown - 4, 0);
@@ -36,7 +36,7 @@ fn a_sack_that_does_not_fit_beside_control_chunks_goes_with_the_next_packet() {
 #[test]
 fn chunks_from_before_the_path_shrank_go_alone() {
     let mut peer = Peer::established(2);
-    // Small and large ones in turn, all lost.
+    // Small and large messages in turn, all lost.
     let mut sent = Vec::new();
     for n in 0..4u8 {
         for bytes in [100, 1400] {
@@ -53,7 +53,7 @@ fn chunks_from_before_the_path_shrank_go_alone() {
     let why = Unreachable::TooBig { mtu_bytes: 600 };
     peer.endpoint.handle_unreachable(peer.now, peer.address, why, &quote, &mut peer.app);
     assert_eq!(peer.endpoint.statistics(peer.id).unwrap().paths[0].mtu_bytes, 600);
-    // Everything comes, chunk by chunk, in packets that can be read.
+    // Everything arrives, chunk by chunk, in packets that parse.
     let mut first = 0;
     let mut got = Vec::new();
     for _ in 0..100 {
@@ -87,13 +87,13 @@ fn a_long_chunk_does_not_follow_a_shorter_packet_in_its_batch() {
     }
     let why = Unreachable::TooBig { mtu_bytes: 600 };
     peer.endpoint.handle_unreachable(peer.now, peer.address, why, &quote.unwrap(), &mut peer.app);
-    // The first two are lost: one fills a packet of the new length, the other is longer than that.
+    // The first two are lost: one fills a packet of the new length, the other is longer.
     peer.sends().sack(-1, &[(3, 6)]).go();
     peer.expects("DATA 0");
-    // Whether the new length comes through.
+    // Probes whether the new length arrives.
     peer.expects("HEARTBEAT");
     peer.expects_nothing();
-    // While a loss is repaired, what leaves follows what arrives.
+    // During the repair of a loss, the sender sends as much as arrives.
     peer.sends().sack(0, &[(2, 5)]).go();
     peer.expects("DATA 1");
     peer.expects_nothing();

@@ -1,4 +1,4 @@
-//! Records without an end in sight: sent in parts (`more`) and delivered in parts (RFC 9260 §6.9).
+//! Records of unknown length: sent in parts (`more`) and delivered in parts (RFC 9260 §6.9).
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn parts_of_a_record_are_one_message() {
 }
 
 #[test]
-fn what_there_is_of_an_open_record_is_not_kept_back() {
+fn the_parts_of_an_open_record_are_not_held_back() {
     let mut hosts = TwoHosts::new(7);
     let (a, _) = hosts.establish();
     for text in ["a line\n", "and another\n"] {
@@ -150,7 +150,7 @@ const BEGINNING: DataFlags = DataFlags { ending: false, ..DataFlags::WHOLE };
 const MIDDLE: DataFlags = DataFlags { beginning: false, ..BEGINNING };
 const ENDING: DataFlags = DataFlags { beginning: false, ..DataFlags::WHOLE };
 
-/// How a peer ends the association.
+/// The way in which a peer ends the association.
 const ENDS: [fn(&mut Peer); 2] = [
     |peer| {
         peer.sends().chunk(|_, out| Abort { reflected_tag: false, causes: Causes::new(&[]) }.write(out)).go()

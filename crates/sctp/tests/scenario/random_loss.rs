@@ -1,4 +1,4 @@
-//! Lines that lose packets at random: everything arrives once and in order, whatever it costs.
+//! Lines that lose packets at random: everything arrives once and in order.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use lab::{A, B, TwoHosts, line};
 fn survives(seed: u64, probability: f64, count: u32) {
     let config = PipeConfig { loss: Loss::Random { probability }, ..line() };
     let mut hosts = TwoHosts::with_line(seed, &config);
-    // More attempts than the defaults, because every try may be lost.
+    // More attempts than the defaults, because every attempt may be lost.
     let settings = AssociationConfig {
         init_retries_max: 30,
         association_retries_max: 100,
@@ -113,7 +113,7 @@ fn a_short_queue_slows_the_sender_and_loses_nothing_for_good() {
     let statistics = hosts.statistics(A, a);
     assert!(hosts.network.pipe(hosts.links[0].there).stats().packets_overflowed > 0);
     assert_eq!(statistics.timeouts, 0, "{statistics:?}");
-    // 2.8 MB take 2.3 s at the least.
+    // 2.8 MB take at least 2.3 s.
     let took = hosts.now() - start;
     assert!(took < Duration::from_secs(5), "{took:?} {statistics:?}");
 }

@@ -1,4 +1,4 @@
-//! Associations that share memory for what they receive: together they hold no more, and each makes progress.
+//! Associations that share memory for received data: together they hold no more than the pool, and each makes progress.
 
 use std::time::Duration;
 
@@ -115,7 +115,7 @@ fn the_numbers_of_many_streams_take_memory_of_the_pool() {
     let all: usize = accepted(&hosts).iter().map(state_bytes).sum();
     let limit = POOL_BYTES + usize::from(ASSOCIATIONS) * FREE_BYTES;
     assert!((POOL_BYTES / 2..=limit).contains(&all), "{all} bytes for streams of {limit}");
-    // The end of one association is room for another.
+    // The end of one association makes room for another.
     ids[1..].iter().for_each(|id| hosts.abort(A, *id, b"enough"));
     let (first, expected) = (accepted(&hosts)[0], on_far_streams().count());
     let has_all = |hosts: &TwoHosts| {
@@ -140,7 +140,7 @@ fn an_association_has_as_many_streams_to_send_on_as_the_pool_has_memory_for() {
     assert_eq!(streams(&hosts, narrow), FREE_STREAMS);
     let granted: Vec<_> = ids.iter().map(|id| streams(&hosts, *id)).collect();
     assert_eq!(granted, [u16::MAX, FREE_STREAMS, FREE_STREAMS], "128 KB each");
-    // The end of one association is room for another.
+    // The end of one association makes room for another.
     hosts.abort(A, ids[0], b"enough");
     let next = hosts.connect(A, (5, PORT_B), wide());
     hosts.run_until("one more is up", Duration::from_secs(10), |hosts| accepted(hosts).len() == 5);
@@ -160,8 +160,8 @@ fn sends(peer: &mut Peer, number: u32) {
 }
 
 #[test]
-fn what_fills_a_gap_takes_the_memory_of_the_highest_tsns() {
-    // No step but one fits, and nothing is left in reserve.
+fn data_that_fills_a_gap_takes_the_memory_of_the_highest_tsns() {
+    // Only one step fits, and nothing is left in reserve.
     let pool = ReceivePool::with_limit(POOL_STEP_BYTES / 3 * 4 + 4);
     let mut peer = peer_with(4, &pool);
     let fit = (POOL_STEP_BYTES / (MESSAGE_BYTES + 96)) as u32;
@@ -170,7 +170,7 @@ fn what_fills_a_gap_takes_the_memory_of_the_highest_tsns() {
     assert_eq!(dropped(&peer), 1, "the last has no memory");
     (0..3).for_each(|number| sends(&mut peer, number));
     assert_eq!(dropped(&peer), 1);
-    // It came, with what follows it, but without the highest ones.
+    // The message arrived with those behind it, but without the highest ones.
     let came = peer.app.messages.len() as u32;
     assert!((fit / 2..fit).contains(&came), "{came} of {fit}");
 }

@@ -1,4 +1,4 @@
-//! The receive window: closed, opened again, and never a way to eat memory (RFC 9260 §6.1 A, §6.2).
+//! The receive window closes, opens again, and bounds memory (RFC 9260 §6.1 A, §6.2).
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use lab::{A, B, Fate, Reading, TwoHosts};
 const BUFFER_BYTES: usize = 64 << 10;
 /// Charge of a message of 1,000 bytes: the overhead of few messages is free.
 const TAKEN_BYTES: usize = 1000;
-/// The most that is held: overhead is not part of the window.
+/// Limit of the held memory: overhead is not part of the window.
 const HELD_BYTES_MAX: usize = 2 * BUFFER_BYTES + OVERHEAD_FREE_BYTES + 2 * 1472;
 
 fn small_buffer() -> AssociationConfig {
@@ -25,7 +25,7 @@ fn messages(count: usize, bytes: usize) -> impl Iterator<Item = (SendInfo, Bytes
     (0..count).map(move |n| (SendInfo::default(), vec![n as u8; bytes].into()))
 }
 
-/// Returns the most that the receiver ever held, looked at after every step.
+/// Returns the most that the receiver ever held, measured after every step.
 fn held_max(hosts: &mut TwoHosts, b: sctp::AssociationId, time: Duration) -> u64 {
     let mut held = 0;
     let end = hosts.now() + time;
@@ -52,7 +52,7 @@ fn a_reader_that_stops_stops_the_sender_and_one_that_goes_on_starts_it() {
         let unread =
             hosts.node(B).app.unread_bytes() + RECEIVED_OVERHEAD_BYTES * hosts.node(B).app.messages.len();
         let held = hosts.statistics(B, b).receive_buffered_bytes as usize;
-        // A message of several packets may be half there.
+        // Half of a message of several packets may be there.
         assert!(held == unread || (bytes > 1472 && held > unread), "{held} {unread}");
         hosts.app(B).set_reading(Reading::AtOnce);
         let start = hosts.now();
@@ -146,11 +146,11 @@ fn room_that_is_not_worth_a_packet_is_not_advertised() {
         assert_eq!(now, window - TAKEN_BYTES);
         window = now;
     }
-    // The reader takes one message, and another comes: not a byte more than before.
+    // The reader takes one message, and another arrives: the window does not grow.
     let id = peer.id;
     peer.endpoint.consumed(id, 1000, 1);
     assert_eq!(sends(&mut peer), window - 1000, "the edge of the window stays where it was");
-    // When it has taken what is worth a packet, the edge moves.
+    // When the reader has taken a packet's worth, the window grows.
     peer.endpoint.consumed(id, 1000, 1);
     peer.endpoint.consumed(id, 1000, 1);
     assert_eq!(sends(&mut peer), window + TAKEN_BYTES);
@@ -193,7 +193,7 @@ fn a_closed_window_is_probed_after_one_timeout() {
         peer.waits(Duration::from_millis(1));
         peer.expects("DATA 0");
     }
-    // It has room at last, and the probe goes again without waiting for its timer.
+    // The peer has room, and the probe is sent again without waiting for its timer.
     peer.sends().sack_with(-1, 0, &[]).go();
     peer.sends().sack_with(-1, 1000, &[]).go();
     peer.expects("DATA 0, DATA 1");

@@ -1,5 +1,5 @@
-//! A peer that crashed and comes back from the same address and ports (RFC 9260 §5.2.2, §5.2.4 A), and the rest of
-//! table 12: what a cookie does to an association that is there.
+//! A peer that crashed and returns with the same addresses and ports (RFC 9260 §5.2.2, §5.2.4 A), and the rest of
+//! table 12: the effect of a cookie on an existing association.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn restarted(peer: &Peer) -> Option<u64> {
     })
 }
 
-/// The peer comes back with a new tag and asks for a cookie.
+/// The peer returns with a new tag and asks for a cookie.
 fn asks_again(peer: &mut Peer) -> Vec<u8> {
     peer.tag = peer.tag.wrapping_add(1);
     peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
@@ -58,7 +58,7 @@ fn a_client_that_crashed_connects_again() {
 }
 
 #[test]
-fn what_the_old_peer_had_not_acknowledged_is_reported() {
+fn data_that_the_old_peer_had_not_acknowledged_is_reported() {
     let mut peer = Peer::established(5);
     for n in 0..3 {
         peer.app_sends(SendInfo::default(), vec![n; 100]);
@@ -76,7 +76,7 @@ fn what_the_old_peer_had_not_acknowledged_is_reported() {
         (statistics.send_buffered_bytes, statistics.outstanding_bytes, statistics.restarts),
         (0, 0, 1)
     );
-    // Its TSNs and stream sequence numbers begin anew, both ways.
+    // TSNs and stream sequence numbers begin anew in both directions.
     peer.app_sends(SendInfo::default(), vec![9]);
     peer.expects("DATA 0");
     peer.sends().data(0).go();
@@ -97,7 +97,7 @@ fn nothing_of_the_old_peer_is_mixed_with_the_new_one() {
     echoes(&mut peer, &cookie);
     peer.expects("COOKIE ACK");
     assert_eq!(peer.endpoint.statistics(peer.id).unwrap().receive_buffered_bytes, 0);
-    // The old tag is no tag any more.
+    // The old tag is not valid any more.
     let new_tag = std::mem::replace(&mut peer.endpoint_tag, old_tag);
     peer.sends().data_with(last, 1, 0, 0, b"half").go();
     peer.endpoint_tag = new_tag;
@@ -115,7 +115,7 @@ fn data_with_the_cookie_of_a_restart_is_taken() {
     peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).data(0).go();
     peer.expects("COOKIE ACK, SACK 0");
     assert_eq!(peer.app.contents(), [[0]]);
-    // A repeated cookie belongs to the association as it is now (table 12, D).
+    // A repeated cookie belongs to the association in its present state (table 12, D).
     echoes(&mut peer, &cookie);
     peer.expects("COOKIE ACK");
     assert_eq!(peer.endpoint.statistics(peer.id).unwrap().restarts, 1);
@@ -123,7 +123,7 @@ fn data_with_the_cookie_of_a_restart_is_taken() {
 
 #[test]
 fn a_restart_finds_an_association_that_was_shutting_down() {
-    // The user has said that it sends no more. The new peer is told so at once.
+    // The user has shut down. The endpoint tells the new peer at once.
     let mut peer = Peer::established(8);
     peer.app_sends(SendInfo::default(), vec![1]);
     peer.expects("DATA 0");
@@ -161,7 +161,7 @@ fn a_restart_that_meets_a_shutdown_ack_waits_for_its_end() {
     });
     assert_eq!(said, ["SHUTDOWN ACK", "ERROR"]);
     assert_eq!(restarted(&peer), None);
-    // The peer answers what it cannot know with the tag that it saw.
+    // The peer answers unknown packets with the tag that it saw.
     peer.sends().tag(old_tag).chunk(|_, out| ShutdownComplete { reflected_tag: true }.write(out)).go();
     assert_eq!(peer.endpoint.association_count(), 0);
 }
@@ -308,7 +308,7 @@ fn a_second_restart_does_not_work_with_the_cookie_of_the_first() {
     peer.expects("COOKIE ACK");
     let now = (peer.tag, peer.endpoint_tag);
     (peer.tag, peer.endpoint_tag) = (first_tag, first_endpoint_tag);
-    // Its tie-tags name an association that is no more.
+    // Its tie-tags name an association that has ended.
     echoes(&mut peer, &first);
     peer.expects_nothing();
     (peer.tag, peer.endpoint_tag) = now;
@@ -320,7 +320,7 @@ fn a_second_restart_does_not_work_with_the_cookie_of_the_first() {
 #[test]
 fn a_restart_whose_tag_another_association_has_taken_meanwhile_is_refused() {
     let mut peer = Peer::new(17, AssociationConfig::default());
-    // One bit of a tag is random: beside one association all INITs are given the same.
+    // One bit of a tag is random: beside one association all INITs get the same tag.
     let config = EndpointConfig { shard_bits: 31, shard: 1, ..EndpointConfig::default() };
     peer.endpoint = Endpoint::new(config, [17; 32], BatchLimits { segments_max: 1, bytes_max: 1500 });
     peer.endpoint.listen(ENDPOINT_PORT, AssociationConfig::default()).unwrap();
@@ -367,7 +367,7 @@ fn a_restart_wakes_a_user_who_waited_for_room() {
     assert_eq!(kinds(&peer.hears()), [sctp_wire::chunk::CookieAck::KIND]);
 }
 
-/// A user who writes and never reads, and a peer that restarts again and again: what comes back each time must not pile up.
+/// A user that writes and never reads, and a peer that restarts repeatedly: the data that returns must not accumulate.
 #[test]
 fn a_restart_waits_while_the_user_has_not_read_what_came_back_with_earlier_ones() {
     let buffer_bytes = 100_000;

@@ -1,4 +1,4 @@
-//! Messages that come together in a packet and are handed on together.
+//! Messages that arrive together in a packet and are delivered together.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ fn a_sender_at_full_speed_loses_nothing_to_a_reader_that_stops() {
 }
 
 #[test]
-fn what_has_no_room_as_a_run_comes_one_by_one() {
+fn messages_without_room_as_a_run_arrive_one_by_one() {
     let mut hosts = TwoHosts::new(5);
     let config = AssociationConfig {
         receive_buffer_bytes: 2000,
@@ -119,7 +119,7 @@ fn a_run_ends_where_the_packet_turns_odd() {
         .data_with(LAST, 7, 0, 4, b"h")
         .data_with(WHOLE, 8, 0, 6, b"k")
         .data_with(WHOLE, 9, 0, 5, b"i")
-        // Again, and of a stream that there is not.
+        // A duplicate, and a message of a stream that does not exist.
         .data_with(WHOLE, 9, 0, 5, b"i")
         .data_with(WHOLE, 10, 60_000, 0, b"?")
         .data_with(WHOLE, 12, 0, 8, b"m")

@@ -6,7 +6,7 @@ use sctp_wire::chunk::DataFlags;
 
 use lab::script::Peer;
 
-/// Returns a peer whose first packets, which are acknowledged at once, were sent, and the number of the next chunk.
+/// Returns a peer that has sent its first packets, which are acknowledged at once, and the number of the next chunk.
 fn settled(seed: u8) -> (Peer, u32) {
     let mut peer = Peer::established(seed);
     for n in 0..8 {
@@ -106,7 +106,7 @@ fn a_duplicate_is_reported_at_once() {
 #[cfg(feature = "testing")]
 #[test]
 fn timers_that_come_and_go_leave_few_entries() {
-    // Each message starts the timer of a SACK, and beside it stands the next heartbeat.
+    // Each message starts the timer of a SACK; the next heartbeat has a timer, too.
     let (mut peer, n) = settled(9);
     for k in 0..400 {
         peer.sends().data(n + k).go();

@@ -1,4 +1,4 @@
-//! Settings that change while the association lives (RFC 6458 §8.1), and those that act on a quiet one.
+//! Settings that change during the association (RFC 6458 §8.1), and those that affect an idle one.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -240,7 +240,7 @@ fn an_interval_counts_from_now_on() {
 }
 
 #[test]
-fn what_was_set_for_one_path_stays_when_others_change() {
+fn settings_of_one_path_stay_when_others_change() {
     let mut peer = with_two_paths(9);
     set_path(&mut peer, Some(SECOND), PathOptions { retries_max: Some(2), ..PathOptions::default() })
         .unwrap();
@@ -274,7 +274,7 @@ fn there_is_no_setting_for_an_address_of_somebody_else() {
 }
 
 #[test]
-fn what_the_handshake_was_about_stays() {
+fn negotiated_settings_stay() {
     let mut peer = Peer::established(12);
     let streams = peer.endpoint.statistics(peer.id).unwrap().streams_out;
     set(&mut peer, AssociationConfig { streams_out: 99, ecn: false, trace: true, ..plain() });

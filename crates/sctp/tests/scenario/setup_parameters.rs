@@ -108,7 +108,7 @@ fn an_init_ack_with_too_small_a_window_is_refused_and_changes_nothing() {
 
 #[test]
 fn an_init_ack_without_streams_or_tag_ends_the_connect() {
-    // RFC 9260 §3.3.3. Where there is no tag to answer with, the peer gets its own packet's.
+    // RFC 9260 §3.3.3. Without a peer's tag, the answer has the tag of the peer's own packet.
     for change in 0..3 {
         let mut peer = Peer::connecting(5, AssociationConfig::default());
         peer.takes_init();
@@ -148,7 +148,7 @@ const SECOND: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 9);
 
 #[test]
 fn unknown_parameters_are_skipped_or_end_the_list_and_are_reported_or_not() {
-    // RFC 9260 §3.2.1. Whether the list went on shows in the address that comes next.
+    // RFC 9260 §3.2.1. The next address shows whether the rest of the list was processed.
     for (kind, reported, goes_on) in
         [(0x3fff, false, false), (0x7fff, true, false), (0xbfff, false, true), (0xffff, true, true)]
     {
@@ -179,7 +179,7 @@ fn unknown_parameters_are_skipped_or_end_the_list_and_are_reported_or_not() {
         let mut parameters = cookie();
         parameters.extend(unknown(kind));
         says_init_ack(&mut peer, &parameters, |_| {});
-        // RFC 9260 §3.2.2: the report rides behind the cookie.
+        // RFC 9260 §3.2.2: the report follows the cookie in the packet.
         peer.expects(if reported { "COOKIE ECHO, ERROR" } else { "COOKIE ECHO" });
         let paths = peer.endpoint.peer_addresses(peer.id).unwrap().0.len();
         assert_eq!(paths, if goes_on { 2 } else { 1 }, "{kind:x}");
@@ -219,7 +219,7 @@ fn only_addresses_that_the_peer_can_use_are_listed() {
     assert_eq!(listed(&[v4, v6], &[]), [v4, v6]);
     assert_eq!(listed(&[v4, v6], &kinds(&[Ipv4::KIND])), [v4]);
     assert_eq!(listed(&[v4, v6], &kinds(&[Ipv4::KIND, Ipv6::KIND])), [v4, v6]);
-    // A host name says nothing, and what the peer uses itself it can use.
+    // A host name has no effect, and the peer can use the family of its own packets.
     assert_eq!(listed(&[v4, v6], &kinds(&[HostName::KIND])), [v4]);
     assert_eq!(listed(&[v4, v6], &kinds(&[Ipv6::KIND])), [v4, v6]);
     let mut both = kinds(&[Ipv4::KIND]);
@@ -312,7 +312,7 @@ fn only_what_the_init_ack_lists_is_a_path() {
 }
 
 #[test]
-fn what_the_user_named_is_confirmed() {
+fn addresses_that_the_user_named_are_confirmed() {
     // RFC 9260 §5.4, 1; and the cookie is sent to all of it (§5.1).
     let mut peer = connects_to_two(16, &[SECOND, Ipv4Addr::new(10, 0, 2, 9)]);
     let active: Vec<bool> =

@@ -1,5 +1,5 @@
-//! A peer with two addresses: both are verified before use, and data moves to the one that answers (RFC 9260 §5.4, §6.4,
-//! §8.1, §8.2).
+//! A peer with two addresses: both are verified before use, and data moves to the path that answers (RFC 9260 §5.4, §6.4, §8.1,
+//! §8.2).
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -50,7 +50,7 @@ fn patient() -> AssociationConfig {
     }
 }
 
-/// Answers the next heartbeat and says which path it came on.
+/// Answers the next heartbeat and returns its path.
 pub(crate) fn answers(peer: &mut Peer) -> SocketAddr {
     let (to, packet) = peer.hears_on();
     let mut info = None;
@@ -103,7 +103,7 @@ fn the_nonce_verifies_the_address_that_it_went_to() {
     peer.address.set_ip(SECOND);
     peer.sends().chunk(|_, out| HeartbeatAck { info: &wrong }.write(out)).go();
     assert_eq!(active(&peer), [true, false]);
-    // RFC 9260 §8.3: whatever address the answer comes from.
+    // RFC 9260 §8.3: from whatever address the answer comes.
     peer.address = home;
     peer.sends().chunk(|_, out| HeartbeatAck { info: &nonce }.write(out)).go();
     assert_eq!(active(&peer), [true, true]);
@@ -132,12 +132,12 @@ fn an_address_that_never_answers_does_not_end_the_association() {
 }
 
 #[test]
-fn what_timed_out_moves_to_the_path_that_answers() {
+fn data_that_timed_out_moves_to_the_path_that_answers() {
     let mut peer = established(4, patient(), &[SECOND]);
     peer.expects("COOKIE ACK");
     peer.waits(Duration::ZERO);
     answers(&mut peer);
-    // The first path gives no answer any more, so each message comes again on the second, which does.
+    // The first path does not answer any more, so each message is sent again on the second, which does.
     for number in 0..6 {
         assert_eq!(active(&peer), [true, true]);
         peer.app_sends(SendInfo::default(), &b"is anybody there?"[..]);
@@ -157,7 +157,7 @@ fn what_timed_out_moves_to_the_path_that_answers() {
             }
         }
     }
-    // Path.Max.Retrans is 5: nothing new is sent there.
+    // Path.Max.Retrans is 5: no new data is sent there.
     assert_eq!(active(&peer), [false, true]);
     peer.app_sends(SendInfo::default(), &b"here I am"[..]);
     assert_eq!(peer.hears_on().0.ip(), SECOND);

@@ -1,4 +1,4 @@
-//! The orderly end: from either side, from both at once, with data on the way, with lost packets (RFC 9260 §9.2).
+//! SHUTDOWN from either side, from both at once, with data in flight, and with lost packets (RFC 9260 §9.2).
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn everything_that_was_taken_is_delivered_first() {
     hosts.send_all(A, a, (0..800).map(|n| (SendInfo::default(), vec![n as u8; 900].into())));
     assert!(hosts.all_admitted(A));
     hosts.shutdown(A, a);
-    // B still sends what it had, but takes no more once it has heard of the end.
+    // B still sends its queued data, but accepts no more once it has received the SHUTDOWN.
     hosts.send_all(B, b, (0..800).map(|n| (SendInfo::default(), vec![n as u8; 900].into())));
     let info = SendInfo::default();
     let admission = hosts.node_mut(A).endpoint.admit(a, &info, 1);
@@ -167,7 +167,7 @@ fn a_peer_that_sends_for_long_after_our_shutdown_is_not_given_up() {
     peer.app_shuts_down();
     peer.expects("SHUTDOWN -1");
     for n in 0..40 {
-        // Longer than T2: it expires, is retried, and the next data clears the count.
+        // Longer than T2, which expires and is retried; the next data clears the count.
         peer.waits(Duration::from_millis(1500));
         peer.expects(&if n == 0 { "SHUTDOWN -1".to_owned() } else { format!("SHUTDOWN {}", n - 1) });
         peer.sends().data(n).go();

@@ -1,4 +1,4 @@
-//! A single path that falls silent with data on it: how soon data flows again, and how little is sent meanwhile.
+//! A single path that falls silent with data in flight: how soon data flows again, and how little is sent meanwhile.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Returns a line of 20 Mbit/s with so long a round trip, whose queue holds what is on its way in one, and ten packets.
+/// Returns a line of 20 Mbit/s with this round-trip time, whose queue holds a bandwidth-delay product and ten packets.
 fn line_of(round_trip: Duration) -> PipeConfig {
     let queue_bytes = 15_000 + (20e6 / 8.0 * round_trip.as_secs_f64()) as usize;
     PipeConfig { rate_bits_per_s: Some(20_000_000), delay: round_trip / 2, queue_bytes, ..line() }
@@ -37,7 +37,7 @@ fn until(hosts: &mut TwoHosts, what: &str, done: impl FnMut(&TwoHosts) -> bool) 
     hosts.now() - start
 }
 
-/// Returns the longest time without a message that B waited for.
+/// Returns the longest time in which B waited for a message.
 fn longest_stall(hosts: &TwoHosts, from: Time) -> Duration {
     let mut before = from;
     let times = hosts.node(B).app.messages.iter().map(|message| message.at).filter(|at| *at >= from);
@@ -87,7 +87,7 @@ fn a_lone_message_arrives_soon_after_the_return_of_the_path() {
     assert_eq!((path.state, path.rto, path.errors), (PathState::Active, ms(1_000), 0));
 }
 
-/// Returns the longest stall of a sender at full speed, whose packets are all lost for so long, and for 10 s afterwards with
+/// Returns the longest stall of a sender at full speed, whose packets are all lost for this time, and for 10 s afterwards with
 /// this probability.
 fn stall(seed: u64, overflow: Duration, probability: f64) -> Duration {
     let mut hosts = TwoHosts::with_line(seed, &line_of(ms(1)));
@@ -120,7 +120,7 @@ fn a_buffer_that_keeps_overflowing_stalls_a_sender_for_moments() {
 }
 
 #[test]
-fn what_t3_sends_again_is_repeated_by_no_tail_loss_probe() {
+fn t3_retransmissions_get_no_tail_loss_probe() {
     let rto = RtoConfig { min: ms(100), initial: ms(100), ..RtoConfig::default() };
     let config = AssociationConfig { rto, ..AssociationConfig::default() };
     let mut hosts = TwoHosts::with_line(1, &line_of(ms(30)));
@@ -131,7 +131,7 @@ fn what_t3_sends_again_is_repeated_by_no_tail_loss_probe() {
     let cut_at = hosts.now();
     sends(&mut hosts, a, 1);
     hosts.run_for(ms(2_000));
-    // T3 after 100, 200, 400, 800 ms; between them heartbeats ask, which carry no data.
+    // T3 expires after 100, 200, 400 and 800 ms; heartbeats in between carry no data.
     let data: Vec<_> = times(&hosts, Data::KIND, cut_at).iter().map(Duration::as_millis).collect();
     assert_eq!(data, [100, 300, 700, 1500]);
     let asked: Vec<_> = times(&hosts, Heartbeat::KIND, cut_at).iter().map(Duration::as_millis).collect();

@@ -1,4 +1,4 @@
-//! Receive buffers that hold little more than a packet, and messages that are shorter than what keeping them costs.
+//! Receive buffers that hold little more than a packet, and messages that are shorter than the overhead of keeping them.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ fn a_small_buffer_takes_a_packet_of_short_messages_in_a_round_trip() {
             let case = format!("{buffer_bytes} bytes of buffer, packets of {mtu_bytes}");
             assert_eq!(sent.timeouts, 0, "{case}");
             assert!(rounds as usize <= rounds_max, "{rounds} round trips for {rounds_max}, {case}");
-            // Where the overhead of all that fits the window is free, all that fits is kept.
+            // All messages that fit the window with free overhead are kept.
             if buffer_bytes / MESSAGE_BYTES * RECEIVED_OVERHEAD_BYTES <= OVERHEAD_FREE_BYTES {
                 assert_eq!(received.data_chunks_dropped, 0, "{case}");
             }
@@ -69,7 +69,7 @@ fn a_slow_reader_of_short_messages_costs_no_timeout() {
 }
 
 #[test]
-fn what_the_peer_had_no_room_for_goes_again_before_anything_new() {
+fn data_that_the_peer_dropped_is_sent_again_before_new_data() {
     let mut peer = Peer::connected(3);
     peer.sends().sack_with(-1, 300, &[]).go();
     for n in 0..4 {
@@ -91,7 +91,7 @@ fn what_the_peer_had_no_room_for_goes_again_before_anything_new() {
 
 const BUFFER_BYTES: usize = 10_000;
 
-/// Returns a peer that has connected to an endpoint with this buffer. It takes NR-SACKs if the endpoint's settings do.
+/// Returns a peer that has connected to an endpoint with this buffer. It supports NR-SACKs if the endpoint's settings do.
 fn with_nr_sack(seed: u8, config: AssociationConfig) -> Peer {
     let config =
         AssociationConfig { receive_buffer_bytes: BUFFER_BYTES, receive_buffer_tuned_bytes: 0, ..config };
@@ -109,11 +109,11 @@ fn with_nr_sack(seed: u8, config: AssociationConfig) -> Peer {
     peer
 }
 
-/// Returns a peer that does not care for the window: unread messages, a gap, and what lies behind it, until no more is taken.
+/// Returns a peer that ignores the window: unread messages, a gap, and data beyond it, until the endpoint takes no more.
 fn full(seed: u8, config: AssociationConfig) -> Peer {
     let mut peer = with_nr_sack(seed, config);
     peer.app.set_reading(Reading::Never);
-    // Half a message of what lies behind the gap, and whole ones.
+    // Half a message beyond the gap, and whole ones.
     let middle = DataFlags { beginning: false, ending: false, ..DataFlags::WHOLE };
     for n in 1..=14 {
         let flags = if n == 14 { middle } else { DataFlags::WHOLE };
@@ -127,8 +127,8 @@ fn full(seed: u8, config: AssociationConfig) -> Peer {
 }
 
 #[test]
-fn what_fills_a_gap_takes_the_room_of_the_highest_behind_it() {
-    // RFC 9260 §6.2 allows to drop what gap blocks have reported.
+fn data_that_fills_a_gap_takes_the_room_of_the_highest_behind_it() {
+    // RFC 9260 §6.2 permits dropping chunks that gap blocks have reported.
     let mut peer = full(1, plain());
     peer.sends().data_with(DataFlags::WHOLE, 8, 0, 8, &[1; 1000]).go();
     let sack = lab::packets::sack_of(&peer.hears()).expect("a SACK");
@@ -136,7 +136,7 @@ fn what_fills_a_gap_takes_the_room_of_the_highest_behind_it() {
     let first = peer.app.messages[0].info.tsn;
     let held = sack.cum_tsn.wrapping_sub(first) + 1;
     assert!((9..20).contains(&held), "{held} messages are in order, the highest were dropped");
-    // They come again when there is room.
+    // They are sent again when there is room.
     peer.app.set_reading(Reading::AtOnce);
     peer.app.read(&mut peer.endpoint);
     for n in held..22 {
@@ -146,17 +146,17 @@ fn what_fills_a_gap_takes_the_room_of_the_highest_behind_it() {
 }
 
 #[test]
-fn what_an_nr_sack_has_promised_stays_though_what_fills_the_gap_finds_no_room() {
+fn non_renegable_data_stays_though_the_data_in_the_gap_finds_no_room() {
     let mut peer = full(2, AssociationConfig { nr_sack: true, ..plain() });
     peer.sends().data_with(DataFlags::WHOLE, 8, 0, 8, &[1; 1000]).go();
     let packet = peer.hears();
     let parsed = Packet::parse(&packet).expect("a packet");
     let raw = parsed.chunks().flatten().find(|raw| raw.kind == NrSack::KIND).expect("an NR-SACK");
     let sack = NrSack::parse(&raw).expect("an NR-SACK");
-    // Twice the buffer is held: 14 chunks beyond the gap, and 6 before it.
+    // The endpoint holds twice the buffer: 14 chunks beyond the gap, and 6 before it.
     assert_eq!(sack.cum_tsn.0, peer.app.messages[5].info.tsn);
     assert_eq!(sack.nr_gap_blocks().collect::<Vec<_>>(), [(4, 17)]);
-    // The peer keeps no copy of what was promised: with what lies in the gap, everything is there.
+    // The peer keeps no copy of non-renegable chunks: with the data in the gap, everything is there.
     peer.app.set_reading(Reading::AtOnce);
     peer.app.read(&mut peer.endpoint);
     for n in 6..9 {
@@ -205,7 +205,7 @@ fn a_chunk_longer_than_the_window_does_not_wait_for_the_sack_of_a_short_message(
 }
 
 #[test]
-fn what_is_left_of_the_window_beside_half_of_a_message_is_used_without_a_probe() {
+fn window_left_beside_half_a_message_is_used_without_a_probe() {
     const CHUNK_BYTES: usize = 8000;
     const UNREAD_BYTES: usize = 100;
     let mut hosts = TwoHosts::new(1);
@@ -213,7 +213,7 @@ fn what_is_left_of_the_window_beside_half_of_a_message_is_used_without_a_probe()
         let mtu_bytes = HEADER_BYTES + DATA_HEADER_BYTES + CHUNK_BYTES;
         hosts.app(node).hints = PathHints { mtu_bytes, ..PathHints::default() };
     }
-    // The first chunk takes less than half of the buffer, so it is not delivered, and it leaves less than half open.
+    // The first chunk takes less than half of the buffer, so it is not delivered, and less than half remains open.
     let (a, b) = hosts.establish_with(AssociationConfig::default(), with_buffer(2 * CHUNK_BYTES + 40));
     hosts.app(B).set_reading(Reading::Never);
     for bytes in [UNREAD_BYTES, 2 * CHUNK_BYTES] {

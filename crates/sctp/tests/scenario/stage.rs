@@ -10,7 +10,7 @@ fn sends_alone(peer: &mut Peer, message: &'static [u8]) {
     peer.endpoint.send(peer.now, peer.id, &info, message.len(), [Bytes::from_static(message)]).unwrap();
 }
 
-/// Returns stream, stream sequence number and first byte of each message in packets that are heard now.
+/// Returns stream, stream sequence number and first byte of each message in the packets that arrive now.
 fn heard(peer: &mut Peer) -> Vec<(u16, u16, u8)> {
     peer.collect_output();
     let mut heard = Vec::new();

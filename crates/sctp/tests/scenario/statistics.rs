@@ -29,7 +29,7 @@ fn messages_and_chunks_of_every_kind() {
     assert_eq!(received.messages_fragmented + sent.messages_reassembled, 0);
     assert_eq!((sent.unordered_chunks_sent, received.unordered_chunks_received), (2, 2));
     assert_eq!((sent.ordered_chunks_sent(), received.ordered_chunks_received()), (4, 4));
-    // INIT and INIT ACK come before the association of the one that accepts.
+    // INIT and INIT ACK come before the association of the accepting endpoint.
     assert_eq!(sent.packets_sent, received.packets_received + 1);
     assert_eq!(sent.packets_received, received.packets_sent + 1);
     assert_eq!(sent.fragmentation_point_bytes, 1472 - 12 - 16);

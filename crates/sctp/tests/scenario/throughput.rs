@@ -1,5 +1,5 @@
-//! Throughput of a line by rate, delay, queue and loss, as a table that is kept beside this file: a change of congestion control
-//! or loss recovery shows as a difference. `UPDATE_SNAPSHOTS=1` writes it anew.
+//! Throughput of a line by rate, delay, queue and loss, as a table beside this file: a change of congestion control
+//! or loss recovery shows as a difference. `UPDATE_SNAPSHOTS=1` writes the table.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const MESSAGE_BYTES: usize = 1400;
 const MESSAGES: usize = 5000;
 const TABLE: &str = include_str!("throughput.txt");
 
-/// Rate, one-way delay, queue in packets of 1500 bytes (0: without end), loss in 1/1000.
+/// Rate, one-way delay, queue in packets of 1500 bytes (0: unlimited), loss in 1/1000.
 const LINES: [(u64, u64, usize, u32); 9] = [
     (10, 50, 0, 0),
     (10, 50, 80, 0),

@@ -1,4 +1,4 @@
-//! Traces of associations: empty unless asked for; otherwise they hold all that the statistics count.
+//! Traces of associations: empty unless requested; otherwise they hold all that the statistics count.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use sctp::{AssociationConfig, AssociationState, PathStatistics, SendInfo, Statis
 use sctp_wire::chunk::Heartbeat;
 
 const LONG: Duration = Duration::from_secs(120);
-/// Trace of a short transfer that loses one packet; `UPDATE_SNAPSHOTS=1` writes it anew.
+/// Trace of a short transfer that loses one packet; `UPDATE_SNAPSHOTS=1` writes it.
 const SNAPSHOT: &str = include_str!("trace.txt");
 
 fn traced() -> AssociationConfig {
@@ -25,7 +25,7 @@ fn messages(count: u8) -> impl Iterator<Item = (SendInfo, Bytes)> {
     (0..count).map(|n| (SendInfo::default(), Bytes::from(vec![n; 1000])))
 }
 
-/// Loses the first transmission of the message that consists of this byte.
+/// Drops the first transmission of the message that consists of this byte.
 fn lose(byte: u8) -> impl FnMut(&Bytes) -> Fate + Send + 'static {
     let mut lost = false;
     move |packet| {
@@ -251,7 +251,7 @@ fn looking_on_changes_nothing() {
 }
 
 #[test]
-fn who_does_not_take_records_loses_the_oldest() {
+fn a_sink_that_takes_no_records_loses_the_oldest() {
     let mut peer = Peer::established_with(5, traced());
     for _ in 0..RECORDS_MAX {
         peer.sends().chunk(|_, out| Heartbeat { info: b"still there?" }.write(out)).go();

@@ -1,4 +1,4 @@
-//! TSNs that pass 2^32 (RFC 9260 §1.6, §6.1): on the way there, in gap blocks, with loss.
+//! TSNs that pass 2^32 (RFC 9260 §1.6, §6.1), also in gap blocks and with loss.
 
 use std::time::Duration;
 

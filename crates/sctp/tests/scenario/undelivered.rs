@@ -1,5 +1,5 @@
-//! Undelivered data: messages whose lifetime is over, the data that comes back when an association is lost, and records whose end
-//! will not come (RFC 6458 §5.3.2, §6.1.1, §6.1.4, §6.1.7, §6.1.11).
+//! Undelivered data: messages whose lifetime has ended, data that returns when an association is lost, and records whose end
+//! will not arrive (RFC 6458 §5.3.2, §6.1.1, §6.1.4, §6.1.7, §6.1.11).
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use lab::{A, B, PORT_A, PORT_B, Reading, TwoHosts, line};
 
 const SOON: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(5000);
-/// Neither side sends anything in that time that would have to be retransmitted.
+/// Neither side sends anything in that time that would need a retransmission.
 const SECOND: Duration = Duration::from_secs(1);
 
 fn wants_events() -> AssociationConfig {
     AssociationConfig { events: true, ..AssociationConfig::default() }
 }
 
-/// Returns two hosts that hear of events.
+/// Returns two hosts that subscribe to events.
 fn established(seed: u64) -> (TwoHosts, sctp::AssociationId, sctp::AssociationId) {
     let mut hosts = TwoHosts::new(seed);
     let (a, b) = hosts.establish_with(wants_events(), wants_events());
@@ -40,7 +40,7 @@ fn failures(events: &[lab::Happened]) -> Vec<SendFailure> {
     failed.collect()
 }
 
-/// Returns the bytes of what was not delivered, together.
+/// Returns the bytes of the undelivered pieces, joined.
 fn whole(pieces: &[SendFailure]) -> Vec<u8> {
     pieces.iter().flat_map(|piece| piece.data.to_vec()).collect()
 }
@@ -50,7 +50,7 @@ fn position(events: &[lab::Happened], what: impl Fn(&Event) -> bool) -> Option<u
 }
 
 #[test]
-fn what_was_not_acknowledged_comes_back_with_the_end() {
+fn unacknowledged_data_returns_with_the_end() {
     let (mut hosts, a, b) = established(1);
     hosts.send(A, a, numbered(0), vec![0; 1000]);
     hosts.run_for(SECOND);
@@ -75,7 +75,7 @@ fn what_was_not_acknowledged_comes_back_with_the_end() {
     let lost = position(events, |event| matches!(event, Event::Lost { reason: CloseReason::Timeout, .. }));
     assert_eq!(lost.map(|lost| lost + 1), position(events, |event| matches!(event, Event::SendFailed(_))));
     assert_eq!(events.last().unwrap().event, Event::Closed(CloseReason::Timeout));
-    // B owed nothing.
+    // B had sent nothing.
     hosts.run_until("B gave up", LONG, |hosts| hosts.closed(B).is_some());
     assert_eq!(failures(&hosts.app(B).events), []);
     let _ = b;
@@ -121,7 +121,7 @@ fn a_long_message_comes_back_in_pieces_that_make_it_whole() {
 }
 
 #[test]
-fn what_a_restarted_peer_will_never_acknowledge_comes_back() {
+fn data_that_a_restarted_peer_will_never_acknowledge_returns() {
     let (mut hosts, a, b) = established(4);
     hosts.cut();
     hosts.send(B, b, numbered(1), &b"lost"[..]);
@@ -141,10 +141,10 @@ fn what_a_restarted_peer_will_never_acknowledge_comes_back() {
     let _ = a;
 }
 
-/// Whatever becomes of the line and of the association, what one side has sent has either come to the other, or comes back.
+/// Whatever happens to the line and the association, data that one side has sent either arrives at the other or returns.
 #[test]
 fn nothing_that_is_sent_is_neither_delivered_nor_reported() {
-    // Data that the peer has promised to keep would be acknowledged, and yet not come if the association is lost.
+    // The sender counts non-renegable data as acknowledged, although it does not arrive if the association is lost.
     let settings = AssociationConfig { nr_sack: false, ..wants_events() };
     let message = |n: u32| {
         let mut bytes = n.to_be_bytes().to_vec();
@@ -160,7 +160,7 @@ fn nothing_that_is_sent_is_neither_delivered_nor_reported() {
         let info = |n: u32| SendInfo { unordered: n % 7 == 6, lifetime: lifetime(n), ..numbered(n) };
         hosts.send_all(A, a, (0..200).map(|n| (info(n), message(n))));
         assert!(hosts.all_admitted(A));
-        // How it ends, and when.
+        // The way in which it ends, and the time.
         hosts.run_for(Duration::from_millis(100 + 40 * seed));
         match seed % 4 {
             0 => hosts.cut(),
@@ -193,7 +193,7 @@ fn a_message_that_is_not_sent_in_its_lifetime_is_discarded_and_leaves_no_gap() {
         let config = AssociationConfig { events, ..AssociationConfig::default() };
         let (a, _) = hosts.establish_with(config.clone(), config);
         hosts.cut();
-        // More than leaves at once, and then one message that may wait a second between two that may wait for ever.
+        // More than leaves at once, then one message with a lifetime of a second between two without a lifetime.
         hosts.send(A, a, SendInfo::default(), vec![1; 50_000]);
         let lifetime = Some(SECOND.into());
         hosts.send(A, a, SendInfo { context: 5, lifetime, ..SendInfo::default() }, &b"too late"[..]);
@@ -218,7 +218,7 @@ fn a_message_that_is_not_sent_in_its_lifetime_is_discarded_and_leaves_no_gap() {
     }
 }
 
-/// Returns a peer with a closed window, to which the endpoint has a message outstanding that probes it.
+/// Returns a peer with a closed window, which an outstanding message of the endpoint probes.
 fn with_closed_window(seed: u8) -> Peer {
     let mut peer = Peer::established(seed);
     peer.app_sends(SendInfo::default(), vec![0; 10]);
@@ -248,7 +248,7 @@ fn a_lifetime_ends_when_it_ends_and_not_before() {
 }
 
 #[test]
-fn who_sets_no_lifetime_has_no_timer_for_it() {
+fn messages_without_a_lifetime_have_no_timer() {
     let deadline = |lifetime: Option<Lifetime>| {
         let mut peer = with_closed_window(2);
         peer.app_sends(SendInfo { lifetime, ..SendInfo::default() }, &b"x"[..]);
@@ -259,7 +259,7 @@ fn who_sets_no_lifetime_has_no_timer_for_it() {
 }
 
 #[test]
-fn what_has_begun_to_be_sent_is_sent_to_its_end() {
+fn messages_begun_before_their_lifetime_ends_are_sent_to_their_end() {
     let (mut hosts, a, _) = established(7);
     hosts.cut();
     let lifetime = Some(SECOND.into());
@@ -290,7 +290,7 @@ fn a_lifetime_may_end_before_the_association_is_up() {
 }
 
 #[test]
-fn what_is_discarded_makes_room_and_ends_a_shutdown() {
+fn discarded_messages_make_room_and_let_a_shutdown_end() {
     let mut peer = with_closed_window(3);
     let lifetime = Some(SECOND.into());
     // The outstanding data arrives after all; the window stays closed.
@@ -328,7 +328,7 @@ fn where_there_is_no_room_to_say_so_a_message_is_sent_late() {
         peer.sends().data_with(DataFlags::WHOLE, n, 0, n as u16, &[1; 500]).go();
     }
     while peer.hears_maybe().is_some() {}
-    // The first goes to probe the window.
+    // The first one probes the window.
     for n in 1..=2 {
         let lifetime = Some(Duration::from_millis(10).into());
         peer.app_sends(SendInfo { lifetime, context: n, ..SendInfo::default() }, vec![n as u8; 10]);

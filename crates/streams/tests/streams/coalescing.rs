@@ -101,7 +101,7 @@ fn a_full_driver_leaves_the_head_a_block_and_gets_it_when_it_has_room() {
 }
 
 #[test]
-fn what_the_driver_can_never_take_is_reported_and_not_kept() {
+fn writes_that_the_driver_can_never_take_are_reported_and_not_kept() {
     let mut rig = Rig::new();
     write_more(&mut rig, "a");
     rig.state().admission = Admission::Fail(Errno::ENOTCONN);

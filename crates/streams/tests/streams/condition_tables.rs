@@ -152,7 +152,7 @@ fn each_operation_fails_in_each_condition_as_its_page_says() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// One message of each type that a driver or the head sends, but `M_FLUSH` and those that the head itself acts on where it matters.
+/// One message of each type that a driver or the head sends, except `M_FLUSH` and those that the head itself handles.
 fn of_each_type() -> Vec<Message> {
     let ioctl = Ioctl::default();
     let copy = || Box::new(CopyRequest { id: 7, address: 1, bytes: 2, private: 3 });
@@ -187,7 +187,7 @@ fn of_each_type() -> Vec<Message> {
     kinds.into_iter().map(|kind| Message::with_data(kind, b"data".to_vec().into())).collect()
 }
 
-/// Notes what comes up to it.
+/// Records what comes up to it.
 struct Catcher(std::sync::Arc<std::sync::Mutex<Vec<Message>>>);
 
 impl Module for Catcher {
@@ -222,8 +222,8 @@ fn each_type_of_message_passes_each_module_unchanged_both_ways() {
     }
 }
 
-/// Which messages of a queue each kind of flush discards (`M_FLUSH`, `flushq(D3)`, `flushband(D3)`): FLUSHDATA those with user data,
-/// FLUSHALL all, and a band only its own.
+/// The messages of a queue that each kind of flush discards (`M_FLUSH`, `flushq(D3)`, `flushband(D3)`): FLUSHDATA those with
+/// user data, FLUSHALL all, and a band only its own.
 #[test]
 fn each_flush_discards_what_its_page_says() {
     let queued = || {

@@ -33,7 +33,7 @@ fn an_error_may_be_for_one_way() {
 }
 
 #[test]
-fn what_came_before_a_hangup_can_be_read() {
+fn data_before_a_hangup_can_be_read() {
     let mut rig = Rig::new();
     rig.data_up("data");
     rig.device(|cx, s| cx.hangup(s));

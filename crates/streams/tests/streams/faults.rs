@@ -224,7 +224,7 @@ fn a_module_that_floods_a_queue_takes_only_its_own_stream() {
     }
 }
 
-/// Discards messages on their way up, without the return of their receive window, in the procedure that its name gives: those whose
+/// Discards messages on their way up, without returning their receive window, in the procedure that its name gives: those whose
 /// data begins with `x`.
 struct Wasteful(&'static str);
 
@@ -265,7 +265,7 @@ impl Module for Wasteful {
     }
 }
 
-/// DDI/DKI `freemsg(D3)`, and `M_ERROR`: a receive window that nobody returns would close for good.
+/// DDI/DKI `freemsg(D3)`, and `M_ERROR`: a receive window that is never returned would close for good.
 #[test]
 fn a_module_that_keeps_the_receive_window_of_what_it_discards_makes_the_stream_fail() {
     let failed = Err(ReadError::Failed(Errno::EIO));
@@ -282,7 +282,7 @@ fn a_module_that_keeps_the_receive_window_of_what_it_discards_makes_the_stream_f
         }
         rig.data_up("xxx");
         rig.executive.run();
-        // A timer begins to run with the next call that states the time.
+        // A timer starts with the next call that states the time.
         let now = Instant::now();
         rig.executive.at(now);
         rig.executive.timeout(now + Duration::from_secs(2));
@@ -292,7 +292,7 @@ fn a_module_that_keeps_the_receive_window_of_what_it_discards_makes_the_stream_f
     }
 }
 
-/// What the reader finds before the discarded message is still there, and the failure comes once all of it was read.
+/// The reader still finds the data before the discarded message, and the failure comes after that.
 #[test]
 fn the_window_of_a_discarded_message_is_missed_behind_what_can_be_read() {
     let mut rig = Rig::new();

@@ -194,7 +194,7 @@ impl Module for Answering {
 
 impl Answering {
     fn answer(&self, q: &mut Q<'_>, m: Message) {
-        // Nothing but the room below enables the service procedure.
+        // Only the room below enables the service procedure.
         q.noenable();
         q.putnext(m.clone());
         q.putq(m);
@@ -213,9 +213,9 @@ fn a_module_that_fills_the_other_side_itself_is_enabled_there() {
     assert!(!rig.executive.poll(rig.s).error, "the module has found no room, as it should");
 }
 
-/// `canputnext(D3)`: a procedure that fails afterwards, too.
+/// `canputnext(D3)`: also a procedure that fails afterwards.
 #[test]
-fn what_a_failed_procedure_has_queued_is_served() {
+fn messages_queued_by_a_failed_procedure_are_served() {
     let mut rig = Rig::with_info(small_device(4, 1));
     rig.executive.push(rig.s, Box::new(Answering { panics: true })).unwrap();
     rig.write("full").unwrap();

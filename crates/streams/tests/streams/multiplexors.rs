@@ -204,7 +204,7 @@ fn closing_a_linked_stream_ends_its_link() {
 }
 
 #[test]
-fn what_cannot_be_linked_is_refused() {
+fn impossible_links_are_refused() {
     let mut rig = Rig::new();
     let other = rig.executive.open(rig.driver).unwrap();
     let (_, upper) = mux(&mut rig, "mux");

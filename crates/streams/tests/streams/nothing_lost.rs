@@ -92,14 +92,14 @@ fn apply(rig: &mut Rig, step: &Step, written: &mut Vec<u8>, sent: &mut Vec<u8>, 
 
 proptest! {
     #[test]
-    fn what_was_accepted_arrives_once_and_in_order(steps in prop::collection::vec(step(), 0..300)) {
+    fn accepted_messages_arrive_once_and_in_order(steps in prop::collection::vec(step(), 0..300)) {
         let small = QueueInfo::served(12, 4);
         let mut rig = Rig::with_info(DriverInfo { read: small, write: small, head: small, ..Rig::INFO });
         let (mut written, mut sent, mut read) = (Vec::new(), Vec::new(), Vec::new());
         for step in &steps {
             apply(&mut rig, step, &mut written, &mut sent, &mut read);
         }
-        // Nothing is in the way any more: everything must come through without a further event.
+        // Nothing blocks any more: everything must come through without a further event.
         rig.state().admission = Admission::Room;
         rig.device(|cx, s| cx.back_enable(s));
         rig.release();

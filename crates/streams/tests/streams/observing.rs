@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use streams::{Errno, Flush, Kind, Message, Module, ModuleInfo, Q, QueueInfo, ReadError, Side};
 
-/// Observes all messages but those whose data begins with `p`, which its put procedures get, and panics at `!`. Puts each message that
-/// begins with `2` twice on its way.
+/// Observes all messages but those whose data begins with `p`, which its put procedures get, and panics at `!`. Sends each
+/// message that begins with `2` twice on its way.
 #[derive(Default)]
 struct Observer {
     served: bool,

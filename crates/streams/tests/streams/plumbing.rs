@@ -30,7 +30,7 @@ fn messages_pass_modules_in_order_both_ways() {
     assert_eq!(rig.received(), ["d", "e"]);
 }
 
-/// Keeps all messages; throws them away when it is popped, if told to.
+/// Keeps all messages; discards them when it is popped, if told to.
 struct Hoarding {
     flush_on_close: bool,
 }
@@ -60,7 +60,7 @@ impl Module for Hoarding {
 }
 
 #[test]
-fn what_a_popped_module_leaves_goes_on_in_order() {
+fn messages_of_a_popped_module_go_on_in_order() {
     let mut rig = Rig::new();
     let lower = noting(&rig, "lower", ModuleInfo::default());
     rig.executive.push(rig.s, lower).unwrap();
@@ -148,7 +148,7 @@ fn a_stream_has_a_limit_of_modules() {
 }
 
 #[test]
-fn what_was_written_before_a_push_does_not_pass_the_module() {
+fn messages_written_before_a_push_do_not_pass_the_module() {
     let mut rig = Rig::new();
     let more = SendInfo { more: true, ..SendInfo::default() };
     rig.executive.write(rig.s, 0, more, b"before").unwrap();
@@ -160,7 +160,7 @@ fn what_was_written_before_a_push_does_not_pass_the_module() {
 }
 
 #[test]
-fn what_waits_for_the_reader_finds_room_in_a_new_module() {
+fn messages_that_wait_for_the_reader_find_room_in_a_new_module() {
     let served = QueueInfo::served(10, 5);
     let info = ModuleInfo { read: served, write: served };
     let mut rig = Rig::with_info(DriverInfo { head: QueueInfo::served(1, 0), ..Rig::INFO });

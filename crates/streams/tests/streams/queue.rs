@@ -35,7 +35,7 @@ fn high_priority_comes_first_then_bands_from_the_highest_then_normal_messages() 
 }
 
 #[test]
-fn what_is_put_back_comes_first_of_its_band() {
+fn messages_put_back_come_first_in_their_band() {
     let mut q = queue(1000, 100);
     for m in [data("n1"), data("b1").in_band(1)] {
         put(&mut q, m);
@@ -123,7 +123,7 @@ fn only_a_reader_that_found_nothing_is_enabled() {
 }
 
 #[test]
-fn what_may_pass_others_enables_the_reader() {
+fn messages_that_may_pass_others_enable_the_reader() {
     let mut q = queue(100, 10);
     for text in ["1", "2"] {
         put(&mut q, data(text));

@@ -34,7 +34,7 @@ const CASES: [Case; 8] = [
     ),
 ];
 
-/// Returns what reads of so many bytes find, by the words of the manual page: the case, then the data message `next`.
+/// Returns what reads of this size find, in the words of the manual page: the case, then the data message `next`.
 fn expected(mode: ReadMode, control: ReadControl, case: &Case, buffer_bytes: usize) -> Vec<String> {
     let (_, _, part, data) = *case;
     let first = match (part, control) {
@@ -109,7 +109,7 @@ const FRONTS: [Front; 6] = [
 #[test]
 fn each_selection_of_getpmsg_takes_what_its_page_says() {
     let bands = [0, 1, 2, 200, 201, 255].map(|band| (Select::Band(band), u16::from(band)));
-    // The lowest rank that is taken.
+    // The lowest rank that the call takes.
     let selections = [(Select::Any, 0), (Select::HighPriority, 256)].into_iter().chain(bands);
     for (select, lowest) in selections {
         for (name, rank, message) in FRONTS {

@@ -117,7 +117,7 @@ fn a_message_of_many_blocks_reads_as_one() {
 }
 
 #[test]
-fn what_is_known_of_the_data_comes_with_it() {
+fn the_properties_of_data_come_with_it() {
     let mut rig = Rig::new();
     let info =
         RecvInfo { stream: 4, ssn: 5, ppid: 6, tsn: 7, cumulative_tsn: 9, unordered: true, more: false };

@@ -99,7 +99,7 @@ fn a_read_in_byte_mode_goes_on_over_messages() {
 }
 
 #[test]
-fn what_is_thrown_away_is_given_back() {
+fn the_window_of_discarded_messages_is_returned() {
     let mut rig = Rig::new();
     run_up(&mut rig, &["one", "two", "three"]);
     rig.read(10).unwrap();
@@ -112,7 +112,7 @@ fn what_is_thrown_away_is_given_back() {
 }
 
 #[test]
-fn what_waits_keeps_its_order_when_it_is_copied() {
+fn waiting_messages_keep_their_order_when_copied() {
     let mut rig = Rig::new();
     run_up(&mut rig, &["one", "two", "three"]);
     rig.data_up("four");

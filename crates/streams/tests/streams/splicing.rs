@@ -49,7 +49,7 @@ impl Spliced {
 }
 
 #[test]
-fn what_comes_up_on_one_stream_goes_down_on_the_other() {
+fn messages_up_on_one_stream_go_down_on_the_other() {
     let mut spliced = Spliced::new();
     let (s, other) = (spliced.rig.s, spliced.other);
     spliced.up(s, data("one"));

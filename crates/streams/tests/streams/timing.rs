@@ -98,7 +98,7 @@ fn a_close_waits_no_longer_than_its_time() {
 }
 
 #[test]
-fn what_comes_up_for_a_closing_stream_gives_its_credit_back() {
+fn messages_up_to_a_closing_stream_return_their_credit() {
     let mut rig = Rig::new();
     rig.state().busy = true;
     rig.write("stuck").unwrap();

@@ -112,7 +112,7 @@ fn an_argument_that_is_not_the_request_is_refused() {
 
 /// "All other messages pass."
 #[test]
-fn what_is_not_for_the_module_passes() {
+fn other_messages_pass_the_module() {
     let mut rig = rig();
     assert_eq!(rig.executive.ioctl(rig.s, 1, b"to the driver".to_vec()).unwrap().unwrap().value, 7);
     rig.write("data").unwrap();

@@ -24,7 +24,7 @@ fn a_reader_is_woken_once_however_many_messages_come() {
 }
 
 #[test]
-fn what_is_true_already_wakes_at_once() {
+fn a_condition_that_holds_already_wakes_at_once() {
     let mut rig = Rig::new();
     rig.data_up("x");
     rig.executive.want(rig.s, Interest::READABLE);

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_fault_of_the_link_loses_is_sent_again() {
+    fn packets_lost_by_a_fault_of_the_link_are_retransmitted() {
         let fixture = fixture();
         for _ in 0..3 {
             fixture.transmits.store(1, Ordering::Relaxed);

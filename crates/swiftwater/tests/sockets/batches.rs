@@ -176,7 +176,7 @@ fn feed_all(client: &Association) {
 }
 
 #[test]
-fn what_is_fed_arrives_in_order_through_buffers_of_any_size() {
+fn fed_messages_arrive_in_order_through_buffers_of_any_size() {
     must_end(|| {
         for buffer_bytes in [8 << 10, 1 << 20] {
             let options = AssociationOptions {

@@ -43,7 +43,7 @@ fn the_last_handle_leaves_nothing_undelivered() {
 }
 
 #[test]
-fn what_a_dropped_end_has_not_read_stops_nobody() {
+fn unread_data_of_a_dropped_end_blocks_nobody() {
     must_end(|| {
         let (client, server) = pair();
         // More than fits the window: the server waits for room.

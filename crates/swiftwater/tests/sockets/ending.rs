@@ -69,7 +69,7 @@ fn each_of_many_peers_is_told_of_an_abort() {
 }
 
 #[test]
-fn what_is_shutting_down_is_not_aborted_with_what_is_open() {
+fn a_shutdown_in_progress_is_not_aborted_with_open_associations() {
     must_end(|| {
         let (ours, theirs) = (stack(), stack());
         let listener = theirs.listen(7).unwrap();

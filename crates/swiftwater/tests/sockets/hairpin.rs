@@ -102,7 +102,7 @@ fn one_thread_is_both_ends() {
 }
 
 #[test]
-fn what_many_say_at_once_does_not_fit_and_arrives() {
+fn messages_of_many_at_once_arrive_although_they_do_not_fit() {
     must_end(|| {
         let (stack, listener) = bind(&options()).unwrap();
         let pairs: Vec<_> = (0..64).map(|_| pair(&listener)).collect();

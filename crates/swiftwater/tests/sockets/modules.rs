@@ -152,7 +152,7 @@ impl Module for Late {
 }
 
 #[test]
-fn what_a_module_holds_is_read_after_the_peer_has_closed() {
+fn messages_held_by_a_module_are_read_after_the_peer_has_closed() {
     must_end(|| {
         const MESSAGES: usize = 250;
         let (client, server) = pair();

@@ -5,7 +5,7 @@ use swiftwater::{AssociationOptions, SendError, SendInfo};
 use crate::pair::{must_end, pair, pair_with};
 
 #[test]
-fn what_was_sent_with_a_message_arrives_with_it() {
+fn the_properties_of_a_message_arrive_with_it() {
     must_end(|| {
         let (client, server) = pair();
         for stream in 0..10 {

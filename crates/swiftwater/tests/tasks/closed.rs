@@ -37,7 +37,7 @@ fn both_ends_are_told_of_an_orderly_end() {
 }
 
 #[test]
-fn what_is_readable_or_writable_does_not_block() {
+fn calls_do_not_block_after_readable_or_writable() {
     on_runtimes(|| async {
         let (client, server) = pair().await;
         assert!(timeout(SOON, server.readable()).await.is_err());

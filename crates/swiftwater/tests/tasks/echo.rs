@@ -122,7 +122,7 @@ fn the_end_reaches_every_task() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn errors_state_their_cause() {
     on_runtimes(|| async {
         let listener = Listener::bind("127.0.0.1:0/udp:0").await.unwrap();
         let address = listener.local_address();

@@ -7,7 +7,7 @@ use crate::{on_runtimes, pair, recv_whole};
 
 /// After the end of the association no packet comes that would make the module send on.
 #[test]
-fn what_a_module_holds_is_read_after_the_peer_has_closed() {
+fn messages_held_by_a_module_are_read_after_the_peer_has_closed() {
     on_runtimes(|| async {
         const MESSAGES: usize = 250;
         let (client, server) = pair().await;

@@ -49,8 +49,8 @@ fn section(view: &View, open: bool) -> String {
 fn published_sections(view: &View) -> String {
     let machine_of = |machine: &str| {
         let compared = view.curves.iter().filter(|curve| COMPARED.contains(&curve.label.as_str()));
-        let theirs = published::curves().into_iter().filter(|curve| curve.machine == Some(machine));
-        let curves: Vec<Curve> = compared.cloned().chain(theirs).collect();
+        let published = published::curves().into_iter().filter(|curve| curve.machine == Some(machine));
+        let curves: Vec<Curve> = compared.cloned().chain(published).collect();
         section(&View { name: machine.to_owned(), curves }, false)
     };
     published::machines().into_iter().map(machine_of).collect()

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_in_a_sentence() {
+    fn impossible_plans_are_refused_with_a_sentence() {
         assert_eq!(plan("--cpus 4").expect_err("two only"), PlanError::Cpus { wish: 4, allowed: 2 });
         assert_eq!(plan("--packet-bytes 9").expect_err("too small"), PlanError::Packet("9".into()));
         assert_eq!(plan("--sizes 0").expect_err("nothing"), PlanError::Size(0));

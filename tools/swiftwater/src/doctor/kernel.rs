@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_forbids_namespaces_is_named() {
+    fn settings_that_forbid_namespaces_are_named() {
         assert_eq!(user_namespaces(&Files::with("free", &[]), Ok(())).state, State::Ok);
         for name in [
             "kernel/unprivileged_userns_clone 0",

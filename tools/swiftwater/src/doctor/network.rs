@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_only_a_note() {
+    fn a_missing_feature_is_only_a_note() {
         assert_eq!(raw_ip(Ok(())).state, State::Ok);
         assert_eq!(raw_ip(Err(ErrorKind::PermissionDenied.into())).state, State::Note);
         assert_eq!(offload(true, true).state, State::Ok);

@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_may_ask_is_bounded() {
+    fn requests_of_a_client_are_bounded() {
         assert_eq!(example().check(), Ok(()));
         let bad = [
             Spec { message_bytes: 0, ..example() },

@@ -107,7 +107,7 @@ fn a_file_is_a_json_sequence_that_adds_up_to_the_statistics() {
 }
 
 #[test]
-fn what_is_read_is_what_was_written() {
+fn a_written_trace_reads_back_the_same() {
     let (file, statistics) = record("read.sqlog");
     let mut reader = Reader::open(&file.0).expect("a trace");
     let (mut again, mut new, mut acked, mut timeouts) = (0, 0, 0, 0);
@@ -209,7 +209,7 @@ fn a_part_of_a_trace_begins_with_what_was_the_case() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said_with_its_line() {
+fn errors_in_a_file_are_reported_with_their_line() {
     let error = |file: &Path| show(file, &[], Select::default()).expect_err("a bad file").to_string();
     let missing = error(Path::new("no-such.sqlog"));
     assert!(missing.starts_with("cannot read no-such.sqlog: "), "{missing}");

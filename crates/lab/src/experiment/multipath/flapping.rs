@@ -49,12 +49,12 @@ pub(in super::super) fn cases(options: &Options) -> Vec<Box<dyn Case>> {
 pub fn published_flapping(network: Network) -> Vec<Outcome> {
     let case = case(&Options::default(), QUEUES_PACKETS[0], UP, TIME);
     // Neither the size of the messages nor the limits of the networks were published.
-    let theirs = |(figure, latency_s)| Outcome {
+    let outcome = |(figure, latency_s)| Outcome {
         latency_s: Some(latency_s),
         limit_bits_per_s: f64::INFINITY,
         message_bytes: None,
         mode: None,
-        ..case.theirs(&figure)
+        ..case.published_outcome(&figure)
     };
-    published::dissertation(network).into_iter().map(theirs).collect()
+    published::dissertation(network).into_iter().map(outcome).collect()
 }

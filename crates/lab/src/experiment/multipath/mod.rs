@@ -94,7 +94,7 @@ impl Case for Multipath {
         }
         // The user may end a run before its measured part begins.
         outcomes.retain(|outcome| outcome.seconds > 0.0);
-        outcomes.extend(self.published.iter().map(|figure| self.theirs(figure)));
+        outcomes.extend(self.published.iter().map(|figure| self.published_outcome(figure)));
         Ok(outcomes)
     }
 }
@@ -240,7 +240,7 @@ impl Multipath {
     }
 
     /// Returns a published outcome.
-    fn theirs(&self, figure: &PathFigure) -> Outcome {
+    fn published_outcome(&self, figure: &PathFigure) -> Outcome {
         let lines = &self.lines[..figure.paths.min(self.lines.len())];
         let ours = || lines.iter().map(|line| self.limit_bits_per_s(line, &self.measured)).sum();
         Outcome {

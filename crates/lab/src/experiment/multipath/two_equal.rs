@@ -38,7 +38,7 @@ pub(in super::super) fn cases(options: &Options) -> Vec<Box<dyn Case>> {
 pub fn published_two_equal(message_bytes: usize) -> Vec<Outcome> {
     let of_mode = |mode| {
         let case = case(&Options::default(), mode, message_bytes, 1.0);
-        case.published.iter().map(|figure| case.theirs(figure)).collect::<Vec<_>>()
+        case.published.iter().map(|figure| case.published_outcome(figure)).collect::<Vec<_>>()
     };
     [Mode::Stream, Mode::Message].into_iter().flat_map(of_mode).collect()
 }

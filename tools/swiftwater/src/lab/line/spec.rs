@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn malformed_lines_are_named() {
         for wrong in [
             "",
             "fast",

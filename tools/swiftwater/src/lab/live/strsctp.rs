@@ -138,12 +138,12 @@ fn outcomes(group: &[Cell], measured: &[Vec<Run>], seconds: f64) -> Vec<(Outcome
         Some((outcome(cell, cell.series.name().to_owned(), seconds, messages.round()), figures))
     });
     let ours: Vec<_> = ours.collect();
-    let theirs = raw.iter().map(|row| {
+    let published = raw.iter().map(|row| {
         let outcome =
             outcome(first, format!("{}, {}", row.column.name(), row.machine), SECONDS, row.messages);
         (Outcome { published: true, ..outcome }, None)
     });
-    ours.into_iter().chain(theirs).collect()
+    ours.into_iter().chain(published).collect()
 }
 
 /// Returns the bit rate of so many messages in ten seconds.
