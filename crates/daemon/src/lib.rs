@@ -47,7 +47,7 @@ use swiftwater::{BindError, Stack, StackOptions};
 use tokio::runtime::LocalOptions;
 use tokio::sync::Notify;
 
-use calls::status::what_carries;
+use calls::status::describe_link;
 use channel::shared_pages::SharedPages;
 use state::registry::Registry;
 use system::listener::Listener;
@@ -191,7 +191,7 @@ impl Daemon {
 
     /// Returns a description of the link that carries SCTP.
     pub fn description(&self) -> String {
-        what_carries(&self.stack)
+        describe_link(&self.stack)
     }
 
     /// Returns a handle that ends the daemon while it runs.

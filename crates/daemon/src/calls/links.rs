@@ -10,11 +10,10 @@ use swiftwater::{SpliceError, tokio::Association};
 
 use super::link_status::LinkStatus;
 use super::reply::{Answer, Reply};
-use super::report::PASSED_OVER_PER_RECORD;
 use super::streams::{association_ports, is_privileged, refused, stream};
+use super::walk::Walk;
 use crate::state::association::SocketAssociation;
 use crate::state::registry::Registry;
-use crate::system::quantum::{Quantum, RECORDS_PER_TURN};
 
 /// Maximum number of links that a message may pass among the associations of this daemon. A longer way counts as a circle.
 const LINKS_PASSED_MAX: usize = 16;
@@ -93,16 +92,12 @@ async fn find(
     registry: &Registry,
     is_it: impl Fn(&SocketAssociation) -> bool,
 ) -> Option<Rc<SocketAssociation>> {
-    let mut quantum = Quantum::new();
-    let mut next = Some(0);
-    while let Some(from) = next {
-        let batch = registry.numbered_from(from, PASSED_OVER_PER_RECORD * RECORDS_PER_TURN);
-        next = batch.last().map(|last| last.number + 1);
-        quantum.spend(batch.len().div_ceil(PASSED_OVER_PER_RECORD)).await;
-        for socket in batch {
+    let mut walk = Walk::over(registry);
+    while let Some(sockets) = walk.next().await {
+        for socket in sockets {
             let associations: Vec<Rc<SocketAssociation>> =
                 socket.inner().associations.values().cloned().collect();
-            quantum.spend(associations.len().div_ceil(PASSED_OVER_PER_RECORD)).await;
+            walk.pass_over(associations.len()).await;
             if let Some(found) = associations.into_iter().find(|assoc| is_it(assoc)) {
                 return Some(found);
             }

@@ -14,3 +14,4 @@ pub(crate) mod reply;
 pub(crate) mod report;
 pub(crate) mod status;
 pub(crate) mod streams;
+mod walk;

@@ -14,19 +14,17 @@ use serde::Serialize;
 
 use super::reply::{Answer, Reply};
 use super::status::{self, Part, Status, UserStatus};
+use super::walk::Walk;
 use crate::channel::long_messages::LentMemfd;
 use crate::state::association::SocketAssociation;
 use crate::state::registry::Registry;
 use crate::state::socket::Socket;
-use crate::system::quantum::{Quantum, RECORDS_PER_TURN};
 use crate::users::budget::Account;
 
 /// Maximum number of sockets in one answer.
 const SOCKETS_MAX: usize = 16_384;
 /// Maximum number of associations in one answer.
 pub(crate) const ASSOCIATIONS_MAX: usize = 16_384;
-/// Number of other users' sockets that count as one record of a turn, because they are only skipped.
-pub(crate) const PASSED_OVER_PER_RECORD: usize = 16;
 /// The memory of an answer is charged in steps of this size.
 const STEP_BYTES: usize = 64 * 1024;
 
@@ -36,7 +34,7 @@ pub(crate) async fn report(registry: &Registry, who: UCred) -> Result<Reply, Err
     report.add(&Part::Daemon(Status {
         version: env!("CARGO_PKG_VERSION").into(),
         process: std::process::id(),
-        carries: status::what_carries(&registry.stack),
+        carries: status::describe_link(&registry.stack),
         users: users(registry, who),
         sockets: Vec::new(),
         sockets_omitted: 0,
@@ -44,19 +42,15 @@ pub(crate) async fn report(registry: &Registry, who: UCred) -> Result<Reply, Err
     }))?;
     let (mut shown, mut sockets_omitted) = (0, 0);
     let mut associations = Associations { left: ASSOCIATIONS_MAX, omitted: 0 };
-    let mut quantum = Quantum::new();
-    let mut next = Some(0);
-    while let Some(from) = next {
-        let batch = registry.numbered_from(from, PASSED_OVER_PER_RECORD * RECORDS_PER_TURN);
-        next = batch.last().map(|last| last.number + 1);
-        quantum.spend(batch.len().div_ceil(PASSED_OVER_PER_RECORD)).await;
-        for socket in batch.iter().filter(|socket| socket.is_of(who)) {
+    let mut walk = Walk::over(registry);
+    while let Some(sockets) = walk.next().await {
+        for socket in sockets.iter().filter(|socket| socket.is_of(who)) {
             if shown == SOCKETS_MAX {
                 sockets_omitted += 1;
                 continue;
             }
             shown += 1;
-            report.add_socket(socket, &mut associations, &mut quantum).await?;
+            report.add_socket(socket, &mut associations, &mut walk).await?;
         }
     }
     report.add(&Part::End { sockets_omitted, associations_omitted: associations.omitted })?;
@@ -131,17 +125,17 @@ impl Report {
         &mut self,
         socket: &Socket,
         associations: &mut Associations,
-        quantum: &mut Quantum,
+        walk: &mut Walk<'_>,
     ) -> Result<(), Errno> {
         self.add(&Part::Socket(status::of_socket(socket)))?;
-        quantum.spend(1).await;
+        walk.report_one().await;
         let shown = associations.of(&socket.inner().associations);
         for assoc in shown {
             if let Some(association) = status::of_association(&assoc) {
                 self.add(&Part::Association(association))?;
                 associations.left -= 1;
             }
-            quantum.spend(1).await;
+            walk.report_one().await;
         }
         Ok(())
     }

@@ -264,7 +264,7 @@ fn of_path(path: &PathStatistics, primary: bool) -> PathStatus {
 }
 
 /// Returns a description of the link that carries SCTP.
-pub(crate) fn what_carries(stack: &Stack) -> String {
+pub(crate) fn describe_link(stack: &Stack) -> String {
     match stack.link() {
         LinkKind::Raw => "SCTP directly over IP".into(),
         LinkKind::Udp | LinkKind::Auto => format!("SCTP in UDP, port {}", stack.udp_port()),
@@ -275,5 +275,5 @@ pub(crate) fn what_carries(stack: &Stack) -> String {
 /// manager's.
 pub(crate) fn describe(stack: &Stack, on_demand: bool) -> String {
     let (version, process) = (env!("CARGO_PKG_VERSION"), std::process::id());
-    format!("{version}\n{process}\n{on_demand}\n{}", what_carries(stack))
+    format!("{version}\n{process}\n{on_demand}\n{}", describe_link(stack))
 }

@@ -20,15 +20,15 @@ use swiftwater::{Module, internals};
 use super::feed;
 use super::link_status::LinkStatus;
 use super::reply::{Answer, Reply};
-use super::report::{ASSOCIATIONS_MAX, PASSED_OVER_PER_RECORD, Report};
+use super::report::{ASSOCIATIONS_MAX, Report};
 use super::status;
+use super::walk::Walk;
 use crate::state::association::SocketAssociation;
 use crate::state::registry::{Registry, take_waiting_seat};
 use crate::state::socket::Socket;
 use crate::state::stream_rules::no_module;
 use crate::state::stream_rules::{TAP, tap_folder};
 use crate::system::journal::log;
-use crate::system::quantum::{Quantum, RECORDS_PER_TURN};
 use crate::system::tap_file::TapFile;
 
 /// Maximum number of modules on one stream. Each module delays every message.
@@ -38,17 +38,13 @@ const MODULES_MAX: usize = 8;
 pub(crate) async fn report_streams(registry: &Registry, who: UCred) -> Result<Reply, Errno> {
     let mut report = Report::begin(registry, who)?;
     let (mut shown, mut omitted) = (0, 0);
-    let mut quantum = Quantum::new();
-    let mut next = Some(0);
-    while let Some(from) = next {
-        let batch = registry.numbered_from(from, PASSED_OVER_PER_RECORD * RECORDS_PER_TURN);
-        next = batch.last().map(|last| last.number + 1);
-        quantum.spend(batch.len().div_ceil(PASSED_OVER_PER_RECORD)).await;
-        for socket in batch.iter().filter(|socket| socket.is_of(who)) {
+    let mut walk = Walk::over(registry);
+    while let Some(sockets) = walk.next().await {
+        for socket in sockets.iter().filter(|socket| socket.is_of(who)) {
             let associations: Vec<Rc<SocketAssociation>> =
                 socket.inner().associations.values().cloned().collect();
             for assoc in associations {
-                quantum.spend(1).await;
+                walk.report_one().await;
                 let Some(stream) = stream_status(socket, &assoc) else { continue };
                 if shown == ASSOCIATIONS_MAX {
                     omitted += 1;
@@ -145,13 +141,9 @@ pub(super) async fn stream(
     id: u32,
     who: UCred,
 ) -> Result<(Rc<Socket>, Rc<SocketAssociation>), Errno> {
-    let mut quantum = Quantum::new();
-    let mut next = Some(0);
-    while let Some(from) = next {
-        let batch = registry.numbered_from(from, PASSED_OVER_PER_RECORD * RECORDS_PER_TURN);
-        next = batch.last().map(|last| last.number + 1);
-        quantum.spend(batch.len().div_ceil(PASSED_OVER_PER_RECORD)).await;
-        for socket in batch {
+    let mut walk = Walk::over(registry);
+    while let Some(sockets) = walk.next().await {
+        for socket in sockets {
             let assoc = socket.inner().associations.get(&id).cloned();
             match assoc {
                 Some(assoc) if socket.is_of(who) => return Ok((socket, assoc)),
