@@ -73,8 +73,8 @@ impl SendInfo {
             (SCTP_SACK_IMMEDIATELY, Flags::IMMEDIATE),
             (SCTP_EOF, Flags::SHUTDOWN),
         ];
-        let set = table.into_iter().filter(|(theirs, _)| flags & theirs != 0);
-        self.flags = set.fold(Flags::default(), |all, (_, ours)| all.with(ours));
+        let set = table.into_iter().filter(|(flag, _)| flags & flag != 0);
+        self.flags = set.fold(Flags::default(), |all, (_, flag)| all.with(flag));
         (self.stream, self.ppid, self.context) = (stream, u32::from_be(ppid), context);
         self.association = association.cast_unsigned();
         self.to_all = flags & SCTP_SENDALL != 0;

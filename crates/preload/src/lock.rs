@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn what_interrupts_the_holder_does_not_wait_for_it() {
+    fn a_handler_that_interrupts_the_holder_does_not_wait_for_it() {
         let word = AtomicU32::new(0);
         let (other, held) = (AtomicU32::new(0), hold(&word, &Patience::of_a_request()).expect("it is free"));
         // A thread may hold another lock meanwhile.

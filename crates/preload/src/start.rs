@@ -102,11 +102,11 @@ impl Lifeline {
         let lifeline = Lifeline(ends[0]);
         // The copy avoids the standard descriptors, which a program may have closed.
         // SAFETY: the call takes no pointer.
-        let theirs = unsafe { system_call!(libc::SYS_fcntl, ends[1], libc::F_DUPFD_CLOEXEC, 3) };
+        let child_end = unsafe { system_call!(libc::SYS_fcntl, ends[1], libc::F_DUPFD_CLOEXEC, 3) };
         close(ends[1]);
-        let theirs = call(theirs)?;
-        let begun = spawn(words, theirs as c_int);
-        close(theirs as c_int);
+        let child_end = call(child_end)?;
+        let begun = spawn(words, child_end as c_int);
+        close(child_end as c_int);
         begun.map(|()| lifeline)
     }
 

@@ -213,10 +213,10 @@ fn make(chunk: &AtomicPtr<Entry>) -> Option<*mut Entry> {
     own();
     match chunk.compare_exchange(ptr::null_mut(), fresh.cast(), AcqRel, Acquire) {
         Ok(_) => Some(fresh.cast()),
-        Err(theirs) => {
+        Err(other) => {
             // SAFETY: the memory was mapped above, and nobody has seen it.
             unsafe { libc::munmap(fresh, bytes) };
-            Some(theirs)
+            Some(other)
         }
     }
 }

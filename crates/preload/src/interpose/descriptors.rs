@@ -139,10 +139,10 @@ const INTERFACE_ADDRESSES: std::ops::RangeInclusive<c_ulong> = 0x8915..=0x891c;
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
     // SAFETY: the caller guarantees it.
-    let theirs = || unsafe { next::ioctl(fd, request, argument) };
+    let forward = || unsafe { next::ioctl(fd, request, argument) };
     let is_inets = INTERFACE_ADDRESSES.contains(&request);
     if !is_inets && !matches!(request, libc::FIONREAD | libc::TIOCOUTQ) {
-        return theirs();
+        return forward();
     }
     on(
         fd,
@@ -165,6 +165,6 @@ pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: usi
             unsafe { (argument as *mut c_int).write(available as c_int) };
             Ok(0)
         },
-        theirs,
+        forward,
     )
 }

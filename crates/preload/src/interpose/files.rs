@@ -24,7 +24,7 @@ const NO_WAIT: c_int = 8;
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn sendfile(to: c_int, from: c_int, offset: *mut i64, bytes: size_t) -> ssize_t {
     // SAFETY: the caller guarantees it.
-    let theirs = || unsafe { next::sendfile(to, from, offset, bytes) };
+    let forward = || unsafe { next::sendfile(to, from, offset, bytes) };
     on(
         to,
         |descriptor| {
@@ -47,7 +47,7 @@ pub unsafe extern "C-unwind" fn sendfile(to: c_int, from: c_int, offset: *mut i6
             }
             Ok(sent)
         },
-        theirs,
+        forward,
     )
 }
 
@@ -122,7 +122,7 @@ pub unsafe extern "C-unwind" fn preadv2(
     flags: c_int,
 ) -> ssize_t {
     // SAFETY: the caller guarantees it.
-    let theirs = || unsafe { next::preadv2(fd, iov, parts, offset, flags) };
+    let forward = || unsafe { next::preadv2(fd, iov, parts, offset, flags) };
     on(
         fd,
         |descriptor| {
@@ -134,7 +134,7 @@ pub unsafe extern "C-unwind" fn preadv2(
             }
             Ok(tcp::receive(fd, descriptor, place, flags)?.bytes as ssize_t)
         },
-        theirs,
+        forward,
     )
 }
 
@@ -150,7 +150,7 @@ pub unsafe extern "C-unwind" fn pwritev2(
     flags: c_int,
 ) -> ssize_t {
     // SAFETY: the caller guarantees it.
-    let theirs = || unsafe { next::pwritev2(fd, iov, parts, offset, flags) };
+    let forward = || unsafe { next::pwritev2(fd, iov, parts, offset, flags) };
     on(
         fd,
         |descriptor| {
@@ -162,7 +162,7 @@ pub unsafe extern "C-unwind" fn pwritev2(
             }
             send(fd, descriptor, content.as_slice(), flags).map(|bytes| bytes as ssize_t)
         },
-        theirs,
+        forward,
     )
 }
 

@@ -8,6 +8,7 @@ pub mod numbers;
 pub mod receiving;
 pub mod sending;
 pub mod sockets;
+pub mod spawn;
 pub mod streams;
 
 use std::os::fd::RawFd;
@@ -29,13 +30,13 @@ fn number<N: From<i8>>(result: Result<N>) -> N {
     })
 }
 
-/// Runs `ours` on one of our descriptors, `theirs` on any other. Success leaves `errno` unchanged. Neither closure may hold a
+/// Runs `ours` on one of our descriptors, `forward` on any other. Success leaves `errno` unchanged. Neither closure may hold a
 /// value with a destructor while it waits (see [`cancel`]). A signal handler may leave `ours` by `siglongjmp` at any point.
-fn on<N: From<i8>>(fd: RawFd, ours: impl FnOnce(&Descriptor) -> Result<N>, theirs: impl FnOnce() -> N) -> N {
+fn on<N: From<i8>>(fd: RawFd, ours: impl FnOnce(&Descriptor) -> Result<N>, forward: impl FnOnce() -> N) -> N {
     let before = Errno::last();
     let Some(descriptor) = table::find(fd).map(Arc::into_raw) else {
         before.set();
-        return theirs();
+        return forward();
     };
     // SAFETY: the pointer came from `Arc::into_raw`, and is released once: here if the thread is cancelled, below if not.
     let release = || unsafe { Arc::decrement_strong_count(descriptor) };
@@ -55,12 +56,12 @@ fn on<N: From<i8>>(fd: RawFd, ours: impl FnOnce(&Descriptor) -> Result<N>, their
         // The shim has no further use for the descriptor either.
         Err(form::STAYS_PLAIN) => {
             table::forget(fd);
-            theirs()
+            forward()
         }
         // The number was reused where the shim did not see it.
         Err(Errno(libc::ENOTSOCK)) => {
             table::forget(fd);
-            theirs()
+            forward()
         }
         result => {
             before.set();

@@ -53,14 +53,14 @@ unsafe fn tell(
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn read(fd: c_int, place: *mut c_void, bytes: size_t) -> ssize_t {
     // SAFETY: the caller guarantees it.
-    let theirs = || unsafe { next::read(fd, place, bytes) };
+    let forward = || unsafe { next::read(fd, place, bytes) };
     on(
         fd,
         |descriptor| match bytes {
             0 => Ok(0),
             _ => Ok(receive_into(fd, descriptor, place, bytes, 0)?.bytes as ssize_t),
         },
-        theirs,
+        forward,
     )
 }
 
@@ -88,7 +88,7 @@ pub unsafe extern "C-unwind" fn __read_chk(
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn readv(fd: c_int, iov: *const iovec, parts: c_int) -> ssize_t {
     // SAFETY: the caller guarantees it.
-    let theirs = || unsafe { next::readv(fd, iov, parts) };
+    let forward = || unsafe { next::readv(fd, iov, parts) };
     on(
         fd,
         |descriptor| {
@@ -100,7 +100,7 @@ pub unsafe extern "C-unwind" fn readv(fd: c_int, iov: *const iovec, parts: c_int
             }
             Ok(tcp::receive(fd, descriptor, place, 0)?.bytes as ssize_t)
         },
-        theirs,
+        forward,
     )
 }
 
@@ -110,8 +110,8 @@ pub unsafe extern "C-unwind" fn readv(fd: c_int, iov: *const iovec, parts: c_int
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn recv(fd: c_int, place: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the caller guarantees it.
-    let theirs = || unsafe { next::recv(fd, place, bytes, flags) };
-    on(fd, |descriptor| Ok(receive_into(fd, descriptor, place, bytes, flags)?.bytes as ssize_t), theirs)
+    let forward = || unsafe { next::recv(fd, place, bytes, flags) };
+    on(fd, |descriptor| Ok(receive_into(fd, descriptor, place, bytes, flags)?.bytes as ssize_t), forward)
 }
 
 /// # Safety
@@ -146,7 +146,7 @@ pub unsafe extern "C-unwind" fn recvfrom(
     from_bytes: *mut socklen_t,
 ) -> ssize_t {
     // SAFETY: the caller guarantees it.
-    let theirs = || unsafe { next::recvfrom(fd, place, bytes, flags, from, from_bytes) };
+    let forward = || unsafe { next::recvfrom(fd, place, bytes, flags, from, from_bytes) };
     on(
         fd,
         |descriptor| {
@@ -158,7 +158,7 @@ pub unsafe extern "C-unwind" fn recvfrom(
             }
             Ok(message.bytes as ssize_t)
         },
-        theirs,
+        forward,
     )
 }
 
@@ -226,7 +226,7 @@ unsafe fn receive_message(
 /// The caller meets the requirements of `recvmsg(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-    let theirs = || {
+    let forward = || {
         // SAFETY: the caller guarantees it.
         unsafe {
             let received = next::recvmsg(fd, message, flags);
@@ -245,7 +245,7 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
             // SAFETY: the caller guarantees it.
             unsafe { receive_message(fd, descriptor, &mut *message, flags) }
         },
-        theirs,
+        forward,
     )
 }
 
@@ -281,7 +281,7 @@ pub unsafe extern "C-unwind" fn recvmmsg(
     flags: c_int,
     timeout: *mut timespec,
 ) -> c_int {
-    let theirs = || {
+    let forward = || {
         // SAFETY: the caller guarantees it.
         unsafe {
             let received = next::recvmmsg(fd, messages, number, flags, timeout);
@@ -303,6 +303,6 @@ pub unsafe extern "C-unwind" fn recvmmsg(
                 if bytes == 0 && n > 0 { Err(Errno(libc::EAGAIN)) } else { Ok(bytes) }
             })
         },
-        theirs,
+        forward,
     )
 }

@@ -36,8 +36,8 @@ fn send_from(
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn write(fd: c_int, content: *const c_void, bytes: size_t) -> ssize_t {
     // SAFETY: the caller guarantees it.
-    let theirs = || unsafe { next::write(fd, content, bytes) };
-    on(fd, |descriptor| send_from(fd, descriptor, content, bytes, None, 0), theirs)
+    let forward = || unsafe { next::write(fd, content, bytes) };
+    on(fd, |descriptor| send_from(fd, descriptor, content, bytes, None, 0), forward)
 }
 
 /// # Safety
@@ -46,7 +46,7 @@ pub unsafe extern "C-unwind" fn write(fd: c_int, content: *const c_void, bytes: 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn writev(fd: c_int, iov: *const iovec, parts: c_int) -> ssize_t {
     // SAFETY: the caller guarantees it.
-    let theirs = || unsafe { next::writev(fd, iov, parts) };
+    let forward = || unsafe { next::writev(fd, iov, parts) };
     on(
         fd,
         |descriptor| {
@@ -61,7 +61,7 @@ pub unsafe extern "C-unwind" fn writev(fd: c_int, iov: *const iovec, parts: c_in
                 Outgoing { fd, descriptor, content, info, control: Control::NONE, to: None, flags: 0 };
             outgoing.send().map(|bytes| bytes as ssize_t)
         },
-        theirs,
+        forward,
     )
 }
 
@@ -76,8 +76,8 @@ pub unsafe extern "C-unwind" fn send(
     flags: c_int,
 ) -> ssize_t {
     // SAFETY: the caller guarantees it.
-    let theirs = || unsafe { next::send(fd, content, bytes, flags) };
-    on(fd, |descriptor| send_from(fd, descriptor, content, bytes, None, flags), theirs)
+    let forward = || unsafe { next::send(fd, content, bytes, flags) };
+    on(fd, |descriptor| send_from(fd, descriptor, content, bytes, None, flags), forward)
 }
 
 /// # Safety
@@ -109,7 +109,7 @@ pub unsafe extern "C-unwind" fn sendto(
     to_bytes: socklen_t,
 ) -> ssize_t {
     // SAFETY: the caller guarantees it.
-    let theirs = || unsafe { next::sendto(fd, content, bytes, flags, to, to_bytes) };
+    let forward = || unsafe { next::sendto(fd, content, bytes, flags, to, to_bytes) };
     on(
         fd,
         |descriptor| {
@@ -117,7 +117,7 @@ pub unsafe extern "C-unwind" fn sendto(
             let to = unsafe { destination(descriptor, to, to_bytes) }?;
             send_from(fd, descriptor, content, bytes, to, flags)
         },
-        theirs,
+        forward,
     )
 }
 
@@ -147,7 +147,7 @@ unsafe fn send_message(
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the caller guarantees it.
-    let theirs = || unsafe { next::sendmsg(fd, message, flags) };
+    let forward = || unsafe { next::sendmsg(fd, message, flags) };
     on(
         fd,
         |descriptor| {
@@ -157,7 +157,7 @@ pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags
             // SAFETY: the caller guarantees it.
             unsafe { send_message(fd, descriptor, &*message, flags) }
         },
-        theirs,
+        forward,
     )
 }
 
@@ -172,13 +172,13 @@ pub unsafe extern "C-unwind" fn sendmmsg(
     flags: c_int,
 ) -> c_int {
     // SAFETY: the caller guarantees it.
-    let theirs = || unsafe { next::sendmmsg(fd, messages, number, flags) };
+    let forward = || unsafe { next::sendmmsg(fd, messages, number, flags) };
     on(
         fd,
         |descriptor| {
             // SAFETY: the caller guarantees it.
             each(messages, number, |_, message| unsafe { send_message(fd, descriptor, message, flags) })
         },
-        theirs,
+        forward,
     )
 }

@@ -62,7 +62,7 @@ fn configure(fd: c_int, descriptor: &Descriptor, request: &Request<'_>) -> Resul
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn bind(fd: c_int, address: *const sockaddr, bytes: socklen_t) -> c_int {
     // SAFETY: the caller guarantees it.
-    let theirs = || unsafe { next::bind(fd, address, bytes) };
+    let forward = || unsafe { next::bind(fd, address, bytes) };
     on(
         fd,
         |descriptor| {
@@ -75,7 +75,7 @@ pub unsafe extern "C-unwind" fn bind(fd: c_int, address: *const sockaddr, bytes:
             };
             configure(fd, descriptor, &Request::Bind(wanted))
         },
-        theirs,
+        forward,
     )
 }
 
@@ -85,14 +85,14 @@ pub unsafe extern "C-unwind" fn bind(fd: c_int, address: *const sockaddr, bytes:
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
     // SAFETY: the caller guarantees it.
-    let theirs = || unsafe { next::listen(fd, backlog) };
+    let forward = || unsafe { next::listen(fd, backlog) };
     on(
         fd,
         |descriptor| {
             self_connect::listens();
             configure(fd, descriptor, &Request::Listen { backlog })
         },
-        theirs,
+        forward,
     )
 }
 
@@ -102,7 +102,7 @@ pub unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn connect(fd: c_int, address: *const sockaddr, bytes: socklen_t) -> c_int {
     // SAFETY: the caller guarantees it.
-    let theirs = || unsafe { next::connect(fd, address, bytes) };
+    let forward = || unsafe { next::connect(fd, address, bytes) };
     on(
         fd,
         |descriptor| {
@@ -116,7 +116,7 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, address: *const sockaddr, byt
             };
             setup::connect(fd, descriptor, &[server]).1.map(|()| 0)
         },
-        theirs,
+        forward,
     )
 }
 
@@ -145,13 +145,13 @@ fn accept_one(
 /// The caller meets the requirements of `accept(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn accept(fd: c_int, address: *mut sockaddr, bytes: *mut socklen_t) -> c_int {
-    let theirs = || {
+    let forward = || {
         // SAFETY: the caller guarantees it.
         let accepted = unsafe { next::accept(fd, address, bytes) };
         table::forget(accepted);
         accepted
     };
-    on(fd, |descriptor| accept_one(fd, descriptor, address, bytes, 0), theirs)
+    on(fd, |descriptor| accept_one(fd, descriptor, address, bytes, 0), forward)
 }
 
 /// # Safety
@@ -164,13 +164,13 @@ pub unsafe extern "C-unwind" fn accept4(
     bytes: *mut socklen_t,
     flags: c_int,
 ) -> c_int {
-    let theirs = || {
+    let forward = || {
         // SAFETY: the caller guarantees it.
         let accepted = unsafe { next::accept4(fd, address, bytes, flags) };
         table::forget(accepted);
         accepted
     };
-    on(fd, |descriptor| accept_one(fd, descriptor, address, bytes, flags), theirs)
+    on(fd, |descriptor| accept_one(fd, descriptor, address, bytes, flags), forward)
 }
 
 /// # Safety
@@ -183,7 +183,7 @@ pub unsafe extern "C-unwind" fn getsockname(
     bytes: *mut socklen_t,
 ) -> c_int {
     // SAFETY: the caller guarantees it.
-    let theirs = || unsafe { next::getsockname(fd, address, bytes) };
+    let forward = || unsafe { next::getsockname(fd, address, bytes) };
     on(
         fd,
         |descriptor| {
@@ -191,7 +191,7 @@ pub unsafe extern "C-unwind" fn getsockname(
             // SAFETY: the caller guarantees it.
             unsafe { address::write(address::as_wanted(descriptor, local), address, bytes) }.map(|()| 0)
         },
-        theirs,
+        forward,
     )
 }
 
@@ -205,7 +205,7 @@ pub unsafe extern "C-unwind" fn getpeername(
     bytes: *mut socklen_t,
 ) -> c_int {
     // SAFETY: the caller guarantees it.
-    let theirs = || unsafe { next::getpeername(fd, address, bytes) };
+    let forward = || unsafe { next::getpeername(fd, address, bytes) };
     on(
         fd,
         |descriptor| {
@@ -213,7 +213,7 @@ pub unsafe extern "C-unwind" fn getpeername(
             // SAFETY: the caller guarantees it.
             unsafe { address::write(address::as_wanted(descriptor, peer), address, bytes) }.map(|()| 0)
         },
-        theirs,
+        forward,
     )
 }
 
@@ -223,7 +223,7 @@ pub unsafe extern "C-unwind" fn getpeername(
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     // SAFETY: the caller guarantees it.
-    let theirs = || unsafe { next::shutdown(fd, how) };
+    let forward = || unsafe { next::shutdown(fd, how) };
     on(
         fd,
         |descriptor| {
@@ -233,7 +233,7 @@ pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
             // SAFETY: the call takes no pointer.
             Ok(if is_carriers { unsafe { c_library::shutdown(fd, how) } } else { 0 })
         },
-        theirs,
+        forward,
     )
 }
 
@@ -323,9 +323,9 @@ pub unsafe extern "C-unwind" fn getsockopt(
     bytes: *mut socklen_t,
 ) -> c_int {
     // SAFETY: the caller guarantees it.
-    let theirs = || unsafe { next::getsockopt(fd, level, name, value, bytes) };
+    let forward = || unsafe { next::getsockopt(fd, level, name, value, bytes) };
     if is_kernels(level, name) {
-        return theirs();
+        return forward();
     }
     on(
         fd,
@@ -383,7 +383,7 @@ pub unsafe extern "C-unwind" fn getsockopt(
             unsafe { *bytes = (if is_list { found.saturating_sub(8) } else { found }) as socklen_t };
             Ok(0)
         },
-        theirs,
+        forward,
     )
 }
 
@@ -399,9 +399,9 @@ pub unsafe extern "C-unwind" fn setsockopt(
     bytes: socklen_t,
 ) -> c_int {
     // SAFETY: the caller guarantees it.
-    let theirs = || unsafe { next::setsockopt(fd, level, name, value, bytes) };
+    let forward = || unsafe { next::setsockopt(fd, level, name, value, bytes) };
     if is_kernels(level, name) {
-        return theirs();
+        return forward();
     }
     on(
         fd,
@@ -427,6 +427,6 @@ pub unsafe extern "C-unwind" fn setsockopt(
                 _ => setup::request(fd, &Request::SetOption { level, name, value }).map(|()| 0),
             }
         },
-        theirs,
+        forward,
     )
 }

@@ -1,0 +1,132 @@
+//! Records of sockets, with descriptors: `sendmsg` and `recvmsg`.
+
+use std::os::fd::RawFd;
+use std::ptr;
+
+use libc::{c_int, c_long, iovec};
+
+use super::{Buffers, Result};
+use crate::errno::check;
+use crate::next::c_library;
+use crate::system_call::system_call;
+
+/// Control message with one descriptor.
+#[repr(C)]
+struct Rights<const N: usize> {
+    header: libc::cmsghdr,
+    descriptors: [RawFd; N],
+}
+
+const EMPTY: libc::cmsghdr = libc::cmsghdr { cmsg_len: 0, cmsg_level: 0, cmsg_type: 0 };
+const RIGHTS_AT: usize = size_of::<libc::cmsghdr>();
+
+/// Result of a receive.
+pub(crate) struct Received<const N: usize> {
+    pub(crate) bytes: usize,
+    /// Descriptors that came with the record; -1 where there is none.
+    pub(crate) descriptors: [RawFd; N],
+    /// The process' table had no room for a descriptor.
+    pub(crate) descriptors_lost: bool,
+}
+
+/// Receives into `iov` with `recvmsg`, and takes at most `N` descriptors.
+///
+/// # Safety
+///
+/// `iov` describes writable memory.
+pub(crate) unsafe fn receive<const N: usize>(fd: RawFd, iov: &[iovec], flags: c_int) -> Result<Received<N>> {
+    let call = |message: &mut libc::msghdr, flags: c_int| {
+        // SAFETY: all memory that the message describes is writable.
+        unsafe { system_call!(libc::SYS_recvmsg, fd, ptr::from_mut(message), flags) }
+    };
+    // SAFETY: the caller guarantees it.
+    unsafe { receive_by(call, iov, flags) }
+}
+
+/// Receives as [`receive`] does, for as long as it takes: a cancellation point.
+///
+/// # Safety
+///
+/// The caller meets the requirements of [`receive`].
+pub(crate) unsafe fn await_message<const N: usize>(
+    fd: RawFd,
+    iov: &[iovec],
+    flags: c_int,
+) -> Result<Received<N>> {
+    let call = |message: &mut libc::msghdr, flags: c_int| {
+        // SAFETY: all memory that the message describes is writable.
+        unsafe { c_library::recvmsg(fd, message, flags) as c_long }
+    };
+    // SAFETY: the caller guarantees it.
+    unsafe { receive_by(call, iov, flags) }
+}
+
+/// # Safety
+///
+/// `iov` describes writable memory.
+unsafe fn receive_by<const N: usize>(
+    call: impl FnOnce(&mut libc::msghdr, c_int) -> c_long,
+    iov: &[iovec],
+    flags: c_int,
+) -> Result<Received<N>> {
+    let mut control = Rights { header: EMPTY, descriptors: [-1; N] };
+    // SAFETY: an all-zero msghdr is valid and refers to nothing.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = iov.as_ptr().cast_mut();
+    message.msg_iovlen = iov.len();
+    if N > 0 {
+        message.msg_control = (&raw mut control).cast();
+        message.msg_controllen = RIGHTS_AT + N * size_of::<RawFd>();
+    }
+    let flags = flags | libc::MSG_CMSG_CLOEXEC;
+    let bytes = check(call(&mut message, flags))?;
+    let descriptors_lost = N > 0 && message.msg_flags & libc::MSG_CTRUNC != 0;
+    Ok(Received { bytes, descriptors: control.descriptors, descriptors_lost })
+}
+
+/// Sends `iov` with `sendmsg`, and a descriptor with it.
+pub(crate) fn send(fd: RawFd, iov: Buffers<'_>, descriptor: Option<RawFd>, flags: c_int) -> Result<usize> {
+    let call = |message: &libc::msghdr| {
+        // SAFETY: all memory that the message describes is readable.
+        unsafe { system_call!(libc::SYS_sendmsg, fd, ptr::from_ref(message), flags) }
+    };
+    send_by(call, iov, descriptor)
+}
+
+/// Sends as [`send`] does, for as long as it takes: a cancellation point.
+pub(crate) fn send_waiting(
+    fd: RawFd,
+    iov: Buffers<'_>,
+    descriptor: Option<RawFd>,
+    flags: c_int,
+) -> Result<usize> {
+    let call = |message: &libc::msghdr| {
+        // SAFETY: all memory that the message describes is readable.
+        unsafe { c_library::sendmsg(fd, message, flags) as c_long }
+    };
+    send_by(call, iov, descriptor)
+}
+
+fn send_by(
+    call: impl FnOnce(&libc::msghdr) -> c_long,
+    iov: Buffers<'_>,
+    descriptor: Option<RawFd>,
+) -> Result<usize> {
+    let mut control = Rights::<1> {
+        header: libc::cmsghdr {
+            cmsg_len: RIGHTS_AT + size_of::<RawFd>(),
+            cmsg_level: libc::SOL_SOCKET,
+            cmsg_type: libc::SCM_RIGHTS,
+        },
+        descriptors: [descriptor.unwrap_or(-1)],
+    };
+    // SAFETY: an all-zero msghdr is valid and refers to nothing.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = iov.as_slice().as_ptr().cast_mut();
+    message.msg_iovlen = iov.as_slice().len();
+    if descriptor.is_some() {
+        message.msg_control = (&raw mut control).cast();
+        message.msg_controllen = RIGHTS_AT + size_of::<RawFd>();
+    }
+    check(call(&message))
+}
