@@ -16,7 +16,7 @@ pub const FRAME_BYTES_MAX: usize = 4096;
 pub const HEAD_BYTES_MAX: usize = OVERHEAD_BYTES + ADDRESSES_MAX * address::BYTES_MAX;
 /// The longest value of a socket option.
 pub const OPTION_BYTES_MAX: usize = 4000;
-/// The longest record of a [`Request::PutBack`].
+/// The longest record of a [`SocketRequest::PutBack`].
 pub const PUT_BACK_BYTES_MAX: usize = 4000;
 /// Number of addresses of a peer that an association is set up with, at most.
 pub const ADDRESSES_MAX: usize = 64;
@@ -138,10 +138,19 @@ impl Recorder {
     }
 }
 
-/// Requests of a program. Each comes with the descriptor that it concerns, except `Describe`, `Status`, `Open`, `Barrier`, `Memfd`
-/// and those about streams, which name an association and are reserved for its owner and root.
+/// A request of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
+    /// A request that concerns no socket.
+    Daemon(DaemonRequest<'a>),
+    /// A request about the socket whose carrier comes with it.
+    Socket(SocketRequest<'a>),
+}
+
+/// Requests that concern no socket, and come without a descriptor. Those about streams name an association and are reserved for its
+/// owner and root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DaemonRequest<'a> {
     /// Identifies the daemon: the [`Answer::Value`] has lines for its version, its process, whether it ends when nobody needs it
     /// (`true`), and the transport of SCTP.
     Describe,
@@ -194,6 +203,13 @@ pub enum Request<'a> {
     /// Makes an empty memfd, which comes with the answer and which the daemon does not keep: the program fills it, seals it and
     /// sends it with a long message, where it may make none itself.
     Memfd,
+    /// Answered when the daemon has handled the calls that were made on descriptors before, such as a close.
+    Barrier,
+}
+
+/// Requests about a socket. Each comes with a descriptor of the socket's carrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketRequest<'a> {
     /// Returns the page of a descriptor that the program does not know, as after `exec`.
     Attach,
     /// `bind`.
@@ -215,8 +231,6 @@ pub enum Request<'a> {
     },
     /// Finds the association of a one-to-many socket with the peer of this address.
     Find(SocketAddr),
-    /// Answered when the daemon has handled the calls that were made on descriptors before, such as a close.
-    Barrier,
     /// Answered when a message can be sent to this association of a one-to-many socket.
     AwaitRoom {
         /// The association.
@@ -239,13 +253,13 @@ pub enum Request<'a> {
         /// Bytes before that message in its bundle: messages that were read.
         front_at: u32,
     },
-    /// Keeps the daemon from putting more into the carrier of a one-to-one socket until [`Request::SetForm`]. Fails with
+    /// Keeps the daemon from putting more into the carrier of a one-to-one socket until [`SocketRequest::SetForm`]. Fails with
     /// `ESHUTDOWN` if the end is in the carrier already, so that nothing can be put back.
     Hold,
     /// Returns a record that a sharer has taken out of a held carrier; the daemon puts it there again before all that follows it.
     /// At most [`PUT_BACK_BYTES_MAX`].
     PutBack(&'a [u8]),
-    /// Makes the daemon continue after [`Request::Hold`], from now on in this form.
+    /// Makes the daemon continue after [`SocketRequest::Hold`], from now on in this form.
     SetForm {
         /// Content without headers, in packets of at most [`PLAIN_BYTES_MAX`](crate::record::PLAIN_BYTES_MAX), and no
         /// notifications: for programs without the shim.
@@ -275,6 +289,18 @@ pub enum Request<'a> {
     },
 }
 
+impl<'a> From<DaemonRequest<'a>> for Request<'a> {
+    fn from(request: DaemonRequest<'a>) -> Self {
+        Request::Daemon(request)
+    }
+}
+
+impl<'a> From<SocketRequest<'a>> for Request<'a> {
+    fn from(request: SocketRequest<'a>) -> Self {
+        Request::Socket(request)
+    }
+}
+
 /// Error of parsing a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestError {
@@ -295,67 +321,11 @@ impl<'a> Request<'a> {
     /// Encodes the beginning of the request, and returns its length and the bytes that follow it in the frame; `None` if they are
     /// too many.
     pub fn encode_head(&self, out: &mut [u8; HEAD_BYTES_MAX]) -> Option<(usize, &'a [u8])> {
-        let mut value: &[u8] = &[];
         let mut w = Writer::new(out);
         w.u32(MAGIC).u16(VERSION);
-        match self {
-            Request::Open { v6, one_to_many } => w.u8(0).u8(u8::from(*v6)).u8(u8::from(*one_to_many)),
-            Request::Attach => w.u8(1),
-            Request::Memfd => w.u8(21),
-            Request::Bind(address) => {
-                w.u8(2);
-                address::write(&mut w, address);
-                &mut w
-            }
-            Request::Listen { backlog } => w.u8(3).i32(*backlog),
-            Request::Connect { peer, start, init } => {
-                w.u8(4).u8(*start as u8);
-                w.u16(init.streams_out)
-                    .u16(init.streams_in_max)
-                    .u16(init.attempts_max)
-                    .u16(init.timeout_max_ms);
-                peer.write(&mut w);
-                &mut w
-            }
-            Request::Describe => w.u8(9),
-            Request::Status => w.u8(13),
-            Request::Streams => w.u8(17),
-            Request::Push { association, module } => {
-                value = module.as_bytes();
-                w.u8(18).u32(*association)
-            }
-            Request::Pop { association } => w.u8(19).u32(*association),
-            Request::Record { association, recorder } => w.u8(20).u32(*association).u8(*recorder as u8),
-            Request::Link { association, other } => w.u8(25).u32(*association).u32(*other),
-            Request::Unlink { association } => w.u8(26).u32(*association),
-            Request::Find(address) => {
-                w.u8(10);
-                address::write(&mut w, address);
-                &mut w
-            }
-            Request::Barrier => w.u8(15),
-            Request::AwaitRoom { association } => w.u8(11).u32(*association),
-            Request::AwaitEnd => w.u8(14),
-            Request::Associations { after } => w.u8(16).u32(*after),
-            Request::PeelOff { association, front_begun, front_at } => {
-                w.u8(12).u32(*association).u8(u8::from(*front_begun)).u32(*front_at)
-            }
-            Request::Hold => w.u8(22),
-            Request::PutBack(record) => {
-                value = record;
-                w.u8(23)
-            }
-            Request::SetForm { plain } => w.u8(24).u8(u8::from(*plain)),
-            Request::LocalAddress => w.u8(5),
-            Request::PeerAddress => w.u8(6),
-            Request::SetOption { level, name, value: given } => {
-                value = given;
-                w.u8(7).i32(*level).i32(*name)
-            }
-            Request::GetOption { level, name, value: given } => {
-                value = given;
-                w.u8(8).i32(*level).i32(*name)
-            }
+        let value = match self {
+            Request::Daemon(request) => request.write(&mut w),
+            Request::Socket(request) => request.write(&mut w),
         };
         let bytes = w.finish()?;
         (bytes + value.len() <= FRAME_BYTES_MAX).then_some((bytes, value))
@@ -381,13 +351,13 @@ impl<'a> Request<'a> {
     }
 
     fn body(r: &mut Reader<'a>) -> Option<Request<'a>> {
-        let request = match r.u8()? {
-            0 => Request::Open { v6: r.u8()? != 0, one_to_many: r.u8()? != 0 },
-            1 => Request::Attach,
-            21 => Request::Memfd,
-            2 => Request::Bind(address::read(r)?),
-            3 => Request::Listen { backlog: r.i32()? },
-            4 => Request::Connect {
+        let request: Request<'_> = match r.u8()? {
+            0 => DaemonRequest::Open { v6: r.u8()? != 0, one_to_many: r.u8()? != 0 }.into(),
+            1 => SocketRequest::Attach.into(),
+            21 => DaemonRequest::Memfd.into(),
+            2 => SocketRequest::Bind(address::read(r)?).into(),
+            3 => SocketRequest::Listen { backlog: r.i32()? }.into(),
+            4 => SocketRequest::Connect {
                 start: Start::from_u8(r.u8()?)?,
                 init: InitMessage {
                     streams_out: r.u16()?,
@@ -396,33 +366,125 @@ impl<'a> Request<'a> {
                     timeout_max_ms: r.u16()?,
                 },
                 peer: Addresses::read(r)?,
-            },
-            5 => Request::LocalAddress,
-            6 => Request::PeerAddress,
-            7 => Request::SetOption { level: r.i32()?, name: r.i32()?, value: option_value(r)? },
-            8 => Request::GetOption { level: r.i32()?, name: r.i32()?, value: option_value(r)? },
-            9 => Request::Describe,
-            13 => Request::Status,
-            17 => Request::Streams,
-            18 => {
-                Request::Push { association: r.u32()?, module: std::str::from_utf8(option_value(r)?).ok()? }
             }
-            19 => Request::Pop { association: r.u32()? },
-            20 => Request::Record { association: r.u32()?, recorder: Recorder::from_u8(r.u8()?)? },
-            25 => Request::Link { association: r.u32()?, other: r.u32()? },
-            26 => Request::Unlink { association: r.u32()? },
-            10 => Request::Find(address::read(r)?),
-            15 => Request::Barrier,
-            11 => Request::AwaitRoom { association: r.u32()? },
-            14 => Request::AwaitEnd,
-            16 => Request::Associations { after: r.u32()? },
-            12 => Request::PeelOff { association: r.u32()?, front_begun: r.u8()? != 0, front_at: r.u32()? },
-            22 => Request::Hold,
-            23 => Request::PutBack(rest(r, PUT_BACK_BYTES_MAX)?),
-            24 => Request::SetForm { plain: r.u8()? != 0 },
+            .into(),
+            5 => SocketRequest::LocalAddress.into(),
+            6 => SocketRequest::PeerAddress.into(),
+            7 => SocketRequest::SetOption { level: r.i32()?, name: r.i32()?, value: option_value(r)? }.into(),
+            8 => SocketRequest::GetOption { level: r.i32()?, name: r.i32()?, value: option_value(r)? }.into(),
+            9 => DaemonRequest::Describe.into(),
+            13 => DaemonRequest::Status.into(),
+            17 => DaemonRequest::Streams.into(),
+            18 => DaemonRequest::Push {
+                association: r.u32()?,
+                module: std::str::from_utf8(option_value(r)?).ok()?,
+            }
+            .into(),
+            19 => DaemonRequest::Pop { association: r.u32()? }.into(),
+            20 => {
+                DaemonRequest::Record { association: r.u32()?, recorder: Recorder::from_u8(r.u8()?)? }.into()
+            }
+            25 => DaemonRequest::Link { association: r.u32()?, other: r.u32()? }.into(),
+            26 => DaemonRequest::Unlink { association: r.u32()? }.into(),
+            10 => SocketRequest::Find(address::read(r)?).into(),
+            15 => DaemonRequest::Barrier.into(),
+            11 => SocketRequest::AwaitRoom { association: r.u32()? }.into(),
+            14 => SocketRequest::AwaitEnd.into(),
+            16 => SocketRequest::Associations { after: r.u32()? }.into(),
+            12 => SocketRequest::PeelOff {
+                association: r.u32()?,
+                front_begun: r.u8()? != 0,
+                front_at: r.u32()?,
+            }
+            .into(),
+            22 => SocketRequest::Hold.into(),
+            23 => SocketRequest::PutBack(rest(r, PUT_BACK_BYTES_MAX)?).into(),
+            24 => SocketRequest::SetForm { plain: r.u8()? != 0 }.into(),
             _ => return None,
         };
         r.end().map(|()| request)
+    }
+}
+
+impl<'a> DaemonRequest<'a> {
+    /// Encodes the request, as [`Request::encode`] does.
+    pub fn encode(self, out: &mut [u8; FRAME_BYTES_MAX]) -> Option<usize> {
+        Request::Daemon(self).encode(out)
+    }
+
+    /// Writes the number of the request and its fields. Returns the bytes that follow them in the frame.
+    fn write(&self, w: &mut Writer<'_>) -> &'a [u8] {
+        let mut value: &[u8] = &[];
+        match self {
+            DaemonRequest::Open { v6, one_to_many } => w.u8(0).u8(u8::from(*v6)).u8(u8::from(*one_to_many)),
+            DaemonRequest::Memfd => w.u8(21),
+            DaemonRequest::Describe => w.u8(9),
+            DaemonRequest::Status => w.u8(13),
+            DaemonRequest::Streams => w.u8(17),
+            DaemonRequest::Push { association, module } => {
+                value = module.as_bytes();
+                w.u8(18).u32(*association)
+            }
+            DaemonRequest::Pop { association } => w.u8(19).u32(*association),
+            DaemonRequest::Record { association, recorder } => w.u8(20).u32(*association).u8(*recorder as u8),
+            DaemonRequest::Link { association, other } => w.u8(25).u32(*association).u32(*other),
+            DaemonRequest::Unlink { association } => w.u8(26).u32(*association),
+            DaemonRequest::Barrier => w.u8(15),
+        };
+        value
+    }
+}
+
+impl<'a> SocketRequest<'a> {
+    /// Writes the number of the request and its fields. Returns the bytes that follow them in the frame.
+    fn write(&self, w: &mut Writer<'_>) -> &'a [u8] {
+        let mut value: &[u8] = &[];
+        match self {
+            SocketRequest::Attach => w.u8(1),
+            SocketRequest::Bind(address) => {
+                w.u8(2);
+                address::write(w, address);
+                w
+            }
+            SocketRequest::Listen { backlog } => w.u8(3).i32(*backlog),
+            SocketRequest::Connect { peer, start, init } => {
+                w.u8(4).u8(*start as u8);
+                w.u16(init.streams_out)
+                    .u16(init.streams_in_max)
+                    .u16(init.attempts_max)
+                    .u16(init.timeout_max_ms);
+                peer.write(w);
+                w
+            }
+            SocketRequest::Find(address) => {
+                w.u8(10);
+                address::write(w, address);
+                w
+            }
+            SocketRequest::AwaitRoom { association } => w.u8(11).u32(*association),
+            SocketRequest::AwaitEnd => w.u8(14),
+            SocketRequest::Associations { after } => w.u8(16).u32(*after),
+            SocketRequest::PeelOff { association, front_begun, front_at } => {
+                w.u8(12).u32(*association).u8(u8::from(*front_begun)).u32(*front_at)
+            }
+            SocketRequest::Hold => w.u8(22),
+            SocketRequest::PutBack(record) => {
+                value = record;
+                w.u8(23)
+            }
+            SocketRequest::SetForm { plain } => w.u8(24).u8(u8::from(*plain)),
+            SocketRequest::LocalAddress => w.u8(5),
+            SocketRequest::PeerAddress => w.u8(6),
+            SocketRequest::SetOption { level, name, value: given } => {
+                value = given;
+                w.u8(7).i32(*level).i32(*name)
+            }
+            SocketRequest::GetOption { level, name, value: given } => {
+                value = given;
+                w.u8(8).i32(*level).i32(*name)
+            }
+        };
+        value
     }
 }
 

@@ -61,7 +61,7 @@ pub struct StatusPage {
     /// Default stream of a one-to-one socket.
     pub default_stream: AtomicU32,
     /// Not zero: the carrier of a one-to-one socket holds plain content for the program, without headers
-    /// ([`Request::SetForm`](crate::request::Request::SetForm)). It changes while a sharer that asks for it holds the read lock.
+    /// ([`SocketRequest::SetForm`](crate::request::SocketRequest::SetForm)). It changes while a sharer that asks for it holds the read lock.
     pub plain: AtomicU32,
     /// The peer; read it with [`StatusPage::peer`].
     peer: [AtomicU32; PEER_BYTES / 4],

@@ -8,8 +8,8 @@ use swiftwater_carrier::bundle::{Unread, begins_at, messages as messages_of};
 use swiftwater_carrier::name::CarrierName;
 use swiftwater_carrier::record::{self, Flags, HEADER_BYTES, Header, Kind};
 use swiftwater_carrier::request::{
-    ADDRESSES_MAX, Addresses, Answer, FRAME_BYTES_MAX, InitMessage, OPTION_BYTES_MAX, PUT_BACK_BYTES_MAX,
-    Request, RequestError, Start,
+    ADDRESSES_MAX, Addresses, Answer, DaemonRequest, FRAME_BYTES_MAX, InitMessage, OPTION_BYTES_MAX,
+    PUT_BACK_BYTES_MAX, Recorder, Request, RequestError, SocketRequest, Start,
 };
 
 fn address() -> impl Strategy<Value = SocketAddr> {
@@ -19,37 +19,53 @@ fn address() -> impl Strategy<Value = SocketAddr> {
     ]
 }
 
-fn request() -> impl Strategy<Value = Request<'static>> {
+fn daemon_request() -> impl Strategy<Value = DaemonRequest<'static>> {
+    prop_oneof![
+        any::<(bool, bool)>().prop_map(|(v6, one_to_many)| DaemonRequest::Open { v6, one_to_many }),
+        Just(DaemonRequest::Memfd),
+        Just(DaemonRequest::Barrier),
+        Just(DaemonRequest::Describe),
+        Just(DaemonRequest::Status),
+        Just(DaemonRequest::Streams),
+        any::<u32>().prop_map(|association| DaemonRequest::Push { association, module: "limit bits=1M" }),
+        any::<u32>().prop_map(|association| DaemonRequest::Pop { association }),
+        (any::<u32>(), prop::sample::select(vec![Recorder::Tap, Recorder::Trace]))
+            .prop_map(|(association, recorder)| DaemonRequest::Record { association, recorder }),
+        any::<(u32, u32)>().prop_map(|(association, other)| DaemonRequest::Link { association, other }),
+        any::<u32>().prop_map(|association| DaemonRequest::Unlink { association }),
+    ]
+}
+
+fn socket_request() -> impl Strategy<Value = SocketRequest<'static>> {
     let value = &VALUE;
     let peer = Addresses::new(&PEERS).expect("some, and not too many");
     prop_oneof![
-        any::<(bool, bool)>().prop_map(|(v6, one_to_many)| Request::Open { v6, one_to_many }),
-        Just(Request::Attach),
-        Just(Request::Memfd),
-        Just(Request::Barrier),
-        Just(Request::Describe),
-        Just(Request::Status),
-        Just(Request::LocalAddress),
-        Just(Request::PeerAddress),
-        Just(Request::AwaitEnd),
-        Just(Request::Hold),
-        Just(Request::PutBack(&value[..PUT_BACK_BYTES_MAX])),
-        any::<bool>().prop_map(|plain| Request::SetForm { plain }),
-        address().prop_map(Request::Bind),
+        Just(SocketRequest::Attach),
+        Just(SocketRequest::LocalAddress),
+        Just(SocketRequest::PeerAddress),
+        Just(SocketRequest::AwaitEnd),
+        Just(SocketRequest::Hold),
+        Just(SocketRequest::PutBack(&value[..PUT_BACK_BYTES_MAX])),
+        any::<bool>().prop_map(|plain| SocketRequest::SetForm { plain }),
+        address().prop_map(SocketRequest::Bind),
         (prop::sample::select(vec![Start::Now, Start::AnswerLate, Start::WithMessage]), any::<[u16; 4]>())
-            .prop_map(move |(start, init)| Request::Connect { peer, start, init: init_message(init) }),
-        address().prop_map(Request::Find),
-        any::<u32>().prop_map(|association| Request::AwaitRoom { association }),
-        any::<u32>().prop_map(|after| Request::Associations { after }),
-        any::<(u32, bool, u32)>().prop_map(|(association, front_begun, front_at)| Request::PeelOff {
+            .prop_map(move |(start, init)| SocketRequest::Connect { peer, start, init: init_message(init) }),
+        address().prop_map(SocketRequest::Find),
+        any::<u32>().prop_map(|association| SocketRequest::AwaitRoom { association }),
+        any::<u32>().prop_map(|after| SocketRequest::Associations { after }),
+        any::<(u32, bool, u32)>().prop_map(|(association, front_begun, front_at)| SocketRequest::PeelOff {
             association,
             front_begun,
             front_at
         }),
-        any::<i32>().prop_map(|backlog| Request::Listen { backlog }),
-        any::<(i32, i32)>().prop_map(move |(level, name)| Request::SetOption { level, name, value }),
-        any::<(i32, i32)>().prop_map(move |(level, name)| Request::GetOption { level, name, value }),
+        any::<i32>().prop_map(|backlog| SocketRequest::Listen { backlog }),
+        any::<(i32, i32)>().prop_map(move |(level, name)| SocketRequest::SetOption { level, name, value }),
+        any::<(i32, i32)>().prop_map(move |(level, name)| SocketRequest::GetOption { level, name, value }),
     ]
+}
+
+fn request() -> impl Strategy<Value = Request<'static>> {
+    prop_oneof![daemon_request().prop_map(Request::Daemon), socket_request().prop_map(Request::Socket)]
 }
 
 fn init_message([streams_out, streams_in_max, attempts_max, timeout_max_ms]: [u16; 4]) -> InitMessage {
@@ -67,8 +83,13 @@ proptest! {
         let bytes = request.encode(&mut frame).expect("it fits");
         prop_assert_eq!(Request::parse(&frame[..bytes]), Ok(request));
         // A truncated frame is never taken for a whole one, except if its last field has no length of its own.
-        let open_ended =
-            matches!(request, Request::SetOption { .. } | Request::GetOption { .. } | Request::PutBack(_));
+        let open_ended = matches!(
+            request,
+            Request::Daemon(DaemonRequest::Push { .. })
+                | Request::Socket(
+                    SocketRequest::SetOption { .. } | SocketRequest::GetOption { .. } | SocketRequest::PutBack(_)
+                )
+        );
         let cut = Request::parse(&frame[..bytes - 1]);
         prop_assert!(open_ended || cut == Err(RequestError::Malformed), "{:?}", cut);
     }
@@ -155,7 +176,7 @@ proptest! {
 #[test]
 fn another_version_is_named() {
     let mut frame = [0; FRAME_BYTES_MAX];
-    let bytes = Request::Attach.encode(&mut frame).expect("it fits");
+    let bytes = Request::from(SocketRequest::Attach).encode(&mut frame).expect("it fits");
     frame[4..6].copy_from_slice(&99_u16.to_le_bytes());
     assert_eq!(Request::parse(&frame[..bytes]), Err(RequestError::Version(99)));
 }
@@ -163,7 +184,7 @@ fn another_version_is_named() {
 #[test]
 fn a_value_that_is_too_long_is_not_written() {
     let value = [0; FRAME_BYTES_MAX];
-    let request = Request::SetOption { level: 0, name: 0, value: &value };
+    let request = Request::from(SocketRequest::SetOption { level: 0, name: 0, value: &value });
     assert_eq!(request.encode(&mut [0; FRAME_BYTES_MAX]), None);
 }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
-use carrier::request::{Addresses, InitMessage, OPTION_BYTES_MAX, Request, Start};
+use carrier::request::{Addresses, DaemonRequest, InitMessage, OPTION_BYTES_MAX, SocketRequest, Start};
 use carrier::status_page::State;
 use rustix::io::Errno;
 use rustix::net::UCred;
@@ -34,125 +34,117 @@ const SCTP_SOCKOPT_BINDX_REM: i32 = 101;
 const SCTP_GET_PEER_ADDRS: i32 = 108;
 const SCTP_GET_LOCAL_ADDRS: i32 = 109;
 
-/// Carries out a request. Waits for the peer where the answer depends on it.
+/// Carries out a request that concerns no socket.
 pub(crate) async fn perform(
     registry: &Rc<Registry>,
-    request: &Request<'_>,
-    descriptor: Option<&ReceivedDescriptor>,
+    request: DaemonRequest<'_>,
     who: UCred,
 ) -> Result<Reply, Errno> {
-    match *request {
-        Request::Describe => {
+    match request {
+        DaemonRequest::Describe => {
             let description = status::describe(&registry.stack, registry.on_demand);
-            return Ok(Answer::Value(description.into_bytes()).into());
+            Ok(Answer::Value(description.into_bytes()).into())
         }
-        Request::Barrier => {
+        DaemonRequest::Barrier => {
             // The daemon's own copy would keep a file open that a program has closed.
             for source in [Source::Requests, Source::Carriers] {
                 registry.closers.of(who.uid.as_raw(), source).drained().await;
             }
             run_pending(registry, ROUNDS_MAX).await;
-            return Ok(Answer::Done.into());
+            Ok(Answer::Done.into())
         }
-        Request::Open { v6, one_to_many } => return open_for(registry, who.into(), v6, one_to_many),
-        Request::Status => return report::report(registry, who).await,
-        Request::Streams => return streams::report_streams(registry, who).await,
-        Request::Push { association, module } => {
-            return streams::push(registry, association, module, who).await;
+        DaemonRequest::Open { v6, one_to_many } => open_for(registry, who.into(), v6, one_to_many),
+        DaemonRequest::Status => report::report(registry, who).await,
+        DaemonRequest::Streams => streams::report_streams(registry, who).await,
+        DaemonRequest::Push { association, module } => {
+            streams::push(registry, association, module, who).await
         }
-        Request::Pop { association } => return streams::pop(registry, association, who).await,
-        Request::Record { association, recorder } => {
-            return streams::record(registry, association, recorder, who).await;
+        DaemonRequest::Pop { association } => streams::pop(registry, association, who).await,
+        DaemonRequest::Record { association, recorder } => {
+            streams::record(registry, association, recorder, who).await
         }
-        Request::Link { association, other } => {
-            return links::link(registry, [association, other], who).await;
-        }
-        Request::Unlink { association } => return links::unlink(registry, association, who).await,
-        Request::Memfd => {
+        DaemonRequest::Link { association, other } => links::link(registry, [association, other], who).await,
+        DaemonRequest::Unlink { association } => links::unlink(registry, association, who).await,
+        DaemonRequest::Memfd => {
             let memfd = long_messages::memfd_to_fill()?;
-            return Ok(Reply { answer: Answer::Done, descriptors: vec![memfd], lent: None, feed: None });
+            Ok(Reply { answer: Answer::Done, descriptors: vec![memfd], lent: None, feed: None })
         }
-        _ => {}
     }
-    let descriptor = descriptor.ok_or(Errno::BADF)?;
+}
+
+/// Carries out a request about the socket whose carrier `descriptor` is. Waits for the peer where the answer depends on it.
+pub(crate) async fn perform_on(
+    registry: &Rc<Registry>,
+    descriptor: &ReceivedDescriptor,
+    request: SocketRequest<'_>,
+    who: UCred,
+) -> Result<Reply, Errno> {
     let socket = registry.find(Cookie::of(descriptor)?).ok_or(Errno::NOTSOCK)?;
     if socket.style == Style::OneToMany {
         // The request finds the effects of earlier messages, as in the kernel: an association that a message has ended is
         // gone. The task of the socket may have taken the last of them.
         let all_taken = drain(&socket).await;
         run_pending(registry, ROUNDS_OF_MESSAGES_MAX).await;
-        if !all_taken && matches!(request, Request::PeelOff { .. }) {
+        if !all_taken && matches!(request, SocketRequest::PeelOff { .. }) {
             // Some of the messages may be for the association to be removed.
             return Err(Errno::NOBUFS);
         }
     }
-    perform_on(registry, &socket, descriptor.as_fd(), request, who).await
+    call(registry, &socket, descriptor.as_fd(), request, who).await
 }
 
-/// Carries out a request on a socket; `theirs` is the program's end of its carrier.
-async fn perform_on(
+/// Makes the call of a request on a socket; `theirs` is the program's end of its carrier.
+async fn call(
     registry: &Rc<Registry>,
     socket: &Rc<Socket>,
     theirs: BorrowedFd<'_>,
-    request: &Request<'_>,
+    request: SocketRequest<'_>,
     who: UCred,
 ) -> Result<Reply, Errno> {
-    match *request {
-        // `perform` answers these requests, which do not refer to a socket.
-        Request::Describe | Request::Status | Request::Barrier | Request::Memfd | Request::Open { .. } => {
-            return Err(Errno::INVAL);
-        }
-        Request::Streams
-        | Request::Push { .. }
-        | Request::Pop { .. }
-        | Request::Record { .. }
-        | Request::Link { .. }
-        | Request::Unlink { .. } => {
-            return Err(Errno::INVAL);
-        }
-        Request::Attach => {
+    match request {
+        SocketRequest::Attach => {
             let descriptors = socket.channel.pages.descriptors()?.into();
             return Ok(Reply { answer: Answer::Done, descriptors, lent: None, feed: None });
         }
-        Request::Bind(address) => {
+        SocketRequest::Bind(address) => {
             bind::once_released(registry, address.port(), || bind::bind(registry, socket, address, who))
                 .await?;
         }
-        Request::Listen { backlog } => listen_for(registry, socket, backlog, theirs, who).await?,
-        Request::Connect { peer, start, init } => {
+        SocketRequest::Listen { backlog } => listen_for(registry, socket, backlog, theirs, who).await?,
+        SocketRequest::Connect { peer, start, init } => {
             return connect_for(registry, socket, (peer, start, init), theirs, who).await;
         }
-        Request::Find(address) => {
+        SocketRequest::Find(address) => {
             check_peer(socket.v6, address)?;
             let assoc = socket.inner().with_peer(address).ok_or(Errno::NOENT)?;
             return Ok(Answer::Association(assoc.id).into());
         }
-        Request::AwaitRoom { association } => {
+        SocketRequest::AwaitRoom { association } => {
             await_room(registry, socket, association, who).await?;
         }
-        Request::Associations { after } => {
+        SocketRequest::Associations { after } => {
             return Ok(Answer::Value(associations_after(socket, after)).into());
         }
-        Request::AwaitEnd => {
+        SocketRequest::AwaitEnd => {
             unless_evicted(&take_waiting_seat(registry, who)?, socket.end()).await?;
         }
-        Request::PeelOff { association, front_begun, front_at } => {
+        SocketRequest::PeelOff { association, front_begun, front_at } => {
             peel_off::peelable(socket, association)?;
             let recalled = recall(registry, socket, theirs, who).await?;
             let front = Front { at: front_at as usize, is_begun: front_begun };
             return peel_off(registry, socket, (association, front), recalled).await;
         }
-        Request::Hold => form::hold(socket)?,
-        Request::PutBack(record) => {
+        SocketRequest::Hold => form::hold(socket)?,
+        SocketRequest::PutBack(record) => {
             unless_evicted(&take_waiting_seat(registry, who)?, form::put_back(socket, record)).await??;
         }
-        Request::SetForm { plain } => socket.channel.set_form(plain)?,
-        Request::LocalAddress => return Ok(Answer::Address(socket.local_address()).into()),
-        Request::PeerAddress => return Ok(Answer::Address(peer_address(socket)?).into()),
-        Request::SetOption { level, name, value } => {
+        SocketRequest::SetForm { plain } => socket.channel.set_form(plain)?,
+        SocketRequest::LocalAddress => return Ok(Answer::Address(socket.local_address()).into()),
+        SocketRequest::PeerAddress => return Ok(Answer::Address(peer_address(socket)?).into()),
+        SocketRequest::SetOption { level, name, value } => {
             set_option(registry, socket, (level, name), value, who).await?;
         }
-        Request::GetOption { level, name, value } => {
+        SocketRequest::GetOption { level, name, value } => {
             return Ok(Answer::Value(get_option(socket, (level, name), value)?).into());
         }
     }

@@ -175,7 +175,7 @@ async fn attend(
             let reply = match Request::parse(&frame) {
                 Ok(_) if descriptors.len() > 1 => Errno::INVAL.into(),
                 Ok(request) => tokio::select! {
-                    performed = dispatch::perform(registry, &request, descriptors.first(), who) => {
+                    performed = perform(registry, request, descriptors.first(), who) => {
                         performed.unwrap_or_else(Reply::from)
                     }
                     () = closer::gone(&connection) => return Ok(()),
@@ -191,6 +191,22 @@ async fn attend(
         }
     };
     answer(&connection, reply, closer).await
+}
+
+/// Carries out a request. One about a socket must have come with its carrier.
+async fn perform(
+    registry: &Rc<Registry>,
+    request: Request<'_>,
+    descriptor: Option<&ReceivedDescriptor>,
+    who: UCred,
+) -> Result<Reply, Errno> {
+    match (request, descriptor) {
+        (Request::Daemon(request), _) => dispatch::perform(registry, request, who).await,
+        (Request::Socket(request), Some(carrier)) => {
+            dispatch::perform_on(registry, carrier, request, who).await
+        }
+        (Request::Socket(_), None) => Err(Errno::BADF),
+    }
 }
 
 async fn answer(connection: &AsyncFd<End>, reply: Reply, closer: &Arc<Closer>) -> io::Result<()> {
@@ -324,6 +340,7 @@ mod tests {
     use std::fs;
     use std::time::Instant;
 
+    use carrier::request::{DaemonRequest, SocketRequest};
     use rustix::event::PollFlags;
     use swiftwater::{Stack, StackOptions};
     use tokio::runtime::LocalOptions;
@@ -471,7 +488,7 @@ mod tests {
     async fn a_closer_that_looks_stuck_for_a_moment_delays_a_request_and_one_that_is_stuck_fails_it() {
         let closers = Closers::new(Numbers::with_max(NUMBERS));
         let mut frame = [0; FRAME_BYTES_MAX];
-        let bytes = Request::Describe.encode(&mut frame).expect("a short request");
+        let bytes = DaemonRequest::Describe.encode(&mut frame).expect("a short request");
         for goes_on in [true, false] {
             let closer = closers.of(goes_on.into(), Source::Requests);
             let (end_it, ends) = std::sync::mpsc::channel::<()>();
@@ -496,21 +513,27 @@ mod tests {
     }
 
     #[test]
-    fn a_request_with_two_descriptors_is_refused() {
+    fn requests_with_a_wrong_number_of_descriptors_are_refused() {
         let place = place("two");
         let listener = listen(&place).expect("a free name");
-        let mut frame = [0; FRAME_BYTES_MAX];
-        let bytes = Request::Describe.encode(&mut frame).expect("a short request");
-        let answer_to = |descriptors: &[BorrowedFd<'_>]| {
+        let answer_to = |request: Request<'_>, descriptors: &[BorrowedFd<'_>]| {
             let caller = place.connect().expect("room");
+            let mut frame = [0; FRAME_BYTES_MAX];
+            let bytes = request.encode(&mut frame).expect("a short request");
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
             let mut control = SendAncillaryBuffer::new(&mut space);
-            control.push(SendAncillaryMessage::ScmRights(descriptors));
+            if !descriptors.is_empty() {
+                control.push(SendAncillaryMessage::ScmRights(descriptors));
+            }
             let parts = [IoSlice::new(&frame[..bytes])];
             rustix::net::sendmsg(&caller, &parts, &mut control, SendFlags::NOSIGNAL).expect("room");
             caller
         };
-        let callers = [answer_to(&[listener.as_fd()]), answer_to(&[listener.as_fd(); 2])];
+        let callers = [
+            answer_to(DaemonRequest::Describe.into(), &[listener.as_fd()]),
+            answer_to(DaemonRequest::Describe.into(), &[listener.as_fd(); 2]),
+            answer_to(SocketRequest::Attach.into(), &[]),
+        ];
         // A thread closes what was sent: the answers come when it has done so.
         let given_up_at = Instant::now() + ANSWERED_WITHIN;
         let is_answered = |caller: &OwnedFd| polls(caller.as_fd(), PollFlags::IN);
@@ -524,6 +547,7 @@ mod tests {
                 _ => None,
             }
         });
-        assert_eq!(failures, [None, Some(Errno::INVAL.raw_os_error())]);
+        let [invalid, bad] = [Errno::INVAL, Errno::BADF].map(Errno::raw_os_error);
+        assert_eq!(failures, [None, Some(invalid), Some(bad)]);
     }
 }

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ::carrier::record::{HEADER_BYTES, Header, Kind};
 use ::carrier::request::{
-    Addresses, Answer, FRAME_BYTES_MAX, InitMessage, OPTION_BYTES_MAX, PUT_BACK_BYTES_MAX, Recorder, Request,
-    Start,
+    Addresses, Answer, DaemonRequest, FRAME_BYTES_MAX, InitMessage, OPTION_BYTES_MAX, PUT_BACK_BYTES_MAX,
+    Recorder, Request, SocketRequest, Start,
 };
 use arbitrary::{Arbitrary, Unstructured};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -174,7 +174,7 @@ pub fn daemon(bytes: &[u8]) {
         }
     }
     drop(held);
-    let (answer, _) = ask(place, &Request::Describe, &[]).expect("the daemon answers");
+    let (answer, _) = ask(place, &DaemonRequest::Describe.into(), &[]).expect("the daemon answers");
     assert!(matches!(Answer::parse(&answer), Some(Answer::Value(_))));
     assert_eq!(PANICS.load(Ordering::Relaxed), 0, "a task of the daemon has panicked");
 }
@@ -211,7 +211,7 @@ fn place() -> &'static SocketAddrUnix {
 fn perform(place: &SocketAddrUnix, held: &mut Vec<Held>, step: &Step) {
     match step {
         Step::Open { v6, one_to_many } if held.len() < HELD_MAX => {
-            let opened = ask(place, &Request::Open { v6: *v6, one_to_many: *one_to_many }, &[]);
+            let opened = ask(place, &DaemonRequest::Open { v6: *v6, one_to_many: *one_to_many }.into(), &[]);
             take_socket(held, opened.map(|(_, descriptors)| descriptors).unwrap_or_default());
         }
         Step::Hold(thing) if held.len() < HELD_MAX => {
@@ -312,59 +312,64 @@ fn ask_as_chosen(place: &SocketAddrUnix, asked: &Asked, about: &[BorrowedFd<'_>]
     let level = |sctp: bool| if sctp { 132 } else { 1 };
     let within = |value: &[u8]| value[..value.len().min(OPTION_BYTES_MAX)].to_vec();
     let (value, peers, record);
-    let request = match asked {
-        Asked::Status => Request::Status,
-        Asked::Attach => Request::Attach,
-        Asked::Memfd => Request::Memfd,
-        Asked::Bind { port } => Request::Bind(at(*port)),
-        Asked::Listen { backlog } => Request::Listen { backlog: (*backlog).into() },
+    let request: Request<'_> = match asked {
+        Asked::Status => DaemonRequest::Status.into(),
+        Asked::Attach => SocketRequest::Attach.into(),
+        Asked::Memfd => DaemonRequest::Memfd.into(),
+        Asked::Bind { port } => SocketRequest::Bind(at(*port)).into(),
+        Asked::Listen { backlog } => SocketRequest::Listen { backlog: (*backlog).into() }.into(),
         Asked::Connect { port, start, init: [streams_out, streams_in_max, attempts_max, timeout_max_ms] } => {
             peers = [at(*port)];
             let [streams_out, streams_in_max] = [*streams_out, *streams_in_max];
             let [attempts_max, timeout_max_ms] = [*attempts_max, *timeout_max_ms];
             let init = InitMessage { streams_out, streams_in_max, attempts_max, timeout_max_ms };
             let start = [Start::Now, Start::AnswerLate, Start::WithMessage][usize::from(start % 3)];
-            Request::Connect { peer: Addresses::new(&peers).expect("one address"), start, init }
+            SocketRequest::Connect { peer: Addresses::new(&peers).expect("one address"), start, init }.into()
         }
-        Asked::Find { port } => Request::Find(at(*port)),
-        Asked::Barrier => Request::Barrier,
-        Asked::AwaitRoom { association } => Request::AwaitRoom { association: (*association).into() },
-        Asked::Associations { after } => Request::Associations { after: (*after).into() },
-        Asked::AwaitEnd => Request::AwaitEnd,
+        Asked::Find { port } => SocketRequest::Find(at(*port)).into(),
+        Asked::Barrier => DaemonRequest::Barrier.into(),
+        Asked::AwaitRoom { association } => {
+            SocketRequest::AwaitRoom { association: (*association).into() }.into()
+        }
+        Asked::Associations { after } => SocketRequest::Associations { after: (*after).into() }.into(),
+        Asked::AwaitEnd => SocketRequest::AwaitEnd.into(),
         Asked::PeelOff { association, begun, at } => {
-            Request::PeelOff { association: (*association).into(), front_begun: *begun, front_at: *at }
+            SocketRequest::PeelOff { association: (*association).into(), front_begun: *begun, front_at: *at }
+                .into()
         }
-        Asked::LocalAddress => Request::LocalAddress,
-        Asked::PeerAddress => Request::PeerAddress,
+        Asked::LocalAddress => SocketRequest::LocalAddress.into(),
+        Asked::PeerAddress => SocketRequest::PeerAddress.into(),
         Asked::Set { level: l, name, value: v } => {
             value = within(v);
-            Request::SetOption { level: level(*l), name: (*name).into(), value: &value }
+            SocketRequest::SetOption { level: level(*l), name: (*name).into(), value: &value }.into()
         }
         Asked::Get { level: l, name, value: v } => {
             value = within(v);
-            Request::GetOption { level: level(*l), name: (*name).into(), value: &value }
+            SocketRequest::GetOption { level: level(*l), name: (*name).into(), value: &value }.into()
         }
-        Asked::Streams => Request::Streams,
-        Asked::Push { association, module } => Request::Push {
+        Asked::Streams => DaemonRequest::Streams.into(),
+        Asked::Push { association, module } => DaemonRequest::Push {
             association: (*association).into(),
             module: MODULES[usize::from(*module) % MODULES.len()],
-        },
-        Asked::Pop { association } => Request::Pop { association: (*association).into() },
-        Asked::Record { association, trace } => Request::Record {
+        }
+        .into(),
+        Asked::Pop { association } => DaemonRequest::Pop { association: (*association).into() }.into(),
+        Asked::Record { association, trace } => DaemonRequest::Record {
             association: (*association).into(),
             recorder: if *trace { Recorder::Trace } else { Recorder::Tap },
-        },
-        Asked::Link { association, other } => {
-            Request::Link { association: (*association).into(), other: (*other).into() }
         }
-        Asked::Unlink { association } => Request::Unlink { association: (*association).into() },
-        Asked::Hold => Request::Hold,
+        .into(),
+        Asked::Link { association, other } => {
+            DaemonRequest::Link { association: (*association).into(), other: (*other).into() }.into()
+        }
+        Asked::Unlink { association } => DaemonRequest::Unlink { association: (*association).into() }.into(),
+        Asked::Hold => SocketRequest::Hold.into(),
         Asked::PutBack { head, content } => {
             let content = &content[..content.len().min(PUT_BACK_BYTES_MAX - HEADER_BYTES)];
             record = [&head.encode(content.len())[..], content].concat();
-            Request::PutBack(&record)
+            SocketRequest::PutBack(&record).into()
         }
-        Asked::SetForm { plain } => Request::SetForm { plain: *plain },
+        Asked::SetForm { plain } => SocketRequest::SetForm { plain: *plain }.into(),
     };
     ask(place, &request, about).map(|(_, descriptors)| descriptors).unwrap_or_default()
 }
@@ -408,7 +413,12 @@ fn ask(
     send(&connection, &[&frame[..bytes]], about).expect("the daemon takes it");
     let is_late = matches!(
         request,
-        Request::AwaitRoom { .. } | Request::AwaitEnd | Request::Connect { .. } | Request::PutBack(_)
+        Request::Socket(
+            SocketRequest::AwaitRoom { .. }
+                | SocketRequest::AwaitEnd
+                | SocketRequest::Connect { .. }
+                | SocketRequest::PutBack(_)
+        )
     );
     let wait = if is_late { Timespec { tv_sec: 0, tv_nsec: 1_000_000 } } else { ANSWER_WAIT };
     let mut ready = [PollFd::new(&connection, PollFlags::IN)];

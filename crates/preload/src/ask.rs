@@ -6,7 +6,9 @@ use std::time::Duration;
 use std::{ptr, slice};
 
 use carrier::name::DAEMON;
-use carrier::request::{ASK_AGAIN, Answer, HEAD_BYTES_MAX, OPTION_BYTES_MAX, Request, Start};
+use carrier::request::{
+    ASK_AGAIN, Answer, DaemonRequest, HEAD_BYTES_MAX, OPTION_BYTES_MAX, Request, SocketRequest, Start,
+};
 use carrier::trust;
 use libc::{iovec, socklen_t};
 
@@ -54,26 +56,41 @@ impl Reply {
     }
 }
 
-/// Sends a request on a connection of its own and returns the answer. A cancellation point where the answer comes late.
-pub(crate) fn ask(request: &Request<'_>, about: Option<RawFd>) -> Result<Reply> {
-    let reply = repeated(|| ask_here(request, about));
-    // The process may have no free descriptor for the connection.
-    let is_full = matches!(reply, Err(Errno(libc::EMFILE)));
-    match about.filter(|_| is_full && is_answered_without_descriptor(request)) {
-        Some(fd) => ask_in_child(request, fd),
-        None => reply,
+/// Sends a request about the socket of a descriptor on a connection of its own, and returns the answer. A cancellation point where
+/// the answer comes late.
+pub(crate) fn ask(request: &SocketRequest<'_>, fd: RawFd) -> Result<Reply> {
+    match repeated(|| ask_here(request, fd)) {
+        // The process may have no free descriptor for the connection.
+        Err(Errno(libc::EMFILE)) if is_answered_without_descriptor(request) => ask_in_child(request, fd),
+        asked => asked,
     }
 }
 
 #[cold]
 #[inline(never)]
-fn ask_in_child(request: &Request<'_>, fd: RawFd) -> Result<Reply> {
-    child::with_room(fd, || repeated(|| ask_here(request, Some(fd))))
+fn ask_in_child(request: &SocketRequest<'_>, fd: RawFd) -> Result<Reply> {
+    child::with_room(fd, || repeated(|| ask_here(request, fd)))
 }
 
 /// Returns whether the answer comes at once and brings no descriptor.
-fn is_answered_without_descriptor(request: &Request<'_>) -> bool {
-    !answered_late(request) && !matches!(request, Request::Attach | Request::Memfd | Request::PeelOff { .. })
+fn is_answered_without_descriptor(request: &SocketRequest<'_>) -> bool {
+    !answered_late(request) && !matches!(request, SocketRequest::Attach | SocketRequest::PeelOff { .. })
+}
+
+/// Sends a request that concerns no socket on a connection of its own, and returns the answer.
+pub(crate) fn ask_daemon(request: &DaemonRequest<'_>) -> Result<Reply> {
+    repeated(|| {
+        let connection = asked_once(&Request::Daemon(*request), None)?;
+        let reply = answer(connection, false, NOWHERE);
+        system::close(connection);
+        unless_failed(reply?)
+    })
+}
+
+/// Returns an answer that is no failure, and otherwise closes its descriptors.
+fn unless_failed(reply: Reply) -> Result<Reply> {
+    reply.answer().inspect_err(|_| reply.close())?;
+    Ok(reply)
 }
 
 /// Repeats what fails with [`UNREAD`].
@@ -91,23 +108,21 @@ fn repeated<T>(ask: impl Fn() -> Result<T>) -> Result<T> {
     ask().map_err(|error| if error == UNREAD { Errno(libc::ENOBUFS) } else { error })
 }
 
-fn ask_here(request: &Request<'_>, about: Option<RawFd>) -> Result<Reply> {
-    let connection = asked_once(request, about)?;
+fn ask_here(request: &SocketRequest<'_>, fd: RawFd) -> Result<Reply> {
+    let connection = asked_once(&Request::Socket(*request), Some(fd))?;
     let late = answered_late(request);
-    if let Some(fd) = about.filter(|_| late) {
+    if late {
         system::wait_no_longer_than_to_send(connection, fd);
     }
     let reply = cancel::undoing(|| system::close(connection), || answer(connection, late, NOWHERE));
     system::close(connection);
-    let reply = reply?;
-    reply.answer().inspect_err(|_| reply.close())?;
-    Ok(reply)
+    unless_failed(reply?)
 }
 
 /// Asks about a descriptor for a value, of which as much as fits goes to `place`; returns how much that is. `request` makes the
 /// request while it is sent: what it contains may lie in `place`.
 pub(crate) fn ask_for_value<'a>(
-    request: &dyn Fn() -> Request<'a>,
+    request: &dyn Fn() -> SocketRequest<'a>,
     about: RawFd,
     place: iovec,
 ) -> Result<usize> {
@@ -120,7 +135,7 @@ pub(crate) fn ask_for_value<'a>(
 #[cold]
 #[inline(never)]
 fn ask_in_child_for_value<'a>(
-    request: &dyn Fn() -> Request<'a>,
+    request: &dyn Fn() -> SocketRequest<'a>,
     about: RawFd,
     place: iovec,
 ) -> Result<usize> {
@@ -138,8 +153,12 @@ fn ask_in_child_for_value<'a>(
     value
 }
 
-fn ask_here_for_value<'a>(request: &dyn Fn() -> Request<'a>, about: RawFd, place: iovec) -> Result<usize> {
-    let connection = asked_once(&request(), Some(about))?;
+fn ask_here_for_value<'a>(
+    request: &dyn Fn() -> SocketRequest<'a>,
+    about: RawFd,
+    place: iovec,
+) -> Result<usize> {
+    let connection = asked_once(&Request::Socket(request()), Some(about))?;
     let rest = iovec {
         iov_base: place.iov_base.wrapping_byte_add(VALUE_BYTES_HERE),
         iov_len: place.iov_len.saturating_sub(VALUE_BYTES_HERE),
@@ -160,8 +179,8 @@ fn write(place: iovec, value: &[u8]) -> Result<usize> {
 }
 
 /// Sends a request and returns the connection on which the answer will come.
-pub(crate) fn asked(request: &Request<'_>, about: Option<RawFd>) -> Result<RawFd> {
-    repeated(|| asked_once(request, about))
+pub(crate) fn asked(request: &SocketRequest<'_>, fd: RawFd) -> Result<RawFd> {
+    repeated(|| asked_once(&Request::Socket(*request), Some(fd)))
 }
 
 fn asked_once(request: &Request<'_>, about: Option<RawFd>) -> Result<RawFd> {
@@ -191,10 +210,12 @@ fn as_told(error: Errno) -> Errno {
 
 /// Returns whether the daemon answers only once an event has happened: signals and `SO_SNDTIMEO` end this wait as they end a wait
 /// in the kernel.
-fn answered_late(request: &Request<'_>) -> bool {
+fn answered_late(request: &SocketRequest<'_>) -> bool {
     matches!(
         request,
-        Request::AwaitRoom { .. } | Request::AwaitEnd | Request::Connect { start: Start::AnswerLate, .. }
+        SocketRequest::AwaitRoom { .. }
+            | SocketRequest::AwaitEnd
+            | SocketRequest::Connect { start: Start::AnswerLate, .. }
     )
 }
 
@@ -401,7 +422,7 @@ mod tests {
             system::close(listener);
         });
         let answered = repeated(|| {
-            let connection = asked_at(daemon, &Request::Barrier, None)?;
+            let connection = asked_at(daemon, &DaemonRequest::Barrier.into(), None)?;
             let reply = answer(connection, false, NOWHERE);
             system::close(connection);
             reply?.answer().map(|answer| assert_eq!(answer, Answer::Done))

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind, PLAIN_BYTES_MAX};
-use carrier::request::{PUT_BACK_BYTES_MAX, Request};
+use carrier::request::{PUT_BACK_BYTES_MAX, SocketRequest};
 
 use crate::descriptor::{Descriptor, Pages};
 use crate::lock::{self, Patience};
@@ -45,7 +45,7 @@ pub(crate) enum Plain {
 pub(crate) fn to_plain(fd: RawFd, descriptor: &Descriptor, is_input: bool) -> Result<Plain> {
     let page = descriptor.pages();
     let _held = receive::hold_any_form(fd, page, &Patience::of_a_request()).map_err(lock::as_told)?;
-    match setup::request(fd, &Request::Hold) {
+    match setup::request(fd, &SocketRequest::Hold) {
         Err(Errno(libc::ESHUTDOWN)) if is_input => return rest(fd, descriptor).map(Plain::Rest),
         held => held?,
     }
@@ -54,7 +54,7 @@ pub(crate) fn to_plain(fd: RawFd, descriptor: &Descriptor, is_input: bool) -> Re
         _ => Ok(()),
     };
     // Records that stay in the carrier are read as records.
-    setup::request(fd, &Request::SetForm { plain: moved.is_ok() })?;
+    setup::request(fd, &SocketRequest::SetForm { plain: moved.is_ok() })?;
     moved.map(|()| Plain::Carrier)
 }
 
@@ -64,12 +64,12 @@ pub(crate) fn to_plain(fd: RawFd, descriptor: &Descriptor, is_input: bool) -> Re
 ///
 /// [`STAYS_PLAIN`].
 pub(crate) fn to_records(fd: RawFd) -> Result<()> {
-    match setup::request(fd, &Request::Hold) {
+    match setup::request(fd, &SocketRequest::Hold) {
         Err(Errno(libc::ESHUTDOWN)) => return Err(STAYS_PLAIN),
         held => held?,
     }
     let moved = each_packet(fd, |record| put_back(fd, record));
-    setup::request(fd, &Request::SetForm { plain: false })?;
+    setup::request(fd, &SocketRequest::SetForm { plain: false })?;
     moved
 }
 
@@ -94,13 +94,13 @@ pub(crate) fn back_to_records(fd: RawFd, descriptor: &Descriptor) {
 /// Tells the daemon to go on after a holder of the lock has died in the middle of a change of form. The daemon refuses this if no
 /// change was under way.
 pub(crate) fn let_go(fd: RawFd, page: Pages<'_>) {
-    let _ = setup::request(fd, &Request::SetForm { plain: page.status.plain.load(Relaxed) != 0 });
+    let _ = setup::request(fd, &SocketRequest::SetForm { plain: page.status.plain.load(Relaxed) != 0 });
 }
 
 /// Puts back a message that is in the carrier no more. Tries until the daemon has it: the message is nowhere else.
 fn put_back(fd: RawFd, record: &[u8]) -> Result<()> {
     loop {
-        match setup::request(fd, &Request::PutBack(record)) {
+        match setup::request(fd, &SocketRequest::PutBack(record)) {
             // The process, its child or the daemon lacks descriptors or room for requests.
             Err(Errno(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::EAGAIN | libc::EINTR)) => {
                 // A signal handler shortens the pause.

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use carrier::record::{self, ACCEPTED_BYTES, Flags, HEADER_BYTES};
-use carrier::request::{Addresses, Answer, InitMessage, Request, Start};
+use carrier::request::{Addresses, Answer, DaemonRequest, InitMessage, SocketRequest, Start};
 use carrier::status_page::{PeerShut, State};
 use libc::{c_int, iovec};
 
-use crate::ask::{Reply, answers, ask, ask_for_value, asked};
+use crate::ask::{Reply, answers, ask, ask_daemon, ask_for_value, asked};
 use crate::descriptor::Descriptor;
 use crate::lock::Patience;
 use crate::sleepers::{asleep, with_copy};
@@ -21,9 +21,9 @@ use crate::{bundle, cancel, lock, receive, self_connect, start, table};
 pub(crate) fn open(v6: bool, one_to_many: bool, flags: c_int) -> Result<RawFd> {
     // A kernel without SCTP reports this error.
     let no_daemon = |error| if error == Errno(libc::ENETDOWN) { Errno(libc::EPROTONOSUPPORT) } else { error };
-    let mut reply = ask(&Request::Open { v6, one_to_many }, None);
+    let mut reply = ask_daemon(&DaemonRequest::Open { v6, one_to_many });
     if reply.as_ref().is_err_and(|error| *error == Errno(libc::ENETDOWN)) && start::daemon(answers) {
-        reply = ask(&Request::Open { v6, one_to_many }, None);
+        reply = ask_daemon(&DaemonRequest::Open { v6, one_to_many });
     }
     let reply = reply.map_err(no_daemon)?;
     let [fd, pages @ ..] = reply.descriptors;
@@ -51,7 +51,7 @@ fn adopt(fd: RawFd, pages: [RawFd; 2], flags: c_int) -> Result<RawFd> {
 
 /// Asks for the pages of a descriptor that the process got from elsewhere.
 pub(crate) fn attach(fd: RawFd) -> Result<Descriptor> {
-    let reply = ask(&Request::Attach, Some(fd))?;
+    let reply = ask(&SocketRequest::Attach, fd)?;
     let [status, sharers, _] = reply.descriptors;
     Descriptor::map([status, sharers])
 }
@@ -66,7 +66,9 @@ pub(crate) fn sealed_memfd(content: Buffers<'_>) -> Result<RawFd> {
         return Err(Errno(libc::EFBIG));
     }
     let memfd = match system::memfd(c"swiftwater-message") {
-        Err(Errno(libc::EPERM | libc::EACCES | libc::ENOSYS)) => ask(&Request::Memfd, None)?.descriptors[0],
+        Err(Errno(libc::EPERM | libc::EACCES | libc::ENOSYS)) => {
+            ask_daemon(&DaemonRequest::Memfd)?.descriptors[0]
+        }
         memfd => memfd?,
     };
     system::fill_and_seal(memfd, content).inspect_err(|_| system::close(memfd))?;
@@ -74,15 +76,15 @@ pub(crate) fn sealed_memfd(content: Buffers<'_>) -> Result<RawFd> {
 }
 
 /// Sends a request whose answer is only success or failure.
-pub(crate) fn request(fd: RawFd, request: &Request<'_>) -> Result<()> {
-    ask(request, Some(fd)).map(drop)
+pub(crate) fn request(fd: RawFd, request: &SocketRequest<'_>) -> Result<()> {
+    ask(request, fd).map(drop)
 }
 
 pub(crate) fn local_address(fd: RawFd, descriptor: &Descriptor) -> Result<SocketAddr> {
     if let Some(address) = descriptor.pages().status.local() {
         return Ok(address);
     }
-    match ask(&Request::LocalAddress, Some(fd))?.answer()? {
+    match ask(&SocketRequest::LocalAddress, fd)?.answer()? {
         Answer::Address(address) => Ok(address),
         _ => Err(Errno(libc::EPROTO)),
     }
@@ -109,7 +111,7 @@ pub(crate) unsafe fn option(
     place: iovec,
 ) -> Result<usize> {
     // SAFETY: the caller guarantees it.
-    let request = || Request::GetOption { level, name, value: unsafe { &*given } };
+    let request = || SocketRequest::GetOption { level, name, value: unsafe { &*given } };
     ask_for_value(&request, fd, place)
 }
 
@@ -170,7 +172,7 @@ pub(crate) fn connect(fd: RawFd, descriptor: &Descriptor, peer: &[SocketAddr]) -
 /// Begins an association, or waits until it is set up if `start` says so; returns its number.
 fn begin(fd: RawFd, peer: &[SocketAddr], start: Start, init: InitMessage) -> Result<u32> {
     let peer = Addresses::new(peer).ok_or(Errno(libc::EINVAL))?;
-    association(&ask(&Request::Connect { peer, start, init }, Some(fd))?)
+    association(&ask(&SocketRequest::Connect { peer, start, init }, fd)?)
 }
 
 fn association(reply: &Reply) -> Result<u32> {
@@ -188,26 +190,26 @@ pub(crate) fn connect_with_message(fd: RawFd, peer: &[SocketAddr], init: InitMes
 
 /// Returns the association of a one-to-many socket with the peer of this address.
 pub(crate) fn find_association(fd: RawFd, peer: SocketAddr) -> Result<u32> {
-    association(&ask(&Request::Find(peer), Some(fd))?)
+    association(&ask(&SocketRequest::Find(peer), fd)?)
 }
 
 /// Writes the associations of a one-to-many socket with the smallest numbers above `after` to `list`; returns how many, 0 if
 /// there are no more.
 pub(crate) fn associations(fd: RawFd, after: u32, list: &mut [u32]) -> Result<usize> {
     let place = iovec { iov_base: list.as_mut_ptr().cast(), iov_len: size_of_val(list) };
-    let bytes = ask_for_value(&|| Request::Associations { after }, fd, place)?;
+    let bytes = ask_for_value(&|| SocketRequest::Associations { after }, fd, place)?;
     Ok(bytes / size_of::<u32>())
 }
 
 /// Waits until an association of a one-to-many socket has room for a message.
 pub(crate) fn await_room(fd: RawFd, association: u32) -> Result<()> {
-    request(fd, &Request::AwaitRoom { association })
+    request(fd, &SocketRequest::AwaitRoom { association })
 }
 
 /// Waits until there is something to read, or the association has ended; the carrier does not report that end to a side that has
 /// shut it down itself.
 pub(crate) fn await_news(fd: RawFd) -> Result<()> {
-    let connection = asked(&Request::AwaitEnd, Some(fd))?;
+    let connection = asked(&SocketRequest::AwaitEnd, fd)?;
     let wait = || system::await_events([fd, connection], libc::POLLIN, system::receive_timeout(fd));
     let events = cancel::undoing(|| system::close(connection), wait);
     system::close(connection);
@@ -217,7 +219,7 @@ pub(crate) fn await_news(fd: RawFd) -> Result<()> {
 /// Makes the daemon act on the calls made so far.
 pub(crate) fn barrier() {
     // Without a daemon there is nothing to act on.
-    let _ = ask(&Request::Barrier, None);
+    let _ = ask_daemon(&DaemonRequest::Barrier);
 }
 
 /// Peels off an association; `flags` are those of `socket`.
@@ -231,9 +233,9 @@ pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, association: u32, fla
         true => (page.sharers.bundle_bytes.load(Relaxed), page.sharers.bundle_at.load(Relaxed)),
         false => (0, 0),
     };
-    let request = Request::PeelOff { association, front_begun: consumed > 0, front_at };
+    let request = SocketRequest::PeelOff { association, front_begun: consumed > 0, front_at };
     // After an error it is unknown whether the daemon has sorted the content.
-    let reply = ask(&request, Some(fd)).inspect_err(|_| receive::recover(fd, page))?;
+    let reply = ask(&request, fd).inspect_err(|_| receive::recover(fd, page))?;
     // The messages that were read are no longer part of the bundle.
     bundle::forget(page);
     if let Some(header) = front {

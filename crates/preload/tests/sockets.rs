@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use carrier::request::{Answer, FRAME_BYTES_MAX, Request};
+use carrier::request::{Answer, DaemonRequest, FRAME_BYTES_MAX};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType};
 use rustix::process::{Pid, Signal, kill_process};
 use swiftwater_tests::daemon::{Daemon, serve_or_check};
@@ -329,7 +329,7 @@ fn a_daemon_that_was_stopped_for_long_answers_what_was_asked_meanwhile() {
     // Longer than the daemon waits for a request.
     thread::sleep(Duration::from_millis(5200));
     let mut frame = [0; FRAME_BYTES_MAX];
-    let bytes = Request::Describe.encode(&mut frame).expect("it is short");
+    let bytes = DaemonRequest::Describe.encode(&mut frame).expect("it is short");
     for caller in &callers {
         rustix::net::send(caller, &frame[..bytes], SendFlags::NOSIGNAL).expect("there is room");
     }

@@ -7,7 +7,7 @@ use crate::channel::style::Style;
 use crate::state::socket::Socket;
 
 /// Stops putting messages into the channel of a socket that has, or had, its one association
-/// ([`Request::Hold`](carrier::request::Request::Hold)).
+/// ([`SocketRequest::Hold`](carrier::request::SocketRequest::Hold)).
 pub(crate) fn hold(socket: &Socket) -> Result<(), Errno> {
     if socket.style == Style::OneToMany {
         return Err(Errno::OPNOTSUPP);
@@ -18,7 +18,7 @@ pub(crate) fn hold(socket: &Socket) -> Result<(), Errno> {
     }
 }
 
-/// Accepts a message back that was in the channel ([`Request::PutBack`](carrier::request::Request::PutBack)). Waits for
+/// Accepts a message back that was in the channel ([`SocketRequest::PutBack`](carrier::request::SocketRequest::PutBack)). Waits for
 /// memory if its user has too much on its way.
 pub(crate) async fn put_back(socket: &Socket, record: &[u8]) -> Result<(), Errno> {
     let association = socket.inner().associations.values().next().cloned();

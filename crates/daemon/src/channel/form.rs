@@ -5,13 +5,13 @@
 //! is a message.
 //!
 //! A sharer changes the form while it holds the lock for reading. It asks the daemon to put nothing into the carrier
-//! ([`Request::Hold`]), takes the records out of the carrier, returns them to the daemon ([`Request::PutBack`]), and names the
-//! form ([`Request::SetForm`]). So the daemon receives nothing from a program's end. Returned messages go into the carrier before
+//! ([`SocketRequest::Hold`]), takes the records out of the carrier, returns them to the daemon ([`SocketRequest::PutBack`]), and names the
+//! form ([`SocketRequest::SetForm`]). So the daemon receives nothing from a program's end. Returned messages go into the carrier before
 //! all others, in the current form.
 //!
-//! [`Request::Hold`]: carrier::request::Request::Hold
-//! [`Request::PutBack`]: carrier::request::Request::PutBack
-//! [`Request::SetForm`]: carrier::request::Request::SetForm
+//! [`SocketRequest::Hold`]: carrier::request::SocketRequest::Hold
+//! [`SocketRequest::PutBack`]: carrier::request::SocketRequest::PutBack
+//! [`SocketRequest::SetForm`]: carrier::request::SocketRequest::SetForm
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -194,13 +194,13 @@ impl State {
 }
 
 impl Channel {
-    /// Stops putting messages into the channel until [`Channel::set_form`] ([`Request::Hold`](carrier::request::Request::Hold)).
+    /// Stops putting messages into the channel until [`Channel::set_form`] ([`SocketRequest::Hold`](carrier::request::SocketRequest::Hold)).
     pub(crate) fn hold(&self) -> Result<(), Errno> {
         self.endpoint.form.hold()
     }
 
     /// Takes back a message that a sharer has removed from the held channel
-    /// ([`Request::PutBack`](carrier::request::Request::PutBack)). Waits for memory if the user has too much on its way.
+    /// ([`SocketRequest::PutBack`](carrier::request::SocketRequest::PutBack)). Waits for memory if the user has too much on its way.
     /// `association` and `peer` complete its header.
     pub(crate) async fn put_back(
         &self,
@@ -218,7 +218,7 @@ impl Channel {
         self.endpoint.form.put_back(Message::new(&header, &[content]))
     }
 
-    /// Sets the form of the channel and releases it ([`Request::SetForm`](carrier::request::Request::SetForm)). No sharer reads
+    /// Sets the form of the channel and releases it ([`SocketRequest::SetForm`](carrier::request::SocketRequest::SetForm)). No sharer reads
     /// meanwhile.
     pub(crate) fn set_form(self: &Rc<Self>, plain: bool) -> Result<(), Errno> {
         let longest = self.endpoint.form.set(plain)?;

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use carrier::request::{Answer, FRAME_BYTES_MAX, Request};
+use carrier::request::{Answer, DaemonRequest, FRAME_BYTES_MAX};
 use carrier::trust;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
@@ -88,7 +88,7 @@ impl DaemonAddress {
     pub fn describe(&self) -> Result<Description, NoDaemon> {
         let connection = self.connect_to_trusted()?;
         let mut frame = [0; FRAME_BYTES_MAX];
-        let bytes = Request::Describe.encode(&mut frame).ok_or(Errno::OVERFLOW)?;
+        let bytes = DaemonRequest::Describe.encode(&mut frame).ok_or(Errno::OVERFLOW)?;
         rustix::net::send(&connection, &frame[..bytes], SendFlags::NOSIGNAL)?;
         let (bytes, _) = rustix::net::recv(&connection, &mut frame, RecvFlags::empty())?;
         let Some(Answer::Value(text)) = Answer::parse(&frame[..bytes]) else {
@@ -135,6 +135,7 @@ impl Description {
 mod tests {
     use std::thread;
 
+    use carrier::request::Request;
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
     use super::*;
@@ -155,7 +156,10 @@ mod tests {
                 let mut frame = [0; FRAME_BYTES_MAX];
                 let (bytes, _) =
                     rustix::net::recv(&connection, &mut frame, RecvFlags::empty()).expect("a request");
-                assert!(matches!(Request::parse(&frame[..bytes]), Ok(Request::Describe)));
+                assert!(matches!(
+                    Request::parse(&frame[..bytes]),
+                    Ok(Request::Daemon(DaemonRequest::Describe))
+                ));
                 if let Some(answer) = answer {
                     rustix::net::send(&connection, answer, SendFlags::NOSIGNAL).expect("the caller waits");
                 }

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::mem::MaybeUninit;
 
-use carrier::request::{Answer, FRAME_BYTES_MAX, Request};
+use carrier::request::{Answer, DaemonRequest, FRAME_BYTES_MAX};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags};
 
@@ -20,7 +20,7 @@ impl DaemonAddress {
     pub fn status(&self) -> Result<Status, NoDaemon> {
         let connection = self.connect_to_trusted()?;
         let mut frame = [0; FRAME_BYTES_MAX];
-        let bytes = Request::Status.encode(&mut frame).ok_or(Errno::OVERFLOW)?;
+        let bytes = DaemonRequest::Status.encode(&mut frame).ok_or(Errno::OVERFLOW)?;
         rustix::net::send(&connection, &frame[..bytes], SendFlags::NOSIGNAL)?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);

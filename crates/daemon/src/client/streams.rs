@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use carrier::request::{Answer, FRAME_BYTES_MAX, OPTION_BYTES_MAX, Recorder, Request};
+use carrier::request::{Answer, DaemonRequest, FRAME_BYTES_MAX, OPTION_BYTES_MAX, Recorder};
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, Shutdown};
@@ -106,7 +106,7 @@ impl DaemonAddress {
     ///
     /// No daemon is at this address, or it has another version.
     pub fn streams(&self) -> Result<Streams, StreamCommandError> {
-        let asked = self.ask(&Request::Streams)?;
+        let asked = self.ask(DaemonRequest::Streams)?;
         asked.value()?;
         let memfd = asked.memfd.ok_or(NoDaemon::OtherVersion)?;
         let parts = Streams::read(io::BufReader::new(std::fs::File::from(memfd)));
@@ -123,7 +123,7 @@ impl DaemonAddress {
         if module.len() > OPTION_BYTES_MAX {
             return Err(StreamCommandError::TooLong);
         }
-        self.ask(&Request::Push { association, module: &module })?.value().map(drop)
+        self.ask(DaemonRequest::Push { association, module: &module })?.value().map(drop)
     }
 
     /// Pops the uppermost module of the stream of an association (`I_POP`); returns its name.
@@ -132,7 +132,7 @@ impl DaemonAddress {
     ///
     /// The stream belongs to another user or does not exist, or has no module.
     pub fn pop_module(&self, association: u32) -> Result<String, StreamCommandError> {
-        self.ask(&Request::Pop { association })?.value()
+        self.ask(DaemonRequest::Pop { association })?.value()
     }
 
     /// Links the streams of two associations (`I_PLINK`): what comes from one peer goes to the other, and their programs wait.
@@ -142,7 +142,7 @@ impl DaemonAddress {
     /// A stream belongs to another user, does not exist, is linked already, or has too few SCTP streams; or messages would go
     /// round in a circle.
     pub fn link(&self, association: u32, other: u32) -> Result<(), StreamCommandError> {
-        self.ask(&Request::Link { association, other })?.value().map(drop)
+        self.ask(DaemonRequest::Link { association, other })?.value().map(drop)
     }
 
     /// Ends the link of the stream of an association (`I_PUNLINK`), so that its program and that of the other stream go on;
@@ -152,7 +152,7 @@ impl DaemonAddress {
     ///
     /// The stream belongs to another user, does not exist or is not linked.
     pub fn unlink(&self, association: u32) -> Result<String, StreamCommandError> {
-        self.ask(&Request::Unlink { association })?.value()
+        self.ask(DaemonRequest::Unlink { association })?.value()
     }
 
     /// Records the stream of an association as a pcapng file.
@@ -174,13 +174,13 @@ impl DaemonAddress {
     }
 
     fn record(&self, association: u32, recorder: Recorder) -> Result<Recording, StreamCommandError> {
-        let asked = self.ask(&Request::Record { association, recorder })?;
+        let asked = self.ask(DaemonRequest::Record { association, recorder })?;
         asked.value()?;
         sockopt::set_socket_timeout(&asked.connection, Timeout::Recv, Some(LOOKS))?;
         Ok(Recording { connection: asked.connection, packet: vec![0; PACKET_BYTES_MAX], lost: 0 })
     }
 
-    fn ask(&self, request: &Request<'_>) -> Result<Asked, StreamCommandError> {
+    fn ask(&self, request: DaemonRequest<'_>) -> Result<Asked, StreamCommandError> {
         let connection = self.connect_to_trusted()?;
         let mut frame = [0; FRAME_BYTES_MAX];
         let bytes = request.encode(&mut frame).ok_or(StreamCommandError::TooLong)?;

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::{ptr, slice};
 
-use carrier::request::{OPTION_BYTES_MAX, Request};
+use carrier::request::{OPTION_BYTES_MAX, SocketRequest};
 use libc::{c_int, c_void, iovec, sockaddr, socklen_t};
 
 use super::{number, on};
@@ -49,7 +49,7 @@ pub unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_i
 /// # Errors
 ///
 /// `EINVAL`: the association has ended, and the daemon may no longer know the socket.
-fn configure(fd: c_int, descriptor: &Descriptor, request: &Request<'_>) -> Result<c_int> {
+fn configure(fd: c_int, descriptor: &Descriptor, request: &SocketRequest<'_>) -> Result<c_int> {
     match setup::request(fd, request) {
         Err(Errno(libc::ENOTSOCK)) if setup::is_over(descriptor) => Err(Errno(libc::EINVAL)),
         done => done.map(|()| 0),
@@ -73,7 +73,7 @@ pub unsafe extern "C-unwind" fn bind(fd: c_int, address: *const sockaddr, bytes:
                     _ => return Err(Errno(libc::EAFNOSUPPORT)),
                 }
             };
-            configure(fd, descriptor, &Request::Bind(wanted))
+            configure(fd, descriptor, &SocketRequest::Bind(wanted))
         },
         forward,
     )
@@ -90,7 +90,7 @@ pub unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
         fd,
         |descriptor| {
             self_connect::listens();
-            configure(fd, descriptor, &Request::Listen { backlog })
+            configure(fd, descriptor, &SocketRequest::Listen { backlog })
         },
         forward,
     )
@@ -424,7 +424,7 @@ pub unsafe extern "C-unwind" fn setsockopt(
                     done?;
                     Ok(if name == SCTP_SOCKOPT_CONNECTX { association.cast_signed() } else { 0 })
                 }
-                _ => setup::request(fd, &Request::SetOption { level, name, value }).map(|()| 0),
+                _ => setup::request(fd, &SocketRequest::SetOption { level, name, value }).map(|()| 0),
             }
         },
         forward,
