@@ -93,6 +93,17 @@ fn unless_failed(reply: Reply) -> Result<Reply> {
     Ok(reply)
 }
 
+/// Sends a request whose answer is only success or failure.
+pub(crate) fn request(fd: RawFd, request: &SocketRequest<'_>) -> Result<()> {
+    ask(request, fd).map(drop)
+}
+
+/// Makes the daemon act on the calls made so far.
+pub(crate) fn barrier() {
+    // Without a daemon there is nothing to act on.
+    let _ = ask_daemon(&DaemonRequest::Barrier);
+}
+
 /// Repeats what fails with [`UNREAD`].
 ///
 /// # Errors

@@ -9,9 +9,10 @@ use carrier::VERSION;
 use carrier::sharers_page::{SHARERS_BYTES, SharersPage};
 use carrier::status_page::{PAGE_BYTES, StatusPage};
 
-use crate::bundle::RecordCopy;
 use crate::mapping;
 use crate::own_ring::OwnRing;
+use crate::pages::Pages;
+use crate::record_copy::RecordCopy;
 use crate::sleepers::Sleepers;
 use crate::system::{self, Errno, Result};
 
@@ -27,27 +28,6 @@ pub(crate) struct Descriptor {
     patience: AtomicU32,
     /// Threads that sleep on this socket.
     pub(crate) sleepers: Sleepers,
-}
-
-/// The two pages of a socket.
-#[derive(Clone, Copy)]
-pub(crate) struct Pages<'a> {
-    /// Written by the daemon alone.
-    pub(crate) status: &'a StatusPage,
-    /// Written by all sharers.
-    pub(crate) sharers: &'a SharersPage,
-}
-
-impl Pages<'_> {
-    /// Takes the pending error: an errno, or zero.
-    pub(crate) fn take_error(self) -> i32 {
-        self.sharers.take_error(self.status)
-    }
-
-    /// Returns the pending error, and leaves it pending.
-    pub(crate) fn pending_error(self) -> i32 {
-        self.sharers.pending_error(self.status)
-    }
 }
 
 /// Number of receives that expect to wait after one that had to.

@@ -8,10 +8,13 @@
 //! |---|---|
 //! | `interpose` | the functions of the C library, under their names, and `syscall` |
 //! | `next` | the functions of the C library that the shim replaces |
-//! | `table` | which descriptors are ours |
-//! | `descriptor` | one of our descriptors, with its shared page |
+//! | `recognition` | which descriptors are ours |
+//! | `table` | what is known of the numbers of descriptors |
+//! | `descriptor`, `pages` | one of our descriptors, with its shared pages |
 //! | `receive`, `send` | messages |
-//! | `bundle` | several messages in a record |
+//! | `bundle`, `record_copy` | several messages in a record |
+//! | `waiting` | waits for events that only the daemon sees |
+//! | `sleep`, `sleepers` | calls that sleep on a number which another thread closes |
 //! | `ring` | short messages to the daemon through shared memory |
 //! | `ask` | requests to the daemon |
 //! | `setup` | `socket`, `connect`, `accept` and other calls that ask the daemon |
@@ -19,7 +22,7 @@
 //! | `ancillary`, `structures` | ancillary data of messages, and its C structures |
 //! | `start` | starts a daemon where there is none |
 //! | `self_connect` | programs that have both ends of an association |
-//! | `form` | the form of a carrier's content: records, or plain content for programs without the shim |
+//! | `form`, `plain` | the form of a carrier's content: records, or plain content for programs without the shim |
 //! | `environment` | the environment variables of the shim |
 //! | `target` | whether a program that is executed gets the shim |
 //! | `cancel` | cancellation of threads |
@@ -48,13 +51,19 @@ mod form;
 pub mod interpose;
 mod lock;
 mod mapping;
+mod message;
 mod next;
 mod own_ring;
+mod pages;
+mod plain;
 mod receive;
+mod recognition;
+mod record_copy;
 mod ring;
 mod self_connect;
 mod send;
 mod setup;
+mod sleep;
 mod sleepers;
 pub mod start;
 pub mod structures;
@@ -63,3 +72,4 @@ mod system_call;
 mod table;
 mod target;
 mod tcp;
+mod waiting;

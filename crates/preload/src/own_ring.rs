@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
 use ring::{Ring, Writer};
 
-use crate::descriptor::Pages;
 use crate::mapping;
+use crate::pages::Pages;
 use crate::system::{self, Errno, Result};
 
 /// Number of messages that a process sends as records before it announces a ring: a ring costs some ten of them.

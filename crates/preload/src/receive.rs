@@ -14,25 +14,18 @@ use libc::{c_int, iovec};
 
 use crate::bundle;
 use crate::cancel;
-use crate::descriptor::{Descriptor, Pages};
+use crate::descriptor::Descriptor;
 use crate::form;
 use crate::lock::{self, Held, Patience};
+use crate::message::{Message, count};
+use crate::pages::Pages;
 use crate::self_connect;
-use crate::setup;
-use crate::sleepers::{asleep, with_copy};
+use crate::sleep::{asleep, with_copy};
 use crate::system::{self, Buffers, Errno, Result};
+use crate::waiting;
 
 /// Number of parts of a program's buffer up to which the list of parts fits on the stack.
 const PARTS: usize = 16;
-
-/// A received message, or the part of one that fits the program's buffer.
-pub(crate) struct Message {
-    pub(crate) bytes: usize,
-    /// `None` is the end.
-    pub(crate) header: Option<Header>,
-    /// The message ends here.
-    pub(crate) whole: bool,
-}
 
 const END: Message = Message { bytes: 0, header: None, whole: false };
 
@@ -62,7 +55,7 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
     match page.status.state() {
         State::Listening => return Err(Errno(libc::ENOTCONN)),
         State::Connecting if !waits() => return Err(Errno(libc::EAGAIN)),
-        State::Connecting => setup::await_connection(fd, descriptor)?,
+        State::Connecting => waiting::await_connection(fd, descriptor)?,
         _ => {}
     }
     // A message for which the program has no room stays.
@@ -101,7 +94,7 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
             if lost {
                 return end(fd, page);
             }
-            if let Some(copy) = asleep(fd, descriptor, || setup::await_news(fd))? {
+            if let Some(copy) = asleep(fd, descriptor, || waiting::await_news(fd))? {
                 return with_copy(copy, |fd| receive_now(fd, descriptor, place, flags));
             }
             continue;
@@ -323,16 +316,6 @@ fn await_noticed(fd: RawFd) -> Result<()> {
         // The kernel polls no descriptor where the limit on descriptors is 0.
         Ok(_) | Err(Errno(libc::EINTR | libc::EINVAL)) => Ok(()),
         Err(error) => Err(error),
-    }
-}
-
-/// Counts a message that was read to its end.
-pub(crate) fn count(page: Pages<'_>, header: &Header) {
-    if header.kind == Kind::Data {
-        page.sharers.data_taken.fetch_add(1, Relaxed);
-    }
-    if header.flags.contains(Flags::IN_MEMFD) {
-        page.sharers.long_taken.fetch_add(1, Relaxed);
     }
 }
 

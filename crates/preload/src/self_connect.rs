@@ -7,8 +7,8 @@
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::descriptor::Pages;
-use crate::setup;
+use crate::ask;
+use crate::pages::Pages;
 
 const CONNECTS: u32 = 1;
 const LISTENS: u32 = 1 << 1;
@@ -41,7 +41,7 @@ pub(crate) fn something_came() -> bool {
     let was_sent = DONE.load(Relaxed) & SENT != 0;
     if was_sent {
         DONE.fetch_and(!SENT, Relaxed);
-        setup::barrier();
+        ask::barrier();
     }
     was_sent
 }

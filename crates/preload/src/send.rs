@@ -15,14 +15,16 @@ use libc::c_int;
 use crate::ancillary::{Control, SendInfo};
 use crate::cancel;
 use crate::child;
-use crate::descriptor::{Descriptor, Pages};
+use crate::descriptor::Descriptor;
 use crate::lock::Patience;
 use crate::own_ring::ALONE;
+use crate::pages::Pages;
 use crate::receive::{Direction, with_header};
 use crate::ring;
 use crate::self_connect;
 use crate::setup;
 use crate::system::{self, Buffers, Errno, Result};
+use crate::waiting;
 
 /// Number of times in a row that a send asks the daemon for room which others then take. From then on it pauses before each
 /// request.
@@ -92,7 +94,7 @@ impl Outgoing<'_> {
             _ => {}
         }
         if page.status.state() == State::Connecting && self.waits() {
-            setup::await_connection(self.fd, self.descriptor)?;
+            waiting::await_connection(self.fd, self.descriptor)?;
         }
         match page.status.state() {
             State::Connected

@@ -10,11 +10,12 @@ use carrier::request::{Addresses, Answer, DaemonRequest, InitMessage, SocketRequ
 use carrier::status_page::{PeerShut, State};
 use libc::{c_int, iovec};
 
-use crate::ask::{Reply, answers, ask, ask_daemon, ask_for_value, asked};
+use crate::ask::{self, Reply, answers, ask, ask_daemon, ask_for_value};
 use crate::descriptor::Descriptor;
 use crate::lock::Patience;
-use crate::sleepers::{asleep, with_copy};
+use crate::sleep::{asleep, with_copy};
 use crate::system::{self, Buffers, Errno, Result};
+use crate::waiting::{await_connection, error_without_daemon};
 use crate::{bundle, cancel, lock, receive, self_connect, start, table};
 
 /// Opens a socket.
@@ -49,13 +50,6 @@ fn adopt(fd: RawFd, pages: [RawFd; 2], flags: c_int) -> Result<RawFd> {
     Ok(fd)
 }
 
-/// Asks for the pages of a descriptor that the process got from elsewhere.
-pub(crate) fn attach(fd: RawFd) -> Result<Descriptor> {
-    let reply = ask(&SocketRequest::Attach, fd)?;
-    let [status, sharers, _] = reply.descriptors;
-    Descriptor::map([status, sharers])
-}
-
 /// Makes a sealed memfd with the content of a long message. The daemon makes it where a sandbox forbids the program to.
 ///
 /// # Errors
@@ -73,11 +67,6 @@ pub(crate) fn sealed_memfd(content: Buffers<'_>) -> Result<RawFd> {
     };
     system::fill_and_seal(memfd, content).inspect_err(|_| system::close(memfd))?;
     Ok(memfd)
-}
-
-/// Sends a request whose answer is only success or failure.
-pub(crate) fn request(fd: RawFd, request: &SocketRequest<'_>) -> Result<()> {
-    ask(request, fd).map(drop)
 }
 
 pub(crate) fn local_address(fd: RawFd, descriptor: &Descriptor) -> Result<SocketAddr> {
@@ -203,23 +192,7 @@ pub(crate) fn associations(fd: RawFd, after: u32, list: &mut [u32]) -> Result<us
 
 /// Waits until an association of a one-to-many socket has room for a message.
 pub(crate) fn await_room(fd: RawFd, association: u32) -> Result<()> {
-    request(fd, &SocketRequest::AwaitRoom { association })
-}
-
-/// Waits until there is something to read, or the association has ended; the carrier does not report that end to a side that has
-/// shut it down itself.
-pub(crate) fn await_news(fd: RawFd) -> Result<()> {
-    let connection = asked(&SocketRequest::AwaitEnd, fd)?;
-    let wait = || system::await_events([fd, connection], libc::POLLIN, system::receive_timeout(fd));
-    let events = cancel::undoing(|| system::close(connection), wait);
-    system::close(connection);
-    if events? == [0, 0] { Err(Errno(libc::EAGAIN)) } else { Ok(()) }
-}
-
-/// Makes the daemon act on the calls made so far.
-pub(crate) fn barrier() {
-    // Without a daemon there is nothing to act on.
-    let _ = ask_daemon(&DaemonRequest::Barrier);
+    ask::request(fd, &SocketRequest::AwaitRoom { association })
 }
 
 /// Peels off an association; `flags` are those of `socket`.
@@ -250,32 +223,6 @@ pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, association: u32, fla
     drop(held);
     let [carrier, pages @ ..] = reply.descriptors;
     adopt(system::lowest(carrier), pages, flags)
-}
-
-/// Returns the error of a socket whose daemon has died in this state: an association is lost, and a socket without one finds the
-/// network down, as requests do. An association that had ended before lost nothing.
-fn error_without_daemon(state: State) -> c_int {
-    match state {
-        State::Ended | State::Lost => 0,
-        State::Connected | State::OneToMany | State::OneToManyListening => libc::ECONNRESET,
-        State::Idle | State::Connecting | State::Listening => libc::ENETDOWN,
-    }
-}
-
-/// Waits until the carrier polls writable, which it does once setup has succeeded or failed.
-pub(crate) fn await_connection(fd: RawFd, descriptor: &Descriptor) -> Result<()> {
-    let [events] = system::await_events([fd], libc::POLLOUT, system::send_timeout(fd))?;
-    if events == 0 {
-        return Err(Errno(libc::EINPROGRESS));
-    }
-    // The error stays pending, as in the kernel.
-    match descriptor.pages().pending_error() {
-        0 if events & libc::POLLHUP != 0 && descriptor.pages().status.state() == State::Connecting => {
-            Err(Errno(error_without_daemon(State::Connecting)))
-        }
-        0 => Ok(()),
-        error => Err(Errno(error)),
-    }
 }
 
 /// Accepts an association: one record describes one.

@@ -8,10 +8,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
-use crate::cancel;
-use crate::descriptor::Descriptor;
-use crate::system::{self, Errno, Result};
-use crate::table;
+use crate::system;
 
 /// Threads of this process that sleep on one socket, and the copy of its carrier for them.
 pub(crate) struct Sleepers(AtomicU64);
@@ -50,12 +47,12 @@ impl Sleepers {
         self.0.fetch_update(SeqCst, SeqCst, packed).map(State::unpack).map_err(State::unpack)
     }
 
-    fn begin(&self) {
+    pub(crate) fn begin(&self) {
         self.0.fetch_add(1, SeqCst);
     }
 
     /// Counts a thread out. The last one closes the copy.
-    fn end(&self) {
+    pub(crate) fn end(&self) {
         let before = self.update(|before| {
             let count = before.count - 1;
             Some(State { count, copy: before.copy.filter(|_| count > 0) })
@@ -63,6 +60,11 @@ impl Sleepers {
         if let Ok(State { count: 1, copy: Some(copy) }) = before {
             system::close(copy);
         }
+    }
+
+    /// Returns the copy of the carrier, if a number was closed on which threads sleep.
+    pub(crate) fn copy(&self) -> Option<RawFd> {
+        self.state().copy
     }
 
     /// Copies the carrier, which has this number and is about to lose it, if threads sleep on it and have no copy yet.
@@ -78,37 +80,6 @@ impl Sleepers {
             system::close(copy);
         }
     }
-}
-
-/// Sleeps in `wait`, which waits on `fd`. Returns a copy of the carrier if the number was closed meanwhile; the caller goes on with
-/// [`with_copy`].
-///
-/// # Errors
-///
-/// `EBADF`: the number was closed, and there was no room for a copy.
-pub(crate) fn asleep(
-    fd: RawFd,
-    descriptor: &Descriptor,
-    wait: impl FnOnce() -> Result<()>,
-) -> Result<Option<RawFd>> {
-    let sleepers = &descriptor.sleepers;
-    sleepers.begin();
-    let waited = cancel::undoing(
-        || sleepers.end(),
-        || if table::is(fd, descriptor) { wait() } else { Err(Errno(libc::EBADF)) },
-    );
-    let moved = waited.is_ok() && !table::is(fd, descriptor);
-    let copy = moved.then(|| sleepers.state().copy.map_or(Err(Errno(libc::EBADF)), system::hidden_copy));
-    sleepers.end();
-    waited?;
-    copy.transpose()
-}
-
-/// Calls `f` with a copy that [`asleep`] has returned, and closes it.
-pub(crate) fn with_copy<T>(copy: RawFd, f: impl FnOnce(RawFd) -> T) -> T {
-    let done = cancel::undoing(|| system::close(copy), || f(copy));
-    system::close(copy);
-    done
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! The table of descriptors, which tells ours from others.
 //!
-//! It caches the daemon's answers. When the shim sees a number for the first time, and it is a socket of the carriers' type whose
-//! peer has a carrier's name, the shim asks the daemon. The name alone proves nothing: anybody can take such a name. An entry
-//! ends when its number is closed or reused.
+//! It caches the daemon's answers about numbers, which [`recognition`](crate::recognition) asks for. An entry ends when its number is
+//! closed or reused.
 //!
 //! A child of `vfork` runs in its parent's memory with descriptors of its own: the calls by which it closes or moves descriptors
 //! change nothing here.
@@ -14,8 +13,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32};
 
 use crate::descriptor::Descriptor;
-use crate::system::Errno;
-use crate::{files, form, setup, system};
+use crate::system;
 
 const CHUNK: usize = 1024;
 /// Number of chunks. The shim asks anew each time for descriptors beyond them; no process has as many unless it asked for them.
@@ -41,38 +39,37 @@ fn foreign() -> *mut Ours {
     (&raw const NOT_OURS).cast_mut().cast()
 }
 
-/// Returns the descriptor, if it is ours.
-pub(crate) fn find(fd: RawFd) -> Option<Arc<Descriptor>> {
-    let entry = entry(fd)?;
-    entry.looking.fetch_add(1, SeqCst);
-    let what = entry.what.load(SeqCst);
-    let found = match what {
-        _ if what.is_null() || what == foreign() => None,
-        // SAFETY: the pointer came from `Box::into_raw`, and `replace` keeps it alive while a thread looks.
-        ours => unsafe { Some(Arc::clone(&*ours)) },
-    };
-    entry.looking.fetch_sub(1, SeqCst);
-    if what.is_null() { recognise(fd, entry) } else { found }
+/// What the table knows of a number.
+pub(crate) enum Entered {
+    Ours(Arc<Descriptor>),
+    /// Not ours, or beyond the table.
+    Foreign,
+    Unknown,
 }
 
-/// Asks the daemon about an unknown number: a new one, or one that came from elsewhere.
-#[cold]
-fn recognise(fd: RawFd, entry: &Entry) -> Option<Arc<Descriptor>> {
-    let attached = if files::may_be_carrier(fd) { setup::attach(fd) } else { Err(Errno(libc::ENOTSOCK)) };
-    // A program without the shim may have held the descriptor.
-    let attached = attached.and_then(|descriptor| form::of_records(fd, descriptor));
-    let descriptor = match attached {
-        Ok(descriptor) => Some(Arc::new(descriptor)),
-        Err(error) if is_for_good(error) => None,
-        // The daemon could not tell; the next call asks again.
-        Err(_) => return None,
+/// Returns what is known of a number.
+pub(crate) fn look_up(fd: RawFd) -> Entered {
+    let Some(entry) = entry(fd) else { return Entered::Foreign };
+    entry.looking.fetch_add(1, SeqCst);
+    let found = match entry.what.load(SeqCst) {
+        what if what.is_null() => Entered::Unknown,
+        what if what == foreign() => Entered::Foreign,
+        // SAFETY: the pointer came from `Box::into_raw`, and `replace` keeps it alive while a thread looks.
+        ours => Entered::Ours(unsafe { Arc::clone(&*ours) }),
     };
-    let what = descriptor.as_ref().map_or(foreign(), boxed);
+    entry.looking.fetch_sub(1, SeqCst);
+    found
+}
+
+/// Enters the daemon's answer about an unknown number: its descriptor, or that it is not ours. If the number is known by now, this
+/// changes nothing.
+pub(crate) fn learn(fd: RawFd, descriptor: Option<&Arc<Descriptor>>) {
+    let Some(entry) = entry(fd) else { return };
+    let what = descriptor.map_or(foreign(), boxed);
     if entry.what.compare_exchange(ptr::null_mut(), what, AcqRel, Acquire).is_err() && what != foreign() {
         // SAFETY: the box was made above, and nobody has seen it.
         drop(unsafe { Box::from_raw(what) });
     }
-    descriptor
 }
 
 /// Returns a new entry that refers to a descriptor.
@@ -80,13 +77,6 @@ fn boxed(descriptor: &Ours) -> *mut Ours {
     let ours = Box::into_raw(Box::new(Arc::clone(descriptor)));
     tell_leak_sanitizer(ours);
     ours
-}
-
-/// Returns whether the daemon's answer about a descriptor is final.
-fn is_for_good(error: Errno) -> bool {
-    let Errno(error) = error;
-    let Errno(stays_plain) = form::STAYS_PLAIN;
-    [libc::ENOTSOCK, libc::ENETDOWN, libc::EPROTO, libc::EPROTONOSUPPORT, stays_plain].contains(&error)
 }
 
 /// Returns whether the number is known as ours, in the process that owns this memory.
@@ -119,6 +109,14 @@ pub(crate) fn set(fd: RawFd, descriptor: &Arc<Descriptor>) {
     replace(fd, || boxed(descriptor));
 }
 
+/// Enters a number as a copy of one of our descriptors, or forgets it.
+pub(crate) fn set_copy(fd: RawFd, of: Option<&Arc<Descriptor>>) {
+    match of {
+        Some(descriptor) => set(fd, descriptor),
+        None => forget(fd),
+    }
+}
+
 /// Tells LeakSanitizer about a descriptor that only the table refers to: it does not search mapped memory.
 fn tell_leak_sanitizer(ours: *const Ours) {
     static IGNORE: AtomicPtr<libc::c_void> = AtomicPtr::new(ptr::null_mut());
@@ -140,8 +138,12 @@ fn tell_leak_sanitizer(ours: *const Ours) {
 
 /// Forgets a number that is about to be closed. Threads that sleep there go on with a copy.
 pub(crate) fn close(fd: RawFd) {
-    let descriptor = if is_known(fd) { find(fd) } else { None };
-    let keep = || descriptor.iter().for_each(|descriptor| descriptor.sleepers.keep(fd));
+    let known = is_known(fd).then(|| look_up(fd));
+    let keep = || {
+        if let Some(Entered::Ours(descriptor)) = &known {
+            descriptor.sleepers.keep(fd);
+        }
+    };
     keep();
     forget(fd);
     // A thread that has begun to sleep between the two found the number as it was.
@@ -160,14 +162,6 @@ pub(crate) fn close_range(first: u32, last: u32) {
         let known = (n * CHUNK).max(first)..=(n * CHUNK + CHUNK - 1).min(last);
         let known = known.filter_map(|number| RawFd::try_from(number).ok());
         known.filter(|fd| entry(*fd).is_some_and(|e| !e.what.load(Acquire).is_null())).for_each(close);
-    }
-}
-
-/// Enters a number as a copy of another.
-pub(crate) fn copy(from: RawFd, to: RawFd) {
-    match find(from) {
-        Some(descriptor) => set(to, &descriptor),
-        None => forget(to),
     }
 }
 
@@ -247,6 +241,10 @@ mod tests {
         Arc::new(Descriptor::map(descriptor::tests::files()).expect("pages of this version"))
     }
 
+    fn find(fd: RawFd) -> Option<Arc<Descriptor>> {
+        if let Entered::Ours(descriptor) = look_up(fd) { Some(descriptor) } else { None }
+    }
+
     fn is_at(fd: RawFd, descriptor: &Arc<Descriptor>) -> bool {
         let found = find(fd).is_some_and(|found| Arc::ptr_eq(&found, descriptor));
         assert_eq!(found, is_known(fd), "{fd}");
@@ -262,12 +260,12 @@ mod tests {
         assert!(find(first).is_none() && !is_known(first));
         set(first, &one);
         assert!(is_at(first, &one) && !is_known(second));
-        copy(first, second);
+        set_copy(second, find(first).as_ref());
         assert!(is_at(second, &one) && is_at(first, &one));
         assert_eq!(Arc::strong_count(&one), 3, "one for each number");
         set(second, &other);
         assert!(is_at(second, &other));
-        copy(never, second);
+        set_copy(second, find(never).as_ref());
         assert!(find(second).is_none() && !is_known(second));
         forget(first);
         assert!(find(first).is_none() && !is_known(first));
@@ -326,10 +324,18 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_daemon_has_said_for_good_is_kept() {
-        let is_kept = |error| is_for_good(Errno(error));
-        assert!(is_kept(libc::ENOTSOCK) && is_kept(libc::ENETDOWN));
-        // The next call may find room.
-        assert!(!is_kept(libc::EBUSY) && !is_kept(libc::EMFILE) && !is_kept(libc::ENOBUFS));
+    fn an_answer_is_entered_once() {
+        let _alone = ALONE.lock();
+        let (one, other, fd) = (descriptor(), descriptor(), 710_000);
+        learn(fd, Some(&one));
+        learn(fd, Some(&other));
+        learn(fd, None);
+        assert!(is_at(fd, &one));
+        assert_eq!(Arc::strong_count(&other), 1, "what came too late is freed");
+        forget(fd);
+        learn(fd, None);
+        assert!(matches!(look_up(fd), Entered::Foreign));
+        forget(fd);
+        assert!(matches!(look_up(fd), Entered::Unknown));
     }
 }

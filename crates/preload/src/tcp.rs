@@ -9,9 +9,9 @@ use libc::{c_int, iovec};
 use crate::descriptor::Descriptor;
 use crate::environment;
 use crate::lock::Patience;
-use crate::receive::{self, Message};
+use crate::message::Message;
 use crate::system::{self, Buffers, Errno, Result};
-use crate::{bundle, lock};
+use crate::{bundle, lock, receive};
 
 const SCTP_NODELAY: c_int = 3;
 

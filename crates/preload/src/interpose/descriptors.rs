@@ -7,7 +7,7 @@ use libc::{FILE, c_int, c_uint, c_ulong};
 
 use super::on;
 use crate::system::{self, Errno};
-use crate::{next, setup, table, tcp};
+use crate::{ask, next, recognition, table, tcp};
 
 /// # Safety
 ///
@@ -20,7 +20,7 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     let closed = unsafe { next::close(fd) };
     if was_ours {
         let errno = Errno::last();
-        setup::barrier();
+        ask::barrier();
         errno.set();
     }
     closed
@@ -99,7 +99,7 @@ fn replace(from: c_int, to: c_int) {
 fn copied(from: c_int, to: c_int) -> c_int {
     if to >= 0 && to != from {
         let errno = Errno::last();
-        table::copy(from, to);
+        table::set_copy(to, recognition::find(from).as_ref());
         errno.set();
     }
     to

@@ -14,10 +14,10 @@ use std::os::fd::RawFd;
 
 use libc::{c_char, c_int};
 
-use crate::form::{self, Plain};
+use crate::plain::{self, Plain};
 use crate::system::{Errno, Result};
 use crate::target::Environment;
-use crate::{child, files, lock, next, setup, table, target};
+use crate::{child, files, lock, next, recognition, table, target};
 
 /// Longest path of a program.
 pub(super) const PATH_BYTES_MAX: usize = libc::PATH_MAX as usize;
@@ -98,7 +98,7 @@ fn make_plain(path: &CStr, carriers: Standard) -> Prepared {
 
 /// Makes the content of a carrier plain. Where this process has too few free descriptors, a child does it in its own table.
 fn to_plain(fd: RawFd, is_input: bool) -> Result<Plain> {
-    let convert = |is_input| form::to_plain(fd, &setup::attach(fd)?, is_input);
+    let convert = |is_input| plain::to_plain(fd, &recognition::attach(fd)?, is_input);
     if files::has_free_descriptors(fd) {
         return convert(is_input);
     }
@@ -118,8 +118,8 @@ impl Prepared {
     pub(super) fn undo(self) {
         lock::forget_thread();
         for fd in self.plain.into_iter().flatten() {
-            if let Ok(descriptor) = setup::attach(fd) {
-                form::back_to_records(fd, &descriptor);
+            if let Ok(descriptor) = recognition::attach(fd) {
+                plain::back_to_records(fd, &descriptor);
             }
         }
         lock::forget_thread();

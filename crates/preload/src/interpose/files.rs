@@ -7,7 +7,7 @@ use crate::ancillary::{Control, SendInfo};
 use crate::descriptor::Descriptor;
 use crate::send::Outgoing;
 use crate::system::{self, Buffers, Errno, Result, can_be_bytes};
-use crate::{next, table, tcp};
+use crate::{next, recognition, tcp};
 
 /// Largest message of `sendfile`, in bytes.
 const PIECE_BYTES: usize = 16 * 1024;
@@ -94,7 +94,7 @@ pub unsafe extern "C-unwind" fn splice(
     bytes: size_t,
     flags: c_uint,
 ) -> ssize_t {
-    if table::find(from).is_some() || table::find(to).is_some() {
+    if recognition::find(from).is_some() || recognition::find(to).is_some() {
         return number(Err(Errno(libc::EINVAL)));
     }
     // SAFETY: the caller guarantees it.

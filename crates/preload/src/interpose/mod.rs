@@ -20,7 +20,7 @@ use libc::{c_int, c_uint, iovec, mmsghdr, msghdr, ssize_t};
 use crate::descriptor::Descriptor;
 use crate::setup;
 use crate::system::{Buffers, Errno, Result, can_be};
-use crate::{cancel, form, lock, table};
+use crate::{cancel, form, lock, recognition, table};
 
 /// Converts a result to the return value of a C function: -1 with `errno`, or a number.
 fn number<N: From<i8>>(result: Result<N>) -> N {
@@ -34,7 +34,7 @@ fn number<N: From<i8>>(result: Result<N>) -> N {
 /// value with a destructor while it waits (see [`cancel`]). A signal handler may leave `ours` by `siglongjmp` at any point.
 fn on<N: From<i8>>(fd: RawFd, ours: impl FnOnce(&Descriptor) -> Result<N>, forward: impl FnOnce() -> N) -> N {
     let before = Errno::last();
-    let Some(descriptor) = table::find(fd).map(Arc::into_raw) else {
+    let Some(descriptor) = recognition::find(fd).map(Arc::into_raw) else {
         before.set();
         return forward();
     };

@@ -10,9 +10,9 @@ use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, sock
 
 use super::{buffers, buffers_of_call, each, on};
 use crate::descriptor::Descriptor;
-use crate::receive::{self, Message};
+use crate::message::Message;
 use crate::system::{Buffers, Errno, Result, can_be};
-use crate::{address, ancillary, next, table, tcp};
+use crate::{address, ancillary, next, receive, recognition, table, tcp};
 
 /// Flag of a message that is a notification.
 const MSG_NOTIFICATION: c_int = 0x8000;
@@ -74,7 +74,7 @@ pub unsafe extern "C-unwind" fn __read_chk(
     bytes: size_t,
     room: size_t,
 ) -> ssize_t {
-    match bytes <= room && table::find(fd).is_some() {
+    match bytes <= room && recognition::find(fd).is_some() {
         // SAFETY: the caller guarantees it.
         true => unsafe { read(fd, place, bytes) },
         // SAFETY: the caller guarantees it.
@@ -125,7 +125,7 @@ pub unsafe extern "C-unwind" fn __recv_chk(
     room: size_t,
     flags: c_int,
 ) -> ssize_t {
-    match bytes <= room && table::find(fd).is_some() {
+    match bytes <= room && recognition::find(fd).is_some() {
         // SAFETY: the caller guarantees it.
         true => unsafe { recv(fd, place, bytes, flags) },
         // SAFETY: the caller guarantees it.
@@ -175,7 +175,7 @@ pub unsafe extern "C-unwind" fn __recvfrom_chk(
     from: *mut sockaddr,
     from_bytes: *mut socklen_t,
 ) -> ssize_t {
-    match bytes <= room && table::find(fd).is_some() {
+    match bytes <= room && recognition::find(fd).is_some() {
         // SAFETY: the caller guarantees it.
         true => unsafe { recvfrom(fd, place, bytes, flags, from, from_bytes) },
         // SAFETY: the caller guarantees it.

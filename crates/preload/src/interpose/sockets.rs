@@ -14,7 +14,7 @@ use crate::associations::{
 use crate::descriptor::Descriptor;
 use crate::next::c_library;
 use crate::system::{self, Buffers, Errno, Result, can_be_bytes};
-use crate::{address, cancel, environment, next, self_connect, setup, table, tcp};
+use crate::{address, ask, cancel, environment, next, self_connect, setup, table, tcp};
 
 /// Socket option with the state of an association (RFC 6458 §8.2.1).
 const SCTP_STATUS: c_int = 14;
@@ -50,7 +50,7 @@ pub unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_i
 ///
 /// `EINVAL`: the association has ended, and the daemon may no longer know the socket.
 fn configure(fd: c_int, descriptor: &Descriptor, request: &SocketRequest<'_>) -> Result<c_int> {
-    match setup::request(fd, request) {
+    match ask::request(fd, request) {
         Err(Errno(libc::ENOTSOCK)) if setup::is_over(descriptor) => Err(Errno(libc::EINVAL)),
         done => done.map(|()| 0),
     }
@@ -424,7 +424,7 @@ pub unsafe extern "C-unwind" fn setsockopt(
                     done?;
                     Ok(if name == SCTP_SOCKOPT_CONNECTX { association.cast_signed() } else { 0 })
                 }
-                _ => setup::request(fd, &SocketRequest::SetOption { level, name, value }).map(|()| 0),
+                _ => ask::request(fd, &SocketRequest::SetOption { level, name, value }).map(|()| 0),
             }
         },
         forward,

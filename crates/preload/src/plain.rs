@@ -1,0 +1,112 @@
+//! Changes the form of a carrier's content for a program that it is handed to: plain content for one without the shim, and records
+//! again for one with it (see [`form`]). No function here allocates, because some run between `vfork` and `exec`.
+
+use std::ffi::CStr;
+use std::os::fd::RawFd;
+use std::sync::atomic::Ordering::Relaxed;
+
+use carrier::record::{Flags, HEADER_BYTES, Header, Kind};
+use carrier::request::{PUT_BACK_BYTES_MAX, SocketRequest};
+
+use crate::ask::request;
+use crate::descriptor::Descriptor;
+use crate::lock::{self, Patience};
+use crate::system::{self, Buffers, Errno, Result};
+use crate::{files, form, receive};
+
+/// Name of the file with what is left to read.
+const MESSAGE: &CStr = c"swiftwater-message";
+
+/// A standard descriptor of a program without the shim, in place of a carrier with records.
+#[derive(Clone, Copy)]
+pub(crate) enum Plain {
+    /// The carrier, in plain form.
+    Carrier,
+    /// For standard input, a file with all unread content, since the peer sends no more.
+    Rest(RawFd),
+}
+
+/// Makes the carrier's content plain, for a program without the shim that has it as standard input, or otherwise as standard
+/// output or error.
+///
+/// # Errors
+///
+/// `EINVAL` and `EOPNOTSUPP`: the socket has no association, or many. `ESHUTDOWN`: the peer sends no more, and the carrier is not
+/// standard input.
+pub(crate) fn to_plain(fd: RawFd, descriptor: &Descriptor, is_input: bool) -> Result<Plain> {
+    let page = descriptor.pages();
+    let _held = receive::hold_any_form(fd, page, &Patience::of_a_request()).map_err(lock::as_told)?;
+    match request(fd, &SocketRequest::Hold) {
+        Err(Errno(libc::ESHUTDOWN)) if is_input => return rest(fd, descriptor).map(Plain::Rest),
+        held => held?,
+    }
+    let moved = match page.status.plain.load(Relaxed) {
+        0 => each_message(fd, descriptor, |record, _| form::put_back(fd, record)),
+        _ => Ok(()),
+    };
+    // Records that stay in the carrier are read as records.
+    request(fd, &SocketRequest::SetForm { plain: moved.is_ok() })?;
+    moved.map(|()| Plain::Carrier)
+}
+
+/// Returns a descriptor that was found, once its carrier brings records.
+///
+/// # Errors
+///
+/// [`form::STAYS_PLAIN`].
+pub(crate) fn of_records(fd: RawFd, descriptor: Descriptor) -> Result<Descriptor> {
+    if descriptor.pages().status.plain.load(Relaxed) != 0 {
+        receive::hold(fd, descriptor.pages(), &Patience::of_a_request()).map_err(lock::as_told)?;
+    }
+    Ok(descriptor)
+}
+
+/// Makes the carrier's content records, if possible.
+pub(crate) fn back_to_records(fd: RawFd, descriptor: &Descriptor) {
+    // If this fails, the next reader tries again.
+    let _ = receive::hold(fd, descriptor.pages(), &Patience::of_a_request());
+}
+
+/// Returns a file with the content of all waiting messages.
+fn rest(fd: RawFd, descriptor: &Descriptor) -> Result<RawFd> {
+    let file = system::memfd(MESSAGE)?;
+    let mut end = 0;
+    let filled = each_message(fd, descriptor, |_, content| {
+        files::write_at(file, content, end)?;
+        end += content.len();
+        Ok(())
+    });
+    filled.and_then(|()| system::seal(file)).map(|()| file).inspect_err(|_| system::close(file))
+}
+
+/// Takes out all messages, and calls `f` with each as a record and with its content; long messages come in parts.
+fn each_message(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    mut f: impl FnMut(&[u8], &[u8]) -> Result<()>,
+) -> Result<()> {
+    let mut record = [0; PUT_BACK_BYTES_MAX];
+    loop {
+        let place = [Buffers::of(&mut record[HEADER_BYTES..])];
+        // SAFETY: the destination is writable.
+        let place = unsafe { Buffers::new(&place) };
+        let message = match receive::take_held(fd, descriptor, place, libc::MSG_DONTWAIT) {
+            Err(Errno(libc::EAGAIN | libc::ENOTCONN)) => return Ok(()),
+            message => message?,
+        };
+        match message.header {
+            None => return Ok(()),
+            Some(header) if header.kind == Kind::Data => {
+                let all = HEADER_BYTES + message.bytes;
+                let mut flags = if message.whole { Flags::END } else { Flags::default() };
+                if header.flags.contains(Flags::UNORDERED) {
+                    flags = flags.with(Flags::UNORDERED);
+                }
+                let header = Header { flags, bytes: message.bytes as u32, ..header };
+                record[..HEADER_BYTES].copy_from_slice(&header.encode());
+                f(&record[..all], &record[HEADER_BYTES..all])?;
+            }
+            Some(_) => {}
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Calls that sleep on a descriptor, which another thread may close meanwhile (see [`sleepers`](crate::sleepers)).
+
+use std::os::fd::RawFd;
+
+use crate::descriptor::Descriptor;
+use crate::system::{self, Errno, Result};
+use crate::{cancel, table};
+
+/// Sleeps in `wait`, which waits on `fd`. Returns a copy of the carrier if the number was closed meanwhile; the caller goes on with
+/// [`with_copy`].
+///
+/// # Errors
+///
+/// `EBADF`: the number was closed, and there was no room for a copy.
+pub(crate) fn asleep(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    wait: impl FnOnce() -> Result<()>,
+) -> Result<Option<RawFd>> {
+    let sleepers = &descriptor.sleepers;
+    sleepers.begin();
+    let waited = cancel::undoing(
+        || sleepers.end(),
+        || if table::is(fd, descriptor) { wait() } else { Err(Errno(libc::EBADF)) },
+    );
+    let moved = waited.is_ok() && !table::is(fd, descriptor);
+    let copy = moved.then(|| sleepers.copy().map_or(Err(Errno(libc::EBADF)), system::hidden_copy));
+    sleepers.end();
+    waited?;
+    copy.transpose()
+}
+
+/// Calls `f` with a copy that [`asleep`] has returned, and closes it.
+pub(crate) fn with_copy<T>(copy: RawFd, f: impl FnOnce(RawFd) -> T) -> T {
+    let done = cancel::undoing(|| system::close(copy), || f(copy));
+    system::close(copy);
+    done
+}

@@ -1,0 +1,48 @@
+//! Waiting for events that only the daemon sees: the end of setup, and that of an association.
+
+use std::os::fd::RawFd;
+
+use carrier::request::SocketRequest;
+use carrier::status_page::State;
+use libc::c_int;
+
+use crate::ask::asked;
+use crate::cancel;
+use crate::descriptor::Descriptor;
+use crate::system::{self, Errno, Result};
+
+/// Waits until the carrier polls writable, which it does once setup has succeeded or failed.
+pub(crate) fn await_connection(fd: RawFd, descriptor: &Descriptor) -> Result<()> {
+    let [events] = system::await_events([fd], libc::POLLOUT, system::send_timeout(fd))?;
+    if events == 0 {
+        return Err(Errno(libc::EINPROGRESS));
+    }
+    // The error stays pending, as in the kernel.
+    match descriptor.pages().pending_error() {
+        0 if events & libc::POLLHUP != 0 && descriptor.pages().status.state() == State::Connecting => {
+            Err(Errno(error_without_daemon(State::Connecting)))
+        }
+        0 => Ok(()),
+        error => Err(Errno(error)),
+    }
+}
+
+/// Waits until there is something to read, or the association has ended; the carrier does not report that end to a side that has
+/// shut it down itself.
+pub(crate) fn await_news(fd: RawFd) -> Result<()> {
+    let connection = asked(&SocketRequest::AwaitEnd, fd)?;
+    let wait = || system::await_events([fd, connection], libc::POLLIN, system::receive_timeout(fd));
+    let events = cancel::undoing(|| system::close(connection), wait);
+    system::close(connection);
+    if events? == [0, 0] { Err(Errno(libc::EAGAIN)) } else { Ok(()) }
+}
+
+/// Returns the error of a socket whose daemon has died in this state: an association is lost, and a socket without one finds the
+/// network down, as requests do. An association that had ended before lost nothing.
+pub(crate) fn error_without_daemon(state: State) -> c_int {
+    match state {
+        State::Ended | State::Lost => 0,
+        State::Connected | State::OneToMany | State::OneToManyListening => libc::ECONNRESET,
+        State::Idle | State::Connecting | State::Listening => libc::ENETDOWN,
+    }
+}
