@@ -2,7 +2,7 @@
 
 use super::arguments;
 use crate::identifiers::Side;
-use crate::message::{Kind, Message};
+use crate::message::{Kind, Message, UserData};
 use crate::module::{Module, ModuleInfo, Q};
 use crate::queue::QueueInfo;
 use crate::timers::TimerId;
@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 /// Each bucket knows when its next message may go (the generic cell rate algorithm). A bucket that is checked late may catch up
 /// by [`Limit::BURST`], so the rate holds even if the executive is given the time rarely.
 ///
+/// With a limit for each stream, messages of one stream pass those of another that wait. Primitives, such as a release, pass no
+/// message and are not passed, and nothing comes between the parts of a record.
+///
 /// Arguments: `bits=RATE` and `messages=RATE` per second, with k, M or G; `per-stream=yes`.
 #[derive(Debug)]
 pub struct Limit {
@@ -25,10 +28,13 @@ pub struct Limit {
     up: Buckets,
 }
 
-/// The time at which the next message may go, by stream. Without a limit for each stream all use stream 0's.
+/// The buckets of one direction.
 #[derive(Debug, Default)]
 struct Buckets {
+    /// The time at which the next message may go, by stream. Without a limit for each stream all use stream 0's.
     next: HashMap<u16, Instant>,
+    /// The streams of records that were sent on in part, by association.
+    in_record: HashMap<u32, u16>,
     timer: Option<TimerId>,
 }
 
@@ -71,10 +77,9 @@ impl Limit {
         Duration::try_from_secs_f64(bits.max(message)).unwrap_or(Duration::MAX)
     }
 
-    /// Returns the stream whose bucket a message uses; `None` for a message without limit.
-    fn bucket_of(&self, m: &Message) -> Option<u16> {
-        let info = m.user_data()?;
-        Some(if self.per_stream { info.stream } else { 0 })
+    /// Returns the stream whose bucket user data uses.
+    fn bucket_of(&self, data: UserData) -> u16 {
+        if self.per_stream { data.stream } else { 0 }
     }
 
     fn put(&mut self, q: &mut Q<'_>, m: Message) {
@@ -84,19 +89,16 @@ impl Limit {
         if m.kind.is_high_priority() {
             return q.putnext(m);
         }
-        if q.queue().is_empty()
-            && q.canputnext(m.band)
-            && self.take(q, self.bucket_of(&m), m.data.len()).is_ok()
-        {
+        if q.queue().is_empty() && q.canputnext(m.band) && self.take(q, m.user_data(), m.data.len()).is_ok() {
             return q.putnext(m);
         }
         q.putq(m);
     }
 
-    /// Takes a message of so many bytes out of its bucket, or returns when it may go.
-    fn take(&mut self, q: &Q<'_>, bucket: Option<u16>, bytes: usize) -> Result<(), Instant> {
-        let Some(bucket) = bucket else { return Ok(()) };
-        let (now, cost) = (q.now(), self.cost(bytes));
+    /// Takes a message of so many bytes out of its bucket, or returns when it may go. Only user data has a bucket.
+    fn take(&mut self, q: &Q<'_>, data: Option<UserData>, bytes: usize) -> Result<(), Instant> {
+        let Some(data) = data else { return Ok(()) };
+        let (now, cost, bucket) = (q.now(), self.cost(bytes), self.bucket_of(data));
         let buckets = self.buckets(q.side());
         // Lateness beyond the burst is forgotten.
         let earliest = now.checked_sub(Self::BURST).unwrap_or(now);
@@ -105,7 +107,17 @@ impl Limit {
             return Err(next);
         }
         buckets.next.insert(bucket, next + cost.min(Self::COST_MAX));
+        match data.more {
+            true => buckets.in_record.insert(data.association, data.stream),
+            false => buckets.in_record.remove(&data.association),
+        };
         Ok(())
+    }
+
+    /// Returns whether user data has to wait although messages behind it may go.
+    fn is_held_up(&mut self, side: Side, data: UserData, blocked: &[u16]) -> bool {
+        let in_record = self.buckets(side).in_record.get(&data.association);
+        in_record.is_some_and(|stream| *stream != data.stream) || blocked.contains(&self.bucket_of(data))
     }
 
     /// Sends the messages that may go. With a bucket for each stream, a waiting message holds up its own stream only.
@@ -115,22 +127,28 @@ impl Limit {
         let mut wake: Option<Instant> = None;
         while place < Self::LOOKED_AT_MAX {
             let Some(m) = q.queue().iter().nth(place) else { break };
-            let (bucket, band, bytes) = (self.bucket_of(m), m.band, m.data.len());
-            if bucket.is_some_and(|bucket| blocked.contains(&bucket)) {
+            let (data, band, bytes) = (m.user_data(), m.band, m.data.len());
+            let is_held_up = match data {
+                Some(data) => self.per_stream && self.is_held_up(q.side(), data, &blocked),
+                None if place == 0 => false,
+                // A primitive comes behind all that was sent before it.
+                None => break,
+            };
+            if is_held_up {
                 place += 1;
                 continue;
             }
             if !q.canputnext(band) {
                 break;
             }
-            match self.take(q, bucket, bytes) {
+            match self.take(q, data, bytes) {
                 Ok(()) => {
                     let Some(m) = q.rmvq(place) else { break };
                     q.putnext(m);
                 }
                 Err(next) => {
                     wake = Some(wake.map_or(next, |wake| wake.min(next)));
-                    blocked.extend(bucket);
+                    blocked.extend(data.map(|data| self.bucket_of(data)));
                     place += if self.per_stream { 1 } else { Self::LOOKED_AT_MAX };
                 }
             }

@@ -98,6 +98,40 @@ fn limit_may_count_each_stream_for_itself() {
     assert_eq!(rig.received(), ["1a", "2a", "1b"]);
 }
 
+/// TPI 2.0, T_ORDREL_REQ and T_ORDREL_IND: no data follows a release.
+#[test]
+fn limit_lets_no_release_pass_the_data_before_it() {
+    let (mut rig, start) = pushed("limit", &["messages=1", "per-stream=yes"]);
+    for stream in [1, 1, 2] {
+        let info = SendInfo { stream, ..SendInfo::default() };
+        rig.executive.write(rig.s, 0, info, b"down").unwrap();
+        rig.up(Message::optdata_ind(0, RecvInfo { stream, ..RecvInfo::default() }, b"up"[..].into()));
+    }
+    rig.executive.putmsg(rig.s, Message::proto(Primitive::OrdrelReq { association: 0 })).unwrap();
+    rig.up(Message::proto(Primitive::OrdrelInd { association: 0 }));
+    rig.executive.run();
+    assert_eq!(rig.received(), ["down", "down"]);
+    pass(&mut rig, start, 1, 1001);
+    assert_eq!(rig.received(), ["down", "down", "down", ""]);
+    let read: Vec<String> =
+        std::iter::from_fn(|| rig.executive.getmsg(rig.s).unwrap()).map(|m| text(&m)).collect();
+    assert_eq!(read, ["up", "up", "up", ""]);
+}
+
+/// RFC 6458 §8.1.27: a record that is sent in parts is on one stream.
+#[test]
+fn limit_lets_no_message_pass_between_the_parts_of_a_record() {
+    let (mut rig, start) = pushed("limit", &["messages=1", "per-stream=yes"]);
+    for (stream, more, text) in [(1, true, "begin, "), (1, false, "end"), (2, false, "other")] {
+        let info = SendInfo { stream, more, ..SendInfo::default() };
+        rig.executive.write(rig.s, 0, info, text.as_bytes()).unwrap();
+    }
+    rig.executive.run();
+    assert_eq!(rig.received(), ["begin, "]);
+    pass(&mut rig, start, 1, 1001);
+    assert_eq!(rig.received(), ["begin, ", "end", "other"]);
+}
+
 #[test]
 fn filter_drops_the_part_that_it_should_and_gives_the_window_back() {
     let (mut rig, _) = pushed("filter", &["drop=0.25", "seed=7", "way=both"]);
