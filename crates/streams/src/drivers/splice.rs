@@ -4,20 +4,23 @@ use crate::driver::{Cx, Driver, Open, WriteData};
 use crate::identifiers::StreamId;
 use crate::message::{Control, Kind, Marks, Message};
 use crate::{Errno, Primitive, SendInfo};
+use std::collections::HashMap;
 
 /// Joins the two streams that are linked under one of its streams: user data that comes up on one goes down on the other, with
 /// flow control across. What comes up otherwise, such as the end of a connection, ends both links at its place in the order, and
 /// is for the users of the streams; notifications are discarded. Nothing is written to the upper streams or read from them.
 #[derive(Debug, Default)]
 pub struct Splice {
-    ends: Vec<End>,
+    /// The linked streams: each message is looked up here, and there may be many.
+    ends: HashMap<StreamId, End>,
 }
 
 /// A linked stream.
 #[derive(Debug)]
 struct End {
     upper: StreamId,
-    lower: StreamId,
+    /// The stream that it is joined with, once that is linked, too.
+    other: Option<StreamId>,
     spliced: Spliced,
 }
 
@@ -43,24 +46,21 @@ enum Onward {
 impl Splice {
     /// Returns what has gone on from a linked stream.
     pub fn spliced(&self, lower: StreamId) -> Option<Spliced> {
-        self.ends.iter().find(|end| end.lower == lower).map(|end| end.spliced)
+        self.ends.get(&lower).map(|end| end.spliced)
     }
 
     /// Returns the stream that is joined with a linked one.
     pub fn other(&self, lower: StreamId) -> Option<StreamId> {
-        let end = self.ends.iter().find(|end| end.lower == lower)?;
-        let is_other = |other: &&End| other.upper == end.upper && other.lower != lower;
-        self.ends.iter().find(is_other).map(|other| other.lower)
+        self.ends.get(&lower)?.other
     }
 
     fn count(&mut self, lower: StreamId, bytes: usize, goes_on: bool) {
-        if let Some(end) = self.ends.iter_mut().find(|end| end.lower == lower) {
-            let Spliced { messages, bytes: all_bytes, .. } = end.spliced;
-            end.spliced = Spliced {
-                messages: messages + u64::from(!goes_on),
-                bytes: all_bytes + bytes as u64,
-                is_in_record: goes_on,
-            };
+        if let Some(Spliced { messages, bytes: all_bytes, is_in_record }) =
+            self.ends.get_mut(&lower).map(|end| &mut end.spliced)
+        {
+            *messages += u64::from(!goes_on);
+            *all_bytes += bytes as u64;
+            *is_in_record = goes_on;
         }
     }
 
@@ -129,22 +129,28 @@ impl Driver for Splice {
     }
 
     fn link(&mut self, cx: &mut Cx<'_>, upper: StreamId, lower: StreamId) -> Result<(), Errno> {
-        if self.ends.iter().filter(|end| end.upper == upper).count() == 2 {
+        let mut joined = self.ends.iter_mut().filter(|(_, end)| end.upper == upper);
+        let (first, second) = (joined.next(), joined.next());
+        if second.is_some() {
             return Err(Errno::EBUSY);
         }
-        self.ends.push(End { upper, lower, spliced: Spliced::default() });
-        if let Some(other) = self.other(lower) {
+        let other = first.map(|(other, end)| {
+            end.other = Some(lower);
+            *other
+        });
+        self.ends.insert(lower, End { upper, other, spliced: Spliced::default() });
+        if let Some(other) = other {
             cx.lower_qenable(other);
         }
         Ok(())
     }
 
     fn unlink(&mut self, cx: &mut Cx<'_>, lower: StreamId) {
-        let other = self.other(lower);
-        self.ends.retain(|end| end.lower != lower);
-        if let Some(other) = other {
-            cx.lower_unlink(other, None);
+        let Some(End { other: Some(other), .. }) = self.ends.remove(&lower) else { return };
+        if let Some(end) = self.ends.get_mut(&other) {
+            end.other = None;
         }
+        cx.lower_unlink(other, None);
     }
 
     fn lower_put(&mut self, cx: &mut Cx<'_>, lower: StreamId, m: Message) {
