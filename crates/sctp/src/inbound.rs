@@ -155,6 +155,11 @@ impl Inbound {
         self.streams
     }
 
+    /// Returns whether a part of a record was delivered, and not its end.
+    pub(crate) fn has_open_record(&self) -> bool {
+        self.open_record.is_some()
+    }
+
     pub(crate) fn held(&self) -> Held {
         self.held
     }

@@ -292,7 +292,17 @@ impl Stream {
             && self.head.writes_directly
             && self.head.coalesced.is_empty()
             && self.modules.is_empty()
-            && !flow::next_down(&mut self.modules, &mut self.device).is_full(0)
+            && !self.waits_below()
+    }
+
+    /// Returns whether a write has to wait, or to take its turn: the next queue with a service procedure is full, or messages that the
+    /// driver has no room for wait on its queue, which a write must not pass.
+    #[inline]
+    pub(crate) fn waits_below(&mut self) -> bool {
+        match self.modules.is_empty() {
+            true => !self.device.write.is_empty(),
+            false => flow::next_down(&mut self.modules, &mut self.device).is_full(0),
+        }
     }
 
     /// Copies the data that waits on its way up. Returns whether a queue still keeps memory of a burst.

@@ -59,7 +59,8 @@ impl Driver for SctpDriver {
 
     #[inline]
     fn put(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
-        if m.marks.contains(Marks::UNADMITTED) {
+        let is_behind = || cx.queue(s).is_some_and(|queue| !queue.is_empty()) && m.user_data().is_some();
+        if m.marks.contains(Marks::UNADMITTED) || is_behind() {
             return self.put_unadmitted(cx, s, m);
         }
         match &m.kind {

@@ -1,7 +1,7 @@
 //! Messages that wait on a stream's write queue until their association has room.
 //!
 //! The stream head asks for room before it sends a message down. A multiplexor that the stream is linked under cannot ask, and
-//! marks its messages ([`Marks::UNADMITTED`]).
+//! marks its messages ([`Marks::UNADMITTED`]). What comes after such messages waits behind them, whoever sends it.
 
 use streams::{Admission, Control, Cx, Driver, Kind, Marks, Message, SendInfo, StreamId};
 use tpi::Primitive;
@@ -9,11 +9,16 @@ use tpi::Primitive;
 use super::SctpDriver;
 
 impl SctpDriver {
-    /// Sends a message of user data whose sender has not asked for room, or queues the message.
+    /// Sends a message of user data whose sender has not asked for room, or queues the message. One whose sender has asked gives its
+    /// room up when it must wait.
     #[cold]
     pub(super) fn put_unadmitted(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
         let is_first = cx.queue(s).is_none_or(streams::Queue::is_empty);
-        if is_first && self.has_room(s, &m) { self.put_admitted(cx, s, m) } else { cx.putq(s, m) }
+        if is_first && self.has_room(s, &m) {
+            self.put_admitted(cx, s, m)
+        } else {
+            cx.putq(s, m.marked(Marks::UNADMITTED))
+        }
     }
 
     /// Sends queued messages while there is room.

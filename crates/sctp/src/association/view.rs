@@ -49,6 +49,11 @@ impl<'a> AssociationView<'a> {
         self.0.outbound.buffered_bytes() == 0
     }
 
+    /// Returns whether a part of a record was sent or delivered, and not its end.
+    pub fn is_in_record(&self) -> bool {
+        self.0.outbound.has_open_record() || self.0.inbound.as_ref().is_some_and(Inbound::has_open_record)
+    }
+
     /// Returns the length above which messages are fragmented (`SCTP_MAXSEG`).
     pub fn fragmentation_point_bytes(&self) -> usize {
         self.0.fragmentation_point_bytes()

@@ -193,6 +193,11 @@ impl Outbound {
         self.streams
     }
 
+    /// Returns whether the user has sent a part of a record, and not its end.
+    pub(crate) fn has_open_record(&self) -> bool {
+        self.open_record.is_some()
+    }
+
     /// Returns the cumulative TSN that the peer has acknowledged.
     pub(crate) fn cumulative_tsn(&self) -> Tsn {
         tsn::wrap(self.outstanding.first_tsn() - 1)

@@ -35,7 +35,7 @@ impl Executive {
             && !stream.head.failed_or_diverted
             && stream.head.writes_directly
             && stream.head.coalesced.is_empty()
-            && !flow::next_down(&mut stream.modules, &mut stream.device).is_full(0);
+            && !stream.waits_below();
         if !direct {
             return self.write_by_the_way(s, association, info, bytes);
         }
@@ -149,7 +149,7 @@ impl Executive {
         self.flush_head(s)?;
         self.check_canput(s, 0)?;
         let Some(stream) = self.streams.get(s) else { return Err(WriteError::Closed) };
-        if stream.head.writes_directly && stream.modules.is_empty() {
+        if stream.head.writes_directly && stream.modules.is_empty() && stream.device.write.is_empty() {
             return self.write_directly(s, association, &info, WriteData::Block(bytes));
         }
         let len = bytes.len();

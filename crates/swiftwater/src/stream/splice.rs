@@ -36,7 +36,7 @@ pub enum SpliceError {
         /// Number of SCTP streams that the other one sends on.
         outbound: u16,
     },
-    /// Part of a long message has gone on without the rest.
+    /// Part of a record has been sent, delivered or passed on without the rest.
     InRecord,
 }
 
@@ -55,7 +55,9 @@ impl fmt::Display for SpliceError {
                 f,
                 "messages come on {inbound} streams of one association, and the other one sends on {outbound} only"
             ),
-            SpliceError::InRecord => f.write_str("a long message has been passed on in part; try again"),
+            SpliceError::InRecord => {
+                f.write_str("a record has gone through in part; try again once it has ended")
+            }
         }
     }
 }
@@ -84,15 +86,17 @@ impl Stream<'_> {
     ///
     /// # Errors
     ///
-    /// A stream is linked already, has failed or ended; both are the same; they belong to different stacks; or one brings up
-    /// messages on SCTP streams that the other does not have. The ends of one association are not told apart from others:
-    /// spliced, they would send a message round for ever.
+    /// A stream is linked already, has failed or ended; both are the same; they belong to different stacks; one brings up
+    /// messages on SCTP streams that the other does not have; or part of a record was sent or delivered, so that what comes next
+    /// would belong to it. The ends of one association are not told apart from others: spliced, they would send a message round
+    /// for ever.
     pub fn splice(&self, other: &Stream<'_>, owner: Credentials) -> Result<(), SpliceError> {
         if !Arc::ptr_eq(&self.socket.shard, &other.socket.shard) {
             return Err(SpliceError::OtherStack);
         }
-        self.check_fits(other)?;
-        other.check_fits(self)?;
+        let (known, other_known) = (Known::of(self)?, Known::of(other)?);
+        known.check_fits(other_known)?;
+        other_known.check_fits(known)?;
         let with = other.socket.stream;
         let spliced = self.change(|executive, s| splice(executive, [s, with], owner));
         Ok(spliced.unwrap_or(Err(LinkError::Closed))?)
@@ -121,19 +125,37 @@ impl Stream<'_> {
             })
             .flatten()
     }
+}
 
-    /// Checks that the other stream has every SCTP stream on which messages can come up here.
-    fn check_fits(&self, other: &Stream<'_>) -> Result<(), SpliceError> {
-        let counts = |stream: &Stream<'_>| {
-            let socket = stream.socket;
-            let known = socket.shard.with_driver(|driver| driver.statistics(socket.stream, 0)).flatten();
-            known.map_or((0, 0), |known| (known.streams_in, known.streams_out))
-        };
-        match (counts(self).0, counts(other).1) {
-            (inbound, outbound) if inbound > outbound => {
-                Err(SpliceError::TooFewStreams { inbound, outbound })
-            }
-            _ => Ok(()),
+/// What must be known of the association of a stream to splice it.
+#[derive(Clone, Copy)]
+struct Known {
+    streams_in: u16,
+    streams_out: u16,
+}
+
+impl Known {
+    /// Returns what is known of a stream between two records.
+    fn of(stream: &Stream<'_>) -> Result<Known, SpliceError> {
+        let socket = stream.socket;
+        let known = socket.shard.with_driver(|driver| {
+            let view = driver.view(socket.stream, 0)?;
+            let known = Known { streams_in: view.streams_in(), streams_out: view.streams_out() };
+            Some((known, view.is_in_record()))
+        });
+        match known.flatten() {
+            None => Err(LinkError::Closed.into()),
+            Some((_, true)) => Err(SpliceError::InRecord),
+            Some((known, false)) => Ok(known),
+        }
+    }
+
+    /// Checks that the other association sends on every SCTP stream on which messages can come up here.
+    fn check_fits(self, other: Known) -> Result<(), SpliceError> {
+        let (inbound, outbound) = (self.streams_in, other.streams_out);
+        match inbound > outbound {
+            true => Err(SpliceError::TooFewStreams { inbound, outbound }),
+            false => Ok(()),
         }
     }
 }

@@ -61,6 +61,41 @@ fn messages_wait_for_a_reader_beyond_the_splice() {
 }
 
 #[test]
+fn a_program_sends_behind_what_was_passed_on() {
+    must_end(|| {
+        let default = AssociationOptions::default();
+        let Between { clients: [a, b], ends: [to_a, to_b] } = between([&default, &default]);
+        to_a.stream().splice(&to_b.stream(), Credentials::ROOT).unwrap();
+        let queued = || to_b.stream().describe().unwrap().driver.write.messages;
+        let mut sent = 0u32;
+        while queued() < 10 {
+            match a.try_send(&[&sent.to_be_bytes()[..], &[7; 1000]].concat(), &SendInfo::default()) {
+                Ok(()) => sent += 1,
+                Err(SendError::WouldBlock) => std::thread::yield_now(),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        let passed_on = to_a.stream().splice_status().unwrap().messages;
+        to_b.stream().unsplice().unwrap();
+        let mut numbers = 0..passed_on as u32;
+        loop {
+            match to_b.try_send(b"mine", &SendInfo::default()) {
+                Ok(()) => break,
+                Err(SendError::WouldBlock) => {}
+                Err(error) => panic!("{error}"),
+            }
+            if let Some(number) = numbers.next() {
+                assert_eq!(b.recv().unwrap().unwrap().to_vec()[..4], number.to_be_bytes());
+            }
+        }
+        for number in numbers {
+            assert_eq!(b.recv().unwrap().unwrap().to_vec()[..4], number.to_be_bytes());
+        }
+        assert_eq!(b.recv().unwrap().unwrap().to_vec(), b"mine");
+    });
+}
+
+#[test]
 fn the_end_of_an_association_comes_behind_what_was_passed_on() {
     must_end(|| {
         let default = AssociationOptions::default();
@@ -91,4 +126,24 @@ fn each_association_must_have_the_streams_of_the_other() {
     let Between { ends: [elsewhere, _], .. } = between([&many, &many]);
     let refused = to_a.stream().splice(&elsewhere.stream(), Credentials::ROOT);
     assert_eq!(refused, Err(SpliceError::OtherStack));
+}
+
+#[test]
+fn a_record_that_was_begun_ends_before_a_splice() {
+    must_end(|| {
+        let default = AssociationOptions::default();
+        let Between { clients: [_a, b], ends: [to_a, to_b] } = between([&default, &default]);
+        let splice = || to_a.stream().splice(&to_b.stream(), Credentials::ROOT);
+        let part = |more| SendInfo { more, ..SendInfo::default() };
+        to_b.send_with(b"begun, ", &part(true)).unwrap();
+        to_b.flush();
+        assert_eq!(splice(), Err(SpliceError::InRecord), "what the peer sends would end it");
+        to_b.send_with(b"ended", &part(false)).unwrap();
+        splice().unwrap();
+        let parts = [(); 2].map(|()| b.recv().unwrap().unwrap());
+        assert_eq!(
+            parts.map(|part| (part.to_vec(), part.info.more)),
+            [(b"begun, ".to_vec(), true), (b"ended".to_vec(), false)]
+        );
+    });
 }
