@@ -117,8 +117,15 @@ impl Head {
             return self.divert(s, m, scheduler);
         }
         match m.kind {
-            Kind::Data | Kind::Proto(_) | Kind::Run(_) if self.queue.is_flooded() => {
-                self.refuse_flood(s, m, scheduler)
+            Kind::Data
+            | Kind::Proto(_)
+            | Kind::Run(_)
+            | Kind::PcProto(_)
+            | Kind::PassFp(_)
+            | Kind::Sig(_)
+                if self.queue.is_flooded() =>
+            {
+                self.refuse_flood(s, m, scheduler);
             }
             Kind::Data | Kind::Proto(_) | Kind::Run(_) => {
                 let readable = if m.band == 0 { Self::NORMAL } else { Self::BAND };

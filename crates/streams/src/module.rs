@@ -385,6 +385,10 @@ impl<'a> Q<'a> {
     /// Inserts a message into this side's queue before the one at `place` (`insq`). Returns the message if that would break the
     /// order of priority.
     pub fn insq(&mut self, place: usize, m: Message) -> Result<(), Message> {
+        if self.queue().is_flooded() {
+            self.refuse_flood(m);
+            return Ok(());
+        }
         if self.own_queue().insq(place, m)? {
             self.qenable();
         }

@@ -14,6 +14,9 @@ const RUNS_MAX: u32 = 100_000;
 /// Excess over the high-water mark at which a queue is flooded: its sender ignores flow control. Drivers that bound the messages
 /// they send up by a window of their own stay below.
 const FLOODED_BYTES: usize = 256 * 1024 * 1024;
+/// Number of messages at which a queue is flooded, however short they are: each takes memory of its own. The largest receive buffer holds
+/// a third of them.
+const FLOODED_MESSAGES: usize = 2 * 1024 * 1024;
 /// Number of messages that an empty queue keeps room for.
 const KEPT_MESSAGES_MAX: usize = 256;
 
@@ -393,7 +396,9 @@ impl Queue {
     /// Returns whether a sender fills the queue without regard to flow control.
     #[inline]
     pub(crate) fn is_flooded(&self) -> bool {
-        self.normal.count_bytes >= self.normal.hiwat_bytes.saturating_add(FLOODED_BYTES)
+        let in_bands: usize = self.bands.iter().map(|level| level.count_bytes).sum();
+        self.normal.count_bytes + in_bands >= self.normal.hiwat_bytes.saturating_add(FLOODED_BYTES)
+            || self.messages.len() >= FLOODED_MESSAGES
     }
 
     /// Returns whether a band above 0 that was used has room (`POLLWRBAND`).

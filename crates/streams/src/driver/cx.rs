@@ -220,9 +220,14 @@ impl<'a> Cx<'a> {
     }
 
     /// Queues a message that came up on a linked stream (`putq` on the lower read queue). The queue counts for the flow
-    /// control of the linked stream.
+    /// control of the linked stream. A stream that floods it fails, and its link ends.
     pub fn lower_putq(&mut self, lower: StreamId, m: Message) {
         let Some((stream, scheduler)) = self.streams.parts(lower) else { return };
+        if stream.head.queue.is_flooded() {
+            scheduler.return_credit(lower, &m);
+            let failed = Kind::Error { read: Some(Errno::EIO), write: Some(Errno::EIO) };
+            return self.lower_unlink(lower, Some(Message::new(failed)));
+        }
         if stream.head.queue.putq(m) {
             scheduler.qenable(&mut stream.head.queue, head_side(lower));
         }

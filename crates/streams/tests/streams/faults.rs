@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use streams::modules::BufMod;
-use streams::{Errno, Flush, Message, Module, ModuleInfo, PushError, Q, QueueInfo, ReadError, WriteError};
+use streams::{
+    Errno, Flush, Kind, Message, Module, ModuleInfo, Primitive, PushError, Q, QueueInfo, ReadError, Signal,
+    WriteError,
+};
 
 /// Panics in the procedure that its name gives.
 struct Faulty(&'static str);
@@ -210,16 +213,39 @@ impl Module for Flooding {
     fn rsrv(&mut self, _q: &mut Q<'_>) {}
 }
 
+const MEBIBYTE: usize = 1024 * 1024;
+
+/// Sends up messages that a module makes a thousand of, until the stream fails.
+fn flood(rig: &mut Rig, m: &Message) {
+    let mut put = 0;
+    while rig.executive.poll(rig.s).writable && !rig.executive.poll(rig.s).error {
+        rig.up(m.dupmsg());
+        rig.executive.run();
+        put += 1000;
+        assert!(put <= 3 * MEBIBYTE, "a flood of {:?} has no end", m.kind);
+    }
+    assert_eq!(rig.write("x"), Err(WriteError::Failed(Errno::EIO)));
+}
+
 #[test]
 fn a_module_that_floods_a_queue_takes_only_its_own_stream() {
-    const MEBIBYTE: usize = 1024 * 1024;
-    for keeps in [false, true] {
+    let large = || vec![0; MEBIBYTE].into();
+    let answer = || Primitive::InfoReq;
+    let large_floods = [
+        Message::data(vec![0; MEBIBYTE]),
+        Message { band: 7, ..Message::data(vec![0; MEBIBYTE]) },
+        Message { data: large(), ..Message::pc_proto(answer()) },
+    ];
+    let large_floods = large_floods.iter().flat_map(|m| [(m.dupmsg(), false), (m.dupmsg(), true)]);
+    let short_floods = [(Message::new(Kind::Sig(Signal(1))), false), (Message::proto(answer()), true)];
+    for (m, keeps) in large_floods.chain(short_floods) {
         let mut rig = Rig::new();
+        rig.data_up("unread");
         rig.executive.push(rig.s, Box::new(Flooding { keeps })).unwrap();
-        rig.up(Message::data(vec![0; MEBIBYTE]));
-        assert_eq!(rig.write("x"), Err(WriteError::Failed(Errno::EIO)));
-        let held = rig.executive.nread(rig.s).unwrap().0;
-        assert!(held <= 257, "{held} mebibytes with the head");
+        flood(&mut rig, &m);
+        let held = rig.executive.describe(rig.s).unwrap();
+        let bytes = held.head_queue.bytes + held.modules[0].read.bytes;
+        assert!(bytes <= 258 * MEBIBYTE, "{bytes} bytes of {:?}", m.kind);
         check_that_others_live(&mut rig);
     }
 }
