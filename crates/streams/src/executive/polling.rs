@@ -107,7 +107,7 @@ impl Executive {
     ///
     /// The first error of a driver; all drivers are called nevertheless.
     pub fn receive(&mut self, now: Instant) -> io::Result<bool> {
-        self.at(now);
+        let now = self.advance(now);
         let mut result = Ok(false);
         for driver in &mut self.drivers {
             let received = driver.receive(&mut Cx::new(&mut self.streams), now);
@@ -150,7 +150,7 @@ impl Executive {
     /// Makes the drivers pass waiting data, or only what is due, to their links. A flush of everything first sends down the
     /// coalesced bytes of heads, as far as there is room.
     pub fn flush(&mut self, now: Instant, scope: FlushScope) {
-        self.at(now);
+        let now = self.advance(now);
         if scope == FlushScope::All {
             self.flush_heads();
         }

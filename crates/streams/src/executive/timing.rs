@@ -16,6 +16,12 @@ impl Executive {
         self
     }
 
+    /// Advances the time and returns it: callers of several threads may state times in another order than they come.
+    #[inline]
+    pub(super) fn advance(&mut self, now: Instant) -> Instant {
+        self.at(now).streams.scheduler.timers.now()
+    }
+
     /// Returns the time by which [`Executive::timeout`] must be called.
     pub fn deadline(&self) -> Option<Instant> {
         let drivers = self.drivers.iter().filter_map(|driver| driver.deadline());
@@ -24,7 +30,7 @@ impl Executive {
 
     /// Expires timers that are due, and calls the drivers whose deadline has passed.
     pub fn timeout(&mut self, now: Instant) {
-        self.at(now);
+        let now = self.advance(now);
         for driver in &mut self.drivers {
             if driver.deadline().is_some_and(|deadline| deadline <= now) {
                 driver.timeout(&mut Cx::new(&mut self.streams), now);

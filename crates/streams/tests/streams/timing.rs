@@ -1,8 +1,12 @@
 //! Timers of modules and drivers, and closes that drain (SVR4.2 DDI/DKI `timeout(D3)`, `untimeout(D3)`; `close(2)`).
 
 use crate::support::{Rig, text};
+use std::io;
 use std::time::{Duration, Instant};
-use streams::{Message, Module, ModuleInfo, Q, QueueInfo, Side, TimerId};
+use streams::{
+    Cx, Driver, Errno, Executive, FlushScope, Message, Module, ModuleInfo, Open, Q, QueueInfo, Side,
+    StreamId, TimerId,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -134,4 +138,49 @@ fn a_stopped_timer_does_not_end() {
     rig.executive.timeout(start + 10 * SECOND);
     assert_eq!(rig.state().received.iter().map(text).collect::<Vec<_>>(), ["x"]);
     rig.write("y").unwrap();
+}
+
+/// Notes the times of its calls.
+struct Clock(Vec<Instant>);
+
+impl Clock {
+    fn note(&mut self, cx: &Cx<'_>, now: Instant) {
+        assert_eq!(cx.now(), now);
+        self.0.push(now);
+    }
+}
+
+impl Driver for Clock {
+    fn open(&mut self, _cx: &mut Cx<'_>, _s: StreamId, _open: &Open) -> Result<(), Errno> {
+        Ok(())
+    }
+    fn close(&mut self, _cx: &mut Cx<'_>, _s: StreamId) {}
+    fn put(&mut self, _cx: &mut Cx<'_>, _s: StreamId, _m: Message) {}
+    fn receive(&mut self, cx: &mut Cx<'_>, now: Instant) -> io::Result<bool> {
+        self.note(cx, now);
+        Ok(false)
+    }
+    fn deadline(&self) -> Option<Instant> {
+        self.0.first().copied()
+    }
+    fn timeout(&mut self, cx: &mut Cx<'_>, now: Instant) {
+        self.note(cx, now);
+    }
+    fn flush(&mut self, cx: &mut Cx<'_>, now: Instant, _scope: FlushScope) {
+        self.note(cx, now);
+    }
+}
+
+/// Two threads may take the time in one order and enter the perimeter in the other.
+#[test]
+fn the_time_of_a_driver_never_goes_back() {
+    let start = Instant::now();
+    let mut executive = Executive::new(start);
+    let driver = executive.add_driver("clock", Box::new(Clock(Vec::new())));
+    executive.receive(start + SECOND).unwrap();
+    executive.receive(start).unwrap();
+    executive.flush(start, FlushScope::All);
+    executive.timeout(start);
+    let times = executive.with_driver(driver, |clock: &mut Clock, _| clock.0.clone()).unwrap();
+    assert_eq!(times, [start + SECOND; 4]);
 }
