@@ -105,36 +105,60 @@ impl Message {
         self
     }
 
-    /// Returns what is known of user data in both directions; `None` for other messages. Plain data has the default description.
+    /// Returns what is known of user data in both directions; `None` for other messages. Data without options has the default
+    /// description.
     pub fn user_data(&self) -> Option<UserData> {
         match &self.kind {
             Kind::Data => Some(UserData::default()),
-            Kind::Proto(Control::Tpi(Primitive::OptdataReq { association, info })) => {
-                let SendInfo { stream, ppid, more, .. } = *info;
-                Some(UserData { association: *association, stream, ppid, more })
-            }
-            Kind::Proto(Control::Tpi(Primitive::OptdataInd { association, info })) => {
-                let RecvInfo { stream, ppid, more, .. } = *info;
-                Some(UserData { association: *association, stream, ppid, more })
-            }
+            Kind::Proto(Control::Tpi(primitive)) => match primitive {
+                Primitive::OptdataReq { association, info } => {
+                    let SendInfo { stream, ppid, more, .. } = *info;
+                    Some(UserData { association: *association, stream, ppid, more })
+                }
+                Primitive::OptdataInd { association, info } => {
+                    let RecvInfo { stream, ppid, more, .. } = *info;
+                    Some(UserData { association: *association, stream, ppid, more })
+                }
+                Primitive::DataReq { more }
+                | Primitive::ExdataReq { more }
+                | Primitive::DataInd { more }
+                | Primitive::ExdataInd { more } => Some(UserData { more: *more, ..UserData::default() }),
+                _ => None,
+            },
             _ => None,
         }
     }
 
-    /// Returns the description of user data on its way down; `None` for other messages. Plain data has the default description.
+    /// Returns the description of user data on its way down; `None` for other messages. Data without options has the default
+    /// description.
     pub fn send_info(&self) -> Option<SendInfo> {
         match &self.kind {
             Kind::Data => Some(SendInfo::default()),
-            Kind::Proto(Control::Tpi(Primitive::OptdataReq { info, .. })) => Some(*info),
+            Kind::Proto(Control::Tpi(primitive)) => match *primitive {
+                Primitive::OptdataReq { info, .. } => Some(info),
+                Primitive::DataReq { more } => Some(SendInfo { more, ..SendInfo::default() }),
+                Primitive::ExdataReq { more } => {
+                    Some(SendInfo { more, unordered: true, ..SendInfo::default() })
+                }
+                _ => None,
+            },
             _ => None,
         }
     }
 
-    /// Returns the description of user data on its way up; `None` for other messages. Plain data has the default description.
+    /// Returns the description of user data on its way up; `None` for other messages. Data without options has the default
+    /// description.
     pub fn recv_info(&self) -> Option<RecvInfo> {
         match &self.kind {
             Kind::Data => Some(RecvInfo::default()),
-            Kind::Proto(Control::Tpi(Primitive::OptdataInd { info, .. })) => Some(*info),
+            Kind::Proto(Control::Tpi(primitive)) => match *primitive {
+                Primitive::OptdataInd { info, .. } => Some(info),
+                Primitive::DataInd { more } => Some(RecvInfo { more, ..RecvInfo::default() }),
+                Primitive::ExdataInd { more } => {
+                    Some(RecvInfo { more, unordered: true, ..RecvInfo::default() })
+                }
+                _ => None,
+            },
             _ => None,
         }
     }

@@ -1,10 +1,10 @@
 //! The modules that come with the executive (`bufmod(7)`, `strlog(D3)`; `limit` and `filter` are Swiftwater's own).
 
-use crate::support::{Rig, data, pass, pushed};
+use crate::support::{Rig, data, pass, pushed, text};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use streams::modules::{self, Trace};
-use streams::{Chain, Message, PushError, RecvInfo, SendInfo};
+use streams::{Chain, Message, Primitive, PushError, RecvInfo, SendInfo};
 
 #[test]
 fn modules_refuse_arguments_that_they_do_not_know() {
@@ -96,6 +96,31 @@ fn limit_may_count_each_stream_for_itself() {
     assert_eq!(rig.received(), ["1a", "2a"], "one stream does not hold up another");
     pass(&mut rig, start, 1, 1001);
     assert_eq!(rig.received(), ["1a", "2a", "1b"]);
+}
+
+/// TPI 2.0, T_DATA_REQ and T_EXDATA_REQ: user data without options.
+#[test]
+fn modules_for_user_data_know_all_its_primitives() {
+    let requests = [Primitive::DataReq { more: false }, Primitive::ExdataReq { more: false }];
+    let (mut rig, start) = pushed("limit", &["messages=1"]);
+    for primitive in requests.clone() {
+        let m = Message { data: b"down"[..].into(), ..Message::proto(primitive) };
+        rig.executive.putmsg(rig.s, m).unwrap();
+    }
+    assert_eq!(rig.received().len(), 1, "the other one waits");
+    pass(&mut rig, start, 1, 1001);
+    assert_eq!(rig.received().len(), 2);
+    let (mut rig, _) = pushed("filter", &["drop=1", "way=both"]);
+    for primitive in
+        requests.into_iter().chain([Primitive::DataInd { more: false }, Primitive::ExdataInd { more: false }])
+    {
+        let goes_up = matches!(primitive, Primitive::DataInd { .. } | Primitive::ExdataInd { .. });
+        let m = Message { data: b"data"[..].into(), ..Message::proto(primitive) };
+        if goes_up { rig.up(m) } else { rig.executive.putmsg(rig.s, m).unwrap() }
+    }
+    rig.executive.run();
+    assert_eq!((rig.received().len(), rig.executive.getmsg(rig.s)), (0, Ok(None)));
+    assert_eq!(rig.state().consumed, [(0, 4), (0, 4)], "the window of what came up is given back");
 }
 
 /// TPI 2.0, T_ORDREL_REQ and T_ORDREL_IND: no data follows a release.
