@@ -19,8 +19,10 @@ use tpi::{Primitive, RecvInfo, SendInfo};
 /// receive window, so that a peer cannot turn one window into many. An unacknowledged message keeps its plain form alive, so that
 /// its sender is charged for all that it holds.
 ///
-/// An end without the module receives the announcement as one message of one byte with that payload protocol identifier. An end
-/// that pops the module says so, and the other end stops compressing; messages that are on their way then arrive compressed.
+/// The module sends its own messages between records of the program, the announcement behind the first one: in a record they would be
+/// part of it. An end without the module receives the announcement as one message of one byte with that payload protocol identifier.
+/// An end that pops the module says so, unless a record is open, and the other end stops compressing; messages that are on their way
+/// then arrive compressed.
 #[derive(Debug, Default)]
 pub struct Compress {
     announced: bool,
@@ -28,6 +30,8 @@ pub struct Compress {
     answered: bool,
     /// The next message down continues a record.
     in_record: bool,
+    /// The other end has announced itself while a record was open.
+    owes_answer: bool,
     /// Bytes of user data that went down, before and after compression.
     plain_bytes: u64,
     sent_bytes: u64,
@@ -87,7 +91,10 @@ impl Compress {
             (ANNOUNCEMENT, None) => {
                 self.answered = true;
                 q.freemsg(m);
-                q.other().putnext(own(association, ANSWER));
+                match self.in_record {
+                    true => self.owes_answer = true,
+                    false => q.other().putnext(own(association, ANSWER)),
+                }
             }
             (ANSWER | LEAVING, None) => {
                 self.answered = *what == ANSWER;
@@ -136,6 +143,16 @@ impl Compress {
             false => return None,
         };
         Some(Bytes::from_owner(Packed { bytes, _plain: data.clone() }))
+    }
+
+    /// Sends the module's own messages that are due, behind a record.
+    fn send_due(&mut self, q: &mut Q<'_>, association: u32) {
+        if !std::mem::replace(&mut self.announced, true) {
+            q.putnext(own(association, ANNOUNCEMENT));
+        }
+        if std::mem::take(&mut self.owes_answer) {
+            q.putnext(own(association, ANSWER));
+        }
     }
 
     fn counts(&self) -> Chain {
@@ -188,9 +205,6 @@ impl Module for Compress {
         let Kind::Proto(Control::Tpi(Primitive::OptdataReq { association, info })) = m.kind else {
             return q.pass(m);
         };
-        if !std::mem::replace(&mut self.announced, true) {
-            q.putnext(own(association, ANNOUNCEMENT));
-        }
         self.plain_bytes += m.data.len() as u64;
         let packed = self.pack(&info, &m.data);
         self.in_record = info.more;
@@ -203,6 +217,9 @@ impl Module for Compress {
         };
         self.sent_bytes += m.data.len() as u64;
         q.pass(m);
+        if !self.in_record {
+            self.send_due(q, association);
+        }
     }
 
     fn rput(&mut self, q: &mut Q<'_>, m: Message) {
@@ -228,7 +245,7 @@ impl Module for Compress {
         while let Some(m) = q.getq() {
             self.take(&mut q, m);
         }
-        if self.answered {
+        if self.answered && !self.in_record {
             q.other().putnext(own(0, LEAVING));
         }
     }

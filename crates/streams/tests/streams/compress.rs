@@ -120,7 +120,7 @@ fn compress_leaves_an_end_alone_that_does_not_answer() {
     for _ in 0..3 {
         a.write(&long).unwrap();
     }
-    assert_eq!(a.received()[1..], [long.clone(), long.clone(), long]);
+    assert_eq!(a.received(), [&long, "\0", &long, &long]);
 }
 
 #[test]
@@ -135,6 +135,31 @@ fn compress_refuses_what_the_other_end_cannot_have_sent() {
         assert_eq!(rig.executive.getmsg(rig.s), Err(ReadError::Failed(Errno::EBADMSG)));
         assert_eq!(rig.state().consumed, [(1, len)]);
     }
+}
+
+/// RFC 6458 §8.1.27: what is sent before the end of a record is part of it.
+#[test]
+fn compress_sends_nothing_of_its_own_in_a_record() {
+    let (mut a, _) = pushed("compress", &[]);
+    let (mut b, _) = pushed("compress", &[]);
+    let part = |rig: &mut Rig, text: &str, more| {
+        let info = SendInfo { more, ..SendInfo::default() };
+        rig.executive.write(rig.s, 0, info, text.as_bytes()).unwrap();
+        let _ = rig.executive.flush_head(rig.s);
+    };
+    part(&mut a, "begun, ", true);
+    part(&mut b, "of b, ", true);
+    assert_eq!(a.received(), ["begun, "]);
+    part(&mut a, "ended", false);
+    assert_eq!(a.received(), ["begun, ", "ended", "\0"]);
+    carry(&mut a, &mut b);
+    assert_eq!(b.received(), ["of b, "], "the answer waits");
+    part(&mut b, "to its end", false);
+    assert_eq!(b.received(), ["of b, ", "to its end", "\0", "\u{1}"]);
+    carry(&mut b, &mut a);
+    part(&mut a, "begun again, ", true);
+    a.executive.pop(a.s).unwrap();
+    assert_eq!(a.received(), ["\u{1}", "begun again, "]);
 }
 
 #[test]
