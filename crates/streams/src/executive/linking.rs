@@ -12,6 +12,8 @@ use std::collections::HashMap;
 pub(super) struct Links {
     by_number: HashMap<LinkId, Link>,
     last: u32,
+    /// Number of links that end with their controlling stream.
+    controlled: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +100,7 @@ impl Executive {
         stream.head.set_link(id, user_waits);
         let controller = (!persistent).then_some(upper);
         self.links.by_number.insert(id, Link { lower, below, above, controller, owner });
+        self.links.controlled += usize::from(!persistent);
         let linked = self.drivers[above.0].link(&mut Cx::new(&mut self.streams), upper, lower);
         if linked.is_err() {
             self.forget_link(id);
@@ -134,16 +137,15 @@ impl Executive {
 
     /// Ends the links that end with a stream: those that it controls, and the one whose lower end it is.
     pub(super) fn unlink_all(&mut self, s: StreamId) {
-        if self.links.by_number.is_empty() {
-            return;
+        if self.links.controlled > 0 {
+            let controls = |link: &Link| link.controller == Some(s);
+            let links = self.links.by_number.iter().filter(|(_, link)| controls(link));
+            for id in links.map(|(id, _)| *id).collect::<Vec<LinkId>>() {
+                // The link was found a moment ago.
+                let _ = self.unlink(id);
+            }
         }
-        let ends = |link: &Link| link.controller == Some(s) || link.lower == s;
-        let links: Vec<LinkId> =
-            self.links.by_number.iter().filter(|(_, link)| ends(link)).map(|(id, _)| *id).collect();
-        for id in links {
-            // The link was found a moment ago.
-            let _ = self.unlink(id);
-        }
+        self.unlink_lower(s);
     }
 
     /// Ends the link of a lower stream, if it is linked.
@@ -168,6 +170,7 @@ impl Executive {
 
     fn forget_link(&mut self, id: LinkId) {
         let Some(link) = self.links.by_number.remove(&id) else { return };
+        self.links.controlled -= usize::from(link.controller.is_some());
         if let Some((stream, scheduler)) = self.streams.parts(link.lower) {
             stream.head.end_link(link.lower, scheduler);
         }
