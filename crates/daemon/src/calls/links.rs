@@ -5,13 +5,14 @@ use std::rc::Rc;
 
 use rustix::io::Errno;
 use rustix::net::UCred;
+use swiftwater::SpliceError;
+use swiftwater::internals::AssociationView;
 use swiftwater::streams::{Credentials, LinkError};
-use swiftwater::{SpliceError, tokio::Association};
 
 use super::link_status::LinkStatus;
 use super::reply::{Answer, Reply};
-use super::streams::{association_ports, is_privileged, refused, stream};
-use super::walk::Walk;
+use super::streams::{is_privileged, refused, stream};
+use super::walk::{PASSED_OVER_PER_RECORD, Walk};
 use crate::state::association::SocketAssociation;
 use crate::state::registry::Registry;
 
@@ -79,15 +80,15 @@ async fn goes_round(registry: &Registry, first: &Rc<SocketAssociation>, second: 
 
 /// Finds the other end of an association in this daemon.
 async fn other_end(registry: &Registry, assoc: &SocketAssociation) -> Option<Rc<SocketAssociation>> {
-    let ours = Ends::of(assoc.association()?);
-    find(registry, |other| other.association().is_some_and(|other| ours.face(&Ends::of(other)))).await
+    let ends = assoc.view(Ends::of)?;
+    find(registry, |other| other.view(|other| ends.face(other)) == Some(true)).await
 }
 
 async fn with_number(registry: &Registry, id: u32) -> Option<Rc<SocketAssociation>> {
     find(registry, |assoc| assoc.id == id).await
 }
 
-/// Finds an association of any socket, in turns.
+/// Finds an association of any socket, in turns: a one-to-many socket may have as many as all others together.
 async fn find(
     registry: &Registry,
     is_it: impl Fn(&SocketAssociation) -> bool,
@@ -97,9 +98,11 @@ async fn find(
         for socket in sockets {
             let associations: Vec<Rc<SocketAssociation>> =
                 socket.inner().associations.values().cloned().collect();
-            walk.pass_over(associations.len()).await;
-            if let Some(found) = associations.into_iter().find(|assoc| is_it(assoc)) {
-                return Some(found);
+            for some in associations.chunks(PASSED_OVER_PER_RECORD) {
+                walk.pass_over(some.len()).await;
+                if let Some(found) = some.iter().find(|assoc| is_it(assoc)) {
+                    return Some(Rc::clone(found));
+                }
             }
         }
     }
@@ -108,25 +111,30 @@ async fn find(
 
 /// The two ends of an association, as one of them knows them.
 struct Ends {
-    local: (Vec<IpAddr>, u16),
-    peer: (Vec<IpAddr>, u16),
+    local: Vec<IpAddr>,
+    peer: Vec<IpAddr>,
+    ports: (u16, u16),
 }
 
 impl Ends {
-    fn of(association: &Association) -> Ends {
-        let (local_port, peer_port) = association_ports(association);
-        let canonical = |hosts: Vec<IpAddr>| hosts.iter().map(IpAddr::to_canonical).collect();
-        let local = association.local_addr().map(|address| address.ip());
-        let locals = association.local_addresses().into_iter().chain(local).collect();
-        let peers = association.peer_address().map_or_else(Vec::new, |peer| peer.hosts);
-        Ends { local: (canonical(locals), local_port), peer: (canonical(peers), peer_port) }
+    fn of(view: AssociationView<'_>) -> Ends {
+        let local = view.local_addresses().into_iter().chain(view.primary().local());
+        let peer = view.paths().map(|path| path.remote().ip());
+        Ends {
+            local: local.map(|ip| ip.to_canonical()).collect(),
+            peer: peer.map(|ip| ip.to_canonical()).collect(),
+            ports: view.ports(),
+        }
     }
 
-    /// Returns whether these are the two ends of one association.
-    fn face(&self, other: &Ends) -> bool {
-        let is_one = |(ours, our_port): &(Vec<IpAddr>, u16), (theirs, their_port): &(Vec<IpAddr>, u16)| {
-            our_port == their_port && ours.iter().any(|ip| theirs.contains(ip))
-        };
-        is_one(&self.local, &other.peer) && is_one(&self.peer, &other.local)
+    /// Returns whether these are the ends of the association that `other` is the other end of.
+    fn face(&self, other: AssociationView<'_>) -> bool {
+        let (local_port, peer_port) = self.ports;
+        if other.ports() != (peer_port, local_port) {
+            return false;
+        }
+        let other = Ends::of(other);
+        let meet = |ours: &[IpAddr], theirs: &[IpAddr]| ours.iter().any(|ip| theirs.contains(ip));
+        meet(&self.local, &other.peer) && meet(&self.peer, &other.local)
     }
 }

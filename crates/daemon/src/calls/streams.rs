@@ -170,7 +170,7 @@ fn epoch() -> (Instant, std::time::Duration) {
 }
 
 /// Returns the SCTP ports of this end and of the peer.
-pub(super) fn association_ports(association: &Association) -> (u16, u16) {
+fn association_ports(association: &Association) -> (u16, u16) {
     internals::view(association, |view| view.ports()).unwrap_or_default()
 }
 

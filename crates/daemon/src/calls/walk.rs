@@ -7,7 +7,7 @@ use crate::state::socket::Socket;
 use crate::system::quantum::{Quantum, RECORDS_PER_TURN};
 
 /// Number of sockets or associations that count as one record of a turn, because they are only looked at.
-const PASSED_OVER_PER_RECORD: usize = 16;
+pub(super) const PASSED_OVER_PER_RECORD: usize = 16;
 
 /// A walk over all sockets, in the order of their numbers.
 pub(super) struct Walk<'a> {
