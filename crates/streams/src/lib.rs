@@ -87,6 +87,6 @@ pub use message::{
 pub use module::{Module, ModuleInfo, Q};
 pub use names::{Autopush, ModuleFactory};
 pub use pool::Pool;
-pub use queue::{Queue, QueueInfo, QueuePair};
+pub use queue::{QUEUED_MESSAGES_MAX, Queue, QueueInfo, QueuePair};
 pub use timers::TimerId;
 pub use tpi::{Errno, Primitive, RecvInfo, SendInfo};

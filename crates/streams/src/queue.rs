@@ -17,6 +17,9 @@ const FLOODED_BYTES: usize = 256 * 1024 * 1024;
 /// Number of messages at which a queue is flooded, however short they are: each takes memory of its own. The largest receive buffer holds
 /// a third of them.
 const FLOODED_MESSAGES: usize = 2 * 1024 * 1024;
+/// Number of messages at which a queue with a service procedure is full, however short they are: each takes far more memory and
+/// time than its bytes. It has room again at half of that.
+pub const QUEUED_MESSAGES_MAX: usize = 4096;
 /// Number of messages that an empty queue keeps room for.
 const KEPT_MESSAGES_MAX: usize = 256;
 
@@ -55,6 +58,8 @@ pub struct Queue {
     /// Band 1 is at index 0. Empty as long as only band 0 is used.
     bands: Vec<Level>,
     service: bool,
+    /// The queue has reached [`QUEUED_MESSAGES_MAX`] and not yet fallen to half of it again: all its bands are full.
+    crowded: bool,
     /// QENAB: the queue is in the run queue.
     enabled: bool,
     /// QWANTR: the service procedure found the queue empty, so the next message must enable it.
@@ -124,6 +129,7 @@ impl Queue {
             normal: Level::new(info.hiwat_bytes, info.lowat_bytes),
             bands: Vec::new(),
             service: info.service,
+            crowded: false,
             enabled: false,
             want_read: true,
             no_enable: false,
@@ -140,6 +146,7 @@ impl Queue {
         if rank == 0 {
             self.messages.push_back(m);
             self.attached += 1;
+            self.note_length();
         } else {
             let place = self.messages.partition_point(|other| other.rank() >= rank);
             self.insert(place, m);
@@ -159,10 +166,23 @@ impl Queue {
     fn insert(&mut self, place: usize, m: Message) {
         self.messages.insert(place, m);
         self.attached = (self.attached + 1).max(self.messages.len() - place);
+        self.note_length();
+    }
+
+    /// Notes whether the queue holds too many messages.
+    #[inline]
+    fn note_length(&mut self) {
+        let messages = self.messages.len();
+        if messages >= QUEUED_MESSAGES_MAX {
+            self.crowded = self.service;
+        } else if messages <= QUEUED_MESSAGES_MAX / 2 {
+            self.crowded = false;
+        }
     }
 
     #[inline]
     fn after_pop(&mut self) {
+        self.note_length();
         if self.attached > self.messages.len() {
             self.attached = self.messages.len();
         } else if self.messages.is_empty() {
@@ -279,6 +299,10 @@ impl Queue {
     /// Returns whether a message of this band may be queued. If not, the queue remembers the caller.
     #[inline]
     pub fn canput(&mut self, band: u8) -> bool {
+        if self.crowded {
+            self.level(u16::from(band)).want_write = true;
+            return false;
+        }
         match band {
             0 => self.normal.canput(),
             _ => self.bands.get_mut(usize::from(band) - 1).is_none_or(Level::canput),
@@ -288,6 +312,9 @@ impl Queue {
     /// Returns whether there is room again for a remembered sender; true once for each.
     #[inline]
     pub fn relieved(&mut self) -> bool {
+        if self.crowded {
+            return false;
+        }
         let normal = self.normal.relieved();
         if self.bands.is_empty() {
             normal
@@ -311,12 +338,14 @@ impl Queue {
             }
         }
         self.attached = self.attached.min(self.messages.len());
+        self.note_length();
     }
 
     /// Removes the message at this position (`rmvq`).
     pub fn rmvq(&mut self, place: usize) -> Option<Message> {
         let m = self.messages.remove(place)?;
         self.attached = self.attached.min(self.messages.len());
+        self.note_length();
         self.level(m.rank()).remove(m.weight_bytes());
         Some(m)
     }
@@ -384,13 +413,15 @@ impl Queue {
         self.level_if_used(band).map_or(0, |level| level.count_bytes)
     }
 
-    /// Returns whether this band has reached its high mark and not yet fallen to its low mark again. Remembers no caller.
+    /// Returns whether this band has reached its high mark, or the queue [`QUEUED_MESSAGES_MAX`], and not yet fallen to its low
+    /// mark again. Remembers no caller.
     #[inline]
     pub fn is_full(&self, band: u8) -> bool {
-        match band {
-            0 => self.normal.full,
-            _ => self.level_if_used(band).is_some_and(|level| level.full),
-        }
+        self.crowded
+            || match band {
+                0 => self.normal.full,
+                _ => self.level_if_used(band).is_some_and(|level| level.full),
+            }
     }
 
     /// Returns whether a sender fills the queue without regard to flow control.
@@ -403,7 +434,7 @@ impl Queue {
 
     /// Returns whether a band above 0 that was used has room (`POLLWRBAND`).
     pub(crate) fn has_room_in_a_band(&self) -> bool {
-        self.bands.iter().any(|level| level.used && !level.full)
+        !self.crowded && self.bands.iter().any(|level| level.used && !level.full)
     }
 
     /// Returns whether `ahead_bytes` on their way would fill the queue.

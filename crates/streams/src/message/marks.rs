@@ -4,7 +4,7 @@ use crate::bit_set::bit_set;
 
 /// Marks of a message (`b_flag`): a set of bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Marks(u8);
+pub struct Marks(u16);
 
 impl Marks {
     /// No mark.
@@ -25,6 +25,9 @@ impl Marks {
     /// The sender has not asked the driver for room ([`Driver::admit`](crate::Driver::admit)): a driver without room queues the
     /// message.
     pub const UNADMITTED: Self = Self(128);
+    /// A module has made the message as a duplicate of another one: no module duplicates it again. Otherwise a few modules on one
+    /// stream would make thousands of messages of each.
+    pub const DUPLICATE: Self = Self(256);
     /// The message was part of a run: its charge beyond the data returns with the run.
     pub(crate) const OF_RUN: Self = Self(64);
 }

@@ -2,7 +2,7 @@
 
 use super::arguments;
 use crate::identifiers::Side;
-use crate::message::{Kind, Message};
+use crate::message::{Kind, Marks, Message};
 use crate::module::{Module, ModuleInfo, Q};
 use crate::queue::QueueInfo;
 use crate::timers::TimerId;
@@ -14,7 +14,7 @@ use std::time::Duration;
 ///
 /// Arguments: `drop=P` and `duplicate=P`, probabilities; `delay=MS`; `ppid=N` and `stream=N` select messages; `way=down`, `up` or
 /// `both` (default `down`); `seed=N` (default 1). Messages are duplicated on their way down only: upward, a duplicate would
-/// return receive window that nobody has taken.
+/// return receive window that nobody has taken. What one filter has made, no other one duplicates again.
 #[derive(Debug)]
 pub struct Filter {
     drop: f64,
@@ -117,10 +117,11 @@ impl Filter {
         } else {
             set.remove(&record);
         }
+        let may_duplicate = side == Side::Write && !m.marks.intersects(Marks::DUPLICATE);
         let is_whole = begun == (false, false) && !info.more;
         match drops {
             true => Fate::Drop,
-            false if is_whole && side == Side::Write && self.chance() < self.duplicate => Fate::Twice,
+            false if is_whole && may_duplicate && self.chance() < self.duplicate => Fate::Twice,
             false => Fate::Pass,
         }
     }
@@ -138,8 +139,9 @@ impl Filter {
             }
             Fate::Twice => {
                 self.duplicated += 1;
-                self.send(q, m.dupmsg());
+                let duplicate = m.dupmsg().marked(Marks::DUPLICATE);
                 self.send(q, m);
+                self.send(q, duplicate);
             }
             Fate::Pass => self.send(q, m),
         }

@@ -2,7 +2,10 @@
 //! `getq(D3)`, `srv(D2)`; STREAMS programmer's guide, "Flow control").
 
 use crate::support::{Noting, Rig, data};
-use streams::{Admission, DriverInfo, Interest, Message, Module, ModuleInfo, Q, QueueInfo, WriteError};
+use streams::{
+    Admission, DriverInfo, Interest, Message, Module, ModuleInfo, Q, QUEUED_MESSAGES_MAX, QueueInfo,
+    WriteError,
+};
 
 fn push(rig: &mut Rig, name: &'static str, info: ModuleInfo) {
     let diary = rig.diary();
@@ -44,6 +47,28 @@ fn a_full_driver_queue_stops_the_writer_and_wakes_it_at_the_low_mark() {
     assert_eq!(levels, [false, false, true, true], "with 3, 2, 1, 0 bytes left");
     assert!(rig.executive.poll(rig.s).writable);
     rig.write("x").unwrap();
+}
+
+#[test]
+fn a_queue_with_many_short_messages_is_full_in_all_bands_until_half_of_them_are_gone() {
+    let mut rig = Rig::with_info(small_device(1 << 20, 1 << 19));
+    rig.state().busy = true;
+    let mut writes = 0;
+    while rig.write("x").is_ok() {
+        writes += 1;
+        assert!(writes <= QUEUED_MESSAGES_MAX, "the bytes of a message are not all that it takes");
+    }
+    assert_eq!(writes, QUEUED_MESSAGES_MAX);
+    let can_write = |rig: &mut Rig| [0, 1].map(|band| rig.executive.canput(rig.s, band));
+    assert_eq!(can_write(&mut rig), [false, false]);
+    for gone in 1..=QUEUED_MESSAGES_MAX / 2 {
+        assert_eq!(can_write(&mut rig), [false, false], "{gone}");
+        rig.executive.want(rig.s, Interest::WRITABLE);
+        assert!(!rig.executive.has_wakeups());
+        rig.device(|cx, s| drop(cx.getq(s)));
+    }
+    assert!(rig.executive.has_wakeups());
+    assert_eq!(can_write(&mut rig), [true, true]);
 }
 
 #[test]

@@ -207,6 +207,17 @@ fn filter_duplicates_and_delays() {
 }
 
 #[test]
+fn a_duplicate_is_not_duplicated_again() {
+    let (mut rig, _) = pushed("filter", &["duplicate=1"]);
+    for _ in 0..7 {
+        rig.executive.push_named(rig.s, "filter", &["duplicate=1".to_owned()]).unwrap();
+    }
+    rig.write("x").unwrap();
+    rig.executive.run();
+    assert_eq!(rig.received().len(), 9, "one of each of eight filters, and the message");
+}
+
+#[test]
 fn a_trace_is_a_line_for_each_message() {
     let (mut rig, start) = pushed("nullmod", &[]);
     let lines = Arc::new(Mutex::new(String::new()));
