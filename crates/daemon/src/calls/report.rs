@@ -1,7 +1,8 @@
 //! The answer to a request for the status.
 //!
 //! The answer may be long, so it is built in turns, of parts that are written into a memfd one by one. Its memory is
-//! charged to the requesting user until this user has read it: see [`LentMemfd`].
+//! charged to the requesting user until this user has read it: see [`LentMemfd`]. Each user has one answer built at a time, because many
+//! would take a turn each in every round of the daemon's tasks.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -11,13 +12,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use rustix::io::Errno;
 use rustix::net::UCred;
 use serde::Serialize;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::reply::{Answer, Reply};
 use super::status::{self, Part, Status, UserStatus};
 use super::walk::Walk;
 use crate::channel::long_messages::LentMemfd;
 use crate::state::association::SocketAssociation;
-use crate::state::registry::Registry;
+use crate::state::registry::{Registry, take_waiting_seat};
 use crate::state::socket::Socket;
 use crate::users::budget::Account;
 
@@ -30,7 +32,7 @@ const STEP_BYTES: usize = 64 * 1024;
 
 /// Answers with a memfd that contains the report from its beginning.
 pub(crate) async fn report(registry: &Registry, who: UCred) -> Result<Reply, Errno> {
-    let mut report = Report::begin(registry, who)?;
+    let mut report = Report::begin(registry, who).await?;
     report.add(&Part::Daemon(Status {
         version: env!("CARGO_PKG_VERSION").into(),
         process: std::process::id(),
@@ -100,15 +102,20 @@ impl Associations {
 /// An answer under construction.
 pub(crate) struct Report {
     memory: LentMemfd,
+    _only_one: OwnedSemaphorePermit,
 }
 
 impl Report {
-    /// Begins an answer to this user, to whom its memory is charged.
-    pub(crate) fn begin(sockets: &Registry, who: UCred) -> Result<Report, Errno> {
+    /// Begins an answer to this user, to whom its memory is charged, when those that this user has requested before are built.
+    pub(crate) async fn begin(sockets: &Registry, who: UCred) -> Result<Report, Errno> {
         let account = sockets.unread.account(who.uid.as_raw());
+        let seat = take_waiting_seat(sockets, who)?;
+        // The semaphore is never closed.
+        let only_one = Arc::clone(&account.report).acquire_owned().await.map_err(|_| Errno::CANCELED)?;
+        drop(seat);
         let charge = account.take(STEP_BYTES).ok_or(Errno::NOBUFS)?;
         let memory = LentMemfd::new(&[], sockets.numbers.count(1), charge).map_err(|(error, _)| error)?;
-        Ok(Report { memory })
+        Ok(Report { memory, _only_one: only_one })
     }
 
     pub(crate) fn finish(self) -> Reply {
@@ -143,8 +150,42 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use rustix::process::{Gid, Pid, Uid};
+
     use super::*;
+    use crate::channel::style::Style;
     use crate::state::association_options::AssocOptions;
+    use crate::system::quantum::RECORDS_PER_TURN;
+    use crate::testing::{opened, registry, soon};
+
+    fn user(uid: u32) -> UCred {
+        UCred { pid: Pid::INIT, uid: Uid::from_raw(uid), gid: Gid::from_raw(uid) }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn one_answer_of_a_user_is_built_at_a_time() {
+        let registry = registry();
+        let sockets: Vec<_> = (0..2 * RECORDS_PER_TURN).map(|_| opened(&registry, Style::OneToOne)).collect();
+        let of_user = |uid| report(&registry, user(uid));
+        let (mut first, mut second, mut of_other) =
+            (Box::pin(of_user(1)), pin!(of_user(1)), pin!(of_user(2)));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(first.as_mut().poll(&mut cx).is_pending(), "more sockets than fit a turn");
+        let charged_bytes = || registry.unread.account(1).charged_bytes();
+        let of_one = charged_bytes();
+        for _ in 0..100 {
+            assert!(second.as_mut().poll(&mut cx).is_pending());
+            assert_eq!(charged_bytes(), of_one);
+        }
+        assert!(matches!(of_other.as_mut().poll(&mut cx), Poll::Ready(Ok(_))), "another user does not wait");
+        // The first one's requester has hung up.
+        drop(first);
+        assert!(soon(second).await.is_ok());
+        drop(sockets);
+    }
 
     #[test]
     fn associations_for_which_there_is_no_room_are_counted() {

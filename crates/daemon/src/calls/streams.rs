@@ -36,7 +36,7 @@ const MODULES_MAX: usize = 8;
 
 /// Answers with the streams that this user may see, as [`report`](super::report::report) does with sockets.
 pub(crate) async fn report_streams(registry: &Registry, who: UCred) -> Result<Reply, Errno> {
-    let mut report = Report::begin(registry, who)?;
+    let mut report = Report::begin(registry, who).await?;
     let (mut shown, mut omitted) = (0, 0);
     let mut walk = Walk::over(registry);
     while let Some(sockets) = walk.next().await {

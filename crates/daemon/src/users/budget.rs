@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use bytes::Bytes;
 use carrier::record::MESSAGE_BYTES_MAX;
 use swiftwater::internals::{POOL_RESERVED_PART, ReceiveBudget};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 pub(crate) use self::associations::AssociationSeat;
 use self::wait_queue::Queue;
@@ -94,6 +94,8 @@ pub(crate) struct Account {
     pub(crate) refused: AtomicU64,
     /// The part of the user in each round of the daemon's thread.
     pub(crate) round_share: Arc<RoundShare>,
+    /// Taken by the answer about all sockets of the user that is being built: further ones wait in line.
+    pub(crate) report: Arc<Semaphore>,
 }
 
 /// Memory that is charged to a user until this is dropped.
@@ -144,6 +146,7 @@ impl Budget {
             associations: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
             round_share: RoundShare::new(),
+            report: Arc::new(Semaphore::new(1)),
         });
         accounts.insert(user, Arc::downgrade(&account));
         account
