@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::congestion::{Algorithm, Coupling};
 use crate::error::UnknownName;
 use crate::receive_pool::ReceivePool;
+use crate::send_pool::SendPool;
 
 pub use crate::receive_buffer::{OVERHEAD_FREE_BYTES, RECEIVED_OVERHEAD_BYTES};
 
@@ -116,6 +117,9 @@ pub struct AssociationConfig {
     /// Memory for received data that this association shares with others; the pool bounds all of them together.
     /// *Fixed*. Default: `None`, so that the receive buffer alone bounds the association.
     pub receive_pool: Option<ReceivePool>,
+    /// Memory for messages to send that this association shares with others: it bounds how far each of them may fill its send
+    /// buffer. *Fixed*. Default: `None`, so that the send buffer alone bounds the association.
+    pub send_pool: Option<SendPool>,
     /// Maximum length of a message to send. Default: 16 MiB.
     pub message_bytes_max: usize,
     /// Number of waiting bytes of an incomplete message from which the message is delivered in parts
@@ -218,6 +222,7 @@ impl Default for AssociationConfig {
             receive_buffer_bytes: 1 << 20,
             receive_buffer_tuned_bytes: 64 << 20,
             receive_pool: None,
+            send_pool: None,
             message_bytes_max: 16 << 20,
             partial_delivery_bytes: 512 << 10,
             fragment_bytes_max: None,

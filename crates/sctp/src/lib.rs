@@ -43,6 +43,7 @@ mod receive_pool;
 mod received_run;
 mod reply;
 mod rto;
+mod send_pool;
 mod source_prefix;
 mod statistics;
 mod stream_table;
@@ -68,6 +69,7 @@ pub use receive_pool::{
 pub use received_run::{ReceivedRun, RunMessage};
 pub use reply::Reply;
 pub use sctp_message::{Lifetime, PathId, RecvInfo, SendInfo};
+pub use send_pool::{SEND_LITTLE_BYTES, SEND_RESERVED_PART, SendBudget, SendPool};
 pub use statistics::{
     AssociationState, EndpointStatistics, MtuState, PathStatistics, STATISTICS_VERSION, Statistics,
 };

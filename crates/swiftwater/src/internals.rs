@@ -8,7 +8,9 @@ pub use crate::busy_poll::BusyPoll;
 use crate::socket::Wait;
 use crate::{Message, Received, RecvError, SendError, SendInfo, SharedAssociation, Stack};
 use bytes::Bytes;
-pub use sctp::{AssociationView, POOL_RESERVED_PART, PathView, ReceiveBudget};
+pub use sctp::{
+    AssociationView, POOL_RESERVED_PART, PathView, ReceiveBudget, SEND_RESERVED_PART, SendBudget,
+};
 
 /// Receives the next message or event that was already taken from the sockets: makes no system call, and does not flush
 /// sent messages.

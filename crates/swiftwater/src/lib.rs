@@ -202,13 +202,13 @@ pub use message::{AssociationId, Message};
 pub use options::{AssociationOptions, LinkKind, ListenerOptions, StackOptions};
 pub use reader::{MessageRef, Reader};
 pub use sctp::Checksum;
-pub use sctp::ReceivePool;
 pub use sctp::congestion::{Algorithm as CongestionControl, Coupling};
 pub use sctp::{
     AssociationState, EndpointStatistics, MtuState, Multipath, PathId, PathOptions, PathState,
     PathStatistics, PrimaryError, Statistics, UnknownName,
 };
 pub use sctp::{Lifetime, RecvInfo, SendInfo};
+pub use sctp::{ReceivePool, SendPool};
 pub use sender::Sender;
 pub use stack::{Stack, StackStatistics};
 pub use stream::{SpliceError, SpliceStatus, Stream};

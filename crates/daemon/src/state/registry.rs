@@ -201,6 +201,7 @@ impl Registry {
             received: self.received.account(owner.user),
         };
         options.share_receive_memory(&accounts.received);
+        options.share_send_memory(&accounts.sent);
         let message_bytes_max = accounts.sent.message_bytes_max();
         let closer = self.closers.of(owner.user, Source::Carriers);
         let account = self.pages.account(owner.user);

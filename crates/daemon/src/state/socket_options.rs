@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carrier::status_page::Subscriptions;
-use swiftwater::internals::ReceiveBudget;
-use swiftwater::{AssociationOptions, ReceivePool, Stack};
+use swiftwater::internals::{ReceiveBudget, SendBudget};
+use swiftwater::{AssociationOptions, ReceivePool, SendPool, Stack};
 
 use super::association_options::AssocOptions;
 use crate::system::addresses::View;
@@ -109,6 +109,12 @@ impl SocketOptions {
     pub(crate) fn share_receive_memory(&mut self, account: &Arc<Account>) {
         let budget: Arc<dyn ReceiveBudget> = Arc::<Account>::clone(account);
         self.defaults.receive_pool = Some(ReceivePool::new(budget));
+    }
+
+    /// Makes future associations share the memory of a user for messages to send.
+    pub(crate) fn share_send_memory(&mut self, account: &Arc<Account>) {
+        let budget: Arc<dyn SendBudget> = Arc::<Account>::clone(account);
+        self.defaults.send_pool = Some(SendPool::new(budget));
     }
 
     /// Returns whether messages are delivered after the socket was closed.

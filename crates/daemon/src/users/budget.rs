@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use carrier::record::MESSAGE_BYTES_MAX;
-use swiftwater::internals::{POOL_RESERVED_PART, ReceiveBudget};
+use swiftwater::internals::{POOL_RESERVED_PART, ReceiveBudget, SEND_RESERVED_PART, SendBudget};
 use tokio::sync::{Notify, Semaphore};
 
 pub(crate) use self::associations::AssociationSeat;
@@ -308,6 +308,21 @@ impl ReceiveBudget for Account {
 
     fn free_bytes(&self, is_reserve: bool) -> usize {
         Account::free_bytes(self, self.kept_bytes(is_reserve))
+    }
+}
+
+/// Blocks of short messages are charged to the user's account in place of the messages, which are copied there.
+impl SendBudget for Account {
+    fn charge(&self, bytes: usize) {
+        self.count_anyway(bytes);
+    }
+
+    fn release(&self, bytes: usize) {
+        self.release_charge(bytes);
+    }
+
+    fn free_bytes(&self) -> usize {
+        Account::free_bytes(self, self.budget.limits.user_bytes / SEND_RESERVED_PART)
     }
 }
 

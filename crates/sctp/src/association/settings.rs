@@ -29,6 +29,7 @@ impl Association {
             nr_sack: old.nr_sack,
             trace: old.trace,
             receive_pool: old.receive_pool.clone(),
+            send_pool: old.send_pool.clone(),
             ..config.clone()
         };
         if new == *old {

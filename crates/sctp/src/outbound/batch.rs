@@ -125,7 +125,7 @@ impl Batch {
         let Short { messages, context, path, .. } = self.short;
         let wire: BytesMut = self.short.wire.split();
         self.clear();
-        Short { wire, messages, context, path }
+        Short { wire, charge: None, messages, context, path }
     }
 }
 

@@ -93,6 +93,7 @@ impl Message {
             payload_bytes: bytes,
             head: Data::header_bytes(self.flags, tsn::wrap(first), self.stream, ssn, self.ppid, bytes),
             body: self.payload,
+            charge: None,
             context: self.context,
             packet: 0,
             path: 0,

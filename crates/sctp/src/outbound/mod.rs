@@ -45,6 +45,7 @@ use crate::identifiers::AssociationId;
 use crate::path::Path;
 use crate::peer_window::PeerWindow;
 use crate::receive_pool::{ReceiveCharge, ReceivePool};
+use crate::send_pool::SendPool;
 use crate::time::Time;
 use crate::transmit::GATHER_BYTES_MIN;
 use crate::tsn;
@@ -107,6 +108,8 @@ pub(crate) struct Outbound {
     /// Payload and overhead of everything that is not yet acknowledged.
     buffered_bytes: usize,
     buffer_bytes: usize,
+    /// Memory that bounds the buffers of several associations.
+    pool: Option<SendPool>,
     message_bytes_max: usize,
     peer_window: PeerWindow,
     /// Chunks that the peer had no room for.
@@ -126,11 +129,12 @@ pub(crate) struct Outbound {
 impl Outbound {
     pub(crate) fn new(initial: Tsn, config: &AssociationConfig) -> Self {
         Outbound {
-            pending: Pending::default(),
+            pending: Pending::new(config.send_pool.clone()),
             outstanding: Outstanding::new(tsn::start(initial)),
             multipath: false,
             buffered_bytes: 0,
             buffer_bytes: config.send_buffer_bytes,
+            pool: config.send_pool.clone(),
             message_bytes_max: config.message_bytes_max,
             peer_window: PeerWindow::closed(),
             refused: None,
@@ -154,9 +158,15 @@ impl Outbound {
 
     /// Returns whether the buffer has the room that the user waits for. The next call returns `false`.
     pub(crate) fn takes_writable(&mut self) -> bool {
-        let writable = self.writable_wanted && self.buffered_bytes <= self.buffer_bytes / 2;
+        let writable = self.writable_wanted && self.buffered_bytes <= self.buffer_bytes_max() / 2;
         self.writable_wanted &= !writable;
         writable
+    }
+
+    /// Returns the size up to which the send buffer may be filled now.
+    #[inline]
+    fn buffer_bytes_max(&self) -> usize {
+        self.pool.as_ref().map_or(self.buffer_bytes, |pool| self.buffer_bytes.min(pool.buffer_bytes_max()))
     }
 
     /// Notes that the user sends no more.
@@ -290,7 +300,7 @@ impl Outbound {
     #[inline]
     pub(crate) fn has_room(&mut self, bytes: usize) -> bool {
         let fits = self.buffered_bytes == 0
-            || self.buffered_bytes + bytes + MESSAGE_OVERHEAD_BYTES <= self.buffer_bytes;
+            || self.buffered_bytes + bytes + MESSAGE_OVERHEAD_BYTES <= self.buffer_bytes_max();
         self.writable_wanted |= !fits;
         fits
     }
@@ -340,7 +350,7 @@ impl Outbound {
             return None;
         }
         let limits = StageLimits {
-            room_bytes: self.buffer_bytes.saturating_sub(self.buffered_bytes),
+            room_bytes: self.buffer_bytes_max().saturating_sub(self.buffered_bytes),
             due_from_bytes,
             streams: self.streams,
             message_bytes_max: self.message_bytes_max,

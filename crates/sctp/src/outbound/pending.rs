@@ -14,6 +14,7 @@ use super::message::Message;
 use super::run::{Run, wire_bytes};
 use super::short::{ANY_PATH, NewChunks, NextSsn, RunLimits, Short, path_of};
 use crate::event::SendFailure;
+use crate::send_pool::SendPool;
 use crate::time::Time;
 
 /// Limits of the size of a block for short messages, which is as large as what is buffered.
@@ -39,6 +40,8 @@ pub(super) struct Pending {
     queue: VecDeque<Waiting>,
     /// The short messages behind the queue.
     tail: Short,
+    /// Memory that is charged for blocks.
+    pool: Option<SendPool>,
     /// Size of their block.
     block_bytes: usize,
     /// Wire bytes of all messages, as if none were fragmented.
@@ -57,6 +60,10 @@ struct Expiry {
 }
 
 impl Pending {
+    pub(super) fn new(pool: Option<SendPool>) -> Self {
+        Pending { pool, ..Pending::default() }
+    }
+
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.tail.messages == 0 && self.queue.is_empty()
@@ -100,8 +107,9 @@ impl Pending {
     }
 
     /// Queues short messages that were written elsewhere.
-    pub(super) fn push_batch(&mut self, short: Short) {
+    pub(super) fn push_batch(&mut self, mut short: Short) {
         self.close_tail();
+        short.charge = self.pool.as_ref().map(|pool| pool.charge(short.wire.len()));
         self.wire_bytes += short.wire.len();
         self.queue.push_back(Waiting::Short(short));
     }
@@ -115,6 +123,10 @@ impl Pending {
             let block_bytes = buffered_bytes.clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX).next_power_of_two();
             self.block_bytes = block_bytes.max(wire);
             self.tail.wire = BytesMut::with_capacity(self.block_bytes);
+            // The smallest block waits for the next message in every association, so that only larger ones are charged.
+            let is_large = self.block_bytes > BLOCK_BYTES_MIN;
+            self.tail.charge =
+                self.pool.as_ref().filter(|_| is_large).map(|pool| pool.charge(self.block_bytes));
         }
     }
 
@@ -123,8 +135,8 @@ impl Pending {
     fn close_tail(&mut self) {
         let Short { messages, context, path, .. } = self.tail;
         if messages > 0 {
-            let wire = self.tail.wire.split();
-            self.queue.push_back(Waiting::Short(Short { wire, messages, context, path }));
+            let (wire, charge) = (self.tail.wire.split(), self.tail.charge.clone());
+            self.queue.push_back(Waiting::Short(Short { wire, charge, messages, context, path }));
             self.tail.messages = 0;
         }
     }
@@ -132,7 +144,7 @@ impl Pending {
     /// Frees the block for short messages. The caller has seen that nothing waits.
     #[inline]
     pub(super) fn free_block(&mut self) {
-        self.tail.wire = BytesMut::new();
+        (self.tail.wire, self.tail.charge) = (BytesMut::new(), None);
     }
 
     /// Frees the block for short messages unless it is of the smallest size, which the next message needs. The caller has seen

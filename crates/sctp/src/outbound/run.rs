@@ -12,6 +12,7 @@ use sctp_wire::chunk::{DATA_HEADER_BYTES, DataHeader};
 
 use crate::config::MESSAGE_OVERHEAD_BYTES;
 use crate::event::SendFailure;
+use crate::send_pool::BlockCharge;
 use crate::transmit::TransmitBuffer;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +39,8 @@ pub(super) struct Run {
     pub(super) head: [u8; DATA_HEADER_BYTES],
     /// The bytes behind that header: the user data, and the other chunks. The padding of the last chunk may be missing.
     pub(super) body: Bytes,
+    /// The charge for the block of short messages that the bytes lie in.
+    pub(super) charge: Option<BlockCharge>,
     pub(super) context: u32,
     /// Number of the packet that last carried the run, on its path.
     pub(super) packet: u32,
@@ -98,7 +101,7 @@ impl Run {
     /// Frees the bytes. Returns their share of the send buffer.
     pub(super) fn free(&mut self) -> usize {
         let bytes = self.buffered_bytes();
-        (self.payload_bytes, self.charged, self.body) = (0, 0, Bytes::new());
+        (self.payload_bytes, self.charged, self.body, self.charge) = (0, 0, Bytes::new(), None);
         bytes
     }
 
@@ -112,6 +115,7 @@ impl Run {
             charged: self.charged.saturating_sub(chunks),
             payload_bytes: 0,
             body: Bytes::new(),
+            charge: self.charge.clone(),
             ..*self
         };
         if self.state != RunState::NrGapAcked {
@@ -283,6 +287,7 @@ pub(super) mod tests {
             payload_bytes: lengths.iter().sum(),
             head,
             body,
+            charge: None,
             context: 5,
             packet: 0,
             path: 0,

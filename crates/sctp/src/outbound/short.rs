@@ -12,6 +12,7 @@ use super::run::{Run, RunState, Walk, failure, take_header};
 #[cfg(feature = "testing")]
 use crate::config::MESSAGE_OVERHEAD_BYTES;
 use crate::event::SendFailure;
+use crate::send_pool::BlockCharge;
 use crate::stream_table::StreamTable;
 use crate::tsn;
 
@@ -77,6 +78,8 @@ pub(super) struct NewChunks {
 #[derive(Debug, Default)]
 pub(super) struct Short {
     pub(super) wire: BytesMut,
+    /// The charge for the block that they lie in.
+    pub(super) charge: Option<BlockCharge>,
     pub(super) messages: usize,
     pub(super) context: u32,
     pub(super) path: u8,
@@ -160,6 +163,7 @@ impl Short {
             payload_bytes,
             head,
             body,
+            charge: self.charge.clone(),
             context: self.context,
             packet: 0,
             path: 0,

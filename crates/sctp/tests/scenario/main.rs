@@ -38,6 +38,7 @@ mod receive_window;
 mod restart;
 mod runs;
 mod sack_timing;
+mod send_pool;
 mod settings;
 mod setup_parameters;
 mod several_paths;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use sctp::config::{DSCP_MAX, RECEIVE_WINDOW_BYTES_MIN, RtoConfig};
-use sctp::{AssociationConfig, ReceivePool};
+use sctp::{AssociationConfig, ReceivePool, SendPool};
 
 use super::ListenerOptions;
 use crate::error::OptionsError;
@@ -43,6 +43,9 @@ pub struct AssociationOptions {
     /// the size of the pool until the program receives the data, plus 2,048 bytes each. The receive buffer bounds each
     /// of them, too. *Fixed*. Default: none.
     pub receive_pool: Option<ReceivePool>,
+    /// Memory for messages to send that associations share: as it fills, each association with a copy of the pool may fill its
+    /// send buffer no further than what is free besides a quarter of the pool, and up to 64 KiB. *Fixed*. Default: none.
+    pub send_pool: Option<SendPool>,
     /// Maximum length of a sent message in bytes; longer messages fail with
     /// [`SendError::TooLong`](crate::SendError::TooLong). Default: 16 MiB.
     pub message_bytes_max: usize,
@@ -150,6 +153,7 @@ impl AssociationOptions {
             ecn: other.ecn,
             init_retries_max: other.init_retries_max,
             receive_pool: other.receive_pool.clone(),
+            send_pool: other.send_pool.clone(),
             cookie_life: other.cookie_life,
             adaptation_indication: other.adaptation_indication,
             ..self
@@ -167,6 +171,7 @@ impl AssociationOptions {
             ("ecn", self.ecn == current.ecn),
             ("init_retries_max", self.init_retries_max == current.init_retries_max),
             ("receive_pool", self.receive_pool == current.receive_pool),
+            ("send_pool", self.send_pool == current.send_pool),
             ("cookie_life", self.cookie_life == current.cookie_life),
             ("adaptation_indication", self.adaptation_indication == current.adaptation_indication),
         ];
@@ -186,6 +191,7 @@ impl AssociationOptions {
             receive_buffer_bytes: config.receive_buffer_bytes,
             receive_buffer_bytes_max: config.receive_buffer_tuned_bytes,
             receive_pool: config.receive_pool.clone(),
+            send_pool: config.send_pool.clone(),
             message_bytes_max: config.message_bytes_max,
             partial_delivery_bytes: config.partial_delivery_bytes,
             congestion: config.congestion,
@@ -235,6 +241,7 @@ impl AssociationOptions {
             send_buffer_tuned_bytes: self.send_buffer_bytes_max,
             receive_buffer_tuned_bytes: self.receive_buffer_bytes_max,
             receive_pool: self.receive_pool.clone(),
+            send_pool: self.send_pool.clone(),
             message_bytes_max: self.message_bytes_max,
             partial_delivery_bytes: self.partial_delivery_bytes.max(1),
             fragment_bytes_max: self.fragment_bytes_max.map(|bytes| bytes.max(1)),
@@ -282,6 +289,7 @@ mod tests {
     use super::*;
 
     static POOL: LazyLock<ReceivePool> = LazyLock::new(|| ReceivePool::with_limit(1 << 20));
+    static SENT: LazyLock<SendPool> = LazyLock::new(|| SendPool::with_limit(1 << 20));
 
     /// Returns options that all differ from the defaults.
     fn unusual() -> AssociationOptions {
@@ -293,6 +301,7 @@ mod tests {
             receive_buffer_bytes: 7000,
             receive_buffer_bytes_max: 8000,
             receive_pool: Some(POOL.clone()),
+            send_pool: Some(SENT.clone()),
             message_bytes_max: 900,
             partial_delivery_bytes: 1000,
             congestion: CongestionControl::NewReno,

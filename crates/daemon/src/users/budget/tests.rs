@@ -238,6 +238,20 @@ fn the_associations_of_a_user_share_its_memory() {
 }
 
 #[test]
+fn blocks_of_short_messages_count_with_other_messages_and_a_quarter_is_for_little_ones() {
+    let account = budget(1000, 10_000).account(1);
+    let pool: &dyn SendBudget = &*account;
+    let message = account.take(300).expect("room");
+    assert_eq!(pool.free_bytes(), 450);
+    pool.charge(800);
+    assert_eq!((account.charged_bytes(), pool.free_bytes()), (1100, 0));
+    assert!(account.take(1).is_none(), "programs wait for what peers have not acknowledged");
+    pool.release(800);
+    drop(message);
+    assert_eq!((account.charged_bytes(), account.budget.charged_bytes()), (0, 0));
+}
+
+#[test]
 fn the_receive_memory_of_all_users_bounds_that_of_each() {
     let budget = budget(1000, 1000);
     let (first, second) = (budget.account(1), budget.account(2));

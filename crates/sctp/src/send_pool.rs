@@ -1,0 +1,106 @@
+//! Memory for messages to send that several associations share.
+//!
+//! The send buffer bounds one association, and grows with its rate. A pool bounds the buffers of all associations that share it, so
+//! that a few peers which take nothing more do not keep the memory of all others: an association may fill its buffer only as far
+//! as the pool has room besides the reserve, and up to [`SEND_LITTLE_BYTES`] as long as it has any.
+//!
+//! Short messages are copied into blocks of the association, whatever owner their bytes had. The pool is charged for these blocks,
+//! and longer messages bring the charges of their owners along.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Size up to which an association may fill its send buffer although only the reserve of the pool is left.
+pub const SEND_LITTLE_BYTES: usize = 64 * 1024;
+/// Divisor of the pool's size: this part is the reserve, for associations that hold little.
+pub const SEND_RESERVED_PART: usize = 4;
+
+/// The memory behind a [`SendPool`].
+pub trait SendBudget: fmt::Debug + Send + Sync {
+    /// Charges bytes that are in use already, whatever the limit.
+    fn charge(&self, bytes: usize);
+    /// Returns charged memory.
+    fn release(&self, bytes: usize);
+    /// Returns the number of bytes that are free besides the reserve ([`SEND_RESERVED_PART`]).
+    fn free_bytes(&self) -> usize;
+}
+
+/// Memory for messages to send that several associations share, whatever their endpoint. Copies stand for the same memory.
+///
+/// ```
+/// let pool = sctp::SendPool::with_limit(64 << 20);
+/// let config = sctp::AssociationConfig { send_pool: Some(pool), ..Default::default() };
+/// assert_eq!(config.clone(), config);
+/// ```
+#[derive(Clone, Debug)]
+pub struct SendPool(Arc<dyn SendBudget>);
+
+impl SendPool {
+    /// Returns a pool of this many bytes.
+    pub fn with_limit(bytes: usize) -> Self {
+        SendPool::new(Arc::new(Limit { bytes, charged_bytes: AtomicUsize::new(0) }))
+    }
+
+    /// Returns a pool whose memory `budget` counts.
+    pub fn new(budget: Arc<dyn SendBudget>) -> Self {
+        SendPool(budget)
+    }
+
+    /// Returns the size up to which an association may fill its send buffer now.
+    #[inline]
+    pub(crate) fn buffer_bytes_max(&self) -> usize {
+        self.0.free_bytes().max(SEND_LITTLE_BYTES)
+    }
+
+    /// Charges a block.
+    pub(crate) fn charge(&self, bytes: usize) -> BlockCharge {
+        self.0.charge(bytes);
+        BlockCharge(Arc::new(Charge { pool: self.clone(), bytes }))
+    }
+}
+
+impl PartialEq for SendPool {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for SendPool {}
+
+/// The charge for a block, which ends with its last copy: each part of the block has one.
+#[derive(Clone, Debug)]
+pub(crate) struct BlockCharge(#[expect(dead_code, reason = "dropping it returns the memory")] Arc<Charge>);
+
+#[derive(Debug)]
+struct Charge {
+    pool: SendPool,
+    bytes: usize,
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.pool.0.release(self.bytes);
+    }
+}
+
+/// A budget with a fixed limit.
+#[derive(Debug)]
+struct Limit {
+    bytes: usize,
+    charged_bytes: AtomicUsize,
+}
+
+impl SendBudget for Limit {
+    fn charge(&self, bytes: usize) {
+        self.charged_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    fn release(&self, bytes: usize) {
+        self.charged_bytes.fetch_sub(bytes, Relaxed);
+    }
+
+    fn free_bytes(&self) -> usize {
+        (self.bytes - self.bytes / SEND_RESERVED_PART).saturating_sub(self.charged_bytes.load(Relaxed))
+    }
+}
