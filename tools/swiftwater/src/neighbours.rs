@@ -201,7 +201,8 @@ fn measure(runner: &Runner, activity: Activity, seconds: f64) -> Result<Measured
     let dialogue = runner.start_ends(Some(&daemon), &spec, seconds, [&user; 2])?.finish(seconds)?;
     let words = ["sockets", "--seconds", &seconds.to_string()];
     let mut opener = runner.start_peer(Some(&daemon), &words, &user)?;
-    let sockets = opener.read_line_until(Instant::now() + Duration::from_secs_f64(seconds) + GRACE)?;
+    let sockets =
+        opener.read_line_unless_interrupted(Instant::now() + Duration::from_secs_f64(seconds) + GRACE)?;
     Ok(Measured { dialogue, sockets })
 }
 

@@ -11,10 +11,13 @@ use netns::Host;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::interrupt;
 use crate::output::print;
 
 /// Time that a process may take to begin, and beyond a run itself.
 pub(crate) const GRACE: Duration = Duration::from_secs(60);
+/// Interval at which a run that may be interrupted checks for Ctrl-C.
+const INTERRUPT_INTERVAL: Duration = Duration::from_millis(50);
 /// Interval at which the end of a process is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -27,6 +30,9 @@ pub(crate) enum PeerError {
     /// One end failed and reported why.
     #[error("{0}")]
     Peer(String),
+    /// Ctrl-C came before the end of the run.
+    #[error("stopped before the end of the run")]
+    Interrupted,
     /// One end hung.
     #[error("the run did not end in time; the machine may be overloaded")]
     Timeout,
@@ -87,6 +93,22 @@ impl Peer {
         &mut self,
         until: Instant,
     ) -> Result<T, PeerError> {
+        self.read_line_unless(until, || false)
+    }
+
+    /// Reads the object in the next line of its output, if it comes in time and before Ctrl-C.
+    pub(crate) fn read_line_unless_interrupted<T: for<'de> Deserialize<'de> + Send + 'static>(
+        &mut self,
+        until: Instant,
+    ) -> Result<T, PeerError> {
+        self.read_line_unless(until, interrupt::requested)
+    }
+
+    fn read_line_unless<T: for<'de> Deserialize<'de> + Send + 'static>(
+        &mut self,
+        until: Instant,
+        interrupted: fn() -> bool,
+    ) -> Result<T, PeerError> {
         let Some(mut lines) = self.lines.take() else { return Err(PeerError::Peer(String::new())) };
         let (send, receive) = channel();
         // A pipe has no timeout, so a thread reads it; it ends with the child at the latest.
@@ -95,8 +117,14 @@ impl Peer {
             let read = lines.read_line(&mut line).map(|_| line);
             let _ = send.send((read, lines));
         });
-        let Ok((read, lines)) = receive.recv_timeout(until.saturating_duration_since(Instant::now())) else {
-            return Err(PeerError::Timeout);
+        let (read, lines) = loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match receive.recv_timeout(left.min(INTERRUPT_INTERVAL)) {
+                Ok(read) => break read,
+                Err(_) if interrupted() => return Err(PeerError::Interrupted),
+                Err(_) if left.is_zero() => return Err(PeerError::Timeout),
+                Err(_) => {}
+            }
         };
         self.lines = Some(lines);
         let line = read?;

@@ -410,6 +410,29 @@ fn bench_writes_a_table_json_and_a_page() {
     assert!(fs::read_to_string(&html).expect("written").contains("<figure class=\"improvement\">"));
 }
 
+/// Returns the number of processes that this one has started and that have not ended.
+fn children(process: u32) -> usize {
+    let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
+    children.unwrap_or_default().split_whitespace().count()
+}
+
+#[test]
+fn ctrl_c_ends_bench_in_the_middle_of_a_run() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bench-interrupted");
+    let words =
+        ["bench", "--sizes", "64", "--series", "tcp", "--cpus", "1", "--seconds", "40", "--repeat", "1"];
+    let mut command = swiftwater(&words);
+    command.args(["--json", "--html"]).arg(folder.join("b.html"));
+    let bench = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program starts");
+    while children(bench.id()) < 2 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    interrupt(&bench);
+    let output = bench.wait_with_output().expect("it ends");
+    // A run that had gone on to its end would have left a row.
+    assert_eq!((text(&output.stdout).trim(), output.status.code()), ("[]", INTERRUPTED));
+}
+
 #[test]
 fn bench_prints_json_alone_when_asked() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bench-json");

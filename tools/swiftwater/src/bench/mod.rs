@@ -122,6 +122,9 @@ fn measure(
                 let cell = &group.cells[index];
                 progress.set_message(name(cell));
                 let outcome = runner.run(cell, plan.seconds);
+                if interrupt::requested() && outcome.is_err() {
+                    break;
+                }
                 if let Err(error) = &outcome {
                     failures.push((*cell, error.to_string()));
                 }

@@ -138,10 +138,13 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// Waits for the sender's report after so many seconds.
+    /// Waits for the sender's report after so many seconds, or for Ctrl-C.
     pub(crate) fn finish(mut self, seconds: f64) -> Result<Outcome, PeerError> {
         let until = Instant::now() + Duration::from_secs_f64(seconds) + GRACE;
-        let outcome = self.sender.read_line_until(until);
+        let outcome = self.sender.read_line_unless_interrupted(until);
+        if let Err(PeerError::Interrupted) = outcome {
+            return outcome;
+        }
         self.sender.wait_until(until);
         self.receiver.wait_until(Instant::now() + Duration::from_secs(5));
         match outcome {

@@ -64,6 +64,7 @@ fn measure_all(settings: &Settings<'_>, results: &mut Results) -> Result<(), Liv
                 bar.set_message(name(cell));
                 match runner.run(cell, seconds) {
                     Ok(run) => runs.push(Run::new(measured_of(&run.outcome), None, Vec::new())),
+                    Err(_) if interrupt::requested() => break,
                     Err(error) => bar.suspend(|| note(format_args!("left out: {}: {error}", name(cell)))),
                 }
                 bar.inc(1);
