@@ -28,49 +28,42 @@ impl FromStr for PathSpec {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let mut pipe = PipeConfig::default();
-        let (mut mtu_bytes, mut queue_named, mut burst) = (MTU_BYTES, false, None);
+        let (mut mtu_bytes, mut burst, mut keys) = (MTU_BYTES, None, Vec::new());
         for word in text.split(',') {
             let wrong = || format!("`{word}` in the path `{text}` is invalid: {GRAMMAR}");
-            let value = match word.split_once('=') {
-                Some((key, value)) => match key {
-                    "mtu" => {
-                        mtu_bytes =
-                            value.parse().ok().filter(|mtu| MTU_RANGE.contains(mtu)).ok_or_else(wrong)?;
-                        Some(())
-                    }
-                    "burst" => {
-                        burst = value.parse().ok().filter(|packets| (1.0..=1e6).contains(packets));
-                        burst.map(drop)
-                    }
-                    _ => {
-                        queue_named |= key == "queue";
-                        set(&mut pipe, key, value)
-                    }
-                },
-                None => set_unnamed(&mut pipe, word),
+            let (key, value) = word.split_once('=').unwrap_or_else(|| (unnamed_key(word), word));
+            if keys.contains(&key) {
+                return Err(format!("the path `{text}` has two words for {key}: {GRAMMAR}"));
+            }
+            keys.push(key);
+            let is_set = match key {
+                "mtu" => {
+                    mtu_bytes = value.parse().ok().filter(|mtu| MTU_RANGE.contains(mtu)).ok_or_else(wrong)?;
+                    Some(())
+                }
+                "burst" => {
+                    burst = value.parse().ok().filter(|packets| (1.0..=1e6).contains(packets));
+                    burst.map(drop)
+                }
+                _ => set(&mut pipe, key, value),
             };
-            value.ok_or_else(wrong)?;
+            is_set.ok_or_else(wrong)?;
         }
         if let (Some(packets), Loss::Random { probability }) = (burst, &pipe.loss) {
             pipe.loss = Loss::bursts(*probability, packets);
         } else if burst.is_some() {
             return Err(format!("the path `{text}` has burst= without loss=: {GRAMMAR}"));
         }
-        if !queue_named {
+        if !keys.contains(&"queue") {
             pipe.queue_bytes = default_queue_bytes(&pipe);
         }
         Ok(PathSpec { text: text.to_owned(), pipe, mtu_bytes })
     }
 }
 
-/// Sets a rate or a delay, which need no name.
-fn set_unnamed(pipe: &mut PipeConfig, word: &str) -> Option<()> {
-    if let Some(rate) = rate(word) {
-        pipe.rate_bits_per_s = Some(rate);
-    } else {
-        pipe.delay = time(word)?;
-    }
-    Some(())
+/// Returns the key of a word without a name: a rate or a delay.
+fn unnamed_key(word: &str) -> &'static str {
+    if rate(word).is_some() { "rate" } else { "delay" }
 }
 
 fn set(pipe: &mut PipeConfig, key: &str, value: &str) -> Option<()> {
@@ -123,7 +116,7 @@ fn rate(text: &str) -> Option<u64> {
 }
 
 fn time(text: &str) -> Option<Duration> {
-    let seconds = number(text, &[("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0)])?;
+    let seconds = number(text, &[("us", 1e-6), ("ms", 1e-3), ("s", 1.0)])?;
     Some(seconds).filter(|seconds| *seconds <= 86_400.0).map(Duration::from_secs_f64)
 }
 
@@ -170,6 +163,16 @@ mod tests {
     }
 
     #[test]
+    fn a_path_has_one_word_for_a_key() {
+        for (twice, key) in
+            [("30mbit,10mbit", "rate"), ("delay=10ms,20ms", "delay"), ("queue=1kB,queue=2packets", "queue")]
+        {
+            let error = twice.parse::<PathSpec>().expect_err(twice);
+            assert!(error.contains(&format!("two words for {key}")), "{error}");
+        }
+    }
+
+    #[test]
     fn malformed_lines_are_named() {
         for wrong in [
             "",
@@ -190,6 +193,7 @@ mod tests {
             "nanms",
             "infs",
             "delay=2d",
+            "50m",
             "reorder=1%",
         ] {
             let error = wrong.parse::<PathSpec>().expect_err(wrong);
