@@ -488,3 +488,25 @@ fn a_full_disk_is_a_sentence_and_the_table_is_printed_all_the_same() {
     );
     assert!(String::from_utf8_lossy(&output.stdout).contains("sctp-stream"), "{said}");
 }
+
+#[test]
+#[ignore = "needs namespaces and ip: ./test --all"]
+fn ctrl_c_is_no_defect_of_the_host_or_of_the_server() {
+    if !possible(&[]) {
+        return;
+    }
+    let check = ["check", "--path", "10mbit", "--seconds", "60", "--json"];
+    let waiting = ["run", "--path", "1ms", "--server", "sleep 61", "--json", "--", "true"];
+    for words in [&check[..], &waiting] {
+        let mut command = lab(None, words);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let child = command.spawn().expect("the command starts");
+        thread::sleep(Duration::from_secs(1));
+        // A terminal sends Ctrl-C to the whole group.
+        kill(Pid::from_raw(-(child.id() as i32)), Signal::SIGINT).expect("it runs");
+        let output = child.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(130), "{words:?}: {said}");
+        assert!(!said.contains("on this host") && !said.contains("ended at once"), "{words:?}: {said}");
+    }
+}

@@ -17,7 +17,7 @@ use super::report::{ms, processors, us};
 use super::spec::PathSpec;
 use super::{LineError, build};
 use crate::interrupt;
-use crate::output::print;
+use crate::output::{note, print};
 use crate::units::mbits;
 use probe::Received;
 
@@ -59,13 +59,16 @@ pub(super) fn run(args: &CheckArgs, limits: &Limits) -> Result<(), LineError> {
     let mut hosts = build(&args.line, limits)?;
     let mut rows = Vec::new();
     for (number, spec) in args.line.paths.iter().enumerate() {
+        let measured = measure(&mut hosts, number, spec, Duration::from_secs_f64(args.seconds))?;
         if interrupt::requested() {
+            // Figures of a measurement that was cut short say nothing about the host.
+            note(format_args!("interrupted: {}", unmeasured(&args.line.paths[number..])));
             break;
         }
-        rows.extend(measure(&mut hosts, number, spec, Duration::from_secs_f64(args.seconds))?);
+        rows.extend(measured);
     }
     json.write(&rows)?;
-    if json.leaves_text() {
+    if json.leaves_text() && !rows.is_empty() {
         print(&table(&rows, hosts.device))?;
     }
     let complaints: Vec<String> = rows.iter().filter_map(Row::complaint).collect();
@@ -74,6 +77,12 @@ pub(super) fn run(args: &CheckArgs, limits: &Limits) -> Result<(), LineError> {
     }
     let advice = "end what else runs, lower the rate, or run this as root, for real-time priority";
     Err(LineError::TooMuch(format!("{}; {advice}", complaints.join("; "))))
+}
+
+/// Names the paths without a measurement.
+fn unmeasured(paths: &[PathSpec]) -> String {
+    let names: Vec<&str> = paths.iter().map(|path| path.text.as_str()).collect();
+    format!("no measurement of {}", names.join(" and "))
 }
 
 fn measure(hosts: &mut Hosts, number: usize, spec: &PathSpec, time: Duration) -> Result<[Row; 2], LineError> {

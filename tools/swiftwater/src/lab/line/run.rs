@@ -6,6 +6,7 @@ use super::args::RunArgs;
 use super::hosts::End;
 use super::program::Program;
 use super::{LineError, build, report};
+use crate::interrupt;
 
 /// Runs the programs and reports. Returns the client's status.
 pub(super) fn run(args: &RunArgs, limits: &Limits) -> Result<u8, LineError> {
@@ -17,6 +18,10 @@ pub(super) fn run(args: &RunArgs, limits: &Limits) -> Result<u8, LineError> {
         Some(line) => {
             let mut server = Program::start(&hosts, End::Server, paths.len(), &["sh", "-c", line])?;
             if let Some(code) = server.wait_until_open(&hosts)? {
+                // A terminal sends Ctrl-C to the server, too.
+                if interrupt::requested() {
+                    return Ok(code);
+                }
                 return Err(LineError::Server { line: line.clone(), code });
             }
             Some(server)
