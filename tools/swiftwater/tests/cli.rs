@@ -434,6 +434,19 @@ fn ctrl_c_ends_bench_in_the_middle_of_a_run() {
 }
 
 #[test]
+fn options_of_live_experiments_are_refused_on_the_virtual_clock() {
+    for option in [&["--out", "results"][..], &["--repeat", "2"], &["--quick"]] {
+        let words = [&["lab", "--virtual", "tail-loss"], option].concat();
+        let output = swiftwater(&words).output().expect("the program starts");
+        let said = text(&output.stderr);
+        assert!(
+            output.status.code() == Some(2) && said.contains("cannot be used with"),
+            "{option:?}: {said}"
+        );
+    }
+}
+
+#[test]
 fn bench_prints_json_alone_when_asked() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bench-json");
     let words =

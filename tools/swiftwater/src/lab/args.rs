@@ -64,14 +64,15 @@ pub(crate) struct LabArgs {
     /// Seconds of each case that has no end of its own, or of each measurement of --live [default: the experiment's].
     #[arg(long, value_parser = parse_seconds)]
     pub seconds: Option<f64>,
+    // clap waives `requires` where another argument conflicts with the required one, so `experiment` is named.
     /// With --live: runs of each measurement; the median is reported [default: 5].
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100), requires = "live")]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100), requires = "live", conflicts_with = "experiment")]
     pub repeat: Option<u32>,
     /// With --live: one short run of each measurement, which is not repeated if it was disturbed.
-    #[arg(long, requires = "live", conflicts_with_all = ["repeat", "full"])]
+    #[arg(long, requires = "live", conflicts_with_all = ["repeat", "full", "experiment"])]
     pub quick: bool,
     /// With --live: folder for the results, traces of typical runs and a description of this machine, for `lab report`.
-    #[arg(long, value_name = "DIR", requires = "live")]
+    #[arg(long, value_name = "DIR", requires = "live", conflicts_with = "experiment")]
     pub out: Option<PathBuf>,
     /// Run the long cases, too: an hour of `datatag`, twice the file of `sctplib`.
     #[arg(long)]
