@@ -447,6 +447,14 @@ fn options_of_live_experiments_are_refused_on_the_virtual_clock() {
 }
 
 #[test]
+fn a_test_that_cannot_be_made_is_not_announced() {
+    for wrong in [["-l", "0"], ["-P", "0"], ["--mtu", "10"]] {
+        let output = swiftwater(&["perf", "client", "127.0.0.1"]).args(wrong).output().expect("starts");
+        assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("", Some(1)), "{wrong:?}");
+    }
+}
+
+#[test]
 fn bench_prints_json_alone_when_asked() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bench-json");
     let words =

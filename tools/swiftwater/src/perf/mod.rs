@@ -100,10 +100,12 @@ fn ask(args: ClientArgs) -> Result<(), PerfError> {
     if args.qlog.is_some() && args.proto != Protocol::Sctp {
         return Err(PerfError::NothingToTrace);
     }
-    let trace = args.qlog.as_ref().map(|path| TraceFile::create(path, "swiftwater perf client", "client"));
-    let trace = trace.transpose()?;
-    let mut report = Report::new(&args.json)?;
+    let (qlog, json) = (args.qlog.clone(), args.json.clone());
     let mut config = config_of(args);
+    config.spec.check().map_err(ClientError::from)?;
+    let trace = qlog.as_ref().map(|path| TraceFile::create(path, "swiftwater perf client", "client"));
+    let trace = trace.transpose()?;
+    let mut report = Report::new(&json)?;
     config.trace = trace.as_ref().map(TraceFile::sink);
     report.tell(|out| report::tell_test(out, &config));
     let outcome = client::run(&config, &mut |interval, window| {
