@@ -197,12 +197,15 @@ impl PathLog {
             .collect()
     }
 
-    /// Logs the paths of an association once all its data is acknowledged, or the association is lost.
+    /// Logs the paths of an association once all its data is acknowledged, or the association is lost. The round-trip times
+    /// are those at the time of the call: the last packet may wait for a delayed SACK, whose 200 ms are no property of the path.
     pub(crate) fn note(&self, association: &Association) {
+        let before = association.statistics().unwrap_or_default().paths;
         loop {
             let statistics = association.statistics().unwrap_or_default();
             if statistics.send_buffered_bytes == 0 {
-                return self.noted.lock().unwrap_or_else(PoisonError::into_inner).extend(statistics.paths);
+                let paths = statistics.paths.into_iter().map(|path| with_earlier_srtt(path, &before));
+                return self.noted.lock().unwrap_or_else(PoisonError::into_inner).extend(paths);
             }
             // Waiting for the end lets the stack handle what has arrived.
             let _ = association.recv_timeout(ACK_CHECK_INTERVAL);
@@ -213,6 +216,13 @@ impl PathLog {
     pub(crate) fn take(&self) -> Vec<PathStatistics> {
         std::mem::take(&mut self.noted.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// Returns the statistics of a path with its smoothed round-trip time of an earlier time, if it was measured then.
+fn with_earlier_srtt(path: PathStatistics, earlier: &[PathStatistics]) -> PathStatistics {
+    let same = |other: &&PathStatistics| (other.local, other.remote) == (path.local, path.remote);
+    let srtt = earlier.iter().find(same).and_then(|other| other.srtt).or(path.srtt);
+    PathStatistics { srtt, ..path }
 }
 
 impl<'a> SctpOut<'a> {
@@ -378,5 +388,33 @@ impl Dialogue for SctpDialogue {
             }
         }
         Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_round_trip_time_of_a_path_is_that_before_the_last_acknowledgement() {
+        let local = StackOptions {
+            udp_port: Some(0),
+            local_addresses: vec![Ipv4Addr::LOCALHOST.into()],
+            hairpin: true,
+            ..StackOptions::default()
+        };
+        let stack = Stack::bind(&local).expect("a free port");
+        let listener = stack.listen(7).expect("a free port");
+        let association = stack.connect(listener.local_address()).expect("it listens");
+        let path = association.statistics().expect("it is there").paths.remove(0);
+        let with_srtt = |ms| PathStatistics { srtt: Some(Duration::from_millis(ms)), ..path.clone() };
+        assert_eq!(with_earlier_srtt(with_srtt(25), &[with_srtt(1)]).srtt, with_srtt(1).srtt);
+        let unmeasured = PathStatistics { srtt: None, ..path.clone() };
+        assert_eq!(with_earlier_srtt(with_srtt(25), &[unmeasured]).srtt, with_srtt(25).srtt);
+        let other = PathStatistics { remote: ([127, 0, 0, 2], 9899).into(), ..with_srtt(1) };
+        assert_eq!(with_earlier_srtt(with_srtt(25), &[other]).srtt, with_srtt(25).srtt);
     }
 }
