@@ -136,7 +136,7 @@ fn messages_blame_what_is_wrong() {
         (format!("daemon --place @sw-output-test --udp-port {port_of_all}"), "another port with --udp-port"),
         ("lab".into(), "swiftwater lab --list"),
         ("lab --seed 2".into(), "--virtual <NAME>|--live <NAME>|--list"),
-        ("daemon stop --place @sw-output-nobody".into(), "no daemon answers at @sw-output-nobody"),
+        ("daemon stop --place @sw-output-nobody".into(), "no daemon is running at @sw-output-nobody"),
         (
             "status --place @sw-output-nobody".into(),
             "`swiftwater daemon --place @sw-output-nobody` starts one",

@@ -35,7 +35,14 @@ pub(crate) struct StopArgs {
 /// Sends SIGTERM to the daemon and waits until its process has ended.
 pub(super) fn run(args: &StopArgs) -> Result<(), Failure> {
     let place = args.place.as_deref().map_or_else(DaemonAddress::from_environment, DaemonAddress::from);
-    let daemon = peer(&place).map_err(|error| format!("no daemon answers at {place}: {error}"))?;
+    let daemon = peer(&place).map_err(|error| match error.kind() {
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
+            format!(
+                "no daemon is running at {place}; name another place with --place, or in SWIFTWATER_DAEMON"
+            )
+        }
+        _ => format!("no daemon answers at {place}: {error}"),
+    })?;
     let process = daemon.pid.as_raw_nonzero();
     let user = daemon.uid.as_raw();
     if !may_end(user) {
