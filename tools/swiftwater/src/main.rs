@@ -16,6 +16,7 @@ mod lab;
 mod load;
 mod man;
 mod neighbours;
+mod offered;
 mod output;
 mod peer;
 mod peer_command;

@@ -213,6 +213,15 @@ fn completions_offer_what_the_help_shows() {
 }
 
 #[test]
+fn completions_offer_the_names_that_an_option_takes() {
+    let output = swiftwater("completions bash").output().expect("the command starts");
+    let script = String::from_utf8_lossy(&output.stdout).into_owned();
+    let names = ["tail-loss", "sctp-batch", "cookie-echo", "newreno", "agreed", "rpv2", "pipemod"];
+    let missing: Vec<_> = names.into_iter().filter(|name| !script.contains(name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
 fn a_daemon_is_stopped() {
     let mut daemon = Daemon::start("stop");
     let output = swiftwater(&format!("daemon stop --place {}", daemon.place)).output().expect("starts");

@@ -2,6 +2,8 @@
 
 use clap::{Args, ValueEnum};
 
+use super::flood::Flood;
+use crate::offered::Offered;
 use crate::output::JsonArgs;
 use crate::units::{parse_count, parse_seconds};
 
@@ -34,7 +36,8 @@ pub(crate) struct AttackArgs {
     #[arg(long)]
     pub quick: bool,
     /// Floods, comma separated [default: all].
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', hide_possible_values = true)]
+    #[arg(value_parser = Offered(|| Flood::ALL.map(Flood::name).to_vec()))]
     pub floods: Vec<String>,
     /// Packets in a second, comma separated, up to 1M [default: 30k,100k; 100k with --quick].
     #[arg(long, value_name = "COUNT", value_delimiter = ',', value_parser = parse_flood_rate)]

@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::series::Series;
 use crate::attack::args::AttackArgs;
 use crate::neighbours::args::NeighboursArgs;
+use crate::offered::Offered;
 use crate::output::JsonArgs;
 use crate::units::{parse_bytes, parse_seconds};
 
@@ -48,7 +50,8 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = parse_bytes)]
     pub sizes: Vec<usize>,
     /// Series, comma separated [default: all].
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', hide_possible_values = true)]
+    #[arg(value_parser = Offered(|| Series::ALL.map(Series::name).to_vec()))]
     pub series: Vec<String>,
     /// Processors: 1 pins both ends to one, 2 to one each, 4 to two each [default: 2,1; 2 with --quick].
     #[arg(long, value_name = "COUNT", value_delimiter = ',')]

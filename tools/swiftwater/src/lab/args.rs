@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
+use ::lab::experiment;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 
 use super::line::args::LineCommand;
+use crate::offered::Offered;
 use crate::output::JsonArgs;
 use crate::units::parse_seconds;
 
@@ -47,7 +49,8 @@ pub(crate) struct LabArgs {
     #[command(subcommand)]
     pub command: Option<LabCommand>,
     /// The experiment, on a virtual clock.
-    #[arg(long = "virtual", value_name = "NAME")]
+    #[arg(long = "virtual", value_name = "NAME", hide_possible_values = true)]
+    #[arg(value_parser = Offered(|| experiment::ALL.iter().map(|experiment| experiment.name).collect()))]
     pub experiment: Option<String>,
     /// The experiment, in real time between two hosts of this machine, or on loopback.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["experiment", "capture", "qlog", "plot"])]

@@ -3,10 +3,12 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use clap::builder::TypedValueParser as _;
 use clap::{Args, Subcommand, ValueEnum};
 use swiftwater::{CongestionControl, Coupling, Multipath};
 
 use super::spec::{Carrier, Protocol};
+use crate::offered::Offered;
 use crate::output::JsonArgs;
 use crate::sockets::DEFAULT_PORT;
 use crate::units::{parse_bytes, parse_count, parse_seconds};
@@ -120,13 +122,16 @@ pub(crate) struct ClientArgs {
     pub link: Carrier,
     /// Congestion control: cubic, newreno (or reno) or bbr; of SCTP at both ends [default: cubic], of TCP at this one [default:
     /// the system's].
-    #[arg(long, value_name = "NAME", value_parser = parse_congestion)]
+    #[arg(long, value_name = "NAME", hide_possible_values = true)]
+    #[arg(value_parser = Offered(|| CONGESTION_CONTROLS.to_vec()).try_map(|name| parse_congestion(&name)))]
     pub congestion: Option<CongestionControl>,
     /// Concurrent multipath of SCTP: off, agreed (if both ends request it) or always [default: agreed].
-    #[arg(long, value_name = "WHEN")]
+    #[arg(long, value_name = "WHEN", hide_possible_values = true)]
+    #[arg(value_parser = Offered(|| Multipath::ALL.map(Multipath::name).to_vec()).try_map(|name| name.parse::<Multipath>()))]
     pub multipath: Option<Multipath>,
     /// Congestion control of all paths together, in place of --congestion: none, rpv2 or balia [default: none].
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", hide_possible_values = true)]
+    #[arg(value_parser = Offered(|| Coupling::ALL.map(Coupling::name).to_vec()).try_map(|name| name.parse::<Coupling>()))]
     pub coupling: Option<Coupling>,
     /// Send SCTP packets without a checksum. For measurements on one machine, not for networks.
     #[arg(long)]
@@ -148,6 +153,9 @@ pub(crate) enum Mode {
     /// The program collects messages and hands over many in a call, at both ends. TCP does so with `message`, too.
     Batch,
 }
+
+/// Names of the congestion controls.
+const CONGESTION_CONTROLS: [&str; 4] = ["cubic", "newreno", "reno", "bbr"];
 
 /// Parses a congestion control by our name or by the kernel's.
 fn parse_congestion(text: &str) -> Result<CongestionControl, String> {

@@ -15,12 +15,17 @@ use swiftwater_daemon::{DaemonAddress, Recording, StreamCommandError, Streams};
 use crate::daemon::stop::explain;
 use crate::failure::Failure;
 use crate::interrupt;
+use crate::offered::Offered;
 use crate::output::{Json, JsonArgs, OutputError, note, print};
 use crate::status::CLEAR;
 use crate::units::{grouped, parse_seconds};
 
 /// Name that stands for standard output as a file.
 const STANDARD_OUTPUT: &str = "-";
+
+/// Modules that every daemon has. A daemon may have others.
+const MODULES: [&str; 10] =
+    ["bufmod", "compress", "connld", "counter", "filter", "limit", "nullmod", "pipemod", "timod", "tirdwr"];
 
 /// Streams of associations.
 #[derive(Debug, Args)]
@@ -78,6 +83,7 @@ enum StreamsCommand {
         #[arg(value_parser = association_number)]
         id: u32,
         /// The module: bufmod, compress, connld, counter, filter, limit, nullmod, pipemod, timod, tirdwr.
+        #[arg(value_parser = Offered(|| MODULES.to_vec()), hide_possible_values = true)]
         module: String,
         /// Its arguments, NAME=VALUE.
         #[arg(value_name = "ARGUMENT")]
