@@ -97,7 +97,7 @@ fn latency_section(rows: &[Row]) -> String {
     }
     format!(
         "<section><h2>Request and answer</h2><p>One byte there, one byte back; lower is better. \
-         The ratio is that of the medians.</p><div class=scroll><table><thead><tr><th class=name>series</th><th>processors</th>\
+         The ratio is the median of the ratios within each repeat.</p><div class=scroll><table><thead><tr><th class=name>series</th><th>processors</th>\
          <th>at a time</th><th>p50, µs</th><th>p99, µs</th><th>exchanges/s</th><th>ratio to tcp</th></tr></thead>\
          <tbody>{out}</tbody></table></div></section>"
     )
