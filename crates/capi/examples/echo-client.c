@@ -7,9 +7,9 @@ int main(void)
     struct sockaddr_in server = {.sin_family = AF_INET, .sin_port = htons(5007), .sin_addr = {htonl(INADDR_LOOPBACK)}};
     char answer[64];
     int fd = socket(AF_INET, SOCK_STREAM, IPPROTO_SCTP);
-    if (connect(fd, (struct sockaddr *)&server, sizeof server))
-        return perror("connect"), 1;
+    if (fd < 0 || connect(fd, (struct sockaddr *)&server, sizeof server))
+        return perror("cannot connect"), 1;
     sctp_sendmsg(fd, "hello", 5, NULL, 0, htonl(39), 0, 0, 0, 0);
     int size = sctp_recvmsg(fd, answer, sizeof answer, NULL, NULL, NULL, NULL);
-    return printf("%.*s\n", size, answer) != 6;
+    return size < 0 ? (perror("no answer"), 1) : printf("%.*s\n", size, answer) != 6;
 }

@@ -1,5 +1,6 @@
 #include <netinet/in.h>
 #include <netinet/sctp.h>
+#include <stdio.h>
 #include <unistd.h>
 
 int main(void)
@@ -8,8 +9,8 @@ int main(void)
     struct sctp_sndrcvinfo info = {0};
     char message[65536];
     int size, fd, listener = socket(AF_INET, SOCK_STREAM, IPPROTO_SCTP);
-    if (bind(listener, (struct sockaddr *)&here, sizeof here) || listen(listener, 5))
-        return 1;
+    if (listener < 0 || bind(listener, (struct sockaddr *)&here, sizeof here) || listen(listener, 5))
+        return perror("cannot listen"), 1;
     write(1, "ready\n", 6);
     while ((fd = accept(listener, NULL, NULL)) >= 0) {
         while ((size = sctp_recvmsg(fd, message, sizeof message, NULL, NULL, &info, NULL)) > 0)
