@@ -18,7 +18,7 @@ static AT_START: OnceLock<AtStart> = OnceLock::new();
 
 /// Returns the name of the daemon, if one is given.
 pub(crate) fn daemon() -> Option<&'static CStr> {
-    value(DAEMON_VARIABLE).or_else(|| AT_START.get()?.daemon.as_deref())
+    value(DAEMON_VARIABLE).filter(is_named).or_else(|| AT_START.get()?.daemon.as_deref())
 }
 
 /// Returns whether this program may start a daemon.
@@ -41,6 +41,11 @@ pub(crate) fn is_quiet() -> bool {
     value(QUIET_VARIABLE).is_some() || AT_START.get().is_some_and(|start| start.quiet)
 }
 
+/// Returns whether a variable names something. An empty value counts as none, as for the command.
+fn is_named(value: &&CStr) -> bool {
+    !value.is_empty()
+}
+
 /// Returns the present value of a variable. `std::env` takes a lock, which a child of `fork` may find held for ever.
 fn value(name: &CStr) -> Option<&'static CStr> {
     // SAFETY: the name is NUL-terminated, and so is the value found, which callers use at once.
@@ -56,7 +61,7 @@ fn value(name: &CStr) -> Option<&'static CStr> {
 static START: extern "C" fn() = {
     extern "C" fn keep_what_was_given() {
         AT_START.get_or_init(|| AtStart {
-            daemon: value(DAEMON_VARIABLE).map(CStr::to_owned),
+            daemon: value(DAEMON_VARIABLE).filter(is_named).map(CStr::to_owned),
             on_demand: value(ON_DEMAND_VARIABLE).is_some(),
             tcp_as_sctp: value(TCP_AS_SCTP_VARIABLE).is_some(),
             quiet: value(QUIET_VARIABLE).is_some(),

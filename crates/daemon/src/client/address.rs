@@ -45,10 +45,14 @@ impl From<&str> for DaemonAddress {
 }
 
 impl DaemonAddress {
-    /// Returns the address in the environment variable `SWIFTWATER_DAEMON`, or the default.
+    /// Returns the address in the environment variable `SWIFTWATER_DAEMON`, or the default. An empty value counts as none.
     pub fn from_environment() -> DaemonAddress {
-        let named = std::env::var(DAEMON_VARIABLE.to_string_lossy().as_ref()).ok();
-        named.as_deref().map(DaemonAddress::from).unwrap_or_default()
+        let named = std::env::var(DAEMON_VARIABLE.to_string_lossy().as_ref());
+        DaemonAddress::from_variable(&named.unwrap_or_default())
+    }
+
+    fn from_variable(value: &str) -> DaemonAddress {
+        if value.is_empty() { DaemonAddress::default() } else { DaemonAddress::from(value) }
     }
 
     pub(crate) fn to_unix(&self) -> Result<SocketAddrUnix, Errno> {
@@ -100,6 +104,12 @@ mod tests {
         let path = DaemonAddress::from("/run/name");
         assert_eq!(path, DaemonAddress::Path("/run/name".into()));
         assert_eq!((named.to_string(), path.to_string()), ("@name".into(), "/run/name".into()));
+    }
+
+    #[test]
+    fn an_empty_variable_names_no_address() {
+        assert_eq!(DaemonAddress::from_variable(""), DaemonAddress::default());
+        assert_eq!(DaemonAddress::from_variable("@name"), DaemonAddress::from("@name"));
     }
 
     #[test]
