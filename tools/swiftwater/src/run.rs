@@ -70,6 +70,15 @@ pub(crate) struct RunArgs {
     pub program: Vec<OsString>,
 }
 
+/// Returns the absolute path of a daemon's socket that is named relative to this folder. Programs often go to another folder before
+/// they open sockets.
+fn absolute_path(place: &DaemonAddress) -> Option<PathBuf> {
+    match place {
+        DaemonAddress::Path(path) if path.is_relative() => std::path::absolute(path).ok(),
+        _ => None,
+    }
+}
+
 /// Replaces this process by the program. Returns only if that fails.
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let (program, arguments) = args.program.split_first().ok_or("no program is named".to_owned())?;
@@ -93,6 +102,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         command.env(PRELOAD_VARIABLE, preload(&shim));
     }
     command.env(SANITIZER_VARIABLE, sanitizer_options());
+    if let Some(path) = absolute_path(&place) {
+        command.env(ADDRESS_VARIABLE, path);
+    }
     if args.quiet {
         command.env(QUIET_VARIABLE, "1");
     }

@@ -54,6 +54,30 @@ fn run_says_which_daemon_it_joins() {
     assert!(output.status.success() && said.contains(&expected), "{said}");
 }
 
+#[test]
+fn a_socket_in_the_present_folder_is_found_from_another() {
+    let folder = std::env::temp_dir().join(format!("swiftwater-run-folder-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/preload/tests/sockets/echo.c");
+    let program = programs::compiled(&source, "run-folder", &[]);
+    let command = |words: &[&str]| {
+        let mut command = Command::new(SWIFTWATER);
+        command.args(words).current_dir(&folder).env("SWIFTWATER_DAEMON", "./socket");
+        command
+    };
+    let mut daemon =
+        command(&["daemon", "--udp-port", "0", "--place", "./socket"]).spawn().expect("it starts");
+    while !folder.join("socket").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    preload();
+    let run = command(&["run", "--", "sh", "-c", "cd / && exec \"$0\""]).arg(&program).output();
+    let stop = command(&["daemon", "stop"]).output();
+    let _ = (daemon.kill(), daemon.wait(), fs::remove_dir_all(&folder));
+    assert_success("a program in /", &run.expect("the command starts"));
+    assert_success("daemon stop", &stop.expect("the command starts"));
+}
+
 /// AddressSanitizer ends a program in which another library comes first, as the shim does, unless an option permits that.
 #[test]
 fn a_program_with_address_sanitizer_starts() {
