@@ -155,14 +155,22 @@ impl Write for CaptureBuffer {
 ///
 /// let full: &mut [u8] = Box::leak(Box::new([0u8; 10]));
 /// let error = Network::<()>::new(0).start_capture(Capture::to(full)).unwrap_err();
-/// assert!(error.to_string().starts_with("the capture could not be written; see that there is room"));
+/// assert_eq!(
+///     error.to_string(),
+///     "the capture could not be written; see that there is room for it: failed to write whole buffer"
+/// );
 /// ```
 #[derive(Debug)]
 pub struct CaptureError(PcapError);
 
 impl fmt::Display for CaptureError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the capture could not be written; see that there is room for it: {}", self.0)
+        let advice = "the capture could not be written; see that there is room for it";
+        match &self.0 {
+            // pcap-file says of each error of a reader or writer that it read bytes.
+            PcapError::IoError(error) => write!(f, "{advice}: {error}"),
+            error => write!(f, "{advice}: {error}"),
+        }
     }
 }
 
