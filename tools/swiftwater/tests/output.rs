@@ -145,6 +145,11 @@ fn messages_blame_what_is_wrong() {
         ("daemon --place /proc/nowhere --udp-port 0".into(), "choose another place with --place"),
         ("daemon --autopush /proc/nowhere".into(), "name a file of rules with --autopush"),
         ("status --watch 0".into(), "`0` is not a number of seconds from 0.001 to 86400"),
+        ("status --watch -1".into(), "`-1` is not a number of seconds from 0.001 to 86400"),
+        ("bench --seconds -1".into(), "`-1` is not a number of seconds from 0.001 to 86400"),
+        // The space is followed by an empty word.
+        ("status --place ".into(), "a value is required for '--place <PLACE>'"),
+        ("daemon --place ".into(), "a value is required for '--place <PLACE>'"),
     ];
     for (line, words) in cases {
         let output = swiftwater(&line).output().expect("the command starts");

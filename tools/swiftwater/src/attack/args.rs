@@ -46,7 +46,7 @@ pub(crate) struct AttackArgs {
     #[arg(long, value_enum, default_value = "server")]
     pub flood_beside: FloodBeside,
     /// Seconds of each run, up to 20 [default: 1.5; 1 with --quick].
-    #[arg(long, value_parser = parse_flood_seconds)]
+    #[arg(long, value_parser = parse_flood_seconds, allow_negative_numbers = true)]
     pub seconds: Option<f64>,
     /// Rounds [default: as many as fit into the time, at most 5].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]

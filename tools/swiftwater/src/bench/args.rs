@@ -63,7 +63,7 @@ pub(crate) struct BenchArgs {
     #[arg(short = 'P', long, value_name = "COUNT", value_delimiter = ',')]
     pub parallel: Vec<usize>,
     /// Seconds of each run [default: 1; what fits into two minutes with --quick].
-    #[arg(long, value_parser = parse_seconds)]
+    #[arg(long, value_parser = parse_seconds, allow_negative_numbers = true)]
     pub seconds: Option<f64>,
     /// Runs of each cell; the median is printed [default: 5; 3 with --quick].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use swiftwater::{ListenerOptions, StackOptions};
 use swiftwater_daemon::{
@@ -51,7 +52,7 @@ pub(crate) struct DaemonArgs {
     #[command(subcommand)]
     pub command: Option<DaemonCommand>,
     /// Address for programs: @ and an abstract name, or a path; they find it in SWIFTWATER_DAEMON [default: @swiftwater].
-    #[arg(long, value_name = "PLACE")]
+    #[arg(long, value_name = "PLACE", value_parser = NonEmptyStringValueParser::new())]
     pub place: Option<String>,
     /// Link that carries SCTP.
     #[arg(long, value_enum, default_value = "udp")]
@@ -64,7 +65,7 @@ pub(crate) struct DaemonArgs {
     #[arg(long)]
     pub no_hairpin: bool,
     /// End after so many seconds without a socket and without an association [default: never].
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true)]
     pub idle_exit: Option<f64>,
     /// Push modules on the streams of programs, ports and users that a file names: lines such as `program=iperf3 limit(bits=10M)` or
     /// `port=5060 user=1000 tap(directory=/var/log/sip)`. Only root and the user of the daemon pop them.

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, UCred};
@@ -28,7 +29,7 @@ Examples:
   swiftwater daemon stop --place @lab     end another one")]
 pub(crate) struct StopArgs {
     /// Address of the daemon: @ and an abstract name, or a path [default: SWIFTWATER_DAEMON, or @swiftwater].
-    #[arg(long, value_name = "PLACE")]
+    #[arg(long, value_name = "PLACE", value_parser = NonEmptyStringValueParser::new())]
     pub place: Option<String>,
 }
 

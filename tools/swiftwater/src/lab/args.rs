@@ -65,7 +65,7 @@ pub(crate) struct LabArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
     /// Seconds of each case that has no end of its own, or of each measurement of --live [default: the experiment's].
-    #[arg(long, value_parser = parse_seconds)]
+    #[arg(long, value_parser = parse_seconds, allow_negative_numbers = true)]
     pub seconds: Option<f64>,
     // clap waives `requires` where another argument conflicts with the required one, so `experiment` is named.
     /// With --live: runs of each measurement; the median is reported [default: 5].

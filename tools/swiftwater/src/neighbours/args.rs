@@ -24,7 +24,7 @@ Meanwhile two programs of another user exchange messages of one byte, and then o
 at one daemon that is started for each run. It needs root, to be two users.")]
 pub(crate) struct NeighboursArgs {
     /// Seconds of each dialogue, and of opening sockets after it.
-    #[arg(long, default_value = "3", value_parser = parse_seconds)]
+    #[arg(long, default_value = "3", value_parser = parse_seconds, allow_negative_numbers = true)]
     pub seconds: f64,
     /// Runs of each; the median is printed.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]

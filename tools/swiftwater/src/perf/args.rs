@@ -85,13 +85,13 @@ pub(crate) struct ClientArgs {
     #[arg(short = 'l', long = "length", value_name = "BYTES", default_value = "64", value_parser = parse_bytes)]
     pub message_bytes: usize,
     /// Seconds to send or to make requests [default: 10, or no limit with -n].
-    #[arg(short = 't', long = "time", value_name = "SECONDS", value_parser = parse_seconds)]
+    #[arg(short = 't', long = "time", value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true)]
     pub seconds: Option<f64>,
     /// Messages to send or requests to make: 1000, 250k, 4M.
     #[arg(short = 'n', long = "count", value_name = "MESSAGES", value_parser = parse_count)]
     pub count: Option<u64>,
     /// Seconds from one report to the next.
-    #[arg(short = 'i', long = "interval", value_name = "SECONDS", value_parser = parse_seconds)]
+    #[arg(short = 'i', long = "interval", value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true)]
     pub interval: Option<f64>,
     /// Bytes of send and receive buffer at both ends [default: the system's].
     #[arg(short = 'w', long = "window", value_name = "BYTES", value_parser = parse_bytes)]

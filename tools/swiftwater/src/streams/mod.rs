@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use swiftwater_daemon::{DaemonAddress, Recording, StreamCommandError, Streams};
 
@@ -55,7 +56,7 @@ pub(crate) struct StreamsArgs {
     #[command(flatten)]
     place: PlaceArgs,
     /// Repeat every so many seconds.
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = parse_seconds)]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = parse_seconds, allow_negative_numbers = true)]
     watch: Option<f64>,
     #[command(flatten)]
     json: JsonArgs,
@@ -64,7 +65,7 @@ pub(crate) struct StreamsArgs {
 #[derive(Debug, Args)]
 struct PlaceArgs {
     /// Address of the daemon: @ and an abstract name, or a path [default: SWIFTWATER_DAEMON, or @swiftwater].
-    #[arg(long, value_name = "PLACE")]
+    #[arg(long, value_name = "PLACE", value_parser = NonEmptyStringValueParser::new())]
     place: Option<String>,
 }
 

@@ -62,7 +62,7 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub line: LineArgs,
     /// Seconds for which the rate of each path is measured.
-    #[arg(long, value_parser = parse_seconds, default_value = "2")]
+    #[arg(long, value_parser = parse_seconds, allow_negative_numbers = true, default_value = "2")]
     pub seconds: f64,
     #[command(flatten)]
     pub json: JsonArgs,
