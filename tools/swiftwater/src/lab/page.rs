@@ -126,8 +126,10 @@ fn on_the_lines(sample: &Sample) -> f64 {
 
 fn with_limit(outcome: &Outcome, mut curves: Vec<Curve>, end_s: f64) -> Vec<Curve> {
     let limit = outcome.limit_bits_per_s;
+    // Where lines go down, the limit is that of the whole run: less than all lines carry together, and more than the rest.
+    let name = if outcome.missing_messages.is_some() { "mean limit" } else { "limit" };
     curves.push(Curve::new(
-        "limit",
+        name,
         CurveStyle::line(Color::Grey),
         Form::Limit,
         vec![(0.0, limit), (end_s, limit)],
@@ -191,6 +193,14 @@ mod tests {
             drawn.contains("path 1") && drawn.contains("path 2") && drawn.contains(">8 KB</text>"),
             "{drawn}"
         );
+    }
+
+    #[test]
+    fn a_limit_of_lines_that_go_down_is_named_a_mean() {
+        let steady = figure(&outcome("steady", false));
+        assert!(steady.contains(">limit<") && !steady.contains("mean limit"), "{steady}");
+        let flapping = figure(&Outcome { missing_messages: Some(0), ..outcome("flapping", false) });
+        assert!(flapping.contains(">mean limit<"), "{flapping}");
     }
 
     #[test]
