@@ -122,11 +122,26 @@ impl Outgoing<'_> {
             return self.send_to_all();
         }
         let association = match self.to {
-            Some(to) => self.association_with(to)?,
+            Some(to) => match self.association_with(to)? {
+                Some(known) => known,
+                None => return self.send_to_new(self.connect(to)?),
+            },
             None if self.info.association > 0 => self.info.association,
             None => return Err(Errno(libc::EPIPE)),
         };
         self.send_to_association(association)
+    }
+
+    /// Sends the message with which an association begins. Without it there is no association.
+    fn send_to_new(&self, association: u32) -> Result<usize> {
+        self.send_to_association(association).inspect_err(|_| {
+            let info = SendInfo { flags: Flags::ABORT, ..SendInfo::default() };
+            // SAFETY: no memory is described.
+            let content = unsafe { Buffers::new(&[]) };
+            let abort = Outgoing { content, info: &info, to: None, flags: libc::MSG_DONTWAIT, ..*self };
+            // Where the ring is full, the association waits for the message to be sent again.
+            let _ = abort.hand_over(association);
+        })
     }
 
     /// Sends to each association that exists when its turn comes and whose peer has not shut it down. The daemon lists them,
@@ -214,18 +229,18 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Returns the association with a peer; if there is none, it begins with this message.
-    fn association_with(&self, to: SocketAddr) -> Result<u32> {
+    /// Returns the association with a peer, or `None` if it begins with this message.
+    fn association_with(&self, to: SocketAddr) -> Result<Option<u32>> {
         let known = self.pages().status.entries().iter().find(|entry| entry.peer() == Some(to));
         if let Some(entry) = known
             && let id @ 1.. = entry.association.load(Relaxed)
         {
-            return Ok(id);
+            return Ok(Some(id));
         }
         match setup::find_association(self.fd, to) {
             Err(Errno(libc::ENOENT)) if ends(self.info) => Err(Errno(libc::EINVAL)),
-            Err(Errno(libc::ENOENT)) => self.connect(to),
-            found => found,
+            Err(Errno(libc::ENOENT)) => Ok(None),
+            found => found.map(Some),
         }
     }
 

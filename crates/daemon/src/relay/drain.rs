@@ -112,9 +112,10 @@ fn dispatch_record(socket: &Socket, taken: Incoming) -> Option<Departure> {
 
 fn enqueue(socket: &Socket, assoc: &SocketAssociation, header: Header, content: Bytes) {
     if header.flags.contains(Flags::ABORT) {
-        if let Some(association) = assoc.association() {
-            abort(association, &String::from_utf8_lossy(&content));
-            drop(socket.remove(assoc));
+        let queue = socket.remove(assoc);
+        match assoc.association() {
+            Some(association) => abort(association, &String::from_utf8_lossy(&content)),
+            None => drop(queue.inspect(|queue| queue.abort_setup())),
         }
         return;
     }

@@ -57,12 +57,15 @@ fn kinds(event: &Event) -> &'static [NotificationType] {
     }
 }
 
-/// Returns the notification that an association could not be set up, if the program is subscribed to it.
-pub(crate) fn cannot_start(assoc: &SocketAssociation) -> Option<ToProgram> {
+/// The cause of an association that the program has aborted (RFC 9260 §3.3.10.12).
+pub(crate) const USER_ABORT: u16 = 12;
+
+/// Returns the notification that an association could not be set up, if the program is subscribed to it. The cause is 0 for none.
+pub(crate) fn cannot_start(assoc: &SocketAssociation, cause: u16) -> Option<ToProgram> {
     let change = AssociationChange::CannotStart;
     assoc
         .wants(NotificationType::AssociationChange)
-        .then(|| association_change(assoc, change, 0, (0, 0)).finish(assoc))
+        .then(|| association_change(assoc, change, cause, (0, 0)).finish(assoc))
 }
 
 fn build(

@@ -91,7 +91,7 @@ impl<'a> Outbound<'a> {
                     if is_shutdown_pending(&refused, &header, &content) {
                         self.unsent.push_front((header, Bytes::new()));
                     }
-                    self.reports.add(unsent(self.socket, self.assoc, header, content));
+                    self.reports.add(unsent(self.socket, self.assoc, header, content, 0));
                 }
             }
         }
@@ -210,7 +210,7 @@ impl<'a> QueueOutbound<'a> {
                     }
                     self.is_sent = is_shutdown_pending(&refused, &header, &content);
                     self.is_refused = !self.is_sent;
-                    self.reports.add(unsent(self.socket, self.assoc, header, content));
+                    self.reports.add(unsent(self.socket, self.assoc, header, content, 0));
                 }
             }
         }
@@ -321,6 +321,7 @@ pub(crate) fn unsent(
     assoc: &SocketAssociation,
     header: Header,
     data: Bytes,
+    cause: u16,
 ) -> Vec<ToProgram> {
     // A message without content only shuts the association down.
     if data.is_empty() {
@@ -332,7 +333,7 @@ pub(crate) fn unsent(
         was_sent: false,
         beginning: true,
         ending: true,
-        cause: 0,
+        cause,
     };
     notifications::of(socket, assoc, &event)
 }

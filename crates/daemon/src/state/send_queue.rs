@@ -57,6 +57,8 @@ pub(crate) struct SendQueue {
     passed_on: Cell<u32>,
     told: Cell<u32>,
     tasks: RefCell<Tasks>,
+    /// Notified when the program aborts the association.
+    aborted: Notify,
 }
 
 #[derive(Default)]
@@ -78,6 +80,7 @@ impl SendQueue {
             passed_on: Cell::new(0),
             told: Cell::new(0),
             tasks: RefCell::default(),
+            aborted: Notify::new(),
         }
     }
 
@@ -180,6 +183,17 @@ impl SendQueue {
         self.queued().closed = true;
         self.filled.notify_one();
         self.emptied.notify_waiters();
+    }
+
+    /// Closes the queue of an association that the program aborts while it is being set up.
+    pub(crate) fn abort_setup(&self) {
+        self.close();
+        self.aborted.notify_one();
+    }
+
+    /// Waits until the program aborts the association while it is being set up.
+    pub(crate) async fn setup_aborted(&self) {
+        self.aborted.notified().await;
     }
 
     /// Cancels the tasks and returns the queued messages, including any that a task was passing on.

@@ -12,6 +12,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::relaying::{notify, relay_inbound, relay_send_queue};
 use crate::calls::options;
 use crate::relay::drain::{Batch, take_batch};
+use crate::relay::notifications::USER_ABORT;
 use crate::relay::outbound::unsent;
 use crate::relay::{Departure, NO_REASON, abort, notifications};
 use crate::state::association::SocketAssociation;
@@ -164,13 +165,18 @@ async fn relay(socket: Rc<Socket>, assoc: Rc<SocketAssociation>, queue: Rc<SendQ
             queue.filled().await;
         }
         if let Front::Closed = queue.front() {
-            // The program has left before it sent the first message.
-            return;
+            // The program has left before it sent the first message, or could not send it.
+            return socket.note_silent();
         }
     }
-    let association = match set_up(origin).await {
+    let outcome = tokio::select! {
+        biased;
+        () = queue.setup_aborted() => Err((Errno::CONNABORTED, USER_ABORT)),
+        association = set_up(origin) => association.map_err(|error| (error, 0)),
+    };
+    let association = match outcome {
         Ok(association) => association,
-        Err(error) => return cannot_start(&socket, &assoc, &queue, error).await,
+        Err((error, cause)) => return cannot_start(&socket, &assoc, &queue, error, cause).await,
     };
     if let Some(entry) = queue.entry {
         socket.channel.pages.set_entry_streams_out(entry, association.streams_out());
@@ -194,20 +200,26 @@ async fn set_up(origin: Origin) -> Result<Association, Errno> {
     }
 }
 
-async fn cannot_start(socket: &Rc<Socket>, assoc: &SocketAssociation, queue: &SendQueue, error: Errno) {
+async fn cannot_start(
+    socket: &Rc<Socket>,
+    assoc: &SocketAssociation,
+    queue: &SendQueue,
+    error: Errno,
+    cause: u16,
+) {
     socket.remove(assoc);
     assoc.set_failed(error);
-    notify(socket, notifications::cannot_start(assoc)).await;
-    report_unsent(socket, assoc, queue).await;
+    notify(socket, notifications::cannot_start(assoc, cause)).await;
+    report_unsent(socket, assoc, queue, cause).await;
     socket.note_silent();
 }
 
 /// Reports the messages that wait for an association that could not be set up.
-async fn report_unsent(socket: &Rc<Socket>, assoc: &SocketAssociation, queue: &SendQueue) {
+async fn report_unsent(socket: &Rc<Socket>, assoc: &SocketAssociation, queue: &SendQueue, cause: u16) {
     let mut quantum = Quantum::new();
     for (header, data) in queue.take() {
         quantum.spend(1).await;
-        notify(socket, unsent(socket, assoc, header, data)).await;
+        notify(socket, unsent(socket, assoc, header, data, cause)).await;
     }
 }
 

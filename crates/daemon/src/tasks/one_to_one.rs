@@ -93,7 +93,7 @@ async fn connect(socket: &Rc<Socket>, dial: &Dial, assoc: &Rc<SocketAssociation>
                 discard_all(&socket.channel.endpoint);
             }
             assoc.set_failed(error);
-            notify(socket, notifications::cannot_start(assoc)).await;
+            notify(socket, notifications::cannot_start(assoc, 0)).await;
             true
         }
     }

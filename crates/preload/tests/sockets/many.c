@@ -3,6 +3,7 @@
 
 enum { SCTP_INITMSG = 2, SCTP_EVENTS = 11, SCTP_STATUS = 14, SCTP_FRAGMENT_INTERLEAVE = 18, SCTP_PARTIAL_DELIVERY_POINT = 19 };
 enum { SCTP_BINDX_ADD = 100, SCTP_BINDX_REM = 101, SCTP_PEELOFF = 102, SCTP_PEER_ADDRS = 108, SCTP_LOCAL_ADDRS = 109, SCTP_CONNECTX = 110 };
+enum { SCTP_GET_ASSOC_NUMBER = 28, SCTP_GET_ASSOC_ID_LIST = 29 };
 enum { SCTP_SNDRCV = 1, SCTP_INIT = 0, SCTP_DSTADDRV4 = 7 };
 enum { SCTP_ABORT = 4, SCTP_SENDALL = 64, SCTP_EOF = 0x200, MSG_NOTIFICATION = 0x8000 };
 enum { ASSOC_CHANGE = 0x8001, SEND_FAILED = 0x8003, SHUTDOWN_EVENT = 0x8005 };
@@ -458,9 +459,72 @@ static void crowd(void)
     CHECK(close(server) == 0);
 }
 
+static unsigned associations(int fd)
+{
+    unsigned count = 99;
+    socklen_t bytes = sizeof count;
+    CHECK(getsockopt(fd, IPPROTO_SCTP, SCTP_GET_ASSOC_NUMBER, &count, &bytes) == 0);
+    return count;
+}
+
+/* An association that a message would begin does not exist if the message cannot be sent. */
+static void without_its_first_message(void)
+{
+    struct sockaddr_in a = loopback(21);
+    struct sndrcvinfo info = {.stream = 99};
+    int server = many(21), fd = many(0);
+    CHECK(listen(server, 5) == 0);
+    for (int i = 0; i < 3; i++) {
+        FAILS(say(fd, "no stream", &a, SCTP_SNDRCV, &info, sizeof info), EINVAL);
+        CHECK(associations(fd) == 0);
+    }
+    CHECK(polls(fd, POLLIN, 0) == 0 && polls(server, POLLIN, 0) == 0);
+    CHECK(connect(fd, (struct sockaddr *)&a, sizeof a) == 0 && associations(fd) == 1);
+    CHECK(changed(fd, COMM_UP) != 0 && changed(server, COMM_UP) != 0);
+    CHECK(close(fd) == 0 && close(server) == 0);
+}
+
+/* An association that is aborted while it is being set up ends, with the messages that wait for it. */
+static void aborted_before_it_is_up(void)
+{
+    struct sockaddr_in a = loopback(0), nobody = loopback(22);
+    struct udpencaps silent = {0};
+    socklen_t bytes = sizeof a;
+    int deaf = socket(AF_INET, SOCK_DGRAM, 0);
+    CHECK(bind(deaf, (struct sockaddr *)&a, sizeof a) == 0 && getsockname(deaf, (struct sockaddr *)&a, &bytes) == 0);
+    silent.port = a.sin_port;
+    for (int with_message = 0; with_message < 2; with_message++) {
+        char events[] = {1, 1, 0, 1, 0, 1, 0, 0};
+        uint32_t ids[2];
+        int fd = many(0);
+        CHECK(setsockopt(fd, IPPROTO_SCTP, SCTP_EVENTS, events, sizeof events) == 0);
+        CHECK(setsockopt(fd, IPPROTO_SCTP, SCTP_REMOTE_UDP_ENCAPS_PORT, &silent, sizeof silent) == 0);
+        CHECK(fcntl(fd, F_SETFL, O_NONBLOCK) == 0);
+        if (with_message)
+            CHECK(say(fd, "a word", &nobody, 0, NULL, 0) == 6);
+        else
+            FAILS(connect(fd, (struct sockaddr *)&nobody, sizeof nobody), EINPROGRESS);
+        bytes = sizeof ids;
+        CHECK(getsockopt(fd, IPPROTO_SCTP, SCTP_GET_ASSOC_ID_LIST, ids, &bytes) == 0 && ids[0] == 1);
+        CHECK(say_by_id(fd, "", ids[1], SCTP_ABORT) == 0 && associations(fd) == 0);
+        CHECK(polls(fd, POLLIN, 5000) == POLLIN && changed(fd, CANT_STR_ASSOC) == 0);
+        if (with_message) {
+            CHECK(polls(fd, POLLIN, 5000) == POLLIN);
+            struct heard h = hear(fd, 0);
+            CHECK(h.flags == (MSG_NOTIFICATION | MSG_EOR) && *(uint16_t *)h.text == SEND_FAILED);
+            CHECK(h.text[2] == 0 && memcmp(h.text + h.bytes - 6, "a word", 6) == 0);
+        }
+        CHECK(polls(fd, POLLIN, 0) == 0);
+        CHECK(close(fd) == 0);
+    }
+    CHECK(close(deaf) == 0);
+}
+
 int main(void)
 {
     begin();
+    without_its_first_message();
+    aborted_before_it_is_up();
     implicitly();
     peeled_off();
     several_addresses();
