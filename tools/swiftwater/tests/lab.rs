@@ -287,6 +287,24 @@ fn each_trouble_is_a_sentence_that_says_what_to_do() {
     assert!(said.contains("/dev/full"), "{said}");
 }
 
+#[test]
+#[ignore = "needs namespaces and ip: ./test --all"]
+fn a_stream_is_no_faster_than_its_line() {
+    if !possible(&[]) {
+        return;
+    }
+    let folder = Folder::new("stream");
+    let (rows, server) = (folder.file("rows.json"), format!("exec {SWIFTWATER} perf server -B 198.18.0.2"));
+    let json = format!("--json={}", rows.display());
+    let words = ["run", "--path", "10mbit,10ms", "--server", &server, "--", SWIFTWATER, "perf", "client"];
+    let client = ["198.18.0.2", "--mode", "stream", "-l", "16k", "-n", "50", &json];
+    let (output, said) = output(&mut lab(users()[0], &[&words[..], &client].concat()));
+    assert!(output.status.success(), "{said}");
+    let rows: Vec<Value> = serde_json::from_slice(&fs::read(&rows).expect("written")).expect("JSON");
+    let total = rows.iter().find(|row| row["period"] == "total").expect("a total");
+    assert!(number(total, "bits_per_s") < 10e6, "{total}");
+}
+
 /// Runs `lab --live` with these words and keeps its results in a folder.
 fn live(user: Option<u32>, words: &[&str], folder: &Folder) -> (Vec<Value>, String) {
     let out = folder.file("out");
