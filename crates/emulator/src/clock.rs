@@ -69,7 +69,9 @@ impl std::fmt::Display for EmulatorError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             EmulatorError::Paths(0) => f.write_str("an emulator without a path; name one"),
-            EmulatorError::Paths(count) => write!(f, "{count} paths; an emulator has at most {PATHS_MAX}"),
+            EmulatorError::Paths(count) => {
+                write!(f, "{count} paths; an emulator has at most {PATHS_MAX}: leave the others out")
+            }
             EmulatorError::Io(error) => write!(f, "cannot start the emulator: {error}"),
         }
     }

@@ -258,6 +258,10 @@ fn a_path_that_makes_no_sense_is_refused_before_anything_is_made() {
     assert!(said.contains("`fast` in the path `30mbit,fast` is invalid"), "{said}");
     let said = complaint(&mut lab(None, &["shell", "--server"]));
     assert!(said.contains("not a shell of the laboratory"), "{said}");
+    for live in [&["--out", "/nowhere"][..], &["--quick"], &["--repeat", "2"]] {
+        let said = complaint(&mut lab(None, &[&["--virtual", "fairness", "--seconds", "1"], live].concat()));
+        assert!(said.contains("cannot be used with") && said.contains(live[0]), "{said}");
+    }
 }
 
 #[test]
@@ -267,15 +271,17 @@ fn each_trouble_is_a_sentence_that_says_what_to_do() {
         return;
     }
     let five = ["--path", "1ms"].repeat(5);
-    let cases: [(&[&str], &str); 4] = [
+    let cases: [(&[&str], &str); 5] = [
+        (&["--live", "lossy", "--case", "nowhere"], "no case of this experiment has `nowhere`"),
         (&["run", "--", "no-such-program"], "cannot run `no-such-program`"),
         (&["run", "--server", "exit 3", "--", "true"], "has ended at once, with status 3"),
         (&["check", "--path", "100gbit", "--seconds", "0.2"], "Mbit/s on this host"),
-        (&[&["run"], &five[..], &["--", "true"]].concat(), "5 paths"),
+        (&[&["run"], &five[..], &["--", "true"]].concat(), "5 paths; an emulator has at most 4: leave"),
     ];
     for (words, sentence) in cases {
-        let said = complaint(&mut lab(None, words));
-        assert!(said.contains(sentence), "{words:?}: {said}");
+        let (output, said) = output(&mut lab(None, words));
+        assert!(!output.status.success() && said.contains(sentence), "{words:?}: {said}");
+        assert!(words.contains(&"check") || output.stdout.is_empty(), "{words:?}: an empty table");
     }
     let said = complaint(lab(None, &["run", "--", "/bin/true"]).env("PATH", "/nowhere"));
     assert!(said.contains("cannot run `ip link"), "{said}");

@@ -54,7 +54,7 @@ pub(crate) enum LabError {
     #[error("cannot listen for Ctrl-C: {0}")]
     Signal(#[from] ctrlc::Error),
     /// A file cannot be written.
-    #[error("cannot write {}: {reason}; choose another file", path.display())]
+    #[error("cannot write {}: {reason}; choose another place, or make room there", path.display())]
     Write {
         /// Where.
         path: PathBuf,
@@ -183,7 +183,7 @@ fn run_live(name: LiveName, args: &LabArgs, mut json: Json) -> Result<(), LabErr
             missing => missing.map(LabError::from),
         };
         let name = live::name(experiment);
-        if json.leaves_text() {
+        if json.leaves_text() && !results.outcomes.is_empty() {
             let heading = if experiments.len() > 1 { format!("{name}\n") } else { String::new() };
             let outcomes: Vec<Outcome> =
                 results.outcomes.iter().map(|(outcome, _)| outcome.clone()).collect();

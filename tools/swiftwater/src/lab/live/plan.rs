@@ -54,7 +54,8 @@ const SECONDS_STEADY: Seconds = Seconds::new(20.0, 5.0);
 const SECONDS_FLAPPING: Seconds = Seconds::new(60.0, 20.0);
 /// Four seconds up, four down and four up.
 const SECONDS_FAILOVER: Seconds = Seconds::new(12.0, 12.0);
-const SECONDS_COEXISTENCE: Seconds = Seconds::new(20.0, 10.0);
+/// A late start costs CUBIC ten seconds.
+const SECONDS_COEXISTENCE: Seconds = Seconds::new(20.0, 20.0);
 const SECONDS_DATATAG: Seconds = Seconds { usual: 60.0, quick: 20.0, full: 3600.0 };
 
 /// Tool of a measurement.
