@@ -3,7 +3,7 @@
 use std::os::fd::RawFd;
 
 use crate::descriptor::Descriptor;
-use crate::system::{self, Errno, Result};
+use crate::system::{Errno, Result};
 use crate::{cancel, table};
 
 /// Sleeps in `wait`, which waits on `fd`. Returns a copy of the carrier if the number was closed meanwhile; the caller goes on with
@@ -18,21 +18,25 @@ pub(crate) fn asleep(
     wait: impl FnOnce() -> Result<()>,
 ) -> Result<Option<RawFd>> {
     let sleepers = &descriptor.sleepers;
+    let end = || {
+        if let Some(copy) = sleepers.end() {
+            table::take_back(copy);
+        }
+    };
     sleepers.begin();
-    let waited = cancel::undoing(
-        || sleepers.end(),
-        || if table::is(fd, descriptor) { wait() } else { Err(Errno(libc::EBADF)) },
-    );
+    let waited =
+        cancel::undoing(end, || if table::is(fd, descriptor) { wait() } else { Err(Errno(libc::EBADF)) });
     let moved = waited.is_ok() && !table::is(fd, descriptor);
-    let copy = moved.then(|| sleepers.copy().map_or(Err(Errno(libc::EBADF)), system::hidden_copy));
-    sleepers.end();
+    let lend = |copy| table::lend(copy, descriptor);
+    let copy = moved.then(|| sleepers.copy().map_or(Err(Errno(libc::EBADF)), lend));
+    end();
     waited?;
     copy.transpose()
 }
 
 /// Calls `f` with a copy that [`asleep`] has returned, and closes it.
 pub(crate) fn with_copy<T>(copy: RawFd, f: impl FnOnce(RawFd) -> T) -> T {
-    let done = cancel::undoing(|| system::close(copy), || f(copy));
-    system::close(copy);
+    let done = cancel::undoing(|| table::take_back(copy), || f(copy));
+    table::take_back(copy);
     done
 }

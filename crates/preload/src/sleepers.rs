@@ -1,14 +1,14 @@
 //! Calls that sleep on a descriptor while another thread closes it.
 //!
 //! In the kernel such a call keeps the socket and goes on: a message that comes afterwards is received. Here a call sleeps in one
-//! system call and receives in another, for which the number is then closed, or is another file. So whoever closes a number on
-//! which threads sleep makes a copy of the carrier first; each of these threads goes on with a copy of its own.
+//! system call and receives in another, for which the number is then closed, or is another file. So the thread that closes a number on
+//! which others sleep makes a copy of the carrier first; each of the others goes on with a copy of its own. The
+//! [`table`](crate::table) knows copies as lent: a call may sleep again on its copy, and a child of `fork`, which has no other threads,
+//! closes them.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
-
-use crate::system;
 
 /// Threads of this process that sleep on one socket, and the copy of its carrier for them.
 pub(crate) struct Sleepers(AtomicU64);
@@ -29,6 +29,10 @@ impl State {
     fn pack(self) -> u64 {
         let copy = self.copy.map_or(0, |copy| copy.cast_unsigned() + 1);
         u64::from(copy) << 32 | u64::from(self.count)
+    }
+
+    fn needs_copy(self) -> bool {
+        self.count > 0 && self.copy.is_none()
     }
 }
 
@@ -51,15 +55,20 @@ impl Sleepers {
         self.0.fetch_add(1, SeqCst);
     }
 
-    /// Counts a thread out. The last one closes the copy.
-    pub(crate) fn end(&self) {
+    /// Counts a thread out. Returns the copy after the last one: the caller closes it. A thread that has forked in the handler of a
+    /// signal is not counted in the child.
+    #[must_use]
+    pub(crate) fn end(&self) -> Option<RawFd> {
         let before = self.update(|before| {
-            let count = before.count - 1;
+            let count = before.count.checked_sub(1)?;
             Some(State { count, copy: before.copy.filter(|_| count > 0) })
         });
-        if let Ok(State { count: 1, copy: Some(copy) }) = before {
-            system::close(copy);
-        }
+        before.ok().filter(|before| before.count == 1)?.copy
+    }
+
+    /// Forgets all threads, and the copy for them.
+    pub(crate) fn forget(&self) {
+        self.0.store(0, SeqCst);
     }
 
     /// Returns the copy of the carrier, if a number was closed on which threads sleep.
@@ -67,18 +76,14 @@ impl Sleepers {
         self.state().copy
     }
 
-    /// Copies the carrier, which has this number and is about to lose it, if threads sleep on it and have no copy yet.
-    pub(crate) fn keep(&self, fd: RawFd) {
-        let needs_copy = |state: State| state.count > 0 && state.copy.is_none();
-        if !needs_copy(self.state()) {
-            return;
-        }
-        // Without a free descriptor, the threads find the number closed.
-        let Ok(copy) = system::hidden_copy(fd) else { return };
-        let with_copy = |state| needs_copy(state).then_some(State { copy: Some(copy), ..state });
-        if self.update(with_copy).is_err() {
-            system::close(copy);
-        }
+    /// Returns whether threads sleep and have no copy.
+    pub(crate) fn need_copy(&self) -> bool {
+        self.state().needs_copy()
+    }
+
+    /// Takes a copy for the threads that sleep. Returns false if they need none: the caller closes it.
+    pub(crate) fn take(&self, copy: RawFd) -> bool {
+        self.update(|state| state.needs_copy().then_some(State { copy: Some(copy), ..state })).is_ok()
     }
 }
 
@@ -98,22 +103,18 @@ mod tests {
     }
 
     #[test]
-    fn the_last_sleeper_closes_the_one_copy() {
-        let file = std::fs::File::open("/dev/null").expect("a file");
-        let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
+    fn the_last_sleeper_returns_the_one_copy() {
         let sleepers = Sleepers::new();
-        sleepers.keep(fd);
-        assert_eq!(sleepers.state(), State { count: 0, copy: None }, "nobody sleeps");
+        assert!(!sleepers.need_copy() && !sleepers.take(7), "nobody sleeps");
         sleepers.begin();
         sleepers.begin();
-        sleepers.keep(fd);
-        let copy = sleepers.state().copy.expect("a copy");
-        sleepers.keep(fd);
-        assert_eq!(sleepers.state(), State { count: 2, copy: Some(copy) });
-        sleepers.end();
-        assert_eq!(sleepers.state(), State { count: 1, copy: Some(copy) });
-        sleepers.end();
+        assert!(sleepers.need_copy() && sleepers.take(7));
+        assert!(!sleepers.need_copy() && !sleepers.take(8));
+        assert_eq!(sleepers.state(), State { count: 2, copy: Some(7) });
+        assert_eq!(sleepers.end(), None);
+        assert_eq!(sleepers.state(), State { count: 1, copy: Some(7) });
+        assert_eq!(sleepers.end(), Some(7));
         assert_eq!(sleepers.state(), State { count: 0, copy: None });
-        assert!(!system::try_close(copy), "it was closed");
+        assert_eq!(sleepers.end(), None);
     }
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32};
 
 use crate::descriptor::Descriptor;
-use crate::system;
+use crate::system::{self, Result};
 
 const CHUNK: usize = 1024;
 /// Number of chunks. The shim asks anew each time for descriptors beyond them; no process has as many unless it asked for them.
@@ -23,8 +23,8 @@ const CHUNKS: usize = 1024;
 struct Entry {
     /// Number of threads that look at `what` at this moment.
     looking: AtomicU32,
-    /// Null: unknown. [`foreign`]: not ours. Any other: a boxed `Arc` of the descriptor. Leak checkers want a pointer to the
-    /// beginning of an allocation, and `Arc::into_raw` points into the middle of one.
+    /// Null: unknown. [`foreign`]: not ours. [`lent`]: a copy for threads whose number was closed. Any other: a boxed `Arc` of the
+    /// descriptor. Leak checkers want a pointer to the beginning of an allocation, and `Arc::into_raw` points into the middle of one.
     what: AtomicPtr<Ours>,
 }
 
@@ -33,16 +33,31 @@ type Ours = Arc<Descriptor>;
 static TABLE: [AtomicPtr<Entry>; CHUNKS] = [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS];
 /// The process that owns this memory.
 static OWNER: AtomicI32 = AtomicI32::new(0);
-static NOT_OURS: u8 = 0;
+/// Its address is even, unlike that of [`lent`].
+static NOT_OURS: u64 = 0;
 
 fn foreign() -> *mut Ours {
     (&raw const NOT_OURS).cast_mut().cast()
 }
 
+/// Returns the mark of a copy that was lent to the sleepers of this descriptor. It is an odd address, which is only compared.
+fn lent(descriptor: &Descriptor) -> *mut Ours {
+    ptr::from_ref(descriptor).cast_mut().cast::<Ours>().map_addr(|address| address | 1)
+}
+
+fn is_lent(what: *mut Ours) -> bool {
+    what.addr() & 1 == 1
+}
+
+/// Returns whether this is a boxed descriptor.
+fn is_descriptor(what: *mut Ours) -> bool {
+    !what.is_null() && what != foreign() && !is_lent(what)
+}
+
 /// What the table knows of a number.
 pub(crate) enum Entered {
     Ours(Arc<Descriptor>),
-    /// Not ours, or beyond the table.
+    /// Not ours, or beyond the table, or a copy of which the program does not know.
     Foreign,
     Unknown,
 }
@@ -53,7 +68,7 @@ pub(crate) fn look_up(fd: RawFd) -> Entered {
     entry.looking.fetch_add(1, SeqCst);
     let found = match entry.what.load(SeqCst) {
         what if what.is_null() => Entered::Unknown,
-        what if what == foreign() => Entered::Foreign,
+        what if !is_descriptor(what) => Entered::Foreign,
         // SAFETY: the pointer came from `Box::into_raw`, and `replace` keeps it alive while a thread looks.
         ours => Entered::Ours(unsafe { Arc::clone(&*ours) }),
     };
@@ -82,18 +97,18 @@ fn boxed(descriptor: &Ours) -> *mut Ours {
 /// Returns whether the number is known as ours, in the process that owns this memory.
 pub(crate) fn is_known(fd: RawFd) -> bool {
     let what = entry(fd).map(|entry| entry.what.load(Acquire));
-    what.is_some_and(|what| !what.is_null() && what != foreign())
-        && OWNER.load(Relaxed) == system::process_id()
+    what.is_some_and(is_descriptor) && OWNER.load(Relaxed) == system::process_id()
 }
 
-/// Returns whether the number is this descriptor's. Numbers beyond the table are what the caller takes them for.
+/// Returns whether the number is this descriptor's, or a copy that was lent to its sleepers. Numbers beyond the table are what the
+/// caller takes them for.
 pub(crate) fn is(fd: RawFd, descriptor: &Descriptor) -> bool {
     let Some(entry) = entry(fd) else { return true };
     entry.looking.fetch_add(1, SeqCst);
     let what = entry.what.load(SeqCst);
-    let is_known = !what.is_null() && what != foreign();
     // SAFETY: the pointer came from `Box::into_raw`, and `replace` keeps it alive while a thread looks.
-    let is = is_known && unsafe { ptr::eq(Arc::as_ptr(&*what), descriptor) };
+    let is_its_own = || is_descriptor(what) && unsafe { ptr::eq(Arc::as_ptr(&*what), descriptor) };
+    let is = what == lent(descriptor) || is_its_own();
     entry.looking.fetch_sub(1, SeqCst);
     is
 }
@@ -141,13 +156,43 @@ pub(crate) fn close(fd: RawFd) {
     let known = is_known(fd).then(|| look_up(fd));
     let keep = || {
         if let Some(Entered::Ours(descriptor)) = &known {
-            descriptor.sleepers.keep(fd);
+            keep(fd, descriptor);
         }
     };
     keep();
     forget(fd);
     // A thread that has begun to sleep between the two found the number as it was.
     keep();
+}
+
+/// Lends a copy of a carrier, which has this number and is about to lose it, if threads sleep on it and have no copy yet.
+fn keep(fd: RawFd, descriptor: &Descriptor) {
+    let sleepers = &descriptor.sleepers;
+    if !sleepers.need_copy() {
+        return;
+    }
+    // Without a free descriptor, the threads find the number closed.
+    if let Ok(copy) = lend(fd, descriptor)
+        && !sleepers.take(copy)
+    {
+        take_back(copy);
+    }
+}
+
+/// Makes a copy of a carrier for threads whose own number was closed. The program does not know the copy.
+pub(crate) fn lend(fd: RawFd, descriptor: &Descriptor) -> Result<RawFd> {
+    system::hidden_copy(fd).inspect(|copy| replace(*copy, || lent(descriptor)))
+}
+
+/// Closes a copy that was lent, unless the program has closed it with all numbers that it does not know.
+pub(crate) fn take_back(copy: RawFd) {
+    let unmark = |entry: &Entry| {
+        let what = entry.what.load(Acquire);
+        is_lent(what) && entry.what.compare_exchange(what, ptr::null_mut(), AcqRel, Relaxed).is_ok()
+    };
+    if entry(copy).is_none_or(unmark) {
+        system::close(copy);
+    }
 }
 
 /// Forgets a number.
@@ -169,7 +214,7 @@ fn replace(fd: RawFd, new: impl FnOnce() -> *mut Ours) {
     let is_borrowed = OWNER.load(Relaxed) != system::process_id();
     let Some(entry) = (!is_borrowed).then(|| entry(fd)).flatten() else { return };
     let old = entry.what.swap(new(), SeqCst);
-    if old.is_null() || old == foreign() {
+    if !is_descriptor(old) {
         return;
     }
     // A thread that looked before the swap is about to count itself in. If it never does, as after a `fork` at that moment, a
@@ -220,10 +265,29 @@ fn own() {
     extern "C" fn in_child() {
         OWNER.store(system::process_id(), Relaxed);
         system::forget_thread_id();
+        forget_sleepers();
     }
     if OWNER.swap(system::process_id(), Relaxed) == 0 {
-        // SAFETY: the handler touches one atomic and one number of the thread.
+        // SAFETY: the handler touches atomics and one number of the thread, and closes descriptors.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    }
+}
+
+/// Forgets the threads of the parent that sleep on descriptors, and closes their copies, in a child of `fork`, which has none of these
+/// threads.
+fn forget_sleepers() {
+    let chunks = TABLE.iter().enumerate().map(|(n, chunk)| (n, chunk.load(Acquire)));
+    for (n, entries) in chunks.filter(|(_, entries)| !entries.is_null()) {
+        for (number, at) in (n * CHUNK..).zip(0..CHUNK) {
+            // SAFETY: a chunk has this many entries and is never freed.
+            let what = unsafe { &*entries.add(at) }.what.load(Acquire);
+            if is_lent(what) {
+                take_back(number as RawFd);
+            } else if is_descriptor(what) {
+                // SAFETY: the pointer came from `Box::into_raw`, and the only thread of this process is here.
+                unsafe { &*what }.sleepers.forget();
+            }
+        }
     }
 }
 
@@ -238,6 +302,8 @@ mod tests {
     static ALONE: Mutex<()> = Mutex::new(());
 
     fn descriptor() -> Arc<Descriptor> {
+        // The first look makes this process the owner.
+        assert!(find(CHUNK as RawFd).is_none());
         Arc::new(Descriptor::map(descriptor::tests::files()).expect("pages of this version"))
     }
 
@@ -311,14 +377,47 @@ mod tests {
     fn a_child_that_borrows_the_memory_changes_nothing() {
         let _alone = ALONE.lock();
         let (one, fd) = (descriptor(), 700_000);
-        // The first look makes this process the owner.
-        assert!(find(fd).is_none());
         set(fd, &one);
         let parent = OWNER.swap(1, Relaxed);
         assert!(!is_known(fd));
         forget(fd);
         close_range(0, u32::MAX);
         OWNER.store(parent, Relaxed);
+        assert!(is_at(fd, &one));
+        forget(fd);
+    }
+
+    #[test]
+    fn a_copy_is_lent_until_it_is_taken_back() {
+        let _alone = ALONE.lock();
+        let (one, other) = (descriptor(), descriptor());
+        let file = std::fs::File::open("/dev/null").expect("a file");
+        let lend = || lend(std::os::fd::AsRawFd::as_raw_fd(&file), &one).expect("a free number");
+        let copy = lend();
+        assert!(is(copy, &one) && !is(copy, &other) && !is_known(copy));
+        assert!(matches!(look_up(copy), Entered::Foreign));
+        take_back(copy);
+        assert!(!is(copy, &one) && !system::try_close(copy), "it was closed");
+        // The program closes the number, which becomes another file.
+        let copy = lend();
+        close(copy);
+        take_back(copy);
+        assert!(!is(copy, &one) && system::try_close(copy), "it is not ours any more");
+    }
+
+    #[test]
+    fn a_child_has_no_sleepers_and_no_copies_for_them() {
+        let _alone = ALONE.lock();
+        let (one, fd) = (descriptor(), 720_000);
+        set(fd, &one);
+        one.sleepers.begin();
+        let file = std::fs::File::open("/dev/null").expect("a file");
+        let copy = lend(std::os::fd::AsRawFd::as_raw_fd(&file), &one).expect("a free number");
+        assert!(one.sleepers.take(copy));
+        forget_sleepers();
+        assert!(one.sleepers.copy().is_none() && !one.sleepers.need_copy());
+        assert!(!is(copy, &one) && !system::try_close(copy), "it was closed");
+        assert_eq!(one.sleepers.end(), None, "a thread that has forked in the handler of a signal");
         assert!(is_at(fd, &one));
         forget(fd);
     }

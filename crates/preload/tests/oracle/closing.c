@@ -2,6 +2,7 @@
 #include "oracle.h"
 #include <pthread.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 enum { RECEIVERS = 2, SAMPLES = 20 };
 
@@ -144,6 +145,54 @@ static void closed_beside_a_receiver_that_is_cancelled(void)
     printf("descriptors left: %d\n", descriptors() - before);
 }
 
+/* Receives two messages. */
+static void *receives_again(void *argument)
+{
+    struct sleeper *s = argument;
+    receives(s);
+    return receives(s);
+}
+
+static void closed_beside_a_receiver_that_has_waited_before(void)
+{
+    int before = descriptors();
+    struct joined j = joined(SOCK_STREAM);
+    struct sleeper s;
+    begins(&s, j.server, receives_again);
+    NEEDED(send(j.client, "one", 3, 0) == 3);
+    usleep(100000);
+    await_sleep(&s);
+    NEEDED(close(j.server) == 0 && send(j.client, "two", 3, 0) == 3);
+    ends(&s, "second recv");
+    close(j.client);
+    close(j.listener);
+    printf("descriptors left: %d\n", descriptors() - before);
+}
+
+/* A child has none of the threads that sleep. */
+static void closed_in_a_child(void)
+{
+    int before = descriptors();
+    struct joined j = joined(SOCK_STREAM);
+    struct sleeper s, other;
+    int copy = dup(j.server);
+    begins(&s, j.server, receives);
+    begins(&other, copy, receives);
+    NEEDED(close(copy) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        NEEDED(close(j.server) == 0 && close(j.client) == 0 && close(j.listener) == 0);
+        printf("descriptors left in a child: %d\n", descriptors() - before);
+        exit(0);
+    }
+    NEEDED(waitpid(child, NULL, 0) == child);
+    for (int i = 0; i < 2; i++)
+        NEEDED(send(j.client, "word", 4, 0) == 4);
+    ends(&s, "recv of the parent");
+    ends(&other, "recv of the parent");
+    part(&j);
+}
+
 static void one_of_two_numbers_is_closed(void)
 {
     struct joined j = joined(SOCK_STREAM);
@@ -182,6 +231,8 @@ int main(void)
         closed_beside_receivers(way);
     closed_beside_a_receiver_that_finds_the_end();
     closed_beside_a_receiver_that_is_cancelled();
+    closed_beside_a_receiver_that_has_waited_before();
+    closed_in_a_child();
     one_of_two_numbers_is_closed();
     closed_beside_accept();
     return 0;
