@@ -11,7 +11,7 @@ use crate::environment;
 use crate::lock::Patience;
 use crate::message::Message;
 use crate::system::{self, Buffers, Errno, Result};
-use crate::{bundle, lock, receive};
+use crate::{bundle, lock, receive, table};
 
 const SCTP_NODELAY: c_int = 3;
 
@@ -59,7 +59,8 @@ pub(crate) fn receive(
         return Ok(first);
     }
     let mut bytes = first.bytes;
-    while let Some(part) = part_at(place, bytes) {
+    // Another thread may have closed the number meanwhile, and it may be another socket.
+    while let Some(part) = part_at(place, bytes).filter(|_| table::is(fd, descriptor)) {
         match receive_more(fd, descriptor, part, flags) {
             Ok(more @ 1..) => bytes += more,
             // The next call finds the end, or the error.
@@ -87,11 +88,11 @@ pub(crate) fn available(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
     let _held = receive::hold(fd, page, &Patience::of_a_look()).map_err(lock::as_told)?;
     let Some(front) = receive::front(fd, descriptor)? else { return Ok(0) };
     let consumed = page.sharers.consumed.load(Relaxed);
-    let counted = records(fd)?;
+    let counted = records(fd);
     // As it was: a record that was read in part is peeked at from there.
     let in_record = consumed > 0 && !bundle::is_begun(page) && !front.flags.contains(Flags::IN_MEMFD);
     system::set_peek_offset(fd, if in_record { receive::peek_offset(consumed) } else { -1 })?;
-    Ok(counted.saturating_sub(consumed as usize))
+    Ok(counted?.saturating_sub(consumed as usize))
 }
 
 /// Returns the length of the content of all records.

@@ -2,6 +2,7 @@
 #include "check.h"
 #include <linux/sctp.h>
 #include <netinet/tcp.h>
+#include <sys/syscall.h>
 
 enum { PORT = 7620, LONG_BYTES = 150000, MANY = 100 };
 
@@ -9,7 +10,8 @@ static char content[LONG_BYTES], place[2 * LONG_BYTES];
 
 static void pair_of(int ends[2])
 {
-    struct sockaddr_in a = loopback(PORT);
+    static int port = PORT;
+    struct sockaddr_in a = loopback(port++);
     int listener = socket(AF_INET, SOCK_STREAM, 0), on = 1;
     socklen_t bytes = sizeof on;
     ends[0] = socket(AF_INET, SOCK_STREAM, IPPROTO_TCP);
@@ -73,6 +75,35 @@ static void wait_for_all(int ends[2])
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
+static pid_t receiver;
+
+static void *receives_what_comes(void *fd)
+{
+    __atomic_store_n(&receiver, syscall(SYS_gettid), __ATOMIC_SEQ_CST);
+    CHECK(recv(*(int *)fd, place, 100, 0) == 4 && memcmp(place, "mine", 4) == 0);
+    return NULL;
+}
+
+/* Another thread makes the descriptor another socket, which has data, too. */
+static void replaced(void)
+{
+    int ends[2], others[2];
+    char word[8];
+    pthread_t thread;
+    pair_of(ends);
+    pair_of(others);
+    say(others, "other", 5);
+    CHECK(pthread_create(&thread, NULL, receives_what_comes, &ends[1]) == 0);
+    while (__atomic_load_n(&receiver, __ATOMIC_SEQ_CST) == 0)
+        usleep(1000);
+    await_sleep(receiver);
+    CHECK(dup2(others[1], ends[1]) == ends[1] && send(ends[0], "mine", 4, 0) == 4);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(recv(others[1], word, sizeof word, 0) == 5 && memcmp(word, "other", 5) == 0);
+    for (int i = 0; i < 2; i++)
+        CHECK(close(ends[i]) == 0 && close(others[i]) == 0);
+}
+
 static void long_messages(int ends[2])
 {
     int there = 0;
@@ -112,6 +143,7 @@ int main(void)
     options(ends[0]);
     short_reads(ends);
     wait_for_all(ends);
+    replaced();
     long_messages(ends);
     many_messages(ends);
     say(ends, "last", 4);
