@@ -15,6 +15,7 @@
 //! | `write_lock` | keeps a sender as long as its time limit says |
 //! | `send_buffer` | the descriptor polls writable sooner or later |
 //! | `ring`, `rings`, `sleep_ended` | messages of other sharers wait, until one sends in another way |
+//! | `readers_waiting` | a reader sleeps on although a message is there, or wakes for messages that another takes |
 //! | `sent` | a blocking send asks the daemon for room every few milliseconds; the daemon counts for itself |
 
 use std::mem::offset_of;
@@ -66,6 +67,8 @@ pub struct SharersPage {
     pub rings: AtomicU32,
     /// The last sleep of the daemon that a writer has ended.
     pub sleep_ended: AtomicU32,
+    /// Number of calls that wait for a message. A sharer that dies in such a call stays counted.
+    pub readers_waiting: AtomicU32,
     sent: [SentBytes; ENTRIES],
 }
 
@@ -205,6 +208,7 @@ impl Default for SharersPage {
             ring: AtomicU32::default(),
             rings: AtomicU32::default(),
             sleep_ended: AtomicU32::default(),
+            readers_waiting: AtomicU32::default(),
             sent: std::array::from_fn(|_| SentBytes::default()),
         }
     }

@@ -6,7 +6,7 @@
 //! happens under the lock of the page, which nobody holds while waiting.
 
 use std::os::fd::RawFd;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX};
 use carrier::status_page::{PeerShut, State};
@@ -22,6 +22,7 @@ use crate::pages::Pages;
 use crate::self_connect;
 use crate::sleep::{asleep, with_copy};
 use crate::system::{self, Buffers, Errno, Result};
+use crate::table;
 use crate::waiting;
 
 /// Number of parts of a program's buffer up to which the list of parts fits on the stack.
@@ -64,7 +65,7 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
     if ordinary
         && !bundle::is_begun(page)
         && descriptor.expects_to_wait()
-        && let Some(copy) = asleep(fd, descriptor, || system::await_record(fd, flags))?
+        && let Some(copy) = await_message(fd, descriptor, flags)?
     {
         return with_copy(copy, |fd| receive_now(fd, descriptor, place, flags));
     }
@@ -99,11 +100,32 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
             }
             continue;
         }
-        if let Some(copy) = asleep(fd, descriptor, || system::await_record(fd, flags))? {
+        if let Some(copy) = await_message(fd, descriptor, flags)? {
             return with_copy(copy, |fd| receive_now(fd, descriptor, place, flags));
         }
         descriptor.has_waited();
     }
+}
+
+/// Sleeps until there may be a message; returns what [`asleep`] returns.
+///
+/// A record wakes one of the threads that sleep in a receive, and all that poll. It may hold messages for several, so only one
+/// thread of all sharers sleeps in a receive, and the others poll.
+fn await_message(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result<Option<RawFd>> {
+    let waiting = &descriptor.pages().sharers.readers_waiting;
+    let is_alone = waiting.fetch_add(1, AcqRel) == 0;
+    let leave = || {
+        waiting.fetch_sub(1, AcqRel);
+    };
+    let slept = cancel::undoing(leave, || {
+        asleep(fd, descriptor, || match is_alone || !system::waits(fd, flags) {
+            true => system::await_record(fd, flags),
+            // Each wake-up makes `poll` look the number up again, which may be another file's by then.
+            false => system::await_record_among_others(table::lasting(fd, descriptor)),
+        })
+    });
+    leave();
+    slept
 }
 
 /// Returns the number of bytes that the next call would return (`FIONREAD`).

@@ -71,7 +71,7 @@ impl Sleepers {
         self.0.store(0, SeqCst);
     }
 
-    /// Returns the copy of the carrier, if a number was closed on which threads sleep.
+    /// Returns the copy of the carrier, if there is one for threads that sleep.
     pub(crate) fn copy(&self) -> Option<RawFd> {
         self.state().copy
     }

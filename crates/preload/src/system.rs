@@ -39,6 +39,39 @@ pub(crate) fn await_record(fd: RawFd, flags: c_int) -> Result<()> {
     check(looked as c_long).map(drop)
 }
 
+/// Waits as [`await_record`] for a descriptor that blocks, and wakes for each record, whichever other threads wait, too.
+///
+/// `poll` is never restarted after a signal handler, and a receive is, where it has no time limit and the handler has `SA_RESTART`.
+/// The kernel does not tell which handler has run, so all that the program has must have the flag.
+pub(crate) fn await_record_among_others(fd: RawFd) -> Result<()> {
+    let limit = receive_timeout(fd);
+    loop {
+        match await_events([fd], libc::POLLIN, limit) {
+            Ok([0]) => return Err(Errno(libc::EAGAIN)),
+            Ok(_) => return Ok(()),
+            Err(Errno(libc::EINTR)) if limit.is_none() && all_handlers_restart() => {}
+            // The kernel polls no descriptor where the limit on descriptors is 0.
+            Err(Errno(libc::EINVAL)) => return await_record(fd, 0),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Returns whether all signal handlers of the program have `SA_RESTART`.
+fn all_handlers_restart() -> bool {
+    (1..=libc::SIGRTMAX()).all(|signal| {
+        // SAFETY: an all-zero sigaction is one, and the destination is writable.
+        let (got, action) = unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            (libc::sigaction(signal, ptr::null(), &raw mut action), action)
+        };
+        // The C library keeps the signals of its own to itself.
+        got != 0
+            || matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN)
+            || action.sa_flags & libc::SA_RESTART != 0
+    })
+}
+
 /// Returns the size of the send buffer, which the kernel has doubled when it was set.
 pub(crate) fn send_buffer(fd: RawFd) -> Result<c_int> {
     let mut value: c_int = 0;

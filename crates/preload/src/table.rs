@@ -165,7 +165,7 @@ pub(crate) fn close(fd: RawFd) {
     keep();
 }
 
-/// Lends a copy of a carrier, which has this number and is about to lose it, if threads sleep on it and have no copy yet.
+/// Lends a copy of a carrier, which has this number and may lose it, if threads sleep on it and have no copy yet.
 fn keep(fd: RawFd, descriptor: &Descriptor) {
     let sleepers = &descriptor.sleepers;
     if !sleepers.need_copy() {
@@ -177,6 +177,12 @@ fn keep(fd: RawFd, descriptor: &Descriptor) {
     {
         take_back(copy);
     }
+}
+
+/// Returns a number of a carrier that stays while the calling thread, which is counted among the sleepers, waits on it.
+pub(crate) fn lasting(fd: RawFd, descriptor: &Descriptor) -> RawFd {
+    keep(fd, descriptor);
+    descriptor.sleepers.copy().unwrap_or(fd)
 }
 
 /// Makes a copy of a carrier for threads whose own number was closed. The program does not know the copy.

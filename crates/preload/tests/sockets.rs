@@ -94,6 +94,11 @@ fn descriptors_are_shared_copied_and_handed_on() {
 }
 
 #[test]
+fn messages_that_come_together_wake_all_who_wait() {
+    run("readers", &[]);
+}
+
+#[test]
 fn misuse_fails_as_with_the_kernel() {
     run("errors", &[]);
 }
