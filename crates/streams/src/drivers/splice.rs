@@ -7,8 +7,8 @@ use crate::{Errno, Primitive, SendInfo};
 use std::collections::HashMap;
 
 /// Joins the two streams that are linked under one of its streams: user data that comes up on one goes down on the other, with
-/// flow control across. What comes up otherwise, such as the end of a connection, ends both links at its place in the order, and
-/// is for the users of the streams; notifications are discarded. Nothing is written to the upper streams or read from them.
+/// flow control across. Any other message, such as the end of a connection, ends both links once the data before it has gone on, and
+/// goes to the user of its stream; notifications are discarded. The upper streams carry nothing.
 #[derive(Debug, Default)]
 pub struct Splice {
     /// The linked streams: each message is looked up here, and there may be many.
