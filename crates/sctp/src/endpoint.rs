@@ -266,7 +266,7 @@ impl Endpoint {
         outcome
     }
 
-    /// Returns the path of an association to an address of the peer, for [`SendInfo::path`].
+    /// Returns the path of an association to an address of the peer, for [`SendInfo::path`](crate::SendInfo::path).
     pub fn path_to(&self, id: AssociationId, address: IpAddr) -> Option<PathId> {
         let path_id = self.associations.get(id.index())?.path_at(address).ok()?;
         u8::try_from(path_id).ok().map(PathId)

@@ -110,8 +110,9 @@ impl Endpoint {
         }
     }
 
-    /// Records that the reader took `bytes`, and a charge in addition: 1 with the last bytes of a [`Host::message`],
-    /// [`ReceivedRun::charges`](crate::ReceivedRun::charges) with the last of a [`Host::run`], otherwise 0. The window opens.
+    /// Records that the reader took `bytes`, and a charge in addition: 1 with the last bytes of a
+    /// [`Host::message`](crate::Host::message), [`ReceivedRun::charges`](crate::ReceivedRun::charges) with the last of a
+    /// [`Host::run`](crate::Host::run), otherwise 0. The window opens.
     #[inline]
     pub fn consumed(&mut self, id: AssociationId, bytes: usize, charges: usize) {
         if let Some(association) = self.associations.get_mut(id.index())

@@ -164,8 +164,8 @@ impl SharedAssociation {
     }
 
     /// Returns the local addresses of the association (`sctp_getladdrs`): those that it is restricted to
-    /// ([`Stack::with_local_addresses`]) or that the stack is bound to, otherwise the source addresses of its paths.
-    /// Returns none once the association has ended.
+    /// ([`Stack::with_local_addresses`](crate::Stack::with_local_addresses)) or that the stack is bound to, otherwise the
+    /// source addresses of its paths. Returns none once the association has ended.
     ///
     /// ```
     /// # use swiftwater::{Association, Listener};
