@@ -248,7 +248,7 @@ mod tests {
 
     /// A sharer may have found the entry, or even reserved room, before the entry passed to another association.
     #[test]
-    fn what_is_sent_to_one_association_takes_no_room_of_the_next_in_its_entry() {
+    fn messages_to_one_association_take_no_room_of_the_next_in_its_entry() {
         let (entry, sent) = (entry_of(7), SentBytes::default());
         assert!(sent.reserve(&entry, 7, 100));
         entry.association.store(8, Relaxed);

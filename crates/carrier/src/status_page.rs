@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_is_set_and_unset_one_by_one() {
+    fn subscriptions_are_set_and_unset_one_by_one() {
         let all =
             [Subscriptions::SNDRCV, Subscriptions::RCVINFO, Subscriptions::NXTINFO, Subscriptions::OWN_V4];
         let both = Subscriptions::default()

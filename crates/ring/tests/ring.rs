@@ -320,7 +320,7 @@ fn no_note_of_a_full_ring_is_lost() {
 }
 
 #[test]
-fn what_no_writer_writes_is_found() {
+fn contents_that_no_writer_writes_are_found() {
     let broken = |at: usize, value: u64| {
         let memory = Memory::new();
         let (ring, mut reader) = (memory.ring(), Reader::default());

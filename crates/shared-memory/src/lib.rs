@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_discarded_reads_as_zeros() {
+    fn discarded_memory_reads_as_zeros() {
         let ours = written();
         let theirs = ours.for_reading().expect("a descriptor");
         let blocks = || fstat(&theirs).expect("it is open").st_blocks as u64 * BLOCK_BYTES;

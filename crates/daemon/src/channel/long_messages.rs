@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_appended_is_charged() {
+    fn appended_bytes_are_charged() {
         let account = Budget::new(Limits { user_bytes: 100, all_bytes: 1 << 20 }).account(1);
         let charge = account.take(10).expect("room");
         let mut memory = LentMemfd::new(&[], Numbers::with_max(1 << 16).count(1), charge).expect("a memfd");

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "local")]
-    async fn what_waits_is_charged_and_unread_until_it_is_given_up() {
+    async fn waiting_messages_are_charged_and_unread_until_they_are_given_up() {
         let registry = registry();
         let (socket, theirs) = opened(&registry, Style::OneToOne);
         let (channel, mut putter) = (&socket.channel, Putter::new(&socket.channel));

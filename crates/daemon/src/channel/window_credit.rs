@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_gives_its_room_back_in_the_order_of_the_records() {
+    fn read_messages_return_their_room_in_the_order_of_the_records() {
         let unread = carrier(&[0, 10, 0, 20, 30]);
         assert_eq!(kept(&unread), (5, vec![10, 0, 20, 30]));
         let taken = |records| bytes(&unread.unread().take_all_but(records));
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_before_does_not_move() {
+    fn messages_read_before_do_not_move() {
         let (old, new) = (carrier(&[10, 20, 30]), carrier(&[]));
         old.move_to(&new, &[false, true], &[]);
         assert_eq!((kept(&old).1, kept(&new).1), (vec![20], vec![30]));
