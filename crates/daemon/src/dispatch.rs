@@ -38,7 +38,7 @@ const SCTP_GET_LOCAL_ADDRS: i32 = 109;
 pub(crate) async fn perform(
     registry: &Rc<Registry>,
     request: DaemonRequest<'_>,
-    who: UCred,
+    credentials: UCred,
 ) -> Result<Reply, Errno> {
     match request {
         DaemonRequest::Describe => {
@@ -48,23 +48,25 @@ pub(crate) async fn perform(
         DaemonRequest::Barrier => {
             // The daemon's own copy would keep a file open that a program has closed.
             for source in [Source::Requests, Source::Carriers] {
-                registry.closers.of(who.uid.as_raw(), source).drained().await;
+                registry.closers.of(credentials.uid.as_raw(), source).drained().await;
             }
             run_pending(registry, ROUNDS_MAX).await;
             Ok(Answer::Done.into())
         }
-        DaemonRequest::Open { v6, one_to_many } => open_for(registry, who.into(), v6, one_to_many),
-        DaemonRequest::Status => report::report(registry, who).await,
-        DaemonRequest::Streams => streams::report_streams(registry, who).await,
+        DaemonRequest::Open { v6, one_to_many } => open_for(registry, credentials.into(), v6, one_to_many),
+        DaemonRequest::Status => report::report(registry, credentials).await,
+        DaemonRequest::Streams => streams::report_streams(registry, credentials).await,
         DaemonRequest::Push { association, module } => {
-            streams::push(registry, association, module, who).await
+            streams::push(registry, association, module, credentials).await
         }
-        DaemonRequest::Pop { association } => streams::pop(registry, association, who).await,
+        DaemonRequest::Pop { association } => streams::pop(registry, association, credentials).await,
         DaemonRequest::Record { association, recorder } => {
-            streams::record(registry, association, recorder, who).await
+            streams::record(registry, association, recorder, credentials).await
         }
-        DaemonRequest::Link { association, other } => links::link(registry, [association, other], who).await,
-        DaemonRequest::Unlink { association } => links::unlink(registry, association, who).await,
+        DaemonRequest::Link { association, other } => {
+            links::link(registry, [association, other], credentials).await
+        }
+        DaemonRequest::Unlink { association } => links::unlink(registry, association, credentials).await,
         DaemonRequest::Memfd => {
             let memfd = long_messages::memfd_to_fill()?;
             Ok(Reply { answer: Answer::Done, descriptors: vec![memfd], lent: None, feed: None })
@@ -77,7 +79,7 @@ pub(crate) async fn perform_on(
     registry: &Rc<Registry>,
     descriptor: &ReceivedDescriptor,
     request: SocketRequest<'_>,
-    who: UCred,
+    credentials: UCred,
 ) -> Result<Reply, Errno> {
     let socket = registry.find(Cookie::of(descriptor)?).ok_or(Errno::NOTSOCK)?;
     if socket.style == Style::OneToMany {
@@ -90,7 +92,7 @@ pub(crate) async fn perform_on(
             return Err(Errno::NOBUFS);
         }
     }
-    call(registry, &socket, descriptor.as_fd(), request, who).await
+    call(registry, &socket, descriptor.as_fd(), request, credentials).await
 }
 
 /// Makes the call of a request on a socket; `theirs` is the program's end of its carrier.
@@ -99,7 +101,7 @@ async fn call(
     socket: &Rc<Socket>,
     theirs: BorrowedFd<'_>,
     request: SocketRequest<'_>,
-    who: UCred,
+    credentials: UCred,
 ) -> Result<Reply, Errno> {
     match request {
         SocketRequest::Attach => {
@@ -107,12 +109,16 @@ async fn call(
             return Ok(Reply { answer: Answer::Done, descriptors, lent: None, feed: None });
         }
         SocketRequest::Bind(address) => {
-            bind::once_released(registry, address.port(), || bind::bind(registry, socket, address, who))
-                .await?;
+            bind::once_released(registry, address.port(), || {
+                bind::bind(registry, socket, address, credentials)
+            })
+            .await?;
         }
-        SocketRequest::Listen { backlog } => listen_for(registry, socket, backlog, theirs, who).await?,
+        SocketRequest::Listen { backlog } => {
+            listen_for(registry, socket, backlog, theirs, credentials).await?
+        }
         SocketRequest::Connect { peer, start, init } => {
-            return connect_for(registry, socket, (peer, start, init), theirs, who).await;
+            return connect_for(registry, socket, (peer, start, init), theirs, credentials).await;
         }
         SocketRequest::Find(address) => {
             check_peer(socket.v6, address)?;
@@ -120,29 +126,30 @@ async fn call(
             return Ok(Answer::Association(assoc.id).into());
         }
         SocketRequest::AwaitRoom { association } => {
-            await_room(registry, socket, association, who).await?;
+            await_room(registry, socket, association, credentials).await?;
         }
         SocketRequest::Associations { after } => {
             return Ok(Answer::Value(associations_after(socket, after)).into());
         }
         SocketRequest::AwaitEnd => {
-            unless_evicted(&take_waiting_seat(registry, who)?, socket.end()).await?;
+            unless_evicted(&take_waiting_seat(registry, credentials)?, socket.end()).await?;
         }
         SocketRequest::PeelOff { association, front_begun, front_at } => {
             peel_off::peelable(socket, association)?;
-            let recalled = recall(registry, socket, theirs, who).await?;
+            let recalled = recall(registry, socket, theirs, credentials).await?;
             let front = Front { at: front_at as usize, is_begun: front_begun };
             return peel_off(registry, socket, (association, front), recalled).await;
         }
         SocketRequest::Hold => form::hold(socket)?,
         SocketRequest::PutBack(record) => {
-            unless_evicted(&take_waiting_seat(registry, who)?, form::put_back(socket, record)).await??;
+            unless_evicted(&take_waiting_seat(registry, credentials)?, form::put_back(socket, record))
+                .await??;
         }
         SocketRequest::SetForm { plain } => socket.channel.set_form(plain)?,
         SocketRequest::LocalAddress => return Ok(Answer::Address(socket.local_address()).into()),
         SocketRequest::PeerAddress => return Ok(Answer::Address(peer_address(socket)?).into()),
         SocketRequest::SetOption { level, name, value } => {
-            set_option(registry, socket, (level, name), value, who).await?;
+            set_option(registry, socket, (level, name), value, credentials).await?;
         }
         SocketRequest::GetOption { level, name, value } => {
             return Ok(Answer::Value(get_option(socket, (level, name), value)?).into());
@@ -157,13 +164,13 @@ async fn listen_for(
     socket: &Rc<Socket>,
     backlog: i32,
     theirs: BorrowedFd<'_>,
-    who: UCred,
+    credentials: UCred,
 ) -> Result<(), Errno> {
     if backlog != 0 {
         return listen::listen(registry, socket, backlog, theirs);
     }
     listen::check_listens(socket)?;
-    let recalled = recall(registry, socket, theirs, who).await?;
+    let recalled = recall(registry, socket, theirs, credentials).await?;
     listen::unlisten(registry, socket, recalled)
 }
 
@@ -178,11 +185,11 @@ async fn await_room(
     registry: &Rc<Registry>,
     socket: &Socket,
     association: u32,
-    who: UCred,
+    credentials: UCred,
 ) -> Result<(), Errno> {
     let assoc = socket.inner().associations.get(&association).cloned().ok_or(Errno::PIPE)?;
     let queue = assoc.send_queue().clone().ok_or(Errno::PIPE)?;
-    unless_evicted(&take_waiting_seat(registry, who)?, queue.room()).await?;
+    unless_evicted(&take_waiting_seat(registry, credentials)?, queue.room()).await?;
     if queue.is_peer_shut() { Err(Errno::SHUTDOWN) } else { Ok(()) }
 }
 
@@ -207,9 +214,9 @@ async fn connect_for(
     socket: &Rc<Socket>,
     (peer, start, init): (Addresses<'_>, Start, InitMessage),
     theirs: BorrowedFd<'_>,
-    who: UCred,
+    credentials: UCred,
 ) -> Result<Reply, Errno> {
-    let seat = (start == Start::AnswerLate).then(|| take_waiting_seat(registry, who)).transpose()?;
+    let seat = (start == Start::AnswerLate).then(|| take_waiting_seat(registry, credentials)).transpose()?;
     let assoc = connect::connect(registry, socket, peer, (start, init), theirs)?;
     if start == Start::Now {
         tokio::select! {
@@ -232,13 +239,14 @@ async fn set_option(
     socket: &Rc<Socket>,
     (level, name): (i32, i32),
     value: &[u8],
-    who: UCred,
+    credentials: UCred,
 ) -> Result<(), Errno> {
     match (level, name) {
         (IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_ADD) => {
             let list = parse_list(value)?;
             let port = list.first().ok_or(Errno::INVAL)?.port();
-            bind::once_released(registry, port, || bind::bind_more(registry, socket, &list, who)).await
+            bind::once_released(registry, port, || bind::bind_more(registry, socket, &list, credentials))
+                .await
         }
         (IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_REM) => bind::bind_less(registry, socket, value),
         _ => {
@@ -258,9 +266,9 @@ async fn recall(
     registry: &Registry,
     socket: &Socket,
     theirs: BorrowedFd<'_>,
-    who: UCred,
+    credentials: UCred,
 ) -> Result<Recalled, Errno> {
-    unless_evicted(&take_waiting_seat(registry, who)?, socket.channel.endpoint.recall(theirs)).await?
+    unless_evicted(&take_waiting_seat(registry, credentials)?, socket.channel.endpoint.recall(theirs)).await?
 }
 
 fn open_for(registry: &Rc<Registry>, owner: Owner, v6: bool, one_to_many: bool) -> Result<Reply, Errno> {
@@ -353,10 +361,10 @@ mod tests {
                 }
             }
         });
-        let who = rustix::net::sockopt::socket_peercred(&theirs).expect("a pair");
+        let credentials = rustix::net::sockopt::socket_peercred(&theirs).expect("a pair");
         let peer = [SocketAddr::from(([127, 0, 0, 1], 7))];
         let to = (Addresses::new(&peer).expect("one"), Start::Now, InitMessage::default());
-        connect_for(&registry, &socket, to, theirs.as_fd(), who).await.expect("it begins");
+        connect_for(&registry, &socket, to, theirs.as_fd(), credentials).await.expect("it begins");
         others.abort();
         assert_eq!(socket.inner().stage, State::Connected);
         assert!(rounds.get() < ROUNDS_MAX, "it took {} rounds", rounds.get());

@@ -80,7 +80,7 @@ pub(crate) fn listen(place: &DaemonAddress) -> Result<Listener, DaemonAddressErr
 struct Arrival {
     connection: End,
     closer: Arc<Closer>,
-    who: UCred,
+    credentials: UCred,
 }
 
 /// Accepts the connections of programs; returns only when accepting fails for good.
@@ -129,23 +129,24 @@ fn accept_some(
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
             accepted => accepted?,
         };
-        let who = rustix::net::sockopt::socket_peercred(&connection)?;
-        let closer = registry.closers.of(who.uid.as_raw(), Source::Requests);
+        let credentials = rustix::net::sockopt::socket_peercred(&connection)?;
+        let closer = registry.closers.of(credentials.uid.as_raw(), Source::Requests);
         let connection = closer.guard(connection);
         if !connection.is_left() {
-            let evicted = arrivals.push(who.uid.as_raw(), Arrival { connection, closer, who });
+            let evicted =
+                arrivals.push(credentials.uid.as_raw(), Arrival { connection, closer, credentials });
             evicted.iter().for_each(|arrival| put_off(&arrival.connection));
         }
     }
     Ok(())
 }
 
-fn admit(registry: &Rc<Registry>, Arrival { connection, closer, who }: Arrival) {
-    let Some(seat) = registry.silent.take(who.uid.as_raw()) else { return put_off(&connection) };
+fn admit(registry: &Rc<Registry>, Arrival { connection, closer, credentials }: Arrival) {
+    let Some(seat) = registry.silent.take(credentials.uid.as_raw()) else { return put_off(&connection) };
     let registry = Rc::clone(registry);
     tokio::task::spawn_local(async move {
         // If the caller has gone, nobody needs the answer.
-        let _ = attend(connection, seat, (&registry, &closer), who).await;
+        let _ = attend(connection, seat, (&registry, &closer), credentials).await;
     });
 }
 
@@ -154,7 +155,7 @@ async fn attend(
     connection: End,
     seat: Seat,
     (registry, closer): (&Rc<Registry>, &Arc<Closer>),
-    who: UCred,
+    credentials: UCred,
 ) -> io::Result<()> {
     let connection = register(connection, Interest::READABLE | Interest::WRITABLE)?;
     let asked = tokio::select! {
@@ -175,12 +176,12 @@ async fn attend(
             let reply = match Request::parse(&frame) {
                 Ok(_) if descriptors.len() > 1 => Errno::INVAL.into(),
                 Ok(request) => tokio::select! {
-                    performed = perform(registry, request, descriptors.first(), who) => {
+                    performed = perform(registry, request, descriptors.first(), credentials) => {
                         performed.unwrap_or_else(Reply::from)
                     }
                     () = closer::gone(&connection) => return Ok(()),
                 },
-                Err(error) => refuse(error, who),
+                Err(error) => refuse(error, credentials),
             };
             // The closer closes in order, so the last descriptor is closed last.
             if let Some(last) = descriptors.pop() {
@@ -198,12 +199,12 @@ async fn perform(
     registry: &Rc<Registry>,
     request: Request<'_>,
     descriptor: Option<&ReceivedDescriptor>,
-    who: UCred,
+    credentials: UCred,
 ) -> Result<Reply, Errno> {
     match (request, descriptor) {
-        (Request::Daemon(request), _) => dispatch::perform(registry, request, who).await,
+        (Request::Daemon(request), _) => dispatch::perform(registry, request, credentials).await,
         (Request::Socket(request), Some(carrier)) => {
-            dispatch::perform_on(registry, carrier, request, who).await
+            dispatch::perform_on(registry, carrier, request, credentials).await
         }
         (Request::Socket(_), None) => Err(Errno::BADF),
     }
@@ -308,15 +309,15 @@ impl Asked {
     }
 }
 
-fn refuse(error: RequestError, who: UCred) -> Reply {
+fn refuse(error: RequestError, credentials: UCred) -> Reply {
     match error {
         RequestError::Version(version) => log(format_args!(
             "the shim of process {} has version {version}, this daemon has {}: use both from one installation",
-            who.pid.as_raw_nonzero(),
+            credentials.pid.as_raw_nonzero(),
             carrier::VERSION
         )),
         RequestError::Malformed => {
-            log(format_args!("process {} sent a malformed request", who.pid.as_raw_nonzero()))
+            log(format_args!("process {} sent a malformed request", credentials.pid.as_raw_nonzero()))
         }
     }
     Errno::PROTONOSUPPORT.into()

@@ -43,7 +43,7 @@ pub(crate) fn bind(
     registry: &Registry,
     socket: &Socket,
     address: SocketAddr,
-    who: UCred,
+    credentials: UCred,
 ) -> Result<(), Errno> {
     let mut inner = socket.inner();
     check_family(socket.v6, address)?;
@@ -51,15 +51,15 @@ pub(crate) fn bind(
     if inner.bound.is_some() || !is_fresh {
         return Err(Errno::INVAL);
     }
-    check_right(registry, address.port(), who)?;
+    check_right(registry, address.port(), credentials)?;
     let ip = address.ip().to_canonical();
     check_local(ip)?;
     hold(registry, socket, &mut inner, SocketAddr::new(ip, address.port()))
 }
 
-fn check_right(registry: &Registry, port: u16, who: UCred) -> Result<(), Errno> {
+fn check_right(registry: &Registry, port: u16, credentials: UCred) -> Result<(), Errno> {
     let privileged = (1..registry.unprivileged_from).contains(&port);
-    if privileged && !who.uid.is_root() { Err(Errno::ACCESS) } else { Ok(()) }
+    if privileged && !credentials.uid.is_root() { Err(Errno::ACCESS) } else { Ok(()) }
 }
 
 /// Binds the socket to a port in the table of ports.
@@ -87,19 +87,19 @@ pub(crate) fn bind_more(
     registry: &Registry,
     socket: &Socket,
     list: &[SocketAddr],
-    who: UCred,
+    credentials: UCred,
 ) -> Result<(), Errno> {
     let first = *list.first().ok_or(Errno::INVAL)?;
     list.iter().try_for_each(|address| check_family(socket.v6, *address))?;
     let fresh = socket.inner().bound.is_none();
     if fresh {
-        bind(registry, socket, first, who)?;
+        bind(registry, socket, first, credentials)?;
     }
     let mut inner = socket.inner();
     let bound = inner.bound.clone().ok_or(Errno::INVAL)?;
     let mut more = bound.clone();
     for address in list.iter().skip(fresh.into()) {
-        check_right(registry, address.port(), who)?;
+        check_right(registry, address.port(), credentials)?;
         let ip = address.ip().to_canonical();
         if (address.port() != 0 && address.port() != bound.port) || inner.scope(more.ips.clone()).covers(ip) {
             return Err(Errno::INVAL);
@@ -211,14 +211,14 @@ mod tests {
         testing::opened(registry, Style::OneToOne)
     }
 
-    fn who() -> UCred {
+    fn credentials() -> UCred {
         UCred { pid: Pid::INIT, uid: Uid::from_raw(1), gid: Gid::from_raw(1) }
     }
 
     /// Binds a socket and closes the program's end; returns the socket and its port.
     fn bound_and_closed(registry: &Registry) -> (Rc<Socket>, u16) {
         let (socket, theirs) = opened(registry);
-        bind(registry, &socket, ANY, who()).expect("a free port");
+        bind(registry, &socket, ANY, credentials()).expect("a free port");
         drop(theirs);
         let port = socket.local_address().port();
         (socket, port)
@@ -228,28 +228,29 @@ mod tests {
     async fn bind_again(registry: &Registry, port: u16) -> Result<(), Errno> {
         let (second, _theirs) = opened(registry);
         let address = SocketAddr::new(ANY.ip(), port);
-        once_released(registry, port, || bind(registry, &second, address, who())).await
+        once_released(registry, port, || bind(registry, &second, address, credentials())).await
     }
 
     #[tokio::test(flavor = "local")]
     async fn privileged_ports_are_root_s() {
         let mut registry = registry();
         registry.unprivileged_from = 1024;
-        let root = UCred { uid: Uid::ROOT, ..who() };
-        let rights = |who: UCred| [0, 1, 1023, 1024].map(|port| check_right(&registry, port, who));
+        let root = UCred { uid: Uid::ROOT, ..credentials() };
+        let rights =
+            |credentials: UCred| [0, 1, 1023, 1024].map(|port| check_right(&registry, port, credentials));
         assert_eq!(rights(root), [Ok(()); 4]);
-        assert_eq!(rights(who()), [Ok(()), Err(Errno::ACCESS), Err(Errno::ACCESS), Ok(())]);
+        assert_eq!(rights(credentials()), [Ok(()), Err(Errno::ACCESS), Err(Errno::ACCESS), Ok(())]);
     }
 
     #[tokio::test(flavor = "local")]
     async fn a_socket_is_bound_once() {
         let registry = registry();
         let (socket, _theirs) = opened(&registry);
-        assert_eq!(bind(&registry, &socket, ANY, who()), Ok(()));
-        assert_eq!(bind(&registry, &socket, ANY, who()), Err(Errno::INVAL));
+        assert_eq!(bind(&registry, &socket, ANY, credentials()), Ok(()));
+        assert_eq!(bind(&registry, &socket, ANY, credentials()), Err(Errno::INVAL));
         let (connected, _theirs) = opened(&registry);
         connected.inner().stage = State::Connected;
-        assert_eq!(bind(&registry, &connected, ANY, who()), Err(Errno::INVAL));
+        assert_eq!(bind(&registry, &connected, ANY, credentials()), Err(Errno::INVAL));
     }
 
     #[tokio::test(flavor = "local")]
@@ -266,7 +267,7 @@ mod tests {
     async fn the_port_of_an_open_socket_is_taken() {
         let registry = registry();
         let (first, _theirs) = opened(&registry);
-        bind(&registry, &first, ANY, who()).expect("a free port");
+        bind(&registry, &first, ANY, credentials()).expect("a free port");
         let port = first.local_address().port();
         assert_eq!(bind_again(&registry, port).await, Err(Errno::ADDRINUSE));
     }

@@ -20,15 +20,15 @@ use crate::state::registry::Registry;
 const LINKS_PASSED_MAX: usize = 16;
 
 /// Links the streams of two associations.
-pub(crate) async fn link(registry: &Registry, ids: [u32; 2], who: UCred) -> Result<Reply, Errno> {
-    let (_, first) = stream(registry, ids[0], who).await?;
-    let (_, second) = stream(registry, ids[1], who).await?;
+pub(crate) async fn link(registry: &Registry, ids: [u32; 2], credentials: UCred) -> Result<Reply, Errno> {
+    let (_, first) = stream(registry, ids[0], credentials).await?;
+    let (_, second) = stream(registry, ids[1], credentials).await?;
     if ids[0] == ids[1] || goes_round(registry, &first, &second).await {
         return Err(Errno::INVAL);
     }
     let [one, other] = [&first, &second].map(|assoc| assoc.association());
     let (one, other) = (one.ok_or(Errno::NOTCONN)?, other.ok_or(Errno::NOTCONN)?);
-    let owner = Credentials { uid: who.uid.as_raw(), gid: who.gid.as_raw() };
+    let owner = Credentials { uid: credentials.uid.as_raw(), gid: credentials.gid.as_raw() };
     match one.stream().splice(&other.stream(), owner) {
         Ok(()) => {
             first.linked_with.set(ids[1]);
@@ -41,11 +41,11 @@ pub(crate) async fn link(registry: &Registry, ids: [u32; 2], who: UCred) -> Resu
 
 /// Ends the link of the stream of an association; answers with the association of the other stream. Only the administrator ends
 /// a link that the administrator has made.
-pub(crate) async fn unlink(registry: &Registry, id: u32, who: UCred) -> Result<Reply, Errno> {
-    let (_, assoc) = stream(registry, id, who).await?;
+pub(crate) async fn unlink(registry: &Registry, id: u32, credentials: UCred) -> Result<Reply, Errno> {
+    let (_, assoc) = stream(registry, id, credentials).await?;
     let association = assoc.association().ok_or(Errno::NOTCONN)?;
     let Some(link) = LinkStatus::of(&assoc) else { return answer(LinkError::NoLink.into()) };
-    if link.user != who.uid.as_raw() && !is_privileged(who) {
+    if link.user != credentials.uid.as_raw() && !is_privileged(credentials) {
         return Err(Errno::PERM);
     }
     match association.stream().unsplice() {

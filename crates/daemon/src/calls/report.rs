@@ -31,13 +31,13 @@ pub(crate) const ASSOCIATIONS_MAX: usize = 16_384;
 const STEP_BYTES: usize = 64 * 1024;
 
 /// Answers with a memfd that contains the report from its beginning.
-pub(crate) async fn report(registry: &Registry, who: UCred) -> Result<Reply, Errno> {
-    let mut report = Report::begin(registry, who).await?;
+pub(crate) async fn report(registry: &Registry, credentials: UCred) -> Result<Reply, Errno> {
+    let mut report = Report::begin(registry, credentials).await?;
     report.add(&Part::Daemon(Status {
         version: env!("CARGO_PKG_VERSION").into(),
         process: std::process::id(),
         carries: status::describe_link(&registry.stack),
-        users: users(registry, who),
+        users: users(registry, credentials),
         sockets: Vec::new(),
         sockets_omitted: 0,
         associations_omitted: 0,
@@ -46,7 +46,7 @@ pub(crate) async fn report(registry: &Registry, who: UCred) -> Result<Reply, Err
     let mut associations = Associations { left: ASSOCIATIONS_MAX, omitted: 0 };
     let mut walk = Walk::over(registry);
     while let Some(sockets) = walk.next().await {
-        for socket in sockets.iter().filter(|socket| socket.is_of(who)) {
+        for socket in sockets.iter().filter(|socket| socket.is_of(credentials)) {
             if shown == SOCKETS_MAX {
                 sockets_omitted += 1;
                 continue;
@@ -59,10 +59,10 @@ pub(crate) async fn report(registry: &Registry, who: UCred) -> Result<Reply, Err
     Ok(report.finish())
 }
 
-/// Returns the users that `who` may see and that have sockets or charges.
-fn users(registry: &Registry, who: UCred) -> Vec<UserStatus> {
+/// Returns the users that the caller may see and that have sockets or charges.
+fn users(registry: &Registry, credentials: UCred) -> Vec<UserStatus> {
     let mut accounts = registry.sent.accounts();
-    accounts.retain(|account| who.uid.is_root() || account.user() == who.uid.as_raw());
+    accounts.retain(|account| credentials.uid.is_root() || account.user() == credentials.uid.as_raw());
     let of_user = |account: &Arc<Account>| {
         let unread = registry.unread.account(account.user());
         UserStatus {
@@ -107,9 +107,9 @@ pub(crate) struct Report {
 
 impl Report {
     /// Begins an answer to this user, to whom its memory is charged, when those that this user has requested before are built.
-    pub(crate) async fn begin(sockets: &Registry, who: UCred) -> Result<Report, Errno> {
-        let account = sockets.unread.account(who.uid.as_raw());
-        let seat = take_waiting_seat(sockets, who)?;
+    pub(crate) async fn begin(sockets: &Registry, credentials: UCred) -> Result<Report, Errno> {
+        let account = sockets.unread.account(credentials.uid.as_raw());
+        let seat = take_waiting_seat(sockets, credentials)?;
         // The semaphore is never closed.
         let only_one = Arc::clone(&account.report).acquire_owned().await.map_err(|_| Errno::CANCELED)?;
         drop(seat);

@@ -35,12 +35,12 @@ use crate::system::tap_file::TapFile;
 const MODULES_MAX: usize = 8;
 
 /// Answers with the streams that this user may see, as [`report`](super::report::report) does with sockets.
-pub(crate) async fn report_streams(registry: &Registry, who: UCred) -> Result<Reply, Errno> {
-    let mut report = Report::begin(registry, who).await?;
+pub(crate) async fn report_streams(registry: &Registry, credentials: UCred) -> Result<Reply, Errno> {
+    let mut report = Report::begin(registry, credentials).await?;
     let (mut shown, mut omitted) = (0, 0);
     let mut walk = Walk::over(registry);
     while let Some(sockets) = walk.next().await {
-        for socket in sockets.iter().filter(|socket| socket.is_of(who)) {
+        for socket in sockets.iter().filter(|socket| socket.is_of(credentials)) {
             let associations: Vec<Rc<SocketAssociation>> =
                 socket.inner().associations.values().cloned().collect();
             for assoc in associations {
@@ -60,11 +60,16 @@ pub(crate) async fn report_streams(registry: &Registry, who: UCred) -> Result<Re
 }
 
 /// Pushes a module by its name.
-pub(crate) async fn push(registry: &Registry, id: u32, module: &str, who: UCred) -> Result<Reply, Errno> {
+pub(crate) async fn push(
+    registry: &Registry,
+    id: u32,
+    module: &str,
+    credentials: UCred,
+) -> Result<Reply, Errno> {
     let mut words = module.split_ascii_whitespace().map(str::to_owned);
     let name = words.next().ok_or(Errno::INVAL)?;
     let arguments: Vec<String> = words.collect();
-    push_with(registry, id, who, |association| association.stream().push_named(&name, &arguments))
+    push_with(registry, id, credentials, |association| association.stream().push_named(&name, &arguments))
         .await
         .map(|(reply, _)| reply)
 }
@@ -74,10 +79,10 @@ pub(crate) async fn record(
     registry: &Registry,
     id: u32,
     recorder: Recorder,
-    who: UCred,
+    credentials: UCred,
 ) -> Result<Reply, Errno> {
-    let seat = take_waiting_seat(registry, who)?;
-    let account = registry.unread.account(who.uid.as_raw());
+    let seat = take_waiting_seat(registry, credentials)?;
+    let account = registry.unread.account(credentials.uid.as_raw());
     let charge = account.take(feed::CHARGED_BYTES).ok_or(Errno::NOBUFS)?;
     let (sink, feed) = feed::pair(charge, seat);
     let mut sink = Some(sink);
@@ -89,7 +94,7 @@ pub(crate) async fn record(
         };
         association.stream().push(module)
     };
-    let (reply, assoc) = push_with(registry, id, who, push).await?;
+    let (reply, assoc) = push_with(registry, id, credentials, push).await?;
     Ok(match reply.answer {
         Answer::Done => Reply { feed: Some(feed.of(&assoc)), ..reply },
         _ => reply,
@@ -100,17 +105,17 @@ pub(crate) async fn record(
 async fn push_with(
     registry: &Registry,
     id: u32,
-    who: UCred,
+    credentials: UCred,
     push: impl FnOnce(&Association) -> Result<(), PushError>,
 ) -> Result<(Reply, Rc<SocketAssociation>), Errno> {
-    let (socket, assoc) = stream(registry, id, who).await?;
+    let (socket, assoc) = stream(registry, id, credentials).await?;
     let association = assoc.association().ok_or(Errno::NOTCONN)?;
     // The list contains the driver, too.
     let has_room = association.stream().list().len() <= MODULES_MAX;
     let pushed = if has_room { push(association) } else { Err(PushError::TooMany) };
     let reply = match pushed {
         Ok(()) => {
-            if is_privileged(who) && socket.share.owner.user != who.uid.as_raw() {
+            if is_privileged(credentials) && socket.share.owner.user != credentials.uid.as_raw() {
                 // The anchor succeeds, because nothing else has run since the push.
                 let _ = association.stream().anchor();
             }
@@ -123,10 +128,10 @@ async fn push_with(
 }
 
 /// Pops the uppermost module; answers with the module's name.
-pub(crate) async fn pop(registry: &Registry, id: u32, who: UCred) -> Result<Reply, Errno> {
-    let (_, assoc) = stream(registry, id, who).await?;
+pub(crate) async fn pop(registry: &Registry, id: u32, credentials: UCred) -> Result<Reply, Errno> {
+    let (_, assoc) = stream(registry, id, credentials).await?;
     let stream = assoc.association().ok_or(Errno::NOTCONN)?.stream();
-    let popped = if is_privileged(who) { stream.pop_anchored() } else { stream.pop() };
+    let popped = if is_privileged(credentials) { stream.pop_anchored() } else { stream.pop() };
     stream.pop_finished();
     match popped {
         Ok(module) => Ok(Answer::Value(module.name().into()).into()),
@@ -139,14 +144,14 @@ pub(crate) async fn pop(registry: &Registry, id: u32, who: UCred) -> Result<Repl
 pub(super) async fn stream(
     registry: &Registry,
     id: u32,
-    who: UCred,
+    credentials: UCred,
 ) -> Result<(Rc<Socket>, Rc<SocketAssociation>), Errno> {
     let mut walk = Walk::over(registry);
     while let Some(sockets) = walk.next().await {
         for socket in sockets {
             let assoc = socket.inner().associations.get(&id).cloned();
             match assoc {
-                Some(assoc) if socket.is_of(who) => return Ok((socket, assoc)),
+                Some(assoc) if socket.is_of(credentials) => return Ok((socket, assoc)),
                 Some(_) => return Err(Errno::PERM),
                 None => {}
             }
@@ -156,8 +161,8 @@ pub(super) async fn stream(
 }
 
 /// Returns whether the user administers the daemon: root, or the daemon's own user.
-pub(super) fn is_privileged(who: UCred) -> bool {
-    who.uid.is_root() || who.uid == rustix::process::geteuid()
+pub(super) fn is_privileged(credentials: UCred) -> bool {
+    credentials.uid.is_root() || credentials.uid == rustix::process::geteuid()
 }
 
 pub(super) fn refused(why: String) -> Reply {

@@ -342,6 +342,6 @@ fn keep_pages(closed: &Mutex<Turns<ClosedPages>>, user: u32, pages: ClosedPages)
 }
 
 /// Takes a seat for one more request of this user that waits for its answer.
-pub(crate) fn take_waiting_seat(registry: &Registry, who: UCred) -> Result<Seat, Errno> {
-    registry.waiting.take(who.uid.as_raw()).ok_or(Errno::NOBUFS)
+pub(crate) fn take_waiting_seat(registry: &Registry, credentials: UCred) -> Result<Seat, Errno> {
+    registry.waiting.take(credentials.uid.as_raw()).ok_or(Errno::NOBUFS)
 }

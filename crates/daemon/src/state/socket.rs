@@ -112,8 +112,8 @@ impl Socket {
     }
 
     /// Returns whether this user may see the socket and its associations: only its owner and root may.
-    pub(crate) fn is_of(&self, who: UCred) -> bool {
-        who.uid.is_root() || self.share.owner.user == who.uid.as_raw()
+    pub(crate) fn is_of(&self, credentials: UCred) -> bool {
+        credentials.uid.is_root() || self.share.owner.user == credentials.uid.as_raw()
     }
 
     /// Changes the state of the socket, for requests and for the sharers.

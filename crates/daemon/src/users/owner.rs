@@ -30,8 +30,8 @@ pub(crate) struct Owner {
 }
 
 impl From<UCred> for Owner {
-    fn from(who: UCred) -> Self {
-        Owner { user: who.uid.as_raw(), process: who.pid.as_raw_nonzero().get() }
+    fn from(credentials: UCred) -> Self {
+        Owner { user: credentials.uid.as_raw(), process: credentials.pid.as_raw_nonzero().get() }
     }
 }
 
