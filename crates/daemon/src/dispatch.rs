@@ -95,11 +95,11 @@ pub(crate) async fn perform_on(
     call(registry, &socket, descriptor.as_fd(), request, credentials).await
 }
 
-/// Makes the call of a request on a socket; `theirs` is the program's end of its carrier.
+/// Makes the call of a request on a socket.
 async fn call(
     registry: &Rc<Registry>,
     socket: &Rc<Socket>,
-    theirs: BorrowedFd<'_>,
+    program_end: BorrowedFd<'_>,
     request: SocketRequest<'_>,
     credentials: UCred,
 ) -> Result<Reply, Errno> {
@@ -115,10 +115,10 @@ async fn call(
             .await?;
         }
         SocketRequest::Listen { backlog } => {
-            listen_for(registry, socket, backlog, theirs, credentials).await?
+            listen_for(registry, socket, backlog, program_end, credentials).await?
         }
         SocketRequest::Connect { peer, start, init } => {
-            return connect_for(registry, socket, (peer, start, init), theirs, credentials).await;
+            return connect_for(registry, socket, (peer, start, init), program_end, credentials).await;
         }
         SocketRequest::Find(address) => {
             check_peer(socket.v6, address)?;
@@ -136,7 +136,7 @@ async fn call(
         }
         SocketRequest::PeelOff { association, front_begun, front_at } => {
             peel_off::peelable(socket, association)?;
-            let recalled = recall(registry, socket, theirs, credentials).await?;
+            let recalled = recall(registry, socket, program_end, credentials).await?;
             let front = Front { at: front_at as usize, is_begun: front_begun };
             return peel_off(registry, socket, (association, front), recalled).await;
         }
@@ -163,14 +163,14 @@ async fn listen_for(
     registry: &Rc<Registry>,
     socket: &Rc<Socket>,
     backlog: i32,
-    theirs: BorrowedFd<'_>,
+    program_end: BorrowedFd<'_>,
     credentials: UCred,
 ) -> Result<(), Errno> {
     if backlog != 0 {
-        return listen::listen(registry, socket, backlog, theirs);
+        return listen::listen(registry, socket, backlog, program_end);
     }
     listen::check_listens(socket)?;
-    let recalled = recall(registry, socket, theirs, credentials).await?;
+    let recalled = recall(registry, socket, program_end, credentials).await?;
     listen::unlisten(registry, socket, recalled)
 }
 
@@ -213,11 +213,11 @@ async fn connect_for(
     registry: &Rc<Registry>,
     socket: &Rc<Socket>,
     (peer, start, init): (Addresses<'_>, Start, InitMessage),
-    theirs: BorrowedFd<'_>,
+    program_end: BorrowedFd<'_>,
     credentials: UCred,
 ) -> Result<Reply, Errno> {
     let seat = (start == Start::AnswerLate).then(|| take_waiting_seat(registry, credentials)).transpose()?;
-    let assoc = connect::connect(registry, socket, peer, (start, init), theirs)?;
+    let assoc = connect::connect(registry, socket, peer, (start, init), program_end)?;
     if start == Start::Now {
         tokio::select! {
             biased;
@@ -261,23 +261,29 @@ async fn set_option(
     }
 }
 
-/// Takes back records that the program has not read; `theirs` is its end of the carrier.
+/// Takes back records that the program has not read.
 async fn recall(
     registry: &Registry,
     socket: &Socket,
-    theirs: BorrowedFd<'_>,
+    program_end: BorrowedFd<'_>,
     credentials: UCred,
 ) -> Result<Recalled, Errno> {
-    unless_evicted(&take_waiting_seat(registry, credentials)?, socket.channel.endpoint.recall(theirs)).await?
+    unless_evicted(&take_waiting_seat(registry, credentials)?, socket.channel.endpoint.recall(program_end))
+        .await?
 }
 
 fn open_for(registry: &Rc<Registry>, owner: Owner, v6: bool, one_to_many: bool) -> Result<Reply, Errno> {
     let style = if one_to_many { Style::OneToMany } else { Style::OneToOne };
     let options = SocketOptions::new(&registry.stack);
     let opened = registry.open(owner, v6, style, style.initial_state(), options)?;
-    let (socket, theirs) = tasks::start(registry, opened);
+    let (socket, program_end) = tasks::start(registry, opened);
     let [status, sharers] = socket.channel.pages.descriptors()?;
-    Ok(Reply { answer: Answer::Done, descriptors: vec![theirs, status, sharers], lent: None, feed: None })
+    Ok(Reply {
+        answer: Answer::Done,
+        descriptors: vec![program_end, status, sharers],
+        lent: None,
+        feed: None,
+    })
 }
 
 /// Peels an association off. The operation completes even if the caller goes away.
@@ -291,9 +297,14 @@ async fn peel_off(
     let done = tokio::task::spawn_local(async move {
         let PeeledOff { opened, pages: [status, sharers], relay } =
             peel_off::peel_off(&registry, &socket, which, recalled).await?;
-        let (new, theirs) = tasks::start(&registry, opened);
+        let (new, program_end) = tasks::start(&registry, opened);
         new.commands.one_to_one(relay)?;
-        Ok(Reply { answer: Answer::Done, descriptors: vec![theirs, status, sharers], lent: None, feed: None })
+        Ok(Reply {
+            answer: Answer::Done,
+            descriptors: vec![program_end, status, sharers],
+            lent: None,
+            feed: None,
+        })
     });
     // The task is cancelled only when the daemon ends.
     done.await.unwrap_or(Err(Errno::NETDOWN))
@@ -349,7 +360,7 @@ mod tests {
         let (style, options) = (Style::OneToOne, SocketOptions::new(&registry.stack));
         let owner = Owner { user: 1, process: 1 };
         let opened = registry.open(owner, false, style, style.initial_state(), options).expect("a channel");
-        let (socket, theirs) = tasks::start(&registry, opened);
+        let (socket, program_end) = tasks::start(&registry, opened);
         let rounds = Rc::new(Cell::new(0));
         let others = spawn_local({
             let (registry, rounds) = (Rc::clone(&registry), Rc::clone(&rounds));
@@ -361,10 +372,10 @@ mod tests {
                 }
             }
         });
-        let credentials = rustix::net::sockopt::socket_peercred(&theirs).expect("a pair");
+        let credentials = rustix::net::sockopt::socket_peercred(&program_end).expect("a pair");
         let peer = [SocketAddr::from(([127, 0, 0, 1], 7))];
         let to = (Addresses::new(&peer).expect("one"), Start::Now, InitMessage::default());
-        connect_for(&registry, &socket, to, theirs.as_fd(), credentials).await.expect("it begins");
+        connect_for(&registry, &socket, to, program_end.as_fd(), credentials).await.expect("it begins");
         others.abort();
         assert_eq!(socket.inner().stage, State::Connected);
         assert!(rounds.get() < ROUNDS_MAX, "it took {} rounds", rounds.get());

@@ -41,7 +41,7 @@ pub(crate) fn opened(registry: &Registry, style: Style) -> (Rc<Socket>, OwnedFd)
     let owner = Owner { user: 1, process: 1 };
     let options = SocketOptions::new(&registry.stack);
     let opened = registry.open(owner, false, style, style.initial_state(), options).expect("a channel");
-    (opened.socket, opened.theirs)
+    (opened.socket, opened.program_end)
 }
 
 /// Waits for something that comes.
@@ -55,9 +55,9 @@ pub(crate) fn header(association: u32, bytes: usize) -> Header {
 }
 
 /// Sends a message as the program does.
-pub(crate) fn send(theirs: &OwnedFd, association: u32, content: &[u8]) {
+pub(crate) fn send(program_end: &OwnedFd, association: u32, content: &[u8]) {
     let record = [&header(association, content.len()).encode(), content].concat();
-    rustix::net::send(theirs, &record, SendFlags::DONTWAIT).expect("room in the carrier");
+    rustix::net::send(program_end, &record, SendFlags::DONTWAIT).expect("room in the carrier");
 }
 
 /// The ring of a socket's program, and the last sleep of the daemon that it has ended.
@@ -102,8 +102,8 @@ pub(crate) fn put_record(socket: &Socket, header: &Header, content: &[u8]) -> bo
 }
 
 /// Announces a ring as a program does.
-pub(crate) fn announce(theirs: &OwnedFd, number: u32, memfd: impl AsFd) {
-    send_with(theirs, &Header { context: number, ..Header::new(Kind::Ring) }, memfd.as_fd());
+pub(crate) fn announce(program_end: &OwnedFd, number: u32, memfd: impl AsFd) {
+    send_with(program_end, &Header { context: number, ..Header::new(Kind::Ring) }, memfd.as_fd());
 }
 
 /// Puts a message into the ring.
@@ -112,38 +112,39 @@ pub(crate) fn put(socket: &Socket, association: u32, content: &[u8]) -> bool {
 }
 
 /// Sends a record without content.
-pub(crate) fn send_only(theirs: &OwnedFd, kind: Kind) {
-    rustix::net::send(theirs, &Header::new(kind).encode(), SendFlags::DONTWAIT).expect("room in the carrier");
+pub(crate) fn send_only(program_end: &OwnedFd, kind: Kind) {
+    rustix::net::send(program_end, &Header::new(kind).encode(), SendFlags::DONTWAIT)
+        .expect("room in the carrier");
 }
 
 /// Sends a message of zeros in a memfd as the program does, without a place among those in the ring.
-pub(crate) fn send_long(theirs: &OwnedFd, association: u32, bytes: usize) {
+pub(crate) fn send_long(program_end: &OwnedFd, association: u32, bytes: usize) {
     let header = header(association, bytes);
-    send_memfd(theirs, &Header { flags: header.flags.with(Flags::IN_MEMFD), ..header });
+    send_memfd(program_end, &Header { flags: header.flags.with(Flags::IN_MEMFD), ..header });
 }
 
 /// Sends the record of a message of zeros in a memfd.
-pub(crate) fn send_memfd(theirs: &OwnedFd, header: &Header) {
+pub(crate) fn send_memfd(program_end: &OwnedFd, header: &Header) {
     let bytes = header.bytes;
     let memfd = memfd_create("long", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("a memfd");
     ftruncate(&memfd, bytes.into()).expect("its length");
     fcntl_add_seals(&memfd, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW).expect("its seals");
-    send_with(theirs, header, memfd.as_fd());
+    send_with(program_end, header, memfd.as_fd());
 }
 
 /// Sends a record without content, and a descriptor.
-fn send_with(theirs: &OwnedFd, header: &Header, descriptor: BorrowedFd<'_>) {
+fn send_with(program_end: &OwnedFd, header: &Header, descriptor: BorrowedFd<'_>) {
     let descriptors = [descriptor];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
-    sendmsg(theirs, &[IoSlice::new(&header.encode())], &mut control, SendFlags::DONTWAIT).expect("room");
+    sendmsg(program_end, &[IoSlice::new(&header.encode())], &mut control, SendFlags::DONTWAIT).expect("room");
 }
 
 /// Takes the next record or packet as a program that reads does; `None` if there is none.
-pub(crate) fn read(theirs: &OwnedFd) -> Option<Vec<u8>> {
+pub(crate) fn read(program_end: &OwnedFd) -> Option<Vec<u8>> {
     let mut place = vec![0; 128 * 1024];
-    let (_, bytes) = rustix::net::recv(theirs, &mut place[..], RecvFlags::DONTWAIT).ok()?;
+    let (_, bytes) = rustix::net::recv(program_end, &mut place[..], RecvFlags::DONTWAIT).ok()?;
     place.truncate(bytes);
     (bytes > 0).then_some(place)
 }

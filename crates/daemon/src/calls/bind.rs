@@ -217,16 +217,16 @@ mod tests {
 
     /// Binds a socket and closes the program's end; returns the socket and its port.
     fn bound_and_closed(registry: &Registry) -> (Rc<Socket>, u16) {
-        let (socket, theirs) = opened(registry);
+        let (socket, program_end) = opened(registry);
         bind(registry, &socket, ANY, credentials()).expect("a free port");
-        drop(theirs);
+        drop(program_end);
         let port = socket.local_address().port();
         (socket, port)
     }
 
     /// Binds another socket to this port, as a request would.
     async fn bind_again(registry: &Registry, port: u16) -> Result<(), Errno> {
-        let (second, _theirs) = opened(registry);
+        let (second, _program_end) = opened(registry);
         let address = SocketAddr::new(ANY.ip(), port);
         once_released(registry, port, || bind(registry, &second, address, credentials())).await
     }
@@ -245,10 +245,10 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn a_socket_is_bound_once() {
         let registry = registry();
-        let (socket, _theirs) = opened(&registry);
+        let (socket, _program_end) = opened(&registry);
         assert_eq!(bind(&registry, &socket, ANY, credentials()), Ok(()));
         assert_eq!(bind(&registry, &socket, ANY, credentials()), Err(Errno::INVAL));
-        let (connected, _theirs) = opened(&registry);
+        let (connected, _program_end) = opened(&registry);
         connected.inner().stage = State::Connected;
         assert_eq!(bind(&registry, &connected, ANY, credentials()), Err(Errno::INVAL));
     }
@@ -266,7 +266,7 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn the_port_of_an_open_socket_is_taken() {
         let registry = registry();
-        let (first, _theirs) = opened(&registry);
+        let (first, _program_end) = opened(&registry);
         bind(&registry, &first, ANY, credentials()).expect("a free port");
         let port = first.local_address().port();
         assert_eq!(bind_again(&registry, port).await, Err(Errno::ADDRINUSE));

@@ -25,7 +25,7 @@ pub(crate) fn connect(
     socket: &Rc<Socket>,
     peer: Addresses<'_>,
     (start, init): (Start, InitMessage),
-    theirs: BorrowedFd<'_>,
+    program_end: BorrowedFd<'_>,
 ) -> Result<Rc<SocketAssociation>, Errno> {
     let mut hosts = Vec::new();
     let mut seen = None;
@@ -43,7 +43,7 @@ pub(crate) fn connect(
     let seen = as_seen(socket.v6, seen.ok_or(Errno::INVAL)?);
     match socket.style {
         Style::OneToMany => connect_another(registry, socket, seen, hosts, (start, init)),
-        Style::OneToOne | Style::PeeledOff => connect_only(registry, socket, seen, hosts, init, theirs),
+        Style::OneToOne | Style::PeeledOff => connect_only(registry, socket, seen, hosts, init, program_end),
     }
 }
 
@@ -53,7 +53,7 @@ fn connect_only(
     seen: SocketAddr,
     hosts: Vec<IpAddr>,
     init: InitMessage,
-    theirs: BorrowedFd<'_>,
+    program_end: BorrowedFd<'_>,
 ) -> Result<Rc<SocketAssociation>, Errno> {
     let mut inner = socket.inner();
     match inner.stage {
@@ -63,12 +63,12 @@ fn connect_only(
     }
     let bound = bound(registry, socket, &mut inner)?;
     // The carrier must not poll writable before the outcome is known.
-    endpoint::fill(theirs)?;
+    endpoint::fill(program_end)?;
     socket.channel.pages.clear_error();
     inner.peer = Some(seen);
     inner.local = local_toward(hosts[0]).map(|local| SocketAddr::new(local, bound.port));
     let local = inner.local.unwrap_or_else(|| bound.first());
-    visible_name::of_association(theirs, local, SocketAddr::new(hosts[0], seen.port()));
+    visible_name::of_association(program_end, local, SocketAddr::new(hosts[0], seen.port()));
     socket.set_state(&mut inner, State::Connecting);
     let assoc = Rc::new(SocketAssociation::new(
         registry.next_association(),

@@ -21,12 +21,12 @@ const BACKLOG_MAX: i32 = 4096;
 /// A one-to-many socket accepts all associations at once.
 const BACKLOG_OF_MANY: i32 = i32::MAX;
 
-/// Makes a socket listen; `theirs` is the program's end of the carrier.
+/// Makes a socket listen.
 pub(crate) fn listen(
     registry: &Registry,
     socket: &Socket,
     backlog: i32,
-    theirs: BorrowedFd<'_>,
+    program_end: BorrowedFd<'_>,
 ) -> Result<(), Errno> {
     let mut inner = socket.inner();
     let (listening, backlog) = match inner.stage {
@@ -56,9 +56,9 @@ pub(crate) fn listen(
         socket.channel.endpoint.minimize_backlog();
         // A listening one-to-one socket must never poll writable, because some programs take that for an incoming
         // association.
-        endpoint::fill(theirs)?;
+        endpoint::fill(program_end)?;
     }
-    visible_name::of_listener(theirs, inner.bound.as_ref().map_or(unspecified(socket.v6), Bound::first));
+    visible_name::of_listener(program_end, inner.bound.as_ref().map_or(unspecified(socket.v6), Bound::first));
     socket.set_state(&mut inner, listening);
     let listener = Arc::new(Listener::from(listener));
     inner.listener = Arc::downgrade(&listener);

@@ -172,7 +172,7 @@ pub(crate) fn pair(
     accounts: Accounts,
     ring: OutboundRing,
 ) -> Result<(Endpoint, OwnedFd), Errno> {
-    let (ours, theirs) =
+    let (ours, program_end) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     bind_to_one(ours.as_fd(), random_name)?;
     rustix::io::ioctl_fionbio(&ours, true)?;
@@ -193,7 +193,7 @@ pub(crate) fn pair(
         ring,
         taken_bytes: AtomicU64::new(0),
     };
-    Ok((endpoint, theirs))
+    Ok((endpoint, program_end))
 }
 
 fn random_name() -> Result<CarrierName, Errno> {
@@ -218,16 +218,16 @@ fn bind_to_one(
 }
 
 /// Fills a carrier from the program's end until it does not poll writable.
-pub(crate) fn fill(theirs: BorrowedFd<'_>) -> Result<(), Errno> {
+pub(crate) fn fill(program_end: BorrowedFd<'_>) -> Result<(), Errno> {
     let header = Header { bytes: FILLER_BYTES as u32, ..Header::new(Kind::Filler) }.encode();
     let filler = vec![0; FILLER_BYTES];
     for _ in 0..FILLERS_MAX {
-        if !polls(theirs, PollFlags::OUT) {
+        if !polls(program_end, PollFlags::OUT) {
             return Ok(());
         }
         let record = [IoSlice::new(&header), IoSlice::new(&filler)];
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        match rustix::net::sendmsg(theirs, &record, &mut SendAncillaryBuffer::default(), flags) {
+        match rustix::net::sendmsg(program_end, &record, &mut SendAncillaryBuffer::default(), flags) {
             Ok(_) => {}
             Err(Errno::AGAIN) => return Ok(()),
             Err(error) => return Err(error),

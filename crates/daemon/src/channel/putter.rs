@@ -263,8 +263,8 @@ mod tests {
     }
 
     /// Reads all records in the carrier, and sets the sharers' count of messages read to `taken`.
-    fn read_all(channel: &Channel, theirs: &OwnedFd, taken: u32) -> Vec<Vec<u8>> {
-        let records = std::iter::from_fn(|| read(theirs)).collect();
+    fn read_all(channel: &Channel, program_end: &OwnedFd, taken: u32) -> Vec<Vec<u8>> {
+        let records = std::iter::from_fn(|| read(program_end)).collect();
         channel.pages.write_as_sharer(SharersPage::DATA_TAKEN_AT, &[taken]);
         records
     }
@@ -272,7 +272,7 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn a_message_that_waits_while_the_form_changes_comes_once_and_before_the_next() {
         let registry = registry();
-        let (socket, theirs) = opened(&registry, Style::OneToOne);
+        let (socket, program_end) = opened(&registry, Style::OneToOne);
         let channel = &socket.channel;
         channel.hold().and_then(|()| channel.set_form(true)).expect("it is open");
         let mut putter = Putter::new(channel);
@@ -283,13 +283,13 @@ mod tests {
         }
         // A sharer takes the records out and changes the form.
         channel.hold().expect("it is open");
-        let plain: Vec<u8> = read_all(channel, &theirs, 0).concat();
+        let plain: Vec<u8> = read_all(channel, &program_end, 0).concat();
         channel.set_form(false).expect("it is held");
         assert!(!putter.takes_bundles(), "a message is on its way");
         assert_eq!(try_put(&mut putter, &message(number, 1500)), Ok(Put::Plain));
         assert!(putter.takes_bundles());
         assert_eq!(try_put(&mut putter, &message(number + 1, 10)), Ok(Put::Record));
-        let records: Vec<_> = std::iter::from_fn(|| read(&theirs))
+        let records: Vec<_> = std::iter::from_fn(|| read(&program_end))
             .filter_map(|record| {
                 let (header, content) = Header::split(&record)?;
                 (header.kind == Kind::Data).then(|| content.to_vec())
@@ -302,14 +302,14 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn a_reader_that_has_read_everything_expects_no_bundle_any_more() {
         let registry = registry();
-        let (socket, theirs) = opened(&registry, Style::OneToOne);
+        let (socket, program_end) = opened(&registry, Style::OneToOne);
         let (channel, mut putter) = (&socket.channel, Putter::new(&socket.channel));
         let are_expected = || channel.pages.field(StatusPage::BUNDLES_AT) != 0;
         let two = [message(1, 10), message(2, 10)];
         putter.try_put_bundle(&bundle_of(&two), 2).expect("room");
         assert!(are_expected());
         for alone in 0..super::super::ALONE_MAX {
-            read_all(channel, &theirs, 2 + alone);
+            read_all(channel, &program_end, 2 + alone);
             assert!(are_expected(), "after {alone}");
             assert_eq!(try_put(&mut putter, &message(3, 10)), Ok(Put::Record));
         }
@@ -322,7 +322,7 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn waiting_messages_are_charged_and_unread_until_they_are_given_up() {
         let registry = registry();
-        let (socket, theirs) = opened(&registry, Style::OneToOne);
+        let (socket, program_end) = opened(&registry, Style::OneToOne);
         let (channel, mut putter) = (&socket.channel, Putter::new(&socket.channel));
         let charged = || registry.received.account(1).charged_bytes();
         let bundle = bundle_of(&[message(1, 2000), message(2, 2000)]);
@@ -331,7 +331,7 @@ mod tests {
             put += 2;
         }
         assert!(charged() >= bundle.len());
-        read_all(channel, &theirs, put);
+        read_all(channel, &program_end, put);
         assert!(channel.has_unread_data(), "it waits");
         drop(putter);
         assert_eq!((charged(), channel.has_unread_data()), (0, false));

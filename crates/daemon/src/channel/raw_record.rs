@@ -17,9 +17,9 @@ pub(crate) struct RawRecord {
 
 impl RawRecord {
     /// Takes the first record from a program's end. `EAGAIN`: the carrier is empty.
-    pub(super) fn take(theirs: BorrowedFd<'_>, closer: &Arc<Closer>) -> Result<RawRecord, Errno> {
+    pub(super) fn take(program_end: BorrowedFd<'_>, closer: &Arc<Closer>) -> Result<RawRecord, Errno> {
         let mut bytes = vec![0; RECORD_BYTES_MAX];
-        let (count, descriptors) = closer::receive(theirs, &mut bytes, closer)?;
+        let (count, descriptors) = closer::receive(program_end, &mut bytes, closer)?;
         if count == 0 {
             return Err(Errno::AGAIN);
         }

@@ -52,10 +52,14 @@ impl Recalled {
     }
 
     /// Receives the records in the carrier for as long as the request waits (`is_wanted`).
-    fn receive_from(&mut self, theirs: BorrowedFd<'_>, is_wanted: impl Fn() -> bool) -> Result<(), Errno> {
+    fn receive_from(
+        &mut self,
+        program_end: BorrowedFd<'_>,
+        is_wanted: impl Fn() -> bool,
+    ) -> Result<(), Errno> {
         // The daemon is the only sender to this end.
         while self.records.len() < CARRIER_RECORDS_MAX {
-            match RawRecord::take(theirs, self.endpoint.closer()) {
+            match RawRecord::take(program_end, self.endpoint.closer()) {
                 Ok(record) => self.records.push_back(record),
                 Err(Errno::AGAIN) => break,
                 Err(error) => return Err(error),
@@ -84,7 +88,7 @@ impl Drop for Recalled {
 /// A recall that runs on a thread which may wait for the lock of the program's end.
 struct Recall {
     /// A copy of the program's end.
-    theirs: OwnedFd,
+    program_end: OwnedFd,
     _number: Taken,
     recalled: Recalled,
     done: oneshot::Sender<Result<Recalled, Errno>>,
@@ -93,7 +97,7 @@ struct Recall {
 impl Recall {
     /// Takes the records, unless the request has stopped waiting.
     fn run(self) {
-        await_lock(&self.theirs);
+        await_lock(&self.program_end);
         if self.is_wanted() {
             self.take();
         }
@@ -107,10 +111,10 @@ impl Recall {
     /// Takes the records. If a sharer takes the lock again after the check of the request and holds it until the request has
     /// failed, one record is taken and goes back, and no second one is taken.
     fn take(self) {
-        let Recall { theirs, mut recalled, done, .. } = self;
-        let received = recalled.receive_from(theirs.as_fd(), || !done.is_closed());
+        let Recall { program_end, mut recalled, done, .. } = self;
+        let received = recalled.receive_from(program_end.as_fd(), || !done.is_closed());
         // The daemon's copy is closed first, so that a program that closes its end after the answer closes the last copy.
-        drop(theirs);
+        drop(program_end);
         // If the request has stopped waiting, the records go back.
         let _ = done.send(received.map(|()| recalled));
     }
@@ -118,30 +122,30 @@ impl Recall {
 
 /// Waits for the kernel's lock of the receivers at this end, and takes nothing. A program whose request has failed continues to
 /// read: it would miss a record that is taken then, and the kernel's peek offset would point into another record.
-fn await_lock(theirs: &OwnedFd) {
+fn await_lock(program_end: &OwnedFd) {
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
     // Only the wait for the lock matters, not the result.
-    let _ = rustix::net::recv(theirs, &mut [0_u8; 0], flags);
+    let _ = rustix::net::recv(program_end, &mut [0_u8; 0], flags);
 }
 
 impl Endpoint {
-    /// Takes back the records that the program has not read; `theirs` is its end. `EBUSY`: the lock of that end is not available
-    /// for now; all records stay in the carrier, or go back to it.
-    pub(crate) async fn recall(self: &Arc<Self>, theirs: BorrowedFd<'_>) -> Result<Recalled, Errno> {
+    /// Takes back the records that the program has not read. `EBUSY`: the lock of the program's end is not available for now;
+    /// all records stay in the carrier, or go back to it.
+    pub(crate) async fn recall(self: &Arc<Self>, program_end: BorrowedFd<'_>) -> Result<Recalled, Errno> {
         let recalled = async {
             let gate = Arc::clone(self.gate()).write_owned().await;
             let recalled = Recalled { records: VecDeque::new(), endpoint: Arc::clone(self), _gate: gate };
             // This call takes no lock that a program can hold.
-            if rustix::io::ioctl_fionread(theirs)? == 0 {
+            if rustix::io::ioctl_fionread(program_end)? == 0 {
                 return Ok(recalled);
             }
             if !self.closer().has_room() {
                 return Err(Errno::BUSY);
             }
-            let theirs = rustix::io::fcntl_dupfd_cloexec(theirs, 0)?;
+            let program_end = rustix::io::fcntl_dupfd_cloexec(program_end, 0)?;
             let (done, is_done) = oneshot::channel();
             let number = self.closer().number();
-            let recall = Recall { theirs, _number: number, recalled, done };
+            let recall = Recall { program_end, _number: number, recalled, done };
             self.closer().run(move || recall.run());
             is_done.await.unwrap_or(Err(Errno::BUSY))
         };
@@ -179,17 +183,18 @@ mod tests {
         let pages = SharedPages::new(false, Style::OneToOne, State::Idle, MESSAGE_BYTES_MAX, &account, &pins);
         let ring = OutboundRing::new(pages.expect("room").memory(), pins);
         let pair = endpoint::pair(&Arc::default(), closer, Accounts { sent, unread, received }, ring);
-        let (endpoint, theirs) = pair.expect("a pair");
-        (Arc::new(endpoint), theirs)
+        let (endpoint, program_end) = pair.expect("a pair");
+        (Arc::new(endpoint), program_end)
     }
 
     /// Reads the next record from the program's end; returns it with the number of its descriptors.
-    fn read(theirs: &OwnedFd) -> (String, usize) {
+    fn read(program_end: &OwnedFd) -> (String, usize) {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut place = [0; 64];
         let mut parts = [std::io::IoSliceMut::new(&mut place)];
-        let bytes = recvmsg(theirs, &mut parts, &mut control, RecvFlags::DONTWAIT).expect("a record").bytes;
+        let bytes =
+            recvmsg(program_end, &mut parts, &mut control, RecvFlags::DONTWAIT).expect("a record").bytes;
         let descriptors = control.drain().map(|message| match message {
             RecvAncillaryMessage::ScmRights(descriptors) => descriptors.count(),
             _ => 0,
@@ -200,69 +205,70 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn records_that_nobody_takes_go_back_in_their_order() {
-        let (endpoint, theirs) = carrier();
-        let two = [theirs.as_fd(), theirs.as_fd()];
+        let (endpoint, program_end) = carrier();
+        let two = [program_end.as_fd(), program_end.as_fd()];
         endpoint.put_record(b"first", &two).await.expect("room");
         endpoint.put_record(b"second", &[]).await.expect("room");
-        let recalled = endpoint.recall(theirs.as_fd()).await.expect("nobody has the lock");
+        let recalled = endpoint.recall(program_end.as_fd()).await.expect("nobody has the lock");
         let mut third = pin!(endpoint.put_record(b"third", &[]));
         let mut context = Context::from_waker(Waker::noop());
         assert!(third.as_mut().poll(&mut context).is_pending(), "nothing comes between them");
-        assert_eq!(rustix::io::ioctl_fionread(&theirs), Ok(0));
+        assert_eq!(rustix::io::ioctl_fionread(&program_end), Ok(0));
         drop(recalled);
         third.await.expect("room");
-        assert_eq!(read(&theirs), ("first".into(), 2));
-        assert_eq!((read(&theirs).0, read(&theirs).0), ("second".into(), "third".into()));
+        assert_eq!(read(&program_end), ("first".into(), 2));
+        assert_eq!((read(&program_end).0, read(&program_end).0), ("second".into(), "third".into()));
     }
 
     #[tokio::test(flavor = "local")]
     async fn records_that_are_discarded_do_not_come_back() {
-        let (endpoint, theirs) = carrier();
+        let (endpoint, program_end) = carrier();
         endpoint.put_record(b"first", &[]).await.expect("room");
-        endpoint.recall(theirs.as_fd()).await.expect("nobody has the lock").discard();
-        assert_eq!(rustix::io::ioctl_fionread(&theirs), Ok(0));
+        endpoint.recall(program_end.as_fd()).await.expect("nobody has the lock").discard();
+        assert_eq!(rustix::io::ioctl_fionread(&program_end), Ok(0));
         // Another recall finds no record, and does not keep the daemon from sending afterwards.
-        drop(endpoint.recall(theirs.as_fd()).await.expect("nobody has the lock"));
+        drop(endpoint.recall(program_end.as_fd()).await.expect("nobody has the lock"));
         endpoint.put_record(b"second", &[]).await.expect("room");
-        assert_eq!(read(&theirs), ("second".into(), 0));
+        assert_eq!(read(&program_end), ("second".into(), 0));
     }
 
     #[tokio::test(flavor = "local")]
     async fn a_thread_that_comes_too_late_takes_nothing() {
-        let (endpoint, theirs) = carrier();
+        let (endpoint, program_end) = carrier();
         endpoint.put_record(b"first", &[]).await.expect("room");
         let gate = Arc::clone(endpoint.gate()).write_owned().await;
         let recalled = Recalled { records: VecDeque::new(), endpoint: Arc::clone(&endpoint), _gate: gate };
         let (done, is_done) = oneshot::channel();
         drop(is_done);
         let number = endpoint.closer().number();
-        Recall { theirs: theirs.try_clone().expect("a copy"), _number: number, recalled, done }.run();
-        assert_eq!(read(&theirs), ("first".into(), 0));
+        Recall { program_end: program_end.try_clone().expect("a copy"), _number: number, recalled, done }
+            .run();
+        assert_eq!(read(&program_end), ("first".into(), 0));
     }
 
     #[tokio::test(flavor = "local")]
     async fn a_record_that_is_taken_after_the_request_has_failed_goes_back() {
-        let (endpoint, theirs) = carrier();
-        let two = [theirs.as_fd(), theirs.as_fd()];
+        let (endpoint, program_end) = carrier();
+        let two = [program_end.as_fd(), program_end.as_fd()];
         endpoint.put_record(b"first", &two).await.expect("room");
         let gate = Arc::clone(endpoint.gate()).write_owned().await;
         let recalled = Recalled { records: VecDeque::new(), endpoint: Arc::clone(&endpoint), _gate: gate };
         let (done, is_done) = oneshot::channel();
-        let theirs_too = theirs.try_clone().expect("a copy");
+        let theirs_too = program_end.try_clone().expect("a copy");
         let number = endpoint.closer().number();
-        let recall = Recall { theirs: theirs_too, _number: number, recalled, done };
+        let recall = Recall { program_end: theirs_too, _number: number, recalled, done };
         // A sharer has held the lock from the check of the request until the request has failed.
         assert!(recall.is_wanted());
         drop(is_done);
         recall.take();
-        assert_eq!(read(&theirs), ("first".into(), 2));
+        assert_eq!(read(&program_end), ("first".into(), 2));
         endpoint.put_record(b"second", &[]).await.expect("the gate is open again");
-        assert_eq!(read(&theirs), ("second".into(), 0));
+        assert_eq!(read(&program_end), ("second".into(), 0));
     }
 
     #[tokio::test(flavor = "local")]
     async fn a_full_carrier_has_room_for_one_record_more_than_it_had() {
-        let (endpoint, theirs) = carrier();
+        let (endpoint, program_end) = carrier();
         let record = [7; 1000];
         let full = async {
             loop {
@@ -270,7 +276,7 @@ mod tests {
             }
         };
         assert!(pin!(full).poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        let mut recalled = endpoint.recall(theirs.as_fd()).await.expect("nobody has the lock");
+        let mut recalled = endpoint.recall(program_end.as_fd()).await.expect("nobody has the lock");
         let records = recalled.take();
         for record in records.iter().chain(records.front()) {
             recalled.put_back(record).expect("room");

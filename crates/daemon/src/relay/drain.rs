@@ -143,20 +143,20 @@ mod tests {
     /// An identifier of no association.
     const NONE: u32 = 77;
 
-    fn send_one(theirs: &OwnedFd) {
-        send(theirs, NONE, b"");
+    fn send_one(program_end: &OwnedFd) {
+        send(program_end, NONE, b"");
     }
 
     #[tokio::test(flavor = "local")]
     async fn messages_that_a_program_sends_meanwhile_do_not_prolong_a_drain() {
         let registry = registry();
-        let (socket, theirs) = opened(&registry, Style::OneToMany);
-        (0..4 * RECORDS_PER_TURN).for_each(|_| send_one(&theirs));
+        let (socket, program_end) = opened(&registry, Style::OneToMany);
+        (0..4 * RECORDS_PER_TURN).for_each(|_| send_one(&program_end));
         let mut drain = Drain::new(&socket);
         for _ in 0..4 {
             assert_eq!(drain.step(&socket), None, "others have their turn");
             // As many as were taken, so the carrier is never empty.
-            (0..RECORDS_PER_TURN).for_each(|_| send_one(&theirs));
+            (0..RECORDS_PER_TURN).for_each(|_| send_one(&program_end));
         }
         assert_eq!(drain.step(&socket), Some(true));
         assert!(socket.channel.endpoint.waiting_bytes() > 0);
@@ -165,9 +165,9 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn requests_that_take_from_a_carrier_together_find_its_end() {
         let registry = registry();
-        let (socket, theirs) = opened(&registry, Style::OneToMany);
-        (0..2 * RECORDS_PER_TURN).for_each(|_| send_one(&theirs));
-        rustix::net::shutdown(&theirs, rustix::net::Shutdown::Write).expect("it is open");
+        let (socket, program_end) = opened(&registry, Style::OneToMany);
+        (0..2 * RECORDS_PER_TURN).for_each(|_| send_one(&program_end));
+        rustix::net::shutdown(&program_end, rustix::net::Shutdown::Write).expect("it is open");
         let (mut first, mut second) = (Drain::new(&socket), Drain::new(&socket));
         assert_eq!((first.step(&socket), second.step(&socket)), (None, None));
         // Each has taken records that the other expected. It must not wait for them for ever.
@@ -177,10 +177,10 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn a_request_before_which_a_program_breaks_its_carrier_hides_nothing_from_its_task() {
         let registry = registry();
-        let (socket, theirs) = opened(&registry, Style::OneToMany);
+        let (socket, program_end) = opened(&registry, Style::OneToMany);
         // The record ends within its header.
         let broken = &Header::new(Kind::Data).encode()[..8];
-        rustix::net::send(&theirs, broken, SendFlags::DONTWAIT).expect("room in the carrier");
+        rustix::net::send(&program_end, broken, SendFlags::DONTWAIT).expect("room in the carrier");
         while Drain::new(&socket).step(&socket).is_none() {}
         let endpoint = &socket.channel.endpoint;
         soon(endpoint.readable()).await;
@@ -191,8 +191,8 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn a_turn_ends_after_so_many_bytes_too() {
         let registry = registry();
-        let (socket, theirs) = opened(&registry, Style::OneToMany);
-        (0..3).for_each(|_| send_long(&theirs, NONE, BYTES_PER_TURN));
+        let (socket, program_end) = opened(&registry, Style::OneToMany);
+        (0..3).for_each(|_| send_long(&program_end, NONE, BYTES_PER_TURN));
         for _ in 0..3 {
             let begun = take_batch(&socket);
             assert_eq!((begun.records, begun.weight < RECORDS_PER_TURN), (1, true), "a thread reads it");
@@ -206,8 +206,8 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn one_turn_takes_so_many_records() {
         let registry = registry();
-        let (socket, theirs) = opened(&registry, Style::OneToMany);
-        (0..2 * RECORDS_PER_TURN).for_each(|_| send_one(&theirs));
+        let (socket, program_end) = opened(&registry, Style::OneToMany);
+        (0..2 * RECORDS_PER_TURN).for_each(|_| send_one(&program_end));
         let records = [(); 3].map(|()| take_batch(&socket).records);
         assert_eq!(records, [RECORDS_PER_TURN, RECORDS_PER_TURN, 0]);
     }
@@ -215,19 +215,19 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn a_record_of_no_bytes_is_not_the_end() {
         let registry = registry();
-        let (socket, theirs) = opened(&registry, Style::OneToMany);
+        let (socket, program_end) = opened(&registry, Style::OneToMany);
         let send_nothing =
-            || rustix::net::send(&theirs, &[], SendFlags::DONTWAIT).expect("room in the carrier");
+            || rustix::net::send(&program_end, &[], SendFlags::DONTWAIT).expect("room in the carrier");
         send_nothing();
-        send_one(&theirs);
+        send_one(&program_end);
         let taken = take_batch(&socket);
         assert_eq!((taken.records, taken.departure.is_none()), (2, true));
         send_nothing();
         assert!(socket.channel.endpoint.discard() && !socket.channel.endpoint.discard());
         // Nor is it the end if the end follows.
         send_nothing();
-        send_one(&theirs);
-        drop(theirs);
+        send_one(&program_end);
+        drop(program_end);
         let taken = take_batch(&socket);
         assert_eq!((taken.records, matches!(taken.departure, Some(Departure::Closed))), (3, true));
     }

@@ -101,7 +101,7 @@ mod tests {
         _registry: Registry,
         socket: Rc<Socket>,
         /// The program's end of the channel.
-        theirs: OwnedFd,
+        program_end: OwnedFd,
         assoc: Rc<SocketAssociation>,
         peer: Association,
     }
@@ -114,12 +114,12 @@ mod tests {
             let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack.udp_port()) };
             let (ours, accepted) =
                 tokio::join!(Association::connect_on(&registry.stack, server), listener.accept());
-            let (socket, theirs) = opened(&registry, Style::OneToOne);
+            let (socket, program_end) = opened(&registry, Style::OneToOne);
             with_writer(&socket, |_| ());
             let options = socket.inner().options.assoc_options.clone();
             let (peer, _) = accepted.expect("somebody comes");
             let assoc = SocketAssociation::with(ID, (host, 7).into(), ours.expect("it listens"), options);
-            Joined { _registry: registry, socket, theirs, assoc: Rc::new(assoc), peer }
+            Joined { _registry: registry, socket, program_end, assoc: Rc::new(assoc), peer }
         }
 
         fn association(&self) -> &Association {
@@ -131,7 +131,7 @@ mod tests {
         }
 
         fn send(&self, content: &[u8]) {
-            send(&self.theirs, ID, content);
+            send(&self.program_end, ID, content);
         }
     }
 
@@ -173,7 +173,7 @@ mod tests {
         })
         .await;
         assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Message);
-        rustix::net::shutdown(&joined.theirs, Shutdown::Write).expect("it is open");
+        rustix::net::shutdown(&joined.program_end, Shutdown::Write).expect("it is open");
         assert!(matches!(past_turns(&mut outbound).await, Err(Departure::HalfClosed)));
     }
 
@@ -200,7 +200,7 @@ mod tests {
         soon(joined.peer.shutdown()).await.expect("it is open");
         // The program reads until the carrier is empty.
         loop {
-            while read(&joined.theirs).is_some() {}
+            while read(&joined.program_end).is_some() {}
             match inbound.step(&mut held, &mut |end| ends.push(end)) {
                 Some(Wait::Channel(blocked)) => soon(inbound.unblocked(blocked)).await,
                 Some(_) => soon(association.readable()).await.expect("it ends"),
@@ -240,7 +240,7 @@ mod tests {
         let (endpoint, mut outbound) = (&joined.socket.channel.endpoint, joined.outbound());
         // There is memory for the record, but not for the content of its memfd.
         let all = endpoint.sent_account().charge_anyway(Limits::default().user_memory_bytes - 80_000);
-        send_long(&joined.theirs, ID, 100_000);
+        send_long(&joined.program_end, ID, 100_000);
         assert_eq!(outbound.step().expect("it is open"), Wait::Memory);
         // The thread is stuck in a close of another socket of this user.
         let (end_it, ends) = mpsc::channel::<()>();
@@ -265,10 +265,10 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn a_request_waits_for_a_long_message_that_was_sent_before() {
         let registry = registry();
-        let (socket, theirs) = opened(&registry, Style::OneToMany);
+        let (socket, program_end) = opened(&registry, Style::OneToMany);
         let (end_it, ends) = mpsc::channel::<()>();
         socket.channel.endpoint.closer().run(move || ends.recv().unwrap_or_default());
-        send_long(&theirs, ID, 100_000);
+        send_long(&program_end, ID, 100_000);
         let taken = async {
             tokio::join!(drain(&socket), async {
                 tokio::task::yield_now().await;
@@ -287,9 +287,9 @@ mod tests {
         let flags = header.flags.with(Flags::SHUTDOWN);
         let refused = Header { stream: u16::MAX, flags, ..header };
         let record = [&refused.encode()[..], b"a word"].concat();
-        rustix::net::send(&joined.theirs, &record, rustix::net::SendFlags::DONTWAIT).expect("room");
+        rustix::net::send(&joined.program_end, &record, rustix::net::SendFlags::DONTWAIT).expect("room");
         assert_eq!(joined.outbound().step().expect("it is open"), Wait::Message);
-        let report = read(&joined.theirs).and_then(|first| read(&joined.theirs).or(Some(first)));
+        let report = read(&joined.program_end).and_then(|first| read(&joined.program_end).or(Some(first)));
         assert!(report.expect("a notification").ends_with(b"a word"));
         assert_eq!(soon(joined.peer.recv()).await.expect("no loss").map(|message| message.len()), None);
     }
@@ -302,8 +302,8 @@ mod tests {
         let long = Header { flags: flags.with(Flags::IN_TURN), ..long };
         put(&joined.socket, ID, b"first");
         // A writer has died before it announced the turn of its message.
-        send_memfd(&joined.theirs, &Header { tsn: 9, ..long });
-        send_memfd(&joined.theirs, &long);
+        send_memfd(&joined.program_end, &Header { tsn: 9, ..long });
+        send_memfd(&joined.program_end, &long);
         put_record(&joined.socket, &long, b"");
         put(&joined.socket, ID, b"third");
         let (endpoint, mut outbound) = (&joined.socket.channel.endpoint, joined.outbound());
@@ -333,14 +333,14 @@ mod tests {
                 let mut context = Context::from_waker(Waker::noop());
                 assert!(readable.as_mut().poll(&mut context).is_pending(), "{comes_late}");
                 if comes_late {
-                    send_only(&joined.theirs, Kind::Wake);
+                    send_only(&joined.program_end, Kind::Wake);
                     soon(readable).await;
                     continue;
                 }
                 assert!(put(&joined.socket, ID, b"a word"), "the daemon sleeps");
                 assert!(!put(&joined.socket, ID, b"a word"), "one writer wakes it");
                 // A wake record that finds no room is left out: something else in the carrier is readable.
-                send_only(&joined.theirs, if wakes { Kind::Wake } else { Kind::Filler });
+                send_only(&joined.program_end, if wakes { Kind::Wake } else { Kind::Filler });
                 soon(readable).await;
             }
             assert_eq!(outbound.step().expect("it is open"), Wait::Message);
@@ -366,7 +366,7 @@ mod tests {
         .await;
         // The last writer did not come to wake the daemon.
         assert!(put(&joined.socket, ID, b"last words"));
-        rustix::net::shutdown(&joined.theirs, Shutdown::Write).expect("it is open");
+        rustix::net::shutdown(&joined.program_end, Shutdown::Write).expect("it is open");
         assert!(matches!(past_turns(&mut outbound).await, Err(Departure::HalfClosed)));
         let message = soon(joined.peer.recv()).await.expect("nothing is lost");
         assert_eq!(message.expect("it is open").len(), 10);
@@ -395,7 +395,7 @@ mod tests {
             }),
             ("more turns to come than anybody has", &|joined| {
                 let long = Header { flags: long.flags.with(Flags::IN_TURN), ..long };
-                (0..9).for_each(|_| send_memfd(&joined.theirs, &long));
+                (0..9).for_each(|_| send_memfd(&joined.program_end, &long));
             }),
         ];
         for (what, break_it) in breaks {
@@ -417,7 +417,7 @@ mod tests {
             put(&joined.socket, ID, &content);
         }
         with_writer(&joined.socket, |ring| ring.note_full());
-        (0..2).for_each(|_| send_only(&joined.theirs, Kind::Filler));
+        (0..2).for_each(|_| send_only(&joined.program_end, Kind::Filler));
         let mut outbound = joined.outbound();
         let endpoint = &joined.socket.channel.endpoint;
         let ring_bytes = || endpoint.waiting_bytes();
@@ -432,7 +432,7 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn a_request_waits_for_what_the_ring_holds() {
         let registry = registry();
-        let (socket, _theirs) = opened(&registry, Style::OneToMany);
+        let (socket, _program_end) = opened(&registry, Style::OneToMany);
         for _ in 0..2 * RECORDS_PER_TURN {
             put(&socket, 77, b"");
         }
@@ -471,32 +471,32 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn a_ring_is_used_once_it_was_checked_and_behind_what_was_sent_before() {
         let registry = registry();
-        let (socket, theirs) = opened(&registry, Style::OneToOne);
+        let (socket, program_end) = opened(&registry, Style::OneToOne);
         let number = || socket.channel.pages.field(StatusPage::RING_NUMBER_AT);
         let offered = || Offered::new("ring", ring::WORDS).expect("memory");
         let (one, other) = (offered(), offered());
-        send(&theirs, ID, b"1");
-        announce(&theirs, 7, &one);
-        send(&theirs, ID, b"2");
+        send(&program_end, ID, b"1");
+        announce(&program_end, 7, &one);
+        send(&program_end, ID, b"2");
         assert_eq!(take_all(&socket), ["1"], "what follows waits for the check");
         assert_eq!((take_all(&socket).len(), number()), (0, 0));
         soon(socket.channel.endpoint.readable()).await;
         assert_eq!(number(), 7);
         // The daemon sleeps: a wake record follows what was sent before.
         assert!(matches!(put_into(&one, &socket, b"3"), Put::Done { sleep: Some(_) }));
-        send_only(&theirs, Kind::Wake);
+        send_only(&program_end, Kind::Wake);
         soon(socket.channel.endpoint.readable()).await;
         assert_eq!(take_all(&socket), ["2", "3"]);
         // Another program goes on in a ring of its own.
         put_into(&one, &socket, b"4");
-        announce(&theirs, 8, &other);
+        announce(&program_end, 8, &other);
         put_into(&one, &socket, b"5");
-        send(&theirs, ID, b"6");
+        send(&program_end, ID, b"6");
         assert_eq!(take_all(&socket), ["4", "5"], "the earlier ring comes first");
         soon(socket.channel.endpoint.readable()).await;
         assert_eq!(number(), 8);
         put_into(&other, &socket, b"7");
-        send_only(&theirs, Kind::Wake);
+        send_only(&program_end, Kind::Wake);
         put_into(&one, &socket, b"nobody looks here");
         assert_eq!(take_all(&socket), ["6", "7"]);
         assert!(socket.channel.endpoint.taken().reaches(socket.channel.endpoint.sent()));
@@ -505,7 +505,7 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn a_ring_that_its_program_could_take_away_is_not_used() {
         let registry = registry();
-        let (socket, theirs) = opened(&registry, Style::OneToOne);
+        let (socket, program_end) = opened(&registry, Style::OneToOne);
         let bytes = ring::BYTES as u64;
         let unsealed = memfd_create("ring", MemfdFlags::ALLOW_SEALING).expect("a memfd");
         rustix::io::pwrite(&unsealed, &vec![0; ring::BYTES], 0).expect("memory");
@@ -517,15 +517,15 @@ mod tests {
         broken.long_words()[0].store(7, std::sync::atomic::Ordering::Relaxed);
         let file = std::fs::File::open("/proc/self/exe").expect("a file");
         for memfd in [unsealed.as_fd(), sparse.as_fd(), short.as_fd(), broken.as_fd(), file.as_fd()] {
-            announce(&theirs, 7, memfd);
-            send(&theirs, ID, b"a record");
+            announce(&program_end, 7, memfd);
+            send(&program_end, ID, b"a record");
             assert_eq!(take_all(&socket), Vec::<Bytes>::new());
             soon(socket.channel.endpoint.readable()).await;
             assert_eq!(take_all(&socket), ["a record"], "the socket goes on");
             assert_eq!(socket.channel.pages.field(StatusPage::RING_NUMBER_AT), 0);
         }
         // A record without memory is none of the shim's.
-        send_only(&theirs, Kind::Ring);
+        send_only(&program_end, Kind::Ring);
         assert!(matches!(socket.channel.endpoint.try_take(), Ok(Incoming::Malformed)));
     }
 
@@ -535,7 +535,7 @@ mod tests {
         let endpoint = &joined.socket.channel.endpoint;
         let fill = || {
             while rustix::net::send(
-                &joined.theirs,
+                &joined.program_end,
                 &Header::new(Kind::Filler).encode(),
                 rustix::net::SendFlags::DONTWAIT,
             )

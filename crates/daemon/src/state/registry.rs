@@ -116,7 +116,7 @@ impl Table {
 pub(crate) struct Opened {
     pub(crate) socket: Rc<Socket>,
     /// The program's end of its channel.
-    pub(crate) theirs: OwnedFd,
+    pub(crate) program_end: OwnedFd,
     /// The receiver for the socket's task.
     pub(crate) commands: CommandReceiver,
 }
@@ -207,8 +207,8 @@ impl Registry {
         let account = self.pages.account(owner.user);
         let pages = SharedPages::new(v6, style, stage, message_bytes_max, &account, &self.pins_of_pages)?;
         let ring = OutboundRing::new(pages.memory(), Arc::clone(&self.pins_of_rings));
-        let (endpoint, theirs) = endpoint::pair(&self.busy_polling, closer, accounts, ring)?;
-        let cookie = Cookie::of(&theirs)?;
+        let (endpoint, program_end) = endpoint::pair(&self.busy_polling, closer, accounts, ring)?;
+        let cookie = Cookie::of(&program_end)?;
         let (commands, receiver) = commands::channel_for(style);
         let mut table = self.table();
         let number = table.next_number;
@@ -227,7 +227,7 @@ impl Registry {
         }));
         table.by_cookie.insert(cookie, Rc::clone(&socket));
         table.by_number.insert(number, Rc::clone(&socket));
-        Ok(Opened { socket, theirs, commands: receiver })
+        Ok(Opened { socket, program_end, commands: receiver })
     }
 
     /// Returns the socket whose carrier has this cookie at the program's end.

@@ -15,16 +15,16 @@ use rustix::net::{SocketAddrUnix, bind};
 const RANDOM_BYTES: usize = 3;
 
 /// Names the program's end of a listener's carrier.
-pub(crate) fn of_listener(theirs: BorrowedFd<'_>, local: SocketAddr) {
-    give(theirs, &local);
+pub(crate) fn of_listener(program_end: BorrowedFd<'_>, local: SocketAddr) {
+    give(program_end, &local);
 }
 
 /// Names the program's end of an association's carrier.
-pub(crate) fn of_association(theirs: BorrowedFd<'_>, local: SocketAddr, peer: SocketAddr) {
-    give(theirs, &format_args!("{local}>{peer}"));
+pub(crate) fn of_association(program_end: BorrowedFd<'_>, local: SocketAddr, peer: SocketAddr) {
+    give(program_end, &format_args!("{local}>{peer}"));
 }
 
-fn give(theirs: BorrowedFd<'_>, what: &dyn Display) {
+fn give(program_end: BorrowedFd<'_>, what: &dyn Display) {
     let mut random = [0; 1 + RANDOM_BYTES];
     if getrandom::fill(&mut random[1..]).is_err() {
         return;
@@ -32,6 +32,6 @@ fn give(theirs: BorrowedFd<'_>, what: &dyn Display) {
     let name = format!("sctp:{what}#{:06x}", u32::from_be_bytes(random));
     if let Ok(address) = SocketAddrUnix::new_abstract_name(name.as_bytes()) {
         // The socket works without a name, so a failure is ignored.
-        let _ = bind(theirs, &address);
+        let _ = bind(program_end, &address);
     }
 }

@@ -56,7 +56,7 @@ async fn hand_over(
     let assoc_options = options.assoc_options.clone();
     let opened =
         registry.open(listener.share.owner, listener.v6, Style::OneToOne, State::Connected, options)?;
-    let (socket, theirs) = super::start(registry, opened);
+    let (socket, program_end) = super::start(registry, opened);
     let page = &socket.channel.pages;
     page.set_peer(&peer, association.streams_out());
     let assoc =
@@ -68,7 +68,7 @@ async fn hand_over(
         inner.peer = Some(peer);
         inner.local = bound.as_ref().map(|bound| local_of(bound, peer));
         if let Some(local) = inner.local {
-            visible_name::of_association(theirs.as_fd(), local, peer);
+            visible_name::of_association(program_end.as_fd(), local, peer);
         }
         inner.inherited = bound;
         if has_ended {
@@ -81,9 +81,9 @@ async fn hand_over(
         socket.commands.one_to_one(OneToOneCommand::Relay { association: assoc, unsent: Messages::new() });
     let (record, endpoint) = (record::encode_accepted(&peer), &listener.channel.endpoint);
     let [status, sharers] = page.descriptors()?;
-    endpoint.put_record(&record, &[theirs.as_fd(), status.as_fd(), sharers.as_fd()]).await?;
+    endpoint.put_record(&record, &[program_end.as_fd(), status.as_fd(), sharers.as_fd()]).await?;
     // The program may have closed the descriptor already, so the closer closes this copy.
-    drop(endpoint.closer().take_over(theirs));
+    drop(endpoint.closer().take_over(program_end));
     carried
 }
 

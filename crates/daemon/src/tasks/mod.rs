@@ -14,9 +14,9 @@ use crate::state::socket::Socket;
 
 /// Starts the task of a socket that was just opened. Returns the socket, and the program's end of its channel.
 pub(crate) fn start(registry: &Rc<Registry>, opened: Opened) -> (Rc<Socket>, OwnedFd) {
-    let Opened { socket, theirs, commands } = opened;
+    let Opened { socket, program_end, commands } = opened;
     tokio::task::spawn_local(run(Rc::clone(registry), Rc::clone(&socket), commands));
-    (socket, theirs)
+    (socket, program_end)
 }
 
 async fn run(registry: Rc<Registry>, socket: Rc<Socket>, commands: CommandReceiver) {

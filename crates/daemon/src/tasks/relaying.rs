@@ -185,12 +185,12 @@ mod tests {
             let (ours, accepted) =
                 tokio::join!(Association::connect_on(&registry.stack, server), listener.accept());
             peers.push(accepted.expect("somebody comes"));
-            let (socket, theirs) = opened(&registry, Style::OneToOne);
+            let (socket, program_end) = opened(&registry, Style::OneToOne);
             let options = socket.inner().options.assoc_options.clone();
             let peer = SocketAddr::new(host, 7);
             let assoc = SocketAssociation::with(id, peer, ours.expect("it listens"), options);
-            (0..RECORDS).for_each(|_| send(&theirs, id, b"a word"));
-            programs.push(theirs);
+            (0..RECORDS).for_each(|_| send(&program_end, id, b"a word"));
+            programs.push(program_end);
             relays.push(async move {
                 let association = assoc.association().expect("it is up");
                 relay_outbound(&socket, &assoc, association, Messages::new()).await

@@ -387,7 +387,7 @@ mod tests {
     fn lingering() -> (OwnedFd, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let mut ours = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
-        let (theirs, _) = listener.accept().expect("a connection");
+        let (program_end, _) = listener.accept().expect("a connection");
         sockopt::set_socket_linger(&ours, Some(Duration::from_secs(1000))).expect("a socket");
         ours.set_nonblocking(true).expect("a socket");
         let full = loop {
@@ -396,7 +396,7 @@ mod tests {
             }
         };
         assert_eq!(full.kind(), ErrorKind::WouldBlock);
-        (ours.into(), theirs)
+        (ours.into(), program_end)
     }
 
     #[test]
@@ -521,9 +521,9 @@ mod tests {
             tokio::time::sleep(STUCK_AFTER / 10).await;
         }
         let drop_one_with = |records: &[(&[u8], bool)]| {
-            let (ours, theirs) = pair();
-            records.iter().for_each(|(content, has_descriptor)| put(&theirs, content, *has_descriptor));
-            drop(theirs);
+            let (ours, program_end) = pair();
+            records.iter().for_each(|(content, has_descriptor)| put(&program_end, content, *has_descriptor));
+            drop(program_end);
             drop(one.guard(ours));
         };
         drop_one_with(&[(b"a request", false), (b"", false), (b"and more", false), (b"", false)]);
@@ -536,20 +536,20 @@ mod tests {
     #[test]
     fn an_end_with_descriptors_in_its_queue_is_not_finished() {
         let closer = Closers::new(Numbers::with_max(1 << 16)).of(1, Source::Requests);
-        let (ours, theirs) = pair();
+        let (ours, program_end) = pair();
         assert!(closer.guard(ours).is_finished(), "the queue is empty");
-        assert!(send(&theirs, b"late", SendFlags::NOSIGNAL).is_err(), "no further input");
+        assert!(send(&program_end, b"late", SendFlags::NOSIGNAL).is_err(), "no further input");
 
         for content in [&b""[..], b"some"] {
-            let (ours, theirs) = pair();
+            let (ours, program_end) = pair();
             // A message without bytes looks like the end of the stream.
-            send(&theirs, b"", SendFlags::NOSIGNAL).expect("there is room");
+            send(&program_end, b"", SendFlags::NOSIGNAL).expect("there is room");
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
             let mut control = SendAncillaryBuffer::new(&mut space);
-            let descriptors = [theirs.as_fd()];
+            let descriptors = [program_end.as_fd()];
             control.push(SendAncillaryMessage::ScmRights(&descriptors));
             let record = [std::io::IoSlice::new(content)];
-            sendmsg(&theirs, &record, &mut control, SendFlags::NOSIGNAL).expect("there is room");
+            sendmsg(&program_end, &record, &mut control, SendFlags::NOSIGNAL).expect("there is room");
             assert!(!closer.guard(ours).is_finished());
         }
     }
@@ -557,12 +557,13 @@ mod tests {
     #[test]
     fn all_descriptors_of_a_message_are_received() {
         let closer = Closers::new(Numbers::with_max(1 << 16)).of(1, Source::Requests);
-        let (ours, theirs) = pair();
+        let (ours, program_end) = pair();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_DESCRIPTORS_MAX))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        let descriptors = [theirs.as_fd(); MESSAGE_DESCRIPTORS_MAX];
+        let descriptors = [program_end.as_fd(); MESSAGE_DESCRIPTORS_MAX];
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
-        sendmsg(&theirs, &[std::io::IoSlice::new(b"all")], &mut control, SendFlags::NOSIGNAL).expect("room");
+        sendmsg(&program_end, &[std::io::IoSlice::new(b"all")], &mut control, SendFlags::NOSIGNAL)
+            .expect("room");
         let (bytes, came) = receive(&ours, &mut [0; 8], &closer).expect("a message");
         assert_eq!((bytes, came.len()), (3, MESSAGE_DESCRIPTORS_MAX));
     }
