@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
 
-use carrier::record::Kind;
+use carrier::record::{Header, Kind};
 use carrier::status_page::Subscriptions;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
@@ -45,6 +45,31 @@ unsafe fn tell(
     }
     // SAFETY: the caller guarantees it.
     unsafe { address::write(address::as_wanted(descriptor, peer), place, bytes) }
+}
+
+/// Tells the program who has sent what it has received. Nobody has sent the end, which has no header.
+///
+/// # Safety
+///
+/// The caller meets the requirements of `recvfrom(2)` for `from` and `bytes`.
+unsafe fn tell_sender(
+    descriptor: &Descriptor,
+    header: Option<&Header>,
+    place: *mut sockaddr,
+    bytes: *mut socklen_t,
+) -> Result<()> {
+    let Some(header) = header else {
+        if !place.is_null() && can_be(bytes) {
+            // SAFETY: the caller guarantees it.
+            unsafe { *bytes = 0 };
+        }
+        return Ok(());
+    };
+    match header.address.or_else(|| descriptor.pages().status.peer()) {
+        // SAFETY: the caller guarantees it.
+        Some(peer) => unsafe { tell(descriptor, peer, place, bytes) },
+        None => Ok(()),
+    }
 }
 
 /// # Safety
@@ -151,11 +176,8 @@ pub unsafe extern "C-unwind" fn recvfrom(
         fd,
         |descriptor| {
             let message = receive_into(fd, descriptor, place, bytes, flags)?;
-            let from_header = message.header.and_then(|header| header.address);
-            if let Some(peer) = from_header.or_else(|| descriptor.pages().status.peer()) {
-                // SAFETY: the caller guarantees it.
-                unsafe { tell(descriptor, peer, from, from_bytes) }?;
-            }
+            // SAFETY: the caller guarantees it.
+            unsafe { tell_sender(descriptor, message.header.as_ref(), from, from_bytes) }?;
             Ok(message.bytes as ssize_t)
         },
         forward,
@@ -197,11 +219,9 @@ unsafe fn receive_message(
     let received = receive::receive(fd, descriptor, place, flags)?;
     message.msg_flags = if received.whole { libc::MSG_EOR } else { 0 };
     let page = descriptor.pages();
-    let from_header = received.header.and_then(|header| header.address);
-    if let Some(peer) = from_header.or_else(|| page.status.peer()) {
-        // SAFETY: the caller guarantees it.
-        unsafe { tell(descriptor, peer, message.msg_name.cast(), &raw mut message.msg_namelen) }?;
-    }
+    let (name, bytes) = (message.msg_name.cast(), &raw mut message.msg_namelen);
+    // SAFETY: the caller guarantees it.
+    unsafe { tell_sender(descriptor, received.header.as_ref(), name, bytes) }?;
     match received.header {
         Some(header) if header.kind == Kind::Data => {
             let subscriptions = Subscriptions(page.status.subscriptions.load(Relaxed));

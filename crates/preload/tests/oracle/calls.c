@@ -639,6 +639,60 @@ static void addresses(void)
     part(&j);
 }
 
+/* The name that comes with the end of the data. */
+static void name_of_the_end(void)
+{
+    struct joined j = joined(SOCK_STREAM);
+    struct sockaddr_in name;
+    char place[8];
+    struct iovec part = {place, sizeof place};
+    struct msghdr m = {.msg_name = &name, .msg_namelen = sizeof name, .msg_iov = &part, .msg_iovlen = 1};
+    socklen_t bytes = sizeof name;
+    NEEDED(send(j.server, "a", 1, 0) == 1 && close(j.server) == 0 && readable(j.client));
+    said(recvfrom(j.client, place, sizeof place, 0, SA(name), &bytes), "recvfrom of a message");
+    printf(", a name of %u bytes\n", bytes);
+    NEEDED(readable(j.client));
+    bytes = sizeof name;
+    said(recvfrom(j.client, place, sizeof place, 0, SA(name), &bytes), "recvfrom of the end");
+    printf(", a name of %u bytes\n", bytes);
+    said(recvmsg(j.client, &m, 0), "recvmsg of the end");
+    printf(", a name of %u bytes\n", m.msg_namelen);
+    m.msg_name = NULL;
+    m.msg_namelen = 5;
+    said(recvmsg(j.client, &m, 0), "recvmsg of the end without place for a name");
+    printf(", a name of %u bytes\n", m.msg_namelen);
+    close(j.client);
+    close(j.listener);
+}
+
+/* Options that other sockets have, and subscriptions of a length that nobody needs. */
+static void options_of_others(void)
+{
+    static const struct {
+        const char *text;
+        int level, name;
+    } options[] = {
+        {"SO_PEERCRED", SOL_SOCKET, SO_PEERCRED}, {"SO_PEEK_OFF", SOL_SOCKET, SO_PEEK_OFF},
+        {"SO_BUSY_POLL", SOL_SOCKET, SO_BUSY_POLL}, {"IP_RECVOPTS", IPPROTO_IP, IP_RECVOPTS},
+        {"IP_RETOPTS", IPPROTO_IP, IP_RETOPTS}, {"IP_RECVTTL", IPPROTO_IP, IP_RECVTTL},
+        {"IP_RECVTOS", IPPROTO_IP, IP_RECVTOS}, {"IP_RECVORIGDSTADDR", IPPROTO_IP, IP_RECVORIGDSTADDR},
+    };
+    struct joined j = joined(SOCK_STREAM);
+    struct sctp_event event[2] = {{.se_type = SCTP_SHUTDOWN_EVENT, .se_on = 1}};
+    for (int i = 0; i < COUNT(options); i++) {
+        int value[4] = {5, 5, 5, 5}, none = 0;
+        socklen_t bytes = sizeof value;
+        said(getsockopt(j.client, options[i].level, options[i].name, value, &bytes), "%s", options[i].text);
+        printf(", %u bytes: %d %d %d\n", bytes, value[0], value[1], value[2]);
+        SAY(setsockopt(j.client, options[i].level, options[i].name, &none, sizeof none), "%s to 0", options[i].text);
+    }
+    for (int bytes = 7; bytes < 17; bytes += 3)
+        SAY(setsockopt(j.client, IPPROTO_SCTP, SCTP_EVENT, event, bytes), "SCTP_EVENT of %d bytes", bytes);
+    close(j.server);
+    close(j.client);
+    close(j.listener);
+}
+
 int main(void)
 {
     static void (*const parts[])(void) = {binds, bound, listens, nothing, no_room, no_wait, too_long, accepts, connects, before_connecting, after_connecting,
@@ -651,5 +705,7 @@ int main(void)
         for (int n = 0; n < COUNT(parts); n++)
             parts[n]();
     }
+    name_of_the_end();
+    options_of_others();
     return 0;
 }

@@ -25,13 +25,21 @@ const SO_SNDBUFFORCE: i32 = 32;
 const SO_RCVBUFFORCE: i32 = 33;
 const SO_TIMESTAMPNS: i32 = 35;
 const SO_MARK: i32 = 36;
+const SO_PEERCRED: i32 = 17;
+const SO_PEEK_OFF: i32 = 42;
+const SO_BUSY_POLL: i32 = 46;
 const IP_TTL: i32 = 2;
+const IP_RECVOPTS: i32 = 6;
+const IP_RETOPTS: i32 = 7;
 const IP_PKTINFO: i32 = 8;
 const IP_MTU_DISCOVER: i32 = 10;
 const IP_RECVERR: i32 = 11;
+const IP_RECVTTL: i32 = 12;
+const IP_RECVTOS: i32 = 13;
 const IP_MTU: i32 = 14;
 const IP_FREEBIND: i32 = 15;
 const IP_TRANSPARENT: i32 = 19;
+const IP_RECVORIGDSTADDR: i32 = 20;
 const IPV6_V6ONLY: i32 = 26;
 
 /// `IP_PMTUDISC_WANT`, and the largest valid value.
@@ -84,6 +92,9 @@ fn set_of_socket(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(),
         // All packets leave through the daemon's socket, which cannot be marked for one program.
         SO_MARK if plain != 0 => return Err(Errno::PERM),
         SO_MARK => {}
+        SO_PEEK_OFF => return Err(Errno::OPNOTSUPP),
+        SO_BUSY_POLL if plain < 0 => return Err(Errno::INVAL),
+        SO_BUSY_POLL if plain > 0 && !is_roots => return Err(Errno::PERM),
         SO_REUSEADDR => options.reuse_address = plain != 0,
         SO_SNDBUF | SO_SNDBUFFORCE => {
             options.send_buffer_bytes = Some(twice(plain).max(SEND_BUFFER_BYTES_MIN))
@@ -102,7 +113,7 @@ fn set_of_socket(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(),
             let bytes = if plain < 0 { i32::MAX } else { plain.max(1) };
             options.kept.insert((SOL_SOCKET, name), bytes);
         }
-        SO_PRIORITY => drop(options.kept.insert((SOL_SOCKET, name), plain)),
+        SO_PRIORITY | SO_BUSY_POLL => drop(options.kept.insert((SOL_SOCKET, name), plain)),
         name if is_switch(name) => drop(options.kept.insert((SOL_SOCKET, name), (plain != 0).into())),
         _ => return Err(Errno::NOPROTOOPT),
     }
@@ -133,7 +144,10 @@ fn of_socket(access: &Access<'_>, name: i32) -> Result<Vec<u8>, Errno> {
         SO_SNDLOWAT => 1,
         SO_BINDTODEVICE => return Ok(Vec::new()),
         SO_MARK => 0,
-        SO_PRIORITY => options.kept.get(&(SOL_SOCKET, name)).copied().unwrap_or(0),
+        SO_PRIORITY | SO_BUSY_POLL => options.kept.get(&(SOL_SOCKET, name)).copied().unwrap_or(0),
+        // Nobody: only AF_UNIX sockets know their peer's process.
+        SO_PEERCRED => return Ok(Build::new().u32(0).u32(u32::MAX).u32(u32::MAX).finish()),
+        SO_PEEK_OFF => return Err(Errno::OPNOTSUPP),
         name if is_switch(name) => options.kept.get(&(SOL_SOCKET, name)).copied().unwrap_or(0),
         _ => return Err(Errno::NOPROTOOPT),
     }))
@@ -166,9 +180,16 @@ fn default_of_ip(access: &Access<'_>, name: i32) -> Result<i32, Errno> {
         IP_TOS => Ok(ecn(access)),
         IP_TTL => Ok(64),
         IP_MTU_DISCOVER => Ok(IP_PMTUDISC_WANT),
-        IP_FREEBIND | IP_RECVERR | IP_PKTINFO | IP_TRANSPARENT => Ok(0),
+        IP_FREEBIND | IP_RECVERR | IP_TRANSPARENT => Ok(0),
+        name if is_told_with_messages(name) => Ok(0),
         _ => Err(Errno::NOPROTOOPT),
     }
+}
+
+/// Returns whether an IP option asks for information with each message, which the daemon cannot deliver to the program.
+fn is_told_with_messages(name: i32) -> bool {
+    let of_packets = matches!(name, IP_RECVOPTS | IP_RETOPTS | IP_RECVTTL | IP_RECVTOS);
+    of_packets || matches!(name, IP_PKTINFO | IP_RECVORIGDSTADDR)
 }
 
 /// Sets an IP option from an `int` or a single byte.
@@ -190,8 +211,7 @@ fn set_of_ip(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(), Err
         IP_TTL => plain,
         IP_MTU_DISCOVER if !(0..=IP_PMTUDISC_MAX).contains(&plain) => return Err(Errno::INVAL),
         IP_MTU_DISCOVER => plain,
-        // The daemon cannot deliver this information to the program.
-        IP_PKTINFO if plain != 0 => return Err(Errno::NOPROTOOPT),
+        name if is_told_with_messages(name) && plain != 0 => return Err(Errno::NOPROTOOPT),
         IP_TRANSPARENT if plain != 0 => return Err(Errno::PERM),
         _ => (plain != 0).into(),
     };

@@ -208,7 +208,7 @@ fn subscriptions(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
 
 /// Sets `struct sctp_event`.
 fn subscribe(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
-    let value = Value::exactly(value, EVENT_BYTES)?;
+    let value = Value::at_least(value, EVENT_BYTES)?;
     let (kind, on) = (kind_of(value)?, value.u8(6) != 0);
     let targets = access.several(value.i32(0))?;
     access.tune(&targets, |assoc_options| assoc_options.subscribe(kind, on));
