@@ -186,7 +186,7 @@ fn run_live(name: LiveName, args: &LabArgs, mut json: Json) -> Result<(), LabErr
         if json.leaves_text() && !results.outcomes.is_empty() {
             let heading = if experiments.len() > 1 { format!("{name}\n") } else { String::new() };
             let outcomes: Vec<Outcome> =
-                results.outcomes.iter().map(|(outcome, _)| outcome.clone()).collect();
+                results.outcomes.iter().map(|(outcome, figures)| named(outcome, figures.is_none())).collect();
             print(&(heading + &table(&outcomes)))?;
         }
         let traces = std::mem::take(&mut results.traces);
@@ -203,6 +203,15 @@ fn run_live(name: LiveName, args: &LabArgs, mut json: Json) -> Result<(), LabErr
     json.write(&live_rows(&told))?;
     tell_interruption(told.iter().any(|(_, results)| !results.outcomes.is_empty()));
     failure.map_or(Ok(()), Err)
+}
+
+/// Returns an outcome for the table, in which a published one has its mode: its transport does not tell it.
+fn named(outcome: &Outcome, published: bool) -> Outcome {
+    let transport = match outcome.mode.filter(|_| published) {
+        Some(mode) => format!("{}, {mode}", outcome.transport),
+        None => outcome.transport.clone(),
+    };
+    Outcome { transport, ..outcome.clone() }
 }
 
 /// Returns what `--json` prints of these experiments.

@@ -232,6 +232,11 @@ fn finish(mut stream: TcpStream) -> Result<(), LoadError> {
         // SCTP returns this error when the association is over.
         Err(error) if error.kind() == ErrorKind::NotConnected => Ok(()),
         Ok(got) => Err(LoadError::WrongSize { got, expected: 0 }),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            let seconds = LINGER.as_secs();
+            let said = format!("the other end has not read everything within {seconds} s; try again");
+            Err(LoadError::during(during)(io::Error::new(ErrorKind::TimedOut, said)))
+        }
         Err(error) => Err(LoadError::during(during)(error)),
     }
 }

@@ -41,9 +41,14 @@ type Drawing = (Measure, &'static str, &'static str, fn(f64) -> String);
 const MEASURES: [Drawing; 4] = [
     (Measure::Rate, "Delivered, and what each line took", "Mbit/s", mbits_text),
     (Measure::Window, "Congestion windows", "bytes", bytes_text),
-    (Measure::RoundTrip, "Round-trip time", "", seconds_text),
+    (Measure::RoundTrip, "Round-trip time", "ms", ms_text),
     (Measure::Queue, "Bytes that wait at the line to the server", "bytes", bytes_text),
 ];
+
+/// Returns a time in seconds as milliseconds.
+fn ms_text(seconds: f64) -> String {
+    number_text(seconds * 1e3)
+}
 
 /// Returns a chart of the rates by message size for each group of cases that differ in the size alone, if it has enough sizes:
 /// each transport on so many paths is a curve.

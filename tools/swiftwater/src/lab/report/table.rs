@@ -10,6 +10,8 @@ use crate::plot::escape;
 /// Formats a value.
 type Tell = fn(f64) -> String;
 
+/// Columns of words, with the key as the head.
+const WORDS: [&str; 3] = ["case", "transport", "mode"];
 /// A column: its head, the key of the results, and the format of a number.
 const COLUMNS: [(&str, &str, Tell); 20] = [
     ("paths", "paths", whole),
@@ -54,19 +56,33 @@ fn thousandth(value: f64) -> String {
 pub(super) fn render(rows: &[(usize, &Row)]) -> String {
     let fills = |(_, key, _): &&(&str, &str, Tell)| rows.iter().any(|(_, row)| number(row, key).is_some());
     let columns: Vec<_> = COLUMNS.iter().filter(fills).collect();
-    let mut out = "<table><thead><tr><th>case</th><th>transport</th>".to_owned();
-    for (head, _, _) in &columns {
+    let words: Vec<_> =
+        WORDS.iter().filter(|key| rows.iter().any(|(_, row)| word(row, key).is_some())).collect();
+    let mut out = "<table><thead><tr>".to_owned();
+    for key in &words {
         // Writing to a string cannot fail.
+        let _ = write!(out, "<th class=\"text\">{key}</th>");
+    }
+    for (head, _, _) in &columns {
         let _ = write!(out, "<th>{head}</th>");
     }
     out += "</tr></thead><tbody>\n";
+    let mut above = None;
     for (place, row) in rows {
+        let mut classes = Vec::new();
+        if row.get("published") == Some(&Value::Bool(true)) {
+            classes.push("published");
+        }
+        let case = word(row, "case");
+        if above.replace(case).is_some_and(|above| above != case) {
+            classes.push("next");
+        }
         let class =
-            if row.get("published") == Some(&Value::Bool(true)) { " class=\"published\"" } else { "" };
+            if classes.is_empty() { String::new() } else { format!(" class=\"{}\"", classes.join(" ")) };
         let _ = write!(out, "<tr data-row=\"{place}\"{class}>");
-        for key in ["case", "transport"] {
-            let text = row.get(key).and_then(Value::as_str).unwrap_or_default();
-            let _ = write!(out, "<th data-key=\"{key}\">{}</th>", escape(text));
+        for key in &words {
+            let text = word(row, key).unwrap_or_default();
+            let _ = write!(out, "<th class=\"text\" data-key=\"{key}\">{}</th>", escape(text));
         }
         for (_, key, tell) in &columns {
             let text = number(row, key).map(tell).unwrap_or_default();
@@ -75,6 +91,10 @@ pub(super) fn render(rows: &[(usize, &Row)]) -> String {
         out += "</tr>\n";
     }
     out + "</tbody></table>"
+}
+
+fn word<'a>(row: &'a Row, key: &str) -> Option<&'a str> {
+    row.get(key)?.as_str()
 }
 
 fn number(row: &Row, key: &str) -> Option<f64> {
@@ -93,5 +113,20 @@ mod tests {
         assert!(drawn.contains("<tr data-row=\"7\" class=\"published\">"), "{drawn}");
         assert!(drawn.contains("<td data-key=\"bits_per_s\">12.35</td>"), "{drawn}");
         assert!(!drawn.contains("queue") && !drawn.contains("<td data-key=\"paths\">"), "{drawn}");
+        assert!(!drawn.contains("mode"), "{drawn}");
+    }
+
+    #[test]
+    fn rows_have_their_mode_and_a_line_above_the_next_case() {
+        let row = |case: &str, mode: &str| {
+            let row = serde_json::json!({"case": case, "transport": "openss7 2007", "mode": mode});
+            row.as_object().expect("an object").clone()
+        };
+        let rows = [row("a", "stream"), row("a", "message"), row("b", "stream")];
+        let drawn = render(&rows.iter().enumerate().collect::<Vec<_>>());
+        assert!(drawn.contains("<th class=\"text\" data-key=\"mode\">message</th>"), "{drawn}");
+        assert!(
+            drawn.contains("<tr data-row=\"1\">") && drawn.contains("<tr data-row=\"2\" class=\"next\">")
+        );
     }
 }
