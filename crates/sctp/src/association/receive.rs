@@ -195,7 +195,7 @@ impl Association {
                 Ok(shutdown) => self.handle_shutdown(cx, path_id, &shutdown),
                 Err(_) => self.discard_chunk(),
             },
-            ShutdownAck::KIND => self.handle_shutdown_ack(cx),
+            ShutdownAck::KIND => self.handle_shutdown_ack(cx, path_id),
             ShutdownComplete::KIND => self.handle_shutdown_complete(cx),
             Error::KIND => self.handle_error(cx, raw),
             EcnEcho::KIND if self.ecn.is_negotiated() => match EcnEcho::parse(raw) {

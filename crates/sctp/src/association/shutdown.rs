@@ -38,6 +38,15 @@ impl Association {
 
     /// Continues a shutdown once none of our chunks is outstanding.
     pub(super) fn continue_shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+        self.continue_shutdown_asked_on(cx, None);
+    }
+
+    /// Does so, and answers a SHUTDOWN on the path on which it came.
+    fn continue_shutdown_asked_on<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        asked_on: Option<usize>,
+    ) {
         if !self.outbound.is_empty() {
             return;
         }
@@ -50,7 +59,7 @@ impl Association {
             }
             State::ShutdownReceived => {
                 self.state = State::ShutdownAckSent { t2 };
-                self.push_shutdown_ack();
+                self.push_shutdown_ack(asked_on);
             }
             _ => {}
         }
@@ -110,16 +119,18 @@ impl Association {
     pub(crate) fn repeat_shutdown_ack(&mut self) -> bool {
         let waits = matches!(self.state, State::ShutdownAckSent { .. });
         if waits {
-            self.push_shutdown_ack();
+            self.push_shutdown_ack(None);
         }
         waits
     }
 
-    fn push_shutdown_ack(&mut self) {
+    /// Sends a SHUTDOWN ACK on the path of the SHUTDOWN that it answers: that path works, whereas a receiver does not know whether the
+    /// others do (RFC 9260 §6.4).
+    fn push_shutdown_ack(&mut self, asked_on: Option<usize>) {
         self.control.retain(|chunk| chunk.bytes.first() != Some(&ShutdownAck::KIND));
         let mut bytes = Vec::new();
         ShutdownAck.write(&mut bytes);
-        self.push_control(bytes, None);
+        self.push_control(bytes, asked_on);
     }
 
     pub(super) fn handle_shutdown<H: Host + ?Sized>(
@@ -136,7 +147,7 @@ impl Association {
                 }
                 self.state = State::ShutdownReceived;
                 self.announce_peer_shutdown(cx);
-                self.continue_shutdown(cx);
+                self.continue_shutdown_asked_on(cx, Some(path_id));
             }
             State::ShutdownReceived => self.acknowledge_by_shutdown(cx, path_id, shutdown),
             // Both ends have sent a SHUTDOWN (RFC 9260 §9.2).
@@ -144,9 +155,9 @@ impl Association {
                 let rto = self.paths[self.data_path()].rto().current();
                 self.state = State::ShutdownAckSent { t2: Retry { at: cx.now + rto, attempts: 0, rto } };
                 self.announce_peer_shutdown(cx);
-                self.push_shutdown_ack();
+                self.push_shutdown_ack(Some(path_id));
             }
-            State::ShutdownAckSent { .. } => self.push_shutdown_ack(),
+            State::ShutdownAckSent { .. } => self.push_shutdown_ack(Some(path_id)),
             State::CookieWait { .. } | State::CookieEchoed { .. } | State::Closed => self.discard_chunk(),
         }
     }
@@ -181,12 +192,12 @@ impl Association {
         }
     }
 
-    pub(super) fn handle_shutdown_ack<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+    pub(super) fn handle_shutdown_ack<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
         if matches!(self.state, State::ShutdownSent { .. } | State::ShutdownAckSent { .. }) {
             self.close(cx, CloseReason::Shutdown);
             let mut bytes = Vec::new();
             ShutdownComplete { reflected_tag: false }.write(&mut bytes);
-            self.push_control(bytes, None);
+            self.push_control(bytes, Some(path_id));
         } else {
             self.discard_chunk();
         }
@@ -238,7 +249,7 @@ impl Association {
             self.count_error(cx, self.data_path());
         }
         if acknowledge {
-            self.push_shutdown_ack();
+            self.push_shutdown_ack(None);
         } else {
             self.push_shutdown();
         }

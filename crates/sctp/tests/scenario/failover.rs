@@ -355,6 +355,27 @@ fn an_association_ends_well_although_its_primary_path_is_dead() {
 }
 
 #[test]
+fn an_end_that_only_receives_answers_a_shutdown_on_the_path_on_which_it_came() {
+    let round_trip = Duration::from_millis(10);
+    let config = AssociationConfig { multipath: Multipath::Always, ..AssociationConfig::default() };
+    for dead in [0, 1] {
+        let mut lines = [line(round_trip, &[]), line(round_trip, &[])];
+        // The sender learns from its data that the path is dead. The receiver has sent nothing on it.
+        lines[dead].schedule = Schedule::Listed(vec![Duration::from_secs(2)..Duration::MAX]);
+        let mut two = Two::new(10, lines, &config);
+        let until = Time::ZERO + Duration::from_millis(2300);
+        two.sends(Source::Endless { message_bytes: MESSAGE_BYTES, until });
+        two.run_to(Duration::from_millis(2600));
+        let id = two.id;
+        two.simulation.shutdown(A, id);
+        // T2 would take a second.
+        two.until("it is shut down", Duration::from_millis(100), |two| {
+            [A, B].iter().all(|&host| two.simulation.node(host).endpoint.association_count() == 0)
+        });
+    }
+}
+
+#[test]
 fn an_idle_association_that_is_well_has_no_timer_but_the_heartbeats() {
     let config = AssociationConfig { heartbeat_interval: None, ..AssociationConfig::default() };
     let round_trip = Duration::from_millis(20);
