@@ -395,6 +395,21 @@ fn a_line_that_comes_and_goes_has_a_gap_a_latency_and_the_published_cells_beside
     assert_eq!(number(&rows[3], "latency_us"), 6_868.5);
 }
 
+#[test]
+#[ignore = "needs namespaces and ip: ./test --all"]
+fn an_experiment_of_several_sets_of_lines_finds_its_devices_each_time() {
+    if !possible(&[]) {
+        return;
+    }
+    for user in users() {
+        let folder = Folder::new("again");
+        let words = ["failover", "--quick", "--seconds", "0.2", "--case", "sctp-message"];
+        let (rows, _) = live(user, &words, &folder);
+        let cases: Vec<_> = rows.iter().filter_map(|row| row["case"].as_str()).collect();
+        assert_eq!(cases, ["the first dies, 16384 bytes", "the second dies, 16384 bytes"], "{user:?}");
+    }
+}
+
 /// Opens a page in a headless browser. Returns the document after its script has run, and the output of its console.
 fn browse(page: &std::path::Path, folder: &Folder) -> (String, String) {
     let mut chromium = Command::new("chromium");

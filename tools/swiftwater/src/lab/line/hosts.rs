@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use emulator::{Emulator, EmulatorCounts, EmulatorError, LineState, Path, Settings};
@@ -18,6 +19,8 @@ const NETWORK_V4: &str = "198.18";
 const NETWORK_V6: &str = "2001:2:0";
 /// Number of packets that may wait in a TUN device until the emulator reads them.
 const TUN_QUEUE_PACKETS: usize = 10_000;
+/// Number of the next veth pair of this process.
+static NEXT_VETH: AtomicU32 = AtomicU32::new(0);
 /// First kernel whose veth pairs leave UDP segmentation to their reader.
 const UDP_SEGMENTATION_KERNEL: (u32, u32) = (6, 2);
 /// Minimum limit for TCP buffers on each host.
@@ -219,9 +222,9 @@ fn open_tuns(hosts: [&Host; 2], path: usize) -> io::Result<Pair> {
 
 fn open_veths(hosts: [&Host; 2], path: usize) -> Result<Pair, HostsError> {
     let here = Here;
-    let open = |host: &Host, end: usize| {
-        // Our end of the pair stays in the emulator's namespace.
-        let (near, far) = (format!("e{path}-{end}"), interface(path));
+    let open = |host: &Host| {
+        // Our end of the pair stays in the emulator's namespace, for some time even after its host: the kernel removes it later.
+        let (near, far) = (format!("e{}", NEXT_VETH.fetch_add(1, Ordering::Relaxed)), interface(path));
         let segments = if kernel_is_before(UDP_SEGMENTATION_KERNEL) { " gso_max_segs 1" } else { "" };
         here.ip(&format!("link add name {near} type veth peer name {far} netns {}{segments}", host.name()))?;
         let address = ETHERNET_ADDRESS.map(|byte| format!("{byte:02x}")).join(":");
@@ -234,7 +237,7 @@ fn open_veths(hosts: [&Host; 2], path: usize) -> Result<Pair, HostsError> {
         })?;
         Ok::<Box<dyn Device>, HostsError>(Box::new(socket))
     };
-    Ok([open(hosts[0], 0)?, open(hosts[1], 1)?])
+    Ok([open(hosts[0])?, open(hosts[1])?])
 }
 
 /// The namespace of the emulator.
