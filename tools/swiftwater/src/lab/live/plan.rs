@@ -91,7 +91,9 @@ const TCP_BBR: Series = perf("tcp-bbr", &["--proto", "tcp", "--congestion", "bbr
 const TCP_RENO: Series = perf("tcp-reno", &["--proto", "tcp", "--congestion", "reno"], 1, "tcp-reno");
 /// TCP with this host's default congestion control.
 const TCP: Series = perf("tcp", &["--proto", "tcp"], 1, "tcp");
-pub(super) const MPTCP: Series = perf("mptcp", &["--proto", "mptcp"], 2, "tcp-cubic");
+/// MPTCP with the congestion control of SCTP beside it, and not with this host's default.
+pub(super) const MPTCP: Series =
+    perf("mptcp", &["--proto", "mptcp", "--congestion", "cubic"], 2, "tcp-cubic");
 const MESSAGE: Series = perf("sctp-message", &["--mode", "message"], 2, "sctp-message");
 const STREAM: Series = perf("sctp-stream", &["--mode", "stream"], 2, "sctp-stream");
 const SOCKETS: Series = Series { name: "sctp-sockets", tool: Tool::Iperf3, paths: 1, alone: "sctp-sockets" };
@@ -384,6 +386,21 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kernels_transports_on_lines_do_not_depend_on_the_hosts_congestion_control() {
+        for name in [LiveName::TwoEqual, LiveName::Lossy, LiveName::Failover, LiveName::Datatag] {
+            let plans = plans(name);
+            let all = plans.iter().flat_map(|plan| &plan.loads).flat_map(|load| &load.series);
+            for series in all.filter(|series| !series.is_sctp()) {
+                assert!(
+                    matches!(series.tool, Tool::Perf(words) if words.contains(&"--congestion")),
+                    "{}",
+                    series.name
+                );
+            }
+        }
+    }
 
     fn plan(name: LiveName) -> Plan {
         plans(name).swap_remove(0)
