@@ -447,6 +447,35 @@ fn options_of_live_experiments_are_refused_on_the_virtual_clock() {
 }
 
 #[test]
+fn options_of_other_protocols_are_refused() {
+    let of_sctp =
+        ["--no-checksum", "--coupling balia", "--multipath off", "--link raw", "--udp-port 0", "--qlog x"];
+    let of_connections = ["--mode stream", "--congestion bbr"];
+    let cases =
+        of_sctp.map(|option| ("tcp", option)).into_iter().chain(of_connections.map(|option| ("udp", option)));
+    for (proto, option) in cases {
+        let mut command = swiftwater(&["perf", "client", "127.0.0.1", "-p", "1", "--proto", proto]);
+        let said = text(&command.args(option.split(' ')).output().expect("the program starts").stderr);
+        assert!(said.contains(&format!("has no effect with --proto {proto}")), "{option}: {said}");
+    }
+}
+
+#[test]
+fn a_trace_that_cannot_be_written_costs_no_results() {
+    let server = Server::start();
+    let output = server.client(&["-n", "10", "--qlog", "/dev/full"]).output().expect("the program starts");
+    assert!(text(&output.stdout).contains("delivered"), "{}", text(&output.stdout));
+    assert!(text(&output.stderr).contains("/dev/full is not complete"), "{}", text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn an_address_may_have_brackets() {
+    let output = swiftwater(&["perf", "client", "[::1]", "-p", "1"]).output().expect("the program starts");
+    assert!(text(&output.stderr).contains("cannot reach a server at [::1]:1"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn a_test_that_cannot_be_made_is_not_announced() {
     for wrong in [["-l", "0"], ["-P", "0"], ["--mtu", "10"]] {
         let output = swiftwater(&["perf", "client", "127.0.0.1"]).args(wrong).output().expect("starts");
@@ -497,7 +526,7 @@ fn a_test_is_recorded_printed_and_drawn() {
     assert!(!picture.status.success() && text(&picture.stderr).contains("end it with .svg or .html"));
     let server = Server::start();
     let tcp = server.client(&["--proto", "tcp", "--qlog", "x.sqlog"]).output().expect("starts");
-    assert!(!tcp.status.success() && text(&tcp.stderr).contains("--qlog records SCTP"));
+    assert!(!tcp.status.success() && text(&tcp.stderr).contains("--qlog has no effect with --proto tcp"));
 }
 
 #[test]

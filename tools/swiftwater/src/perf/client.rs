@@ -225,7 +225,9 @@ pub(crate) fn run(config: &ClientConfig, observe: &mut Observer<'_>) -> Result<O
 /// Opens the control connection to the first of the host's addresses that answers.
 fn reach(config: &ClientConfig) -> Result<(Control, SocketAddr), ClientError> {
     let resolve = |source| ClientError::Resolve { host: config.host.clone(), source };
-    let addresses = (config.host.as_str(), config.port).to_socket_addrs().map_err(resolve)?;
+    // Brackets surround IPv6 addresses in other notations.
+    let inner = config.host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let addresses = (inner.unwrap_or(&config.host), config.port).to_socket_addrs().map_err(resolve)?;
     let mut failure = None;
     for address in addresses {
         match open_control(address, config.local_addresses.first().copied()) {

@@ -13,6 +13,7 @@ pub(crate) mod spec;
 use std::io::{self, Write};
 use std::time::Duration;
 
+use clap::ValueEnum as _;
 use thiserror::Error;
 
 use crate::interrupt;
@@ -23,7 +24,7 @@ use client::ClientError;
 use config::{ClientConfig, ServerConfig};
 use report::Row;
 use server::{Server, ServerError, ServerEvent};
-use spec::{Exchange, Method, Protocol, Spec};
+use spec::{Carrier, Exchange, Method, Protocol, Spec};
 
 /// Duration of a test without time and count.
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
@@ -42,9 +43,14 @@ pub(crate) enum PerfError {
     /// The trace cannot be written.
     #[error(transparent)]
     Trace(#[from] TraceFileError),
-    /// Only SCTP can be traced.
-    #[error("--qlog records SCTP; leave it out, or measure with --proto sctp")]
-    NothingToTrace,
+    /// An option of another protocol.
+    #[error("{option} has no effect with --proto {protocol}; leave it out, or choose another protocol")]
+    WithoutEffect {
+        /// The option.
+        option: &'static str,
+        /// Name of the protocol.
+        protocol: String,
+    },
     /// Ctrl-C cannot be caught.
     #[error("cannot listen for Ctrl-C: {0}")]
     Signal(#[from] ctrlc::Error),
@@ -92,13 +98,38 @@ fn serve(args: &ServerArgs) -> Result<(), PerfError> {
         }
         report.tell(|out| report::tell_server_event(out, &event));
     })?;
-    trace.map_or(Ok(()), TraceFile::finish)?;
-    Ok(report.finish()?)
+    let traced = trace.map_or(Ok(()), TraceFile::finish);
+    report.finish()?;
+    Ok(traced?)
+}
+
+/// Returns an option that the protocol of the test has no use for, if one is given.
+fn option_without_effect(args: &ClientArgs) -> Option<&'static str> {
+    let of_sctp = [
+        ("--qlog", args.qlog.is_some()),
+        ("--udp-port", args.udp_port.is_some()),
+        ("--link", args.link != Carrier::default()),
+        ("--multipath", args.multipath.is_some()),
+        ("--coupling", args.coupling.is_some()),
+        ("--no-checksum", args.no_checksum),
+    ];
+    let of_connections = [
+        ("--congestion", args.congestion.is_some()),
+        ("--mode", args.mode.is_some_and(|mode| mode != Mode::Message)),
+    ];
+    let without_effect: &[(&'static str, bool)] = match args.proto {
+        Protocol::Sctp => &[],
+        Protocol::Udp => &[of_sctp.as_slice(), &of_connections].concat(),
+        _ => &of_sctp,
+    };
+    without_effect.iter().find(|(_, given)| *given).map(|(option, _)| *option)
 }
 
 fn ask(args: ClientArgs) -> Result<(), PerfError> {
-    if args.qlog.is_some() && args.proto != Protocol::Sctp {
-        return Err(PerfError::NothingToTrace);
+    if let Some(option) = option_without_effect(&args) {
+        let named = args.proto.to_possible_value();
+        let protocol = named.map_or_else(String::new, |named| named.get_name().to_owned());
+        return Err(PerfError::WithoutEffect { option, protocol });
     }
     let (qlog, json) = (args.qlog.clone(), args.json.clone());
     let mut config = config_of(args);
@@ -112,8 +143,8 @@ fn ask(args: ClientArgs) -> Result<(), PerfError> {
         report.rows.push(Row::of_interval(&config.spec, &interval, window));
         report.tell(|out| report::tell_interval(out, &interval));
     });
-    // A trace matters most when the test failed.
-    trace.map_or(Ok(()), TraceFile::finish)?;
+    // A trace matters most when the test failed. A trace that cannot be written costs no results.
+    let traced = trace.map_or(Ok(()), TraceFile::finish);
     let outcome = match outcome {
         // The report has ended the test itself, and its error explains why.
         Err(ClientError::Interrupted) if report.told.is_err() => return Ok(report.finish()?),
@@ -122,7 +153,8 @@ fn ask(args: ClientArgs) -> Result<(), PerfError> {
     report.rows.extend(outcome.paths.iter().map(|path| Row::of_path(&config.spec, &outcome, path)));
     report.rows.push(Row::of_outcome(&config.spec, &outcome));
     report.tell(|out| report::tell_outcome(out, &config.spec, &outcome));
-    Ok(report.finish()?)
+    report.finish()?;
+    Ok(traced?)
 }
 
 /// Output of a test: lines while it runs, and an array at its end.
