@@ -41,6 +41,27 @@ fn a_package_of_nothing_is_refused_with_advice() {
     assert!(!output.status.success() && said.contains("run cargo build --release first"), "{said}");
 }
 
+/// `sudo` replaces PATH, and rustup puts cargo below the home of its user.
+#[test]
+fn an_installation_without_cargo_is_answered_with_advice() {
+    let tools = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-cargo");
+    std::fs::create_dir_all(&tools).expect("a folder");
+    let dirname = tools.join("dirname");
+    if !dirname.exists() {
+        std::os::unix::fs::symlink("/usr/bin/dirname", &dirname).expect("a link");
+    }
+    for (words, advice, code) in [
+        (&[][..], "--from target/release", 1),
+        (&["--prefix"], "packaging/install: --prefix wants a folder", 2),
+    ] {
+        let mut install = Command::new("/bin/bash");
+        install.arg(Path::new(PACKAGING).join("install")).args(words).env("PATH", &tools);
+        let output = install.output().expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(code) && said.contains(advice), "{words:?}: {said}");
+    }
+}
+
 #[test]
 fn a_package_has_all_that_users_need() {
     if tools::program("dpkg-deb").is_none() {
