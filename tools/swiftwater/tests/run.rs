@@ -106,6 +106,19 @@ fn a_second_daemon_at_the_same_place_is_refused() {
 }
 
 #[test]
+fn a_daemon_listens_where_the_environment_says() {
+    let place = format!("@swiftwater-test-environment-{}", std::process::id());
+    let daemon = Command::new(SWIFTWATER)
+        .args(["daemon", "--udp-port", "0", "--idle-exit", "0.05"])
+        .env("SWIFTWATER_DAEMON", &place)
+        .output()
+        .expect("the command starts");
+    assert_success("daemon", &daemon);
+    let said = String::from_utf8_lossy(&daemon.stderr);
+    assert!(said.contains(&format!("at {place}: ")), "{said}");
+}
+
+#[test]
 fn a_daemon_that_nobody_needs_ends() {
     let place = format!("@swiftwater-test-idle-{}", std::process::id());
     let daemon = Command::new(SWIFTWATER)

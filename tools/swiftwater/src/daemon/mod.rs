@@ -51,7 +51,7 @@ Examples:
 pub(crate) struct DaemonArgs {
     #[command(subcommand)]
     pub command: Option<DaemonCommand>,
-    /// Address for programs: @ and an abstract name, or a path; they find it in SWIFTWATER_DAEMON [default: @swiftwater].
+    /// Address for programs: @ and an abstract name, or a path [default: SWIFTWATER_DAEMON, where programs find it, or @swiftwater].
     #[arg(long, value_name = "PLACE", value_parser = NonEmptyStringValueParser::new())]
     pub place: Option<String>,
     /// Link that carries SCTP.
@@ -101,7 +101,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<(), Failure> {
         let _ = rustix::process::setsid();
     }
     let options = DaemonOptions {
-        address: args.place.as_deref().map(DaemonAddress::from).unwrap_or_default(),
+        address: args.place.as_deref().map_or_else(DaemonAddress::from_environment, DaemonAddress::from),
         stack: StackOptions {
             link: args.link.into(),
             udp_port: Some(args.udp_port),
