@@ -40,6 +40,8 @@ use watch::watch;
 const REPEAT: u32 = 5;
 /// Number of attempts for a run that is disturbed.
 const TRIES_MAX: u32 = 3;
+/// Limit for the measurement of a latency with `--quick`: hundreds of answers in any case.
+const QUICK_LATENCY_SECONDS: f64 = 5.0;
 /// Approximate limit for the transfer of a file.
 const FILE_SECONDS: f64 = 120.0;
 /// All experiments that need lines or processors of their own, in the order of `--live all`.
@@ -118,6 +120,12 @@ impl Settings<'_> {
             Amount::Seconds(seconds) => seconds.of(self.quick, self.full),
             Amount::File(_) => FILE_SECONDS,
         })
+    }
+
+    /// Returns the time in which requests are answered, to measure their latency.
+    fn latency_seconds_of(&self, amount: Amount) -> f64 {
+        let seconds = self.seconds_of(amount);
+        if self.quick { seconds.min(QUICK_LATENCY_SECONDS) } else { seconds }
     }
 }
 
@@ -292,6 +300,7 @@ fn measure_once(
             hosts.restart()?;
         }
         let series = cell.series;
+        let seconds = settings.latency_seconds_of(cell.load.amount);
         let asked =
             Measurement { answered: true, ..measurement(hosts.as_deref(), cell, series, seconds, true) };
         let Some(answered) = asked.start()?.finish()? else { return Ok(None) };
