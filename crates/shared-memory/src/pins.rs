@@ -6,9 +6,13 @@
 //!
 //! A pipe holds several pages, and gives none of them back before it is closed. When half of them are those of memory that has gone,
 //! the others move to another pipe.
+//!
+//! Some sandboxes forbid `vmsplice`, as the default of podman does. Memory is not pinned there.
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
@@ -28,6 +32,8 @@ const SMALL_PIPE_PAGES: usize = 2;
 pub struct Pins {
     /// Maximum number of pipes, but for one more while pages move.
     pipes_max: usize,
+    /// The system forbids pins.
+    are_forbidden: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -62,7 +68,7 @@ pub(crate) struct Pin {
 impl Pins {
     /// Returns the pins that take up to so many pipes, of two descriptors each, and for a moment one more.
     pub fn new(pipes_max: usize) -> Pins {
-        Pins { pipes_max, state: Mutex::default() }
+        Pins { pipes_max, are_forbidden: AtomicBool::new(false), state: Mutex::default() }
     }
 
     /// Returns a number of pipes that holds so many pieces of memory, whatever was released before.
@@ -79,14 +85,22 @@ impl Pins {
         pipes + 1
     }
 
-    /// Pins the first page of memory.
+    /// Returns whether the system has forbidden a pin: what is pinned after that stays unpinned.
+    pub fn are_forbidden(&self) -> bool {
+        self.are_forbidden.load(Relaxed)
+    }
+
+    /// Pins the first page of memory, unless the system forbids that.
     ///
     /// # Errors
     ///
     /// `ENFILE`: there are as many pipes as there may be. Or no descriptor is left for a pipe, or no memory.
     pub(crate) fn pin(self: &Arc<Self>, mapping: &Arc<Mapping>) -> Result<Pin, Errno> {
         let address = mapping.place.as_ptr() as usize;
-        self.state().pin(mapping, self.pipes_max)?;
+        match self.state().pin(mapping, self.pipes_max) {
+            Err(Errno::PERM | Errno::NOSYS) => self.are_forbidden.store(true, Relaxed),
+            pinned => pinned?,
+        }
         Ok(Pin { pins: Arc::clone(self), address })
     }
 

@@ -21,6 +21,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec, pread};
 use shared_memory::{Pins, Written};
 
 use crate::channel::style::Style;
+use crate::system::journal::log;
 use crate::users::budget::{Account, Charge};
 
 pub(crate) struct SharedPages {
@@ -143,10 +144,17 @@ impl SharedPages {
         Ok(page)
     }
 
-    /// Checks that this process can have pages.
+    /// Checks that this process can have pages. Warns if they cannot be pinned.
     pub(crate) fn check() -> Result<(), Errno> {
-        let page = Written::new("swiftwater-status", FIELDS_BYTES, 0, &Arc::new(Pins::new(1)))?;
-        page.for_reading().map(drop)
+        let pins = Arc::new(Pins::new(1));
+        let page = Written::new("swiftwater-status", FIELDS_BYTES, 0, &pins)?;
+        page.for_reading()?;
+        if pins.are_forbidden() {
+            log(format_args!(
+                "vmsplice is forbidden here, so that a program of another user can delay this daemon (MADV_COLLAPSE)"
+            ));
+        }
+        Ok(())
     }
 
     /// Returns the memory of the pages.
