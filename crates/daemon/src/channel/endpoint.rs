@@ -273,12 +273,22 @@ impl Endpoint {
         }
         match self.try_take_record() {
             // What was sent before a message in the ring is in the carrier by now.
-            Err(Errno::AGAIN) if self.ring.waits_for_wake() => match self.try_take_record() {
-                Err(Errno::AGAIN) if self.ring.wakes_without_record() => self.try_take(),
-                taken => taken,
-            },
+            Err(Errno::AGAIN) if self.is_emptied() && self.ring.waits_for_wake() => {
+                match self.try_take_record() {
+                    Err(Errno::AGAIN) if self.is_emptied() && self.ring.wakes_without_record() => {
+                        self.try_take()
+                    }
+                    taken => taken,
+                }
+            }
             taken => taken,
         }
+    }
+
+    /// Returns whether `AGAIN` means that the carrier is empty. The kernel reports that something was left unread before it delivers what
+    /// the program has sent.
+    fn is_emptied(&self) -> bool {
+        *lock(&self.reset) != Reset::Reported
     }
 
     /// Takes the next record of a program that has closed its end; learns first how far it has read, if it has left records unread.

@@ -322,6 +322,34 @@ mod tests {
     }
 
     #[tokio::test(flavor = "local")]
+    async fn what_a_program_sent_before_it_left_something_unread_keeps_its_order() {
+        let registry = registry();
+        let (socket, program_end) = opened(&registry, Style::OneToOne);
+        let endpoint = &socket.channel.endpoint;
+        with_writer(&socket, |_| ());
+        assert!(matches!(endpoint.try_take(), Err(Errno::AGAIN)));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(std::pin::pin!(endpoint.readable()).poll(&mut context).is_pending(), "the daemon sleeps");
+        endpoint.put_record(&Header::new(Kind::Notification).encode(), &[]).await.expect("room");
+        send(&program_end, ID, b"1");
+        assert!(put(&socket, ID, b"2"));
+        send_only(&program_end, Kind::Wake);
+        // The kernel reports first that the notification was left unread.
+        drop(program_end);
+        let mut contents = Vec::new();
+        loop {
+            match endpoint.try_take() {
+                Ok(Incoming::Message(_, content)) => contents.push(content),
+                Ok(Incoming::Filler | Incoming::Empty | Incoming::Unread) => {}
+                Ok(Incoming::End) => break,
+                Err(Errno::AGAIN) => soon(endpoint.readable()).await,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(contents, ["1", "2"]);
+    }
+
+    #[tokio::test(flavor = "local")]
     async fn a_daemon_that_sleeps_is_woken_and_misses_nothing() {
         let joined = Joined::new().await;
         let (endpoint, mut outbound) = (&joined.socket.channel.endpoint, joined.outbound());
