@@ -11,7 +11,7 @@
 //!   (`F_SEAL_FUTURE_WRITE`), and so against holes, too.
 //!
 //! The kernel also replaces the pages of such memory by a huge one for a process that asks for that (`MADV_COLLAPSE`), and accesses wait
-//! meanwhile. It leaves memory alone of which a page is pinned: see [`Pins`].
+//! meanwhile. It does not touch memory with a pinned page: see [`Pins`].
 //!
 //! ```
 //! use std::sync::Arc;

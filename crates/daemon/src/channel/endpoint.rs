@@ -53,7 +53,7 @@ const IN_TURN_MAX: usize = 8;
 const RECEIVE_BUFFER_BYTES: usize = MESSAGE_BYTES_MAX + 1;
 /// Charge for a record whose length is not known yet.
 const RECORD_ROOM_BYTES: usize = PAYLOAD_BYTES_MAX + RECORD_COST_BYTES;
-/// Maximum time to wait for a thread that reads the sharers' page. What it said before counts then.
+/// Maximum time to wait for the thread that reads the sharers' page. After that the daemon uses what it has read last.
 const LEARN_WAIT: Duration = Duration::from_millis(500);
 /// Interval for rechecking for room if no descriptor is free to be notified by.
 const ROOM_RECHECK_INTERVAL: Duration = Duration::from_millis(1);
@@ -546,7 +546,7 @@ impl Endpoint {
         lock(&self.long)
     }
 
-    /// Returns whether a thread is at work, before the end of which nothing can be taken.
+    /// Returns whether a thread is at work whose result comes before all else that can be taken.
     pub(crate) fn awaits_thread(&self) -> bool {
         let is_read = self.long().as_ref().is_some_and(|long| matches!(long.stage, Stage::Read(_)));
         is_read || *lock(&self.reset) == Reset::Reported || self.ring.is_checked(&self.closer)

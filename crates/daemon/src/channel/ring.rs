@@ -2,7 +2,7 @@
 //!
 //! A program announces a ring by a [`Kind::Ring`] with its memory, which the program has made and sealed, so that
 //! it can take none of it away. A closing thread checks and maps it. Then the daemon sleeps in it, and shows its number: the program
-//! uses the ring from then on. What lies in the carrier before the first [`Kind::Wake`](carrier::record::Kind::Wake) was sent earlier.
+//! uses the ring from then on. Records in front of the first [`Kind::Wake`](carrier::record::Kind::Wake) were sent before the messages in it.
 //!
 //! While the daemon is awake for a ring, it looks there for the next message, and in the carrier only where the ring is empty. Once it
 //! sleeps, the next writer puts a wake record into the carrier; what lies in front of that was sent before what the ring holds.
@@ -97,7 +97,7 @@ impl OutboundRing {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a ring that the program has announced. What the earlier one holds comes first.
+    /// Notes a ring that the program has announced. Messages in the earlier ring come first.
     pub(super) fn announce(&self, number: u32, memfd: ReceivedDescriptor) {
         let mut state = self.state();
         state.is_asleep = false;

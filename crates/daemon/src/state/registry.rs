@@ -41,8 +41,6 @@ const WAITING_MAX: usize = 4096;
 const WAITING_OF_USER_MAX: usize = 1024;
 /// Maximum number of open connections that have not sent a request yet.
 const SILENT_MAX: usize = 1024;
-/// Maximum number of pages of closed sockets that programs may read on, because they have shut both directions down.
-const CLOSED_PAGES_MAX: usize = 1024;
 /// Maximum number of sockets on a shared port that the registry checks for being closed.
 const HOLDERS_LOOKED_AT_MAX: usize = 16;
 /// If descriptors are scarce, waiting requests and silent connections are each limited to the number of descriptors
@@ -139,6 +137,7 @@ impl Registry {
         let waiting = WAITING_MAX.min(few);
         let shares = Shares::new(Arc::clone(&numbers));
         let (pins_of_pages, pins_of_rings) = shares.pins();
+        let closed_pages = shares.closed_pages();
         Ok(Registry {
             stack,
             on_demand,
@@ -159,7 +158,7 @@ impl Registry {
             numbers,
             busy_polling: Arc::default(),
             rules: Rc::default(),
-            closed_pages: Arc::new(Mutex::new(Turns::new(CLOSED_PAGES_MAX.min(few)))),
+            closed_pages: Arc::new(Mutex::new(Turns::new(closed_pages))),
             pins_of_pages,
             pins_of_rings,
         })
@@ -304,11 +303,11 @@ impl Registry {
                 (Arc::clone(channel.endpoint.closer()), Arc::clone(&self.closed_pages));
             channel.endpoint.closer().run(move || {
                 if let Some(pages) = pages.empty() {
-                    let number = closer.number();
+                    let numbers = [closer.number(), closer.number()];
                     keep_pages(
                         &closed_pages,
                         share.owner.user,
-                        ClosedPages { pages, closer, _number: number },
+                        ClosedPages { pages, closer, _numbers: numbers },
                     );
                 }
                 drop(share);
@@ -330,13 +329,14 @@ impl Registry {
 struct ClosedPages {
     pages: LeftPages,
     closer: Arc<Closer>,
-    _number: Taken,
+    /// Of the two pages.
+    _numbers: [Taken; 2],
 }
 
 /// Keeps the pages of a user's socket. If there are too many, the user with the most loses some, which a thread of that user empties.
 fn keep_pages(closed: &Mutex<Turns<ClosedPages>>, user: u32, pages: ClosedPages) {
     let too_many = closed.lock().unwrap_or_else(PoisonError::into_inner).push(user, pages);
-    if let Some(ClosedPages { pages, closer, _number }) = too_many {
+    if let Some(ClosedPages { pages, closer, _numbers }) = too_many {
         closer.run(move || pages.empty_wholly());
     }
 }
@@ -344,4 +344,32 @@ fn keep_pages(closed: &Mutex<Turns<ClosedPages>>, user: u32, pages: ClosedPages)
 /// Takes a seat for one more request of this user that waits for its answer.
 pub(crate) fn take_waiting_seat(registry: &Registry, credentials: UCred) -> Result<Seat, Errno> {
     registry.waiting.take(credentials.uid.as_raw()).ok_or(Errno::NOBUFS)
+}
+
+#[cfg(test)]
+mod tests {
+    use carrier::sharers_page::SharersPage;
+    use tokio::task::yield_now;
+
+    use super::*;
+    use crate::testing::{opened, registry, soon};
+
+    #[tokio::test(flavor = "local")]
+    async fn the_pages_of_a_closed_socket_count_as_two_descriptors() {
+        let registry = registry();
+        let free = (0..).take_while(|count| registry.numbers.has(*count)).count() - 1;
+        let (socket, program_end) = opened(&registry, Style::OneToOne);
+        // Its program may ask about it.
+        socket.channel.pages.write_as_sharer(SharersPage::SHUT_AT, &[1, 1]);
+        registry.forget(&socket);
+        drop((socket, program_end));
+        let are_taken =
+            |count: usize| !registry.numbers.has(free - count + 1) && registry.numbers.has(free - count);
+        soon(async {
+            while !are_taken(2) {
+                yield_now().await;
+            }
+        })
+        .await;
+    }
 }
