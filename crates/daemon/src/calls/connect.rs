@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use swiftwater::{Address, Stack};
 
 use super::bind::bound;
-use crate::channel::endpoint;
+use crate::channel::carrier_socket;
 use crate::channel::style::Style;
 use crate::state::association::{Outcome, SocketAssociation};
 use crate::state::commands::{Dial, OneToManyCommand, OneToOneCommand};
@@ -63,7 +63,7 @@ fn connect_only(
     }
     let bound = bound(registry, socket, &mut inner)?;
     // The carrier must not poll writable before the outcome is known.
-    endpoint::fill(program_end)?;
+    carrier_socket::fill(program_end)?;
     socket.channel.pages.clear_error();
     inner.peer = Some(seen);
     inner.local = local_toward(hosts[0]).map(|local| SocketAddr::new(local, bound.port));
@@ -105,7 +105,7 @@ fn connect_another(
     let dial = Dial { stack: stack_for(registry, &inner, init), port, server };
     let options = inner.options.assoc_options.clone();
     drop(inner);
-    let account = socket.channel.endpoint.sent_account();
+    let account = socket.channel.endpoint.accounts().sent();
     let Some(seat) = account.seat(registry.limits.user_associations) else {
         account.refuse();
         return Err(Errno::NOBUFS);

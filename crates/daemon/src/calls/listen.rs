@@ -9,7 +9,8 @@ use swiftwater::ListenerOptions;
 use swiftwater::tokio::Listener;
 
 use super::bind::bound;
-use crate::channel::endpoint::{self, CARRIER_RECORDS_MAX, Endpoint};
+use crate::channel::carrier_socket::{self, CARRIER_RECORDS_MAX};
+use crate::channel::endpoint::Endpoint;
 use crate::channel::recall::Recalled;
 use crate::state::registry::Registry;
 use crate::state::socket::{Bound, Socket};
@@ -56,7 +57,7 @@ pub(crate) fn listen(
         socket.channel.endpoint.minimize_backlog();
         // A listening one-to-one socket must never poll writable, because some programs take that for an incoming
         // association.
-        endpoint::fill(program_end)?;
+        carrier_socket::fill(program_end)?;
     }
     visible_name::of_listener(program_end, inner.bound.as_ref().map_or(unspecified(socket.v6), Bound::first));
     socket.set_state(&mut inner, listening);

@@ -213,7 +213,7 @@ impl Channel {
             return Err(Errno::INVAL);
         }
         // Messages that the sharer has taken out whole make room, as soon as the watcher has seen that.
-        let content = self.endpoint.charge_and_copy(content).await?;
+        let content = self.endpoint.accounts().charge_and_copy(content).await?;
         let header = Header { association, address: peer, ..header };
         self.endpoint.form.put_back(Message::new(&header, &[content]))
     }

@@ -13,12 +13,13 @@ use bytes::Bytes;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::{Errno, pwrite};
 
-use crate::users::budget::{Charge, RECORD_COST_BYTES};
+use crate::channel::blocked::Blocked;
+use crate::users::budget::{Account, Charge, RECORD_COST_BYTES};
 use crate::users::closer::Closer;
 use crate::users::descriptor_numbers::Taken;
 
 /// Returns the charge for a message of this length.
-pub(crate) fn charged_bytes(bytes: usize) -> usize {
+fn charged_bytes(bytes: usize) -> usize {
     bytes + RECORD_COST_BYTES
 }
 
@@ -38,6 +39,28 @@ impl LentMemfd {
             Ok((memfd, bytes)) => Ok(LentMemfd { memfd, bytes, _number: number, charge }),
             Err(error) => Err((error, charge)),
         }
+    }
+
+    /// Creates the memfd of a long message for a program of `account`'s user. `memory` is a charge that was obtained before; it stays
+    /// there on failure.
+    pub(crate) fn of_message(
+        blocks: &[Bytes],
+        account: &Arc<Account>,
+        closer: &Closer,
+        memory: &mut Option<Charge>,
+    ) -> Result<LentMemfd, Blocked> {
+        let length: usize = blocks.iter().map(Bytes::len).sum();
+        // A message longer than the user's limit is charged the whole limit.
+        let bytes = charged_bytes(length.min(account.message_bytes_max()));
+        let charge = memory.take().or_else(|| account.take(bytes)).ok_or(Blocked::Memory(bytes))?;
+        if !closer.has_room() {
+            *memory = Some(charge);
+            return Err(Blocked::Descriptors);
+        }
+        LentMemfd::new(blocks, closer.number(), charge).map_err(|(_, charge)| {
+            *memory = Some(charge);
+            Blocked::Host
+        })
     }
 
     /// Appends bytes. If the charge does not cover them, it grows by `step_bytes` at least.
@@ -149,7 +172,7 @@ mod tests {
     use rustix::fs::{SealFlags, fcntl_add_seals, fstat};
 
     use super::*;
-    use crate::users::budget::{Account, Budget, Limits};
+    use crate::users::budget::{Budget, Limits};
     use crate::users::descriptor_numbers::Numbers;
 
     fn account() -> Arc<Account> {

@@ -1,16 +1,20 @@
 //! The channel between a socket and its program: the endpoint that carries records, the shared pages, and the credit that unread
 //! messages hold in the receive windows of associations. The layers above see messages, not where they are stored.
 
+pub(crate) mod accounts;
 pub(crate) mod blocked;
 pub(crate) mod busy_poll;
+pub(crate) mod carrier_socket;
 pub(crate) mod endpoint;
 mod form;
+mod inbound_long;
 pub(crate) mod incoming;
 pub(crate) mod long_messages;
 pub(crate) mod putter;
 pub(crate) mod raw_record;
 pub(crate) mod recall;
 mod received_memfd;
+mod reset;
 pub(crate) mod ring;
 pub(crate) mod shared_pages;
 pub(crate) mod style;

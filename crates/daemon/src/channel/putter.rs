@@ -109,7 +109,7 @@ impl Putter {
             }
             Blocked::Recall => endpoint.recall_ended().await,
             Blocked::Held => endpoint.form.released().await,
-            Blocked::Memory(bytes) => match endpoint.unread_memory(bytes).await {
+            Blocked::Memory(bytes) => match endpoint.accounts().unread().room(bytes).await {
                 Some(charge) => self.attempt.memory = Some(charge),
                 None => self.attempt.failed = Some(Errno::NOMEM),
             },
@@ -131,7 +131,7 @@ impl Putter {
         match put {
             Err(NotPut::Blocked(Blocked::Full | Blocked::Recall | Blocked::Held)) => {
                 let endpoint = &self.channel.endpoint;
-                self.attempt.waiting.get_or_insert_with(|| endpoint.charge_waiting(bytes));
+                self.attempt.waiting.get_or_insert_with(|| endpoint.accounts().charge_waiting(bytes));
             }
             Err(NotPut::Blocked(_)) => {}
             Ok(_) | Err(NotPut::Failed(_)) => self.forget_attempt(),
@@ -219,7 +219,10 @@ impl Attempt {
         let long = match self.long.take() {
             Some(long) => long,
             None => {
-                let long = channel.endpoint.lend(blocks, &mut self.memory).map_err(NotPut::Blocked)?;
+                let endpoint = &channel.endpoint;
+                let (account, closer) = (endpoint.accounts().unread(), endpoint.closer());
+                let long = LentMemfd::of_message(blocks, account, closer, &mut self.memory);
+                let long = long.map_err(NotPut::Blocked)?;
                 // Its memory is charged with the memfd now.
                 self.waiting = None;
                 long

@@ -20,7 +20,8 @@ use tokio::sync::{OwnedRwLockWriteGuard, oneshot};
 use tokio::time::timeout;
 
 use super::raw_record::RawRecord;
-use crate::channel::endpoint::{CARRIER_RECORDS_MAX, Endpoint};
+use crate::channel::carrier_socket::CARRIER_RECORDS_MAX;
+use crate::channel::endpoint::Endpoint;
 use crate::system::journal::log;
 use crate::users::descriptor_numbers::Taken;
 
@@ -165,7 +166,8 @@ mod tests {
     use shared_memory::Pins;
 
     use super::*;
-    use crate::channel::endpoint::{self, Accounts};
+    use crate::channel::accounts::Accounts;
+    use crate::channel::endpoint;
     use crate::channel::ring::OutboundRing;
     use crate::channel::shared_pages::SharedPages;
     use crate::channel::style::Style;
@@ -182,7 +184,7 @@ mod tests {
         let pins = Arc::new(Pins::new(1));
         let pages = SharedPages::new(false, Style::OneToOne, State::Idle, MESSAGE_BYTES_MAX, &account, &pins);
         let ring = OutboundRing::new(pages.expect("room").memory(), pins);
-        let pair = endpoint::pair(&Arc::default(), closer, Accounts { sent, unread, received }, ring);
+        let pair = endpoint::pair(&Arc::default(), closer, Accounts::new(sent, unread, received), ring);
         let (endpoint, program_end) = pair.expect("a pair");
         (Arc::new(endpoint), program_end)
     }

@@ -239,7 +239,7 @@ mod tests {
         let joined = Joined::new().await;
         let (endpoint, mut outbound) = (&joined.socket.channel.endpoint, joined.outbound());
         // There is memory for the record, but not for the content of its memfd.
-        let all = endpoint.sent_account().charge_anyway(Limits::default().user_memory_bytes - 80_000);
+        let all = endpoint.accounts().sent().charge_anyway(Limits::default().user_memory_bytes - 80_000);
         send_long(&joined.program_end, ID, 100_000);
         assert_eq!(outbound.step().expect("it is open"), Wait::Memory);
         // The thread is stuck in a close of another socket of this user.

@@ -22,8 +22,9 @@ use super::socket::{Ends, NewSocket, Socket};
 use super::socket_options::SocketOptions;
 use super::stream_rules::StreamRules;
 use crate::channel::Channel;
+use crate::channel::accounts::Accounts;
 use crate::channel::busy_poll::BusyPolling;
-use crate::channel::endpoint::{self, Accounts};
+use crate::channel::endpoint;
 use crate::channel::ring::OutboundRing;
 use crate::channel::shared_pages::{LeftPages, SharedPages};
 use crate::channel::style::Style;
@@ -194,14 +195,11 @@ impl Registry {
         mut options: SocketOptions,
     ) -> Result<Opened, Errno> {
         let share = Arc::new(self.shares.take(owner)?);
-        let accounts = Accounts {
-            sent: self.sent.account(owner.user),
-            unread: self.unread.account(owner.user),
-            received: self.received.account(owner.user),
-        };
-        options.share_receive_memory(&accounts.received);
-        options.share_send_memory(&accounts.sent);
-        let message_bytes_max = accounts.sent.message_bytes_max();
+        let (sent, received) = (self.sent.account(owner.user), self.received.account(owner.user));
+        options.share_receive_memory(&received);
+        options.share_send_memory(&sent);
+        let message_bytes_max = sent.message_bytes_max();
+        let accounts = Accounts::new(sent, self.unread.account(owner.user), received);
         let closer = self.closers.of(owner.user, Source::Carriers);
         let account = self.pages.account(owner.user);
         let pages = SharedPages::new(v6, style, stage, message_bytes_max, &account, &self.pins_of_pages)?;

@@ -108,7 +108,7 @@ impl Socket {
 
     /// Returns the turns of one task that moves records of this socket.
     pub(crate) fn turn(&self) -> Turn {
-        Turn::new(&self.channel.endpoint.sent_account().round_share)
+        Turn::new(&self.channel.endpoint.accounts().sent().round_share)
     }
 
     /// Returns whether this user may see the socket and its associations: only its owner and root may.

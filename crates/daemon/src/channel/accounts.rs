@@ -1,0 +1,69 @@
+//! The memory of a socket's user: the accounts that its messages are charged to, and what was reserved for the next record.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use rustix::io::Errno;
+
+use crate::users::budget::{Account, Charge, RECORD_COST_BYTES};
+
+/// Accounts of a socket's user, each in a separate budget, so that data from peers does not keep a program from sending.
+pub(crate) struct Accounts {
+    /// For messages that the program sends.
+    sent: Arc<Account>,
+    /// For long messages that the program has not read.
+    unread: Arc<Account>,
+    /// For data that the associations have received, and for messages that wait for room in the carrier.
+    received: Arc<Account>,
+    /// Memory reserved for the next record by [`Accounts::reserve`].
+    reserved: Mutex<Option<Charge>>,
+}
+
+impl Accounts {
+    pub(crate) fn new(sent: Arc<Account>, unread: Arc<Account>, received: Arc<Account>) -> Accounts {
+        Accounts { sent, unread, received, reserved: Mutex::default() }
+    }
+
+    /// Returns the account for messages that the user's programs send.
+    pub(crate) fn sent(&self) -> &Arc<Account> {
+        &self.sent
+    }
+
+    /// Returns the account for long messages that the user's programs have not read.
+    pub(super) fn unread(&self) -> &Arc<Account> {
+        &self.unread
+    }
+
+    /// Charges the user for a record from the program, with what was reserved for it if that suffices. `None`: the user has no
+    /// memory left.
+    pub(super) fn take_for_record(&self, bytes: usize) -> Option<Charge> {
+        let reserved = self.reserved().take().filter(|charge| charge.bytes() >= bytes);
+        reserved.or_else(|| self.sent.take(bytes))
+    }
+
+    /// Waits until the user has memory for the next record, and reserves it.
+    pub(super) async fn reserve(&self, bytes: usize) {
+        let charge = self.sent.room(bytes).await;
+        *self.reserved() = charge;
+    }
+
+    /// Copies bytes of an unread message, which a program has taken out of the carrier, into memory of the user. Waits for memory
+    /// only if the messages on their way already exceed the limits: the reader that the memory waits for may be the caller.
+    pub(super) async fn charge_and_copy(&self, content: &[u8]) -> Result<Bytes, Errno> {
+        let bytes = content.len() + RECORD_COST_BYTES;
+        let charge = match self.unread.take_moved(bytes) {
+            Some(charge) => charge,
+            None => self.unread.room(bytes).await.ok_or(Errno::NOMEM)?,
+        };
+        Ok(charge.on(content.to_vec()))
+    }
+
+    /// Charges the user for a message that waits for room in the carrier.
+    pub(super) fn charge_waiting(&self, bytes: usize) -> Charge {
+        self.received.charge_anyway(bytes + RECORD_COST_BYTES)
+    }
+
+    fn reserved(&self) -> MutexGuard<'_, Option<Charge>> {
+        self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

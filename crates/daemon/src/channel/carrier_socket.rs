@@ -1,0 +1,272 @@
+//! The socket at the daemon's end of a carrier: sends and receives records as bytes and descriptors, and knows nothing of what
+//! they mean.
+
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use carrier::name::CarrierName;
+use carrier::record::{HEADER_BYTES, Header, Kind};
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix,
+    SocketFlags, SocketType, sockopt,
+};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::channel::incoming::FILLER_BYTES;
+use crate::system::descriptor_io::{errno_of, polls, register};
+use crate::users::closer::{self, Closer, End, ReceivedDescriptor};
+
+/// Maximum number of names to try for one carrier. Names are random, so the second is free unless a program can predict our
+/// random numbers.
+const NAMES_TRIED_MAX: usize = 8;
+/// Maximum number of filler records for one carrier, in case its buffer is huge.
+const FILLERS_MAX: usize = 4096;
+/// Maximum number of records that are taken out of a carrier to empty it. A send buffer of the usual 208 KB holds a third of
+/// that; in a larger one, which a program has requested, some records may stay.
+pub(crate) const CARRIER_RECORDS_MAX: usize = 1024;
+/// Interval for rechecking for room if no descriptor is free to be notified by.
+const ROOM_RECHECK_INTERVAL: Duration = Duration::from_millis(1);
+
+/// The socket at the daemon's end of a carrier.
+pub(super) struct CarrierSocket {
+    descriptor: AsyncFd<Arc<End>>,
+    /// Closes descriptors that programs send with records.
+    closer: Arc<Closer>,
+}
+
+/// Creates a carrier; returns the daemon's end, with a name, and the program's.
+pub(super) fn pair(closer: Arc<Closer>) -> Result<(CarrierSocket, OwnedFd), Errno> {
+    let (daemon_end, program_end) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    bind_to_free_name(daemon_end.as_fd(), random_name)?;
+    rustix::io::ioctl_fionbio(&daemon_end, true)?;
+    let descriptor = register(Arc::new(closer.guard(daemon_end)), Interest::READABLE)?;
+    Ok((CarrierSocket { descriptor, closer }, program_end))
+}
+
+fn random_name() -> Result<CarrierName, Errno> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(|_| Errno::AGAIN)?;
+    Ok(CarrierName::from_random(u128::from_ne_bytes(random)))
+}
+
+/// Binds the daemon's end to the first free one of some names.
+fn bind_to_free_name(
+    daemon_end: BorrowedFd<'_>,
+    mut names: impl FnMut() -> Result<CarrierName, Errno>,
+) -> Result<(), Errno> {
+    for _ in 0..NAMES_TRIED_MAX {
+        let name = SocketAddrUnix::new_abstract_name(names()?.as_bytes())?;
+        match rustix::net::bind(daemon_end, &name) {
+            Err(Errno::ADDRINUSE) => {}
+            bound => return bound,
+        }
+    }
+    Err(Errno::ADDRINUSE)
+}
+
+/// Fills a carrier from the program's end until it does not poll writable.
+pub(crate) fn fill(program_end: BorrowedFd<'_>) -> Result<(), Errno> {
+    let header = Header { bytes: FILLER_BYTES as u32, ..Header::new(Kind::Filler) }.encode();
+    let filler = vec![0; FILLER_BYTES];
+    for _ in 0..FILLERS_MAX {
+        if !polls(program_end, PollFlags::OUT) {
+            return Ok(());
+        }
+        let record = [IoSlice::new(&header), IoSlice::new(&filler)];
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        match rustix::net::sendmsg(program_end, &record, &mut SendAncillaryBuffer::default(), flags) {
+            Ok(_) => {}
+            Err(Errno::AGAIN) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Input: the records of the program.
+impl CarrierSocket {
+    /// Receives the next record with its descriptors. The caller has checked that the closer has room.
+    pub(super) fn receive(&self, place: &mut [u8]) -> Result<(usize, Vec<ReceivedDescriptor>), Errno> {
+        closer::receive(&self.descriptor, place, &self.closer)
+    }
+
+    /// Calls `receive`, which receives a record.
+    ///
+    /// This asks the kernel even if the runtime reports nothing to read, because the runtime may not have polled yet. If the
+    /// runtime does report readiness and there is no record, the readiness is cleared, so that a waiting task does not ask again.
+    pub(super) fn try_receive<T>(&self, receive: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+        let mut asked = false;
+        let received = self.descriptor.try_io(Interest::READABLE, |_| {
+            asked = true;
+            Ok(receive()?)
+        });
+        match received {
+            Err(_) if !asked => receive(),
+            received => received.map_err(errno_of),
+        }
+    }
+
+    /// Discards the next record. Returns how many of its first byte there were; `None` if there was no record.
+    pub(super) fn discard(&self) -> Option<usize> {
+        let may_receive = self.closer.has_room();
+        may_receive.then(|| self.receive(&mut [0])).and_then(Result::ok).map(|(bytes, _)| bytes)
+    }
+
+    /// Returns whether the next record is a filler.
+    pub(super) fn begins_with_filler(&self) -> bool {
+        let mut header = [0; HEADER_BYTES];
+        let peeked = rustix::net::recv(&self.descriptor, &mut header, RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        peeked.is_ok_and(|(_, bytes)| bytes > 0)
+            && Header::parse(&header).is_some_and(|header| header.kind == Kind::Filler)
+    }
+
+    /// Returns the number of bytes of the records that were not received.
+    pub(super) fn waiting_bytes(&self) -> u64 {
+        rustix::io::ioctl_fionread(&self.descriptor).unwrap_or(0)
+    }
+
+    /// Returns whether the program has shut down sending, and all its records were received.
+    pub(super) fn is_at_end(&self) -> bool {
+        polls(self.descriptor.as_fd(), PollFlags::RDHUP) && self.waiting_bytes() == 0
+    }
+
+    /// Returns whether the program's end is closed.
+    pub(super) fn is_hung_up(&self) -> bool {
+        polls(self.descriptor.as_fd(), PollFlags::HUP)
+    }
+
+    /// Waits until the socket polls readable and the closer has room.
+    pub(super) async fn readable(&self) {
+        loop {
+            self.closer.room().await;
+            // This fails only when the runtime has ended. Only an attempt that finds no record clears the readiness.
+            let _ = self.descriptor.readable().await;
+            if self.closer.has_room() {
+                return;
+            }
+        }
+    }
+
+    /// Waits until the program's end is closed or shut down for sending, even if records are left to read.
+    pub(super) async fn hung_up(&self) {
+        // AF_UNIX sockets have no urgent data. The runtime reports a hang-up with that readiness, and a hang-up stays. This fails
+        // only when the runtime has ended.
+        let _ = self.descriptor.ready(Interest::PRIORITY).await;
+    }
+
+    /// Waits until the program's end is closed.
+    pub(super) async fn closed(&self) {
+        // The descriptor is not registered for writability, but a hang-up, which the runtime reports with it, is always polled.
+        // This fails only when the runtime has ended.
+        let _ = self.descriptor.ready(Interest::WRITABLE).await;
+    }
+
+    /// Stops input. The socket polls readable from then on.
+    pub(super) fn stop_input(&self) {
+        // This fails only if the program's end is closed: then the socket polls readable, too.
+        let _ = rustix::net::shutdown(&self.descriptor, Shutdown::Read);
+    }
+
+    /// Returns the closer of descriptors that come with records.
+    pub(super) fn closer(&self) -> &Arc<Closer> {
+        &self.closer
+    }
+}
+
+/// Output: records for the program.
+impl CarrierSocket {
+    /// Sends one record of these parts, with descriptors.
+    pub(super) fn send(&self, parts: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(descriptors));
+        }
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        rustix::net::sendmsg(&self.descriptor, parts, &mut control, flags).map(drop)
+    }
+
+    /// Doubles the send buffer.
+    pub(super) fn double_send_buffer(&self) -> Result<(), Errno> {
+        let bytes = sockopt::socket_send_buffer_size(&self.descriptor)?;
+        // The kernel doubles the given value, to account for the overhead of records.
+        sockopt::set_socket_send_buffer_size(&self.descriptor, bytes)
+    }
+
+    /// Makes the send buffer as small as the kernel permits.
+    pub(super) fn minimize_send_buffer(&self) {
+        // The kernel uses its minimum instead. If it refuses, the queue is longer.
+        let _ = sockopt::set_socket_send_buffer_size(&self.descriptor, 0);
+    }
+
+    /// Ends the output: the program reads the available records, and then the end.
+    pub(super) fn end_output(&self) {
+        // This fails only if the program's end is closed.
+        let _ = rustix::net::shutdown(&self.descriptor, Shutdown::Write);
+    }
+
+    /// Returns a [`Reads`] for a task that waits repeatedly until the program reads.
+    pub(super) fn reads(&self) -> Reads {
+        let copy = rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 0);
+        let copy = copy.and_then(|copy| register(copy, Interest::WRITABLE)).ok();
+        let end = Arc::clone(self.descriptor.get_ref());
+        Reads(copy.map(|descriptor| Copy { descriptor, _end: end }))
+    }
+}
+
+/// Notifies about reads of a program.
+pub(crate) struct Reads(Option<Copy>);
+
+/// A copy of the daemon's end. It is closed before that end.
+struct Copy {
+    descriptor: AsyncFd<OwnedFd>,
+    _end: Arc<End>,
+}
+
+impl Reads {
+    /// Waits until the carrier polls writable, that is, until less than a quarter of its contents is unread; each later call
+    /// waits until the program has read more. Returns at once after the program's end was closed.
+    pub(crate) async fn next(&self) {
+        match &self.0 {
+            Some(copy) => {
+                // This fails only when the runtime has ended.
+                if let Ok(mut ready) = copy.descriptor.writable().await {
+                    // Later reads notify again.
+                    ready.clear_ready();
+                }
+            }
+            // No descriptor was free for the copy.
+            None => tokio::time::sleep(ROOM_RECHECK_INTERVAL).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end() -> OwnedFd {
+        let kind = SocketType::SEQPACKET;
+        rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).expect("a pair").0
+    }
+
+    #[test]
+    fn a_name_that_is_taken_is_passed_over() {
+        let (taken, free) = (random_name().expect("random"), random_name().expect("random"));
+        let (first, second, third) = (end(), end(), end());
+        bind_to_free_name(first.as_fd(), || Ok(taken)).expect("the name is free");
+        let mut names = [taken, taken, free].into_iter();
+        bind_to_free_name(second.as_fd(), || names.next().ok_or(Errno::RANGE)).expect("the third is free");
+        let name = rustix::net::getsockname(&second).expect("it is bound");
+        let name = SocketAddrUnix::try_from(name).expect("of AF_UNIX");
+        assert_eq!(name.abstract_name(), Some(free.as_bytes()));
+        assert_eq!(bind_to_free_name(third.as_fd(), || Ok(taken)), Err(Errno::ADDRINUSE), "it gives up");
+    }
+}

@@ -1,0 +1,170 @@
+//! Long messages from the program. The content of each is in a memfd, which a thread reads, because its sender may keep pages of the
+//! memfd locked. One is read at a time, before all else that the program has sent later.
+
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use carrier::record::Header;
+use rustix::io::Errno;
+
+use crate::channel::accounts::Accounts;
+use crate::channel::incoming::Incoming;
+use crate::channel::received_memfd::{self, MemfdError};
+use crate::users::budget::RECORD_COST_BYTES;
+use crate::users::closer::{Closer, Job, ReceivedDescriptor};
+
+/// Maximum number of long messages whose turn the ring has not announced. There is one at a time, and one for each writer that died
+/// just then. More would take from the descriptors of the user.
+const IN_TURN_MAX: usize = 8;
+
+/// The long messages that have come and were not taken.
+#[derive(Default)]
+pub(super) struct InboundLong {
+    /// The message that comes before all else.
+    first: Mutex<Option<Message>>,
+    /// Messages whose turn the ring announces.
+    in_turn: Mutex<VecDeque<(Header, ReceivedDescriptor)>>,
+    /// Whether the last message found no memory because the host is short of it, independent of the user's limit.
+    is_host_short: AtomicBool,
+}
+
+/// A message whose content is in a memfd.
+struct Message {
+    header: Header,
+    stage: Stage,
+}
+
+enum Stage {
+    /// The message waits for memory.
+    Stalled(ReceivedDescriptor),
+    /// A thread reads the message.
+    Read(Arc<Job<Result<Bytes, (MemfdError, ReceivedDescriptor)>>>),
+}
+
+impl InboundLong {
+    /// Begins with a message. Keeps it for later if there is no memory for its content (`NOBUFS`).
+    pub(super) fn begin(
+        &self,
+        (header, memfd): (Header, ReceivedDescriptor),
+        accounts: &Accounts,
+        closer: &Arc<Closer>,
+    ) -> Result<Incoming, Errno> {
+        let bytes = header.bytes as usize;
+        if !received_memfd::is_final(memfd.as_fd(), bytes) || bytes > accounts.sent().message_bytes_max() {
+            return Ok(Incoming::Malformed);
+        }
+        let Some(charge) = accounts.take_for_record(charged_bytes(bytes)) else {
+            return self.stall(header, memfd, false);
+        };
+        let Some(memory) = received_memfd::reserve(bytes) else { return self.stall(header, memfd, true) };
+        let read = move || match received_memfd::read(memfd.as_fd(), memory, bytes) {
+            Ok(content) => Ok(charge.on(content)),
+            Err(error) => Err((error, memfd)),
+        };
+        *self.first() = Some(Message { header, stage: Stage::Read(Job::begin(closer, read)) });
+        Ok(Incoming::Filler)
+    }
+
+    /// Keeps a message for which the user or the host has no memory.
+    fn stall(
+        &self,
+        header: Header,
+        memfd: ReceivedDescriptor,
+        is_host_short: bool,
+    ) -> Result<Incoming, Errno> {
+        self.is_host_short.store(is_host_short, Relaxed);
+        *self.first() = Some(Message { header, stage: Stage::Stalled(memfd) });
+        Err(Errno::NOBUFS)
+    }
+
+    /// Goes on with the message that was begun; `None` if there is none. `AGAIN`: a thread reads it.
+    pub(super) fn take(&self, accounts: &Accounts, closer: &Arc<Closer>) -> Option<Result<Incoming, Errno>> {
+        let Message { header, stage } = self.first().take()?;
+        let job = match stage {
+            Stage::Stalled(memfd) => return Some(self.begin((header, memfd), accounts, closer)),
+            Stage::Read(job) => job,
+        };
+        Some(match job.take() {
+            Some(Ok(content)) => Ok(Incoming::Message(header, content)),
+            Some(Err((MemfdError::Broken, _))) => Ok(Incoming::Malformed),
+            Some(Err((MemfdError::Short, memfd))) => self.stall(header, memfd, true),
+            None => {
+                *self.first() = Some(Message { header, stage: Stage::Read(job) });
+                Err(Errno::AGAIN)
+            }
+        })
+    }
+
+    /// Waits until [`InboundLong::take`] may find something other than `AGAIN`. Returns false at once if no message was begun.
+    pub(super) async fn readable(&self) -> bool {
+        let job = match self.first().as_ref().map(|message| &message.stage) {
+            None => return false,
+            Some(Stage::Stalled(_)) => return true,
+            Some(Stage::Read(job)) => Arc::clone(job),
+        };
+        job.done().await;
+        true
+    }
+
+    /// Returns whether a thread reads the message that was begun.
+    pub(super) fn is_being_read(&self) -> bool {
+        self.first().as_ref().is_some_and(|message| matches!(message.stage, Stage::Read(_)))
+    }
+
+    /// Returns whether a message was begun.
+    pub(super) fn is_begun(&self) -> bool {
+        self.first().is_some()
+    }
+
+    /// Returns the memory that the message that was begun needs; `None` if there is none.
+    pub(super) fn needed_bytes(&self) -> Option<usize> {
+        self.first().as_ref().map(|message| charged_bytes(message.header.bytes as usize))
+    }
+
+    /// Returns whether the host was short of memory at the last attempt; returns true once for each such attempt.
+    pub(super) fn take_host_short(&self) -> bool {
+        self.is_host_short.swap(false, Relaxed)
+    }
+
+    /// Keeps a message until the ring announces its turn. Returns whether there was room for it.
+    pub(super) fn await_turn(&self, header: Header, memfd: ReceivedDescriptor) -> bool {
+        let mut in_turn = self.in_turn();
+        let has_room = in_turn.len() < IN_TURN_MAX;
+        if has_room {
+            in_turn.push_back((header, memfd));
+        }
+        has_room
+    }
+
+    /// Takes the oldest message that awaits its turn.
+    pub(super) fn next_in_turn(&self) -> Option<(Header, ReceivedDescriptor)> {
+        self.in_turn().pop_front()
+    }
+
+    /// Returns whether a message awaits its turn.
+    pub(super) fn awaits_turn(&self) -> bool {
+        !self.in_turn().is_empty()
+    }
+
+    /// Discards all messages. Returns whether one was begun.
+    pub(super) fn discard(&self) -> bool {
+        self.in_turn().clear();
+        self.first().take().is_some()
+    }
+
+    fn first(&self) -> MutexGuard<'_, Option<Message>> {
+        self.first.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn in_turn(&self) -> MutexGuard<'_, VecDeque<(Header, ReceivedDescriptor)>> {
+        self.in_turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the charge for a message of this length.
+pub(super) fn charged_bytes(bytes: usize) -> usize {
+    bytes + RECORD_COST_BYTES
+}
