@@ -3,9 +3,9 @@
 
 pub mod daemon;
 pub mod namespace;
-pub mod ours;
 pub mod peers;
 pub mod process;
 pub mod programs;
+pub mod swiftwater_end;
 pub mod tools;
 pub mod wasm;

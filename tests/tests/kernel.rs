@@ -4,10 +4,10 @@
 use std::net::IpAddr;
 
 use swiftwater::{Association, ConnectError, LinkKind, Listener, RecvError, Stack, StackOptions};
-use swiftwater_tests::ours;
 use swiftwater_tests::peers::kernel::{self, ADDRESSES, OUR_ADDRESSES, lab};
 use swiftwater_tests::peers::messages::{TestMessage, messages};
 use swiftwater_tests::process::PATIENCE;
+use swiftwater_tests::swiftwater_end;
 
 const SERVER_PORT: u16 = 5000;
 
@@ -29,8 +29,8 @@ fn its_server_gives_back_what_we_send() {
     lab("its_server_gives_back_what_we_send", || {
         let association = connect(kernel::ECHO_PORT).unwrap();
         for message in messages(usize::MAX) {
-            ours::send(&association, &message);
-            assert_eq!(ours::receive(&association).as_ref(), Some(&message));
+            swiftwater_end::send(&association, &message);
+            assert_eq!(swiftwater_end::receive(&association).as_ref(), Some(&message));
         }
         association.close().unwrap();
     });
@@ -47,8 +47,8 @@ fn messages_pass_with_two_addresses_at_both_ends() {
         let server = format!("{},{}:{}", ADDRESSES[0], ADDRESSES[1], kernel::ECHO_PORT);
         let association = Association::connect_with(server.as_str(), &options).unwrap();
         for message in messages(usize::MAX) {
-            ours::send(&association, &message);
-            assert_eq!(ours::receive(&association).as_ref(), Some(&message));
+            swiftwater_end::send(&association, &message);
+            assert_eq!(swiftwater_end::receive(&association).as_ref(), Some(&message));
         }
         association.close().unwrap();
     });
@@ -59,7 +59,7 @@ fn messages_pass_with_two_addresses_at_both_ends() {
 fn its_client_gets_back_what_it_sends() {
     lab("its_client_gets_back_what_it_sends", || {
         let address = format!("{}:{SERVER_PORT}", OUR_ADDRESSES[0]);
-        let server = ours::echo_once(Listener::bind(address.as_str()).unwrap());
+        let server = swiftwater_end::echo_once(Listener::bind(address.as_str()).unwrap());
         let said =
             kernel::shell(&kernel::peer_command(&format!("connect {} {SERVER_PORT}", OUR_ADDRESSES[0])));
         assert_eq!(said, "36 messages came back\n");
@@ -73,7 +73,7 @@ fn everything_arrives_that_it_sends_in_one_go() {
     lab("everything_arrives_that_it_sends_in_one_go", || {
         let association = connect(kernel::SOURCE_PORT).unwrap();
         let mut received = Vec::new();
-        while let Some(message) = ours::receive(&association) {
+        while let Some(message) = swiftwater_end::receive(&association) {
             received.push(message);
         }
         association.close().unwrap();
@@ -88,9 +88,9 @@ fn a_burst_of_ours_comes_back_whole() {
         let association = connect(kernel::ECHO_PORT).unwrap();
         let sent: Vec<TestMessage> = messages(usize::MAX).collect();
         for message in &sent {
-            ours::send(&association, message);
+            swiftwater_end::send(&association, message);
         }
-        let received = sent.iter().map(|_| ours::receive(&association).unwrap()).collect();
+        let received = sent.iter().map(|_| swiftwater_end::receive(&association).unwrap()).collect();
         association.close().unwrap();
         assert_eq!(by_order(received), by_order(sent));
     });
@@ -102,8 +102,8 @@ fn it_shuts_down_first() {
     lab("it_shuts_down_first", || {
         let association = connect(kernel::ECHO_ONCE_PORT).unwrap();
         association.send(b"once").unwrap();
-        assert_eq!(ours::receive(&association).map(|m| m.payload), Some(b"once".to_vec()));
-        assert_eq!(ours::receive(&association), None);
+        assert_eq!(swiftwater_end::receive(&association).map(|m| m.payload), Some(b"once".to_vec()));
+        assert_eq!(swiftwater_end::receive(&association), None);
         association.close().unwrap();
     });
 }

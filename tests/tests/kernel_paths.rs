@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use swiftwater::{
     Association, AssociationOptions, LinkKind, Multipath, PathState, PathStatistics, SendInfo, StackOptions,
 };
-use swiftwater_tests::ours;
 use swiftwater_tests::peers::kernel::{
     ADDRESSES, ASKED, FLOOD_PORT, NUMBERED_BYTES, OUR_ADDRESSES, SINK_PORT, lab, leave_udp, set_link,
     wait_for_paths,
 };
 use swiftwater_tests::peers::messages::{TestMessage, payload};
+use swiftwater_tests::swiftwater_end;
 
 /// Both links at first: a round trip of 10 ms, and 20 ms more when the queue is full.
 const ALIVE: &str = "delay 5ms rate 20mbit limit 34";
@@ -152,7 +152,7 @@ impl Receiving {
 
 impl Load for Receiving {
     fn step(&mut self) {
-        let message = ours::receive(&self.association).unwrap();
+        let message = swiftwater_end::receive(&self.association).unwrap();
         self.take(&message);
     }
 
@@ -165,7 +165,7 @@ impl Load for Receiving {
 fn ask(association: &Association, mut other: impl FnMut(TestMessage)) -> (u64, Duration) {
     association.send_with(b"how many?", &SendInfo { ppid: ASKED, ..SendInfo::default() }).unwrap();
     loop {
-        let message = ours::receive(association).unwrap();
+        let message = swiftwater_end::receive(association).unwrap();
         if message.ppid != ASKED {
             other(message);
             continue;

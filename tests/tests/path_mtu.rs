@@ -7,7 +7,7 @@ use std::thread;
 
 use swiftwater::{Association, Listener, MtuState, PathStatistics, StackOptions};
 use swiftwater_tests::namespace::Host;
-use swiftwater_tests::ours;
+use swiftwater_tests::swiftwater_end;
 
 const ROUTER: &str = "10.77.1.1";
 const SERVER: &str = "10.77.2.2";
@@ -66,7 +66,7 @@ fn send_until(association: &Association, next: &mut u64, done: impl Fn(&PathStat
         }
         assert!(*next < MESSAGES_MAX, "{path:?}");
         for _ in 0..100 {
-            ours::send_number(association, *next, MESSAGE_BYTES);
+            swiftwater_end::send_number(association, *next, MESSAGE_BYTES);
             *next += 1;
         }
     }
@@ -78,7 +78,7 @@ fn connect(client: &Host, server: &Host, address: &'static str) -> (Association,
         Listener::bind_with(format!("{address}:5001").as_str(), &StackOptions::default()).unwrap()
     });
     let listener = listener.join().unwrap();
-    let counts = thread::spawn(move || ours::count_numbers(&listener, MESSAGE_BYTES, |_| ()));
+    let counts = thread::spawn(move || swiftwater_end::count_numbers(&listener, MESSAGE_BYTES, |_| ()));
     let association = client.run(move || Association::connect(format!("{address}:5001").as_str()).unwrap());
     (association.join().unwrap(), counts)
 }

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use swiftwater::{Association, LinkKind, PathStatistics, Stack, StackOptions};
 use swiftwater_tests::namespace::Host;
-use swiftwater_tests::ours;
+use swiftwater_tests::swiftwater_end;
 
 const PORT: u16 = 5001;
 const MESSAGE_BYTES: usize = 4000;
@@ -50,7 +50,7 @@ impl Hosts {
         let (at_client, at_server) = (at(1), at(2));
         let listener = self.server.run(move || Stack::bind(&at_server).unwrap().listen(PORT).unwrap());
         let listener = listener.join().unwrap();
-        let count = self.server.run(move || ours::count_numbers(&listener, MESSAGE_BYTES, |_| ()));
+        let count = self.server.run(move || swiftwater_end::count_numbers(&listener, MESSAGE_BYTES, |_| ()));
         let work = self.client.run(move || {
             let stack = Stack::bind(&at_client).unwrap();
             assert_eq!(stack.link(), at_client.link);
@@ -89,7 +89,7 @@ fn send_until(association: &Association, done: impl Fn(&PathStatistics) -> bool)
         }
         assert!(sent < MESSAGES_MAX, "{paths:#?}");
         for _ in 0..10 {
-            ours::send_number(association, sent, MESSAGE_BYTES);
+            swiftwater_end::send_number(association, sent, MESSAGE_BYTES);
             sent += 1;
         }
     }

@@ -5,11 +5,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::thread;
 
 use swiftwater::{Association, Listener, StackOptions};
-use swiftwater_tests::ours;
 use swiftwater_tests::peers::messages::{TestMessage, messages, payload};
 use swiftwater_tests::peers::usrsctp::{
     self, DISCARD_PORT, Discarded, ECHO_BYTES_MAX, ECHO_PORT, Totals, UdpPorts,
 };
+use swiftwater_tests::swiftwater_end;
 
 const SERVER_PORT: u16 = 5001;
 
@@ -17,18 +17,18 @@ const SERVER_PORT: u16 = 5001;
 fn options(udp: UdpPorts) -> StackOptions {
     StackOptions {
         local_addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
-        udp_port: Some(udp.ours),
+        udp_port: Some(udp.local),
         ..StackOptions::default()
     }
 }
 
 fn connect(sctp_port: u16, udp: UdpPorts) -> Association {
-    let server = format!("127.0.0.1:{sctp_port}/udp:{}", udp.theirs);
+    let server = format!("127.0.0.1:{sctp_port}/udp:{}", udp.peer);
     Association::connect_with(server.as_str(), &options(udp)).expect("usrsctp listens there")
 }
 
 fn listen(udp: UdpPorts) -> Listener {
-    let address = format!("127.0.0.1:{SERVER_PORT}/udp:{}", udp.ours);
+    let address = format!("127.0.0.1:{SERVER_PORT}/udp:{}", udp.local);
     Listener::bind_with(address.as_str(), &options(udp)).expect("the ports are free")
 }
 
@@ -42,8 +42,8 @@ fn its_server_gives_back_what_we_send() {
     let _server = usrsctp::echo_server(udp);
     let association = connect(ECHO_PORT, udp);
     for message in messages(ECHO_BYTES_MAX) {
-        ours::send(&association, &message);
-        assert_eq!(ours::receive(&association).as_ref(), Some(&message));
+        swiftwater_end::send(&association, &message);
+        assert_eq!(swiftwater_end::receive(&association).as_ref(), Some(&message));
     }
     association.close().unwrap();
 }
@@ -60,7 +60,7 @@ fn its_server_puts_our_fragments_together() {
     let stream = 2;
     for ssn in 0..3_u16 {
         let message = TestMessage { stream, unordered: false, ppid: 7, payload: payload(65_536, stream) };
-        ours::send(&association, &message);
+        swiftwater_end::send(&association, &message);
         let mut bytes = 0;
         loop {
             let line = server.line(|line| Discarded::parse(line).is_some());
@@ -107,8 +107,8 @@ fn its_client_gets_back_what_it_sends_and_ends_when_it_likes() {
         return;
     }
     let udp = UdpPorts::free();
-    let server = ours::echo_once(listen(udp));
-    let mut client = usrsctp::client(SERVER_PORT, UdpPorts { theirs: udp.theirs, ours: udp.ours });
+    let server = swiftwater_end::echo_once(listen(udp));
+    let mut client = usrsctp::client(SERVER_PORT, UdpPorts { peer: udp.peer, local: udp.local });
     client.line(|line| line.contains("SCTP_COMM_UP"));
     for text in ["a", "hello", "the end"] {
         client.write_line(text);
@@ -129,7 +129,7 @@ fn its_client_sees_us_shut_down() {
     let udp = UdpPorts::free();
     let listener = listen(udp);
     let mut client = usrsctp::client(SERVER_PORT, udp);
-    let association = ours::accept(&listener);
+    let association = swiftwater_end::accept(&listener);
     association.send(b"goodbye\n").unwrap();
     client.line(|line| line == "goodbye");
     let closing = thread::spawn(move || association.close());
@@ -147,9 +147,9 @@ fn a_burst_of_its_client_arrives_once_each() {
         let udp = UdpPorts::free();
         let listener = listen(udp);
         let client = usrsctp::tsctp_client(SERVER_PORT, udp, 200, size, unordered);
-        let association = ours::accept(&listener);
+        let association = swiftwater_end::accept(&listener);
         let mut count = 0;
-        while let Some(message) = ours::receive(&association) {
+        while let Some(message) = swiftwater_end::receive(&association) {
             assert_eq!((message.payload.len(), message.unordered), (size, unordered));
             count += 1;
         }

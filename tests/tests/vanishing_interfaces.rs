@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use swiftwater::{Association, AssociationOptions, LinkKind, PathState, PathStatistics, Stack, StackOptions};
 use swiftwater_tests::namespace::Host;
-use swiftwater_tests::ours;
+use swiftwater_tests::swiftwater_end;
 
 const PORT: u16 = 5001;
 const MESSAGE_BYTES: usize = 4000;
@@ -104,7 +104,7 @@ impl Transfer {
         let listener = stack.listen(PORT).unwrap();
         let counter = Arc::clone(&received);
         let server = hosts.server.run(move || {
-            ours::count_numbers(&listener, MESSAGE_BYTES, |n| counter.store(n, Ordering::Relaxed))
+            swiftwater_end::count_numbers(&listener, MESSAGE_BYTES, |n| counter.store(n, Ordering::Relaxed))
         });
         let stack = bind(StackOptions { udp_port: Some(0), ..options(family, 1) });
         let server_address = SocketAddr::new(family.address(0, 2), PORT);
@@ -140,7 +140,7 @@ impl Transfer {
     }
 
     fn send(&mut self) {
-        ours::send_number(&self.association, self.sent, MESSAGE_BYTES);
+        swiftwater_end::send_number(&self.association, self.sent, MESSAGE_BYTES);
         self.sent += 1;
     }
 

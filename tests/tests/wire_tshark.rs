@@ -28,7 +28,7 @@ struct Case {
     fields: Vec<(&'static str, &'static str)>,
 }
 
-/// How a packet travels.
+/// The encapsulation of a packet.
 #[derive(Clone, Copy)]
 enum Carrier {
     Udp,

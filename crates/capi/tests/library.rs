@@ -80,14 +80,14 @@ fn the_functions_of_the_rfc_are_there() {
 
 #[test]
 fn descriptors_are_the_kernels_in_linked_programs() {
-    for name in ["echo", "nonblocking", "partial", "ancillary", "sharing", "errors", "many"] {
+    for name in ["echo", "nonblocking", "partial", "ancillary", "sharing", "errors", "one_to_many"] {
         run(&format!("sockets/{name}.c"), name);
     }
 }
 
 #[test]
 fn they_are_there_for_one_to_many_sockets() {
-    run("library/many.c", "many");
+    run("library/one_to_many.c", "one-to-many");
 }
 
 /// Compiles a program that contains the whole library.
@@ -111,7 +111,7 @@ fn linked_programs_run_under_the_preloaded_shim_too() {
     let run = |name: &str, program: &Path| {
         assert_success(name, &daemon.run(program).output().expect("the program starts"));
     };
-    for name in ["library/functions.c", "library/many.c"] {
+    for name in ["library/functions.c", "library/one_to_many.c"] {
         let test = name.replace(['/', '.'], "-");
         run(name, &linked(&source(name), &format!("both-{test}")));
         run(name, &carrying(name, &format!("both-static-{test}")));
@@ -123,7 +123,7 @@ fn linked_programs_run_under_the_preloaded_shim_too() {
         "ancillary",
         "sharing",
         "errors",
-        "many",
+        "one_to_many",
         "bypass",
         "cancel",
         "full",

@@ -499,8 +499,8 @@ mod tests {
             }
             let kind = SocketType::SEQPACKET;
             let pair = rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::NONBLOCK, None);
-            let (ours, caller) = pair.expect("a pair");
-            let connection = register(closer.guard(ours), Interest::READABLE).expect("a descriptor");
+            let (daemon_end, caller) = pair.expect("a pair");
+            let connection = register(closer.guard(daemon_end), Interest::READABLE).expect("a descriptor");
             rustix::net::send(&caller, &frame[..bytes], SendFlags::NOSIGNAL).expect("room");
             let end_it = async move {
                 tokio::time::sleep(Duration::from_millis(50)).await;

@@ -401,7 +401,7 @@ impl Head {
     }
 }
 
-/// `None`: the answer waits for somebody else.
+/// `None`: the answer waits for another program.
 fn ask(
     place: &SocketAddrUnix,
     request: &Request<'_>,

@@ -38,10 +38,10 @@ pub use putmsg::{primitive, putmsg};
 
 /// Runs two endpoints whose packets the script edits.
 pub fn endpoint(bytes: &[u8]) {
-    script::run(bytes, script::Middle::Edits);
+    script::run(bytes, script::Interceptor::Edits);
 }
 
 /// Runs two endpoints with a hostile middle that knows everything, and becomes honest at the end.
 pub fn coupled(bytes: &[u8]) {
-    script::run(bytes, script::Middle::Forges);
+    script::run(bytes, script::Interceptor::Forges);
 }

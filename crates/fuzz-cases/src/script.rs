@@ -22,9 +22,9 @@ const RECORD_BYTES_MAX: usize = 20_000;
 /// How long an honest network may need to bring everything across: some timeouts of a minute each.
 const PROGRESS_LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// Powers of the middle.
+/// Powers of the interceptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Middle {
+pub(crate) enum Interceptor {
     /// Change bytes of packets.
     Edits,
     /// Also make chunks that fit; and it turns honest at the end.
@@ -32,16 +32,16 @@ pub(crate) enum Middle {
 }
 
 /// Runs a script.
-pub(crate) fn run(bytes: &[u8], middle: Middle) {
+pub(crate) fn run(bytes: &[u8], interceptor: Interceptor) {
     let mut input = Input::new(bytes);
     let mut ends = begin(&mut input);
     for _ in 0..STEPS_MAX {
         if input.is_empty() {
             break;
         }
-        step(&mut input, &mut ends, middle);
+        step(&mut input, &mut ends, interceptor);
     }
-    if middle == Middle::Forges {
+    if interceptor == Interceptor::Forges {
         end(&mut ends);
     }
 }
@@ -138,8 +138,8 @@ fn send(ends: &mut TwoEndpoints, side: usize, number: usize, info: SendInfo, byt
     }
 }
 
-/// Executes one step of the programs, the network or the middle.
-fn step(input: &mut Input<'_>, ends: &mut TwoEndpoints, middle: Middle) {
+/// Executes one step of the programs, the network or the interceptor.
+fn step(input: &mut Input<'_>, ends: &mut TwoEndpoints, interceptor: Interceptor) {
     let what = input.byte();
     let side = usize::from(what >> 7);
     match what & 31 {
@@ -174,7 +174,7 @@ fn step(input: &mut Input<'_>, ends: &mut TwoEndpoints, middle: Middle) {
         18..=23 => disturb(input, ends, side, what & 31),
         24..=27 => edit_next(input, ends, side),
         28 => replay(input, ends, side),
-        _ if middle == Middle::Forges => {
+        _ if interceptor == Interceptor::Forges => {
             let [a, b] = &ends.known;
             let (sender, receiver) = if side == 0 { (a, b) } else { (b, a) };
             if let Some(packet) = forge::forge(input, sender, receiver) {
@@ -356,7 +356,7 @@ fn inject(input: &mut Input<'_>, ends: &mut TwoEndpoints, from: usize, bytes: Ve
     ends.hand(1 - from, &packet, segment_bytes);
 }
 
-/// Ends the script: the middle becomes honest, everything arrives or is reported, both sides end, and nothing is left.
+/// Ends the script: the interceptor becomes honest, everything arrives or is reported, both sides end, and nothing is left.
 fn end(ends: &mut TwoEndpoints) {
     for net in &mut ends.nets {
         net.up = true;

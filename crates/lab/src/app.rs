@@ -40,7 +40,7 @@ pub struct Received {
 
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Happened {
+pub struct AppEvent {
     /// Time of the event.
     pub at: Time,
     /// Its association.
@@ -63,7 +63,7 @@ pub struct App {
     /// Every message, in the order of delivery.
     pub messages: Vec<Received>,
     /// Every event, in order.
-    pub events: Vec<Happened>,
+    pub events: Vec<AppEvent>,
     /// Records of traced associations, in order.
     pub trace: Vec<Record>,
     /// Whether the bytes of messages are kept; long runs do without.
@@ -277,7 +277,7 @@ impl Host for App {
             self.unread.push_back((id, bytes, 1));
             self.unread_bytes += bytes;
         }
-        self.events.push(Happened { at: self.now, id, event });
+        self.events.push(AppEvent { at: self.now, id, event });
     }
 
     fn path_hints(&self, _remote: SocketAddr) -> PathHints {

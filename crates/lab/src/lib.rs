@@ -43,6 +43,6 @@ pub mod traffic;
 mod two_hosts;
 pub mod wire;
 
-pub use app::{App, Happened, Reading, Received};
+pub use app::{App, AppEvent, Reading, Received};
 pub use simulation::{Node, Simulation};
 pub use two_hosts::{A, B, Fate, PORT_A, PORT_B, Sent, TwoHosts, line};

@@ -82,11 +82,11 @@ impl<A> Node<A> {
 }
 
 /// Receiver of the records of traced associations.
-struct Onlooker(Option<Box<dyn FnMut(usize, Record) + Send>>);
+struct TraceSink(Option<Box<dyn FnMut(usize, Record) + Send>>);
 
-impl fmt::Debug for Onlooker {
+impl fmt::Debug for TraceSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Onlooker").field(&self.0.is_some()).finish()
+        f.debug_tuple("TraceSink").field(&self.0.is_some()).finish()
     }
 }
 
@@ -125,7 +125,7 @@ pub struct Simulation<A> {
     touched: Vec<usize>,
     buffer: TransmitBuffer,
     memory: BytesMut,
-    onlooker: Onlooker,
+    onlooker: TraceSink,
 }
 
 impl<A: Application> Simulation<A> {
@@ -147,7 +147,7 @@ impl<A: Application> Simulation<A> {
             touched: Vec::new(),
             buffer: TransmitBuffer::new(),
             memory: BytesMut::new(),
-            onlooker: Onlooker(None),
+            onlooker: TraceSink(None),
         }
     }
 
@@ -245,7 +245,7 @@ impl<A: Application> Simulation<A> {
     /// Traces every association that is connected from now on, at the connecting host. `take` also gets the number of
     /// that host. Without this call, the application gets the records of associations that it traces.
     pub fn trace(&mut self, take: impl FnMut(usize, Record) + Send + 'static) {
-        self.onlooker = Onlooker(Some(Box::new(take)));
+        self.onlooker = TraceSink(Some(Box::new(take)));
     }
 
     /// Returns the seed.
@@ -463,8 +463,8 @@ impl<A: Application> Simulation<A> {
             node.app.act(&mut node.endpoint);
             while let Some(record) = node.endpoint.poll_trace() {
                 match &mut self.onlooker {
-                    Onlooker(Some(take)) => take(number, record),
-                    Onlooker(None) => node.app.traced(record),
+                    TraceSink(Some(take)) => take(number, record),
+                    TraceSink(None) => node.app.traced(record),
                 }
             }
             #[cfg(feature = "testing")]

@@ -15,7 +15,7 @@ use sctp_wire::Packet;
 pub use tap::{Fate, Sent};
 use tap::{Tap, Tapped, Taps};
 
-use crate::app::{App, Happened};
+use crate::app::{App, AppEvent};
 use crate::simulation::Simulation;
 
 /// The host that usually connects.
@@ -171,7 +171,7 @@ impl TwoHosts {
 
     /// Returns the last association that the host accepted.
     pub fn accepted(&self, node: usize) -> AssociationId {
-        let accepted = |e: &&Happened| matches!(e.event, Event::Accepted { .. });
+        let accepted = |e: &&AppEvent| matches!(e.event, Event::Accepted { .. });
         self.node(node).app.events.iter().rev().find(accepted).expect("one was accepted").id
     }
 

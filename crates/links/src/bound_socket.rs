@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use crate::strangers::Apart;
+use crate::strangers::SeparateSockets;
 
 /// One bound socket.
 #[derive(Debug)]
@@ -19,5 +19,5 @@ pub(crate) struct BoundSocket {
     /// The interface that the socket is bound to, if that was requested.
     pub(crate) interface: Option<String>,
     /// The separate socket for packets of strangers, if there is one.
-    pub(crate) strangers: Option<Apart>,
+    pub(crate) strangers: Option<SeparateSockets>,
 }

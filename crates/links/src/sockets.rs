@@ -16,7 +16,7 @@ use crate::link::{PathInfo, Sink, Unreachable};
 use crate::route::{Routes, header_bytes, payload_bytes};
 use crate::strangers::readiness::Readiness;
 use crate::strangers::share::Share;
-use crate::strangers::{self, Apart, Class};
+use crate::strangers::{self, Class, SeparateSockets};
 use crate::{BindError, LinkStats};
 
 mod cutting;
@@ -98,7 +98,7 @@ impl Sockets {
         for mut inner in bound {
             let beside = inner.strangers.take();
             let has_strangers_apart = beside.is_some();
-            if let Some(Apart { strangers, guards: of_port }) = beside {
+            if let Some(SeparateSockets { strangers, guards: of_port }) = beside {
                 guards.extend(of_port);
                 for (class, fd) in strangers {
                     let interface = inner.interface.clone();

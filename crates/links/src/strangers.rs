@@ -112,7 +112,7 @@ pub(crate) struct Reserved {
 
 /// The sockets for strangers that belong to the socket of an address.
 #[derive(Debug)]
-pub(crate) struct Apart {
+pub(crate) struct SeparateSockets {
     /// The sockets for strangers.
     pub(crate) strangers: Vec<(Class, OwnedFd)>,
     /// These keep the port reserved while they are open. Raw sockets have no ports.
@@ -139,7 +139,11 @@ fn reserve_untried(address: SocketAddr, kind: Kind) -> Result<Reserved, Errno> {
 
 impl Reserved {
     /// Completes the group of `first`, which is bound here with `SO_REUSEPORT`, possibly to an interface.
-    pub(crate) fn complete(self, first: BorrowedFd<'_>, interface: Option<&str>) -> Result<Apart, Errno> {
+    pub(crate) fn complete(
+        self,
+        first: BorrowedFd<'_>,
+        interface: Option<&str>,
+    ) -> Result<SeparateSockets, Errno> {
         let mut strangers = Vec::with_capacity(Class::STRANGERS.len());
         for class in Class::STRANGERS {
             let fd = open(self.kind)?;
@@ -157,7 +161,7 @@ impl Reserved {
         for guard in &guards {
             set_option(guard.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 0)?;
         }
-        Ok(Apart { strangers, guards })
+        Ok(SeparateSockets { strangers, guards })
     }
 
     fn join(&self, fd: &OwnedFd) -> Result<(), Errno> {
@@ -203,7 +207,7 @@ fn try_out(kind: Kind) -> Option<bool> {
     let first = open(kind).ok()?;
     set_option(first.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1).ok()?;
     socket::bind(first.as_raw_fd(), &SockaddrStorage::from(bound)).ok()?;
-    let Apart { strangers, guards: _guards } = reserved.complete(first.as_fd(), None).ok()?;
+    let SeparateSockets { strangers, guards: _guards } = reserved.complete(first.as_fd(), None).ok()?;
     let third = open(kind).ok()?;
     set_option(third.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1).ok()?;
     if socket::bind(third.as_raw_fd(), &SockaddrStorage::from(bound)) != Err(Errno::EADDRINUSE) {

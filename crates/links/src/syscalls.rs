@@ -118,7 +118,7 @@ pub(crate) fn send_messages(
 }
 
 /// One of several datagrams with different destinations.
-pub(crate) struct Leaving<'a> {
+pub(crate) struct OutgoingDatagram<'a> {
     pub(crate) to: RawAddress,
     pub(crate) slices: &'a [IoSlice<'a>],
     pub(crate) control: ControlBuilder,
@@ -126,7 +126,7 @@ pub(crate) struct Leaving<'a> {
 
 /// Sends datagrams to many addresses, at most `MESSAGES_MAX` of them (`sendmmsg`). Returns the number of datagrams sent, possibly
 /// not all.
-pub(crate) fn send_to_many(fd: BorrowedFd<'_>, leaving: &[Leaving<'_>]) -> Result<usize, Errno> {
+pub(crate) fn send_to_many(fd: BorrowedFd<'_>, leaving: &[OutgoingDatagram<'_>]) -> Result<usize, Errno> {
     let mut headers = [empty_header_of_many(); MESSAGES_MAX];
     for (header, leaving) in headers.iter_mut().zip(leaving) {
         let header = &mut header.msg_hdr;

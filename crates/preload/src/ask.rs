@@ -36,7 +36,7 @@ const UNREAD: Errno = Errno(libc::ECONNRESET);
 #[derive(Clone, Copy)]
 pub(crate) struct Reply {
     frame: [u8; ANSWER_BYTES_MAX],
-    /// Length of the answer, of which only the beginning may be in `frame`.
+    /// Length of the answer. `frame` may contain only its beginning.
     bytes: usize,
     pub(crate) descriptors: [RawFd; 3],
 }
@@ -130,7 +130,7 @@ fn ask_here(request: &SocketRequest<'_>, fd: RawFd) -> Result<Reply> {
     unless_failed(reply?)
 }
 
-/// Asks about a descriptor for a value, of which as much as fits goes to `place`; returns how much that is. `request` makes the
+/// Asks about a descriptor for a value and copies as much of it to `place` as fits; returns the number of bytes copied. `request` makes the
 /// request while it is sent: what it contains may lie in `place`.
 pub(crate) fn ask_for_value<'a>(
     request: &dyn Fn() -> SocketRequest<'a>,
@@ -459,8 +459,8 @@ mod tests {
 
     #[test]
     fn the_kernel_says_whose_daemon_it_is() {
-        let (ours, _theirs) = UnixStream::pair().expect("a pair");
-        assert!(is_trusted(ours.as_raw_fd()), "both ends are of this user");
+        let (socket, _peer) = UnixStream::pair().expect("a pair");
+        assert!(is_trusted(socket.as_raw_fd()), "both ends are of this user");
         let file = std::fs::File::open("/dev/null").expect("a file");
         assert!(!is_trusted(file.as_raw_fd()), "nothing is known of it");
     }

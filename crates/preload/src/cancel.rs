@@ -1,6 +1,6 @@
 //! Cancellation of threads (`pthread_cancel`).
 //!
-//! The blocking calls of the C library are cancellation points, and so are ours: each checks for a cancellation request when it
+//! The blocking calls of the C library are cancellation points, and so are those of the shim: each checks for a cancellation request when it
 //! begins, and waits inside a call of the C library, which acts on a request that arrives meanwhile. The C library then unwinds
 //! the stack through our frames. This unwinding may pass Rust frames only where nothing is left to drop, so no frame holds a lock
 //! or a value with a destructor while it waits. [`undoing`] registers with the C library whatever a frame must still give back.

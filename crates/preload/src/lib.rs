@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `interpose` | the functions of the C library, under their names, and `syscall` |
 //! | `next` | the functions of the C library that the shim replaces |
-//! | `recognition` | which descriptors are ours |
+//! | `recognition` | which descriptors are SCTP sockets |
 //! | `table` | what is known of the numbers of descriptors |
 //! | `descriptor`, `pages` | one of our descriptors, with its shared pages |
 //! | `receive`, `send` | messages |

@@ -364,7 +364,7 @@ mod tests {
         let (tell, told) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
-            tell.send(thread_id()).expect("somebody asks");
+            tell.send(thread_id()).expect("the test waits for it");
             // The thread lives until the sender is dropped.
             let _ = ended.recv();
         });
@@ -444,18 +444,18 @@ mod tests {
     #[test]
     fn a_call_waits_as_long_as_its_descriptor_says() {
         use std::os::fd::AsRawFd;
-        let (ours, _theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
-        let fd = ours.as_raw_fd();
+        let (socket, _peer) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        let fd = socket.as_raw_fd();
         let of_receive = |flags| Patience::of_receive(fd, flags).limit();
         assert_eq!((of_receive(0), Patience::of_send(fd, 0).limit()), (None, None));
         let (to_read, to_write) = (Duration::from_secs(3), Duration::from_secs(4));
-        ours.set_read_timeout(Some(to_read)).expect("it is ours");
-        ours.set_write_timeout(Some(to_write)).expect("it is ours");
+        socket.set_read_timeout(Some(to_read)).expect("it is open");
+        socket.set_write_timeout(Some(to_write)).expect("it is open");
         assert_eq!((of_receive(0), of_receive(libc::MSG_PEEK)), (Some(to_read), Some(to_read)));
         assert_eq!(Patience::of_send(fd, 0).limit(), Some(to_write));
         assert_eq!(Patience::of_send(fd, libc::MSG_DONTWAIT).limit(), Some(NONBLOCKING_LIMIT));
         assert_eq!(of_receive(libc::MSG_DONTWAIT | libc::MSG_PEEK), Some(NONBLOCKING_LIMIT));
-        ours.set_nonblocking(true).expect("it is ours");
+        socket.set_nonblocking(true).expect("it is open");
         assert_eq!(of_receive(0), Some(NONBLOCKING_LIMIT));
     }
 

@@ -1,4 +1,4 @@
-//! Recognizes descriptors that are ours.
+//! Recognizes the descriptors of SCTP sockets.
 //!
 //! When the shim sees a number for the first time, and it is a socket of the carriers' type whose peer has a carrier's name, the shim
 //! asks the daemon. The name alone proves nothing: anybody can take such a name.
@@ -14,10 +14,10 @@ use crate::system::{Errno, Result};
 use crate::table::{self, Entered};
 use crate::{files, form, plain};
 
-/// Returns the descriptor, if it is ours.
+/// Returns the descriptor, if it is an SCTP socket.
 pub(crate) fn find(fd: RawFd) -> Option<Arc<Descriptor>> {
     match table::look_up(fd) {
-        Entered::Ours(descriptor) => Some(descriptor),
+        Entered::Socket(descriptor) => Some(descriptor),
         Entered::Foreign => None,
         Entered::Unknown => recognize(fd),
     }

@@ -186,7 +186,7 @@ fn wake(fd: RawFd) -> Result<()> {
 /// Makes the descriptor poll unwritable until the daemon has taken a record.
 fn fill(fd: RawFd, page: &SharersPage) -> Result<()> {
     if page.send_buffer.load(Relaxed) == 0 {
-        // Noted first: whoever sends next restores the size, also if this thread dies.
+        // Noted first: the next sender restores the size, also if this thread dies.
         page.send_buffer.store(system::send_buffer(fd)? as u32 / 2, Relaxed);
     }
     system::set_send_buffer(fd, 0)?;

@@ -33,7 +33,7 @@ pub fn always() {
     WANTED.store(true, Relaxed);
 }
 
-/// Returns whether this process may start a daemon: it must not replace one that somebody has set up.
+/// Returns whether this process may start a daemon: it must not replace a daemon that an administrator has set up.
 fn is_wanted() -> bool {
     WANTED.load(Relaxed) || environment::is_on_demand()
 }

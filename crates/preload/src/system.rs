@@ -108,7 +108,7 @@ pub(crate) fn set_peek_offset(fd: RawFd, offset: c_int) -> Result<()> {
 }
 
 pub(crate) fn close(fd: RawFd) {
-    // SAFETY: the descriptor is ours to close.
+    // SAFETY: the caller owns the descriptor.
     unsafe { system_call!(libc::SYS_close, fd) };
 }
 
@@ -261,7 +261,7 @@ pub(crate) fn lowest(fd: RawFd) -> RawFd {
     }
 }
 
-/// Copies a descriptor of ours to a number that few programs count on.
+/// Copies a descriptor of the shim to a high number, which few programs depend on.
 pub(crate) fn hidden_copy(fd: RawFd) -> Result<RawFd> {
     /// Below the limit of most processes, and of `select`.
     const FIRST: c_int = 512;

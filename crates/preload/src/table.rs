@@ -1,4 +1,4 @@
-//! The table of descriptors, which tells ours from others.
+//! The table of descriptors: which of them are SCTP sockets of the daemon.
 //!
 //! It caches the daemon's answers about numbers, which [`recognition`](crate::recognition) asks for. An entry ends when its number is
 //! closed or reused.
@@ -23,41 +23,41 @@ const CHUNKS: usize = 1024;
 struct Entry {
     /// Number of threads that look at `what` at this moment.
     looking: AtomicU32,
-    /// Null: unknown. [`foreign`]: not ours. [`lent`]: a copy for threads whose number was closed. Any other: a boxed `Arc` of the
-    /// descriptor. Leak checkers want a pointer to the beginning of an allocation, and `Arc::into_raw` points into the middle of one.
-    what: AtomicPtr<Ours>,
+    /// Null: unknown. [`foreign`]: not an SCTP socket. [`lent`]: a copy for threads whose number was closed. Any other: a boxed `Arc` of
+    /// the descriptor. Leak checkers want a pointer to the beginning of an allocation, and `Arc::into_raw` points into the middle of one.
+    what: AtomicPtr<SharedDescriptor>,
 }
 
-type Ours = Arc<Descriptor>;
+type SharedDescriptor = Arc<Descriptor>;
 
 static TABLE: [AtomicPtr<Entry>; CHUNKS] = [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS];
 /// The process that owns this memory.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 /// Its address is even, unlike that of [`lent`].
-static NOT_OURS: u64 = 0;
+static NO_SOCKET: u64 = 0;
 
-fn foreign() -> *mut Ours {
-    (&raw const NOT_OURS).cast_mut().cast()
+fn foreign() -> *mut SharedDescriptor {
+    (&raw const NO_SOCKET).cast_mut().cast()
 }
 
 /// Returns the mark of a copy that was lent to the sleepers of this descriptor. It is an odd address, which is only compared.
-fn lent(descriptor: &Descriptor) -> *mut Ours {
-    ptr::from_ref(descriptor).cast_mut().cast::<Ours>().map_addr(|address| address | 1)
+fn lent(descriptor: &Descriptor) -> *mut SharedDescriptor {
+    ptr::from_ref(descriptor).cast_mut().cast::<SharedDescriptor>().map_addr(|address| address | 1)
 }
 
-fn is_lent(what: *mut Ours) -> bool {
+fn is_lent(what: *mut SharedDescriptor) -> bool {
     what.addr() & 1 == 1
 }
 
 /// Returns whether this is a boxed descriptor.
-fn is_descriptor(what: *mut Ours) -> bool {
+fn is_descriptor(what: *mut SharedDescriptor) -> bool {
     !what.is_null() && what != foreign() && !is_lent(what)
 }
 
-/// What the table knows of a number.
+/// The table's knowledge of a number.
 pub(crate) enum Entered {
-    Ours(Arc<Descriptor>),
-    /// Not ours, or beyond the table, or a copy of which the program does not know.
+    Socket(Arc<Descriptor>),
+    /// Not an SCTP socket, or beyond the table, or a copy that the program does not know.
     Foreign,
     Unknown,
 }
@@ -70,13 +70,13 @@ pub(crate) fn look_up(fd: RawFd) -> Entered {
         what if what.is_null() => Entered::Unknown,
         what if !is_descriptor(what) => Entered::Foreign,
         // SAFETY: the pointer came from `Box::into_raw`, and `replace` keeps it alive while a thread looks.
-        ours => Entered::Ours(unsafe { Arc::clone(&*ours) }),
+        descriptor => Entered::Socket(unsafe { Arc::clone(&*descriptor) }),
     };
     entry.looking.fetch_sub(1, SeqCst);
     found
 }
 
-/// Enters the daemon's answer about an unknown number: its descriptor, or that it is not ours. If the number is known by now, this
+/// Enters the daemon's answer about an unknown number: its descriptor, or that it is not an SCTP socket. If the number is known by now, this
 /// changes nothing.
 pub(crate) fn learn(fd: RawFd, descriptor: Option<&Arc<Descriptor>>) {
     let Some(entry) = entry(fd) else { return };
@@ -88,13 +88,13 @@ pub(crate) fn learn(fd: RawFd, descriptor: Option<&Arc<Descriptor>>) {
 }
 
 /// Returns a new entry that refers to a descriptor.
-fn boxed(descriptor: &Ours) -> *mut Ours {
-    let ours = Box::into_raw(Box::new(Arc::clone(descriptor)));
-    tell_leak_sanitizer(ours);
-    ours
+fn boxed(descriptor: &SharedDescriptor) -> *mut SharedDescriptor {
+    let boxed = Box::into_raw(Box::new(Arc::clone(descriptor)));
+    tell_leak_sanitizer(boxed);
+    boxed
 }
 
-/// Returns whether the number is known as ours, in the process that owns this memory.
+/// Returns whether the number is known as an SCTP socket, in the process that owns this memory.
 pub(crate) fn is_known(fd: RawFd) -> bool {
     let what = entry(fd).map(|entry| entry.what.load(Acquire));
     what.is_some_and(is_descriptor) && OWNER.load(Relaxed) == system::process_id()
@@ -113,7 +113,7 @@ pub(crate) fn is(fd: RawFd, descriptor: &Descriptor) -> bool {
     is
 }
 
-/// Returns whether any number is known as ours.
+/// Returns whether any number is known as an SCTP socket.
 pub(crate) fn is_any_known() -> bool {
     let chunks = TABLE.iter().enumerate().filter(|(_, chunk)| !chunk.load(Acquire).is_null());
     chunks.flat_map(|(n, _)| n * CHUNK..(n + 1) * CHUNK).any(|fd| is_known(fd as RawFd))
@@ -133,7 +133,7 @@ pub(crate) fn set_copy(fd: RawFd, of: Option<&Arc<Descriptor>>) {
 }
 
 /// Tells LeakSanitizer about a descriptor that only the table refers to: it does not search mapped memory.
-fn tell_leak_sanitizer(ours: *const Ours) {
+fn tell_leak_sanitizer(boxed: *const SharedDescriptor) {
     static IGNORE: AtomicPtr<libc::c_void> = AtomicPtr::new(ptr::null_mut());
     static LOOKED: AtomicBool = AtomicBool::new(false);
     if !LOOKED.swap(true, AcqRel) {
@@ -146,7 +146,7 @@ fn tell_leak_sanitizer(ours: *const Ours) {
         // SAFETY: the symbol is the function of this name, which takes a pointer into an allocation.
         unsafe {
             let ignore: unsafe extern "C" fn(*const libc::c_void) = std::mem::transmute(ignore);
-            ignore(ours.cast());
+            ignore(boxed.cast());
         }
     }
 }
@@ -155,7 +155,7 @@ fn tell_leak_sanitizer(ours: *const Ours) {
 pub(crate) fn close(fd: RawFd) {
     let known = is_known(fd).then(|| look_up(fd));
     let keep = || {
-        if let Some(Entered::Ours(descriptor)) = &known {
+        if let Some(Entered::Socket(descriptor)) = &known {
             keep(fd, descriptor);
         }
     };
@@ -216,7 +216,7 @@ pub(crate) fn close_range(first: u32, last: u32) {
     }
 }
 
-fn replace(fd: RawFd, new: impl FnOnce() -> *mut Ours) {
+fn replace(fd: RawFd, new: impl FnOnce() -> *mut SharedDescriptor) {
     let is_borrowed = OWNER.load(Relaxed) != system::process_id();
     let Some(entry) = (!is_borrowed).then(|| entry(fd)).flatten() else { return };
     let old = entry.what.swap(new(), SeqCst);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     fn find(fd: RawFd) -> Option<Arc<Descriptor>> {
-        if let Entered::Ours(descriptor) = look_up(fd) { Some(descriptor) } else { None }
+        if let Entered::Socket(descriptor) = look_up(fd) { Some(descriptor) } else { None }
     }
 
     fn is_at(fd: RawFd, descriptor: &Arc<Descriptor>) -> bool {
@@ -408,7 +408,7 @@ mod tests {
         let copy = lend();
         close(copy);
         take_back(copy);
-        assert!(!is(copy, &one) && system::try_close(copy), "it is not ours any more");
+        assert!(!is(copy, &one) && system::try_close(copy), "it is no socket any more");
     }
 
     #[test]

@@ -277,7 +277,7 @@ fn listeners_change_their_backlog_and_share_ports() {
 
 #[test]
 fn a_socket_has_any_number_of_associations() {
-    run("many", &[]);
+    run("one_to_many", &[]);
 }
 
 #[test]
@@ -367,7 +367,7 @@ fn messages_arrive_at_whatever_moment_the_program_is_killed() {
 
 #[test]
 fn messages_to_one_of_many_arrive_at_whatever_moment_the_program_is_killed() {
-    run_for("moments-many", "deaths", &["one-to-many"]);
+    run_for("moments-one-to-many", "deaths", &["one-to-many"]);
 }
 
 #[test]

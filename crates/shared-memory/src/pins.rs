@@ -1,10 +1,10 @@
 //! Pins of shared memory.
 //!
-//! The kernel replaces pages of a memfd by a huge one on request of any process that maps it, even for reading (`MADV_COLLAPSE`). Whoever
-//! touches the memory meanwhile waits, as long as the process that has asked gets no processor. The kernel begins only if nobody else holds
-//! a page. A page that lies in a pipe is held: so a pipe that nobody reads keeps the memory where it is.
+//! The kernel replaces pages of a memfd by a huge one on request of any process that maps it, even for reading (`MADV_COLLAPSE`). Each access
+//! to the memory waits meanwhile, as long as that process gets no processor. The kernel does not begin while a page has another reference.
+//! A page in a pipe has one, so a pipe that no process reads keeps the kernel from replacing the pages.
 //!
-//! A pipe holds several pages, and gives none of them back before it is closed. When half of them are those of memory that has gone,
+//! A pipe holds several pages, and releases none before it is closed. When half of its pages belong to memory that was freed,
 //! the others move to another pipe.
 //!
 //! Some sandboxes forbid `vmsplice`, as the default of podman does. Memory is not pinned there.
@@ -163,7 +163,7 @@ impl State {
         if !is_done || pipe.live.len() > pipe.pages / 2 {
             return;
         }
-        // What cannot be moved stays where it is.
+        // A page that cannot be moved stays where it is.
         let live = pipe.live.clone();
         if live.iter().all(|mapping| self.pin(mapping, pipes_max + 1).is_ok()) {
             self.pipes.remove(&number);

@@ -148,7 +148,7 @@ mod tests {
         let (start, s) = (Instant::now(), STREAM);
         let mut timers = Timers::new(start);
         let id = timers.start(s, Alarm::Close, SECOND);
-        assert_eq!(timers.deadline(), Some(start), "somebody must tell the time");
+        assert_eq!(timers.deadline(), Some(start), "the caller must pass the time");
         timers.advance(start + 10 * SECOND);
         assert_eq!(timers.deadline(), Some(start + 11 * SECOND));
         assert_eq!(timers.next_due(), None);

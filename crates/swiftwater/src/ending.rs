@@ -121,22 +121,22 @@ mod tests {
     #[test]
     fn each_association_is_looked_at_once_whatever_the_number_of_bursts() {
         let options = StackOptions { udp_port: Some(0), ..StackOptions::default() };
-        let [ours, theirs] = [(); 2].map(|()| Stack::bind(&options).expect("a free port"));
-        let listener = theirs.listen(7).expect("a free port");
+        let [clients, servers] = [(); 2].map(|()| Stack::bind(&options).expect("a free port"));
+        let listener = servers.listen(7).expect("a free port");
         let pairs: Vec<_> = (0..ASSOCIATIONS)
             .map(|_| {
-                let association = ours.connect(listener.local_address()).expect("it listens");
+                let association = clients.connect(listener.local_address()).expect("it listens");
                 (association, listener.accept().expect("one has come"))
             })
             .collect();
         let (looks, bursts) = (Cell::new(0), ASSOCIATIONS / 2 / ABORTS_AT_ONCE);
-        ours.abort_where("the service was stopped", |_| {
+        clients.abort_where("the service was stopped", |_| {
             looks.set(looks.get() + 1);
             looks.get() % 2 == 0
         });
         // A burst ends with a look at the association that the next one begins with.
         assert!(looks.get() <= ASSOCIATIONS + bursts, "{} looks", looks.get());
-        assert!(ours.statistics().associations <= ASSOCIATIONS / 2 + bursts);
+        assert!(clients.statistics().associations <= ASSOCIATIONS / 2 + bursts);
         drop(pairs);
     }
 }

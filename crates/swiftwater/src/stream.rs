@@ -256,6 +256,6 @@ impl<'a> Stream<'a> {
     /// Calls a getter of the executive.
     fn inspect<R>(&self, f: impl FnOnce(&streams::Executive, streams::StreamId) -> R) -> Option<R> {
         let s = self.socket.stream;
-        self.socket.shard.enter().guarded(None, |inner| f(inner.executive.settled(), s))
+        self.socket.shard.enter().guarded(None, |inner| f(inner.executive.with_messages_queued(), s))
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! A short message is written into a *stage*: the end of its association's send queue, which the provider lends until
 //! something else is asked of it. So most messages pass no layer; those that open a stage are admitted by all of them.
-//! Every call but reads and getters first returns the stages ([`Timed::settle`]).
+//! Every call but reads and getters first returns the stages ([`Timed::return_stages`]).
 
 use std::ops::Deref;
 use std::time::Instant;
@@ -61,26 +61,26 @@ impl Timed {
     /// Returns the executive with all messages queued, for calls at this time.
     #[inline]
     pub(crate) fn at(&mut self, now: Instant) -> &mut Executive {
-        self.settle();
+        self.return_stages();
         self.executive.at(now)
     }
 
     /// Returns the executive with all messages queued, for calls that need no time.
     #[inline]
-    pub(crate) fn settled(&mut self) -> &mut Executive {
-        self.settle();
+    pub(crate) fn with_messages_queued(&mut self) -> &mut Executive {
+        self.return_stages();
         &mut self.executive
     }
 
     /// Returns the stages to the provider.
     #[inline]
-    fn settle(&mut self) {
+    fn return_stages(&mut self) {
         if !self.stages.is_empty() {
-            self.return_stages();
+            self.return_open_stages();
         }
     }
 
-    fn return_stages(&mut self) {
+    fn return_open_stages(&mut self) {
         while let Some(Lent { stream, stage, .. }) = self.stages.pop() {
             let size = (stage.messages(), stage.data_bytes());
             self.executive.take_back(stream, size, |driver: &mut SctpDriver| driver.return_stage(stage));
@@ -107,7 +107,7 @@ impl Timed {
             Staged::Yes => Ok(Written::Staged),
             Staged::No => self.write_down(s, association, info, data),
             Staged::Due => {
-                self.return_stages();
+                self.return_open_stages();
                 Ok(Written::Queued)
             }
         }
@@ -125,7 +125,7 @@ impl Timed {
     ) -> Result<Written, WriteError> {
         let is_full = self.stages.len() == STAGES_MAX;
         if is_full || self.stages.iter().any(|lent| lent.stream == s) {
-            self.return_stages();
+            self.return_open_stages();
         }
         if info.lifetime.is_some() {
             self.at(Instant::now());
@@ -147,7 +147,8 @@ impl Timed {
         data: Bytes,
     ) -> Result<Written, WriteError> {
         // The lifetime of a message begins now.
-        let executive = if info.lifetime.is_some() { self.at(Instant::now()) } else { self.settled() };
+        let executive =
+            if info.lifetime.is_some() { self.at(Instant::now()) } else { self.with_messages_queued() };
         executive.write_bytes(s, association, *info, data).map(|()| Written::Queued)
     }
 
@@ -158,7 +159,7 @@ impl Timed {
         association: u32,
         batch: &mut Batch,
     ) -> Option<Result<Written, WriteError>> {
-        self.settle();
+        self.return_stages();
         let size = (batch.messages(), batch.data_bytes());
         let take = |driver: &mut SctpDriver, _: &mut Cx<'_>| driver.write_batch(s, association, batch);
         Some(self.executive.write_past(s, size, take)?.map(|()| Written::Queued))
@@ -185,7 +186,7 @@ impl Timed {
 
     pub(crate) fn open(&mut self) -> Result<StreamId, OpenError> {
         let driver = self.driver;
-        self.settled().open(driver)
+        self.with_messages_queued().open(driver)
     }
 
     #[inline]
@@ -205,13 +206,13 @@ impl Timed {
 
     /// Contains a fault of the stream, or of an unknown one: the driver drops the association that it was handling.
     pub(crate) fn fault(&mut self, s: Option<StreamId>) {
-        self.settled().fault(s);
+        self.with_messages_queued().fault(s);
     }
 
     /// Calls a function of the provider that acts on no association; [`Timed::command`] calls those that do.
     pub(crate) fn provider<R>(&mut self, f: impl FnOnce(&mut SctpDriver) -> R) -> Option<R> {
         let driver = self.driver;
-        self.settled().with_driver(driver, |driver, _| f(driver))
+        self.with_messages_queued().with_driver(driver, |driver, _| f(driver))
     }
 
     /// Has the provider execute a command at `now`.

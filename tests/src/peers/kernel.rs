@@ -183,7 +183,7 @@ mod tests {
             if !usrsctp::available() {
                 return;
             }
-            let udp = UdpPorts { theirs: 9899, ours: 9899 };
+            let udp = UdpPorts { peer: 9899, local: 9899 };
             let mut client = usrsctp::client_of(ADDRESSES[0], ECHO_PORT, udp);
             client.line(|line| line.contains("SCTP_COMM_UP"));
             client.write_line("hello");

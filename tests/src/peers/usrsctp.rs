@@ -1,6 +1,6 @@
 //! usrsctp, the user-space SCTP of the FreeBSD authors, in Debian's `libusrsctp-examples`.
 //!
-//! Its programs speak SCTP over UDP encapsulation when they are given both UDP ports, theirs first. As root they
+//! Its programs speak SCTP over UDP encapsulation when they are given both UDP ports, their own first. As root they
 //! open raw sockets too, which no test uses.
 
 use std::net::{Ipv4Addr, UdpSocket};
@@ -22,13 +22,13 @@ pub const DISCARD_PORT: u16 = 9;
 /// The largest message that `echo_server` returns whole.
 pub const ECHO_BYTES_MAX: usize = 10_240;
 
-/// The UDP ports of an association: usrsctp's and ours.
+/// The UDP ports of an association.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UdpPorts {
     /// Address on which usrsctp listens.
-    pub theirs: u16,
+    pub peer: u16,
     /// Address to which usrsctp sends.
-    pub ours: u16,
+    pub local: u16,
 }
 
 impl UdpPorts {
@@ -42,7 +42,7 @@ impl UdpPorts {
             || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|s| Ok((s.local_addr()?.port(), s)));
         // Both sockets are open at once, or the second could be given the first one's port.
         match (bind(), bind()) {
-            (Ok((theirs, _first)), Ok((ours, _second))) => Self { theirs, ours },
+            (Ok((peer, _first)), Ok((local, _second))) => Self { peer, local },
             (a, b) => panic!("no free UDP port: {a:?}, {b:?}"),
         }
     }
@@ -75,7 +75,7 @@ pub fn client(sctp_port: u16, udp: UdpPorts) -> Process {
 /// Starts a client for a server at `address`.
 #[must_use]
 pub fn client_of(address: Ipv4Addr, sctp_port: u16, udp: UdpPorts) -> Process {
-    let ports = [sctp_port, 0, udp.theirs, udp.ours].map(|port| port.to_string());
+    let ports = [sctp_port, 0, udp.peer, udp.local].map(|port| port.to_string());
     Process::start(program("client").arg(address.to_string()).args(ports))
 }
 
@@ -160,15 +160,15 @@ impl Totals {
 }
 
 fn server(name: &str, sctp_port: u16, udp: UdpPorts) -> Process {
-    let mut process = Process::start(program(name).args([udp.theirs, udp.ours].map(|port| port.to_string())));
+    let mut process = Process::start(program(name).args([udp.peer, udp.local].map(|port| port.to_string())));
     wait_for_listener(sctp_port, udp, &mut process);
     process
 }
 
 fn tsctp(sctp_port: u16, udp: UdpPorts) -> Command {
     let mut command = program("tsctp");
-    let [sctp, theirs, ours] = [sctp_port, udp.theirs, udp.ours].map(|port| port.to_string());
-    command.args(["-v", "-p", &sctp, "-E", &theirs, "-U", &ours]);
+    let [sctp, peer, local] = [sctp_port, udp.peer, udp.local].map(|port| port.to_string());
+    command.args(["-v", "-p", &sctp, "-E", &peer, "-U", &local]);
     command
 }
 
@@ -182,7 +182,7 @@ fn program(name: &str) -> Command {
 /// The programs do not report when they are ready: then they answer an INIT with INIT ACK, and before with ABORT or nothing. It
 /// leaves no state there (RFC 9260 §5.1).
 fn wait_for_listener(sctp_port: u16, udp: UdpPorts, process: &mut Process) {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, udp.ours)).expect("our UDP port is free");
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, udp.local)).expect("our UDP port is free");
     socket.set_read_timeout(Some(Duration::from_millis(20))).expect("sockets have time limits");
     let init = init_to(sctp_port);
     let deadline = Instant::now() + PATIENCE;
@@ -190,7 +190,7 @@ fn wait_for_listener(sctp_port: u16, udp: UdpPorts, process: &mut Process) {
     loop {
         assert!(Instant::now() < deadline, "{process:?} does not listen");
         // The peer may not have started yet, which the system reports at the next call.
-        let _ = socket.send_to(&init, (Ipv4Addr::LOCALHOST, udp.theirs));
+        let _ = socket.send_to(&init, (Ipv4Addr::LOCALHOST, udp.peer));
         match socket.recv(&mut answer) {
             Ok(bytes) if is_init_ack(&answer[..bytes]) => return,
             _ => std::thread::sleep(Duration::from_millis(20)),
@@ -247,7 +247,7 @@ mod tests {
         }
         let udp = UdpPorts::free();
         let mut server = echo_server(udp);
-        let mut client = client(ECHO_PORT, UdpPorts { theirs: udp.ours, ours: udp.theirs });
+        let mut client = client(ECHO_PORT, UdpPorts { peer: udp.local, local: udp.peer });
         client.line(|line| line.contains("SCTP_COMM_UP"));
         client.write_line("hello");
         assert_eq!(client.line(|line| line == "hello"), "hello");
@@ -264,7 +264,7 @@ mod tests {
         }
         let udp = UdpPorts::free();
         let mut server = tsctp_server(5001, udp);
-        let client = tsctp_client(5001, UdpPorts { theirs: udp.ours, ours: udp.theirs }, 20, 65_536, false);
+        let client = tsctp_client(5001, UdpPorts { peer: udp.local, local: udp.peer }, 20, 65_536, false);
         let totals = server.line(|line| Totals::parse(line).is_some());
         let expected = Totals { first_bytes: 65_536, messages: 20, bytes: 20 * 65_536 };
         assert_eq!(Totals::parse(&totals), Some(expected));

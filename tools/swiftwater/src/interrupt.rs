@@ -80,13 +80,13 @@ mod tests {
             ..StackOptions::default()
         };
         let bind = || Stack::bind(&local).expect("a free port");
-        let (ours, theirs) = (Arc::new(bind()), bind());
-        remember(&ours);
-        let listener = theirs.listen(7).expect("a free port");
-        let _left = ours.connect(listener.local_address()).expect("it listens");
+        let (own, peer_stack) = (Arc::new(bind()), bind());
+        remember(&own);
+        let listener = peer_stack.listen(7).expect("a free port");
+        let _left = own.connect(listener.local_address()).expect("it listens");
         let (peer, _) = listener.accept().expect("it is there");
         end_all();
-        assert_eq!(ours.statistics().associations, 0);
+        assert_eq!(own.statistics().associations, 0);
         assert!(peer.recv().expect("a regular end").is_none());
     }
 }

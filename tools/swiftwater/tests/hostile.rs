@@ -336,7 +336,7 @@ fn messages_of_a_peer_to_programs_that_do_not_read_take_no_more_than_the_budget(
     let reader = Held::start(scene.neighbour("unread", &["7301"]));
     let address = format!("127.0.0.1:7301/udp:{}", scene.daemon.udp_port());
     for _ in 0..ASSOCIATIONS {
-        let association = swiftwater::Association::connect(address.as_str()).expect("somebody listens");
+        let association = swiftwater::Association::connect(address.as_str()).expect("it listens");
         // The window stops the sender, which ends with the daemon.
         std::thread::spawn(move || while association.send(&[0; 256 << 10]).is_ok() {});
     }
@@ -367,7 +367,7 @@ fn the_receive_windows_of_one_user_together_hold_no_more_than_its_memory() {
     let address = format!("127.0.0.1:7302/udp:{}", scene.daemon.udp_port());
     let associations: Vec<_> = (0..ASSOCIATIONS)
         .map(|_| {
-            let association = swiftwater::Association::connect(address.as_str()).expect("somebody listens");
+            let association = swiftwater::Association::connect(address.as_str()).expect("it listens");
             let sender = association.clone();
             // The window stops the sender, which ends with the daemon.
             std::thread::spawn(move || while sender.send(&[0; MESSAGE_BYTES]).is_ok() {});

@@ -23,19 +23,19 @@ fn beside_the_kernel(name: &str, programs: &[&str], test: impl FnOnce(&Daemon)) 
 }
 
 /// A program under `swiftwater run`, which ends with the test.
-struct Ours(Child);
+struct SwiftwaterProgram(Child);
 
-impl Ours {
-    fn start(daemon: &Daemon, command_line: &str) -> Ours {
+impl SwiftwaterProgram {
+    fn start(daemon: &Daemon, command_line: &str) -> SwiftwaterProgram {
         let mut command = daemon.run("stdbuf");
         command.arg("-oL").args(command_line.split(' '));
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        Ours(command.spawn().expect("the command starts"))
+        SwiftwaterProgram(command.spawn().expect("the command starts"))
     }
 
     /// Starts a program that listens on this port.
-    fn serve(daemon: &Daemon, command_line: &str, port: u16) -> Ours {
-        let server = Ours::start(daemon, command_line);
+    fn serve(daemon: &Daemon, command_line: &str, port: u16) -> SwiftwaterProgram {
+        let server = SwiftwaterProgram::start(daemon, command_line);
         daemon.await_listener(port);
         server
     }
@@ -56,7 +56,7 @@ impl Ours {
     }
 }
 
-impl Drop for Ours {
+impl Drop for SwiftwaterProgram {
     fn drop(&mut self) {
         // The process may have ended.
         let _ = self.0.kill();
@@ -96,7 +96,7 @@ fn iperf3_measures_toward_the_kernel() {
 #[ignore = "needs iperf3, user-mode Linux and root: ./test --all"]
 fn iperf3_measures_from_the_kernel() {
     beside_the_kernel("iperf3_measures_from_the_kernel", &["iperf3"], |daemon| {
-        let mut server = Ours::start(daemon, "iperf3 -s -1 -p 5299 --forceflush");
+        let mut server = SwiftwaterProgram::start(daemon, "iperf3 -s -1 -p 5299 --forceflush");
         let output = server.0.stdout.as_mut().expect("it is piped");
         let mut lines = BufReader::new(output).lines().map_while(Result::ok);
         assert!(lines.any(|line| line.contains("listening on")));
@@ -112,7 +112,7 @@ fn iperf3_measures_from_the_kernel() {
 fn socat_talks_to_the_kernel() {
     beside_the_kernel("socat_talks_to_the_kernel", &["socat"], |daemon| {
         theirs_on(6001, "socat SCTP-LISTEN:6001,fork EXEC:cat");
-        let mut client = Ours::start(daemon, &format!("socat - SCTP:{}:6001", ADDRESSES[0]));
+        let mut client = SwiftwaterProgram::start(daemon, &format!("socat - SCTP:{}:6001", ADDRESSES[0]));
         let mut input = client.0.stdin.take().expect("it is piped");
         input.write_all(b"there and back\n").expect("it reads");
         client.says("there and back");
@@ -125,7 +125,7 @@ fn socat_talks_to_the_kernel() {
 #[ignore = "needs socat, user-mode Linux and root: ./test --all"]
 fn socat_listens_to_the_kernel() {
     beside_the_kernel("socat_listens_to_the_kernel", &["socat"], |daemon| {
-        let _server = Ours::serve(daemon, "socat SCTP-LISTEN:6001,fork EXEC:cat", 6001);
+        let _server = SwiftwaterProgram::serve(daemon, "socat SCTP-LISTEN:6001,fork EXEC:cat", 6001);
         // The input must not end before the answer has come: SCTP cannot end one direction alone.
         let input = "(echo there and back; until grep -q back /run/answer; do sleep 0.1; done)";
         let _nothing = shell(&format!(
@@ -143,7 +143,7 @@ fn sctp_test_sends_to_the_kernel() {
         let [theirs, ours] = [ADDRESSES[0], OUR_ADDRESSES[0]];
         theirs_on(6003, &format!("stdbuf -oL sctp_test -H {theirs} -P 6003 -l"));
         let client = format!("sctp_test -H {ours} -P 6004 -h {theirs} -p 6003 -s -x 2");
-        Ours::start(daemon, &client).ends_well();
+        SwiftwaterProgram::start(daemon, &client).ends_well();
         let _nothing = shell("until grep -q SHUTDOWN_COMPLETE /run/said; do sleep 0.1; done");
     });
 }
@@ -153,7 +153,7 @@ fn sctp_test_sends_to_the_kernel() {
 fn sctp_test_hears_the_kernel() {
     beside_the_kernel("sctp_test_hears_the_kernel", &["sctp_test"], |daemon| {
         let [theirs, ours] = [ADDRESSES[0], OUR_ADDRESSES[0]];
-        let mut server = Ours::serve(daemon, &format!("sctp_test -H {ours} -P 6003 -l"), 6003);
+        let mut server = SwiftwaterProgram::serve(daemon, &format!("sctp_test -H {ours} -P 6003 -l"), 6003);
         let _said = shell(&format!("sctp_test -H {theirs} -P 6004 -h {ours} -p 6003 -s -x 2"));
         server.says("SHUTDOWN_COMPLETE");
     });

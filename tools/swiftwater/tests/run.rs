@@ -17,11 +17,12 @@ fn assert_success(what: &str, output: &Output) {
 
 #[test]
 fn a_program_says_which_udp_port_its_peer_has() {
-    let (theirs, ours) = (Daemon::start("encapsulation-theirs"), Daemon::start("encapsulation-ours"));
+    let (server_daemon, client_daemon) =
+        (Daemon::start("encapsulation-server"), Daemon::start("encapsulation-client"));
     let program = compiled("encapsulation", "encapsulation");
-    let mut server = theirs.run(&program).arg("serve").spawn().expect("the command starts");
-    theirs.await_listener(6400);
-    let client = ours.run(&program).args(["client", &theirs.udp_port().to_string()]).output();
+    let mut server = server_daemon.run(&program).arg("serve").spawn().expect("the command starts");
+    server_daemon.await_listener(6400);
+    let client = client_daemon.run(&program).args(["client", &server_daemon.udp_port().to_string()]).output();
     assert_success("client", &client.expect("the command starts"));
     assert!(server.wait().expect("it ends").success());
 }

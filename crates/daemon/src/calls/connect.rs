@@ -13,7 +13,7 @@ use super::bind::bound;
 use crate::channel::carrier_socket;
 use crate::channel::style::Style;
 use crate::state::association::{Outcome, SocketAssociation};
-use crate::state::commands::{Dial, OneToManyCommand, OneToOneCommand};
+use crate::state::commands::{ConnectRequest, OneToManyCommand, OneToOneCommand};
 use crate::state::registry::Registry;
 use crate::state::socket::{Bound, Inner, Socket};
 use crate::system::addresses::{as_seen, check_peer, local_toward};
@@ -77,8 +77,8 @@ fn connect_only(
     ));
     inner.associations.insert(assoc.id, Rc::clone(&assoc));
     let server = address(registry, &inner, hosts, seen.port());
-    let dial = Dial { stack: stack_for(registry, &inner, init), port: bound.port, server };
-    socket.commands.one_to_one(OneToOneCommand::Connect { dial, association: Rc::clone(&assoc) })?;
+    let request = ConnectRequest { stack: stack_for(registry, &inner, init), port: bound.port, server };
+    socket.commands.one_to_one(OneToOneCommand::Connect { request, association: Rc::clone(&assoc) })?;
     Ok(assoc)
 }
 
@@ -102,7 +102,7 @@ fn connect_another(
         return Err(Errno::ADDRNOTAVAIL);
     }
     let server = address(registry, &inner, hosts, seen.port());
-    let dial = Dial { stack: stack_for(registry, &inner, init), port, server };
+    let request = ConnectRequest { stack: stack_for(registry, &inner, init), port, server };
     let options = inner.options.assoc_options.clone();
     drop(inner);
     let account = socket.channel.endpoint.accounts().sent();
@@ -111,10 +111,10 @@ fn connect_another(
         return Err(Errno::NOBUFS);
     };
     // The peer may accept fewer streams.
-    let streams_out = dial.stack.options().association.streams_out;
+    let streams_out = request.stack.options().association.streams_out;
     let association = SocketAssociation::new(registry.next_association(), seen, options);
     let association = socket.enter(association, streams_out, seat);
-    let command = OneToManyCommand::Connect { dial, start, association: Rc::clone(&association) };
+    let command = OneToManyCommand::Connect { request, start, association: Rc::clone(&association) };
     socket.commands.one_to_many(command)?;
     Ok(association)
 }

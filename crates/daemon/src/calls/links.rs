@@ -134,7 +134,7 @@ impl Ends {
             return false;
         }
         let other = Ends::of(other);
-        let meet = |ours: &[IpAddr], theirs: &[IpAddr]| ours.iter().any(|ip| theirs.contains(ip));
+        let meet = |some: &[IpAddr], others: &[IpAddr]| some.iter().any(|ip| others.contains(ip));
         meet(&self.local, &other.peer) && meet(&self.peer, &other.local)
     }
 }

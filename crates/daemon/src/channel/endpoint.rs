@@ -60,7 +60,7 @@ pub(crate) struct Endpoint {
     busy_polling: Arc<BusyPolling>,
 }
 
-/// How far the program has sent, or the daemon has taken: in the carrier and in the ring.
+/// A position in the carrier and the ring: the end of what the program has sent, or of what the daemon has taken.
 #[derive(Clone, Copy)]
 pub(crate) struct Progress {
     record_bytes: u64,
@@ -135,7 +135,7 @@ impl Endpoint {
             return Err(Errno::AGAIN);
         }
         match self.take_record() {
-            // What was sent before a message in the ring is in the carrier by now.
+            // Records that were sent before a message in the ring are in the carrier by now.
             Err(Errno::AGAIN) if self.is_emptied() && self.ring.waits_for_wake() => {
                 match self.take_record() {
                     Err(Errno::AGAIN) if self.is_emptied() && self.ring.wakes_without_record() => {

@@ -44,7 +44,7 @@ fn reserve_by(bytes: usize, try_reserve: impl Fn(&mut Vec<u8>, usize) -> bool) -
     is_reserved.then_some(content)
 }
 
-/// Reads the content of a memfd into memory that was reserved for it. Waits for whoever uses a page of the memfd.
+/// Reads the content of a memfd into memory that was reserved for it. Waits while another process locks a page of the memfd.
 pub(super) fn read(memfd: BorrowedFd<'_>, mut content: Vec<u8>, bytes: usize) -> Result<Vec<u8>, MemfdError> {
     while content.len() < bytes {
         let at = content.len() as u64;
@@ -72,14 +72,14 @@ mod tests {
     fn only_a_sealed_memfd_is_read() {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let memfd = memfd_create("swiftwater-test", flags).expect("a memfd");
-        pwrite(&memfd, b"hello", 0).expect("it is ours");
+        pwrite(&memfd, b"hello", 0).expect("the test made it");
         let read = |bytes| {
             let memory = is_final(memfd.as_fd(), bytes).then(|| reserve(bytes))??;
             super::read(memfd.as_fd(), memory, bytes).ok()
         };
         for seals in [SealFlags::WRITE, SealFlags::SHRINK, SealFlags::GROW] {
             assert_eq!(read(5), None, "it may still change");
-            fcntl_add_seals(&memfd, seals).expect("it is ours");
+            fcntl_add_seals(&memfd, seals).expect("the test made it");
         }
         assert_eq!(read(5).as_deref(), Some(&b"hello"[..]));
         assert_eq!(read(6), None, "it is shorter");
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn a_host_that_is_short_of_memory_breaks_no_socket() {
         let memfd = memfd_create("swiftwater-test", MemfdFlags::CLOEXEC).expect("a memfd");
-        pwrite(&memfd, &vec![7; LARGE_BYTES], 0).expect("it is ours");
+        pwrite(&memfd, &vec![7; LARGE_BYTES], 0).expect("the test made it");
         let read = |limit: usize| {
             let reserve =
                 |content: &mut Vec<u8>, bytes| bytes <= limit && content.try_reserve_exact(bytes).is_ok();

@@ -5,7 +5,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What is known of the reset of a carrier.
+/// The state of the report.
 #[derive(Default)]
 pub(super) struct Reset(Mutex<State>);
 

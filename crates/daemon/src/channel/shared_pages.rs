@@ -1,9 +1,9 @@
-//! The daemon's view of the two pages of a socket: the status page, which it alone writes, and the page of the sharers.
+//! The daemon's view of the two pages of a socket: the status page, which only the daemon writes, and the sharers' page.
 //!
-//! Programs have a descriptor of the status page for reading, and one of the sharers' page for reading and writing. Any of them may keep
-//! whoever accesses the sharers' page waiting without limit: it holds the lock of the inode, or punches holes. So the daemon's thread
-//! never touches it. A thread that closes descriptors of the socket's user reads it ([`Memory::look`]), and the daemon's thread knows what
-//! that has found last.
+//! Programs have a descriptor of the status page for reading, and one of the sharers' page for reading and writing. A program can make every
+//! access to the sharers' page wait without limit, by the lock of the inode or by punching holes. So the daemon's thread
+//! never touches this page. A thread that closes descriptors of the socket's user reads it ([`Memory::look`]), and the daemon's thread uses
+//! the values that this thread has read last.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -34,7 +34,7 @@ pub(crate) struct SharedPages {
     room_bytes: u32,
 }
 
-/// What a socket costs beyond its status page: the memory of a closed socket may stay pinned while that of another one is in use.
+/// Charge for a socket beyond its status page: the memory of a closed socket may stay pinned while that of another one is in use.
 const PINNED_BYTES: usize = 4096;
 
 /// The index of an association's entry in the page of its socket.
@@ -45,7 +45,7 @@ pub(crate) struct EntryIndex(usize);
 pub(crate) struct Memory {
     status: Written,
     sharers: OwnedFd,
-    /// What the sharers' page said last.
+    /// The content of the sharers' page when it was read last.
     known: Mutex<ReadSoFar>,
     /// `None` once the memory was returned.
     charge: Mutex<Option<Charge>>,

@@ -33,7 +33,7 @@ pub(crate) enum Wait {
     Channel(Blocked),
 }
 
-/// How a program has left its side of a socket.
+/// The way in which a program has left its side of a socket.
 #[derive(Debug)]
 pub(crate) enum Departure {
     /// The program has shut down sending.
@@ -112,13 +112,14 @@ mod tests {
             let listener = Listener::from(registry.stack.listen(7).expect("a free port"));
             let host = std::net::IpAddr::from([127, 0, 0, 1]);
             let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack.udp_port()) };
-            let (ours, accepted) =
+            let (connected, accepted) =
                 tokio::join!(Association::connect_on(&registry.stack, server), listener.accept());
             let (socket, program_end) = opened(&registry, Style::OneToOne);
             with_writer(&socket, |_| ());
             let options = socket.inner().options.assoc_options.clone();
-            let (peer, _) = accepted.expect("somebody comes");
-            let assoc = SocketAssociation::with(ID, (host, 7).into(), ours.expect("it listens"), options);
+            let (peer, _) = accepted.expect("an association comes");
+            let assoc =
+                SocketAssociation::with(ID, (host, 7).into(), connected.expect("it listens"), options);
             Joined { _registry: registry, socket, program_end, assoc: Rc::new(assoc), peer }
         }
 

@@ -64,7 +64,7 @@ pub(crate) struct Held {
     pub(crate) ending: Option<Ended>,
 }
 
-/// How an association has ended.
+/// The end of an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// The peer has shut the association down, after its last message.

@@ -14,7 +14,7 @@ use super::send_queue::Messages;
 use crate::channel::style::Style;
 
 /// The stack and port for setting up an association.
-pub(crate) struct Dial {
+pub(crate) struct ConnectRequest {
     pub(crate) stack: Stack,
     /// The local SCTP port.
     pub(crate) port: u16,
@@ -24,7 +24,7 @@ pub(crate) struct Dial {
 /// Commands to the task of a one-to-one socket.
 pub(crate) enum OneToOneCommand {
     /// Set up an association.
-    Connect { dial: Dial, association: Rc<SocketAssociation> },
+    Connect { request: ConnectRequest, association: Rc<SocketAssociation> },
     /// Accept associations.
     Listen(Arc<Listener>),
     /// Stop accepting.
@@ -36,7 +36,7 @@ pub(crate) enum OneToOneCommand {
 /// Commands to the task of a one-to-many socket.
 pub(crate) enum OneToManyCommand {
     /// Set up an association that is already registered with the socket.
-    Connect { dial: Dial, start: Start, association: Rc<SocketAssociation> },
+    Connect { request: ConnectRequest, start: Start, association: Rc<SocketAssociation> },
     /// Accept associations.
     Listen(Arc<Listener>),
     /// Stop accepting.

@@ -156,7 +156,7 @@ impl Ports {
             let opener = held.opener;
             self.held.remove(&port);
             if EPHEMERAL.contains(&port) {
-                self.give_back(opener);
+                self.release_ephemeral(opener);
             }
         }
     }
@@ -171,7 +171,7 @@ impl Ports {
         (count < EPHEMERAL_OF_USER_MAX).then_some(())
     }
 
-    fn give_back(&mut self, user: u32) {
+    fn release_ephemeral(&mut self, user: u32) {
         if let Some(count) = self.ephemeral_of_users.get_mut(&user) {
             *count -= 1;
             if *count == 0 {

@@ -91,10 +91,10 @@ mod tests {
     fn only_carriers_have_a_cookie() {
         use rustix::net::{SocketFlags, socket_with, socketpair};
         let pair = |kind| socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).expect("a pair");
-        let (ours, program_end) = pair(SocketType::SEQPACKET);
+        let (daemon_end, program_end) = pair(SocketType::SEQPACKET);
         let copy = program_end.try_clone().expect("a copy");
         assert_eq!(Cookie::of(&program_end), Cookie::of(copy), "copies are the same socket");
-        assert_ne!(Cookie::of(&program_end), Cookie::of(ours), "its peer is another socket");
+        assert_ne!(Cookie::of(&program_end), Cookie::of(daemon_end), "its peer is another socket");
         assert_eq!(Cookie::of(pair(SocketType::STREAM).0), Err(Errno::NOTSOCK));
         let udp = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
         assert_eq!(Cookie::of(udp.expect("a socket")), Err(Errno::NOTSOCK));

@@ -16,7 +16,7 @@ use crate::relay::notifications::USER_ABORT;
 use crate::relay::outbound::unsent;
 use crate::relay::{Departure, NO_REASON, abort, notifications};
 use crate::state::association::SocketAssociation;
-use crate::state::commands::{Dial, OneToManyCommand};
+use crate::state::commands::{ConnectRequest, OneToManyCommand};
 use crate::state::registry::Registry;
 use crate::state::send_queue::{Front, SendQueue, Tasks};
 use crate::state::socket::Socket;
@@ -31,7 +31,7 @@ const SETUP_AFTER_CLOSE: Duration = Duration::from_secs(5);
 /// The origin of an association.
 enum Origin {
     Accepted(Association),
-    Connecting { dial: Dial, start: Start },
+    Connecting { request: ConnectRequest, start: Start },
 }
 
 /// Runs until the program has closed the socket.
@@ -82,8 +82,8 @@ fn perform(socket: &Rc<Socket>, command: OneToManyCommand, listener: &mut Option
     match command {
         OneToManyCommand::Listen(new) => *listener = Some(new),
         OneToManyCommand::Unlisten => *listener = None,
-        OneToManyCommand::Connect { dial, start, association } => {
-            start_association(socket, association, Origin::Connecting { dial, start });
+        OneToManyCommand::Connect { request, start, association } => {
+            start_association(socket, association, Origin::Connecting { request, start });
         }
     }
 }
@@ -193,7 +193,7 @@ async fn relay(socket: Rc<Socket>, assoc: Rc<SocketAssociation>, queue: Rc<SendQ
 async fn set_up(origin: Origin) -> Result<Association, Errno> {
     match origin {
         Origin::Accepted(association) => Ok(association),
-        Origin::Connecting { dial: Dial { stack, port, server }, .. } => {
+        Origin::Connecting { request: ConnectRequest { stack, port, server }, .. } => {
             let outcome = Association::connect_from(&stack, port, &server).await;
             outcome.map_err(|error| errno::of_connect(&error))
         }
@@ -313,13 +313,13 @@ mod tests {
         let listener = Listener::from(registry.stack.listen(7).expect("a free port"));
         let host = std::net::IpAddr::from([127, 0, 0, 1]);
         let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack.udp_port()) };
-        let dial = Dial { stack: registry.stack.clone(), port: 40_000, server };
+        let request = ConnectRequest { stack: registry.stack.clone(), port: 40_000, server };
         let seat = socket.channel.endpoint.accounts().sent().seat(1).expect("the first");
         let options = socket.inner().options.assoc_options.clone();
         let assoc = SocketAssociation::new(3, SocketAddr::new(host, 7), options);
         let assoc = socket.enter(assoc, 1, seat);
-        start_association(&socket, Rc::clone(&assoc), Origin::Connecting { dial, start: Start::Now });
-        let (peer, _) = listener.accept().await.expect("somebody comes");
+        start_association(&socket, Rc::clone(&assoc), Origin::Connecting { request, start: Start::Now });
+        let (peer, _) = listener.accept().await.expect("an association comes");
         assoc.set_up_ended().await;
         // The peer's message cannot be delivered, so the socket has the association after its end, too.
         let delivery = socket.channel.delivery.lock().await;

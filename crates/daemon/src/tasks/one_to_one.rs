@@ -15,7 +15,7 @@ use crate::channel::incoming::Incoming;
 use crate::channel::style::Style;
 use crate::relay::{Departure, NO_REASON, abort, notifications};
 use crate::state::association::{Ended, SocketAssociation};
-use crate::state::commands::{Dial, OneToOneCommand};
+use crate::state::commands::{ConnectRequest, OneToOneCommand};
 use crate::state::registry::Registry;
 use crate::state::send_queue::Messages;
 use crate::state::socket::Socket;
@@ -34,8 +34,8 @@ pub(super) async fn run(
         };
         let goes_on = match command {
             None => false,
-            Some(OneToOneCommand::Connect { dial, association }) => {
-                connect(socket, &dial, &association).await
+            Some(OneToOneCommand::Connect { request, association }) => {
+                connect(socket, &request, &association).await
             }
             Some(OneToOneCommand::Listen(listener)) => {
                 tokio::select! {
@@ -60,9 +60,9 @@ pub(super) async fn run(
 }
 
 /// Sets an association up and relays its messages. Returns true if the setup has failed, so that the socket may try again.
-async fn connect(socket: &Rc<Socket>, dial: &Dial, assoc: &Rc<SocketAssociation>) -> bool {
+async fn connect(socket: &Rc<Socket>, request: &ConnectRequest, assoc: &Rc<SocketAssociation>) -> bool {
     let outcome = tokio::select! {
-        outcome = Association::connect_from(&dial.stack, dial.port, &dial.server) => outcome,
+        outcome = Association::connect_from(&request.stack, request.port, &request.server) => outcome,
         // Dropping the future cancels the setup.
         () = socket.channel.endpoint.hung_up() => return false,
     };

@@ -182,13 +182,13 @@ mod tests {
         let (mut peers, mut programs, mut relays) = (Vec::new(), Vec::new(), Vec::new());
         for id in 0..SOCKETS {
             let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack.udp_port()) };
-            let (ours, accepted) =
+            let (connected, accepted) =
                 tokio::join!(Association::connect_on(&registry.stack, server), listener.accept());
-            peers.push(accepted.expect("somebody comes"));
+            peers.push(accepted.expect("an association comes"));
             let (socket, program_end) = opened(&registry, Style::OneToOne);
             let options = socket.inner().options.assoc_options.clone();
             let peer = SocketAddr::new(host, 7);
-            let assoc = SocketAssociation::with(id, peer, ours.expect("it listens"), options);
+            let assoc = SocketAssociation::with(id, peer, connected.expect("it listens"), options);
             (0..RECORDS).for_each(|_| send(&program_end, id, b"a word"));
             programs.push(program_end);
             relays.push(async move {

@@ -386,17 +386,17 @@ mod tests {
     /// Returns a socket whose close waits for its peer, and the peer.
     fn lingering() -> (OwnedFd, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let mut ours = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+        let mut client = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
         let (program_end, _) = listener.accept().expect("a connection");
-        sockopt::set_socket_linger(&ours, Some(Duration::from_secs(1000))).expect("a socket");
-        ours.set_nonblocking(true).expect("a socket");
+        sockopt::set_socket_linger(&client, Some(Duration::from_secs(1000))).expect("a socket");
+        client.set_nonblocking(true).expect("a socket");
         let full = loop {
-            if let Err(error) = ours.write(&[0; 1 << 16]) {
+            if let Err(error) = client.write(&[0; 1 << 16]) {
                 break error;
             }
         };
         assert_eq!(full.kind(), ErrorKind::WouldBlock);
-        (ours.into(), program_end)
+        (client.into(), program_end)
     }
 
     #[test]
@@ -521,10 +521,10 @@ mod tests {
             tokio::time::sleep(STUCK_AFTER / 10).await;
         }
         let drop_one_with = |records: &[(&[u8], bool)]| {
-            let (ours, program_end) = pair();
+            let (client, program_end) = pair();
             records.iter().for_each(|(content, has_descriptor)| put(&program_end, content, *has_descriptor));
             drop(program_end);
-            drop(one.guard(ours));
+            drop(one.guard(client));
         };
         drop_one_with(&[(b"a request", false), (b"", false), (b"and more", false), (b"", false)]);
         assert_eq!(one.work().pending, 1, "only what is stuck");
@@ -536,12 +536,12 @@ mod tests {
     #[test]
     fn an_end_with_descriptors_in_its_queue_is_not_finished() {
         let closer = Closers::new(Numbers::with_max(1 << 16)).of(1, Source::Requests);
-        let (ours, program_end) = pair();
-        assert!(closer.guard(ours).is_finished(), "the queue is empty");
+        let (client, program_end) = pair();
+        assert!(closer.guard(client).is_finished(), "the queue is empty");
         assert!(send(&program_end, b"late", SendFlags::NOSIGNAL).is_err(), "no further input");
 
         for content in [&b""[..], b"some"] {
-            let (ours, program_end) = pair();
+            let (client, program_end) = pair();
             // A message without bytes looks like the end of the stream.
             send(&program_end, b"", SendFlags::NOSIGNAL).expect("there is room");
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -550,21 +550,21 @@ mod tests {
             control.push(SendAncillaryMessage::ScmRights(&descriptors));
             let record = [std::io::IoSlice::new(content)];
             sendmsg(&program_end, &record, &mut control, SendFlags::NOSIGNAL).expect("there is room");
-            assert!(!closer.guard(ours).is_finished());
+            assert!(!closer.guard(client).is_finished());
         }
     }
 
     #[test]
     fn all_descriptors_of_a_message_are_received() {
         let closer = Closers::new(Numbers::with_max(1 << 16)).of(1, Source::Requests);
-        let (ours, program_end) = pair();
+        let (client, program_end) = pair();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_DESCRIPTORS_MAX))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         let descriptors = [program_end.as_fd(); MESSAGE_DESCRIPTORS_MAX];
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
         sendmsg(&program_end, &[std::io::IoSlice::new(b"all")], &mut control, SendFlags::NOSIGNAL)
             .expect("room");
-        let (bytes, came) = receive(&ours, &mut [0; 8], &closer).expect("a message");
+        let (bytes, came) = receive(&client, &mut [0; 8], &closer).expect("a message");
         assert_eq!((bytes, came.len()), (3, MESSAGE_DESCRIPTORS_MAX));
     }
 }

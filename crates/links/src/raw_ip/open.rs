@@ -12,7 +12,7 @@ use crate::bind::{SocketOptions, bind, distinct, set_stranger_buffer};
 use crate::bound_socket::BoundSocket;
 use crate::interface::bind_to_interface;
 use crate::socket_address::RawAddress;
-use crate::strangers::{Apart, Class};
+use crate::strangers::{Class, SeparateSockets};
 use crate::syscalls::{attach_filter, receive_message, set_option};
 use crate::{BindError, UdpEncapConfig};
 
@@ -81,7 +81,7 @@ fn open(config: &RawIpConfig, address: IpAddr) -> Result<BoundSocket, BindError>
     if config.strangers_apart {
         let beside = |class| Ok((class, open_for_strangers(&socket, class)?));
         let strangers = Class::STRANGERS.into_iter().map(beside).collect::<Result<_, _>>().map_err(failed)?;
-        socket.strangers = Some(Apart { strangers, guards: Vec::new() });
+        socket.strangers = Some(SeparateSockets { strangers, guards: Vec::new() });
     }
     // The kernel reports the protocol in the port.
     socket.bound.set_port(0);

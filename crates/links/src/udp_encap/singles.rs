@@ -9,7 +9,7 @@ use super::UdpEncap;
 use crate::link::Transmit;
 use crate::socket_address::RawAddress;
 use crate::sockets::{Batch, Cutting, SEND_TRIES_MAX, Sockets, is_icmp_error, packet_control};
-use crate::syscalls::{Leaving, MESSAGES_MAX, send_to_many};
+use crate::syscalls::{MESSAGES_MAX, OutgoingDatagram, send_to_many};
 
 impl UdpEncap {
     /// Sends datagrams to which fragmentation does not apply together, socket by socket, the others one by one.
@@ -36,13 +36,13 @@ fn goes_with_others(batch: &Batch<'_>) -> bool {
 impl Sockets {
     /// Sends those of at most `MESSAGES_MAX` datagrams that belong to one socket.
     fn send_together(&mut self, index: usize, transmits: &[Transmit<'_>]) {
-        let mut leaving: SmallVec<[Leaving<'_>; MESSAGES_MAX]> = SmallVec::new();
+        let mut leaving: SmallVec<[OutgoingDatagram<'_>; MESSAGES_MAX]> = SmallVec::new();
         let mut bytes: SmallVec<[usize; MESSAGES_MAX]> = SmallVec::new();
         for transmit in transmits {
             let Ok(Some(batch)) = self.batch(transmit) else { continue };
             if batch.index == index && goes_with_others(&batch) {
                 let socket = &self.list[index];
-                leaving.push(Leaving {
+                leaving.push(OutgoingDatagram {
                     to: RawAddress::encode(batch.remote, socket.inner.ipv6),
                     slices: transmit.slices,
                     control: packet_control(&batch, socket),

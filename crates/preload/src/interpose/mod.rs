@@ -1,4 +1,4 @@
-//! The functions of the C library, under their names. On a descriptor that is not ours, each calls the next function of its name.
+//! The functions of the C library, under their names. On a descriptor that is not an SCTP socket, each calls the next function of its name.
 
 pub mod descriptors;
 pub mod exec;
@@ -30,9 +30,9 @@ fn number<N: From<i8>>(result: Result<N>) -> N {
     })
 }
 
-/// Runs `ours` on one of our descriptors, `forward` on any other. Success leaves `errno` unchanged. Neither closure may hold a
-/// value with a destructor while it waits (see [`cancel`]). A signal handler may leave `ours` by `siglongjmp` at any point.
-fn on<N: From<i8>>(fd: RawFd, ours: impl FnOnce(&Descriptor) -> Result<N>, forward: impl FnOnce() -> N) -> N {
+/// Runs `shim` on an SCTP socket, and `forward` on any other descriptor. Success leaves `errno` unchanged. Neither closure may hold a
+/// value with a destructor while it waits (see [`cancel`]). A signal handler may leave `shim` by `siglongjmp` at any point.
+fn on<N: From<i8>>(fd: RawFd, shim: impl FnOnce(&Descriptor) -> Result<N>, forward: impl FnOnce() -> N) -> N {
     let before = Errno::last();
     let Some(descriptor) = recognition::find(fd).map(Arc::into_raw) else {
         before.set();
@@ -48,7 +48,7 @@ fn on<N: From<i8>>(fd: RawFd, ours: impl FnOnce(&Descriptor) -> Result<N>, forwa
     };
     // SAFETY: as above.
     let (done, is_over) =
-        cancel::undoing(leave, || unsafe { (ours(&*descriptor), setup::is_over(&*descriptor)) });
+        cancel::undoing(leave, || unsafe { (shim(&*descriptor), setup::is_over(&*descriptor)) });
     release();
     match done {
         // The daemon no longer knows the socket.

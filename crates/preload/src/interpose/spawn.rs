@@ -67,7 +67,7 @@ impl FileActions {
     /// The caller meets the requirements of [`FileActions::list`].
     unsafe fn standard(&self) -> Standard {
         let own = inherited();
-        // The kernel closes one of ours on `execve` unless an action has made it anew.
+        // The kernel closes a descriptor of the shim on `execve` unless an action has made it anew.
         let mut standard = STANDARD.map(Some);
         let mut is_own = [true; STANDARD.len()];
         let index = |fd| STANDARD.iter().position(|standard| *standard == fd);

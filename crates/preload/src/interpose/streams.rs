@@ -98,7 +98,7 @@ unsafe fn add_wide_data(stream: *mut FILE) {
 }
 
 /// Opens another file on a stream. The C library writes what the stream has buffered, and replaces its descriptor by internal
-/// calls: the number is ours no longer.
+/// calls: the number may be another file by now.
 ///
 /// # Safety
 ///
@@ -161,9 +161,9 @@ static START: extern "C" fn() = {
             }
             // SAFETY: the mode is NUL-terminated, and no other thread runs.
             unsafe {
-                let ours = open(fd, mode);
-                if !ours.is_null() {
-                    stream.write(ours);
+                let opened = open(fd, mode);
+                if !opened.is_null() {
+                    stream.write(opened);
                 }
             }
         };

@@ -1,4 +1,4 @@
-/* Short messages that come together share a record. Whoever reads notices nothing of it, however they are read. */
+/* Short messages that arrive together share a record. Readers cannot tell, however they read. */
 #include "check.h"
 #include "past_shim.h"
 #include <sys/syscall.h>
@@ -356,7 +356,7 @@ static void peeled_off(int port, size_t read_before)
     CHECK(close(peel.fd) == 0 && close(client) == 0 && close(other) == 0 && close(server) == 0);
 }
 
-/* Somebody else's association gets a socket of its own while a message is being read. */
+/* An association of another peer gets a socket of its own while a message is being read. */
 static void others_peeled_off(int port, int before, size_t read_before)
 {
     int other;

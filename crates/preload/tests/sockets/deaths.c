@@ -1,5 +1,5 @@
 /* Deaths. `sender`: a program is killed; what it was told was sent arrives. `one-to-one`, `one-to-many`: the same at any moment,
- * with messages of all lengths. `daemon`: the daemon is killed by whoever runs this; every call on its sockets fails at once. */
+ * with messages of all lengths. `daemon`: the test kills the daemon; every call on its sockets fails at once. */
 #include "check.h"
 #include <stdatomic.h>
 #include <sys/mman.h>

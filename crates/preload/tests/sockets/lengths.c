@@ -1,5 +1,5 @@
 /* Messages of lengths that nobody knows beforehand, and readers whose buffers fit some of them: nothing is cut, nothing is lost,
- * and what is left of a message is still there for whoever looks next. */
+ * and what is left of a message is still there for the next reader. */
 #include "check.h"
 
 enum { MESSAGES = 3000, LONGEST = 70000 };

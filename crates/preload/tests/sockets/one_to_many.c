@@ -34,7 +34,7 @@ struct heard {
     struct sndrcvinfo info;
 };
 
-static int many(int port)
+static int one_to_many(int port)
 {
     struct sockaddr_in a = loopback(port);
     char events[] = {1, 1, 0, 0, 0, 1, 0, 0};
@@ -110,7 +110,7 @@ static void implicitly(void)
 {
     struct sockaddr_in a = loopback(7), none = loopback(9);
     uint16_t init[4] = {3, 4, 0, 0};
-    int server = many(7), one = many(0), other = many(0);
+    int server = one_to_many(7), one = one_to_many(0), other = one_to_many(0);
     FAILS(send(one, "x", 1, MSG_NOSIGNAL), EPIPE);
     FAILS(say_by_id(one, "x", 12345, 0), EPIPE);
     FAILS(accept(server, NULL, NULL), EOPNOTSUPP);
@@ -164,7 +164,7 @@ static void peeled_off(void)
     struct sockaddr_in a = loopback(8);
     struct { int32_t id; int fd; } peel;
     socklen_t size = sizeof peel;
-    int server = many(8), one = many(0), other = many(0), type;
+    int server = one_to_many(8), one = one_to_many(0), other = one_to_many(0), type;
     CHECK(listen(server, 5) == 0);
     CHECK(connect(one, (struct sockaddr *)&a, sizeof a) == 0);
     FAILS(connect(one, (struct sockaddr *)&a, sizeof a), EISCONN);
@@ -206,7 +206,7 @@ static void several_addresses(void)
     struct sockaddr_in a[3] = {loopback(10), loopback(10), loopback(10)};
     struct getaddrs addresses = {0};
     socklen_t size = sizeof addresses;
-    int server = many(0), one = many(0);
+    int server = one_to_many(0), one = one_to_many(0);
     a[1].sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
     a[2].sin_addr.s_addr = htonl(INADDR_LOOPBACK + 2);
     CHECK(setsockopt(server, IPPROTO_SCTP, SCTP_BINDX_ADD, a, sizeof a) == 0);
@@ -233,7 +233,7 @@ static void addresses_of_a_listener(void)
 {
     struct sockaddr_in first = loopback(15), second = loopback(15);
     second.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
-    int server = many(15), one = fresh(0);
+    int server = one_to_many(15), one = fresh(0);
     CHECK(listen(server, 1) == 0);
     FAILS(connect(one, (struct sockaddr *)&second, sizeof second), ECONNREFUSED);
     CHECK(setsockopt(server, IPPROTO_SCTP, SCTP_BINDX_ADD, &second, sizeof second) == 0);
@@ -250,7 +250,7 @@ static void elsewhere(void)
 {
     struct sockaddr_in nowhere = loopback(14);
     struct in_addr here = {htonl(INADDR_LOOPBACK)};
-    int server = many(14), client = many(0);
+    int server = one_to_many(14), client = one_to_many(0);
     nowhere.sin_addr.s_addr = inet_addr("240.0.0.1");
     CHECK(listen(server, 1) == 0);
     CHECK(say(client, "there?", &nowhere, SCTP_DSTADDRV4, &here, sizeof here) == 6);
@@ -279,7 +279,7 @@ static void between_parts(int port, int level)
 {
     static char text[8 << 20], part[1 << 20];
     struct sockaddr_in a = loopback(port);
-    int point = 4096, server = many(port), one = many(0), other = many(0), whole;
+    int point = 4096, server = one_to_many(port), one = one_to_many(0), other = one_to_many(0), whole;
     size_t left = sizeof text;
     CHECK(setsockopt(server, IPPROTO_SCTP, SCTP_PARTIAL_DELIVERY_POINT, &point, sizeof point) == 0);
     CHECK(setsockopt(server, IPPROTO_SCTP, SCTP_FRAGMENT_INTERLEAVE, &level, sizeof level) == 0);
@@ -308,7 +308,7 @@ static void one_that_does_not_read(void)
 {
     struct sockaddr_in a = loopback(12), b = loopback(13);
     static char text[1 << 16];
-    int slow = many(12), quick = many(13), fd = many(0), sent = 0;
+    int slow = one_to_many(12), quick = one_to_many(13), fd = one_to_many(0), sent = 0;
     CHECK(listen(slow, 1) == 0 && listen(quick, 1) == 0);
     CHECK(connect(fd, (struct sockaddr *)&a, sizeof a) == 0 && connect(fd, (struct sockaddr *)&b, sizeof b) == 0);
     changed(fd, COMM_UP);
@@ -383,7 +383,7 @@ static void one_that_has_shut_down(void)
     struct sockaddr_in a = loopback(19), b = loopback(13);
     static char text[LASTING_BYTES];
     char failures[] = {1, 1, 0, 1, 0, 1, 0, 0};
-    int listener = listening_with_little_room(19), quick = many(13), fd = many(0), sent = LASTING, status;
+    int listener = listening_with_little_room(19), quick = one_to_many(13), fd = one_to_many(0), sent = LASTING, status;
     CHECK(setsockopt(fd, IPPROTO_SCTP, SCTP_EVENTS, failures, sizeof failures) == 0);
     CHECK(listen(quick, 1) == 0 && connect(fd, (struct sockaddr *)&a, sizeof a) == 0);
     int id = changed(fd, COMM_UP), peer = accept(listener, NULL, NULL);
@@ -415,7 +415,7 @@ static void one_that_has_shut_down(void)
 static void shut_down_and_peeled_off(void)
 {
     struct sockaddr_in a = loopback(20);
-    int listener = listening_with_little_room(20), fd = many(0);
+    int listener = listening_with_little_room(20), fd = one_to_many(0);
     CHECK(connect(fd, (struct sockaddr *)&a, sizeof a) == 0);
     int id = changed(fd, COMM_UP), peer = accept(listener, NULL, NULL);
     CHECK(peer >= 0);
@@ -439,7 +439,7 @@ static void crowd(void)
     static int clients[CROWD], ids[CROWD];
     struct rlimit limit;
     char text[16];
-    int server = many(17);
+    int server = one_to_many(17);
     CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
     limit.rlim_cur = CROWD + 100;
     CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
@@ -472,7 +472,7 @@ static void without_its_first_message(void)
 {
     struct sockaddr_in a = loopback(21);
     struct sndrcvinfo info = {.stream = 99};
-    int server = many(21), fd = many(0);
+    int server = one_to_many(21), fd = one_to_many(0);
     CHECK(listen(server, 5) == 0);
     for (int i = 0; i < 3; i++) {
         FAILS(say(fd, "no stream", &a, SCTP_SNDRCV, &info, sizeof info), EINVAL);
@@ -496,7 +496,7 @@ static void aborted_before_it_is_up(void)
     for (int with_message = 0; with_message < 2; with_message++) {
         char events[] = {1, 1, 0, 1, 0, 1, 0, 0};
         uint32_t ids[2];
-        int fd = many(0);
+        int fd = one_to_many(0);
         CHECK(setsockopt(fd, IPPROTO_SCTP, SCTP_EVENTS, events, sizeof events) == 0);
         CHECK(setsockopt(fd, IPPROTO_SCTP, SCTP_REMOTE_UDP_ENCAPS_PORT, &silent, sizeof silent) == 0);
         CHECK(fcntl(fd, F_SETFL, O_NONBLOCK) == 0);

@@ -121,7 +121,7 @@ static void time_limits_of_senders_hold(int reader, int writer)
     CHECK(ended_well(other));
 }
 
-/* Whoever writes nonsense into a ring loses the association, and nobody else does. A second one is written into all the time. */
+/* A program that writes nonsense into a ring loses its association, and no other is lost. A second one is written into all the time. */
 static void broken_rings_harm_their_sockets_alone(int port)
 {
     int listener = listening(port, 0), writer = connected(port), reader = accept(listener, NULL, NULL);
@@ -185,7 +185,7 @@ static void memory_of_the_daemon_stays(int writer, int reader)
         FAILS(madvise(pages[i], 4096, MADV_REMOVE), EACCES);
         FAILS(mprotect(pages[i], 4096, PROT_READ | PROT_WRITE), EACCES);
     }
-    /* What the sharers share is theirs: the daemon does not touch it. */
+    /* The sharers' page belongs to the sharers: the daemon does not map it. */
     count = mapped("memfd:swiftwater-sharers", pages, 32);
     CHECK(count > 0);
     for (int i = 0; i < count; i++)

@@ -208,7 +208,7 @@ static void a_reader_may_have_shut_down(int port)
     CHECK(close(p.client) == 0 && close(p.server) == 0);
 }
 
-static int many(int port, int bytes)
+static int one_to_many(int port, int bytes)
 {
     struct sockaddr_in a = loopback(port);
     char events[] = {1, 0, 0, 0, 0, 0, 0, 0};
@@ -258,7 +258,7 @@ static void no_more_arrives_than_there_is_room_for(const int *sizes, int count)
     for (int i = 0; i < count; i++) {
         pairs[i] = joined_with(10 + i, sizes[i]);
         flood(pairs[i].client);
-        servers[i] = many(20 + i, sizes[i]);
+        servers[i] = one_to_many(20 + i, sizes[i]);
         for (int k = 2 * i; k < 2 * i + 2; k++)
             flood(clients[k] = connected(20 + i));
     }
@@ -274,7 +274,7 @@ static void no_more_arrives_than_there_is_room_for(const int *sizes, int count)
 /* Messages unread at peeling off keep the window closed, and are read on the new socket. */
 static void a_closed_window_is_peeled_off(int port)
 {
-    int server = many(port, 4096), client = connected(port), other = connected(port);
+    int server = one_to_many(port, 4096), client = connected(port), other = connected(port);
     struct {
         int32_t assoc_id;
         int fd;

@@ -1,7 +1,7 @@
 //! Messages that wait on a stream's write queue until their association has room.
 //!
 //! The stream head asks for room before it sends a message down. A multiplexor that the stream is linked under cannot ask, and
-//! marks its messages ([`Marks::UNADMITTED`]). What comes after such messages waits behind them, whoever sends it.
+//! marks its messages ([`Marks::UNADMITTED`]). Later messages of all senders wait behind them.
 
 use streams::{Admission, Control, Cx, Driver, Kind, Marks, Message, SendInfo, StreamId};
 use tpi::Primitive;

@@ -147,9 +147,9 @@ impl Association {
             return self.push_control(heartbeat, Some(path_id));
         }
         // A path that is unconfirmed, or has just failed, is probed whatever the option says.
-        let settled = matches!(path.state(), PathState::Active | PathState::Inactive);
+        let is_confirmed = matches!(path.state(), PathState::Active | PathState::Inactive);
         let changed = options.heartbeats.is_some() || options.heartbeat_interval.is_some();
-        if settled && changed && path.answer_by().is_none() {
+        if is_confirmed && changed && path.answer_by().is_none() {
             self.schedule_heartbeat(cx, path_id);
         }
     }

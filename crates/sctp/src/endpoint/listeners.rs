@@ -153,7 +153,7 @@ mod tests {
         let both = [true, true].map(|shares| insert(&mut listeners, shares).expect("both share"));
         let chosen = |listeners: &Listeners, port| {
             let peer = (IpAddr::from([192, 0, 2, 1]), port);
-            listeners.at(PORT, None, peer).expect("somebody listens").id
+            listeners.at(PORT, None, peer).expect("it listens").id
         };
         let of_first = (1..1000).filter(|port| chosen(&listeners, *port) == both[0]).count();
         assert!((300..700).contains(&of_first), "{of_first}");

@@ -32,7 +32,7 @@ fn numbered(n: u32) -> SendInfo {
     SendInfo { stream: (n % 3) as u16, ppid: 100 + n, context: n, ..SendInfo::default() }
 }
 
-fn failures(events: &[lab::Happened]) -> Vec<SendFailure> {
+fn failures(events: &[lab::AppEvent]) -> Vec<SendFailure> {
     let failed = events.iter().filter_map(|happened| match &happened.event {
         Event::SendFailed(failure) => Some(failure.clone()),
         _ => None,
@@ -45,7 +45,7 @@ fn whole(pieces: &[SendFailure]) -> Vec<u8> {
     pieces.iter().flat_map(|piece| piece.data.to_vec()).collect()
 }
 
-fn position(events: &[lab::Happened], what: impl Fn(&Event) -> bool) -> Option<usize> {
+fn position(events: &[lab::AppEvent], what: impl Fn(&Event) -> bool) -> Option<usize> {
     events.iter().position(|happened| what(&happened.event))
 }
 

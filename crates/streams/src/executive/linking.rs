@@ -62,7 +62,7 @@ impl Executive {
         self.link_for(upper, lower, persistent, false)
     }
 
-    /// Links `lower`, which somebody uses who does not know of the link, persistently (`I_PLINK`). Until the link ends the user
+    /// Links `lower`, whose user does not know of the link, persistently (`I_PLINK`). Until the link ends the user
     /// finds nothing to read and no room to write, instead of errors.
     ///
     /// # Errors

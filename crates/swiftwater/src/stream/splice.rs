@@ -117,7 +117,7 @@ impl Stream<'_> {
         let s = self.socket.stream;
         inner
             .guarded(None, |inner| {
-                let executive = inner.executive.settled();
+                let executive = inner.executive.with_messages_queued();
                 let (_, owner) = executive.link_of(s)?;
                 let driver = executive.driver_named(SPLICE)?;
                 let passed = executive.with_driver(driver, |splice: &mut Splice, _| splice.spliced(s))??;
@@ -127,7 +127,7 @@ impl Stream<'_> {
     }
 }
 
-/// What must be known of the association of a stream to splice it.
+/// The properties of a stream's association that a splice depends on.
 #[derive(Clone, Copy)]
 struct Known {
     streams_in: u16,

@@ -54,12 +54,12 @@ fn reason_of(peer: &Association) -> String {
 #[test]
 fn each_of_many_peers_is_told_of_an_abort() {
     must_end(|| {
-        let (ours, theirs) = (stack(), stack());
-        let listener = theirs.listen(7).unwrap();
-        let pair = |_| (ours.connect(listener.local_address()).unwrap(), listener.accept().unwrap().0);
+        let (own, peer_stack) = (stack(), stack());
+        let listener = peer_stack.listen(7).unwrap();
+        let pair = |_| (own.connect(listener.local_address()).unwrap(), listener.accept().unwrap().0);
         let (clients, peers): (Vec<_>, Vec<_>) = (0..MANY).map(pair).unzip();
-        ours.abort_all("the service was stopped");
-        assert_eq!(ours.statistics().associations, 0);
+        own.abort_all("the service was stopped");
+        assert_eq!(own.statistics().associations, 0);
         for peer in &peers {
             let reason = reason_of(peer);
             assert!(reason.contains("the service was stopped"), "{reason}");
@@ -71,22 +71,22 @@ fn each_of_many_peers_is_told_of_an_abort() {
 #[test]
 fn a_shutdown_in_progress_is_not_aborted_with_open_associations() {
     must_end(|| {
-        let (ours, theirs) = (stack(), stack());
-        let listener = theirs.listen(7).unwrap();
-        let ending = ours.connect(listener.local_address()).unwrap();
+        let (own, peer_stack) = (stack(), stack());
+        let listener = peer_stack.listen(7).unwrap();
+        let ending = own.connect(listener.local_address()).unwrap();
         let (ending_peer, _) = listener.accept().unwrap();
-        let open = ours.connect(listener.local_address()).unwrap();
+        let open = own.connect(listener.local_address()).unwrap();
         let (open_peer, _) = listener.accept().unwrap();
         // The peer reads nothing yet: its window closes, and the shutdown cannot complete.
         let sent = fill(&ending);
         ending.shutdown().unwrap();
-        ours.abort_open("the service was stopped");
+        own.abort_open("the service was stopped");
         assert!(reason_of(&open_peer).contains("the service was stopped"));
         for _ in 0..sent {
             assert_eq!(recv_whole(&ending_peer).unwrap().len(), MESSAGE_BYTES);
         }
         assert!(recv_whole(&ending_peer).is_none());
-        assert!(ours.await_end(PATIENCE));
+        assert!(own.await_end(PATIENCE));
         drop((open, ending));
     });
 }
@@ -94,14 +94,14 @@ fn a_shutdown_in_progress_is_not_aborted_with_open_associations() {
 #[test]
 fn a_peer_that_does_not_take_what_was_sent_is_aborted_when_the_wait_is_over() {
     must_end(|| {
-        let (ours, theirs) = (stack(), stack());
-        let listener = theirs.listen(7).unwrap();
-        let client = ours.connect(listener.local_address()).unwrap();
+        let (own, peer_stack) = (stack(), stack());
+        let listener = peer_stack.listen(7).unwrap();
+        let client = own.connect(listener.local_address()).unwrap();
         let (peer, _) = listener.accept().unwrap();
         // The peer reads nothing: its window closes before all of this has arrived.
         fill(&client);
-        assert!(!ours.close(Duration::from_millis(100), "the service was stopped"));
-        assert_eq!(ours.statistics().associations, 0);
+        assert!(!own.close(Duration::from_millis(100), "the service was stopped"));
+        assert_eq!(own.statistics().associations, 0);
         let lost = loop {
             if let Err(lost) = peer.recv() {
                 break lost;

@@ -141,12 +141,12 @@ impl SctpAcceptor {
 
 /// The client's side: makes associations with one server.
 #[derive(Debug)]
-pub(crate) struct SctpDial {
+pub(crate) struct SctpConnector {
     stack: Arc<Stack>,
     server: Address,
 }
 
-impl SctpDial {
+impl SctpConnector {
     /// Binds the client's sockets with the options of the test. UDP port 0 stands for any.
     pub(crate) fn bind(
         spec: &Spec,

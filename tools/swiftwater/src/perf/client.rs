@@ -14,10 +14,10 @@ use swiftwater::PathStatistics;
 use thiserror::Error;
 
 use super::config::ClientConfig;
+use super::connector::{Connector, Window};
 use super::control::{
     Control, ControlError, FromClient, FromServer, Interval, Purpose, Speaker, Totals, VERSION,
 };
-use super::dial::{Dial, Window};
 use super::spec::{Carrier, Exchange, Protocol, SpecError};
 use crate::load::sctp_transport::carrier;
 use crate::load::{LoadError, Meter, histogram};
@@ -207,14 +207,16 @@ pub(crate) fn run(config: &ClientConfig, observe: &mut Observer<'_>) -> Result<O
         spec.link = carrier(&spec, &config.local_addresses).map_err(LoadError::from)?;
     }
     control.say(&FromClient::Test { version: VERSION, spec })?;
-    let dial = match control.hear(Some(READY_TIMEOUT))? {
-        FromServer::Ready { token, ports, udp_port } => Dial::new(config, remote, token, ports, udp_port)?,
+    let connector = match control.hear(Some(READY_TIMEOUT))? {
+        FromServer::Ready { token, ports, udp_port } => {
+            Connector::new(config, remote, token, ports, udp_port)?
+        }
         FromServer::Refused { reason } => return Err(ClientError::Refused(reason)),
         FromServer::Failed { reason } => return Err(ClientError::Server(reason)),
         _ => return Err(ControlError::NotUnderstood.into()),
     };
     let mut speaker = control.speaker().map_err(ControlError::from)?;
-    let mut test = RunningTest::start(config, dial, control);
+    let mut test = RunningTest::start(config, connector, control);
     let outcome = test.follow(config, &mut speaker, observe);
     test.stop.store(true, Ordering::Relaxed);
     test.gate.open(false);
@@ -280,21 +282,21 @@ struct RunningTest {
     gate: Arc<Gate>,
     meters: Vec<Arc<Meter>>,
     events: Receiver<Event>,
-    dial: Arc<Dial>,
+    connector: Arc<Connector>,
     latencies: Histogram<u64>,
     totals: Option<Totals>,
 }
 
 impl RunningTest {
-    fn start(config: &ClientConfig, dial: Dial, control: Control) -> Self {
+    fn start(config: &ClientConfig, connector: Connector, control: Control) -> Self {
         let (events_in, events) = channel();
-        let (stop, gate, dial) =
-            (Arc::new(AtomicBool::new(false)), Arc::new(Gate::default()), Arc::new(dial));
+        let (stop, gate, connector) =
+            (Arc::new(AtomicBool::new(false)), Arc::new(Gate::default()), Arc::new(connector));
         let mut meters = Vec::new();
         for index in 0..config.spec.parallel {
             let meter = Arc::new(Meter::default());
             meters.push(Arc::clone(&meter));
-            let (stop, gate, dial) = (Arc::clone(&stop), Arc::clone(&gate), Arc::clone(&dial));
+            let (stop, gate, connector) = (Arc::clone(&stop), Arc::clone(&gate), Arc::clone(&connector));
             let limit = share(config.count, config.spec.parallel, index);
             let events = events_in.clone();
             thread::spawn(move || {
@@ -303,12 +305,12 @@ impl RunningTest {
                     let _ = events.send(Event::Connected);
                     gate.wait()
                 };
-                let outcome = dial.drive(index, limit, &stop, &meter, &mut latencies, connected);
+                let outcome = connector.drive(index, limit, &stop, &meter, &mut latencies, connected);
                 let _ = events.send(Event::Worker(outcome.map(|()| latencies)));
             });
         }
         thread::spawn(move || listen_to_server(control, &events_in));
-        Self { stop, gate, meters, events, dial, latencies: histogram(), totals: None }
+        Self { stop, gate, meters, events, connector, latencies: histogram(), totals: None }
     }
 
     fn follow(
@@ -332,7 +334,7 @@ impl RunningTest {
         let server = self.wait_for_totals(observe)?;
         let answered = config.spec.exchange != Exchange::OneWay;
         let latency = answered.then(|| Latency::of(&self.latencies));
-        let paths = self.dial.take_paths().iter().map(PathTotals::from).collect();
+        let paths = self.connector.take_paths().iter().map(PathTotals::from).collect();
         let began_unix_s = began_at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         Ok(Outcome { client, server, latency, paths, began_unix_s, interrupted })
     }
@@ -408,7 +410,7 @@ impl RunningTest {
 
     fn hear(&mut self, event: Event, observe: &mut Observer<'_>) -> Result<(), ClientError> {
         match event {
-            Event::Heard(FromServer::Interval(interval)) => observe(interval, self.dial.window()),
+            Event::Heard(FromServer::Interval(interval)) => observe(interval, self.connector.window()),
             Event::Heard(FromServer::Totals(totals)) => self.totals = Some(totals),
             Event::Heard(FromServer::Failed { reason }) => return Err(ClientError::Server(reason)),
             Event::Heard(FromServer::Refused { reason }) => return Err(ClientError::Refused(reason)),

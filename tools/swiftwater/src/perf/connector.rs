@@ -15,7 +15,7 @@ use swiftwater::trace::TraceSink;
 use super::config::ClientConfig;
 use super::control::Purpose;
 use super::spec::{Carrier, Exchange, Method, Protocol, Spec};
-use crate::load::sctp_transport::{PathLog, SctpBatchOut, SctpDial, SctpDialogue, SctpOut};
+use crate::load::sctp_transport::{PathLog, SctpBatchOut, SctpConnector, SctpDialogue, SctpOut};
 use crate::load::{
     LoadError, Meter, Outgoing, ask_all, connect_and_ask_all, payload, relay, send_all, tcp, udp, udp_limit,
 };
@@ -32,7 +32,7 @@ pub(crate) struct Window {
 }
 
 /// Parameters that a worker needs to reach the server.
-pub(crate) struct Dial {
+pub(crate) struct Connector {
     spec: Spec,
     remote: SocketAddr,
     local_addresses: Vec<IpAddr>,
@@ -45,10 +45,10 @@ pub(crate) struct Dial {
     /// Sending TCP connections, kept to read their windows.
     connections: Mutex<Vec<TcpStream>>,
     /// SCTP sockets that all associations share if the user chose a port.
-    shared: Option<SctpDial>,
+    shared: Option<SctpConnector>,
 }
 
-impl Dial {
+impl Connector {
     /// Prepares connections to the server that sent this token and these ports.
     pub(crate) fn new(
         config: &ClientConfig,
@@ -58,7 +58,7 @@ impl Dial {
         server_udp_port: Option<u16>,
     ) -> Result<Self, LoadError> {
         let link = if server_udp_port.is_some() { Carrier::Udp } else { Carrier::Raw };
-        let mut dial = Self {
+        let mut connector = Self {
             spec: Spec { link, ..config.spec.clone() },
             remote,
             local_addresses: config.local_addresses.clone(),
@@ -70,10 +70,10 @@ impl Dial {
             connections: Mutex::default(),
             shared: None,
         };
-        if dial.spec.method.protocol() == Protocol::Sctp {
-            dial.shared = config.local_udp_port.map(|port| dial.bind_sctp(port)).transpose()?;
+        if connector.spec.method.protocol() == Protocol::Sctp {
+            connector.shared = config.local_udp_port.map(|port| connector.bind_sctp(port)).transpose()?;
         }
-        Ok(dial)
+        Ok(connector)
     }
 
     /// Connects, waits until `connected` returns, and sends data or makes requests until `stop` or the limit. Stops if
@@ -165,17 +165,17 @@ impl Dial {
         connected: impl FnOnce() -> bool,
     ) -> Result<(), LoadError> {
         let own = if self.shared.is_none() { Some(self.bind_sctp(0)?) } else { None };
-        let Some(dial) = self.shared.as_ref().or(own.as_ref()) else { return Ok(()) };
+        let Some(connector) = self.shared.as_ref().or(own.as_ref()) else { return Ok(()) };
         let Work { message, limit, stop, meter } = *work;
         if self.spec.exchange == Exchange::ConnectRequestResponse {
-            let dialogue = || dial.connect().map(SctpDialogue);
+            let dialogue = || connector.connect().map(SctpDialogue);
             return if connected() {
                 connect_and_ask_all(dialogue, message, limit, stop, meter, latencies)
             } else {
                 Ok(())
             };
         }
-        let association = dial.connect()?;
+        let association = connector.connect()?;
         if !connected() {
             return Ok(());
         }
@@ -223,11 +223,11 @@ impl Dial {
         })
     }
 
-    fn bind_sctp(&self, local_udp_port: u16) -> Result<SctpDial, LoadError> {
+    fn bind_sctp(&self, local_udp_port: u16) -> Result<SctpConnector, LoadError> {
         let port = self.ports.first().copied().unwrap_or_default();
         let server = SocketAddr::new(self.remote.ip(), port);
         let (addresses, trace) = (&self.local_addresses, self.trace.as_ref());
-        Ok(SctpDial::bind(&self.spec, addresses, local_udp_port, server, self.server_udp_port, trace)?)
+        Ok(SctpConnector::bind(&self.spec, addresses, local_udp_port, server, self.server_udp_port, trace)?)
     }
 
     fn converse<'a>(

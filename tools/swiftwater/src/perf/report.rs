@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::client::{Outcome, PathTotals, per};
 use super::config::ClientConfig;
+use super::connector::Window;
 use super::control::{Interval, Totals};
-use super::dial::Window;
 use super::server::{Served, ServerEvent};
 use super::spec::{Exchange, Method, Protocol, Spec};
 use crate::units::{grouped, mbits};

@@ -24,11 +24,11 @@ impl<T: Send + 'static> Job<T> {
     /// Begins work on the thread of `closer`.
     pub(crate) fn begin(closer: &Arc<Closer>, work: impl FnOnce() -> T + Send + 'static) -> Arc<Job<T>> {
         let job = Arc::new(Job { state: Mutex::new(State::UnderWay), done: Notify::new() });
-        let ours = Arc::clone(&job);
+        let running = Arc::clone(&job);
         closer.run(move || {
             let result = work();
-            *ours.state() = State::Done(result);
-            ours.done.notify_waiters();
+            *running.state() = State::Done(result);
+            running.done.notify_waiters();
         });
         job
     }

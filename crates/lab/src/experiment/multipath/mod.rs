@@ -86,7 +86,7 @@ impl Case for Multipath {
             interrupted = run.outcome.interrupted;
             outcomes.push(Outcome { path: Some(line + 1), ..run.outcome });
         }
-        // What had not come back when the user ended the run may have come back later.
+        // A line that was down when the user ended the run might have come back later.
         let back_s_max = self.back_s_max(&together.trace).filter(|_| !together.outcome.interrupted);
         outcomes.push(Outcome { trace: together.trace, back_s_max, ..together.outcome });
         if !interrupted {

@@ -154,6 +154,7 @@ impl Shard {
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
+    use std::time::Duration;
 
     use super::*;
     use crate::socket::{Socket, Style, Wait};
@@ -166,6 +167,16 @@ mod tests {
         }
     }
 
+    fn stack(busy_poll: Duration) -> Stack {
+        let options = StackOptions {
+            udp_port: Some(0),
+            local_addresses: vec!["127.0.0.1".parse().expect("an address")],
+            busy_poll,
+            ..StackOptions::default()
+        };
+        Stack::bind(&options).expect("a free port")
+    }
+
     fn leads(inner: &Inner, socket: &Socket) -> bool {
         let sleep = inner.waiting.sleeps[Sleeper::Leader as usize];
         sleep.and_then(|sleep| sleep.purpose).is_some_and(|(s, _)| s == socket.stream)
@@ -173,12 +184,7 @@ mod tests {
 
     #[test]
     fn a_leader_that_leaves_before_its_stream_is_ready_hands_the_lead_on() {
-        let options = StackOptions {
-            udp_port: Some(0),
-            local_addresses: vec!["127.0.0.1".parse().expect("an address")],
-            ..StackOptions::default()
-        };
-        let stack = Stack::bind(&options).expect("a free port");
+        let stack = stack(StackOptions::default().busy_poll);
         let sockets = [(); 2].map(|()| Socket::open(&stack.shard, Style::OneToMany).expect("room"));
         let done = [(); 2].map(|()| AtomicBool::new(false));
         let wait = |number: usize| {
@@ -201,20 +207,12 @@ mod tests {
 
     #[test]
     fn a_packet_that_came_before_the_first_busy_poll_is_no_success_of_it() {
-        let bind = || {
-            let options = StackOptions {
-                udp_port: Some(0),
-                local_addresses: vec!["127.0.0.1".parse().expect("an address")],
-                busy_poll: std::time::Duration::from_secs(1),
-                ..StackOptions::default()
-            };
-            Stack::bind(&options).expect("a free port")
-        };
-        let (ours, theirs) = (bind(), bind());
-        let listener = theirs.listen(7).expect("a free port");
-        let client = ours.connect(listener.local_address()).expect("it listens");
+        let bind = || stack(Duration::from_secs(1));
+        let (client_stack, server_stack) = (bind(), bind());
+        let listener = server_stack.listen(7).expect("a free port");
+        let client = client_stack.connect(listener.local_address()).expect("it listens");
         let (server, _) = listener.accept().expect("it has connected");
-        let credit = || theirs.shard.enter().busy_poll.credit();
+        let credit = || server_stack.shard.enter().busy_poll.credit();
         let before = credit();
         for n in 0..8_u8 {
             // The message is in the socket of the other stack when this returns.
@@ -228,12 +226,7 @@ mod tests {
     #[cfg(feature = "tokio")]
     #[test]
     fn a_poller_waits_for_room_no_longer_than_a_driver_does() {
-        let options = StackOptions {
-            udp_port: Some(0),
-            local_addresses: vec!["127.0.0.1".parse().expect("an address")],
-            ..StackOptions::default()
-        };
-        let stack = Stack::bind(&options).expect("a free port");
+        let stack = stack(StackOptions::default().busy_poll);
         let mut inner = stack.shard.enter();
         // As if a driver had been refused room when the poller went to sleep.
         inner.waiting.watches_room = true;
