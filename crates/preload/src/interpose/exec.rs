@@ -88,7 +88,7 @@ fn make_plain(path: &CStr, carriers: Standard) -> Prepared {
                     "cannot read from its standard input, an SCTP socket that is not connected",
                 );
             }
-            // The descriptor is not ours, or the conversion is impossible.
+            // The descriptor is not an SCTP socket, or the conversion is impossible.
             Err(_) => {}
         }
     }
@@ -189,12 +189,8 @@ pub unsafe extern "C-unwind" fn execv(path: *const c_char, arguments: *const *co
 /// The caller meets the requirements of `execvp(3)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn execvp(file: *const c_char, arguments: *const *const c_char) -> c_int {
-    let mut place = [0; PATH_BYTES_MAX];
     // SAFETY: the caller guarantees it.
-    unsafe {
-        let path = found(file, &mut place);
-        executing(path, environ, |environment| next::execvpe(file, arguments, environment))
-    }
+    unsafe { execvpe(file, arguments, environ) }
 }
 
 /// # Safety

@@ -33,20 +33,25 @@ static void send_to_all(void)
     CHECK(sendmmsg(client, messages, READERS, 0) == READERS);
 }
 
+/* Each of several threads that sleep in a call gets a message. */
+static void wake_all(void)
+{
+    pthread_t threads[READERS];
+    _Atomic pid_t readers[READERS] = {0};
+    for (int i = 0; i < READERS; i++)
+        CHECK(pthread_create(&threads[i], NULL, read_one, (void *)&readers[i]) == 0);
+    for (int i = 0; i < READERS; i++)
+        await(&readers[i]);
+    send_to_all();
+    for (int i = 0; i < READERS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
 static void threads(void)
 {
     joined(7, &client, &server);
-    for (int round = 0; round < ROUNDS; round++) {
-        pthread_t threads[READERS];
-        _Atomic pid_t readers[READERS] = {0};
-        for (int i = 0; i < READERS; i++)
-            CHECK(pthread_create(&threads[i], NULL, read_one, (void *)&readers[i]) == 0);
-        for (int i = 0; i < READERS; i++)
-            await(&readers[i]);
-        send_to_all();
-        for (int i = 0; i < READERS; i++)
-            CHECK(pthread_join(threads[i], NULL) == 0);
-    }
+    for (int round = 0; round < ROUNDS; round++)
+        wake_all();
     CHECK(close(client) == 0 && close(server) == 0);
 }
 
@@ -134,15 +139,7 @@ static void killed(void)
     }
     await_sleep(worker);
     CHECK(kill(worker, SIGKILL) == 0 && waitpid(worker, NULL, 0) == worker);
-    pthread_t threads[READERS];
-    _Atomic pid_t readers[READERS] = {0};
-    for (int i = 0; i < READERS; i++)
-        CHECK(pthread_create(&threads[i], NULL, read_one, (void *)&readers[i]) == 0);
-    for (int i = 0; i < READERS; i++)
-        await(&readers[i]);
-    send_to_all();
-    for (int i = 0; i < READERS; i++)
-        CHECK(pthread_join(threads[i], NULL) == 0);
+    wake_all();
 }
 
 /* A child that is forked while threads sleep on a socket does not keep the socket open. */

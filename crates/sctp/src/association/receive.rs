@@ -169,7 +169,7 @@ impl Association {
         self.statistics.control_chunks_received += u64::from(raw.kind != Pad::KIND);
         match raw.kind {
             Sack::KIND => self.handle_sack_chunk(cx, path_id, raw),
-            NrSack::KIND if self.extensions.nr_sack => self.handle_nr_sack_chunk(cx, path_id, raw),
+            NrSack::KIND if self.extensions.nr_sack => self.handle_sack_chunk(cx, path_id, raw),
             InitAck::KIND => {
                 let remote = self.paths[path_id].remote();
                 // An INIT ACK has the fields of an INIT (RFC 9260 §3.3.3).
@@ -215,47 +215,36 @@ impl Association {
         Next::Chunk
     }
 
-    /// Handles a SACK. RFC 9260 §6.2 permits one in a packet; further ones are not worth their work.
+    /// Handles a SACK or an NR-SACK. RFC 9260 §6.2 permits one in a packet; further ones are not worth their work.
     fn handle_sack_chunk<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
         path_id: usize,
         raw: &RawChunk<'_>,
     ) {
-        match Sack::parse(raw) {
-            Ok(sack) if !std::mem::replace(&mut self.seen.sack, true) => {
+        let fields = if raw.kind == NrSack::KIND {
+            NrSack::parse(raw).map(|nr_sack| {
+                let nr_gaps = Some(nr_sack.nr_gap_blocks());
+                (nr_sack.cum_tsn, nr_sack.a_rwnd, nr_sack.gap_blocks(), nr_gaps, nr_sack.duplicates())
+            })
+        } else {
+            Sack::parse(raw)
+                .map(|sack| (sack.cum_tsn, sack.a_rwnd, sack.gap_blocks(), None, sack.duplicates()))
+        };
+        match fields {
+            Ok((cum_tsn, a_rwnd, gaps, nr_gaps, duplicates))
+                if !std::mem::replace(&mut self.seen.sack, true) =>
+            {
+                let count = gaps.len() + nr_gaps.as_ref().map_or(0, ExactSizeIterator::len);
                 let report = Report {
                     path_id,
-                    cum_tsn: sack.cum_tsn,
-                    window_bytes: sack.a_rwnd as usize,
-                    gaps: Some(ascending(sack.gap_blocks())),
-                    nr_gaps: None,
-                    duplicates: sack.duplicates(),
+                    cum_tsn,
+                    window_bytes: a_rwnd as usize,
+                    gaps: Some(ascending(gaps)),
+                    nr_gaps: nr_gaps.map(ascending),
+                    duplicates,
                 };
-                self.handle_sack(cx, report, sack.gap_blocks().len());
-            }
-            _ => self.discard_chunk(),
-        }
-    }
-
-    /// Handles an NR-SACK, which counts as the one SACK of a packet.
-    fn handle_nr_sack_chunk<H: Host + ?Sized>(
-        &mut self,
-        cx: &mut Context<'_, H>,
-        path_id: usize,
-        raw: &RawChunk<'_>,
-    ) {
-        match NrSack::parse(raw) {
-            Ok(sack) if !std::mem::replace(&mut self.seen.sack, true) => {
-                let report = Report {
-                    path_id,
-                    cum_tsn: sack.cum_tsn,
-                    window_bytes: sack.a_rwnd as usize,
-                    gaps: Some(ascending(sack.gap_blocks())),
-                    nr_gaps: Some(ascending(sack.nr_gap_blocks())),
-                    duplicates: sack.duplicates(),
-                };
-                self.handle_sack(cx, report, sack.gap_blocks().len() + sack.nr_gap_blocks().len());
+                self.handle_sack(cx, report, count);
             }
             _ => self.discard_chunk(),
         }
