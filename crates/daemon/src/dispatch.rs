@@ -268,7 +268,7 @@ async fn recall(
     program_end: BorrowedFd<'_>,
     credentials: UCred,
 ) -> Result<Recalled, Errno> {
-    unless_evicted(&take_waiting_seat(registry, credentials)?, socket.channel.endpoint.recall(program_end))
+    unless_evicted(&take_waiting_seat(registry, credentials)?, socket.channel.carrier().recall(program_end))
         .await?
 }
 

@@ -54,7 +54,7 @@ pub(crate) fn listen(
     let listener = listener.map_err(|error| errno::of_listen(&error))?;
     registry.ports().set_listens(socket.number, port, true);
     if listening == State::Listening {
-        socket.channel.endpoint.minimize_backlog();
+        socket.channel.carrier().minimize_backlog();
         // A listening one-to-one socket must never poll writable, because some programs take that for an incoming
         // association.
         carrier_socket::fill(program_end)?;

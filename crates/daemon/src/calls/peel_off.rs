@@ -149,7 +149,7 @@ fn put_back<'a>(
     for (record, moves) in records {
         if moves {
             new.expect(record);
-            new.endpoint.put_raw(record)?;
+            new.endpoint.carrier().put_raw(record)?;
         } else {
             recalled.put_back(record)?;
         }

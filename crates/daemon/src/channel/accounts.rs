@@ -1,6 +1,7 @@
 //! The memory of a socket's user: the accounts that its messages are charged to, and what was reserved for the next record.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::cell::RefCell;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use rustix::io::Errno;
@@ -16,12 +17,12 @@ pub(crate) struct Accounts {
     /// For data that the associations have received, and for messages that wait for room in the carrier.
     received: Arc<Account>,
     /// Memory reserved for the next record by [`Accounts::reserve`].
-    reserved: Mutex<Option<Charge>>,
+    reserved: RefCell<Option<Charge>>,
 }
 
 impl Accounts {
     pub(crate) fn new(sent: Arc<Account>, unread: Arc<Account>, received: Arc<Account>) -> Accounts {
-        Accounts { sent, unread, received, reserved: Mutex::default() }
+        Accounts { sent, unread, received, reserved: RefCell::default() }
     }
 
     /// Returns the account for messages that the user's programs send.
@@ -37,14 +38,14 @@ impl Accounts {
     /// Charges the user for a record from the program, with what was reserved for it if that suffices. `None`: the user has no
     /// memory left.
     pub(super) fn take_for_record(&self, bytes: usize) -> Option<Charge> {
-        let reserved = self.reserved().take().filter(|charge| charge.bytes() >= bytes);
+        let reserved = self.reserved.take().filter(|charge| charge.bytes() >= bytes);
         reserved.or_else(|| self.sent.take(bytes))
     }
 
     /// Waits until the user has memory for the next record, and reserves it.
     pub(super) async fn reserve(&self, bytes: usize) {
         let charge = self.sent.room(bytes).await;
-        *self.reserved() = charge;
+        self.reserved.replace(charge);
     }
 
     /// Copies bytes of an unread message, which a program has taken out of the carrier, into memory of the user. Waits for memory
@@ -61,9 +62,5 @@ impl Accounts {
     /// Charges the user for a message that waits for room in the carrier.
     pub(super) fn charge_waiting(&self, bytes: usize) -> Charge {
         self.received.charge_anyway(bytes + RECORD_COST_BYTES)
-    }
-
-    fn reserved(&self) -> MutexGuard<'_, Option<Charge>> {
-        self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,5 +1,7 @@
-//! The socket at the daemon's end of a carrier: sends and receives records as bytes and descriptors, and knows nothing of what
-//! they mean.
+//! The socket at the daemon's end of a carrier: receives and puts records, and does not interpret them.
+//!
+//! The thread that takes records back from the program also puts them ([`recall`](crate::channel::recall)), so this state may be
+//! used by several threads.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -7,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use carrier::name::CarrierName;
 use carrier::record::{HEADER_BYTES, Header, Kind};
 use rustix::event::PollFlags;
@@ -17,8 +20,12 @@ use rustix::net::{
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::OwnedRwLockWriteGuard;
 
+use crate::channel::blocked::{Blocked, NotPut};
 use crate::channel::incoming::FILLER_BYTES;
+use crate::channel::raw_record::RawRecord;
+use crate::channel::reset::Reset;
 use crate::system::descriptor_io::{errno_of, polls, register};
 use crate::users::closer::{self, Closer, End, ReceivedDescriptor};
 
@@ -34,10 +41,14 @@ pub(crate) const CARRIER_RECORDS_MAX: usize = 1024;
 const ROOM_RECHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The socket at the daemon's end of a carrier.
-pub(super) struct CarrierSocket {
+pub(crate) struct CarrierSocket {
     descriptor: AsyncFd<Arc<End>>,
     /// Closes descriptors that programs send with records.
     closer: Arc<Closer>,
+    /// Whether the program has left records unread.
+    reset: Reset,
+    /// Locked shared to put a record, and exclusively while records are taken back.
+    gate: Arc<tokio::sync::RwLock<()>>,
 }
 
 /// Creates a carrier; returns the daemon's end, with a name, and the program's.
@@ -47,7 +58,8 @@ pub(super) fn pair(closer: Arc<Closer>) -> Result<(CarrierSocket, OwnedFd), Errn
     bind_to_free_name(daemon_end.as_fd(), random_name)?;
     rustix::io::ioctl_fionbio(&daemon_end, true)?;
     let descriptor = register(Arc::new(closer.guard(daemon_end)), Interest::READABLE)?;
-    Ok((CarrierSocket { descriptor, closer }, program_end))
+    let socket = CarrierSocket { descriptor, closer, reset: Reset::default(), gate: Arc::default() };
+    Ok((socket, program_end))
 }
 
 fn random_name() -> Result<CarrierName, Errno> {
@@ -128,7 +140,7 @@ impl CarrierSocket {
     }
 
     /// Returns the number of bytes of the records that were not received.
-    pub(super) fn waiting_bytes(&self) -> u64 {
+    pub(crate) fn waiting_bytes(&self) -> u64 {
         rustix::io::ioctl_fionread(&self.descriptor).unwrap_or(0)
     }
 
@@ -138,7 +150,7 @@ impl CarrierSocket {
     }
 
     /// Returns whether the program's end is closed.
-    pub(super) fn is_hung_up(&self) -> bool {
+    pub(crate) fn is_hung_up(&self) -> bool {
         polls(self.descriptor.as_fd(), PollFlags::HUP)
     }
 
@@ -155,14 +167,14 @@ impl CarrierSocket {
     }
 
     /// Waits until the program's end is closed or shut down for sending, even if records are left to read.
-    pub(super) async fn hung_up(&self) {
+    pub(crate) async fn hung_up(&self) {
         // AF_UNIX sockets have no urgent data. The runtime reports a hang-up with that readiness, and a hang-up stays. This fails
         // only when the runtime has ended.
         let _ = self.descriptor.ready(Interest::PRIORITY).await;
     }
 
     /// Waits until the program's end is closed.
-    pub(super) async fn closed(&self) {
+    pub(crate) async fn closed(&self) {
         // The descriptor is not registered for writability, but a hang-up, which the runtime reports with it, is always polled.
         // This fails only when the runtime has ended.
         let _ = self.descriptor.ready(Interest::WRITABLE).await;
@@ -174,16 +186,95 @@ impl CarrierSocket {
         let _ = rustix::net::shutdown(&self.descriptor, Shutdown::Read);
     }
 
+    /// Returns what the kernel has reported of records that the program left unread.
+    pub(super) fn reset(&self) -> &Reset {
+        &self.reset
+    }
+
     /// Returns the closer of descriptors that come with records.
-    pub(super) fn closer(&self) -> &Arc<Closer> {
+    pub(crate) fn closer(&self) -> &Arc<Closer> {
         &self.closer
     }
 }
 
 /// Output: records for the program.
 impl CarrierSocket {
+    /// Puts a record of these parts into the carrier, with descriptors.
+    pub(crate) fn try_put_parts(
+        &self,
+        parts: &[IoSlice<'_>],
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), NotPut> {
+        let Ok(_gate) = self.gate.try_read() else { return Err(NotPut::Blocked(Blocked::Recall)) };
+        match self.try_send(parts, descriptors) {
+            Err(Errno::AGAIN) => Err(NotPut::Blocked(Blocked::Full)),
+            sent => sent.map_err(NotPut::Failed),
+        }
+    }
+
+    /// Puts a header and its content into the carrier as one record.
+    pub(crate) fn try_put_message(&self, header: &Header, blocks: &[Bytes]) -> Result<(), NotPut> {
+        let header = header.encode();
+        let mut parts = Vec::with_capacity(1 + blocks.len());
+        parts.push(IoSlice::new(&header));
+        parts.extend(blocks.iter().map(|block| IoSlice::new(block)));
+        self.try_put_parts(&parts, &[])
+    }
+
+    /// Puts an encoded record into the carrier, with descriptors; waits for room.
+    pub(crate) async fn put_record(
+        &self,
+        record: &[u8],
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), Errno> {
+        loop {
+            match self.try_put_parts(&[IoSlice::new(record)], descriptors) {
+                Err(NotPut::Blocked(Blocked::Recall)) => self.recall_ended().await,
+                Err(NotPut::Blocked(_)) => self.has_room().await,
+                Err(NotPut::Failed(error)) => return Err(error),
+                Ok(()) => return Ok(()),
+            }
+        }
+    }
+
+    /// Puts a record from a carrier back, or into another one. The caller excludes other senders meanwhile.
+    pub(crate) fn put_raw(&self, record: &RawRecord) -> Result<(), Errno> {
+        let descriptors: Vec<BorrowedFd<'_>> =
+            record.descriptors.iter().map(ReceivedDescriptor::as_fd).collect();
+        let parts = [IoSlice::new(&record.bytes)];
+        match self.try_send(&parts, &descriptors) {
+            // Two records that were one take a little more room than it did.
+            Err(Errno::AGAIN) => self.double_send_buffer().and_then(|()| self.try_send(&parts, &descriptors)),
+            put => put,
+        }
+    }
+
+    fn try_send(&self, record: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+        let sent = self.send(record, descriptors);
+        if sent == Err(Errno::CONNRESET) {
+            self.reset.on_send_reset();
+        }
+        sent
+    }
+
+    /// Waits until the carrier polls writable. Only a waiting task registers for that, with a descriptor of its own: otherwise
+    /// each read of a program would wake the daemon.
+    pub(crate) async fn has_room(&self) {
+        self.reads().next().await;
+    }
+
+    /// Waits until no recall is in progress.
+    pub(super) async fn recall_ended(&self) {
+        drop(self.gate.read().await);
+    }
+
+    /// Stops other records from being put, from taking records back until they are in their carriers.
+    pub(super) async fn close_gate(&self) -> OwnedRwLockWriteGuard<()> {
+        Arc::clone(&self.gate).write_owned().await
+    }
+
     /// Sends one record of these parts, with descriptors.
-    pub(super) fn send(&self, parts: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    fn send(&self, parts: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !descriptors.is_empty() {
@@ -194,14 +285,15 @@ impl CarrierSocket {
     }
 
     /// Doubles the send buffer.
-    pub(super) fn double_send_buffer(&self) -> Result<(), Errno> {
+    fn double_send_buffer(&self) -> Result<(), Errno> {
         let bytes = sockopt::socket_send_buffer_size(&self.descriptor)?;
         // The kernel doubles the given value, to account for the overhead of records.
         sockopt::set_socket_send_buffer_size(&self.descriptor, bytes)
     }
 
-    /// Makes the send buffer as small as the kernel permits.
-    pub(super) fn minimize_send_buffer(&self) {
+    /// Limits the carrier to few records: associations in a listener's carrier are beyond its backlog, and no user is charged for
+    /// their descriptors in flight.
+    pub(crate) fn minimize_backlog(&self) {
         // The kernel uses its minimum instead. If it refuses, the queue is longer.
         let _ = sockopt::set_socket_send_buffer_size(&self.descriptor, 0);
     }
@@ -212,7 +304,7 @@ impl CarrierSocket {
         let _ = rustix::net::shutdown(&self.descriptor, Shutdown::Write);
     }
 
-    /// Returns a [`Reads`] for a task that waits repeatedly until the program reads.
+    /// Returns a [`Reads`] for a task that waits repeatedly until the socket polls writable.
     pub(super) fn reads(&self) -> Reads {
         let copy = rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 0);
         let copy = copy.and_then(|copy| register(copy, Interest::WRITABLE)).ok();

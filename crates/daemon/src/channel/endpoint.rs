@@ -1,27 +1,22 @@
 //! The daemon's end of a channel: takes what a program sends, from the carrier and the ring in their order, and puts records into the
 //! carrier, without waiting and with.
 
-use std::cell::RefCell;
-use std::io::IoSlice;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::cell::{Cell, RefCell};
+#[cfg(test)]
+use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
-use bytes::Bytes;
 use carrier::record::{Flags, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use rustix::io::Errno;
 
 use crate::channel::accounts::Accounts;
-use crate::channel::blocked::{Blocked, NotPut};
 use crate::channel::busy_poll::BusyPolling;
-use crate::channel::carrier_socket::{self, CarrierSocket, Reads};
+use crate::channel::carrier_socket::{self, CarrierSocket};
 use crate::channel::form::Form;
 use crate::channel::inbound_long::{self, InboundLong};
 use crate::channel::incoming::Incoming;
-use crate::channel::raw_record::RawRecord;
-use crate::channel::reset::Reset;
 use crate::channel::ring::{Content, Front, OutboundRing};
 use crate::system::aligned_buffer::AlignedBuffer;
 use crate::users::budget::{Charge, RECORD_COST_BYTES};
@@ -41,21 +36,18 @@ pub(super) const SHORTAGE_WAIT: Duration = Duration::from_millis(50);
 
 /// The daemon's end of a channel.
 pub(crate) struct Endpoint {
-    socket: CarrierSocket,
+    /// The carrier, which the thread that takes records back uses, too.
+    carrier: Arc<CarrierSocket>,
     /// The ring through which the program sends.
     ring: OutboundRing,
     /// Long messages from the program.
     long: InboundLong,
-    /// Whether the program has left records unread.
-    reset: Reset,
     /// Whether the program has sent a malformed record. Each later read reports that again.
-    is_broken: AtomicBool,
+    is_broken: Cell<bool>,
     /// Number of bytes of records that were taken from the carrier.
-    taken_bytes: AtomicU64,
+    taken_bytes: Cell<u64>,
     /// The form in which messages are put into the carrier.
     pub(crate) form: Form,
-    /// Locked shared to put a record, and exclusively while records are taken back.
-    gate: Arc<tokio::sync::RwLock<()>>,
     accounts: Accounts,
     busy_polling: Arc<BusyPolling>,
 }
@@ -81,16 +73,14 @@ pub(crate) fn pair(
     accounts: Accounts,
     ring: OutboundRing,
 ) -> Result<(Endpoint, OwnedFd), Errno> {
-    let (socket, program_end) = carrier_socket::pair(closer)?;
+    let (carrier, program_end) = carrier_socket::pair(closer)?;
     let endpoint = Endpoint {
-        socket,
+        carrier: Arc::new(carrier),
         ring,
         long: InboundLong::default(),
-        reset: Reset::default(),
-        is_broken: AtomicBool::new(false),
-        taken_bytes: AtomicU64::new(0),
+        is_broken: Cell::new(false),
+        taken_bytes: Cell::new(0),
         form: Form::default(),
-        gate: Arc::default(),
         accounts,
         busy_polling: Arc::clone(busy_polling),
     };
@@ -108,14 +98,14 @@ thread_local! {
 impl Endpoint {
     /// Takes the next available record. `NOBUFS`: its user has no memory left for it, see [`Endpoint::room`].
     pub(crate) fn try_take(&self) -> Result<Incoming, Errno> {
-        if self.is_broken.load(Relaxed) {
+        if self.is_broken.get() {
             return Ok(Incoming::Malformed);
         }
         let taken = self.take_next();
         if matches!(taken, Ok(Incoming::Malformed)) {
-            self.is_broken.store(true, Relaxed);
+            self.is_broken.set(true);
             // This wakes tasks that wait for the next record.
-            self.socket.stop_input();
+            self.carrier.stop_input();
         }
         taken
     }
@@ -151,13 +141,13 @@ impl Endpoint {
     /// Returns whether `AGAIN` means that the carrier is empty. The kernel reports that something was left unread before it delivers
     /// what the program has sent.
     fn is_emptied(&self) -> bool {
-        !self.reset.awaits_page()
+        !self.carrier.reset().awaits_page()
     }
 
     /// Takes the next record of a program that has closed its end; learns first how far it has read, if it has left records unread.
     pub(crate) async fn take_at_close(&self) -> Result<Incoming, Errno> {
         let taken = self.try_take();
-        if !self.reset.awaits_page() {
+        if !self.carrier.reset().awaits_page() {
             return taken;
         }
         self.readable().await;
@@ -196,7 +186,7 @@ impl Endpoint {
                 None => match self.take_record() {
                     Ok(Incoming::Filler) if !self.long.is_begun() && self.long.awaits_turn() => {}
                     // The record is looked for again once the sharers' page was read.
-                    Err(Errno::AGAIN) if self.reset.awaits_page() => return Err(Errno::AGAIN),
+                    Err(Errno::AGAIN) if self.carrier.reset().awaits_page() => return Err(Errno::AGAIN),
                     Ok(Incoming::End | Incoming::Empty) | Err(Errno::AGAIN) => {
                         return Ok(Incoming::Malformed);
                     }
@@ -219,18 +209,18 @@ impl Endpoint {
     /// Discards the records with which writers wait for room in the ring, so that the program's end polls writable.
     fn discard_fillers(&self) {
         for _ in 0..FILLERS_DISCARDED_MAX {
-            if !self.socket.begins_with_filler() || !self.discard_record() {
+            if !self.carrier.begins_with_filler() || !self.discard_record() {
                 return;
             }
         }
     }
 
     fn take_record(&self) -> Result<Incoming, Errno> {
-        self.socket.try_receive(|| {
-            if self.reset.awaits_page() {
+        self.carrier.try_receive(|| {
+            if self.carrier.reset().awaits_page() {
                 return Err(Errno::AGAIN);
             }
-            if self.reset.take() {
+            if self.carrier.reset().take() {
                 return Ok(Incoming::Unread);
             }
             let charge = self.accounts.take_for_record(RECORD_ROOM_BYTES).ok_or(Errno::NOBUFS)?;
@@ -240,18 +230,20 @@ impl Endpoint {
 
     /// Receives a record; `charge` covers the longest one.
     fn receive_into(&self, buffer: &mut [u8], charge: Charge) -> Result<Incoming, Errno> {
-        let (bytes, descriptors) = match self.socket.receive(buffer) {
+        let (bytes, descriptors) = match self.carrier.receive(buffer) {
             Ok((0, _)) if !self.has_ended() => return Ok(Incoming::Empty),
-            Ok((0, _)) => return if self.reset.on_end() { Err(Errno::AGAIN) } else { Ok(Incoming::End) },
+            Ok((0, _)) => {
+                return if self.carrier.reset().on_end() { Err(Errno::AGAIN) } else { Ok(Incoming::End) };
+            }
             Ok(received) => received,
             Err(Errno::CONNRESET) => {
-                self.reset.on_read_reset();
+                self.carrier.reset().on_read_reset();
                 return Err(Errno::AGAIN);
             }
             Err(error) => return Err(error),
         };
         self.busy_polling.record_came();
-        self.taken_bytes.fetch_add(bytes as u64, Relaxed);
+        self.taken_bytes.set(self.taken_bytes.get() + bytes as u64);
         let record = &buffer[..bytes];
         if !Header::is_meant(record) {
             return Ok(self.accept_written(record, charge));
@@ -318,7 +310,7 @@ impl Endpoint {
 
     /// Returns whether a thread is at work whose result comes before all else that can be taken.
     pub(crate) fn awaits_thread(&self) -> bool {
-        self.long.is_being_read() || self.reset.awaits_page() || self.ring.is_checked(self.closer())
+        self.long.is_being_read() || self.carrier.reset().awaits_page() || self.ring.is_checked(self.closer())
     }
 
     /// Waits until the user of the socket has memory for the next record, and reserves it.
@@ -338,22 +330,22 @@ impl Endpoint {
         if self.ring.is_checked(self.closer()) {
             return self.ring.checked().await;
         }
-        if self.reset.awaits_page() {
+        if self.carrier.reset().awaits_page() {
             self.learn().await;
-            self.reset.on_learned();
+            self.carrier.reset().on_learned();
             return;
         }
         if self.ring.is_busy() {
             self.busy_polling.poll_for(|| self.ring.is_filled()).await;
         }
         if self.ring.sleep() {
-            self.socket.readable().await;
+            self.carrier.readable().await;
         }
     }
 
     /// Makes the next read report again that the program has closed with unread records.
     pub(crate) fn repeat_reset(&self) {
-        self.reset.on_learned();
+        self.carrier.reset().on_learned();
     }
 
     /// Has the sharers' page read, and does not wait for that.
@@ -375,164 +367,56 @@ impl Endpoint {
     }
 
     fn discard_record(&self) -> bool {
-        self.socket.discard().is_some_and(|bytes| bytes > 0 || !self.has_ended())
+        self.carrier.discard().is_some_and(|bytes| bytes > 0 || !self.has_ended())
     }
 
     /// Returns whether the program has shut down sending, and all that it has sent was taken.
     fn has_ended(&self) -> bool {
-        self.socket.is_at_end() && self.ring.end()
-    }
-
-    /// Waits until the program's end is closed or shut down for sending, even if records are left to read.
-    pub(crate) async fn hung_up(&self) {
-        self.socket.hung_up().await;
-    }
-
-    /// Waits until the program's end is closed.
-    pub(crate) async fn closed(&self) {
-        self.socket.closed().await;
-    }
-
-    /// Returns whether the program's end is closed.
-    pub(crate) fn is_hung_up(&self) -> bool {
-        self.socket.is_hung_up()
+        self.carrier.is_at_end() && self.ring.end()
     }
 
     /// Returns the number of bytes that the program has sent and the daemon has not taken, with a header for each message.
     pub(crate) fn waiting_bytes(&self) -> u64 {
-        self.record_bytes() + self.ring.tail().wrapping_sub(self.ring.position())
-    }
-
-    /// Returns the number of bytes of the records in the carrier.
-    pub(crate) fn record_bytes(&self) -> u64 {
-        self.socket.waiting_bytes()
+        self.carrier.waiting_bytes() + self.ring.tail().wrapping_sub(self.ring.position())
     }
 
     /// Returns how far the daemon has taken what the program sends.
     pub(crate) fn taken(&self) -> Progress {
-        Progress { record_bytes: self.taken_bytes.load(Relaxed), ring_position: self.ring.position() }
+        Progress { record_bytes: self.taken_bytes.get(), ring_position: self.ring.position() }
     }
 
     /// Returns how far the program has sent.
     pub(crate) fn sent(&self) -> Progress {
-        let record_bytes = self.taken_bytes.load(Relaxed) + self.record_bytes();
+        let record_bytes = self.taken_bytes.get() + self.carrier.waiting_bytes();
         Progress { record_bytes, ring_position: self.ring.tail() }
     }
 }
 
 /// Output: what the program reads.
 impl Endpoint {
-    /// Puts a record of these parts into the carrier, with descriptors.
-    pub(super) fn try_put_parts(
-        &self,
-        parts: &[IoSlice<'_>],
-        descriptors: &[BorrowedFd<'_>],
-    ) -> Result<(), NotPut> {
-        let Ok(_gate) = self.gate.try_read() else { return Err(NotPut::Blocked(Blocked::Recall)) };
-        match self.try_send(parts, descriptors) {
-            Err(Errno::AGAIN) => Err(NotPut::Blocked(Blocked::Full)),
-            sent => sent.map_err(NotPut::Failed),
-        }
-    }
-
-    /// Puts a header and its content into the carrier as one record.
-    pub(super) fn try_put_message(&self, header: &Header, blocks: &[Bytes]) -> Result<(), NotPut> {
-        let header = header.encode();
-        let mut parts = Vec::with_capacity(1 + blocks.len());
-        parts.push(IoSlice::new(&header));
-        parts.extend(blocks.iter().map(|block| IoSlice::new(block)));
-        self.try_put_parts(&parts, &[])
-    }
-
-    /// Puts an encoded record into the carrier, with descriptors; waits for room.
-    pub(crate) async fn put_record(
-        &self,
-        record: &[u8],
-        descriptors: &[BorrowedFd<'_>],
-    ) -> Result<(), Errno> {
-        loop {
-            match self.try_put_parts(&[IoSlice::new(record)], descriptors) {
-                Err(NotPut::Blocked(Blocked::Recall)) => self.recall_ended().await,
-                Err(NotPut::Blocked(_)) => self.has_room().await,
-                Err(NotPut::Failed(error)) => return Err(error),
-                Ok(()) => return Ok(()),
-            }
-        }
-    }
-
-    /// Puts a record from a carrier back, or into another one. The caller excludes other senders meanwhile.
-    pub(crate) fn put_raw(&self, record: &RawRecord) -> Result<(), Errno> {
-        let descriptors: Vec<BorrowedFd<'_>> =
-            record.descriptors.iter().map(ReceivedDescriptor::as_fd).collect();
-        let parts = [IoSlice::new(&record.bytes)];
-        match self.try_send(&parts, &descriptors) {
-            // Two records that were one take a little more room than it did.
-            Err(Errno::AGAIN) => {
-                self.socket.double_send_buffer().and_then(|()| self.try_send(&parts, &descriptors))
-            }
-            put => put,
-        }
-    }
-
-    fn try_send(&self, record: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
-        let sent = self.socket.send(record, descriptors);
-        if sent == Err(Errno::CONNRESET) {
-            self.reset.on_send_reset();
-        }
-        sent
-    }
-
-    /// Waits until the carrier polls writable. Only a waiting task registers for that, with a descriptor of its own: otherwise
-    /// each read of a program would wake the daemon.
-    pub(crate) async fn has_room(&self) {
-        self.reads().next().await;
-    }
-
-    /// Returns a [`Reads`] for a task that waits repeatedly until the carrier polls writable.
-    pub(crate) fn reads(&self) -> Reads {
-        self.socket.reads()
-    }
-
-    /// Waits until no recall is in progress.
-    pub(super) async fn recall_ended(&self) {
-        drop(self.gate.read().await);
-    }
-
-    /// Returns the gate: locked shared to put a record, and exclusively from taking records back until they are in their
-    /// carriers.
-    pub(crate) fn gate(&self) -> &Arc<tokio::sync::RwLock<()>> {
-        &self.gate
-    }
-
-    /// Limits the carrier to few records: associations in a listener's carrier are beyond its backlog, and no user is charged for
-    /// their descriptors in flight.
-    pub(crate) fn minimize_backlog(&self) {
-        self.socket.minimize_send_buffer();
-    }
-
     /// Ends the content: the program reads the available messages, and then the end.
     pub(crate) fn end(&self) {
         if self.form.end(true) {
-            self.send_end();
+            self.carrier.end_output();
         }
     }
 
     /// Ends the content silently: a program that reads records is not told, because its descriptor would poll readable.
     pub(crate) fn end_silently(&self) {
         if self.form.end(false) {
-            self.send_end();
+            self.carrier.end_output();
         }
-    }
-
-    pub(crate) fn send_end(&self) {
-        self.socket.end_output();
     }
 }
 
 impl Endpoint {
-    /// Returns the closer of descriptors that came over this carrier.
-    pub(crate) fn closer(&self) -> &Arc<Closer> {
-        self.socket.closer()
+    /// Returns the daemon's end of the carrier.
+    pub(crate) fn carrier(&self) -> &Arc<CarrierSocket> {
+        &self.carrier
+    }
+
+    fn closer(&self) -> &Arc<Closer> {
+        self.carrier.closer()
     }
 
     /// Returns the accounts of the socket's user.

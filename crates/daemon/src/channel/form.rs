@@ -13,12 +13,11 @@
 //! [`SocketRequest::PutBack`]: carrier::request::SocketRequest::PutBack
 //! [`SocketRequest::SetForm`]: carrier::request::SocketRequest::SetForm
 
+use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use carrier::record::{Flags, Header, Kind, PLAIN_BYTES_MAX};
@@ -32,8 +31,8 @@ use crate::channel::blocked::{Blocked, NotPut};
 #[derive(Default)]
 pub(crate) struct Form {
     /// Whether `state` keeps a record from being put unchanged.
-    is_special: AtomicBool,
-    state: Mutex<State>,
+    is_special: Cell<bool>,
+    state: RefCell<State>,
     released: Notify,
 }
 
@@ -101,17 +100,17 @@ impl Message {
 }
 
 impl Form {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> RefMut<'_, State> {
+        self.state.borrow_mut()
     }
 
     /// Returns whether a record may be put into the carrier unchanged.
     pub(crate) fn is_ordinary(&self) -> bool {
-        !self.is_special.load(Relaxed)
+        !self.is_special.get()
     }
 
     fn note(&self, state: &State) {
-        self.is_special.store(state.is_plain || state.is_held || !state.put_back.is_empty(), Relaxed);
+        self.is_special.set(state.is_plain || state.is_held || !state.put_back.is_empty());
     }
 
     /// Records that no more messages follow. A program that reads records is told only if `told`. Returns whether the program
@@ -230,7 +229,7 @@ impl Channel {
             let channel = Rc::clone(self);
             tokio::task::spawn_local(async move {
                 while is_full(channel.flush()) {
-                    channel.endpoint.has_room().await;
+                    channel.carrier().has_room().await;
                 }
                 channel.endpoint.form.state().is_flushing = false;
             });
@@ -254,13 +253,13 @@ impl Channel {
         }
         form.note(&state);
         if state.take_end() {
-            self.endpoint.send_end();
+            self.carrier().end_output();
         }
         Ok(())
     }
 
     fn try_put_record(&self, message: &Message) -> Result<(), NotPut> {
-        self.endpoint.try_put_message(&message.header, &message.blocks())?;
+        self.carrier().try_put_message(&message.header, &message.blocks())?;
         self.credit.count(1);
         self.credit.hold_no_credit(1);
         Ok(())
@@ -269,7 +268,7 @@ impl Channel {
     /// Puts the rest of a message as plain content; puts nothing of a notification.
     pub(super) fn try_put_plain(&self, message: &mut Message) -> Result<(), NotPut> {
         while let Some(packet) = message.packet() {
-            self.endpoint.try_put_parts(&[IoSlice::new(&packet)], &[])?;
+            self.carrier().try_put_parts(&[IoSlice::new(&packet)], &[])?;
             message.cut(packet.len());
         }
         Ok(())
@@ -301,7 +300,7 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn a_message_that_is_put_back_waits_for_no_reader() {
         let registry = registry();
-        let (socket, _theirs) = opened(&registry, Style::OneToOne);
+        let (socket, _program_end) = opened(&registry, Style::OneToOne);
         let channel = &socket.channel;
         let account = registry.unread.account(1);
         let _full = account.charge_anyway(Limits::default().user_unread_bytes);
@@ -322,7 +321,7 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn forms_that_change_again_and_again_start_one_task() {
         let registry = registry();
-        let (socket, _theirs) = opened(&registry, Style::OneToOne);
+        let (socket, _program_end) = opened(&registry, Style::OneToOne);
         let channel = &socket.channel;
         channel.hold().expect("it is open");
         let record = [&header(3, 60_000).encode()[..], &[7; 60_000]].concat();

@@ -1,10 +1,10 @@
 //! Long messages from the program. The content of each is in a memfd, which a thread reads, because its sender may keep pages of the
 //! memfd locked. One is read at a time, before all else that the program has sent later.
 
+use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use carrier::record::Header;
@@ -24,11 +24,11 @@ const IN_TURN_MAX: usize = 8;
 #[derive(Default)]
 pub(super) struct InboundLong {
     /// The message that comes before all else.
-    first: Mutex<Option<Message>>,
+    first: RefCell<Option<Message>>,
     /// Messages whose turn the ring announces.
-    in_turn: Mutex<VecDeque<(Header, ReceivedDescriptor)>>,
+    in_turn: RefCell<VecDeque<(Header, ReceivedDescriptor)>>,
     /// Whether the last message found no memory because the host is short of it, independent of the user's limit.
-    is_host_short: AtomicBool,
+    is_host_short: Cell<bool>,
 }
 
 /// A message whose content is in a memfd.
@@ -75,7 +75,7 @@ impl InboundLong {
         memfd: ReceivedDescriptor,
         is_host_short: bool,
     ) -> Result<Incoming, Errno> {
-        self.is_host_short.store(is_host_short, Relaxed);
+        self.is_host_short.set(is_host_short);
         *self.first() = Some(Message { header, stage: Stage::Stalled(memfd) });
         Err(Errno::NOBUFS)
     }
@@ -126,7 +126,7 @@ impl InboundLong {
 
     /// Returns whether the host was short of memory at the last attempt; returns true once for each such attempt.
     pub(super) fn take_host_short(&self) -> bool {
-        self.is_host_short.swap(false, Relaxed)
+        self.is_host_short.replace(false)
     }
 
     /// Keeps a message until the ring announces its turn. Returns whether there was room for it.
@@ -155,12 +155,12 @@ impl InboundLong {
         self.first().take().is_some()
     }
 
-    fn first(&self) -> MutexGuard<'_, Option<Message>> {
-        self.first.lock().unwrap_or_else(PoisonError::into_inner)
+    fn first(&self) -> RefMut<'_, Option<Message>> {
+        self.first.borrow_mut()
     }
 
-    fn in_turn(&self) -> MutexGuard<'_, VecDeque<(Header, ReceivedDescriptor)>> {
-        self.in_turn.lock().unwrap_or_else(PoisonError::into_inner)
+    fn in_turn(&self) -> RefMut<'_, VecDeque<(Header, ReceivedDescriptor)>> {
+        self.in_turn.borrow_mut()
     }
 }
 

@@ -27,6 +27,7 @@ use std::sync::Arc;
 use carrier::record::{Header, Kind};
 
 use blocked::NotPut;
+use carrier_socket::CarrierSocket;
 use endpoint::Endpoint;
 pub(crate) use form::Put;
 use raw_record::RawRecord;
@@ -35,7 +36,7 @@ use window_credit::WindowCredit;
 
 /// The state that a socket shares with its program. The program has the other end of `endpoint`, and maps `pages`.
 pub(crate) struct Channel {
-    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) endpoint: Endpoint,
     pub(crate) pages: SharedPages,
     pub(crate) credit: WindowCredit,
     /// Locked while the daemon puts a message, from its first part to its last.
@@ -66,14 +67,13 @@ const ALONE_MAX: u32 = 64;
 
 impl Channel {
     pub(crate) fn new(endpoint: Endpoint, pages: SharedPages) -> Channel {
-        let credit = WindowCredit::new(Arc::clone(endpoint.closer()));
-        Channel {
-            endpoint: Arc::new(endpoint),
-            pages,
-            credit,
-            delivery: Arc::default(),
-            announced: RefCell::default(),
-        }
+        let credit = WindowCredit::new(Arc::clone(endpoint.carrier().closer()));
+        Channel { endpoint, pages, credit, delivery: Arc::default(), announced: RefCell::default() }
+    }
+
+    /// Returns the daemon's end of the carrier.
+    pub(crate) fn carrier(&self) -> &Arc<CarrierSocket> {
+        self.endpoint.carrier()
     }
 
     /// Announces a message of this length that is put alone, if the reader must know before it comes. `counted` is 1 for a
@@ -106,7 +106,7 @@ impl Channel {
         let Some(hint) = hint else { return Ok(()) };
         self.pages.set_longest(hint.longest);
         self.pages.set_bundles(hint.bundles);
-        self.endpoint.try_put_parts(&[IoSlice::new(&Header::new(Kind::SizeHint).encode())], &[])?;
+        self.carrier().try_put_parts(&[IoSlice::new(&Header::new(Kind::SizeHint).encode())], &[])?;
         // A size hint that could not be put is put at the next attempt.
         *self.announced() = hint;
         Ok(())

@@ -80,7 +80,7 @@ impl Putter {
         let channel = &self.channel;
         let put = channel
             .announce_bundle()
-            .and_then(|()| channel.endpoint.try_put_parts(&[IoSlice::new(bundle)], &[]));
+            .and_then(|()| channel.carrier().try_put_parts(&[IoSlice::new(bundle)], &[]));
         if !matches!(put, Err(NotPut::Blocked(_))) {
             self.attempt.counted = 0;
             channel.credit.hold_no_credit(messages);
@@ -103,17 +103,17 @@ impl Putter {
     pub(crate) async fn unblocked(&mut self, blocked: Blocked) {
         let endpoint = &self.channel.endpoint;
         match blocked {
-            Blocked::Full => endpoint.has_room().await,
+            Blocked::Full => endpoint.carrier().has_room().await,
             Blocked::Delivery => {
                 self.delivery = Some(Arc::clone(&self.channel.delivery).lock_owned().await);
             }
-            Blocked::Recall => endpoint.recall_ended().await,
+            Blocked::Recall => endpoint.carrier().recall_ended().await,
             Blocked::Held => endpoint.form.released().await,
             Blocked::Memory(bytes) => match endpoint.accounts().unread().room(bytes).await {
                 Some(charge) => self.attempt.memory = Some(charge),
                 None => self.attempt.failed = Some(Errno::NOMEM),
             },
-            Blocked::Descriptors => endpoint.closer().room().await,
+            Blocked::Descriptors => endpoint.carrier().closer().room().await,
             Blocked::Host => tokio::time::sleep(SHORTAGE_WAIT).await,
         }
     }
@@ -162,7 +162,7 @@ impl Putter {
             Ok(()) if header.bytes as usize > PAYLOAD_BYTES_MAX => {
                 self.attempt.try_put_long(channel, header, blocks)
             }
-            Ok(()) => channel.endpoint.try_put_message(header, blocks),
+            Ok(()) => channel.carrier().try_put_message(header, blocks),
             announced => announced,
         };
         if !matches!(put, Err(NotPut::Blocked(_))) {
@@ -220,7 +220,7 @@ impl Attempt {
             Some(long) => long,
             None => {
                 let endpoint = &channel.endpoint;
-                let (account, closer) = (endpoint.accounts().unread(), endpoint.closer());
+                let (account, closer) = (endpoint.accounts().unread(), endpoint.carrier().closer());
                 let long = LentMemfd::of_message(blocks, account, closer, &mut self.memory);
                 let long = long.map_err(NotPut::Blocked)?;
                 // Its memory is charged with the memfd now.
@@ -229,7 +229,7 @@ impl Attempt {
             }
         };
         let header = Header { flags: header.flags.with(Flags::IN_MEMFD), ..*header }.encode();
-        match channel.endpoint.try_put_parts(&[IoSlice::new(&header)], &[long.as_fd()]) {
+        match channel.carrier().try_put_parts(&[IoSlice::new(&header)], &[long.as_fd()]) {
             Ok(()) => channel.hold_memory(long),
             Err(NotPut::Blocked(blocked)) => {
                 self.long = Some(long);
@@ -317,7 +317,7 @@ mod tests {
             assert_eq!(try_put(&mut putter, &message(3, 10)), Ok(Put::Record));
         }
         assert!(are_expected(), "the sharers' page is being read");
-        channel.endpoint.closer().drained().await;
+        channel.carrier().closer().drained().await;
         assert_eq!(try_put(&mut putter, &message(3, 10)), Ok(Put::Record));
         assert!(!are_expected());
     }

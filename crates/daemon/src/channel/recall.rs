@@ -20,8 +20,7 @@ use tokio::sync::{OwnedRwLockWriteGuard, oneshot};
 use tokio::time::timeout;
 
 use super::raw_record::RawRecord;
-use crate::channel::carrier_socket::CARRIER_RECORDS_MAX;
-use crate::channel::endpoint::Endpoint;
+use crate::channel::carrier_socket::{CARRIER_RECORDS_MAX, CarrierSocket};
 use crate::system::journal::log;
 use crate::users::descriptor_numbers::Taken;
 
@@ -31,7 +30,7 @@ const RECALL_WAIT: Duration = Duration::from_secs(5);
 /// Records taken out of a carrier. Those that are still here when this is dropped go back.
 pub(crate) struct Recalled {
     records: VecDeque<RawRecord>,
-    endpoint: Arc<Endpoint>,
+    carrier: Arc<CarrierSocket>,
     /// Keeps other records from being sent to the program.
     _gate: OwnedRwLockWriteGuard<()>,
 }
@@ -49,7 +48,7 @@ impl Recalled {
 
     /// Puts a record back. All records were in the carrier before, so it has room.
     pub(crate) fn put_back(&self, record: &RawRecord) -> Result<(), Errno> {
-        self.endpoint.put_raw(record)
+        self.carrier.put_raw(record)
     }
 
     /// Receives the records in the carrier for as long as the request waits (`is_wanted`).
@@ -60,7 +59,7 @@ impl Recalled {
     ) -> Result<(), Errno> {
         // The daemon is the only sender to this end.
         while self.records.len() < CARRIER_RECORDS_MAX {
-            match RawRecord::take(program_end, self.endpoint.closer()) {
+            match RawRecord::take(program_end, self.carrier.closer()) {
                 Ok(record) => self.records.push_back(record),
                 Err(Errno::AGAIN) => break,
                 Err(error) => return Err(error),
@@ -129,13 +128,13 @@ fn await_lock(program_end: &OwnedFd) {
     let _ = rustix::net::recv(program_end, &mut [0_u8; 0], flags);
 }
 
-impl Endpoint {
+impl CarrierSocket {
     /// Takes back the records that the program has not read. `EBUSY`: the lock of the program's end is not available for now;
     /// all records stay in the carrier, or go back to it.
     pub(crate) async fn recall(self: &Arc<Self>, program_end: BorrowedFd<'_>) -> Result<Recalled, Errno> {
         let recalled = async {
-            let gate = Arc::clone(self.gate()).write_owned().await;
-            let recalled = Recalled { records: VecDeque::new(), endpoint: Arc::clone(self), _gate: gate };
+            let gate = self.close_gate().await;
+            let recalled = Recalled { records: VecDeque::new(), carrier: Arc::clone(self), _gate: gate };
             // This call takes no lock that a program can hold.
             if rustix::io::ioctl_fionread(program_end)? == 0 {
                 return Ok(recalled);
@@ -176,7 +175,7 @@ mod tests {
     use crate::users::descriptor_numbers::Numbers;
 
     /// Returns a carrier: the daemon's end, and the program's.
-    fn carrier() -> (Arc<Endpoint>, OwnedFd) {
+    fn carrier() -> (Arc<CarrierSocket>, OwnedFd) {
         let closers = Closers::new(Numbers::with_max(1 << 16));
         let account = Budget::new(Limits { user_bytes: 1 << 20, all_bytes: 1 << 20 }).account(1);
         let closer = closers.of(1, Source::Carriers);
@@ -186,7 +185,7 @@ mod tests {
         let ring = OutboundRing::new(pages.expect("room").memory(), pins);
         let pair = endpoint::pair(&Arc::default(), closer, Accounts::new(sent, unread, received), ring);
         let (endpoint, program_end) = pair.expect("a pair");
-        (Arc::new(endpoint), program_end)
+        (Arc::clone(endpoint.carrier()), program_end)
     }
 
     /// Reads the next record from the program's end; returns it with the number of its descriptors.
@@ -207,12 +206,12 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn records_that_nobody_takes_go_back_in_their_order() {
-        let (endpoint, program_end) = carrier();
+        let (carrier, program_end) = carrier();
         let two = [program_end.as_fd(), program_end.as_fd()];
-        endpoint.put_record(b"first", &two).await.expect("room");
-        endpoint.put_record(b"second", &[]).await.expect("room");
-        let recalled = endpoint.recall(program_end.as_fd()).await.expect("nobody has the lock");
-        let mut third = pin!(endpoint.put_record(b"third", &[]));
+        carrier.put_record(b"first", &two).await.expect("room");
+        carrier.put_record(b"second", &[]).await.expect("room");
+        let recalled = carrier.recall(program_end.as_fd()).await.expect("nobody has the lock");
+        let mut third = pin!(carrier.put_record(b"third", &[]));
         let mut context = Context::from_waker(Waker::noop());
         assert!(third.as_mut().poll(&mut context).is_pending(), "nothing comes between them");
         assert_eq!(rustix::io::ioctl_fionread(&program_end), Ok(0));
@@ -224,25 +223,25 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn records_that_are_discarded_do_not_come_back() {
-        let (endpoint, program_end) = carrier();
-        endpoint.put_record(b"first", &[]).await.expect("room");
-        endpoint.recall(program_end.as_fd()).await.expect("nobody has the lock").discard();
+        let (carrier, program_end) = carrier();
+        carrier.put_record(b"first", &[]).await.expect("room");
+        carrier.recall(program_end.as_fd()).await.expect("nobody has the lock").discard();
         assert_eq!(rustix::io::ioctl_fionread(&program_end), Ok(0));
         // Another recall finds no record, and does not keep the daemon from sending afterwards.
-        drop(endpoint.recall(program_end.as_fd()).await.expect("nobody has the lock"));
-        endpoint.put_record(b"second", &[]).await.expect("room");
+        drop(carrier.recall(program_end.as_fd()).await.expect("nobody has the lock"));
+        carrier.put_record(b"second", &[]).await.expect("room");
         assert_eq!(read(&program_end), ("second".into(), 0));
     }
 
     #[tokio::test(flavor = "local")]
     async fn a_thread_that_comes_too_late_takes_nothing() {
-        let (endpoint, program_end) = carrier();
-        endpoint.put_record(b"first", &[]).await.expect("room");
-        let gate = Arc::clone(endpoint.gate()).write_owned().await;
-        let recalled = Recalled { records: VecDeque::new(), endpoint: Arc::clone(&endpoint), _gate: gate };
+        let (carrier, program_end) = carrier();
+        carrier.put_record(b"first", &[]).await.expect("room");
+        let gate = carrier.close_gate().await;
+        let recalled = Recalled { records: VecDeque::new(), carrier: Arc::clone(&carrier), _gate: gate };
         let (done, is_done) = oneshot::channel();
         drop(is_done);
-        let number = endpoint.closer().number();
+        let number = carrier.closer().number();
         Recall { program_end: program_end.try_clone().expect("a copy"), _number: number, recalled, done }
             .run();
         assert_eq!(read(&program_end), ("first".into(), 0));
@@ -250,35 +249,35 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn a_record_that_is_taken_after_the_request_has_failed_goes_back() {
-        let (endpoint, program_end) = carrier();
+        let (carrier, program_end) = carrier();
         let two = [program_end.as_fd(), program_end.as_fd()];
-        endpoint.put_record(b"first", &two).await.expect("room");
-        let gate = Arc::clone(endpoint.gate()).write_owned().await;
-        let recalled = Recalled { records: VecDeque::new(), endpoint: Arc::clone(&endpoint), _gate: gate };
+        carrier.put_record(b"first", &two).await.expect("room");
+        let gate = carrier.close_gate().await;
+        let recalled = Recalled { records: VecDeque::new(), carrier: Arc::clone(&carrier), _gate: gate };
         let (done, is_done) = oneshot::channel();
         let theirs_too = program_end.try_clone().expect("a copy");
-        let number = endpoint.closer().number();
+        let number = carrier.closer().number();
         let recall = Recall { program_end: theirs_too, _number: number, recalled, done };
         // A sharer has held the lock from the check of the request until the request has failed.
         assert!(recall.is_wanted());
         drop(is_done);
         recall.take();
         assert_eq!(read(&program_end), ("first".into(), 2));
-        endpoint.put_record(b"second", &[]).await.expect("the gate is open again");
+        carrier.put_record(b"second", &[]).await.expect("the gate is open again");
         assert_eq!(read(&program_end), ("second".into(), 0));
     }
 
     #[tokio::test(flavor = "local")]
     async fn a_full_carrier_has_room_for_one_record_more_than_it_had() {
-        let (endpoint, program_end) = carrier();
+        let (carrier, program_end) = carrier();
         let record = [7; 1000];
         let full = async {
             loop {
-                endpoint.put_record(&record, &[]).await.expect("room");
+                carrier.put_record(&record, &[]).await.expect("room");
             }
         };
         assert!(pin!(full).poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        let mut recalled = endpoint.recall(program_end.as_fd()).await.expect("nobody has the lock");
+        let mut recalled = carrier.recall(program_end.as_fd()).await.expect("nobody has the lock");
         let records = recalled.take();
         for record in records.iter().chain(records.front()) {
             recalled.put_back(record).expect("room");

@@ -10,8 +10,9 @@
 //! Another program that has the socket, for instance after an `exec`, may announce another ring. The daemon takes all messages of the
 //! old one first.
 
+use std::cell::{RefCell, RefMut};
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind};
 use ring::{Broken, Reader, Ring};
@@ -26,7 +27,7 @@ use crate::users::closer::{Closer, Job, ReceivedDescriptor};
 pub(crate) struct OutboundRing {
     memory: Arc<Memory>,
     pins: Arc<Pins>,
-    state: Mutex<State>,
+    state: RefCell<State>,
 }
 
 #[derive(Default)]
@@ -85,7 +86,7 @@ impl Front {
 impl OutboundRing {
     /// Returns the reader of no ring. `memory` has its words.
     pub(crate) fn new(memory: Arc<Memory>, pins: Arc<Pins>) -> OutboundRing {
-        OutboundRing { memory, pins, state: Mutex::default() }
+        OutboundRing { memory, pins, state: RefCell::default() }
     }
 
     /// Returns the pages of the socket.
@@ -93,8 +94,8 @@ impl OutboundRing {
         &self.memory
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> RefMut<'_, State> {
+        self.state.borrow_mut()
     }
 
     /// Notes a ring that the program has announced. Messages in the earlier ring come first.

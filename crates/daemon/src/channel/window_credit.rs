@@ -218,11 +218,11 @@ impl Channel {
 
 /// Releases credits as the program reads, until none is held.
 async fn watch_reads(channel: Rc<Channel>) {
-    let reads = channel.endpoint.reads();
+    let reads = channel.carrier().reads();
     loop {
         reads.next().await;
         for _ in 0..COUNT_LOOKS_MAX {
-            if channel.endpoint.is_hung_up() {
+            if channel.carrier().is_hung_up() {
                 channel.credit.release_all();
             }
             // A reader counts a message before it releases the lock, and the lock stands in front of the number.

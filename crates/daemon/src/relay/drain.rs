@@ -102,7 +102,9 @@ fn dispatch_record(socket: &Socket, taken: Incoming) -> Option<Departure> {
             None
         }
         Incoming::Malformed => {
-            log(format_args!("a program writes something else than records to its socket"));
+            log(format_args!(
+                "a program has written malformed records to its socket; its associations are aborted"
+            ));
             Some(Departure::Abort(Bytes::from_static(BROKEN)))
         }
         Incoming::Unread => socket.channel.has_unread_data().then_some(Departure::Unread),
@@ -123,7 +125,9 @@ fn enqueue(socket: &Socket, assoc: &SocketAssociation, header: Header, content: 
     if send_queue.is_some_and(|send_queue| !send_queue.push(header, content))
         && let Some(association) = assoc.association()
     {
-        log(format_args!("a program sends more than there is room for"));
+        log(format_args!(
+            "a program has sent more than its association has room for; the association is aborted"
+        ));
         abort(association, "the program has sent more than there is room for");
     }
 }

@@ -245,9 +245,9 @@ mod tests {
         assert_eq!(outbound.step().expect("it is open"), Wait::Memory);
         // The thread is stuck in a close of another socket of this user.
         let (end_it, ends) = mpsc::channel::<()>();
-        endpoint.closer().run(move || ends.recv().unwrap_or_default());
-        while endpoint.closer().has_room() {
-            endpoint.closer().run(|| ());
+        endpoint.carrier().closer().run(move || ends.recv().unwrap_or_default());
+        while endpoint.carrier().closer().has_room() {
+            endpoint.carrier().closer().run(|| ());
         }
         drop(all);
         soon(endpoint.room()).await;
@@ -268,7 +268,7 @@ mod tests {
         let registry = registry();
         let (socket, program_end) = opened(&registry, Style::OneToMany);
         let (end_it, ends) = mpsc::channel::<()>();
-        socket.channel.endpoint.closer().run(move || ends.recv().unwrap_or_default());
+        socket.channel.carrier().closer().run(move || ends.recv().unwrap_or_default());
         send_long(&program_end, ID, 100_000);
         let taken = async {
             tokio::join!(drain(&socket), async {
@@ -331,7 +331,7 @@ mod tests {
         assert!(matches!(endpoint.try_take(), Err(Errno::AGAIN)));
         let mut context = Context::from_waker(Waker::noop());
         assert!(std::pin::pin!(endpoint.readable()).poll(&mut context).is_pending(), "the daemon sleeps");
-        endpoint.put_record(&Header::new(Kind::Notification).encode(), &[]).await.expect("room");
+        endpoint.carrier().put_record(&Header::new(Kind::Notification).encode(), &[]).await.expect("room");
         send(&program_end, ID, b"1");
         assert!(put(&socket, ID, b"2"));
         send_only(&program_end, Kind::Wake);
@@ -451,7 +451,7 @@ mod tests {
         let endpoint = &joined.socket.channel.endpoint;
         let ring_bytes = || endpoint.waiting_bytes();
         let full = ring_bytes();
-        while endpoint.record_bytes() > 0 {
+        while endpoint.carrier().waiting_bytes() > 0 {
             assert_eq!(outbound.step().expect("it is open"), Wait::Turn);
             outbound.next_turn().await;
         }
@@ -572,7 +572,7 @@ mod tests {
             {}
         };
         fill();
-        let before = endpoint.record_bytes();
+        let before = endpoint.carrier().waiting_bytes();
         let long = testing::header(ID, 100_000);
         let flags = long.flags.with(Flags::IN_MEMFD);
         put_record(&joined.socket, &Header { flags: flags.with(Flags::IN_TURN), ..long }, b"");
@@ -580,14 +580,14 @@ mod tests {
         for _ in 0..3 {
             assert!(matches!(endpoint.try_take(), Ok(Incoming::Filler)));
         }
-        assert_eq!(before - endpoint.record_bytes(), 3 * 64);
-        assert!(endpoint.discard() && endpoint.record_bytes() > 0, "the ring alone");
+        assert_eq!(before - endpoint.carrier().waiting_bytes(), 3 * 64);
+        assert!(endpoint.discard() && endpoint.carrier().waiting_bytes() > 0, "the ring alone");
         // A note of a full ring makes the daemon discard some of them at once.
         put(&joined.socket, ID, b"a word");
         with_writer(&joined.socket, |ring| ring.note_full());
-        let before = endpoint.record_bytes();
+        let before = endpoint.carrier().waiting_bytes();
         let taken = endpoint.try_take();
         assert!(matches!(taken, Ok(Incoming::Message(..))), "{taken:?}");
-        assert_eq!(before - endpoint.record_bytes(), 8 * 64);
+        assert_eq!(before - endpoint.carrier().waiting_bytes(), 8 * 64);
     }
 }

@@ -261,7 +261,7 @@ impl Registry {
         let holders: Vec<u64> = self.ports().holders(port).take(HOLDERS_LOOKED_AT_MAX).collect();
         let table = self.table();
         let mut holders = holders.iter().filter_map(|number| table.by_number.get(number));
-        holders.find(|socket| socket.channel.endpoint.is_hung_up()).cloned()
+        holders.find(|socket| socket.channel.carrier().is_hung_up()).cloned()
     }
 
     /// Releases the port of a closed socket for the next bind. Messages that it has sent are still delivered.
@@ -298,8 +298,8 @@ impl Registry {
             // sockets.
             let (pages, share) = (channel.pages.left(), Arc::clone(&socket.share));
             let (closer, closed_pages) =
-                (Arc::clone(channel.endpoint.closer()), Arc::clone(&self.closed_pages));
-            channel.endpoint.closer().run(move || {
+                (Arc::clone(channel.carrier().closer()), Arc::clone(&self.closed_pages));
+            channel.carrier().closer().run(move || {
                 if let Some(pages) = pages.empty() {
                     let numbers = [closer.number(), closer.number()];
                     keep_pages(

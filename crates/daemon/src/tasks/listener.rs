@@ -25,7 +25,7 @@ use crate::system::visible_name;
 pub(super) async fn accept(registry: &Rc<Registry>, socket: &Rc<Socket>, listener: Arc<Listener>) {
     loop {
         // One association waits in the carrier; further ones wait in the executive, up to the backlog.
-        socket.channel.endpoint.has_room().await;
+        socket.channel.carrier().has_room().await;
         let (association, peer) = match listener.accept().await {
             Ok((association, peer)) => (association, as_seen(socket.v6, peer)),
             Err(error) => return log(format_args!("a listener has failed: {error}")),
@@ -81,9 +81,9 @@ async fn hand_over(
         socket.commands.one_to_one(OneToOneCommand::Relay { association: assoc, unsent: Messages::new() });
     let (record, endpoint) = (record::encode_accepted(&peer), &listener.channel.endpoint);
     let [status, sharers] = page.descriptors()?;
-    endpoint.put_record(&record, &[program_end.as_fd(), status.as_fd(), sharers.as_fd()]).await?;
+    endpoint.carrier().put_record(&record, &[program_end.as_fd(), status.as_fd(), sharers.as_fd()]).await?;
     // The program may have closed the descriptor already, so the closer closes this copy.
-    drop(endpoint.closer().take_over(program_end));
+    drop(endpoint.carrier().closer().take_over(program_end));
     carried
 }
 

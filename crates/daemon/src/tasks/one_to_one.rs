@@ -30,7 +30,7 @@ pub(super) async fn run(
     loop {
         let command = tokio::select! {
             command = commands.recv() => command,
-            () = socket.channel.endpoint.hung_up() => None,
+            () = socket.channel.carrier().hung_up() => None,
         };
         let goes_on = match command {
             None => false,
@@ -44,7 +44,7 @@ pub(super) async fn run(
                     biased;
                     command = commands.recv() => command.is_some(),
                     () = listener::accept(registry, socket, listener) => false,
-                    () = socket.channel.endpoint.hung_up() => false,
+                    () = socket.channel.carrier().hung_up() => false,
                 }
             }
             Some(OneToOneCommand::Unlisten) => true,
@@ -64,7 +64,7 @@ async fn connect(socket: &Rc<Socket>, request: &ConnectRequest, assoc: &Rc<Socke
     let outcome = tokio::select! {
         outcome = Association::connect_from(&request.stack, request.port, &request.server) => outcome,
         // Dropping the future cancels the setup.
-        () = socket.channel.endpoint.hung_up() => return false,
+        () = socket.channel.carrier().hung_up() => return false,
     };
     let page = &socket.channel.pages;
     match outcome {
@@ -114,7 +114,7 @@ async fn relay(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messa
         departure = tokio::select! {
             // The task ends with the association, and the time limit of the shutdown bounds that.
             _ = &mut inbound.0 => Departure::HalfClosed,
-            () = socket.channel.endpoint.closed() => match socket.channel.endpoint.take_at_close().await {
+            () = socket.channel.carrier().closed() => match socket.channel.endpoint.take_at_close().await {
                 Ok(Incoming::Unread) if socket.channel.has_unread_data() => Departure::Unread,
                 _ => Departure::Closed,
             },
@@ -179,7 +179,7 @@ async fn relay_inbound_to_end(socket: Rc<Socket>, assoc: Rc<SocketAssociation>) 
     match by_us {
         true => {
             socket.channel.endpoint.end_silently();
-            socket.channel.endpoint.closed().await;
+            socket.channel.carrier().closed().await;
         }
         false => socket.channel.endpoint.end(),
     }

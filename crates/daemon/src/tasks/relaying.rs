@@ -104,7 +104,7 @@ async fn unless_discarded(
     tokio::select! {
         biased;
         () = &mut needed => return Ok(()),
-        () = socket.channel.endpoint.closed() => {}
+        () = socket.channel.carrier().closed() => {}
     }
     if !socket.inner().options.lingers() {
         return Err(Departure::Closed);

@@ -90,7 +90,7 @@ pub(super) fn user_namespaces(files: &Files, tried: Result<(), String>) -> Findi
         "most likely a container's filter of system calls, or a chroot, forbids them"
     };
     let advice = format!("only containers without root need them; {advice}");
-    Finding::note(CHECK, format!("no network of one's own without privileges: {error}"), advice)
+    Finding::note(CHECK, format!("private networks need privileges here: {error}"), advice)
 }
 
 #[cfg(test)]

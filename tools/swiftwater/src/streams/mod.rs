@@ -232,7 +232,8 @@ fn write_all(
             recording.finish();
             ending = true;
         }
-        let records = recording.read().map_err(|error| format!("the daemon tells no more: {error}"))?;
+        let records =
+            recording.read().map_err(|error| format!("cannot read more records from the daemon: {error}"))?;
         let Some(records) = records else { break };
         out.write_all(records).and_then(|()| out.flush()).map_err(failed)?;
     }
