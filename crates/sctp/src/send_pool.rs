@@ -11,10 +11,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use bytes::Bytes;
+
 /// Size up to which an association may fill its send buffer although only the reserve of the pool is left.
 pub const SEND_LITTLE_BYTES: usize = 64 * 1024;
 /// Divisor of the pool's size: this part is the reserve, for associations that hold little.
 pub const SEND_RESERVED_PART: usize = 4;
+/// Cost of a message of [`SendPool::copy`] in addition to its bytes, wherever it waits.
+const COPIED_COST_BYTES: usize = 256;
 
 /// The memory behind a [`SendPool`].
 pub trait SendBudget: fmt::Debug + Send + Sync {
@@ -55,8 +59,19 @@ impl SendPool {
 
     /// Charges a block.
     pub(crate) fn charge(&self, bytes: usize) -> BlockCharge {
+        BlockCharge(Arc::new(self.charge_to_drop(bytes)))
+    }
+
+    /// Copies a message that was received into memory of the pool, where it waits to be sent on. The charge, with
+    /// [`COPIED_COST_BYTES`], ends with the last reference to the copy.
+    pub fn copy(&self, message: &[u8]) -> Bytes {
+        let charge = self.charge_to_drop(message.len() + COPIED_COST_BYTES);
+        Bytes::from_owner(Copied { message: message.into(), _charge: charge })
+    }
+
+    fn charge_to_drop(&self, bytes: usize) -> Charge {
         self.0.charge(bytes);
-        BlockCharge(Arc::new(Charge { pool: self.clone(), bytes }))
+        Charge { pool: self.clone(), bytes }
     }
 }
 
@@ -71,6 +86,18 @@ impl Eq for SendPool {}
 /// The charge for a block, which ends with its last copy: each part of the block has one.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockCharge(#[expect(dead_code, reason = "dropping it returns the memory")] Arc<Charge>);
+
+/// A message in memory of a pool.
+struct Copied {
+    message: Box<[u8]>,
+    _charge: Charge,
+}
+
+impl AsRef<[u8]> for Copied {
+    fn as_ref(&self) -> &[u8] {
+        &self.message
+    }
+}
 
 #[derive(Debug)]
 struct Charge {

@@ -15,4 +15,4 @@ pub use mux::Mux;
 pub use null::{Null, Nuls};
 pub use pipe::{Join, Pipe};
 pub use sad::Sad;
-pub use splice::{Splice, Spliced};
+pub use splice::{Splice, SpliceMemory, Spliced};

@@ -4,23 +4,26 @@ use crate::Errno;
 use crate::driver::{Cx, Driver, Open};
 use crate::identifiers::StreamId;
 use crate::message::{Kind, Message};
+use std::collections::HashMap;
 
 /// Joins each stream with the one that it has linked under itself: messages go through in both directions, with flow control
 /// across. A stream has one link. The driver discards messages that are written to a stream without a link, and messages that come up
 /// on a persistent link whose stream was closed.
 #[derive(Debug, Default)]
 pub struct Mux {
-    /// The stream above and the stream below of each link.
-    joined: Vec<(StreamId, StreamId)>,
+    /// The linked stream of each stream above that has one: each message is looked up, and there may be many links.
+    below: HashMap<StreamId, StreamId>,
+    /// The stream above of each linked stream, until either is gone.
+    above: HashMap<StreamId, StreamId>,
 }
 
 impl Mux {
     fn below(&self, upper: StreamId) -> Option<StreamId> {
-        self.joined.iter().find(|(above, _)| *above == upper).map(|(_, below)| *below)
+        self.below.get(&upper).copied()
     }
 
     fn above(&self, lower: StreamId) -> Option<StreamId> {
-        self.joined.iter().find(|(_, below)| *below == lower).map(|(above, _)| *above)
+        self.above.get(&lower).copied()
     }
 }
 
@@ -30,7 +33,9 @@ impl Driver for Mux {
     }
 
     fn close(&mut self, _cx: &mut Cx<'_>, s: StreamId) {
-        self.joined.retain(|(above, _)| *above != s);
+        if let Some(lower) = self.below.remove(&s) {
+            self.above.remove(&lower);
+        }
     }
 
     fn put(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
@@ -62,12 +67,15 @@ impl Driver for Mux {
         if self.below(upper).is_some() {
             return Err(Errno::EBUSY);
         }
-        self.joined.push((upper, lower));
+        self.below.insert(upper, lower);
+        self.above.insert(lower, upper);
         Ok(())
     }
 
     fn unlink(&mut self, _cx: &mut Cx<'_>, lower: StreamId) {
-        self.joined.retain(|(_, below)| *below != lower);
+        if let Some(upper) = self.above.remove(&lower) {
+            self.below.remove(&upper);
+        }
     }
 
     fn lower_put(&mut self, cx: &mut Cx<'_>, lower: StreamId, m: Message) {

@@ -4,7 +4,9 @@ use crate::driver::{Cx, Driver, Open, WriteData};
 use crate::identifiers::StreamId;
 use crate::message::{Control, Kind, Marks, Message};
 use crate::{Errno, Primitive, SendInfo};
+use bytes::Bytes;
 use std::collections::HashMap;
+use std::fmt;
 
 /// Joins the two streams that are linked under one of its streams: user data that comes up on one goes down on the other, with
 /// flow control across. Any other message, such as the end of a connection, ends both links once the data before it has gone on, and
@@ -13,6 +15,15 @@ use std::collections::HashMap;
 pub struct Splice {
     /// The linked streams: each message is looked up here, and there may be many.
     ends: HashMap<StreamId, End>,
+    /// The streams linked under each upper one.
+    pairs: HashMap<StreamId, Pair>,
+}
+
+/// The streams that are linked under one upper stream.
+#[derive(Clone, Copy, Debug)]
+enum Pair {
+    Half(StreamId),
+    Whole,
 }
 
 /// A linked stream.
@@ -22,6 +33,25 @@ struct End {
     /// The stream that it is joined with, once that is linked, too.
     other: Option<StreamId>,
     spliced: Spliced,
+    memory: Option<SpliceMemory>,
+}
+
+/// Copies data that goes down on a stream into memory that is charged to the stream's owner.
+pub struct SpliceMemory(Copy);
+
+type Copy = Box<dyn Fn(&[u8]) -> Bytes + Send>;
+
+impl SpliceMemory {
+    /// Returns memory that `copy` charges.
+    pub fn new(copy: impl Fn(&[u8]) -> Bytes + Send + 'static) -> Self {
+        SpliceMemory(Box::new(copy))
+    }
+}
+
+impl fmt::Debug for SpliceMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SpliceMemory").finish_non_exhaustive()
+    }
 }
 
 /// User data that has come up on a linked stream and gone down on the other one.
@@ -54,6 +84,21 @@ impl Splice {
         self.ends.get(&lower)?.other
     }
 
+    /// Sets the memory of data that goes down on a linked stream, until its link ends. Without it, that is the executive's.
+    pub fn set_memory(&mut self, lower: StreamId, memory: SpliceMemory) {
+        if let Some(end) = self.ends.get_mut(&lower) {
+            end.memory = Some(memory);
+        }
+    }
+
+    /// Copies data that goes down on a linked stream.
+    fn copy(&self, cx: &mut Cx<'_>, to: StreamId, data: &[u8]) -> Bytes {
+        match self.ends.get(&to).and_then(|end| end.memory.as_ref()) {
+            Some(SpliceMemory(copy)) => copy(data),
+            None => cx.block(WriteData::Copied(data)),
+        }
+    }
+
     fn count(&mut self, lower: StreamId, bytes: usize, goes_on: bool) {
         if let Some(Spliced { messages, bytes: all_bytes, is_in_record }) =
             self.ends.get_mut(&lower).map(|end| &mut end.spliced)
@@ -72,7 +117,7 @@ impl Splice {
                 self.count(lower, data.len(), goes_on);
                 if !data.is_empty() {
                     // The block may be a small part of the memory of a batch, which must not stay in a send queue.
-                    let data = cx.block(WriteData::Copied(&data.into_bytes())).into();
+                    let data = self.copy(cx, to, &data.into_bytes()).into();
                     cx.lower_put(to, Message { band, kind, data, marks: Marks::UNADMITTED });
                 }
                 true
@@ -129,24 +174,29 @@ impl Driver for Splice {
     }
 
     fn link(&mut self, cx: &mut Cx<'_>, upper: StreamId, lower: StreamId) -> Result<(), Errno> {
-        let mut joined = self.ends.iter_mut().filter(|(_, end)| end.upper == upper);
-        let (first, second) = (joined.next(), joined.next());
-        if second.is_some() {
-            return Err(Errno::EBUSY);
-        }
-        let other = first.map(|(other, end)| {
-            end.other = Some(lower);
-            *other
-        });
-        self.ends.insert(lower, End { upper, other, spliced: Spliced::default() });
+        let other = match self.pairs.get(&upper) {
+            None => None,
+            Some(Pair::Half(other)) => Some(*other),
+            Some(Pair::Whole) => return Err(Errno::EBUSY),
+        };
+        self.pairs.insert(upper, if other.is_some() { Pair::Whole } else { Pair::Half(lower) });
+        self.ends.insert(lower, End { upper, other, spliced: Spliced::default(), memory: None });
         if let Some(other) = other {
+            if let Some(end) = self.ends.get_mut(&other) {
+                end.other = Some(lower);
+            }
             cx.lower_qenable(other);
         }
         Ok(())
     }
 
     fn unlink(&mut self, cx: &mut Cx<'_>, lower: StreamId) {
-        let Some(End { other: Some(other), .. }) = self.ends.remove(&lower) else { return };
+        let Some(End { upper, other, .. }) = self.ends.remove(&lower) else { return };
+        let Some(other) = other else {
+            self.pairs.remove(&upper);
+            return;
+        };
+        self.pairs.insert(upper, Pair::Half(other));
         if let Some(end) = self.ends.get_mut(&other) {
             end.other = None;
         }

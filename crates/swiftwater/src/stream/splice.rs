@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use streams::drivers::Splice;
-use streams::{Credentials, Executive, LinkError, LinkId, StreamId};
+use sctp::SendPool;
+use streams::drivers::{Splice, SpliceMemory};
+use streams::{Credentials, DriverId, Executive, LinkError, LinkId, StreamId};
 
 use super::Stream;
 
@@ -95,10 +96,10 @@ impl Stream<'_> {
             return Err(SpliceError::OtherStack);
         }
         let (known, other_known) = (Known::of(self)?, Known::of(other)?);
-        known.check_fits(other_known)?;
-        other_known.check_fits(known)?;
-        let with = other.socket.stream;
-        let spliced = self.change(|executive, s| splice(executive, [s, with], owner));
+        known.check_fits(&other_known)?;
+        other_known.check_fits(&known)?;
+        let (with, pools) = (other.socket.stream, [known.send_pool, other_known.send_pool]);
+        let spliced = self.change(|executive, s| splice(executive, [s, with], pools, owner));
         Ok(spliced.unwrap_or(Err(LinkError::Closed))?)
     }
 
@@ -128,10 +129,11 @@ impl Stream<'_> {
 }
 
 /// The properties of a stream's association that a splice depends on.
-#[derive(Clone, Copy)]
 struct Known {
     streams_in: u16,
     streams_out: u16,
+    /// The memory of its owner for messages to send.
+    send_pool: Option<SendPool>,
 }
 
 impl Known {
@@ -140,7 +142,11 @@ impl Known {
         let socket = stream.socket;
         let known = socket.shard.with_driver(|driver| {
             let view = driver.view(socket.stream, 0)?;
-            let known = Known { streams_in: view.streams_in(), streams_out: view.streams_out() };
+            let known = Known {
+                streams_in: view.streams_in(),
+                streams_out: view.streams_out(),
+                send_pool: driver.config(socket.stream, 0)?.send_pool.clone(),
+            };
             Some((known, view.is_in_record()))
         });
         match known.flatten() {
@@ -151,7 +157,7 @@ impl Known {
     }
 
     /// Checks that the other association sends on every SCTP stream on which messages can come up here.
-    fn check_fits(self, other: Known) -> Result<(), SpliceError> {
+    fn check_fits(&self, other: &Known) -> Result<(), SpliceError> {
         let (inbound, outbound) = (self.streams_in, other.streams_out);
         match inbound > outbound {
             true => Err(SpliceError::TooFewStreams { inbound, outbound }),
@@ -160,7 +166,12 @@ impl Known {
     }
 }
 
-fn splice(executive: &mut Executive, lowers: [StreamId; 2], owner: Credentials) -> Result<(), LinkError> {
+fn splice(
+    executive: &mut Executive,
+    lowers: [StreamId; 2],
+    pools: [Option<SendPool>; 2],
+    owner: Credentials,
+) -> Result<(), LinkError> {
     // Most stacks never splice, and each driver costs a call in every turn.
     let driver = match executive.driver_named(SPLICE) {
         Some(driver) => driver,
@@ -168,10 +179,22 @@ fn splice(executive: &mut Executive, lowers: [StreamId; 2], owner: Credentials) 
     };
     let upper = executive.open_minor(driver, None, owner).map_err(|_| LinkError::Closed)?;
     let linked = link_both(executive, upper, lowers);
+    // No message has gone on yet: that is work of service procedures.
+    for (lower, pool) in lowers.into_iter().zip(pools) {
+        charge(executive, driver, lower, pool);
+    }
     // The links are persistent.
     executive.close(upper);
     executive.run();
     linked
+}
+
+/// Charges what goes down on a stream to the pool of its association.
+fn charge(executive: &mut Executive, driver: DriverId, lower: StreamId, pool: Option<SendPool>) {
+    if let Some(pool) = pool {
+        let memory = SpliceMemory::new(move |message| pool.copy(message));
+        executive.with_driver(driver, |splice: &mut Splice, _| splice.set_memory(lower, memory));
+    }
 }
 
 fn link_both(

@@ -1,8 +1,12 @@
 //! Two associations that are spliced, past the program between them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use streams::Credentials;
+use swiftwater::internals::SendBudget;
 use swiftwater::{
-    Association, AssociationOptions, SendError, SendInfo, SpliceError, Stack, StackOptions, streams,
+    Association, AssociationOptions, SendError, SendInfo, SendPool, SpliceError, Stack, StackOptions, streams,
 };
 
 use crate::pair::must_end;
@@ -14,13 +18,18 @@ struct Between {
 }
 
 fn between(options: [&AssociationOptions; 2]) -> Between {
+    between_with(&AssociationOptions::default(), options)
+}
+
+/// Returns the ends, those of the program between them with these options.
+fn between_with(program: &AssociationOptions, options: [&AssociationOptions; 2]) -> Between {
     let options_of = |association: &AssociationOptions| StackOptions {
         udp_port: Some(0),
         local_addresses: vec!["127.0.0.1".parse().unwrap()],
         association: association.clone(),
         ..StackOptions::default()
     };
-    let stack = Stack::bind(&options_of(&AssociationOptions::default())).unwrap();
+    let stack = Stack::bind(&options_of(program)).unwrap();
     let listener = stack.listen(7).unwrap();
     let joined = options.map(|options| {
         let client = Stack::bind(&options_of(options)).unwrap();
@@ -145,5 +154,68 @@ fn a_record_that_was_begun_ends_before_a_splice() {
             parts.map(|part| (part.to_vec(), part.info.more)),
             [(b"begun, ".to_vec(), true), (b"ended".to_vec(), false)]
         );
+    });
+}
+
+/// A budget that counts.
+#[derive(Debug)]
+struct Counted {
+    limit_bytes: usize,
+    charged_bytes: AtomicUsize,
+}
+
+impl SendBudget for Counted {
+    fn charge(&self, bytes: usize) {
+        self.charged_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    fn release(&self, bytes: usize) {
+        self.charged_bytes.fetch_sub(bytes, Relaxed);
+    }
+
+    fn free_bytes(&self) -> usize {
+        self.limit_bytes.saturating_sub(self.charged_bytes.load(Relaxed))
+    }
+}
+
+/// A message that was passed on and waits is in the memory of the user whose association sends it: in its send buffer, on the queue
+/// before that, and on the queues of modules.
+#[test]
+fn what_was_passed_on_is_charged_to_the_owner_of_the_stream() {
+    must_end(|| {
+        const LIMIT_BYTES: usize = 256 * 1024;
+        const BYTES: usize = 4000;
+        let budget = Arc::new(Counted { limit_bytes: LIMIT_BYTES, charged_bytes: AtomicUsize::new(0) });
+        let program = AssociationOptions {
+            send_pool: Some(SendPool::new(Arc::<Counted>::clone(&budget))),
+            ..AssociationOptions::default()
+        };
+        let default = AssociationOptions::default();
+        let Between { clients: [a, b], ends: [to_a, to_b] } = between_with(&program, [&default, &default]);
+        to_b.stream().push_named("limit", &["bits=100G".to_owned()]).unwrap();
+        to_a.stream().splice(&to_b.stream(), Credentials::ROOT).unwrap();
+        let waits = || {
+            let stream = to_b.stream().describe().unwrap();
+            stream.modules[0].write.bytes + stream.driver.write.bytes
+        };
+        let mut sent = 0u32;
+        // Until messages wait on each queue, the last one on that of the module.
+        while to_b.stream().describe().unwrap().modules[0].write.messages == 0 {
+            match a.try_send(&[&sent.to_be_bytes()[..], &[7; BYTES - 4]].concat(), &SendInfo::default()) {
+                Ok(()) => sent += 1,
+                Err(SendError::WouldBlock) => std::thread::yield_now(),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        let (waiting, charged) = (waits(), budget.charged_bytes.load(Relaxed));
+        assert!(waiting >= BYTES && charged > waiting, "{charged} bytes are charged, and {waiting} wait");
+        let rest = LIMIT_BYTES + 3 * 64 * 1024;
+        assert!(charged < rest, "{charged} bytes: a full pool and three queues of 64 KB");
+        for number in 0..sent {
+            assert_eq!(b.recv().unwrap().unwrap().to_vec()[..4], number.to_be_bytes());
+        }
+        while budget.charged_bytes.load(Relaxed) > 0 {
+            std::thread::yield_now();
+        }
     });
 }
