@@ -13,7 +13,7 @@ pub use kind::{Flush, Kind, Passed, Signal};
 pub use marks::Marks;
 pub(crate) use run::Credit;
 pub use run::{Record, RecordLayout, Run};
-pub use utilities::{allocb, copyb, dupb, esballoc};
+pub use utilities::{allocb, copyb, dupb, esballoc, testb};
 
 use crate::Chain;
 use bytes::Bytes;
@@ -108,59 +108,42 @@ impl Message {
     /// Returns what is known of user data in both directions; `None` for other messages. Data without options has the default
     /// description.
     pub fn user_data(&self) -> Option<UserData> {
-        match &self.kind {
-            Kind::Data => Some(UserData::default()),
-            Kind::Proto(Control::Tpi(primitive)) => match primitive {
-                Primitive::OptdataReq { association, info } => {
-                    let SendInfo { stream, ppid, more, .. } = *info;
-                    Some(UserData { association: *association, stream, ppid, more })
-                }
-                Primitive::OptdataInd { association, info } => {
-                    let RecvInfo { stream, ppid, more, .. } = *info;
-                    Some(UserData { association: *association, stream, ppid, more })
-                }
-                Primitive::DataReq { more }
-                | Primitive::ExdataReq { more }
-                | Primitive::DataInd { more }
-                | Primitive::ExdataInd { more } => Some(UserData { more: *more, ..UserData::default() }),
-                _ => None,
-            },
-            _ => None,
-        }
+        self.described(user_data_of)
     }
 
     /// Returns the description of user data on its way down; `None` for other messages. Data without options has the default
     /// description.
     pub fn send_info(&self) -> Option<SendInfo> {
-        match &self.kind {
-            Kind::Data => Some(SendInfo::default()),
-            Kind::Proto(Control::Tpi(primitive)) => match *primitive {
-                Primitive::OptdataReq { info, .. } => Some(info),
-                Primitive::DataReq { more } => Some(SendInfo { more, ..SendInfo::default() }),
-                Primitive::ExdataReq { more } => {
-                    Some(SendInfo { more, unordered: true, ..SendInfo::default() })
-                }
-                _ => None,
-            },
-            _ => None,
-        }
+        self.described(send_info_of)
     }
 
     /// Returns the description of user data on its way up; `None` for other messages. Data without options has the default
     /// description.
     pub fn recv_info(&self) -> Option<RecvInfo> {
+        self.described(recv_info_of)
+    }
+
+    /// Describes user data by its primitive, which is decoded if a program has put it as bytes.
+    fn described<T: Default>(&self, of: impl Fn(&Primitive) -> Option<T>) -> Option<T> {
         match &self.kind {
-            Kind::Data => Some(RecvInfo::default()),
-            Kind::Proto(Control::Tpi(primitive)) => match *primitive {
-                Primitive::OptdataInd { info, .. } => Some(info),
-                Primitive::DataInd { more } => Some(RecvInfo { more, ..RecvInfo::default() }),
-                Primitive::ExdataInd { more } => {
-                    Some(RecvInfo { more, unordered: true, ..RecvInfo::default() })
-                }
-                _ => None,
-            },
+            Kind::Data => Some(T::default()),
+            Kind::Proto(Control::Tpi(primitive)) => of(primitive),
+            Kind::Proto(Control::Raw(bytes)) => of(&Primitive::decode(bytes).ok()?),
             _ => None,
         }
+    }
+
+    /// Decodes a control part that was put as bytes, for a module or driver that speaks the transport interface. Bytes that are no
+    /// primitive stay. User data that came up so has no part of the receive window, and does not get one.
+    #[must_use]
+    pub fn decoded(mut self) -> Self {
+        let (Kind::Proto(control) | Kind::PcProto(control)) = &mut self.kind else { return self };
+        let Control::Raw(bytes) = &*control else { return self };
+        if let Ok(primitive) = Primitive::decode(bytes) {
+            *control = Control::Tpi(primitive);
+            self.marks |= Marks::CREDITED;
+        }
+        self
     }
 
     /// Returns the rank of the message: messages of a higher rank come first.
@@ -214,6 +197,42 @@ impl Message {
     #[inline]
     pub(crate) fn charges(&self) -> usize {
         usize::from(!self.marks.contains(Marks::OF_RUN))
+    }
+}
+
+fn user_data_of(primitive: &Primitive) -> Option<UserData> {
+    match primitive {
+        Primitive::OptdataReq { association, info } => {
+            let SendInfo { stream, ppid, more, .. } = *info;
+            Some(UserData { association: *association, stream, ppid, more })
+        }
+        Primitive::OptdataInd { association, info } => {
+            let RecvInfo { stream, ppid, more, .. } = *info;
+            Some(UserData { association: *association, stream, ppid, more })
+        }
+        Primitive::DataReq { more }
+        | Primitive::ExdataReq { more }
+        | Primitive::DataInd { more }
+        | Primitive::ExdataInd { more } => Some(UserData { more: *more, ..UserData::default() }),
+        _ => None,
+    }
+}
+
+fn send_info_of(primitive: &Primitive) -> Option<SendInfo> {
+    match *primitive {
+        Primitive::OptdataReq { info, .. } => Some(info),
+        Primitive::DataReq { more } => Some(SendInfo { more, ..SendInfo::default() }),
+        Primitive::ExdataReq { more } => Some(SendInfo { more, unordered: true, ..SendInfo::default() }),
+        _ => None,
+    }
+}
+
+fn recv_info_of(primitive: &Primitive) -> Option<RecvInfo> {
+    match *primitive {
+        Primitive::OptdataInd { info, .. } => Some(info),
+        Primitive::DataInd { more } => Some(RecvInfo { more, ..RecvInfo::default() }),
+        Primitive::ExdataInd { more } => Some(RecvInfo { more, unordered: true, ..RecvInfo::default() }),
+        _ => None,
     }
 }
 

@@ -150,6 +150,8 @@ impl Host for Upper<'_, '_> {
         let listener = self.minors.listener(listener);
         match listener.and_then(|s| self.minors.get(s)) {
             Some(Minor::Listening { backlog, waiting, .. }) => waiting < backlog,
+            // A listening stream with an association of its own.
+            Some(Minor::Connected { .. } | Minor::Disconnected) => false,
             _ => true,
         }
     }

@@ -71,6 +71,9 @@ pub(super) struct Minors {
     by_stream: Vec<Option<Opened>>,
     by_association: Vec<Option<Owner>>,
     listeners: HashMap<ListenerId, StreamId>,
+    /// The listeners of streams that have an association of their own, with their backlog: the address stays theirs, and they
+    /// listen again when they are idle.
+    resting: HashMap<StreamId, (ListenerId, u32)>,
     waiting: HashMap<u32, Waiting>,
     /// The ends of the associations of one-to-one streams that are still open.
     disconnects: HashMap<StreamId, Disconnect>,
@@ -91,7 +94,11 @@ impl Minors {
         let minor = self.get(s)?;
         self.by_stream[s.index()] = None;
         self.disconnects.remove(&s);
-        if let Minor::Listening { listener, .. } | Minor::OneToMany { listener, .. } = minor {
+        let listening = match minor {
+            Minor::Listening { listener, .. } | Minor::OneToMany { listener, .. } => Some(listener),
+            _ => self.take_resting(s).map(|(listener, _)| listener),
+        };
+        if let Some(listener) = listening {
             self.listeners.remove(&listener);
         }
         Some(minor)
@@ -136,6 +143,23 @@ impl Minors {
         if let Some(Some(opened)) = self.by_stream.get_mut(s.index()) {
             opened.minor = minor;
         }
+    }
+
+    /// Keeps the listener of a stream that is about to get an association of its own. Returns the listener.
+    pub(super) fn rest(&mut self, s: StreamId) -> Option<ListenerId> {
+        let Some(Minor::Listening { listener, backlog, .. }) = self.get(s) else { return None };
+        self.resting.insert(s, (listener, backlog));
+        Some(listener)
+    }
+
+    /// Returns the listener that a stream has kept.
+    pub(super) fn resting(&self, s: StreamId) -> Option<ListenerId> {
+        self.resting.get(&s).map(|(listener, _)| *listener)
+    }
+
+    /// Removes the listener that a stream has kept, and returns it with its backlog.
+    pub(super) fn take_resting(&mut self, s: StreamId) -> Option<(ListenerId, u32)> {
+        self.resting.remove(&s)
     }
 
     pub(super) fn listener(&self, listener: ListenerId) -> Option<StreamId> {

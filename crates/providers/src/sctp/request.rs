@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use ::sctp::{AssociationConfig, ConnectError, Lifetime, ListenerId, SendInfo};
 use links::SCTP_TUNNELING_PORT;
-use streams::{Chain, Cx, Errno, Flush, Kind, Message, StreamId};
+use streams::{Chain, Control, Cx, Errno, Flush, Kind, Message, StreamId};
 use tpi::{Addresses, DecodeError, Event, Info, Primitive, PrimitiveCode, State, TError};
 
 use super::SctpDriver;
@@ -18,6 +18,10 @@ const DISCONNECT_BYTES_MAX: usize = 256;
 impl SctpDriver {
     /// Handles every message that is not plain user data.
     pub(super) fn put_request(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
+        if matches!(m.kind, Kind::Proto(Control::Raw(_))) && m.send_info().is_some() {
+            // The head does not know what a program puts as bytes, and has not asked for room.
+            return self.put_unadmitted(cx, s, m.decoded());
+        }
         if matches!(m.kind, Kind::Proto(_)) && cx.queue(s).is_some_and(|queue| !queue.is_empty()) {
             return cx.putq(s, m);
         }
@@ -30,6 +34,8 @@ impl SctpDriver {
     /// Handles a message whose turn it is.
     pub(super) fn handle_request(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
         match m.kind {
+            // TPI 2.0, T_DATA_REQ: an M_PROTO. Flow control does not hold for others.
+            Kind::PcProto(control) if control.code().is_some_and(carries_data) => cx.error(s, Errno::EPROTO),
             Kind::Proto(control) | Kind::PcProto(control) => {
                 let code = control.code();
                 match control.decode() {
@@ -149,6 +155,24 @@ impl SctpDriver {
         let _ = self.tell_ports();
     }
 
+    /// Makes a listening stream refuse connections while it has an association of its own. The address stays its own (XTI `t_bind`:
+    /// busy for the duration of the connection, until the endpoint is unbound or closed).
+    fn rest(&mut self, s: StreamId) {
+        if let Some(listener) = self.minors.rest(s) {
+            let config = AssociationConfig::clone(&self.association_config(s));
+            let refusing = AssociationConfig { refuse_beyond_backlog: true, ..config };
+            self.endpoint.set_listener_config(listener, refusing);
+        }
+    }
+
+    /// Returns what a stream is whose own association is gone: it listens again if it did before.
+    fn idle(&mut self, s: StreamId, port: u16) -> Minor {
+        let Some((listener, backlog)) = self.minors.take_resting(s) else { return Minor::Bound { port } };
+        let config = AssociationConfig::clone(&self.association_config(s));
+        self.endpoint.set_listener_config(listener, config);
+        Minor::Listening { port, listener, backlog, waiting: 0 }
+    }
+
     fn unbind(&mut self, s: StreamId) -> Result<Primitive, Refusal> {
         match self.minors.get(s) {
             Some(Minor::Bound { .. }) => {}
@@ -161,6 +185,9 @@ impl SctpDriver {
             Some(Minor::Disconnected) => {}
             Some(Minor::OneToMany { .. }) => return Err(Refusal::system(Errno::EBUSY)),
             Some(Minor::Unbound) | None => return Err(Refusal::OUT_OF_STATE),
+        }
+        if let Some(listener) = self.minors.resting(s) {
+            self.stop_listening(listener);
         }
         self.minors.close(s);
         self.minors.open(s);
@@ -200,9 +227,7 @@ impl SctpDriver {
             return Err(Refusal::system(errno));
         }
         self.minors.set_owner(id, Owner::Stream(s));
-        if let Some(Minor::Listening { listener, .. }) = minor {
-            self.stop_listening(listener);
-        }
+        self.rest(s);
         if !matches!(minor, Some(Minor::OneToMany { .. })) {
             self.minors.set(s, Minor::Connected { association: id });
             // The first two events apply to a stream that was not bound.
@@ -217,8 +242,8 @@ impl SctpDriver {
         let stream = self.acceptor(s, acceptor)?;
         let (waits, mut waiting) = self.take_waiting(s, sequence)?;
         let is_here = stream == s;
-        if is_here && let Some(Minor::Listening { listener, .. }) = self.minors.get(s) {
-            self.stop_listening(listener);
+        if is_here {
+            self.rest(s);
         }
         match waiting.association {
             Some(association) => {
@@ -300,7 +325,8 @@ impl SctpDriver {
             let port = self.endpoint.association(id).map_or(0, |known| known.ports().0);
             // The acknowledgement alone tells the user of the end.
             self.minors.set_owner(id, Owner::Nobody);
-            self.minors.set(s, Minor::Bound { port });
+            let idle = self.idle(s, port);
+            self.minors.set(s, idle);
             cx.putnext(s, Message::new(Kind::Flush(Flush { all: false, ..Flush::READ })));
         }
         if let Some(id) = id {
@@ -326,7 +352,11 @@ impl SctpDriver {
     /// Closes the stream. Accepted data is still delivered; associations that were never accepted are aborted.
     pub(super) fn release(&mut self, cx: &mut Cx<'_>, s: StreamId) {
         let minor = self.minors.get(s);
-        if let Some(Minor::Listening { listener, .. } | Minor::OneToMany { listener, .. }) = minor {
+        let listener = match minor {
+            Some(Minor::Listening { listener, .. } | Minor::OneToMany { listener, .. }) => Some(listener),
+            _ => self.minors.resting(s),
+        };
+        if let Some(listener) = listener {
             self.stop_listening(listener);
         }
         for id in self.minors.take_all_waiting(s) {
@@ -357,6 +387,9 @@ impl SctpDriver {
         let port = match self.minors.get(s) {
             Some(Minor::Bound { port } | Minor::Listening { port, .. } | Minor::OneToMany { port, .. }) => {
                 port
+            }
+            Some(Minor::Connected { association }) => {
+                self.endpoint.association(association).map_or(0, |known| known.ports().0)
             }
             _ => 0,
         };
@@ -400,6 +433,11 @@ fn ok_ack(waits: u32, is_here: bool) -> Event {
         (1, false) => Event::OkAck3,
         _ => Event::OkAck4,
     }
+}
+
+/// Returns whether a primitive of the user has user data.
+fn carries_data(code: PrimitiveCode) -> bool {
+    matches!(code, PrimitiveCode::DataReq | PrimitiveCode::ExdataReq | PrimitiveCode::OptdataReq)
 }
 
 fn connect_errno(error: ConnectError) -> Errno {

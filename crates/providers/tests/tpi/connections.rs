@@ -1,8 +1,10 @@
 //! Connections from the request to the release (TPI 2.0, T_CONN_REQ to T_ORDREL_IND).
 
+use std::time::Duration;
+
 use crate::rig::{PORT, Rig, bind, connect, disconnect, release};
 use providers::SctpDriver;
-use streams::{Errno, StreamId};
+use streams::{Control, Errno, Kind, Message, StreamId, WriteError};
 use tpi::{Primitive, PrimitiveCode, State, TError};
 
 fn refused(primitive: PrimitiveCode, t_error: TError) -> Primitive {
@@ -198,10 +200,10 @@ fn a_broken_primitive_is_refused_under_its_name() {
     let mut bytes = bind(PORT, 0).encode();
     let family = bytes.len() - 16;
     bytes[family] = 99;
-    let m = streams::Message::new(streams::Kind::Proto(streams::Control::from(&bytes[..])));
+    let m = Message::new(Kind::Proto(Control::from(&bytes[..])));
     rig.executive.putmsg(s, m).unwrap();
     assert_eq!(rig.take(s).unwrap().0, refused(PrimitiveCode::BindReq, TError::BadAddress));
-    let m = streams::Message::new(streams::Kind::Proto(streams::Control::from(&[1, 2][..])));
+    let m = Message::new(Kind::Proto(Control::from(&[1, 2][..])));
     rig.executive.putmsg(s, m).unwrap();
     assert_eq!(rig.executive.getmsg(s), Err(streams::ReadError::Failed(Errno::EPROTO)));
 }
@@ -222,4 +224,60 @@ fn a_one_to_many_stream_with_an_association_stays_bound() {
     let free = rig.bound(PORT + 1, SctpDriver::ONE_TO_MANY);
     let answer = rig.ask(free, &Primitive::UnbindReq);
     assert_eq!(answer, Primitive::OkAck { primitive: PrimitiveCode::UnbindReq });
+}
+
+/// T_DATA_REQ: flow control holds for data that a program puts as bytes, too; nothing is lost or passed.
+#[test]
+fn data_that_is_put_as_bytes_waits_for_room() {
+    const BYTES: usize = 4096;
+    const MESSAGES_MAX: u32 = 20_000;
+    let mut rig = Rig::new();
+    let (client, server) = rig.connected();
+    let request = Control::from(&Primitive::DataReq { more: false }.encode()[..]);
+    let mut put = 0u32;
+    loop {
+        let data = [&put.to_be_bytes()[..], &[7; BYTES - 4]].concat();
+        let m = Message::with_data(Kind::Proto(request.clone()), data.into());
+        match rig.executive.putmsg(client, m) {
+            Ok(()) => put += 1,
+            Err(refused) => {
+                assert_eq!(refused.error, WriteError::WouldBlock);
+                break;
+            }
+        }
+        rig.executive.run();
+        assert!(put < MESSAGES_MAX, "nobody takes the data, and it must stop");
+    }
+    let mut read = 0u32;
+    // Each round a receive window is read, and the delay of a SACK passes.
+    for _ in 0..put {
+        rig.pass(Duration::from_millis(300));
+        while let Some((_, data)) = rig.take(server) {
+            assert_eq!(data[..4], read.to_be_bytes());
+            read += 1;
+        }
+        if read == put {
+            break;
+        }
+    }
+    assert_eq!(read, put);
+    let m = Message::new(Kind::Proto(request));
+    assert!(rig.executive.putmsg(client, m).is_ok(), "there is room again");
+}
+
+/// T_DATA_REQ, T_EXDATA_REQ, T_OPTDATA_REQ: M_PROTO only, since flow control does not hold for M_PCPROTO.
+#[test]
+fn data_with_high_priority_violates_the_protocol() {
+    let optdata = Primitive::OptdataReq { association: 0, info: tpi::SendInfo::default() };
+    for request in [Primitive::DataReq { more: false }, Primitive::ExdataReq { more: false }, optdata] {
+        for control in [Control::from(&request.encode()[..]), Control::from(request.clone())] {
+            let mut rig = Rig::new();
+            let (client, server) = rig.connected();
+            let m = Message::with_data(Kind::PcProto(control), b"urgent".to_vec().into());
+            rig.executive.putmsg(client, m).unwrap();
+            assert_eq!(rig.executive.getmsg(client), Err(streams::ReadError::Failed(Errno::EPROTO)));
+            rig.exchange_until_idle();
+            assert_eq!(rig.take(server), None);
+        }
+    }
 }

@@ -5,6 +5,7 @@
 mod cases;
 mod connections;
 mod event_tables;
+mod listeners;
 mod options;
 mod rig;
 mod states;

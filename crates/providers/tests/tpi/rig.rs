@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use links::{BatchLimits, Datagrams, Link, LinkStats, PathInfo, Sink, Transmit};
@@ -19,7 +19,7 @@ const CARRIER: SocketAddr = SocketAddr::new(HOST, 9899);
 /// The SCTP port of the listening stream.
 pub(crate) const PORT: u16 = 5000;
 /// Maximum number of steps of the network; no exchange of a test takes as many.
-const STEPS_MAX: usize = 100;
+const STEPS_MAX: usize = 10_000;
 
 type Wire = Arc<Mutex<VecDeque<Bytes>>>;
 
@@ -107,6 +107,17 @@ impl Rig {
             self.step();
         }
         panic!("the network never falls silent");
+    }
+
+    /// Lets time pass, in steps shorter than any timer of these tests, with exchanges in between.
+    pub(crate) fn pass(&mut self, time: Duration) {
+        const STEP: Duration = Duration::from_millis(100);
+        let end = self.now + time;
+        while self.now < end {
+            self.now += STEP;
+            self.executive.timeout(self.now);
+            self.exchange_until_idle();
+        }
     }
 
     /// Hands queued data to the network.

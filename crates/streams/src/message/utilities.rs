@@ -1,7 +1,7 @@
 //! The message utilities of the DDI/DKI, under their names (SVR4.2 DDI/DKI, section D3).
 //!
 //! Blocks are reference-counted and immutable, so a duplicate costs a reference, and a copy is needed only to own memory. A
-//! failed allocation ends the process, so nothing waits for memory: `bufcall` and `unbufcall` have no counterpart.
+//! failed allocation ends the process, so nothing waits for memory for long ([`Q::bufcall`](crate::Q::bufcall)).
 
 use super::Message;
 use crate::Chain;
@@ -10,6 +10,11 @@ use bytes::Bytes;
 /// Makes a block of bytes (`allocb`).
 pub fn allocb(bytes: &[u8]) -> Bytes {
     Bytes::copy_from_slice(bytes)
+}
+
+/// Returns whether a block of so many bytes may exist (`testb`). Memory is there, or the process ends.
+pub fn testb(bytes: usize) -> bool {
+    isize::try_from(bytes).is_ok()
 }
 
 /// Makes a block of memory that its owner keeps (`esballoc`): dropping the last reference drops the owner, which replaces the

@@ -72,6 +72,7 @@ impl Compress {
 
     /// Sends up a message of either type.
     fn take(&mut self, q: &mut Q<'_>, m: Message) {
+        let m = m.decoded();
         let Kind::Proto(Control::Tpi(Primitive::OptdataInd { association, info })) = m.kind else {
             return q.putnext(m);
         };
@@ -202,6 +203,7 @@ impl Module for Compress {
         {
             return q.ack(ioctl, 0, self.counts());
         }
+        let m = m.decoded();
         let Kind::Proto(Control::Tpi(Primitive::OptdataReq { association, info })) = m.kind else {
             return q.pass(m);
         };

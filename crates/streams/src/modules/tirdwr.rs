@@ -29,8 +29,12 @@ impl TiRdWr {
         if q.side() == Side::Read { q.putnext(m) } else { q.qreply(m) }
     }
 
-    /// Handles a primitive of the provider.
-    fn indication(&mut self, q: &mut Q<'_>, primitive: &Primitive, m: Message) {
+    /// Handles a control part of the provider, which is a primitive unless the provider breaks the rules.
+    fn indication(&mut self, q: &mut Q<'_>, m: Message) {
+        let (Kind::Proto(Control::Tpi(primitive)) | Kind::PcProto(Control::Tpi(primitive))) = &m.kind else {
+            q.freemsg(m);
+            return self.violate(q);
+        };
         match primitive {
             // The head returns the window by association, and the stream has only one.
             Primitive::OptdataInd { .. } | Primitive::DataInd { .. } if !m.data.is_empty() => {
@@ -61,6 +65,7 @@ impl Module for TiRdWr {
     }
 
     fn wput(&mut self, q: &mut Q<'_>, m: Message) {
+        let m = m.decoded();
         match m.kind {
             Kind::Data if self.ended => {}
             Kind::Proto(_) | Kind::PcProto(_) if self.ended => {}
@@ -72,15 +77,10 @@ impl Module for TiRdWr {
     }
 
     fn rput(&mut self, q: &mut Q<'_>, m: Message) {
+        let m = m.decoded();
         match &m.kind {
             Kind::Proto(_) | Kind::PcProto(_) | Kind::Data if self.ended => q.freemsg(m),
-            Kind::Proto(control) | Kind::PcProto(control) => match control.clone().decode() {
-                Ok(primitive) => self.indication(q, &primitive, m),
-                Err(_) => {
-                    q.freemsg(m);
-                    self.violate(q);
-                }
-            },
+            Kind::Proto(_) | Kind::PcProto(_) => self.indication(q, m),
             _ => q.pass(m),
         }
     }

@@ -2,11 +2,11 @@
 
 use super::sink::RecordSink;
 use crate::identifiers::Side;
-use crate::message::{Control, Kind, Message};
+use crate::message::{Kind, Message};
 use crate::module::{Module, Q};
 use std::fmt::Write;
 use std::time::Instant;
-use tpi::{Primitive, RecvInfo, SendInfo};
+use tpi::{RecvInfo, SendInfo};
 
 /// Writes a line for each message (`trace`), as the trace of `strlog` did: the seconds since the first one, the direction (`>`
 /// down, `<` up), the type of the message, its stream, payload protocol identifier, flags and length, and its first bytes.
@@ -92,12 +92,11 @@ impl Trace {
 impl Message {
     /// Returns the type of the message in one word: the name of its primitive, or of its type.
     pub(super) fn what(&self) -> &'static str {
-        match &self.kind {
-            Kind::Proto(Control::Tpi(primitive)) | Kind::PcProto(Control::Tpi(primitive)) => {
-                Primitive::code(primitive).name()
-            }
-            other => other.name(),
-        }
+        let primitive = match &self.kind {
+            Kind::Proto(control) | Kind::PcProto(control) => control.code(),
+            _ => None,
+        };
+        primitive.map_or(self.kind.name(), |primitive| primitive.name())
     }
 }
 

@@ -1,9 +1,12 @@
 //! Control parts as bytes and as primitives (SVR4.2 STREAMS programmer's guide, "Stream head processing"; `putmsg(2)`,
 //! `getmsg(2)`).
 
-use crate::support::{Rig, data};
+use crate::support::{Rig, data, pushed};
+use std::sync::{Arc, Mutex};
+use streams::modules::{Compress, Trace};
 use streams::{
-    Control, HeadOptions, Kind, Message, Parts, Primitive, ReadControl, ReadError, Select, WriteAs,
+    Control, HeadOptions, Kind, Marks, Message, Parts, Primitive, ReadControl, ReadError, RecvInfo, Select,
+    SendInfo, WriteAs,
 };
 
 fn proto(control: &[u8], text: &'static str) -> Message {
@@ -112,4 +115,84 @@ fn a_control_part_counts_for_flow_control() {
         assert!(taken < 1000, "raw control parts must fill a queue");
     }
     assert_eq!(taken, 66, "of 1001 bytes, before 64 KB are reached");
+}
+
+/// Returns a primitive with data as a program puts it.
+fn as_bytes(primitive: &Primitive, text: &'static str) -> Message {
+    proto(&primitive.encode(), text)
+}
+
+/// `putmsg(2)` of T_DATA_REQ and T_OPTDATA_REQ: a module that speaks the transport interface decodes the part that it gets.
+#[test]
+fn modules_know_user_data_that_a_program_puts_as_bytes() {
+    let optdata =
+        |ppid| Primitive::OptdataReq { association: 0, info: SendInfo { ppid, ..SendInfo::stream(3) } };
+    let (mut rig, _) = pushed("limit", &["messages=1"]);
+    for text in ["one", "two"] {
+        rig.executive.putmsg(rig.s, as_bytes(&Primitive::DataReq { more: false }, text)).unwrap();
+        rig.executive.run();
+    }
+    assert_eq!(rig.received(), ["one"], "the second one waits for its turn");
+
+    let (mut rig, _) = pushed("filter", &["drop=1", "ppid=9"]);
+    for ppid in [8, 9] {
+        rig.executive.putmsg(rig.s, as_bytes(&optdata(ppid), "data")).unwrap();
+    }
+    assert_eq!(rig.state().received.len(), 1);
+    assert_eq!(
+        rig.state().received[0].kind,
+        Kind::Proto(optdata(8).encode()[..].into()),
+        "it arrives as it was put"
+    );
+
+    let mut rig = Rig::new();
+    let lines = Arc::new(Mutex::new(String::new()));
+    let sink = Arc::clone(&lines);
+    let tell = move |pieces: &[&[u8]]| {
+        pieces.iter().for_each(|piece| sink.lock().unwrap().push_str(std::str::from_utf8(piece).unwrap()));
+        true
+    };
+    rig.executive.push(rig.s, Box::new(Trace::new(Box::new(tell)))).unwrap();
+    rig.executive.putmsg(rig.s, as_bytes(&optdata(8), "data")).unwrap();
+    rig.executive.putmsg(rig.s, proto(&[1, 2], "odd")).unwrap();
+    let told = lines.lock().unwrap().clone();
+    assert!(told.contains("> T_OPTDATA_REQ stream 3 ppid 8 4 bytes \"data\""), "{told}");
+    assert!(told.contains("> M_PROTO 3 bytes \"odd\""), "{told}");
+}
+
+#[test]
+fn a_module_that_changes_user_data_takes_it_as_bytes_too() {
+    let mut rig = Rig::new();
+    rig.executive.push(rig.s, Box::new(Compress::default())).unwrap();
+    rig.executive.run();
+    let answer = RecvInfo { ppid: Compress::PPID, ..RecvInfo::default() };
+    rig.up(Message::optdata_ind(1, answer, vec![1].into()));
+    let text = "the same again, the same again, the same again, the same again, the same again";
+    let request = Primitive::OptdataReq { association: 0, info: SendInfo { ppid: 7, ..SendInfo::default() } };
+    rig.executive.putmsg(rig.s, as_bytes(&request, text)).unwrap();
+    let first = rig.state().received[0].clone();
+    assert_eq!(first.send_info().unwrap().ppid, Compress::PPID);
+    assert!(first.data.len() < text.len());
+}
+
+/// A driver that sends user data up as bytes has no receive window for it, so no window returns.
+#[test]
+fn user_data_that_comes_up_as_bytes_has_no_receive_window() {
+    let mut rig = Rig::new();
+    streams::modules::add_all(&mut rig.executive);
+    rig.executive.push_named(rig.s, "tirdwr", &[]).unwrap();
+    rig.up(as_bytes(&Primitive::DataInd { more: false }, "data"));
+    assert_eq!(rig.read_all(), ["data"]);
+    rig.executive.run();
+    assert!(rig.state().consumed.iter().all(|(_, bytes)| *bytes == 0), "{:?}", rig.state().consumed);
+}
+
+#[test]
+fn decoding_leaves_what_is_no_primitive() {
+    let odd = proto(&[1, 2], "data");
+    assert_eq!(odd.clone().decoded(), odd);
+    assert_eq!(Message::data(&b"data"[..]).decoded(), Message::data(&b"data"[..]));
+    let decoded = as_bytes(&Primitive::DataInd { more: true }, "data").decoded();
+    assert_eq!(decoded.kind, Kind::Proto(Primitive::DataInd { more: true }.into()));
+    assert!(decoded.marks.contains(Marks::CREDITED));
 }

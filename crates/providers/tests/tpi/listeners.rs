@@ -1,0 +1,238 @@
+//! Streams that listen, several at once (TPI 2.0, T_BIND_REQ with CONIND_number, T_CONN_IND, T_CONN_RES; XTI, t_bind with qlen,
+//! t_accept).
+
+use std::time::Duration;
+
+use crate::rig::{PORT, Rig, bind, connect, disconnect, release};
+use streams::{Errno, ReadError, StreamId};
+use tpi::{Primitive, PrimitiveCode, State, TError};
+
+/// Longer than a peer waits before it repeats its COOKIE ECHO for the first time.
+const REPEATED: Duration = Duration::from_secs(4);
+
+fn refused(primitive: PrimitiveCode, t_error: TError) -> Primitive {
+    Primitive::ErrorAck { primitive, t_error, errno: Errno(0) }
+}
+
+fn ok(primitive: PrimitiveCode) -> Primitive {
+    Primitive::OkAck { primitive }
+}
+
+/// Returns a stream that has asked for a connection to this port.
+fn connecting_to(rig: &mut Rig, port: u16) -> StreamId {
+    let s = rig.bound(0, 0);
+    assert_eq!(rig.ask(s, &connect(port)), ok(PrimitiveCode::ConnReq));
+    rig.exchange_until_idle();
+    s
+}
+
+/// Accepts a connection on a stream.
+fn accept(rig: &mut Rig, listener: StreamId, sequence: u32, on: StreamId) {
+    let acceptor = rig.acceptor(on);
+    let answer = rig.ask(listener, &Primitive::ConnRes { sequence, acceptor });
+    assert_eq!(answer, ok(PrimitiveCode::ConnRes));
+}
+
+/// Returns the local port of a stream, by T_ADDR_REQ.
+fn port_of(rig: &mut Rig, s: StreamId) -> u16 {
+    match rig.ask(s, &Primitive::AddrReq) {
+        Primitive::AddrAck { local, .. } => local.list[0].port(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn is_refused(rig: &mut Rig, client: StreamId) -> bool {
+    matches!(rig.take(client), Some((Primitive::DisconInd { .. }, _)))
+}
+
+/// t_bind: any number of endpoints may have one address, of which one has a qlen above 0; TADDRBUSY for a second one.
+#[test]
+fn one_stream_listens_at_an_address_and_others_are_bound_to_it() {
+    let mut rig = Rig::new();
+    rig.bound(PORT, 0);
+    let listener = rig.bound(PORT, 3);
+    rig.bound(PORT, 0);
+    let second = rig.open();
+    assert_eq!(rig.ask(second, &bind(PORT, 1)), refused(PrimitiveCode::BindReq, TError::AddressBusy));
+    assert_eq!(rig.ask(listener, &Primitive::UnbindReq), ok(PrimitiveCode::UnbindReq));
+    let answer = rig.ask(second, &bind(PORT, 1));
+    assert!(matches!(answer, Primitive::BindAck { backlog: 1, .. }), "the address is free: {answer:?}");
+}
+
+/// T_CONN_IND: each listener is told of the connections to its own address; sequence numbers are those of one listener.
+#[test]
+fn each_listener_has_its_own_indications() {
+    let mut rig = Rig::new();
+    let listeners = [PORT, PORT + 1, PORT + 2].map(|port| rig.bound(port, 5));
+    let clients = [PORT + 2, PORT, PORT + 1].map(|port| connecting_to(&mut rig, port));
+    let sequences = listeners.map(|listener| rig.indication(listener));
+    for listener in listeners {
+        assert_eq!(rig.take(listener), None, "one connection for each");
+    }
+    for (other, listener) in [(sequences[1], listeners[0]), (sequences[0], listeners[2])] {
+        let fresh = rig.open();
+        let acceptor = rig.acceptor(fresh);
+        let answer = rig.ask(listener, &Primitive::ConnRes { sequence: other, acceptor });
+        assert_eq!(answer, refused(PrimitiveCode::ConnRes, TError::BadSequence), "another listener's");
+        let answer = rig.ask(listener, &disconnect(other));
+        assert_eq!(answer, refused(PrimitiveCode::DisconReq, TError::BadSequence));
+    }
+    for ((listener, sequence), client) in
+        listeners.into_iter().zip(sequences).zip([clients[1], clients[2], clients[0]])
+    {
+        let server = rig.open();
+        accept(&mut rig, listener, sequence, server);
+        assert_eq!((rig.state(listener), rig.state(server)), (State::Idle, State::DataTransfer));
+        assert_eq!(
+            port_of(&mut rig, server),
+            port_of(&mut rig, listener),
+            "an accepted connection has the address"
+        );
+        rig.put_with(server, &Primitive::DataReq { more: false }, b"hello");
+        rig.exchange_until_idle();
+        assert!(matches!(rig.take(client), Some((Primitive::ConnCon { .. }, _))));
+        assert_eq!(rig.take(client).unwrap().1, b"hello");
+    }
+}
+
+/// T_CONN_IND: at most CONIND_number indications wait for a response; a further connection waits, and is told of when there is
+/// room.
+#[test]
+fn a_connection_beyond_the_queue_waits_for_its_turn() {
+    let mut rig = Rig::new();
+    let listener = rig.bound(PORT, 2);
+    let clients = [(); 3].map(|()| connecting_to(&mut rig, PORT));
+    let first = [rig.indication(listener), rig.indication(listener)];
+    rig.pass(REPEATED);
+    assert_eq!(rig.take(listener), None, "two wait");
+    let server = rig.open();
+    accept(&mut rig, listener, first[0], server);
+    rig.pass(REPEATED);
+    let third = rig.indication(listener);
+    assert!(!first.contains(&third));
+    for sequence in [third, first[1]] {
+        let server = rig.open();
+        accept(&mut rig, listener, sequence, server);
+    }
+    assert_eq!(rig.state(listener), State::Idle);
+    for client in clients {
+        assert!(matches!(rig.take(client), Some((Primitive::ConnCon { .. }, _))));
+    }
+}
+
+/// T_CONN_RES: connections may be accepted and refused in any order.
+#[test]
+fn indications_are_answered_in_any_order() {
+    let mut rig = Rig::new();
+    let listener = rig.bound(PORT, 5);
+    let clients: Vec<StreamId> = (0..5).map(|_| connecting_to(&mut rig, PORT)).collect();
+    let sequences: Vec<u32> = clients.iter().map(|_| rig.indication(listener)).collect();
+    for place in [3, 0, 4] {
+        let server = rig.open();
+        accept(&mut rig, listener, sequences[place], server);
+        assert_eq!(rig.state(listener), State::AwaitingResponse);
+    }
+    for (place, state) in [(1, State::AwaitingResponse), (2, State::Idle)] {
+        assert_eq!(rig.ask(listener, &disconnect(sequences[place])), ok(PrimitiveCode::DisconReq));
+        assert_eq!(rig.state(listener), state);
+    }
+    rig.exchange_until_idle();
+    for (place, client) in clients.into_iter().enumerate() {
+        assert!(matches!(rig.take(client), Some((Primitive::ConnCon { .. }, _))), "SCTP had set it up");
+        assert_eq!(is_refused(&mut rig, client), [1, 2].contains(&place), "client {place}");
+    }
+}
+
+/// t_bind: the address of a listener that has accepted by itself is busy until it is unbound or closed; connections to it are
+/// refused meanwhile.
+#[test]
+fn the_address_of_a_listener_that_has_accepted_by_itself_stays_busy() {
+    for ends_by_close in [true, false] {
+        let mut rig = Rig::new();
+        let listener = rig.bound(PORT, 5);
+        let client = connecting_to(&mut rig, PORT);
+        let sequence = rig.indication(listener);
+        accept(&mut rig, listener, sequence, listener);
+        assert_eq!(port_of(&mut rig, listener), PORT);
+        let other = rig.open();
+        let busy = refused(PrimitiveCode::BindReq, TError::AddressBusy);
+        assert_eq!(rig.ask(other, &bind(PORT, 1)), busy, "in TS_DATA_XFER");
+        let late = connecting_to(&mut rig, PORT);
+        assert!(is_refused(&mut rig, late));
+        assert_eq!(rig.take(listener), None, "the listener is not told");
+        if ends_by_close {
+            rig.executive.close(listener);
+        } else {
+            rig.put(client, &release());
+            rig.exchange_until_idle();
+            while rig.executive.getmsg(listener).is_ok_and(|m| m.is_some()) {}
+            assert_eq!(rig.executive.getmsg(listener), Err(ReadError::HungUp));
+            assert_eq!(rig.ask(other, &bind(PORT, 1)), busy, "the stream is still bound");
+            rig.executive.close(listener);
+        }
+        let answer = rig.ask(other, &bind(PORT, 1));
+        assert!(matches!(answer, Primitive::BindAck { .. }), "{answer:?}");
+        let client = connecting_to(&mut rig, PORT);
+        rig.indication(other);
+        assert!(matches!(rig.take(client), Some((Primitive::ConnCon { .. }, _))));
+    }
+}
+
+/// T_DISCON_REQ: brings the listening stream that had accepted by itself, or had connected, back to TS_IDLE, where it listens.
+#[test]
+fn a_listener_without_its_own_connection_listens_again() {
+    let mut rig = Rig::new();
+    let listener = rig.bound(PORT, 2);
+    for _ in 0..3 {
+        connecting_to(&mut rig, PORT);
+        let sequence = rig.indication(listener);
+        accept(&mut rig, listener, sequence, listener);
+        assert_eq!(rig.ask(listener, &disconnect(0)), ok(PrimitiveCode::DisconReq));
+        assert_eq!(rig.state(listener), State::Idle);
+        rig.exchange_until_idle();
+    }
+    let elsewhere = rig.bound(PORT + 1, 1);
+    assert_eq!(rig.ask(listener, &connect(PORT + 1)), ok(PrimitiveCode::ConnReq));
+    rig.exchange_until_idle();
+    rig.indication(elsewhere);
+    let late = connecting_to(&mut rig, PORT);
+    assert!(is_refused(&mut rig, late));
+    assert!(matches!(rig.take(listener), Some((Primitive::ConnCon { .. }, _))));
+    assert_eq!(rig.ask(listener, &disconnect(0)), ok(PrimitiveCode::DisconReq));
+    connecting_to(&mut rig, PORT);
+    rig.indication(listener);
+    assert_eq!(rig.state(listener), State::AwaitingResponse);
+}
+
+/// T_UNBIND_REQ, close: a listener that ends refuses the connections that wait for it.
+#[test]
+fn a_listener_that_is_closed_refuses_what_waits_for_it() {
+    let mut rig = Rig::new();
+    let (listener, other) = (rig.bound(PORT, 5), rig.bound(PORT + 1, 5));
+    let clients = [PORT, PORT, PORT + 1].map(|port| connecting_to(&mut rig, port));
+    rig.executive.close(listener);
+    rig.exchange_until_idle();
+    for client in clients {
+        assert!(matches!(rig.take(client), Some((Primitive::ConnCon { .. }, _))));
+    }
+    assert!(is_refused(&mut rig, clients[0]) && is_refused(&mut rig, clients[1]));
+    assert_eq!(rig.take(clients[2]), None, "it waits for another listener");
+    rig.indication(other);
+}
+
+/// T_CONN_RES: a stream that accepts while it is bound to another listener's address is refused with TRESADDR; unbound, it is bound
+/// by the response.
+#[test]
+fn an_accepting_stream_belongs_to_the_address_of_its_listener() {
+    let mut rig = Rig::new();
+    let (listener, _other) = (rig.bound(PORT, 5), rig.bound(PORT + 1, 5));
+    let stranger = rig.bound(PORT + 1, 0);
+    connecting_to(&mut rig, PORT);
+    let sequence = rig.indication(listener);
+    let acceptor = rig.acceptor(stranger);
+    let answer = rig.ask(listener, &Primitive::ConnRes { sequence, acceptor });
+    assert_eq!(answer, refused(PrimitiveCode::ConnRes, TError::AcceptorAddress));
+    assert_eq!(rig.ask(stranger, &Primitive::UnbindReq), ok(PrimitiveCode::UnbindReq));
+    accept(&mut rig, listener, sequence, stranger);
+    assert_eq!((rig.state(stranger), port_of(&mut rig, stranger)), (State::DataTransfer, PORT));
+}
