@@ -368,6 +368,10 @@ impl Head {
             self.write_error = None;
             self.update_failed_or_diverted();
         }
+        if self.write_options.send_pipe && matches!(checked, Err(WriteError::Failed(_) | WriteError::HungUp))
+        {
+            self.signal = Some(Signal::PIPE);
+        }
         checked
     }
 

@@ -364,6 +364,17 @@ impl<'a> Q<'a> {
         self.scheduler.timers.stop(self.stream, timer)
     }
 
+    /// Calls [`Module::timeout`] once there is memory for a block of so many bytes (`bufcall`): in the next turn, since memory is
+    /// there or the process ends.
+    pub fn bufcall(&mut self, _bytes: usize) -> TimerId {
+        self.timeout(Duration::ZERO)
+    }
+
+    /// Takes back a call that [`Q::bufcall`] has asked for (`unbufcall`). Returns false if it has come.
+    pub fn unbufcall(&mut self, call: TimerId) -> bool {
+        self.untimeout(call)
+    }
+
     /// Returns the time that the executive was last given.
     pub fn now(&self) -> Instant {
         self.scheduler.timers.now()

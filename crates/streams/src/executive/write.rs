@@ -275,7 +275,7 @@ impl Executive {
         let Some((stream, scheduler, pool)) = self.streams.all_parts(s) else {
             return Err(WriteError::Closed);
         };
-        stream.head.check_write()?;
+        stream.head.report_write()?;
         let idle = match self.drivers[stream.driver.0].admit(s, association, &info, bytes.len()) {
             Admission::Idle => true,
             // If the driver is full, the head has room until its block is full.
@@ -302,8 +302,8 @@ impl Executive {
 
     /// Returns `WouldBlock` or another error unless this message may go down now.
     fn room_for(&mut self, s: StreamId, m: &Message) -> Result<(), WriteError> {
-        let Some(stream) = self.streams.get(s) else { return Err(WriteError::Closed) };
-        stream.head.check_write()?;
+        let Some(stream) = self.streams.get_mut(s) else { return Err(WriteError::Closed) };
+        stream.head.report_write()?;
         if m.kind.is_high_priority() {
             return Ok(());
         }

@@ -41,6 +41,9 @@ pub struct WriteOptions {
     pub send_zero: bool,
     /// `SNDHOLD`: short writes are held until they amount to [`HeadOptions::coalesce_bytes`], or are flushed.
     pub hold: bool,
+    /// `SNDPIPE`: a write on a stream that has failed or was hung up is due [`Signal::PIPE`](crate::Signal::PIPE), which
+    /// [`Executive::take_signal`](crate::Executive::take_signal) returns to the writer.
+    pub send_pipe: bool,
 }
 
 /// Whether an error is reported once or until it is cleared (`I_SERROPT`).

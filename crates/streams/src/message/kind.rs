@@ -99,6 +99,11 @@ impl Flush {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Signal(pub i32);
 
+impl Signal {
+    /// `SIGPIPE`, by its number in Linux.
+    pub const PIPE: Self = Self(13);
+}
+
 /// A reference that a program passes to the reader at the other end of a pipe (`strrecvfd`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Passed {

@@ -2,7 +2,7 @@
 
 use crate::support::{Rig, data};
 use streams::{Admission, Errno, Kind, Message, OpenError, PopError, PushError, ReadError, WriteError};
-use streams::{Chain, DriverId, Executive, Interest, IoctlError, modules::Counter};
+use streams::{Chain, DriverId, Executive, Interest, IoctlError, SendInfo, Signal, modules::Counter};
 
 #[test]
 fn an_error_makes_reads_and_writes_fail_until_it_is_cleared() {
@@ -103,4 +103,33 @@ fn closing_pops_the_modules_and_tells_the_driver_last() {
     }
     rig.executive.close(rig.s);
     assert_eq!(rig.take_diary(), ["lower open", "upper open", "upper close", "lower close", "close"]);
+}
+
+/// `streamio(7)` I_SWROPT, SNDPIPE: a writer on a stream that has failed or was hung up is due SIGPIPE, each time.
+#[test]
+fn a_writer_on_a_hung_up_stream_is_due_sigpipe_if_it_wants_that() {
+    for send_pipe in [true, false] {
+        let mut rig = Rig::new();
+        let write = streams::WriteOptions { send_pipe, ..Default::default() };
+        let options = streams::HeadOptions { write: Some(write), ..Default::default() };
+        rig.executive.set_head_options(rig.s, &options);
+        assert_eq!(rig.executive.head_options(rig.s).unwrap().write, Some(write));
+        rig.write("x").unwrap();
+        let more = SendInfo { more: true, ..SendInfo::default() };
+        let due = send_pipe.then_some(Signal::PIPE);
+        assert_eq!(rig.executive.take_signal(rig.s), None);
+        rig.device(|cx, s| cx.hangup(s));
+        assert_eq!(rig.executive.take_signal(rig.s), None, "nobody has written");
+        assert_eq!(rig.write("x"), Err(WriteError::HungUp));
+        assert_eq!([(); 2].map(|()| rig.executive.take_signal(rig.s)), [due, None]);
+        assert_eq!(rig.executive.write(rig.s, 0, more, b"x"), Err(WriteError::HungUp));
+        assert_eq!(rig.executive.take_signal(rig.s), due);
+        assert!(rig.executive.putmsg(rig.s, data("x")).is_err());
+        assert_eq!(rig.executive.take_signal(rig.s), due);
+        let mut rig = Rig::new();
+        rig.executive.set_head_options(rig.s, &options);
+        rig.up(Message::new(Kind::Error { read: None, write: Some(Errno::EPIPE) }));
+        assert_eq!(rig.write("x"), Err(WriteError::Failed(Errno::EPIPE)));
+        assert_eq!(rig.executive.take_signal(rig.s), due);
+    }
 }

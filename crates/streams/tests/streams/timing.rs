@@ -5,7 +5,7 @@ use std::io;
 use std::time::{Duration, Instant};
 use streams::{
     Cx, Driver, Errno, Executive, FlushScope, Message, Module, ModuleInfo, Open, Q, QueueInfo, Side,
-    StreamId, TimerId,
+    StreamId, TimerId, testb,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -183,4 +183,43 @@ fn the_time_of_a_driver_never_goes_back() {
     executive.timeout(start);
     let times = executive.with_driver(driver, |clock: &mut Clock, _| clock.0.clone()).unwrap();
     assert_eq!(times, [start + SECOND; 4]);
+}
+
+/// Asks for memory with each message, and sends it on when it is there (`bufcall(D3)`, `unbufcall(D3)`).
+struct Wanting;
+
+impl Module for Wanting {
+    fn name(&self) -> &str {
+        "wanting"
+    }
+    fn info(&self) -> ModuleInfo {
+        ModuleInfo { write: QueueInfo::served(1000, 100), ..ModuleInfo::default() }
+    }
+    fn wput(&mut self, q: &mut Q<'_>, m: Message) {
+        assert!(testb(m.msgdsize()) && !testb(usize::MAX));
+        q.noenable();
+        q.putq(m);
+        let given_up = q.bufcall(100);
+        assert!(q.unbufcall(given_up));
+        q.bufcall(100);
+    }
+    fn timeout(&mut self, q: &mut Q<'_>, call: TimerId) {
+        assert!(!q.unbufcall(call), "it has come");
+        if let Some(m) = q.getq() {
+            q.putnext(m);
+        }
+    }
+}
+
+#[test]
+fn who_asks_for_memory_is_called_in_the_next_turn() {
+    let mut rig = Rig::new();
+    let start = Instant::now();
+    rig.executive.timeout(start);
+    rig.executive.push(rig.s, Box::new(Wanting)).unwrap();
+    rig.write("x").unwrap();
+    rig.write("y").unwrap();
+    assert!(rig.received().is_empty(), "the call is not made at once");
+    rig.executive.timeout(start);
+    assert_eq!(rig.received(), ["x", "y"]);
 }
