@@ -22,7 +22,6 @@ const TURNS_MAX: u32 = 16;
 ///
 /// Packets delivered in memory pass no interface, so captures and packet filters do not see them. [`Link::held_bytes`] returns
 /// how many bytes wait: no descriptor becomes ready for them.
-/// [`Link::held_bytes`] says how much waits: no descriptor does.
 ///
 /// # Examples
 ///

@@ -2,8 +2,6 @@
 //!
 //! A [`Link`] carries whole batches: datagrams combined by receive offload arrive as one [`Datagrams`], and one [`Transmit`] is
 //! one system call. A link does not interpret the datagrams, so the same protocol runs over any link.
-//! [`Transmit`] leaves as one system call. A link never knows what the datagrams mean, so the same protocol runs
-//! over any of them.
 //!
 //! [`UdpEncap`] is the link for SCTP in UDP (RFC 6951). It needs no privileges, and uses `UDP_SEGMENT` and `UDP_GRO` if the
 //! kernel has them; otherwise it sends single datagrams.

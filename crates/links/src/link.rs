@@ -83,7 +83,6 @@ pub struct Transmit<'a> {
     pub traffic_class: u8,
     /// Whether the network may fragment datagrams. Otherwise a datagram that exceeds the device's MTU is returned as
     /// [`UnreachableReason::TooBig`], and routers report or drop it.
-    /// [`UnreachableReason::TooBig`], and routers report it or drop it.
     pub may_fragment: bool,
     /// Bytes of each datagram; the last one may be shorter.
     pub segment_bytes: usize,

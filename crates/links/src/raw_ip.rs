@@ -29,7 +29,6 @@ const BATCH_BYTES_MAX: usize = 65_300;
 
 /// A link over raw sockets, one for each local address, or one for each family, and three more for strangers with
 /// [`RawIpConfig::strangers_apart`].
-/// [`RawIpConfig::strangers_apart`] says so.
 ///
 /// The host delivers a copy of every packet of the protocol to every raw socket, so a filter in the kernel accepts only those for
 /// the ports of [`Link::set_ports`]; none before that call. There are no ports below SCTP, so addresses have port 0. The kernel

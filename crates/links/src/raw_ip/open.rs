@@ -33,7 +33,6 @@ pub struct RawIpConfig {
     pub bind_interfaces: bool,
     /// Whether packets of strangers have separate receive buffers and shares of the time, as with
     /// [`UdpEncapConfig::strangers_apart`]: three more sockets for each address. Default false.
-    /// [`UdpEncapConfig::strangers_apart`]: three more sockets for each address. Default false.
     pub strangers_apart: bool,
 }
 

@@ -184,8 +184,7 @@ fn an_association_that_nobody_accepts_holds_little() {
     assert!(held <= allowed, "{held} bytes held, {allowed} allowed");
 }
 
-/// Runs all cases in one test, because the allocator counts for all threads.
-/// Held by each test: the allocator counts for all of them.
+/// Each test holds this lock while it runs, because the allocator counts for all threads.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
