@@ -130,17 +130,6 @@ impl<L: Link> Hairpin<L> {
             block_bytes: bytes,
         });
     }
-
-    fn hand_out(&mut self, sink: &mut dyn Sink) {
-        for datagrams in self.held.drain(..) {
-            let bytes = datagrams.payload.len();
-            self.stats.batches_received += 1;
-            self.stats.datagrams_received += bytes.div_ceil(datagrams.segment_bytes) as u64;
-            self.stats.bytes_received += bytes as u64;
-            sink.datagrams(datagrams);
-        }
-        self.held_bytes = 0;
-    }
 }
 
 impl<L: Link> Link for Hairpin<L> {
@@ -159,7 +148,7 @@ impl<L: Link> Link for Hairpin<L> {
     /// Delivers the packets in memory without a system call; asks the system if there are none, and at intervals.
     fn receive(&mut self, sink: &mut dyn Sink) -> io::Result<bool> {
         if !self.held.is_empty() {
-            self.hand_out(sink);
+            self.receive_held(sink);
             self.turns += 1;
             if self.turns < TURNS_MAX {
                 return Ok(false);
@@ -167,6 +156,17 @@ impl<L: Link> Link for Hairpin<L> {
         }
         self.turns = 0;
         self.link.receive(sink)
+    }
+
+    fn receive_held(&mut self, sink: &mut dyn Sink) {
+        for datagrams in self.held.drain(..) {
+            let bytes = datagrams.payload.len();
+            self.stats.batches_received += 1;
+            self.stats.datagrams_received += bytes.div_ceil(datagrams.segment_bytes) as u64;
+            self.stats.bytes_received += bytes as u64;
+            sink.held_datagrams(datagrams);
+        }
+        self.held_bytes = 0;
     }
 
     fn transmit(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {

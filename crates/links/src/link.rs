@@ -68,6 +68,11 @@ pub struct Unreachable {
 pub trait Sink {
     /// Handles a batch of datagrams from one sender.
     fn datagrams(&mut self, datagrams: Datagrams);
+    /// Handles a batch that the link held in memory: it comes from this link. Such batches stay in order among themselves, but may
+    /// overtake those from the network.
+    fn held_datagrams(&mut self, datagrams: Datagrams) {
+        self.datagrams(datagrams);
+    }
     /// Handles a report that a datagram could not be delivered.
     fn unreachable(&mut self, unreachable: Unreachable);
 }
@@ -158,7 +163,11 @@ pub trait Link: Send {
         }
     }
 
-    /// Returns the number of received bytes that wait in memory for `receive`. No descriptor becomes ready for them.
+    /// Delivers the datagrams that wait in memory, and asks the system for no others.
+    fn receive_held(&mut self, _sink: &mut dyn Sink) {}
+
+    /// Returns the number of received bytes that wait in memory for `receive` or `receive_held`. No descriptor becomes ready for
+    /// them.
     fn held_bytes(&self) -> usize {
         0
     }

@@ -70,12 +70,12 @@ pub(crate) struct RunArgs {
     pub program: Vec<OsString>,
 }
 
-/// Returns the absolute path of a daemon's socket that is named relative to this folder. Programs often go to another folder before
-/// they open sockets.
-fn absolute_path(place: &DaemonAddress) -> Option<PathBuf> {
+/// Returns the address of a daemon with an absolute path. Programs often go to another folder before they open sockets, and a daemon
+/// that is started leaves this one.
+fn absolute(place: DaemonAddress) -> DaemonAddress {
     match place {
-        DaemonAddress::Path(path) if path.is_relative() => std::path::absolute(path).ok(),
-        _ => None,
+        DaemonAddress::Path(path) => DaemonAddress::Path(std::path::absolute(&path).unwrap_or(path)),
+        other => other,
     }
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let (program, arguments) = args.program.split_first().ok_or("no program is named".to_owned())?;
     let path = find_program(program)?;
     let shim = find_shim()?;
-    let place = DaemonAddress::from_environment();
+    let place = absolute(DaemonAddress::from_environment());
     let daemon = match place.describe() {
         Err(NoDaemon::Absent) => start_daemon(&place)?,
         answer => answer
@@ -102,7 +102,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         command.env(PRELOAD_VARIABLE, preload(&shim));
     }
     command.env(SANITIZER_VARIABLE, sanitizer_options());
-    if let Some(path) = absolute_path(&place) {
+    if let DaemonAddress::Path(path) = &place {
         command.env(ADDRESS_VARIABLE, path);
     }
     if args.quiet {

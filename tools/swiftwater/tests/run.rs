@@ -40,6 +40,22 @@ fn a_daemon_that_is_started_is_no_child_of_the_program() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("SCTP in UDP"), "it has started a daemon");
 }
 
+/// A shell that waits for the end of a pipe would wait for the daemon, and a folder of it could not be unmounted.
+#[test]
+#[ignore = "needs iproute2, python3 and namespaces without privileges: ./test --all"]
+fn a_daemon_that_is_started_keeps_nothing_of_its_caller() {
+    preload();
+    let looks = "import os\nfor p in filter(str.isdigit, os.listdir('/proc')):\n  \
+        if b'\\0daemon\\0' in open(f'/proc/{p}/cmdline', 'rb').read():\n    \
+        files = [os.readlink(f'/proc/{p}/fd/{n}') for n in os.listdir(f'/proc/{p}/fd')]\n    \
+        print(os.readlink(f'/proc/{p}/cwd'), any(f.endswith('Cargo.toml') for f in files))";
+    let mut command = alone(Path::new("sh"));
+    command.args(["-c", "exec 9<Cargo.toml; exec \"$0\" run -- python3 -c \"$1\"", SWIFTWATER, looks]);
+    let output = command.current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("the command starts");
+    assert_success("python3", &output);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "/ False\n");
+}
+
 #[test]
 fn run_says_which_daemon_it_joins() {
     let daemon = Daemon::start("says");

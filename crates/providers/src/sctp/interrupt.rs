@@ -19,15 +19,20 @@ const CE: u8 = 3;
 /// Maximum number of answers to unknown senders that the link gets in one call.
 const ANSWERS_MAX: usize = 64;
 
-/// Number of bytes after which a receive returns to its caller, who looks at the clock: peers can make a packet of a few KB cost as
-/// much as a megabyte of data. The rest is handled by the next receives, before more is taken from the link.
+/// Number of bytes from the network, and of bytes that the link held, after which a receive returns to its caller, who looks at the
+/// clock: peers can make a packet of a few KB cost as much as a megabyte of data. The rest is handled by the next receives, before
+/// more is taken from the network.
 const HANDLED_BYTES_MAX: usize = 16 * 1024;
 
 /// The batches of one receive of the link. The caller has all of them handled before it answers, if they do not take too long, so
 /// that one SACK covers everything that had arrived.
+///
+/// Each receive handles some of both kinds, so that packets between programs of this host do not wait behind a flood.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
-    batches: VecDeque<Datagrams>,
+    from_network: VecDeque<Datagrams>,
+    /// Batches from this link, which it held in memory.
+    held: VecDeque<Datagrams>,
     unreachable: Vec<links::Unreachable>,
     /// Whether the link had more.
     more: bool,
@@ -36,13 +41,17 @@ pub(super) struct Arrivals {
 impl Arrivals {
     #[inline]
     pub(super) fn has_batches(&self) -> bool {
-        !self.batches.is_empty()
+        !self.from_network.is_empty() || !self.held.is_empty()
     }
 }
 
 impl links::Sink for Arrivals {
     fn datagrams(&mut self, datagrams: Datagrams) {
-        self.batches.push_back(datagrams);
+        self.from_network.push_back(datagrams);
+    }
+
+    fn held_datagrams(&mut self, datagrams: Datagrams) {
+        self.held.push_back(datagrams);
     }
 
     fn unreachable(&mut self, unreachable: links::Unreachable) {
@@ -55,25 +64,12 @@ impl SctpDriver {
         self.detach_before_more(cx);
         if !self.received.has_batches() {
             self.received.more = self.link.receive(&mut self.received)?;
+        } else if self.received.held.is_empty() {
+            self.link.receive_held(&mut self.received);
         }
         let mut arrivals = std::mem::take(&mut self.received);
-        let mut handled_bytes = 0;
-        while handled_bytes < HANDLED_BYTES_MAX
-            && let Some(batch) = arrivals.batches.pop_front()
-        {
-            handled_bytes += batch.payload.len();
-            self.batches_moved += 1;
-            self.attached.on_batch(batch.block_bytes);
-            let (endpoint, mut host) = self.split(cx);
-            let arrival = Arrival {
-                remote: batch.remote,
-                local: Some(batch.local),
-                marked: batch.ecn == CE,
-                segment_bytes: batch.segment_bytes,
-                bytes: &batch.payload,
-            };
-            endpoint.handle_batch(now, &arrival, &mut host);
-        }
+        self.handle_batches(cx, now, &mut arrivals.held);
+        self.handle_batches(cx, now, &mut arrivals.from_network);
         for report in arrivals.unreachable.drain(..) {
             let why = match report.reason {
                 UnreachableReason::Port => ::sctp::Unreachable::Port,
@@ -93,6 +89,26 @@ impl SctpDriver {
         self.hand_out_trace();
         self.tell_expected_tags(now);
         Ok(self.received.more || self.received.has_batches())
+    }
+
+    fn handle_batches(&mut self, cx: &mut Cx<'_>, now: Time, batches: &mut VecDeque<Datagrams>) {
+        let mut handled_bytes = 0;
+        while handled_bytes < HANDLED_BYTES_MAX
+            && let Some(batch) = batches.pop_front()
+        {
+            handled_bytes += batch.payload.len();
+            self.batches_moved += 1;
+            self.attached.on_batch(batch.block_bytes);
+            let (endpoint, mut host) = self.split(cx);
+            let arrival = Arrival {
+                remote: batch.remote,
+                local: Some(batch.local),
+                marked: batch.ecn == CE,
+                segment_bytes: batch.segment_bytes,
+                bytes: &batch.payload,
+            };
+            endpoint.handle_batch(now, &arrival, &mut host);
+        }
     }
 
     /// Tells the link the expected verification tags while it separates unknown senders.

@@ -5,6 +5,7 @@
 mod cases;
 mod connections;
 mod event_tables;
+mod flood;
 mod listeners;
 mod options;
 mod rig;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use links::{BatchLimits, Datagrams, Link, LinkStats, PathInfo, Sink, Transmit};
+use links::{BatchLimits, Datagrams, Hairpin, Link, LinkStats, PathInfo, Sink, Transmit};
 use providers::{SctpDriver, SctpDriverConfig};
 use streams::{Chain, Control, DriverId, Executive, FlushScope, Kind, Message, StreamId};
 use tpi::{Info, Primitive, State};
@@ -21,10 +21,65 @@ pub(crate) const PORT: u16 = 5000;
 /// Maximum number of steps of the network; no exchange of a test takes as many.
 const STEPS_MAX: usize = 10_000;
 
+/// Size of a datagram of a flood: one receive of the provider handles no more of them than one.
+const RUBBISH_BYTES: usize = 32 * 1024;
+/// The path from this host to itself.
+const HOST_PATH: PathInfo = PathInfo {
+    mtu_bytes: 1452,
+    header_bytes: 28,
+    same_host: true,
+    on_link: false,
+    in_flight_limit_bytes: None,
+    local: None,
+    route_local: Some(HOST),
+};
+
 type Wire = Arc<Mutex<VecDeque<Bytes>>>;
 
 /// A link that returns every datagram to its sender.
 struct Loop(Wire);
+
+/// A link from which each receive takes this number of batches, none of which is a packet.
+struct Flood(usize);
+
+impl Link for Flood {
+    fn local_addresses(&self) -> Vec<SocketAddr> {
+        vec![CARRIER]
+    }
+
+    fn path_info(&self, _remote: SocketAddr) -> PathInfo {
+        HOST_PATH
+    }
+
+    fn batch_limits(&self) -> BatchLimits {
+        BatchLimits { segments_max: 1, bytes_max: 1452 }
+    }
+
+    fn receive(&mut self, sink: &mut dyn Sink) -> io::Result<bool> {
+        for _ in 0..self.0 {
+            let payload = Bytes::from_static(&[0; RUBBISH_BYTES]);
+            sink.datagrams(Datagrams {
+                remote: SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 9899)),
+                local: HOST,
+                ecn: 0,
+                segment_bytes: RUBBISH_BYTES,
+                block_bytes: RUBBISH_BYTES,
+                payload,
+            });
+        }
+        Ok(true)
+    }
+
+    fn transmit(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
+        panic!("a packet for {} leaves the host", transmit.remote);
+    }
+
+    fn descriptors<'a>(&'a self, _visit: &mut dyn FnMut(BorrowedFd<'a>)) {}
+
+    fn stats(&self) -> LinkStats {
+        LinkStats::default()
+    }
+}
 
 impl Link for Loop {
     fn local_addresses(&self) -> Vec<SocketAddr> {
@@ -32,15 +87,7 @@ impl Link for Loop {
     }
 
     fn path_info(&self, _remote: SocketAddr) -> PathInfo {
-        PathInfo {
-            mtu_bytes: 1452,
-            header_bytes: 28,
-            same_host: true,
-            on_link: false,
-            in_flight_limit_bytes: None,
-            local: None,
-            route_local: Some(HOST),
-        }
+        HOST_PATH
     }
 
     fn batch_limits(&self) -> BatchLimits {
@@ -84,9 +131,18 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn new() -> Self {
-        let now = Instant::now();
         let wire = Wire::default();
-        let link = Box::new(Loop(Arc::clone(&wire)));
+        Self::on(Box::new(Loop(Arc::clone(&wire))), wire)
+    }
+
+    /// Returns a provider whose packets between its own streams wait in memory, while each receive from the network takes
+    /// `batches` batches of rubbish.
+    pub(crate) fn flooded(batches: usize) -> Self {
+        Self::on(Box::new(Hairpin::new(Flood(batches))), Wire::default())
+    }
+
+    fn on(link: Box<dyn Link>, wire: Wire) -> Self {
+        let now = Instant::now();
         let driver = SctpDriver::new(link, SctpDriverConfig::default(), [7; 32], now);
         let mut executive = Executive::new(now);
         let driver = executive.add_driver("sctp_t", Box::new(driver));

@@ -4,8 +4,9 @@ mod limits;
 pub(crate) mod stop;
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::Arc;
@@ -137,12 +138,27 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Starts this command again without the option for it; the new process outlives this one.
+/// Starts this command again without the option for it; the new process outlives this one, and keeps nothing of its caller.
 fn start_orphan() -> Result<(), String> {
+    leave_caller().map_err(|error| format!("cannot leave what the caller has open: {error}"))?;
     let words = std::env::args_os().skip(1).filter(|word| word != "--orphan");
     let started =
         std::env::current_exe().and_then(|command| process::Command::new(command).args(words).spawn());
     started.map(drop).map_err(|error| format!("cannot start a daemon: {error}"))
+}
+
+/// Closes the descriptors that this process inherited, but not the standard ones, and goes to the root folder. Otherwise the daemon
+/// would hold pipes open whose readers wait for the end, and keep a file system busy.
+fn leave_caller() -> io::Result<()> {
+    let numbers: Vec<RawFd> = fs::read_dir("/proc/self/fd")?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|number| *number > io::stderr().as_raw_fd())
+        .collect();
+    for number in numbers {
+        // The folder itself is closed already.
+        let _ = nix::unistd::close(number);
+    }
+    std::env::set_current_dir("/")
 }
 
 /// Reads the autopush rules.
