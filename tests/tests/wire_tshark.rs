@@ -446,6 +446,10 @@ fn causes(cases: &mut Cases) {
         cause::StaleCookie { staleness_us: 1234 }.into(),
         &[("sctp.cause_code", "0x0003"), ("sctp.cause_measure_of_staleness", "1234")],
     );
+    cases.add_cause(
+        cause::NewEncapsulationPort { current_port: 9899, new_port: 40_000 }.into(),
+        &[("sctp.cause_code", "0x000e"), ("sctp.cause_length", "8")],
+    );
     cases
         .add_cause(cause::OutOfResource.into(), &[("sctp.cause_code", "0x0004"), ("sctp.cause_length", "4")]);
     cases.add_cause(

@@ -11,7 +11,7 @@ use crate::rate::Rate;
 use crate::schedule::Calendar;
 use crate::time::nanoseconds;
 use crate::verdict::{Behind, DropReason, Flips, Passage, Verdict};
-use crate::{Ecn, Loss, WhenDown};
+use crate::{Ecn, Jitter, Loss, Reorder, WhenDown};
 
 /// The header that each piece of a packet has: IPv4's.
 const PIECE_HEADER_BYTES: usize = 20;

@@ -59,6 +59,7 @@ fn causes<'a>(mut from: Source<'a>) -> Vec<Cause<'a>> {
         cause::InvalidStreamIdentifier { stream: StreamId(from.u16()) }.into(),
         cause::MissingMandatoryParameter { kinds: KindList::new(from.kinds) }.into(),
         cause::StaleCookie { staleness_us: from.u32() }.into(),
+        cause::NewEncapsulationPort { current_port: from.u16(), new_port: from.u16() }.into(),
         cause::OutOfResource.into(),
         cause::UnresolvableAddress { parameter: from.rest() }.into(),
         cause::UnrecognizedChunkType { chunk: from.rest() }.into(),

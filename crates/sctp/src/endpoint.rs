@@ -53,6 +53,10 @@ use strays::{Strays, TagUpdate};
 use timers::Timers;
 use traces::Traces;
 
+/// Maximum number of timers that one call handles. A program may have thousands of associations that repeat a packet every millisecond;
+/// other work of the caller must go on meanwhile.
+const EXPIRED_MAX: usize = 64;
+
 /// The key of an association by the peer's address and both ports, for packets without one of our tags.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct PeerKey {
@@ -73,6 +77,8 @@ pub struct Endpoint {
     by_tag: HashMap<u32, AssociationId>,
     /// Several associations have one key only if each has local addresses of its own.
     by_peer: HashMap<PeerKey, SmallVec<[AssociationId; 1]>>,
+    /// Number of entries of `by_peer` with each peer, whatever its UDP port is: keys with UDP port 0.
+    by_peer_address: HashMap<PeerKey, usize>,
     /// The association of the last packet, which is probably that of the next one, too.
     last: Option<(u32, AssociationId)>,
     /// The association that is being handled: it stays here if a call unwinds.
@@ -117,6 +123,7 @@ impl Endpoint {
             associations: Slab::new(),
             by_tag: HashMap::new(),
             by_peer: HashMap::new(),
+            by_peer_address: HashMap::new(),
             last: None,
             in_progress: None,
             listeners: Listeners::default(),
@@ -294,9 +301,11 @@ impl Endpoint {
         self.timers.next()
     }
 
-    /// Handles all expired timers.
+    /// Handles expired timers, but only some of very many. If more have expired, [`Endpoint::poll_timeout`] returns a time that
+    /// has passed: the caller transmits, handles arrivals, and calls again.
     pub fn handle_timeout<H: Host + ?Sized>(&mut self, now: Time, host: &mut H) {
-        while let Some(id) = self.timers.pop(now) {
+        for _ in 0..EXPIRED_MAX {
+            let Some(id) = self.timers.pop(now) else { return };
             let Some(association) = self.associations.get_mut(id.index()) else { continue };
             if association.armed.is_none_or(|at| at > now) {
                 continue;

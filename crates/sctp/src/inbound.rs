@@ -52,6 +52,8 @@ pub(crate) struct Inbound {
     cumulative: u64,
     /// TSNs received beyond the cumulative one.
     beyond: RangeSet,
+    /// Place in `beyond` where the last search ended.
+    near: usize,
     duplicates: Vec<Tsn>,
     streams: u16,
     next_ssn: StreamTable<u16>,
@@ -110,6 +112,7 @@ impl Inbound {
             multipath: false,
             cumulative: tsn::start(peer_initial) - 1,
             beyond: RangeSet::new(),
+            near: 0,
             duplicates: Vec::new(),
             streams,
             next_ssn: StreamTable::new(),
@@ -233,12 +236,8 @@ impl Inbound {
         }
         if in_order && self.beyond.is_empty() {
             self.cumulative = tsn;
-        } else if !self.record(tsn, data.tsn, statistics) {
-            return Ok(if tsn <= self.cumulative || self.beyond.contains(tsn) {
-                Outcome::Duplicate
-            } else {
-                Outcome::Dropped
-            });
+        } else if let Err(outcome) = self.record(tsn, data.tsn, statistics) {
+            return Ok(outcome);
         }
         self.unacked_bytes += data.payload.len();
         self.advertised_bytes = self.advertised_bytes.saturating_sub(data.payload.len());
@@ -311,21 +310,20 @@ impl Inbound {
         tsn::wrap(self.cumulative)
     }
 
-    /// Records a TSN that is not the next one, or arrives while there are gaps. Returns false if the TSN is a duplicate, or has
-    /// no room.
-    fn record(&mut self, tsn: u64, wire: Tsn, statistics: &mut Statistics) -> bool {
+    /// Records a TSN that is not the next one, or arrives while there are gaps. Fails if the TSN is a duplicate, or has no room.
+    fn record(&mut self, tsn: u64, wire: Tsn, statistics: &mut Statistics) -> Result<(), Outcome> {
         self.ack_now |= !self.multipath;
-        if tsn <= self.cumulative || self.beyond.contains(tsn) {
+        if tsn <= self.cumulative || self.beyond.contains_near(tsn, &mut self.near) {
             self.ack_now = true;
             statistics.duplicates_received += 1;
             if self.duplicates.len() < DUPLICATES_MAX {
                 self.duplicates.push(wire);
             }
-            return false;
+            return Err(Outcome::Duplicate);
         }
         if tsn == self.cumulative + 1 {
             self.cumulative = tsn;
-            return true;
+            return Ok(());
         }
         // Chunks beyond the reach of gap blocks would be retransmitted anyway. The limit also keeps the SSNs of waiting messages
         // from wrapping.
@@ -334,10 +332,11 @@ impl Inbound {
         let full = self.taken_bytes() >= self.buffer.bytes() / 2 * 3;
         if !reportable || self.beyond.range_count() >= GAP_RANGES_MAX || full {
             statistics.data_chunks_dropped += 1;
-            return false;
+            return Err(Outcome::Dropped);
         }
         statistics.out_of_sequence_received += 1;
-        self.beyond.insert(tsn)
+        self.beyond.insert(tsn);
+        Ok(())
     }
 
     /// Advances the cumulative TSN over chunks received beyond the gap that has closed.

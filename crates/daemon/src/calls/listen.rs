@@ -47,6 +47,8 @@ pub(crate) fn listen(
         backlog: backlog_of(backlog),
         refuse_beyond_backlog: true,
         shares_port: registry.ports().is_shared(socket.number, port),
+        // Programs send to the address that they have received from.
+        distinct_peers: listening == State::OneToManyListening,
         ..registry.stack.options().listener
     };
     let stack = registry.stack.with_options(&inner.options.for_stack());

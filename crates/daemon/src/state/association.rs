@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use carrier::record::{Flags, HEADER_BYTES, Header, PAYLOAD_BYTES_MAX};
 use rustix::io::Errno;
 use swiftwater::internals::{self, AssociationView};
 use swiftwater::tokio::Association;
-use swiftwater::{LossKind, Message, Received, RecvError};
+use swiftwater::{LossKind, Message, PathState, Received, RecvError};
 use tokio::sync::watch;
 
 use super::association_options::{AssocOptions, mtu_as_seen};
@@ -249,15 +249,24 @@ impl SocketAssociation {
         self.view(|view| view.ports()).unwrap_or_default()
     }
 
-    /// Returns whether the peer has this address, in the form in which programs see it.
-    pub(crate) fn has_peer(&self, address: SocketAddr) -> bool {
-        let same = |ip: std::net::IpAddr| ip.to_canonical() == address.ip().to_canonical();
-        if self.peer.port() != address.port() {
-            return false;
-        }
-        let known = self.association.get().and_then(|association| association.peer_address());
-        same(self.peer.ip()) || known.is_some_and(|peer| peer.hosts.into_iter().any(same))
+    /// Returns whether the association was set up with this address of the peer, in the form in which programs see it.
+    pub(crate) fn is_set_up_with(&self, address: SocketAddr) -> bool {
+        self.peer.port() == address.port() && is_same_host(self.peer.ip(), address)
     }
+
+    /// Returns whether the peer has shown that it has this address (RFC 9260 §5.4). A peer may list addresses of other hosts, whose
+    /// messages must not go to it.
+    pub(crate) fn has_confirmed(&self, address: SocketAddr) -> bool {
+        let confirmed = |view: AssociationView<'_>| {
+            let mut confirmed = view.paths().filter(|path| path.state() != PathState::Unconfirmed);
+            confirmed.any(|path| is_same_host(path.remote().ip(), address))
+        };
+        self.peer.port() == address.port() && self.view(confirmed).unwrap_or(false)
+    }
+}
+
+fn is_same_host(ip: IpAddr, address: SocketAddr) -> bool {
+    ip.to_canonical() == address.ip().to_canonical()
 }
 
 impl ReceiveWindow for SocketAssociation {

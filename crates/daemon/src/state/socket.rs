@@ -242,7 +242,9 @@ impl Socket {
 impl Inner {
     /// Returns the association with the peer that has this address.
     pub(crate) fn with_peer(&self, address: SocketAddr) -> Option<Rc<SocketAssociation>> {
-        self.associations.values().find(|assoc| assoc.has_peer(address)).cloned()
+        let all = || self.associations.values();
+        let set_up = all().find(|assoc| assoc.is_set_up_with(address));
+        set_up.or_else(|| all().find(|assoc| assoc.has_confirmed(address))).cloned()
     }
 
     /// Returns the association with this number. If the socket can have only one, the number is ignored.

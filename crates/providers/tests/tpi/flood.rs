@@ -17,5 +17,8 @@ fn packets_between_own_streams_do_not_wait_behind_a_flood() {
         rig.step();
     }
     rig.indication(listener);
-    assert!(matches!(rig.take(client), Some((Primitive::ConnCon { .. }, _))), "one receive a packet suffices");
+    assert!(
+        matches!(rig.take(client), Some((Primitive::ConnCon { .. }, _))),
+        "one receive a packet suffices"
+    );
 }

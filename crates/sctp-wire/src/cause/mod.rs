@@ -9,6 +9,7 @@ mod cookie_while_shutting_down;
 mod invalid_mandatory_parameter;
 mod invalid_stream_identifier;
 mod missing_mandatory_parameter;
+mod new_encapsulation_port;
 mod no_user_data;
 mod out_of_resource;
 mod protocol_violation;
@@ -24,6 +25,7 @@ pub use cookie_while_shutting_down::CookieReceivedWhileShuttingDown;
 pub use invalid_mandatory_parameter::InvalidMandatoryParameter;
 pub use invalid_stream_identifier::InvalidStreamIdentifier;
 pub use missing_mandatory_parameter::MissingMandatoryParameter;
+pub use new_encapsulation_port::NewEncapsulationPort;
 pub use no_user_data::NoUserData;
 pub use out_of_resource::OutOfResource;
 pub use protocol_violation::ProtocolViolation;
@@ -199,6 +201,8 @@ any_kind! {
     UserInitiatedAbort(UserInitiatedAbort<'a>),
     /// The peer violated the protocol.
     ProtocolViolation(ProtocolViolation<'a>),
+    /// The peer's address and SCTP port have an association through another UDP port.
+    NewEncapsulationPort(NewEncapsulationPort),
 }
 
 /// Implements a cause that carries no information.

@@ -7,6 +7,7 @@ use super::Association;
 use crate::config::PathOptions;
 use crate::inbound::Inbound;
 use crate::path::Path;
+use crate::path_state::PathState;
 use crate::statistics::AssociationState;
 
 /// An association as its user sees it.
@@ -96,6 +97,11 @@ impl PathView<'_> {
     /// Returns the peer's address; the port is the UDP encapsulation port.
     pub fn remote(&self) -> SocketAddr {
         self.0.remote()
+    }
+
+    /// Returns whether the address is confirmed, and whether it answers.
+    pub fn state(&self) -> PathState {
+        self.0.state()
     }
 
     /// Returns the local address, once a packet has arrived on the path or the link has chosen one.

@@ -52,6 +52,11 @@ impl PeerKey {
     fn of(header: &Header, route: &Route) -> Self {
         PeerKey { remote: route.remote, local_port: header.destination_port, peer_port: header.source_port }
     }
+
+    /// Returns the key of all peers with this address and these SCTP ports.
+    pub(super) fn without_udp_port(self) -> Self {
+        PeerKey { remote: SocketAddr::new(self.remote.ip(), 0), ..self }
+    }
 }
 
 impl Endpoint {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sctp_wire::cause::{Cause, OutOfResource, RestartWithNewAddresses, StaleCookie};
+use sctp_wire::cause::{Cause, NewEncapsulationPort, OutOfResource, RestartWithNewAddresses, StaleCookie};
 use sctp_wire::chunk::{CookieEcho, Init, RawChunk};
 use sctp_wire::packet::{HEADER_BYTES, Header};
 use sctp_wire::parameter::Parameters;
@@ -140,7 +140,7 @@ impl Endpoint {
     ) -> Option<Offer> {
         let listed = std::iter::once(route.remote.ip()).chain(peer.addresses.iter().copied());
         let ports = (header.destination_port, header.source_port);
-        if let Some(id) = self.owner_of_any(listed, (route.remote.port(), route.local), ports) {
+        if let Some(id) = self.owner_of_any(listed.clone(), (route.remote.port(), route.local), ports) {
             return self.offer_again(id, route, header, peer);
         }
         let from = (route.remote.ip(), header.source_port);
@@ -160,6 +160,10 @@ impl Endpoint {
             self.reply(route, header, VerificationTag(peer.tag), |out| {
                 out.extend_from_slice(&abort_chunk(&Cause::OutOfResource(OutOfResource)));
             });
+            return None;
+        }
+        if let Some(chunk) = self.refuse_second_way(&listener, route, ports, listed) {
+            self.reply(route, header, VerificationTag(peer.tag), |out| out.extend_from_slice(&chunk));
             return None;
         }
         let identity = Identity {
@@ -323,6 +327,30 @@ impl Endpoint {
         })
     }
 
+    /// Returns the ABORT for a peer of a listener for distinct peers, if another peer has one of its addresses and its SCTP port
+    /// through another UDP port (draft-tuexen-tsvwg-sctp-udp-encaps-cons-03 §4.4), and counts it. Both may be right, but the user
+    /// could not tell them apart.
+    fn refuse_second_way(
+        &mut self,
+        listener: &Listener,
+        route: Route,
+        (local_port, peer_port): (u16, u16),
+        addresses: impl IntoIterator<Item = IpAddr>,
+    ) -> Option<Vec<u8>> {
+        if !listener.config.distinct_peers {
+            return None;
+        }
+        let new_port = route.remote.port();
+        let key = |address| PeerKey { remote: SocketAddr::new(address, new_port), local_port, peer_port };
+        if !addresses.into_iter().any(|address| self.is_known_elsewhere(&key(address))) {
+            return None;
+        }
+        self.statistics.restarts_refused += 1;
+        // The port of the other peer is none of this one's business.
+        let cause = NewEncapsulationPort { current_port: 0, new_port };
+        Some(abort_chunk(&Cause::NewEncapsulationPort(cause)))
+    }
+
     /// Restarts an association whose peer has restarted (RFC 9260 §5.2.4 A).
     fn restart<H: Host + ?Sized>(
         &mut self,
@@ -370,6 +398,10 @@ impl Endpoint {
         };
         if self.refuse_at_limit(&listener, route, host) {
             let chunk = abort_chunk(&Cause::OutOfResource(OutOfResource));
+            return self.abort_cookie(now, route, cookie, &chunk);
+        }
+        let (ports, listed) = ((cookie.local_port, cookie.peer_port), cookie.addresses.iter().copied());
+        if let Some(chunk) = self.refuse_second_way(&listener, route, ports, listed) {
             return self.abort_cookie(now, route, cookie, &chunk);
         }
         if !host.takes_association(listener.id) {

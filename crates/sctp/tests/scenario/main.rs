@@ -25,6 +25,7 @@ mod hostile_packets;
 mod hostile_peer;
 mod local_addresses;
 mod loss_recovery;
+mod many_timers;
 mod multipath;
 mod named_path;
 mod nat;

@@ -65,6 +65,7 @@ impl SharedListener {
             refuse_beyond_backlog: config.refuse_beyond_backlog,
             associations_max: config.listener_associations_max,
             shares_port: config.shares_port,
+            distinct_peers: config.distinct_peers,
             ..ListenerOptions::default()
         };
         let changed = options.config(&limits, &config.local_addresses, config.trace);

@@ -276,6 +276,7 @@ impl AssociationOptions {
             refuse_beyond_backlog: listener.refuse_beyond_backlog,
             listener_associations_max: listener.associations_max,
             shares_port: listener.shares_port,
+            distinct_peers: listener.distinct_peers,
             trace,
             ..AssociationConfig::default()
         }

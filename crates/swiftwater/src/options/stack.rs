@@ -148,6 +148,10 @@ pub struct ListenerOptions {
     /// Whether other listeners with this option may listen on the same port at the same addresses. New associations are
     /// distributed among them by the peer's address and port, as with `SO_REUSEPORT`. Default: false.
     pub shares_port: bool,
+    /// Whether a peer is refused with ABORT if another peer of this port has the same address and SCTP port, through another UDP
+    /// port. A program that knows its peers by address would take one for the other: any user of a peer's host can send from
+    /// another UDP port. Default: false, so that peers behind one address translator may use the same SCTP port.
+    pub distinct_peers: bool,
 }
 
 impl Default for ListenerOptions {
@@ -157,6 +161,7 @@ impl Default for ListenerOptions {
             refuse_beyond_backlog: false,
             associations_max: sctp::AssociationConfig::default().listener_associations_max,
             shares_port: false,
+            distinct_peers: false,
         }
     }
 }
