@@ -47,7 +47,7 @@ pub(crate) async fn perform(
         }
         DaemonRequest::Barrier => {
             // The daemon's own copy would keep a file open that a program has closed.
-            for source in [Source::Requests, Source::Carriers] {
+            for source in Source::ALL {
                 registry.closers.of(credentials.uid.as_raw(), source).drained().await;
             }
             run_pending(registry, ROUNDS_MAX).await;

@@ -163,10 +163,17 @@ impl State {
         if !is_done || pipe.live.len() > pipe.pages / 2 {
             return;
         }
-        // A page that cannot be moved stays where it is.
-        let live = pipe.live.clone();
-        if live.iter().all(|mapping| self.pin(mapping, pipes_max + 1).is_ok()) {
+        let mut live = std::mem::take(&mut pipe.live);
+        while let Some(mapping) = live.last()
+            && self.pin(mapping, pipes_max + 1).is_ok()
+        {
+            live.pop();
+        }
+        if live.is_empty() {
             self.pipes.remove(&number);
+        } else if let Some(pipe) = self.pipes.get_mut(&number) {
+            // Pages that cannot be moved stay where they are.
+            pipe.live = live;
         }
     }
 }
@@ -242,6 +249,22 @@ mod tests {
         }
         memory.clear();
         assert!(pins.pipes() <= 1);
+    }
+
+    #[test]
+    fn pages_of_a_move_that_fails_are_forgotten_with_their_memory() {
+        let pins = Arc::new(Pins::new(2));
+        // The second pipe has room for two pages of the first.
+        let memory: Vec<Written> = (0..2 * PIPE_PAGES - 2).map(|_| written(&pins)).collect();
+        let of_first = |page: &Arc<Mapping>| (page.place.as_ptr() as usize, Arc::downgrade(page));
+        let pages: Vec<_> = pins.state().pipes[&1].live.iter().map(of_first).collect();
+        for (address, _) in &pages[..PIPE_PAGES / 2] {
+            // No pipe can be added, so the others stay.
+            pins.state().unpin(*address, 1);
+        }
+        assert_eq!(pins.pipes(), 2);
+        drop(memory);
+        assert!(pages.iter().all(|(_, page)| page.strong_count() == 0), "no pipe keeps memory that is gone");
     }
 
     #[test]

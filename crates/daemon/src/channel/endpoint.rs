@@ -20,7 +20,7 @@ use crate::channel::incoming::Incoming;
 use crate::channel::ring::{Content, Front, OutboundRing};
 use crate::system::aligned_buffer::AlignedBuffer;
 use crate::users::budget::{Charge, RECORD_COST_BYTES};
-use crate::users::closer::{Closer, Job, ReceivedDescriptor};
+use crate::users::closer::{Closer, ReceivedDescriptor};
 
 /// Maximum number of fillers that are discarded at once. Others stay until the ring is empty.
 const FILLERS_DISCARDED_MAX: usize = 8;
@@ -29,8 +29,8 @@ const FILLERS_DISCARDED_MAX: usize = 8;
 const RECEIVE_BUFFER_BYTES: usize = MESSAGE_BYTES_MAX + 1;
 /// Charge for a record whose length is not known yet.
 const RECORD_ROOM_BYTES: usize = PAYLOAD_BYTES_MAX + RECORD_COST_BYTES;
-/// Maximum time to wait for the thread that reads the sharers' page. After that the daemon uses what it has read last.
-const LEARN_WAIT: Duration = Duration::from_millis(500);
+/// Maximum time to wait until the sharers' page is read: the time of a thread that is stuck, and of the one that relieves it.
+const PAGE_WAIT: Duration = Duration::from_secs(1);
 /// Time after which a long message is tried again if the host is short of memory or descriptors.
 pub(super) const SHORTAGE_WAIT: Duration = Duration::from_millis(50);
 
@@ -112,7 +112,7 @@ impl Endpoint {
 
     fn take_next(&self) -> Result<Incoming, Errno> {
         // A long message that was begun needs no more descriptors, and `readable` does not wait for the closer then, either.
-        if let Some(taken) = self.long.take(&self.accounts, self.closer()) {
+        if let Some(taken) = self.long.take(&self.accounts, || self.worker()) {
             return taken;
         }
         if !self.closer().has_room() {
@@ -121,7 +121,7 @@ impl Endpoint {
         if let Some(taken) = self.take_from_ring() {
             return taken;
         }
-        if self.ring.is_checked(self.closer()) {
+        if self.ring.is_checked(|| self.worker()) {
             return Err(Errno::AGAIN);
         }
         match self.take_record() {
@@ -174,25 +174,19 @@ impl Endpoint {
 
     /// Takes a long message whose turn the ring has announced. Its record came before.
     fn take_in_turn(&self, front: &Front) -> Result<Incoming, Errno> {
-        loop {
-            match self.long.next_in_turn() {
-                Some((header, memfd)) if header == front.header => {
-                    self.take_front(front);
-                    return self.begin_long(header, memfd);
-                }
-                // The writer has died before it announced the turn.
-                Some(_) => {}
-                // The caller bounds how many records are taken.
-                None => match self.take_record() {
-                    Ok(Incoming::Filler) if !self.long.is_begun() && self.long.awaits_turn() => {}
-                    // The record is looked for again once the sharers' page was read.
-                    Err(Errno::AGAIN) if self.carrier.reset().awaits_page() => return Err(Errno::AGAIN),
-                    Ok(Incoming::End | Incoming::Empty) | Err(Errno::AGAIN) => {
-                        return Ok(Incoming::Malformed);
-                    }
-                    other => return other,
-                },
+        while let Some((header, memfd)) = self.long.next_in_turn() {
+            if header == front.header {
+                self.take_front(front);
+                return self.begin_long(header, memfd);
             }
+            // The writer of this one has died before it announced the turn.
+        }
+        // Takes one record, which may be the message: the next call looks. The caller bounds the number of calls.
+        match self.take_record() {
+            // The record is looked for again once the sharers' page was read.
+            Err(Errno::AGAIN) if self.carrier.reset().awaits_page() => Err(Errno::AGAIN),
+            Ok(Incoming::End | Incoming::Empty) | Err(Errno::AGAIN) => Ok(Incoming::Malformed),
+            other => other,
         }
     }
 
@@ -305,12 +299,14 @@ impl Endpoint {
     }
 
     fn begin_long(&self, header: Header, memfd: ReceivedDescriptor) -> Result<Incoming, Errno> {
-        self.long.begin((header, memfd), &self.accounts, self.closer())
+        self.long.begin((header, memfd), &self.accounts, &self.worker())
     }
 
     /// Returns whether a thread is at work whose result comes before all else that can be taken.
     pub(crate) fn awaits_thread(&self) -> bool {
-        self.long.is_being_read() || self.carrier.reset().awaits_page() || self.ring.is_checked(self.closer())
+        self.long.is_being_read()
+            || self.carrier.reset().awaits_page()
+            || self.ring.is_checked(|| self.worker())
     }
 
     /// Waits until the user of the socket has memory for the next record, and reserves it.
@@ -327,12 +323,14 @@ impl Endpoint {
             return;
         }
         self.closer().room().await;
-        if self.ring.is_checked(self.closer()) {
+        if self.ring.is_checked(|| self.worker()) {
             return self.ring.checked().await;
         }
         if self.carrier.reset().awaits_page() {
-            self.learn().await;
-            self.carrier.reset().on_learned();
+            match self.read_page().await {
+                true => self.carrier.reset().on_learned(),
+                false => self.carrier.reset().on_unknown(),
+            }
             return;
         }
         if self.ring.is_busy() {
@@ -349,16 +347,16 @@ impl Endpoint {
     }
 
     /// Has the sharers' page read, and does not wait for that.
-    pub(super) fn look(&self) {
-        let memory = Arc::clone(self.ring.memory());
-        self.closer().run(move || memory.look());
+    pub(super) fn begin_reading_page(&self) {
+        drop(self.ring.memory().begin_reading(&self.worker()));
     }
 
-    /// Reads the sharers' page on the thread that may wait for programs.
-    pub(crate) async fn learn(&self) {
-        let memory = Arc::clone(self.ring.memory());
-        let looked = Job::begin(self.closer(), move || memory.look());
-        let _ = tokio::time::timeout(LEARN_WAIT, looked.done()).await;
+    /// Reads the sharers' page on a thread that may wait for programs. Returns false if that takes too long: what the page said when
+    /// it was read last may be old.
+    #[must_use]
+    pub(crate) async fn read_page(&self) -> bool {
+        let reading = self.ring.memory().begin_reading(&self.worker());
+        tokio::time::timeout(PAGE_WAIT, reading.done()).await.is_ok()
     }
 
     /// Discards the next available record. Returns whether there was one.
@@ -417,6 +415,11 @@ impl Endpoint {
 
     fn closer(&self) -> &Arc<Closer> {
         self.carrier.closer()
+    }
+
+    /// Returns the threads that do what may wait for a program.
+    fn worker(&self) -> Arc<Closer> {
+        self.carrier.closer().worker()
     }
 
     /// Returns the accounts of the socket's user.

@@ -50,7 +50,7 @@ impl InboundLong {
         &self,
         (header, memfd): (Header, ReceivedDescriptor),
         accounts: &Accounts,
-        closer: &Arc<Closer>,
+        worker: &Arc<Closer>,
     ) -> Result<Incoming, Errno> {
         let bytes = header.bytes as usize;
         if !received_memfd::is_final(memfd.as_fd(), bytes) || bytes > accounts.sent().message_bytes_max() {
@@ -64,7 +64,7 @@ impl InboundLong {
             Ok(content) => Ok(charge.on(content)),
             Err(error) => Err((error, memfd)),
         };
-        *self.first() = Some(Message { header, stage: Stage::Read(Job::begin(closer, read)) });
+        *self.first() = Some(Message { header, stage: Stage::Read(Job::begin(worker, read)) });
         Ok(Incoming::Filler)
     }
 
@@ -81,10 +81,14 @@ impl InboundLong {
     }
 
     /// Goes on with the message that was begun; `None` if there is none. `AGAIN`: a thread reads it.
-    pub(super) fn take(&self, accounts: &Accounts, closer: &Arc<Closer>) -> Option<Result<Incoming, Errno>> {
+    pub(super) fn take(
+        &self,
+        accounts: &Accounts,
+        worker: impl FnOnce() -> Arc<Closer>,
+    ) -> Option<Result<Incoming, Errno>> {
         let Message { header, stage } = self.first().take()?;
         let job = match stage {
-            Stage::Stalled(memfd) => return Some(self.begin((header, memfd), accounts, closer)),
+            Stage::Stalled(memfd) => return Some(self.begin((header, memfd), accounts, &worker())),
             Stage::Read(job) => job,
         };
         Some(match job.take() {
@@ -114,11 +118,6 @@ impl InboundLong {
         self.first().as_ref().is_some_and(|message| matches!(message.stage, Stage::Read(_)))
     }
 
-    /// Returns whether a message was begun.
-    pub(super) fn is_begun(&self) -> bool {
-        self.first().is_some()
-    }
-
     /// Returns the memory that the message that was begun needs; `None` if there is none.
     pub(super) fn needed_bytes(&self) -> Option<usize> {
         self.first().as_ref().map(|message| charged_bytes(message.header.bytes as usize))
@@ -142,11 +141,6 @@ impl InboundLong {
     /// Takes the oldest message that awaits its turn.
     pub(super) fn next_in_turn(&self) -> Option<(Header, ReceivedDescriptor)> {
         self.in_turn().pop_front()
-    }
-
-    /// Returns whether a message awaits its turn.
-    pub(super) fn awaits_turn(&self) -> bool {
-        !self.in_turn().is_empty()
     }
 
     /// Discards all messages. Returns whether one was begun.

@@ -88,7 +88,7 @@ impl Channel {
                 (announced.bundles, announced.asked) = (false, None);
             } else if (announced.alone + 1).is_multiple_of(ALONE_MAX) {
                 announced.asked = Some(self.credit.put_besides(counted));
-                self.endpoint.look();
+                self.endpoint.begin_reading_page();
             }
         }
         let hint = announced.hint_for_longer(bytes);

@@ -146,7 +146,7 @@ impl CarrierSocket {
             let (done, is_done) = oneshot::channel();
             let number = self.closer().number();
             let recall = Recall { program_end, _number: number, recalled, done };
-            self.closer().run(move || recall.run());
+            self.closer().worker().run(move || recall.run());
             is_done.await.unwrap_or(Err(Errno::BUSY))
         };
         timeout(RECALL_WAIT, recalled).await.unwrap_or(Err(Errno::BUSY))

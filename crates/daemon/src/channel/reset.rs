@@ -50,6 +50,11 @@ impl Reset {
         *self.state() = State::Learned;
     }
 
+    /// Records that the sharers' page could not be read in time: nobody hears of the reset, because it may concern no message.
+    pub(super) fn on_unknown(&self) {
+        *self.state() = State::None;
+    }
+
     /// Returns whether the sharers' page must be read before the next record is taken.
     pub(super) fn awaits_page(&self) -> bool {
         *self.state() == State::Reported

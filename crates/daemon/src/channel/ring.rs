@@ -107,14 +107,14 @@ impl OutboundRing {
 
     /// Begins to check an announced ring if the earlier one is empty. Returns whether one is being checked: nothing else is taken
     /// before [`OutboundRing::checked`].
-    pub(super) fn is_checked(&self, closer: &Arc<Closer>) -> bool {
+    pub(super) fn is_checked(&self, worker: impl FnOnce() -> Arc<Closer>) -> bool {
         let mut state = self.state();
         match std::mem::take(&mut state.next) {
             Next::None => return false,
             Next::Announced(number, memfd) => {
                 let pins = Arc::clone(&self.pins);
                 let check = move || Foreign::new(memfd.as_fd(), ring::WORDS, &pins);
-                state.next = Next::Checked(number, Job::begin(closer, check));
+                state.next = Next::Checked(number, Job::begin(&worker(), check));
             }
             checked => state.next = checked,
         }

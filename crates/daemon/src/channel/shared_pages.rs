@@ -23,6 +23,7 @@ use shared_memory::{Pins, Written};
 use crate::channel::style::Style;
 use crate::system::journal::log;
 use crate::users::budget::{Account, Charge};
+use crate::users::closer::{Closer, Job};
 
 pub(crate) struct SharedPages {
     memory: Arc<Memory>,
@@ -47,6 +48,8 @@ pub(crate) struct Memory {
     sharers: OwnedFd,
     /// The content of the sharers' page when it was read last.
     known: Mutex<ReadSoFar>,
+    /// A reading of the sharers' page that has not begun: all who ask meanwhile wait for it.
+    reading: Mutex<Option<Arc<Job<()>>>>,
     /// `None` once the memory was returned.
     charge: Mutex<Option<Charge>>,
 }
@@ -66,8 +69,22 @@ impl Memory {
         self.status.store(Layout::RING_NUMBER_AT as usize, &number.to_ne_bytes());
     }
 
+    /// Has a thread read the sharers' page. One reading may be under way and one may wait, however often this is called.
+    pub(super) fn begin_reading(self: &Arc<Self>, worker: &Arc<Closer>) -> Arc<Job<()>> {
+        let mut reading = lock(&self.reading);
+        let job = reading.take().unwrap_or_else(|| {
+            let memory = Arc::clone(self);
+            Job::begin(worker, move || {
+                drop(lock(&memory.reading).take());
+                memory.look();
+            })
+        });
+        *reading = Some(Arc::clone(&job));
+        job
+    }
+
     /// Reads the sharers' page; waits for programs.
-    pub(super) fn look(&self) {
+    fn look(&self) {
         let mut bytes = [0; ReadSoFar::BYTES];
         // The page has as many bytes, and nothing is wrong with the memory.
         if pread(&self.sharers, &mut bytes, 0) == Ok(bytes.len()) {
@@ -132,8 +149,8 @@ impl SharedPages {
         // A process that maps the page must not find it truncated by another process.
         fcntl_add_seals(&sharers, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let room_bytes = if message_bytes_max < MESSAGE_BYTES_MAX { message_bytes_max as u32 } else { 0 };
-        let (known, charge) = (Mutex::default(), Mutex::new(Some(charge)));
-        let memory = Arc::new(Memory { status, sharers, known, charge });
+        let (known, reading, charge) = (Mutex::default(), Mutex::default(), Mutex::new(Some(charge)));
+        let memory = Arc::new(Memory { status, sharers, known, reading, charge });
         let (entries, errors) = (Mutex::default(), AtomicU32::default());
         let page = SharedPages { memory, entries, errors, room_bytes };
         let family = if v6 { AF_INET6 } else { AF_INET };

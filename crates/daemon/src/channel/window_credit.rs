@@ -203,7 +203,8 @@ impl Channel {
     /// Releases the credits and the memory of all messages that were read according to the sharers. Returns whether a sharer was
     /// reading.
     pub(super) async fn release_read(&self) -> bool {
-        self.endpoint.learn().await;
+        // What was read since is released at the next look.
+        let _ = self.endpoint.read_page().await;
         let read = self.pages.read_so_far();
         let unread_count = self.credit.put.get().wrapping_sub(read.data_taken);
         let (credits, long) = {

@@ -243,9 +243,11 @@ mod tests {
         let all = endpoint.accounts().sent().charge_anyway(Limits::default().user_memory_bytes - 80_000);
         send_long(&joined.program_end, ID, 100_000);
         assert_eq!(outbound.step().expect("it is open"), Wait::Memory);
-        // The thread is stuck in a close of another socket of this user.
+        // Work for another socket of this user is stuck, and so is the close of a descriptor.
         let (end_it, ends) = mpsc::channel::<()>();
-        endpoint.carrier().closer().run(move || ends.recv().unwrap_or_default());
+        endpoint.carrier().closer().worker().run(move || ends.recv().unwrap_or_default());
+        let (_end_close, close_ends) = mpsc::channel::<()>();
+        endpoint.carrier().closer().run(move || close_ends.recv().unwrap_or_default());
         while endpoint.carrier().closer().has_room() {
             endpoint.carrier().closer().run(|| ());
         }
@@ -268,7 +270,7 @@ mod tests {
         let registry = registry();
         let (socket, program_end) = opened(&registry, Style::OneToMany);
         let (end_it, ends) = mpsc::channel::<()>();
-        socket.channel.carrier().closer().run(move || ends.recv().unwrap_or_default());
+        socket.channel.carrier().closer().worker().run(move || ends.recv().unwrap_or_default());
         send_long(&program_end, ID, 100_000);
         let taken = async {
             tokio::join!(drain(&socket), async {

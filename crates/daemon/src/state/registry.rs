@@ -299,7 +299,7 @@ impl Registry {
             let (pages, share) = (channel.pages.left(), Arc::clone(&socket.share));
             let (closer, closed_pages) =
                 (Arc::clone(channel.carrier().closer()), Arc::clone(&self.closed_pages));
-            channel.carrier().closer().run(move || {
+            channel.carrier().closer().worker().run(move || {
                 if let Some(pages) = pages.empty() {
                     let numbers = [closer.number(), closer.number()];
                     keep_pages(
@@ -335,7 +335,7 @@ struct ClosedPages {
 fn keep_pages(closed: &Mutex<Turns<ClosedPages>>, user: u32, pages: ClosedPages) {
     let too_many = closed.lock().unwrap_or_else(PoisonError::into_inner).push(user, pages);
     if let Some(ClosedPages { pages, closer, _numbers }) = too_many {
-        closer.run(move || pages.empty_wholly());
+        closer.worker().run(move || pages.empty_wholly());
     }
 }
 

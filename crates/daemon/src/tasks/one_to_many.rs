@@ -91,8 +91,8 @@ fn perform(socket: &Rc<Socket>, command: OneToManyCommand, listener: &mut Option
 /// Handles the close of a socket whose records wait for memory. Returns the departure if those records are given up, and `None`
 /// if the socket lingers.
 async fn close_early(socket: &Rc<Socket>) -> Option<Departure> {
-    socket.channel.endpoint.learn().await;
-    if socket.channel.has_unread_data() {
+    // What may not have been left unread does not end the associations by ABORT: nothing is lost by a SHUTDOWN.
+    if socket.channel.endpoint.read_page().await && socket.channel.has_unread_data() {
         return Some(Departure::Unread);
     }
     if !socket.inner().options.lingers() {

@@ -109,8 +109,8 @@ async fn unless_discarded(
     if !socket.inner().options.lingers() {
         return Err(Departure::Closed);
     }
-    socket.channel.endpoint.learn().await;
-    if socket.channel.has_unread_data() {
+    // What may not have been left unread does not discard messages.
+    if socket.channel.endpoint.read_page().await && socket.channel.has_unread_data() {
         return Err(Departure::Unread);
     }
     needed.await;

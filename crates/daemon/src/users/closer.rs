@@ -4,8 +4,11 @@
 //! file of FUSE for its server, any socket for the holder of the lock of an epoll instance that watches it. So the
 //! daemon's thread closes no descriptor of a program, and no socket of its own whose queue may contain such
 //! descriptors. Separate threads close them, each for one user and one source: while one is stuck, requests of this
-//! user fail, and no others. These threads also do other work that may wait for what a program holds: they empty
-//! pages of closed sockets, check rings, read long messages and take records out of carriers.
+//! user fail, and no others.
+//!
+//! Further threads of a user do other work that may wait for what a program holds: they empty pages of closed sockets, check
+//! rings, read long messages and take records out of carriers. A sharer of one socket can make such work wait, so another thread
+//! goes on with the work for the user's other sockets.
 
 mod job;
 mod received;
@@ -37,6 +40,8 @@ const SPAWN_WAIT: Duration = Duration::from_millis(100);
 const STUCK_AFTER: Duration = Duration::from_millis(500);
 /// Time that a request waits for a closer that is stuck.
 pub(crate) const STUCK_WAIT: Duration = Duration::from_secs(2);
+/// Maximum number of threads that work for one user: all but one may be stuck.
+const WORKERS_MAX: usize = 8;
 /// Maximum number of descriptors that wait to be closed for one user and source.
 const PENDING_MAX: usize = 2 * MESSAGE_DESCRIPTORS_MAX;
 /// Number of waiting descriptors beyond which the daemon's thread closes itself what certainly does not block.
@@ -52,6 +57,20 @@ const NUMBERS_RECHECK_INTERVAL: Duration = Duration::from_millis(10);
 pub(crate) enum Source {
     Requests,
     Carriers,
+    /// Work of the daemon that may wait for a program, without descriptors of programs.
+    Work,
+}
+
+impl Source {
+    pub(crate) const ALL: [Source; 3] = [Source::Requests, Source::Carriers, Source::Work];
+
+    /// Returns the maximum number of threads. Descriptors are closed in order, by one.
+    fn threads_max(self) -> usize {
+        match self {
+            Source::Requests | Source::Carriers => 1,
+            Source::Work => WORKERS_MAX,
+        }
+    }
 }
 
 type Key = (u32, Source);
@@ -95,26 +114,27 @@ pub(crate) struct Closer {
 
 struct Work {
     queue: VecDeque<Load>,
-    /// Number of queued items, plus the one in progress.
+    /// Number of queued items, plus those in progress.
     pending: usize,
-    thread: Thread,
-    /// When the last item was finished, or the first was queued.
+    /// Number of running threads.
+    threads: usize,
+    /// Whether the closer has no thread and waits for one: other closers have all of them, or the host has none left.
+    awaits_thread: bool,
+    /// When the last item was finished, the first was queued, or a thread was started.
     since: Instant,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Thread {
-    None,
-    /// The closer waits for a thread: other closers have all of them, or the host has none left.
-    Awaited,
-    Running,
 }
 
 impl Work {
     /// Records that a thread begins to work for this closer.
     fn begin(&mut self) {
-        self.thread = Thread::Running;
+        self.threads += 1;
+        self.awaits_thread = false;
         self.since = Instant::now();
+    }
+
+    /// Returns whether the threads take too long for an item.
+    fn is_late(&self) -> bool {
+        self.pending > 0 && self.threads > 0 && self.since.elapsed() > STUCK_AFTER
     }
 }
 
@@ -171,7 +191,7 @@ impl Closers {
 impl Closer {
     fn new(all: Arc<Closers>, key: Key) -> Closer {
         let (queue, since) = (VecDeque::new(), Instant::now());
-        let work = Work { queue, pending: 0, thread: Thread::None, since };
+        let work = Work { queue, pending: 0, threads: 0, awaits_thread: false, since };
         Closer { all, key, work: Mutex::new(work), more: Condvar::new(), less: Notify::new() }
     }
 
@@ -189,6 +209,22 @@ impl Closer {
     /// Counts the number of a descriptor of the daemon.
     pub(crate) fn number(&self) -> Taken {
         self.all.numbers.count(1)
+    }
+
+    /// Returns the threads of the same user for work that may wait for a program.
+    pub(crate) fn worker(&self) -> Arc<Closer> {
+        self.all.of(self.key.0, Source::Work)
+    }
+
+    /// Starts another thread, if there may be one more and those that run take too long.
+    fn relieve(self: &Arc<Self>) {
+        if self.may_relieve(&self.work()) {
+            self.start(&mut self.all.state());
+        }
+    }
+
+    fn may_relieve(&self, work: &Work) -> bool {
+        work.threads < self.key.1.threads_max() && work.is_late()
     }
 
     /// Runs `work` on the closing thread. The work may wait for a lock that a program holds, such as that of an inode
@@ -215,8 +251,7 @@ impl Closer {
     /// because those of other users are stuck, is not: its descriptors wait as long as there is room for them.
     pub(crate) fn is_stuck(&self) -> bool {
         let work = self.work();
-        let is_late = work.thread == Thread::Running && work.since.elapsed() > STUCK_AFTER;
-        work.pending > PENDING_MAX || work.pending > 0 && is_late
+        work.pending > PENDING_MAX || work.is_late()
     }
 
     /// Returns whether more waits than the thread is going to close soon.
@@ -266,7 +301,7 @@ impl Closer {
             }
             work.pending += 1;
             work.queue.push_back(load);
-            if work.thread == Thread::Running {
+            if work.threads > 0 && !self.may_relieve(&work) {
                 self.more.notify_one();
                 return;
             }
@@ -274,11 +309,11 @@ impl Closer {
         self.start(&mut self.all.state());
     }
 
-    /// Starts the thread. If there are too many, the closer waits for another thread; if the host has none left, the
-    /// closer also tries again.
+    /// Starts a thread, if one is needed. If there are too many, a closer without any waits for another thread; if the host has none
+    /// left, the closer also tries again.
     fn start(self: &Arc<Self>, state: &mut State) {
         let mut work = self.work();
-        if work.thread == Thread::Running {
+        if work.threads > 0 && !self.may_relieve(&work) {
             return;
         }
         let may_start = state.threads < THREADS_MAX;
@@ -286,8 +321,8 @@ impl Closer {
             work.begin();
             state.threads += 1;
             state.waiting.retain(|waiting| !Arc::ptr_eq(waiting, self));
-        } else if work.thread == Thread::None {
-            work.thread = Thread::Awaited;
+        } else if work.threads == 0 && !work.awaits_thread {
+            work.awaits_thread = true;
             state.waiting.push_back(Arc::clone(self));
             // Without a runtime the process is about to exit, which closes the descriptors.
             if may_start && let Ok(runtime) = Handle::try_current() {
@@ -298,7 +333,7 @@ impl Closer {
 
     /// Tries to start the thread until it succeeds.
     async fn start_later(self: Arc<Self>) {
-        while self.work().thread == Thread::Awaited {
+        while self.work().awaits_thread {
             tokio::time::sleep(SPAWN_WAIT).await;
             self.start(&mut self.all.state());
         }
@@ -347,7 +382,7 @@ impl Closer {
             let (again, wait) = waited.unwrap_or_else(PoisonError::into_inner);
             work = again;
             if wait.timed_out() && work.queue.is_empty() {
-                work.thread = Thread::None;
+                work.threads -= 1;
                 return;
             }
         }
