@@ -35,7 +35,18 @@ enum Next {
     Stop,
 }
 
+/// Returns whether a packet begins with a probe of a path or the answer to one (RFC 9260 §8.3).
+fn is_probe(packet: &Packet<'_>) -> bool {
+    let first = packet.chunks().next();
+    matches!(first, Some(Ok(chunk)) if matches!(chunk.kind, Heartbeat::KIND | HeartbeatAck::KIND))
+}
+
 impl Association {
+    /// Returns whether a packet with a HEARTBEAT came to a local address that its path does not use.
+    pub(crate) fn is_probed_elsewhere(&self, now: Time, remote: SocketAddr, local: Option<IpAddr>) -> bool {
+        self.path_of(remote).is_some_and(|path_id| self.paths[path_id].keeps_local(now, local, true))
+    }
+
     /// Handles a packet with our verification tag. `marked`: a congested router has marked it. `datagram` owns the bytes of
     /// `packet`.
     pub(crate) fn handle_packet<H: Host + ?Sized>(
@@ -54,9 +65,11 @@ impl Association {
             tracer.packet_received(cx.now, path_id, packet);
         }
         let path = &mut self.paths[path_id];
-        path.on_received(local);
-        // RFC 6951 §5.4: the peer's encapsulation port is the one that its packets come from.
-        self.paths_changed |= path.set_remote_port(remote.port());
+        if path.on_received(cx.now, local, is_probe(packet)) {
+            // RFC 6951 §5.4: the peer's encapsulation port is the one that its packets come from. A translator may have a port for
+            // each of our addresses.
+            self.paths_changed |= path.set_remote_port(remote.port());
+        }
         let mut chunks = packet.chunks();
         loop {
             chunks.skip_bytes(self.take_run(cx, path_id, chunks.as_bytes(), datagram));

@@ -4,7 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 use sctp_wire::chunk::{
-    Abort, CookieAck, CookieEcho, Error, Init, InitAck, RawChunk, ShutdownAck, ShutdownComplete,
+    Abort, CookieAck, CookieEcho, Error, Heartbeat, HeartbeatAck, Init, InitAck, RawChunk, ShutdownAck,
+    ShutdownComplete,
 };
 use sctp_wire::packet::Header;
 use sctp_wire::{Packet, VerificationTag};
@@ -232,7 +233,8 @@ impl Endpoint {
         Some(id)
     }
 
-    /// Returns whether a packet for an association that is being set up was answered without a change of the association.
+    /// Returns whether a packet was answered without a change of its association: one that is being set up, or a HEARTBEAT to an
+    /// address that its path does not use.
     fn is_answered_without_state(
         &mut self,
         now: Time,
@@ -241,9 +243,20 @@ impl Endpoint {
         packet: &Packet<'_>,
         first: &RawChunk<'_>,
     ) -> bool {
-        let Some(association) = self.associations.get(id.index()).filter(|a| !a.is_set_up()) else {
+        let Some(association) = self.associations.get(id.index()) else { return false };
+        if association.is_set_up() {
+            let is_alone = first.kind == Heartbeat::KIND && packet.chunks().count() == 1;
+            let answers = is_alone && association.is_probed_elsewhere(now, route.remote, route.local);
+            if answers && Heartbeat::parse(first).is_ok() {
+                // The answer takes the way back: a translator knows the peer by another port there.
+                let tag = association.identity().peer_tag;
+                self.reply(route, &packet.header(), VerificationTag(tag), |out| {
+                    HeartbeatAck::write_copy(first, out);
+                });
+                return true;
+            }
             return false;
-        };
+        }
         let waits = association.is_in_cookie_wait();
         // RFC 9260 §8.5.1 E: the peer is still closing an earlier association, which is gone here.
         if packet.chunks().flatten().any(|chunk| chunk.kind == ShutdownAck::KIND) {

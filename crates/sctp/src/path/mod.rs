@@ -61,10 +61,16 @@ pub(crate) use spurious_loss::LateArrivals;
 pub(crate) use tail_loss_probe::Expired;
 pub(crate) use window::couple;
 
+/// Time without packets to the local address of a working path after which packets to another one move the path there: the peer has
+/// given the first up.
+const LOCAL_ADDRESS_KEPT: Duration = Duration::from_millis(200);
+
 #[derive(Debug)]
 pub(crate) struct Path {
     remote: SocketAddr,
     local: Option<IpAddr>,
+    /// When the last packet came to `local`.
+    local_reached: Time,
     state: PathState,
     settings: PathSettings,
     rto: Rto,
@@ -108,6 +114,7 @@ impl Path {
         Path {
             remote,
             local,
+            local_reached: Time::ZERO,
             state: PathState::Unconfirmed,
             settings: PathSettings::new(config),
             rto: Rto::new(&config.rto),
@@ -149,10 +156,25 @@ impl Path {
         self.local
     }
 
-    /// Counts a packet that came from the peer's address to `local`, if that is known.
-    pub(crate) fn on_received(&mut self, local: Option<IpAddr>) {
+    /// Counts a packet that came from the peer's address to `local`, if that is known, and decides from which local address the next
+    /// packets leave. Returns false if they do not leave from `local`.
+    pub(crate) fn on_received(&mut self, now: Time, local: Option<IpAddr>, is_probe: bool) -> bool {
         self.counts.packets_received += 1;
-        self.local = local.or(self.local);
+        let is_kept = self.keeps_local(now, local, is_probe);
+        if !is_kept && local.is_some() {
+            (self.local, self.local_reached) = (local, now);
+        }
+        !is_kept
+    }
+
+    /// Returns whether packets go on to leave from another local address than the one that a packet came to.
+    ///
+    /// The peer may send to several of ours, and a network may deliver what comes from one of them alone, so an address stays while
+    /// packets come to it. A probe moves nothing while the path works: the peer probes all our addresses.
+    pub(crate) fn keeps_local(&self, now: Time, local: Option<IpAddr>, is_probe: bool) -> bool {
+        let is_other = local.is_some() && self.local.is_some() && self.local != local;
+        let is_reached = now.saturating_since(self.local_reached) <= LOCAL_ADDRESS_KEPT;
+        is_other && self.state == PathState::Active && (is_probe || is_reached)
     }
 
     #[inline]

@@ -3,10 +3,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use sctp::{AssociationConfig, ConnectError, Event, ListenerId, Scope, Statistics, TransmitBuffer};
-use sctp_wire::chunk::{Abort, Chunk, CookieEcho, ShutdownAck};
+use sctp_wire::chunk::{Abort, Chunk, CookieEcho, DataFlags, Heartbeat, ShutdownAck};
 use sctp_wire::parameter::Parameter;
 
 use lab::packets::{build, each_chunk, has, write_data};
@@ -149,7 +150,7 @@ fn packets_to_an_address_of_others_are_out_of_the_blue() {
     let first = peer.init().initial_tsn.0;
     let data = |tsn: u32| {
         build(PEER_PORT, PORT, tag, |out| {
-            write_data(sctp_wire::chunk::DataFlags::WHOLE, tsn, 0, 0, b"x", out);
+            write_data(DataFlags::WHOLE, tsn, 0, 0, b"x", out);
         })
     };
     let answer = answers(&mut peer, THIRD, &data(first));
@@ -157,6 +158,35 @@ fn packets_to_an_address_of_others_are_out_of_the_blue() {
     assert_eq!(statistics(&peer).data_chunks_received, 0);
     answers(&mut peer, SECOND, &data(first));
     assert_eq!(statistics(&peer).data_chunks_received, 1);
+}
+
+/// A network may take packets from one of our addresses on one line alone, so packets leave from the address where the peer's
+/// arrive, and a probe of another one changes nothing.
+#[test]
+fn the_source_address_stays_while_packets_come_to_it() {
+    let mut peer = host();
+    peer.endpoint.listen(PORT, at(&[FIRST, SECOND])).unwrap();
+    let (tag, ..) = connects(&mut peer, FIRST);
+    let mut tsn = peer.init().initial_tsn.0;
+    let mut sources = |peer: &mut Peer, local, is_probe| -> Vec<IpAddr> {
+        let packet = build(PEER_PORT, PORT, tag, |out| match is_probe {
+            true => Heartbeat { info: b"probe" }.write(out),
+            false => write_data(DataFlags::WHOLE, tsn, 0, 0, b"x", out),
+        });
+        tsn += u32::from(!is_probe);
+        let answers = answers(peer, local, &packet);
+        answers.iter().map(|(source, _)| source.expect("a host with several addresses names one")).collect()
+    };
+    peer.now = peer.now + Duration::from_secs(20);
+    assert_eq!(sources(&mut peer, SECOND, true), [SECOND], "the answer to a probe takes its way back");
+    assert_eq!(
+        sources(&mut peer, FIRST, false),
+        [FIRST],
+        "the first packet is acknowledged at once (RFC 9260 §6.2)"
+    );
+    assert_eq!(sources(&mut peer, SECOND, false), [FIRST], "a peer that uses both addresses");
+    peer.now = peer.now + Duration::from_secs(1);
+    assert_eq!(sources(&mut peer, SECOND, false), [SECOND], "a peer that has given the first address up");
 }
 
 #[test]
