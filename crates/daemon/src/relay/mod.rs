@@ -60,8 +60,9 @@ pub(crate) fn abort(association: &Association, reason: &str) {
 mod tests {
     use std::os::fd::{AsFd, OwnedFd};
     use std::rc::Rc;
-    use std::sync::mpsc;
+    use std::sync::{Arc, mpsc};
     use std::task::{Context, Waker};
+    use std::time::Duration;
 
     use bytes::Bytes;
     use carrier::record::{Flags, HEADER_BYTES, Header, Kind};
@@ -295,6 +296,38 @@ mod tests {
         let report = read(&joined.program_end).and_then(|first| read(&joined.program_end).or(Some(first)));
         assert!(report.expect("a notification").ends_with(b"a word"));
         assert_eq!(soon(joined.peer.recv()).await.expect("no loss").map(|message| message.len()), None);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_turn_whose_message_never_comes_takes_one_record_a_call() {
+        let joined = Joined::new().await;
+        let long = testing::header(ID, 100_000);
+        let long = Header { flags: long.flags.with(Flags::IN_MEMFD).with(Flags::IN_TURN), ..long };
+        put_record(&joined.socket, &Header { tsn: u32::MAX, ..long }, b"");
+        (0..20).for_each(|tsn| send_memfd(&joined.program_end, &Header { tsn, ..long }));
+        let endpoint = &joined.socket.channel.endpoint;
+        for _ in 0..20 {
+            let before = endpoint.carrier().waiting_bytes();
+            assert!(matches!(endpoint.try_take(), Ok(Incoming::Filler)));
+            assert_eq!(before - endpoint.carrier().waiting_bytes(), HEADER_BYTES as u64);
+        }
+        assert!(matches!(endpoint.try_take(), Ok(Incoming::Malformed)));
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn one_reading_of_the_page_waits_however_many_ask_for_it() {
+        let registry = registry();
+        let (socket, _program_end) = opened(&registry, Style::OneToOne);
+        let endpoint = &socket.channel.endpoint;
+        let (_end_it, ends) = mpsc::channel::<()>();
+        endpoint.carrier().closer().worker().run(move || ends.recv().unwrap_or_default());
+        let memory = socket.channel.pages.memory();
+        let before = Arc::strong_count(&memory);
+        for _ in 0..100 {
+            let reading = tokio::time::timeout(Duration::from_micros(1), endpoint.read_page());
+            assert!(reading.await.is_err(), "the thread is stuck");
+        }
+        assert!(Arc::strong_count(&memory) <= before + 1);
     }
 
     #[tokio::test(flavor = "local")]

@@ -466,6 +466,34 @@ mod tests {
         assert!(!one.is_stuck());
     }
 
+    #[tokio::test(flavor = "local")]
+    async fn work_goes_on_beside_work_that_is_stuck() {
+        let worker = Closers::new(Numbers::with_max(1 << 16)).of(1, Source::Work);
+        let stick = || {
+            let (end_it, ends) = std::sync::mpsc::channel::<()>();
+            worker.run(move || ends.recv().unwrap_or_default());
+            end_it
+        };
+        let mut stuck = vec![stick()];
+        let job = Job::begin(&worker, || 7);
+        job.done().await;
+        assert_eq!(job.take(), Some(7));
+        // As many threads as a user may have, and no more.
+        stuck.extend((0..WORKERS_MAX).map(|_| stick()));
+        let job = Job::begin(&worker, || 8);
+        for _ in 0..2 * WORKERS_MAX {
+            worker.work().since =
+                Instant::now().checked_sub(2 * STUCK_AFTER).expect("the host is up for longer");
+            worker.relieve();
+            // A new thread begins with the next item.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!((worker.work().threads, job.take()), (WORKERS_MAX, None));
+        drop(stuck);
+        job.done().await;
+        assert_eq!(job.take(), Some(8));
+    }
+
     #[test]
     fn a_user_whom_others_leave_no_thread_is_not_stuck() {
         let closers = Closers::new(Numbers::with_max(1 << 16));
