@@ -48,6 +48,7 @@ fn its_sockets_answer_as_ours_are_held_to() {
             "messages",
             "notifications",
             "options",
+            "shut",
             "values",
         ];
         ours.into_iter().chain([IN_UDP]).for_each(says_the_same);

@@ -244,6 +244,9 @@ pub enum SocketRequest<'a> {
     },
     /// Answered when the association of a one-to-one socket has ended, so that nothing more will come.
     AwaitEnd,
+    /// The program is about to `shutdown` one or both directions of the carrier of a one-to-one socket: from now on a hang-up does not mean
+    /// that the program has closed the socket.
+    Shutdown,
     /// `sctp_peeloff`. The answer comes with a carrier and a page.
     PeelOff {
         /// The association.
@@ -390,6 +393,7 @@ impl<'a> Request<'a> {
             15 => DaemonRequest::Barrier.into(),
             11 => SocketRequest::AwaitRoom { association: r.u32()? }.into(),
             14 => SocketRequest::AwaitEnd.into(),
+            27 => SocketRequest::Shutdown.into(),
             16 => SocketRequest::Associations { after: r.u32()? }.into(),
             12 => SocketRequest::PeelOff {
                 association: r.u32()?,
@@ -463,6 +467,7 @@ impl<'a> SocketRequest<'a> {
             }
             SocketRequest::AwaitRoom { association } => w.u8(11).u32(*association),
             SocketRequest::AwaitEnd => w.u8(14),
+            SocketRequest::Shutdown => w.u8(27),
             SocketRequest::Associations { after } => w.u8(16).u32(*after),
             SocketRequest::PeelOff { association, front_begun, front_at } => {
                 w.u8(12).u32(*association).u8(u8::from(*front_begun)).u32(*front_at)

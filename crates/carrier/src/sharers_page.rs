@@ -117,7 +117,7 @@ fn sent_to(association: u32, bytes: u32) -> u64 {
     u64::from(association) << 32 | u64::from(bytes)
 }
 
-/// What the daemon learns from the sharers: how far they have read, and whether they have shut the socket down.
+/// What the daemon learns from the sharers: how far they have read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadSoFar {
     /// A sharer reads at this moment.
@@ -126,15 +126,11 @@ pub struct ReadSoFar {
     pub data_taken: u32,
     /// Number of records with a memfd that were read.
     pub long_taken: u32,
-    /// A sharer has shut down reading.
-    pub shut_reading: bool,
-    /// A sharer has shut down writing.
-    pub shut_writing: bool,
 }
 
 impl ReadSoFar {
     /// Number of bytes at the beginning of the page that [`ReadSoFar::parse`] takes.
-    pub const BYTES: usize = offset_of!(SharersPage, shut_writing) + 4;
+    pub const BYTES: usize = offset_of!(SharersPage, long_taken) + 4;
 
     /// Reads the beginning of a page.
     pub fn parse(bytes: &[u8; ReadSoFar::BYTES]) -> ReadSoFar {
@@ -143,8 +139,6 @@ impl ReadSoFar {
             is_being_read: word(offset_of!(SharersPage, lock)) != 0,
             data_taken: word(offset_of!(SharersPage, data_taken)),
             long_taken: word(offset_of!(SharersPage, long_taken)),
-            shut_reading: word(offset_of!(SharersPage, shut_reading)) != 0,
-            shut_writing: word(offset_of!(SharersPage, shut_writing)) != 0,
         }
     }
 }
@@ -152,8 +146,6 @@ impl ReadSoFar {
 impl SharersPage {
     /// Offset of the number of messages read.
     pub const DATA_TAKEN_AT: u64 = offset_of!(SharersPage, data_taken) as u64;
-    /// Offset of the two numbers that say whether sharers have shut down the directions.
-    pub const SHUT_AT: u64 = offset_of!(SharersPage, shut_reading) as u64;
 
     /// Takes the pending error of a socket: an errno, or zero.
     pub fn take_error(&self, status: &StatusPage) -> i32 {
@@ -286,15 +278,9 @@ mod tests {
 
     #[test]
     fn the_beginning_says_how_far_the_sharers_have_read() {
-        let words = [7_u32, 1, 2, 0, 1].map(u32::to_ne_bytes);
-        let bytes = words.as_flattened().try_into().expect("five words");
-        let expected = ReadSoFar {
-            is_being_read: true,
-            data_taken: 1,
-            long_taken: 2,
-            shut_reading: false,
-            shut_writing: true,
-        };
+        let words = [7_u32, 1, 2].map(u32::to_ne_bytes);
+        let bytes = words.as_flattened().try_into().expect("three words");
+        let expected = ReadSoFar { is_being_read: true, data_taken: 1, long_taken: 2 };
         assert_eq!(ReadSoFar::parse(bytes), expected);
         assert_eq!(ReadSoFar::parse(&[0; ReadSoFar::BYTES]), ReadSoFar::default());
         assert_eq!(offset_of!(SharersPage, lock), 0);

@@ -134,6 +134,7 @@ async fn call(
         SocketRequest::AwaitEnd => {
             unless_evicted(&take_waiting_seat(registry, credentials)?, socket.end()).await?;
         }
+        SocketRequest::Shutdown => registry.watch_close(socket, program_end)?,
         SocketRequest::PeelOff { association, front_begun, front_at } => {
             peel_off::peelable(socket, association)?;
             let recalled = recall(registry, socket, program_end, credentials).await?;

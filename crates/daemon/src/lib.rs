@@ -223,6 +223,8 @@ impl Daemon {
                 .map_err(DaemonError::System)?
                 .with_rules(self.rules),
         );
+        let close_watches = Arc::clone(&registry.close_watches);
+        tokio::task::spawn_local(async move { close_watches.run().await });
         let moment = registry.stack.options().busy_poll;
         // With one processor, busy polling would only delay the programs.
         if moment > Duration::ZERO && std::thread::available_parallelism().is_ok_and(|n| n.get() > 1) {

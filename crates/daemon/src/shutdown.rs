@@ -47,8 +47,7 @@ impl Ending {
 /// Waits until all messages are taken that programs sent before they closed their sockets, up to [`END_WAIT`].
 pub(crate) async fn drain(registry: &Registry) {
     let deadline = Instant::now() + END_WAIT;
-    while registry.all().iter().any(|socket| socket.channel.carrier().is_hung_up())
-        && Instant::now() < deadline
+    while registry.all().iter().any(|socket| socket.channel.endpoint.is_closed()) && Instant::now() < deadline
     {
         tokio::time::sleep(LOOK).await;
     }

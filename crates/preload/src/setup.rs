@@ -104,8 +104,8 @@ pub(crate) unsafe fn option(
     ask_for_value(&request, fd, place)
 }
 
-/// Returns whether the daemon may have forgotten a socket that is still open: its association has ended, or nothing goes through its
-/// carrier any more in either direction.
+/// Returns whether a socket that is still open is out of use: its association has ended, or nothing goes through its carrier any more
+/// in either direction. A daemon that cannot watch its last close forgets it.
 pub(crate) fn is_over(descriptor: &Descriptor) -> bool {
     let page = descriptor.pages();
     let reads_no_more = page.sharers.shut_reading.load(Relaxed) != 0
@@ -126,7 +126,9 @@ pub(crate) fn own_option(fd: RawFd, descriptor: &Descriptor, level: c_int, name:
     let page = descriptor.pages();
     match name {
         libc::SO_ERROR => match page.take_error() {
-            0 if system::is_hung_up(fd) => Some(error_without_daemon(page.status.state())),
+            0 if !is_over(descriptor) && system::is_hung_up(fd) => {
+                Some(error_without_daemon(page.status.state()))
+            }
             error => Some(error),
         },
         libc::SO_TYPE => Some(page.status.style.load(Relaxed) as c_int),

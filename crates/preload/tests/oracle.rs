@@ -94,6 +94,11 @@ fn unread_data_after_the_end_and_path_mtus() {
 }
 
 #[test]
+fn calls_after_both_directions_were_shut_down() {
+    says_the_same("shut", &[]);
+}
+
+#[test]
 fn calls_beside_which_their_descriptor_is_closed() {
     says_the_same("closing", &[]);
 }

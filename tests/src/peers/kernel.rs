@@ -16,7 +16,8 @@ const INSIDE: &str = "SWIFTWATER_INSIDE_KERNEL_LAB";
 /// Set on the kernel's own host.
 const BESIDE: &str = "SWIFTWATER_BESIDE_THE_KERNEL";
 /// Programs that the kernel peer needs from Debian.
-const PROGRAMS: [&str; 8] = ["linux.uml", "unshare", "ip", "tc", "insmod", "sysctl", "socat", "python3"];
+const PROGRAMS: [&str; 9] =
+    ["linux.uml", "unshare", "ip", "tc", "insmod", "sysctl", "socat", "python3", "cc"];
 /// The kernel's shell.
 const SHELL_PORT: u16 = 9999;
 

@@ -149,7 +149,7 @@ impl CarrierSocket {
         polls(self.descriptor.as_fd(), PollFlags::RDHUP) && self.waiting_bytes() == 0
     }
 
-    /// Returns whether the program's end is closed.
+    /// Returns whether the program's end is closed, or shut down in both directions.
     pub(crate) fn is_hung_up(&self) -> bool {
         polls(self.descriptor.as_fd(), PollFlags::HUP)
     }
@@ -173,8 +173,8 @@ impl CarrierSocket {
         let _ = self.descriptor.ready(Interest::PRIORITY).await;
     }
 
-    /// Waits until the program's end is closed.
-    pub(crate) async fn closed(&self) {
+    /// Waits until the program's end is closed or shut down in both directions.
+    pub(super) async fn hung_up_both_ways(&self) {
         // The descriptor is not registered for writability, but a hang-up, which the runtime reports with it, is always polled.
         // This fails only when the runtime has ended.
         let _ = self.descriptor.ready(Interest::WRITABLE).await;

@@ -1,7 +1,7 @@
 //! The daemon's end of a channel: takes what a program sends, from the carrier and the ring in their order, and puts records into the
 //! carrier, without waiting and with.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 #[cfg(test)]
 use std::os::fd::AsFd;
 use std::os::fd::OwnedFd;
@@ -20,6 +20,7 @@ use crate::channel::incoming::Incoming;
 use crate::channel::ring::{Content, Front, OutboundRing};
 use crate::system::aligned_buffer::AlignedBuffer;
 use crate::users::budget::{Charge, RECORD_COST_BYTES};
+use crate::users::close_watches::CloseWatch;
 use crate::users::closer::{Closer, ReceivedDescriptor};
 
 /// Maximum number of fillers that are discarded at once. Others stay until the ring is empty.
@@ -50,6 +51,8 @@ pub(crate) struct Endpoint {
     pub(crate) form: Form,
     accounts: Accounts,
     busy_polling: Arc<BusyPolling>,
+    /// The watch of the program's end, once the program shuts it down.
+    close_watch: OnceCell<CloseWatch>,
 }
 
 /// A position in the carrier and the ring: the end of what the program has sent, or of what the daemon has taken.
@@ -83,6 +86,7 @@ pub(crate) fn pair(
         form: Form::default(),
         accounts,
         busy_polling: Arc::clone(busy_polling),
+        close_watch: OnceCell::new(),
     };
     Ok((endpoint, program_end))
 }
@@ -387,6 +391,31 @@ impl Endpoint {
     pub(crate) fn sent(&self) -> Progress {
         let record_bytes = self.taken_bytes.get() + self.carrier.waiting_bytes();
         Progress { record_bytes, ring_position: self.ring.tail() }
+    }
+}
+
+/// The end of the program.
+impl Endpoint {
+    /// Watches the close of the program's end, which is shut down next: a hang-up does not tell the two apart.
+    pub(crate) fn watch_close(&self, watch: impl FnOnce() -> Result<CloseWatch, Errno>) -> Result<(), Errno> {
+        if self.close_watch.get().is_none() {
+            // Nobody else has set it meanwhile.
+            let _ = self.close_watch.set(watch()?);
+        }
+        Ok(())
+    }
+
+    /// Returns whether the program's end is closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.carrier.is_hung_up() && self.close_watch.get().is_none_or(CloseWatch::is_closed)
+    }
+
+    /// Waits until the program's end is closed.
+    pub(crate) async fn closed(&self) {
+        self.carrier.hung_up_both_ways().await;
+        if let Some(watch) = self.close_watch.get() {
+            watch.closed().await;
+        }
     }
 }
 

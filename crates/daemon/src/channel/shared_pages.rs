@@ -102,27 +102,10 @@ impl Memory {
 pub(crate) struct LeftPages(Arc<Memory>);
 
 impl LeftPages {
-    /// Returns the memory to the system; waits for programs. Returns pages whose program has shut down both
-    /// directions: their fields stay, uncharged, because the program may still ask for the state of the socket.
-    pub(crate) fn empty(self) -> Option<LeftPages> {
-        self.0.look();
-        let stays = self.is_shut_both_ways();
-        self.0.status.discard_from(if stays { FIELDS_BYTES } else { 0 });
-        drop(lock(&self.0.charge).take());
-        stays.then_some(self)
-    }
-
-    /// Returns all memory to the system; waits for programs.
-    pub(crate) fn empty_wholly(self) {
+    /// Returns the memory to the system; waits for programs.
+    pub(crate) fn empty(self) {
         self.0.status.discard_from(0);
-    }
-
-    /// Returns whether the carrier is out of use, although the program may still have the socket: the program has shut down
-    /// writing, and has shut down reading or been told the end.
-    fn is_shut_both_ways(&self) -> bool {
-        let known = self.0.known();
-        let is_end_told = || self.0.status.load(Layout::PEER_SHUT_AT as usize) == PeerShut::Both as u32;
-        known.shut_writing && (known.shut_reading || is_end_told())
+        drop(lock(&self.0.charge).take());
     }
 }
 
@@ -271,11 +254,6 @@ impl SharedPages {
         self.write(Layout::LOCAL_AT, &Layout::encode_peer(local));
     }
 
-    /// Returns whether the program has been told that no more messages follow.
-    pub(crate) fn is_end_told(&self) -> bool {
-        self.read(Layout::PEER_SHUT_AT) == PeerShut::Both as u32
-    }
-
     /// Shows how far the peer has shut the association down.
     pub(crate) fn set_peer_shut(&self, peer_shut: PeerShut) {
         self.write(Layout::PEER_SHUT_AT, &(peer_shut as u32).to_ne_bytes());
@@ -300,10 +278,6 @@ impl SharedPages {
         self.write(Layout::STREAMS_OUT_AT, &u32::from(streams_out).to_ne_bytes());
     }
 
-    fn read(&self, at: u64) -> u32 {
-        self.memory.status.load(at as usize)
-    }
-
     fn write(&self, at: u64, bytes: &[u8]) {
         self.memory.status.store(at as usize, bytes);
     }
@@ -323,13 +297,12 @@ impl SharedPages {
 
     /// Returns a field of the status page.
     pub(crate) fn field(&self, at: u64) -> u32 {
-        self.read(at)
+        self.memory.status.load(at as usize)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use carrier::sharers_page::SharersPage;
     use rustix::fs::fstat;
 
     use super::*;
@@ -343,33 +316,14 @@ mod tests {
         SharedPages::new(false, style, State::Idle, MESSAGE_BYTES_MAX, account, &Arc::new(Pins::new(1)))
     }
 
-    fn shut(pages: &SharedPages, reading: u32, writing: u32) {
-        pages.write_as_sharer(SharersPage::SHUT_AT, &[reading, writing]);
-    }
-
     #[test]
     fn a_program_that_keeps_a_page_keeps_no_memory() {
         let pages = pages(Style::OneToMany, &account()).expect("a memfd");
         let [kept, _sharers] = pages.descriptors().expect("descriptors");
         let blocks = || fstat(&kept).expect("it is open").st_blocks;
         assert!(blocks() > 0);
-        assert!(pages.left().empty().is_none());
+        pages.left().empty();
         assert_eq!(blocks(), 0);
-        // A program that has shut down both directions keeps the fields only.
-        shut(&pages, 1, 1);
-        pages.set_state(State::Ended);
-        pages.write(PAGE_BYTES as u64 - 4, &[1; 4]);
-        let left = pages.left().empty().expect("it may be asked");
-        assert_eq!(blocks() * 512, FIELDS_BYTES as i64);
-        assert_eq!(pages.read(Layout::STATE_AT), State::Ended as u32);
-        left.empty_wholly();
-        assert_eq!(blocks(), 0);
-        // A program that has shut down writing and has been told the end keeps them, too.
-        shut(&pages, 0, 1);
-        pages.set_peer_shut(PeerShut::Writing);
-        assert!(pages.left().empty().is_none());
-        pages.set_peer_shut(PeerShut::Both);
-        assert!(pages.left().empty().is_some());
     }
 
     #[test]
@@ -383,10 +337,6 @@ mod tests {
         drop((few, many));
         assert_eq!(account.charged_bytes(), PAGE_BYTES + PINNED_BYTES, "a program may have it");
         left.empty();
-        assert_eq!(account.charged_bytes(), 0);
-        let both = pages(Style::OneToOne, &account).expect("room");
-        shut(&both, 1, 1);
-        let _left = both.left().empty().expect("it may be asked");
         assert_eq!(account.charged_bytes(), 0);
     }
 

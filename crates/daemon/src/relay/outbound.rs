@@ -58,7 +58,7 @@ impl<'a> Outbound<'a> {
             if let Err(blocked) = self.reports.put() {
                 return Ok(Wait::Channel(blocked));
             }
-            if self.is_gone && self.socket.channel.carrier().is_hung_up() {
+            if self.is_gone && self.socket.channel.endpoint.is_closed() {
                 return Err(Departure::Closed);
             }
             if self.turn.is_spent_by(weight) {
@@ -112,7 +112,7 @@ impl<'a> Outbound<'a> {
         let (channel, endpoint) = (&self.socket.channel, &self.socket.channel.endpoint);
         match endpoint.try_take() {
             Ok(Incoming::Message(header, content)) => Ok(Next::Message(header, content)),
-            Ok(Incoming::End) if endpoint.carrier().is_hung_up() => Err(Departure::Closed),
+            Ok(Incoming::End) if endpoint.is_closed() => Err(Departure::Closed),
             Ok(Incoming::End) => Err(Departure::HalfClosed),
             Ok(Incoming::Unread) if channel.has_unread_data() => Err(Departure::Unread),
             Ok(Incoming::Unread | Incoming::Filler | Incoming::Empty) => Ok(Next::Nothing),

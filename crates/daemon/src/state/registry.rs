@@ -5,9 +5,9 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use carrier::status_page::State;
 use rustix::io::Errno;
@@ -26,16 +26,16 @@ use crate::channel::accounts::Accounts;
 use crate::channel::busy_poll::BusyPolling;
 use crate::channel::endpoint;
 use crate::channel::ring::OutboundRing;
-use crate::channel::shared_pages::{LeftPages, SharedPages};
+use crate::channel::shared_pages::SharedPages;
 use crate::channel::style::Style;
 use crate::system::socket_cookie::Cookie;
 use crate::users::budget::Budget;
-use crate::users::closer::{Closer, Closers, Source};
-use crate::users::descriptor_numbers::{Numbers, Taken};
+use crate::users::close_watches::CloseWatches;
+use crate::users::closer::{Closers, Source};
+use crate::users::descriptor_numbers::Numbers;
 use crate::users::limits::Limits;
 use crate::users::owner::{Owner, Shares};
 use crate::users::seats::{Places, Seat};
-use crate::users::turns::Turns;
 
 /// Maximum number of requests that wait for a peer, in all and of one user.
 const WAITING_MAX: usize = 4096;
@@ -77,10 +77,10 @@ pub(crate) struct Registry {
     pub(crate) numbers: Arc<Numbers>,
     pub(crate) closers: Arc<Closers>,
     pub(crate) busy_polling: Arc<BusyPolling>,
+    /// Watches of sockets that programs have shut down.
+    pub(crate) close_watches: Arc<CloseWatches>,
     /// Rules for the modules on the streams of associations.
     rules: Rc<StreamRules>,
-    /// Pages of closed sockets that were shut both ways, which their programs may still read.
-    closed_pages: Arc<Mutex<Turns<ClosedPages>>>,
     /// Pins of the sockets' pages.
     pins_of_pages: Arc<Pins>,
     /// Pins of the programs' rings.
@@ -138,7 +138,6 @@ impl Registry {
         let waiting = WAITING_MAX.min(few);
         let shares = Shares::new(Arc::clone(&numbers));
         let (pins_of_pages, pins_of_rings) = shares.pins();
-        let closed_pages = shares.closed_pages();
         Ok(Registry {
             stack,
             on_demand,
@@ -158,8 +157,8 @@ impl Registry {
             closers: Closers::new(Arc::clone(&numbers)),
             numbers,
             busy_polling: Arc::default(),
+            close_watches: CloseWatches::new(),
             rules: Rc::default(),
-            closed_pages: Arc::new(Mutex::new(Turns::new(closed_pages))),
             pins_of_pages,
             pins_of_rings,
         })
@@ -255,13 +254,18 @@ impl Registry {
         hosts.iter().any(|host| table.peeled_off.contains_key(&ends(port, *host, peer_port)))
     }
 
+    /// Keeps a socket until its last descriptor is closed, because the program shuts it down. `program_end` is one of them.
+    pub(crate) fn watch_close(&self, socket: &Socket, program_end: BorrowedFd<'_>) -> Result<(), Errno> {
+        socket.channel.endpoint.watch_close(|| self.close_watches.watch(program_end, socket.share.owner.user))
+    }
+
     /// Returns a socket that has this port although its program has closed it. Of many sockets on a shared port, only
     /// some are checked.
     pub(crate) fn closed_holder(&self, port: u16) -> Option<Rc<Socket>> {
         let holders: Vec<u64> = self.ports().holders(port).take(HOLDERS_LOOKED_AT_MAX).collect();
         let table = self.table();
         let mut holders = holders.iter().filter_map(|number| table.by_number.get(number));
-        holders.find(|socket| socket.channel.carrier().is_hung_up()).cloned()
+        holders.find(|socket| socket.channel.endpoint.is_closed()).cloned()
     }
 
     /// Releases the port of a closed socket for the next bind. Messages that it has sent are still delivered.
@@ -297,17 +301,8 @@ impl Registry {
             // The share is released only after the page is emptied: a program that delays this cannot open more
             // sockets.
             let (pages, share) = (channel.pages.left(), Arc::clone(&socket.share));
-            let (closer, closed_pages) =
-                (Arc::clone(channel.carrier().closer()), Arc::clone(&self.closed_pages));
             channel.carrier().closer().worker().run(move || {
-                if let Some(pages) = pages.empty() {
-                    let numbers = [closer.number(), closer.number()];
-                    keep_pages(
-                        &closed_pages,
-                        share.owner.user,
-                        ClosedPages { pages, closer, _numbers: numbers },
-                    );
-                }
+                pages.empty();
                 drop(share);
             });
         }
@@ -323,51 +318,7 @@ impl Registry {
     }
 }
 
-/// The pages of a closed socket that its program may still read.
-struct ClosedPages {
-    pages: LeftPages,
-    closer: Arc<Closer>,
-    /// Of the two pages.
-    _numbers: [Taken; 2],
-}
-
-/// Keeps the pages of a user's socket. If there are too many, the user with the most loses some, which a thread of that user empties.
-fn keep_pages(closed: &Mutex<Turns<ClosedPages>>, user: u32, pages: ClosedPages) {
-    let too_many = closed.lock().unwrap_or_else(PoisonError::into_inner).push(user, pages);
-    if let Some(ClosedPages { pages, closer, _numbers }) = too_many {
-        closer.worker().run(move || pages.empty_wholly());
-    }
-}
-
 /// Takes a seat for one more request of this user that waits for its answer.
 pub(crate) fn take_waiting_seat(registry: &Registry, credentials: UCred) -> Result<Seat, Errno> {
     registry.waiting.take(credentials.uid.as_raw()).ok_or(Errno::NOBUFS)
-}
-
-#[cfg(test)]
-mod tests {
-    use carrier::sharers_page::SharersPage;
-    use tokio::task::yield_now;
-
-    use super::*;
-    use crate::testing::{opened, registry, soon};
-
-    #[tokio::test(flavor = "local")]
-    async fn the_pages_of_a_closed_socket_count_as_two_descriptors() {
-        let registry = registry();
-        let free = (0..).take_while(|count| registry.numbers.has(*count)).count() - 1;
-        let (socket, program_end) = opened(&registry, Style::OneToOne);
-        // Its program may ask about it.
-        socket.channel.pages.write_as_sharer(SharersPage::SHUT_AT, &[1, 1]);
-        registry.forget(&socket);
-        drop((socket, program_end));
-        let are_taken =
-            |count: usize| !registry.numbers.has(free - count + 1) && registry.numbers.has(free - count);
-        soon(async {
-            while !are_taken(2) {
-                yield_now().await;
-            }
-        })
-        .await;
-    }
 }

@@ -247,10 +247,13 @@ impl Inner {
         set_up.or_else(|| all().find(|assoc| assoc.has_confirmed(address))).cloned()
     }
 
-    /// Returns the association with this number. If the socket can have only one, the number is ignored.
+    /// Returns the association with this number, unless it has ended. If the socket can have only one, the number is ignored.
     pub(crate) fn association(&self, id: u32) -> Option<Rc<SocketAssociation>> {
-        let only = matches!(self.stage, State::Connecting | State::Connected | State::Ended | State::Lost);
-        if only { self.associations.values().next().cloned() } else { self.associations.get(&id).cloned() }
+        match self.stage {
+            State::Connecting | State::Connected => self.associations.values().next().cloned(),
+            State::Ended | State::Lost => None,
+            _ => self.associations.get(&id).cloned(),
+        }
     }
 
     pub(crate) fn scope(&self, ips: Vec<IpAddr>) -> Scope {

@@ -55,7 +55,7 @@ pub(super) async fn run(
             }
             () = endpoint.room(), if stalled => stalled = false,
             // Records that the program sent before the close may still wait for memory.
-            () = endpoint.carrier().closed(), if stalled && !closed => {
+            () = endpoint.closed(), if stalled && !closed => {
                 closed = true;
                 batch.departure = close_early(socket).await;
             }

@@ -114,15 +114,13 @@ async fn relay(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messa
         departure = tokio::select! {
             // The task ends with the association, and the time limit of the shutdown bounds that.
             _ = &mut inbound.0 => Departure::HalfClosed,
-            () = socket.channel.carrier().closed() => match socket.channel.endpoint.take_at_close().await {
+            () = socket.channel.endpoint.closed() => match socket.channel.endpoint.take_at_close().await {
                 Ok(Incoming::Unread) if socket.channel.has_unread_data() => Departure::Unread,
                 _ => Departure::Closed,
             },
         };
-    }
-    // The program may still have a socket that both sides have shut down. For its calls the association has ended.
-    if socket.channel.pages.is_end_told() {
-        socket.set_state(&mut socket.inner(), State::Ended);
+        // The program may still have the socket, and ask for its options.
+        socket.channel.endpoint.closed().await;
     }
     let lingers = socket.inner().options.lingers();
     match departure {
@@ -179,7 +177,7 @@ async fn relay_inbound_to_end(socket: Rc<Socket>, assoc: Rc<SocketAssociation>) 
     match by_us {
         true => {
             socket.channel.endpoint.end_silently();
-            socket.channel.carrier().closed().await;
+            socket.channel.endpoint.closed().await;
         }
         false => socket.channel.endpoint.end(),
     }

@@ -104,7 +104,7 @@ async fn unless_discarded(
     tokio::select! {
         biased;
         () = &mut needed => return Ok(()),
-        () = socket.channel.carrier().closed() => {}
+        () = socket.channel.endpoint.closed() => {}
     }
     if !socket.inner().options.lingers() {
         return Err(Departure::Closed);

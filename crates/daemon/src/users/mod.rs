@@ -1,6 +1,7 @@
 //! Limits of each user, and the closing of descriptors that its programs send.
 
 pub(crate) mod budget;
+pub(crate) mod close_watches;
 pub(crate) mod closer;
 pub(crate) mod descriptor_numbers;
 pub(crate) mod limits;

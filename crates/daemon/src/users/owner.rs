@@ -17,10 +17,6 @@ const DESCRIPTORS_COUNTED_HERE: usize = 2;
 const PART_OF_REQUESTS: usize = 8;
 /// And this part to the pins of rings.
 const PART_OF_RINGS: usize = 16;
-/// Maximum number of closed sockets whose pages stay, since their programs may ask about them, ...
-const CLOSED_PAGES_MAX: usize = 1024;
-/// ... and at most this part of all descriptors.
-const PART_OF_CLOSED_PAGES: usize = 16;
 /// Number of descriptors of a pipe.
 const DESCRIPTORS_PER_PIPE: usize = 2;
 /// Maximum number of quarters of all sockets for one user, so that other users always get some.
@@ -44,8 +40,6 @@ impl From<UCred> for Owner {
 struct Division {
     /// Maximum number of sockets.
     sockets: usize,
-    /// Maximum number of closed sockets whose pages stay.
-    closed_pages: usize,
     /// Maximum number of pipes that pin pages of sockets.
     pipes_of_pages: usize,
     /// Maximum number of pipes that pin rings. A program without a ring sends records.
@@ -58,10 +52,8 @@ impl Division {
         let pipes_of_rings = descriptors / PART_OF_RINGS / DESCRIPTORS_PER_PIPE;
         let left = descriptors / PART_OF_REQUESTS + pipes_of_rings * DESCRIPTORS_PER_PIPE;
         let room = descriptors.saturating_sub(left + MESSAGE_DESCRIPTORS_MAX);
-        let closed_pages = CLOSED_PAGES_MAX.min(descriptors / PART_OF_CLOSED_PAGES).max(1);
-        let pipes_of_pages = |sockets: usize| Pins::pipes_for(sockets + closed_pages);
         let fit = |sockets: usize| {
-            sockets * DESCRIPTORS_PER_SOCKET + pipes_of_pages(sockets) * DESCRIPTORS_PER_PIPE <= room
+            sockets * DESCRIPTORS_PER_SOCKET + Pins::pipes_for(sockets) * DESCRIPTORS_PER_PIPE <= room
         };
         // The number of sockets is at least `few` and less than `many`.
         let (mut few, mut many) = (0, room / DESCRIPTORS_PER_SOCKET + 1);
@@ -73,7 +65,7 @@ impl Division {
                 many = middle;
             }
         }
-        Division { sockets: few, closed_pages, pipes_of_pages: pipes_of_pages(few), pipes_of_rings }
+        Division { sockets: few, pipes_of_pages: Pins::pipes_for(few), pipes_of_rings }
     }
 }
 
@@ -105,11 +97,6 @@ impl Shares {
         let division = Division::new(numbers.max());
         let limit = division.sockets * QUARTERS_OF_A_USER / 4;
         Shares { of_users: Arc::default(), limit: limit.max(1), division, numbers }
-    }
-
-    /// Returns the maximum number of closed sockets whose pages stay.
-    pub(crate) fn closed_pages(&self) -> usize {
-        self.division.closed_pages
     }
 
     /// Returns the pins of the sockets' pages, and those of their rings.
@@ -162,13 +149,13 @@ mod tests {
         let end_of_carrier = || numbers.count(DESCRIPTORS_PER_SOCKET - DESCRIPTORS_COUNTED_HERE);
         let of = |user| shares.take(Owner { user, process: 7 }).map(|share| (share, end_of_carrier()));
         let all_of = |user| -> Vec<(Share, Taken)> { std::iter::from_fn(|| of(user).ok()).collect() };
-        // 1,000 less 125, 62 and 253 are 560: enough for 168 sockets, and for 27 pipes with their pages and those of 62 closed ones.
+        // 1,000 less 125, 62 and 253 are 560: enough for 172 sockets, and for 22 pipes with their pages.
         let greedy = all_of(1);
-        assert_eq!((greedy.len(), of(1).map(drop)), (126, Err(Errno::NFILE)));
+        assert_eq!((greedy.len(), of(1).map(drop)), (129, Err(Errno::NFILE)));
         let others = all_of(2);
         assert_eq!(
             (others.len(), of(3).map(drop)),
-            (42, Err(Errno::NFILE)),
+            (43, Err(Errno::NFILE)),
             "all together leave some to requests"
         );
         drop(greedy);

@@ -16,9 +16,6 @@ use crate::next::c_library;
 use crate::system::{self, Buffers, Errno, Result, can_be_bytes};
 use crate::{address, ask, cancel, environment, next, self_connect, setup, table, tcp};
 
-/// Socket option with the state of an association (RFC 6458 §8.2.1).
-const SCTP_STATUS: c_int = 14;
-
 /// # Safety
 ///
 /// The caller meets the requirements of `socket(2)`.
@@ -227,11 +224,14 @@ pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     on(
         fd,
         |descriptor| {
-            let is_carriers = setup::check_shutdown(descriptor, how)?;
-            // First: the daemon empties the page of a socket that both ends have shut down, unless the page says so.
+            if !setup::check_shutdown(descriptor, how)? {
+                return Ok(0);
+            }
             setup::note_shutdown(descriptor, how);
+            // Otherwise the daemon would take the shutdown of both directions for a close. If it cannot watch the socket, it does.
+            let _ = ask::request(fd, &SocketRequest::Shutdown);
             // SAFETY: the call takes no pointer.
-            Ok(if is_carriers { unsafe { c_library::shutdown(fd, how) } } else { 0 })
+            Ok(unsafe { c_library::shutdown(fd, how) })
         },
         forward,
     )
@@ -358,18 +358,11 @@ pub unsafe extern "C-unwind" fn getsockopt(
                     unsafe { value.cast::<u32>().write_unaligned(association) };
                     return done.map(|()| 0);
                 }
-                (libc::IPPROTO_SCTP, SCTP_STATUS) if setup::has_ended(descriptor) => {
-                    return Err(Errno(libc::EINVAL));
-                }
                 _ => match setup::own_option(fd, descriptor, level, name) {
                     // SAFETY: the caller guarantees it.
                     Some(own) => unsafe { Buffers::new(&place) }.write(&own.to_ne_bytes())?,
                     // SAFETY: the caller guarantees it.
                     None => unsafe { setup::option(fd, level, name, given, place[0]) }.map_err(|error| {
-                        let is_status = (level, name) == (libc::IPPROTO_SCTP, SCTP_STATUS);
-                        if is_status && error == Errno(libc::ENOTSOCK) && setup::is_over(descriptor) {
-                            return Errno(libc::EINVAL);
-                        }
                         if looks_first(error, name, value) { Errno(libc::EFAULT) } else { error }
                     })?,
                 },
