@@ -92,6 +92,23 @@ impl Flags {
     pub fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
+
+    /// Returns this set without the flags of `other`.
+    #[must_use]
+    pub fn without(self, other: Flags) -> Flags {
+        Flags(self.0 & !other.0)
+    }
+
+    /// Returns the flags as a number, for [`Flags::from_number`].
+    pub fn number(self) -> u32 {
+        self.0.into()
+    }
+
+    /// Returns the known flags of a number.
+    #[must_use]
+    pub fn from_number(number: u32) -> Flags {
+        Flags(number as u16 & Flags::ALL)
+    }
 }
 
 /// Header of a record: the description of a message in the bytes that a program and the daemon share (`sctp-message` says why they
@@ -117,7 +134,8 @@ pub struct Header {
     pub ssn: u16,
     /// Payload protocol identifier: the number whose bytes, most significant first, travel in the packet.
     pub ppid: u32,
-    /// TSN of the first chunk, of a received message.
+    /// TSN of the first chunk, of a received message. In the ring the number of messages that sharers had sent as records before
+    /// ([`SharersPage::records_sent`](crate::sharers_page::SharersPage::records_sent)).
     pub tsn: u32,
     /// Cumulative TSN when a received message was passed up.
     pub cumulative_tsn: u32,

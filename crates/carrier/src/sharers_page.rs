@@ -69,6 +69,9 @@ pub struct SharersPage {
     pub sleep_ended: AtomicU32,
     /// Number of calls that wait for a message. A sharer that dies in such a call stays counted.
     pub readers_waiting: AtomicU32,
+    /// Number of messages that were sent as records of the carrier and not through a ring, modulo 2^32. A message in the ring says how many
+    /// come before it.
+    pub records_sent: AtomicU32,
     sent: [SentBytes; ENTRIES],
 }
 
@@ -201,6 +204,7 @@ impl Default for SharersPage {
             rings: AtomicU32::default(),
             sleep_ended: AtomicU32::default(),
             readers_waiting: AtomicU32::default(),
+            records_sent: AtomicU32::default(),
             sent: std::array::from_fn(|_| SentBytes::default()),
         }
     }

@@ -60,6 +60,15 @@ pub struct StatusPage {
     pub streams_out: AtomicU32,
     /// Default stream of a one-to-one socket.
     pub default_stream: AtomicU32,
+    /// Other defaults of its messages ([`Header`](crate::record::Header)): the flags, the payload protocol identifier, the context and the
+    /// lifetime.
+    pub default_flags: AtomicU32,
+    /// See `default_flags`.
+    pub default_ppid: AtomicU32,
+    /// See `default_flags`.
+    pub default_context: AtomicU32,
+    /// See `default_flags`.
+    pub default_lifetime_ms: AtomicU32,
     /// Not zero: the carrier of a one-to-one socket holds plain content for the program, without headers
     /// ([`SocketRequest::SetForm`](crate::request::SocketRequest::SetForm)). It changes while a sharer that asks for it holds the read lock.
     pub plain: AtomicU32,
@@ -131,6 +140,10 @@ impl Default for StatusPage {
             fragmentation_limit: AtomicU32::default(),
             streams_out: AtomicU32::default(),
             default_stream: AtomicU32::default(),
+            default_flags: AtomicU32::default(),
+            default_ppid: AtomicU32::default(),
+            default_context: AtomicU32::default(),
+            default_lifetime_ms: AtomicU32::default(),
             plain: AtomicU32::default(),
             peer: Default::default(),
             local: Default::default(),
@@ -173,7 +186,7 @@ impl StatusPage {
     /// Offset of the peer's address.
     pub const PEER_AT: u64 = offset_of!(StatusPage, peer) as u64;
 
-    /// Offset of the default stream.
+    /// Offset of the default stream, which the other defaults follow.
     pub const DEFAULT_STREAM_AT: u64 = offset_of!(StatusPage, default_stream) as u64;
     /// Offset of the peer's shutdown.
     pub const PEER_SHUT_AT: u64 = offset_of!(StatusPage, peer_shut) as u64;
@@ -344,7 +357,7 @@ mod tests {
         );
         assert_eq!(
             (StatusPage::RING_NUMBER_AT, StatusPage::PLAIN_AT, StatusPage::PEER_AT, StatusPage::LOCAL_AT),
-            (16, 112, 116, 140)
+            (16, 128, 132, 156)
         );
         let entry = StatusPage::entry_at(0);
         assert_eq!(entry, StatusPage::ENTRIES_USED_AT + 8);

@@ -10,7 +10,7 @@ use std::slice;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
-use carrier::record::{Flags, HEADER_BYTES, Header, Kind};
+use carrier::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX};
 use carrier::sharers_page::SharersPage;
 use libc::c_int;
 use ring::{Put, Writer};
@@ -41,7 +41,8 @@ pub(crate) fn send(
 ) -> Result<()> {
     check(content)?;
     put_waiting(fd, descriptor, flags, |ring| {
-        let header = header.encode();
+        let records_sent = descriptor.pages().sharers.records_sent.load(Relaxed);
+        let header = Header { tsn: records_sent, ..*header }.encode();
         let done = ring.put(HEADER_BYTES + content.bytes(), |record| {
             record.push(&header);
             for part in content.as_slice().iter().filter(|part| part.iov_len > 0) {
@@ -148,10 +149,15 @@ fn try_put(
         Put::Done { sleep } => sleep.map_or(0, NonZeroU32::get),
         Put::Full => return fill(fd, pages.sharers).map(|()| false),
     };
-    let half = pages.sharers.send_buffer.load(Relaxed);
-    if half > 0 {
-        system::set_send_buffer(fd, half as c_int)?;
-        pages.sharers.send_buffer.store(0, Relaxed);
+    if ring.takes(HEADER_BYTES + PAYLOAD_BYTES_MAX) {
+        restore(fd, pages.sharers)?;
+    } else if pages.sharers.send_buffer.load(Relaxed) == 0 {
+        // The next message may find no room. The descriptor polls writable only while any message that fits a record does.
+        ring.note_full();
+        if !ring.takes(HEADER_BYTES + PAYLOAD_BYTES_MAX) {
+            // This fails only if the daemon has closed the carrier. The message is in the ring.
+            let _ = fill(fd, pages.sharers);
+        }
     }
     if sleep != 0 && pages.sharers.sleep_ended.load(Relaxed) != sleep {
         wake(fd)?;
@@ -159,6 +165,23 @@ fn try_put(
         pages.sharers.sleep_ended.store(sleep, Relaxed);
     }
     Ok(true)
+}
+
+/// Restores the send buffer that a sharer has made small because its ring was full.
+pub(crate) fn restore_send_buffer(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result<()> {
+    let sharers = descriptor.pages().sharers;
+    let _held = lock::hold(&sharers.write_lock, &Patience::of_send(fd, flags)).map_err(lock::as_told)?;
+    restore(fd, sharers)
+}
+
+/// Restores the send buffer if it is small. The caller holds the write lock.
+fn restore(fd: RawFd, sharers: &SharersPage) -> Result<()> {
+    let half = sharers.send_buffer.load(Relaxed);
+    if half > 0 {
+        system::set_send_buffer(fd, half as c_int)?;
+        sharers.send_buffer.store(0, Relaxed);
+    }
+    Ok(())
 }
 
 /// Announces a ring to the daemon.

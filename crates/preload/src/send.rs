@@ -112,7 +112,25 @@ impl Outgoing<'_> {
             }
         }
         check_stream(self.info, &page.status.default_stream, &page.status.streams_out)?;
-        self.hand_over(0)
+        match self.info.flags.contains(Flags::BY_DEFAULT) {
+            true => Outgoing { info: &self.completed(), ..self }.hand_over(0),
+            false => self.hand_over(0),
+        }
+    }
+
+    /// Returns the attributes of a message to which the program has given none, as they are now: later changes of the defaults do not
+    /// concern it.
+    fn completed(&self) -> SendInfo {
+        let page = self.pages().status;
+        let flags = self.info.flags.without(Flags::BY_DEFAULT);
+        SendInfo {
+            flags: flags.with(Flags::from_number(page.default_flags.load(Relaxed))),
+            stream: page.default_stream.load(Relaxed) as u16,
+            ppid: page.default_ppid.load(Relaxed),
+            context: page.default_context.load(Relaxed),
+            lifetime_ms: page.default_lifetime_ms.load(Relaxed),
+            ..*self.info
+        }
     }
 
     /// Sends on a one-to-many socket: to the association that the program names, or to one that begins with this message.
@@ -334,17 +352,32 @@ impl Outgoing<'_> {
         match ring::send(self.fd, self.descriptor, header, self.content, self.flags) {
             Err(ALONE) => with_header(&mut header.encode(), self.content, Direction::Out, |iov| {
                 // SAFETY: the header and the program's memory are readable.
-                system::send_waiting(self.fd, unsafe { Buffers::new(iov) }, None, flags)
+                let record = unsafe { Buffers::new(iov) };
+                match system::send_waiting(self.fd, record, None, flags) {
+                    // A sharer has made the send buffer small, because its ring is full.
+                    Err(Errno(libc::EMSGSIZE)) => {
+                        ring::restore_send_buffer(self.fd, self.descriptor, self.flags)?;
+                        system::send_waiting(self.fd, record, None, flags)
+                    }
+                    sent => sent,
+                }
             })
-            .map(drop),
+            .map(|_| self.count_record()),
             sent => sent,
         }
+    }
+
+    /// Counts a message that was sent as a record. Later messages in a ring come after it.
+    fn count_record(&self) {
+        self.pages().sharers.records_sent.fetch_add(1, Relaxed);
     }
 
     /// Sends a long message; `send` sends the record with its memfd and does not wait.
     fn send_long(&self, header: Header, send: impl Fn(&[u8; HEADER_BYTES]) -> Result<()>) -> Result<()> {
         self.in_order(|| match ring::send_long(self.fd, self.descriptor, header, self.flags, &send) {
-            Err(ALONE) => ring::send_alone(self.fd, self.flags, || send(&header.encode())),
+            Err(ALONE) => {
+                ring::send_alone(self.fd, self.flags, || send(&header.encode())).map(|()| self.count_record())
+            }
             sent => sent,
         })
     }

@@ -99,6 +99,11 @@ fn messages_that_come_together_wake_all_who_wait() {
 }
 
 #[test]
+fn programs_that_share_a_socket_send_as_one_would() {
+    run("senders", &[]);
+}
+
+#[test]
 fn misuse_fails_as_with_the_kernel() {
     run("errors", &[]);
 }

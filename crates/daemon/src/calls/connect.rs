@@ -76,6 +76,7 @@ fn connect_only(
         inner.options.assoc_options.clone(),
     ));
     inner.associations.insert(assoc.id, Rc::clone(&assoc));
+    socket.show_defaults(&assoc);
     let server = address(registry, &inner, hosts, seen.port());
     let request = ConnectRequest { stack: stack_for(registry, &inner, init), port: bound.port, server };
     socket.commands.one_to_one(OneToOneCommand::Connect { request, association: Rc::clone(&assoc) })?;

@@ -63,6 +63,7 @@ pub(crate) async fn peel_off(
     new.channel.pages.set_subscriptions(subscriptions);
     new.channel.pages.set_peer(&assoc.peer, streams_out);
     let unsent = take_off(socket, &assoc).await;
+    new.show_defaults(&assoc);
     if assoc.held.lock().await.is_shut_down {
         new.channel.pages.set_peer_shut(PeerShut::Writing);
     }

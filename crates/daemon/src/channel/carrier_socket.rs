@@ -131,12 +131,12 @@ impl CarrierSocket {
         may_receive.then(|| self.receive(&mut [0])).and_then(Result::ok).map(|(bytes, _)| bytes)
     }
 
-    /// Returns whether the next record is a filler.
-    pub(super) fn begins_with_filler(&self) -> bool {
+    /// Returns the kind of the next record, which stays; `None` if it is not of the shim, or the program has shut down sending.
+    pub(super) fn next_kind(&self) -> Result<Option<Kind>, Errno> {
         let mut header = [0; HEADER_BYTES];
-        let peeked = rustix::net::recv(&self.descriptor, &mut header, RecvFlags::PEEK | RecvFlags::DONTWAIT);
-        peeked.is_ok_and(|(_, bytes)| bytes > 0)
-            && Header::parse(&header).is_some_and(|header| header.kind == Kind::Filler)
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let (_, bytes) = rustix::net::recv(&self.descriptor, &mut header, flags)?;
+        Ok(Header::parse(&header[..bytes.min(HEADER_BYTES)]).map(|header| header.kind))
     }
 
     /// Returns the number of bytes of the records that were not received.

@@ -47,6 +47,8 @@ pub(crate) struct Endpoint {
     is_broken: Cell<bool>,
     /// Number of bytes of records that were taken from the carrier.
     taken_bytes: Cell<u64>,
+    /// Number of messages that were taken from the carrier, modulo 2^32, without those whose turn the ring announces.
+    records_taken: Cell<u32>,
     /// The form in which messages are put into the carrier.
     pub(crate) form: Form,
     accounts: Accounts,
@@ -83,6 +85,7 @@ pub(crate) fn pair(
         long: InboundLong::default(),
         is_broken: Cell::new(false),
         taken_bytes: Cell::new(0),
+        records_taken: Cell::new(0),
         form: Form::default(),
         accounts,
         busy_polling: Arc::clone(busy_polling),
@@ -164,6 +167,9 @@ impl Endpoint {
             Ok(front) => front?,
             Err(ring::Broken) => return Some(Ok(Incoming::Malformed)),
         };
+        if let Some(earlier) = self.take_before(&front) {
+            return Some(earlier);
+        }
         if front.header.flags.contains(Flags::IN_MEMFD) {
             return Some(self.take_in_turn(&front));
         }
@@ -174,6 +180,26 @@ impl Endpoint {
         charge.shrink_to(bytes);
         let content = self.take_front(&front);
         Some(Ok(Incoming::Message(front.header, charge.on(content))))
+    }
+
+    /// Takes a record that was sent before a message in the ring, by a program that does not use the ring. `None` if there is none.
+    fn take_before(&self, front: &Front) -> Option<Result<Incoming, Errno>> {
+        // The record of a long message brings those with it that were sent before.
+        let is_in_turn = front.header.flags.contains(Flags::IN_TURN);
+        let is_behind = || front.header.tsn.wrapping_sub(self.records_taken.get()).cast_signed() > 0;
+        if is_in_turn || !is_behind() {
+            return None;
+        }
+        match self.take_record() {
+            // The record is looked for again once the sharers' page was read.
+            Err(Errno::AGAIN) if self.carrier.reset().awaits_page() => Some(Err(Errno::AGAIN)),
+            Err(Errno::AGAIN) | Ok(Incoming::End | Incoming::Empty) => {
+                // A sharer has died before it counted a record, or has written a false number.
+                self.records_taken.set(front.header.tsn);
+                None
+            }
+            taken => Some(taken),
+        }
     }
 
     /// Takes a long message whose turn the ring has announced. Its record came before.
@@ -207,7 +233,9 @@ impl Endpoint {
     /// Discards the records with which writers wait for room in the ring, so that the program's end polls writable.
     fn discard_fillers(&self) {
         for _ in 0..FILLERS_DISCARDED_MAX {
-            if !self.carrier.begins_with_filler() || !self.discard_record() {
+            // Looked at behind the record: a writer that finds the ring nearly full again sends another filler, which has to stay.
+            let may_go = self.carrier.next_kind() == Ok(Some(Kind::Filler)) && self.ring.is_half_free();
+            if !may_go || !self.discard_record() {
                 return;
             }
         }
@@ -220,6 +248,18 @@ impl Endpoint {
             }
             if self.carrier.reset().take() {
                 return Ok(Incoming::Unread);
+            }
+            if self.ring.is_awake() {
+                match self.carrier.next_kind() {
+                    // A writer has filled the ring meanwhile. Its filler stays until half of the ring is free.
+                    Ok(Some(Kind::Filler)) if !self.ring.is_half_free() => return Ok(Incoming::Filler),
+                    Err(Errno::CONNRESET) => {
+                        self.carrier.reset().on_read_reset();
+                        return Err(Errno::AGAIN);
+                    }
+                    Err(error) => return Err(error),
+                    Ok(_) => {}
+                }
             }
             let charge = self.accounts.take_for_record(RECORD_ROOM_BYTES).ok_or(Errno::NOBUFS)?;
             RECEIVE_BUFFER.with_borrow_mut(|buffer| self.receive_into(buffer.bytes_mut(), charge))
@@ -264,6 +304,9 @@ impl Endpoint {
         }
         if matches!(header.kind, Kind::Filler | Kind::Wake) {
             return Ok(Incoming::Filler);
+        }
+        if header.kind == Kind::Data && !header.flags.contains(Flags::IN_TURN) {
+            self.records_taken.set(self.records_taken.get().wrapping_add(1));
         }
         if header.kind != Kind::Ring && !header.flags.contains(Flags::IN_MEMFD) {
             charge.shrink_to(content.len() + RECORD_COST_BYTES);

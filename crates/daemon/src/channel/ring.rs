@@ -101,7 +101,8 @@ impl OutboundRing {
     /// Notes a ring that the program has announced. Messages in the earlier ring come first.
     pub(super) fn announce(&self, number: u32, memfd: ReceivedDescriptor) {
         let mut state = self.state();
-        state.is_asleep = false;
+        // The next sleep gets a number of its own: the wake record of this one may have been left out.
+        state.wake(&self.memory);
         state.next = Next::Announced(number, memfd);
     }
 
@@ -111,6 +112,10 @@ impl OutboundRing {
         let mut state = self.state();
         match std::mem::take(&mut state.next) {
             Next::None => return false,
+            announced @ Next::Announced(..) if state.waiting(&self.memory) > 0 => {
+                state.next = announced;
+                return false;
+            }
             Next::Announced(number, memfd) => {
                 let pins = Arc::clone(&self.pins);
                 let check = move || Foreign::new(memfd.as_fd(), ring::WORDS, &pins);
@@ -242,6 +247,17 @@ impl OutboundRing {
             state.end = Some(state.position().wrapping_add(state.waiting(&self.memory)));
         }
         matches!(state.next_record(&self.memory), Ok(None))
+    }
+
+    /// Returns whether there is a ring, and its writers know the daemon awake.
+    pub(super) fn is_awake(&self) -> bool {
+        let state = self.state();
+        state.words.is_some() && !state.is_asleep
+    }
+
+    /// Returns whether half of the ring is free.
+    pub(super) fn is_half_free(&self) -> bool {
+        self.state().waiting(&self.memory) <= ring::CONTENT_BYTES as u64 / 2
     }
 
     /// Returns the position behind the last message of the program.

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use carrier::record::MESSAGE_BYTES_MAX;
+use carrier::record::{Header, MESSAGE_BYTES_MAX};
 use carrier::sharers_page::{ReadSoFar, SHARERS_BYTES};
 use carrier::status_page::{
     ENTRIES, Entry, FIELDS_BYTES, PAGE_BYTES, PeerShut, State, StatusPage as Layout, Subscriptions,
@@ -194,11 +194,16 @@ impl SharedPages {
         self.write(Layout::entry_streams_out_at(index), &Entry::PEER_SHUT.to_ne_bytes());
     }
 
-    /// Sets the default stream of an entry's association, or of the only association.
-    pub(crate) fn set_default_stream(&self, entry: Option<EntryIndex>, stream: u16) {
-        let at = entry
-            .map_or(Layout::DEFAULT_STREAM_AT, |EntryIndex(index)| Layout::entry_default_stream_at(index));
-        self.write(at, &u32::from(stream).to_ne_bytes());
+    /// Sets the default stream of an entry's association.
+    pub(crate) fn set_entry_default_stream(&self, EntryIndex(index): EntryIndex, stream: u16) {
+        self.write(Layout::entry_default_stream_at(index), &u32::from(stream).to_ne_bytes());
+    }
+
+    /// Sets what a message of the only association has if the program gives it nothing.
+    pub(crate) fn set_defaults(&self, defaults: &Header) {
+        let Header { stream, flags, ppid, context, lifetime_ms, .. } = *defaults;
+        let words = [stream.into(), flags.number(), ppid, context, lifetime_ms].map(u32::to_ne_bytes);
+        self.write(Layout::DEFAULT_STREAM_AT, words.as_flattened());
     }
 
     /// Sets the number of sent bytes that an association has taken, modulo 2^32.

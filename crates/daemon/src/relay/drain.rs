@@ -7,6 +7,7 @@ use bytes::Bytes;
 use carrier::record::{Flags, Header};
 use rustix::io::Errno;
 
+use super::outbound::completed;
 use super::{BROKEN, Departure, abort};
 use crate::channel::endpoint::Progress;
 use crate::channel::incoming::Incoming;
@@ -121,7 +122,7 @@ fn enqueue(socket: &Socket, assoc: &SocketAssociation, header: Header, content: 
         }
         return;
     }
-    let send_queue = assoc.send_queue().clone();
+    let (send_queue, header) = (assoc.send_queue().clone(), completed(assoc, header));
     if send_queue.is_some_and(|send_queue| !send_queue.push(header, content))
         && let Some(association) = assoc.association()
     {

@@ -197,7 +197,6 @@ impl<'a> QueueOutbound<'a> {
                 content = Bytes::new();
             }
             weight = quantum::weight(content.len());
-            let header = completed(self.assoc, header);
             match pass_on(self.association, &header, &mut content) {
                 Ok(()) => self.queue.pop(page),
                 Err(SendError::WouldBlock) => {
@@ -257,20 +256,12 @@ impl Reports {
     }
 }
 
-/// Returns the header with the association's default parameters, if the program gave the message none.
-fn completed(assoc: &SocketAssociation, header: Header) -> Header {
-    if !header.flags.contains(Flags::BY_DEFAULT) {
-        return header;
-    }
-    let sending = assoc.options().sending;
-    Header {
-        flags: sending.flags().into_iter().fold(header.flags, Flags::with),
-        stream: sending.stream,
-        // Programs give the PPID in network byte order.
-        ppid: u32::from_be(sending.ppid),
-        context: sending.context,
-        lifetime_ms: sending.lifetime_ms,
-        ..header
+/// Returns the header with the association's default parameters, if the program gave the message none. Called as soon as the message
+/// was taken, because later changes do not concern it.
+pub(super) fn completed(assoc: &SocketAssociation, header: Header) -> Header {
+    match header.flags.contains(Flags::BY_DEFAULT) {
+        true => assoc.options().sending.complete(header),
+        false => header,
     }
 }
 
@@ -330,7 +321,7 @@ pub(crate) fn unsent(
         return Vec::new();
     }
     let event = Event::SendFailed {
-        info: send_info(&completed(assoc, header)),
+        info: send_info(&header),
         data,
         was_sent: false,
         beginning: true,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use carrier::record::Flags;
+use carrier::record::{Flags, Header};
 use swiftwater::AssociationOptions;
 
 use super::notification_type::NotificationType;
@@ -83,9 +83,22 @@ pub(crate) struct Sending {
 
 impl Sending {
     /// Returns the flags of a record that correspond to `flags`.
-    pub(crate) fn flags(self) -> impl IntoIterator<Item = Flags> {
+    fn flags(self) -> impl IntoIterator<Item = Flags> {
         let all = [(UNORDERED, Flags::UNORDERED), (ABORT, Flags::ABORT), (EOF, Flags::SHUTDOWN)];
         all.into_iter().filter(move |(flag, _)| self.flags & flag != 0).map(|(_, flag)| flag)
+    }
+
+    /// Returns the header of a message to which the program has given nothing, with these parameters.
+    pub(crate) fn complete(self, header: Header) -> Header {
+        Header {
+            flags: self.flags().into_iter().fold(header.flags.without(Flags::BY_DEFAULT), Flags::with),
+            stream: self.stream,
+            // Programs give the PPID in network byte order.
+            ppid: u32::from_be(self.ppid),
+            context: self.context,
+            lifetime_ms: self.lifetime_ms,
+            ..header
+        }
     }
 }
 

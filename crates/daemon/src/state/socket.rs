@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
+use carrier::record::{Header, Kind};
 use carrier::status_page::State;
 use links::interface_addresses;
 use rustix::net::UCred;
@@ -203,7 +204,7 @@ impl Socket {
             inner.heard += 1;
             self.channel.pages.set_associations(inner.heard);
         }
-        self.show_default_stream(&association);
+        self.show_defaults(&association);
         association
     }
 
@@ -225,17 +226,18 @@ impl Socket {
         self.channel.pages.set_associations(inner.heard);
     }
 
-    /// Shows the default stream in the page, where the shim checks messages that are sent without a stream.
-    pub(crate) fn show_default_stream(&self, assoc: &SocketAssociation) {
-        let entry = match assoc.send_queue().as_ref() {
-            Some(send_queue) => match send_queue.entry {
-                Some(entry) => Some(entry),
-                // The association has no entry in the page, so the shim checks nothing.
-                None => return,
-            },
-            None => None,
-        };
-        self.channel.pages.set_default_stream(entry, assoc.options().sending.stream);
+    /// Shows in the page what a message has that is sent with nothing: the shim completes it when it is sent, so that later changes do
+    /// not concern it. Where a socket has many associations, only the stream is shown, which the shim checks.
+    pub(crate) fn show_defaults(&self, assoc: &SocketAssociation) {
+        let (pages, sending) = (&self.channel.pages, assoc.options().sending);
+        match assoc.send_queue().as_ref() {
+            // Without an entry in the page, the shim checks nothing.
+            Some(send_queue) => send_queue
+                .entry
+                .into_iter()
+                .for_each(|entry| pages.set_entry_default_stream(entry, sending.stream)),
+            None => pages.set_defaults(&sending.complete(Header::new(Kind::Data))),
+        }
     }
 }
 

@@ -194,7 +194,7 @@ impl Access<'_> {
 
     /// Passes the options to the executive. An association that is being set up gets them once it is up.
     fn apply(&self, assoc: &SocketAssociation) {
-        self.socket.show_default_stream(assoc);
+        self.socket.show_defaults(assoc);
         if let Some(association) = assoc.association()
             && let Some(current) = association.options()
         {
