@@ -125,7 +125,7 @@ pub struct Simulation<A> {
     touched: Vec<usize>,
     buffer: TransmitBuffer,
     memory: BytesMut,
-    onlooker: TraceSink,
+    trace_sink: TraceSink,
 }
 
 impl<A: Application> Simulation<A> {
@@ -147,7 +147,7 @@ impl<A: Application> Simulation<A> {
             touched: Vec::new(),
             buffer: TransmitBuffer::new(),
             memory: BytesMut::new(),
-            onlooker: TraceSink(None),
+            trace_sink: TraceSink(None),
         }
     }
 
@@ -245,7 +245,7 @@ impl<A: Application> Simulation<A> {
     /// Traces every association that is connected from now on, at the connecting host. `take` also gets the number of
     /// that host. Without this call, the application gets the records of associations that it traces.
     pub fn trace(&mut self, take: impl FnMut(usize, Record) + Send + 'static) {
-        self.onlooker = TraceSink(Some(Box::new(take)));
+        self.trace_sink = TraceSink(Some(Box::new(take)));
     }
 
     /// Returns the seed.
@@ -295,7 +295,7 @@ impl<A: Application> Simulation<A> {
         ports: (u16, u16),
         mut config: AssociationConfig,
     ) -> AssociationId {
-        config.trace |= self.onlooker.0.is_some();
+        config.trace |= self.trace_sink.0.is_some();
         let (now, remote) = (self.now, self.nodes[to].address);
         let Node { endpoint, app, .. } = self.node_mut(from);
         endpoint
@@ -462,7 +462,7 @@ impl<A: Application> Simulation<A> {
             node.app.set_now(now);
             node.app.act(&mut node.endpoint);
             while let Some(record) = node.endpoint.poll_trace() {
-                match &mut self.onlooker {
+                match &mut self.trace_sink {
                     TraceSink(Some(take)) => take(number, record),
                     TraceSink(None) => node.app.traced(record),
                 }

@@ -65,14 +65,14 @@ impl Drop for SwiftwaterProgram {
 }
 
 /// Starts a program on the kernel's SCTP; returns once a file of the kernel shows it listening.
-fn theirs(command_line: &str, file: &str, mark: &str) {
+fn start_on_kernel(command_line: &str, file: &str, mark: &str) {
     let ready = format!("until grep -q '{mark}' {file}; do sleep 0.1; done");
     let _nothing = shell(&format!("({command_line} </dev/null >/run/said 2>&1 &) && {ready}"));
 }
 
 /// Starts a program that listens on an SCTP port of the kernel.
-fn theirs_on(port: u16, command_line: &str) {
-    theirs(command_line, "/proc/net/sctp/eps", &format!(" {port} "));
+fn start_on_kernel_at_port(port: u16, command_line: &str) {
+    start_on_kernel(command_line, "/proc/net/sctp/eps", &format!(" {port} "));
 }
 
 fn received_bytes(report: &str) -> f64 {
@@ -84,7 +84,7 @@ fn received_bytes(report: &str) -> f64 {
 #[ignore = "needs iperf3, user-mode Linux and root: ./test --all"]
 fn iperf3_measures_toward_the_kernel() {
     beside_the_kernel("iperf3_measures_toward_the_kernel", &["iperf3"], |daemon| {
-        theirs("TMPDIR=/run iperf3 -s -1 -p 5299", "/proc/net/tcp6", ":14B3 ");
+        start_on_kernel("TMPDIR=/run iperf3 -s -1 -p 5299", "/proc/net/tcp6", ":14B3 ");
         let mut client = daemon.run("iperf3");
         client.args(["-c", &ADDRESSES[0].to_string(), "--sctp", "-t", "1", "-p", "5299", "--json"]);
         let report = client.output().expect("the command starts");
@@ -111,7 +111,7 @@ fn iperf3_measures_from_the_kernel() {
 #[ignore = "needs socat, user-mode Linux and root: ./test --all"]
 fn socat_talks_to_the_kernel() {
     beside_the_kernel("socat_talks_to_the_kernel", &["socat"], |daemon| {
-        theirs_on(6001, "socat SCTP-LISTEN:6001,fork EXEC:cat");
+        start_on_kernel_at_port(6001, "socat SCTP-LISTEN:6001,fork EXEC:cat");
         let mut client = SwiftwaterProgram::start(daemon, &format!("socat - SCTP:{}:6001", ADDRESSES[0]));
         let mut input = client.0.stdin.take().expect("it is piped");
         input.write_all(b"there and back\n").expect("it reads");
@@ -140,9 +140,9 @@ fn socat_listens_to_the_kernel() {
 #[ignore = "needs lksctp-tools, user-mode Linux and root: ./test --all"]
 fn sctp_test_sends_to_the_kernel() {
     beside_the_kernel("sctp_test_sends_to_the_kernel", &["sctp_test"], |daemon| {
-        let [theirs, ours] = [ADDRESSES[0], OUR_ADDRESSES[0]];
-        theirs_on(6003, &format!("stdbuf -oL sctp_test -H {theirs} -P 6003 -l"));
-        let client = format!("sctp_test -H {ours} -P 6004 -h {theirs} -p 6003 -s -x 2");
+        let [kernel, swiftwater] = [ADDRESSES[0], OUR_ADDRESSES[0]];
+        start_on_kernel_at_port(6003, &format!("stdbuf -oL sctp_test -H {kernel} -P 6003 -l"));
+        let client = format!("sctp_test -H {swiftwater} -P 6004 -h {kernel} -p 6003 -s -x 2");
         SwiftwaterProgram::start(daemon, &client).ends_well();
         let _nothing = shell("until grep -q SHUTDOWN_COMPLETE /run/said; do sleep 0.1; done");
     });
@@ -152,9 +152,10 @@ fn sctp_test_sends_to_the_kernel() {
 #[ignore = "needs lksctp-tools, user-mode Linux and root: ./test --all"]
 fn sctp_test_hears_the_kernel() {
     beside_the_kernel("sctp_test_hears_the_kernel", &["sctp_test"], |daemon| {
-        let [theirs, ours] = [ADDRESSES[0], OUR_ADDRESSES[0]];
-        let mut server = SwiftwaterProgram::serve(daemon, &format!("sctp_test -H {ours} -P 6003 -l"), 6003);
-        let _said = shell(&format!("sctp_test -H {theirs} -P 6004 -h {ours} -p 6003 -s -x 2"));
+        let [kernel, swiftwater] = [ADDRESSES[0], OUR_ADDRESSES[0]];
+        let mut server =
+            SwiftwaterProgram::serve(daemon, &format!("sctp_test -H {swiftwater} -P 6003 -l"), 6003);
+        let _said = shell(&format!("sctp_test -H {kernel} -P 6004 -h {swiftwater} -p 6003 -s -x 2"));
         server.says("SHUTDOWN_COMPLETE");
     });
 }
