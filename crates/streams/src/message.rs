@@ -5,6 +5,7 @@ mod ioctl;
 mod kind;
 mod marks;
 mod run;
+mod seen;
 mod utilities;
 
 pub use control::Control;
@@ -13,6 +14,7 @@ pub use kind::{Flush, Kind, Passed, Signal};
 pub use marks::Marks;
 pub(crate) use run::Credit;
 pub use run::{Record, RecordLayout, Run};
+pub use seen::Seen;
 pub use utilities::{allocb, copyb, dupb, esballoc, testb};
 
 use crate::Chain;
@@ -108,29 +110,19 @@ impl Message {
     /// Returns what is known of user data in both directions; `None` for other messages. Data without options has the default
     /// description.
     pub fn user_data(&self) -> Option<UserData> {
-        self.described(user_data_of)
+        self.kind.described(user_data_of)
     }
 
     /// Returns the description of user data on its way down; `None` for other messages. Data without options has the default
     /// description.
     pub fn send_info(&self) -> Option<SendInfo> {
-        self.described(send_info_of)
+        self.kind.send_info()
     }
 
     /// Returns the description of user data on its way up; `None` for other messages. Data without options has the default
     /// description.
     pub fn recv_info(&self) -> Option<RecvInfo> {
-        self.described(recv_info_of)
-    }
-
-    /// Describes user data by its primitive, which is decoded if a program has put it as bytes.
-    fn described<T: Default>(&self, of: impl Fn(&Primitive) -> Option<T>) -> Option<T> {
-        match &self.kind {
-            Kind::Data => Some(T::default()),
-            Kind::Proto(Control::Tpi(primitive)) => of(primitive),
-            Kind::Proto(Control::Raw(bytes)) => of(&Primitive::decode(bytes).ok()?),
-            _ => None,
-        }
+        self.kind.recv_info()
     }
 
     /// Decodes a control part that was put as bytes, for a module or driver that speaks the transport interface. Bytes that are no
@@ -214,24 +206,6 @@ fn user_data_of(primitive: &Primitive) -> Option<UserData> {
         | Primitive::ExdataReq { more }
         | Primitive::DataInd { more }
         | Primitive::ExdataInd { more } => Some(UserData { more: *more, ..UserData::default() }),
-        _ => None,
-    }
-}
-
-fn send_info_of(primitive: &Primitive) -> Option<SendInfo> {
-    match *primitive {
-        Primitive::OptdataReq { info, .. } => Some(info),
-        Primitive::DataReq { more } => Some(SendInfo { more, ..SendInfo::default() }),
-        Primitive::ExdataReq { more } => Some(SendInfo { more, unordered: true, ..SendInfo::default() }),
-        _ => None,
-    }
-}
-
-fn recv_info_of(primitive: &Primitive) -> Option<RecvInfo> {
-    match *primitive {
-        Primitive::OptdataInd { info, .. } => Some(info),
-        Primitive::DataInd { more } => Some(RecvInfo { more, ..RecvInfo::default() }),
-        Primitive::ExdataInd { more } => Some(RecvInfo { more, unordered: true, ..RecvInfo::default() }),
         _ => None,
     }
 }

@@ -5,7 +5,7 @@ pub(crate) mod slot;
 
 use crate::head::Head;
 use crate::identifiers::{Place, QueueRef, Side, StreamId};
-use crate::message::{CopyRequest, Credit, Flush, IocAck, IocNak, Ioctl, Kind, Message};
+use crate::message::{CopyRequest, Credit, Flush, IocAck, IocNak, Ioctl, Kind, Message, Seen};
 use crate::queue::{Queue, QueueInfo, QueuePair};
 use crate::scheduler::{DriverCall, Post, Scheduler};
 use crate::timers::{Alarm, TimerId};
@@ -67,9 +67,9 @@ pub trait Module: Send {
     }
 
     /// Looks at a message on its way, and returns whether it goes on as [`Q::pass`] would send it. If not, the put procedure gets it.
-    /// A message that is only looked at is not moved, which costs less than a put procedure. Flushes, and messages of a side whose
+    /// A message that is only looked at is not moved, and what a program writes is not copied for it, which costs less than a put procedure. Flushes, and messages of a side whose
     /// queue has a service procedure, always go to the put procedure.
-    fn observe(&mut self, _side: Side, _now: Instant, _m: &Message) -> bool {
+    fn observe(&mut self, _side: Side, _now: Instant, _m: &Seen<'_>) -> bool {
         false
     }
 

@@ -4,7 +4,7 @@ use crate::credit::CreditAccount;
 use crate::driver::info::{DriverInfo, Open};
 use crate::head::Head;
 use crate::identifiers::{DriverId, Place, QueueRef, Side, StreamId};
-use crate::message::{Credentials, Kind, Message, Run};
+use crate::message::{Credentials, Kind, Message, Run, Seen};
 use crate::module::slot::Slot;
 use crate::module::{Ahead, Q, flow};
 use crate::names::Names;
@@ -232,12 +232,12 @@ impl Streams {
         self.attached = listed;
     }
 
-    /// Sends a message down from the head through the modules. Returns whether it has reached the driver, which takes it from
+    /// Sends a message down from `place` through the modules. Returns whether it has reached the driver, which takes it from
     /// [`Streams::take_arrived`].
     #[inline(always)]
-    pub(crate) fn put_to_modules(&mut self, s: StreamId, m: Message) -> bool {
+    pub(crate) fn put_to_modules(&mut self, s: StreamId, place: Place, m: Message) -> bool {
         let Some((stream, scheduler)) = self.parts(s) else { return false };
-        let at = QueueRef { stream: s, place: Place::BelowHead, side: Side::Write };
+        let at = QueueRef { stream: s, place, side: Side::Write };
         let is_next = scheduler.is_quiet();
         scheduler.post(at, m);
         is_next && stream.carry(s, scheduler, &mut { Self::PUTS_MAX })
@@ -442,7 +442,7 @@ impl Stream {
         }
         let Some((now, m)) = scheduler.begin_show() else { return false };
         // A flush concerns the queues of the module, too.
-        let passes = !matches!(m.kind, Kind::Flush(_)) && slot.module.observe(side, now, m);
+        let passes = !matches!(m.kind, Kind::Flush(_)) && slot.module.observe(side, now, &Seen::from(m));
         scheduler.end_show();
         if !passes {
             return false;
@@ -455,6 +455,37 @@ impl Stream {
         };
         scheduler.forward_current(place);
         true
+    }
+
+    /// Returns whether every module only looks at what comes down, unless it decides otherwise for a message.
+    #[inline]
+    pub(crate) fn only_observes_writes(&self) -> bool {
+        self.modules.iter().all(|slot| slot.observes && !slot.queues.write.has_service())
+    }
+
+    /// Shows what a program writes to the modules, which all observe, from the head downward. Returns where it goes on; `None` if a
+    /// module has panicked, which fails the stream and takes the message along.
+    #[inline]
+    pub(crate) fn show_written(
+        &mut self,
+        s: StreamId,
+        m: &Seen<'_>,
+        scheduler: &mut Scheduler,
+    ) -> Option<Place> {
+        let now = scheduler.timers.now();
+        let modules = &mut self.modules;
+        let shown = catch_unwind(AssertUnwindSafe(|| {
+            modules.iter_mut().rposition(|slot| !slot.module.observe(Side::Write, now, m))
+        }));
+        match shown {
+            Ok(Some(index)) => Some(Place::Module(index as u16)),
+            Ok(None) => Some(Place::Driver),
+            Err(_) => {
+                self.fail(s, scheduler);
+                self.enable_queued(s, scheduler);
+                None
+            }
+        }
     }
 
     /// Runs the put procedure of a module with the scheduler's message. It may panic.

@@ -4,11 +4,11 @@ use crate::Executive;
 use crate::driver::{Admission, Cx, Driver, WriteData};
 use crate::error::{Refused, WriteError};
 use crate::head::WriteAs;
-use crate::identifiers::{DriverId, StreamId};
-use crate::message::{Control, Kind, Message};
+use crate::identifiers::{DriverId, Place, StreamId};
+use crate::message::{Control, Kind, Message, Seen};
 use crate::module::flow;
 use crate::scheduler::Post;
-use crate::{Primitive, SendInfo};
+use crate::{Chain, Primitive, SendInfo};
 use bytes::Bytes;
 use std::any::Any;
 
@@ -48,9 +48,15 @@ impl Executive {
             Admission::Full => return Err(stream.head.block_writer()),
             Admission::Fail(errno) => return Err(WriteError::Failed(errno)),
         }
+        let is_observed = stream.only_observes_writes();
         stream.head.stats.messages_written += 1;
         stream.head.stats.bytes_written += bytes.len() as u64;
-        self.write_to_modules(s, driver, association, info, bytes);
+        // What is on its way comes first.
+        if is_observed && self.streams.scheduler.is_quiet() {
+            self.write_observed(s, driver, association, info, bytes);
+        } else {
+            self.write_to_modules(s, driver, association, info, bytes);
+        }
         Ok(())
     }
 
@@ -208,6 +214,33 @@ impl Executive {
         flow::next_down(&mut stream.modules, &mut stream.device).canput(band)
     }
 
+    /// Sends an admitted write past modules that only look at it: the driver takes it from the writer's memory, as from a head
+    /// without modules.
+    fn write_observed(
+        &mut self,
+        s: StreamId,
+        driver: DriverId,
+        association: u32,
+        info: SendInfo,
+        bytes: &[u8],
+    ) {
+        let Some((stream, scheduler)) = self.streams.parts(s) else { return };
+        let kind = Kind::Proto(Control::Tpi(Primitive::OptdataReq { association, info }));
+        match stream.show_written(s, &Seen::written(&kind, bytes), scheduler) {
+            Some(Place::Driver) => {
+                let cx = &mut Cx::new(&mut self.streams);
+                // The driver has admitted the message a moment ago.
+                self.drivers[driver.0].write(cx, s, association, &info, WriteData::Copied(bytes));
+                self.deliver_posts();
+            }
+            Some(place) => {
+                let data = Chain::from(self.streams.pool.copy_in(bytes));
+                self.put_down_modules(s, driver, place, Message::with_data(kind, data));
+            }
+            None => {}
+        }
+    }
+
     /// Sends an admitted write through the modules.
     fn write_to_modules(
         &mut self,
@@ -218,7 +251,8 @@ impl Executive {
         bytes: &[u8],
     ) {
         let data = self.streams.pool.copy_in(bytes);
-        self.put_down_modules(s, driver, Message::optdata_req(association, info, data));
+        let m = Message::optdata_req(association, info, data);
+        self.put_down_modules(s, driver, Place::BelowHead, m);
     }
 
     /// Handles a write that cannot go straight to the driver.
@@ -393,16 +427,16 @@ impl Executive {
         let Some((stream, _)) = self.streams.parts(s) else { return };
         let driver = stream.driver;
         if !stream.modules.is_empty() {
-            return self.put_down_modules(s, driver, m);
+            return self.put_down_modules(s, driver, Place::BelowHead, m);
         }
         self.drivers[driver.0].put(&mut Cx::new(&mut self.streams), s, m);
         self.deliver_posts();
     }
 
-    /// Sends a message down from the head through the modules.
+    /// Sends a message down through the modules from `place` on.
     #[inline]
-    fn put_down_modules(&mut self, s: StreamId, driver: DriverId, m: Message) {
-        if self.streams.put_to_modules(s, m)
+    fn put_down_modules(&mut self, s: StreamId, driver: DriverId, place: Place, m: Message) {
+        if self.streams.put_to_modules(s, place, m)
             && let Some(Post { message, .. }) = self.streams.take_arrived()
         {
             self.drivers[driver.0].put(&mut Cx::new(&mut self.streams), s, message);

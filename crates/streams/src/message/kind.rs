@@ -3,6 +3,7 @@
 use super::{Control, CopyRequest, Credentials, IocAck, IocData, IocNak, Ioctl, Run};
 use crate::{Errno, HeadOptions, StreamId};
 use std::time::Duration;
+use tpi::{Primitive, RecvInfo, SendInfo};
 
 /// The types of messages: all of SVR4.2.
 #[derive(Clone, Debug, PartialEq)]
@@ -187,5 +188,52 @@ impl Kind {
             Self::Hangup => "M_HANGUP",
             Self::PcRse => "M_PCRSE",
         }
+    }
+
+    /// Returns the description of user data on its way down; `None` for other messages.
+    pub(crate) fn send_info(&self) -> Option<SendInfo> {
+        self.described(send_info_of)
+    }
+
+    /// Returns the description of user data on its way up; `None` for other messages.
+    pub(crate) fn recv_info(&self) -> Option<RecvInfo> {
+        self.described(recv_info_of)
+    }
+
+    /// Describes user data by its primitive, which is decoded if a program has put it as bytes.
+    pub(crate) fn described<T: Default>(&self, of: impl Fn(&Primitive) -> Option<T>) -> Option<T> {
+        match self {
+            Self::Data => Some(T::default()),
+            Self::Proto(Control::Tpi(primitive)) => of(primitive),
+            Self::Proto(Control::Raw(bytes)) => of(&Primitive::decode(bytes).ok()?),
+            _ => None,
+        }
+    }
+
+    /// Returns the type in one word: the name of its primitive, or of the type.
+    pub(crate) fn what(&self) -> &'static str {
+        let primitive = match self {
+            Self::Proto(control) | Self::PcProto(control) => control.code(),
+            _ => None,
+        };
+        primitive.map_or(self.name(), |primitive| primitive.name())
+    }
+}
+
+fn send_info_of(primitive: &Primitive) -> Option<SendInfo> {
+    match *primitive {
+        Primitive::OptdataReq { info, .. } => Some(info),
+        Primitive::DataReq { more } => Some(SendInfo { more, ..SendInfo::default() }),
+        Primitive::ExdataReq { more } => Some(SendInfo { more, unordered: true, ..SendInfo::default() }),
+        _ => None,
+    }
+}
+
+fn recv_info_of(primitive: &Primitive) -> Option<RecvInfo> {
+    match *primitive {
+        Primitive::OptdataInd { info, .. } => Some(info),
+        Primitive::DataInd { more } => Some(RecvInfo { more, ..RecvInfo::default() }),
+        Primitive::ExdataInd { more } => Some(RecvInfo { more, unordered: true, ..RecvInfo::default() }),
+        _ => None,
     }
 }

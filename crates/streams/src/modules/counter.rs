@@ -1,7 +1,7 @@
 //! A module that counts messages and bytes.
 
 use crate::identifiers::Side;
-use crate::message::Message;
+use crate::message::{Message, Seen};
 use crate::module::{Module, Q};
 use crate::{Chain, Kind};
 use std::sync::Arc;
@@ -70,13 +70,13 @@ impl Counter {
         Arc::clone(&self.counts)
     }
 
-    fn count(&self, side: Side, m: &Message) {
-        let (messages, bytes) = match side {
+    fn count(&self, side: Side, bytes: usize) {
+        let (messages, all_bytes) = match side {
             Side::Write => (&self.counts.messages_down, &self.counts.bytes_down),
             Side::Read => (&self.counts.messages_up, &self.counts.bytes_up),
         };
         add(messages, 1);
-        add(bytes, m.data.len() as u64);
+        add(all_bytes, bytes as u64);
     }
 }
 
@@ -105,11 +105,11 @@ impl Module for Counter {
         true
     }
 
-    fn observe(&mut self, side: Side, _now: Instant, m: &Message) -> bool {
+    fn observe(&mut self, side: Side, _now: Instant, m: &Seen<'_>) -> bool {
         if matches!(m.kind, Kind::Ioctl(_)) {
             return false;
         }
-        self.count(side, m);
+        self.count(side, m.len());
         true
     }
 
@@ -119,12 +119,12 @@ impl Module for Counter {
         {
             return q.ack(ioctl, 0, Chain::from(self.counts.encode()));
         }
-        self.count(Side::Write, &m);
+        self.count(Side::Write, m.data.len());
         q.pass(m);
     }
 
     fn rput(&mut self, q: &mut Q<'_>, m: Message) {
-        self.count(Side::Read, &m);
+        self.count(Side::Read, m.data.len());
         q.pass(m);
     }
 }

@@ -1,7 +1,7 @@
 //! A module that does nothing.
 
 use crate::identifiers::Side;
-use crate::message::Message;
+use crate::message::Seen;
 use crate::module::Module;
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ impl Module for NullMod {
         true
     }
 
-    fn observe(&mut self, _side: Side, _now: Instant, _m: &Message) -> bool {
+    fn observe(&mut self, _side: Side, _now: Instant, _m: &Seen<'_>) -> bool {
         true
     }
 }

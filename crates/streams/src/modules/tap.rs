@@ -2,7 +2,7 @@
 
 use super::sink::RecordSink;
 use crate::identifiers::Side;
-use crate::message::{Kind, Message};
+use crate::message::{Kind, Message, Seen};
 use crate::module::{Module, Q};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -129,7 +129,7 @@ impl Tap {
         self.lost
     }
 
-    fn record(&mut self, now: Instant, side: Side, m: &Message) {
+    fn record(&mut self, now: Instant, side: Side, m: &Seen<'_>) {
         if self.sink.is_closed() {
             return;
         }
@@ -137,11 +137,11 @@ impl Tap {
             Side::Write => m.send_info().map(|info| self.sent_header(&info)),
             Side::Read => m.recv_info().map(|info| self.received_header(&info)),
         };
-        let data_bytes = if header.is_some() { m.data.len().min(SNAPPED_BYTES) } else { 0 };
-        let bytes = m.data.len();
+        let bytes = m.len();
+        let data_bytes = if header.is_some() { bytes.min(SNAPPED_BYTES) } else { 0 };
         let cut;
         let comment = match header {
-            None => Some(m.what()),
+            None => Some(m.kind.what()),
             Some(_) if bytes > SNAPPED_BYTES => {
                 cut = format!("a message of {bytes} bytes, of which {SNAPPED_BYTES} are recorded");
                 Some(cut.as_str())
@@ -161,13 +161,12 @@ impl Tap {
     }
 
     /// Passes the record to the sink with the data of its message, which is not copied before.
-    fn hand_over(&mut self, m: &Message, data_bytes: usize) -> bool {
-        match m.data.blocks() {
-            [] => self.sink.take(&[&self.begin, &self.end]),
-            [only] => self.sink.take(&[&self.begin, &only[..data_bytes], &self.end]),
-            blocks => {
+    fn hand_over(&mut self, m: &Seen<'_>, data_bytes: usize) -> bool {
+        match m.whole() {
+            Some(data) => self.sink.take(&[&self.begin, &data[..data_bytes], &self.end]),
+            None => {
                 let mut left_bytes = data_bytes;
-                let data = blocks.iter().map(|block| {
+                let data = m.pieces().map(|block| {
                     let piece = &block[..block.len().min(left_bytes)];
                     left_bytes -= piece.len();
                     piece
@@ -310,7 +309,7 @@ impl Module for Tap {
         true
     }
 
-    fn observe(&mut self, side: Side, now: Instant, m: &Message) -> bool {
+    fn observe(&mut self, side: Side, now: Instant, m: &Seen<'_>) -> bool {
         if matches!(m.kind, Kind::Ioctl(_)) {
             return false;
         }
@@ -324,12 +323,12 @@ impl Module for Tap {
         {
             return q.ack(ioctl, 0, self.lost.to_ne_bytes().to_vec().into());
         }
-        self.record(q.now(), Side::Write, &m);
+        self.record(q.now(), Side::Write, &Seen::from(&m));
         q.pass(m);
     }
 
     fn rput(&mut self, q: &mut Q<'_>, m: Message) {
-        self.record(q.now(), Side::Read, &m);
+        self.record(q.now(), Side::Read, &Seen::from(&m));
         q.pass(m);
     }
 }

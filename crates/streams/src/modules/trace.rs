@@ -2,7 +2,7 @@
 
 use super::sink::RecordSink;
 use crate::identifiers::Side;
-use crate::message::{Kind, Message};
+use crate::message::{Message, Seen};
 use crate::module::{Module, Q};
 use std::fmt::Write;
 use std::time::Instant;
@@ -33,7 +33,7 @@ impl Trace {
         Self { sink, begin: None, traced: 0, lost: 0, line: String::new() }
     }
 
-    fn tell(&mut self, now: Instant, side: Side, m: &Message) {
+    fn tell(&mut self, now: Instant, side: Side, m: &Seen<'_>) {
         if self.sink.is_closed() {
             return;
         }
@@ -41,7 +41,7 @@ impl Trace {
         let way = if side == Side::Write { '>' } else { '<' };
         self.line.clear();
         // Writing to a string cannot fail.
-        let _ = write!(self.line, "{seconds:.6} {way} {}", m.what());
+        let _ = write!(self.line, "{seconds:.6} {way} {}", m.kind.what());
         match side {
             Side::Write => m.send_info().iter().for_each(|info| self.tell_send(info)),
             Side::Read => m.recv_info().iter().for_each(|info| self.tell_receive(info)),
@@ -49,8 +49,8 @@ impl Trace {
         if m.band != 0 {
             let _ = write!(self.line, " band {}", m.band);
         }
-        if !m.data.is_empty() {
-            let _ = write!(self.line, " {} bytes ", m.data.len());
+        if !m.is_empty() {
+            let _ = write!(self.line, " {} bytes ", m.len());
             self.tell_data(m);
         }
         self.line.push('\n');
@@ -79,24 +79,13 @@ impl Trace {
     }
 
     /// Appends the first bytes as text; escapes unprintable ones as in C.
-    fn tell_data(&mut self, m: &Message) {
+    fn tell_data(&mut self, m: &Seen<'_>) {
         let mut first = [0; Self::SHOWN_BYTES];
-        let bytes = m.data.copy_to(&mut first);
+        let bytes = m.copy_to(&mut first);
         let _ = write!(self.line, "\"{}\"", first[..bytes].escape_ascii());
-        if bytes < m.data.len() {
+        if bytes < m.len() {
             self.line.push_str("...");
         }
-    }
-}
-
-impl Message {
-    /// Returns the type of the message in one word: the name of its primitive, or of its type.
-    pub(super) fn what(&self) -> &'static str {
-        let primitive = match &self.kind {
-            Kind::Proto(control) | Kind::PcProto(control) => control.code(),
-            _ => None,
-        };
-        primitive.map_or(self.kind.name(), |primitive| primitive.name())
     }
 }
 
@@ -117,18 +106,18 @@ impl Module for Trace {
         true
     }
 
-    fn observe(&mut self, side: Side, now: Instant, m: &Message) -> bool {
+    fn observe(&mut self, side: Side, now: Instant, m: &Seen<'_>) -> bool {
         self.tell(now, side, m);
         true
     }
 
     fn wput(&mut self, q: &mut Q<'_>, m: Message) {
-        self.tell(q.now(), Side::Write, &m);
+        self.tell(q.now(), Side::Write, &Seen::from(&m));
         q.pass(m);
     }
 
     fn rput(&mut self, q: &mut Q<'_>, m: Message) {
-        self.tell(q.now(), Side::Read, &m);
+        self.tell(q.now(), Side::Read, &Seen::from(&m));
         q.pass(m);
     }
 }

@@ -3,7 +3,11 @@
 use crate::support::{Rig, data, text};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use streams::{Errno, Flush, Kind, Message, Module, ModuleInfo, Q, QueueInfo, ReadError, Side};
+use streams::modules::{Counter, NullMod};
+use streams::{
+    Admission, Errno, Flush, Kind, Message, Module, ModuleInfo, Q, QueueInfo, ReadError, Seen, Side,
+    WriteError,
+};
 
 /// Observes all messages but those whose data begins with `p`, which its put procedures get, and panics at `!`. Sends each
 /// message that begins with `2` twice on its way.
@@ -14,12 +18,12 @@ struct Observer {
 }
 
 impl Observer {
-    fn note(&self, what: &str, m: &Message) {
-        self.seen.lock().unwrap().push(format!("{what} {}", text(m)));
+    fn note(&self, what: &str, text: &str) {
+        self.seen.lock().unwrap().push(format!("{what} {text}"));
     }
 
     fn put(&self, q: &mut Q<'_>, m: Message) {
-        self.note("put", &m);
+        self.note("put", &text(&m));
         if text(&m).starts_with("p2") {
             q.putnext(m.clone());
         }
@@ -40,12 +44,13 @@ impl Module for Observer {
     fn observes(&self) -> bool {
         true
     }
-    fn observe(&mut self, side: Side, _now: Instant, m: &Message) -> bool {
-        assert_ne!(text(m), "!", "a fault for the test");
-        if text(m).starts_with('p') {
+    fn observe(&mut self, side: Side, _now: Instant, m: &Seen<'_>) -> bool {
+        let text = m.pieces().map(String::from_utf8_lossy).collect::<String>();
+        assert_ne!(text, "!", "a fault for the test");
+        if text.starts_with('p') {
             return false;
         }
-        self.note(if side == Side::Read { "up" } else { "down" }, m);
+        self.note(if side == Side::Read { "up" } else { "down" }, &text);
         true
     }
     fn wput(&mut self, q: &mut Q<'_>, m: Message) {
@@ -123,4 +128,36 @@ fn an_observer_that_panics_makes_its_stream_fail() {
     rig.up(Message::new(Kind::Hangup));
     assert!(rig.received().is_empty(), "the message is gone");
     assert_eq!(*seen.lock().unwrap(), ["up "], "the module is called for later messages");
+}
+
+/// What a program writes past observers alone is not copied for them, and goes on where one wants to handle it.
+#[test]
+fn observers_of_a_write_hand_it_over_where_they_stand() {
+    let mut rig = Rig::new();
+    let below = observed(&mut rig, false);
+    rig.executive.push(rig.s, Box::new(NullMod)).unwrap();
+    let above = observed(&mut rig, false);
+    rig.executive.push(rig.s, Box::new(Counter::new())).unwrap();
+    for text in ["a", "p", "p2", "b"] {
+        rig.write(text).unwrap();
+    }
+    assert_eq!(rig.received(), ["a", "p", "p2", "p2", "p2", "p2", "b"]);
+    assert_eq!(*above.lock().unwrap(), ["down a", "put p", "put p2", "down b"]);
+    assert_eq!(*below.lock().unwrap(), ["down a", "put p", "put p2", "put p2", "down b"]);
+    let counted = rig.executive.describe(rig.s).unwrap().modules[0].counts.clone();
+    assert_eq!(counted[..2], [("messages down", 4), ("bytes down", 5)]);
+    let head = rig.executive.head_stats(rig.s).unwrap();
+    assert_eq!((head.messages_written, head.bytes_written), (4, 5));
+}
+
+#[test]
+fn what_is_not_admitted_is_not_observed() {
+    let mut rig = Rig::new();
+    let seen = observed(&mut rig, false);
+    rig.state().admission = Admission::Full;
+    assert_eq!(rig.write("a"), Err(WriteError::WouldBlock));
+    assert!(seen.lock().unwrap().is_empty(), "it would be seen again");
+    rig.state().admission = Admission::Room;
+    rig.write("a").unwrap();
+    assert_eq!(*seen.lock().unwrap(), ["down a"]);
 }
