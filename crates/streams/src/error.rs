@@ -143,6 +143,8 @@ pub enum PopError {
     NoModule,
     /// The module is anchored, and the user is not privileged.
     Anchored,
+    /// The module is about to leave, and waits for its other end or the end of a record.
+    Busy,
     /// The stream is closed.
     Closed,
 }
@@ -152,6 +154,9 @@ impl fmt::Display for PopError {
         match self {
             Self::NoModule => write!(f, "the stream has no module to pop; push one first"),
             Self::Anchored => write!(f, "an anchor stands on the module; a privileged user pops it"),
+            Self::Busy => {
+                write!(f, "the module waits for its other end, or for the end of a record; pop it again soon")
+            }
             Self::Closed => write!(f, "the stream is closed; open another one"),
         }
     }

@@ -190,7 +190,7 @@ impl Executive {
         if self.flush_head(s) == Err(WriteError::WouldBlock) {
             self.send_coalesced(s);
         }
-        while self.pop_any(s).is_ok() {}
+        while self.pop_now(s).is_ok() {}
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
         while let Some(m) = stream.head.queue.getq() {
             scheduler.return_credit(s, &m);

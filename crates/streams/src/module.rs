@@ -78,6 +78,12 @@ pub trait Module: Send {
         Ok(())
     }
 
+    /// Returns whether the module may be popped now. One that must hear of its other end before begins to leave, and is popped by a
+    /// later call. Not asked where the stream is closed or has failed.
+    fn leave(&mut self, _q: &mut Q<'_>) -> bool {
+        true
+    }
+
     /// Prepares for being popped. Messages on the module's queues then go on to the next queue in their direction; a module that
     /// does not want that calls [`Q::flushq`].
     fn close(&mut self, _q: &mut Q<'_>) {}

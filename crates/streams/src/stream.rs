@@ -43,6 +43,7 @@ pub(crate) struct Stream {
 /// A procedure of a module other than put.
 pub(crate) enum Procedure {
     Open,
+    Leave,
     Close,
     Service,
     Timer(TimerId),
@@ -572,6 +573,9 @@ impl Stream {
                 (Procedure::Service, Side::Read) => module.rsrv(&mut q),
                 (Procedure::Timer(id), _) => module.timeout(&mut q, id),
                 (Procedure::Open, _) => return module.open(&mut q),
+                (Procedure::Leave, _) => {
+                    return if module.leave(&mut q) { Ok(()) } else { Err(Errno::EBUSY) };
+                }
                 (Procedure::Close, _) => module.close(&mut q),
             }
             Ok(())

@@ -6,7 +6,7 @@
 
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use carrier::request::Recorder;
 use rustix::io::Errno;
@@ -31,6 +31,9 @@ use crate::state::stream_rules::{TAP, tap_folder};
 use crate::system::journal::log;
 use crate::system::tap_file::TapFile;
 
+/// Number of times that a pop is tried again for a module that cannot leave yet, and the pause before each.
+const LEAVE_TRIES: u32 = 60;
+const LEAVE_PAUSE: Duration = Duration::from_millis(50);
 /// Maximum number of modules on one stream. Each module delays every message.
 const MODULES_MAX: usize = 8;
 
@@ -130,9 +133,26 @@ async fn push_with(
 /// Pops the uppermost module; answers with the module's name.
 pub(crate) async fn pop(registry: &Registry, id: u32, credentials: UCred) -> Result<Reply, Errno> {
     let (_, assoc) = stream(registry, id, credentials).await?;
-    let stream = assoc.association().ok_or(Errno::NOTCONN)?.stream();
-    let popped = if is_privileged(credentials) { stream.pop_anchored() } else { stream.pop() };
-    stream.pop_finished();
+    let pop = || {
+        let stream = assoc.association()?.stream();
+        let popped = if is_privileged(credentials) { stream.pop_anchored() } else { stream.pop() };
+        stream.pop_finished();
+        Some(popped)
+    };
+    let mut popped = pop().ok_or(Errno::NOTCONN)?;
+    if matches!(popped, Err(PopError::Busy)) {
+        let seat = take_waiting_seat(registry, credentials)?;
+        for _ in 0..LEAVE_TRIES {
+            tokio::select! {
+                () = tokio::time::sleep(LEAVE_PAUSE) => {}
+                () = seat.lost() => return Err(Errno::INTR),
+            }
+            popped = pop().ok_or(Errno::NOTCONN)?;
+            if !matches!(popped, Err(PopError::Busy)) {
+                break;
+            }
+        }
+    }
     match popped {
         Ok(module) => Ok(Answer::Value(module.name().into()).into()),
         Err(PopError::Anchored) => Err(Errno::PERM),
@@ -170,7 +190,7 @@ pub(super) fn refused(why: String) -> Reply {
 }
 
 /// Returns the current instant, and the time since 1970.
-fn epoch() -> (Instant, std::time::Duration) {
+fn epoch() -> (Instant, Duration) {
     (Instant::now(), SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default())
 }
 

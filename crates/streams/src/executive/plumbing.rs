@@ -1,5 +1,6 @@
 //! Pushing and popping modules.
 
+use crate::Errno;
 use crate::Executive;
 use crate::error::{PopError, PushError, WriteError};
 use crate::identifiers::{Place, QueueRef, Side, StreamId};
@@ -55,7 +56,7 @@ impl Executive {
     ///
     /// # Errors
     ///
-    /// There is no module, the module is anchored, or the stream is closed.
+    /// There is no module, the module is anchored or cannot leave yet ([`Module::leave`]), or the stream is closed.
     pub fn pop(&mut self, s: StreamId) -> Result<Box<dyn Module>, PopError> {
         let Some(stream) = self.streams.get(s) else { return Err(PopError::Closed) };
         if stream.modules.last().is_some_and(|slot| slot.anchored) {
@@ -75,12 +76,24 @@ impl Executive {
         Ok(())
     }
 
-    /// Pops the module below the head even if it is anchored: for privileged users, and for a close.
+    /// Pops the module below the head even if it is anchored: for privileged users.
     ///
     /// # Errors
     ///
-    /// There is no module, or the stream is closed.
+    /// There is no module, it cannot leave yet, or the stream is closed.
     pub fn pop_any(&mut self, s: StreamId) -> Result<Box<dyn Module>, PopError> {
+        let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(PopError::Closed) };
+        let index = stream.modules.len().checked_sub(1).ok_or(PopError::NoModule)?;
+        let works = matches!(stream.head.check_write(), Ok(()) | Err(WriteError::WouldBlock));
+        if works && stream.run(s, index, Side::Write, Procedure::Leave, scheduler) == Err(Errno::EBUSY) {
+            self.deliver_posts();
+            return Err(PopError::Busy);
+        }
+        self.pop_now(s)
+    }
+
+    /// Pops the module below the head whether it can leave or not.
+    pub(super) fn pop_now(&mut self, s: StreamId) -> Result<Box<dyn Module>, PopError> {
         // Coalesced bytes were written while the module was there. If the driver is full, they will go down without it.
         let _ = self.flush_head(s);
         let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(PopError::Closed) };
@@ -111,7 +124,7 @@ impl Executive {
         let is_finished = |slot: &Slot| slot.module.is_finished();
         while self.streams.get(s).is_some_and(|stream| stream.modules.last().is_some_and(is_finished)) {
             // The module was found a moment ago.
-            let _ = self.pop_any(s);
+            let _ = self.pop_now(s);
         }
     }
 

@@ -3,9 +3,11 @@
 use crate::message::{Control, Kind, Marks, Message};
 use crate::module::{Module, ModuleInfo, Q};
 use crate::queue::QueueInfo;
+use crate::timers::TimerId;
 use crate::{Chain, Errno};
 use bytes::Bytes;
 use lz4_flex::block::{compress, decompress};
+use std::time::Duration;
 use tpi::{Primitive, RecvInfo, SendInfo};
 
 /// Compresses messages with LZ4 once the other end has answered that it also has this module (`compress`).
@@ -21,8 +23,9 @@ use tpi::{Primitive, RecvInfo, SendInfo};
 ///
 /// The module sends its own messages between records of the program, the announcement behind the first one: in a record they would be
 /// part of it. An end without the module receives the announcement as one message of one byte with that payload protocol identifier.
-/// An end that pops the module says so, unless a record is open, and the other end stops compressing; messages that are on their way
-/// then arrive compressed.
+/// An end that pops the module says so, once no record is open. The other end stops compressing and answers how many messages it has
+/// wrapped. When they have come, the module is popped; until then, and for [`Compress::LEAVE_WAIT`] at most, the pop fails with
+/// [`PopError::Busy`](crate::PopError::Busy).
 #[derive(Debug, Default)]
 pub struct Compress {
     announced: bool,
@@ -32,9 +35,31 @@ pub struct Compress {
     in_record: bool,
     /// The other end has announced itself while a record was open.
     owes_answer: bool,
+    /// The other end leaves, and was not answered because a record was open.
+    owes_left: bool,
+    /// Messages that went down compressed or stored since the other end has announced itself, and that came up so.
+    wrapped: u64,
+    unwrapped: u64,
+    leaving: Leaving,
+    leave_timer: Option<TimerId>,
     /// Bytes of user data that went down, before and after compression.
     plain_bytes: u64,
     sent_bytes: u64,
+}
+
+/// How far an end is with leaving.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Leaving {
+    #[default]
+    No,
+    /// The other end is told once it has answered and no record is open.
+    Owed,
+    /// The other end was told.
+    Told,
+    /// The other end has wrapped so many messages, and will wrap no more.
+    Until(u64),
+    /// It has not answered for [`Compress::LEAVE_WAIT`].
+    Unheard,
 }
 
 /// Type of a message of the module: its first byte.
@@ -44,8 +69,10 @@ const ANSWER: u8 = 1;
 const COMPRESSED: u8 = 2;
 /// Followed by the sender's payload protocol identifier and the plain bytes.
 const STORED: u8 = 3;
-/// The module was popped: from now on messages must come uncompressed.
+/// The module is about to be popped: from now on messages must come uncompressed.
 const LEAVING: u8 = 4;
+/// Answer to [`LEAVING`], followed by the number of messages that were wrapped, 64 bits.
+const LEFT: u8 = 5;
 
 /// A compressed message, with the plain one that its sender is charged for.
 struct Packed {
@@ -67,6 +94,8 @@ impl Compress {
     /// Ioctl that returns two 64-bit counts in native byte order: bytes of user data that went down, before and after
     /// compression.
     pub const GET_COUNTS: u32 = 0x434d_5001;
+    /// Time for which an end that leaves waits for the other one.
+    pub const LEAVE_WAIT: Duration = Duration::from_secs(2);
     /// Bytes that may wait for the reader before messages from below must wait; the receive window bounds them, too.
     const HIWAT_BYTES: usize = 64 * 1024;
 
@@ -90,23 +119,41 @@ impl Compress {
         let Some((what, rest)) = bytes.split_first() else { return q.putnext(m) };
         match (*what, rest.split_first_chunk::<4>()) {
             (ANNOUNCEMENT, None) => {
-                self.answered = true;
+                self.begin();
                 q.freemsg(m);
                 match self.in_record {
+                    // Nothing may come compressed that would arrive after the module.
+                    _ if self.leaving != Leaving::No => {}
                     true => self.owes_answer = true,
-                    false => q.other().putnext(own(association, ANSWER)),
+                    false => q.other().putnext(own(association, &[ANSWER])),
                 }
             }
-            (ANSWER | LEAVING, None) => {
-                self.answered = *what == ANSWER;
+            (ANSWER, None) => {
+                self.begin();
+                q.freemsg(m);
+                self.tell_leaving(&mut q.other(), association);
+            }
+            (LEAVING, None) => {
+                self.answered = false;
+                q.freemsg(m);
+                match self.in_record {
+                    true => self.owes_left = true,
+                    false => q.other().putnext(self.left(association)),
+                }
+            }
+            (LEFT, _) if self.leaving == Leaving::Told && rest.len() == 8 => {
+                let wrapped = rest.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+                self.leaving = Leaving::Until(wrapped);
                 q.freemsg(m);
             }
             (STORED, Some((ppid, data))) => {
+                self.unwrapped += 1;
                 q.credit(association, wire);
                 q.putnext(plain(association, info, *ppid, data.to_vec()));
             }
             (COMPRESSED, Some((ppid, rest))) => match unpack(rest) {
                 Some(data) => {
+                    self.unwrapped += 1;
                     q.credit(association, wire);
                     q.putnext(plain(association, info, *ppid, data));
                 }
@@ -148,12 +195,43 @@ impl Compress {
 
     /// Sends the module's own messages that are due, behind a record.
     fn send_due(&mut self, q: &mut Q<'_>, association: u32) {
-        if !std::mem::replace(&mut self.announced, true) {
-            q.putnext(own(association, ANNOUNCEMENT));
+        if self.leaving == Leaving::No && !std::mem::replace(&mut self.announced, true) {
+            q.putnext(own(association, &[ANNOUNCEMENT]));
         }
         if std::mem::take(&mut self.owes_answer) {
-            q.putnext(own(association, ANSWER));
+            q.putnext(own(association, &[ANSWER]));
         }
+        if std::mem::take(&mut self.owes_left) {
+            q.putnext(self.left(association));
+        }
+        self.tell_leaving(q, association);
+    }
+
+    /// Tells the other end that this one leaves, if that is due and it knows of this one: it may have no such module.
+    fn tell_leaving(&mut self, q: &mut Q<'_>, association: u32) {
+        if self.leaving == Leaving::Owed && self.answered && !self.in_record {
+            self.leaving = Leaving::Told;
+            q.putnext(own(association, &[LEAVING]));
+            self.wait_for_other(q);
+        }
+    }
+
+    fn wait_for_other(&mut self, q: &mut Q<'_>) {
+        if let Some(timer) = self.leave_timer.replace(q.timeout(Self::LEAVE_WAIT)) {
+            q.untimeout(timer);
+        }
+    }
+
+    /// Begins to compress: the other end decompresses.
+    fn begin(&mut self) {
+        if !std::mem::replace(&mut self.answered, true) {
+            self.wrapped = 0;
+        }
+    }
+
+    /// Returns the answer to an end that leaves.
+    fn left(&self, association: u32) -> Message {
+        own(association, &[&[LEFT][..], &self.wrapped.to_be_bytes()].concat())
     }
 
     fn counts(&self) -> Chain {
@@ -162,9 +240,9 @@ impl Compress {
 }
 
 /// Returns a message of the module itself.
-fn own(association: u32, what: u8) -> Message {
+fn own(association: u32, bytes: &[u8]) -> Message {
     let info = SendInfo { ppid: Compress::PPID, ..SendInfo::default() };
-    Message::optdata_req(association, info, vec![what].into())
+    Message::optdata_req(association, info, bytes.to_vec().into())
 }
 
 /// Returns a message as its sender wrote it. The window of the message that brought it has been returned.
@@ -212,6 +290,7 @@ impl Module for Compress {
         self.in_record = info.more;
         let m = match packed {
             Some(packed) => {
+                self.wrapped += 1;
                 let info = SendInfo { ppid: Self::PPID, ..info };
                 Message { band: m.band, marks: m.marks, ..Message::optdata_req(association, info, packed) }
             }
@@ -241,14 +320,37 @@ impl Module for Compress {
         }
     }
 
+    /// Tells the other end, and waits for what it has compressed. An end that was not announced is not known to the other one.
+    fn leave(&mut self, q: &mut Q<'_>) -> bool {
+        let came = self.unwrapped;
+        match self.leaving {
+            Leaving::No if !self.announced && !self.answered => true,
+            Leaving::No => {
+                self.leaving = Leaving::Owed;
+                self.wait_for_other(q);
+                self.tell_leaving(q, 0);
+                false
+            }
+            Leaving::Owed | Leaving::Told => false,
+            Leaving::Until(wrapped) => came >= wrapped && !self.in_record,
+            Leaving::Unheard => !self.in_record,
+        }
+    }
+
+    /// Ends the wait for the other end, which may have no such module.
+    fn timeout(&mut self, _q: &mut Q<'_>, _timer: TimerId) {
+        match self.leaving {
+            Leaving::Told => self.leaving = Leaving::Unheard,
+            Leaving::Owed if !self.answered => self.leaving = Leaving::Unheard,
+            _ => {}
+        }
+    }
+
     /// Sends up the waiting messages now: behind the module nobody could decompress them.
     fn close(&mut self, q: &mut Q<'_>) {
         let mut q = q.other();
         while let Some(m) = q.getq() {
             self.take(&mut q, m);
-        }
-        if self.answered && !self.in_record {
-            q.other().putnext(own(0, LEAVING));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::support::{Rig, pushed, text};
 use streams::modules::Compress;
-use streams::{Chain, Errno, Kind, Message, ReadError, RecvInfo, SendInfo};
+use streams::{Chain, Errno, Kind, Message, PopError, ReadError, RecvInfo, SendInfo};
 
 /// Passes the messages that one end has sent to the other.
 fn carry(from: &mut Rig, to: &mut Rig) -> usize {
@@ -74,20 +74,82 @@ fn compressed_messages_wait_for_the_reader_and_keep_their_window() {
 }
 
 #[test]
-fn waiting_compressed_data_goes_up_when_the_module_is_popped_and_the_other_end_is_told() {
+fn a_module_that_leaves_takes_what_was_compressed_before_the_other_end_knew() {
     let (mut a, mut b) = compressing();
-    for _ in 0..20 {
-        a.executive.write(a.s, 0, SendInfo::default(), &[7; 60_000]).unwrap();
+    let send = |a: &mut Rig| a.executive.write(a.s, 0, SendInfo::default(), &[7; 60_000]).unwrap();
+    for _ in 0..10 {
+        send(&mut a);
     }
-    carry(&mut a, &mut b);
-    b.executive.pop(b.s).unwrap();
-    for _ in 0..20 {
-        assert_eq!(b.executive.getmsg(b.s).unwrap().unwrap().data, [7; 60_000][..]);
+    assert_eq!(b.executive.pop(b.s).err(), Some(PopError::Busy), "the other end is told");
+    let mut on_the_way = std::mem::take(&mut a.state().received);
+    for _ in 0..10 {
+        send(&mut a);
     }
     carry(&mut b, &mut a);
-    a.executive.write(a.s, 0, SendInfo::default(), &[7; 60_000]).unwrap();
-    assert_eq!(carry(&mut a, &mut b), 60_000, "it comes as it is");
+    send(&mut a);
+    let later = std::mem::take(&mut a.state().received);
+    assert_eq!(later.last().unwrap().data.len(), 60_000, "it comes as it is");
+    assert_eq!(later[10].data.len(), 9, "the answer has a count");
+    on_the_way.extend(later);
+    // Streams of an association overtake each other: the answer comes first.
+    let answer = on_the_way.remove(20);
+    a.state().received = vec![answer];
+    carry(&mut a, &mut b);
+    assert_eq!(b.executive.pop(b.s).err(), Some(PopError::Busy), "twenty messages are still on their way");
+    a.state().received = on_the_way;
+    carry(&mut a, &mut b);
+    b.executive.run();
+    while b.executive.pop(b.s).is_err() {
+        // Messages are decompressed as the reader has room.
+        assert_eq!(b.executive.getmsg(b.s).unwrap().unwrap().data, [7; 60_000][..]);
+        b.executive.run();
+    }
+    while let Some(m) = b.executive.getmsg(b.s).unwrap() {
+        assert_eq!(m.data, [7; 60_000][..]);
+    }
     assert_eq!(a.read_all(), Vec::<String>::new());
+}
+
+#[test]
+fn a_module_comes_again_after_it_has_left() {
+    let (mut a, mut b) = compressing();
+    for _ in 0..3 {
+        assert_eq!(b.executive.pop(b.s).err(), Some(PopError::Busy));
+        carry(&mut b, &mut a);
+        carry(&mut a, &mut b);
+        b.executive.pop(b.s).unwrap();
+        b.executive.push_named(b.s, "compress", &[]).unwrap();
+        b.write("again").unwrap();
+        carry(&mut b, &mut a);
+        carry(&mut a, &mut b);
+        assert_eq!(a.read_all(), ["again"]);
+        a.executive.write(a.s, 0, SendInfo::default(), &[7; 60_000]).unwrap();
+        assert!(carry(&mut a, &mut b) < 1000);
+        assert_eq!(b.executive.getmsg(b.s).unwrap().unwrap().data, [7; 60_000][..]);
+    }
+}
+
+#[test]
+fn a_module_leaves_an_end_that_does_not_answer_after_a_while() {
+    let (mut never_used, _) = pushed("compress", &[]);
+    never_used.executive.pop(never_used.s).unwrap();
+    for has_answered in [false, true] {
+        let (mut rig, start) = pushed("compress", &[]);
+        rig.write("x").unwrap();
+        if has_answered {
+            let info = RecvInfo { ppid: Compress::PPID, ..RecvInfo::default() };
+            rig.up(Message::optdata_ind(1, info, vec![1].into()));
+        }
+        assert_eq!(rig.executive.pop(rig.s).err(), Some(PopError::Busy));
+        let told = if has_answered { &["x", "\0", "\u{4}"][..] } else { &["x", "\0"] };
+        assert_eq!(rig.received(), told, "a program without the module gets nothing more");
+        rig.executive.timeout(start);
+        rig.executive.timeout(start + Compress::LEAVE_WAIT / 2);
+        assert_eq!(rig.executive.pop(rig.s).err(), Some(PopError::Busy));
+        rig.executive.timeout(start + Compress::LEAVE_WAIT);
+        rig.executive.pop(rig.s).unwrap();
+        assert_eq!(rig.received(), told);
+    }
 }
 
 #[test]
@@ -158,8 +220,17 @@ fn compress_sends_nothing_of_its_own_in_a_record() {
     assert_eq!(b.received(), ["of b, ", "to its end", "\0", "\u{1}"]);
     carry(&mut b, &mut a);
     part(&mut a, "begun again, ", true);
-    a.executive.pop(a.s).unwrap();
+    assert_eq!(a.executive.pop(a.s).err(), Some(PopError::Busy));
     assert_eq!(a.received(), ["\u{1}", "begun again, "]);
+    part(&mut b, "of b again, ", true);
+    part(&mut a, "ended again", false);
+    assert_eq!(a.received()[2..], ["ended again", "\u{4}"], "the other end is told behind the record");
+    carry(&mut a, &mut b);
+    assert_eq!(b.received(), ["of b again, "]);
+    part(&mut b, "to its end", false);
+    assert_eq!(b.received()[1..], ["to its end", "\u{5}\0\0\0\0\0\0\0\0"]);
+    carry(&mut b, &mut a);
+    a.executive.pop(a.s).unwrap();
 }
 
 #[test]

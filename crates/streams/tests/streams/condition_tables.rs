@@ -113,6 +113,7 @@ const TABLE: [(&str, Operation, [&str; 8]); 14] = [
         ["ok", "ENXIO", "ok", "EIO", "EIO", "EINVAL", "EBADF", "ENXIO"]),
     ("I_POP", |rig| match rig.executive.pop(rig.s).map(drop) {
         Err(PopError::NoModule) => "EINVAL",
+        Err(PopError::Busy) => "EBUSY",
         Err(PopError::Closed) => "EBADF",
         other => panic!("{other:?}"),
     }, ["EINVAL", "EINVAL", "EINVAL", "EINVAL", "EINVAL", "EINVAL", "EBADF", "EINVAL"]),
