@@ -158,10 +158,12 @@ impl Host for Upper<'_, '_> {
 
     fn path_hints(&self, remote: SocketAddr) -> PathHints {
         let info = self.link.path_info(remote);
+        let is_own_port = || self.link.local_addresses().iter().any(|own| own.port() == remote.port());
         PathHints {
             mtu_bytes: info.mtu_bytes,
             header_bytes: info.header_bytes,
             leaves_host: !info.same_host,
+            is_own_endpoint: info.same_host && is_own_port(),
             on_link: info.on_link,
             in_flight_limit_bytes: info.in_flight_limit_bytes,
             local: info.local,

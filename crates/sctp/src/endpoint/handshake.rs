@@ -162,7 +162,7 @@ impl Endpoint {
             });
             return None;
         }
-        if let Some(chunk) = self.refuse_second_way(&listener, route, ports, listed) {
+        if let Some(chunk) = self.refuse_second_way(&listener, route, ports, listed, host) {
             self.reply(route, header, VerificationTag(peer.tag), |out| out.extend_from_slice(&chunk));
             return None;
         }
@@ -327,22 +327,28 @@ impl Endpoint {
         })
     }
 
-    /// Returns the ABORT for a peer of a listener for distinct peers, if another peer has one of its addresses and its SCTP port
-    /// through another UDP port (draft-tuexen-tsvwg-sctp-udp-encaps-cons-03 §4.4), and counts it. Both may be right, but the user
-    /// could not tell them apart.
-    fn refuse_second_way(
+    /// Returns the ABORT for a peer of a listener for distinct peers that the user would take for another one, and counts it
+    /// (draft-tuexen-tsvwg-sctp-udp-encaps-cons-03 §4.4): another peer has one of its addresses and its SCTP port through another UDP
+    /// port, or it sends from this host, past this endpoint, from a port that a listener of this endpoint has.
+    fn refuse_second_way<H: Host + ?Sized>(
         &mut self,
         listener: &Listener,
         route: Route,
         (local_port, peer_port): (u16, u16),
         addresses: impl IntoIterator<Item = IpAddr>,
+        host: &H,
     ) -> Option<Vec<u8>> {
         if !listener.config.distinct_peers {
             return None;
         }
         let new_port = route.remote.port();
         let key = |address| PeerKey { remote: SocketAddr::new(address, new_port), local_port, peer_port };
-        if !addresses.into_iter().any(|address| self.is_known_elsewhere(&key(address))) {
+        let is_past_endpoint = || {
+            let hints = host.path_hints(route.remote);
+            !hints.leaves_host && !hints.is_own_endpoint
+        };
+        let is_other = addresses.into_iter().any(|address| self.is_known_elsewhere(&key(address)));
+        if !is_other && !(self.listeners.has(peer_port) && is_past_endpoint()) {
             return None;
         }
         self.statistics.restarts_refused += 1;
@@ -401,7 +407,7 @@ impl Endpoint {
             return self.abort_cookie(now, route, cookie, &chunk);
         }
         let (ports, listed) = ((cookie.local_port, cookie.peer_port), cookie.addresses.iter().copied());
-        if let Some(chunk) = self.refuse_second_way(&listener, route, ports, listed) {
+        if let Some(chunk) = self.refuse_second_way(&listener, route, ports, listed, host) {
             return self.abort_cookie(now, route, cookie, &chunk);
         }
         if !host.takes_association(listener.id) {

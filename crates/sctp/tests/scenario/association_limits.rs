@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use sctp::{AssociationConfig, BatchLimits, Endpoint, EndpointConfig, Scope, TransmitBuffer};
-use sctp_wire::cause::{Cause, OutOfResource};
+use sctp_wire::cause::{Cause, NewEncapsulationPort, OutOfResource};
 use sctp_wire::chunk::{Chunk, CookieAck, CookieEcho};
 use sctp_wire::parameter::Parameter;
 
@@ -171,5 +171,45 @@ fn cookie_of(parameter: Parameter<'_>) -> Option<Vec<u8>> {
     match parameter {
         Parameter::StateCookie(parameter) => Some(parameter.cookie.to_vec()),
         _ => None,
+    }
+}
+
+/// Connects through a UDP port; returns false if the endpoint refused because of that port.
+fn connects_through(peer: &mut Peer, udp_port: u16, port: u16) -> bool {
+    let from = SocketAddr::from(([10, 0, 0, 9], udp_port));
+    let init = build(port, ENDPOINT_PORT, 0, |out| peer.init().write(out));
+    peer.sends_raw(from, &init);
+    let mut refused = false;
+    each_chunk(peer.will_hear().expect("an answer"), |chunk| {
+        if let Chunk::Abort(abort) = chunk {
+            let cause = NewEncapsulationPort { current_port: 0, new_port: udp_port };
+            refused = abort.causes.flatten().any(|found| found == Cause::NewEncapsulationPort(cause));
+            assert!(refused, "it has another reason");
+        }
+    });
+    if refused {
+        peer.hears();
+        return false;
+    }
+    let cookie = peer.takes_init_ack();
+    echoes(peer, from, port, &cookie);
+    assert!(has(&peer.hears(), CookieAck::KIND));
+    true
+}
+
+/// A user that knows its peers by address cannot tell apart two that differ in their UDP port alone.
+#[test]
+fn a_listener_for_distinct_peers_refuses_one_that_another_peer_looks_like() {
+    for distinct_peers in [true, false] {
+        let mut peer = Peer::new(1, AssociationConfig { distinct_peers, ..AssociationConfig::default() });
+        peer.app.hints.leaves_host = true;
+        assert!(connects_through(&mut peer, 9899, 5000));
+        assert_eq!(connects_through(&mut peer, 40_000, 5000), !distinct_peers);
+        assert!(connects_through(&mut peer, 40_000, 5002), "another SCTP port");
+        assert_eq!(connects_through(&mut peer, 9899, 5002), !distinct_peers);
+        // A port of a listener is refused from this host only, where the listener itself would use this endpoint.
+        assert!(connects_through(&mut peer, 40_000, ENDPOINT_PORT), "from another host");
+        peer.app.hints.leaves_host = false;
+        assert_eq!(connects_through(&mut peer, 40_001, ENDPOINT_PORT), !distinct_peers);
     }
 }
