@@ -343,18 +343,45 @@ impl Endpoint {
         }
         let new_port = route.remote.port();
         let key = |address| PeerKey { remote: SocketAddr::new(address, new_port), local_port, peer_port };
-        let is_past_endpoint = || {
-            let hints = host.path_hints(route.remote);
-            !hints.leaves_host && !hints.is_own_endpoint
-        };
         let is_other = addresses.into_iter().any(|address| self.is_known_elsewhere(&key(address)));
-        if !is_other && !(self.listeners.has(peer_port) && is_past_endpoint()) {
+        if !is_other && !self.listeners.has(peer_port) {
+            return None;
+        }
+        let hints = host.path_hints(route.remote);
+        if hints.is_own_endpoint || !is_other && hints.leaves_host {
             return None;
         }
         self.statistics.restarts_refused += 1;
         // The port of the other peer is none of this one's business.
         let cause = NewEncapsulationPort { current_port: 0, new_port };
         Some(abort_chunk(&Cause::NewEncapsulationPort(cause)))
+    }
+
+    /// Aborts associations with a peer on this host that does not send through this endpoint, and has the address and the SCTP port
+    /// of one that does. This endpoint alone knows who owns its ports.
+    fn abort_other_ways<H: Host + ?Sized>(
+        &mut self,
+        now: Time,
+        route: Route,
+        (local_port, peer_port): (u16, u16),
+        host: &mut H,
+    ) {
+        let key = PeerKey { remote: route.remote, local_port, peer_port };
+        if !self.is_known_elsewhere(&key) {
+            return;
+        }
+        let is_other = |association: &Association| {
+            let identity = association.identity();
+            let has_address =
+                |remote: SocketAddr| remote.ip() == route.remote.ip() && remote.port() != route.remote.port();
+            (identity.local_port, identity.peer_port) == (local_port, peer_port)
+                && association.confirmed_remotes().any(has_address)
+        };
+        let others = self.associations.iter().filter(|(_, association)| is_other(association));
+        let others: Vec<AssociationId> = others.map(|(key, _)| AssociationId(key as u32)).collect();
+        for id in others {
+            self.abort(now, id, b"another peer has this address and port", host);
+        }
     }
 
     /// Restarts an association whose peer has restarted (RFC 9260 §5.2.4 A).
@@ -407,6 +434,9 @@ impl Endpoint {
             return self.abort_cookie(now, route, cookie, &chunk);
         }
         let (ports, listed) = ((cookie.local_port, cookie.peer_port), cookie.addresses.iter().copied());
+        if listener.config.distinct_peers && host.path_hints(route.remote).is_own_endpoint {
+            self.abort_other_ways(now, route, ports, host);
+        }
         if let Some(chunk) = self.refuse_second_way(&listener, route, ports, listed, host) {
             return self.abort_cookie(now, route, cookie, &chunk);
         }
