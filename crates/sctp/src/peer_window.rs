@@ -56,7 +56,7 @@ impl PeerWindow {
 
     /// Updates the window from the peer's report; `in_flight_bytes` of `reported_bytes` are in flight.
     #[inline]
-    pub(crate) fn update(&mut self, reported_bytes: usize, in_flight_bytes: usize) {
+    pub(crate) fn on_reported(&mut self, reported_bytes: usize, in_flight_bytes: usize) {
         self.bytes = reported_bytes.saturating_sub(in_flight_bytes);
         self.max_bytes = self.max_bytes.max(reported_bytes);
     }
@@ -82,7 +82,7 @@ impl PeerWindow {
 
     /// Counts a sent chunk.
     #[inline]
-    pub(crate) fn take(&mut self, tsn: u64, payload_bytes: usize) {
+    pub(crate) fn on_sent(&mut self, tsn: u64, payload_bytes: usize) {
         if payload_bytes > self.bytes {
             self.probe = Some(tsn);
             self.probe_due = false;
@@ -97,13 +97,13 @@ impl PeerWindow {
 
     /// Handles a chunk that has left the flight without arriving (RFC 9260 §6.2.1 C).
     #[inline]
-    pub(crate) fn restore(&mut self, payload_bytes: usize) {
+    pub(crate) fn on_left_flight(&mut self, payload_bytes: usize) {
         self.bytes += payload_bytes;
     }
 
     /// Plans the next probe if the window is closed and no data in flight would cause a SACK.
     #[inline]
-    pub(crate) fn watch(&mut self, now: Time, idle: bool, rto: Duration, rto_max: Duration) {
+    pub(crate) fn plan_probe(&mut self, now: Time, idle: bool, rto: Duration, rto_max: Duration) {
         if self.bytes >= self.max_bytes / 2 {
             (self.probe_at, self.interval, self.probe_due) = (None, None, false);
         } else if !idle {
@@ -123,15 +123,15 @@ impl PeerWindow {
         self.probe_at
     }
 
-    pub(crate) fn probe_timer_expired(&mut self) {
+    pub(crate) fn on_probe_timer(&mut self) {
         self.probe_at = None;
         self.probe_due = true;
     }
 
-    /// Judges the probe by a SACK: `first` is the first TSN that it does not acknowledge. Returns the TSN of the probe if the
+    /// Handles what a SACK tells of the probe: `first` is the first TSN that it does not acknowledge. Returns the TSN of the probe if the
     /// peer had dropped it and has room now, so that it can go again at once.
     #[inline]
-    pub(crate) fn judge_probe(
+    pub(crate) fn probe_to_repeat(
         &mut self,
         first: u64,
         reported_bytes: usize,
@@ -169,52 +169,52 @@ mod tests {
     #[test]
     fn a_chunk_is_cut_only_to_a_window_that_is_not_silly() {
         let mut window = PeerWindow::closed();
-        window.update(1000, 0);
+        window.on_reported(1000, 0);
         assert_eq!(window.room(1000, false), 1000);
         assert_eq!((window.room(1001, false), window.room(1001, true)), (1000, 1000));
-        window.update(499, 0);
+        window.on_reported(499, 0);
         assert_eq!((window.room(499, true), window.room(500, true)), (499, 496));
         assert_eq!((window.room(499, false), window.room(500, false)), (499, 0));
-        window.update(249, 0);
+        window.on_reported(249, 0);
         assert_eq!((window.room(249, true), window.room(250, true)), (249, 0));
     }
 
     #[test]
     fn probes_come_ever_more_rarely_until_the_window_opens() {
         let mut window = PeerWindow::closed();
-        window.update(1000, 0);
-        window.update(0, 0);
+        window.on_reported(1000, 0);
+        window.on_reported(0, 0);
         let mut times = Vec::new();
         let mut now = at(0);
         for tsn in 0..4 {
-            window.watch(now, true, RTO, RTO_MAX);
+            window.plan_probe(now, true, RTO, RTO_MAX);
             now = window.probe_at().unwrap();
             times.push(now);
             assert_eq!(window.room(10, true), 0);
-            window.probe_timer_expired();
+            window.on_probe_timer();
             assert_eq!(window.room(10, true), 10);
-            window.take(tsn, 10);
-            assert_eq!(window.judge_probe(tsn + 1, 0, 0), None);
+            window.on_sent(tsn, 10);
+            assert_eq!(window.probe_to_repeat(tsn + 1, 0, 0), None);
             assert_eq!(window.room(10, true), 0);
         }
         assert_eq!(times, [1, 3, 6, 9].map(at));
-        window.update(1000, 0);
-        window.watch(now, true, RTO, RTO_MAX);
+        window.on_reported(1000, 0);
+        window.plan_probe(now, true, RTO, RTO_MAX);
         assert_eq!(window.probe_at(), None);
-        window.update(0, 0);
-        window.watch(now, true, RTO, RTO_MAX);
+        window.on_reported(0, 0);
+        window.plan_probe(now, true, RTO, RTO_MAX);
         assert_eq!(window.probe_at(), Some(now + RTO));
     }
 
     #[test]
     fn a_refused_probe_goes_again_when_there_is_room() {
         let mut window = PeerWindow::closed();
-        window.take(7, 10);
-        assert_eq!(window.judge_probe(7, 0, 10), None);
-        assert_eq!(window.judge_probe(7, 100, 10), Some(7));
-        assert_eq!(window.judge_probe(7, 100, 10), None);
+        window.on_sent(7, 10);
+        assert_eq!(window.probe_to_repeat(7, 0, 10), None);
+        assert_eq!(window.probe_to_repeat(7, 100, 10), Some(7));
+        assert_eq!(window.probe_to_repeat(7, 100, 10), None);
         assert!(!window.take_refused());
-        assert_eq!(window.judge_probe(7, 0, 10), None);
+        assert_eq!(window.probe_to_repeat(7, 0, 10), None);
         assert!(window.take_refused());
     }
 }

@@ -66,7 +66,7 @@ impl Association {
     /// Handles the timer of a silent path: searches its packets for one that is unanswered.
     pub(super) fn handle_silence<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
         let path = &mut self.paths[path_id];
-        path.set_unanswered(self.outbound.first_in_flight(path, path_id));
+        path.on_answered_before(self.outbound.first_in_flight(path, path_id));
         if self.path_failure_at(path_id).is_some_and(|at| at <= cx.now) {
             self.paths[path_id].set_state(PathState::Suspected);
             self.avoid_path(cx, path_id);

@@ -63,7 +63,7 @@ impl Association {
             self.discard_expired(cx);
         }
         if due(self.outbound.probe_at()) {
-            self.outbound.probe_timer_expired();
+            self.outbound.on_window_probe_timer();
             let data_path = self.data_path();
             self.paths[data_path].note_probe(now, Probe::Window);
         }

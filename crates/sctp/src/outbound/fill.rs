@@ -180,7 +180,7 @@ impl Outbound {
             filled.fragmented_messages += new.fragmented;
             run.write(packet.buffer);
             contents.bytes += run.wire_bytes();
-            self.peer_window.take(run.first, run.payload_bytes);
+            self.peer_window.on_sent(run.first, run.payload_bytes);
             self.outstanding.send(run, packet.path_id, contents.number);
         }
         let tsns = start..self.outstanding.next_tsn();

@@ -127,21 +127,21 @@ impl Outbound {
     #[inline]
     fn nack_packet(&mut self, path_id: usize, number: u32, tsns: &PacketTsns) -> Moved {
         let moved = self.outstanding.nack_packet(path_id, number, tsns);
-        self.peer_window.restore(moved.payload_bytes);
+        self.peer_window.on_left_flight(moved.payload_bytes);
         moved
     }
 
     /// Declares a single chunk lost if it is in flight.
     pub(super) fn nack(&mut self, tsn: u64, paths: &mut [Path]) {
         if let Some((path_id, moved)) = self.outstanding.nack(tsn) {
-            self.peer_window.restore(moved.payload_bytes);
+            self.peer_window.on_left_flight(moved.payload_bytes);
             paths[path_id].on_chunk_refused(moved.wire_bytes);
         }
     }
 
     fn nack_path(&mut self, path_id: usize) -> Moved {
         let moved = self.outstanding.nack_path(path_id);
-        self.peer_window.restore(moved.payload_bytes);
+        self.peer_window.on_left_flight(moved.payload_bytes);
         moved
     }
 

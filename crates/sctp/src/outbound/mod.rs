@@ -187,7 +187,7 @@ impl Outbound {
     /// Takes window and streams from the peer's INIT or INIT ACK. The numbers of many streams need memory of `pool`; without it
     /// there are fewer streams.
     pub(crate) fn set_peer(&mut self, window_bytes: usize, streams: u16, pool: Option<ReceivePool>) {
-        self.peer_window.update(window_bytes, 0);
+        self.peer_window.on_reported(window_bytes, 0);
         self.streams_charge = ReceiveCharge::new(pool);
         let beyond_bytes = NextSsn::bytes_max(streams) - NextSsn::bytes_max(streams.min(STREAMS_FREE));
         let has_memory = self.streams_charge.grow_exactly_to(beyond_bytes);
@@ -242,8 +242,8 @@ impl Outbound {
     }
 
     /// Handles the expiry of [`Outbound::probe_at`].
-    pub(crate) fn probe_timer_expired(&mut self) {
-        self.peer_window.probe_timer_expired();
+    pub(crate) fn on_window_probe_timer(&mut self) {
+        self.peer_window.on_probe_timer();
     }
 
     pub(crate) fn buffered_bytes(&self) -> usize {

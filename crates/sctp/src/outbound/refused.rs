@@ -39,7 +39,7 @@ impl Outbound {
     #[cold]
     fn nack_refused(&mut self, Refused { path_id, packet }: Refused, paths: &mut [Path]) {
         let moved = self.outstanding.nack_leading(path_id, packet);
-        self.peer_window.restore(moved.payload_bytes);
+        self.peer_window.on_left_flight(moved.payload_bytes);
         paths[path_id].on_chunk_refused(moved.wire_bytes);
     }
 }

@@ -131,7 +131,7 @@ impl Outbound {
         }
         let idle = self.outstanding.in_flight_payload_bytes() == 0 && !self.outstanding.has_lost();
         let rto = paths.iter().map(|path| path.rto().current()).min().unwrap_or(config.rto.initial);
-        self.peer_window.watch(now, idle, rto, config.rto.max);
+        self.peer_window.plan_probe(now, idle, rto, config.rto.max);
         self.tune_buffer(paths, config);
         if self.is_empty() {
             self.pending.free_large_block();
@@ -240,9 +240,9 @@ impl Outbound {
     /// Updates the peer's window. A chunk that probed a closed window and was dropped leaves again at once.
     fn update_peer_window(&mut self, window_bytes: usize, paths: &mut [Path]) {
         let in_flight_bytes = self.outstanding.in_flight_payload_bytes();
-        self.peer_window.update(window_bytes, in_flight_bytes);
+        self.peer_window.on_reported(window_bytes, in_flight_bytes);
         let first = self.outstanding.first_tsn();
-        if let Some(probe) = self.peer_window.judge_probe(first, window_bytes, in_flight_bytes) {
+        if let Some(probe) = self.peer_window.probe_to_repeat(first, window_bytes, in_flight_bytes) {
             self.nack(probe, paths);
         }
     }

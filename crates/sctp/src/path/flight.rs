@@ -125,23 +125,33 @@ impl Flight {
         self.packets.push_back(packet);
     }
 
-    /// Starts T3, unless it runs (RFC 9260 §6.3.2 R1); `restart`: restarts it if it does.
+    /// Starts T3, unless it runs (RFC 9260 §6.3.2 R1).
     #[inline]
-    pub(super) fn start_t3(&mut self, at: Time, restart: bool) {
-        if restart || self.t3.is_none() {
-            self.t3 = Some(at);
-        }
+    pub(super) fn start_t3(&mut self, at: Time) {
+        self.t3 = self.t3.or(Some(at));
+    }
+
+    /// Starts T3 anew.
+    #[inline]
+    pub(super) fn restart_t3(&mut self, at: Time) {
+        self.t3 = Some(at);
     }
 
     /// Removes acknowledged chunks of `bytes`.
     #[inline]
     pub(super) fn on_acked(&mut self, bytes: usize) {
-        self.bytes -= bytes;
+        self.remove(bytes);
     }
 
     /// Removes lost chunks of `bytes`.
     #[inline]
     pub(super) fn on_lost(&mut self, bytes: usize) {
+        self.remove(bytes);
+    }
+
+    #[inline]
+    fn remove(&mut self, bytes: usize) {
+        assert!(bytes <= self.bytes, "chunks leave the flight of a path once");
         self.bytes -= bytes;
     }
 
@@ -158,7 +168,10 @@ impl Flight {
             self.t3 = None;
             self.tail_loss_probe.cancel();
         } else {
-            self.start_t3(t3_at, advanced);
+            match advanced {
+                true => self.restart_t3(t3_at),
+                false => self.start_t3(t3_at),
+            }
         }
     }
 
@@ -176,7 +189,7 @@ impl Flight {
     }
 
     /// Records that every packet before `number` was answered.
-    pub(super) fn set_unanswered(&mut self, number: u32) {
+    pub(super) fn on_answered_before(&mut self, number: u32) {
         self.unanswered = number;
     }
 
@@ -259,13 +272,13 @@ impl Flight {
     }
 
     /// Stops tail loss probes until an acknowledgement arrives.
-    pub(super) fn fall_silent(&mut self) {
-        self.tail_loss_probe.fall_silent();
+    pub(super) fn on_silence(&mut self) {
+        self.tail_loss_probe.on_silence();
     }
 
     /// Ends the silence of a path that answers again. If T3 runs, it expires no later than at `t3_at`.
-    pub(super) fn end_silence(&mut self, t3_at: Time) {
-        self.tail_loss_probe.end_silence();
+    pub(super) fn on_silence_ended(&mut self, t3_at: Time) {
+        self.tail_loss_probe.on_silence_ended();
         self.t3 = self.t3.map(|at| at.min(t3_at));
     }
 
@@ -321,13 +334,13 @@ mod tests {
         let mut flight = Flight::default();
         let at = Time::ZERO + Duration::from_secs(1);
         sent(&mut flight, 0, false);
-        flight.start_t3(at, false);
+        flight.start_t3(at);
         flight.start_loss_timer(at);
         assert_eq!(flight.clear(), 1000);
         assert_eq!((flight.t3(), flight.loss_timer(), flight.probe_at()), (None, None, None));
 
         sent(&mut flight, 1, false);
-        flight.start_t3(at, false);
+        flight.start_t3(at);
         flight.on_acked(1000);
         flight.on_sack(true, at);
         assert_eq!(flight.t3(), None);
@@ -338,8 +351,8 @@ mod tests {
         let mut flight = Flight::default();
         let at = |s| Time::ZERO + Duration::from_secs(s);
         sent(&mut flight, 0, false);
-        flight.start_t3(at(1), false);
-        flight.start_t3(at(2), false);
+        flight.start_t3(at(1));
+        flight.start_t3(at(2));
         flight.on_sack(false, at(3));
         assert_eq!(flight.t3(), Some(at(1)));
         flight.on_sack(true, at(4));

@@ -75,7 +75,7 @@ impl Path {
     pub(crate) fn count_lost(&mut self, now: Time, number: u32, bytes: usize, reason: LossReason) {
         self.counts.packets_lost += 1;
         self.notes.lost(now, number, bytes, reason);
-        if self.discovery.on_lost(number, bytes, reason == LossReason::Timeout) {
+        if self.discovery.on_lost(number, bytes, reason) {
             self.set_mtu(self.discovery.size_bytes());
         }
     }
@@ -127,7 +127,7 @@ impl Path {
     /// reduced.
     pub(crate) fn on_t3(&mut self, now: Time, first_tsn: u64, chunks: u64, congested: bool) {
         let flight_bytes = self.flight.clear();
-        self.flight.fall_silent();
+        self.flight.on_silence();
         if congested {
             self.delivery.on_lost(flight_bytes);
             self.recovery.on_timeout(self.flight.next_packet(), LostChunks { first_tsn, chunks });

@@ -23,6 +23,7 @@ use crate::packet_number::after;
 use crate::path_hints::PathHints;
 use crate::statistics::MtuState;
 use crate::time::Time;
+use crate::trace::LossReason;
 
 /// BASE_PLPMTU (RFC 8899 §5.1.2): nearly every path supports this size, and every IPv6 path.
 pub(crate) const BASE_BYTES: usize = 1200;
@@ -57,19 +58,19 @@ struct SizeProbe {
     /// Number of the first packet with data sent after the probe.
     next_packet: u32,
     /// Whether a packet that was sent after the probe has arrived.
-    overtaken: bool,
+    is_overtaken: bool,
 }
 
 /// State of the discovery of the path's MTU.
 #[derive(Debug)]
 pub(crate) struct Discovery {
-    enabled: bool,
+    is_enabled: bool,
     /// The size in use.
     size_bytes: usize,
     /// Whether packets of that size are known to arrive.
-    verified: bool,
+    is_verified: bool,
     /// Whether the whole path is known to have the MTU of the link.
-    certain: bool,
+    is_certain: bool,
     /// Maximum packet length of the link.
     max_bytes: usize,
     /// The smallest size that failed; above `max_bytes` while that was not tried.
@@ -82,7 +83,7 @@ pub(crate) struct Discovery {
     /// Number of lost probes of that size.
     lost_in_a_row: u32,
     /// Whether a probe is due.
-    due: bool,
+    is_due: bool,
     /// Time when a search that has ended below the MTU of the link is repeated.
     raise_at: Option<Time>,
     /// The newest long packet that has arrived, and the number of later ones that were lost.
@@ -97,23 +98,23 @@ impl Discovery {
     pub(crate) fn new(hints: PathHints, enabled: bool, fixed_ip_bytes: Option<usize>) -> Self {
         // A multiple of four, so that padding can fill a packet exactly.
         let max_bytes = (hints.mtu_bytes & !3).max(MTU_BYTES_MIN);
-        let certain = !hints.leaves_host;
+        let is_certain = !hints.leaves_host;
         let header_bytes = hints.header_bytes.min(HEADER_BYTES_MAX);
         let begin_bytes = if hints.on_link { packet_bytes(ETHERNET_BYTES, header_bytes) } else { BASE_BYTES };
-        let size_bytes = if enabled && !certain { begin_bytes.min(max_bytes) } else { max_bytes };
+        let size_bytes = if enabled && !is_certain { begin_bytes.min(max_bytes) } else { max_bytes };
         let mut discovery = Discovery {
-            enabled,
+            is_enabled: enabled,
             size_bytes,
             // A size that counts as verified without a probe is the first that a black hole refutes.
-            verified: enabled && (certain || hints.on_link),
-            certain,
+            is_verified: enabled && (is_certain || hints.on_link),
+            is_certain,
             max_bytes,
             fails_bytes: max_bytes + 4,
             reported_bytes: None,
             header_bytes,
             probe: None,
             lost_in_a_row: 0,
-            due: false,
+            is_due: false,
             raise_at: None,
             newest_long: None,
             long_lost: 0,
@@ -136,19 +137,19 @@ impl Discovery {
 
     /// Returns whether discovery is enabled.
     pub(crate) fn is_enabled(&self) -> bool {
-        self.enabled
+        self.is_enabled
     }
 
     /// Enables discovery, or disables it and keeps one size: that of IP packets of `fixed_ip_bytes`, or the one in use.
     pub(crate) fn set_enabled(&mut self, enabled: bool, fixed_ip_bytes: Option<usize>) {
-        if enabled && !self.enabled {
+        if enabled && !self.is_enabled {
             self.begin_anew(BASE_BYTES, self.max_bytes + 4);
         } else if !enabled {
             let size_bytes = fixed_ip_bytes.map_or(self.size_bytes, |ip_bytes| self.fixed_bytes(ip_bytes));
             self.begin_anew(self.max_bytes, self.max_bytes + 4);
             self.size_bytes = size_bytes;
         }
-        (self.enabled, self.due) = (enabled, false);
+        (self.is_enabled, self.is_due) = (enabled, false);
     }
 
     /// Returns the size of packets that fit IP packets of `ip_bytes`, and the link.
@@ -176,7 +177,7 @@ impl Discovery {
     /// Returns whether routers may fragment a packet of this length.
     #[inline]
     pub(crate) fn may_fragment(&self, bytes: usize) -> bool {
-        !self.verified || bytes > self.size_bytes
+        !self.is_verified || bytes > self.size_bytes
     }
 
     /// Returns whether a packet with this many bytes of chunks is longer than the base and must not be fragmented, so that a
@@ -189,11 +190,11 @@ impl Discovery {
 
     /// Returns the state as defined by RFC 8899 §5.2.
     pub(crate) fn state(&self) -> MtuState {
-        if !self.enabled {
+        if !self.is_enabled {
             MtuState::Disabled
         } else if self.size_bytes < BASE_BYTES.min(self.max_bytes) {
             MtuState::Error
-        } else if !self.verified {
+        } else if !self.is_verified {
             MtuState::Base
         } else if self.next_size().is_some() {
             MtuState::Searching
@@ -205,26 +206,26 @@ impl Discovery {
     /// Returns whether a probe is due.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
-        self.due
+        self.is_due
     }
 
     /// Handles a full packet that was sent: longer packets would be useful.
     #[inline]
     pub(crate) fn on_full_packet(&mut self, now: Time) {
-        if self.enabled && !(self.verified && self.size_bytes == self.max_bytes) {
-            self.go_on(now);
+        if self.is_enabled && !(self.is_verified && self.size_bytes == self.max_bytes) {
+            self.resume_search(now);
         }
     }
 
     #[cold]
-    fn go_on(&mut self, now: Time) {
+    fn resume_search(&mut self, now: Time) {
         if self.raise_at.take_if(|at| *at <= now).is_some() {
             self.fails_bytes = self.max_bytes + 4;
         }
         if let Some(probe) = self.probe.take_if(|probe| probe.expires_at <= now) {
-            self.lose_probe(now, probe);
+            self.on_probe_expired(now, probe);
         }
-        self.due = self.probe.is_none() && self.next_size().is_some();
+        self.is_due = self.probe.is_none() && self.next_size().is_some();
     }
 
     /// Takes the due probe, which is sent before data packet `next_packet`; returns its length. `None`: there is nothing left to
@@ -236,18 +237,18 @@ impl Discovery {
         next_packet: u32,
         rto: Duration,
     ) -> Option<usize> {
-        self.due = false;
+        self.is_due = false;
         let bytes = self.next_size()?;
         let expires_at = now + rto.max(PROBE_TIME_MIN);
         self.probe =
-            Some(SizeProbe { nonce, bytes, sent_at: now, expires_at, next_packet, overtaken: false });
+            Some(SizeProbe { nonce, bytes, sent_at: now, expires_at, next_packet, is_overtaken: false });
         self.probes_sent += 1;
         Some(bytes)
     }
 
     /// Postpones a probe that cannot be sent now.
     pub(crate) fn put_off(&mut self) {
-        self.due = false;
+        self.is_due = false;
     }
 
     /// Ignores earlier probes, because the path was silent and answers again.
@@ -259,18 +260,18 @@ impl Discovery {
     pub(crate) fn on_answer(&mut self, now: Time, info: &[u8]) -> Option<Time> {
         let probe = self.probe.take_if(|probe| probe.nonce.to_be_bytes() == info)?;
         self.size_bytes = self.size_bytes.max(probe.bytes);
-        self.verified = true;
+        self.is_verified = true;
         (self.lost_in_a_row, self.long_lost) = (0, 0);
         self.plan(now);
         Some(probe.sent_at)
     }
 
     /// Handles the arrival of data packets: the newest of them, and whether it was long.
-    pub(crate) fn on_arrival(&mut self, packet: u32, long: bool) {
+    pub(crate) fn on_arrival(&mut self, packet: u32, is_long: bool) {
         if let Some(probe) = &mut self.probe {
-            probe.overtaken |= !after(probe.next_packet, packet);
+            probe.is_overtaken |= !after(probe.next_packet, packet);
         }
-        if long && self.newest_long.is_none_or(|newest| after(packet, newest)) {
+        if is_long && self.newest_long.is_none_or(|newest| after(packet, newest)) {
             self.newest_long = Some(packet);
             self.long_lost = 0;
         }
@@ -279,7 +280,7 @@ impl Discovery {
     /// Handles the loss of a data packet with this many bytes of chunks. Returns whether the path is a black hole for long
     /// packets, and begins again (RFC 8899 §4.3). Three such losses suffice, or a timeout, after which the window is small
     /// anyway: if the cause was another, one round trip restores the old size.
-    pub(crate) fn on_lost(&mut self, packet: u32, chunks_bytes: usize, timeout: bool) -> bool {
+    pub(crate) fn on_lost(&mut self, packet: u32, chunks_bytes: usize, reason: LossReason) -> bool {
         if !self.searches()
             || !self.is_long(chunks_bytes)
             || self.newest_long.is_some_and(|newest| !after(packet, newest))
@@ -287,7 +288,7 @@ impl Discovery {
             return false;
         }
         self.long_lost += 1;
-        if self.long_lost < LOSSES_MAX && !timeout {
+        if self.long_lost < LOSSES_MAX && reason != LossReason::Timeout {
             return false;
         }
         self.begin_anew(BASE_BYTES, self.max_bytes + 4);
@@ -296,7 +297,7 @@ impl Discovery {
 
     /// Begins again, as after a timeout, because the path did not answer long packets in flight while other paths work.
     pub(crate) fn on_silence(&mut self) -> bool {
-        let doubtful = self.searches() && self.verified;
+        let doubtful = self.searches() && self.is_verified;
         if doubtful {
             self.begin_anew(BASE_BYTES, self.max_bytes + 4);
         }
@@ -308,7 +309,7 @@ impl Discovery {
     pub(crate) fn on_too_big(&mut self, now: Time, bytes: usize) -> bool {
         // A value below the minimum of every host is not credible.
         let bytes = (bytes & !3).max(MTU_BYTES_MIN);
-        if !self.enabled {
+        if !self.is_enabled {
             return false;
         }
         if bytes < self.size_bytes {
@@ -329,7 +330,7 @@ impl Discovery {
     /// Returns whether a larger size remains to be probed.
     #[inline]
     fn searches(&self) -> bool {
-        self.enabled && !self.certain
+        self.is_enabled && !self.is_certain
     }
 
     /// Begins again with `size_bytes`, because longer packets no longer arrive.
@@ -337,21 +338,21 @@ impl Discovery {
         self.size_bytes = self.size_bytes.min(size_bytes);
         self.fails_bytes = fails_bytes;
         // The path no longer supports the MTU of the link.
-        (self.certain, self.verified) = (false, false);
+        (self.is_certain, self.is_verified) = (false, false);
         (self.probe, self.raise_at, self.reported_bytes) = (None, None, None);
         (self.newest_long, self.long_lost, self.lost_in_a_row) = (None, 0, 0);
     }
 
     /// Plans the next probe, or ends the search.
     fn plan(&mut self, now: Time) {
-        self.due = self.next_size().is_some();
-        let ended_early = !self.due && self.size_bytes < self.max_bytes;
+        self.is_due = self.next_size().is_some();
+        let ended_early = !self.is_due && self.size_bytes < self.max_bytes;
         self.raise_at = ended_early.then(|| now + RAISE_TIME);
     }
 
     /// Handles a probe that was not answered in time.
-    fn lose_probe(&mut self, now: Time, probe: SizeProbe) {
-        if !probe.overtaken {
+    fn on_probe_expired(&mut self, now: Time, probe: SizeProbe) {
+        if !probe.is_overtaken {
             return;
         }
         self.probes_lost += 1;
@@ -370,7 +371,7 @@ impl Discovery {
     /// Returns the next size to probe, if any.
     fn next_size(&self) -> Option<usize> {
         if self.fails_bytes > self.max_bytes {
-            return (!self.verified || self.size_bytes < self.max_bytes).then_some(self.max_bytes);
+            return (!self.is_verified || self.size_bytes < self.max_bytes).then_some(self.max_bytes);
         }
         let open = |bytes: &usize| (self.size_bytes + 1..self.fails_bytes).contains(bytes);
         let packet_bytes = |ip_bytes: usize| packet_bytes(ip_bytes, self.header_bytes);
@@ -380,7 +381,7 @@ impl Discovery {
             .filter(open)
             .or(ethernet.filter(open))
             .or_else(|| IP_BYTES.into_iter().map(packet_bytes).find(open))
-            .or_else(|| (!self.verified && self.size_bytes < self.fails_bytes).then_some(self.size_bytes))
+            .or_else(|| (!self.is_verified && self.size_bytes < self.fails_bytes).then_some(self.size_bytes))
     }
 }
 

@@ -108,8 +108,8 @@ impl Path {
     }
 
     /// Records that every packet before `number` was answered.
-    pub(crate) fn set_unanswered(&mut self, number: u32) {
-        self.flight.set_unanswered(number);
+    pub(crate) fn on_answered_before(&mut self, number: u32) {
+        self.flight.on_answered_before(number);
     }
 
     /// Marks the path as silent. `has_data`: data waits for its answer. Returns whether it was not marked before.
@@ -146,7 +146,7 @@ impl Path {
     /// Resumes sending on a path that has just answered a packet sent at `asked_at`: probes the tail of the flight at once,
     /// unless it was sent later than that. The answer to this packet shows the other losses.
     pub(crate) fn resume(&mut self, now: Time, asked_at: Time, config: &AssociationConfig) {
-        self.flight.end_silence(now + self.rto.current());
+        self.flight.on_silence_ended(now + self.rto.current());
         self.recovery.on_path_answered();
         self.plan_tail_loss_probe(now, config);
         if !self.flight.is_empty() && self.flight.last_sent_at() < asked_at {

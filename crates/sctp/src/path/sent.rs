@@ -38,8 +38,12 @@ impl Path {
         self.recovery.on_sent(data.bytes, first_transmission);
         let rate = self.pacing_rate();
         self.pacer.on_sent(now, data.bytes, rate, self.mtu_bytes);
+        let t3_at = now + self.rto.current();
         // RFC 9260 §6.1: restarted if the earliest chunk is retransmitted.
-        self.flight.start_t3(now + self.rto.current(), data.repeats_first);
+        match data.repeats_first {
+            true => self.flight.restart_t3(t3_at),
+            false => self.flight.start_t3(t3_at),
+        }
     }
 
     /// Counts a sent packet, with DATA or without.

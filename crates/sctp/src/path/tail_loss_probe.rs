@@ -90,13 +90,13 @@ impl TailLossProbe {
     }
 
     /// Stops probes until something arrives.
-    pub(crate) fn fall_silent(&mut self) {
+    pub(crate) fn on_silence(&mut self) {
         self.cancel();
         self.silent = true;
     }
 
     /// Permits probes again, because the path has answered a heartbeat.
-    pub(crate) fn end_silence(&mut self) {
+    pub(crate) fn on_silence_ended(&mut self) {
         (self.sent, self.silent) = (0, false);
     }
 
@@ -128,7 +128,7 @@ impl TailLossProbe {
     /// had time to report the probe as a duplicate.
     #[inline]
     pub(crate) fn on_acked(&mut self, newest: u32) -> bool {
-        self.end_silence();
+        self.on_silence_ended();
         self.repeat.take_if(|number| after(newest, *number)).is_some()
     }
 }
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(probe.expire(true), Expired::Silence);
         assert!(!probe.is_due());
         // A heartbeat was answered.
-        probe.end_silence();
+        probe.on_silence_ended();
         probe.probe_at_once();
         assert!(probe.is_due() && probe.on_sent(1, true));
     }
