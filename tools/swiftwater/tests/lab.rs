@@ -190,6 +190,21 @@ fn a_program_has_its_own_status_and_finds_its_hosts() {
     }
 }
 
+/// Starts a command in a process group of its own, ends it by a signal after a while, and waits until no process with this word is left.
+fn end_after(command: &mut Command, after: Duration, signal: Signal, word: &str) {
+    let mut child = command.spawn().expect("the command starts");
+    thread::sleep(after);
+    let id = child.id() as i32;
+    // A terminal sends Ctrl-C to the whole group.
+    kill(Pid::from_raw(if signal == Signal::SIGINT { -id } else { id }), signal).expect("it runs");
+    child.wait().expect("it ends");
+    let deadline = Instant::now() + GONE_WAIT;
+    while !processes_with(word).is_empty() {
+        assert!(Instant::now() < deadline, "{signal} after {after:?} left {:?}", processes_with(word));
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Returns the command lines of processes that contain this word.
 fn processes_with(word: &str) -> Vec<String> {
     let processes = fs::read_dir("/proc").expect("proc").flatten();
@@ -224,21 +239,9 @@ fn nothing_is_left_whenever_it_is_killed() {
             let words = ["run", "--path", "1ms", "--server", &line, "--", "sh", "-c", &line];
             let mut command = lab(user, &words);
             command.stderr(Stdio::null()).process_group(0);
-            let mut child = command.spawn().expect("the command starts");
             time_us = (time_us * 1_103_515_245 + 12_345) % 400_000;
-            thread::sleep(Duration::from_micros(time_us));
             let signal = [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGKILL, Signal::SIGHUP][round % 4];
-            kill(Pid::from_raw(child.id() as i32), signal).expect("it runs");
-            child.wait().expect("it ends");
-            let deadline = Instant::now() + GONE_WAIT;
-            while !processes_with(&word).is_empty() {
-                assert!(
-                    Instant::now() < deadline,
-                    "{signal} after {time_us} µs left {:?}",
-                    processes_with(&word)
-                );
-                thread::sleep(Duration::from_millis(20));
-            }
+            end_after(&mut command, Duration::from_micros(time_us), signal, &word);
         }
     }
     assert_eq!(interfaces(), before);
@@ -483,23 +486,9 @@ fn a_live_experiment_that_is_killed_leaves_nothing() {
             if let Some(user) = user {
                 command.uid(user).gid(user);
             }
-            let mut child = command.spawn().expect("the command starts");
             time_us = (time_us * 1_103_515_245 + 12_345) % 1_500_000;
-            thread::sleep(Duration::from_micros(time_us));
             let signal = [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGINT][round % 3];
-            // A terminal sends Ctrl-C to the whole group.
-            let id = child.id() as i32;
-            kill(Pid::from_raw(if signal == Signal::SIGINT { -id } else { id }), signal).expect("it runs");
-            child.wait().expect("it ends");
-            let deadline = Instant::now() + GONE_WAIT;
-            while !processes_with(word).is_empty() {
-                assert!(
-                    Instant::now() < deadline,
-                    "{signal} after {time_us} µs left {:?}",
-                    processes_with(word)
-                );
-                thread::sleep(Duration::from_millis(20));
-            }
+            end_after(&mut command, Duration::from_micros(time_us), signal, word);
         }
     }
     assert_eq!(interfaces(), before);

@@ -9,7 +9,7 @@ use super::read_buffer::ReadBuffer;
 use super::{Dialogue, Incoming, LoadError, Outgoing, read_every_byte};
 
 /// Interval at which a quiet receiver checks whether the test is over.
-pub(crate) const QUIET: Duration = Duration::from_millis(50);
+pub(crate) const RECEIVE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Time after which a client takes its request or the answer for lost.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
 /// Number of times that a client repeats its request before it gives up.
@@ -44,7 +44,9 @@ pub(crate) struct DatagramIn<'a> {
 impl<'a> DatagramIn<'a> {
     /// Reads every byte of each datagram.
     pub(crate) fn new(socket: UdpSocket, stop: &'a AtomicBool) -> Result<Self, LoadError> {
-        socket.set_read_timeout(Some(QUIET)).map_err(LoadError::during("setting a timeout"))?;
+        socket
+            .set_read_timeout(Some(RECEIVE_POLL_INTERVAL))
+            .map_err(LoadError::during("setting a timeout"))?;
         Ok(Self { socket, buffer: ReadBuffer::new(1 << 16), stop })
     }
 }
@@ -58,7 +60,7 @@ impl Incoming for DatagramIn<'_> {
                     read_every_byte(&self.buffer[..count]);
                     return Ok(Some(count));
                 }
-                Err(error) if is_quiet(error.kind()) => {
+                Err(error) if is_transient(error.kind()) => {
                     if self.stop.load(Ordering::Relaxed) {
                         return Ok(None);
                     }
@@ -70,12 +72,12 @@ impl Incoming for DatagramIn<'_> {
 }
 
 /// Makes requests over a connected socket; repeats one that gets no answer.
-pub(crate) struct Asker {
+pub(crate) struct UdpRequester {
     socket: UdpSocket,
     request: Vec<u8>,
 }
 
-impl Asker {
+impl UdpRequester {
     /// Makes requests to the peer that the socket is connected to.
     pub(crate) fn new(socket: UdpSocket) -> Result<Self, LoadError> {
         socket.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(LoadError::during("setting a timeout"))?;
@@ -83,7 +85,7 @@ impl Asker {
     }
 }
 
-impl Dialogue for Asker {
+impl Dialogue for UdpRequester {
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<(), LoadError> {
         self.request.clear();
@@ -101,7 +103,7 @@ impl Dialogue for Asker {
                     return Ok(true);
                 }
                 Ok(got) => return Err(LoadError::WrongSize { got, expected: message.len() }),
-                Err(error) if is_quiet(error.kind()) => {
+                Err(error) if is_transient(error.kind()) => {
                     self.socket.send(&self.request).map_err(LoadError::during("sending a UDP datagram"))?;
                 }
                 Err(error) => return Err(LoadError::during("receiving UDP datagrams")(error)),
@@ -112,25 +114,27 @@ impl Dialogue for Asker {
 }
 
 /// Answers all requests until `stop` is set.
-pub(crate) struct Answerer<'a> {
+pub(crate) struct UdpResponder<'a> {
     socket: UdpSocket,
     stop: &'a AtomicBool,
-    asker: Option<SocketAddr>,
+    requester: Option<SocketAddr>,
 }
 
-impl<'a> Answerer<'a> {
+impl<'a> UdpResponder<'a> {
     /// Answers on the bound socket.
     pub(crate) fn new(socket: UdpSocket, stop: &'a AtomicBool) -> Result<Self, LoadError> {
-        socket.set_read_timeout(Some(QUIET)).map_err(LoadError::during("setting a timeout"))?;
-        Ok(Self { socket, stop, asker: None })
+        socket
+            .set_read_timeout(Some(RECEIVE_POLL_INTERVAL))
+            .map_err(LoadError::during("setting a timeout"))?;
+        Ok(Self { socket, stop, requester: None })
     }
 }
 
-impl Dialogue for Answerer<'_> {
+impl Dialogue for UdpResponder<'_> {
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<(), LoadError> {
-        let Some(asker) = self.asker else { return Ok(()) };
-        self.socket.send_to(message, asker).map_err(LoadError::during("sending a UDP datagram"))?;
+        let Some(requester) = self.requester else { return Ok(()) };
+        self.socket.send_to(message, requester).map_err(LoadError::during("sending a UDP datagram"))?;
         Ok(())
     }
 
@@ -138,12 +142,12 @@ impl Dialogue for Answerer<'_> {
     fn recv(&mut self, message: &mut [u8]) -> Result<bool, LoadError> {
         loop {
             match self.socket.recv_from(message) {
-                Ok((_, asker)) => {
-                    self.asker = Some(asker);
+                Ok((_, requester)) => {
+                    self.requester = Some(requester);
                     read_every_byte(message);
                     return Ok(true);
                 }
-                Err(error) if is_quiet(error.kind()) => {
+                Err(error) if is_transient(error.kind()) => {
                     if self.stop.load(Ordering::Relaxed) {
                         return Ok(false);
                     }
@@ -155,7 +159,7 @@ impl Dialogue for Answerer<'_> {
 }
 
 /// Returns whether nothing came in time, or an earlier datagram of ours met a closed port (which says nothing about this one).
-pub(super) fn is_quiet(kind: ErrorKind) -> bool {
+pub(super) fn is_transient(kind: ErrorKind) -> bool {
     matches!(
         kind,
         ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted | ErrorKind::ConnectionRefused

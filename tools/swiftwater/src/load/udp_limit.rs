@@ -13,7 +13,7 @@ use std::time::Duration;
 use nix::sys::socket::{setsockopt, sockopt};
 
 use super::read_buffer::ReadBuffer;
-use super::udp::{QUIET, is_quiet};
+use super::udp::{RECEIVE_POLL_INTERVAL, is_transient};
 use super::{Incoming, LoadError, Outgoing};
 
 /// A larger batch arrives split into its segments.
@@ -82,7 +82,7 @@ impl Outgoing for BatchOut {
         if self.under_way >= self.under_way_max {
             match self.socket.recv(&mut [0; 1]) {
                 Ok(_) => self.under_way = self.under_way.saturating_sub(BATCHES_PER_RETURN),
-                Err(error) if is_quiet(error.kind()) => self.under_way = 0,
+                Err(error) if is_transient(error.kind()) => self.under_way = 0,
                 Err(error) => return Err(LoadError::during("waiting for the receiver")(error)),
             }
         }
@@ -119,7 +119,9 @@ impl<'a> BatchIn<'a> {
     ) -> Result<Self, LoadError> {
         let _ = setsockopt(&socket, sockopt::UdpGroSegment, &true);
         ask_for_buffers(&socket)?;
-        socket.set_read_timeout(Some(QUIET)).map_err(LoadError::during("setting a timeout"))?;
+        socket
+            .set_read_timeout(Some(RECEIVE_POLL_INTERVAL))
+            .map_err(LoadError::during("setting a timeout"))?;
         let bytes_per_return = BATCHES_PER_RETURN * cut(packet_bytes, true).batch_bytes;
         let buffer = ReadBuffer::new(1 << 16);
         Ok(Self { socket, buffer, stop, sender: None, bytes_per_return, bytes_since_return: 0 })
@@ -150,7 +152,7 @@ impl Incoming for BatchIn<'_> {
                     }
                     return Ok(Some(count));
                 }
-                Err(error) if is_quiet(error.kind()) => {
+                Err(error) if is_transient(error.kind()) => {
                     if self.stop.load(Ordering::Relaxed) {
                         return Ok(None);
                     }

@@ -321,7 +321,7 @@ fn serve_udp(socket: &UdpSocket, spec: &Spec, stop: &AtomicBool, meter: &Meter) 
         (Exchange::OneWay, _) => {
             receive_all(&mut udp::DatagramIn::new(socket, stop)?, Some(spec.message_bytes), meter)
         }
-        _ => answer_all(udp::Answerer::new(socket, stop)?, spec.message_bytes, meter),
+        _ => answer_all(udp::UdpResponder::new(socket, stop)?, spec.message_bytes, meter),
     }
 }
 

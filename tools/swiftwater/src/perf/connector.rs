@@ -152,9 +152,14 @@ impl Connector {
                 Work { message: &batch, ..*work }.send(out)
             }
             (Exchange::OneWay, _) => work.send(udp::DatagramOut(socket)),
-            _ => {
-                ask_all(udp::Asker::new(socket)?, work.message, work.limit, work.stop, work.meter, latencies)
-            }
+            _ => ask_all(
+                udp::UdpRequester::new(socket)?,
+                work.message,
+                work.limit,
+                work.stop,
+                work.meter,
+                latencies,
+            ),
         }
     }
 

