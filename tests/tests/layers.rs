@@ -96,12 +96,15 @@ fn is_path(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == ':'
 }
 
-/// Reads the sources in a folder, by their module paths.
+/// Reads the sources in a folder but for those of tests, by their module paths.
 fn sources(folder: &Path, module: &str, all: &mut BTreeMap<String, String>) {
     for entry in fs::read_dir(folder).expect("the sources are there") {
         let path = entry.expect("an entry").path();
         let name = path.file_stem().and_then(|name| name.to_str()).expect("a name").to_owned();
         let inner = if module.is_empty() { name.clone() } else { format!("{module}::{name}") };
+        if name == "tests" {
+            continue;
+        }
         if path.is_dir() {
             sources(&path, &inner, all);
         } else if name == "mod" {

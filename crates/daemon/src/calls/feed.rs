@@ -6,7 +6,7 @@
 use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::rc::Weak;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use rustix::net::{SendAncillaryBuffer, SendFlags};
@@ -16,6 +16,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
 use crate::state::association::SocketAssociation;
+use crate::system::lock::lock;
 use crate::users::budget::Charge;
 use crate::users::closer::{self, End};
 use crate::users::seats::Seat;
@@ -47,7 +48,7 @@ struct State {
 
 impl Buffer {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -1,8 +1,8 @@
 //! The answer to a request for the status.
 //!
 //! The answer may be long, so it is built in turns, of parts that are written into a memfd one by one. Its memory is
-//! charged to the requesting user until this user has read it: see [`LentMemfd`]. Each user has one answer built at a time, because many
-//! would take a turn each in every round of the daemon's tasks.
+//! charged to the requesting user until this user has read it: see [`LentMemfd`]. The daemon builds one answer for each
+//! user at a time: several answers would take several turns in each round of the daemon's tasks.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -3,7 +3,9 @@
 //! The kernel reports that once, before it delivers what the program has sent. Only the sharers' page says whether messages were
 //! among the unread records, so the page is read before others hear of it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::system::lock::lock;
 
 /// The state of the report.
 #[derive(Default)]
@@ -71,7 +73,7 @@ impl Reset {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

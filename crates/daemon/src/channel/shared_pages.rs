@@ -8,7 +8,7 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use carrier::record::{Header, MESSAGE_BYTES_MAX};
 use carrier::sharers_page::{ReadSoFar, SHARERS_BYTES};
@@ -22,6 +22,7 @@ use shared_memory::{Pins, Written};
 
 use crate::channel::style::Style;
 use crate::system::journal::log;
+use crate::system::lock::lock;
 use crate::users::budget::{Account, Charge};
 use crate::users::closer::{Closer, Job};
 
@@ -52,10 +53,6 @@ pub(crate) struct Memory {
     reading: Mutex<Option<Arc<Job<()>>>>,
     /// `None` once the memory was returned.
     charge: Mutex<Option<Charge>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Memory {

@@ -178,17 +178,12 @@ impl Channel {
     /// Holds the credit of a message that was put into the carrier until the message was read.
     pub(crate) fn hold_credit(self: &Rc<Self>, credit: Option<HeldCredit>) {
         self.credit.unread().push(credit);
-        self.watch_if_needed();
+        self.watch_reads();
     }
 
     /// Holds the memory of a long message or notification that was put into the carrier until it was read.
     pub(crate) fn hold_memory(self: &Rc<Self>, message: LentMemfd) {
         self.credit.unread().long.push(message);
-        self.watch_if_needed();
-    }
-
-    fn watch_if_needed(self: &Rc<Self>) {
-        // The watcher begins with a look: the program may have read the message already.
         self.watch_reads();
     }
 
@@ -196,7 +191,7 @@ impl Channel {
     pub(crate) fn watch_reads(self: &Rc<Self>) {
         let mut unread = self.credit.unread();
         if unread.needs_watcher() && unread.watcher.is_none() {
-            unread.watcher = Some(tokio::task::spawn_local(watch_reads(Rc::clone(self))).abort_handle());
+            unread.watcher = Some(tokio::task::spawn_local(release_as_read(Rc::clone(self))).abort_handle());
         }
     }
 
@@ -218,7 +213,7 @@ impl Channel {
 }
 
 /// Releases credits as the program reads, until none is held.
-async fn watch_reads(channel: Rc<Channel>) {
+async fn release_as_read(channel: Rc<Channel>) {
     let reads = channel.carrier().reads();
     loop {
         reads.next().await;

@@ -4,12 +4,13 @@
 
 use std::fmt::Arguments;
 use std::io::Write;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 
 use crate::system::descriptor_io::polls;
+use crate::system::lock::lock;
 
 /// Maximum number of lines within one [`PERIOD`]; further lines are only counted.
 const LINES_MAX: u32 = 20;
@@ -47,7 +48,7 @@ impl Period {
 
 /// Writes a line to standard error, unless that would block or the rate limit is reached.
 pub(crate) fn log(line: Arguments<'_>) {
-    let verdict = PERIOD_NOW.lock().unwrap_or_else(PoisonError::into_inner).judge(Instant::now());
+    let verdict = lock(&PERIOD_NOW).judge(Instant::now());
     let Verdict::Write(omitted) = verdict else { return };
     let mut stderr = std::io::stderr().lock();
     // A pipe that polls writable accepts a short line at once.

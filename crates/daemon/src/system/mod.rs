@@ -6,6 +6,7 @@ pub(crate) mod descriptor_io;
 pub(crate) mod errno;
 pub(crate) mod journal;
 pub(crate) mod listener;
+pub(crate) mod lock;
 pub(crate) mod quantum;
 pub(crate) mod socket_cookie;
 pub(crate) mod tap_file;

@@ -9,13 +9,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
 use swiftwater::modules::RecordSink;
 
 use crate::system::journal::log;
+use crate::system::lock::lock;
 
 /// Maximum number of bytes of records that wait for the disk, for one file.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -84,7 +85,7 @@ impl Drop for Shared {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Writes the waiting records.
@@ -124,7 +125,7 @@ impl RecordSink for TapFile {
 
 /// Returns the way to the writing thread, which the first call starts.
 fn writer() -> io::Result<Sender<Work>> {
-    let mut writer = WRITER.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut writer = lock(&WRITER);
     if writer.is_none() {
         let (sender, work) = mpsc::channel();
         thread::Builder::new().name("tap files".into()).spawn(move || write_files(&work))?;
@@ -146,7 +147,7 @@ fn write_files(work: &Receiver<Work>) {
 
 /// Waits until the records of all files are written, for a limited time.
 pub(crate) fn finish() {
-    let Some(writer) = WRITER.lock().unwrap_or_else(PoisonError::into_inner).clone() else { return };
+    let Some(writer) = lock(&WRITER).clone() else { return };
     let (done, told) = mpsc::sync_channel(1);
     if writer.send(Work::Tell(done)).is_ok() && told.recv_timeout(REST_WAIT).is_err() {
         log(format_args!("the files of taps may lack their last records"));

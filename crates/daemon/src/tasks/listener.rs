@@ -57,8 +57,8 @@ async fn hand_over(
     let opened =
         registry.open(listener.share.owner, listener.v6, Style::OneToOne, State::Connected, options)?;
     let (socket, program_end) = super::start(registry, opened);
-    let page = &socket.channel.pages;
-    page.set_peer(&peer, association.streams_out());
+    let pages = &socket.channel.pages;
+    pages.set_peer(&peer, association.streams_out());
     let assoc =
         Rc::new(SocketAssociation::with(registry.next_association(), peer, association, assoc_options));
     options::apply_when_up(&socket, &assoc);
@@ -76,11 +76,11 @@ async fn hand_over(
             socket.set_state(&mut inner, State::Ended);
         }
     }
-    page.set_subscriptions(subscriptions);
+    pages.set_subscriptions(subscriptions);
     let carried =
         socket.commands.one_to_one(OneToOneCommand::Relay { association: assoc, unsent: Messages::new() });
     let (record, endpoint) = (record::encode_accepted(&peer), &listener.channel.endpoint);
-    let [status, sharers] = page.descriptors()?;
+    let [status, sharers] = pages.descriptors()?;
     endpoint.carrier().put_record(&record, &[program_end.as_fd(), status.as_fd(), sharers.as_fd()]).await?;
     // The program may have closed the descriptor already, so the closer closes this copy.
     drop(endpoint.carrier().closer().take_over(program_end));

@@ -17,7 +17,7 @@ use std::sync::atomic::{
     AtomicU64, AtomicUsize,
     Ordering::{Relaxed, SeqCst},
 };
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use bytes::Bytes;
 use carrier::record::MESSAGE_BYTES_MAX;
@@ -27,6 +27,8 @@ use tokio::sync::{Notify, Semaphore};
 pub(crate) use self::associations::AssociationSeat;
 use self::wait_queue::Queue;
 use super::round_share::RoundShare;
+
+use crate::system::lock::lock;
 
 /// Freed memory is returned to the system only after the charges have reached this amount.
 pub(crate) const MUCH_BYTES: usize = 2 * RETURNED_BYTES;
@@ -330,10 +332,6 @@ impl Drop for Charge {
     fn drop(&mut self) {
         self.account.release_charge(self.bytes);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

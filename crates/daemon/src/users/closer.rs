@@ -25,6 +25,7 @@ use tokio::time::timeout;
 pub(crate) use self::job::Job;
 pub(crate) use self::received::{End, ReceivedDescriptor, gone, receive};
 use crate::system::journal::log;
+use crate::system::lock::lock;
 use crate::users::descriptor_numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers, Taken};
 
 /// Maximum number of closing threads; `TasksMax` of the systemd unit leaves room for them. Further users wait until
@@ -184,7 +185,7 @@ impl Closers {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
@@ -290,7 +291,7 @@ impl Closer {
     }
 
     fn work(&self) -> MutexGuard<'_, Work> {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.work)
     }
 
     fn push(self: &Arc<Self>, load: Load) {

@@ -1,12 +1,13 @@
 //! Ownership of sockets, and the limit of sockets of one user.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
 use rustix::net::UCred;
 use shared_memory::Pins;
 
+use crate::system::lock::lock;
 use crate::users::descriptor_numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers, Taken};
 
 /// Number of descriptors of each socket: its end of the carrier, and the two pages.
@@ -132,10 +133,6 @@ impl Drop for Share {
             }
         }
     }
-}
-
-fn lock(of_users: &Mutex<HashMap<u32, usize>>) -> MutexGuard<'_, HashMap<u32, usize>> {
-    of_users.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! Work on a closing thread whose result several tasks may wait for.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::{Closer, STUCK_AFTER};
+
+use crate::system::lock::lock;
 
 /// Work that a closing thread does. A thread that is stuck finishes it late or never.
 pub(crate) struct Job<T> {
@@ -62,6 +64,6 @@ impl<T: Send + 'static> Job<T> {
     }
 
     fn state(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }

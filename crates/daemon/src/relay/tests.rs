@@ -1,0 +1,568 @@
+//! Tests of relays between programs and associations, with rings and long messages.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use carrier::record::{Flags, HEADER_BYTES, Header, Kind};
+use carrier::status_page::StatusPage;
+use ring::{Put, Ring, Writer};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::io::Errno;
+use rustix::net::Shutdown;
+use shared_memory::Offered;
+use swiftwater::Address;
+use swiftwater::tokio::{Association, Listener};
+
+use super::*;
+use crate::channel::incoming::Incoming;
+use crate::channel::style::Style;
+use crate::relay::drain::Drain;
+use crate::relay::inbound::Inbound;
+use crate::relay::outbound::Outbound;
+use crate::state::association::{Ended, Held, SocketAssociation};
+use crate::state::notification_type::NotificationType;
+use crate::state::registry::Registry;
+use crate::state::send_queue::Messages;
+use crate::state::socket::Socket;
+use crate::system::quantum::RECORDS_PER_TURN;
+use crate::tasks::relaying::drain;
+use crate::testing::{
+    self, announce, opened, put, put_record, read, registry, send, send_long, send_memfd, send_only, soon,
+    with_writer,
+};
+use crate::users::limits::Limits;
+
+/// The identifier of the association.
+const ID: u32 = 3;
+
+/// A one-to-one socket without a task, with its association and that of the peer.
+struct Joined {
+    _registry: Registry,
+    socket: Rc<Socket>,
+    /// The program's end of the channel.
+    program_end: OwnedFd,
+    assoc: Rc<SocketAssociation>,
+    peer: Association,
+}
+
+impl Joined {
+    async fn new() -> Joined {
+        let registry = registry();
+        let listener = Listener::from(registry.stack.listen(7).expect("a free port"));
+        let host = std::net::IpAddr::from([127, 0, 0, 1]);
+        let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack.udp_port()) };
+        let (connected, accepted) =
+            tokio::join!(Association::connect_on(&registry.stack, server), listener.accept());
+        let (socket, program_end) = opened(&registry, Style::OneToOne);
+        with_writer(&socket, |_| ());
+        let options = socket.inner().options.assoc_options.clone();
+        let (peer, _) = accepted.expect("an association comes");
+        let assoc = SocketAssociation::with(ID, (host, 7).into(), connected.expect("it listens"), options);
+        Joined { _registry: registry, socket, program_end, assoc: Rc::new(assoc), peer }
+    }
+
+    fn association(&self) -> &Association {
+        self.assoc.association().expect("it is up")
+    }
+
+    fn outbound(&self) -> Outbound<'_> {
+        Outbound::new(&self.socket, &self.assoc, self.association(), Messages::new())
+    }
+
+    fn send(&self, content: &[u8]) {
+        send(&self.program_end, ID, content);
+    }
+}
+
+/// Repeats the step, in turns, until the direction waits for another event. Returns that event, or how the program has left.
+async fn past_turns(outbound: &mut Outbound<'_>) -> Result<Wait, Departure> {
+    loop {
+        match outbound.step() {
+            Ok(Wait::Turn) => outbound.next_turn().await,
+            outcome => return outcome,
+        }
+    }
+}
+
+#[tokio::test(flavor = "local")]
+async fn messages_of_a_program_wait_for_their_turn_for_room_and_for_more() {
+    let joined = Joined::new().await;
+    let association = joined.association();
+    let mut outbound = joined.outbound();
+    assert_eq!(outbound.step().expect("it is open"), Wait::Message);
+    (0..=RECORDS_PER_TURN).for_each(|_| joined.send(b"a word"));
+    assert_eq!(outbound.step().expect("it is open"), Wait::Turn);
+    assert_eq!(outbound.step().expect("it is open"), Wait::Message);
+    // The peer does not read: its window and the send buffer fill up.
+    let content = vec![7; 32 * 1024];
+    let wait = loop {
+        joined.send(&content);
+        let wait = past_turns(&mut outbound).await.expect("it is open");
+        if wait != Wait::Message {
+            break wait;
+        }
+    };
+    assert_eq!(wait, Wait::Association);
+    let reads = async { while joined.peer.recv().await.expect("nothing is lost").is_some() {} };
+    soon(async {
+        tokio::select! {
+            room = association.writable() => room.expect("it is open"),
+            () = reads => panic!("the association has ended"),
+        }
+    })
+    .await;
+    assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Message);
+    rustix::net::shutdown(&joined.program_end, Shutdown::Write).expect("it is open");
+    assert!(matches!(past_turns(&mut outbound).await, Err(Departure::HalfClosed)));
+}
+
+#[tokio::test(flavor = "local")]
+async fn messages_of_a_peer_wait_for_room_in_the_channel_and_then_the_end_is_told_once() {
+    let joined = Joined::new().await;
+    let association = joined.association();
+    // With this subscription, a notification follows the end.
+    joined.assoc.options().subscribe(NotificationType::AssociationChange.subscription(), true);
+    let (mut held, mut ends) = (Held::default(), Vec::new());
+    let mut inbound = Inbound::new(&joined.socket, &joined.assoc, association);
+    assert_eq!(inbound.step(&mut held, &mut |end| ends.push(end)), Some(Wait::Message));
+    let content = vec![7; 32 * 1024];
+    let wait = loop {
+        joined.peer.send(&content).await.expect("it is open");
+        soon(association.readable()).await.expect("it is open");
+        match inbound.step(&mut held, &mut |end| ends.push(end)) {
+            Some(Wait::Message) => {}
+            wait => break wait,
+        }
+    };
+    assert_eq!(wait, Some(Wait::Channel(Blocked::Full)), "the program does not read");
+    assert_eq!(inbound.step(&mut held, &mut |end| ends.push(end)), wait, "nor does it now");
+    soon(joined.peer.shutdown()).await.expect("it is open");
+    // The program reads until the carrier is empty.
+    loop {
+        while read(&joined.program_end).is_some() {}
+        match inbound.step(&mut held, &mut |end| ends.push(end)) {
+            Some(Wait::Channel(blocked)) => soon(inbound.unblocked(blocked)).await,
+            Some(_) => soon(association.readable()).await.expect("it ends"),
+            None => break,
+        }
+    }
+    assert_eq!(ends, [Ended::ByPeer]);
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_turn_ends_however_often_it_is_interrupted() {
+    let joined = Joined::new().await;
+    let mut outbound = joined.outbound();
+    let mut step = || outbound.step().expect("it is open");
+    // Each step takes one message; a step that takes none counts as well.
+    let waits = [(); RECORDS_PER_TURN].map(|()| {
+        joined.send(b"a word");
+        step()
+    });
+    assert!(waits.contains(&Wait::Turn), "{waits:?}");
+    let waits = [(); RECORDS_PER_TURN].map(|()| step());
+    assert!(waits.contains(&Wait::Turn), "{waits:?}");
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_turn_of_a_peer_ends_however_often_it_is_interrupted() {
+    let joined = Joined::new().await;
+    let mut held = Held::default();
+    let mut inbound = Inbound::new(&joined.socket, &joined.assoc, joined.association());
+    let waits = [(); RECORDS_PER_TURN].map(|()| inbound.step(&mut held, &mut |_| ()));
+    assert!(waits.contains(&Some(Wait::Turn)), "{waits:?}");
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_long_message_whose_memory_has_come_is_read_when_the_thread_is_free() {
+    let joined = Joined::new().await;
+    let (endpoint, mut outbound) = (&joined.socket.channel.endpoint, joined.outbound());
+    // There is memory for the record, but not for the content of its memfd.
+    let all = endpoint.accounts().sent().charge_anyway(Limits::default().user_memory_bytes - 80_000);
+    send_long(&joined.program_end, ID, 100_000);
+    assert_eq!(outbound.step().expect("it is open"), Wait::Memory);
+    // Work for another socket of this user is stuck, and so is the close of a descriptor.
+    let (end_it, ends) = mpsc::channel::<()>();
+    endpoint.carrier().closer().worker().run(move || ends.recv().unwrap_or_default());
+    let (_end_close, close_ends) = mpsc::channel::<()>();
+    endpoint.carrier().closer().run(move || close_ends.recv().unwrap_or_default());
+    while endpoint.carrier().closer().has_room() {
+        endpoint.carrier().closer().run(|| ());
+    }
+    drop(all);
+    soon(endpoint.room()).await;
+    assert_eq!(outbound.step().expect("it is open"), Wait::Message);
+    assert!(endpoint.awaits_thread());
+    drop(end_it);
+    soon(endpoint.readable()).await;
+    assert_eq!(outbound.step().expect("it is open"), Wait::Message);
+    let mut received = 0;
+    while received < 100_000 {
+        let part = soon(joined.peer.recv()).await.expect("nothing is lost");
+        received += part.expect("it is open").len();
+    }
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_request_waits_for_a_long_message_that_was_sent_before() {
+    let registry = registry();
+    let (socket, program_end) = opened(&registry, Style::OneToMany);
+    let (end_it, ends) = mpsc::channel::<()>();
+    socket.channel.carrier().closer().worker().run(move || ends.recv().unwrap_or_default());
+    send_long(&program_end, ID, 100_000);
+    let taken = async {
+        tokio::join!(drain(&socket), async {
+            tokio::task::yield_now().await;
+            drop(end_it);
+        })
+    };
+    assert!(soon(taken).await.0);
+    assert!(!socket.channel.endpoint.awaits_thread(), "it was taken");
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_refused_message_that_ends_the_association_is_reported_and_ends_it() {
+    let joined = Joined::new().await;
+    joined.assoc.options().subscribe(NotificationType::SendFailedEvent.subscription(), true);
+    let header = crate::testing::header(ID, 6);
+    let flags = header.flags.with(Flags::SHUTDOWN);
+    let refused = Header { stream: u16::MAX, flags, ..header };
+    let record = [&refused.encode()[..], b"a word"].concat();
+    rustix::net::send(&joined.program_end, &record, rustix::net::SendFlags::DONTWAIT).expect("room");
+    assert_eq!(joined.outbound().step().expect("it is open"), Wait::Message);
+    let report = read(&joined.program_end).and_then(|first| read(&joined.program_end).or(Some(first)));
+    assert!(report.expect("a notification").ends_with(b"a word"));
+    assert_eq!(soon(joined.peer.recv()).await.expect("no loss").map(|message| message.len()), None);
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_turn_whose_message_never_comes_takes_one_record_a_call() {
+    let joined = Joined::new().await;
+    let long = testing::header(ID, 100_000);
+    let long = Header { flags: long.flags.with(Flags::IN_MEMFD).with(Flags::IN_TURN), ..long };
+    put_record(&joined.socket, &Header { tsn: u32::MAX, ..long }, b"");
+    (0..20).for_each(|tsn| send_memfd(&joined.program_end, &Header { tsn, ..long }));
+    let endpoint = &joined.socket.channel.endpoint;
+    for _ in 0..20 {
+        let before = endpoint.carrier().waiting_bytes();
+        assert!(matches!(endpoint.try_take(), Ok(Incoming::Filler)));
+        assert_eq!(before - endpoint.carrier().waiting_bytes(), HEADER_BYTES as u64);
+    }
+    assert!(matches!(endpoint.try_take(), Ok(Incoming::Malformed)));
+}
+
+#[tokio::test(flavor = "local")]
+async fn one_reading_of_the_page_waits_however_many_ask_for_it() {
+    let registry = registry();
+    let (socket, _program_end) = opened(&registry, Style::OneToOne);
+    let endpoint = &socket.channel.endpoint;
+    let (_end_it, ends) = mpsc::channel::<()>();
+    endpoint.carrier().closer().worker().run(move || ends.recv().unwrap_or_default());
+    let memory = socket.channel.pages.memory();
+    let before = Arc::strong_count(&memory);
+    for _ in 0..100 {
+        let reading = tokio::time::timeout(Duration::from_micros(1), endpoint.read_page());
+        assert!(reading.await.is_err(), "the thread is stuck");
+    }
+    assert!(Arc::strong_count(&memory) <= before + 1);
+}
+
+#[tokio::test(flavor = "local")]
+async fn messages_in_the_ring_and_long_ones_keep_their_order() {
+    let joined = Joined::new().await;
+    let long = testing::header(ID, 100_000);
+    let flags = long.flags.with(Flags::IN_MEMFD);
+    let long = Header { flags: flags.with(Flags::IN_TURN), ..long };
+    put(&joined.socket, ID, b"first");
+    // A writer has died before it announced the turn of its message.
+    send_memfd(&joined.program_end, &Header { tsn: 9, ..long });
+    send_memfd(&joined.program_end, &long);
+    put_record(&joined.socket, &long, b"");
+    put(&joined.socket, ID, b"third");
+    let (endpoint, mut outbound) = (&joined.socket.channel.endpoint, joined.outbound());
+    assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Message);
+    assert!(endpoint.awaits_thread(), "it reads the long one");
+    soon(endpoint.readable()).await;
+    assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Message);
+    for length in [5, 100_000, 5] {
+        let mut received = 0;
+        while received < length {
+            let part = soon(joined.peer.recv()).await.expect("nothing is lost");
+            received += part.expect("it is open").len();
+        }
+        assert_eq!(received, length);
+    }
+}
+
+#[tokio::test(flavor = "local")]
+async fn what_a_program_sent_before_it_left_something_unread_keeps_its_order() {
+    let registry = registry();
+    let (socket, program_end) = opened(&registry, Style::OneToOne);
+    let endpoint = &socket.channel.endpoint;
+    with_writer(&socket, |_| ());
+    assert!(matches!(endpoint.try_take(), Err(Errno::AGAIN)));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(std::pin::pin!(endpoint.readable()).poll(&mut context).is_pending(), "the daemon sleeps");
+    endpoint.carrier().put_record(&Header::new(Kind::Notification).encode(), &[]).await.expect("room");
+    send(&program_end, ID, b"1");
+    assert!(put(&socket, ID, b"2"));
+    send_only(&program_end, Kind::Wake);
+    // The kernel reports first that the notification was left unread.
+    drop(program_end);
+    let mut contents = Vec::new();
+    loop {
+        match endpoint.try_take() {
+            Ok(Incoming::Message(_, content)) => contents.push(content),
+            Ok(Incoming::Filler | Incoming::Empty | Incoming::Unread) => {}
+            Ok(Incoming::End) => break,
+            Err(Errno::AGAIN) => soon(endpoint.readable()).await,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(contents, ["1", "2"]);
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_daemon_that_sleeps_is_woken_and_misses_nothing() {
+    let joined = Joined::new().await;
+    let (endpoint, mut outbound) = (&joined.socket.channel.endpoint, joined.outbound());
+    for wakes in [true, false, true] {
+        // A wake record of earlier messages may come late.
+        for comes_late in [true, false] {
+            assert_eq!(outbound.step().expect("it is open"), Wait::Message);
+            let mut readable = std::pin::pin!(endpoint.readable());
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(readable.as_mut().poll(&mut context).is_pending(), "{comes_late}");
+            if comes_late {
+                send_only(&joined.program_end, Kind::Wake);
+                soon(readable).await;
+                continue;
+            }
+            assert!(put(&joined.socket, ID, b"a word"), "the daemon sleeps");
+            assert!(!put(&joined.socket, ID, b"a word"), "one writer wakes it");
+            // A wake record that finds no room is left out: something else in the carrier is readable.
+            send_only(&joined.program_end, if wakes { Kind::Wake } else { Kind::Filler });
+            soon(readable).await;
+        }
+        assert_eq!(outbound.step().expect("it is open"), Wait::Message);
+        for _ in 0..2 {
+            let message = soon(joined.peer.recv()).await.expect("nothing is lost");
+            assert_eq!(message.expect("it is open").len(), 6);
+        }
+    }
+}
+
+#[tokio::test(flavor = "local")]
+async fn messages_in_the_ring_leave_before_the_end() {
+    let joined = Joined::new().await;
+    let mut outbound = joined.outbound();
+    assert_eq!(outbound.step().expect("it is open"), Wait::Message);
+    soon(async {
+        tokio::select! {
+            biased;
+            () = joined.socket.channel.endpoint.readable() => panic!("nothing has come"),
+            () = tokio::task::yield_now() => {}
+        }
+    })
+    .await;
+    // The last writer did not come to wake the daemon.
+    assert!(put(&joined.socket, ID, b"last words"));
+    rustix::net::shutdown(&joined.program_end, Shutdown::Write).expect("it is open");
+    assert!(matches!(past_turns(&mut outbound).await, Err(Departure::HalfClosed)));
+    let message = soon(joined.peer.recv()).await.expect("nothing is lost");
+    assert_eq!(message.expect("it is open").len(), 10);
+    // A process that has kept the memory goes on writing.
+    put(&joined.socket, ID, b"too late");
+    assert!(matches!(past_turns(&mut outbound).await, Err(Departure::HalfClosed)));
+}
+
+type Break<'a> = &'a dyn Fn(&Joined);
+
+#[tokio::test(flavor = "local")]
+async fn a_program_that_breaks_the_ring_is_aborted() {
+    let long = Header { flags: Flags::END.with(Flags::IN_MEMFD), ..testing::header(ID, 100_000) };
+    let breaks: [(&str, Break<'_>); 5] = [
+        ("a turn of a message that has not come", &|joined| {
+            put_record(&joined.socket, &long, b"");
+        }),
+        ("not as long as it says", &|joined| {
+            put_record(&joined.socket, &testing::header(ID, 3), b"four");
+        }),
+        ("no message", &|joined| {
+            put_record(&joined.socket, &Header::new(Kind::Accepted), b"");
+        }),
+        ("no header", &|joined| {
+            with_writer(&joined.socket, |ring| ring.put(8, |record| record.push(b"8 bytes!")));
+        }),
+        ("more turns to come than anybody has", &|joined| {
+            let long = Header { flags: long.flags.with(Flags::IN_TURN), ..long };
+            (0..9).for_each(|_| send_memfd(&joined.program_end, &long));
+        }),
+    ];
+    for (what, break_it) in breaks {
+        let joined = Joined::new().await;
+        break_it(&joined);
+        let mut outbound = joined.outbound();
+        for _ in 0..2 {
+            let outcome = past_turns(&mut outbound).await;
+            assert!(matches!(outcome, Err(Departure::Abort(_))), "{what}: {outcome:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_program_that_waits_for_room_in_the_ring_is_told() {
+    let joined = Joined::new().await;
+    let content = [7; 1000];
+    while with_writer(&joined.socket, |ring| ring.takes(64 + content.len())) {
+        put(&joined.socket, ID, &content);
+    }
+    with_writer(&joined.socket, |ring| ring.note_full());
+    (0..2).for_each(|_| send_only(&joined.program_end, Kind::Filler));
+    let mut outbound = joined.outbound();
+    let endpoint = &joined.socket.channel.endpoint;
+    let ring_bytes = || endpoint.waiting_bytes();
+    let full = ring_bytes();
+    while endpoint.carrier().waiting_bytes() > 0 {
+        assert_eq!(outbound.step().expect("it is open"), Wait::Turn);
+        outbound.next_turn().await;
+    }
+    assert!((full / 4..full * 3 / 4).contains(&ring_bytes()), "{} of {full}", ring_bytes());
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_request_waits_for_what_the_ring_holds() {
+    let registry = registry();
+    let (socket, _program_end) = opened(&registry, Style::OneToMany);
+    for _ in 0..2 * RECORDS_PER_TURN {
+        put(&socket, 77, b"");
+    }
+    let mut drain = Drain::new(&socket);
+    assert_eq!(drain.step(&socket), None);
+    put(&socket, 77, b"later");
+    assert_eq!((drain.step(&socket), drain.step(&socket)), (None, Some(true)));
+    assert!(socket.channel.endpoint.waiting_bytes() > 0, "a later message is another request's");
+}
+
+/// Takes records until one says that nothing more is there.
+fn take_all(socket: &Socket) -> Vec<Bytes> {
+    let mut contents = Vec::new();
+    loop {
+        match socket.channel.endpoint.try_take() {
+            Ok(Incoming::Message(_, content)) => contents.push(content),
+            Ok(Incoming::Filler) => {}
+            other => {
+                assert!(matches!(other, Err(Errno::AGAIN)), "{other:?}");
+                return contents;
+            }
+        }
+    }
+}
+
+/// Puts a message into a ring that was announced.
+fn put_into(ring: &Offered, socket: &Socket, content: &[u8]) -> Put {
+    let memory = socket.channel.pages.memory();
+    let words = ring.long_words().try_into().expect("as many as a ring has");
+    Writer::new(Ring::new(words, memory.reader_words())).put(HEADER_BYTES + content.len(), |record| {
+        record.push(&testing::header(ID, content.len()).encode());
+        record.push(content);
+    })
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_ring_is_used_once_it_was_checked_and_behind_what_was_sent_before() {
+    let registry = registry();
+    let (socket, program_end) = opened(&registry, Style::OneToOne);
+    let number = || socket.channel.pages.field(StatusPage::RING_NUMBER_AT);
+    let offered = || Offered::new("ring", ring::WORDS).expect("memory");
+    let (one, other) = (offered(), offered());
+    send(&program_end, ID, b"1");
+    announce(&program_end, 7, &one);
+    send(&program_end, ID, b"2");
+    assert_eq!(take_all(&socket), ["1"], "what follows waits for the check");
+    assert_eq!((take_all(&socket).len(), number()), (0, 0));
+    soon(socket.channel.endpoint.readable()).await;
+    assert_eq!(number(), 7);
+    // The daemon sleeps: a wake record follows what was sent before.
+    assert!(matches!(put_into(&one, &socket, b"3"), Put::Done { sleep: Some(_) }));
+    send_only(&program_end, Kind::Wake);
+    soon(socket.channel.endpoint.readable()).await;
+    assert_eq!(take_all(&socket), ["2", "3"]);
+    // Another program goes on in a ring of its own.
+    put_into(&one, &socket, b"4");
+    announce(&program_end, 8, &other);
+    put_into(&one, &socket, b"5");
+    send(&program_end, ID, b"6");
+    assert_eq!(take_all(&socket), ["4", "5"], "the earlier ring comes first");
+    soon(socket.channel.endpoint.readable()).await;
+    assert_eq!(number(), 8);
+    put_into(&other, &socket, b"7");
+    send_only(&program_end, Kind::Wake);
+    put_into(&one, &socket, b"nobody looks here");
+    assert_eq!(take_all(&socket), ["6", "7"]);
+    assert!(socket.channel.endpoint.taken().reaches(socket.channel.endpoint.sent()));
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_ring_that_its_program_could_take_away_is_not_used() {
+    let registry = registry();
+    let (socket, program_end) = opened(&registry, Style::OneToOne);
+    let bytes = ring::BYTES as u64;
+    let unsealed = memfd_create("ring", MemfdFlags::ALLOW_SEALING).expect("a memfd");
+    rustix::io::pwrite(&unsealed, &vec![0; ring::BYTES], 0).expect("memory");
+    let sparse = memfd_create("ring", MemfdFlags::ALLOW_SEALING).expect("a memfd");
+    ftruncate(&sparse, bytes).expect("its length");
+    fcntl_add_seals(&sparse, SealFlags::SHRINK | SealFlags::FUTURE_WRITE).expect("its seals");
+    let short = Offered::new("ring", ring::WORDS - 1).expect("memory");
+    let broken = Offered::new("ring", ring::WORDS).expect("memory");
+    broken.long_words()[0].store(7, std::sync::atomic::Ordering::Relaxed);
+    let file = std::fs::File::open("/proc/self/exe").expect("a file");
+    for memfd in [unsealed.as_fd(), sparse.as_fd(), short.as_fd(), broken.as_fd(), file.as_fd()] {
+        announce(&program_end, 7, memfd);
+        send(&program_end, ID, b"a record");
+        assert_eq!(take_all(&socket), Vec::<Bytes>::new());
+        soon(socket.channel.endpoint.readable()).await;
+        assert_eq!(take_all(&socket), ["a record"], "the socket goes on");
+        assert_eq!(socket.channel.pages.field(StatusPage::RING_NUMBER_AT), 0);
+    }
+    // A record without memory is none of the shim's.
+    send_only(&program_end, Kind::Ring);
+    assert!(matches!(socket.channel.endpoint.try_take(), Ok(Incoming::Malformed)));
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_program_that_fills_its_carrier_without_end_ends_a_turn() {
+    let joined = Joined::new().await;
+    let endpoint = &joined.socket.channel.endpoint;
+    let fill = || {
+        while rustix::net::send(
+            &joined.program_end,
+            &Header::new(Kind::Filler).encode(),
+            rustix::net::SendFlags::DONTWAIT,
+        )
+        .is_ok()
+        {}
+    };
+    fill();
+    let before = endpoint.carrier().waiting_bytes();
+    let long = testing::header(ID, 100_000);
+    let flags = long.flags.with(Flags::IN_MEMFD);
+    put_record(&joined.socket, &Header { flags: flags.with(Flags::IN_TURN), ..long }, b"");
+    // The message whose turn it is does not come: each attempt takes one record.
+    for _ in 0..3 {
+        assert!(matches!(endpoint.try_take(), Ok(Incoming::Filler)));
+    }
+    assert_eq!(before - endpoint.carrier().waiting_bytes(), 3 * 64);
+    assert!(endpoint.discard() && endpoint.carrier().waiting_bytes() > 0, "the ring alone");
+    // A note of a full ring makes the daemon discard some of them at once.
+    put(&joined.socket, ID, b"a word");
+    with_writer(&joined.socket, |ring| ring.note_full());
+    let before = endpoint.carrier().waiting_bytes();
+    let taken = endpoint.try_take();
+    assert!(matches!(taken, Ok(Incoming::Message(..))), "{taken:?}");
+    assert_eq!(before - endpoint.carrier().waiting_bytes(), 8 * 64);
+}
