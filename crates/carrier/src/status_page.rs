@@ -392,7 +392,7 @@ mod tests {
         assert_eq!(entry.peer(), Some(address("192.0.2.1:7")));
     }
 
-    /// A sharer may write any number there.
+    /// Only the daemon writes the page; a daemon of another version may write another number.
     #[test]
     fn no_more_entries_are_in_use_than_there_are() {
         let page = StatusPage::default();

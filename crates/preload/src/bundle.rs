@@ -1,10 +1,10 @@
 //! Records that hold several messages.
 //!
 //! A bundle stays at the front of the carrier until its last message was read, so the descriptor polls readable until then. Each
-//! reader copies the bundle once and then takes messages without system calls. The shared page counts how far all sharers have
+//! reader copies the bundle once and then takes messages without system calls. The sharers' page counts how far all sharers have
 //! read, and tells a reader whether its copy is still of the bundle at the front.
 //!
-//! The lock of the page guards all of this.
+//! The lock for reading guards all of this.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,6 +1,6 @@
-//! The read lock of a socket. It lies in the shared page and excludes threads and processes.
+//! The locks of a socket for reading and for writing. They are in the sharers' page, and exclude threads and processes.
 //!
-//! Its word holds the thread identifier of the holder, and the kernel treats the lock as a robust futex (set_robust_list(2)):
+//! The word of a lock holds the thread identifier of the holder, and the kernel treats the lock as a robust futex (set_robust_list(2)):
 //! when the holder dies, the kernel marks the word and wakes a waiter. It does so in the holder's own PID namespace, so the lock
 //! works across namespaces: no waiter looks up the thread that the word names. Unlike a robust mutex of the C library, the lock
 //! has no pointers in shared memory that another process could bend: the kernel finds the lock by the one pointer of the thread's

@@ -206,7 +206,7 @@ fn wake(fd: RawFd) -> Result<()> {
     }
 }
 
-/// Makes the descriptor poll unwritable until the daemon has taken a record.
+/// Makes the descriptor poll unwritable until the daemon has discarded this filler, which it does once half of the ring is free.
 fn fill(fd: RawFd, page: &SharersPage) -> Result<()> {
     if page.send_buffer.load(Relaxed) == 0 {
         // Noted first: the next sender restores the size, also if this thread dies.

@@ -1,5 +1,5 @@
-//! Memory that processes share, which each of them may write at any time if it may write it at all. Also the return of freed memory to the
-//! system.
+//! Memory that processes share and that only one of them writes, and a call that returns freed memory to the system
+//! ([`return_freed`]).
 //!
 //! A process with a descriptor of a memfd that is open for writing can make others wait, without limit, in two ways: it holds the lock of the
 //! inode, for which each write call to the memfd waits, and it punches holes, during which each access to the memory waits

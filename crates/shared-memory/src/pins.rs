@@ -71,7 +71,7 @@ impl Pins {
         Pins { pipes_max, are_forbidden: AtomicBool::new(false), state: Mutex::default() }
     }
 
-    /// Returns a number of pipes that holds so many pieces of memory, whatever was released before.
+    /// Returns the number of pipes that suffices for pins of this many pieces of memory, in whatever order earlier ones were released.
     pub const fn pipes_for(memories: usize) -> usize {
         // A pipe with fewer is emptied.
         let (least, least_of_small) = (PIPE_PAGES / 2 + 1, SMALL_PIPE_PAGES);

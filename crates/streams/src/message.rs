@@ -24,13 +24,13 @@ use tpi::{Primitive, RecvInfo, SendInfo};
 /// A message on its way up or down a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
-    /// The type of the message.
+    /// The type, with the content that belongs to it.
     pub kind: Kind,
     /// The priority band: 0 is normal, higher bands pass lower ones. High-priority types pass all bands.
     pub band: u8,
-    /// The marks.
+    /// Marks of the head, such as the end of a record, and of the flow control of the receive window.
     pub marks: Marks,
-    /// The data.
+    /// User data; empty for most control messages.
     pub data: Chain,
 }
 
@@ -107,7 +107,7 @@ impl Message {
         self
     }
 
-    /// Returns what is known of user data in both directions; `None` for other messages. Data without options has the default
+    /// Returns the properties of user data that both directions have in common; `None` for other messages. Data without options has the default
     /// description.
     pub fn user_data(&self) -> Option<UserData> {
         self.kind.described(user_data_of)
