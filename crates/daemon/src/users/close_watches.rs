@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
@@ -15,6 +15,7 @@ use tokio::io::Interest;
 use tokio::sync::watch;
 
 use crate::system::descriptor_io::register;
+use crate::system::lock::lock;
 use crate::users::seats::{Places, Seat};
 
 /// Where the kernel says how many events it keeps for a reader.
@@ -97,7 +98,7 @@ impl CloseWatches {
     }
 
     fn watched(&self) -> MutexGuard<'_, HashMap<i32, watch::Sender<bool>>> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.watched)
     }
 
     fn report_closed(&self, number: i32) {
