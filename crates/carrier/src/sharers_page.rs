@@ -97,6 +97,11 @@ impl SentBytes {
         self.count(entry, association, claim)
     }
 
+    /// Takes all room of an association to which nothing was sent. Returns false if something was.
+    pub fn close_unused(&self, entry: &Entry, association: u32) -> bool {
+        self.count(entry, association, |sent| (sent == 0).then_some(ROOM_BYTES))
+    }
+
     /// Undoes the reservation for a message that was not sent.
     pub fn unreserve(&self, entry: &Entry, association: u32, bytes: u32) {
         // If the association has left the entry, there is nothing to undo.

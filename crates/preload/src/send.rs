@@ -24,12 +24,16 @@ use crate::ring;
 use crate::self_connect;
 use crate::setup;
 use crate::system::{self, Buffers, Errno, Result};
+use crate::tcp;
 use crate::waiting;
 
 /// Number of times in a row that a send asks the daemon for room which others then take. From then on it pauses before each
 /// request.
 const ROOM_TRIES: u32 = 4;
 const ROOM_PAUSE: Duration = Duration::from_millis(5);
+
+/// Number of times that a send looks for the association with its peer, which other threads begin and give up.
+const NEW_TRIES: u32 = 16;
 
 /// Number of associations per request where a message is for all of them. The list lies on the stack.
 const ASSOCIATIONS_AT_ONCE: usize = 128;
@@ -53,6 +57,10 @@ impl Outgoing<'_> {
     /// Sends the message and returns its number of bytes. A cancellation point.
     pub(crate) fn send(self) -> Result<usize> {
         cancel::point();
+        if self.content.bytes() == 0 && tcp::is_stream(self.descriptor) {
+            // A stream has no empty messages.
+            return Ok(0);
+        }
         let sent = match self.pages().status.state() {
             State::OneToMany | State::OneToManyListening => self.send_to_one_of_many(),
             _ => self.send_to_peer(),
@@ -139,20 +147,40 @@ impl Outgoing<'_> {
         if self.info.to_all {
             return self.send_to_all();
         }
-        let association = match self.to {
-            Some(to) => match self.association_with(to)? {
-                Some(known) => known,
-                None => return self.send_to_new(self.connect(to)?),
-            },
-            None if self.info.association > 0 => self.info.association,
-            None => return Err(Errno(libc::EPIPE)),
+        let Some(to) = self.to else {
+            return match self.info.association {
+                0 => Err(Errno(libc::EPIPE)),
+                association => self.send_to_association(association),
+            };
         };
-        self.send_to_association(association)
+        for _ in 0..NEW_TRIES {
+            match self.association_with(to)? {
+                Some(known) => match self.send_to_association(known) {
+                    // Another thread has begun this association, and has given it up.
+                    Err(Errno(libc::EPIPE)) if !self.is_known(to) => {}
+                    sent => return sent,
+                },
+                None => match self.connect(to) {
+                    // Another thread has begun it meanwhile.
+                    Err(Errno(libc::EALREADY | libc::EISCONN)) => {}
+                    begun => return self.send_to_new(begun?),
+                },
+            }
+        }
+        Err(Errno(libc::EPIPE))
     }
 
-    /// Sends the message with which an association begins. Without it there is no association.
+    /// Returns whether there is an association with this peer.
+    fn is_known(&self, to: SocketAddr) -> bool {
+        setup::find_association(self.fd, to).is_ok()
+    }
+
+    /// Sends the message with which an association begins. Without it there is no association, unless another thread has sent one.
     fn send_to_new(&self, association: u32) -> Result<usize> {
         self.send_to_association(association).inspect_err(|_| {
+            if !self.close_unused(association) {
+                return;
+            }
             let info = SendInfo { flags: Flags::ABORT, ..SendInfo::default() };
             // SAFETY: no memory is described.
             let content = unsafe { Buffers::new(&[]) };
@@ -160,6 +188,15 @@ impl Outgoing<'_> {
             // Where the ring is full, the association waits for the message to be sent again.
             let _ = abort.hand_over(association);
         })
+    }
+
+    /// Keeps others from sending to an association to which nothing was sent. Returns false if something was.
+    fn close_unused(&self, association: u32) -> bool {
+        let pages = self.pages();
+        let mut entries = pages.status.entries().iter().zip(pages.sharers.sent());
+        let found = entries.find(|(entry, _)| entry.association.load(Relaxed) == association);
+        // Of more associations than entries nothing is known.
+        found.is_none_or(|(entry, sent)| sent.close_unused(entry, association))
     }
 
     /// Sends to each association that exists when its turn comes and whose peer has not shut it down. The daemon lists them,

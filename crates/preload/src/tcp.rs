@@ -70,7 +70,8 @@ pub(crate) fn receive(
     Ok(Message { bytes, ..first })
 }
 
-fn is_stream(descriptor: &Descriptor) -> bool {
+/// Returns whether a socket is one of TCP for its program.
+pub(crate) fn is_stream(descriptor: &Descriptor) -> bool {
     environment::was_tcp_as_sctp()
         && descriptor.pages().status.style.load(Relaxed) == libc::SOCK_STREAM as u32
 }

@@ -156,6 +156,44 @@ static void a_socket_that_polls_writable_takes_a_message(void)
     close(server);
 }
 
+enum { ROUNDS = 60 };
+
+static struct {
+    int fd;
+    struct sockaddr_in to;
+    pthread_barrier_t both;
+} meeting;
+
+static void *sends_at_once(void *word)
+{
+    pthread_barrier_wait(&meeting.both);
+    CHECK(sendto(meeting.fd, word, 1, 0, (struct sockaddr *)&meeting.to, sizeof meeting.to) == 1);
+    return NULL;
+}
+
+/* Two threads send to a peer with which there is no association yet: both messages go to it. */
+static void threads_that_begin_an_association_share_it(void)
+{
+    struct sockaddr_in a = loopback(PORT + 4);
+    int server = socket(AF_INET, SOCK_SEQPACKET, IPPROTO_SCTP);
+    CHECK(server >= 0 && bind(server, (struct sockaddr *)&a, sizeof a) == 0 && listen(server, 5) == 0);
+    CHECK(pthread_barrier_init(&meeting.both, NULL, 2) == 0);
+    meeting.to = a;
+    for (int round = 0; round < ROUNDS; round++) {
+        pthread_t other;
+        char words[2];
+        meeting.fd = socket(AF_INET, SOCK_SEQPACKET, IPPROTO_SCTP);
+        CHECK(meeting.fd >= 0 && pthread_create(&other, NULL, sends_at_once, "a") == 0);
+        sends_at_once("b");
+        CHECK(pthread_join(other, NULL) == 0);
+        for (int i = 0; i < 2; i++)
+            CHECK(recv(server, &words[i], 1, 0) == 1);
+        CHECK(words[0] != words[1]);
+        close(meeting.fd);
+    }
+    close(server);
+}
+
 int main(int count, char **words)
 {
     begin();
@@ -169,5 +207,6 @@ int main(int count, char **words)
     a_full_ring_refuses_no_message_of_another_program();
     later_defaults_do_not_concern_a_message();
     a_socket_that_polls_writable_takes_a_message();
+    threads_that_begin_an_association_share_it();
     return 0;
 }

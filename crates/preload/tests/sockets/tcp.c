@@ -135,6 +135,12 @@ static void many_messages(int ends[2])
     FAILS(recv(ends[1], place, sizeof place, MSG_DONTWAIT), EAGAIN);
 }
 
+/* A stream has no empty messages, so nothing is sent. */
+static void sends_nothing(int client)
+{
+    CHECK(send(client, "", 0, 0) == 0);
+}
+
 int main(void)
 {
     int ends[2];
@@ -146,6 +152,7 @@ int main(void)
     replaced();
     long_messages(ends);
     many_messages(ends);
+    sends_nothing(ends[0]);
     say(ends, "last", 4);
     CHECK(close(ends[0]) == 0);
     while (polls(ends[1], POLLRDHUP, 0) == 0)

@@ -1,9 +1,12 @@
 //! TCP as programs use it: a write per message, or careful batches with a length before each message.
 
-use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use nix::sys::socket::{MsgFlags, recvmsg};
 
 use super::read_buffer::ReadBuffer;
 use super::{Dialogue, Incoming, LoadError, Outgoing, read_every_byte};
@@ -56,6 +59,66 @@ impl Incoming for PlainIn<'_> {
         let count = read(&mut self.stream, &mut self.buffer, self.stop)?;
         read_every_byte(&self.buffer[..count]);
         Ok((count > 0).then_some(count))
+    }
+}
+
+/// Reads messages of an SCTP socket. The longest ones come in parts, of which only the last has `MSG_EOR`.
+pub(crate) struct SocketIn<'a> {
+    stream: TcpStream,
+    buffer: ReadBuffer,
+    stop: &'a AtomicBool,
+}
+
+impl<'a> SocketIn<'a> {
+    /// Reads messages of up to this length until the end of the association or until `stop` is set.
+    pub(crate) fn new(stream: TcpStream, message_bytes: usize, stop: &'a AtomicBool) -> Self {
+        Self { stream, buffer: ReadBuffer::new(READ_BYTES.max(message_bytes)), stop }
+    }
+}
+
+impl Incoming for SocketIn<'_> {
+    #[inline]
+    fn recv(&mut self) -> Result<Option<usize>, LoadError> {
+        let (stream, stop) = (&self.stream, self.stop);
+        let count = whole_message(&mut self.buffer, |place| {
+            let mut is_last = false;
+            let receive = || {
+                let mut parts = [IoSliceMut::new(place)];
+                let received = recvmsg::<()>(stream.as_raw_fd(), &mut parts, None, MsgFlags::empty())?;
+                is_last = received.flags.contains(MsgFlags::MSG_EOR);
+                Ok(received.bytes)
+            };
+            let bytes = unless_stopped(receive, stop, "reading from the SCTP socket")?;
+            Ok((bytes, is_last))
+        })?;
+        if let Some(count) = count {
+            read_every_byte(&self.buffer[..count]);
+        }
+        Ok(count)
+    }
+}
+
+/// Reads the parts of a message until the last one, each by `receive`, which returns its length, and whether it is the last. Returns the
+/// length of the message; `None` at the end.
+fn whole_message(
+    buffer: &mut [u8],
+    mut receive: impl FnMut(&mut [u8]) -> Result<(usize, bool), LoadError>,
+) -> Result<Option<usize>, LoadError> {
+    let mut filled = 0;
+    loop {
+        match receive(&mut buffer[filled..])? {
+            (0, _) if filled == 0 => return Ok(None),
+            (0, _) => return Err(LoadError::Closed),
+            (bytes, is_last) => {
+                filled += bytes;
+                if is_last {
+                    return Ok(Some(filled));
+                }
+            }
+        }
+        if filled == buffer.len() {
+            return Err(LoadError::WrongSize { got: filled + 1, expected: filled });
+        }
     }
 }
 
@@ -200,15 +263,25 @@ impl Dialogue for Conversation<'_> {
 /// Reads once; returns 0 at the end of the connection, and after `stop` if nothing has come for the read timeout.
 #[inline]
 fn read(stream: &mut TcpStream, buffer: &mut [u8], stop: &AtomicBool) -> Result<usize, LoadError> {
+    unless_stopped(|| stream.read(buffer), stop, "reading from the TCP connection")
+}
+
+/// Repeats a read whose time limit has passed; returns 0 after `stop`.
+#[inline]
+fn unless_stopped(
+    mut read: impl FnMut() -> io::Result<usize>,
+    stop: &AtomicBool,
+    during: &'static str,
+) -> Result<usize, LoadError> {
     loop {
-        match stream.read(buffer) {
+        match read() {
             Ok(count) => return Ok(count),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                 if stop.load(Ordering::Relaxed) {
                     return Ok(0);
                 }
             }
-            Err(error) => return Err(LoadError::during("reading from the TCP connection")(error)),
+            Err(error) => return Err(LoadError::during(during)(error)),
         }
     }
 }
@@ -271,6 +344,23 @@ mod tests {
             drop(incoming);
             sender.join().expect("no panic").expect("all was sent");
         }
+    }
+
+    #[test]
+    fn a_message_that_comes_in_parts_is_read_to_its_end() {
+        let read = |parts: &[(usize, bool)]| {
+            let mut parts = parts.iter();
+            whole_message(&mut [0; 8], |place| {
+                let (bytes, is_last) = *parts.next().unwrap_or(&(0, false));
+                assert!(bytes <= place.len());
+                Ok((bytes, is_last))
+            })
+        };
+        assert!(matches!(read(&[(3, false), (4, false), (1, true)]), Ok(Some(8))));
+        assert!(matches!(read(&[(8, true)]), Ok(Some(8))));
+        assert!(matches!(read(&[]), Ok(None)));
+        assert!(matches!(read(&[(3, false)]), Err(LoadError::Closed)), "the end comes within the message");
+        assert!(matches!(read(&[(8, false)]), Err(LoadError::WrongSize { .. })), "it is longer");
     }
 
     #[test]

@@ -218,6 +218,10 @@ fn serve_tcp(
             let mut incoming = tcp::BatchedIn::new(stream, spec.message_bytes, stop);
             receive_all(&mut incoming, Some(spec.message_bytes), meter)
         }
+        (Exchange::OneWay, Method::SctpSockets) => {
+            let mut incoming = tcp::SocketIn::new(stream, spec.message_bytes, stop);
+            receive_all(&mut incoming, Some(spec.message_bytes), meter)
+        }
         (_, Method::SctpSockets) => serve_messages(stream, spec, stop, meter),
         (Exchange::OneWay, _) => receive_all(&mut tcp::PlainIn::new(stream, stop), None, meter),
         _ => answer_all(tcp::Conversation::new(stream, stop)?, spec.message_bytes, meter),
