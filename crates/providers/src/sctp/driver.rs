@@ -67,7 +67,7 @@ impl Driver for SctpDriver {
             Kind::Proto(Control::Tpi(Primitive::OptdataReq { association, info })) => {
                 self.send(cx, s, *association, info, m.data);
             }
-            Kind::Data => self.send_plain(cx, s, false, false, m.data),
+            Kind::Data => self.put_unadmitted(cx, s, m),
             _ => self.put_request(cx, s, m),
         }
     }

@@ -1,9 +1,10 @@
 //! Messages that wait on a stream's write queue until their association has room.
 //!
-//! The stream head asks for room before it sends a message down. A multiplexor that the stream is linked under cannot ask, and
-//! marks its messages ([`Marks::UNADMITTED`]). Later messages of all senders wait behind them.
+//! The stream head asks for room before it sends a message with options down. A multiplexor that the stream is linked under cannot ask,
+//! and marks its messages ([`Marks::UNADMITTED`]); nor does the head for data without options. Later messages of all senders wait
+//! behind them.
 
-use streams::{Admission, Control, Cx, Driver, Kind, Marks, Message, SendInfo, StreamId};
+use streams::{Admission, Control, Cx, Driver, Kind, Marks, Message, StreamId};
 use tpi::Primitive;
 
 use super::SctpDriver;
@@ -36,8 +37,14 @@ impl SctpDriver {
     /// its stream fails.
     fn has_room(&mut self, s: StreamId, m: &Message) -> bool {
         let (association, info) = match &m.kind {
-            Kind::Proto(Control::Tpi(Primitive::OptdataReq { association, info })) => (*association, *info),
-            _ => (0, SendInfo::default()),
+            Kind::Proto(Control::Tpi(primitive)) => match *primitive {
+                Primitive::OptdataReq { association, info } => (association, info),
+                Primitive::DataReq { more } => (0, self.plain_info(s, false, more)),
+                Primitive::ExdataReq { more } => (0, self.plain_info(s, true, more)),
+                _ => return true,
+            },
+            Kind::Data => (0, self.plain_info(s, false, false)),
+            _ => return true,
         };
         self.admit(s, association, &info, m.data.len()) != Admission::Full
     }

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use ::sctp::{AssociationConfig, ConnectError, Lifetime, ListenerId, SendInfo};
 use links::SCTP_TUNNELING_PORT;
-use streams::{Chain, Control, Cx, Errno, Flush, Kind, Message, StreamId};
+use streams::{Chain, Cx, Errno, Flush, Kind, Message, StreamId};
 use tpi::{Addresses, DecodeError, Event, Info, Primitive, PrimitiveCode, State, TError};
 
 use super::SctpDriver;
@@ -18,8 +18,8 @@ const DISCONNECT_BYTES_MAX: usize = 256;
 impl SctpDriver {
     /// Handles every message that is not plain user data.
     pub(super) fn put_request(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
-        if matches!(m.kind, Kind::Proto(Control::Raw(_))) && m.send_info().is_some() {
-            // The head does not know what a program puts as bytes, and has not asked for room.
+        if matches!(m.kind, Kind::Proto(_)) && m.send_info().is_some() {
+            // The head knows neither what a program puts as bytes, nor what data without options is sent with.
             return self.put_unadmitted(cx, s, m.decoded());
         }
         if matches!(m.kind, Kind::Proto(_)) && cx.queue(s).is_some_and(|queue| !queue.is_empty()) {
@@ -105,10 +105,15 @@ impl SctpDriver {
         more: bool,
         data: Chain,
     ) {
+        let info = self.plain_info(s, unordered, more);
+        self.send(cx, s, 0, &info, data);
+    }
+
+    /// Returns the description of data without options.
+    pub(super) fn plain_info(&self, s: StreamId, unordered: bool, more: bool) -> SendInfo {
         let SendDefaults { ppid, stream, lifetime_ms } = self.send_defaults(s);
         let lifetime = Lifetime::from_ms(lifetime_ms);
-        let info = SendInfo { stream, ppid, unordered, more, lifetime, ..SendInfo::default() };
-        self.send(cx, s, 0, &info, data);
+        SendInfo { stream, ppid, unordered, more, lifetime, ..SendInfo::default() }
     }
 
     /// Returns whether a primitive fits the state of its stream, by the table of TPI.

@@ -281,3 +281,56 @@ fn data_with_high_priority_violates_the_protocol() {
         }
     }
 }
+
+/// T_DATA_REQ, T_EXDATA_REQ, T_OPTDATA_REQ with and without T_MORE, M_DATA: records of one to three parts, short, as long as a packet and
+/// fragmented, as bytes and as values, arrive whole, in their order, with their properties.
+#[test]
+fn each_data_primitive_in_each_number_of_parts_and_length() {
+    let optdata = |unordered: bool, more: bool| Primitive::OptdataReq {
+        association: 0,
+        info: tpi::SendInfo { unordered, more, ppid: 46, ..tpi::SendInfo::stream(3) },
+    };
+    // What a part is sent as, and what is received: unordered, its stream, its payload protocol identifier.
+    type Form = (&'static str, Box<dyn Fn(bool) -> Option<Primitive>>, (bool, u16, u32));
+    let forms: [Form; 5] = [
+        ("T_DATA_REQ", Box::new(|more| Some(Primitive::DataReq { more })), (false, 0, 0)),
+        ("T_EXDATA_REQ", Box::new(|more| Some(Primitive::ExdataReq { more })), (true, 0, 0)),
+        ("T_OPTDATA_REQ", Box::new(move |more| Some(optdata(false, more))), (false, 3, 46)),
+        ("T_OPTDATA_REQ, unordered", Box::new(move |more| Some(optdata(true, more))), (true, 3, 46)),
+        ("M_DATA", Box::new(|more| more.then_some(Primitive::DataReq { more })), (false, 0, 0)),
+    ];
+    for (name, form, expected) in &forms {
+        for (parts, bytes, as_bytes) in (1..=3)
+            .flat_map(|parts| [1, 1400, 20_000].map(|bytes| (parts, bytes)))
+            .flat_map(|(parts, bytes)| [true, false].map(|as_bytes| (parts, bytes, as_bytes)))
+        {
+            let mut rig = Rig::new();
+            let (client, server) = rig.connected();
+            let mut sent = Vec::new();
+            for part in 0..parts {
+                let data = vec![part + 1; bytes];
+                let kind = match form(part + 1 < parts) {
+                    Some(primitive) if as_bytes => Kind::Proto(Control::from(&primitive.encode()[..])),
+                    Some(primitive) => Kind::Proto(primitive.into()),
+                    None => Kind::Data,
+                };
+                rig.executive.putmsg(client, Message::with_data(kind, data.clone().into())).unwrap();
+                rig.executive.run();
+                sent.extend(data);
+            }
+            rig.pass(Duration::from_millis(500));
+            let case = format!("{name} in {parts} parts of {bytes}, as bytes: {as_bytes}");
+            let mut received = Vec::new();
+            let mut ended = false;
+            while let Some((primitive, data)) = rig.take(server) {
+                let Primitive::OptdataInd { info, .. } = primitive else { panic!("{primitive:?}") };
+                assert!(!ended, "{case}: one record");
+                assert_eq!((info.unordered, info.stream, info.ppid), *expected, "{case}");
+                received.extend(data);
+                ended = !info.more;
+            }
+            assert!(ended, "{case}: the record has an end");
+            assert!(received == sent, "{case}: {} bytes of {}", received.len(), sent.len());
+        }
+    }
+}

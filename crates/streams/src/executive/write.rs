@@ -346,10 +346,7 @@ impl Executive {
             Kind::Proto(Control::Tpi(Primitive::OptdataReq { association, info })) => {
                 self.admit_in(s, *association, info, m.data.len(), m.band).map(drop)
             }
-            Kind::Data
-            | Kind::Proto(Control::Tpi(Primitive::DataReq { .. } | Primitive::ExdataReq { .. })) => {
-                self.admit_in(s, 0, &SendInfo::default(), m.data.len(), m.band).map(drop)
-            }
+            // What data without options is sent with is known to the driver alone, which queues it if it has no room.
             _ => self.check_canput(s, m.band),
         }
     }
