@@ -14,7 +14,6 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use serde_json::Value;
 use swiftwater_tests::tools;
 
 use daemon::{Daemon, SWIFTWATER, compiled};
