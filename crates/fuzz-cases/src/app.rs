@@ -106,6 +106,7 @@ impl Host for App {
         PathHints {
             mtu_bytes: self.mtu_bytes,
             header_bytes: if remote.is_ipv6() { 48 } else { 28 },
+            is_own_endpoint: false,
             leaves_host: self.in_flight_limit_bytes.is_none(),
             on_link: remote.is_ipv6(),
             in_flight_limit_bytes: self.in_flight_limit_bytes,
