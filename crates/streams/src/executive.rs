@@ -17,6 +17,7 @@ mod write;
 pub use control::{IoctlReply, IoctlRequest, IoctlStep};
 pub use description::{PartDescription, QueueDescription, StreamDescription};
 pub use read::{Parts, Select};
+pub use write::{Position, Shown};
 
 use crate::driver::{Cx, Driver, Open};
 use crate::error::{OpenError, WriteError};

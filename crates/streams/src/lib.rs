@@ -72,8 +72,8 @@ pub use error::{
     AutopushError, IoctlError, LinkError, OpenError, PopError, PushError, ReadError, Refused, WriteError,
 };
 pub use executive::{
-    Executive, IoctlReply, IoctlRequest, IoctlStep, PartDescription, Parts, QueueDescription, Select,
-    StreamDescription,
+    Executive, IoctlReply, IoctlRequest, IoctlStep, PartDescription, Parts, Position, QueueDescription,
+    Select, Shown, StreamDescription,
 };
 pub use head::{
     ErrorOptions, HeadOptions, HeadStats, Interest, ReadControl, ReadMode, Readiness, SignalEvents,

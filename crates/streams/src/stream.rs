@@ -298,6 +298,16 @@ impl Stream {
             && !self.waits_below()
     }
 
+    /// Returns whether the driver may lend its own form to writers: modules only look at what is written.
+    #[inline]
+    pub(crate) fn lends(&mut self) -> bool {
+        !self.head.failed_or_diverted
+            && self.head.writes_directly
+            && self.head.coalesced.is_empty()
+            && self.device.write.is_empty()
+            && self.only_observes_writes()
+    }
+
     /// Returns whether a write has to wait, or to take its turn: the next queue with a service procedure is full, or messages that the
     /// driver has no room for wait on its queue, which a write must not pass.
     #[inline]

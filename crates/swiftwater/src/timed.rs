@@ -15,7 +15,7 @@ use providers::SctpDriver;
 use sctp::{Batch, RecvInfo, SendInfo, Stage, Staged};
 use smallvec::SmallVec;
 use streams::{
-    Cx, DriverId, Executive, Interest, Message, OpenError, ReadError, Readiness, StreamId, WriteError,
+    Cx, DriverId, Executive, Interest, Message, OpenError, ReadError, Readiness, Shown, StreamId, WriteError,
 };
 
 /// Maximum number of associations that have a stage at a time, since each message looks for its own.
@@ -33,6 +33,8 @@ struct Lent {
     stream: StreamId,
     association: u32,
     stage: Stage,
+    /// Modules are pushed that observe: each message is shown to them.
+    is_observed: bool,
 }
 
 /// Place of a message that was written.
@@ -103,7 +105,16 @@ impl Timed {
         data: &[u8],
     ) -> Result<Written, WriteError> {
         let is_its = |lent: &&mut Lent| lent.stream == s && lent.association == association;
-        match self.stages.iter_mut().find(is_its).map_or(Staged::No, |lent| lent.stage.push(info, data)) {
+        let Some(lent) = self.stages.iter_mut().find(is_its) else {
+            return self.write_down(s, association, info, data);
+        };
+        if lent.is_observed && lent.stage.fits(info, data.len()) {
+            match self.executive.show_write(s, association, info, data) {
+                Shown::Passed => {}
+                shown => return Ok(self.hand_over(s, shown, association, info, data)),
+            }
+        }
+        match lent.stage.push(info, data) {
             Staged::Yes => Ok(Written::Staged),
             Staged::No => self.write_down(s, association, info, data),
             Staged::Due => {
@@ -111,6 +122,23 @@ impl Timed {
                 Ok(Written::Queued)
             }
         }
+    }
+
+    /// Ends the stage of a write that a module handles, or that has gone with a module's panic.
+    #[cold]
+    fn hand_over(
+        &mut self,
+        s: StreamId,
+        shown: Shown,
+        association: u32,
+        info: &SendInfo,
+        data: &[u8],
+    ) -> Written {
+        self.return_stages();
+        if let Shown::HandedOver(at) = shown {
+            self.executive.write_from(s, at, association, *info, data);
+        }
+        Written::Queued
     }
 
     /// Sends a message down, whose lifetime begins now. If further ones may wait for company, borrows their stage. Stages of
@@ -134,7 +162,8 @@ impl Timed {
         if Stage::takes(info, data.len()) {
             let lend = |driver: &mut SctpDriver| driver.lend_stage(s, association);
             let lent = self.executive.lend(s, lend);
-            self.stages.extend(lent.map(|stage| Lent { stream: s, association, stage }));
+            let is_observed = self.executive.has_modules(s);
+            self.stages.extend(lent.map(|stage| Lent { stream: s, association, stage, is_observed }));
         }
         Ok(Written::Queued)
     }

@@ -64,25 +64,30 @@ impl Stage {
         is_short(info, bytes)
     }
 
+    /// Returns whether [`Stage::push`] would take a message of `bytes`.
+    #[inline]
+    pub fn fits(&self, info: &SendInfo, bytes: usize) -> bool {
+        let Stage { short, limits, .. } = self;
+        is_short(info, bytes)
+            && (1..=limits.message_bytes_max).contains(&bytes)
+            && bytes + MESSAGE_OVERHEAD_BYTES <= limits.room_bytes
+            && wire_bytes(bytes) <= short.wire.capacity() - short.wire.len()
+            && info.stream < limits.streams
+            && info.context == short.context
+            && path_of(info) == short.path
+    }
+
     /// Appends a message if the association would take it at once.
     #[inline]
     #[must_use]
     pub fn push(&mut self, info: &SendInfo, message: &[u8]) -> Staged {
         let bytes = message.len();
-        let (short, limits) = (&mut self.short, &mut self.limits);
-        let charged_bytes = bytes + MESSAGE_OVERHEAD_BYTES;
-        let fits = is_short(info, bytes)
-            && (1..=limits.message_bytes_max).contains(&bytes)
-            && charged_bytes <= limits.room_bytes
-            && wire_bytes(bytes) <= short.wire.capacity() - short.wire.len()
-            && info.stream < limits.streams
-            && info.context == short.context
-            && path_of(info) == short.path;
-        if !fits {
+        if !self.fits(info, bytes) {
             return Staged::No;
         }
+        let (short, limits) = (&mut self.short, &mut self.limits);
         short.push(info, bytes, [message]);
-        limits.room_bytes -= charged_bytes;
+        limits.room_bytes -= bytes + MESSAGE_OVERHEAD_BYTES;
         if short.wire.len() < limits.due_from_bytes { Staged::Yes } else { Staged::Due }
     }
 

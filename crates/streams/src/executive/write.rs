@@ -8,7 +8,7 @@ use crate::identifiers::{DriverId, Place, StreamId};
 use crate::message::{Control, Kind, Message, Seen};
 use crate::module::flow;
 use crate::scheduler::Post;
-use crate::{Chain, Primitive, SendInfo};
+use crate::{Primitive, SendInfo};
 use bytes::Bytes;
 use std::any::Any;
 
@@ -48,7 +48,8 @@ impl Executive {
             Admission::Full => return Err(stream.head.block_writer()),
             Admission::Fail(errno) => return Err(WriteError::Failed(errno)),
         }
-        let is_observed = stream.only_observes_writes();
+        // What waits for the driver comes first.
+        let is_observed = stream.only_observes_writes() && stream.device.write.is_empty();
         stream.head.stats.messages_written += 1;
         stream.head.stats.bytes_written += bytes.len() as u64;
         // What is on its way comes first.
@@ -110,13 +111,14 @@ impl Executive {
         Some(written)
     }
 
-    /// Lets the driver lend something that takes messages in its own form, past the empty stack of modules, until
-    /// [`Executive::take_back`]. Returns `None` if messages must be written one by one. Between the two, nothing but reads may be
-    /// done with the executive, so that the stack of modules stays empty.
+    /// Lets the driver lend something that takes messages in its own form, until [`Executive::take_back`]. Returns `None` if messages
+    /// must be written one by one, because a module does more than observe. Between the two, nothing but reads may be done with
+    /// the executive, so that the stack of modules stays as it is; modules that observe are shown each message
+    /// ([`Executive::show_write`]).
     #[inline]
     pub fn lend<D: Driver, L>(&mut self, s: StreamId, lend: impl FnOnce(&mut D) -> Option<L>) -> Option<L> {
         let stream = self.streams.get_mut(s)?;
-        if !stream.writes_past() {
+        if !stream.lends() {
             return None;
         }
         let driver: &mut dyn Any = &mut *self.drivers[stream.driver.0];
@@ -133,6 +135,42 @@ impl Executive {
         let Some(stream) = self.streams.get(s) else { return };
         let _ = self.with_driver(stream.driver, |driver, _| take(driver));
         self.count_written(s, messages, bytes);
+    }
+
+    /// Returns whether modules are pushed.
+    #[inline]
+    pub fn has_modules(&self, s: StreamId) -> bool {
+        self.streams.get(s).is_some_and(|stream| !stream.modules.is_empty())
+    }
+
+    /// Shows a write to the modules of a stream, which all observe, before what the driver has lent takes it.
+    #[inline]
+    pub fn show_write(&mut self, s: StreamId, association: u32, info: &SendInfo, bytes: &[u8]) -> Shown {
+        let Some((stream, scheduler)) = self.streams.parts(s) else { return Shown::Gone };
+        let kind = Kind::Proto(Control::Tpi(Primitive::OptdataReq { association, info: *info }));
+        match stream.show_written(s, &Seen::written(&kind, bytes), scheduler) {
+            Some(Place::Driver) => Shown::Passed,
+            Some(place) => Shown::HandedOver(Position(place)),
+            None => Shown::Gone,
+        }
+    }
+
+    /// Writes a message from the module on to which [`Executive::show_write`] has handed it over, once the driver has taken back what it
+    /// has lent.
+    #[cold]
+    pub fn write_from(
+        &mut self,
+        s: StreamId,
+        Position(place): Position,
+        association: u32,
+        info: SendInfo,
+        bytes: &[u8],
+    ) {
+        let Some(stream) = self.streams.get(s) else { return };
+        let driver = stream.driver;
+        self.count_written(s, 1, bytes.len());
+        let data = self.streams.pool.copy_in(bytes);
+        self.put_down_modules(s, driver, place, Message::optdata_req(association, info, data));
     }
 
     #[cold]
@@ -224,20 +262,18 @@ impl Executive {
         info: SendInfo,
         bytes: &[u8],
     ) {
-        let Some((stream, scheduler)) = self.streams.parts(s) else { return };
-        let kind = Kind::Proto(Control::Tpi(Primitive::OptdataReq { association, info }));
-        match stream.show_written(s, &Seen::written(&kind, bytes), scheduler) {
-            Some(Place::Driver) => {
+        match self.show_write(s, association, &info, bytes) {
+            Shown::Passed => {
                 let cx = &mut Cx::new(&mut self.streams);
                 // The driver has admitted the message a moment ago.
                 self.drivers[driver.0].write(cx, s, association, &info, WriteData::Copied(bytes));
                 self.deliver_posts();
             }
-            Some(place) => {
-                let data = Chain::from(self.streams.pool.copy_in(bytes));
-                self.put_down_modules(s, driver, place, Message::with_data(kind, data));
+            Shown::HandedOver(Position(place)) => {
+                let data = self.streams.pool.copy_in(bytes);
+                self.put_down_modules(s, driver, place, Message::optdata_req(association, info, data));
             }
-            None => {}
+            Shown::Gone => {}
         }
     }
 
@@ -441,6 +477,21 @@ impl Executive {
         self.deliver_posts();
     }
 }
+
+/// What modules that observe have made of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// It goes to the driver.
+    Passed,
+    /// A module handles it.
+    HandedOver(Position),
+    /// A module has panicked: the stream has failed, and the message is gone.
+    Gone,
+}
+
+/// Place of a module on its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position(Place);
 
 /// Returns the message that a write sends down: `M_DATA` without information if the stream's writes are `M_DATA`.
 fn written(write_as: WriteAs, association: u32, info: SendInfo, data: Bytes) -> Message {

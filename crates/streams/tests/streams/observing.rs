@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use streams::modules::{Counter, NullMod};
 use streams::{
-    Admission, Errno, Flush, Kind, Message, Module, ModuleInfo, Q, QueueInfo, ReadError, Seen, Side,
-    WriteError,
+    Admission, Cx, Driver, DriverInfo, Errno, Executive, Flush, Kind, Message, Module, ModuleInfo, Open, Q,
+    QueueInfo, ReadError, Seen, SendInfo, Side, StreamId, WriteData, WriteError,
 };
 
 /// Observes all messages but those whose data begins with `p`, which its put procedures get, and panics at `!`. Sends each
@@ -160,4 +160,54 @@ fn what_is_not_admitted_is_not_observed() {
     rig.state().admission = Admission::Room;
     rig.write("a").unwrap();
     assert_eq!(*seen.lock().unwrap(), ["down a"]);
+}
+
+/// Queues what is put, and notes what it takes from the writer's memory.
+#[derive(Default)]
+struct Direct(Arc<Mutex<Vec<String>>>);
+
+impl Driver for Direct {
+    fn info(&self) -> DriverInfo {
+        Rig::INFO
+    }
+    fn open(&mut self, _cx: &mut Cx<'_>, _s: StreamId, _open: &Open) -> Result<(), Errno> {
+        Ok(())
+    }
+    fn close(&mut self, _cx: &mut Cx<'_>, _s: StreamId) {}
+    fn put(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
+        cx.putq(s, m);
+    }
+    fn write(
+        &mut self,
+        _cx: &mut Cx<'_>,
+        _s: StreamId,
+        _association: u32,
+        _info: &SendInfo,
+        data: WriteData<'_>,
+    ) -> Admission {
+        let WriteData::Copied(bytes) = data else { panic!("a block") };
+        self.0.lock().unwrap().push(String::from_utf8_lossy(bytes).into_owned());
+        Admission::Room
+    }
+}
+
+/// `putq(D3)`: a write comes behind what waits on the driver's queue, and is not lent a way past it.
+#[test]
+fn a_write_that_is_observed_does_not_pass_what_waits_for_the_driver() {
+    let mut rig = Rig::new();
+    let taken = Arc::<Mutex<Vec<String>>>::default();
+    let driver = rig.executive.add_driver("direct", Box::new(Direct(Arc::clone(&taken))));
+    let s = rig.executive.open(driver).unwrap();
+    rig.executive.push(s, Box::new(NullMod)).unwrap();
+    let write = |executive: &mut Executive, text: &str| {
+        executive.write(s, 0, SendInfo::default(), text.as_bytes()).unwrap();
+    };
+    write(&mut rig.executive, "first");
+    assert!(rig.executive.lend(s, |_: &mut Direct| Some(())).is_some());
+    assert_eq!(*taken.lock().unwrap(), ["first"], "without a copy");
+    rig.executive.putmsg(s, Message::data(&b"waits"[..])).unwrap();
+    write(&mut rig.executive, "behind");
+    assert!(rig.executive.lend(s, |_: &mut Direct| Some(())).is_none());
+    assert_eq!(*taken.lock().unwrap(), ["first"]);
+    assert_eq!(rig.executive.describe(s).unwrap().driver.write.messages, 2);
 }

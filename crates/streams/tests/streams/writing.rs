@@ -30,7 +30,11 @@ fn a_driver_lends_only_what_no_module_and_no_earlier_write_misses() {
     let stats = rig.executive.head_stats(rig.s).unwrap();
     assert_eq!((stats.messages_written, stats.bytes_written), (3, 12));
     rig.executive.push(rig.s, Box::new(NullMod)).unwrap();
+    assert!(lends(&mut rig), "it is shown the messages");
+    streams::modules::add_all(&mut rig.executive);
+    rig.executive.push_named(rig.s, "bufmod", &[]).unwrap();
     assert!(!lends(&mut rig), "the module would miss the messages");
+    drop(rig.executive.pop(rig.s).unwrap());
     drop(rig.executive.pop(rig.s).unwrap());
     rig.executive.write(rig.s, 0, SendInfo { more: true, ..SendInfo::default() }, b"begun").unwrap();
     assert!(!lends(&mut rig), "the head holds bytes that come before");

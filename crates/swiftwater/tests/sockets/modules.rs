@@ -1,6 +1,9 @@
 //! Modules on the stream of a live association.
 
-use streams::{Chain, IoctlRequest, Kind, Message, Module, Q, SendInfo};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use streams::{Chain, IoctlRequest, Kind, Message, Module, Q, Seen, SendInfo, Side};
 use swiftwater::AssociationState;
 use swiftwater::modules::{BufMod, Counter};
 
@@ -171,5 +174,73 @@ fn messages_held_by_a_module_are_read_after_the_peer_has_closed() {
             messages += 1;
         }
         assert_eq!(messages, MESSAGES);
+    });
+}
+
+/// Looks at every message but each seventh, which its put procedure gets, and panics at `!`.
+struct Picky(Arc<Mutex<Vec<u32>>>);
+
+impl Picky {
+    fn note(&self, bytes: &[u8]) -> u32 {
+        assert_ne!(bytes, b"!", "a fault on purpose");
+        let number = u32::from_be_bytes(bytes[..4].try_into().unwrap());
+        self.0.lock().unwrap().push(number);
+        number
+    }
+}
+
+impl Module for Picky {
+    fn name(&self) -> &str {
+        "picky"
+    }
+
+    fn observes(&self) -> bool {
+        true
+    }
+
+    fn observe(&mut self, side: Side, _now: Instant, m: &Seen<'_>) -> bool {
+        match (side, m.whole()) {
+            (Side::Write, Some(bytes)) if bytes.len() == 50 && bytes[3] % 7 == 0 => false,
+            (Side::Write, Some(bytes)) => self.note(bytes) < u32::MAX,
+            _ => true,
+        }
+    }
+
+    fn wput(&mut self, q: &mut Q<'_>, m: Message) {
+        self.note(&m.data.to_vec());
+        q.pass(m);
+    }
+}
+
+/// Short messages are written where the provider lends room, past the executive: modules that observe see each of them once, and
+/// what they handle themselves keeps its place.
+#[test]
+fn what_is_written_past_the_executive_is_observed_once_and_in_order() {
+    must_end(|| {
+        const MESSAGES: u32 = 3000;
+        let (client, server) = pair();
+        let seen = Arc::<Mutex<Vec<u32>>>::default();
+        let counter = Counter::new();
+        let counts = counter.counts();
+        client.stream().push(Box::new(Picky(Arc::clone(&seen)))).unwrap();
+        client.stream().push(Box::new(counter)).unwrap();
+        let reader = std::thread::spawn(move || {
+            for number in 0..MESSAGES {
+                assert_eq!(recv_whole(&server).unwrap()[..4], number.to_be_bytes());
+            }
+            server
+        });
+        for number in 0..MESSAGES {
+            client.send(&[&number.to_be_bytes()[..], &[7; 46]].concat()).unwrap();
+        }
+        let server = reader.join().unwrap();
+        assert!(seen.lock().unwrap().iter().copied().eq(0..MESSAGES));
+        assert_eq!(counts.messages_down(), u64::from(MESSAGES));
+        let head = client.stream().describe().unwrap().head;
+        assert_eq!((head.messages_written, head.bytes_written), (MESSAGES.into(), u64::from(MESSAGES) * 50));
+        client.send(&[&[0; 4][..], b"before"].concat()).unwrap();
+        client.send(b"!").unwrap();
+        assert!(client.send(b"behind").is_err(), "the stream has failed");
+        assert_eq!(recv_whole(&server).unwrap()[4..], *b"before");
     });
 }
