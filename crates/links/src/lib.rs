@@ -20,6 +20,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("links needs Linux: segmentation offload and the socket error queue are its own");
 
+mod address_changes;
 mod bind;
 mod bind_error;
 mod blocks;

@@ -4,9 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 
 use nix::errno::Errno;
-use nix::ifaddrs::getifaddrs;
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use nix::sys::socket::{self, AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType};
+
+use crate::interface::interfaces;
 
 /// `struct nlmsghdr`: length, type, flags, sequence number, port.
 const MESSAGE_HEADER_BYTES: usize = 16;
@@ -40,8 +41,9 @@ pub(crate) fn is_neighbour(remote: SocketAddr, source: IpAddr, interface: &str, 
 /// Returns whether the interface resolves addresses of neighbours, as on an Ethernet.
 fn joins_a_link(interface: &str) -> bool {
     let lonely = InterfaceFlags::IFF_POINTOPOINT | InterfaceFlags::IFF_NOARP | InterfaceFlags::IFF_LOOPBACK;
-    let flags = getifaddrs().ok().and_then(|mut all| all.find(|found| found.interface_name == interface));
-    flags.is_some_and(|found| !found.flags.intersects(lonely))
+    let Ok(all) = interfaces() else { return false };
+    let found = all.iter().find(|found| found.interface_name == interface);
+    found.is_some_and(|found| !found.flags.intersects(lonely))
 }
 
 /// Requests the route of one packet. The kernel has answered when the request was sent.

@@ -1,20 +1,18 @@
 //! The current addresses of this host, according to the kernel's table of local routes.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::InterfaceFlags;
-use nix::sys::socket::{self, AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType};
+
+use crate::address_changes::{has_news, subscribe};
 
 /// Time after which the kernel is asked for changes.
 const BELIEVED_FOR: Duration = Duration::from_millis(10);
 /// Lifetime of the list if the kernel does not report changes, so that all addresses must be listed again.
 const LISTED_FOR: Duration = Duration::from_secs(1);
-/// Changes of interfaces and of addresses (rtnetlink).
-const CHANGES: libc::c_int = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
 
 /// The addresses at which packets of this host arrive on itself.
 pub(crate) struct OwnAddresses {
@@ -101,26 +99,6 @@ fn list() -> Local {
     local.addresses.sort_unstable();
     // Packets of a host to itself pass the loopback interface, whatever their destination.
     if loopback_is_up { local } else { Local::default() }
-}
-
-fn subscribe() -> Result<OwnedFd, Errno> {
-    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
-    let fd = socket::socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;
-    socket::bind(fd.as_raw_fd(), &NetlinkAddr::new(0, CHANGES as u32))?;
-    Ok(fd)
-}
-
-/// Drains the notifications of the kernel. Their contents do not matter, and lost ones indicate changes, too.
-fn has_news(changes: &OwnedFd) -> bool {
-    let mut nothing = [0; 16];
-    let mut news = false;
-    loop {
-        match socket::recv(changes.as_raw_fd(), &mut nothing, MsgFlags::MSG_DONTWAIT) {
-            Err(Errno::EAGAIN) => return news,
-            Ok(_) | Err(Errno::ENOBUFS | Errno::EINTR) => news = true,
-            Err(_) => return true,
-        }
-    }
 }
 
 #[cfg(test)]
