@@ -19,6 +19,7 @@ use crate::channel::window_credit::HeldCredit;
 use crate::state::association::{Ended, Held, SocketAssociation, ToProgram};
 use crate::state::notification_type::NotificationType;
 use crate::state::socket::Socket;
+use crate::system::quantum;
 use crate::users::round_share::Turn;
 
 /// Relays from an association into the channel of its socket until the association has ended.
@@ -58,7 +59,8 @@ impl<'a> Inbound<'a> {
         loop {
             // The last notification of an association follows the report of its end.
             let kept = usize::from(held.ending.is_some());
-            let waiting = held.queue.len();
+            let weight =
+                held.queue.iter().map(|upward| quantum::weight(upward.record_bytes())).sum::<usize>();
             if let Err(blocked) = self.put_all_but(kept, &mut held.queue) {
                 return Some(Wait::Channel(blocked));
             }
@@ -67,7 +69,7 @@ impl<'a> Inbound<'a> {
             }
             // A step that moves nothing counts, too, because the event that it waits for may have occurred already, again and
             // again.
-            if self.turn.is_spent_by(waiting.max(1)) {
+            if self.turn.is_spent_by(weight.max(1)) {
                 return Some(Wait::Turn);
             }
             let received = match held.next.take() {

@@ -28,7 +28,7 @@ use crate::state::notification_type::NotificationType;
 use crate::state::registry::Registry;
 use crate::state::send_queue::Messages;
 use crate::state::socket::Socket;
-use crate::system::quantum::RECORDS_PER_TURN;
+use crate::system::quantum::{BYTES_PER_TURN, RECORDS_PER_TURN};
 use crate::tasks::relaying::drain;
 use crate::testing::{
     self, announce, opened, put, put_record, read, registry, send, send_long, send_memfd, send_only, soon,
@@ -135,6 +135,7 @@ async fn messages_of_a_peer_wait_for_room_in_the_channel_and_then_the_end_is_tol
         soon(association.readable()).await.expect("it is open");
         match inbound.step(&mut held, &mut |end| ends.push(end)) {
             Some(Wait::Message) => {}
+            Some(Wait::Turn) => inbound.next_turn().await,
             wait => break wait,
         }
     };
@@ -166,6 +167,53 @@ async fn a_turn_ends_however_often_it_is_interrupted() {
     assert!(waits.contains(&Wait::Turn), "{waits:?}");
     let waits = [(); RECORDS_PER_TURN].map(|()| step());
     assert!(waits.contains(&Wait::Turn), "{waits:?}");
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_turn_of_a_peer_ends_after_so_many_bytes_too() {
+    let joined = Joined::new().await;
+    let mut held = Held::default();
+    let mut inbound = Inbound::new(&joined.socket, &joined.assoc, joined.association());
+    let mut received = 0;
+    let waited = loop {
+        joined.peer.send(&vec![7; 32 * 1024]).await.expect("it is open");
+        soon(joined.association().readable()).await.expect("it is open");
+        let wait = inbound.step(&mut held, &mut |_| ());
+        while let Some(record) = read(&joined.program_end) {
+            received += record.len();
+        }
+        if wait != Some(Wait::Message) {
+            break wait;
+        }
+    };
+    assert_eq!(waited, Some(Wait::Turn));
+    assert!(received <= 2 * BYTES_PER_TURN, "{received} bytes in one turn");
+}
+
+/// Long enough to look at a user who rests.
+const REST: Duration = Duration::from_secs(2);
+
+#[tokio::test(flavor = "local")]
+async fn a_user_who_rests_waits_and_loses_nothing() {
+    let joined = Joined::new().await;
+    let (endpoint, mut outbound) = (&joined.socket.channel.endpoint, joined.outbound());
+    let (mut held, association) = (Held::default(), joined.association());
+    let mut inbound = Inbound::new(&joined.socket, &joined.assoc, association);
+    joined.send(b"a word");
+    joined.peer.send(b"an answer").await.expect("it is open");
+    soon(association.readable()).await.expect("it is open");
+    endpoint.carrier().closer().time().rest_for(REST);
+    assert_eq!(outbound.step().expect("it is open"), Wait::Message);
+    let wait = inbound.step(&mut held, &mut |_| ());
+    assert_eq!(wait, Some(Wait::Channel(Blocked::Rest)));
+    assert!(endpoint.waiting_bytes() > 0 && read(&joined.program_end).is_none());
+    soon(endpoint.readable()).await;
+    assert!(!endpoint.carrier().closer().time().rests());
+    assert_eq!(outbound.step().expect("it is open"), Wait::Message);
+    assert_eq!(endpoint.waiting_bytes(), 0, "it was taken");
+    soon(inbound.unblocked(Blocked::Rest)).await;
+    assert_eq!(inbound.step(&mut held, &mut |_| ()), Some(Wait::Message));
+    assert!(read(&joined.program_end).is_some());
 }
 
 #[tokio::test(flavor = "local")]

@@ -9,7 +9,7 @@ use tokio::task;
 pub(crate) const RECORDS_PER_TURN: usize = 64;
 
 /// Maximum number of content bytes that a task copies in one turn: a long record counts as several.
-pub(crate) const BYTES_PER_TURN: usize = 1 << 18;
+pub(crate) const BYTES_PER_TURN: usize = 1 << 17;
 
 /// Returns the number of records that a record with this much content counts as.
 pub(crate) fn weight(content_bytes: usize) -> usize {

@@ -1,4 +1,5 @@
-//! Shares the daemon's thread among users: in each round of the runtime, all sockets of one user together move so many records.
+//! Shares the daemon's thread among users: in each round of the runtime, all sockets of one user together move so many records. A long
+//! record counts as several (`quantum::weight`).
 //!
 //! Each socket has turns of its own, but a user with many sockets would keep others waiting for a turn of each. So a task that moves
 //! records takes its turn from the share of its user, and returns what it has not used when it waits for something else. The used
