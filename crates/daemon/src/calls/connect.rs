@@ -106,11 +106,7 @@ fn connect_another(
     let request = ConnectRequest { stack: stack_for(registry, &inner, init), port, server };
     let options = inner.options.assoc_options.clone();
     drop(inner);
-    let account = socket.channel.endpoint.accounts().sent();
-    let Some(seat) = account.seat(registry.limits.user_associations) else {
-        account.refuse();
-        return Err(Errno::NOBUFS);
-    };
+    let seat = registry.seat(socket).ok_or(Errno::NOBUFS)?;
     // The peer may accept fewer streams.
     let streams_out = request.stack.options().association.streams_out;
     let association = SocketAssociation::new(registry.next_association(), seen, options);

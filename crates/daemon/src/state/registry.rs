@@ -29,7 +29,7 @@ use crate::channel::ring::OutboundRing;
 use crate::channel::shared_pages::SharedPages;
 use crate::channel::style::Style;
 use crate::system::socket_cookie::Cookie;
-use crate::users::budget::Budget;
+use crate::users::budget::{ASSOCIATION_BYTES, AssociationSeat, Budget};
 use crate::users::close_watches::CloseWatches;
 use crate::users::closer::{Closers, Source};
 use crate::users::descriptor_numbers::Numbers;
@@ -64,7 +64,7 @@ pub(crate) struct Registry {
     pub(crate) unread: Arc<Budget>,
     /// Budget for received data that programs have not read.
     pub(crate) received: Arc<Budget>,
-    /// Budget for the pages of sockets.
+    /// Budget for the pages of sockets, and for their associations.
     pub(crate) pages: Arc<Budget>,
     pub(crate) limits: Limits,
     /// Whether the daemon is ending. Programs continue to read the pages of its sockets.
@@ -229,6 +229,18 @@ impl Registry {
     /// Returns the socket whose carrier has this cookie at the program's end.
     pub(crate) fn find(&self, cookie: Cookie) -> Option<Rc<Socket>> {
         self.table().by_cookie.get(&cookie).cloned()
+    /// Counts another association of a one-to-many socket, and charges its memory. Returns `None` if its user has as many as it may, or no
+    /// memory left for one.
+    pub(crate) fn seat(&self, socket: &Socket) -> Option<AssociationSeat> {
+        let account = socket.channel.endpoint.accounts().sent();
+        let memory = self.pages.account(account.user()).take(ASSOCIATION_BYTES);
+        let seat = memory.and_then(|memory| account.seat(self.limits.user_associations, memory));
+        if seat.is_none() {
+            account.refuse();
+        }
+        seat
+    }
+
     }
 
     /// Records that a socket has an association that was peeled off, from this port.

@@ -139,9 +139,7 @@ async fn next(listener: &mut Option<Arc<Listener>>) -> Association {
 
 fn accept(registry: &Registry, socket: &Rc<Socket>, association: Association) {
     let peer = as_seen(socket.v6, association.peer_addr());
-    let account = socket.channel.endpoint.accounts().sent();
-    let Some(seat) = account.seat(registry.limits.user_associations) else {
-        account.refuse();
+    let Some(seat) = registry.seat(socket) else {
         return abort(&association, "the server has as many associations as it may");
     };
     let options = socket.inner().options.assoc_options.clone();
@@ -314,7 +312,7 @@ mod tests {
         let host = std::net::IpAddr::from([127, 0, 0, 1]);
         let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack.udp_port()) };
         let request = ConnectRequest { stack: registry.stack.clone(), port: 40_000, server };
-        let seat = socket.channel.endpoint.accounts().sent().seat(1).expect("the first");
+        let seat = registry.seat(&socket).expect("the first");
         let options = socket.inner().options.assoc_options.clone();
         let assoc = SocketAssociation::new(3, SocketAddr::new(host, 7), options);
         let assoc = socket.enter(assoc, 1, seat);

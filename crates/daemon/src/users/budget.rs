@@ -24,7 +24,7 @@ use carrier::record::MESSAGE_BYTES_MAX;
 use swiftwater::internals::{POOL_RESERVED_PART, ReceiveBudget, SEND_RESERVED_PART, SendBudget};
 use tokio::sync::{Notify, Semaphore};
 
-pub(crate) use self::associations::AssociationSeat;
+pub(crate) use self::associations::{ASSOCIATION_BYTES, AssociationSeat};
 use self::wait_queue::Queue;
 use super::round_share::RoundShare;
 
@@ -91,7 +91,7 @@ pub(crate) struct Account {
     waiting: AtomicUsize,
     /// Number of times that a message had to wait.
     pub(crate) waits: AtomicU64,
-    /// Number of associations that peers have set up.
+    /// Number of associations of one-to-many sockets.
     associations: AtomicUsize,
     pub(crate) refused: AtomicU64,
     /// The part of the user in each round of the daemon's thread.

@@ -1,7 +1,7 @@
 //! Counts the associations that each listener has accepted, in all and from each source prefix.
 //!
-//! Prefixes are counted for each listener, so that no listener uses up the limit of a prefix at another. Peers on this host have
-//! no prefix: all share the addresses of the host, and are limited by other means.
+//! Prefixes are counted for each listener, so that no listener uses up the limit of a prefix at another. Peers on this host count as
+//! one prefix, whichever of its addresses they use.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -23,24 +23,32 @@ pub(super) struct Limits {
     pub(super) prefix_max: usize,
 }
 
-/// The listener and the source prefix of an accepted association. `None`: its peer is on this host.
+/// The listener and the source prefix of an accepted association. `None` stands for this host.
 type Origin = (ListenerId, Option<SourcePrefix>);
+
+fn origin(listener: ListenerId, source: Option<IpAddr>) -> Origin {
+    (listener, source.map(SourcePrefix::of))
+}
 
 /// Counts the associations that were accepted and have not ended.
 #[derive(Debug, Default)]
 pub(super) struct Admissions {
     origins: HashMap<AssociationId, Origin>,
     by_listener: HashMap<ListenerId, usize>,
-    by_prefix: HashMap<(ListenerId, SourcePrefix), usize>,
+    by_prefix: HashMap<Origin, usize>,
 }
 
 impl Admissions {
-    /// Returns the limit that one more association of this listener from this address would exceed. The limit of a prefix
-    /// concerns only peers on other hosts.
-    pub(super) fn limit(&self, listener: ListenerId, source: IpAddr, limits: Limits) -> Option<AtLimit> {
+    /// Returns the limit that one more association of this listener from this address would exceed. `source` is `None` if the
+    /// peer is on this host.
+    pub(super) fn limit(
+        &self,
+        listener: ListenerId,
+        source: Option<IpAddr>,
+        limits: Limits,
+    ) -> Option<AtLimit> {
         let of_listener = self.by_listener.get(&listener).copied().unwrap_or_default();
-        let prefix = (listener, SourcePrefix::of(source));
-        let of_prefix = self.by_prefix.get(&prefix).copied().unwrap_or_default();
+        let of_prefix = self.by_prefix.get(&origin(listener, source)).copied().unwrap_or_default();
         if of_listener >= limits.listener_max {
             Some(AtLimit::Listener)
         } else if of_prefix >= limits.prefix_max {
@@ -52,21 +60,17 @@ impl Admissions {
 
     /// Counts an accepted association; `source` is `None` if its peer is on this host.
     pub(super) fn enter(&mut self, id: AssociationId, listener: ListenerId, source: Option<IpAddr>) {
-        let prefix = source.map(SourcePrefix::of);
-        self.origins.insert(id, (listener, prefix));
+        let origin = origin(listener, source);
+        self.origins.insert(id, origin);
         *self.by_listener.entry(listener).or_default() += 1;
-        if let Some(prefix) = prefix {
-            *self.by_prefix.entry((listener, prefix)).or_default() += 1;
-        }
+        *self.by_prefix.entry(origin).or_default() += 1;
     }
 
     /// Removes an association from the counts, if it was counted: outgoing ones are not.
     pub(super) fn leave(&mut self, id: AssociationId) {
-        if let Some((listener, prefix)) = self.origins.remove(&id) {
-            decrement(&mut self.by_listener, listener);
-            if let Some(prefix) = prefix {
-                decrement(&mut self.by_prefix, (listener, prefix));
-            }
+        if let Some(origin) = self.origins.remove(&id) {
+            decrement(&mut self.by_listener, origin.0);
+            decrement(&mut self.by_prefix, origin);
         }
     }
 }
@@ -99,7 +103,7 @@ mod tests {
         maxima: (usize, usize),
     ) -> Option<AtLimit> {
         let limits = Limits { listener_max: maxima.0, prefix_max: maxima.1 };
-        admissions.limit(listener, ip(source), limits)
+        admissions.limit(listener, Some(ip(source)), limits)
     }
 
     #[test]
@@ -129,6 +133,22 @@ mod tests {
         admissions.leave(AssociationId(0));
         assert_eq!(limit(&admissions, LISTENER, "10.0.0.9", (9, 3)), None);
         assert_eq!(limit(&admissions, LISTENER, "10.0.0.9", (9, 2)), Some(AtLimit::Prefix), "two are left");
+    }
+
+    #[test]
+    fn peers_on_this_host_are_one_prefix() {
+        let mut admissions = Admissions::default();
+        (0..3).for_each(|n| admissions.enter(AssociationId(n), LISTENER, None));
+        let limits = Limits { listener_max: 9, prefix_max: 3 };
+        assert_eq!(admissions.limit(LISTENER, None, limits), Some(AtLimit::Prefix));
+        assert_eq!(admissions.limit(OTHER_LISTENER, None, limits), None);
+        assert_eq!(
+            limit(&admissions, LISTENER, "127.0.0.1", (9, 3)),
+            None,
+            "another host says that it is there"
+        );
+        admissions.leave(AssociationId(2));
+        assert_eq!(admissions.limit(LISTENER, None, limits), None);
     }
 
     #[test]

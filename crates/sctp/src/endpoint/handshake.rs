@@ -450,7 +450,7 @@ impl Endpoint {
         }
         self.statistics.accepted += 1;
         let remotes = cookie_remotes(cookie, route, host);
-        let source = leaves_host(route, host).then(|| route.remote.ip());
+        let source = source_of(route, host);
         let id = AssociationId(self.associations.vacant_key() as u32);
         let mut cx = Context { now, host, random: &mut self.random, statistics: &mut self.statistics };
         let Listener { id: listener, local, config } = listener;
@@ -492,18 +492,18 @@ impl Endpoint {
             listener_max: listener.config.listener_associations_max,
             prefix_max: self.config.prefix_associations_max,
         };
-        match self.admissions.limit(listener.id, route.remote.ip(), limits) {
+        match self.admissions.limit(listener.id, source_of(route, host), limits) {
             Some(AtLimit::Listener) => self.statistics.refused_at_listener_limit += 1,
-            Some(AtLimit::Prefix) if leaves_host(route, host) => self.statistics.refused_at_prefix_limit += 1,
-            Some(AtLimit::Prefix) | None => return false,
+            Some(AtLimit::Prefix) => self.statistics.refused_at_prefix_limit += 1,
+            None => return false,
         }
         true
     }
 }
 
-/// Returns whether packets to a peer leave this host.
-fn leaves_host<H: Host + ?Sized>(route: Route, host: &H) -> bool {
-    host.path_hints(route.remote).leaves_host
+/// Returns the address of a peer; `None` if the peer is on this host.
+fn source_of<H: Host + ?Sized>(route: Route, host: &H) -> Option<IpAddr> {
+    host.path_hints(route.remote).leaves_host.then(|| route.remote.ip())
 }
 
 /// Returns the maximum length of the chunks in an answer to a stranger: the answer has at most three times the bytes of the

@@ -101,17 +101,19 @@ fn a_listener_that_fills_a_prefix_leaves_it_to_other_listeners() {
 }
 
 #[test]
-fn peers_on_this_host_are_not_counted_for_a_prefix() {
-    let mut peer = limited(100, 1);
+fn peers_on_this_host_count_as_one_prefix() {
+    let mut peer = limited(100, 2);
     let from = address([127, 0, 0, 1]);
     peer.app.hints.leaves_host = false;
     assert!(connects(&mut peer, from, 1));
-    assert!(connects(&mut peer, from, 2));
-    assert_eq!(peer.endpoint.endpoint_statistics().refused_at_prefix_limit, 0);
+    assert!(connects(&mut peer, address([127, 0, 7, 1]), 1));
+    assert!(!connects(&mut peer, address([127, 1, 0, 1]), 1));
+    assert_eq!(peer.endpoint.endpoint_statistics().refused_at_prefix_limit, 1);
     // The first peer of another host with an address of that prefix has the whole limit.
     peer.app.hints.leaves_host = true;
     assert!(connects(&mut peer, from, 3));
-    assert!(!connects(&mut peer, from, 4));
+    assert!(connects(&mut peer, from, 4));
+    assert!(!connects(&mut peer, from, 5));
 }
 
 #[test]

@@ -35,11 +35,11 @@ pub(crate) struct LimitArgs {
     /// what is free.
     #[arg(long, value_name = "BYTES", default_value = "512M", value_parser = parse_memory)]
     pub receive_memory: usize,
-    /// Memory for the pages that one user's sockets share with their programs: 8 KiB each, 68 KiB for a one-to-many socket.
-    /// Beyond it, socket fails with ENOBUFS.
+    /// Memory for the pages that one user's sockets share with their programs: 8 KiB each, 68 KiB for a one-to-many socket
+    /// and 10 KiB for each of its associations. Beyond it, socket fails with ENOBUFS and associations of peers are aborted.
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_memory)]
     pub user_page_memory: usize,
-    /// Memory for the pages of all users together. As it fills, each user may have no more than what is free.
+    /// Memory for the pages and associations of all users together. As it fills, each user may have no more than what is free.
     #[arg(long, value_name = "BYTES", default_value = "512M", value_parser = parse_memory)]
     pub page_memory: usize,
     /// Most associations that one user's one-to-many sockets may have. Further ones from peers are aborted; programs get ENOBUFS.
@@ -49,7 +49,7 @@ pub(crate) struct LimitArgs {
     #[arg(long, value_name = "COUNT", default_value_t = ListenerOptions::default().associations_max)]
     pub listener_associations: usize,
     /// Most associations that one listening socket may have at a time with peers of one source prefix, the first 24 bits of an
-    /// IPv4 address or 56 of an IPv6 address. Further ones are refused with ABORT. Peers on this host do not count.
+    /// IPv4 address or 56 of an IPv6 address. Further ones are refused with ABORT. Peers on this host count as one prefix.
     #[arg(long, value_name = "COUNT", default_value_t = StackOptions::default().prefix_associations_max)]
     pub prefix_associations: usize,
 }

@@ -1,17 +1,23 @@
-//! Counts the associations of each user that peers have set up.
+//! Counts the associations of each user's one-to-many sockets, and charges their memory.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::Account;
+use super::{Account, Charge};
+
+/// Memory of an association that neither sends nor receives.
+pub(crate) const ASSOCIATION_BYTES: usize = 10 << 10;
 
 /// An association of a one-to-many socket; counts for its user until dropped.
 #[derive(Debug)]
-pub(crate) struct AssociationSeat(Arc<Account>);
+pub(crate) struct AssociationSeat {
+    account: Arc<Account>,
+    _memory: Charge,
+}
 
 impl Drop for AssociationSeat {
     fn drop(&mut self) {
-        self.0.associations.fetch_sub(1, Relaxed);
+        self.account.associations.fetch_sub(1, Relaxed);
     }
 }
 
@@ -20,11 +26,11 @@ impl Account {
         self.associations.load(Relaxed)
     }
 
-    /// Counts an association that a peer has set up. Returns `None` if the user has the maximum already.
-    pub(crate) fn seat(self: &Arc<Self>, associations_max: usize) -> Option<AssociationSeat> {
+    /// Counts an association, whose memory is charged already. Returns `None` if the user has the maximum already.
+    pub(crate) fn seat(self: &Arc<Self>, associations_max: usize, memory: Charge) -> Option<AssociationSeat> {
         let more = |count: usize| (count < associations_max).then_some(count + 1);
         self.associations.fetch_update(Relaxed, Relaxed, more).ok()?;
-        Some(AssociationSeat(Arc::clone(self)))
+        Some(AssociationSeat { account: Arc::clone(self), _memory: memory })
     }
 
     /// Counts a refused association.

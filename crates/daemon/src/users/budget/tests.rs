@@ -265,10 +265,13 @@ fn the_receive_memory_of_all_users_bounds_that_of_each() {
 #[test]
 fn an_association_counts_until_it_is_gone() {
     let account = budget(100, 1000).account(1);
-    let (first, _second) = (account.seat(2).expect("a seat"), account.seat(2).expect("a seat"));
-    assert!(account.seat(2).is_none());
+    let seat = || account.seat(2, account.charge_anyway(10));
+    let (first, _second) = (seat().expect("a seat"), seat().expect("a seat"));
+    assert!(seat().is_none());
+    assert_eq!(account.charged_bytes(), 20);
     drop(first);
-    assert!(account.seat(2).is_some());
+    assert!(seat().is_some());
+    assert_eq!(account.charged_bytes(), 10);
 }
 
 #[test]
