@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use carrier::request::{FRAME_BYTES_MAX, Request, RequestError};
+use carrier::request::{DaemonRequest, FRAME_BYTES_MAX, Request, RequestError, SocketRequest};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, UCred,
@@ -159,7 +159,7 @@ async fn attend(
 ) -> io::Result<()> {
     let connection = register(connection, Interest::READABLE | Interest::WRITABLE)?;
     let asked = tokio::select! {
-        asked = asked(&connection, closer) => Some(asked),
+        asked = asked_after_rest(&connection, closer) => Some(asked),
         () = seat.lost() => None,
         () = tokio::time::sleep(REQUEST_WAIT) => None,
     };
@@ -169,12 +169,18 @@ async fn attend(
         return Ok(());
     };
     drop(seat);
+    let mut place = None;
     let reply = match asked.inspect_err(|_| put_off(connection.get_ref()))? {
         Asked::Nothing => return Ok(()),
         Asked::Stuck => Errno::BUSY.into(),
         Asked::Request(frame, mut descriptors) => {
-            let reply = match Request::parse(&frame) {
+            let request = Request::parse(&frame);
+            if request.is_ok_and(|request| brings_descriptors(&request)) {
+                place = registry.unreceived.take_free(credentials.uid.as_raw());
+            }
+            let reply = match request {
                 Ok(_) if descriptors.len() > 1 => Errno::INVAL.into(),
+                Ok(request) if brings_descriptors(&request) && place.is_none() => ask_again(),
                 Ok(request) => tokio::select! {
                     performed = perform(registry, request, descriptors.first(), credentials) => {
                         performed.unwrap_or_else(Reply::from)
@@ -191,7 +197,22 @@ async fn attend(
             reply
         }
     };
-    answer(&connection, reply, closer).await
+    answer(&connection, reply, place.as_ref(), closer).await
+}
+
+/// Returns whether the answer to a request comes with descriptors. Until the caller has received it, they count as in flight for the user of the
+/// daemon, so each such answer takes a place.
+fn brings_descriptors(request: &Request<'_>) -> bool {
+    match request {
+        Request::Daemon(request) => matches!(
+            request,
+            DaemonRequest::Open { .. }
+                | DaemonRequest::Memfd
+                | DaemonRequest::Status
+                | DaemonRequest::Streams
+        ),
+        Request::Socket(request) => matches!(request, SocketRequest::Attach | SocketRequest::PeelOff { .. }),
+    }
 }
 
 /// Carries out a request. One about a socket must have come with its carrier.
@@ -210,37 +231,46 @@ async fn perform(
     }
 }
 
-async fn answer(connection: &AsyncFd<End>, reply: Reply, closer: &Arc<Closer>) -> io::Result<()> {
+/// Answers. Descriptors come only with an answer that has a `place`, which the caller gives up when this returns.
+async fn answer(
+    connection: &AsyncFd<End>,
+    reply: Reply,
+    place: Option<&Seat>,
+    closer: &Arc<Closer>,
+) -> io::Result<()> {
     let mut frame = [0; FRAME_BYTES_MAX];
     let bytes = reply.encode(&mut frame).ok_or(Errno::OVERFLOW)?;
     let own = reply.descriptors.iter().map(OwnedFd::as_fd);
-    let descriptors: Vec<BorrowedFd<'_>> = own.chain(reply.lent.iter().map(LentMemfd::as_fd)).collect();
-    let sent = send(connection, &frame[..bytes], &descriptors);
+    let own_and_lent = own.chain(reply.lent.iter().map(LentMemfd::as_fd));
+    let descriptors: Vec<BorrowedFd<'_>> = own_and_lent.filter(|_| place.is_some()).collect();
+    let sent = send(connection, &frame[..bytes], &descriptors, closer);
     let sent = tokio::time::timeout(REQUEST_WAIT, sent).await.unwrap_or(Ok(()));
     if let Err(error) = &sent
         && !descriptors.is_empty()
         && let Some(bytes) = failure(error).encode(&mut frame)
     {
         // The kernel lets a user have only so many descriptors on their way.
-        drop(send(connection, &frame[..bytes], &[]).await);
+        drop(send(connection, &frame[..bytes], &[], closer).await);
     }
     if let Some(feed) = reply.feed {
         sent?;
         return feed.follow(connection).await;
     }
     if let Some(lent) = reply.lent {
-        let read = async {
-            sent?;
-            closer::gone(connection).await;
-            Ok(())
-        };
-        let read = tokio::time::timeout(REQUEST_WAIT, read).await.unwrap_or(Ok(()));
+        if sent.is_ok() {
+            let _ = tokio::time::timeout(REQUEST_WAIT, closer::gone(connection)).await;
+        }
         long_messages::empty_on(closer, [lent].into());
-        return read;
+        sent?;
+    } else {
+        // The program may already have closed its copies, so the daemon's close may be the last.
+        reply.descriptors.into_iter().for_each(|descriptor| drop(closer.take_over(descriptor)));
+        sent?;
     }
-    // The program may already have closed its copies, so the daemon's close may be the last.
-    reply.descriptors.into_iter().for_each(|descriptor| drop(closer.take_over(descriptor)));
-    sent
+    if place.is_some() {
+        closer::all_received(connection).await;
+    }
+    Ok(())
 }
 
 /// Returns the answer to a request whose answer could not be sent with its descriptors.
@@ -256,6 +286,12 @@ enum Asked {
     Nothing,
     /// Earlier descriptors of this user cannot be closed, so no further ones are received.
     Stuck,
+}
+
+/// Waits until the user does not rest, and then for a request.
+async fn asked_after_rest(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> io::Result<Asked> {
+    closer.time().rested().await;
+    asked(connection, closer).await
 }
 
 /// Waits for a request.
@@ -283,7 +319,7 @@ async fn asked(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> io::Result<As
 
 /// Receives a request that is there, if the descriptors that may come with it can be received.
 fn there(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> Option<io::Result<Asked>> {
-    if closer.is_stuck() || !closer.has_room() {
+    if closer.is_stuck() || !closer.has_room() || closer.time().rests() {
         return None;
     }
     let mut frame = vec![0; FRAME_BYTES_MAX];
@@ -293,13 +329,21 @@ fn there(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> Option<io::Result<A
     }
 }
 
-/// Tells a caller whose request was not read to make it again. The answer is short, and nothing else is on its way.
+/// Tells a caller whose request was not read to make it again. The answer is short, and nothing else is on its way. To a user who rests the
+/// end of the connection says the same.
 fn put_off(connection: &End) {
+    if connection.time().rests() {
+        return;
+    }
     let mut frame = [0; FRAME_BYTES_MAX];
-    let answer = Reply::from(Errno::from_raw_os_error(carrier::request::ASK_AGAIN));
-    let bytes = answer.encode(&mut frame).unwrap_or(0);
+    let bytes = ask_again().encode(&mut frame).unwrap_or(0);
     // The caller may have gone.
-    let _ = rustix::net::send(connection, &frame[..bytes], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    let _ = connection.time().measure(|| rustix::net::send(connection, &frame[..bytes], flags));
+}
+
+fn ask_again() -> Reply {
+    Errno::from_raw_os_error(carrier::request::ASK_AGAIN).into()
 }
 
 impl Asked {
@@ -323,14 +367,20 @@ fn refuse(error: RequestError, credentials: UCred) -> Reply {
     Errno::PROTONOSUPPORT.into()
 }
 
-async fn send(connection: &AsyncFd<End>, frame: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+async fn send(
+    connection: &AsyncFd<End>,
+    frame: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+    closer: &Closer,
+) -> io::Result<()> {
     let send = |fd: &End| {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !descriptors.is_empty() {
             control.push(SendAncillaryMessage::ScmRights(descriptors));
         }
-        rustix::net::sendmsg(fd, &[IoSlice::new(frame)], &mut control, SendFlags::NOSIGNAL)?;
+        let frame = [IoSlice::new(frame)];
+        closer.time().measure(|| rustix::net::sendmsg(fd, &frame, &mut control, SendFlags::NOSIGNAL))?;
         Ok(())
     };
     connection.async_io(Interest::WRITABLE, send).await
@@ -341,7 +391,6 @@ mod tests {
     use std::fs;
     use std::time::Instant;
 
-    use carrier::request::{DaemonRequest, SocketRequest};
     use rustix::event::PollFlags;
     use swiftwater::{Stack, StackOptions};
     use tokio::runtime::LocalOptions;
@@ -511,6 +560,59 @@ mod tests {
             let is_request = matches!(asked.expect("a socket"), Asked::Request(..));
             assert_eq!(is_request, goes_on);
         }
+    }
+
+    /// Returns the result of a request whose answer is there, and has received it: 0, or an errno.
+    fn received(caller: &OwnedFd) -> i32 {
+        let mut frame = [0; FRAME_BYTES_MAX];
+        let received = rustix::net::recv(caller, &mut frame[..], rustix::net::RecvFlags::DONTWAIT);
+        let bytes = received.expect("an answer").1;
+        match carrier::request::Answer::parse(&frame[..bytes]).expect("an answer") {
+            carrier::request::Answer::Failed(errno) => errno,
+            _ => 0,
+        }
+    }
+
+    #[test]
+    fn answers_with_descriptors_that_nobody_receives_take_half_of_the_places() {
+        let place = place("unreceived");
+        let listener = listen_to_many(&place);
+        let ask = || {
+            let caller = place.connect().expect("room");
+            let mut frame = [0; FRAME_BYTES_MAX];
+            let bytes = DaemonRequest::Memfd.encode(&mut frame).expect("a short request");
+            rustix::net::send(&caller, &frame[..bytes], SendFlags::NOSIGNAL).expect("room");
+            caller
+        };
+        let half = NUMBERS / 16 / 2;
+        let asked: Vec<OwnedFd> = (0..half + 3).map(|_| ask()).collect();
+        let (mut later, mut step) = (Vec::new(), 0);
+        let given_up_at = Instant::now() + ANSWERED_WITHIN;
+        serve_until(listener, |_| {
+            let is_answered = |caller: &OwnedFd| polls(caller.as_fd(), PollFlags::IN);
+            if asked.iter().skip(2).chain(&later).all(is_answered) {
+                if step == 8 {
+                    return true;
+                }
+                match step {
+                    0 => {
+                        // This is no receipt.
+                        rustix::net::shutdown(&asked[0], rustix::net::Shutdown::Both).expect("it is open");
+                        later.push(ask());
+                    }
+                    1 => assert_eq!(received(&asked[1]), 0),
+                    _ => later.push(ask()),
+                }
+                step += 1;
+            }
+            Instant::now() > given_up_at
+        });
+        let put_off = carrier::request::ASK_AGAIN;
+        let results: Vec<i32> = asked.iter().skip(2).map(received).collect();
+        let expected: Vec<i32> = (2..half + 3).map(|at| if at < half { 0 } else { put_off }).collect();
+        assert_eq!(results, expected);
+        let later: Vec<i32> = later.iter().map(received).collect();
+        assert_eq!((later[0], later.contains(&0)), (put_off, true), "{later:?}");
     }
 
     #[test]

@@ -370,6 +370,20 @@ pub(crate) fn interface_mtu(fd: BorrowedFd<'_>, name: &str) -> Result<usize, Err
     usize::try_from(mtu_bytes).map_err(|_| Errno::EINVAL)
 }
 
+/// Returns how much a socket has sent that its peer has not received (`SIOCOUTQ`). For AF_UNIX that is memory of the kernel, and at most 1
+/// while the kernel reports that the peer has received the last of it.
+///
+/// # Errors
+///
+/// The descriptor is not a socket, or the socket does not send.
+pub fn unreceived_bytes(fd: BorrowedFd<'_>) -> Result<usize, Errno> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the pointer is to an int that lives through the call, and SIOCOUTQ, which is TIOCOUTQ, writes an int there.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    Errno::result(result)?;
+    usize::try_from(bytes).map_err(|_| Errno::EINVAL)
+}
+
 fn empty_header_of_many() -> libc::mmsghdr {
     libc::mmsghdr { msg_hdr: empty_header(), msg_len: 0 }
 }

@@ -48,9 +48,14 @@ impl Scene {
 
     /// Starts a daemon with further arguments.
     fn set_with(test: &'static str, arguments: &str) -> Option<Scene> {
+        Scene::set_by(test, &format!("exec \"$0\" \"$@\" {arguments}"))
+    }
+
+    /// Starts a daemon by a shell script, whose arguments are the command.
+    fn set_by(test: &'static str, script: &str) -> Option<Scene> {
         let mut scene = Scene::set(test)?;
         let mut command = Command::new("sh");
-        command.arg("-c").arg(format!("exec \"$0\" \"$@\" {arguments}")).arg(daemon::SWIFTWATER);
+        command.arg("-c").arg(script).arg(daemon::SWIFTWATER);
         scene.daemon = Daemon::start_with(&format!("hostile-{test}-with"), command);
         Some(scene)
     }
@@ -422,6 +427,15 @@ fn a_client_that_keeps_answers_keeps_no_memory() {
     assert_success("the attacker", &attacker.output().expect("it starts"));
     assert_eq!(scene.message_bytes(), 0);
     scene.assert_victim_works();
+}
+
+#[test]
+#[ignore = "needs root: ./test --all"]
+fn answers_with_descriptors_that_nobody_receives_keep_nobody_from_a_socket() {
+    let Some(scene) = Scene::set_by("keeper", "ulimit -n 4096 && exec \"$0\" \"$@\"") else { return };
+    let keeper = Held::start(scene.attacker("keeper"));
+    scene.assert_victim_works();
+    assert_success("the attacker", &keeper.go_on());
 }
 
 #[test]

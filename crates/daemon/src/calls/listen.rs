@@ -19,6 +19,8 @@ use crate::system::errno;
 use crate::system::visible_name;
 
 const BACKLOG_MAX: i32 = 4096;
+/// Number of records in a usual send buffer that keep a channel from polling writable, and more.
+const OWN_RECORDS_MAX: usize = 8;
 /// A one-to-many socket accepts all associations at once.
 const BACKLOG_OF_MANY: i32 = i32::MAX;
 
@@ -97,8 +99,10 @@ pub(crate) fn check_listens(socket: &Socket) -> Result<(), Errno> {
 /// Discards the records that keep a channel from polling writable, and those sent meanwhile. Records that arrive while this runs may
 /// stay: otherwise a program that sends without pause would keep the daemon here.
 pub(crate) fn discard_all(endpoint: &Endpoint) {
-    for _ in 0..CARRIER_RECORDS_MAX {
-        if !endpoint.discard() {
+    for discarded in 0..CARRIER_RECORDS_MAX {
+        // The daemon's own records, which are the first, must go.
+        let goes_on = discarded < OWN_RECORDS_MAX || !endpoint.carrier().closer().time().rests();
+        if !goes_on || !endpoint.discard() {
             return;
         }
     }

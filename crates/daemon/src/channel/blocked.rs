@@ -11,6 +11,8 @@ pub(crate) enum Blocked {
     Delivery,
     /// The end of a recall.
     Recall,
+    /// The end of the user's rest.
+    Rest,
     /// The end of a change of the form.
     Held,
     /// This many bytes of the user's memory for unread messages.

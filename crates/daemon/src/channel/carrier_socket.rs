@@ -183,7 +183,7 @@ impl CarrierSocket {
     /// Stops input. The socket polls readable from then on.
     pub(super) fn stop_input(&self) {
         // This fails only if the program's end is closed: then the socket polls readable, too.
-        let _ = rustix::net::shutdown(&self.descriptor, Shutdown::Read);
+        let _ = self.closer.time().measure(|| rustix::net::shutdown(&self.descriptor, Shutdown::Read));
     }
 
     /// Returns what the kernel has reported of records that the program left unread.
@@ -205,6 +205,9 @@ impl CarrierSocket {
         parts: &[IoSlice<'_>],
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<(), NotPut> {
+        if self.closer.time().rests() {
+            return Err(NotPut::Blocked(Blocked::Rest));
+        }
         let Ok(_gate) = self.gate.try_read() else { return Err(NotPut::Blocked(Blocked::Recall)) };
         match self.try_send(parts, descriptors) {
             Err(Errno::AGAIN) => Err(NotPut::Blocked(Blocked::Full)),
@@ -230,6 +233,7 @@ impl CarrierSocket {
         loop {
             match self.try_put_parts(&[IoSlice::new(record)], descriptors) {
                 Err(NotPut::Blocked(Blocked::Recall)) => self.recall_ended().await,
+                Err(NotPut::Blocked(Blocked::Rest)) => self.closer.time().rested().await,
                 Err(NotPut::Blocked(_)) => self.has_room().await,
                 Err(NotPut::Failed(error)) => return Err(error),
                 Ok(()) => return Ok(()),
@@ -281,7 +285,8 @@ impl CarrierSocket {
             control.push(SendAncillaryMessage::ScmRights(descriptors));
         }
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        rustix::net::sendmsg(&self.descriptor, parts, &mut control, flags).map(drop)
+        let send = || rustix::net::sendmsg(&self.descriptor, parts, &mut control, flags);
+        self.closer.time().measure(send).map(drop)
     }
 
     /// Doubles the send buffer.
@@ -301,7 +306,7 @@ impl CarrierSocket {
     /// Ends the output: the program reads the available records, and then the end.
     pub(super) fn end_output(&self) {
         // This fails only if the program's end is closed.
-        let _ = rustix::net::shutdown(&self.descriptor, Shutdown::Write);
+        let _ = self.closer.time().measure(|| rustix::net::shutdown(&self.descriptor, Shutdown::Write));
     }
 
     /// Returns a [`Reads`] for a task that waits repeatedly until the socket polls writable.

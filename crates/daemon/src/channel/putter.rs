@@ -108,6 +108,7 @@ impl Putter {
                 self.delivery = Some(Arc::clone(&self.channel.delivery).lock_owned().await);
             }
             Blocked::Recall => endpoint.carrier().recall_ended().await,
+            Blocked::Rest => endpoint.carrier().closer().time().rested().await,
             Blocked::Held => endpoint.form.released().await,
             Blocked::Memory(bytes) => match endpoint.accounts().unread().room(bytes).await {
                 Some(charge) => self.attempt.memory = Some(charge),
@@ -129,7 +130,7 @@ impl Putter {
     /// Charges the user for a message that waits for the program; forgets the attempt if the message does not wait.
     fn charge_or_finish<T>(&mut self, put: Result<T, NotPut>, bytes: usize) -> Result<T, NotPut> {
         match put {
-            Err(NotPut::Blocked(Blocked::Full | Blocked::Recall | Blocked::Held)) => {
+            Err(NotPut::Blocked(Blocked::Full | Blocked::Recall | Blocked::Rest | Blocked::Held)) => {
                 let endpoint = &self.channel.endpoint;
                 self.attempt.waiting.get_or_insert_with(|| endpoint.accounts().charge_waiting(bytes));
             }

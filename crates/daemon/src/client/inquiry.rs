@@ -73,7 +73,8 @@ impl From<Errno> for NoDaemon {
     fn from(error: Errno) -> Self {
         match error {
             Errno::NOENT | Errno::CONNREFUSED => NoDaemon::Absent,
-            Errno::AGAIN | Errno::CONNRESET => NoDaemon::Silent,
+            // `ASK_AGAIN` says so, too.
+            Errno::AGAIN | Errno::CONNRESET | Errno::RESTART => NoDaemon::Silent,
             error => NoDaemon::System(error.raw_os_error()),
         }
     }

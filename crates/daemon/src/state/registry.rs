@@ -45,7 +45,7 @@ const SILENT_MAX: usize = 1024;
 /// Maximum number of sockets on a shared port that the registry checks for being closed.
 const HOLDERS_LOOKED_AT_MAX: usize = 16;
 /// If descriptors are scarce, waiting requests and silent connections are each limited to the number of descriptors
-/// divided by this.
+/// divided by this; so are answers with descriptors that were not received, however many descriptors there are.
 const PART_OF_CONNECTIONS: usize = 16;
 
 /// All sockets of a daemon.
@@ -74,6 +74,8 @@ pub(crate) struct Registry {
     pub(crate) waiting: Arc<Places>,
     /// Places of connections that have not sent a request yet.
     pub(crate) silent: Arc<Places>,
+    /// Places of answers with descriptors that their callers have not received.
+    pub(crate) unreceived: Arc<Places>,
     pub(crate) numbers: Arc<Numbers>,
     pub(crate) closers: Arc<Closers>,
     pub(crate) busy_polling: Arc<BusyPolling>,
@@ -154,6 +156,7 @@ impl Registry {
             next_association: Cell::new(FIRST_ID),
             waiting: Places::new(waiting, WAITING_OF_USER_MAX.min(waiting)),
             silent: Places::new(SILENT_MAX.min(few), SILENT_MAX),
+            unreceived: Places::new(few, few),
             closers: Closers::new(Arc::clone(&numbers)),
             numbers,
             busy_polling: Arc::default(),
@@ -226,9 +229,6 @@ impl Registry {
         Ok(Opened { socket, program_end, commands: receiver })
     }
 
-    /// Returns the socket whose carrier has this cookie at the program's end.
-    pub(crate) fn find(&self, cookie: Cookie) -> Option<Rc<Socket>> {
-        self.table().by_cookie.get(&cookie).cloned()
     /// Counts another association of a one-to-many socket, and charges its memory. Returns `None` if its user has as many as it may, or no
     /// memory left for one.
     pub(crate) fn seat(&self, socket: &Socket) -> Option<AssociationSeat> {
@@ -241,6 +241,9 @@ impl Registry {
         seat
     }
 
+    /// Returns the socket whose carrier has this cookie at the program's end.
+    pub(crate) fn find(&self, cookie: Cookie) -> Option<Rc<Socket>> {
+        self.table().by_cookie.get(&cookie).cloned()
     }
 
     /// Records that a socket has an association that was peeled off, from this port.

@@ -23,10 +23,11 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
 pub(crate) use self::job::Job;
-pub(crate) use self::received::{End, ReceivedDescriptor, gone, receive};
+pub(crate) use self::received::{End, ReceivedDescriptor, all_received, gone, receive};
 use crate::system::journal::log;
 use crate::system::lock::lock;
 use crate::users::descriptor_numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers, Taken};
+use crate::users::thread_time::ThreadTime;
 
 /// Maximum number of closing threads; `TasksMax` of the systemd unit leaves room for them. Further users wait until
 /// another user's thread has no more work.
@@ -84,6 +85,8 @@ pub(crate) struct Closers {
 
 struct State {
     closers: HashMap<Key, Weak<Closer>>,
+    /// The times of users that have closers, or whose times are measured.
+    times: HashMap<u32, Arc<ThreadTime>>,
     threads: usize,
     thread_stack_bytes: usize,
     /// Closers with work and without a thread.
@@ -91,6 +94,11 @@ struct State {
 }
 
 impl State {
+    fn time_of(&mut self, user: u32) -> Arc<ThreadTime> {
+        self.times.retain(|_, time| Arc::strong_count(time) > 1 || !time.is_idle());
+        Arc::clone(self.times.entry(user).or_default())
+    }
+
     /// Returns a closer for a thread that has finished its own work; `None` if the thread should exit.
     fn next_of_thread(&mut self) -> Option<Arc<Closer>> {
         let next = self.waiting.pop_front();
@@ -106,6 +114,8 @@ impl State {
 pub(crate) struct Closer {
     all: Arc<Closers>,
     key: Key,
+    /// The time that calls on sockets of the user take.
+    time: Arc<ThreadTime>,
     work: Mutex<Work>,
     /// Notifies the thread of new work.
     more: Condvar,
@@ -166,6 +176,7 @@ impl Closers {
     pub(crate) fn new(numbers: Arc<Numbers>) -> Arc<Closers> {
         let state = State {
             closers: HashMap::new(),
+            times: HashMap::new(),
             threads: 0,
             thread_stack_bytes: THREAD_STACK_BYTES,
             waiting: VecDeque::new(),
@@ -178,7 +189,8 @@ impl Closers {
         let mut state = self.state();
         let known = state.closers.get(&(user, source)).and_then(Weak::upgrade);
         known.unwrap_or_else(|| {
-            let closer = Arc::new(Closer::new(Arc::clone(self), (user, source)));
+            let time = state.time_of(user);
+            let closer = Arc::new(Closer::new(Arc::clone(self), (user, source), time));
             state.closers.insert((user, source), Arc::downgrade(&closer));
             closer
         })
@@ -190,10 +202,10 @@ impl Closers {
 }
 
 impl Closer {
-    fn new(all: Arc<Closers>, key: Key) -> Closer {
+    fn new(all: Arc<Closers>, key: Key, time: Arc<ThreadTime>) -> Closer {
         let (queue, since) = (VecDeque::new(), Instant::now());
         let work = Work { queue, pending: 0, threads: 0, awaits_thread: false, since };
-        Closer { all, key, work: Mutex::new(work), more: Condvar::new(), less: Notify::new() }
+        Closer { all, key, time, work: Mutex::new(work), more: Condvar::new(), less: Notify::new() }
     }
 
     /// Takes ownership of a descriptor that a program may hold, too.
@@ -205,6 +217,11 @@ impl Closer {
     /// Takes ownership of a socket of the daemon to which a program sends.
     pub(crate) fn guard(self: &Arc<Self>, socket: OwnedFd) -> End {
         End::new(self.take_over(socket))
+    }
+
+    /// Returns the time that calls on sockets of the user take.
+    pub(crate) fn time(&self) -> &ThreadTime {
+        &self.time
     }
 
     /// Counts the number of a descriptor of the daemon.

@@ -9,4 +9,5 @@ pub(crate) mod memory_return;
 pub(crate) mod owner;
 pub(crate) mod round_share;
 pub(crate) mod seats;
+pub(crate) mod thread_time;
 pub(crate) mod turns;

@@ -46,12 +46,24 @@ impl Places {
         if taken.count >= self.max {
             taken.give_up_one();
         }
+        Some(self.seat(&mut taken, user))
+    }
+
+    fn seat(self: &Arc<Self>, taken: &mut Taken, user: u32) -> Seat {
         let lost = Arc::new(Notify::new());
         let number = taken.next;
         taken.next += 1;
         taken.count += 1;
         taken.of_users.entry(user).or_default().insert(number, Arc::clone(&lost));
-        Some(Seat { places: Arc::clone(self), user, number, lost })
+        Seat { places: Arc::clone(self), user, number, lost }
+    }
+
+    /// Takes a free place for a user. Beyond half of all places only users without any get one, so no user has more than half of them,
+    /// and nobody loses one.
+    pub(crate) fn take_free(self: &Arc<Self>, user: u32) -> Option<Seat> {
+        let mut taken = self.taken();
+        let limit = if taken.of_users.contains_key(&user) { self.max / 2 } else { self.max };
+        (taken.count < limit).then(|| self.seat(&mut taken, user))
     }
 
     /// Takes the oldest place away from the user with the most places.
@@ -130,6 +142,21 @@ mod tests {
             ([(); 2].map(|()| places.take(1).expect("room")), places.take(2).expect("room"));
         places.give_up_one();
         assert!(is_lost(&greedy[0]) && !is_lost(&greedy[1]) && !is_lost(&modest));
+    }
+
+    #[test]
+    fn free_places_beyond_half_are_for_users_without_any() {
+        let places = Places::new(8, 8);
+        let greedy: Vec<Seat> = std::iter::from_fn(|| places.take_free(1)).collect();
+        assert_eq!(greedy.len(), 4);
+        let others: Vec<Option<Seat>> = [2, 2, 3, 4, 5, 6].map(|user| places.take_free(user)).into();
+        let have = others.iter().map(Option::is_some).collect::<Vec<_>>();
+        assert_eq!(have, [true, false, true, true, true, false], "one each, as long as there are any");
+        assert!(!greedy.iter().any(is_lost), "nobody loses a place");
+        drop(others);
+        assert!(places.take_free(1).is_none() && places.take_free(2).is_some());
+        drop(greedy);
+        assert_eq!(places.taken().count, 0);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -17,10 +18,14 @@ use tokio::time::timeout;
 
 use super::{CLOSE_WAIT, Closer, Item, Load};
 use crate::users::descriptor_numbers::{MESSAGE_DESCRIPTORS_MAX, Taken};
+use crate::users::thread_time::ThreadTime;
 
 /// Maximum number of records that the daemon's thread takes out of a connection that it closes itself. The largest send buffer that
 /// Linux permits unless it is told otherwise (`wmem_max`) holds half as many.
 const LEFT_RECORDS_MAX: usize = 1024;
+
+/// Interval for rechecking whether a caller that has shut its connection down has received its answer.
+const SHUT_RECHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A descriptor that was received from a program. If the program has closed its own copy, the daemon's close is the
 /// last and may block.
@@ -87,12 +92,12 @@ impl End {
 
     /// Stops further input, and returns whether the queue is empty.
     pub(super) fn is_finished(&self) -> bool {
-        shutdown(self, Shutdown::Both).is_ok() && self.front() == Front::None
+        self.shut_down().is_ok() && self.front() == Front::None
     }
 
     /// Stops further input, and takes all records out up to the first with descriptors. Returns whether the queue is empty.
     fn is_emptied(&self) -> bool {
-        if shutdown(self, Shutdown::Both).is_err() {
+        if self.shut_down().is_err() {
             return false;
         }
         for _ in 0..LEFT_RECORDS_MAX {
@@ -104,6 +109,15 @@ impl End {
             }
         }
         false
+    }
+
+    /// Returns the time that calls on sockets of the program's user take.
+    pub(crate) fn time(&self) -> &ThreadTime {
+        self.0.closer.time()
+    }
+
+    fn shut_down(&self) -> Result<(), Errno> {
+        self.time().measure(|| shutdown(self, Shutdown::Both))
     }
 
     /// Finds out about the next record without taking it.
@@ -138,6 +152,10 @@ impl Drop for End {
     fn drop(&mut self) {
         // A closer that is behind would keep the number of each connection for as long as its owner likes: what has no descriptors in
         // its queue is not left to it.
+        // The end of a socket wakes all that wait for the program's end, too.
+        if self.time().rests() && !self.0.closer.is_behind() {
+            return;
+        }
         if self.is_finished() || self.0.closer.is_behind() && self.is_emptied() {
             // The queue is empty, so this closes only the daemon's socket.
             self.0.held = None;
@@ -166,6 +184,24 @@ pub(crate) async fn gone(connection: &AsyncFd<End>) {
     let _ = connection.async_io(Interest::READABLE, peek).await;
 }
 
+/// Waits until a caller has received all that was sent to it, or has closed its connection. A shutdown is no close: the kernel keeps what the
+/// caller can still receive.
+pub(crate) async fn all_received(connection: &AsyncFd<End>) {
+    loop {
+        // A receive by the caller makes the connection polled writable anew. This fails only when the runtime has ended.
+        let Ok(mut ready) = connection.writable().await else { return };
+        let is_shut = ready.ready().is_write_closed();
+        ready.clear_ready();
+        if links::unreceived_bytes(connection.as_fd()).map_or(true, |bytes| bytes <= 1) {
+            return;
+        }
+        if is_shut {
+            // It polls writable for ever.
+            tokio::time::sleep(SHUT_RECHECK_INTERVAL).await;
+        }
+    }
+}
+
 /// Receives a message with all its descriptors. The caller has checked that there is room for them.
 pub(crate) fn receive(
     socket: impl AsFd,
@@ -175,7 +211,8 @@ pub(crate) fn receive(
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let received = recvmsg(socket, &mut [IoSliceMut::new(place)], &mut control, flags)?;
+    let receive = || recvmsg(socket, &mut [IoSliceMut::new(place)], &mut control, flags);
+    let received = closer.time().measure(receive)?;
     let mut received_descriptors = Vec::new();
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(descriptors) = message {
