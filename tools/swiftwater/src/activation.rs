@@ -1,14 +1,18 @@
 //! The socket that a service manager passes (sd_listen_fds(3)): programs that connect before the daemon runs wait in it.
 
-use std::io;
-use std::os::fd::OwnedFd;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
-use rustix::net::{AddressFamily, SocketType};
-use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType, recvmsg,
+    socketpair,
+};
 
 /// Number of the first descriptor that a service manager passes.
-const FIRST: i32 = 3;
+const FIRST: RawFd = 3;
 
 /// Returns the socket, if this process was passed one.
 pub(crate) fn listener() -> Result<Option<OwnedFd>, String> {
@@ -26,15 +30,30 @@ fn handed_over(process: Option<&str>, count: Option<&str>) -> usize {
     count.filter(|_| is_mine).and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
-/// Duplicates the descriptor, which needs no unsafe code as taking the number itself would.
+/// Returns the descriptor if it is what programs can connect to.
 fn take() -> io::Result<OwnedFd> {
-    let myself = pidfd_open(getpid(), PidfdFlags::empty())?;
-    let socket = pidfd_getfd(myself, FIRST, PidfdGetfdFlags::empty())?;
+    let socket = duplicate(FIRST)?;
     let is_right = socket_domain(&socket)? == AddressFamily::UNIX
         && socket_type(&socket)? == SocketType::SEQPACKET
         && socket_acceptconn(&socket)?;
     let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "no AF_UNIX SEQPACKET socket that listens");
     is_right.then_some(socket).ok_or_else(wrong)
+}
+
+/// Duplicates a descriptor by sending it to this process. Making an owner of the number needs unsafe code, and `pidfd_getfd` fails in
+/// containers whose system calls are filtered, such as those of systemd-nspawn.
+fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
+    let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    let rights = [ControlMessage::ScmRights(&[number])];
+    sendmsg::<()>(near.as_raw_fd(), &[IoSlice::new(&[0])], &rights, MsgFlags::empty(), None)?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut received = RecvAncillaryBuffer::new(&mut space);
+    recvmsg(&far, &mut [IoSliceMut::new(&mut [0])], &mut received, RecvFlags::CMSG_CLOEXEC)?;
+    let mut descriptors = received.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
+        _ => Vec::new(),
+    });
+    descriptors.next().ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
 #[cfg(test)]

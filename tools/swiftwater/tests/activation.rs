@@ -6,13 +6,14 @@ mod daemon;
 
 use std::io::{BufRead, BufReader};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
 use nix::unistd::Pid;
 
-use daemon::{SWIFTWATER, compiled, preload};
+use daemon::{SWIFTWATER, compiled, compiled_from, preload};
 
 /// Returns the socket, and its name as in `SWIFTWATER_DAEMON`.
 fn made_by_a_manager(test: &str) -> (OwnedFd, String) {
@@ -27,10 +28,16 @@ fn made_by_a_manager(test: &str) -> (OwnedFd, String) {
 
 /// Starts a daemon with the socket as its third descriptor, as a manager does.
 fn activate(socket: &OwnedFd) -> Child {
+    activate_by(socket, &[Path::new(SWIFTWATER)])
+}
+
+/// Starts it by these words, which end with the command.
+fn activate_by(socket: &OwnedFd, words: &[&Path]) -> Child {
     let script =
-        "exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" daemon --udp-port 0 --idle-exit 30";
+        "exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$@\" daemon --udp-port 0 --idle-exit 30";
     Command::new("sh")
-        .args(["-c", script, SWIFTWATER])
+        .args(["-c", script, "sh"])
+        .args(words)
         .stdin(Stdio::from(socket.try_clone().expect("a descriptor")))
         .stderr(Stdio::null())
         .spawn()
@@ -57,6 +64,22 @@ fn programs_wait_for_the_daemon_and_for_the_next_one() {
         daemon.kill().expect("it runs");
         daemon.wait().expect("it was killed");
     }
+}
+
+/// systemd-nspawn filters the system calls of the containers that it starts.
+#[test]
+fn the_socket_is_taken_where_pidfd_getfd_is_forbidden() {
+    preload();
+    let filtered = compiled_from(Path::new("tests/programs"), "filtered", "activation");
+    let (socket, place) = made_by_a_manager("filtered");
+    let mut daemon = activate_by(&socket, &[&filtered, Path::new(SWIFTWATER)]);
+    let program = come(&place);
+    let ended = daemon.try_wait().expect("our child");
+    let output = program.wait_with_output().expect("it ends");
+    daemon.kill().expect("our child");
+    daemon.wait().expect("it was killed");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(ended.is_none() && said.contains(&format!("daemon {} at {place}", daemon.id())), "{said}");
 }
 
 /// Acts as `systemctl restart` does: the socket stays with the manager.
