@@ -112,7 +112,16 @@ fn a_package_has_all_that_users_need() {
         }
         assert!(contents.lines().all(|line| line.contains(" root/root ")), "{contents}");
     }
-    links_lead_somewhere(packages.lines().next().expect("the command's"), &out.join("unpacked"));
+    let command = packages.lines().next().expect("the command's");
+    for script in ["postinst", "prerm", "postrm"] {
+        let text = said(Command::new("dpkg-deb").args(["--info", command, script]));
+        assert_eq!(
+            text,
+            std::fs::read_to_string(Path::new(PACKAGING).join("maintainer").join(script)).expect("it")
+        );
+        said(Command::new("sh").args(["-n"]).arg(Path::new(PACKAGING).join("maintainer").join(script)));
+    }
+    links_lead_somewhere(command, &out.join("unpacked"));
 }
 
 /// Checks that each link between the pages of a package leads to a page that is in it.
