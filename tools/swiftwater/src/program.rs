@@ -27,6 +27,11 @@ pub(crate) fn is_static(program: &Path) -> bool {
     linking_of(program) == Some(Linking::Static)
 }
 
+/// Returns whether a file is an ELF file, as programs and libraries are.
+pub(crate) fn is_elf(file: &Path) -> bool {
+    linking_of(file).is_some()
+}
+
 /// Returns `None` if the file is no ELF file, such as a script, or cannot be read.
 fn linking_of(program: &Path) -> Option<Linking> {
     let file = File::open(program).ok()?;

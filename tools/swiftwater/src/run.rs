@@ -1,7 +1,9 @@
 //! `swiftwater run`: starts a program with our SCTP sockets.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
@@ -15,12 +17,14 @@ use swiftwater_daemon::{DaemonAddress, Description, NoDaemon};
 use crate::daemon::stop::explain;
 use crate::failure::Failure;
 use crate::output::note;
-use crate::program::{fails_with_preload, trouble_with};
+use crate::program::{fails_with_preload, is_elf, trouble_with};
 
 /// The name of the shim's file.
 pub(crate) const SHIM: &str = "libswiftwater_preload.so";
 /// Variable that names the shim to the dynamic linker.
 pub(crate) const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
+/// Characters between two files of that variable (ld.so(8)).
+const PRELOAD_SEPARATORS: &[u8] = b" :";
 /// Variable that allows the shim to start a daemon itself if the earlier one has ended for lack of sockets.
 const ON_DEMAND_VARIABLE: &str = "SWIFTWATER_ON_DEMAND";
 /// Variable that makes the shim turn TCP sockets into SCTP sockets.
@@ -130,13 +134,32 @@ pub(crate) fn find_shim() -> Result<PathBuf, String> {
     let folder = command.parent().unwrap_or(Path::new("/"));
     let places = [folder.join(SHIM), folder.join("../lib/swiftwater").join(SHIM)];
     let found = places.iter().find(|place| place.is_file()).and_then(|place| place.canonicalize().ok());
-    found.ok_or_else(|| {
+    let shim = found.ok_or_else(|| {
         format!(
             "the shim {SHIM} is neither in {} nor in ../lib/swiftwater from there: `cargo install` installs the command alone; \
              `packaging/install` in the source installs both (--prefix ~/.cargo beside a command that is there already), as the packages do",
             folder.display()
         )
-    })
+    })?;
+    match trouble_with_shim(&shim) {
+        Some(trouble) => Err(format!("the shim {} cannot be preloaded: {trouble}", shim.display())),
+        None => Ok(shim),
+    }
+}
+
+/// Returns the reason for which the dynamic linker would not load the shim. It would run the program without SCTP all the same.
+fn trouble_with_shim(shim: &Path) -> Option<String> {
+    if shim.as_os_str().as_bytes().iter().any(|byte| PRELOAD_SEPARATORS.contains(byte)) {
+        return Some(
+            "LD_PRELOAD names no file with a space or a colon in its path: move the folder, or rename it"
+                .into(),
+        );
+    }
+    match File::open(shim) {
+        Err(error) => Some(format!("{error}; make the file readable for all")),
+        Ok(_) if !is_elf(shim) => Some("it is no shared library; install it again".into()),
+        Ok(_) => None,
+    }
 }
 
 /// Returns the value that preloads the shim before libraries that are preloaded already.

@@ -53,6 +53,8 @@ fn an_installation_without_cargo_is_answered_with_advice() {
     for (words, advice, code) in [
         (&[][..], "--from target/release", 1),
         (&["--prefix"], "packaging/install: --prefix wants a folder", 2),
+        (&["--prefix", "/home/me/my programs"], "a space or a colon", 2),
+        (&["--libdir", "/co:lon"], "a space or a colon", 2),
     ] {
         let mut install = Command::new("/bin/bash");
         install.arg(Path::new(PACKAGING).join("install")).args(words).env("PATH", &tools);

@@ -95,6 +95,39 @@ fn a_socket_in_the_present_folder_is_found_from_another() {
     assert_success("daemon stop", &stop.expect("the command starts"));
 }
 
+/// The dynamic linker splits LD_PRELOAD at spaces and colons, and runs a program without a library that it cannot load.
+#[test]
+fn a_shim_that_cannot_be_preloaded_is_refused() {
+    let shim = programs::shim();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("shim");
+    for (name, garbage, reason) in [
+        ("of mine", false, "no file with a space or a colon in its path"),
+        ("co:lon", false, "no file with a space or a colon in its path"),
+        ("garbage", true, "it is no shared library"),
+    ] {
+        let folder = folder.join(name);
+        // An earlier run may have left it.
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        let command = folder.join("swiftwater");
+        fs::hard_link(SWIFTWATER, &command).expect("a link in the same file system");
+        let its_shim = folder.join("libswiftwater_preload.so");
+        match garbage {
+            true => fs::write(&its_shim, "garbage").expect("room"),
+            false => drop(fs::copy(shim, &its_shim).expect("room")),
+        }
+        let run =
+            Command::new(&command).args(["run", "-q", "--", "echo", "ran"]).output().expect("it starts");
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.code() == Some(1) && run.stdout.is_empty(), "{name}: the program ran: {said}");
+        assert!(said.contains("cannot be preloaded") && said.contains(reason), "{name}: {said}");
+        let doctor = Command::new(&command).args(["doctor", "--json"]).output().expect("it starts");
+        let checks: Vec<serde_json::Value> = serde_json::from_slice(&doctor.stdout).expect("JSON");
+        let check = checks.iter().find(|check| check["check"] == "shim").expect("it looks for the shim");
+        assert!(check["state"] == "fails" && check["advice"].to_string().contains(reason), "{check}");
+    }
+}
+
 /// AddressSanitizer ends a program in which another library comes first, as the shim does, unless an option permits that.
 #[test]
 fn a_program_with_address_sanitizer_starts() {

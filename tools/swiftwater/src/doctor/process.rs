@@ -37,7 +37,7 @@ pub(super) fn shim(found: &Result<PathBuf, String>) -> Finding {
     const CHECK: &str = "shim";
     match found {
         Ok(file) => Finding::ok(CHECK, file.display().to_string()),
-        Err(error) => Finding::fails(CHECK, "not found", error),
+        Err(error) => Finding::fails(CHECK, "programs cannot load it", error),
     }
 }
 
