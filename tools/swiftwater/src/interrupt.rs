@@ -1,12 +1,21 @@
 //! SIGINT (Ctrl-C), SIGTERM and SIGHUP: the first asks the command to end, which then prints the totals so far; the second ends
 //! it at once. Either way the command first ends its associations, so that no peer keeps waiting.
+//!
+//! A signal that the process ignores when it starts, as under `nohup` or in the background of a script, stays ignored.
 
-use std::process;
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
+use std::{fs, io, process, thread};
 
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use swiftwater::Stack;
+use thiserror::Error;
+
+/// Signals that ask a command to end.
+const SIGNALS: [c_int; 3] = [SIGINT, SIGTERM, SIGHUP];
 
 /// Set when a signal asked the command to end.
 static SIGNALLED: AtomicBool = AtomicBool::new(false);
@@ -21,14 +30,35 @@ const END_WAIT: Duration = Duration::from_secs(2);
 /// Reason in the ABORT to peers whose associations take longer.
 const REASON: &str = "the program was stopped";
 
+/// Error of listening for signals.
+#[derive(Debug, Error)]
+#[error(transparent)]
+pub(crate) struct ListenError(#[from] io::Error);
+
 /// Starts to handle signals.
-pub(crate) fn listen() -> Result<(), ctrlc::Error> {
-    ctrlc::set_handler(|| {
+pub(crate) fn listen() -> Result<(), ListenError> {
+    on_signals(|| {
         if SIGNALLED.swap(true, Ordering::SeqCst) {
             take_stacks().iter().for_each(|stack| stack.abort_all(REASON));
             process::exit(EXIT_INTERRUPTED.into());
         }
     })
+}
+
+/// Calls a function for each signal of [`SIGNALS`] that this process does not ignore, in a thread for them.
+pub(crate) fn on_signals(mut handle: impl FnMut() + Send + 'static) -> Result<(), ListenError> {
+    let ignored = ignored_signals();
+    let mut signals = Signals::new(SIGNALS.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0))?;
+    let work = move || signals.forever().for_each(|_| handle());
+    thread::Builder::new().name("signals".into()).spawn(work)?;
+    Ok(())
+}
+
+/// Returns the signals that this process ignores, from the lowest bit on; none where the system does not tell.
+fn ignored_signals() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let bits = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    bits.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)
 }
 
 /// Returns whether the running operation should end.

@@ -54,7 +54,7 @@ pub(crate) enum NeighboursError {
     Shim(String),
     /// Ctrl-C cannot be caught.
     #[error("cannot listen for Ctrl-C: {0}")]
-    Signal(#[from] ctrlc::Error),
+    Signal(#[from] interrupt::ListenError),
     /// The results cannot be written.
     #[error(transparent)]
     Output(#[from] OutputError),

@@ -49,7 +49,7 @@ pub(crate) enum AttackError {
     Host(#[from] HostError),
     /// Ctrl-C cannot be caught.
     #[error("cannot listen for Ctrl-C: {0}")]
-    Signal(#[from] ctrlc::Error),
+    Signal(#[from] interrupt::ListenError),
     /// The results cannot be written.
     #[error(transparent)]
     Output(#[from] OutputError),

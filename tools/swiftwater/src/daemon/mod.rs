@@ -41,8 +41,9 @@ Programs find it by an abstract name of AF_UNIX sockets, which belongs to the ne
 with a network of its own has a daemon of its own. A service manager may make the socket and hand it over \
 (LISTEN_FDS): swiftwater.socket starts swiftwater.service when the first program comes.
 
-SIGTERM or SIGINT ends it: what programs have closed is delivered, within ten seconds, and what they have \
-open is aborted, so that no peer waits. A second signal aborts everything at once.
+SIGTERM, SIGINT or SIGHUP ends it: what programs have closed is delivered, within ten seconds, and what they have \
+open is aborted, so that no peer waits. A second signal aborts everything at once. A signal that is ignored \
+when the daemon starts, as SIGHUP under nohup, stays ignored.
 
 Examples:
   swiftwater daemon                     SCTP in UDP port 9899; other hosts must use the same port
@@ -171,10 +172,10 @@ fn rules(path: &Path) -> Result<StreamRules, String> {
 
 /// Ends the daemon in an orderly way at the first SIGTERM, SIGINT or SIGHUP, which is a success, and at once at the second.
 /// Returns the flag that the second sets.
-fn listen(ending: Ending) -> Result<Arc<AtomicBool>, ctrlc::Error> {
+fn listen(ending: Ending) -> Result<Arc<AtomicBool>, interrupt::ListenError> {
     let (is_ending, is_interrupted) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
     let has_come_twice = Arc::clone(&is_interrupted);
-    ctrlc::set_handler(move || match is_ending.swap(true, Ordering::Relaxed) {
+    interrupt::on_signals(move || match is_ending.swap(true, Ordering::Relaxed) {
         false => ending.begin(),
         true => {
             has_come_twice.store(true, Ordering::SeqCst);

@@ -52,7 +52,7 @@ pub(crate) enum LabError {
     },
     /// Ctrl-C cannot be caught.
     #[error("cannot listen for Ctrl-C: {0}")]
-    Signal(#[from] ctrlc::Error),
+    Signal(#[from] interrupt::ListenError),
     /// A file cannot be written.
     #[error("cannot write {}: {reason}; choose another place, or make room there", path.display())]
     Write {

@@ -53,7 +53,7 @@ pub(crate) enum PerfError {
     },
     /// Ctrl-C cannot be caught.
     #[error("cannot listen for Ctrl-C: {0}")]
-    Signal(#[from] ctrlc::Error),
+    Signal(#[from] interrupt::ListenError),
     /// The result cannot be printed.
     #[error(transparent)]
     Output(#[from] OutputError),

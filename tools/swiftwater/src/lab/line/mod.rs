@@ -33,7 +33,7 @@ pub(crate) enum LineError {
     Hosts(#[from] HostsError),
     /// Ctrl-C cannot be caught.
     #[error("cannot listen for Ctrl-C: {0}")]
-    Signal(#[from] ctrlc::Error),
+    Signal(#[from] interrupt::ListenError),
     /// A program cannot be started, or waited for.
     #[error("cannot run `{name}`: {source}; is it installed, and on the PATH?")]
     Program {
