@@ -31,6 +31,7 @@ mod streams;
 mod trace;
 mod units;
 
+use std::env::VarError;
 use std::fmt::Display;
 use std::process::ExitCode;
 
@@ -66,7 +67,7 @@ from_errors_with_output!(AttackError, BenchError, LabError, NeighboursError, Per
 
 fn main() -> ExitCode {
     let outcome = match Cli::try_parse() {
-        Ok(cli) => perform(cli.command),
+        Ok(cli) => check_environment().and_then(|()| perform(cli.command)),
         // Help and versions go to standard output as results do.
         Err(error) if !error.use_stderr() => error.print().map_err(|error| OutputError::from(error).into()),
         Err(error) => error.exit(),
@@ -83,6 +84,18 @@ fn main() -> ExitCode {
         }
     };
     interrupt::exit_status().map_or(status, ExitCode::from)
+}
+
+/// Checks that the daemon's address can be read. The default address would be that of another daemon.
+fn check_environment() -> Result<(), Failure> {
+    match std::env::var(run::ADDRESS_VARIABLE) {
+        Err(VarError::NotUnicode(value)) => Err(Failure::Said(format!(
+            "{} is not UTF-8: {}; name the daemon by @NAME or a path",
+            run::ADDRESS_VARIABLE,
+            value.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn fail(sentence: &dyn Display) -> ExitCode {

@@ -18,7 +18,7 @@ use crate::bench::run::{Daemon, Ends, EndsAt, Runner};
 use crate::bench::series::Series;
 use crate::bench::{Conditions, table::align};
 use crate::load::{histogram, record};
-use crate::output::{OutputError, print};
+use crate::output::OutputError;
 use crate::peer::{GRACE, Peer, PeerError, print_line};
 use crate::perf::client::{Latency, Outcome};
 use crate::run::{ADDRESS_VARIABLE, find_shim};
@@ -148,10 +148,7 @@ pub(crate) fn run(args: &NeighboursArgs) -> Result<(), NeighboursError> {
     let conditions = Conditions::here(args.seconds);
     let (outcomes, failure) = measure_all(&runner, args);
     let rows = rows(&outcomes, &conditions);
-    json.write(&rows)?;
-    if json.leaves_text() {
-        print(&table(&rows))?;
-    }
+    json.write_beside(&table(&rows), &rows)?;
     failure.map_or(Ok(()), Err)
 }
 

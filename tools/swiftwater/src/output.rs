@@ -64,7 +64,7 @@ pub(crate) fn note(text: fmt::Arguments<'_>) {
 /// `--json`, common to all commands.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct JsonArgs {
-    /// Print one JSON array in place of text; with =FILE, write it there and print the text, too (its keys: docs/json.md).
+    /// Print one JSON array in place of text; with =FILE, write it there and print the text, too (its keys: json.md of the documentation).
     #[arg(
         long = "json",
         value_name = "FILE",
@@ -113,14 +113,28 @@ impl Json {
         !matches!(self, Json::InPlaceOfText)
     }
 
+    /// Prints the text, unless the array stands in its place, and writes the array. A file that cannot be written costs no text, and a
+    /// reader of the text that has gone costs no file.
+    pub(crate) fn write_beside(&mut self, text: &str, rows: &impl Serialize) -> Result<(), OutputError> {
+        let printed = self.print_beside(text);
+        self.write(rows)?;
+        printed
+    }
+
+    /// Does the same with the array on a line of its own.
+    pub(crate) fn write_line_beside(&mut self, text: &str, rows: &impl Serialize) -> Result<(), OutputError> {
+        let printed = self.print_beside(text);
+        self.write_as(rows, serde_json::to_string)?;
+        printed
+    }
+
+    fn print_beside(&self, text: &str) -> Result<(), OutputError> {
+        if self.leaves_text() { print(text) } else { Ok(()) }
+    }
+
     /// Writes an array in a readable layout.
     pub(crate) fn write(&mut self, rows: &impl Serialize) -> Result<(), OutputError> {
         self.write_as(rows, serde_json::to_string_pretty)
-    }
-
-    /// Writes an array on a line of its own.
-    pub(crate) fn write_line(&mut self, rows: &impl Serialize) -> Result<(), OutputError> {
-        self.write_as(rows, serde_json::to_string)
     }
 
     fn write_as<R: Serialize>(

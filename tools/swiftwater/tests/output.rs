@@ -3,9 +3,11 @@
 
 mod daemon;
 
+use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -120,6 +122,96 @@ fn json_takes_the_place_of_text_or_goes_to_a_file_beside_it() {
         swiftwater("lab --virtual tail-loss --json=/proc/nowhere/rows.json").output().expect("starts");
     assert!(said(&nowhere).contains("cannot write /proc/nowhere: "), "the folder: {}", said(&nowhere));
     assert!(said(&nowhere).contains("choose another file with --json=FILE"), "{}", said(&nowhere));
+}
+
+#[test]
+fn a_file_that_cannot_be_written_costs_no_results() {
+    let daemon = Daemon::start("full-file");
+    let place = format!("--place {}", daemon.place);
+    let bench = "bench --sizes 64 --series tcp --cpus 1 --seconds 0.02 --repeat 1 --html";
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("full-file");
+    for (line, heading) in [
+        (format!("status --json=/dev/full {place}"), "State"),
+        ("doctor --json=/dev/full".into(), "kernel"),
+        ("lab --list --json=/dev/full".into(), "sctplib"),
+        ("lab --virtual tail-loss --case last --json=/dev/full".into(), "transport"),
+        ("lab --virtual tail-loss --case last --plot /dev/full".into(), "transport"),
+        (format!("{bench} {}/bench.html --json=/dev/full", folder.display()), "tcp"),
+        (format!("{bench} /dev/full --json={}/bench.json", folder.display()), "tcp"),
+    ] {
+        let output = swiftwater(&line).output().expect("the command starts");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(printed.contains(heading), "{line}: {printed}");
+        assert_eq!(output.status.code(), FAILED, "{line}");
+        assert!(said(&output).contains("cannot write /dev/full: No space left"), "{line}: {}", said(&output));
+    }
+    assert!(fs::read_to_string(folder.join("bench.html")).expect("it is written").contains("</html>"));
+    assert!(fs::read_to_string(folder.join("bench.json")).expect("it is written").contains("tcp"));
+}
+
+#[test]
+fn bench_begins_only_if_its_arguments_and_files_are_right() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bench-begins");
+    // An earlier run may have left it.
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("a folder");
+    for (line, complaint) in [
+        ("bench --sizes 0", "size"),
+        ("bench --series sctp", "sctp"),
+        ("bench --cpus 0", "processor"),
+        ("bench --packet-bytes 10", "10"),
+        ("bench --quick -P 0", "0"),
+        ("bench --quick --json --html /proc/nowhere/page.html", "cannot write /proc/nowhere/page.html"),
+    ] {
+        let output = swiftwater(line).current_dir(&folder).output().expect("the command starts");
+        let said = said(&output);
+        assert!(!output.status.success() && said.contains(complaint), "{line}: {said}");
+        assert!(!said.contains("Ctrl-C prints"), "{line}: it has begun");
+        assert_eq!(fs::read_dir(&folder).expect("ours").count(), 0, "{line} leaves a file");
+    }
+}
+
+#[test]
+fn a_place_that_cannot_be_read_is_refused() {
+    for line in ["status", "run -- true", "daemon --udp-port 0", "doctor"] {
+        let mut command = swiftwater(line);
+        let output = command.env("SWIFTWATER_DAEMON", OsStr::from_bytes(b"@\xff")).output();
+        let output = output.expect("the command starts");
+        assert!(said(&output).contains("SWIFTWATER_DAEMON is not UTF-8"), "{line}: {}", said(&output));
+        assert_eq!(output.status.code(), FAILED, "{line}");
+    }
+}
+
+/// Returns the bits of signals in a line of /proc/PID/status.
+fn signals(process: u32, key: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
+    let bits = status.lines().find_map(|line| line.strip_prefix(key)).expect("Linux has it");
+    u64::from_str_radix(bits.trim(), 16).expect("a number")
+}
+
+#[test]
+fn a_signal_that_is_ignored_at_the_start_stays_ignored() {
+    let place = format!("@swiftwater-test-nohup-{}", std::process::id());
+    let bit = |signal: Signal| 1_u64 << (signal as i32 - 1);
+    for (words, reads_error) in [
+        (format!("daemon --udp-port 0 --place {place}"), true),
+        ("perf server -B 127.0.0.1 -p 0 --udp-port 0".into(), false),
+    ] {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("trap '' HUP; exec \"$0\" {words}"), SWIFTWATER]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a shell");
+        let (out, error) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
+        let mut said = String::new();
+        match reads_error {
+            true => BufReader::new(error).read_line(&mut said).expect("a line"),
+            false => BufReader::new(out).read_line(&mut said).expect("a line"),
+        };
+        let (ignored, caught) = (signals(child.id(), "SigIgn:"), signals(child.id(), "SigCgt:"));
+        kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).expect("it runs");
+        child.wait().expect("it ends");
+        assert!(ignored & bit(Signal::SIGHUP) != 0 && caught & bit(Signal::SIGHUP) == 0, "{words}: {said}");
+        assert!(caught & bit(Signal::SIGTERM) != 0 && caught & bit(Signal::SIGINT) != 0, "{words}: {said}");
+    }
 }
 
 #[test]

@@ -24,7 +24,7 @@ use thiserror::Error;
 
 use crate::bench::Conditions;
 use crate::interrupt;
-use crate::output::{OutputError, note, print};
+use crate::output::{OutputError, note};
 use crate::peer::{PeerError, print_line as say};
 use arena::Arena;
 use args::AttackArgs;
@@ -78,10 +78,7 @@ pub(crate) fn run(args: &AttackArgs) -> Result<(), AttackError> {
         plan.cases.iter().map(|&case| Measured { case, rounds: Vec::new() }).collect();
     let outcome = measure(&plan, &arena, &processors, &mut measured);
     let rows: Vec<Row> = measured.iter().filter_map(|m| m.row(&processors, &conditions)).collect();
-    json.write(&rows)?;
-    if json.leaves_text() {
-        print(&table::render(&rows))?;
-    }
+    json.write_beside(&table::render(&rows), &rows)?;
     outcome
 }
 

@@ -10,15 +10,15 @@ pub(crate) mod run;
 pub(crate) mod series;
 pub(crate) mod table;
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use thiserror::Error;
 
-use crate::output::{Json, OutputError, note, print};
+use crate::output::{Json, OutputError, note};
 use crate::run::find_shim;
 use crate::{host, interrupt};
 use args::BenchArgs;
@@ -69,13 +69,14 @@ pub(crate) enum BenchError {
 
 /// Runs the command.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
+    let shim = find_shim();
+    let plan = Plan::new(args, host::allowed_processors().len(), shim.is_ok())?;
     let json = match args.json.to {
         None => Json::file(Path::new(JSON_FILE))?,
         Some(_) => args.json.open()?,
     };
+    let page = PageFile::create(args.html.as_deref().unwrap_or(Path::new(HTML_FILE)))?;
     interrupt::listen()?;
-    let shim = find_shim();
-    let plan = Plan::new(args, host::allowed_processors().len(), shim.is_ok())?;
     if let (true, Err(reason)) = (args.series.is_empty(), &shim) {
         note(format_args!("swiftwater bench: without sctp-sockets: {reason}"));
     }
@@ -89,7 +90,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     ));
     let mut failures = Vec::new();
     let rows = measure(&plan, &runner, &conditions, &mut failures);
-    publish(args, json, &rows, &conditions)?;
+    publish(json, page, &rows, &conditions)?;
     match failures.first() {
         Some((cell, reason)) => Err(BenchError::Runs {
             failed: failures.len(),
@@ -158,38 +159,43 @@ fn name(cell: &Cell) -> String {
     )
 }
 
-/// Writes the table to the terminal, the array and the page.
-fn publish(
-    args: &BenchArgs,
-    mut json: Json,
-    rows: &[Row],
-    conditions: &Conditions,
-) -> Result<(), BenchError> {
-    let html_path = args.html.clone().unwrap_or_else(|| HTML_FILE.into());
-    let html = page::render(rows, conditions);
-    json.write(&rows)?;
+/// Writes the table to the terminal, the array and the page. What can be written is, whatever else fails.
+fn publish(mut json: Json, page: PageFile, rows: &[Row], conditions: &Conditions) -> Result<(), BenchError> {
     let table = table::render(rows);
-    match json.leaves_text() {
-        true => print(&table)?,
-        false => note(format_args!("{table}")),
+    if !json.leaves_text() {
+        note(format_args!("{table}"));
     }
-    write_file(&html_path, &html)?;
+    let printed = json.write_beside(&table, &rows);
+    let path = page.write(&page::render(rows, conditions))?;
+    printed?;
     let files = match &json {
         Json::File(path, _) => format!("{} and ", path.display()),
         _ => String::new(),
     };
-    note(format_args!("\nwritten: {files}{}; open the page in a browser", html_path.display()));
+    note(format_args!("\nwritten: {files}{}; open the page in a browser", path.display()));
     Ok(())
 }
 
-fn write_file(path: &Path, text: &str) -> Result<(), BenchError> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    folder
-        .map_or(Ok(()), fs::create_dir_all)
-        .and_then(|()| fs::write(path, text))
-        .map_err(|e| write_error(path, e))
+/// The file of the page, made before the runs, so that a long experiment fails early.
+struct PageFile {
+    path: PathBuf,
+    file: File,
 }
 
-fn write_error(path: &Path, source: io::Error) -> BenchError {
-    BenchError::Write { path: path.to_owned(), source }
+impl PageFile {
+    /// Makes the file, and its folder.
+    fn create(path: &Path) -> Result<PageFile, BenchError> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let file = folder.map_or(Ok(()), fs::create_dir_all).and_then(|()| File::create(path));
+        let file = file.map_err(|source| BenchError::Write { path: path.to_owned(), source })?;
+        Ok(PageFile { path: path.to_owned(), file })
+    }
+
+    /// Writes the page, and returns where.
+    fn write(mut self, page: &str) -> Result<PathBuf, BenchError> {
+        match self.file.write_all(page.as_bytes()) {
+            Ok(()) => Ok(self.path),
+            Err(source) => Err(BenchError::Write { path: self.path, source }),
+        }
+    }
 }

@@ -17,7 +17,7 @@ use serde::Serialize;
 use swiftwater_daemon::DaemonAddress;
 
 use crate::failure::Failure;
-use crate::output::{JsonArgs, print};
+use crate::output::JsonArgs;
 use crate::run;
 use files::Files;
 use trial::Trial;
@@ -85,10 +85,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     }
     let mut json = args.json.open()?;
     let findings = examine();
-    json.write(&findings)?;
-    if json.leaves_text() {
-        print(&text(&findings))?;
-    }
+    json.write_beside(&text(&findings), &findings)?;
     match findings.iter().filter(|finding| finding.state == State::Fails).count() {
         0 => Ok(()),
         count => {

@@ -104,11 +104,8 @@ pub(crate) fn run(args: &LabArgs) -> Result<(), LabError> {
     }
     if args.list {
         let mut json = args.json.open()?;
-        json.write(&experiment::ALL.map(|experiment| Listed::from(&experiment)))?;
-        if json.leaves_text() {
-            print(&list())?;
-        }
-        return Ok(());
+        let listed = experiment::ALL.map(|experiment| Listed::from(&experiment));
+        return Ok(json.write_beside(&list(), &listed)?);
     }
     if let Some(name) = args.live {
         live::enter(name)?;
@@ -122,11 +119,12 @@ pub(crate) fn run(args: &LabArgs) -> Result<(), LabError> {
     let experiment = experiment::find(name).ok_or_else(|| LabError::Unknown(name.to_owned()))?;
     let jobs = jobs(args, experiment)?;
     let outcomes = measure(&jobs)?;
+    let printed = print_outcomes(json, experiment.name, args.seed, &outcomes);
     if let Some(path) = &args.plot {
         let page = page::render(experiment, &outcomes);
         fs::write(path, page).map_err(|error| write_error(path, &error))?;
     }
-    print_outcomes(json, experiment.name, args.seed, &outcomes)?;
+    printed?;
     let files = jobs.iter().flat_map(|job| [job.capture.as_deref(), job.qlog.as_deref()]).flatten();
     for path in args.plot.as_deref().into_iter().chain(files).filter(|path| path.exists()) {
         note(format_args!("written: {}", path.display()));
@@ -142,10 +140,9 @@ fn print_outcomes(
     outcomes: &[Outcome],
 ) -> Result<(), LabError> {
     let row = |outcome| Row::new(experiment, Some(seed), outcome, None);
-    json.write(&outcomes.iter().map(row).collect::<Vec<_>>())?;
-    if json.leaves_text() && !outcomes.is_empty() {
-        print(&table(outcomes))?;
-    }
+    let rows: Vec<Row<'_>> = outcomes.iter().map(row).collect();
+    let text = if outcomes.is_empty() { String::new() } else { table(outcomes) };
+    let written = json.write_beside(&text, &rows);
     tell_interruption(!outcomes.is_empty());
     Ok(())
 }

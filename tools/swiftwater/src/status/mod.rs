@@ -14,7 +14,7 @@ use swiftwater_daemon::{DaemonAddress, Status};
 
 use crate::daemon::stop::explain;
 use crate::failure::Failure;
-use crate::output::{Json, JsonArgs, OutputError, print};
+use crate::output::{Json, JsonArgs, OutputError};
 use crate::units::parse_seconds;
 
 /// Clears a terminal.
@@ -104,15 +104,12 @@ fn show(
     status: &Status,
     rates: &HashMap<u32, Rates>,
 ) -> Result<(), OutputError> {
-    match args.watch {
-        Some(_) => json.write_line(&row::of(status, rates))?,
-        None => json.write(&row::of(status, rates))?,
-    }
-    if !json.leaves_text() {
-        return Ok(());
-    }
     let clear = if args.watch.is_some() && io::stdout().is_terminal() { CLEAR } else { "" };
-    print(&format!("{clear}{}", table::of(status, rates)))
+    let text = format!("{clear}{}", table::of(status, rates));
+    match args.watch {
+        Some(_) => json.write_line_beside(&text, &row::of(status, rates)),
+        None => json.write_beside(&text, &row::of(status, rates)),
+    }
 }
 
 /// Returns the state of a socket in the terms of `ss`.

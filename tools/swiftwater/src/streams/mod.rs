@@ -258,15 +258,12 @@ fn show_all(args: &StreamsArgs) -> Result<(), Failure> {
 }
 
 fn show(args: &StreamsArgs, json: &mut Json, streams: &Streams) -> Result<(), OutputError> {
-    match args.watch {
-        Some(_) => json.write_line(&row::of(streams))?,
-        None => json.write(&row::of(streams))?,
-    }
-    if !json.leaves_text() {
-        return Ok(());
-    }
     let clear = if args.watch.is_some() && io::stdout().is_terminal() { CLEAR } else { "" };
-    print(&format!("{clear}{}", tree::of(streams)))
+    let text = format!("{clear}{}", tree::of(streams));
+    match args.watch {
+        Some(_) => json.write_line_beside(&text, &row::of(streams)),
+        None => json.write_beside(&text, &row::of(streams)),
+    }
 }
 
 fn failure(place: &DaemonAddress, what: &str, error: &StreamCommandError) -> Failure {

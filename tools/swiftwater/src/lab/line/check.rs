@@ -17,7 +17,7 @@ use super::report::{ms, processors, us};
 use super::spec::PathSpec;
 use super::{LineError, build};
 use crate::interrupt;
-use crate::output::{note, print};
+use crate::output::note;
 use crate::units::mbits;
 use probe::Received;
 
@@ -67,10 +67,8 @@ pub(super) fn run(args: &CheckArgs, limits: &Limits) -> Result<(), LineError> {
         }
         rows.extend(measured);
     }
-    json.write(&rows)?;
-    if json.leaves_text() && !rows.is_empty() {
-        print(&table(&rows, hosts.device))?;
-    }
+    let text = if rows.is_empty() { String::new() } else { table(&rows, hosts.device) };
+    json.write_beside(&text, &rows)?;
     let complaints: Vec<String> = rows.iter().filter_map(Row::complaint).collect();
     if complaints.is_empty() {
         return Ok(());

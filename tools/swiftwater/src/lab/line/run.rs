@@ -35,9 +35,9 @@ pub(super) fn run(args: &RunArgs, limits: &Limits) -> Result<u8, LineError> {
         server.end()?;
     }
     let rows = report::rows(paths, &counts, host_dropped);
-    json.write(&rows)?;
     if json.leaves_text() {
         report::tell(&rows, &counts, host_dropped, hosts.device);
     }
+    json.write(&rows)?;
     Ok(code)
 }
