@@ -13,7 +13,13 @@ const MODPROBE_FOLDERS: [&str; 4] =
 /// Checks whether the daemon can tell sockets apart.
 pub(super) fn release(files: &Files) -> Finding {
     const CHECK: &str = "kernel";
-    let release = files.read("proc/sys/kernel/osrelease").unwrap_or_default();
+    let Some(release) = files.read("proc/sys/kernel/osrelease") else {
+        return Finding::fails(
+            CHECK,
+            "/proc is missing, which a daemon needs",
+            "mount it: `mount -t proc proc /proc`",
+        );
+    };
     match OldKernel::check(release.trim()) {
         Ok(()) => Finding::ok(CHECK, format!("Linux {}", release.trim())),
         Err(error) => Finding::fails(CHECK, error.to_string(), "boot a newer kernel"),
@@ -101,6 +107,14 @@ mod tests {
     const RELEASE: (&str, &str) = ("proc/sys/kernel/osrelease", "6.1.0\n");
     const MODULES: (&str, &str) =
         ("lib/modules/6.1.0/modules.dep", "kernel/a.ko:\nkernel/net/sctp/sctp.ko.xz: kernel/a.ko\n");
+
+    #[test]
+    fn a_missing_proc_is_not_taken_for_an_old_kernel() {
+        let finding = release(&Files::with("no-proc", &[]));
+        assert!(finding.state == State::Fails && finding.found.contains("/proc is missing"), "{finding:?}");
+        let finding = release(&Files::with("old", &[("proc/sys/kernel/osrelease", "5.3.0\n")]));
+        assert!(finding.advice.is_some_and(|advice| advice.contains("newer kernel")));
+    }
 
     #[test]
     fn a_kernel_has_sctp_or_not() {

@@ -6,6 +6,7 @@ use rustix::process::{Resource, getrlimit};
 use swiftwater_daemon::{DaemonAddress, Description, NoDaemon, sockets_max};
 
 use super::Finding;
+use super::trial::TrialError;
 use crate::daemon::stop::explain;
 
 /// Limit on descriptors below which servers of ordinary size are refused sockets.
@@ -29,7 +30,10 @@ fn of_limits(current: Option<u64>, maximum: Option<u64>) -> Finding {
     }
     let advice =
         "raise the hard limit: `LimitNOFILE=` of the service, or `nofile` in /etc/security/limits.conf";
-    Finding::note(CHECK, found, advice)
+    match sockets {
+        0 => Finding::fails(CHECK, found, advice),
+        _ => Finding::note(CHECK, found, advice),
+    }
 }
 
 /// Checks the location of the shim.
@@ -42,12 +46,16 @@ pub(super) fn shim(found: &Result<PathBuf, String>) -> Finding {
 }
 
 /// Checks whether programs get SCTP sockets from the shim.
-pub(super) fn preload(tried: Result<&'static str, String>) -> Finding {
+pub(super) fn preload(tried: Result<&'static str, TrialError>) -> Finding {
     const CHECK: &str = "preload";
-    let advice = "the dynamic linker must load the shim: both of the same C library (glibc), LD_PRELOAD not filtered, the file readable on a file system that permits execution";
     match tried {
         Ok(found) => Finding::ok(CHECK, found),
-        Err(error) => Finding::fails(CHECK, error, advice),
+        Err(TrialError::Daemon(error)) => Finding::fails(CHECK, error, "solve this first, then try again"),
+        Err(TrialError::Program(error)) => Finding::fails(
+            CHECK,
+            error,
+            "the dynamic linker must load the shim: both of the same C library (glibc), LD_PRELOAD not filtered, the file readable on a file system that permits execution",
+        ),
     }
 }
 
@@ -85,6 +93,7 @@ mod tests {
         let finding = of_limits(Some(256), Some(1024));
         assert!(finding.state == State::Note && finding.found.contains("some 154 sockets"), "{finding:?}");
         assert_eq!(of_limits(None, None).state, State::Ok);
+        assert_eq!(of_limits(Some(16), Some(16)).state, State::Fails);
     }
 
     #[test]

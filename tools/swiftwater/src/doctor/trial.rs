@@ -29,6 +29,14 @@ pub(crate) enum Trial {
     Sockets,
 }
 
+/// Reason why the trial of the shim has failed.
+pub(super) enum TrialError {
+    /// There is no daemon for it.
+    Daemon(String),
+    /// The program of the trial has failed.
+    Program(String),
+}
+
 impl Trial {
     pub(super) fn run(self) -> Result<(), String> {
         match self {
@@ -84,16 +92,16 @@ pub(super) fn in_namespaces() -> Result<(), String> {
 }
 
 /// Tries whether a program with the shim gets SCTP sockets; returns what it observed.
-pub(super) fn preloaded(shim: &Path) -> Result<&'static str, String> {
-    let command = Trial::Sockets.command()?;
+pub(super) fn preloaded(shim: &Path) -> Result<&'static str, TrialError> {
+    let mut command = Trial::Sockets.command().map_err(TrialError::Program)?;
     if is_static(Path::new(command.get_program())) {
-        return shows_shim(shim);
+        return shows_shim(shim).map_err(TrialError::Program);
     }
     let place = DaemonAddress::Abstract(format!("swiftwater-doctor-{}", std::process::id()));
-    serve(&place)?;
-    let mut command = command;
+    serve(&place).map_err(TrialError::Daemon)?;
     command.env(PRELOAD_VARIABLE, shim).env(ADDRESS_VARIABLE, place.to_string());
-    succeed(&mut command).map(|_| "a program under the shim made an association and sent itself a message")
+    let tried = succeed(&mut command).map_err(TrialError::Program);
+    tried.map(|_| "a program under the shim made an association and sent itself a message")
 }
 
 /// Tries whether the shim is loaded into another program, because this command is linked statically.
