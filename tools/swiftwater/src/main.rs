@@ -63,7 +63,19 @@ macro_rules! from_errors_with_output {
     )+};
 }
 
-from_errors_with_output!(AttackError, BenchError, LabError, NeighboursError, PerfError, TraceError);
+from_errors_with_output!(AttackError, BenchError, NeighboursError, PerfError, TraceError);
+
+impl From<LabError> for Failure {
+    fn from(error: LabError) -> Self {
+        match error {
+            LabError::Output(error) => Failure::Output(error),
+            error => match error.not_executed() {
+                Some(status) => Failure::NotExecuted(error.to_string(), status),
+                None => Failure::Said(error.to_string()),
+            },
+        }
+    }
+}
 
 fn main() -> ExitCode {
     let outcome = match Cli::try_parse() {

@@ -10,7 +10,7 @@ use std::process::{ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use swiftwater_daemon::{DaemonAddress, Description, NoDaemon};
 
@@ -43,9 +43,9 @@ const START_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 const IDLE_EXIT_S: &str = "60";
 
 /// Exit status if there is no such program.
-const EXIT_NO_PROGRAM: u8 = 127;
+pub(crate) const EXIT_NO_PROGRAM: u8 = 127;
 /// Exit status if the system cannot execute the program.
-const EXIT_NOT_EXECUTABLE: u8 = 126;
+pub(crate) const EXIT_NOT_EXECUTABLE: u8 = 126;
 
 /// Program to run.
 #[derive(Debug, Args)]
@@ -70,7 +70,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub tcp_as_sctp: bool,
     /// The program and its arguments.
-    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
     pub program: Vec<OsString>,
 }
 

@@ -11,7 +11,7 @@ mod report;
 mod row;
 
 use std::fs::{self, File};
-use std::io::BufWriter;
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,6 +24,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::output::{Json, OutputError, note, print};
+use crate::run::{EXIT_NO_PROGRAM, EXIT_NOT_EXECUTABLE};
 use crate::trace::file::{TraceFileError, VirtualTrace};
 use crate::{host, interrupt};
 use archive::Archive;
@@ -88,6 +89,19 @@ impl From<line::LineError> for LabError {
     }
 }
 
+impl LabError {
+    /// Returns the exit status for a program that could not be executed.
+    pub(crate) fn not_executed(&self) -> Option<u8> {
+        match self {
+            LabError::Line(line::LineError::Program { source, .. }) => {
+                let is_missing = source.kind() == io::ErrorKind::NotFound;
+                Some(if is_missing { EXIT_NO_PROGRAM } else { EXIT_NOT_EXECUTABLE })
+            }
+            _ => None,
+        }
+    }
+}
+
 /// A case, with the files for its capture and its trace.
 struct Job {
     case: Box<dyn Case>,
@@ -144,7 +158,7 @@ fn print_outcomes(
     let text = if outcomes.is_empty() { String::new() } else { table(outcomes) };
     let written = json.write_beside(&text, &rows);
     tell_interruption(!outcomes.is_empty());
-    Ok(())
+    Ok(written?)
 }
 
 /// Tells the user what Ctrl-C has left of the figures.

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueHint};
 
 use super::hosts::DeviceKind;
 use super::spec::PathSpec;
@@ -81,7 +81,7 @@ pub(crate) struct RunArgs {
     pub json: JsonArgs,
     /// Program of the client and its arguments. It finds addresses in $LAB_SERVER and $LAB_CLIENT: one for each path, separated
     /// by commas.
-    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
     pub program: Vec<OsString>,
 }
 
