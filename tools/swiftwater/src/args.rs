@@ -60,8 +60,11 @@ pub(crate) enum Command {
     /// Print the completions of a shell: bash, zsh, fish, elvish or powershell.
     #[command(after_help = "\
 Examples:
+  mkdir -p ~/.local/share/bash-completion/completions
   swiftwater completions bash > ~/.local/share/bash-completion/completions/swiftwater
-  swiftwater completions zsh > ~/.zfunc/_swiftwater        with ~/.zfunc in fpath
+  mkdir -p ~/.zfunc                                        a folder in fpath
+  swiftwater completions zsh > ~/.zfunc/_swiftwater
+  mkdir -p ~/.config/fish/completions
   swiftwater completions fish > ~/.config/fish/completions/swiftwater.fish")]
     Completions {
         /// The shell.

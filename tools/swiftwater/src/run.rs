@@ -61,12 +61,13 @@ Examples:
   swiftwater run -- iperf3 -s
   swiftwater run -- iperf3 -c HOST --sctp                           on the client")]
 pub(crate) struct RunArgs {
-    /// Do not print which daemon is used, and do not warn of programs that PROGRAM executes. Default: print both.
+    /// Do not print which daemon is used, and do not warn of programs that PROGRAM executes without the shim and whose files contain
+    /// the name SCTP. Default: print both.
     #[arg(short, long)]
     pub quiet: bool,
     /// Make TCP sockets one-to-one SCTP sockets, as `withsctp` does: both ends need this. `read` and `recv` go on with the next
-    /// message while the buffer has room, as with TCP; options of TCP that only say when data leaves have no effect. Default: TCP
-    /// stays TCP.
+    /// message while the buffer has room, as with TCP; options of TCP that only say when data leaves have no effect. SCTP has no
+    /// half-close: a program that ends its sending direction, and then waits for an answer, waits in vain. Default: TCP stays TCP.
     #[arg(long)]
     pub tcp_as_sctp: bool,
     /// The program and its arguments.
@@ -204,7 +205,8 @@ fn start_daemon(place: &DaemonAddress) -> Result<Description, String> {
         }
         if has_ended(lifeline.as_ref()) && place.describe().is_err() {
             return Err(format!(
-                "a daemon was started at {place} and has ended: `swiftwater daemon` says why, such as a UDP port in use"
+                "a daemon was started at {place} and has ended: `swiftwater daemon` says why, such as a UDP port in use; \
+                 `swiftwater daemon --place {place} --udp-port PORT` uses another port, which every peer must use, too"
             ));
         }
         if Instant::now() > deadline {

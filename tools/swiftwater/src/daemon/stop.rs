@@ -107,8 +107,9 @@ pub(crate) fn explain(place: &DaemonAddress, error: &NoDaemon) -> String {
     match (error, peer(place)) {
         (NoDaemon::Stranger { user }, Ok(daemon)) => format!(
             "it is process {} of user {user}, and only programs and commands of that user trust it: run this as that user; \
-             or end it with `swiftwater daemon stop`, as root or as that user; or name another place with \
-             SWIFTWATER_DAEMON=@NAME",
+             or end it with `swiftwater daemon stop`, as root or as that user; or start one for yourself with \
+             `swiftwater daemon --place @NAME --udp-port PORT`, with the same PORT at every peer, and set SWIFTWATER_DAEMON=@NAME. \
+             A daemon of root serves all users",
             daemon.pid.as_raw_nonzero()
         ),
         (NoDaemon::Absent, _) if *place == DaemonAddress::from_environment() => {

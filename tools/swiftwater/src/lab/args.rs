@@ -38,7 +38,7 @@ A live experiment runs `swiftwater perf` between two hosts that `lab run` would 
 measurement five times in turn with the others: the median. A run in which this machine itself lost packets, or was a \
 millisecond late, is repeated up to three times, but not with --quick. Ctrl-C ends the experiment and removes its hosts.
 
-docs/published/INDEX.md lists the command for each published figure and table.")]
+docs/published/INDEX.md of the source lists the command for each published figure and table.")]
 #[command(group = ArgGroup::new("what").required(true).multiple(true).args(["experiment", "live", "list"]))]
 #[command(
     arg_required_else_help = true,

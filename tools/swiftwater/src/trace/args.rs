@@ -24,7 +24,7 @@ Examples:
 
 Each path of each association gets a figure of its own: the congestion window, its threshold and the \
 bytes in flight; losses, retransmissions, timeouts and probes as marks; round-trip times; the rate \
-at which data arrived and the pacing rate. docs/trace.md describes the file.")]
+at which data arrived and the pacing rate. trace.md of the documentation describes the file.")]
 pub(crate) struct PlotArgs {
     /// The trace file.
     pub file: PathBuf,
@@ -45,7 +45,7 @@ Examples:
   swiftwater trace show run.sqlog -a 5c0e91aa --path 0          one path of one association
 
 A line has the time in seconds, the association (our verification tag at its beginning) and path, the \
-name of the event and what it says. The names are listed in docs/trace.md.")]
+name of the event and what it says. The names are listed in trace.md of the documentation.")]
 pub(crate) struct ShowArgs {
     /// The trace file.
     pub file: PathBuf,
