@@ -17,12 +17,14 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Cx<'a> {
     streams: &'a mut Streams,
+    /// The linked stream that messages were last sent down, and their bytes: they have not arrived yet.
+    ahead: (Option<StreamId>, usize),
 }
 
 impl<'a> Cx<'a> {
     #[inline]
     pub(crate) fn new(streams: &'a mut Streams) -> Self {
-        Self { streams }
+        Self { streams, ahead: (None, 0) }
     }
 
     /// Returns what the executive knows by name.
@@ -208,6 +210,8 @@ impl<'a> Cx<'a> {
 
     /// Sends a message down a linked stream without regard to flow control; call [`Cx::lower_canput`] before.
     pub fn lower_put(&mut self, lower: StreamId, m: Message) {
+        let bytes = self.ahead_bytes(lower) + m.weight_bytes();
+        self.ahead = (Some(lower), bytes);
         let at = QueueRef { stream: lower, place: Place::BelowHead, side: Side::Write };
         self.streams.scheduler.post(at, m);
     }
@@ -215,8 +219,23 @@ impl<'a> Cx<'a> {
     /// Returns whether a linked stream has room in this band. If not, the executive calls
     /// [`Driver::lower_write_service`](super::Driver::lower_write_service) once it has.
     pub fn lower_canput(&mut self, lower: StreamId, band: u8) -> bool {
-        let Some((stream, _)) = self.streams.parts(lower) else { return true };
-        flow::next_down(&mut stream.modules, &mut stream.device).canput(band)
+        let ahead_bytes = self.ahead_bytes(lower);
+        let Some((stream, scheduler)) = self.streams.parts(lower) else { return true };
+        let next = flow::next_down(&mut stream.modules, &mut stream.device);
+        if !next.canput(band) {
+            return false;
+        }
+        let fills = next.would_fill(band, ahead_bytes);
+        if fills {
+            // No other event tells the multiplexor that these messages have arrived.
+            scheduler.enable_head(lower, Side::Write);
+        }
+        !fills
+    }
+
+    /// Returns the bytes that this procedure has sent down a linked stream.
+    fn ahead_bytes(&self, lower: StreamId) -> usize {
+        if self.ahead.0 == Some(lower) { self.ahead.1 } else { 0 }
     }
 
     /// Queues a message that came up on a linked stream (`putq` on the lower read queue). The queue counts for the flow

@@ -130,6 +130,29 @@ fn a_full_stream_stops_what_is_spliced_into_it() {
     assert_eq!(spliced.rig.state().received.len(), 70);
 }
 
+/// `canput(D3)`: messages that one run of the service procedure sends on count before they have arrived.
+#[test]
+fn what_waited_goes_on_as_far_as_there_is_room() {
+    let mut spliced = Spliced::new();
+    let (s, other) = (spliced.rig.s, spliced.other);
+    spliced.rig.state().busy = true;
+    spliced.up(other, data("back"));
+    let driver = spliced.rig.driver;
+    let burst = |_: &mut Device, cx: &mut streams::Cx<'_>| {
+        for _ in 0..300 {
+            cx.putnext(s, Message { data: vec![7; 1000].into(), ..data("") });
+        }
+    };
+    spliced.rig.executive.with_driver(driver, burst).unwrap();
+    spliced.rig.executive.run();
+    let waits = |spliced: &Spliced| spliced.rig.executive.describe(other).unwrap().driver.write.messages;
+    assert_eq!(waits(&spliced), 66, "64 KB are full");
+    spliced.rig.state().busy = false;
+    spliced.rig.executive.with_driver(driver, |_: &mut Device, cx| cx.qenable(other)).unwrap();
+    spliced.rig.executive.run();
+    assert_eq!((waits(&spliced), spliced.rig.state().received.len()), (0, 300), "all have gone on");
+}
+
 #[test]
 fn the_end_of_a_connection_ends_both_links_behind_its_data() {
     let mut spliced = Spliced::new();
