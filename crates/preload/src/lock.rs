@@ -44,6 +44,8 @@ pub(crate) struct Held<'a> {
 /// Time for which a call waits for sharers, in total. The limit is looked up only once the call has to wait.
 pub(crate) struct Patience {
     limit: Limit,
+    /// When the call began to wait, if it has.
+    begun: Cell<Option<Instant>>,
     deadline: OnceCell<Option<Instant>>,
 }
 
@@ -56,27 +58,39 @@ enum Limit {
 impl Patience {
     /// Returns the patience of a receive with these flags: `SO_RCVTIMEO`, or little where the call must not block.
     pub(crate) fn of_receive(fd: RawFd, flags: c_int) -> Patience {
-        Patience { limit: Limit::Receive { fd, flags }, deadline: OnceCell::new() }
+        Patience::with(Limit::Receive { fd, flags })
     }
 
     /// Returns the patience of a send with these flags: `SO_SNDTIMEO`, or little where the call must not block.
     pub(crate) fn of_send(fd: RawFd, flags: c_int) -> Patience {
-        Patience { limit: Limit::Send { fd, flags }, deadline: OnceCell::new() }
+        Patience::with(Limit::Send { fd, flags })
     }
 
     /// Returns the patience of a call that never blocks.
     pub(crate) fn of_a_look() -> Patience {
-        Patience { limit: Limit::Fixed(NONBLOCKING_LIMIT), deadline: OnceCell::new() }
+        Patience::with(Limit::Fixed(NONBLOCKING_LIMIT))
     }
 
     /// Returns the patience of a call that asks the daemon.
     pub(crate) fn of_a_request() -> Patience {
-        Patience { limit: Limit::Fixed(REQUEST_LIMIT), deadline: OnceCell::new() }
+        Patience::with(Limit::Fixed(REQUEST_LIMIT))
+    }
+
+    fn with(limit: Limit) -> Patience {
+        Patience { limit, begun: Cell::new(None), deadline: OnceCell::new() }
+    }
+
+    /// Notes that the call begins to wait. Returns whether it had waited before.
+    pub(crate) fn begin(&self) -> bool {
+        let begun = self.begun.get();
+        self.begun.set(begun.or_else(|| Some(Instant::now())));
+        begun.is_some()
     }
 
     /// Returns the remaining time; `None` for no limit.
-    fn left(&self) -> Option<Duration> {
-        let deadline = self.deadline.get_or_init(|| Some(Instant::now() + self.limit()?));
+    pub(crate) fn left(&self) -> Option<Duration> {
+        let begun = || self.begun.get().unwrap_or_else(Instant::now);
+        let deadline = self.deadline.get_or_init(|| Some(begun() + self.limit()?));
         deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 

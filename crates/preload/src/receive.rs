@@ -7,6 +7,7 @@
 
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::time::Duration;
 
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX};
 use carrier::status_page::{PeerShut, State};
@@ -39,8 +40,9 @@ pub(crate) fn receive(
 ) -> Result<Message> {
     cancel::point();
     match receive_now(fd, descriptor, place, flags) {
+        // The time limit of a call that waits has passed by now.
         Err(Errno(libc::EAGAIN)) if self_connect::something_came() => {
-            receive_now(fd, descriptor, place, flags)
+            receive_now(fd, descriptor, place, flags | libc::MSG_DONTWAIT)
         }
         result => result,
     }
@@ -62,14 +64,14 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
     // A message for which the program has no room stays.
     let flags = if place.bytes() == 0 { flags | libc::MSG_PEEK } else { flags };
     let ordinary = page.status.state() == State::Connected && page.sharers.shut_writing.load(Relaxed) == 0;
+    let patience = Patience::of_receive(fd, flags);
     if ordinary
         && !bundle::is_begun(page)
         && descriptor.expects_to_wait()
-        && let Some(copy) = await_message(fd, descriptor, flags)?
+        && let Some(copy) = await_message(fd, descriptor, flags, &patience)?
     {
         return with_copy(copy, |fd| receive_now(fd, descriptor, place, flags));
     }
-    let patience = Patience::of_receive(fd, flags);
     loop {
         // The order matters: the last message is in the carrier before the page says that nothing will come.
         let silent =
@@ -100,7 +102,7 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
             }
             continue;
         }
-        if let Some(copy) = await_message(fd, descriptor, flags)? {
+        if let Some(copy) = await_message(fd, descriptor, flags, &patience)? {
             return with_copy(copy, |fd| receive_now(fd, descriptor, place, flags));
         }
         descriptor.has_waited();
@@ -111,17 +113,29 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
 ///
 /// A record wakes one of the threads that sleep in a receive, and all that poll. It may hold messages for several, so only one
 /// thread of all sharers sleeps in a receive, and the others poll.
-fn await_message(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result<Option<RawFd>> {
+///
+/// A call that waits again, because another one has taken the message, waits for the rest of its time: a receive would begin anew.
+fn await_message(
+    fd: RawFd,
+    descriptor: &Descriptor,
+    flags: c_int,
+    patience: &Patience,
+) -> Result<Option<RawFd>> {
+    let waits = system::waits(fd, flags);
+    let left = if waits && patience.begin() { patience.left() } else { None };
+    if left == Some(Duration::ZERO) {
+        return Err(Errno(libc::EAGAIN));
+    }
     let waiting = &descriptor.pages().sharers.readers_waiting;
     let is_alone = waiting.fetch_add(1, AcqRel) == 0;
     let leave = || {
         waiting.fetch_sub(1, AcqRel);
     };
     let slept = cancel::undoing(leave, || {
-        asleep(fd, descriptor, || match is_alone || !system::waits(fd, flags) {
+        asleep(fd, descriptor, || match is_alone && left.is_none() || !waits {
             true => system::await_record(fd, flags),
             // Each wake-up makes `poll` look the number up again, which may be another file's by then.
-            false => system::await_record_among_others(table::lasting(fd, descriptor)),
+            false => system::await_record_among_others(table::lasting(fd, descriptor), left),
         })
     });
     leave();

@@ -43,8 +43,10 @@ pub(crate) fn await_record(fd: RawFd, flags: c_int) -> Result<()> {
 ///
 /// `poll` is never restarted after a signal handler, and a receive is, where it has no time limit and the handler has `SA_RESTART`.
 /// The kernel does not tell which handler has run, so all that the program has must have the flag.
-pub(crate) fn await_record_among_others(fd: RawFd) -> Result<()> {
-    let limit = receive_timeout(fd);
+///
+/// The wait ends after `left`, the rest of the time limit; where that is `None`, the limit has just begun.
+pub(crate) fn await_record_among_others(fd: RawFd, left: Option<Duration>) -> Result<()> {
+    let limit = left.map(as_timespec).or_else(|| receive_timeout(fd));
     loop {
         match await_events([fd], libc::POLLIN, limit) {
             Ok([0]) => return Err(Errno(libc::EAGAIN)),
@@ -55,6 +57,11 @@ pub(crate) fn await_record_among_others(fd: RawFd) -> Result<()> {
             Err(error) => return Err(error),
         }
     }
+}
+
+fn as_timespec(time: Duration) -> libc::timespec {
+    let seconds = libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX);
+    libc::timespec { tv_sec: seconds, tv_nsec: time.subsec_nanos().into() }
 }
 
 /// Returns whether all signal handlers of the program have `SA_RESTART`.

@@ -169,6 +169,42 @@ static void forked_beside(void)
     CHECK(close(go[1]) == 0 && ended_well(child) && close(client) == 0);
 }
 
+enum { RIVALS = 8, RIVAL_MESSAGES = 300 };
+
+static _Atomic int is_over;
+
+/* Receives until its time limit ends a call, although messages come all the time. */
+static void *reads_until_it_gives_up(void *none)
+{
+    char word;
+    while (!is_over && recv(server, &word, 1, 0) == 1)
+        ;
+    if (!is_over)
+        CHECK(errno == EAGAIN);
+    is_over = 1;
+    return none;
+}
+
+/* A time limit is that of the call, and does not begin anew with each message that another thread takes. */
+static void messages_of_others_prolong_no_time_limit(void)
+{
+    pthread_t rivals[RIVALS];
+    const struct timeval limit = {.tv_usec = 200000};
+    joined(5979, &client, &server);
+    CHECK(setsockopt(server, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0);
+    for (int i = 0; i < RIVALS; i++)
+        CHECK(pthread_create(&rivals[i], NULL, reads_until_it_gives_up, NULL) == 0);
+    for (int i = 0; i < RIVAL_MESSAGES && !is_over; i++) {
+        CHECK(send(client, "x", 1, 0) == 1);
+        usleep(40000);
+    }
+    CHECK(is_over);
+    for (int i = 0; i < RIVALS; i++)
+        CHECK(pthread_join(rivals[i], NULL) == 0);
+    close(client);
+    close(server);
+}
+
 int main(void)
 {
     begin();
@@ -178,5 +214,6 @@ int main(void)
     processes();
     signals_and_time_limits();
     killed();
+    messages_of_others_prolong_no_time_limit();
     return 0;
 }
