@@ -4,16 +4,18 @@
 //! closed or reused.
 //!
 //! A child of `vfork` runs in its parent's memory with descriptors of its own: the calls by which it closes or moves descriptors
-//! change nothing here.
+//! change nothing here. A child that has a copy of the memory owns the copy, however it was made (`fork`, `_Fork`, `clone`, a system
+//! call); the kernel tells the two apart ([`owner`]).
 
 use std::os::fd::RawFd;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32};
 
 use crate::descriptor::Descriptor;
 use crate::system::{self, Result};
+use crate::{lock, mapping};
 
 const CHUNK: usize = 1024;
 /// Number of chunks. The shim asks anew each time for descriptors beyond them; no process has as many unless it asked for them.
@@ -31,8 +33,9 @@ struct Entry {
 type SharedDescriptor = Arc<Descriptor>;
 
 static TABLE: [AtomicPtr<Entry>; CHUNKS] = [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS];
-/// The process that owns this memory.
-static OWNER: AtomicI32 = AtomicI32::new(0);
+/// Where the process that owns this memory is named: in a page that the kernel clears in each child which gets a copy of the memory.
+/// Null as long as no number is known.
+static OWNER: AtomicPtr<AtomicI32> = AtomicPtr::new(ptr::null_mut());
 /// Its address is even, unlike that of [`lent`].
 static NO_SOCKET: u64 = 0;
 
@@ -97,7 +100,7 @@ fn boxed(descriptor: &SharedDescriptor) -> *mut SharedDescriptor {
 /// Returns whether the number is known as an SCTP socket, in the process that owns this memory.
 pub(crate) fn is_known(fd: RawFd) -> bool {
     let what = entry(fd).map(|entry| entry.what.load(Acquire));
-    what.is_some_and(is_descriptor) && OWNER.load(Relaxed) == system::process_id()
+    what.is_some_and(is_descriptor) && owner() == system::process_id()
 }
 
 /// Returns whether the number is this descriptor's, or a copy that was lent to its sleepers. Numbers beyond the table are what the
@@ -217,8 +220,7 @@ pub(crate) fn close_range(first: u32, last: u32) {
 }
 
 fn replace(fd: RawFd, new: impl FnOnce() -> *mut SharedDescriptor) {
-    let is_borrowed = OWNER.load(Relaxed) != system::process_id();
-    let Some(entry) = (!is_borrowed).then(|| entry(fd)).flatten() else { return };
+    let Some(entry) = entry(fd).filter(|_| owner() == system::process_id()) else { return };
     let old = entry.what.swap(new(), SeqCst);
     if !is_descriptor(old) {
         return;
@@ -235,6 +237,7 @@ fn replace(fd: RawFd, new: impl FnOnce() -> *mut SharedDescriptor) {
 }
 
 fn entry(fd: RawFd) -> Option<&'static Entry> {
+    owner();
     let number = usize::try_from(fd).ok()?;
     let chunk = TABLE.get(number / CHUNK)?;
     let mut entries = chunk.load(Acquire);
@@ -248,35 +251,66 @@ fn entry(fd: RawFd) -> Option<&'static Entry> {
 #[cold]
 fn make(chunk: &AtomicPtr<Entry>) -> Option<*mut Entry> {
     let bytes = CHUNK * size_of::<Entry>();
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a mapping at an address that the kernel chooses replaces nothing. Its zeros are entries of unknown numbers.
-    let fresh = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, -1, 0) };
-    if fresh == libc::MAP_FAILED {
-        return None;
-    }
-    own();
-    match chunk.compare_exchange(ptr::null_mut(), fresh.cast(), AcqRel, Acquire) {
-        Ok(_) => Some(fresh.cast()),
+    own()?;
+    let fresh: *mut Entry = mapping::map_private(bytes).ok()?.as_ptr().cast();
+    match chunk.compare_exchange(ptr::null_mut(), fresh, AcqRel, Acquire) {
+        Ok(_) => Some(fresh),
         Err(other) => {
             // SAFETY: the memory was mapped above, and nobody has seen it.
-            unsafe { libc::munmap(fresh, bytes) };
+            unsafe { libc::munmap(fresh.cast(), bytes) };
             Some(other)
         }
     }
 }
 
-/// Records the process that owns this memory, now and in children of `fork`. Children of `vfork` run no such handlers.
-fn own() {
+/// Returns the process that owns this memory, or 0 as long as no number is known. A process that finds no owner there has got a copy
+/// of its parent's memory, and owns the copy.
+fn owner() -> i32 {
+    // SAFETY: the page is never unmapped.
+    match unsafe { OWNER.load(Acquire).as_ref() } {
+        None => 0,
+        Some(owner) => match owner.load(Acquire) {
+            0 => adopt(owner),
+            process => process,
+        },
+    }
+}
+
+/// Makes this process the owner of the memory of its parent that it has got a copy of, and returns it.
+#[cold]
+fn adopt(owner: &AtomicI32) -> i32 {
+    let process = system::process_id();
+    owner.store(process, Release);
+    lock::forget_thread();
+    forget_sleepers();
+    process
+}
+
+/// Makes this process the owner of its memory, if none is.
+fn own() -> Option<()> {
     extern "C" fn in_child() {
-        OWNER.store(system::process_id(), Relaxed);
-        system::forget_thread_id();
-        forget_sleepers();
+        // SAFETY: the page is never unmapped.
+        if let Some(owner) = unsafe { OWNER.load(Acquire).as_ref() } {
+            adopt(owner);
+        }
     }
-    if OWNER.swap(system::process_id(), Relaxed) == 0 {
-        // SAFETY: the handler touches atomics and one number of the thread, and closes descriptors.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    if !OWNER.load(Acquire).is_null() {
+        return Some(());
     }
+    let page = mapping::map_private(size_of::<AtomicI32>()).ok()?;
+    mapping::clear_in_copies(page, size_of::<AtomicI32>());
+    let owner: *mut AtomicI32 = page.as_ptr().cast();
+    // SAFETY: the memory is mapped, has the size of the number, and is page-aligned.
+    unsafe { (*owner).store(system::process_id(), Relaxed) };
+    if OWNER.compare_exchange(ptr::null_mut(), owner, AcqRel, Acquire).is_err() {
+        // SAFETY: the memory was mapped above, and nobody has seen it.
+        unsafe { mapping::unmap(page, size_of::<AtomicI32>()) };
+        return Some(());
+    }
+    // A child of `fork` must not keep the copies of its parent's threads until it calls the shim.
+    // SAFETY: the handler touches atomics and what is known of its thread, and closes descriptors.
+    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    Some(())
 }
 
 /// Forgets the threads of the parent that sleep on descriptors, and closes their copies, in a child of `fork`, which has none of these
@@ -384,11 +418,13 @@ mod tests {
         let _alone = ALONE.lock();
         let (one, fd) = (descriptor(), 700_000);
         set(fd, &one);
-        let parent = OWNER.swap(1, Relaxed);
+        // SAFETY: the page is never unmapped.
+        let owner = unsafe { &*OWNER.load(Acquire) };
+        let parent = owner.swap(1, Relaxed);
         assert!(!is_known(fd));
         forget(fd);
         close_range(0, u32::MAX);
-        OWNER.store(parent, Relaxed);
+        owner.store(parent, Relaxed);
         assert!(is_at(fd, &one));
         forget(fd);
     }

@@ -1,5 +1,6 @@
 /* Descriptors are the kernel's: they are accepted in children, copied, moved, and known to another program after exec. */
 #include "check.h"
+#include <sys/syscall.h>
 
 static void serve_one(int listener)
 {
@@ -124,6 +125,48 @@ static void closed_in_a_vfork(void)
     CHECK(close(client) == 0 && close(server) == 0 && close(other[0]) == 0 && close(other[1]) == 0);
 }
 
+/* Makes a child with a copy of the memory, past the handlers of pthread_atfork unless `way` is 0. */
+static pid_t child_by(int way)
+{
+    switch (way) {
+    case 0:
+        return fork();
+#if __GLIBC_PREREQ(2, 34)
+    case 1:
+        return _Fork();
+#endif
+    default:
+        return syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    }
+}
+
+/* A number that a child closes and gets again is another socket there, or no socket, and stays what it was in the parent. */
+static void reused_in_a_child(int way)
+{
+    int client, server, others, other[2];
+    char word[16];
+    joined(12, &client, &server);
+    others = listening(13, 0);
+    CHECK(pipe(other) == 0);
+    CHECK(write(client, "before", 6) == 6 && read(server, word, sizeof word) == 6);
+    pid_t child = child_by(way);
+    if (child == 0) {
+        struct sockaddr_in to = loopback(13);
+        CHECK(close(client) == 0);
+        CHECK(socket(AF_INET, SOCK_STREAM, IPPROTO_SCTP) == client);
+        CHECK(connect(client, (struct sockaddr *)&to, sizeof to) == 0 && write(client, "new", 3) == 3);
+        CHECK(dup2(other[1], server) == server && write(server, "a pipe", 6) == 6);
+        _exit(0);
+    }
+    int accepted = accept(others, NULL, NULL);
+    CHECK(accepted >= 0 && read(accepted, word, sizeof word) == 3 && memcmp(word, "new", 3) == 0);
+    CHECK(read(other[0], word, sizeof word) == 6);
+    CHECK(ended_well(child));
+    CHECK(write(client, "mine", 4) == 4 && read(server, word, sizeof word) == 4 && memcmp(word, "mine", 4) == 0);
+    CHECK(close(client) == 0 && close(server) == 0 && close(accepted) == 0 && close(others) == 0);
+    CHECK(close(other[0]) == 0 && close(other[1]) == 0);
+}
+
 /* A new socket has the lowest number that is free; iperf3 counts on it. */
 static void lowest_number(void)
 {
@@ -145,5 +188,7 @@ int main(int count, char **words)
     copied_and_moved();
     handed_over_a_socket();
     closed_in_a_vfork();
+    for (int way = 0; way < 3; way++)
+        reused_in_a_child(way);
     return 0;
 }
