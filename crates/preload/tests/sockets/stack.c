@@ -6,7 +6,17 @@
 #include <linux/sctp.h>
 #include <sys/mman.h>
 
-enum { PORT = 7600, STACK_BYTES = 16 * 1024, SIGNAL_STACK_BYTES = 8 * 1024 };
+/* A debug build of the shim, which tests use, has larger frames than a release build. */
+enum { PORT = 7600, STACK_BYTES = 16 * 1024, SIGNAL_STACK_BYTES = 16 * 1024 };
+
+/* Returns a stack with a page below that nobody may touch. */
+static char *guarded(size_t bytes)
+{
+    size_t page = sysconf(_SC_PAGESIZE);
+    char *stack = mmap(NULL, page + bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(stack != MAP_FAILED && mprotect(stack + page, bytes, PROT_READ | PROT_WRITE) == 0);
+    return stack + page;
+}
 
 static int pair[2];
 
@@ -93,9 +103,8 @@ static void one_to_many(void)
 static void *run(void *unused)
 {
     CHECK(unused == NULL);
-    stack_t stack = {.ss_size = SIGNAL_STACK_BYTES};
-    stack.ss_sp = mmap(NULL, SIGNAL_STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CHECK(stack.ss_sp != MAP_FAILED && sigaltstack(&stack, NULL) == 0);
+    stack_t stack = {.ss_sp = guarded(SIGNAL_STACK_BYTES), .ss_size = SIGNAL_STACK_BYTES};
+    CHECK(sigaltstack(&stack, NULL) == 0);
     one_to_one();
     one_to_many();
     return NULL;
@@ -103,16 +112,13 @@ static void *run(void *unused)
 
 int main(void)
 {
-    size_t page = sysconf(_SC_PAGESIZE);
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
     pthread_attr_t attributes;
     pthread_t thread;
     begin();
     CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
-    /* A page below the stack that nobody may touch. */
-    char *stack = mmap(NULL, page + STACK_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CHECK(stack != MAP_FAILED && mprotect(stack + page, STACK_BYTES, PROT_READ | PROT_WRITE) == 0);
-    CHECK(pthread_attr_init(&attributes) == 0 && pthread_attr_setstack(&attributes, stack + page, STACK_BYTES) == 0);
+    CHECK(pthread_attr_init(&attributes) == 0);
+    CHECK(pthread_attr_setstack(&attributes, guarded(STACK_BYTES), STACK_BYTES) == 0);
     CHECK(pthread_create(&thread, &attributes, run, NULL) == 0 && pthread_join(thread, NULL) == 0);
     return 0;
 }
