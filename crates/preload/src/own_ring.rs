@@ -60,6 +60,11 @@ impl OwnRing {
         Some(Writer::new(Ring::new(words, &pages.status.ring)))
     }
 
+    /// Stops using the ring: nobody reads it any more.
+    pub(crate) fn abandon(&self) {
+        self.number.store(0, Relaxed);
+    }
+
     /// Begins to use the ring, unless another thread may be sending a record.
     fn begins(&self) -> bool {
         let begins = self.under_way.load(Acquire) <= 1;

@@ -90,7 +90,12 @@ fn put_waiting(
     put: impl Fn(Writer<'_>) -> Result<Put>,
 ) -> Result<()> {
     let patience = Patience::of_send(fd, flags);
-    wait_for_room(fd, flags, &patience, || try_put(fd, descriptor, &patience, &put))
+    let sent = wait_for_room(fd, flags, &patience, || try_put(fd, descriptor, &patience, &put));
+    if let Err(Errno(libc::EPIPE | libc::ECONNRESET)) = sent {
+        // The daemon has died or forgotten the socket. A message that fits the ring would wait there for ever.
+        descriptor.ring.abandon();
+    }
+    sent
 }
 
 /// Sends what finds its room in the carrier by `send`; waits for the room, if a call with these flags may.

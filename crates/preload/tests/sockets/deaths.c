@@ -1,6 +1,7 @@
 /* Deaths. `sender`: a program is killed; what it was told was sent arrives. `one-to-one`, `one-to-many`: the same at any moment,
  * with messages of all lengths. `daemon`: the test kills the daemon; every call on its sockets fails at once. */
 #include "check.h"
+#include <sys/syscall.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 
@@ -181,12 +182,18 @@ static void *accepts(void *listener)
     return NULL;
 }
 
+static pid_t filler;
+
 static void *fills(void *fd)
 {
-    static char block[60000];
+    static char block[20000];
+    __atomic_store_n(&filler, syscall(SYS_gettid), __ATOMIC_SEQ_CST);
     while (send(*(int *)fd, block, sizeof block, MSG_NOSIGNAL) > 0)
         ;
     CHECK(errno == EPIPE || errno == ECONNRESET);
+    /* A message for which there would be room is not sent, either. */
+    for (int i = 0; i < 10; i++)
+        FAILS(send(*(int *)fd, block, 100, MSG_NOSIGNAL | MSG_DONTWAIT), EPIPE);
     return NULL;
 }
 
@@ -235,6 +242,9 @@ static void daemon_is_killed(void)
     /* Its INIT has left: it waits. */
     CHECK(pthread_create(&threads[2], NULL, connects, &encapsulation) == 0);
     CHECK(recv(silent, word, sizeof word, 0) > 0);
+    while (__atomic_load_n(&filler, __ATOMIC_SEQ_CST) == 0)
+        usleep(1000);
+    await_sleep(filler);
     puts("ready");
     fflush(stdout);
     FAILS(read(other, word, sizeof word), ECONNRESET);
