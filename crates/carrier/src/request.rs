@@ -197,14 +197,31 @@ pub enum DaemonRequest<'a> {
     Open {
         /// Whether it is `AF_INET6`.
         v6: bool,
-        /// `SOCK_SEQPACKET`: it has any number of associations.
-        one_to_many: bool,
+        /// The kind of the socket.
+        kind: SocketKind,
     },
     /// Makes an empty memfd, which comes with the answer and which the daemon does not keep: the program fills it, seals it and
     /// sends it with a long message, where it may make none itself.
     Memfd,
     /// Answered when the daemon has handled the calls that were made on descriptors before, such as a close.
     Barrier,
+}
+
+/// The kind of a new socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketKind {
+    /// `SOCK_STREAM`: it has one association, or listens.
+    OneToOne = 0,
+    /// `SOCK_SEQPACKET`: it has any number of associations.
+    OneToMany = 1,
+    /// As `OneToOne`, for a program that takes it for a socket of TCP.
+    TcpStream = 2,
+}
+
+impl SocketKind {
+    fn from_number(number: u8) -> Option<SocketKind> {
+        [SocketKind::OneToOne, SocketKind::OneToMany, SocketKind::TcpStream].get(usize::from(number)).copied()
+    }
 }
 
 /// Requests about a socket. Each comes with a descriptor of the socket's carrier.
@@ -355,7 +372,7 @@ impl<'a> Request<'a> {
 
     fn body(r: &mut Reader<'a>) -> Option<Request<'a>> {
         let request: Request<'_> = match r.u8()? {
-            0 => DaemonRequest::Open { v6: r.u8()? != 0, one_to_many: r.u8()? != 0 }.into(),
+            0 => DaemonRequest::Open { v6: r.u8()? != 0, kind: SocketKind::from_number(r.u8()?)? }.into(),
             1 => SocketRequest::Attach.into(),
             21 => DaemonRequest::Memfd.into(),
             2 => SocketRequest::Bind(address::read(r)?).into(),
@@ -420,7 +437,7 @@ impl<'a> DaemonRequest<'a> {
     fn write(&self, w: &mut Writer<'_>) -> &'a [u8] {
         let mut value: &[u8] = &[];
         match self {
-            DaemonRequest::Open { v6, one_to_many } => w.u8(0).u8(u8::from(*v6)).u8(u8::from(*one_to_many)),
+            DaemonRequest::Open { v6, kind } => w.u8(0).u8(u8::from(*v6)).u8(*kind as u8),
             DaemonRequest::Memfd => w.u8(21),
             DaemonRequest::Describe => w.u8(9),
             DaemonRequest::Status => w.u8(13),

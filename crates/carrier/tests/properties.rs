@@ -9,7 +9,7 @@ use swiftwater_carrier::name::CarrierName;
 use swiftwater_carrier::record::{self, Flags, HEADER_BYTES, Header, Kind};
 use swiftwater_carrier::request::{
     ADDRESSES_MAX, Addresses, Answer, DaemonRequest, FRAME_BYTES_MAX, InitMessage, OPTION_BYTES_MAX,
-    PUT_BACK_BYTES_MAX, Recorder, Request, RequestError, SocketRequest, Start,
+    PUT_BACK_BYTES_MAX, Recorder, Request, RequestError, SocketKind, SocketRequest, Start,
 };
 
 fn address() -> impl Strategy<Value = SocketAddr> {
@@ -19,9 +19,12 @@ fn address() -> impl Strategy<Value = SocketAddr> {
     ]
 }
 
+const KINDS: [SocketKind; 3] = [SocketKind::OneToOne, SocketKind::OneToMany, SocketKind::TcpStream];
+
 fn daemon_request() -> impl Strategy<Value = DaemonRequest<'static>> {
     prop_oneof![
-        any::<(bool, bool)>().prop_map(|(v6, one_to_many)| DaemonRequest::Open { v6, one_to_many }),
+        (any::<bool>(), prop::sample::select(KINDS.to_vec()))
+            .prop_map(|(v6, kind)| DaemonRequest::Open { v6, kind }),
         Just(DaemonRequest::Memfd),
         Just(DaemonRequest::Barrier),
         Just(DaemonRequest::Describe),

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
-use carrier::request::{Addresses, DaemonRequest, InitMessage, OPTION_BYTES_MAX, SocketRequest, Start};
+use carrier::request::{
+    Addresses, DaemonRequest, InitMessage, OPTION_BYTES_MAX, SocketKind, SocketRequest, Start,
+};
 use carrier::status_page::State;
 use rustix::io::Errno;
 use rustix::net::UCred;
@@ -53,7 +55,7 @@ pub(crate) async fn perform(
             run_pending(registry, ROUNDS_MAX).await;
             Ok(Answer::Done.into())
         }
-        DaemonRequest::Open { v6, one_to_many } => open_for(registry, credentials.into(), v6, one_to_many),
+        DaemonRequest::Open { v6, kind } => open_for(registry, credentials.into(), v6, kind),
         DaemonRequest::Status => report::report(registry, credentials).await,
         DaemonRequest::Streams => streams::report_streams(registry, credentials).await,
         DaemonRequest::Push { association, module } => {
@@ -273,8 +275,12 @@ async fn recall(
         .await?
 }
 
-fn open_for(registry: &Rc<Registry>, owner: Owner, v6: bool, one_to_many: bool) -> Result<Reply, Errno> {
-    let style = if one_to_many { Style::OneToMany } else { Style::OneToOne };
+fn open_for(registry: &Rc<Registry>, owner: Owner, v6: bool, kind: SocketKind) -> Result<Reply, Errno> {
+    let style = match kind {
+        SocketKind::OneToOne => Style::OneToOne,
+        SocketKind::TcpStream => Style::TcpStream,
+        SocketKind::OneToMany => Style::OneToMany,
+    };
     let options = SocketOptions::new(&registry.stack);
     let opened = registry.open(owner, v6, style, style.initial_state(), options)?;
     let (socket, program_end) = tasks::start(registry, opened);

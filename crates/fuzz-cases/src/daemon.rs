@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use ::carrier::record::{HEADER_BYTES, Header, Kind};
 use ::carrier::request::{
     Addresses, Answer, DaemonRequest, FRAME_BYTES_MAX, InitMessage, OPTION_BYTES_MAX, PUT_BACK_BYTES_MAX,
-    Recorder, Request, SocketRequest, Start,
+    Recorder, Request, SocketKind, SocketRequest, Start,
 };
 use arbitrary::{Arbitrary, Unstructured};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -54,7 +54,7 @@ static PANICS: AtomicUsize = AtomicUsize::new(0);
 enum Step {
     Open {
         v6: bool,
-        one_to_many: bool,
+        kind: u8,
     },
     Hold(Thing),
     Ask {
@@ -210,8 +210,10 @@ fn place() -> &'static SocketAddrUnix {
 
 fn perform(place: &SocketAddrUnix, held: &mut Vec<Held>, step: &Step) {
     match step {
-        Step::Open { v6, one_to_many } if held.len() < HELD_MAX => {
-            let opened = ask(place, &DaemonRequest::Open { v6: *v6, one_to_many: *one_to_many }.into(), &[]);
+        Step::Open { v6, kind } if held.len() < HELD_MAX => {
+            let kinds = [SocketKind::OneToOne, SocketKind::OneToMany, SocketKind::TcpStream];
+            let kind = kinds[usize::from(*kind) % kinds.len()];
+            let opened = ask(place, &DaemonRequest::Open { v6: *v6, kind }.into(), &[]);
             take_socket(held, opened.map(|(_, descriptors)| descriptors).unwrap_or_default());
         }
         Step::Hold(thing) if held.len() < HELD_MAX => {

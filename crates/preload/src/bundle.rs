@@ -9,7 +9,7 @@
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
 
-use carrier::bundle::Unread;
+use carrier::bundle::{Unread, messages};
 use carrier::record::{BUNDLE_BYTES_MAX, Flags, HEADER_BYTES, Header};
 
 use crate::descriptor::Descriptor;
@@ -84,6 +84,16 @@ pub(crate) fn header(fd: RawFd, descriptor: &Descriptor) -> Result<Header> {
     let at = descriptor.pages().sharers.bundle_at.load(Relaxed) as usize;
     let copy = copy(fd, descriptor)?;
     Unread::of(copy.record(), at, 0).map(|unread| unread.header).ok_or(BROKEN)
+}
+
+/// Returns the length of the messages from offset `from` on in the bundle that the next peek finds.
+pub(crate) fn unread_bytes(fd: RawFd, descriptor: &Descriptor, from: usize) -> Result<usize> {
+    let mut copy = descriptor.copy.lend()?;
+    // Takes the place of the copy of the bundle at the front, which the next reader makes again.
+    let bytes = copy.look(fd, descriptor.pages())?;
+    let record = copy.content.get(..bytes).ok_or(BROKEN)?;
+    let unread = messages(record).filter(|(at, _)| *at >= from);
+    Ok(unread.map(|(_, header)| header.bytes as usize).sum())
 }
 
 /// The page and the record disagree.

@@ -55,12 +55,8 @@ pub(crate) struct Outgoing<'a> {
 
 impl Outgoing<'_> {
     /// Sends the message and returns its number of bytes. A cancellation point.
-    pub(crate) fn send(self) -> Result<usize> {
+    pub(crate) fn send(mut self) -> Result<usize> {
         cancel::point();
-        if self.content.bytes() == 0 && tcp::is_stream(self.descriptor) {
-            // A stream has no empty messages.
-            return Ok(0);
-        }
         let sent = match self.pages().status.state() {
             State::OneToMany | State::OneToManyListening => self.send_to_one_of_many(),
             _ => self.send_to_peer(),
@@ -84,14 +80,29 @@ impl Outgoing<'_> {
     }
 
     /// Sends on a one-to-one socket, or sets up its association with this message.
-    fn send_to_peer(mut self) -> Result<usize> {
+    fn send_to_peer(&mut self) -> Result<usize> {
+        self.reach_peer()?;
+        if self.content.bytes() == 0 && tcp::is_stream(self.descriptor) {
+            return Ok(0);
+        }
+        match self.info.flags.contains(Flags::BY_DEFAULT) {
+            true => Outgoing { info: &self.completed(), ..*self }.hand_over(0),
+            false => self.hand_over(0),
+        }
+    }
+
+    /// Sets up the association of a one-to-one socket if there is none, and fails if it cannot take the message. The frame of the function is
+    /// gone when the message is sent: signal stacks are small.
+    fn reach_peer(&mut self) -> Result<()> {
         let page = self.descriptor.pages();
         if page.status.style.load(Relaxed) == libc::SOCK_SEQPACKET as u32 {
             // A socket that was peeled off keeps its peer, whatever address the program names.
             self.to = None;
         }
         self.check()?;
+        let is_stream = tcp::is_stream(self.descriptor);
         match (page.status.state(), self.to) {
+            (State::Connected, Some(_)) if is_stream => self.to = None,
             (State::Connected, Some(to)) if page.status.peer() != Some(to) => {
                 let unknown = |_| Errno(libc::EADDRNOTAVAIL);
                 setup::find_association(self.fd, to).map_err(unknown)?;
@@ -119,11 +130,7 @@ impl Outgoing<'_> {
                 }));
             }
         }
-        check_stream(self.info, &page.status.default_stream, &page.status.streams_out)?;
-        match self.info.flags.contains(Flags::BY_DEFAULT) {
-            true => Outgoing { info: &self.completed(), ..self }.hand_over(0),
-            false => self.hand_over(0),
-        }
+        check_stream(self.info, &page.status.default_stream, &page.status.streams_out)
     }
 
     /// Returns the attributes of a message to which the program has given none, as they are now: later changes of the defaults do not
@@ -312,7 +319,7 @@ impl Outgoing<'_> {
         let is_one_to_one = page.status.style.load(Relaxed) == libc::SOCK_STREAM as u32;
         let fragmentation_limit = page.status.fragmentation_limit.load(Relaxed) as usize;
         match self.content.bytes() {
-            0 if !ends(info) => Err(Errno(libc::EINVAL)),
+            0 if !ends(info) && !tcp::is_stream(self.descriptor) => Err(Errno(libc::EINVAL)),
             1.. if info.flags.contains(Flags::SHUTDOWN) => Err(Errno(libc::EINVAL)),
             _ if is_one_to_one && ends(info) => Err(Errno(libc::EINVAL)),
             _ if info.overrides_address && self.to.is_none() => Err(Errno(libc::EINVAL)),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use carrier::record::{self, ACCEPTED_BYTES, Flags, HEADER_BYTES};
-use carrier::request::{Addresses, Answer, DaemonRequest, InitMessage, SocketRequest, Start};
+use carrier::request::{Addresses, Answer, DaemonRequest, InitMessage, SocketKind, SocketRequest, Start};
 use carrier::status_page::{PeerShut, State};
 use libc::{c_int, iovec};
 
@@ -16,15 +16,15 @@ use crate::lock::Patience;
 use crate::sleep::{asleep, with_copy};
 use crate::system::{self, Buffers, Errno, Result};
 use crate::waiting::{await_connection, error_without_daemon};
-use crate::{bundle, cancel, lock, receive, self_connect, start, table};
+use crate::{bundle, cancel, lock, receive, self_connect, start, table, tcp};
 
 /// Opens a socket.
-pub(crate) fn open(v6: bool, one_to_many: bool, flags: c_int) -> Result<RawFd> {
+pub(crate) fn open(v6: bool, kind: SocketKind, flags: c_int) -> Result<RawFd> {
     // A kernel without SCTP reports this error.
     let no_daemon = |error| if error == Errno(libc::ENETDOWN) { Errno(libc::EPROTONOSUPPORT) } else { error };
-    let mut reply = ask_daemon(&DaemonRequest::Open { v6, one_to_many });
+    let mut reply = ask_daemon(&DaemonRequest::Open { v6, kind });
     if reply.as_ref().is_err_and(|error| *error == Errno(libc::ENETDOWN)) && start::daemon(answers) {
-        reply = ask_daemon(&DaemonRequest::Open { v6, one_to_many });
+        reply = ask_daemon(&DaemonRequest::Open { v6, kind });
     }
     let reply = reply.map_err(no_daemon)?;
     let [fd, pages @ ..] = reply.descriptors;
@@ -143,6 +143,9 @@ pub(crate) fn connect(fd: RawFd, descriptor: &Descriptor, peer: &[SocketAddr]) -
     if let State::Connected | State::Ended | State::Lost = descriptor.pages().status.state() {
         return (0, Err(Errno(libc::EISCONN)));
     }
+    if tcp::is_stream(descriptor) && system::has_input_ended(fd) {
+        return (0, Err(Errno(failed_before(descriptor))));
+    }
     self_connect::connects();
     let wait = !system::is_nonblocking(fd);
     let start = if wait { Start::AnswerLate } else { Start::Now };
@@ -157,6 +160,14 @@ pub(crate) fn connect(fd: RawFd, descriptor: &Descriptor, peer: &[SocketAddr]) -
         Err(error) => (0, Err(error)),
         Ok(association) if !wait => (association, Err(Errno(libc::EINPROGRESS))),
         Ok(association) => (association, Ok(())),
+    }
+}
+
+/// Returns the error of a connect on a socket whose content has ended with an earlier setup, as TCP does.
+fn failed_before(descriptor: &Descriptor) -> c_int {
+    match descriptor.pages().take_error() {
+        0 => libc::ECONNABORTED,
+        error => error,
     }
 }
 

@@ -240,6 +240,12 @@ pub(crate) fn is_hung_up(fd: RawFd) -> bool {
     poll(fd, 0, now).is_ok_and(|events| events & libc::POLLHUP != 0)
 }
 
+/// Returns whether nothing more comes through a carrier.
+pub(crate) fn has_input_ended(fd: RawFd) -> bool {
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(fd, libc::POLLRDHUP, now).is_ok_and(|events| events & libc::POLLRDHUP != 0)
+}
+
 /// Returns whether a call with these flags may wait.
 pub(crate) fn waits(fd: RawFd, flags: c_int) -> bool {
     flags & libc::MSG_DONTWAIT == 0 && !is_nonblocking(fd)

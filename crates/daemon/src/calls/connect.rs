@@ -43,7 +43,9 @@ pub(crate) fn connect(
     let seen = as_seen(socket.v6, seen.ok_or(Errno::INVAL)?);
     match socket.style {
         Style::OneToMany => connect_another(registry, socket, seen, hosts, (start, init)),
-        Style::OneToOne | Style::PeeledOff => connect_only(registry, socket, seen, hosts, init, program_end),
+        Style::OneToOne | Style::TcpStream | Style::PeeledOff => {
+            connect_only(registry, socket, seen, hosts, (start, init), program_end)
+        }
     }
 }
 
@@ -52,7 +54,7 @@ fn connect_only(
     socket: &Socket,
     seen: SocketAddr,
     hosts: Vec<IpAddr>,
-    init: InitMessage,
+    (start, init): (Start, InitMessage),
     program_end: BorrowedFd<'_>,
 ) -> Result<Rc<SocketAssociation>, Errno> {
     let mut inner = socket.inner();
@@ -78,7 +80,10 @@ fn connect_only(
     inner.associations.insert(assoc.id, Rc::clone(&assoc));
     socket.show_defaults(&assoc);
     let server = address(registry, &inner, hosts, seen.port());
-    let request = ConnectRequest { stack: stack_for(registry, &inner, init), port: bound.port, server };
+    // A program that waits for the answer learns of a failure from it, and may connect the same socket again.
+    let ends_content = socket.style == Style::TcpStream && start == Start::Now;
+    let stack = stack_for(registry, &inner, init);
+    let request = ConnectRequest { stack, port: bound.port, server, ends_content };
     socket.commands.one_to_one(OneToOneCommand::Connect { request, association: Rc::clone(&assoc) })?;
     Ok(assoc)
 }
@@ -103,7 +108,8 @@ fn connect_another(
         return Err(Errno::ADDRNOTAVAIL);
     }
     let server = address(registry, &inner, hosts, seen.port());
-    let request = ConnectRequest { stack: stack_for(registry, &inner, init), port, server };
+    let stack = stack_for(registry, &inner, init);
+    let request = ConnectRequest { stack, port, server, ends_content: false };
     let options = inner.options.assoc_options.clone();
     drop(inner);
     let seat = registry.seat(socket).ok_or(Errno::NOBUFS)?;

@@ -172,7 +172,7 @@ pub struct PathStatus {
 pub(super) fn of_socket(socket: &Socket) -> SocketStatus {
     let inner = socket.inner();
     let style = match socket.style {
-        Style::OneToOne => "one-to-one",
+        Style::OneToOne | Style::TcpStream => "one-to-one",
         Style::OneToMany => "one-to-many",
         Style::PeeledOff => "peeled-off",
     };

@@ -14,7 +14,6 @@ use super::notifications;
 use crate::channel::Put;
 use crate::channel::blocked::{Blocked, NotPut};
 use crate::channel::putter::Putter;
-use crate::channel::style::Style;
 use crate::channel::window_credit::HeldCredit;
 use crate::state::association::{Ended, Held, SocketAssociation, ToProgram};
 use crate::state::notification_type::NotificationType;
@@ -126,7 +125,7 @@ impl<'a> Inbound<'a> {
             Event::PeerShutdown => {
                 held.is_shut_down = true;
                 refuse_messages(self.socket, self.assoc);
-                held.is_end_due = self.socket.style == Style::OneToOne;
+                held.is_end_due = self.socket.style.is_one_to_one();
             }
             Event::Down(loss) => {
                 let regular = if held.is_shut_down { Ended::ByPeer } else { Ended::ByUs };

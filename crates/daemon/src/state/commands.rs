@@ -19,6 +19,8 @@ pub(crate) struct ConnectRequest {
     /// The local SCTP port.
     pub(crate) port: u16,
     pub(crate) server: Address,
+    /// Whether a setup that fails ends the content, so that the descriptor shows that it has failed.
+    pub(crate) ends_content: bool,
 }
 
 /// Commands to the task of a one-to-one socket.
@@ -62,7 +64,7 @@ pub(crate) fn channel_for(style: Style) -> (Commands, CommandReceiver) {
             let (sender, receiver) = unbounded_channel();
             (Commands::OneToMany(sender), CommandReceiver::OneToMany(receiver))
         }
-        Style::OneToOne | Style::PeeledOff => {
+        Style::OneToOne | Style::TcpStream | Style::PeeledOff => {
             let (sender, receiver) = unbounded_channel();
             (Commands::OneToOne(sender), CommandReceiver::OneToOne(receiver))
         }

@@ -11,7 +11,6 @@ use rustix::io::Errno;
 use swiftwater::tokio::{Association, Listener};
 
 use crate::calls::options;
-use crate::channel::style::Style;
 use crate::state::association::SocketAssociation;
 use crate::state::commands::OneToOneCommand;
 use crate::state::registry::Registry;
@@ -55,7 +54,7 @@ async fn hand_over(
     let subscriptions = options.subscriptions;
     let assoc_options = options.assoc_options.clone();
     let opened =
-        registry.open(listener.share.owner, listener.v6, Style::OneToOne, State::Connected, options)?;
+        registry.open(listener.share.owner, listener.v6, listener.style, State::Connected, options)?;
     let (socket, program_end) = super::start(registry, opened);
     let pages = &socket.channel.pages;
     pages.set_peer(&peer, association.streams_out());

@@ -191,7 +191,7 @@ async fn relay(socket: Rc<Socket>, assoc: Rc<SocketAssociation>, queue: Rc<SendQ
 async fn set_up(origin: Origin) -> Result<Association, Errno> {
     match origin {
         Origin::Accepted(association) => Ok(association),
-        Origin::Connecting { request: ConnectRequest { stack, port, server }, .. } => {
+        Origin::Connecting { request: ConnectRequest { stack, port, server, .. }, .. } => {
             let outcome = Association::connect_from(&stack, port, &server).await;
             outcome.map_err(|error| errno::of_connect(&error))
         }

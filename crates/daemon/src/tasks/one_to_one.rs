@@ -90,10 +90,16 @@ async fn connect(socket: &Rc<Socket>, request: &ConnectRequest, assoc: &Rc<Socke
                 inner.peer = None;
                 inner.associations.clear();
                 socket.set_state(&mut inner, State::Idle);
+                if request.ends_content {
+                    // First: a descriptor that is only writable looks connected.
+                    socket.channel.endpoint.end();
+                }
                 discard_all(&socket.channel.endpoint);
             }
             assoc.set_failed(error);
-            notify(socket, notifications::cannot_start(assoc, 0)).await;
+            if !request.ends_content {
+                notify(socket, notifications::cannot_start(assoc, 0)).await;
+            }
             true
         }
     }
@@ -160,7 +166,8 @@ async fn relay_inbound_to_end(socket: Rc<Socket>, assoc: Rc<SocketAssociation>) 
     let ended = |how: Ended| {
         by_us = how == Ended::ByUs;
         let end = match how {
-            Ended::ByPeer if socket.style == Style::OneToOne => State::Ended,
+            Ended::ByPeer if socket.style.is_one_to_one() => State::Ended,
+            Ended::ByUs if socket.style == Style::TcpStream => State::Ended,
             // Sockets of other styles do not read an end.
             Ended::ByPeer => State::Lost,
             Ended::ByUs => State::Lost,
@@ -173,12 +180,12 @@ async fn relay_inbound_to_end(socket: Rc<Socket>, assoc: Rc<SocketAssociation>) 
         socket.set_state(&mut socket.inner(), end);
     };
     relay_inbound(&socket, &assoc, ended).await;
-    // A descriptor must not poll readable for an end that this side has caused.
-    match by_us {
-        true => {
-            socket.channel.endpoint.end_silently();
-            socket.channel.endpoint.closed().await;
-        }
+    // A descriptor must not poll readable for an end that this side has caused, but a program that takes it for TCP waits for one.
+    match by_us && socket.style != Style::TcpStream {
+        true => socket.channel.endpoint.end_silently(),
         false => socket.channel.endpoint.end(),
+    }
+    if by_us {
+        socket.channel.endpoint.closed().await;
     }
 }

@@ -47,7 +47,8 @@ unsafe fn tell(
     unsafe { address::write(address::as_wanted(descriptor, peer), place, bytes) }
 }
 
-/// Tells the program who has sent what it has received. Nobody has sent the end, which has no header.
+/// Tells the program who has sent what it has received. Nobody has sent the end, which has no header, and TCP
+/// names no sender.
 ///
 /// # Safety
 ///
@@ -58,7 +59,7 @@ unsafe fn tell_sender(
     place: *mut sockaddr,
     bytes: *mut socklen_t,
 ) -> Result<()> {
-    let Some(header) = header else {
+    let Some(header) = header.filter(|_| !tcp::is_stream(descriptor)) else {
         if !place.is_null() && can_be(bytes) {
             // SAFETY: the caller guarantees it.
             unsafe { *bytes = 0 };
@@ -217,7 +218,7 @@ unsafe fn receive_message(
     // SAFETY: the caller guarantees it.
     let place = unsafe { buffers(message.msg_iov, message.msg_iovlen) }?;
     let received = receive::receive(fd, descriptor, place, flags)?;
-    message.msg_flags = if received.whole { libc::MSG_EOR } else { 0 };
+    message.msg_flags = if received.whole && !tcp::is_stream(descriptor) { libc::MSG_EOR } else { 0 };
     let page = descriptor.pages();
     let (name, bytes) = (message.msg_name.cast(), &raw mut message.msg_namelen);
     // SAFETY: the caller guarantees it.

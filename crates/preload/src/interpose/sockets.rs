@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::{ptr, slice};
 
-use carrier::request::{OPTION_BYTES_MAX, SocketRequest};
+use carrier::request::{OPTION_BYTES_MAX, SocketKind, SocketRequest};
 use libc::{c_int, c_void, iovec, sockaddr, socklen_t};
 
 use super::{number, on};
@@ -25,12 +25,16 @@ pub unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_i
     if let libc::AF_INET | libc::AF_INET6 = domain {
         let v6 = domain == libc::AF_INET6;
         match (kind & !flags, protocol) {
-            (libc::SOCK_STREAM, libc::IPPROTO_SCTP) => return number(setup::open(v6, false, flags)),
+            (libc::SOCK_STREAM, libc::IPPROTO_SCTP) => {
+                return number(setup::open(v6, SocketKind::OneToOne, flags));
+            }
             (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) if environment::is_tcp_as_sctp() => {
-                return number(setup::open(v6, false, flags));
+                return number(setup::open(v6, SocketKind::TcpStream, flags));
             }
             // No other IP protocol has sockets of this type.
-            (libc::SOCK_SEQPACKET, 0 | libc::IPPROTO_SCTP) => return number(setup::open(v6, true, flags)),
+            (libc::SOCK_SEQPACKET, 0 | libc::IPPROTO_SCTP) => {
+                return number(setup::open(v6, SocketKind::OneToMany, flags));
+            }
             (libc::SOCK_SEQPACKET, _) => return number(Err(Errno(libc::EPROTONOSUPPORT))),
             _ => {}
         }

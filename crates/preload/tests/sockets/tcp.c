@@ -135,10 +135,93 @@ static void many_messages(int ends[2])
     FAILS(recv(ends[1], place, sizeof place, MSG_DONTWAIT), EAGAIN);
 }
 
-/* A stream has no empty messages, so nothing is sent. */
-static void sends_nothing(int client)
+/* Small messages come together; the headers between them are not content. */
+static void counted(int ends[2])
 {
-    CHECK(send(client, "", 0, 0) == 0);
+    enum { SMALL = 20 };
+    int there = 0;
+    for (int i = 0; i < SMALL; i++)
+        CHECK(send(ends[0], "abc", 3, 0) == 3);
+    while (there < 3 * SMALL)
+        CHECK(ioctl(ends[1], FIONREAD, &there) == 0);
+    CHECK(there == 3 * SMALL);
+    for (int left = 3 * SMALL - 4; left >= 0; left -= 4) {
+        CHECK(recv(ends[1], place, 4, 0) == 4 && place[0] == "abc"[(3 * SMALL - left - 4) % 3]);
+        CHECK(ioctl(ends[1], FIONREAD, &there) == 0 && there == left);
+    }
+}
+
+/* Nothing is sent by a send of nothing; a connected socket has one peer, which the program knows. */
+static void no_messages(int ends[2])
+{
+    struct sockaddr_in other = loopback(1), from;
+    socklen_t bytes = sizeof from;
+    struct iovec part = {place, 100};
+    struct msghdr m = {.msg_name = &from, .msg_namelen = sizeof from, .msg_iov = &part, .msg_iovlen = 1};
+    CHECK(send(ends[0], "", 0, 0) == 0 && write(ends[0], "", 0) == 0);
+    CHECK(sendto(ends[0], "one", 3, 0, (struct sockaddr *)&other, sizeof other) == 3);
+    CHECK(recvfrom(ends[1], place, 100, 0, (struct sockaddr *)&from, &bytes) == 3 && bytes == 0);
+    CHECK(send(ends[0], "two", 3, 0) == 3 && recvmsg(ends[1], &m, 0) == 3);
+    CHECK(m.msg_flags == 0 && m.msg_namelen == 0);
+}
+
+static int error_of(int fd)
+{
+    int error = -1;
+    socklen_t bytes = sizeof error;
+    CHECK(getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0);
+    return error;
+}
+
+/* A descriptor shows that its connect has failed. One that waited for the answer may be connected again. */
+static void refused(void)
+{
+    struct sockaddr_in nobody = loopback(PORT - 1);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), epoll = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP};
+    CHECK(fd >= 0 && epoll >= 0 && epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0);
+    FAILS(connect(fd, (struct sockaddr *)&nobody, sizeof nobody), EINPROGRESS);
+    CHECK(epoll_wait(epoll, &event, 1, -1) == 1 && event.events & EPOLLRDHUP);
+    CHECK(error_of(fd) == ECONNREFUSED && error_of(fd) == 0);
+    FAILS(connect(fd, (struct sockaddr *)&nobody, sizeof nobody), ECONNABORTED);
+    CHECK(recv(fd, place, 10, 0) == 0);
+    FAILS(send(fd, "x", 1, 0), EPIPE);
+    CHECK(close(fd) == 0 && close(epoll) == 0);
+    fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    FAILS(connect(fd, (struct sockaddr *)&nobody, sizeof nobody), EINPROGRESS);
+    CHECK(polls(fd, POLLRDHUP, -1) & POLLRDHUP);
+    FAILS(connect(fd, (struct sockaddr *)&nobody, sizeof nobody), ECONNREFUSED);
+    CHECK(close(fd) == 0);
+    fd = socket(AF_INET, SOCK_STREAM, 0);
+    for (int i = 0; i < 2; i++)
+        FAILS(connect(fd, (struct sockaddr *)&nobody, sizeof nobody), ECONNREFUSED);
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(bind(listener, (struct sockaddr *)&nobody, sizeof nobody) == 0 && listen(listener, 1) == 0);
+    CHECK(connect(fd, (struct sockaddr *)&nobody, sizeof nobody) == 0);
+    CHECK(close(fd) == 0 && close(listener) == 0);
+}
+
+/* There is no half close: the association ends, and both ends read the end. */
+static void shut_down(void)
+{
+    int ends[2];
+    pair_of(ends);
+    CHECK(send(ends[0], "bye", 3, 0) == 3 && shutdown(ends[0], SHUT_WR) == 0);
+    CHECK(recv(ends[1], place, 10, 0) == 3 && recv(ends[1], place, 10, 0) == 0);
+    CHECK(polls(ends[0], POLLIN | POLLRDHUP, -1) & POLLRDHUP);
+    CHECK(recv(ends[0], place, 10, 0) == 0);
+    FAILS(send(ends[0], "x", 1, 0), EPIPE);
+    CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
+    /* A thread that waits already. */
+    pair_of(ends);
+    pid_t child = fork();
+    if (child == 0) {
+        await_sleep(getppid());
+        CHECK(shutdown(ends[0], SHUT_WR) == 0);
+        _exit(0);
+    }
+    CHECK(recv(ends[0], place, 10, 0) == 0 && ended_well(child));
+    CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
 }
 
 int main(void)
@@ -150,9 +233,12 @@ int main(void)
     short_reads(ends);
     wait_for_all(ends);
     replaced();
+    counted(ends);
+    no_messages(ends);
+    refused();
+    shut_down();
     long_messages(ends);
     many_messages(ends);
-    sends_nothing(ends[0]);
     say(ends, "last", 4);
     CHECK(close(ends[0]) == 0);
     while (polls(ends[1], POLLRDHUP, 0) == 0)

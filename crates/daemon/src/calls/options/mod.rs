@@ -113,7 +113,7 @@ impl Access<'_> {
     }
 
     fn is_one_to_one(&self) -> bool {
-        self.socket.style == Style::OneToOne
+        self.socket.style.is_one_to_one()
     }
 
     fn view(&self) -> View {
