@@ -66,8 +66,8 @@ pub(crate) struct RunArgs {
     #[arg(short, long)]
     pub quiet: bool,
     /// Make TCP sockets one-to-one SCTP sockets, as `withsctp` does: both ends need this. `read` and `recv` go on with the next
-    /// message while the buffer has room, as with TCP; options of TCP that only say when data leaves have no effect. SCTP has no
-    /// half-close: a program that ends its sending direction, and then waits for an answer, waits in vain. Default: TCP stays TCP.
+    /// message while the buffer has room, as with TCP; options of TCP that only say when data leaves have no effect. There is no half
+    /// close: `shutdown` of one direction ends both. Default: TCP stays TCP.
     #[arg(long)]
     pub tcp_as_sctp: bool,
     /// The program and its arguments.
