@@ -142,11 +142,13 @@ fn number_in(message: &[u8]) -> &[u8] {
     &message[..message.len().min(size_of::<u64>())]
 }
 
-/// Answers all requests until `stop` is set.
+/// Answers all requests until `stop` is set. A request that is repeated gets its answer again, and counts once.
 pub(crate) struct UdpResponder<'a> {
     socket: UdpSocket,
     stop: &'a AtomicBool,
     requester: Option<SocketAddr>,
+    /// The number of the last request, as its message holds it.
+    number: Vec<u8>,
 }
 
 impl<'a> UdpResponder<'a> {
@@ -155,7 +157,7 @@ impl<'a> UdpResponder<'a> {
         socket
             .set_read_timeout(Some(RECEIVE_POLL_INTERVAL))
             .map_err(LoadError::during("setting a timeout"))?;
-        Ok(Self { socket, stop, requester: None })
+        Ok(Self { socket, stop, requester: None, number: Vec::new() })
     }
 }
 
@@ -171,8 +173,15 @@ impl Dialogue for UdpResponder<'_> {
     fn recv(&mut self, message: &mut [u8]) -> Result<bool, LoadError> {
         loop {
             match self.socket.recv_from(message) {
+                Ok((_, requester))
+                    if self.requester == Some(requester) && self.number == number_in(message) =>
+                {
+                    self.send(message)?;
+                }
                 Ok((_, requester)) => {
                     self.requester = Some(requester);
+                    self.number.clear();
+                    self.number.extend_from_slice(number_in(message));
                     read_every_byte(message);
                     return Ok(true);
                 }
@@ -240,6 +249,27 @@ mod tests {
             }
             requester.socket.send(&[]).expect("loopback");
             answering.join().expect("no panic");
+        }
+    }
+
+    #[test]
+    fn a_request_that_comes_twice_is_answered_twice_and_counts_once() {
+        let (client, server, stop) = (bound(), bound(), AtomicBool::new(true));
+        client.connect(server.local_addr().expect("bound")).expect("loopback");
+        for request in [b"1 ask", b"1 ask", b"2 ask"] {
+            client.send(request).expect("loopback");
+        }
+        let mut responder = UdpResponder::new(server, &stop).expect("a socket");
+        let mut message = [0; 5];
+        for expected in [b"1 ask", b"2 ask"] {
+            assert!(responder.recv(&mut message).expect("loopback"));
+            assert_eq!(&message, expected);
+            responder.send(&message).expect("loopback");
+        }
+        assert!(!responder.recv(&mut message).expect("loopback"), "there were two");
+        for expected in [b"1 ask", b"1 ask", b"2 ask"] {
+            client.recv(&mut message).expect("loopback");
+            assert_eq!(&message, expected);
         }
     }
 }
