@@ -311,7 +311,8 @@ mod tests {
         let listener = Listener::from(registry.stack.listen(7).expect("a free port"));
         let host = std::net::IpAddr::from([127, 0, 0, 1]);
         let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack.udp_port()) };
-        let request = ConnectRequest { stack: registry.stack.clone(), port: 40_000, server };
+        let request =
+            ConnectRequest { stack: registry.stack.clone(), port: 40_000, server, ends_content: false };
         let seat = registry.seat(&socket).expect("the first");
         let options = socket.inner().options.assoc_options.clone();
         let assoc = SocketAssociation::new(3, SocketAddr::new(host, 7), options);
