@@ -81,7 +81,7 @@ enum Step {
     EntriesUsed(u32),
     Entry { place: u8, association: u32, passed_on: u32 },
     Error { error: i32, errors: u32 },
-    Taken([u32; 5]),
+    Taken([u32; 3]),
     Front(u16),
     Read { room: u16 },
     Reserve { place: u8, association: u32, bytes: u32 },
@@ -145,7 +145,7 @@ fn perform(status: &StatusPage, page: &SharersPage, bundle: &[u8], step: &Step) 
         }
         Step::Taken(words) => {
             let bytes = words.map(u32::to_ne_bytes);
-            let read = ReadSoFar::parse(bytes.as_flattened().try_into().expect("five words"));
+            let read = ReadSoFar::parse(bytes.as_flattened().try_into().expect("three words"));
             assert_eq!([read.data_taken, read.long_taken], words[1..3]);
         }
         Step::Front(stream) => {
