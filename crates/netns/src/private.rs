@@ -94,10 +94,48 @@ fn wait(mut child: Child) -> io::Result<ExitStatus> {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
-        if let signal @ (Signal::SIGTERM | Signal::SIGHUP) = signals.wait()? {
+        let signal = signals.wait()?;
+        if let Some(passed) = passed_on(signal, handling(child.id(), signal)) {
             // The child is not waited for yet, so that the number is still its own.
-            let _ = kill(Pid::from_raw(child.id() as i32), signal);
+            let _ = kill(Pid::from_raw(child.id() as i32), passed);
         }
+    }
+}
+
+/// What a process does with a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Handling {
+    Default,
+    Ignored,
+    Caught,
+}
+
+/// Returns what a process does with a signal, according to its masks in /proc.
+fn handling(process: u32, signal: Signal) -> Handling {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    handling_in(&status, signal)
+}
+
+fn handling_in(status: &str, signal: Signal) -> Handling {
+    let has = |name: &str| {
+        let mask = status.lines().find_map(|line| line.strip_prefix(name));
+        let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        mask.is_some_and(|mask| mask >> (signal as i32 - 1) & 1 == 1)
+    };
+    match (has("SigCgt:"), has("SigIgn:")) {
+        (true, _) => Handling::Caught,
+        (false, true) => Handling::Ignored,
+        (false, false) => Handling::Default,
+    }
+}
+
+/// Returns the signal that the first process of a PID namespace gets for one that came here. The kernel drops signals that it does not
+/// catch, so before it does it is killed. A terminal has sent its signals to both processes.
+fn passed_on(signal: Signal, handling: Handling) -> Option<Signal> {
+    match (signal, handling) {
+        (Signal::SIGTERM | Signal::SIGHUP, Handling::Caught) => Some(signal),
+        (Signal::SIGCHLD, _) | (_, Handling::Caught | Handling::Ignored) => None,
+        (_, Handling::Default) => Some(Signal::SIGKILL),
     }
 }
 
