@@ -207,4 +207,21 @@ mod tests {
         // As wait(2) reports them: `exit 3`, and the end by SIGKILL.
         assert_eq!([3 << 8, 9].map(ExitStatus::from_raw).map(exit_code), [3, 137]);
     }
+
+    #[test]
+    fn a_signal_that_the_process_inside_would_not_get_kills_it() {
+        let masks = "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000001\nSigCgt:\t0000000000004002\n";
+        let of = |signal| handling_in(masks, signal);
+        assert_eq!(of(Signal::SIGTERM), Handling::Caught);
+        assert_eq!(of(Signal::SIGHUP), Handling::Ignored);
+        assert_eq!(of(Signal::SIGQUIT), Handling::Default);
+        assert_eq!(passed_on(Signal::SIGTERM, Handling::Caught), Some(Signal::SIGTERM));
+        assert_eq!(passed_on(Signal::SIGINT, Handling::Caught), None, "the terminal has sent it");
+        assert_eq!(passed_on(Signal::SIGHUP, Handling::Ignored), None);
+        for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGQUIT] {
+            assert_eq!(passed_on(signal, Handling::Default), Some(Signal::SIGKILL));
+        }
+        assert_eq!(passed_on(Signal::SIGCHLD, Handling::Default), None);
+        assert_eq!(handling(std::process::id(), Signal::SIGUSR2), Handling::Default);
+    }
 }
