@@ -45,7 +45,7 @@ fn is_refused(rig: &mut Rig, client: StreamId) -> bool {
     matches!(rig.take(client), Some((Primitive::DisconInd { .. }, _)))
 }
 
-/// t_bind: any number of endpoints may have one address, of which one has a qlen above 0; TADDRBUSY for a second one.
+/// t_bind: any number of endpoints may have one address, but only one with a qlen above 0; TADDRBUSY for a second one.
 #[test]
 fn one_stream_listens_at_an_address_and_others_are_bound_to_it() {
     let mut rig = Rig::new();

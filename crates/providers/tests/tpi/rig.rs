@@ -39,7 +39,7 @@ type Wire = Arc<Mutex<VecDeque<Bytes>>>;
 /// A link that returns every datagram to its sender.
 struct Loop(Wire);
 
-/// A link from which each receive takes this number of batches, none of which is a packet.
+/// A link from which each receive takes this number of batches without any packet in them.
 struct Flood(usize);
 
 impl Link for Flood {

@@ -159,7 +159,7 @@ fn name(cell: &Cell) -> String {
     )
 }
 
-/// Writes the table to the terminal, the array and the page. What can be written is, whatever else fails.
+/// Writes the table to the terminal, the array and the page. A failure to write one of them does not keep the others from being written.
 fn publish(mut json: Json, page: PageFile, rows: &[Row], conditions: &Conditions) -> Result<(), BenchError> {
     let table = table::render(rows);
     if !json.leaves_text() {

@@ -62,7 +62,7 @@ impl Incoming for PlainIn<'_> {
     }
 }
 
-/// Reads messages of an SCTP socket. The longest ones come in parts, of which only the last has `MSG_EOR`.
+/// Reads messages of an SCTP socket. The longest ones come in parts; only the last part has `MSG_EOR`.
 pub(crate) struct SocketIn<'a> {
     stream: TcpStream,
     buffer: ReadBuffer,
