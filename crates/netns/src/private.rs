@@ -90,14 +90,18 @@ fn wait(mut child: Child) -> io::Result<ExitStatus> {
     }
     // Blocked signals wait until they are taken here. A child that ended before has left none.
     signals.thread_block()?;
+    let mut killed_for = None;
     loop {
         if let Some(status) = child.try_wait()? {
-            return Ok(status);
+            let is_killed = status.signal() == Some(Signal::SIGKILL as i32);
+            let instead = killed_for.filter(|_| is_killed);
+            return Ok(instead.map_or(status, |signal| ExitStatus::from_raw(signal as i32)));
         }
         let signal = signals.wait()?;
         if let Some(passed) = passed_on(signal, handling(child.id(), signal)) {
             // The child is not waited for yet, so that the number is still its own.
             let _ = kill(Pid::from_raw(child.id() as i32), passed);
+            killed_for = Some(signal).filter(|_| passed == Signal::SIGKILL);
         }
     }
 }
