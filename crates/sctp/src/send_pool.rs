@@ -63,7 +63,7 @@ impl SendPool {
     }
 
     /// Copies a message that was received into memory of the pool, where it waits to be sent on. The charge, with
-    /// [`COPIED_COST_BYTES`], ends with the last reference to the copy.
+    /// `COPIED_COST_BYTES`, ends with the last reference to the copy.
     pub fn copy(&self, message: &[u8]) -> Bytes {
         let charge = self.charge_to_drop(message.len() + COPIED_COST_BYTES);
         Bytes::from_owner(Copied { message: message.into(), _charge: charge })
