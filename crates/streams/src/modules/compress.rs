@@ -25,7 +25,7 @@ use tpi::{Primitive, RecvInfo, SendInfo};
 /// part of it. An end without the module receives the announcement as one message of one byte with that payload protocol identifier.
 /// An end that pops the module says so, once no record is open. The other end stops compressing and answers how many messages it has
 /// wrapped. When they have come, the module is popped; until then, and for [`Compress::LEAVE_WAIT`] at most, the pop fails with
-/// [`PopError::Busy`](crate::PopError::Busy).
+/// [`PopError::Busy`](crate::PopError::Busy). What comes later, which the network or a lifetime may hold back, stays compressed.
 #[derive(Debug, Default)]
 pub struct Compress {
     announced: bool,
@@ -37,9 +37,10 @@ pub struct Compress {
     owes_answer: bool,
     /// The other end leaves, and was not answered because a record was open.
     owes_left: bool,
-    /// Messages that went down compressed or stored since the other end has announced itself, and that came up so.
-    wrapped: u64,
-    unwrapped: u64,
+    /// Messages that went down compressed or stored since the other end has announced itself.
+    wrapped: i64,
+    /// Messages that came up so, less those of modules of the other end that have left: negative while some of these are on the way.
+    unwrapped: i64,
     leaving: Leaving,
     leave_timer: Option<TimerId>,
     /// Bytes of user data that went down, before and after compression.
@@ -57,9 +58,9 @@ enum Leaving {
     /// The other end was told.
     Told,
     /// The other end has wrapped so many messages, and will wrap no more.
-    Until(u64),
-    /// It has not answered for [`Compress::LEAVE_WAIT`].
-    Unheard,
+    Until(i64),
+    /// For [`Compress::LEAVE_WAIT`] it has not answered, or not all of its messages have come.
+    Overdue,
 }
 
 /// Type of a message of the module: its first byte.
@@ -69,9 +70,10 @@ const ANSWER: u8 = 1;
 const COMPRESSED: u8 = 2;
 /// Followed by the sender's payload protocol identifier and the plain bytes.
 const STORED: u8 = 3;
-/// The module is about to be popped: from now on messages must come uncompressed.
+/// The module is about to be popped: from now on messages must come uncompressed. Followed by the number of messages that it has
+/// wrapped, 64 bits.
 const LEAVING: u8 = 4;
-/// Answer to [`LEAVING`], followed by the number of messages that were wrapped, 64 bits.
+/// Answer to [`LEAVING`], followed by the same number of the other end.
 const LEFT: u8 = 5;
 
 /// A compressed message, with the plain one that its sender is charged for.
@@ -119,41 +121,44 @@ impl Compress {
         let Some((what, rest)) = bytes.split_first() else { return q.putnext(m) };
         match (*what, rest.split_first_chunk::<4>()) {
             (ANNOUNCEMENT, None) => {
-                self.begin();
+                // It comes from a module that has unwrapped nothing yet.
+                (self.answered, self.wrapped) = (true, 0);
                 q.freemsg(m);
                 match self.in_record {
                     // Nothing may come compressed that would arrive after the module.
                     _ if self.leaving != Leaving::No => {}
                     true => self.owes_answer = true,
-                    false => q.other().putnext(own(association, &[ANSWER])),
+                    false => self.answer(&mut q.other(), association),
                 }
             }
             (ANSWER, None) => {
-                self.begin();
+                self.answered = true;
                 q.freemsg(m);
                 self.tell_leaving(&mut q.other(), association);
             }
-            (LEAVING, None) => {
-                self.answered = false;
+            (LEAVING | LEFT, _) => {
+                let Ok(wrapped) = rest.try_into().map(i64::from_be_bytes) else { return self.refuse(q, m) };
                 q.freemsg(m);
-                match self.in_record {
-                    true => self.owes_left = true,
-                    false => q.other().putnext(self.left(association)),
+                if *what == LEAVING {
+                    self.answered = false;
+                    self.unwrapped = self.unwrapped.saturating_sub(wrapped);
+                    match self.in_record {
+                        true => self.owes_left = true,
+                        false => q.other().putnext(self.count_wrapped(association, LEFT)),
+                    }
+                } else if self.leaving == Leaving::Told {
+                    self.leaving = Leaving::Until(wrapped);
                 }
-            }
-            (LEFT, _) if self.leaving == Leaving::Told && rest.len() == 8 => {
-                let wrapped = rest.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
-                self.leaving = Leaving::Until(wrapped);
-                q.freemsg(m);
+                // Any other answer is late: this end has not waited for it.
             }
             (STORED, Some((ppid, data))) => {
-                self.unwrapped += 1;
+                self.unwrapped = self.unwrapped.saturating_add(1);
                 q.credit(association, wire);
                 q.putnext(plain(association, info, *ppid, data.to_vec()));
             }
             (COMPRESSED, Some((ppid, rest))) => match unpack(rest) {
                 Some(data) => {
-                    self.unwrapped += 1;
+                    self.unwrapped = self.unwrapped.saturating_add(1);
                     q.credit(association, wire);
                     q.putnext(plain(association, info, *ppid, data));
                 }
@@ -199,10 +204,10 @@ impl Compress {
             q.putnext(own(association, &[ANNOUNCEMENT]));
         }
         if std::mem::take(&mut self.owes_answer) {
-            q.putnext(own(association, &[ANSWER]));
+            self.answer(q, association);
         }
         if std::mem::take(&mut self.owes_left) {
-            q.putnext(self.left(association));
+            q.putnext(self.count_wrapped(association, LEFT));
         }
         self.tell_leaving(q, association);
     }
@@ -211,7 +216,7 @@ impl Compress {
     fn tell_leaving(&mut self, q: &mut Q<'_>, association: u32) {
         if self.leaving == Leaving::Owed && self.answered && !self.in_record {
             self.leaving = Leaving::Told;
-            q.putnext(own(association, &[LEAVING]));
+            q.putnext(self.count_wrapped(association, LEAVING));
             self.wait_for_other(q);
         }
     }
@@ -222,16 +227,15 @@ impl Compress {
         }
     }
 
-    /// Begins to compress: the other end decompresses.
-    fn begin(&mut self) {
-        if !std::mem::replace(&mut self.answered, true) {
-            self.wrapped = 0;
-        }
+    /// Answers an announcement, and so announces this end, too.
+    fn answer(&mut self, q: &mut Q<'_>, association: u32) {
+        self.announced = true;
+        q.putnext(own(association, &[ANSWER]));
     }
 
-    /// Returns the answer to an end that leaves.
-    fn left(&self, association: u32) -> Message {
-        own(association, &[&[LEFT][..], &self.wrapped.to_be_bytes()].concat())
+    /// Returns a message of this type with the number of messages that were wrapped.
+    fn count_wrapped(&self, association: u32, what: u8) -> Message {
+        own(association, &[&[what][..], &self.wrapped.to_be_bytes()].concat())
     }
 
     fn counts(&self) -> Chain {
@@ -333,15 +337,15 @@ impl Module for Compress {
             }
             Leaving::Owed | Leaving::Told => false,
             Leaving::Until(wrapped) => came >= wrapped && !self.in_record,
-            Leaving::Unheard => !self.in_record,
+            Leaving::Overdue => !self.in_record,
         }
     }
 
-    /// Ends the wait for the other end, which may have no such module.
+    /// Ends the wait for the other end, which may have no such module, or whose messages may have been abandoned.
     fn timeout(&mut self, _q: &mut Q<'_>, _timer: TimerId) {
         match self.leaving {
-            Leaving::Told => self.leaving = Leaving::Unheard,
-            Leaving::Owed if !self.answered => self.leaving = Leaving::Unheard,
+            Leaving::Told | Leaving::Until(_) => self.leaving = Leaving::Overdue,
+            Leaving::Owed if !self.answered => self.leaving = Leaving::Overdue,
             _ => {}
         }
     }
