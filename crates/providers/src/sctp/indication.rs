@@ -158,12 +158,11 @@ impl Host for Upper<'_, '_> {
 
     fn path_hints(&self, remote: SocketAddr) -> PathHints {
         let info = self.link.path_info(remote);
-        let is_own_port = || self.link.local_addresses().iter().any(|own| own.port() == remote.port());
         PathHints {
             mtu_bytes: info.mtu_bytes,
             header_bytes: info.header_bytes,
             leaves_host: !info.same_host,
-            is_own_endpoint: info.same_host && is_own_port(),
+            is_own_endpoint: info.same_host && is_own(&self.link.local_addresses(), remote),
             on_link: info.on_link,
             in_flight_limit_bytes: info.in_flight_limit_bytes,
             local: info.local,
@@ -357,5 +356,45 @@ fn path_reason(reason: ::sctp::PathReason) -> PathReason {
         ::sctp::PathReason::Acknowledged => PathReason::Acknowledged,
         ::sctp::PathReason::Heartbeat => PathReason::Heartbeat,
         ::sctp::PathReason::Requested => PathReason::Requested,
+    }
+}
+
+/// Returns whether a link with these local addresses has `remote`, an address of this host, to itself. The unspecified IPv6 address
+/// stands for those of IPv4, too, unless the link has addresses of IPv4 of its own.
+fn is_own(local: &[SocketAddr], remote: SocketAddr) -> bool {
+    let has_ipv4 = local.iter().any(SocketAddr::is_ipv4);
+    local.iter().filter(|own| own.port() == remote.port()).any(|own| match own.ip() {
+        ip if !ip.is_unspecified() => ip == remote.ip(),
+        ip => ip.is_ipv4() == remote.is_ipv4() || !has_ipv4,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_the_links_own_if_nobody_else_can_bind_it() {
+        let is_own = |local: &[&str], remote: &str| {
+            let local: Vec<SocketAddr> = local.iter().map(|own| own.parse().unwrap()).collect();
+            is_own(&local, remote.parse().unwrap())
+        };
+        for (local, remote) in [
+            (&["[::]:9"][..], "[::1]:9"),
+            (&["[::]:9"], "127.0.0.1:9"),
+            (&["0.0.0.0:9"], "127.0.0.1:9"),
+            (&["127.0.0.1:9", "[::]:9"], "[::1]:9"),
+            (&["127.0.0.1:9"], "127.0.0.1:9"),
+        ] {
+            assert!(is_own(local, remote), "{local:?} {remote}");
+        }
+        for (local, remote) in [
+            (&["[::]:9"][..], "[::1]:10"),
+            (&["0.0.0.0:9"], "[::1]:9"),
+            (&["127.0.0.1:9", "[::]:9"], "127.0.0.2:9"),
+            (&["127.0.0.1:9"], "127.0.0.2:9"),
+        ] {
+            assert!(!is_own(local, remote), "{local:?} {remote}");
+        }
     }
 }

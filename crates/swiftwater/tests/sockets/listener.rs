@@ -4,8 +4,8 @@ use std::thread;
 use std::time::Duration;
 
 use swiftwater::{
-    AcceptError, Association, AssociationOptions, BindError, ConnectError, Listener, ListenerOptions, Stack,
-    StackOptions,
+    AcceptError, Address, Association, AssociationOptions, BindError, ConnectError, Listener,
+    ListenerOptions, Stack, StackOptions,
 };
 
 use crate::pair::{listen, listen_with, must_end};
@@ -176,4 +176,23 @@ fn several_listeners_share_a_stack() {
         assert_eq!(two.accept().unwrap().0.recv().unwrap().unwrap().to_vec(), b"two");
         assert_eq!(one.accept().unwrap().0.recv().unwrap().unwrap().to_vec(), b"one");
     });
+}
+
+#[test]
+fn a_process_with_the_udp_port_of_this_endpoint_at_another_address_takes_no_peers_place() {
+    let stack = |ip: &str, udp_port| {
+        let local_addresses = vec![ip.parse().unwrap()];
+        Stack::bind(&StackOptions { udp_port: Some(udp_port), local_addresses, ..StackOptions::default() })
+            .unwrap()
+    };
+    let server = stack("127.0.0.1", 0);
+    let options = ListenerOptions { distinct_peers: true, ..ListenerOptions::default() };
+    let listener = server.listen_with(7, &options).unwrap();
+    let udp_port = Some(server.udp_port());
+    let to = Address { hosts: vec!["127.0.0.1".parse().unwrap()], port: 7, udp_port };
+    let peer = stack("127.0.0.2", 0).connect_from(5000, to.clone()).unwrap();
+    let (accepted, _) = listener.accept().unwrap();
+    assert!(stack("127.0.0.2", server.udp_port()).connect_from(5000, to).is_err());
+    peer.send(b"still there").unwrap();
+    assert_eq!(accepted.recv().unwrap().unwrap().to_vec(), b"still there");
 }
