@@ -283,4 +283,16 @@ mod tests {
             recalled.put_back(record).expect("room");
         }
     }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_recall_is_done_beside_stuck_work() {
+        let (carrier, program_end) = carrier();
+        carrier.put_record(b"first", &[]).await.expect("room");
+        let (_end_it, ends) = std::sync::mpsc::channel::<()>();
+        carrier.closer().worker().run(move || ends.recv().unwrap_or_default());
+        let recalled = carrier.recall(program_end.as_fd()).await.expect("another thread recalls");
+        assert_eq!(recalled.records.len(), 1);
+        drop(recalled);
+        carrier.put_record(b"second", &[]).await.expect("room");
+    }
 }

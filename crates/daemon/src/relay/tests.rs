@@ -614,3 +614,23 @@ async fn a_program_that_fills_its_carrier_without_end_ends_a_turn() {
     assert!(matches!(taken, Ok(Incoming::Message(..))), "{taken:?}");
     assert_eq!(before - endpoint.carrier().waiting_bytes(), 8 * 64);
 }
+
+#[tokio::test(flavor = "local")]
+async fn a_closed_socket_gives_its_share_back_beside_stuck_work() {
+    let registry = registry();
+    let (socket, program_end) = opened(&registry, Style::OneToMany);
+    let account = registry.pages.account(socket.share.owner.user);
+    assert!(account.charged_bytes() > 0);
+    let (_end_it, ends) = mpsc::channel::<()>();
+    socket.channel.carrier().closer().worker().run(move || ends.recv().unwrap_or_default());
+    registry.forget(&socket);
+    drop(program_end);
+    let given_back = async {
+        while account.charged_bytes() > 0 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), given_back)
+        .await
+        .expect("another thread empties the pages");
+}

@@ -131,6 +131,8 @@ struct Work {
     threads: usize,
     /// Whether the closer has no thread and waits for one: other closers have all of them, or the host has none left.
     awaits_thread: bool,
+    /// Whether a task starts further threads while those that run take too long.
+    watched: bool,
     /// When the last item was finished, the first was queued, or a thread was started.
     since: Instant,
 }
@@ -204,7 +206,7 @@ impl Closers {
 impl Closer {
     fn new(all: Arc<Closers>, key: Key, time: Arc<ThreadTime>) -> Closer {
         let (queue, since) = (VecDeque::new(), Instant::now());
-        let work = Work { queue, pending: 0, threads: 0, awaits_thread: false, since };
+        let work = Work { queue, pending: 0, threads: 0, awaits_thread: false, watched: false, since };
         Closer { all, key, time, work: Mutex::new(work), more: Condvar::new(), less: Notify::new() }
     }
 
@@ -319,6 +321,14 @@ impl Closer {
             }
             work.pending += 1;
             work.queue.push_back(load);
+            // Without a runtime the process is about to exit.
+            if self.key.1.threads_max() > 1
+                && !work.watched
+                && let Ok(runtime) = Handle::try_current()
+            {
+                work.watched = true;
+                runtime.spawn(Arc::clone(self).watch());
+            }
             if work.threads > 0 && !self.may_relieve(&work) {
                 self.more.notify_one();
                 return;
@@ -346,6 +356,20 @@ impl Closer {
             if may_start && let Ok(runtime) = Handle::try_current() {
                 runtime.spawn(Arc::clone(self).start_later());
             }
+        }
+    }
+
+    /// Starts further threads for what waits behind work that takes too long, until there is no more work.
+    async fn watch(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(STUCK_AFTER).await;
+            let mut work = self.work();
+            if work.pending == 0 {
+                work.watched = false;
+                return;
+            }
+            drop(work);
+            self.relieve();
         }
     }
 

@@ -4,15 +4,12 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
-use tokio::time::timeout;
 
-use super::{Closer, STUCK_AFTER};
-
+use super::Closer;
 use crate::system::lock::lock;
 
 /// Work that a closing thread does. A thread that is stuck finishes it late or never.
 pub(crate) struct Job<T> {
-    closer: Arc<Closer>,
     state: Mutex<State<T>>,
     done: Notify,
 }
@@ -28,7 +25,7 @@ impl<T: Send + 'static> Job<T> {
     /// Begins work on the thread of `closer`.
     pub(crate) fn begin(closer: &Arc<Closer>, work: impl FnOnce() -> T + Send + 'static) -> Arc<Job<T>> {
         let state = Mutex::new(State::UnderWay);
-        let job = Arc::new(Job { closer: Arc::clone(closer), state, done: Notify::new() });
+        let job = Arc::new(Job { state, done: Notify::new() });
         let running = Arc::clone(&job);
         closer.run(move || {
             let result = work();
@@ -50,16 +47,13 @@ impl<T: Send + 'static> Job<T> {
         }
     }
 
-    /// Waits until the work is done. Has another thread begin with what waits if those that run take too long.
+    /// Waits until the work is done.
     pub(crate) async fn done(&self) {
         let mut done = pin!(self.done.notified());
         // The thread may finish between the look and the wait.
         done.as_mut().enable();
-        while matches!(*self.state(), State::UnderWay) {
-            if timeout(STUCK_AFTER, done.as_mut()).await.is_ok() {
-                return;
-            }
-            self.closer.relieve();
+        if matches!(*self.state(), State::UnderWay) {
+            done.await;
         }
     }
 
