@@ -46,14 +46,29 @@ impl Daemon {
         Daemon::start_by(test, Command::new(env::current_exe().expect("a test program has a file")))
     }
 
+    /// Starts a daemon whose address is a path.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start.
+    #[must_use]
+    pub fn start_at_path(test: &str) -> Daemon {
+        let path = env::temp_dir().join(format!("swiftwater-test-{test}-{}", process::id()));
+        let place = path.into_os_string().into_string().expect("a name in UTF-8");
+        Daemon::start_at(place, Command::new(env::current_exe().expect("a test program has a file")))
+    }
+
     /// Starts a daemon by a command that runs this test program with given arguments.
     ///
     /// # Panics
     ///
     /// If it does not start.
     #[must_use]
-    pub fn start_by(test: &str, mut command: Command) -> Daemon {
-        let place = format!("@swiftwater-test-{test}-{}", process::id());
+    pub fn start_by(test: &str, command: Command) -> Daemon {
+        Daemon::start_at(format!("@swiftwater-test-{test}-{}", process::id()), command)
+    }
+
+    fn start_at(place: String, mut command: Command) -> Daemon {
         let mut process = command
             .args([SERVING_TEST, "--exact", "--nocapture"])
             .env(SERVE_VARIABLE, &place)
@@ -110,6 +125,9 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         self.kill();
+        if !self.place.starts_with('@') {
+            let _ = std::fs::remove_file(&self.place);
+        }
     }
 }
 

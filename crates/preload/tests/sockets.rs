@@ -150,6 +150,18 @@ fn sharers_in_other_pid_namespaces_wait_for_each_other() {
 }
 
 #[test]
+#[ignore = "needs namespaces without privileges: ./test --all"]
+fn a_socket_from_another_network_namespace_works_where_the_daemon_can_be_reached() {
+    let run = |daemon: &Daemon, arguments: &[&str]| {
+        let program = compiled("elsewhere", "elsewhere");
+        let output = daemon.run(program).args(arguments).output().expect("the program starts");
+        assert_success("elsewhere", &output);
+    };
+    run(&Daemon::start_at_path("elsewhere"), &[]);
+    run(&Daemon::start("elsewhere"), &["unreachable"]);
+}
+
+#[test]
 fn sockets_take_calls_for_files_and_standard_io() {
     run("bypass", &[]);
 }

@@ -94,7 +94,7 @@ pub unsafe extern "C-unwind" fn splice(
     bytes: size_t,
     flags: c_uint,
 ) -> ssize_t {
-    if recognition::find(from).is_some() || recognition::find(to).is_some() {
+    if recognition::concerns(from) || recognition::concerns(to) {
         return number(Err(Errno(libc::EINVAL)));
     }
     // SAFETY: the caller guarantees it.

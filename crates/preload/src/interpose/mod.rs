@@ -34,9 +34,13 @@ fn number<N: From<i8>>(result: Result<N>) -> N {
 /// value with a destructor while it waits (see [`cancel`]). A signal handler may leave `shim` by `siglongjmp` at any point.
 fn on<N: From<i8>>(fd: RawFd, shim: impl FnOnce(&Descriptor) -> Result<N>, forward: impl FnOnce() -> N) -> N {
     let before = Errno::last();
-    let Some(descriptor) = recognition::find(fd).map(Arc::into_raw) else {
-        before.set();
-        return forward();
+    let descriptor = match recognition::look_up(fd) {
+        Ok(Some(descriptor)) => Arc::into_raw(descriptor),
+        Ok(None) => {
+            before.set();
+            return forward();
+        }
+        Err(error) => return number(Err(error)),
     };
     // SAFETY: the pointer came from `Arc::into_raw`, and is released once: here if the thread is cancelled, below if not.
     let release = || unsafe { Arc::decrement_strong_count(descriptor) };

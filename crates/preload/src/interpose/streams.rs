@@ -72,7 +72,7 @@ unsafe fn open(fd: c_int, mode: *const c_char) -> *mut FILE {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
     let before = Errno::last();
-    let is_ours = recognition::find(fd).is_some();
+    let is_ours = recognition::concerns(fd);
     before.set();
     // SAFETY: the caller guarantees it.
     unsafe { if is_ours { open(fd, mode) } else { next::fdopen(fd, mode) } }
@@ -156,7 +156,7 @@ static START: extern "C" fn() = {
         // A program starts with errno 0 (C17 7.5), and a look at a file that is no socket sets it.
         let errno = Errno::last();
         let opened = |fd, mode: *const c_char, stream: *mut *mut FILE| {
-            if recognition::find(fd).is_none() {
+            if !recognition::concerns(fd) {
                 return;
             }
             // SAFETY: the mode is NUL-terminated, and no other thread runs.
@@ -170,7 +170,7 @@ static START: extern "C" fn() = {
         opened(0, c"r".as_ptr(), &raw mut stdin);
         opened(1, c"w".as_ptr(), &raw mut stdout);
         opened(2, c"w".as_ptr(), &raw mut stderr);
-        if recognition::find(2).is_some() {
+        if recognition::concerns(2) {
             // SAFETY: nothing was written to the stream before.
             unsafe { libc::setvbuf(stderr, ptr::null_mut(), libc::_IONBF, 0) };
         }
