@@ -206,13 +206,25 @@ fn tap(id: u32, path: &Path, place: &DaemonAddress) -> Result<(), Failure> {
         return Err("a pcapng file is nothing for a terminal; name a file with -w".to_owned().into());
     }
     let file_failed = |error: io::Error| Failure::Said(format!("cannot write {}: {error}", path.display()));
-    // The file is made before the module is pushed, so a failure does not affect the stream.
-    let file = if to_standard_output { None } else { Some(File::create(path).map_err(file_failed)?) };
-    let recording = place.tap(id).map_err(|error| failure(place, &format!("cannot tap {id}"), &error))?;
-    match file {
-        Some(mut file) => write_all(recording, &mut file, &file_failed),
-        None => write_all(recording, &mut io::stdout().lock(), &standard_output_failed),
+    let record = || place.tap(id).map_err(|error| failure(place, &format!("cannot tap {id}"), &error));
+    if to_standard_output {
+        return write_all(record()?, &mut io::stdout().lock(), &standard_output_failed);
     }
+    // The file is opened before the module is pushed, so a failure does not affect the stream; and emptied behind that, so a failure
+    // does not affect the file.
+    let is_new = !path.exists();
+    let mut file =
+        File::options().write(true).create(true).truncate(false).open(path).map_err(file_failed)?;
+    let recording = record().inspect_err(|_| {
+        if is_new {
+            // An empty file is left behind where that fails.
+            let _ = std::fs::remove_file(path);
+        }
+    })?;
+    if file.metadata().is_ok_and(|found| found.is_file()) {
+        file.set_len(0).map_err(file_failed)?;
+    }
+    write_all(recording, &mut file, &file_failed)
 }
 
 fn standard_output_failed(error: io::Error) -> Failure {

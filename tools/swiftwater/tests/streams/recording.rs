@@ -23,9 +23,11 @@ fn passing_messages_are_traced_and_tapped_until_the_reader_ends() {
     let lines: Vec<String> = lines.take(100).collect();
     assert!(lines.iter().all(|line| line.contains(" < T_OPTDATA_IND stream 0 ppid 0 ssn ")), "{lines:?}");
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("streams-tap.pcapng");
-    // A file of an earlier run would be mistaken for this one's.
-    let _ = fs::remove_file(&file);
     let path = file.to_str().expect("text");
+    fs::write(&file, "of an earlier run").expect("a folder for files of tests");
+    let refused = streams(&daemon.place, &["tap", "4000000000", "-w", path]).output();
+    assert!(!refused.expect("the command starts").status.success());
+    assert_eq!(fs::read(&file).expect("it was not removed"), b"of an earlier run");
     let mut tap = streams(&daemon.place, &["tap", &sender, "-w", path]).spawn().expect("the command starts");
     while fs::metadata(&file).map_or(0, |file| file.len()) < 100_000 {
         assert!(tap.try_wait().expect("a child").is_none(), "it writes on");
