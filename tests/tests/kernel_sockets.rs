@@ -44,6 +44,8 @@ fn its_sockets_answer_as_ours_are_held_to() {
             "calls",
             "closing",
             "endings",
+            "failed",
+            "linger",
             "listeners",
             "messages",
             "notifications",

@@ -28,6 +28,10 @@ impl<'a> Reader<'a> {
         self.array().map(u32::from_le_bytes)
     }
 
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
     pub(crate) fn i32(&mut self) -> Option<i32> {
         self.array().map(i32::from_le_bytes)
     }
@@ -70,6 +74,10 @@ impl<'a> Writer<'a> {
     }
 
     pub(crate) fn u32(&mut self, number: u32) -> &mut Self {
+        self.bytes(&number.to_le_bytes())
+    }
+
+    pub(crate) fn u64(&mut self, number: u64) -> &mut Self {
         self.bytes(&number.to_le_bytes())
     }
 

@@ -205,6 +205,12 @@ pub enum DaemonRequest<'a> {
     Memfd,
     /// Answered when the daemon has handled the calls that were made on descriptors before, such as a close.
     Barrier,
+    /// As `Barrier`. If a socket of the caller's user has been closed for good by then, answered when its association has ended, too, or
+    /// the time is over for which it lingers.
+    Linger {
+        /// The kernel's cookie of the program's end of the socket's carrier (`SO_COOKIE`).
+        cookie: u64,
+    },
 }
 
 /// The kind of a new socket.
@@ -408,6 +414,7 @@ impl<'a> Request<'a> {
             26 => DaemonRequest::Unlink { association: r.u32()? }.into(),
             10 => SocketRequest::Find(address::read(r)?).into(),
             15 => DaemonRequest::Barrier.into(),
+            28 => DaemonRequest::Linger { cookie: r.u64()? }.into(),
             11 => SocketRequest::AwaitRoom { association: r.u32()? }.into(),
             14 => SocketRequest::AwaitEnd.into(),
             27 => SocketRequest::Shutdown.into(),
@@ -451,6 +458,7 @@ impl<'a> DaemonRequest<'a> {
             DaemonRequest::Link { association, other } => w.u8(25).u32(*association).u32(*other),
             DaemonRequest::Unlink { association } => w.u8(26).u32(*association),
             DaemonRequest::Barrier => w.u8(15),
+            DaemonRequest::Linger { cookie } => w.u8(28).u64(*cookie),
         };
         value
     }

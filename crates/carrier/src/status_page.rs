@@ -83,6 +83,8 @@ pub struct StatusPage {
     pub entries_used: AtomicU32,
     /// A [`PeerShut`]: how far the peer has shut down the one association of a socket that is not one-to-many.
     pub peer_shut: AtomicU32,
+    /// Time in seconds that the last close waits until the association has ended (`SO_LINGER`); 0 if it does not wait.
+    pub linger_s: AtomicU32,
     entries: [Entry; ENTRIES],
 }
 
@@ -150,6 +152,7 @@ impl Default for StatusPage {
             associations: AtomicU32::default(),
             entries_used: AtomicU32::default(),
             peer_shut: AtomicU32::default(),
+            linger_s: AtomicU32::default(),
             entries: std::array::from_fn(|_| Entry::default()),
         }
     }
@@ -190,6 +193,8 @@ impl StatusPage {
     pub const DEFAULT_STREAM_AT: u64 = offset_of!(StatusPage, default_stream) as u64;
     /// Offset of the peer's shutdown.
     pub const PEER_SHUT_AT: u64 = offset_of!(StatusPage, peer_shut) as u64;
+    /// Offset of the time that the last close waits.
+    pub const LINGER_AT: u64 = offset_of!(StatusPage, linger_s) as u64;
     /// Offset of the local address.
     pub const LOCAL_AT: u64 = offset_of!(StatusPage, local) as u64;
 
@@ -360,7 +365,7 @@ mod tests {
             (16, 128, 132, 156)
         );
         let entry = StatusPage::entry_at(0);
-        assert_eq!(entry, StatusPage::ENTRIES_USED_AT + 8);
+        assert_eq!(entry, StatusPage::ENTRIES_USED_AT + 12);
         assert_eq!(StatusPage::entry_at(3), entry + 3 * 40);
         assert_eq!(StatusPage::entry_streams_out_at(3), StatusPage::entry_at(3) + 4);
         assert_eq!(StatusPage::entry_passed_on_at(3), StatusPage::entry_at(3) + 32);

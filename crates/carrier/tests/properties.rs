@@ -27,6 +27,7 @@ fn daemon_request() -> impl Strategy<Value = DaemonRequest<'static>> {
             .prop_map(|(v6, kind)| DaemonRequest::Open { v6, kind }),
         Just(DaemonRequest::Memfd),
         Just(DaemonRequest::Barrier),
+        any::<u64>().prop_map(|cookie| DaemonRequest::Linger { cookie }),
         Just(DaemonRequest::Describe),
         Just(DaemonRequest::Status),
         Just(DaemonRequest::Streams),

@@ -48,13 +48,10 @@ pub(crate) async fn perform(
             Ok(Answer::Value(description.into_bytes()).into())
         }
         DaemonRequest::Barrier => {
-            // The daemon's own copy would keep a file open that a program has closed.
-            for source in Source::ALL {
-                registry.closers.of(credentials.uid.as_raw(), source).drained().await;
-            }
-            run_pending(registry, ROUNDS_MAX).await;
+            act_on_closes(registry, credentials).await;
             Ok(Answer::Done.into())
         }
+        DaemonRequest::Linger { cookie } => linger(registry, Cookie::named(cookie), credentials).await,
         DaemonRequest::Open { v6, kind } => open_for(registry, credentials.into(), v6, kind),
         DaemonRequest::Status => report::report(registry, credentials).await,
         DaemonRequest::Streams => streams::report_streams(registry, credentials).await,
@@ -74,6 +71,25 @@ pub(crate) async fn perform(
             Ok(Reply { answer: Answer::Done, descriptors: vec![memfd], lent: None, feed: None })
         }
     }
+}
+
+/// Acts on what programs of this user have closed so far.
+async fn act_on_closes(registry: &Registry, credentials: UCred) {
+    // The daemon's own copy would keep a file open that a program has closed.
+    for source in Source::ALL {
+        registry.closers.of(credentials.uid.as_raw(), source).drained().await;
+    }
+    run_pending(registry, ROUNDS_MAX).await;
+}
+
+/// Waits until a socket that its program has just closed is gone. Does not wait if the socket has another descriptor.
+async fn linger(registry: &Registry, cookie: Cookie, credentials: UCred) -> Result<Reply, Errno> {
+    let socket = registry.find(cookie).filter(|socket| socket.is_of(credentials));
+    act_on_closes(registry, credentials).await;
+    if let Some(socket) = socket.filter(|socket| socket.channel.endpoint.is_closed()) {
+        unless_evicted(&take_waiting_seat(registry, credentials)?, socket.gone()).await?;
+    }
+    Ok(Answer::Done.into())
 }
 
 /// Carries out a request about the socket whose carrier `descriptor` is. Waits for the peer where the answer depends on it.
@@ -358,7 +374,31 @@ mod tests {
     use tokio::task::{spawn_local, yield_now};
 
     use super::*;
-    use crate::testing::registry;
+    use crate::testing::{opened, registry, soon};
+
+    #[tokio::test(flavor = "local")]
+    async fn a_caller_lingers_while_a_socket_of_its_user_is_closed_and_not_gone() {
+        let registry = Rc::new(registry());
+        let (socket, program_end) = opened(&registry, Style::OneToOne);
+        let cookie = Cookie::of(&program_end).expect("a carrier");
+        let pair = rustix::net::sockopt::socket_peercred(&program_end).expect("a pair");
+        let of = move |user| UCred { uid: rustix::process::Uid::from_raw(user), ..pair };
+        let user = socket.share.owner.user;
+        soon(linger(&registry, cookie, of(user))).await.expect("it is open");
+        drop(program_end);
+        soon(linger(&registry, cookie, of(user + 1))).await.expect("it is another user's");
+        let lingering = spawn_local({
+            let registry = Rc::clone(&registry);
+            async move { linger(&registry, cookie, of(user)).await.map(drop) }
+        });
+        for _ in 0..2 * ROUNDS_MAX {
+            yield_now().await;
+        }
+        assert!(!lingering.is_finished());
+        registry.forget(&socket);
+        soon(lingering).await.expect("it goes on").expect("the socket is gone");
+        soon(linger(&registry, cookie, of(user))).await.expect("there is none");
+    }
 
     #[tokio::test(flavor = "local")]
     async fn a_connect_waits_for_its_handshake_and_not_for_what_others_send() {

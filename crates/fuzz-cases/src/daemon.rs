@@ -16,6 +16,7 @@ use ::carrier::request::{
 use arbitrary::{Arbitrary, Unstructured};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::net::sockopt::socket_cookie;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
@@ -131,6 +132,7 @@ enum Asked {
     Record { association: u8, trace: bool },
     Link { association: u8, other: u8 },
     Unlink { association: u8 },
+    Linger { cookie: u8 },
     Hold,
     PutBack { head: Head, content: Vec<u8> },
     SetForm { plain: bool },
@@ -330,6 +332,10 @@ fn ask_as_chosen(place: &SocketAddrUnix, asked: &Asked, about: &[BorrowedFd<'_>]
         }
         Asked::Find { port } => SocketRequest::Find(at(*port)).into(),
         Asked::Barrier => DaemonRequest::Barrier.into(),
+        Asked::Linger { cookie } => {
+            let own = about.first().and_then(|carrier| socket_cookie(carrier).ok());
+            DaemonRequest::Linger { cookie: own.unwrap_or((*cookie).into()) }.into()
+        }
         Asked::AwaitRoom { association } => {
             SocketRequest::AwaitRoom { association: (*association).into() }.into()
         }
@@ -415,12 +421,13 @@ fn ask(
     send(&connection, &[&frame[..bytes]], about).expect("the daemon takes it");
     let is_late = matches!(
         request,
-        Request::Socket(
-            SocketRequest::AwaitRoom { .. }
-                | SocketRequest::AwaitEnd
-                | SocketRequest::Connect { .. }
-                | SocketRequest::PutBack(_)
-        )
+        Request::Daemon(DaemonRequest::Linger { .. })
+            | Request::Socket(
+                SocketRequest::AwaitRoom { .. }
+                    | SocketRequest::AwaitEnd
+                    | SocketRequest::Connect { .. }
+                    | SocketRequest::PutBack(_)
+            )
     );
     let wait = if is_late { Timespec { tv_sec: 0, tv_nsec: 1_000_000 } } else { ANSWER_WAIT };
     let mut ready = [PollFd::new(&connection, PollFlags::IN)];

@@ -104,6 +104,24 @@ pub(crate) fn barrier() {
     let _ = ask_daemon(&DaemonRequest::Barrier);
 }
 
+/// Does so, and waits until the socket with this cookie, which was closed by one of these calls, has no association any more, but no
+/// longer than `time`. A signal ends the wait, too. A cancellation point.
+pub(crate) fn linger(cookie: u64, time: Duration) {
+    let ask_once = || {
+        let connection = asked_once(&DaemonRequest::Linger { cookie }.into(), None)?;
+        let wait = || system::await_events([connection], libc::POLLIN, Some(system::timespec(time)));
+        let reply = match cancel::undoing(|| system::close(connection), wait) {
+            Ok([0]) => Err(Errno(libc::EAGAIN)),
+            Ok(_) => answer(connection, false, NOWHERE),
+            Err(error) => Err(error),
+        };
+        system::close(connection);
+        unless_failed(reply?)
+    };
+    // Without a daemon there is nothing to wait for.
+    let _ = repeated(ask_once);
+}
+
 /// Repeats what fails with [`UNREAD`].
 ///
 /// # Errors

@@ -349,6 +349,18 @@ fn time_value(fd: RawFd, name: c_int) -> Option<libc::timeval> {
     (done == 0 && (value.tv_sec, value.tv_usec) != (0, 0)).then_some(value)
 }
 
+/// Returns the kernel's cookie of a socket.
+pub(crate) fn cookie(fd: RawFd) -> Result<u64> {
+    let mut cookie: u64 = 0;
+    let mut bytes = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: the value is as long as the length says.
+    let done = unsafe {
+        let value = &raw mut cookie;
+        system_call!(libc::SYS_getsockopt, fd, libc::SOL_SOCKET, libc::SO_COOKIE, value, &raw mut bytes)
+    };
+    check(done).map(|_| cookie)
+}
+
 /// Returns the abstract name of the peer of an AF_UNIX socket; `None` for other descriptors and names.
 pub(crate) fn abstract_peer(fd: RawFd, place: &mut libc::sockaddr_un) -> Option<&[u8]> {
     let mut bytes = size_of::<libc::sockaddr_un>() as libc::socklen_t;

@@ -1,15 +1,18 @@
-//! Waiting for events that only the daemon sees: the end of setup, and that of an association.
+//! Waiting for events that only the daemon sees: the end of setup, and that of an association, also after a close.
 
 use std::os::fd::RawFd;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use carrier::request::SocketRequest;
 use carrier::status_page::State;
 use libc::c_int;
 
-use crate::ask::asked;
+use crate::ask::{self, asked};
 use crate::cancel;
 use crate::descriptor::Descriptor;
 use crate::system::{self, Errno, Result};
+use crate::table::{self, Entered};
 
 /// Waits until the carrier polls writable, which it does once setup has succeeded or failed.
 pub(crate) fn await_connection(fd: RawFd, descriptor: &Descriptor) -> Result<()> {
@@ -35,6 +38,31 @@ pub(crate) fn await_news(fd: RawFd) -> Result<()> {
     let events = cancel::undoing(|| system::close(connection), wait);
     system::close(connection);
     if events? == [0, 0] { Err(Errno(libc::EAGAIN)) } else { Ok(()) }
+}
+
+/// A socket that waits for the end of its association when its last descriptor is closed (`SO_LINGER` with a time).
+#[derive(Clone, Copy)]
+pub(crate) struct Lingering {
+    cookie: u64,
+    time: Duration,
+}
+
+impl Lingering {
+    /// Returns the socket of a number that is about to be closed, if it lingers.
+    pub(crate) fn at(fd: RawFd) -> Option<Lingering> {
+        if !table::is_known(fd) {
+            return None;
+        }
+        let Entered::Socket(descriptor) = table::look_up(fd) else { return None };
+        let seconds = descriptor.pages().status.linger_s.load(Relaxed);
+        let cookie = if seconds > 0 { system::cookie(fd).ok() } else { None }?;
+        Some(Lingering { cookie, time: Duration::from_secs(seconds.into()) })
+    }
+
+    /// Waits after the close; returns at once if it was not the last one. A cancellation point.
+    pub(crate) fn wait(self) {
+        ask::linger(self.cookie, self.time);
+    }
 }
 
 /// Returns the error of a socket whose daemon has died in this state: an association is lost, and a socket without one finds the

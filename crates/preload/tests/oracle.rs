@@ -104,6 +104,33 @@ fn calls_beside_which_their_descriptor_is_closed() {
 }
 
 #[test]
+fn closes_of_sockets_that_linger() {
+    says_the_same("linger", &[]);
+}
+
+#[test]
+fn a_connect_that_fails_later() {
+    // Only the loss of its other end makes the carrier poll POLLERR.
+    let polled = ["before connect", "after the refusal", "after the error was read"]
+        .map(|when| ["poll", "epoll"].map(|call| format!("{call} {when}: ")));
+    let but: Vec<(String, String)> = polled
+        .as_flattened()
+        .iter()
+        .flat_map(|line| ["nothing", "ERR"].map(|theirs| (format!("{line}{theirs}"), format!("{line}OUT"))))
+        .chain(
+            [
+                ("before connect", "0 0 0"),
+                ("after the refusal", "1 1 0"),
+                ("after the error was read", "0 0 0"),
+            ]
+            .map(|(when, theirs)| (format!("select {when}: {theirs}"), format!("select {when}: 0 1 0"))),
+        )
+        .collect();
+    let but: Vec<(&str, &str)> = but.iter().map(|(theirs, ours)| (theirs.as_str(), ours.as_str())).collect();
+    says_the_same("failed", &but);
+}
+
+#[test]
 fn an_incomplete_message_is_not_delivered_at_the_end() {
     says_the_same("truncated", &[]);
 }

@@ -261,6 +261,11 @@ impl SharedPages {
         self.write(Layout::PEER_SHUT_AT, &(peer_shut as u32).to_ne_bytes());
     }
 
+    /// Sets the time that the last close waits.
+    pub(crate) fn set_linger(&self, seconds: u32) {
+        self.write(Layout::LINGER_AT, &seconds.to_ne_bytes());
+    }
+
     pub(crate) fn set_longest(&self, bytes: u32) {
         self.write(Layout::LONGEST_AT, &bytes.to_ne_bytes());
     }

@@ -57,6 +57,14 @@ pub(crate) struct Linger {
     pub(crate) seconds: i32,
 }
 
+impl Linger {
+    /// Returns the time that the last close waits for the end of the association, in seconds; 0 if it does not wait.
+    pub(crate) fn close_waits_s(self) -> u32 {
+        // The kernel takes a negative time for a very long one.
+        if self.on { self.seconds.cast_unsigned() } else { 0 }
+    }
+}
+
 /// `struct sctp_initmsg`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InitMessage {

@@ -19,6 +19,11 @@ const KERNEL_MIN: (u32, u32) = (5, 4);
 pub(crate) struct Cookie(u64);
 
 impl Cookie {
+    /// Returns the cookie of this number, as a program names it.
+    pub(crate) fn named(number: u64) -> Cookie {
+        Cookie(number)
+    }
+
     /// Returns the cookie of a descriptor that may be the program's end of a carrier.
     ///
     /// # Errors

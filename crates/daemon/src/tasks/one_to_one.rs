@@ -1,11 +1,13 @@
 //! The task of a one-to-one socket: idle, connecting, listening, or with its one association.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use carrier::status_page::State;
 use swiftwater::tokio::Association;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use super::listener;
 use super::relaying::{notify, relay_inbound, relay_outbound};
@@ -132,12 +134,25 @@ async fn relay(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messa
     match departure {
         // Dropping the last handle delivers the messages and shuts the association down.
         Departure::HalfClosed => {}
-        Departure::Closed if lingers => {}
+        Departure::Closed if lingers => {
+            inbound.end().await;
+            linger(socket, association).await;
+        }
         Departure::Closed | Departure::Unread => abort(association, NO_REASON),
         Departure::Abort(reason) => abort(association, &String::from_utf8_lossy(&reason)),
     }
     // It has a handle of the association, too. A daemon that ends now must find the association closed, or it would abort it.
     inbound.end().await;
+}
+
+/// Keeps a closed socket until its association has ended or the time is over for which it lingers: its program waits for that in
+/// `close`.
+async fn linger(socket: &Socket, association: &Association) {
+    let seconds = socket.inner().options.linger.close_waits_s();
+    if seconds > 0 && socket.style.is_one_to_one() {
+        // A lost association has ended, too. What the peer still sends is discarded.
+        let _ = timeout(Duration::from_secs(seconds.into()), association.clone().close()).await;
+    }
 }
 
 /// The task of the inbound direction. It ends with the outbound one at the latest.

@@ -7,6 +7,7 @@ use libc::{FILE, c_int, c_uint, c_ulong};
 
 use super::on;
 use crate::system::{self, Errno};
+use crate::waiting::Lingering;
 use crate::{ask, next, recognition, table, tcp};
 
 /// # Safety
@@ -14,16 +15,25 @@ use crate::{ask, next, recognition, table, tcp};
 /// The caller meets the requirements of `close(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
-    let was_ours = table::is_known(fd);
+    let (was_ours, lingering) = (table::is_known(fd), Lingering::at(fd));
     table::close(fd);
     // SAFETY: the caller guarantees it.
     let closed = unsafe { next::close(fd) };
     if was_ours {
         let errno = Errno::last();
-        ask::barrier();
+        lingering.map_or_else(ask::barrier, Lingering::wait);
         errno.set();
     }
     closed
+}
+
+/// Waits after a number was closed, if its socket lingers.
+fn linger(lingering: Option<Lingering>) {
+    if let Some(lingering) = lingering {
+        let errno = Errno::last();
+        lingering.wait();
+        errno.set();
+    }
 }
 
 /// # Safety
@@ -54,10 +64,13 @@ pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn fclose(file: *mut FILE) -> c_int {
     // SAFETY: the caller guarantees it.
-    unsafe {
-        table::close(libc::fileno(file));
-        next::fclose(file)
-    }
+    let fd = unsafe { libc::fileno(file) };
+    let lingering = Lingering::at(fd);
+    table::close(fd);
+    // SAFETY: the caller guarantees it.
+    let closed = unsafe { next::fclose(file) };
+    linger(lingering);
+    closed
 }
 
 /// # Safety
@@ -74,9 +87,10 @@ pub unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
 /// The caller meets the requirements of `dup2(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn dup2(fd: c_int, to: c_int) -> c_int {
-    replace(fd, to);
-    // SAFETY: the caller guarantees it.
-    copied(fd, unsafe { next::dup2(fd, to) })
+    replacing(fd, to, || {
+        // SAFETY: the caller guarantees it.
+        unsafe { next::dup2(fd, to) }
+    })
 }
 
 /// # Safety
@@ -84,16 +98,22 @@ pub unsafe extern "C-unwind" fn dup2(fd: c_int, to: c_int) -> c_int {
 /// The caller meets the requirements of `dup3(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
-    replace(fd, to);
-    // SAFETY: the caller guarantees it.
-    copied(fd, unsafe { next::dup3(fd, to, flags) })
+    replacing(fd, to, || {
+        // SAFETY: the caller guarantees it.
+        unsafe { next::dup3(fd, to, flags) }
+    })
 }
 
-/// Forgets a number that a copy of `from` is about to take.
-fn replace(from: c_int, to: c_int) {
-    if from != to {
-        table::close(to);
+/// Makes a call by which a copy of `from` takes the number `to`.
+fn replacing(from: c_int, to: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    if from == to {
+        return call();
     }
+    let lingering = Lingering::at(to);
+    table::close(to);
+    let made = copied(from, call());
+    linger(lingering);
+    made
 }
 
 fn copied(from: c_int, to: c_int) -> c_int {

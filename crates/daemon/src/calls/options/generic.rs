@@ -117,8 +117,10 @@ fn set_of_socket(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(),
         name if is_switch(name) => drop(options.kept.insert((SOL_SOCKET, name), (plain != 0).into())),
         _ => return Err(Errno::NOPROTOOPT),
     }
-    if matches!(name, SO_SNDBUF | SO_RCVBUF | SO_SNDBUFFORCE | SO_RCVBUFFORCE) {
-        access.apply_to_all();
+    match name {
+        SO_SNDBUF | SO_RCVBUF | SO_SNDBUFFORCE | SO_RCVBUFFORCE => access.apply_to_all(),
+        SO_LINGER => access.show_linger(),
+        _ => {}
     }
     Ok(())
 }

@@ -88,6 +88,7 @@ pub(crate) fn apply_when_up(socket: &Socket, assoc: &SocketAssociation) {
     let access = Access { socket, inner: &mut inner, dry: Vec::new() };
     access.apply(assoc);
     access.limit_messages();
+    access.show_linger();
     assoc.set_bounds_unread(access.inner.options.bounds_unread());
 }
 
@@ -216,6 +217,13 @@ impl Access<'_> {
             limit.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(0)
         });
         self.socket.channel.pages.set_fragmentation_limit(limit.unwrap_or(0));
+    }
+
+    /// Shows the sharers how long the last close waits. In the kernel only sockets of type `SOCK_STREAM` do.
+    fn show_linger(&self) {
+        if self.socket.style.is_one_to_one() {
+            self.socket.channel.pages.set_linger(self.inner.options.linger.close_waits_s());
+        }
     }
 
     /// Applies the options of the socket to all its associations.
