@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use lab::wire::Outgoing;
 use sctp_wire::packet::{self, HEADER_BYTES};
 
 use crate::input::Input;
 use crate::sniff::Known;
-use crate::two_endpoints::Packet;
 
 /// The longest packet that comes out.
 const PACKET_BYTES_MAX: usize = 4096;
@@ -20,7 +20,7 @@ const CHECKSUM: Range<usize> = 8..12;
 const EDITS_MAX: usize = 4;
 
 /// Changes a packet as the input says. `receiver` is what is known of the side that it goes to.
-pub(crate) fn edit(input: &mut Input<'_>, mut bytes: Vec<u8>, history: &VecDeque<Packet>) -> Vec<u8> {
+pub(crate) fn edit(input: &mut Input<'_>, mut bytes: Vec<u8>, history: &VecDeque<Outgoing>) -> Vec<u8> {
     for _ in 0..=input.below(EDITS_MAX) {
         if bytes.len() < HEADER_BYTES {
             break;
@@ -31,7 +31,7 @@ pub(crate) fn edit(input: &mut Input<'_>, mut bytes: Vec<u8>, history: &VecDeque
     bytes
 }
 
-fn change(input: &mut Input<'_>, bytes: &mut Vec<u8>, history: &VecDeque<Packet>) {
+fn change(input: &mut Input<'_>, bytes: &mut Vec<u8>, history: &VecDeque<Outgoing>) {
     match input.below(11) {
         0 => *place(input, bytes) ^= 1 << input.below(8),
         1 => *place(input, bytes) = input.byte(),
@@ -107,9 +107,9 @@ fn pick(input: &mut Input<'_>, bytes: &[u8]) -> Option<Range<usize>> {
 }
 
 /// Returns the chunks of a packet of the past.
-fn history_chunks(input: &mut Input<'_>, history: &VecDeque<Packet>) -> Vec<u8> {
+fn history_chunks(input: &mut Input<'_>, history: &VecDeque<Outgoing>) -> Vec<u8> {
     let packet = input.choose(history);
-    packet.and_then(|p| p.bytes.get(HEADER_BYTES..)).map_or_else(Vec::new, <[u8]>::to_vec)
+    packet.and_then(|p| p.packet.get(HEADER_BYTES..)).map_or_else(Vec::new, <[u8]>::to_vec)
 }
 
 /// Repairs tag and checksum in most cases, so that the endpoint parses the rest. Returns whether the packet passes for a valid

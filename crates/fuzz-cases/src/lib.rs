@@ -21,12 +21,12 @@ mod daemon;
 mod edit;
 mod forge;
 mod input;
-mod net;
+mod interceptor;
+mod nets;
 mod options;
 mod packet;
 mod putmsg;
 mod script;
-mod side;
 mod sniff;
 mod two_endpoints;
 
@@ -38,10 +38,10 @@ pub use putmsg::{primitive, putmsg};
 
 /// Runs two endpoints whose packets the script edits.
 pub fn endpoint(bytes: &[u8]) {
-    script::run(bytes, script::Interceptor::Edits);
+    script::run(bytes, script::Power::Edits);
 }
 
 /// Runs two endpoints with a hostile middle that knows everything, and becomes honest at the end.
 pub fn coupled(bytes: &[u8]) {
-    script::run(bytes, script::Interceptor::Forges);
+    script::run(bytes, script::Power::Forges);
 }

@@ -1,19 +1,19 @@
 //! Reading an input as a script, and carrying it out.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
+use lab::wire::Outgoing;
+use netsim::Ecn;
 use sctp::config::{Multipath, RtoConfig};
 use sctp::congestion::{Algorithm, Coupling};
 use sctp::{AssociationConfig, CloseReason, SendInfo, Unreachable};
 
-use crate::app::App;
+use crate::app::Setup;
 use crate::input::Input;
-use crate::side::Side;
-use crate::sniff;
-use crate::two_endpoints::{Packet, TwoEndpoints};
-use crate::{edit, forge, net};
+use crate::two_endpoints::TwoEndpoints;
+use crate::{edit, forge, nets};
 
 /// Steps of a script; what comes after them is not read.
 const STEPS_MAX: usize = 400;
@@ -24,7 +24,7 @@ const PROGRESS_LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// Powers of the interceptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Interceptor {
+pub(crate) enum Power {
     /// Change bytes of packets.
     Edits,
     /// Also make chunks that fit; and it turns honest at the end.
@@ -32,16 +32,16 @@ pub(crate) enum Interceptor {
 }
 
 /// Runs a script.
-pub(crate) fn run(bytes: &[u8], interceptor: Interceptor) {
+pub(crate) fn run(bytes: &[u8], power: Power) {
     let mut input = Input::new(bytes);
     let mut ends = begin(&mut input);
     for _ in 0..STEPS_MAX {
         if input.is_empty() {
             break;
         }
-        step(&mut input, &mut ends, interceptor);
+        step(&mut input, &mut ends, power);
     }
-    if interceptor == Interceptor::Forges {
+    if power == Power::Forges {
         end(&mut ends);
     }
 }
@@ -51,8 +51,8 @@ const MARKED: u8 = 0x20;
 
 const PORTS: [u16; 3] = [5000, 5001, 5002];
 
-fn addresses(side: u8) -> Vec<SocketAddr> {
-    (0..net::COUNT as u8).map(|net| SocketAddr::from(([10, net, 0, side + 1], 9899))).collect()
+fn addresses(side: u8) -> impl Iterator<Item = IpAddr> {
+    (0..nets::COUNT as u8).map(move |net| IpAddr::from([10, net, 0, side + 1]))
 }
 
 fn settings(input: &mut Input<'_>) -> AssociationConfig {
@@ -92,20 +92,21 @@ fn settings(input: &mut Input<'_>) -> AssociationConfig {
 
 /// Returns two sides after as many honest exchanges as the input requests before the script begins.
 fn begin(input: &mut Input<'_>) -> TwoEndpoints {
-    let mut side = |number: u8| {
+    let mut setup = |side: u8| {
         let host = input.byte();
-        let mtu_bytes = input.pick(&[1472, 512, 1280, 9000, 65_504]);
-        let limit = input.pick(&[None, Some(150_000)]);
-        let tsn = input.pick(&[None, Some(u32::MAX - 3), Some(0), Some(0x7fff_fffe)]);
-        let addresses: Vec<_> = addresses(number).into_iter().take(1 + usize::from(host & 1)).collect();
-        let bound = if host & 2 == 0 { &[] } else { &addresses[..] };
-        let app = App::new(mtu_bytes, limit, bound.iter().map(SocketAddr::ip).collect());
-        Side::new(number, addresses, settings(input), app, tsn)
+        Setup {
+            mtu_bytes: input.pick(&[1472, 512, 1280, 9000, 65_504]),
+            in_flight_limit_bytes: input.pick(&[None, Some(150_000)]),
+            initial_tsn: input.pick(&[None, Some(u32::MAX - 3), Some(0), Some(0x7fff_fffe)]),
+            addresses: addresses(side).take(1 + usize::from(host & 1)).collect(),
+            binds_paths: host & 2 != 0,
+            config: settings(input),
+        }
     };
-    let sides = [side(0), side(1)];
-    let mut ends = TwoEndpoints::new(sides);
+    let setups = [setup(0), setup(1)];
+    let mut ends = TwoEndpoints::new(setups);
     let talk = input.below(4);
-    ends.sides[1].listen(PORTS[1]);
+    listen(&mut ends, 1, PORTS[1]);
     if talk > 0 {
         connect(&mut ends, 0, (PORTS[0], PORTS[1]), usize::MAX);
         ends.honest(Duration::from_millis(500), |_| false);
@@ -128,24 +129,30 @@ fn begin(input: &mut Input<'_>) -> TwoEndpoints {
 }
 
 fn connect(ends: &mut TwoEndpoints, side: usize, ports: (u16, u16), addresses: usize) {
-    let remotes: Vec<_> = ends.sides[1 - side].addresses.iter().copied().take(addresses).collect();
-    ends.call(side, |s, now| s.connect(now, ports, &remotes));
+    let remotes: Vec<_> = ends.addresses(1 - side).into_iter().take(addresses).collect();
+    ends.call(side, |app, endpoint, now| app.connect(endpoint, now, ports, &remotes));
+}
+
+fn listen(ends: &mut TwoEndpoints, side: usize, port: u16) {
+    ends.call(side, |app, endpoint, _| app.listen(endpoint, port));
 }
 
 fn send(ends: &mut TwoEndpoints, side: usize, number: usize, info: SendInfo, bytes: usize) {
     if let Some(id) = ends.association(side, number) {
-        ends.call(side, |s, now| s.send(now, id, info, bytes));
+        ends.call(side, |app, endpoint, now| app.send(endpoint, now, id, info, bytes));
     }
 }
 
 /// Executes one step of the programs, the network or the interceptor.
-fn step(input: &mut Input<'_>, ends: &mut TwoEndpoints, interceptor: Interceptor) {
+fn step(input: &mut Input<'_>, ends: &mut TwoEndpoints, power: Power) {
     let what = input.byte();
     let side = usize::from(what >> 7);
     match what & 31 {
         0..=2 => {
-            if let Some(packet) = ends.wires[side].front_mut() {
-                packet.marked |= what & MARKED != 0;
+            if let Some(packet) = ends.interceptor.wires[side].front_mut()
+                && what & MARKED != 0
+            {
+                packet.ecn = Ecn::CongestionExperienced;
             }
             ends.deliver(side);
         }
@@ -162,7 +169,7 @@ fn step(input: &mut Input<'_>, ends: &mut TwoEndpoints, interceptor: Interceptor
         }
         5 => {
             if let Some(at) = ends.deadline() {
-                ends.pass(at - ends.now);
+                ends.pass(at - ends.now());
             }
         }
         6 => ends.pass(Duration::from_secs(input.pick(&[10, 60, 600]))),
@@ -174,8 +181,8 @@ fn step(input: &mut Input<'_>, ends: &mut TwoEndpoints, interceptor: Interceptor
         18..=23 => disturb(input, ends, side, what & 31),
         24..=27 => edit_next(input, ends, side),
         28 => replay(input, ends, side),
-        _ if interceptor == Interceptor::Forges => {
-            let [a, b] = &ends.known;
+        _ if power == Power::Forges => {
+            let [a, b] = &ends.interceptor.known;
             let (sender, receiver) = if side == 0 { (a, b) } else { (b, a) };
             if let Some(packet) = forge::forge(input, sender, receiver) {
                 ends.forged = true;
@@ -206,7 +213,7 @@ fn call(input: &mut Input<'_>, ends: &mut TwoEndpoints, side: usize, what: u8) {
         }
         11 => {
             let messages = input.below(8);
-            ends.call(side, |s, _| s.read(messages));
+            ends.call(side, |app, endpoint, _| app.read(endpoint, messages));
         }
         12 => {
             let ports = (input.pick(&PORTS), input.pick(&PORTS));
@@ -214,19 +221,19 @@ fn call(input: &mut Input<'_>, ends: &mut TwoEndpoints, side: usize, what: u8) {
         }
         13 => {
             let port = input.pick(&PORTS);
-            ends.call(side, |s, _| s.listen(port));
+            listen(ends, side, port);
         }
         14 => {
             let port = input.pick(&PORTS);
-            ends.call(side, |s, _| s.unlisten(port));
+            ends.call(side, |app, endpoint, _| app.unlisten(endpoint, port));
         }
         15 | 16 => {
             let Some(id) = ends.association(side, input.below(4)) else { return };
-            ends.call(side, |s, now| {
+            ends.call(side, |app, endpoint, now| {
                 if what == 15 {
-                    s.endpoint.shutdown(now, id, &mut s.app);
+                    endpoint.shutdown(now, id, app);
                 } else {
-                    s.endpoint.abort(now, id, b"enough", &mut s.app);
+                    endpoint.abort(now, id, b"enough", app);
                 }
             });
         }
@@ -239,46 +246,47 @@ fn change_host(input: &mut Input<'_>, ends: &mut TwoEndpoints, side: usize) {
     let what = input.byte();
     let which = usize::from(what / 4);
     match what % 4 {
-        0 => {
-            ends.sides[side].reboot();
-            ends.known[side] = sniff::Known::default();
-        }
+        0 => ends.restart(side),
         1 => {
             let Some(id) = ends.association(side, which / 2) else { return };
-            let others = &ends.sides[1 - side].addresses;
+            let others = ends.addresses(1 - side);
             let address = others[which % others.len()].ip();
-            // It is refused where it is not confirmed yet, or not one of this association's.
-            ends.call(side, |s, now| {
-                let _ = s.endpoint.set_primary(now, id, address, &mut s.app);
+            // An address that is not confirmed yet, or not one of this association, is refused.
+            ends.call(side, |app, endpoint, now| {
+                let _ = endpoint.set_primary(now, id, address, app);
             });
         }
-        2 => ends.nets[which % net::COUNT].change((which / net::COUNT) as u8),
-        _ if which.is_multiple_of(2) => ends.sides[side].move_ports(),
+        2 => {
+            let (net, change) = (which % nets::COUNT, (which / nets::COUNT) as u8);
+            ends.interceptor.nets.change(&mut ends.simulation.network, net, change);
+        }
+        _ if which.is_multiple_of(2) => ends.interceptor.move_port(side),
         _ => {}
     }
 }
 
 /// Disturbs the network: loses, repeats and reorders packets, delivers them in a batch, or returns them.
 fn disturb(input: &mut Input<'_>, ends: &mut TwoEndpoints, side: usize, what: u8) {
+    let wire = &mut ends.interceptor.wires[side];
     match what {
         18 => {
             for _ in 0..=input.below(4) {
-                ends.wires[side].pop_front();
+                wire.pop_front();
             }
         }
         19 => {
-            if let Some(packet) = ends.wires[side].front().cloned() {
-                ends.wires[side].push_front(packet);
+            if let Some(packet) = wire.front().cloned() {
+                wire.push_front(packet);
             }
         }
         20 => {
-            let places = input.below(16).checked_rem(ends.wires[side].len()).unwrap_or(0);
-            ends.wires[side].rotate_left(places);
+            let places = input.below(16).checked_rem(wire.len()).unwrap_or(0);
+            wire.rotate_left(places);
         }
         21 => {
-            let other = input.below(16).checked_rem(ends.wires[side].len()).unwrap_or(0);
+            let other = input.below(16).checked_rem(wire.len()).unwrap_or(0);
             if other > 0 {
-                ends.wires[side].swap(0, other);
+                wire.swap(0, other);
             }
         }
         22 => batch(ends, side),
@@ -288,20 +296,20 @@ fn disturb(input: &mut Input<'_>, ends: &mut TwoEndpoints, side: usize, what: u8
 
 /// Delivers as many packets as fit together in one batch.
 fn batch(ends: &mut TwoEndpoints, from: usize) {
-    let Some(first) = ends.wires[from].pop_front().filter(|first| first.too_big.is_none()) else { return };
-    let segment_bytes = first.bytes.len();
-    let mut bytes = first.bytes.to_vec();
-    while let Some(next) = ends.wires[from].front()
+    let wire = &mut ends.interceptor.wires[from];
+    let Some(first) = wire.pop_front() else { return };
+    let segment_bytes = first.packet.len();
+    let mut bytes = first.packet.to_vec();
+    while let Some(next) = wire.front()
         && (next.from, next.to) == (first.from, first.to)
         && bytes.len().is_multiple_of(segment_bytes)
-        && next.bytes.len() <= segment_bytes
-        && next.too_big.is_none()
-        && bytes.len() + next.bytes.len() <= 65_000
+        && next.packet.len() <= segment_bytes
+        && bytes.len() + next.packet.len() <= 65_000
     {
-        bytes.extend_from_slice(&next.bytes);
-        ends.wires[from].pop_front();
+        bytes.extend_from_slice(&next.packet);
+        wire.pop_front();
     }
-    ends.hand(1 - from, &Packet { bytes: Bytes::from(bytes), ..first }, segment_bytes);
+    ends.hand(1 - from, &Outgoing { packet: Bytes::from(bytes), ..first }, segment_bytes);
 }
 
 /// Delivers an ICMP message that quotes a packet of a side.
@@ -311,76 +319,85 @@ fn returned(input: &mut Input<'_>, ends: &mut TwoEndpoints, side: usize) {
         1 => Unreachable::Host,
         _ => Unreachable::TooBig { mtu_bytes: input.short().into() },
     };
-    let Some(packet) = input.choose(&ends.history).cloned() else { return };
-    ends.returned(side, &packet, why, input.length(64));
+    let Some(packet) = input.choose(&ends.interceptor.history).cloned() else { return };
+    ends.report(side, &packet, why, input.length(64));
 }
 
 /// Changes the next packet of a side in flight.
 fn edit_next(input: &mut Input<'_>, ends: &mut TwoEndpoints, from: usize) {
-    let Some(packet) = ends.wires[from].pop_front() else { return };
-    let mut bytes = edit::edit(input, packet.bytes.to_vec(), &ends.history);
-    ends.forged |= edit::seal(input, &mut bytes, &ends.known[1 - from]);
+    let Some(packet) = ends.interceptor.wires[from].pop_front() else { return };
+    let mut bytes = edit::edit(input, packet.packet.to_vec(), &ends.interceptor.history);
+    ends.forged |= edit::seal(input, &mut bytes, &ends.interceptor.known[1 - from]);
     let segment_bytes = bytes.len();
-    ends.hand(1 - from, &Packet { bytes: bytes.into(), ..packet }, segment_bytes);
+    ends.hand(1 - from, &Outgoing { packet: bytes.into(), ..packet }, segment_bytes);
 }
 
 /// Replays an earlier packet, possibly changed, to the side that sent it, or from another address.
 fn replay(input: &mut Input<'_>, ends: &mut TwoEndpoints, from: usize) {
-    let Some(packet) = input.choose(&ends.history).cloned() else { return };
+    let Some(packet) = input.choose(&ends.interceptor.history).cloned() else { return };
     let how = input.below(4);
     if how < 2 {
-        let to = ends.sides.iter().position(|s| s.addresses.iter().any(|a| a.ip() == packet.to.ip()));
+        let to = (0..2).find(|&to| ends.simulation.node(to).addresses().contains(&packet.to.ip()));
         if let Some(to) = to {
-            ends.hand(to, &packet, packet.bytes.len());
+            ends.hand(to, &packet, packet.packet.len());
         }
         return;
     }
-    let mut bytes = edit::edit(input, packet.bytes.to_vec(), &ends.history);
-    ends.forged |= edit::seal(input, &mut bytes, &ends.known[1 - from]);
+    let mut bytes = edit::edit(input, packet.packet.to_vec(), &ends.interceptor.history);
+    ends.forged |= edit::seal(input, &mut bytes, &ends.interceptor.known[1 - from]);
     inject(input, ends, from, bytes);
 }
 
 /// Injects a packet as if `from` had sent it, from one of its addresses or from another one.
 fn inject(input: &mut Input<'_>, ends: &mut TwoEndpoints, from: usize, bytes: Vec<u8>) {
-    let address = |side: &Side, number: usize| side.addresses[number % side.addresses.len()];
-    let mut source = address(&ends.sides[from], input.below(2));
+    let address = |side: usize, number: usize| {
+        let addresses = ends.addresses(side);
+        addresses[number % addresses.len()]
+    };
+    let mut source = address(from, input.below(2));
     match input.below(8) {
         0 => source = SocketAddr::from(([10, 9, 9, 9], 9899)),
         1 => source.set_port(1000),
         _ => {}
     }
-    let to = address(&ends.sides[1 - from], input.below(2));
+    let to = address(1 - from, input.below(2));
     let segment_bytes = bytes.len();
-    let packet =
-        Packet { from: source, to, bytes: bytes.into(), sent_at: ends.now, too_big: None, marked: false };
+    let packet = Outgoing {
+        at: ends.now(),
+        by: from,
+        from: source,
+        to,
+        ecn: Ecn::NotCapable,
+        dscp: 0,
+        whole: true,
+        packet: bytes.into(),
+    };
     ends.hand(1 - from, &packet, segment_bytes);
 }
 
 /// Ends the script: the interceptor becomes honest, everything arrives or is reported, both sides end, and nothing is left.
 fn end(ends: &mut TwoEndpoints) {
-    for net in &mut ends.nets {
-        net.up = true;
-    }
-    let idle = |ends: &TwoEndpoints| ends.sides.iter().all(|side| side.send_buffered_bytes() == 0);
+    ends.interceptor.nets.repair(&mut ends.simulation.network);
+    let idle = |ends: &TwoEndpoints| (0..2).all(|side| ends.send_buffered_bytes(side) == 0);
     let arrived = ends.honest(PROGRESS_LIMIT, idle);
     assert!(arrived || ends.forged, "the network is honest and nothing moves");
     for side in 0..2 {
-        for id in ends.sides[side].app.open() {
-            ends.call(side, |s, now| s.endpoint.shutdown(now, id, &mut s.app));
+        for id in ends.app(side).open() {
+            ends.call(side, |app, endpoint, now| endpoint.shutdown(now, id, app));
         }
     }
-    let gone = |ends: &TwoEndpoints| ends.sides.iter().all(|side| side.endpoint.association_count() == 0);
+    let gone = |ends: &TwoEndpoints| (0..2).all(|side| ends.endpoint(side).association_count() == 0);
     let ended = ends.honest(PROGRESS_LIMIT, gone);
     assert!(ended || ends.forged, "both sides have shut down and an association stays");
     for side in 0..2 {
-        for id in ends.sides[side].app.open() {
-            ends.call(side, |s, now| s.endpoint.abort(now, id, b"", &mut s.app));
+        for id in ends.app(side).open() {
+            ends.call(side, |app, endpoint, now| endpoint.abort(now, id, b"", app));
         }
     }
     assert!(gone(ends), "an abort ends an association at once");
-    for side in &ends.sides {
-        assert_eq!(side.endpoint.poll_timeout(), None, "nothing is left to wait for");
-        assert!(!side.endpoint.transmit_waits(), "nothing is left to send");
+    for side in 0..2 {
+        assert_eq!(ends.endpoint(side).poll_timeout(), None, "nothing is left to wait for");
+        assert!(!ends.endpoint(side).transmit_waits(), "nothing is left to send");
     }
     if !ends.forged {
         everything_arrived(ends);
@@ -390,7 +407,7 @@ fn end(ends: &mut TwoEndpoints) {
 /// Checks that an association that was shut down has delivered all data.
 fn everything_arrived(ends: &TwoEndpoints) {
     for side in 0..2 {
-        let (own, other) = (&ends.sides[side].app.deliveries, &ends.sides[1 - side].app.deliveries);
+        let (own, other) = (&ends.app(side).deliveries, &ends.app(1 - side).deliveries);
         for (number, entry) in own.entries.iter().enumerate() {
             let shut_down = entry.closed == Some(CloseReason::Shutdown);
             assert!(

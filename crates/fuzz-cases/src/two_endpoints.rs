@@ -1,291 +1,225 @@
-//! Two sides, the wires between them and the clock.
+//! Two hosts, the interceptor between them, and what must hold after every event.
 
-use std::collections::{BTreeSet, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use bytes::Bytes;
-use sctp::{Arrival, AssociationId, CloseReason, Scope, Time, Transmit, TransmitBuffer, Unreachable};
+use lab::Simulation;
+use lab::simulation::{Application, Node};
+use lab::wire::Outgoing;
+use netsim::Ecn;
+use sctp::{Arrival, AssociationId, Endpoint, Time, Unreachable};
 
-use crate::net::{self, Fate, Net};
-use crate::side::Side;
-use crate::sniff::{self, Known};
+use crate::app::{App, Setup};
+use crate::interceptor::Interceptor;
+use crate::sniff::Known;
 
-/// Packets that a wire holds; what comes beyond is lost.
-const WIRE_PACKETS_MAX: usize = 512;
-/// Packets that the middle remembers.
-const HISTORY_PACKETS_MAX: usize = 64;
-/// Packets without data that a call may set off beside one for each packet that came: full queues of control chunks
-/// and a SACK.
-const CONTROL_PACKETS_MAX: usize = 40;
-/// Times that one instant may have something to do.
+/// Number of times that timers may expire at one instant.
 const INSTANT_STEPS_MAX: usize = 128;
 
-/// A packet on a wire.
-#[derive(Clone, Debug)]
-pub(crate) struct Packet {
-    pub(crate) from: SocketAddr,
-    pub(crate) to: SocketAddr,
-    pub(crate) bytes: Bytes,
-    pub(crate) sent_at: Time,
-    /// It is too long for its net: its sender will hear how long packets may be there, and nobody sees it.
-    pub(crate) too_big: Option<usize>,
-    /// A congested router has let it pass.
-    pub(crate) marked: bool,
-}
-
-/// Everything there is.
+/// Two hosts and the interceptor.
 #[derive(Debug)]
 pub(crate) struct TwoEndpoints {
-    pub(crate) now: Time,
-    pub(crate) sides: [Side; 2],
-    pub(crate) nets: [Net; net::COUNT],
-    /// Packets that each side has sent and that have not arrived yet.
-    pub(crate) wires: [VecDeque<Packet>; 2],
-    pub(crate) history: VecDeque<Packet>,
-    pub(crate) known: [Known; 2],
-    /// Where packets came from that each side has taken.
-    heard: [BTreeSet<IpAddr>; 2],
-    /// The middle made a packet that passes for one of a side's: what follows proves nothing about its content.
+    pub(crate) simulation: Simulation<App>,
+    pub(crate) interceptor: Interceptor,
+    /// Whether the interceptor has made a packet that passes for one of a host: later content proves nothing.
     pub(crate) forged: bool,
-    /// Tags of the associations that each side has begun.
-    tags: [BTreeSet<u32>; 2],
-    buffer: TransmitBuffer,
-    /// Whether to print every packet, to see what an input does: if `FUZZ_LADDER` is set.
-    prints: bool,
 }
 
 impl TwoEndpoints {
-    pub(crate) fn new(sides: [Side; 2]) -> Self {
-        TwoEndpoints {
-            now: Time::ZERO + Duration::from_secs(1),
-            sides,
-            nets: Default::default(),
-            wires: Default::default(),
-            history: VecDeque::new(),
-            known: Default::default(),
-            heard: Default::default(),
-            forged: false,
-            tags: Default::default(),
-            buffer: TransmitBuffer::new(),
-            prints: std::env::var_os("FUZZ_LADDER").is_some(),
+    pub(crate) fn new(setups: [Setup; 2]) -> Self {
+        let mut simulation = Simulation::new(0);
+        for (number, setup) in (0..).zip(setups) {
+            let addresses = setup.addresses.clone();
+            simulation.add_host(&addresses, App::new(number, setup));
         }
-    }
-
-    /// Prints a packet in the ladder: its time, its direction, whether a side sends it or it arrives, and its contents.
-    fn print(&self, what: &str, side: usize, packet: &Packet) {
-        if self.prints {
-            let ms = self.now.as_nanos() as f64 / 1e6;
-            let text =
-                sctp_wire::Packet::parse(&packet.bytes).map_or_else(|e| e.to_string(), |p| p.to_string());
-            println!("{ms:12.3} ms {what} {} {} to {}: {text}", ["A", "B"][side], packet.from, packet.to);
+        let interceptor = Interceptor::new(&mut simulation);
+        let mut ends = TwoEndpoints { simulation, interceptor, forged: false };
+        for side in 0..2 {
+            ends.call(side, |app, endpoint, _| app.prepare(endpoint));
         }
+        ends
     }
 
-    /// Calls a side, and lets what follows from it happen.
-    pub(crate) fn call(&mut self, side: usize, call: impl FnOnce(&mut Side, Time)) {
-        self.sides[side].app.expect_packets(0);
-        call(&mut self.sides[side], self.now);
-        self.finish_call(side, 0);
+    pub(crate) fn now(&self) -> Time {
+        self.simulation.now()
     }
 
-    /// Hands a side a datagram, or several of `segment_bytes` that came together.
-    pub(crate) fn hand(&mut self, side: usize, packet: &Packet, segment_bytes: usize) {
-        self.print("arrives at", side, packet);
-        let local = Some(packet.to.ip());
-        let Side { endpoint, app, .. } = &mut self.sides[side];
-        let packets = packet.bytes.len().div_ceil(segment_bytes.max(1));
-        app.expect_packets(packets);
-        let associations = app.deliveries.entries.len();
+    pub(crate) fn app(&self, side: usize) -> &App {
+        &self.simulation.node(side).app
+    }
+
+    pub(crate) fn endpoint(&self, side: usize) -> &Endpoint {
+        &self.simulation.node(side).endpoint
+    }
+
+    /// Returns the addresses of a host as the other one sees them.
+    pub(crate) fn addresses(&self, side: usize) -> Vec<SocketAddr> {
+        let port = self.interceptor.port(side);
+        let addresses = self.simulation.node(side).addresses();
+        addresses.iter().map(|&address| SocketAddr::new(address, port)).collect()
+    }
+
+    /// Returns an association of a host, if it has one.
+    pub(crate) fn association(&self, side: usize, number: usize) -> Option<AssociationId> {
+        let open = self.app(side).open();
+        open.get(number.checked_rem(open.len())?).copied()
+    }
+
+    /// Returns the number of bytes in the send buffers of a host.
+    pub(crate) fn send_buffered_bytes(&self, side: usize) -> usize {
+        self.app(side).send_buffered_bytes(self.endpoint(side))
+    }
+
+    /// Makes a call on a host, and handles its consequences.
+    pub(crate) fn call(&mut self, side: usize, call: impl FnOnce(&mut App, &mut Endpoint, Time)) {
+        let now = self.now();
+        let Node { endpoint, app, .. } = self.simulation.node_mut(side);
+        app.set_now(now);
+        call(app, endpoint, now);
+        self.finish_call();
+    }
+
+    /// Restarts the endpoint of a host, as after a crash.
+    pub(crate) fn restart(&mut self, side: usize) {
+        self.simulation.restart(side);
+        self.interceptor.known[side] = Known::default();
+        self.call(side, |app, endpoint, _| app.on_restart(endpoint));
+    }
+
+    /// Delivers a datagram from the interceptor to a host, or several of `segment_bytes` that came together.
+    pub(crate) fn hand(&mut self, side: usize, packet: &Outgoing, segment_bytes: usize) {
+        let packets = packet.packet.len().div_ceil(segment_bytes.max(1));
+        self.interceptor.on_arrival(self.now(), side, packet, packets);
+        let begun = self.begun(side);
+        self.simulation.node_mut(side).app.expect_packets(packets);
         let arrival = Arrival {
             remote: packet.from,
-            local,
-            marked: packet.marked,
+            local: Some(packet.to.ip()),
+            marked: packet.ecn == Ecn::CongestionExperienced,
             segment_bytes,
-            bytes: &packet.bytes,
+            bytes: &packet.packet,
         };
-        endpoint.handle_batch(self.now, &arrival, app);
-        self.heard[side].insert(packet.from.ip());
-        if app.deliveries.entries.len() > associations
-            && let Some(tag) = sniff::echoed_tag(&packet.bytes)
-        {
-            // A cookie that arrives after another association with its tag has ended, made from the same cookie or from an
-            // INIT that crossed the peer's, begins an association with the same tags. Neither end can then tell packets of
-            // one from those of the other (RFC 9260 §5.2.4 limits this only by the life of a cookie).
-            self.forged |= !self.tags[side].insert(tag);
-        }
-        self.finish_call(side, packets);
+        self.simulation.arrive(side, &arrival);
+        self.simulation.node_mut(side).app.expect_packets(1);
+        self.judge_tags(side, packet, begun);
+        self.finish_call();
     }
 
-    /// Delivers the next packet of a side.
+    /// Lets the first packet of a host pass.
     pub(crate) fn deliver(&mut self, from: usize) {
-        if let Some(packet) = self.wires[from].pop_front() {
-            self.arrive(from, &packet);
-        }
-    }
-
-    /// Delivers a packet to its destination, or returns it.
-    fn arrive(&mut self, from: usize, packet: &Packet) {
-        match packet.too_big {
-            Some(mtu_bytes) => {
-                self.returned(from, packet, Unreachable::TooBig { mtu_bytes }, packet.bytes.len());
-            }
-            None => self.hand(1 - from, packet, packet.bytes.len()),
+        if self.interceptor.pass_first(from) {
+            self.step(self.now());
         }
     }
 
     /// Delivers an ICMP message that quotes this much of a packet to its sender.
-    pub(crate) fn returned(&mut self, side: usize, packet: &Packet, why: Unreachable, quoted_bytes: usize) {
-        self.print("returned to", side, packet);
-        let quoted = packet.bytes.slice(..packet.bytes.len().min(quoted_bytes));
-        self.call(side, |s, now| s.endpoint.handle_unreachable(now, packet.to, why, &quoted, &mut s.app));
+    pub(crate) fn report(&mut self, side: usize, packet: &Outgoing, why: Unreachable, quoted_bytes: usize) {
+        self.interceptor.print(self.now(), "returned to", side, packet);
+        let quoted = packet.packet.slice(..packet.packet.len().min(quoted_bytes));
+        self.simulation.report(side, packet.to, why, &quoted);
+        self.finish_call();
     }
 
-    /// Lets time pass. Timers expire on the way, and packets wait.
-    pub(crate) fn pass(&mut self, time: Duration) {
-        let end = self.now + time;
-        while let Some(at) = self.deadline().filter(|at| *at <= end) {
-            self.now = self.now.max(at);
-            self.expire();
-        }
-        self.now = end;
-    }
-
-    /// Returns when a timer expires next.
+    /// Returns the time at which a timer expires next.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.sides.iter().filter_map(|side| side.endpoint.poll_timeout()).min()
+        [0, 1].into_iter().filter_map(|side| self.endpoint(side).poll_timeout()).min()
     }
 
-    /// Runs all timers that are due, and then advances the time.
-    fn expire(&mut self) {
-        for side in 0..2 {
-            let mut steps = 0;
-            while self.sides[side].endpoint.poll_timeout().is_some_and(|at| at <= self.now) {
-                self.call(side, |s, now| s.endpoint.handle_timeout(now, &mut s.app));
-                steps += 1;
-                assert!(steps <= INSTANT_STEPS_MAX, "timers expire and time does not go on");
-            }
-        }
+    /// Lets time pass. Timers expire, and the interceptor holds all packets.
+    pub(crate) fn pass(&mut self, time: Duration) {
+        let end = self.now() + time;
+        self.run_until(end);
+        self.simulation.run_for_with(end - self.now(), &mut self.interceptor);
     }
 
-    /// Lets both programs read everything and every packet arrive in order, until `done`. Returns false if the limit is reached
+    /// Lets both programs read everything and every packet pass in order, until `done`. Returns false if the limit is reached
     /// first.
     pub(crate) fn honest(&mut self, limit: Duration, done: impl Fn(&TwoEndpoints) -> bool) -> bool {
-        let end = self.now + limit;
-        loop {
+        let end = self.now() + limit;
+        self.interceptor.turn_honest(self.now());
+        let is_done = loop {
             for side in 0..2 {
-                self.call(side, |s, _| s.read(usize::MAX));
+                self.call(side, |app, endpoint, _| app.read(endpoint, usize::MAX));
             }
             if done(self) {
-                return true;
+                break true;
             }
-            let waiting = [self.wires[0].len(), self.wires[1].len()];
-            let arrival = self.wires.iter().flatten().map(|packet| self.arrives_at(packet)).min();
-            let Some(next) = arrival.or(self.deadline()).filter(|at| *at <= end) else { return false };
-            self.pass(next - self.now);
-            for (from, packets) in waiting.into_iter().enumerate() {
-                self.deliver_due(from, packets);
+            let next = self.simulation.next_event(&self.interceptor);
+            let Some(next) = next.filter(|at| *at <= end) else { break false };
+            self.run_until(next);
+        };
+        self.interceptor.turn_hostile();
+        is_done
+    }
+
+    /// Handles all events up to a time.
+    fn run_until(&mut self, end: Time) {
+        let (mut at, mut steps) = (self.now(), 0);
+        while let Some(has_passed) = self.step(end) {
+            steps = if has_passed || self.now() > at { 0 } else { steps + 1 };
+            assert!(steps <= INSTANT_STEPS_MAX, "timers expire and time does not go on");
+            at = self.now();
+        }
+    }
+
+    /// Handles the next event up to a time, if there is one. Returns whether the interceptor has let a packet pass.
+    fn step(&mut self, end: Time) -> Option<bool> {
+        let begun = [0, 1].map(|side| self.begun(side));
+        if !self.simulation.step(end, &mut self.interceptor) {
+            return None;
+        }
+        let passed = self.interceptor.take_passed();
+        if let Some(packet) = &passed {
+            let side = 1 - packet.by;
+            self.judge_tags(side, packet, begun[side]);
+        }
+        self.check();
+        Some(passed.is_some())
+    }
+
+    /// Returns the number of associations that a host has begun.
+    fn begun(&self, side: usize) -> usize {
+        self.app(side).deliveries.entries.len()
+    }
+
+    /// Notices two associations of a host with the same tag, after a packet before which the host had begun `before`.
+    ///
+    /// A cookie that arrives after another association with its tag has ended, made from the same cookie or from an INIT that
+    /// crossed the peer's, begins an association with the same tags. Neither end can then tell packets of one from those of the
+    /// other (RFC 9260 §5.2.4 limits this only by the life of a cookie).
+    fn judge_tags(&mut self, side: usize, packet: &Outgoing, before: usize) {
+        if self.begun(side) > before {
+            self.forged |= self.interceptor.is_tag_used_again(side, &packet.packet);
+        }
+    }
+
+    /// Transmits the consequences of a call, and checks the invariants.
+    fn finish_call(&mut self) {
+        self.simulation.transmit_touched(&mut self.interceptor);
+        self.check();
+    }
+
+    /// Checks the invariants.
+    fn check(&mut self) {
+        for side in 0..2 {
+            self.compare_deliveries(side);
+            let Node { endpoint, app, .. } = self.simulation.node(side);
+            app.check(endpoint);
+            self.interceptor.check(side, app.send_buffered_bytes(endpoint));
+            if !self.forged {
+                app.assert_peer_not_accused();
             }
         }
     }
 
-    /// Returns when a packet that waits now arrives on an honest network.
-    fn arrives_at(&self, packet: &Packet) -> Time {
-        self.due_at(packet).max(self.now + net::DELAY_MIN)
-    }
-
-    fn due_at(&self, packet: &Packet) -> Time {
-        packet.sent_at + self.nets[net::of(packet.to.ip())].delay
-    }
-
-    /// Delivers those of the `first` packets of a side that have been in flight for long enough.
-    fn deliver_due(&mut self, from: usize, first: usize) {
-        let mut place = 0;
-        for _ in 0..first {
-            if self.due_at(&self.wires[from][place]) > self.now {
-                place += 1;
-            } else if let Some(packet) = self.wires[from].remove(place) {
-                self.arrive(from, &packet);
-            }
-        }
-    }
-
-    /// Finishes a call: checks the received records, sends the waiting packets, and checks the invariants.
-    fn finish_call(&mut self, side: usize, packets: usize) {
-        let [a, b] = &mut self.sides;
-        let (own, other) = if side == 0 { (a, b) } else { (b, a) };
+    /// Checks that a host has received what the other one has sent.
+    fn compare_deliveries(&mut self, side: usize) {
+        let mut own = std::mem::take(&mut self.simulation.node_mut(side).app.deliveries);
         if self.forged {
-            own.app.deliveries.forget_fresh();
+            own.forget_fresh();
         } else {
-            own.app.deliveries.compare(&[&other.app.deliveries]);
+            own.compare(&[&self.app(1 - side).deliveries]);
         }
-        self.drain(side, CONTROL_PACKETS_MAX + packets);
-        self.sides[side].check();
-        if !self.forged {
-            let accused =
-                |reason: &Option<CloseReason>| matches!(reason, Some(CloseReason::ProtocolViolation(_)));
-            let entry = self.sides[side].app.deliveries.entries.iter().find(|entry| accused(&entry.closed));
-            assert!(entry.is_none(), "an honest peer is accused: {:?}", entry.map(|entry| &entry.closed));
-        }
-    }
-
-    /// Sends all waiting packets, and checks that they are not more than one call may cause.
-    fn drain(&mut self, side: usize, control_packets_max: usize) {
-        let data_bytes_max = 2 * self.sides[side].send_buffered_bytes() + (1 << 16);
-        let (mut control_packets, mut data_bytes) = (0, 0);
-        while let Some(transmit) =
-            self.sides[side].endpoint.poll_transmit(self.now, Scope::All, &mut self.buffer)
-        {
-            let batch = Bytes::from(self.buffer.to_vec());
-            assert_eq!(batch.len(), transmit.total_bytes, "a batch is as long as it says");
-            for start in (0..batch.len()).step_by(transmit.segment_bytes) {
-                let bytes = batch.slice(start..batch.len().min(start + transmit.segment_bytes));
-                if sniff::has_data(&bytes) {
-                    self.assert_known(side, transmit.remote.ip());
-                    data_bytes += bytes.len();
-                } else {
-                    control_packets += 1;
-                }
-                self.emit(side, &transmit, bytes);
-            }
-            assert!(data_bytes <= data_bytes_max, "one call sends more than there is to send");
-            assert!(control_packets <= control_packets_max, "one call sets off {control_packets} packets");
-        }
-    }
-
-    /// Checks that an address named only by the middle gets no data, because no packet from there proves it.
-    fn assert_known(&self, side: usize, to: IpAddr) {
-        let known = self.heard[side].contains(&to) || self.sides[1 - side].has(to);
-        assert!(known, "data goes to {to}, which has said nothing");
-    }
-
-    fn emit(&mut self, side: usize, transmit: &Transmit, bytes: Bytes) {
-        let (own, other) = (&self.sides[side], &self.sides[1 - side]);
-        let to = transmit.remote;
-        let net = &self.nets[net::of(to.ip())];
-        // Within a host nothing is too long.
-        let uncut = !transmit.may_fragment && own.app.in_flight_limit_bytes.is_none();
-        let fate = net.fate(bytes.len(), uncut);
-        // A packet for nobody is lost.
-        let lost = fate == Fate::Lost || !other.has(to.ip());
-        let too_big = if let Fate::Returned { mtu_bytes } = fate { Some(mtu_bytes) } else { None };
-        let from = own.source(transmit.local, to);
-        let packet = Packet { from, to, bytes, sent_at: self.now, too_big, marked: false };
-        self.print(if lost { "lost by   " } else { "sent by   " }, side, &packet);
-        self.known[side].read(&packet.bytes);
-        self.tags[side].extend(sniff::initiate_tag(&packet.bytes));
-        if self.history.len() == HISTORY_PACKETS_MAX {
-            self.history.pop_front();
-        }
-        self.history.push_back(packet.clone());
-        if !lost && self.wires[side].len() < WIRE_PACKETS_MAX {
-            self.wires[side].push_back(packet);
-        }
-    }
-
-    /// Returns an association of a side, if it has one.
-    pub(crate) fn association(&self, side: usize, number: usize) -> Option<AssociationId> {
-        let open = self.sides[side].app.open();
-        open.get(number.checked_rem(open.len())?).copied()
+        self.simulation.node_mut(side).app.deliveries = own;
     }
 }
