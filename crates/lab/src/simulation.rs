@@ -55,6 +55,8 @@ pub struct Node<A> {
     addresses: Vec<IpAddr>,
     /// Source address of packets to each address.
     sources: HashMap<IpAddr, IpAddr>,
+    /// Number of its restarts.
+    restarts: u64,
     /// The valid entry in the heap of deadlines.
     armed: Option<Time>,
     touched: bool,
@@ -196,7 +198,7 @@ impl<A: Application> Simulation<A> {
         app: A,
     ) -> usize {
         let number = self.nodes.len();
-        let seed = seed_bytes(self.seed, number as u64);
+        let seed = seed_bytes(self.seed, number, 0);
         let mut endpoint = Endpoint::new(self.config.clone(), seed, LIMITS);
         endpoint.set_local_addresses(addresses.to_vec());
         self.numbers.insert(host, number);
@@ -207,6 +209,7 @@ impl<A: Application> Simulation<A> {
             host,
             addresses: addresses.to_vec(),
             sources,
+            restarts: 0,
             armed: None,
             touched: false,
         });
@@ -236,10 +239,11 @@ impl<A: Application> Simulation<A> {
 
     /// Restarts the endpoint of a host, as after a crash: the new endpoint knows no association.
     pub fn restart(&mut self, node: usize) {
-        let seed = seed_bytes(self.seed ^ 0x5eed, self.now.as_nanos() ^ ((node as u64 + 100) << 48));
-        let mut endpoint = Endpoint::new(self.config.clone(), seed, LIMITS);
-        endpoint.set_local_addresses(self.nodes[node].addresses.clone());
-        self.node_mut(node).endpoint = endpoint;
+        self.touch(node);
+        let Node { endpoint, addresses, restarts, .. } = &mut self.nodes[node];
+        *restarts += 1;
+        *endpoint = Endpoint::new(self.config.clone(), seed_bytes(self.seed, node, *restarts), LIMITS);
+        endpoint.set_local_addresses(addresses.clone());
     }
 
     /// Traces every association that is connected from now on, at the connecting host. `take` also gets the number of
@@ -330,10 +334,17 @@ impl<A: Application> Simulation<A> {
 
     /// Delivers a packet to a host that no host has sent, as if it came from `from`.
     pub fn inject(&mut self, node: usize, from: SocketAddr, packet: &Bytes) {
+        let local = Some(self.nodes[node].address.ip());
+        let segment_bytes = packet.len();
+        self.arrive(node, &Arrival { remote: from, local, marked: false, segment_bytes, bytes: packet });
+    }
+
+    /// Delivers packets that arrive together to a host, whether or not another host has sent them.
+    pub fn arrive(&mut self, node: usize, arrival: &Arrival<'_>) {
         let now = self.now;
-        let Node { endpoint, app, address, .. } = self.node_mut(node);
+        let Node { endpoint, app, .. } = self.node_mut(node);
         app.set_now(now);
-        endpoint.handle_datagram(now, from, Some(address.ip()), packet, app);
+        endpoint.handle_batch(now, arrival, app);
     }
 
     /// Lets time pass.
@@ -364,16 +375,20 @@ impl<A: Application> Simulation<A> {
     /// Advances to the next event and handles it. Returns false if there is none before `end`.
     pub fn step(&mut self, end: Time, wire: &mut impl Wire) -> bool {
         self.transmit_touched(wire);
-        let network = self.network.next_event_ns().map(Time::from_nanos);
-        let deadline = self.deadlines.peek().map(|Reverse((at, _))| *at);
-        let next = [network, deadline, wire.deadline()].into_iter().flatten().min();
-        let Some(next) = next.filter(|at| *at <= end) else { return false };
+        let Some(next) = self.next_event(wire).filter(|at| *at <= end) else { return false };
         self.now = self.now.max(next);
         wire.release(self.now, &mut self.network);
         self.deliver();
         self.expire();
         self.transmit_touched(wire);
         true
+    }
+
+    /// Returns the time of the next event, once all hosts have transmitted.
+    pub fn next_event(&self, wire: &impl Wire) -> Option<Time> {
+        let network = self.network.next_event_ns().map(Time::from_nanos);
+        let deadline = self.deadlines.peek().map(|Reverse((at, _))| *at);
+        [network, deadline, wire.deadline()].into_iter().flatten().min()
     }
 
     /// Lets applications act and endpoints transmit on all hosts with events.
@@ -402,12 +417,8 @@ impl<A: Application> Simulation<A> {
 
     /// Delivers the packets that have arrived by now.
     fn deliver(&mut self) {
-        let now = self.now;
-        while let Some(delivery) = self.network.deliver(now.as_nanos()) {
+        while let Some(delivery) = self.network.deliver(self.now.as_nanos()) {
             let Some(&number) = self.numbers.get(&delivery.host) else { continue };
-            self.touch(number);
-            let Node { endpoint, app, .. } = &mut self.nodes[number];
-            app.set_now(now);
             let arrival = Arrival {
                 remote: delivery.from,
                 local: Some(delivery.to.ip()),
@@ -415,7 +426,7 @@ impl<A: Application> Simulation<A> {
                 segment_bytes: delivery.payload.len(),
                 bytes: &delivery.payload,
             };
-            endpoint.handle_batch(now, &arrival, app);
+            self.arrive(number, &arrival);
         }
         self.report_too_big();
     }
@@ -512,9 +523,11 @@ fn gather(buffer: &TransmitBuffer, bytes: usize, memory: &mut BytesMut) -> Bytes
     memory.split().freeze()
 }
 
-fn seed_bytes(seed: u64, node: u64) -> [u8; 32] {
+/// Returns the seed of an endpoint. After a restart it differs, so that no tag or cookie is valid again.
+fn seed_bytes(seed: u64, node: usize, restarts: u64) -> [u8; 32] {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    bytes[8..16].copy_from_slice(&node.to_le_bytes());
+    bytes[8..16].copy_from_slice(&(node as u64).to_le_bytes());
+    bytes[16..24].copy_from_slice(&restarts.to_le_bytes());
     bytes
 }
