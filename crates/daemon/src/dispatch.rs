@@ -190,7 +190,8 @@ async fn listen_for(
     }
     listen::check_listens(socket)?;
     let recalled = recall(registry, socket, program_end, credentials).await?;
-    listen::unlisten(registry, socket, recalled)
+    let unlisten = listen::unlisten(registry, socket, recalled);
+    unless_evicted(&take_waiting_seat(registry, credentials)?, unlisten).await?
 }
 
 /// Returns the peer's address of a connected socket.

@@ -131,7 +131,7 @@ fn accept_some(
         };
         let credentials = rustix::net::sockopt::socket_peercred(&connection)?;
         let closer = registry.closers.of(credentials.uid.as_raw(), Source::Requests);
-        let connection = closer.guard(connection);
+        let connection = closer.guard_connection(connection);
         if !connection.is_left() {
             let evicted =
                 arrivals.push(credentials.uid.as_raw(), Arrival { connection, closer, credentials });
@@ -243,6 +243,8 @@ async fn answer(
     let own = reply.descriptors.iter().map(OwnedFd::as_fd);
     let own_and_lent = own.chain(reply.lent.iter().map(LentMemfd::as_fd));
     let descriptors: Vec<BorrowedFd<'_>> = own_and_lent.filter(|_| place.is_some()).collect();
+    // Many answers may be due at once.
+    closer.time().rested().await;
     let sent = send(connection, &frame[..bytes], &descriptors, closer);
     let sent = tokio::time::timeout(REQUEST_WAIT, sent).await.unwrap_or(Ok(()));
     if let Err(error) = &sent
@@ -310,7 +312,8 @@ async fn asked(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> io::Result<As
             closer.room().await;
             continue;
         }
-        let received = ready.try_io(|connection| Ok(closer::receive(connection, &mut frame, closer)?));
+        let received =
+            ready.try_io(|connection| Ok(closer::receive(connection, &mut frame, (closer, closer.time()))?));
         if let Ok(received) = received {
             return Ok(Asked::of(frame, received?));
         }
@@ -323,7 +326,7 @@ fn there(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> Option<io::Result<A
         return None;
     }
     let mut frame = vec![0; FRAME_BYTES_MAX];
-    match closer::receive(connection, &mut frame, closer) {
+    match closer::receive(connection, &mut frame, (closer, closer.time())) {
         Err(Errno::AGAIN) => None,
         received => Some(received.map(|received| Asked::of(frame, received)).map_err(io::Error::from)),
     }
@@ -549,7 +552,8 @@ mod tests {
             let kind = SocketType::SEQPACKET;
             let pair = rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::NONBLOCK, None);
             let (daemon_end, caller) = pair.expect("a pair");
-            let connection = register(closer.guard(daemon_end), Interest::READABLE).expect("a descriptor");
+            let connection =
+                register(closer.guard_connection(daemon_end), Interest::READABLE).expect("a descriptor");
             rustix::net::send(&caller, &frame[..bytes], SendFlags::NOSIGNAL).expect("room");
             let end_it = async move {
                 tokio::time::sleep(Duration::from_millis(50)).await;

@@ -7,14 +7,20 @@
 
 mod daemon;
 
-use std::io::{BufRead, BufReader};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use daemon::{Daemon, compiled_from};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use rustix::fs::{MemfdFlags, memfd_create};
 use swiftwater_tests::tools;
 
 /// User of the attacker, unknown to the system.
@@ -25,6 +31,8 @@ const SLACK_BYTES: u64 = 64 << 20;
 const USER_MEMORY_BYTES: u64 = 128 << 20;
 /// Time that a daemon may take to return memory.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Interval for rechecking whether a program has ended.
+const LOOKS: Duration = Duration::from_millis(20);
 /// Unit of `stat(2)`.
 const BLOCK_BYTES: u64 = 512;
 /// Exit status of an attacker that lacks a permission it needs.
@@ -130,7 +138,7 @@ impl Scene {
 
     /// The victim opens, connects, exchanges messages and closes, undisturbed.
     fn assert_victim_works(&self) {
-        let output = self.victim("victim", &[]).output().expect("the command starts");
+        let output = output(self.victim("victim", &[]));
         assert_success("the victim", &output);
     }
 }
@@ -140,8 +148,55 @@ fn assert_success(what: &str, output: &Output) {
     assert!(output.status.success(), "{what}: {}: {said}", output.status);
 }
 
+/// A program whose errors go to a file: a child of it may go on with its descriptors, so the end of a pipe says nothing about the program.
+struct Running {
+    process: Child,
+    errors: File,
+}
+
+impl Running {
+    fn start(mut command: Command) -> Running {
+        let errors = memfd_create("errors", MemfdFlags::CLOEXEC).expect("memory");
+        let theirs = errors.try_clone().expect("a descriptor");
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(theirs);
+        Running { process: piped.spawn().expect("the command starts"), errors: errors.into() }
+    }
+
+    /// Waits until the program says that it is ready. Returns false if it has ended, or says something else.
+    fn is_ready(&mut self) -> bool {
+        let said = BufReader::new(self.process.stdout.take().expect("it is piped"));
+        let (line, lines) = mpsc::channel();
+        // A child of the program may keep the thread here.
+        thread::spawn(move || said.lines().try_for_each(|said| line.send(said.unwrap_or_default())));
+        loop {
+            match lines.recv_timeout(LOOKS) {
+                Ok(line) => return line == "ready",
+                Err(RecvTimeoutError::Disconnected) => return false,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if self.process.try_wait().expect("it was started").is_some() {
+                return false;
+            }
+        }
+    }
+
+    /// Lets the program continue to its end, and returns its output.
+    fn go_on(mut self) -> Output {
+        drop(self.process.stdin.take());
+        let status = self.process.wait().expect("it was started");
+        let mut stderr = Vec::new();
+        self.errors.rewind().and_then(|()| self.errors.read_to_end(&mut stderr)).expect("memory");
+        Output { status, stdout: Vec::new(), stderr }
+    }
+}
+
+/// Runs a program to its end.
+fn output(command: Command) -> Output {
+    Running::start(command).go_on()
+}
+
 /// A program that has done its attack and waits.
-struct Held(Child);
+struct Held(Running);
 
 impl Held {
     fn start(command: Command) -> Held {
@@ -149,26 +204,38 @@ impl Held {
     }
 
     /// Returns `None` if the attacker lacks a permission it needs.
-    fn start_or_skip(mut command: Command) -> Option<Held> {
-        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = piped.spawn().expect("the command starts");
-        let mut line = String::new();
-        let said = child.stdout.as_mut().expect("it is piped");
-        BufReader::new(said).read_line(&mut line).expect("a line");
-        if line == "ready\n" {
-            return Some(Held(child));
-        }
-        let output = child.wait_with_output().expect("it ends");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(SKIPPED), "it is not ready: {}: {said}", output.status);
-        None
+    fn start_or_skip(command: Command) -> Option<Held> {
+        Held::ready(command).map_or_else(
+            |output| {
+                let said = String::from_utf8_lossy(&output.stderr);
+                assert_eq!(output.status.code(), Some(SKIPPED), "it is not ready: {}: {said}", output.status);
+                None
+            },
+            Some,
+        )
+    }
+
+    /// Returns the output of a program that ends before it is ready.
+    fn ready(command: Command) -> Result<Held, Output> {
+        let mut program = Running::start(command);
+        if program.is_ready() { Ok(Held(program)) } else { Err(program.go_on()) }
     }
 
     /// Lets the program continue, and returns its output.
-    fn go_on(mut self) -> Output {
-        drop(self.0.stdin.take());
-        self.0.wait_with_output().expect("it ends")
+    fn go_on(self) -> Output {
+        self.0.go_on()
     }
+}
+
+#[test]
+fn a_program_that_ends_before_it_is_ready_is_not_waited_for_and_its_words_are_kept() {
+    let mut command = Command::new("sh");
+    command.args(["-c", "sleep 1000 & echo \"$!\" >&2; echo too early >&2; exit 3"]);
+    let Err(output) = Held::ready(command) else { panic!("it was never ready") };
+    let said = String::from_utf8(output.stderr).expect("text");
+    let (child, words) = said.split_once('\n').expect("two lines");
+    kill(Pid::from_raw(child.parse().expect("a number")), Signal::SIGKILL).expect("it has kept the pipes");
+    assert_eq!((output.status.code(), words), (Some(3), "too early\n"));
 }
 
 #[test]
@@ -176,7 +243,7 @@ impl Held {
 fn nobody_gets_at_a_socket_by_the_name_of_its_carrier() {
     let Some(scene) = Scene::set("proof") else { return };
     let victim = Held::start(scene.victim("victim", &["hold"]));
-    let thief = scene.attacker("forged_proof").output().expect("it starts");
+    let thief = output(scene.attacker("forged_proof"));
     assert_success("the victim", &victim.go_on());
     if thief.status.code() == Some(SKIPPED) {
         return tools::skip("no user namespaces for users here");
@@ -188,7 +255,7 @@ fn nobody_gets_at_a_socket_by_the_name_of_its_carrier() {
 fn a_server_keeps_reading_whatever_its_clients_are_called() {
     let daemon = Daemon::start("hostile-name");
     let program = compiled_from(Path::new("tests/hostile"), "forged_name", "name");
-    assert_success("the server", &daemon.run(program).output().expect("the command starts"));
+    assert_success("the server", &output(daemon.run(program)));
 }
 
 #[test]
@@ -296,7 +363,7 @@ fn a_carrier_whose_lock_is_held_keeps_only_its_user_waiting() {
 fn a_log_that_nobody_reads_keeps_nobody_waiting() {
     let Some(scene) = Scene::set("chatter") else { return };
     // The test reads only the first line of the daemon's log.
-    assert_success("the attacker", &scene.attacker("chatter").output().expect("it starts"));
+    assert_success("the attacker", &output(scene.attacker("chatter")));
     scene.assert_victim_works();
 }
 
@@ -318,7 +385,7 @@ fn unread_messages_of_one_user_take_no_more_than_its_budget() {
             break;
         }
         assert!(Instant::now() < deadline, "{before} before, {after} after");
-        std::thread::sleep(Duration::from_millis(100));
+        thread::sleep(Duration::from_millis(100));
     }
 }
 
@@ -326,7 +393,7 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(50));
+        thread::sleep(Duration::from_millis(50));
     }
 }
 
@@ -343,7 +410,7 @@ fn messages_of_a_peer_to_programs_that_do_not_read_take_no_more_than_the_budget(
     for _ in 0..ASSOCIATIONS {
         let association = swiftwater::Association::connect(address.as_str()).expect("it listens");
         // The window stops the sender, which ends with the daemon.
-        std::thread::spawn(move || while association.send(&[0; 256 << 10]).is_ok() {});
+        thread::spawn(move || while association.send(&[0; 256 << 10]).is_ok() {});
     }
     wait_until("no message waits for memory", || scene.of_attacker("unread_waits") > 0);
     wait_until("the budget is not used", || scene.message_bytes() > BUDGET_BYTES / 2);
@@ -375,7 +442,7 @@ fn the_receive_windows_of_one_user_together_hold_no_more_than_its_memory() {
             let association = swiftwater::Association::connect(address.as_str()).expect("it listens");
             let sender = association.clone();
             // The window stops the sender, which ends with the daemon.
-            std::thread::spawn(move || while sender.send(&[0; MESSAGE_BYTES]).is_ok() {});
+            thread::spawn(move || while sender.send(&[0; MESSAGE_BYTES]).is_ok() {});
             association
         })
         .collect();
@@ -424,7 +491,7 @@ fn a_client_that_keeps_answers_keeps_no_memory() {
     let Some(scene) = Scene::set("curious") else { return };
     let mut attacker = scene.attacker("curious");
     attacker.args(["500", "200"]);
-    assert_success("the attacker", &attacker.output().expect("it starts"));
+    assert_success("the attacker", &output(attacker));
     assert_eq!(scene.message_bytes(), 0);
     scene.assert_victim_works();
 }
@@ -443,7 +510,16 @@ fn answers_with_descriptors_that_nobody_receives_keep_nobody_from_a_socket() {
 fn a_sharer_that_writes_into_a_page_disturbs_no_other_socket() {
     let Some(scene) = Scene::set("page-lock") else { return };
     let user = ATTACKER.to_string();
-    let output = scene.victim("page_lock", &[&user]).output().expect("the command starts");
+    let output = output(scene.victim("page_lock", &[&user]));
+    assert_success("the victim", &output);
+}
+
+#[test]
+#[ignore = "needs root: ./test --all"]
+fn a_sharer_that_makes_the_calls_on_a_socket_slow_disturbs_no_other_socket() {
+    let Some(scene) = Scene::set("slow-calls") else { return };
+    let user = ATTACKER.to_string();
+    let output = output(scene.victim("slow_calls", &[&user]));
     assert_success("the victim", &output);
 }
 

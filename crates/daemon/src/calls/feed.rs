@@ -186,8 +186,10 @@ async fn send(connection: &AsyncFd<End>, lost: u64, records: &[u8]) -> io::Resul
     let lost = lost.to_le_bytes();
     let packet = [IoSlice::new(&lost), IoSlice::new(records)];
     let send = |end: &End| {
-        rustix::net::sendmsg(end, &packet, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)?;
+        let mut control = SendAncillaryBuffer::default();
+        end.time().measure(|| rustix::net::sendmsg(end, &packet, &mut control, SendFlags::NOSIGNAL))?;
         Ok(())
     };
+    connection.get_ref().time().rested().await;
     connection.async_io(Interest::WRITABLE, send).await
 }

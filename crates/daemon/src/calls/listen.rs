@@ -72,21 +72,24 @@ pub(crate) fn listen(
 
 /// Carries out `listen` with a backlog of 0: stops listening and aborts waiting associations. `recalled` contains the
 /// records of the carrier.
-pub(crate) fn unlisten(registry: &Registry, socket: &Socket, recalled: Recalled) -> Result<(), Errno> {
-    let mut inner = socket.inner();
-    let idle = match inner.stage {
-        State::Listening => State::Idle,
-        State::OneToManyListening => State::OneToMany,
-        _ => return Err(Errno::INVAL),
+pub(crate) async fn unlisten(registry: &Registry, socket: &Socket, recalled: Recalled) -> Result<(), Errno> {
+    let idle = {
+        let mut inner = socket.inner();
+        let idle = match inner.stage {
+            State::Listening => State::Idle,
+            State::OneToManyListening => State::OneToMany,
+            _ => return Err(Errno::INVAL),
+        };
+        if let Some(bound) = &inner.bound {
+            registry.ports().set_listens(socket.number, bound.port, false);
+        }
+        socket.set_state(&mut inner, idle);
+        idle
     };
-    if let Some(bound) = &inner.bound {
-        registry.ports().set_listens(socket.number, bound.port, false);
-    }
-    socket.set_state(&mut inner, idle);
     socket.commands.unlisten()?;
     if idle == State::Idle {
         recalled.discard();
-        discard_all(&socket.channel.endpoint);
+        discard_all(&socket.channel.endpoint).await;
     }
     Ok(())
 }
@@ -97,12 +100,18 @@ pub(crate) fn check_listens(socket: &Socket) -> Result<(), Errno> {
 }
 
 /// Discards the records that keep a channel from polling writable, and those sent meanwhile. Records that arrive while this runs may
-/// stay: otherwise a program that sends without pause would keep the daemon here.
-pub(crate) fn discard_all(endpoint: &Endpoint) {
+/// stay: otherwise a program that sends without pause would keep the daemon here. Waits only while the socket rests.
+pub(crate) async fn discard_all(endpoint: &Endpoint) {
+    let time = endpoint.carrier().time();
     for discarded in 0..CARRIER_RECORDS_MAX {
-        // The daemon's own records, which are the first, must go.
-        let goes_on = discarded < OWN_RECORDS_MAX || !endpoint.carrier().closer().time().rests();
-        if !goes_on || !endpoint.discard() {
+        if time.rests() {
+            if discarded >= OWN_RECORDS_MAX {
+                return;
+            }
+            // The daemon's own records, which are the first, must go.
+            time.rested().await;
+        }
+        if !endpoint.discard() {
             return;
         }
     }
@@ -111,4 +120,36 @@ pub(crate) fn discard_all(endpoint: &Endpoint) {
 /// Returns the backlog for the one that a program requests, within limits.
 fn backlog_of(named: i32) -> u32 {
     named.clamp(1, BACKLOG_MAX) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+    use std::time::Duration;
+
+    use rustix::event::PollFlags;
+
+    use super::*;
+    use crate::channel::style::Style;
+    use crate::system::descriptor_io::polls;
+    use crate::testing::{opened, registry, soon};
+
+    #[tokio::test(flavor = "local")]
+    async fn the_daemons_own_records_are_discarded_after_a_rest() {
+        let registry = registry();
+        let (socket, program_end) = opened(&registry, Style::OneToOne);
+        let endpoint = &socket.channel.endpoint;
+        carrier_socket::fill(program_end.as_fd()).expect("it is open");
+        endpoint.carrier().time().rest_for(Duration::from_secs(1));
+        let is_writable = || polls(program_end.as_fd(), PollFlags::OUT);
+        {
+            let mut discarding = pin!(discard_all(endpoint));
+            assert!(discarding.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            assert!(!is_writable());
+            soon(discarding).await;
+        }
+        assert!(is_writable());
+    }
 }

@@ -67,7 +67,7 @@ pub(crate) async fn peel_off(
     if assoc.held.lock().await.is_shut_down {
         new.channel.pages.set_peer_shut(PeerShut::Writing);
     }
-    if let Err(error) = move_records(recalled, (&socket.channel, &new.channel), id, front) {
+    if let Err(error) = move_records(recalled, (&socket.channel, &new.channel), id, front).await {
         log(format_args!("peeling off an association lost messages: {error}"));
         socket.channel.credit.release_all();
     }
@@ -105,7 +105,7 @@ pub(crate) struct Front {
 }
 
 /// Distributes the records of the carrier between the two sockets.
-fn move_records(
+async fn move_records(
     mut recalled: Recalled,
     (channel, new): (&Channel, &Channel),
     id: u32,
@@ -124,39 +124,21 @@ fn move_records(
             rest.into_iter().for_each(|rest| records.push_front(rest));
         }
     }
-    let mut moved = Moved::default();
-    let stays = staying.iter().map(|record| (record, false));
-    let sorted = records.iter().map(|record| (record, is_of(record)));
-    let sorted = put_back(stays.chain(sorted), (&recalled, new), &mut moved);
-    channel.credit.move_to(&new.credit, &moved.data, &moved.long);
-    sorted
-}
-
-/// Whether each message or record of the carrier has moved, in order.
-#[derive(Default)]
-struct Moved {
-    /// One entry for each data message.
-    data: Vec<bool>,
-    /// One entry for each record whose content is in a memfd.
-    long: Vec<bool>,
-}
-
-/// Puts each record into the new channel or back into the old one.
-fn put_back<'a>(
-    records: impl Iterator<Item = (&'a RawRecord, bool)>,
-    (recalled, new): (&Recalled, &Channel),
-    moved: &mut Moved,
-) -> Result<(), Errno> {
-    for (record, moves) in records {
-        if moves {
-            new.expect(record);
-            new.endpoint.carrier().put_raw(record)?;
-        } else {
-            recalled.put_back(record)?;
-        }
-        let data = record.messages().filter(|(_, header)| header.kind == Kind::Data);
-        moved.data.extend(data.map(|_| moves));
-        moved.long.extend(record.is_long().then_some(moves));
+    let stays = staying.into_iter().map(|record| (record, false));
+    let others = records.into_iter().map(|record| {
+        let moves = is_of(&record);
+        (record, moves)
+    });
+    let sorted: Vec<(RawRecord, bool)> = stays.chain(others).collect();
+    for (record, _) in sorted.iter().filter(|(_, moves)| *moves) {
+        new.expect(record);
     }
-    Ok(())
+    let (put, result) = recalled.sort(sorted, new.carrier()).await;
+    let of_data =
+        |record: &RawRecord| record.messages().filter(|(_, header)| header.kind == Kind::Data).count();
+    let data: Vec<bool> = put.iter().flat_map(|(record, moves)| vec![*moves; of_data(record)]).collect();
+    let long: Vec<bool> =
+        put.iter().filter(|(record, _)| record.is_long()).map(|(_, moves)| *moves).collect();
+    channel.credit.move_to(&new.credit, &data, &long);
+    result
 }

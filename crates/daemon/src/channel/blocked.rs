@@ -11,7 +11,7 @@ pub(crate) enum Blocked {
     Delivery,
     /// The end of a recall.
     Recall,
-    /// The end of the user's rest.
+    /// The end of the rest of the socket or of its user.
     Rest,
     /// The end of a change of the form.
     Held,

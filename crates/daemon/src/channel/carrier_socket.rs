@@ -28,6 +28,7 @@ use crate::channel::raw_record::RawRecord;
 use crate::channel::reset::Reset;
 use crate::system::descriptor_io::{errno_of, polls, register};
 use crate::users::closer::{self, Closer, End, ReceivedDescriptor};
+use crate::users::thread_time::ThreadTime;
 
 /// Maximum number of names to try for one carrier. Names are random, so the second is free unless a program can predict our
 /// random numbers.
@@ -57,7 +58,7 @@ pub(super) fn pair(closer: Arc<Closer>) -> Result<(CarrierSocket, OwnedFd), Errn
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     bind_to_free_name(daemon_end.as_fd(), random_name)?;
     rustix::io::ioctl_fionbio(&daemon_end, true)?;
-    let descriptor = register(Arc::new(closer.guard(daemon_end)), Interest::READABLE)?;
+    let descriptor = register(Arc::new(closer.guard_carrier(daemon_end)), Interest::READABLE)?;
     let socket = CarrierSocket { descriptor, closer, reset: Reset::default(), gate: Arc::default() };
     Ok((socket, program_end))
 }
@@ -106,7 +107,7 @@ pub(crate) fn fill(program_end: BorrowedFd<'_>) -> Result<(), Errno> {
 impl CarrierSocket {
     /// Receives the next record with its descriptors. The caller has checked that the closer has room.
     pub(super) fn receive(&self, place: &mut [u8]) -> Result<(usize, Vec<ReceivedDescriptor>), Errno> {
-        closer::receive(&self.descriptor, place, &self.closer)
+        closer::receive(&self.descriptor, place, (&self.closer, self.time()))
     }
 
     /// Calls `receive`, which receives a record.
@@ -182,8 +183,22 @@ impl CarrierSocket {
 
     /// Stops input. The socket polls readable from then on.
     pub(super) fn stop_input(&self) {
-        // This fails only if the program's end is closed: then the socket polls readable, too.
-        let _ = self.closer.time().measure(|| rustix::net::shutdown(&self.descriptor, Shutdown::Read));
+        self.shut_down(Shutdown::Read);
+    }
+
+    /// Shuts the socket down, on a thread that may wait for programs if it rests.
+    fn shut_down(&self, how: Shutdown) {
+        let end = Arc::clone(self.descriptor.get_ref());
+        let shut_down = move || {
+            // This fails only if the program's end is closed, and makes no difference then.
+            let _ = end.time().measure(|| rustix::net::shutdown(&end, how));
+        };
+        if self.time().rests() { self.closer.worker().run(shut_down) } else { shut_down() }
+    }
+
+    /// Returns the time that calls on this socket take.
+    pub(crate) fn time(&self) -> &ThreadTime {
+        self.descriptor.get_ref().time()
     }
 
     /// Returns what the kernel has reported of records that the program left unread.
@@ -205,7 +220,7 @@ impl CarrierSocket {
         parts: &[IoSlice<'_>],
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<(), NotPut> {
-        if self.closer.time().rests() {
+        if self.time().rests() {
             return Err(NotPut::Blocked(Blocked::Rest));
         }
         let Ok(_gate) = self.gate.try_read() else { return Err(NotPut::Blocked(Blocked::Recall)) };
@@ -233,7 +248,7 @@ impl CarrierSocket {
         loop {
             match self.try_put_parts(&[IoSlice::new(record)], descriptors) {
                 Err(NotPut::Blocked(Blocked::Recall)) => self.recall_ended().await,
-                Err(NotPut::Blocked(Blocked::Rest)) => self.closer.time().rested().await,
+                Err(NotPut::Blocked(Blocked::Rest)) => self.time().rested().await,
                 Err(NotPut::Blocked(_)) => self.has_room().await,
                 Err(NotPut::Failed(error)) => return Err(error),
                 Ok(()) => return Ok(()),
@@ -286,7 +301,7 @@ impl CarrierSocket {
         }
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let send = || rustix::net::sendmsg(&self.descriptor, parts, &mut control, flags);
-        self.closer.time().measure(send).map(drop)
+        self.time().measure(send).map(drop)
     }
 
     /// Doubles the send buffer.
@@ -305,8 +320,7 @@ impl CarrierSocket {
 
     /// Ends the output: the program reads the available records, and then the end.
     pub(super) fn end_output(&self) {
-        // This fails only if the program's end is closed.
-        let _ = self.closer.time().measure(|| rustix::net::shutdown(&self.descriptor, Shutdown::Write));
+        self.shut_down(Shutdown::Write);
     }
 
     /// Returns a [`Reads`] for a task that waits repeatedly until the socket polls writable.
@@ -348,10 +362,31 @@ impl Reads {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::users::closer::{Closers, Source};
+    use crate::users::descriptor_numbers::Numbers;
 
     fn end() -> OwnedFd {
         let kind = SocketType::SEQPACKET;
         rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).expect("a pair").0
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_socket_that_rests_is_shut_down_by_a_thread() {
+        let closer = Closers::new(Numbers::with_max(1 << 16)).of(1, Source::Carriers);
+        let (carrier, program_end) = pair(Arc::clone(&closer)).expect("a pair");
+        let (go_on, goes_on) = std::sync::mpsc::channel::<()>();
+        closer.worker().run(move || goes_on.recv().unwrap_or_default());
+        carrier.time().rest_for(Duration::from_secs(60));
+        carrier.end_output();
+        let has_ended = || polls(program_end.as_fd(), PollFlags::RDHUP);
+        assert!(!has_ended(), "the thread has other work");
+        drop(go_on);
+        while !has_ended() {
+            tokio::time::sleep(ROOM_RECHECK_INTERVAL).await;
+        }
+        let (other, program_end) = pair(closer).expect("a pair");
+        other.end_output();
+        assert!(polls(program_end.as_fd(), PollFlags::RDHUP), "it does not rest");
     }
 
     #[test]

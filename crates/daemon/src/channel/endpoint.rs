@@ -122,7 +122,7 @@ impl Endpoint {
         if let Some(taken) = self.long.take(&self.accounts, || self.worker()) {
             return taken;
         }
-        if !self.closer().has_room() || self.closer().time().rests() {
+        if !self.closer().has_room() || self.carrier.time().rests() {
             return Err(Errno::AGAIN);
         }
         if let Some(taken) = self.take_from_ring() {
@@ -370,7 +370,7 @@ impl Endpoint {
             return;
         }
         self.closer().room().await;
-        self.closer().time().rested().await;
+        self.carrier.time().rested().await;
         if self.ring.is_checked(|| self.worker()) {
             return self.ring.checked().await;
         }

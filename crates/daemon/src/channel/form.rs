@@ -223,13 +223,17 @@ impl Channel {
         let longest = self.endpoint.form.set(plain)?;
         self.expect_length(longest);
         self.pages.set_plain(plain);
-        let is_full = |flushed: Result<(), NotPut>| flushed == Err(NotPut::Blocked(Blocked::Full));
+        let is_blocked = matches!(self.flush(), Err(NotPut::Blocked(_)));
         // A program may change the form repeatedly; one task serves all changes.
-        if is_full(self.flush()) && !std::mem::replace(&mut self.endpoint.form.state().is_flushing, true) {
+        if is_blocked && !std::mem::replace(&mut self.endpoint.form.state().is_flushing, true) {
             let channel = Rc::clone(self);
             tokio::task::spawn_local(async move {
-                while is_full(channel.flush()) {
-                    channel.carrier().has_room().await;
+                while let Err(NotPut::Blocked(blocked)) = channel.flush() {
+                    match blocked {
+                        Blocked::Rest => channel.carrier().time().rested().await,
+                        Blocked::Recall => channel.carrier().recall_ended().await,
+                        _ => channel.carrier().has_room().await,
+                    }
                 }
                 channel.endpoint.form.state().is_flushing = false;
             });
@@ -289,12 +293,36 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
-    use carrier::record::MESSAGE_BYTES_MAX;
+    use std::time::Duration;
+
+    use carrier::record::{Header, MESSAGE_BYTES_MAX};
 
     use crate::channel::style::Style;
-    use crate::testing::{header, opened, registry};
+    use crate::testing::{header, opened, read, registry, soon};
     use crate::users::budget::MOVED_BYTES_MAX;
     use crate::users::limits::Limits;
+
+    #[tokio::test(flavor = "local")]
+    async fn returned_messages_come_after_a_rest() {
+        let registry = registry();
+        let (socket, program_end) = opened(&registry, Style::OneToOne);
+        let channel = &socket.channel;
+        channel.hold().expect("it is open");
+        let record = [&header(3, 5).encode()[..], b"hello"].concat();
+        channel.put_back(&record, (3, None)).await.expect("memory");
+        channel.carrier().time().rest_for(Duration::from_millis(200));
+        channel.set_form(false).expect("it is held");
+        assert!(read(&program_end).is_none());
+        let content = soon(async {
+            loop {
+                match read(&program_end).and_then(|record| Some(Header::split(&record)?.1.to_vec())) {
+                    Some(content) if !content.is_empty() => return content,
+                    _ => tokio::time::sleep(Duration::from_millis(10)).await,
+                }
+            }
+        });
+        assert_eq!(content.await, b"hello");
+    }
 
     /// The user's memory is full of messages that this carrier holds, so only the sharer that changes the form can free it.
     #[tokio::test(flavor = "local")]

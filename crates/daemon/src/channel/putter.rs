@@ -108,7 +108,7 @@ impl Putter {
                 self.delivery = Some(Arc::clone(&self.channel.delivery).lock_owned().await);
             }
             Blocked::Recall => endpoint.carrier().recall_ended().await,
-            Blocked::Rest => endpoint.carrier().closer().time().rested().await,
+            Blocked::Rest => endpoint.carrier().time().rested().await,
             Blocked::Held => endpoint.form.released().await,
             Blocked::Memory(bytes) => match endpoint.accounts().unread().room(bytes).await {
                 Some(charge) => self.attempt.memory = Some(charge),

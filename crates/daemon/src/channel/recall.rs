@@ -8,6 +8,8 @@
 //! A thread that gets the lock after the request has failed takes no record. Otherwise no other record is sent to the program
 //! until all records are back in their carriers, so their order stays. If a request stops waiting, for whatever reason, the
 //! records go back unchanged.
+//!
+//! Such a thread also puts the records back: each one wakes all that wait for the program's end, and there may be hundreds.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,6 +24,7 @@ use tokio::time::timeout;
 use super::raw_record::RawRecord;
 use crate::channel::carrier_socket::{CARRIER_RECORDS_MAX, CarrierSocket};
 use crate::system::journal::log;
+use crate::users::closer::Job;
 use crate::users::descriptor_numbers::Taken;
 
 /// Maximum time that a request waits for records; then it fails with `EBUSY`.
@@ -31,8 +34,8 @@ const RECALL_WAIT: Duration = Duration::from_secs(5);
 pub(crate) struct Recalled {
     records: VecDeque<RawRecord>,
     carrier: Arc<CarrierSocket>,
-    /// Keeps other records from being sent to the program.
-    _gate: OwnedRwLockWriteGuard<()>,
+    /// Keeps other records from being sent to the program until this is dropped.
+    gate: Arc<OwnedRwLockWriteGuard<()>>,
 }
 
 impl Recalled {
@@ -46,9 +49,30 @@ impl Recalled {
         self.records.clear();
     }
 
-    /// Puts a record back. All records were in the carrier before, so it has room.
-    pub(crate) fn put_back(&self, record: &RawRecord) -> Result<(), Errno> {
-        self.carrier.put_raw(record)
+    /// Puts each of these records back, or into another carrier if it is marked, on a thread that may wait for programs. Returns the
+    /// records that were put: all, unless there was an error. All were in the carrier before, so it has room.
+    pub(crate) async fn sort(
+        &self,
+        records: Vec<(RawRecord, bool)>,
+        other: &Arc<CarrierSocket>,
+    ) -> (Vec<(RawRecord, bool)>, Result<(), Errno>) {
+        if records.is_empty() {
+            return (records, Ok(()));
+        }
+        let carriers = [Arc::clone(&self.carrier), Arc::clone(other)];
+        let sorting = Job::begin(&self.carrier.closer().worker(), move || {
+            let mut put = Vec::with_capacity(records.len());
+            for (record, is_marked) in records {
+                if let Err(error) = carriers[usize::from(is_marked)].put_raw(&record) {
+                    return (put, Err(error));
+                }
+                put.push((record, is_marked));
+            }
+            (put, Ok(()))
+        });
+        sorting.done().await;
+        // Nobody else takes the result.
+        sorting.take().unwrap_or((Vec::new(), Err(Errno::CANCELED)))
     }
 
     /// Receives the records in the carrier for as long as the request waits (`is_wanted`).
@@ -59,7 +83,7 @@ impl Recalled {
     ) -> Result<(), Errno> {
         // The daemon is the only sender to this end.
         while self.records.len() < CARRIER_RECORDS_MAX {
-            match RawRecord::take(program_end, self.carrier.closer()) {
+            match RawRecord::take(program_end, &self.carrier) {
                 Ok(record) => self.records.push_back(record),
                 Err(Errno::AGAIN) => break,
                 Err(error) => return Err(error),
@@ -74,14 +98,20 @@ impl Recalled {
 
 impl Drop for Recalled {
     fn drop(&mut self) {
-        for record in self.take() {
-            match self.put_back(&record) {
-                Ok(()) => {}
-                // The program is gone.
-                Err(Errno::PIPE | Errno::CONNRESET) => return,
-                Err(error) => return log(format_args!("records of a program were lost: {error}")),
-            }
+        let records = self.take();
+        if records.is_empty() {
+            return;
         }
+        let (carrier, gate) = (Arc::clone(&self.carrier), Arc::clone(&self.gate));
+        self.carrier.closer().worker().run(move || {
+            let put = records.iter().try_for_each(|record| carrier.put_raw(record));
+            drop(gate);
+            match put {
+                // The program is gone.
+                Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
+                Err(error) => log(format_args!("records of a program were lost: {error}")),
+            }
+        });
     }
 }
 
@@ -134,7 +164,8 @@ impl CarrierSocket {
     pub(crate) async fn recall(self: &Arc<Self>, program_end: BorrowedFd<'_>) -> Result<Recalled, Errno> {
         let recalled = async {
             let gate = self.close_gate().await;
-            let recalled = Recalled { records: VecDeque::new(), carrier: Arc::clone(self), _gate: gate };
+            let recalled =
+                Recalled { records: VecDeque::new(), carrier: Arc::clone(self), gate: Arc::new(gate) };
             // This call takes no lock that a program can hold.
             if rustix::io::ioctl_fionread(program_end)? == 0 {
                 return Ok(recalled);
@@ -237,8 +268,8 @@ mod tests {
     async fn a_thread_that_comes_too_late_takes_nothing() {
         let (carrier, program_end) = carrier();
         carrier.put_record(b"first", &[]).await.expect("room");
-        let gate = carrier.close_gate().await;
-        let recalled = Recalled { records: VecDeque::new(), carrier: Arc::clone(&carrier), _gate: gate };
+        let gate = Arc::new(carrier.close_gate().await);
+        let recalled = Recalled { records: VecDeque::new(), carrier: Arc::clone(&carrier), gate };
         let (done, is_done) = oneshot::channel();
         drop(is_done);
         let number = carrier.closer().number();
@@ -252,8 +283,8 @@ mod tests {
         let (carrier, program_end) = carrier();
         let two = [program_end.as_fd(), program_end.as_fd()];
         carrier.put_record(b"first", &two).await.expect("room");
-        let gate = carrier.close_gate().await;
-        let recalled = Recalled { records: VecDeque::new(), carrier: Arc::clone(&carrier), _gate: gate };
+        let gate = Arc::new(carrier.close_gate().await);
+        let recalled = Recalled { records: VecDeque::new(), carrier: Arc::clone(&carrier), gate };
         let (done, is_done) = oneshot::channel();
         let theirs_too = program_end.try_clone().expect("a copy");
         let number = carrier.closer().number();
@@ -262,8 +293,8 @@ mod tests {
         assert!(recall.is_wanted());
         drop(is_done);
         recall.take();
+        carrier.put_record(b"second", &[]).await.expect("the gate opens again");
         assert_eq!(read(&program_end), ("first".into(), 2));
-        carrier.put_record(b"second", &[]).await.expect("the gate is open again");
         assert_eq!(read(&program_end), ("second".into(), 0));
     }
 
@@ -278,10 +309,34 @@ mod tests {
         };
         assert!(pin!(full).poll(&mut Context::from_waker(Waker::noop())).is_pending());
         let mut recalled = carrier.recall(program_end.as_fd()).await.expect("nobody has the lock");
-        let records = recalled.take();
-        for record in records.iter().chain(records.front()) {
-            recalled.put_back(record).expect("room");
+        let mut records: Vec<_> = recalled.take().into_iter().map(|record| (record, false)).collect();
+        let one_more = RawRecord { bytes: record.into(), descriptors: Vec::new() };
+        records.push((one_more, false));
+        let count = records.len();
+        let (put, result) = recalled.sort(records, &carrier).await;
+        assert_eq!((put.len(), result), (count, Ok(())));
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn records_are_sorted_by_a_thread_up_to_the_first_that_cannot_be_put() {
+        let ((carrier, program_end), (other, other_end)) = (carrier(), carrier());
+        for word in [&b"first"[..], b"second", b"third", b"fourth"] {
+            carrier.put_record(word, &[]).await.expect("room");
         }
+        let mut recalled = carrier.recall(program_end.as_fd()).await.expect("nobody has the lock");
+        let mut records: Vec<_> = recalled.take().into_iter().map(|record| (record, false)).collect();
+        let last = records.pop().expect("four");
+        records[1].1 = true;
+        let (put, result) = recalled.sort(records, &other).await;
+        assert_eq!((put.len(), result), (3, Ok(())));
+        assert_eq!((read(&program_end).0, read(&program_end).0), ("first".into(), "third".into()));
+        assert_eq!(read(&other_end).0, "second");
+        drop(other_end);
+        let (put, result) = recalled
+            .sort(vec![last, (RawRecord { bytes: b"lost".into(), descriptors: Vec::new() }, true)], &other)
+            .await;
+        assert_eq!((put.len(), result), (1, Err(Errno::PIPE)));
+        assert_eq!(read(&program_end).0, "fourth");
     }
 
     #[tokio::test(flavor = "local")]

@@ -202,13 +202,13 @@ async fn a_user_who_rests_waits_and_loses_nothing() {
     joined.send(b"a word");
     joined.peer.send(b"an answer").await.expect("it is open");
     soon(association.readable()).await.expect("it is open");
-    endpoint.carrier().closer().time().rest_for(REST);
+    endpoint.carrier().time().rest_for(REST);
     assert_eq!(outbound.step().expect("it is open"), Wait::Message);
     let wait = inbound.step(&mut held, &mut |_| ());
     assert_eq!(wait, Some(Wait::Channel(Blocked::Rest)));
     assert!(endpoint.waiting_bytes() > 0 && read(&joined.program_end).is_none());
     soon(endpoint.readable()).await;
-    assert!(!endpoint.carrier().closer().time().rests());
+    assert!(!endpoint.carrier().time().rests());
     assert_eq!(outbound.step().expect("it is open"), Wait::Message);
     assert_eq!(endpoint.waiting_bytes(), 0, "it was taken");
     soon(inbound.unblocked(Blocked::Rest)).await;

@@ -96,8 +96,8 @@ async fn connect(socket: &Rc<Socket>, request: &ConnectRequest, assoc: &Rc<Socke
                     // First: a descriptor that is only writable looks connected.
                     socket.channel.endpoint.end();
                 }
-                discard_all(&socket.channel.endpoint);
             }
+            discard_all(&socket.channel.endpoint).await;
             assoc.set_failed(error);
             if !request.ends_content {
                 notify(socket, notifications::cannot_start(assoc, 0)).await;

@@ -216,12 +216,17 @@ impl Closer {
         ReceivedDescriptor::new(descriptor, number, Arc::clone(self))
     }
 
-    /// Takes ownership of a socket of the daemon to which a program sends.
-    pub(crate) fn guard(self: &Arc<Self>, socket: OwnedFd) -> End {
-        End::new(self.take_over(socket))
+    /// Takes ownership of a connection on which the user sends a request.
+    pub(crate) fn guard_connection(self: &Arc<Self>, socket: OwnedFd) -> End {
+        End::new(self.take_over(socket), Arc::clone(&self.time))
     }
 
-    /// Returns the time that calls on sockets of the user take.
+    /// Takes ownership of the daemon's end of a carrier, whose other end programs share.
+    pub(crate) fn guard_carrier(self: &Arc<Self>, socket: OwnedFd) -> End {
+        End::new(self.take_over(socket), Arc::new(ThreadTime::of_socket(&self.time)))
+    }
+
+    /// Returns the time that calls on connections and sockets of the user take.
     pub(crate) fn time(&self) -> &ThreadTime {
         &self.time
     }
@@ -629,7 +634,7 @@ mod tests {
             let (client, program_end) = pair();
             records.iter().for_each(|(content, has_descriptor)| put(&program_end, content, *has_descriptor));
             drop(program_end);
-            drop(one.guard(client));
+            drop(one.guard_connection(client));
         };
         drop_one_with(&[(b"a request", false), (b"", false), (b"and more", false), (b"", false)]);
         assert_eq!(one.work().pending, 1, "only what is stuck");
@@ -639,10 +644,23 @@ mod tests {
     }
 
     #[test]
+    fn the_connections_of_a_user_who_rests_are_closed_by_the_thread() {
+        let one = Closers::new(Numbers::with_max(1 << 16)).of(1, Source::Requests);
+        let (go_on, goes_on) = std::sync::mpsc::channel::<()>();
+        one.run(move || goes_on.recv().unwrap_or_default());
+        drop(one.guard_connection(pair().0));
+        assert_eq!(one.work().pending, 1, "an empty one is closed at once");
+        one.time().rest_for(THREAD_IDLE);
+        drop(one.guard_connection(pair().0));
+        assert_eq!(one.work().pending, 2);
+        drop(go_on);
+    }
+
+    #[test]
     fn an_end_with_descriptors_in_its_queue_is_not_finished() {
         let closer = Closers::new(Numbers::with_max(1 << 16)).of(1, Source::Requests);
         let (client, program_end) = pair();
-        assert!(closer.guard(client).is_finished(), "the queue is empty");
+        assert!(closer.guard_connection(client).is_finished(), "the queue is empty");
         assert!(send(&program_end, b"late", SendFlags::NOSIGNAL).is_err(), "no further input");
 
         for content in [&b""[..], b"some"] {
@@ -655,7 +673,7 @@ mod tests {
             control.push(SendAncillaryMessage::ScmRights(&descriptors));
             let record = [std::io::IoSlice::new(content)];
             sendmsg(&program_end, &record, &mut control, SendFlags::NOSIGNAL).expect("there is room");
-            assert!(!closer.guard(client).is_finished());
+            assert!(!closer.guard_connection(client).is_finished());
         }
     }
 
@@ -669,7 +687,7 @@ mod tests {
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
         sendmsg(&program_end, &[std::io::IoSlice::new(b"all")], &mut control, SendFlags::NOSIGNAL)
             .expect("room");
-        let (bytes, came) = receive(&client, &mut [0; 8], &closer).expect("a message");
+        let (bytes, came) = receive(&client, &mut [0; 8], (&closer, closer.time())).expect("a message");
         assert_eq!((bytes, came.len()), (3, MESSAGE_DESCRIPTORS_MAX));
     }
 }

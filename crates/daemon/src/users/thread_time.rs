@@ -1,107 +1,157 @@
-//! Bounds the time of the daemon's thread that system calls on the sockets of one user take.
+//! Bounds the time of the daemon's thread that system calls on the sockets of programs take.
 //!
 //! A record that the daemon sends to a program, or takes from it, makes the kernel wake all that wait for the program's end, on the daemon's
 //! thread. A program decides how many these are: entries of `epoll` instances, or processes to be signalled (`O_ASYNC`), by
-//! the ten thousand. So the daemon measures these calls. After a call that took too long, the user rests: for many times as long
-//! the daemon takes no records from its programs, sends them none, and reads no requests of them.
+//! the ten thousand. So the daemon measures these calls. After a call that took too long, the socket rests: for many times as long
+//! the daemon takes no records from it, and sends it none.
 //!
-//! What counts is processor time, as a thread also seems slow while others have the processor. That clock is not read for nothing: only
-//! once a call has seemed slow.
+//! Whoever shares a socket can make its calls slow, whatever its user. So the other sockets of the user go on, unless
+//! several of them are slow, too: then the user rests, with all its sockets and its requests.
+//!
+//! What counts is processor time, as a thread also seems slow while others have the processor. Reading that clock is a system call, so a
+//! reading serves all calls that begin within [`READING_SERVES`].
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 
-/// Maximum time of a call after which a user does not rest.
+use crate::system::lock::lock;
+
+/// Maximum time of a call after which nobody rests.
 const CALL_TIME_MAX: Duration = Duration::from_millis(1);
-/// The rest after a longer call is this many times as long: a user takes no more than a 32nd of the thread's time by such calls.
+/// The rest after a longer call is this many times as long, and as many times longer as sockets of the user rest: a user takes no more
+/// than a 32nd of the thread's time by such calls.
 const REST_FACTOR: u32 = 32;
 /// Maximum rest.
 const REST_MAX: Duration = Duration::from_secs(10);
-/// Time that processor time is measured after a call that seemed slow, and after a rest.
-const MEASURED_FOR: Duration = Duration::from_secs(5);
+/// Maximum number of sockets of a user that rest while the others go on.
+const RESTING_SOCKETS_MAX: usize = 3;
+/// Time for which a reading of the thread's processor time serves. As much time of other work may hide a call.
+const READING_SERVES: Duration = Duration::from_millis(1);
 
-/// The time that calls on the sockets of one user take.
+/// The time that calls on one socket take, or on all sockets of a user.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadTime {
-    /// Whether processor time is measured.
-    is_measured: AtomicBool,
+    /// The number of this socket and the time of its user; `None` if this is the time of a user.
+    of_user: Option<(u64, Arc<ThreadTime>)>,
     rests: AtomicBool,
     until: Mutex<Until>,
 }
 
 #[derive(Debug, Default)]
 struct Until {
-    measured: Option<Instant>,
-    rests: Option<Instant>,
+    own: Option<Instant>,
+    /// The numbers of the user's sockets that rest, and the ends of their rests. Some may be closed.
+    sockets: Vec<(u64, Instant)>,
+    /// The number of the user's next socket.
+    next: u64,
 }
 
 impl ThreadTime {
-    /// Makes a system call on a socket that a program of the user holds.
+    /// Returns the time of a socket of a user.
+    pub(crate) fn of_socket(user: &Arc<ThreadTime>) -> ThreadTime {
+        let mut of_user = user.until();
+        of_user.next += 1;
+        ThreadTime { of_user: Some((of_user.next, Arc::clone(user))), ..ThreadTime::default() }
+    }
+
+    /// Makes a system call on a socket that a program holds.
     pub(crate) fn measure<T>(&self, call: impl FnOnce() -> T) -> T {
-        if self.is_measured.load(Relaxed) {
-            let before = processor_time();
-            let result = call();
-            self.count(processor_time().saturating_sub(before));
-            return result;
-        }
-        let began = Instant::now();
-        let result = call();
-        if began.elapsed() > CALL_TIME_MAX {
-            self.until().measured = Some(Instant::now() + MEASURED_FOR);
-            self.is_measured.store(true, Relaxed);
+        let (result, time) = measured(call);
+        if time > CALL_TIME_MAX {
+            self.count(time);
         }
         result
     }
 
-    /// Counts the processor time of a call.
+    /// Counts the processor time of a call that took too long.
     fn count(&self, time: Duration) {
-        if time > CALL_TIME_MAX {
-            self.rest_for((time * REST_FACTOR).min(REST_MAX));
-        } else if self.until().measured.is_none_or(|until| until < Instant::now()) {
-            self.is_measured.store(false, Relaxed);
+        let rest = |sockets: usize| (time * REST_FACTOR * sockets as u32).min(REST_MAX);
+        let Some((number, user)) = &self.of_user else { return self.rest_for(rest(1)) };
+        let others = user.resting_sockets(Some(*number));
+        self.rest_for(rest(others + 1));
+        if others < RESTING_SOCKETS_MAX {
+            user.until().sockets.push((*number, Instant::now() + rest(others + 1)));
+        } else {
+            user.rest_for(rest(others + 1));
         }
     }
 
     /// Begins a rest, unless a longer one has begun.
     pub(crate) fn rest_for(&self, time: Duration) {
-        let (mut until, rests) = (self.until(), Instant::now() + time);
-        until.rests = until.rests.max(Some(rests));
-        until.measured = until.measured.max(Some(rests + MEASURED_FOR));
+        let mut until = self.until();
+        until.own = until.own.max(Some(Instant::now() + time));
         self.rests.store(true, Relaxed);
-        self.is_measured.store(true, Relaxed);
     }
 
-    /// Returns whether the user rests.
+    /// Returns whether the socket or its user rests.
     pub(crate) fn rests(&self) -> bool {
-        self.rests.load(Relaxed) && self.end_of_rest().is_some()
+        self.end_of_rest().is_some()
     }
 
-    /// Waits until the user does not rest.
+    /// Waits until neither the socket nor its user rests.
     pub(crate) async fn rested(&self) {
-        while let Some(until) = self.rests.load(Relaxed).then(|| self.end_of_rest()).flatten() {
+        while let Some(until) = self.end_of_rest() {
             tokio::time::sleep_until(until.into()).await;
         }
     }
 
     /// Returns whether nothing is lost if this is forgotten.
     pub(crate) fn is_idle(&self) -> bool {
-        let now = Instant::now();
-        self.until().measured.is_none_or(|until| until < now)
+        self.end_of_rest().is_none() && self.resting_sockets(None) == 0
+    }
+
+    /// Returns how many sockets of this user rest, and forgets the rest of one of them.
+    fn resting_sockets(&self, forgotten: Option<u64>) -> usize {
+        let (mut until, now) = (self.until(), Instant::now());
+        until.sockets.retain(|(number, until)| *until > now && Some(*number) != forgotten);
+        until.sockets.len()
     }
 
     fn end_of_rest(&self) -> Option<Instant> {
+        let of_user = self.of_user.as_ref().and_then(|(_, user)| user.end_of_own_rest());
+        self.end_of_own_rest().max(of_user)
+    }
+
+    fn end_of_own_rest(&self) -> Option<Instant> {
+        if !self.rests.load(Relaxed) {
+            return None;
+        }
         let mut until = self.until();
-        until.rests = until.rests.filter(|until| *until > Instant::now());
-        self.rests.store(until.rests.is_some(), Relaxed);
-        until.rests
+        until.own = until.own.filter(|until| *until > Instant::now());
+        self.rests.store(until.own.is_some(), Relaxed);
+        until.own
     }
 
     fn until(&self) -> MutexGuard<'_, Until> {
-        self.until.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.until)
     }
+}
+
+thread_local! {
+    /// A reading of the thread's processor time, and when that was.
+    static READING: Cell<Option<(Instant, Duration)>> = const { Cell::new(None) };
+}
+
+/// Makes a call, and returns how much processor time it took, if it seemed to take long. The work between the reading and the call does
+/// not count, so the result may be too small by [`READING_SERVES`].
+fn measured<T>(call: impl FnOnce() -> T) -> (T, Duration) {
+    let began = Instant::now();
+    let serves = |(at, _): &(Instant, Duration)| began.duration_since(*at) <= READING_SERVES;
+    let (at, before) = READING.get().filter(serves).unwrap_or_else(|| {
+        let reading = (began, processor_time());
+        READING.set(Some(reading));
+        reading
+    });
+    let result = call();
+    if began.elapsed() <= CALL_TIME_MAX {
+        return (result, Duration::ZERO);
+    }
+    let used = processor_time().saturating_sub(before);
+    (result, used.saturating_sub(began.duration_since(at)))
 }
 
 /// Returns the processor time that this thread has used.
@@ -125,30 +175,65 @@ mod tests {
     const LONG: Duration = Duration::from_millis(3);
 
     #[tokio::test(flavor = "local")]
-    async fn a_user_rests_after_a_call_that_uses_the_processor_for_long() {
-        let time = ThreadTime::default();
-        assert_eq!(time.measure(|| 7), 7);
-        time.measure(|| work(LONG));
-        assert!(!time.rests() && !time.is_idle(), "only the next one is measured");
+    async fn a_socket_rests_after_the_first_call_that_uses_the_processor_for_long() {
+        let user = Arc::default();
+        let (slow, other) = (ThreadTime::of_socket(&user), ThreadTime::of_socket(&user));
         let began = Instant::now();
-        time.measure(|| work(LONG));
-        assert!(time.rests());
-        time.rested().await;
-        assert!(!time.rests() && began.elapsed() >= LONG * REST_FACTOR);
-        time.measure(|| work(LONG));
-        assert!(time.rests(), "it is measured after a rest, too");
+        assert_eq!(slow.measure(|| 7), 7);
+        assert!(!slow.rests());
+        slow.measure(|| work(LONG));
+        assert!(slow.rests() && !other.rests() && !user.rests(), "the user has other sockets");
+        assert!(!user.is_idle(), "it is remembered even if the socket is closed");
+        slow.rested().await;
+        assert!(!slow.rests() && began.elapsed() >= (LONG - READING_SERVES) * REST_FACTOR);
+        assert!(user.is_idle());
+        for _ in 0..RESTING_SOCKETS_MAX + 2 {
+            slow.measure(|| work(LONG));
+        }
+        assert!(slow.rests() && !other.rests(), "it is one socket, however often");
+    }
+
+    #[test]
+    fn a_user_rests_if_several_sockets_do_and_these_rest_longer() {
+        let user = Arc::default();
+        let sockets = [(); RESTING_SOCKETS_MAX + 2].map(|()| ThreadTime::of_socket(&user));
+        let end = |time: &ThreadTime| time.end_of_own_rest().expect("it rests");
+        for (number, socket) in sockets.iter().take(RESTING_SOCKETS_MAX).enumerate() {
+            let now = Instant::now();
+            socket.count(LONG);
+            assert!(end(socket) >= now + LONG * REST_FACTOR * (number as u32 + 1));
+        }
+        let last = &sockets[RESTING_SOCKETS_MAX + 1];
+        assert!(!user.rests() && !last.rests());
+        sockets[RESTING_SOCKETS_MAX].count(LONG);
+        assert!(user.rests() && last.rests(), "with all its sockets");
+        let other_user = Arc::default();
+        assert!(!ThreadTime::of_socket(&other_user).rests());
+    }
+
+    #[test]
+    fn a_slow_call_of_a_user_itself_makes_it_rest() {
+        let user: Arc<ThreadTime> = Arc::default();
+        user.count(LONG);
+        assert!(user.rests() && ThreadTime::of_socket(&user).rests());
     }
 
     #[test]
     fn a_thread_that_waits_for_the_processor_is_not_slow() {
         let time = ThreadTime::default();
         (0..2).for_each(|_| time.measure(|| std::thread::sleep(10 * CALL_TIME_MAX)));
-        assert!(!time.rests() && time.is_measured.load(Relaxed));
-        time.until().measured = Some(Instant::now());
-        while time.is_measured.load(Relaxed) {
-            time.measure(|| ());
-        }
-        assert!(time.is_idle());
+        assert!(!time.rests() && time.is_idle());
+    }
+
+    #[test]
+    fn work_before_a_call_does_not_count() {
+        let (_, time) = measured(|| work(LONG));
+        assert!(time >= LONG - READING_SERVES);
+        let (_, time) = measured(|| ());
+        assert_eq!(time, Duration::ZERO);
+        work(LONG);
+        let (_, time) = measured(|| std::thread::sleep(LONG));
+        assert!(time < LONG, "{time:?}");
     }
 
     #[test]
@@ -157,7 +242,7 @@ mod tests {
         time.count(Duration::from_secs(3600));
         let end = time.end_of_rest().expect("it rests");
         assert!(end <= Instant::now() + REST_MAX);
-        time.until().rests = Some(Instant::now());
+        time.until().own = Some(Instant::now());
         assert!(!time.rests());
     }
 }

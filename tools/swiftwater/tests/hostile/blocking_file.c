@@ -4,7 +4,6 @@
 
 #include <linux/fuse.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
@@ -130,6 +129,7 @@ int main(int argc, char **argv)
     CHECK(mount("hostile", mounted, "fuse", 0, options) == 0);
     pid_t server = fork();
     if (server == 0) {
+        begin_child();
         close(go_on[1]);
         serve(device, go_on[0]);
         return 0;

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -44,6 +45,13 @@ static inline void begin(void)
     CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
     files.rlim_cur = files.rlim_max;
     CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+}
+
+/* What a child calls first, or after it has become another user: it ends with its parent, and has an alarm of its own. */
+static inline void begin_child(void)
+{
+    alarm(60);
+    CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
 }
 
 /* Says that the attack stands, and keeps it up until whoever has started it has seen enough. */

@@ -82,6 +82,7 @@ static void attack(const char *how, int by_requests, int fd)
     CHECK(pipe(go) == 0);
     pid_t child = fork();
     if (child == 0) {
+        begin_child();
         close(go[1]);
         CHECK(read(go[0], &c, 1) == 0);
         if (by_requests)

@@ -27,8 +27,7 @@ int main(int argc, char **argv)
     CHECK(getsockname(many, (struct sockaddr *)&a, &bytes) == 0);
     pid_t echo = fork();
     if (echo == 0) {
-        /* Alarms are not inherited. */
-        alarm(60);
+        begin_child();
         for (;;) {
             char text[16];
             struct sockaddr_in from;

@@ -14,8 +14,7 @@ int main(int argc, char **argv)
     CHECK(listener >= 0 && bind(listener, (struct sockaddr *)&a, sizeof a) == 0 && listen(listener, 100) == 0);
     pid_t acceptor = fork();
     if (acceptor == 0) {
-        /* Alarms are not inherited. */
-        alarm(60);
+        begin_child();
         for (;;)
             accept(listener, NULL, NULL);
     }

@@ -69,7 +69,10 @@ impl Drop for ReceivedDescriptor {
 }
 
 /// A socket of the daemon to which a program sends: its queue may contain descriptors.
-pub(crate) struct End(ReceivedDescriptor);
+pub(crate) struct End {
+    socket: ReceivedDescriptor,
+    time: Arc<ThreadTime>,
+}
 
 /// The record at the front of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,8 +84,8 @@ enum Front {
 }
 
 impl End {
-    pub(super) fn new(socket: ReceivedDescriptor) -> Self {
-        End(socket)
+    pub(super) fn new(socket: ReceivedDescriptor, time: Arc<ThreadTime>) -> Self {
+        End { socket, time }
     }
 
     /// Returns whether the program has closed its end and left nothing here.
@@ -90,34 +93,31 @@ impl End {
         self.peek().is_ok_and(|found| found == (0, false))
     }
 
-    /// Stops further input, and returns whether the queue is empty.
+    /// Stops further input, and returns whether the queue is empty, or was emptied because the closer is behind.
     pub(super) fn is_finished(&self) -> bool {
-        self.shut_down().is_ok() && self.front() == Front::None
+        let is_shut_down = self.time.measure(|| shutdown(self, Shutdown::Both)).is_ok();
+        is_shut_down && (self.front() == Front::None || self.socket.closer.is_behind() && self.is_emptied())
     }
 
-    /// Stops further input, and takes all records out up to the first with descriptors. Returns whether the queue is empty.
+    /// Takes all records out, up to the first with descriptors, after further input was stopped. Returns whether the queue is empty.
     fn is_emptied(&self) -> bool {
-        if self.shut_down().is_err() {
-            return false;
-        }
         for _ in 0..LEFT_RECORDS_MAX {
             match self.front() {
                 Front::None => return true,
                 Front::WithDescriptors => return false,
+                Front::Plain if self.time.rests() => return false,
                 // Nobody else receives from this socket, so this is the record that was peeked at.
-                Front::Plain => drop(recv(self, &mut [0_u8; 1][..], RecvFlags::DONTWAIT)),
+                Front::Plain => {
+                    let _ = self.time.measure(|| recv(self, &mut [0_u8; 1][..], RecvFlags::DONTWAIT));
+                }
             }
         }
         false
     }
 
-    /// Returns the time that calls on sockets of the program's user take.
+    /// Returns the time that calls on this socket take.
     pub(crate) fn time(&self) -> &ThreadTime {
-        self.0.closer.time()
-    }
-
-    fn shut_down(&self) -> Result<(), Errno> {
-        self.time().measure(|| shutdown(self, Shutdown::Both))
+        &self.time
     }
 
     /// Finds out about the next record without taking it.
@@ -151,21 +151,17 @@ impl End {
 impl Drop for End {
     fn drop(&mut self) {
         // A closer that is behind would keep the number of each connection for as long as its owner likes: what has no descriptors in
-        // its queue is not left to it.
-        // The end of a socket wakes all that wait for the program's end, too.
-        if self.time().rests() && !self.0.closer.is_behind() {
-            return;
-        }
-        if self.is_finished() || self.0.closer.is_behind() && self.is_emptied() {
+        // its queue is not left to it. The end of a socket wakes all that wait for the program's end, too, so one that rests is.
+        if !self.time.rests() && self.is_finished() {
             // The queue is empty, so this closes only the daemon's socket.
-            self.0.held = None;
+            self.socket.held = None;
         }
     }
 }
 
 impl AsFd for End {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.socket.as_fd()
     }
 }
 
@@ -202,17 +198,17 @@ pub(crate) async fn all_received(connection: &AsyncFd<End>) {
     }
 }
 
-/// Receives a message with all its descriptors. The caller has checked that there is room for them.
+/// Receives a message with all its descriptors, which `closer` closes. The caller has checked that there is room for them.
 pub(crate) fn receive(
     socket: impl AsFd,
     place: &mut [u8],
-    closer: &Arc<Closer>,
+    (closer, time): (&Arc<Closer>, &ThreadTime),
 ) -> Result<(usize, Vec<ReceivedDescriptor>), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
     let receive = || recvmsg(socket, &mut [IoSliceMut::new(place)], &mut control, flags);
-    let received = closer.time().measure(receive)?;
+    let received = time.measure(receive)?;
     let mut received_descriptors = Vec::new();
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(descriptors) = message {
