@@ -17,6 +17,8 @@ pub fn compiled(source: &Path, name: &str, arguments: &[&str]) -> PathBuf {
     let program = scratch().join(name);
     let compiler = Command::new("cc")
         .args(["-O1", "-Wall", "-Wextra", "-Werror", "-D_FORTIFY_SOURCE=2", "-pthread"])
+        // For programs that make requests themselves.
+        .arg(format!("-DCARRIER_VERSION={}", carrier::VERSION))
         .arg("-o")
         .args([&program, source])
         .args(arguments)

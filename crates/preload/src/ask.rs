@@ -304,8 +304,8 @@ fn call_at((address, bytes): Address) -> Result<RawFd> {
     Ok(fd)
 }
 
-/// Returns whether the other end of a socket belongs to root or to this user, as a daemon does: any user can take its name.
-pub(crate) fn is_trusted(connection: RawFd) -> bool {
+/// Returns whether the daemon belongs to root or to this user: any user can take the name.
+fn is_trusted(connection: RawFd) -> bool {
     // SAFETY: the call takes no argument.
     let me = unsafe { libc::geteuid() };
     peer_user(connection).is_some_and(|user| trust::may_serve(user, me, || maps_all_users(trust::USER_MAP)))

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use carrier::request::SocketRequest;
 
-use crate::ask::{ask, is_trusted};
+use crate::ask::ask;
 use crate::descriptor::Descriptor;
 use crate::system::{Errno, Result};
 use crate::table::{self, Entered};
@@ -30,8 +30,8 @@ pub(crate) fn concerns(fd: RawFd) -> bool {
 ///
 /// # Errors
 ///
-/// The descriptor may be an SCTP socket, but the daemon could not tell, or no daemon answers that knows it (`ENETDOWN`). Its content
-/// has headers that the program must not see.
+/// The descriptor may be an SCTP socket, but the daemon could not tell, or none answers (`ENETDOWN`). Its content has headers that the
+/// program must not see.
 pub(crate) fn look_up(fd: RawFd) -> Result<Option<Arc<Descriptor>>> {
     match table::look_up(fd) {
         Entered::Socket(descriptor) => Ok(Some(descriptor)),
@@ -48,13 +48,14 @@ fn recognize(fd: RawFd) -> Result<Option<Arc<Descriptor>>> {
     let attached = attached.and_then(|descriptor| plain::of_records(fd, descriptor));
     let descriptor = match attached {
         Ok(descriptor) => Some(Arc::new(descriptor)),
-        Err(error) if is_of_others(error, || files::may_be_carrier(fd) && is_trusted(fd)) => None,
+        Err(error) if is_of_others(error) => None,
         // The next call asks again.
-        Err(Errno(libc::ENOTSOCK | libc::ENETDOWN)) => {
-            warn_of_another_daemon();
-            return Err(Errno(libc::ENETDOWN));
+        Err(error) => {
+            if error == Errno(libc::ENETDOWN) {
+                warn_of_another_daemon();
+            }
+            return Err(error);
         }
-        Err(error) => return Err(error),
     };
     table::learn(fd, descriptor.as_ref());
     Ok(descriptor)
@@ -67,10 +68,9 @@ pub(crate) fn attach(fd: RawFd) -> Result<Descriptor> {
     Descriptor::map([status, sharers])
 }
 
-/// Returns whether the daemon's answer about a descriptor says that it is no SCTP socket for the shim. A carrier of another daemon is
-/// one: the daemon that answers does not know it, and it was made by somebody who may be a daemon.
-fn is_of_others(error: Errno, is_made_by_daemon: impl FnOnce() -> bool) -> bool {
-    error == form::STAYS_PLAIN || error == Errno(libc::ENOTSOCK) && !is_made_by_daemon()
+/// Returns whether the daemon's answer about a descriptor says that it is no SCTP socket for the shim.
+fn is_of_others(error: Errno) -> bool {
+    error == Errno(libc::ENOTSOCK) || error == form::STAYS_PLAIN
 }
 
 /// Says once that an SCTP socket cannot be used here.
@@ -89,12 +89,11 @@ mod tests {
 
     #[test]
     fn only_what_is_certainly_no_sctp_socket_is_left_to_the_c_library() {
-        let is_of_others = |error, by_daemon| is_of_others(Errno(error), || by_daemon);
-        assert!(is_of_others(libc::ENOTSOCK, false) && is_of_others(libc::ESTALE, true));
-        // Another daemon's, no daemon, another version, and no room for now.
-        assert!(!is_of_others(libc::ENOTSOCK, true));
+        let is_of_others = |error| is_of_others(Errno(error));
+        assert!(is_of_others(libc::ENOTSOCK) && is_of_others(libc::ESTALE));
+        // No daemon, another version, and no room for now.
         for error in [libc::ENETDOWN, libc::EPROTONOSUPPORT, libc::EBUSY, libc::EMFILE, libc::ENOBUFS] {
-            assert!(!is_of_others(error, false), "{error}");
+            assert!(!is_of_others(error), "{error}");
         }
     }
 }

@@ -175,6 +175,11 @@ fn a_program_may_clear_its_environment() {
 }
 
 #[test]
+fn a_socket_whose_daemon_cannot_be_reached_is_not_read_as_a_file() {
+    run("stranded", &[]);
+}
+
+#[test]
 fn a_tcp_program_reads_across_messages() {
     let daemon = Daemon::start("tcp");
     let mut program = daemon.run(compiled("tcp", "tcp"));

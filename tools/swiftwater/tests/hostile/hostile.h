@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 /* As in crates/carrier: a frame begins with "swcr" and the version. */
-enum { CARRIER_VERSION = 13, FRAME_BYTES_MAX = 4096, DESCRIPTORS_MAX = 253 };
+enum { FRAME_BYTES_MAX = 4096, DESCRIPTORS_MAX = 253 };
 /* Descriptors of a socket: the program's end of the carrier, the status page and the sharers' page. */
 enum { CARRIER, STATUS_PAGE, SHARERS_PAGE, SOCKET_DESCRIPTORS };
 enum { OPEN = 0, ATTACH = 1, BIND = 2, LISTEN = 3, CONNECT = 4, GET_OPTION = 8, PEEL_OFF = 12, AWAIT_END = 14, BARRIER = 15 };
