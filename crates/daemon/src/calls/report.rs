@@ -114,7 +114,8 @@ impl Report {
         let only_one = Arc::clone(&account.report).acquire_owned().await.map_err(|_| Errno::CANCELED)?;
         drop(seat);
         let charge = account.take(STEP_BYTES).ok_or(Errno::NOBUFS)?;
-        let memory = LentMemfd::new(&[], sockets.numbers.count(1), charge).map_err(|(error, _)| error)?;
+        let memory = LentMemfd::new(&[], sockets.numbers.count(LentMemfd::DESCRIPTORS), charge)
+            .map_err(|(error, _)| error)?;
         Ok(Report { memory, _only_one: only_one })
     }
 

@@ -4,13 +4,16 @@
 //! The kernel charges a memfd to the daemon for as long as any program has a descriptor of it, and a program may keep one. So the
 //! daemon charges the memfd to the user of the socket, keeps a descriptor of its own, and empties the memfd once the message was
 //! read or no program can read it any more. No program makes the daemon hold more memory than is charged.
+//!
+//! Programs get the memfd open for reading, and cannot open it otherwise: who writes a file holds the lock of its inode, and
+//! emptying the file waits for this lock.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, Mode, OFlags, fchmod, ftruncate, memfd_create, open};
 use rustix::io::{Errno, pwrite};
 
 use crate::channel::blocked::Blocked;
@@ -27,16 +30,22 @@ fn charged_bytes(bytes: usize) -> usize {
 #[derive(Debug)]
 pub(crate) struct LentMemfd {
     memfd: OwnedFd,
+    /// The same file, open for reading.
+    lent: OwnedFd,
     bytes: usize,
     _number: Taken,
     charge: Charge,
 }
 
 impl LentMemfd {
-    /// Creates a memfd with these bytes.
+    /// Number of descriptors of the daemon that it takes.
+    pub(crate) const DESCRIPTORS: usize = 2;
+
+    /// Creates a memfd with these bytes. `number` counts [`LentMemfd::DESCRIPTORS`].
     pub(crate) fn new(blocks: &[Bytes], number: Taken, charge: Charge) -> Result<LentMemfd, (Errno, Charge)> {
-        match write_memfd(blocks) {
-            Ok((memfd, bytes)) => Ok(LentMemfd { memfd, bytes, _number: number, charge }),
+        let made = write_memfd(blocks).and_then(|(memfd, bytes)| Ok((for_reading(&memfd)?, memfd, bytes)));
+        match made {
+            Ok((lent, memfd, bytes)) => Ok(LentMemfd { memfd, lent, bytes, _number: number, charge }),
             Err(error) => Err((error, charge)),
         }
     }
@@ -57,7 +66,7 @@ impl LentMemfd {
             *memory = Some(charge);
             return Err(Blocked::Descriptors);
         }
-        LentMemfd::new(blocks, closer.number(), charge).map_err(|(_, charge)| {
+        LentMemfd::new(blocks, closer.numbers(LentMemfd::DESCRIPTORS), charge).map_err(|(_, charge)| {
             *memory = Some(charge);
             Blocked::Host
         })
@@ -82,17 +91,17 @@ impl LentMemfd {
     }
 }
 
-/// Returns the memory of messages that are no longer in a channel to the system, on the thread of a closer, because releasing
+/// Returns the memory of messages that are no longer in a channel to the system, on a thread of the user, because releasing
 /// much memory takes long.
 pub(crate) fn empty_on(closer: &Arc<Closer>, messages: VecDeque<LentMemfd>) {
     if !messages.is_empty() {
-        closer.run(move || messages.into_iter().for_each(LentMemfd::empty));
+        closer.worker().run(move || messages.into_iter().for_each(LentMemfd::empty));
     }
 }
 
 impl AsFd for LentMemfd {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.memfd.as_fd()
+        self.lent.as_fd()
     }
 }
 
@@ -110,6 +119,14 @@ fn write_memfd(blocks: &[Bytes]) -> Result<(OwnedFd, usize), Errno> {
         bytes += block.len();
     }
     Ok((memfd, bytes))
+}
+
+/// Returns a descriptor of a memfd that is open for reading, through which nobody gets one that is open for writing: only the owner
+/// of the file changes its mode.
+fn for_reading(memfd: &OwnedFd) -> Result<OwnedFd, Errno> {
+    fchmod(memfd, Mode::RUSR | Mode::RGRP | Mode::ROTH)?;
+    let place = format!("/proc/self/fd/{}", memfd.as_raw_fd());
+    open(place, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
 fn write_at(memfd: &OwnedFd, mut rest: &[u8], mut at: usize) -> Result<(), Errno> {
@@ -181,7 +198,7 @@ mod tests {
 
     fn message(account: &Arc<Account>, text: &'static [u8]) -> LentMemfd {
         let charge = account.take(charged_bytes(text.len())).expect("room");
-        let number = Numbers::with_max(1 << 16).count(1);
+        let number = Numbers::with_max(1 << 16).count(LentMemfd::DESCRIPTORS);
         LentMemfd::new(&[Bytes::from_static(text)], number, charge).expect("a memfd")
     }
 
@@ -191,6 +208,8 @@ mod tests {
         let message = message(&account, b"content");
         assert_eq!(account.charged_bytes(), charged_bytes(7));
         let kept = message.as_fd().try_clone_to_owned().expect("a copy");
+        assert_eq!(pwrite(&kept, b"more", 0), Err(Errno::BADF), "it is open for reading");
+        assert_eq!(fstat(&kept).expect("it is open").st_mode & 0o222, 0, "nobody opens it for writing");
         for seal in [SealFlags::SHRINK, SealFlags::WRITE] {
             assert_eq!(fcntl_add_seals(&kept, seal), Err(Errno::PERM), "nobody seals it");
         }
@@ -203,7 +222,9 @@ mod tests {
     fn appended_bytes_are_charged() {
         let account = Budget::new(Limits { user_bytes: 100, all_bytes: 1 << 20 }).account(1);
         let charge = account.take(10).expect("room");
-        let mut memory = LentMemfd::new(&[], Numbers::with_max(1 << 16).count(1), charge).expect("a memfd");
+        let mut memory =
+            LentMemfd::new(&[], Numbers::with_max(1 << 16).count(LentMemfd::DESCRIPTORS), charge)
+                .expect("a memfd");
         let charged = [(8, 10), (8, 60), (40, 60)].map(|(more, charged)| {
             memory.append(&vec![7; more], 50).expect("room");
             assert_eq!(account.charged_bytes(), charged);

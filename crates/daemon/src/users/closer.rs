@@ -233,7 +233,12 @@ impl Closer {
 
     /// Counts the number of a descriptor of the daemon.
     pub(crate) fn number(&self) -> Taken {
-        self.all.numbers.count(1)
+        self.numbers(1)
+    }
+
+    /// Counts the numbers of so many descriptors of the daemon.
+    pub(crate) fn numbers(&self, count: usize) -> Taken {
+        self.all.numbers.count(count)
     }
 
     /// Returns the threads of the same user for work that may wait for a program.
