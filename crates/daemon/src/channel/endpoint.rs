@@ -122,7 +122,7 @@ impl Endpoint {
         if let Some(taken) = self.long.take(&self.accounts, || self.worker()) {
             return taken;
         }
-        if !self.closer().has_room() || self.carrier.time().rests() {
+        if !self.may_take() {
             return Err(Errno::AGAIN);
         }
         if let Some(taken) = self.take_from_ring() {
@@ -145,6 +145,16 @@ impl Endpoint {
         }
     }
 
+    /// Returns whether records may be taken: there is room for the descriptors that may come with them, and the socket does not rest.
+    fn may_take(&self) -> bool {
+        self.closer().has_room() && !self.carrier.time().rests()
+    }
+
+    /// Returns whether `AGAIN` does not mean that nothing is left: [`Endpoint::readable`] waits until more can be taken.
+    pub(crate) fn takes_later(&self) -> bool {
+        self.awaits_thread() || !self.may_take()
+    }
+
     /// Returns whether `AGAIN` means that the carrier is empty. The kernel reports that something was left unread before it delivers
     /// what the program has sent.
     fn is_emptied(&self) -> bool {
@@ -153,6 +163,10 @@ impl Endpoint {
 
     /// Takes the next record of a program that has closed its end; learns first how far it has read, if it has left records unread.
     pub(crate) async fn take_at_close(&self) -> Result<Incoming, Errno> {
+        if !self.may_take() {
+            self.closer().room().await;
+            self.carrier.time().rested().await;
+        }
         let taken = self.try_take();
         if !self.carrier.reset().awaits_page() {
             return taken;

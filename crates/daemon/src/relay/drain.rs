@@ -28,7 +28,7 @@ impl Drain {
     }
 
     /// Takes records, up to the limit of one turn. Returns true if all were taken, false if records stay because the user's
-    /// memory is used up, and `None` if more are left.
+    /// memory is used up or nothing may be taken for now, and `None` if more are left.
     pub(crate) fn step(&mut self, socket: &Socket) -> Option<bool> {
         if self.has_taken_all(socket) {
             return Some(true);
@@ -48,10 +48,10 @@ impl Drain {
         if matches!(taken.departure, Some(Departure::Unread)) {
             socket.channel.endpoint.repeat_reset();
         }
-        if taken.records == 0 || taken.departure.is_some() {
+        if taken.departure.is_some() {
             return Some(!taken.stalled);
         }
-        None
+        (taken.records == 0).then(|| !taken.stalled && self.has_taken_all(socket))
     }
 }
 

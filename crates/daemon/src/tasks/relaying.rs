@@ -118,14 +118,14 @@ async fn unless_discarded(
 }
 
 /// Takes the records that the program has sent before a request. Returns false if records stay because the user's memory is used
-/// up, or because a thread that reads them is stuck.
+/// up, or because nothing can be taken for too long.
 pub(crate) async fn drain(socket: &Socket) -> bool {
     let (mut drain, endpoint) = (Drain::new(socket), &socket.channel.endpoint);
     let drained = async {
         let is_complete = loop {
             match drain.step(socket) {
                 None => yield_now().await,
-                Some(_) if endpoint.awaits_thread() && !drain.has_taken_all(socket) => {
+                Some(_) if endpoint.takes_later() && !drain.has_taken_all(socket) => {
                     endpoint.readable().await;
                 }
                 Some(is_complete) => break is_complete,
@@ -160,6 +160,7 @@ pub(super) async fn notify(socket: &Socket, notifications: impl IntoIterator<Ite
 #[cfg(test)]
 mod tests {
     use std::net::{IpAddr, SocketAddr};
+    use std::time::Duration;
 
     use swiftwater::Address;
     use swiftwater::tokio::Listener;
@@ -169,6 +170,27 @@ mod tests {
     use crate::channel::style::Style;
     use crate::testing::{opened, registry, send, soon};
     use crate::users::round_share::RECORDS_PER_ROUND;
+
+    #[tokio::test(flavor = "local")]
+    async fn a_drain_that_may_take_nothing_has_not_taken_all() {
+        for rests in [true, false] {
+            let registry = registry();
+            let (socket, program_end) = opened(&registry, Style::OneToMany);
+            send(&program_end, 1, b"a message");
+            let carrier = socket.channel.carrier();
+            let (_end_it, ends) = std::sync::mpsc::channel::<()>();
+            if rests {
+                carrier.time().rest_for(Duration::from_secs(60));
+            } else {
+                carrier.closer().run(move || ends.recv().unwrap_or_default());
+                while carrier.closer().has_room() {
+                    carrier.closer().run(|| ());
+                }
+            }
+            assert!(!drain(&socket).await, "rests: {rests}");
+            assert!(carrier.waiting_bytes() > 0);
+        }
+    }
 
     const SOCKETS: u32 = 40;
     /// Fewer than one turn allows.
