@@ -101,6 +101,15 @@ thread_local! {
     static RECEIVE_BUFFER: RefCell<AlignedBuffer> = RefCell::new(AlignedBuffer::new(RECEIVE_BUFFER_BYTES));
 }
 
+/// The treatment of a filler at the front of the carrier while less than half of the ring is free.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fillers {
+    /// It stays, so that the program's end does not poll writable.
+    Stay,
+    /// It is taken, because the ring waits for a record behind it. A writer that finds no room sends another one.
+    Go,
+}
+
 /// Input: what the program sends.
 impl Endpoint {
     /// Takes the next available record. `NOBUFS`: its user has no memory left for it, see [`Endpoint::room`].
@@ -131,10 +140,10 @@ impl Endpoint {
         if self.ring.is_checked(|| self.worker()) {
             return Err(Errno::AGAIN);
         }
-        match self.take_record() {
+        match self.take_record(Fillers::Stay) {
             // Records that were sent before a message in the ring are in the carrier by now.
             Err(Errno::AGAIN) if self.is_emptied() && self.ring.waits_for_wake() => {
-                match self.take_record() {
+                match self.take_record(Fillers::Stay) {
                     Err(Errno::AGAIN) if self.is_emptied() && self.ring.wakes_without_record() => {
                         self.take_next()
                     }
@@ -204,7 +213,7 @@ impl Endpoint {
         if is_in_turn || !is_behind() {
             return None;
         }
-        match self.take_record() {
+        match self.take_record(Fillers::Go) {
             // The record is looked for again once the sharers' page was read.
             Err(Errno::AGAIN) if self.carrier.reset().awaits_page() => Some(Err(Errno::AGAIN)),
             Err(Errno::AGAIN) | Ok(Incoming::End | Incoming::Empty) => {
@@ -226,7 +235,7 @@ impl Endpoint {
             // The writer of this one has died before it announced the turn.
         }
         // Takes one record, which may be the message: the next call looks. The caller bounds the number of calls.
-        match self.take_record() {
+        match self.take_record(Fillers::Go) {
             // The record is looked for again once the sharers' page was read.
             Err(Errno::AGAIN) if self.carrier.reset().awaits_page() => Err(Errno::AGAIN),
             Ok(Incoming::End | Incoming::Empty) | Err(Errno::AGAIN) => Ok(Incoming::Malformed),
@@ -255,7 +264,7 @@ impl Endpoint {
         }
     }
 
-    fn take_record(&self) -> Result<Incoming, Errno> {
+    fn take_record(&self, fillers: Fillers) -> Result<Incoming, Errno> {
         self.carrier.try_receive(|| {
             if self.carrier.reset().awaits_page() {
                 return Err(Errno::AGAIN);
@@ -265,8 +274,10 @@ impl Endpoint {
             }
             if self.ring.is_awake() {
                 match self.carrier.next_kind() {
-                    // A writer has filled the ring meanwhile. Its filler stays until half of the ring is free.
-                    Ok(Some(Kind::Filler)) if !self.ring.is_half_free() => return Ok(Incoming::Filler),
+                    // A writer has filled the ring meanwhile.
+                    Ok(Some(Kind::Filler)) if fillers == Fillers::Stay && !self.ring.is_half_free() => {
+                        return Ok(Incoming::Filler);
+                    }
                     Err(Errno::CONNRESET) => {
                         self.carrier.reset().on_read_reset();
                         return Err(Errno::AGAIN);
