@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -12,11 +13,14 @@ use carrier::trust;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{RecvFlags, SendFlags};
+use serde::Deserialize;
 
 use super::address::DaemonAddress;
 
 /// Time limit for the answer of a daemon that accepts requests.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
+/// Time limit for a long answer, which the daemon makes in turns.
+const LONG_ANSWER_WAIT: Duration = Duration::from_secs(60);
 
 /// The description of a daemon that has answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +50,8 @@ pub enum NoDaemon {
     OtherVersion,
     /// The daemon does not answer.
     Silent,
+    /// A long answer was withdrawn before it was read.
+    Withdrawn,
     /// A system call failed with this errno.
     System(i32),
 }
@@ -62,6 +68,9 @@ impl fmt::Display for NoDaemon {
             }
             NoDaemon::OtherVersion => f.write_str("it has another version of Swiftwater"),
             NoDaemon::Silent => f.write_str("it does not answer"),
+            NoDaemon::Withdrawn => {
+                f.write_str("it has withdrawn its answer, which was not read in time: ask again")
+            }
             NoDaemon::System(errno) => std::io::Error::from_raw_os_error(*errno).fmt(f),
         }
     }
@@ -99,7 +108,32 @@ impl DaemonAddress {
     }
 }
 
+/// Reads a long answer. The daemon withdraws it some seconds after it has sent it, so all of it is read before it is parsed.
+pub(super) fn read_all(memfd: OwnedFd) -> Result<Vec<u8>, NoDaemon> {
+    let mut answer = Vec::new();
+    let read = std::fs::File::from(memfd).read_to_end(&mut answer);
+    read.map_err(|error| NoDaemon::System(error.raw_os_error().unwrap_or(Errno::IO.raw_os_error())))?;
+    Ok(answer)
+}
+
+/// Returns the parts of a long answer: the error says whether it is that of another version or ends early.
+pub(super) fn parts<'a, T: Deserialize<'a> + 'a>(
+    answer: &'a [u8],
+) -> impl Iterator<Item = Result<T, NoDaemon>> {
+    let parts = serde_json::Deserializer::from_slice(answer).into_iter();
+    parts.map(|part| {
+        part.map_err(|error| if error.is_eof() { NoDaemon::Withdrawn } else { NoDaemon::OtherVersion })
+    })
+}
+
 impl DaemonAddress {
+    /// Connects to a daemon that programs of this user trust, for a long answer.
+    pub(super) fn connect_for_long_answer(&self) -> Result<OwnedFd, NoDaemon> {
+        let connection = self.connect_to_trusted()?;
+        sockopt::set_socket_timeout(&connection, Timeout::Recv, Some(LONG_ANSWER_WAIT))?;
+        Ok(connection)
+    }
+
     /// Connects to a daemon that programs of this user trust.
     pub(crate) fn connect_to_trusted(&self) -> Result<OwnedFd, NoDaemon> {
         let connection = self.connect()?;
@@ -202,6 +236,7 @@ mod tests {
             (NoDaemon::Absent, "no daemon is running there"),
             (NoDaemon::Stranger { user: 7 }, "it runs as user 7, and programs trust only daemons of root"),
             (NoDaemon::OtherVersion, "it has another version"),
+            (NoDaemon::Withdrawn, "it has withdrawn its answer"),
             (NoDaemon::Silent, "it does not answer"),
             (Errno::ACCESS.into(), "Permission denied"),
         ];

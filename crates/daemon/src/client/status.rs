@@ -1,6 +1,5 @@
 //! The request for a daemon's status.
 
-use std::io::Read;
 use std::mem::MaybeUninit;
 
 use carrier::request::{Answer, DaemonRequest, FRAME_BYTES_MAX};
@@ -8,7 +7,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags};
 
 use super::address::DaemonAddress;
-use super::inquiry::NoDaemon;
+use super::inquiry::{NoDaemon, parts, read_all};
 use crate::calls::status::{Part, Status};
 
 impl DaemonAddress {
@@ -16,9 +15,9 @@ impl DaemonAddress {
     ///
     /// # Errors
     ///
-    /// No daemon is at this address, or it has another version.
+    /// No daemon is at this address, it has another version, or its answer was not read in time.
     pub fn status(&self) -> Result<Status, NoDaemon> {
-        let connection = self.connect_to_trusted()?;
+        let connection = self.connect_for_long_answer()?;
         let mut frame = [0; FRAME_BYTES_MAX];
         let bytes = DaemonRequest::Status.encode(&mut frame).ok_or(Errno::OVERFLOW)?;
         rustix::net::send(&connection, &frame[..bytes], SendFlags::NOSIGNAL)?;
@@ -31,10 +30,7 @@ impl DaemonAddress {
             _ => None,
         });
         match (Answer::parse(&frame[..received.bytes]), memfd) {
-            (Some(Answer::Done), Some(memfd)) => {
-                Status::read(std::io::BufReader::new(std::fs::File::from(memfd)))
-                    .ok_or(NoDaemon::OtherVersion)
-            }
+            (Some(Answer::Done), Some(memfd)) => Status::parse(&read_all(memfd)?),
             (Some(Answer::Failed(error)), _) => Err(Errno::from_raw_os_error(error).into()),
             _ => Err(if received.bytes == 0 { NoDaemon::Silent } else { NoDaemon::OtherVersion }),
         }
@@ -42,22 +38,61 @@ impl DaemonAddress {
 }
 
 impl Status {
-    /// Joins and parses the parts of an answer; `None` if they are malformed.
-    fn read(parts: impl Read) -> Option<Status> {
-        let mut parts = serde_json::Deserializer::from_reader(parts).into_iter();
-        let Part::Daemon(mut status) = parts.next()?.ok()? else { return None };
+    /// Joins and parses the parts of an answer.
+    fn parse(answer: &[u8]) -> Result<Status, NoDaemon> {
+        let mut parts = parts(answer);
+        let Part::Daemon(mut status) = parts.next().ok_or(NoDaemon::Withdrawn)?? else {
+            return Err(NoDaemon::OtherVersion);
+        };
         for part in parts {
-            match part.ok()? {
-                Part::Daemon(_) => return None,
+            match part? {
+                Part::Daemon(_) => return Err(NoDaemon::OtherVersion),
                 Part::Socket(socket) => status.sockets.push(socket),
-                Part::Association(association) => status.sockets.last_mut()?.associations.push(association),
+                Part::Association(association) => {
+                    let socket = status.sockets.last_mut().ok_or(NoDaemon::OtherVersion)?;
+                    socket.associations.push(association);
+                }
                 Part::End { sockets_omitted, associations_omitted } => {
                     (status.sockets_omitted, status.associations_omitted) =
                         (sockets_omitted, associations_omitted);
-                    return Some(status);
+                    return Ok(status);
                 }
             }
         }
-        None
+        Err(NoDaemon::Withdrawn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn daemon() -> Part {
+        Part::Daemon(Status {
+            version: "1.2.3".into(),
+            process: 7,
+            carries: "SCTP in UDP".into(),
+            users: Vec::new(),
+            sockets: Vec::new(),
+            sockets_omitted: 0,
+            associations_omitted: 0,
+        })
+    }
+
+    #[test]
+    fn an_answer_that_ends_early_is_told_from_one_of_another_version() {
+        let end = Part::End { sockets_omitted: 3, associations_omitted: 5 };
+        let whole: Vec<u8> =
+            [daemon(), end].iter().flat_map(|part| serde_json::to_vec(part).expect("JSON")).collect();
+        let status = Status::parse(&whole).expect("a whole answer");
+        assert_eq!((status.process, status.sockets_omitted, status.associations_omitted), (7, 3, 5));
+        for bytes in 0..whole.len() {
+            assert_eq!(Status::parse(&whole[..bytes]).err(), Some(NoDaemon::Withdrawn), "of {bytes} bytes");
+        }
+        let twice: Vec<u8> = [whole.as_slice(); 2].concat()[..2 * whole.len() - 1].to_vec();
+        assert!(Status::parse(&twice).is_ok(), "the rest does not matter");
+        for other in ["{\"Daemon\":{}}", "[]", "no JSON", "{\"Socket\":7}"] {
+            assert_eq!(Status::parse(other.as_bytes()).err(), Some(NoDaemon::OtherVersion), "{other}");
+        }
     }
 }

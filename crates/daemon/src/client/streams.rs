@@ -1,7 +1,7 @@
 //! Requests about streams.
 
 use std::fmt;
-use std::io::{self, IoSliceMut, Read};
+use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, Shutdown};
 
 use super::address::DaemonAddress;
-use super::inquiry::NoDaemon;
+use super::inquiry::{NoDaemon, parts, read_all};
 use crate::calls::streams::{Part, StreamStatus};
 
 /// Interval at which an idle recording returns an empty result.
@@ -104,13 +104,12 @@ impl DaemonAddress {
     ///
     /// # Errors
     ///
-    /// No daemon is at this address, or it has another version.
+    /// No daemon is at this address, it has another version, or its answer was not read in time.
     pub fn streams(&self) -> Result<Streams, StreamCommandError> {
-        let asked = self.ask(DaemonRequest::Streams)?;
+        let asked = ask(self.connect_for_long_answer()?, DaemonRequest::Streams)?;
         asked.value()?;
         let memfd = asked.memfd.ok_or(NoDaemon::OtherVersion)?;
-        let parts = Streams::read(io::BufReader::new(std::fs::File::from(memfd)));
-        Ok(parts.ok_or(NoDaemon::OtherVersion)?)
+        Ok(Streams::parse(&read_all(memfd)?)?)
     }
 
     /// Pushes a module on the stream of an association (`I_PUSH`). `module` contains its name and its arguments.
@@ -181,21 +180,25 @@ impl DaemonAddress {
     }
 
     fn ask(&self, request: DaemonRequest<'_>) -> Result<Asked, StreamCommandError> {
-        let connection = self.connect_to_trusted()?;
-        let mut frame = [0; FRAME_BYTES_MAX];
-        let bytes = request.encode(&mut frame).ok_or(StreamCommandError::TooLong)?;
-        rustix::net::send(&connection, &frame[..bytes], SendFlags::NOSIGNAL)?;
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let mut place = [IoSliceMut::new(&mut frame)];
-        let received = rustix::net::recvmsg(&connection, &mut place, &mut control, RecvFlags::CMSG_CLOEXEC)?;
-        let memfd = control.drain().find_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-            _ => None,
-        });
-        let answer = frame[..received.bytes].to_vec();
-        Ok(Asked { connection, answer, memfd })
+        ask(self.connect_to_trusted()?, request)
     }
+}
+
+/// Sends a request, and receives its answer.
+fn ask(connection: OwnedFd, request: DaemonRequest<'_>) -> Result<Asked, StreamCommandError> {
+    let mut frame = [0; FRAME_BYTES_MAX];
+    let bytes = request.encode(&mut frame).ok_or(StreamCommandError::TooLong)?;
+    rustix::net::send(&connection, &frame[..bytes], SendFlags::NOSIGNAL)?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut place = [IoSliceMut::new(&mut frame)];
+    let received = rustix::net::recvmsg(&connection, &mut place, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let memfd = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    let answer = frame[..received.bytes].to_vec();
+    Ok(Asked { connection, answer, memfd })
 }
 
 /// A daemon's answer.
@@ -220,16 +223,16 @@ impl Asked {
 }
 
 impl Streams {
-    /// Joins and parses the parts of an answer; `None` if they are malformed.
-    fn read(parts: impl Read) -> Option<Streams> {
+    /// Joins and parses the parts of an answer.
+    fn parse(answer: &[u8]) -> Result<Streams, NoDaemon> {
         let mut streams = Vec::new();
-        for part in serde_json::Deserializer::from_reader(parts).into_iter() {
-            match part.ok()? {
+        for part in parts(answer) {
+            match part? {
                 Part::Stream(stream) => streams.push(stream),
-                Part::End { omitted } => return Some(Streams { streams, omitted }),
+                Part::End { omitted } => return Ok(Streams { streams, omitted }),
             }
         }
-        None
+        Err(NoDaemon::Withdrawn)
     }
 }
 
