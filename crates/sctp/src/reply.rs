@@ -1,10 +1,12 @@
-//! Packets that no association sends: INIT ACK, ABORT, and the final packet of an association that has ended.
+//! Packets outside the batches of associations: INIT ACK, ABORT, answers to probes of other ways, and the final packet of an
+//! association that has ended.
 
 use std::net::{IpAddr, SocketAddr};
 
 use sctp_wire::packet::{self, Header};
 
 use crate::config::Checksum;
+use crate::transmit::{Transmit, TransmitBuffer};
 
 /// One packet, complete with its checksum.
 #[derive(Debug)]
@@ -35,5 +37,23 @@ impl Reply {
             packet::finish(&mut bytes);
         }
         Reply { remote, local, dscp: 0, packet: bytes }
+    }
+
+    /// Makes the packet the content of a buffer.
+    pub(crate) fn put_into(self, buffer: &mut TransmitBuffer) -> Transmit {
+        buffer.clear();
+        buffer.begin_packet();
+        buffer.out().extend_from_slice(&self.packet);
+        // The packet has its checksum already.
+        buffer.end_packet(Checksum::None);
+        Transmit {
+            remote: self.remote,
+            local: self.local,
+            ecn_capable: false,
+            dscp: self.dscp,
+            may_fragment: true,
+            segment_bytes: self.packet.len(),
+            total_bytes: self.packet.len(),
+        }
     }
 }

@@ -23,8 +23,7 @@ impl Association {
 
     /// Returns the number of waiting bytes that justify a transmission of its own. `usize::MAX`: no further message does.
     pub(super) fn due_from_bytes(&self, limits: BatchLimits) -> usize {
-        if !self.control.is_empty() || self.probes_mtu || self.inbound.as_ref().is_some_and(Inbound::ack_due)
-        {
+        if self.sends_control() || self.inbound.as_ref().is_some_and(Inbound::ack_due) {
             return 0;
         }
         if !self.may_carry_data() {
@@ -51,15 +50,19 @@ impl Association {
 
     /// Returns whether anything could leave now, however little.
     pub(crate) fn sendable(&self) -> bool {
-        !self.control.is_empty()
-            || self.probes_mtu
+        self.sends_control()
             || self.inbound.as_ref().is_some_and(Inbound::ack_due)
             || (self.may_carry_data() && self.outbound.may_send(&self.paths[self.next_data_path()]))
     }
 
     /// Returns whether anything waits, now or for a window.
     pub(crate) fn has_waiting(&self) -> bool {
-        self.outbound.has_waiting() || !self.control.is_empty()
+        self.outbound.has_waiting() || !self.control.is_empty() || !self.probe_answers.is_empty()
+    }
+
+    /// Returns whether something leaves that is neither data nor a SACK.
+    fn sends_control(&self) -> bool {
+        !self.control.is_empty() || !self.probe_answers.is_empty() || self.probes_mtu
     }
 
     /// Returns whether DATA may be sent in this state (RFC 9260 §6). In COOKIE-ECHOED it is sent only with the cookie (§5.1 C).

@@ -1,18 +1,23 @@
 //! Heartbeats: path verification and failure detection (RFC 9260 §5.4, §8.3).
 
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use rand_chacha::rand_core::RngCore;
+use sctp_wire::VerificationTag;
 use sctp_wire::chunk::{Heartbeat, HeartbeatAck, RawChunk};
+use sctp_wire::packet::{Header, Packet};
 
 use super::{Association, Context, State, random_below};
+use crate::config::Checksum;
 use crate::event::{Host, PathReason};
 use crate::path_state::PathState;
+use crate::reply::Reply;
 use crate::time::Time;
 
 /// Maximum number of bytes of HEARTBEAT ACKs of one association that wait to be sent: an answer to the longest possible HEARTBEAT
 /// fits if no other one waits. Each answer is as long as its question, so a peer gains nothing by long ones.
-const WAITING_ANSWERS_BYTES_MAX: usize = 64 * 1024;
+pub(super) const WAITING_ANSWERS_BYTES_MAX: usize = 64 * 1024;
 /// Longest time for which a path without data goes unmeasured while others carry data. Data that tries it again can be
 /// late once in this time.
 const UNMEASURED_MAX: Duration = Duration::from_secs(5);
@@ -176,6 +181,32 @@ impl Association {
         let mut bytes = Vec::with_capacity(raw.whole.len().next_multiple_of(4));
         HeartbeatAck::write_copy(raw, &mut bytes);
         self.push_control(bytes, Some(path_id));
+    }
+
+    /// Answers a HEARTBEAT that is alone in its packet if it came to a local address which its path does not use: the answer takes
+    /// the way back, and changes nothing here. Returns whether it was such a one.
+    pub(crate) fn answers_elsewhere(
+        &mut self,
+        now: Time,
+        (remote, local): (SocketAddr, Option<IpAddr>),
+        (packet, first): (&Packet<'_>, &RawChunk<'_>),
+        checksum: Checksum,
+    ) -> bool {
+        let is_alone = first.kind == Heartbeat::KIND && packet.chunks().count() == 1;
+        let is_elsewhere =
+            || self.path_of(remote).is_some_and(|id| self.paths[id].keeps_local(now, local, true));
+        if !is_alone || !self.is_set_up() || !is_elsewhere() || Heartbeat::parse(first).is_err() {
+            return false;
+        }
+        let header = Header {
+            source_port: self.identity.local_port,
+            destination_port: self.identity.peer_port,
+            verification_tag: VerificationTag(self.identity.peer_tag),
+        };
+        let write = |out: &mut Vec<u8>| HeartbeatAck::write_copy(first, out);
+        let has_room = self.probe_answers.push(Reply::new(remote, local, &header, checksum, write));
+        self.statistics.control_chunks_dropped += u64::from(!has_room);
+        true
     }
 
     /// Returns the number of bytes of HEARTBEAT ACKs that wait to be sent.

@@ -12,6 +12,7 @@
 //! | `transmit` | building of packets |
 //! | `timers` | T1, T2, T3, delayed SACK |
 //! | `heartbeat` | probing of paths (§8.3) |
+//! | `probe_answers` | answers to probes of other ways |
 //! | `failover` | failure and return of paths (§8.2, RFC 7829) |
 //! | `mtu` | packet length (RFC 8899) |
 //! | `events` | optional events (RFC 6458 §6.1) |
@@ -29,6 +30,7 @@ mod init;
 mod messages;
 mod mtu;
 mod observe;
+mod probe_answers;
 mod receive;
 mod restart;
 mod schedule;
@@ -65,6 +67,7 @@ use crate::statistics::{EndpointStatistics, Statistics};
 use crate::time::Time;
 use crate::trace::Tracer;
 use crate::transmit::BatchLimits;
+use probe_answers::ProbeAnswers;
 
 pub(crate) use causes::{abort_chunk, error_chunk, reports_stale_cookie, write_abort};
 pub(crate) use init::{BadInit, PeerInit, is_unicast, write_address_list, write_init_ack};
@@ -162,6 +165,7 @@ pub(crate) struct Association {
     /// Unread events and messages from before, as counted by a receive buffer.
     early: Held,
     control: VecDeque<Control>,
+    probe_answers: ProbeAnswers,
     /// Time when the next unconfirmed path may be probed.
     next_verification: Time,
     /// Time when data was last received, or the association came up.
@@ -230,6 +234,7 @@ impl Association {
             inbound: None,
             early: Held::default(),
             control: VecDeque::new(),
+            probe_answers: ProbeAnswers::default(),
             next_verification: Time::ZERO,
             last_data_at: Time::ZERO,
             seen: Seen::default(),

@@ -42,11 +42,6 @@ fn is_probe(packet: &Packet<'_>) -> bool {
 }
 
 impl Association {
-    /// Returns whether a packet with a HEARTBEAT came to a local address that its path does not use.
-    pub(crate) fn is_probed_elsewhere(&self, now: Time, remote: SocketAddr, local: Option<IpAddr>) -> bool {
-        self.path_of(remote).is_some_and(|path_id| self.paths[path_id].keeps_local(now, local, true))
-    }
-
     /// Handles a packet with our verification tag. `marked`: a congested router has marked it. `datagram` owns the bytes of
     /// `packet`.
     pub(crate) fn handle_packet<H: Host + ?Sized>(

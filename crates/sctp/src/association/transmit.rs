@@ -23,6 +23,11 @@ impl Association {
         random: &mut ChaCha12Rng,
         buffer: &mut TransmitBuffer,
     ) -> Option<Transmit> {
+        if let Some(answer) = self.probe_answers.pop() {
+            self.statistics.packets_sent += 1;
+            self.statistics.control_chunks_sent += 1;
+            return Some(answer.put_into(buffer));
+        }
         buffer.clear();
         self.tick_pacers(now);
         let data_path = self.next_data_path();

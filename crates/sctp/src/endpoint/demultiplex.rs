@@ -4,8 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 use sctp_wire::chunk::{
-    Abort, CookieAck, CookieEcho, Error, Heartbeat, HeartbeatAck, Init, InitAck, RawChunk, ShutdownAck,
-    ShutdownComplete,
+    Abort, CookieAck, CookieEcho, Error, Init, InitAck, RawChunk, ShutdownAck, ShutdownComplete,
 };
 use sctp_wire::packet::Header;
 use sctp_wire::{Packet, VerificationTag};
@@ -146,6 +145,14 @@ impl Endpoint {
             return None;
         }
         let association = self.associations.get_mut(id.index())?;
+        if association.answers_elsewhere(
+            now,
+            (route.remote, route.local),
+            (&packet, &first),
+            self.config.checksum,
+        ) {
+            return Some(id);
+        }
         let mut cx = Context { now, host, random: &mut self.random, statistics: &mut self.statistics };
         self.in_progress = Some(id);
         association.handle_packet(&mut cx, route.remote, route.local, route.marked, &packet, batch);
@@ -233,8 +240,7 @@ impl Endpoint {
         Some(id)
     }
 
-    /// Returns whether a packet was answered without a change of its association: one that is being set up, or a HEARTBEAT to an
-    /// address that its path does not use.
+    /// Returns whether a packet was answered without a change of its association, which is being set up.
     fn is_answered_without_state(
         &mut self,
         now: Time,
@@ -245,16 +251,6 @@ impl Endpoint {
     ) -> bool {
         let Some(association) = self.associations.get(id.index()) else { return false };
         if association.is_set_up() {
-            let is_alone = first.kind == Heartbeat::KIND && packet.chunks().count() == 1;
-            let answers = is_alone && association.is_probed_elsewhere(now, route.remote, route.local);
-            if answers && Heartbeat::parse(first).is_ok() {
-                // The answer takes the way back: a translator knows the peer by another port there.
-                let tag = association.identity().peer_tag;
-                self.reply(route, &packet.header(), VerificationTag(tag), |out| {
-                    HeartbeatAck::write_copy(first, out);
-                });
-                return true;
-            }
             return false;
         }
         let waits = association.is_in_cookie_wait();

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::config::{Checksum, REPLIES_MAX};
+use crate::config::REPLIES_MAX;
 use crate::reply::Reply;
 use crate::transmit::{Transmit, TransmitBuffer};
 
@@ -36,20 +36,7 @@ impl Replies {
 
     pub(super) fn pop(&mut self, buffer: &mut TransmitBuffer) -> Option<Transmit> {
         let reply = self.final_packets.pop_front().or_else(|| self.answers.pop_front())?;
-        buffer.clear();
-        buffer.begin_packet();
-        buffer.out().extend_from_slice(&reply.packet);
-        // The reply has its checksum already.
-        buffer.end_packet(Checksum::None);
-        Some(Transmit {
-            remote: reply.remote,
-            local: reply.local,
-            ecn_capable: false,
-            dscp: reply.dscp,
-            may_fragment: true,
-            segment_bytes: reply.packet.len(),
-            total_bytes: reply.packet.len(),
-        })
+        Some(reply.put_into(buffer))
     }
 }
 

@@ -1,11 +1,12 @@
 //! A peer that lies about what it received, about gaps and about windows; and floods that must leave no state.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use sctp::config::{OVERHEAD_FREE_BYTES, RECEIVED_OVERHEAD_BYTES, REPLIES_MAX};
 use sctp::{AssociationConfig, CloseReason, Event, Scope, SendInfo, TransmitBuffer};
-use sctp_wire::chunk::{CookieEcho, DataFlags, Heartbeat, Shutdown};
+use sctp_wire::Packet;
+use sctp_wire::chunk::{CookieEcho, DataFlags, Heartbeat, HeartbeatAck, InitAck, Shutdown};
 
 use lab::packets::{build, write_data, write_sack};
 use lab::script::{ENDPOINT_PORT, PEER_PORT, Peer};
@@ -146,6 +147,39 @@ fn a_flood_of_long_heartbeats_is_answered_in_bounded_memory() {
     let answers: Vec<_> = std::iter::from_fn(|| peer.hears_maybe()).collect();
     let bytes: usize = answers.iter().map(|packet| packet.len()).sum();
     assert!((60_000..=66_000).contains(&bytes), "{bytes}");
+}
+
+#[test]
+fn probes_of_other_addresses_displace_no_answer_to_a_stranger() {
+    let mut peer = Peer::established(43);
+    let local = |last| Some(IpAddr::from([192, 0, 2, last]));
+    let probes = |peer: &mut Peer, local: Option<IpAddr>, number: u8| {
+        let packet = build(PEER_PORT, ENDPOINT_PORT, peer.endpoint_tag, |out| {
+            Heartbeat { info: &[number; 8] }.write(out);
+        });
+        peer.endpoint.handle_datagram(peer.now, peer.address, local, &packet, &mut peer.app);
+    };
+    // The path uses this one from now on.
+    probes(&mut peer, local(1), 0);
+    for number in 0..REPLIES_MAX as u32 * 4 {
+        probes(&mut peer, local(2 + (number % 2) as u8), number as u8);
+    }
+    let stranger = SocketAddr::from(([10, 1, 0, 1], 9899));
+    let init = build(7, ENDPOINT_PORT, 0, |out| peer.init().write(out));
+    peer.endpoint.handle_datagram(peer.now, stranger, local(1), &init, &mut peer.app);
+    let mut buffer = TransmitBuffer::new();
+    let mut sent = Vec::new();
+    while let Some(transmit) = peer.endpoint.poll_transmit(peer.now, Scope::Due, &mut buffer) {
+        let packet = buffer.to_vec();
+        let first = Packet::parse(&packet).expect("a packet").chunks().next();
+        sent.push((transmit.remote, transmit.local, first.expect("a chunk").expect("whole").kind));
+    }
+    let answers = |to: SocketAddr, from, kind| sent.iter().filter(|sent| **sent == (to, from, kind)).count();
+    assert_eq!(answers(stranger, local(1), InitAck::KIND), 1, "{sent:?}");
+    for last in [1, 2, 3] {
+        assert_eq!(answers(peer.address, local(last), HeartbeatAck::KIND), 1, "{sent:?}");
+    }
+    assert_eq!(peer.endpoint.endpoint_statistics().replies_dropped, 0);
 }
 
 /// Sends as much as it can of something that never becomes a message; the held data stays within the window.
