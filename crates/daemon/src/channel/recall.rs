@@ -204,6 +204,7 @@ mod tests {
     use crate::users::budget::{Budget, Limits};
     use crate::users::closer::{Closers, Source};
     use crate::users::descriptor_numbers::Numbers;
+    use crate::users::owner::Rings;
 
     /// Returns a carrier: the daemon's end, and the program's.
     fn carrier() -> (Arc<CarrierSocket>, OwnedFd) {
@@ -213,7 +214,7 @@ mod tests {
         let [sent, unread, received] = [(); 3].map(|()| Arc::clone(&account));
         let pins = Arc::new(Pins::new(1));
         let pages = SharedPages::new(false, Style::OneToOne, State::Idle, MESSAGE_BYTES_MAX, &account, &pins);
-        let ring = OutboundRing::new(pages.expect("room").memory(), pins);
+        let ring = OutboundRing::new(pages.expect("room").memory(), Rings::one(), 1);
         let pair = endpoint::pair(&Arc::default(), closer, Accounts::new(sent, unread, received), ring);
         let (endpoint, program_end) = pair.expect("a pair");
         (Arc::clone(endpoint.carrier()), program_end)

@@ -17,23 +17,25 @@ use std::sync::Arc;
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind};
 use ring::{Broken, Reader, Ring};
 use rustix::io::Errno;
-use shared_memory::{Foreign, Pins};
 use zerocopy::IntoBytes;
 
 use super::shared_pages::Memory;
 use crate::users::closer::{Closer, Job, ReceivedDescriptor};
+use crate::users::owner::{RingMemory, Rings};
 
 /// The reader of a socket's ring.
 pub(crate) struct OutboundRing {
     memory: Arc<Memory>,
-    pins: Arc<Pins>,
+    rings: Arc<Rings>,
+    /// The user of the socket, for whom its ring counts.
+    user: u32,
     state: RefCell<State>,
 }
 
 #[derive(Default)]
 struct State {
     /// The memory of the writers, if there is a ring.
-    words: Option<Foreign>,
+    words: Option<RingMemory>,
     reader: Reader,
     /// Added to positions of the reader, so that they increase over all rings.
     earlier: u64,
@@ -54,7 +56,7 @@ enum Next {
     /// Its memory has come.
     Announced(u32, ReceivedDescriptor),
     /// A thread checks and maps it.
-    Checked(u32, Arc<Job<Result<Foreign, Errno>>>),
+    Checked(u32, Arc<Job<Result<RingMemory, Errno>>>),
 }
 
 /// A message at the front of the ring.
@@ -85,8 +87,8 @@ impl Front {
 
 impl OutboundRing {
     /// Returns the reader of no ring. `memory` has its words.
-    pub(crate) fn new(memory: Arc<Memory>, pins: Arc<Pins>) -> OutboundRing {
-        OutboundRing { memory, pins, state: RefCell::default() }
+    pub(crate) fn new(memory: Arc<Memory>, rings: Arc<Rings>, user: u32) -> OutboundRing {
+        OutboundRing { memory, rings, user, state: RefCell::default() }
     }
 
     /// Returns the pages of the socket.
@@ -117,8 +119,8 @@ impl OutboundRing {
                 return false;
             }
             Next::Announced(number, memfd) => {
-                let pins = Arc::clone(&self.pins);
-                let check = move || Foreign::new(memfd.as_fd(), ring::WORDS, &pins);
+                let (rings, user) = (Arc::clone(&self.rings), self.user);
+                let check = move || rings.map(user, memfd.as_fd());
                 state.next = Next::Checked(number, Job::begin(&worker(), check));
             }
             checked => state.next = checked,
@@ -145,7 +147,7 @@ impl OutboundRing {
 
     #[cfg(test)]
     pub(super) fn join(&self, memfd: impl AsFd) {
-        let words = Foreign::new(memfd, ring::WORDS, &self.pins).expect("a ring");
+        let words = self.rings.map(self.user, memfd).expect("a ring");
         let mut state = self.state();
         state.move_to(words, &self.memory, 1);
         state.wake(&self.memory);
@@ -275,12 +277,17 @@ impl OutboundRing {
 impl State {
     /// Returns the ring and its reader, if there is a ring.
     fn parts<'a>(&'a mut self, memory: &'a Memory) -> Option<(Ring<'a>, &'a mut Reader)> {
-        let words =
-            self.words.as_ref()?.long_words().try_into().expect("the mapping has as many words as a ring");
+        let words = self
+            .words
+            .as_ref()?
+            .words()
+            .long_words()
+            .try_into()
+            .expect("the mapping has as many words as a ring");
         Some((Ring::new(words, memory.reader_words()), &mut self.reader))
     }
 
-    fn move_to(&mut self, words: Foreign, memory: &Memory, number: u32) {
+    fn move_to(&mut self, words: RingMemory, memory: &Memory, number: u32) {
         let (before, old) = (self.position(), self.words.replace(words));
         let moved = self.parts(memory).is_some_and(|(ring, reader)| reader.move_to(ring).is_ok());
         if moved {

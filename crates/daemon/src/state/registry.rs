@@ -34,7 +34,7 @@ use crate::users::close_watches::CloseWatches;
 use crate::users::closer::{Closers, Source};
 use crate::users::descriptor_numbers::Numbers;
 use crate::users::limits::Limits;
-use crate::users::owner::{Owner, Shares};
+use crate::users::owner::{Owner, Rings, Shares};
 use crate::users::seats::{Places, Seat};
 
 /// Maximum number of requests that wait for a peer, in all and of one user.
@@ -85,8 +85,7 @@ pub(crate) struct Registry {
     rules: Rc<StreamRules>,
     /// Pins of the sockets' pages.
     pins_of_pages: Arc<Pins>,
-    /// Pins of the programs' rings.
-    pins_of_rings: Arc<Pins>,
+    rings: Arc<Rings>,
 }
 
 #[derive(Default)]
@@ -139,7 +138,7 @@ impl Registry {
         let few = (numbers.max() / PART_OF_CONNECTIONS).max(1);
         let waiting = WAITING_MAX.min(few);
         let shares = Shares::new(Arc::clone(&numbers));
-        let (pins_of_pages, pins_of_rings) = shares.pins();
+        let (pins_of_pages, rings) = shares.pins();
         Ok(Registry {
             stack,
             on_demand,
@@ -163,7 +162,7 @@ impl Registry {
             close_watches: CloseWatches::new(),
             rules: Rc::default(),
             pins_of_pages,
-            pins_of_rings,
+            rings,
         })
     }
 
@@ -205,7 +204,7 @@ impl Registry {
         let closer = self.closers.of(owner.user, Source::Carriers);
         let account = self.pages.account(owner.user);
         let pages = SharedPages::new(v6, style, stage, message_bytes_max, &account, &self.pins_of_pages)?;
-        let ring = OutboundRing::new(pages.memory(), Arc::clone(&self.pins_of_rings));
+        let ring = OutboundRing::new(pages.memory(), Arc::clone(&self.rings), owner.user);
         let (endpoint, program_end) = endpoint::pair(&self.busy_polling, closer, accounts, ring)?;
         let cookie = Cookie::of(&program_end)?;
         let (commands, receiver) = commands::channel_for(style);

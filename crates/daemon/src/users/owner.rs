@@ -1,11 +1,12 @@
-//! Ownership of sockets, and the limit of sockets of one user.
+//! Ownership of sockets, and the limits of sockets and rings of one user.
 
 use std::collections::HashMap;
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
 use rustix::net::UCred;
-use shared_memory::Pins;
+use shared_memory::{Foreign, Pins};
 
 use crate::system::lock::lock;
 use crate::users::descriptor_numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers, Taken};
@@ -18,6 +19,8 @@ const DESCRIPTORS_COUNTED_HERE: usize = 2;
 const PART_OF_REQUESTS: usize = 8;
 /// And this part to the pins of rings.
 const PART_OF_RINGS: usize = 16;
+/// More rings than a pipe holds.
+const PIPE_RINGS_MAX: usize = 32;
 /// Number of descriptors of a pipe.
 const DESCRIPTORS_PER_PIPE: usize = 2;
 /// Maximum number of quarters of all sockets for one user, so that other users always get some.
@@ -56,17 +59,8 @@ impl Division {
         let fit = |sockets: usize| {
             sockets * DESCRIPTORS_PER_SOCKET + Pins::pipes_for(sockets) * DESCRIPTORS_PER_PIPE <= room
         };
-        // The number of sockets is at least `few` and less than `many`.
-        let (mut few, mut many) = (0, room / DESCRIPTORS_PER_SOCKET + 1);
-        while few + 1 < many {
-            let middle = few.midpoint(many);
-            if fit(middle) {
-                few = middle;
-            } else {
-                many = middle;
-            }
-        }
-        Division { sockets: few, pipes_of_pages: Pins::pipes_for(few), pipes_of_rings }
+        let sockets = most(room / DESCRIPTORS_PER_SOCKET + 1, fit);
+        Division { sockets, pipes_of_pages: Pins::pipes_for(sockets), pipes_of_rings }
     }
 }
 
@@ -75,11 +69,54 @@ pub fn sockets_max(descriptors: usize) -> usize {
     Division::new(Numbers::left_to_programs(descriptors)).sockets
 }
 
+/// The number of items of each user, of which no user has more than a limit.
+#[derive(Debug)]
+struct Counts {
+    of_users: Mutex<HashMap<u32, usize>>,
+    limit: usize,
+}
+
+/// One item of a user, counted until dropped.
+#[derive(Debug)]
+struct Counted {
+    counts: Arc<Counts>,
+    user: u32,
+}
+
+impl Counts {
+    /// Returns counts that leave a quarter of all items to other users.
+    fn of(items: usize) -> Arc<Counts> {
+        Arc::new(Counts { of_users: Mutex::default(), limit: (items * QUARTERS_OF_A_USER / 4).max(1) })
+    }
+
+    /// Counts one more item, unless the user has as many as it may.
+    fn take(self: &Arc<Self>, user: u32) -> Option<Counted> {
+        let mut of_users = lock(&self.of_users);
+        let count = of_users.entry(user).or_default();
+        if *count >= self.limit {
+            return None;
+        }
+        *count += 1;
+        Some(Counted { counts: Arc::clone(self), user })
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut of_users = lock(&self.counts.of_users);
+        if let Some(count) = of_users.get_mut(&self.user) {
+            *count -= 1;
+            if *count == 0 {
+                of_users.remove(&self.user);
+            }
+        }
+    }
+}
+
 /// The number of sockets of each user.
 #[derive(Debug)]
 pub(crate) struct Shares {
-    of_users: Arc<Mutex<HashMap<u32, usize>>>,
-    limit: usize,
+    counts: Arc<Counts>,
     division: Division,
     numbers: Arc<Numbers>,
 }
@@ -88,22 +125,76 @@ pub(crate) struct Shares {
 #[derive(Debug)]
 pub(crate) struct Share {
     pub(crate) owner: Owner,
-    of_users: Arc<Mutex<HashMap<u32, usize>>>,
+    _counted: Counted,
     _numbers: Taken,
+}
+
+/// The rings of all users.
+#[derive(Debug)]
+pub(crate) struct Rings {
+    pins: Arc<Pins>,
+    counts: Arc<Counts>,
+}
+
+/// The memory of a ring, counted for its user until dropped.
+pub(crate) struct RingMemory {
+    words: Foreign,
+    _counted: Counted,
+}
+
+impl Rings {
+    /// Returns rings with so many pipes that pin them.
+    fn new(pipes: usize) -> Arc<Rings> {
+        // The pages of as many rings find room, in whatever order earlier ones were released.
+        let rings = most(pipes * PIPE_RINGS_MAX, |rings| Pins::pipes_for(rings) <= pipes);
+        Arc::new(Rings { pins: Arc::new(Pins::new(pipes)), counts: Counts::of(rings) })
+    }
+
+    /// Returns rings for tests, of which a user has one.
+    #[cfg(test)]
+    pub(crate) fn one() -> Arc<Rings> {
+        Rings::new(Pins::pipes_for(1))
+    }
+
+    /// Checks and maps the memory of a ring that a program of this user has made.
+    pub(crate) fn map(&self, user: u32, memfd: impl AsFd) -> Result<RingMemory, Errno> {
+        let counted = self.counts.take(user).ok_or(Errno::NFILE)?;
+        Ok(RingMemory { words: Foreign::new(memfd, ring::WORDS, &self.pins)?, _counted: counted })
+    }
+}
+
+impl RingMemory {
+    pub(crate) fn words(&self) -> &Foreign {
+        &self.words
+    }
+}
+
+/// Returns the greatest number below `end` that fits; smaller ones fit, too.
+fn most(end: usize, fits: impl Fn(usize) -> bool) -> usize {
+    // The result is at least `few` and less than `many`.
+    let (mut few, mut many) = (0, end);
+    while few + 1 < many {
+        let middle = few.midpoint(many);
+        if fits(middle) {
+            few = middle;
+        } else {
+            many = middle;
+        }
+    }
+    few
 }
 
 impl Shares {
     /// Sets the limit according to the descriptor numbers of this process.
     pub(crate) fn new(numbers: Arc<Numbers>) -> Self {
         let division = Division::new(numbers.max());
-        let limit = division.sockets * QUARTERS_OF_A_USER / 4;
-        Shares { of_users: Arc::default(), limit: limit.max(1), division, numbers }
+        Shares { counts: Counts::of(division.sockets), division, numbers }
     }
 
-    /// Returns the pins of the sockets' pages, and those of their rings.
-    pub(crate) fn pins(&self) -> (Arc<Pins>, Arc<Pins>) {
+    /// Returns the pins of the sockets' pages, and the rings of the programs.
+    pub(crate) fn pins(&self) -> (Arc<Pins>, Arc<Rings>) {
         let Division { pipes_of_pages, pipes_of_rings, .. } = self.division;
-        (Arc::new(Pins::new(pipes_of_pages)), Arc::new(Pins::new(pipes_of_rings)))
+        (Arc::new(Pins::new(pipes_of_pages)), Rings::new(pipes_of_rings))
     }
 
     /// Counts one more socket. The error is the kernel's for a full file table.
@@ -112,31 +203,18 @@ impl Shares {
         if !self.numbers.has(DESCRIPTORS_PER_SOCKET + others.saturating_sub(MESSAGE_DESCRIPTORS_MAX)) {
             return Err(Errno::NFILE);
         }
-        let mut of_users = lock(&self.of_users);
-        let count = of_users.entry(owner.user).or_default();
-        if *count >= self.limit {
-            return Err(Errno::NFILE);
-        }
-        *count += 1;
+        let counted = self.counts.take(owner.user).ok_or(Errno::NFILE)?;
         let numbers = self.numbers.count(DESCRIPTORS_COUNTED_HERE);
-        Ok(Share { owner, of_users: Arc::clone(&self.of_users), _numbers: numbers })
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        let mut of_users = lock(&self.of_users);
-        if let Some(count) = of_users.get_mut(&self.owner.user) {
-            *count -= 1;
-            if *count == 0 {
-                of_users.remove(&self.owner.user);
-            }
-        }
+        Ok(Share { owner, _counted: counted, _numbers: numbers })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
+    use shared_memory::Offered;
+
     use super::*;
 
     #[test]
@@ -159,6 +237,27 @@ mod tests {
         let _again = of(1).expect("room again");
         assert!(of(3).is_ok(), "a third user has a share of its own");
         drop(others);
-        assert_eq!(lock(&shares.of_users).len(), 1, "a user without sockets takes no memory");
+        assert_eq!(lock(&shares.counts.of_users).len(), 1, "a user without sockets takes no memory");
+    }
+
+    #[test]
+    fn one_user_leaves_rings_to_others() {
+        let rings = Rings::new(2);
+        let ring = |user| rings.map(user, &Offered::new("ring", ring::WORDS).expect("memory"));
+        let all_of = |user| -> Vec<RingMemory> { std::iter::from_fn(|| ring(user).ok()).collect() };
+        // Nine pages stay in a pipe, whichever of 16 they are, and one pipe may hold a single page.
+        let greedy = all_of(1);
+        assert_eq!((greedy.len(), ring(1).err()), (6, Some(Errno::NFILE)));
+        let first = ring(2).expect("the pins that are left are for others");
+        assert!(greedy.iter().all(|ring| !ring.words().long_words().is_empty()));
+        drop(greedy);
+        assert_eq!(all_of(1).len(), 6);
+        drop(first);
+        assert!(lock(&rings.counts.of_users).is_empty(), "a user without rings takes no memory");
+        let refused = rings.map(1, File::open("/dev/null").expect("a file"));
+        assert!(
+            refused.is_err() && lock(&rings.counts.of_users).is_empty(),
+            "one that is refused does not count"
+        );
     }
 }
