@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use rustix::net::UCred;
 use swiftwater::internals::batches_moved;
 
+use crate::calls::options::Rest;
 use crate::calls::peel_off::{Front, PeeledOff};
 use crate::calls::reply::{Answer, Reply};
 use crate::calls::{bind, connect, form, links, listen, options, peel_off, report, status, streams};
@@ -23,6 +24,7 @@ use crate::state::registry::{Registry, take_waiting_seat};
 use crate::state::socket::Socket;
 use crate::state::socket_options::SocketOptions;
 use crate::system::addresses::{check_peer, parse_list};
+use crate::system::quantum::RECORDS_PER_TURN;
 use crate::system::socket_cookie::Cookie;
 use crate::tasks;
 use crate::tasks::relaying::{drain, notify_sender_dry};
@@ -270,7 +272,13 @@ async fn set_option(
         }
         (IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_REM) => bind::bind_less(registry, socket, value),
         _ => {
-            let dry = options::set(socket, level, name, value)?;
+            let Rest { mut dry, everywhere } = options::set(socket, level, name, value)?;
+            if let Some(everywhere) = everywhere {
+                let many = socket.inner().associations.len() > RECORDS_PER_TURN;
+                // It takes several turns, so it waits.
+                let _seat = many.then(|| take_waiting_seat(registry, credentials)).transpose()?;
+                dry.extend(options::change_everywhere(socket, everywhere).await);
+            }
             if !dry.is_empty() {
                 tokio::task::spawn_local(notify_sender_dry(Rc::clone(socket), dry));
                 // The task puts the notification into the channel before the answer, if there is room.

@@ -98,6 +98,9 @@ pub(crate) struct Inner {
     pub(crate) listener: Weak<Listener>,
     /// The socket's associations, by number.
     pub(crate) associations: BTreeMap<u32, Rc<SocketAssociation>>,
+    /// The smallest of their fragmentation points, while fragmentation is disabled. Too small after the association has ended, until
+    /// the option is set again.
+    pub(crate) message_limit: Option<usize>,
     /// For a one-to-many socket: the number of associations from which something may still be received.
     pub(crate) heard: usize,
 }
@@ -146,6 +149,7 @@ impl Socket {
             options,
             listener: Weak::new(),
             associations: BTreeMap::new(),
+            message_limit: None,
             heard: 0,
         };
         Socket {

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use super::messages::tuned;
 use super::value::{ASSOC_VALUE_BYTES, Build, Value, number};
-use super::{Access, IPPROTO_SCTP, room_for_number, switch};
+use super::{Access, Current, IPPROTO_SCTP, room_for_number, switch};
 use crate::state::socket_options::SCTP_ECN_SUPPORTED;
 
 const SCTP_SET_PEER_PRIMARY_ADDR: i32 = 5;
@@ -119,7 +119,11 @@ fn set_peer_primary(access: &Access<'_>, value: &[u8]) -> Result<(), Errno> {
 /// `struct sctp_authkeyid` and `struct sctp_authkey`: fails, unless the option addresses no association at all.
 fn refuse_key(access: &Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let targets = access.several(Value::at_least(value, 4)?.i32(0))?;
-    let anybody = targets.future || !targets.associations.is_empty();
+    let anybody = match targets.current {
+        Current::None => targets.future,
+        Current::One(_) => true,
+        Current::All => targets.future || !access.inner.associations.is_empty(),
+    };
     if anybody { Err(Errno::ACCESS) } else { Ok(()) }
 }
 
@@ -159,7 +163,7 @@ fn set_policy(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
         return Err(Errno::INVAL);
     }
     let number = if policy == 0 { 0 } else { value.u32(4) };
-    access.set_several(value.i32(0), |assoc_options| assoc_options.policy = (policy, number))
+    access.set_several(value.i32(0), move |assoc_options| assoc_options.policy = (policy, number))
 }
 
 fn policy(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
@@ -185,10 +189,11 @@ fn abandoned(access: &Access<'_>, given: &[u8], of_stream: bool) -> Result<Vec<u
 
 fn set_stream_resets(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::exactly(value, ASSOC_VALUE_BYTES)?;
-    if value.u32(4) & !STREAM_RESETS != 0 {
+    let resets = value.u32(4);
+    if resets & !STREAM_RESETS != 0 {
         return Err(Errno::INVAL);
     }
-    access.set_several(value.i32(0), |assoc_options| assoc_options.stream_resets = value.u32(4))
+    access.set_several(value.i32(0), move |assoc_options| assoc_options.stream_resets = resets)
 }
 
 /// Fails, since the peer does not support stream reconfiguration.

@@ -6,7 +6,7 @@ use carrier::status_page::Subscriptions;
 use rustix::io::Errno;
 
 use super::value::{ASSOC_VALUE_BYTES, Build, Value, number};
-use super::{Access, FUTURE, IPPROTO_SCTP, room_for_number, switch};
+use super::{Access, Current, FUTURE, IPPROTO_SCTP, room_for_number, switch};
 use crate::state::association::SocketAssociation;
 use crate::state::association_options::{ABORT, ADDR_OVER, AssocOptions, EOF, Sending, UNORDERED};
 use crate::state::notification_type::{FIRST_TYPE, NotificationType};
@@ -21,7 +21,7 @@ const SCTP_MAXSEG: i32 = 13;
 const SCTP_CONTEXT: i32 = 17;
 const SCTP_FRAGMENT_INTERLEAVE: i32 = 18;
 const SCTP_PARTIAL_DELIVERY_POINT: i32 = 19;
-const SCTP_MAX_BURST: i32 = 20;
+pub(super) const SCTP_MAX_BURST: i32 = 20;
 const SCTP_RECVRCVINFO: i32 = 32;
 const SCTP_RECVNXTINFO: i32 = 33;
 const SCTP_DEFAULT_SNDINFO: i32 = 34;
@@ -126,11 +126,17 @@ impl Access<'_> {
 
     /// Notes an association for an immediate notification if all its data is acknowledged already: the program has just
     /// subscribed to that event.
-    fn note_if_dry(&mut self, assoc: Rc<SocketAssociation>) {
+    pub(super) fn note_if_dry(&mut self, assoc: Rc<SocketAssociation>) {
         let is_set_up = assoc.association().is_some();
         if is_set_up && assoc.view(|view| view.is_send_buffer_empty()).unwrap_or(true) {
             self.dry.push(assoc);
         }
+    }
+
+    /// Shows the sharers whether a future association, or one that there is, subscribes to the information about received messages.
+    pub(super) fn show_subscribers(&mut self, is_one_subscribed: bool) {
+        let sndrcv = is_one_subscribed || self.inner.options.assoc_options.subscribes(0);
+        self.want(Subscriptions::SNDRCV, sndrcv);
     }
 
     fn want(&mut self, what: Subscriptions, on: bool) {
@@ -184,16 +190,14 @@ fn subscribe_to_all(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> 
     for (kind, on) in value.iter().enumerate() {
         assoc_options.subscribe(kind, *on != 0);
     }
-    for assoc in access.associations() {
-        assoc.options().subscriptions = assoc_options.subscriptions;
-    }
-    access.inner.options.assoc_options.subscriptions = assoc_options.subscriptions;
-    access.apply_to_all();
+    let subscriptions = assoc_options.subscriptions;
+    access.inner.options.assoc_options.subscriptions = subscriptions;
+    access.everywhere().change(move |assoc_options| assoc_options.subscriptions = subscriptions);
     access.want(Subscriptions::SNDRCV, assoc_options.subscribes(0));
     if assoc_options.subscribes(NotificationType::SenderDry.subscription())
-        && let Some(only) = access.association(FUTURE)
+        && access.association(FUTURE).is_some()
     {
-        access.note_if_dry(only);
+        access.everywhere().note_dry();
     }
     Ok(())
 }
@@ -211,13 +215,17 @@ fn subscribe(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::at_least(value, EVENT_BYTES)?;
     let (kind, on) = (kind_of(value)?, value.u8(6) != 0);
     let targets = access.several(value.i32(0))?;
-    access.tune(&targets, |assoc_options| assoc_options.subscribe(kind, on));
+    access.tune(&targets, move |assoc_options| assoc_options.subscribe(kind, on));
     if on && kind == NotificationType::SenderDry.subscription() {
-        targets.associations.into_iter().for_each(|assoc| access.note_if_dry(assoc));
+        match targets.current {
+            Current::None => {}
+            Current::One(assoc) => access.note_if_dry(assoc),
+            Current::All => access.everywhere().note_dry(),
+        }
     }
-    let sndrcv = access.inner.options.assoc_options.subscribes(0)
-        || access.associations().iter().any(|assoc| assoc.options().subscribes(0));
-    access.want(Subscriptions::SNDRCV, sndrcv);
+    if kind == 0 {
+        access.everywhere().count_subscribers();
+    }
     Ok(())
 }
 
@@ -245,7 +253,7 @@ fn set_sending_of_old(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno
         lifetime_ms: value.u32(16),
     };
     check_flags(sending)?;
-    access.set_several(value.i32(28), |assoc_options| assoc_options.sending = sending)
+    access.set_several(value.i32(28), move |assoc_options| assoc_options.sending = sending)
 }
 
 fn sending_of_old(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
@@ -268,7 +276,7 @@ fn set_sending(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
         lifetime_ms: 0,
     };
     check_flags(sending)?;
-    access.set_several(value.i32(12), |assoc_options| {
+    access.set_several(value.i32(12), move |assoc_options| {
         assoc_options.sending = Sending { lifetime_ms: assoc_options.sending.lifetime_ms, ..sending };
     })
 }
@@ -330,7 +338,7 @@ fn segment(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
 
 fn set_burst(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let (id, packets) = value_for(value)?;
-    access.set_several(id, |assoc_options| assoc_options.burst_max = Some(packets))
+    access.set_several(id, move |assoc_options| assoc_options.burst_max = Some(packets))
 }
 
 /// Returns `SCTP_MAX_BURST`. As on Linux, further bytes of the buffer are returned unchanged.
@@ -343,16 +351,18 @@ fn burst(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
 
 fn set_context(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::exactly(value, ASSOC_VALUE_BYTES)?;
-    access.set_several(value.i32(0), |assoc_options| assoc_options.context = value.u32(4))
+    let context = value.u32(4);
+    access.set_several(value.i32(0), move |assoc_options| assoc_options.context = context)
 }
 
 /// Stores a scheduler, which has no effect: here no stream waits for another.
 fn set_scheduler(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::at_least(value, ASSOC_VALUE_BYTES)?;
-    if value.u32(4) > SCHEDULER_MAX {
+    let scheduler = value.u32(4);
+    if scheduler > SCHEDULER_MAX {
         return Err(Errno::INVAL);
     }
-    access.set_several(value.i32(0), |assoc_options| assoc_options.scheduler = value.u32(4))
+    access.set_several(value.i32(0), move |assoc_options| assoc_options.scheduler = scheduler)
 }
 
 /// Checks a `struct sctp_stream_value`, whose stream must exist; its value has no effect.

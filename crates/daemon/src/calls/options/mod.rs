@@ -5,6 +5,8 @@
 //! The shim answers some options itself, from the page or the kernel: `SO_ERROR`, `SO_TYPE`, `SO_DOMAIN`,
 //! `SO_PROTOCOL`, `SO_RCVTIMEO`, `SO_SNDTIMEO`.
 //!
+//! A one-to-many socket may have many associations. What an option changes in all of them is done in turns (`everywhere`).
+//!
 //! | file | options |
 //! |---|---|
 //! | `generic` | `SOL_SOCKET`, `IPPROTO_IP`, `IPPROTO_IPV6` |
@@ -14,6 +16,7 @@
 //! | `status` | the state of associations |
 //! | `extensions` | unsupported extensions |
 
+mod everywhere;
 mod extensions;
 mod generic;
 mod messages;
@@ -33,6 +36,7 @@ use crate::state::association_options::AssocOptions;
 use crate::state::socket::{Inner, Socket};
 use crate::system::addresses::View;
 
+pub(crate) use everywhere::{Everywhere, change_everywhere};
 use value::{NamedAddress, Value};
 
 const IPPROTO_SCTP: i32 = 132;
@@ -50,27 +54,38 @@ struct Access<'a> {
     inner: &'a mut Inner,
     /// Associations whose program has just subscribed to the sender dry event, and which are dry already.
     dry: Vec<Rc<SocketAssociation>>,
+    /// What is left to do for all associations.
+    everywhere: Option<Everywhere>,
 }
 
 /// The associations to which a set option applies.
 struct Targets {
     future: bool,
-    associations: Vec<Rc<SocketAssociation>>,
+    current: Current,
 }
 
-/// Sets an option. Returns the associations that need a notification at once because all their data is acknowledged.
-pub(crate) fn set(
-    socket: &Socket,
-    level: i32,
-    name: i32,
-    value: &[u8],
-) -> Result<Vec<Rc<SocketAssociation>>, Errno> {
+/// The existing associations to which a set option applies.
+enum Current {
+    None,
+    One(Rc<SocketAssociation>),
+    All,
+}
+
+/// What is left to do after an option was set.
+pub(crate) struct Rest {
+    /// The associations that need a notification at once because all their data is acknowledged.
+    pub(crate) dry: Vec<Rc<SocketAssociation>>,
+    pub(crate) everywhere: Option<Everywhere>,
+}
+
+/// Sets an option. Returns what is left to do.
+pub(crate) fn set(socket: &Socket, level: i32, name: i32, value: &[u8]) -> Result<Rest, Errno> {
     let mut inner = socket.inner();
-    let mut access = Access { socket, inner: &mut inner, dry: Vec::new() };
+    let mut access = Access::new(socket, &mut inner);
     if level != IPPROTO_SCTP {
         generic::set(&mut access, level, name, value)?;
         access.inner.tune_listener();
-        return Ok(access.dry);
+        return Ok(access.rest());
     }
     let done = timers::set(&mut access, name, value)
         .or_else(|| paths::set(&mut access, name, value))
@@ -78,16 +93,16 @@ pub(crate) fn set(
         .or_else(|| extensions::set(&mut access, name, value));
     done.unwrap_or(Err(Errno::NOPROTOOPT))?;
     access.inner.tune_listener();
-    Ok(access.dry)
+    Ok(access.rest())
 }
 
 /// Applies the options to an association that has just come up, including those that were set meanwhile.
 pub(crate) fn apply_when_up(socket: &Socket, assoc: &SocketAssociation) {
     super::streams::autopush(socket, assoc);
     let mut inner = socket.inner();
-    let access = Access { socket, inner: &mut inner, dry: Vec::new() };
+    let mut access = Access::new(socket, &mut inner);
     access.apply(assoc);
-    access.limit_messages();
+    access.limit_messages_of(assoc);
     access.show_linger();
     assoc.set_bounds_unread(access.inner.options.bounds_unread());
 }
@@ -95,7 +110,7 @@ pub(crate) fn apply_when_up(socket: &Socket, assoc: &SocketAssociation) {
 /// Returns the value of an option. `given` is the program's buffer, whose length is the room for the value.
 pub(crate) fn get(socket: &Socket, level: i32, name: i32, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let mut inner = socket.inner();
-    let access = Access { socket, inner: &mut inner, dry: Vec::new() };
+    let access = Access::new(socket, &mut inner);
     if level != IPPROTO_SCTP {
         return generic::get(&access, level, name, given);
     }
@@ -105,6 +120,16 @@ pub(crate) fn get(socket: &Socket, level: i32, name: i32, given: &[u8]) -> Resul
         .or_else(|| status::get(&access, name, given))
         .or_else(|| extensions::get(&access, name, given));
     found.unwrap_or(Err(Errno::NOPROTOOPT))
+}
+
+impl<'a> Access<'a> {
+    fn new(socket: &'a Socket, inner: &'a mut Inner) -> Self {
+        Access { socket, inner, dry: Vec::new(), everywhere: None }
+    }
+
+    fn rest(self) -> Rest {
+        Rest { dry: self.dry, everywhere: self.everywhere }
+    }
 }
 
 impl Access<'_> {
@@ -138,18 +163,14 @@ impl Access<'_> {
     /// Returns the associations that an option addresses if it may address several.
     fn several(&self, id: i32) -> Result<Targets, Errno> {
         if let Some(assoc) = self.association(id) {
-            return Ok(Targets { future: false, associations: vec![assoc] });
+            return Ok(Targets { future: false, current: Current::One(assoc) });
         }
         if id > ALL && self.is_one_to_many() {
             return Err(Errno::INVAL);
         }
         let id = if self.is_one_to_many() { id } else { FUTURE };
-        let associations = if matches!(id, CURRENT | ALL) { self.associations() } else { Vec::new() };
-        Ok(Targets { future: matches!(id, FUTURE | ALL), associations })
-    }
-
-    fn associations(&self) -> Vec<Rc<SocketAssociation>> {
-        self.inner.associations.values().cloned().collect()
+        let current = if matches!(id, CURRENT | ALL) { Current::All } else { Current::None };
+        Ok(Targets { future: matches!(id, FUTURE | ALL), current })
     }
 
     /// Returns the association whose peer has this address, unless the number is that of another.
@@ -171,26 +192,38 @@ impl Access<'_> {
 
     /// Changes the options of one association, or of future associations.
     fn set_one(&mut self, id: i32, change: impl Fn(&mut AssocOptions)) -> Result<(), Errno> {
-        let found = self.one(id)?;
-        self.tune(&Targets { future: found.is_none(), associations: found.into_iter().collect() }, change);
+        match self.one(id)? {
+            Some(assoc) => self.change(&assoc, change),
+            None => change(&mut self.inner.options.assoc_options),
+        }
         Ok(())
     }
 
     /// Changes the options of one association, of all, or of future associations.
-    fn set_several(&mut self, id: i32, change: impl Fn(&mut AssocOptions)) -> Result<(), Errno> {
+    fn set_several(&mut self, id: i32, change: impl Fn(&mut AssocOptions) + 'static) -> Result<(), Errno> {
         let targets = self.several(id)?;
         self.tune(&targets, change);
         Ok(())
     }
 
-    fn tune(&mut self, targets: &Targets, change: impl Fn(&mut AssocOptions)) {
+    fn tune(&mut self, targets: &Targets, change: impl Fn(&mut AssocOptions) + 'static) {
         if targets.future {
             change(&mut self.inner.options.assoc_options);
         }
-        for assoc in &targets.associations {
-            change(&mut assoc.options());
-            self.apply(assoc);
+        match &targets.current {
+            Current::None => {}
+            Current::One(assoc) => self.change(assoc, change),
+            Current::All => self.everywhere().change(change),
         }
+    }
+
+    fn change(&self, assoc: &SocketAssociation, change: impl Fn(&mut AssocOptions)) {
+        change(&mut assoc.options());
+        self.apply(assoc);
+    }
+
+    fn everywhere(&mut self) -> &mut Everywhere {
+        self.everywhere.get_or_insert_default()
     }
 
     /// Passes the options to the executive. An association that is being set up gets them once it is up.
@@ -205,17 +238,34 @@ impl Access<'_> {
         }
     }
 
-    /// Shows the sharers the maximum length of a message if fragmentation is disabled: the smallest limit of all
-    /// associations.
-    fn limit_messages(&self) {
-        let whole = self.inner.options.kept.get(&(IPPROTO_SCTP, messages::SCTP_DISABLE_FRAGMENTS));
-        let limit = whole.filter(|on| **on != 0).map(|_| {
-            let point = |assoc: &Rc<SocketAssociation>| assoc.view(|view| view.fragmentation_point_bytes());
-            let least = self.inner.associations.values().filter_map(point).min();
-            let set = self.inner.options.assoc_options.segment_bytes_max as usize;
-            let limit = least.or(Some(set).filter(|bytes| *bytes > 0));
-            limit.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(0)
-        });
+    /// Shows the sharers the maximum length of a message if fragmentation is disabled: the smallest limit of all associations.
+    fn limit_messages(&mut self) {
+        if self.keeps_messages_whole() {
+            self.everywhere().limit_messages();
+        } else {
+            self.show_message_limit(None);
+        }
+    }
+
+    /// Lowers that limit to the one of an association that has come up.
+    fn limit_messages_of(&mut self, assoc: &SocketAssociation) {
+        if self.keeps_messages_whole() {
+            let least = self.inner.message_limit.into_iter().chain(fragmentation_point(assoc)).min();
+            self.show_message_limit(least);
+        }
+    }
+
+    fn keeps_messages_whole(&self) -> bool {
+        let option = (IPPROTO_SCTP, messages::SCTP_DISABLE_FRAGMENTS);
+        self.inner.options.kept.get(&option).is_some_and(|on| *on != 0)
+    }
+
+    /// Shows the smallest limit of the associations. Without any, that of future ones counts if fragmentation is disabled.
+    fn show_message_limit(&mut self, least: Option<usize>) {
+        self.inner.message_limit = least;
+        let set = self.inner.options.assoc_options.segment_bytes_max as usize;
+        let of_future = Some(set).filter(|bytes| *bytes > 0 && self.keeps_messages_whole());
+        let limit = least.or(of_future).and_then(|bytes| u32::try_from(bytes).ok());
         self.socket.channel.pages.set_fragmentation_limit(limit.unwrap_or(0));
     }
 
@@ -227,9 +277,13 @@ impl Access<'_> {
     }
 
     /// Applies the options of the socket to all its associations.
-    fn apply_to_all(&self) {
-        self.associations().iter().for_each(|assoc| self.apply(assoc));
+    fn apply_to_all(&mut self) {
+        self.everywhere().apply();
     }
+}
+
+fn fragmentation_point(assoc: &SocketAssociation) -> Option<usize> {
+    assoc.view(|view| view.fragmentation_point_bytes())
 }
 
 /// Parses a boolean in an `int`.

@@ -149,7 +149,7 @@ fn set_sack(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     if delay_ms > SACK_DELAY_MAX_MS {
         return Err(Errno::INVAL);
     }
-    access.set_several(value.i32(0), |assoc_options| change_sack(assoc_options, delay_ms, frequency))
+    access.set_several(value.i32(0), move |assoc_options| change_sack(assoc_options, delay_ms, frequency))
 }
 
 /// Changes delay and frequency of SACKs. Zero leaves a value unchanged; a frequency of 1 disables the delay.

@@ -1,0 +1,124 @@
+//! Changes of all associations of a socket, in turns: a one-to-many socket may have tens of thousands.
+
+use std::rc::Rc;
+
+use super::{Access, fragmentation_point};
+use crate::state::association::SocketAssociation;
+use crate::state::association_options::AssocOptions;
+use crate::state::socket::Socket;
+
+/// What an option changes in all associations of a socket.
+#[derive(Default)]
+pub(crate) struct Everywhere {
+    change: Option<Box<dyn Fn(&mut AssocOptions)>>,
+    applies: bool,
+    limits_messages: bool,
+    notes_dry: bool,
+    counts_subscribers: bool,
+}
+
+impl Everywhere {
+    /// Changes the options of each association, and passes them to the executive.
+    pub(super) fn change(&mut self, change: impl Fn(&mut AssocOptions) + 'static) {
+        self.change = Some(Box::new(change));
+        self.applies = true;
+    }
+
+    /// Passes the options to the executive.
+    pub(super) fn apply(&mut self) {
+        self.applies = true;
+    }
+
+    /// Shows the sharers the smallest limit of messages that stay whole.
+    pub(super) fn limit_messages(&mut self) {
+        self.limits_messages = true;
+    }
+
+    /// Notes the associations that are dry.
+    pub(super) fn note_dry(&mut self) {
+        self.notes_dry = true;
+    }
+
+    /// Shows the sharers whether an association has subscribed to the information about received messages.
+    pub(super) fn count_subscribers(&mut self) {
+        self.counts_subscribers = true;
+    }
+}
+
+/// Does what is left to do for all associations, in the turns of the user. Returns those that need a notification at once.
+pub(crate) async fn change_everywhere(socket: &Socket, everywhere: Everywhere) -> Vec<Rc<SocketAssociation>> {
+    let (mut turn, mut next) = (socket.turn(), 0);
+    let (mut dry, mut least, mut is_subscribed) = (Vec::new(), None, false);
+    loop {
+        if turn.is_spent_by(1) {
+            turn.next().await;
+        }
+        let mut inner = socket.inner();
+        let Some((id, assoc)) = inner.associations.range(next..).next() else { break };
+        let assoc = Rc::clone(assoc);
+        next = id + 1;
+        if let Some(change) = &everywhere.change {
+            change(&mut assoc.options());
+        }
+        is_subscribed |= everywhere.counts_subscribers && assoc.options().subscribes(0);
+        let mut access = Access::new(socket, &mut inner);
+        if everywhere.applies {
+            access.apply(&assoc);
+        }
+        if everywhere.limits_messages {
+            least = least.into_iter().chain(fragmentation_point(&assoc)).min();
+        }
+        if everywhere.notes_dry {
+            access.note_if_dry(assoc);
+            dry.append(&mut access.dry);
+        }
+    }
+    turn.end();
+    let mut inner = socket.inner();
+    let mut access = Access::new(socket, &mut inner);
+    if everywhere.limits_messages {
+        access.show_message_limit(least);
+    }
+    if everywhere.counts_subscribers {
+        access.show_subscribers(is_subscribed);
+    }
+    dry
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::super::{IPPROTO_SCTP, messages, set};
+    use super::*;
+    use crate::channel::style::Style;
+    use crate::testing::{opened, registry, soon};
+    use crate::users::round_share::RECORDS_PER_ROUND;
+
+    const COUNT: u32 = 4 * RECORDS_PER_ROUND as u32;
+
+    #[tokio::test(flavor = "local")]
+    async fn an_option_of_all_associations_is_set_in_turns() {
+        let registry = registry();
+        let (socket, _program_end) = opened(&registry, Style::OneToMany);
+        let peer = ([192, 0, 2, 1], 7).into();
+        for id in 3..3 + COUNT {
+            let assoc = Rc::new(SocketAssociation::new(id, peer, AssocOptions::default()));
+            socket.inner().associations.insert(id, assoc);
+        }
+        // SCTP_ALL_ASSOC, and 7 packets.
+        let value = [2, 0, 0, 0, 7, 0, 0, 0];
+        let rest = set(&socket, IPPROTO_SCTP, messages::SCTP_MAX_BURST, &value).expect("it is valid");
+        let changed = || {
+            let inner = socket.inner();
+            inner.associations.values().filter(|assoc| assoc.options().burst_max == Some(7)).count()
+        };
+        assert_eq!((changed(), socket.inner().options.assoc_options.burst_max), (0, Some(7)));
+        let mut changing = pin!(change_everywhere(&socket, rest.everywhere.expect("associations")));
+        assert!(changing.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!((1..=RECORDS_PER_ROUND).contains(&changed()), "{} in a turn", changed());
+        soon(changing).await;
+        assert_eq!(changed(), COUNT as usize);
+    }
+}
