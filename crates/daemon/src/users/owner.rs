@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn one_user_leaves_rings_to_others() {
         let rings = Rings::new(2);
-        let ring = |user| rings.map(user, &Offered::new("ring", ring::WORDS).expect("memory"));
+        let ring = |user| rings.map(user, Offered::new("ring", ring::WORDS).expect("memory"));
         let all_of = |user| -> Vec<RingMemory> { std::iter::from_fn(|| ring(user).ok()).collect() };
         // Nine pages stay in a pipe, whichever of 16 they are, and one pipe may hold a single page.
         let greedy = all_of(1);

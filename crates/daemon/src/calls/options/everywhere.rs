@@ -7,10 +7,13 @@ use crate::state::association::SocketAssociation;
 use crate::state::association_options::AssocOptions;
 use crate::state::socket::Socket;
 
+/// A change of one association's options.
+type Change = dyn Fn(&mut AssocOptions);
+
 /// What an option changes in all associations of a socket.
 #[derive(Default)]
 pub(crate) struct Everywhere {
-    change: Option<Box<dyn Fn(&mut AssocOptions)>>,
+    change: Option<Box<Change>>,
     applies: bool,
     limits_messages: bool,
     notes_dry: bool,
