@@ -2,21 +2,17 @@
 //!
 //! A batch is received at the end of a large block and split off without a copy; many small datagrams share a block. A full block
 //! waits in a queue until all readers have released it, and is then reused.
-//!
-//! Memory that the kernel copies into is aligned. AMD processors of the Zen 3 and Zen 4 kind copy at less than half their speed
-//! (`rep movsb`) where the destination lies up to 31 bytes behind the source within their pages, and the kernel's data begins at a
-//! page or cache line. Large allocations begin 16 bytes behind a page, and so would be such destinations.
 
 use std::collections::VecDeque;
 
 use bytes::{Buf, Bytes, BytesMut};
 
+use crate::aligned_buffer::ALIGNMENT;
+
 /// Size of a block.
 pub(crate) const BLOCK_BYTES: usize = 256 * 1024;
 /// Room for one receive: the size of the largest batch that the kernel delivers.
 pub(crate) const RECEIVE_BYTES: usize = 65_536;
-/// Alignment of memory that the kernel copies into: a cache line.
-const ALIGNMENT: usize = 64;
 /// Maximum number of full blocks that are kept for reuse; further ones belong to their readers only. So a link keeps 2.25 MB.
 const SPENT_BLOCKS_MAX: usize = 8;
 /// Maximum number of full blocks that are checked for reuse, the oldest first, before a new one is allocated, so that one slow

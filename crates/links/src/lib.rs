@@ -21,6 +21,7 @@
 compile_error!("links needs Linux: segmentation offload and the socket error queue are its own");
 
 mod address_changes;
+mod aligned_buffer;
 mod bind;
 mod bind_error;
 mod blocks;
@@ -45,6 +46,7 @@ mod syscalls;
 mod tcp_info;
 mod udp_encap;
 
+pub use aligned_buffer::AlignedBuffer;
 pub use bind::UdpEncapConfig;
 pub use bind_error::BindError;
 pub use device_syscalls::become_realtime;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carrier::record::{Flags, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use links::AlignedBuffer;
 use rustix::io::Errno;
 
 use crate::channel::accounts::Accounts;
@@ -18,7 +19,6 @@ use crate::channel::form::Form;
 use crate::channel::inbound_long::{self, InboundLong};
 use crate::channel::incoming::Incoming;
 use crate::channel::ring::{Content, Front, OutboundRing};
-use crate::system::aligned_buffer::AlignedBuffer;
 use crate::users::budget::{Charge, RECORD_COST_BYTES};
 use crate::users::close_watches::CloseWatch;
 use crate::users::closer::{Closer, ReceivedDescriptor};
@@ -287,7 +287,7 @@ impl Endpoint {
                 }
             }
             let charge = self.accounts.take_for_record(RECORD_ROOM_BYTES).ok_or(Errno::NOBUFS)?;
-            RECEIVE_BUFFER.with_borrow_mut(|buffer| self.receive_into(buffer.bytes_mut(), charge))
+            RECEIVE_BUFFER.with_borrow_mut(|buffer| self.receive_into(buffer, charge))
         })
     }
 

@@ -1,7 +1,6 @@
 //! Interfaces to the operating system for the layers above.
 
 pub(crate) mod addresses;
-pub(crate) mod aligned_buffer;
 pub(crate) mod descriptor_io;
 pub(crate) mod errno;
 pub(crate) mod journal;

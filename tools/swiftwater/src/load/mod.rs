@@ -3,7 +3,6 @@
 //! A loop is generic over its transport, so that a message costs the transport's call and a handful of instructions. No loop
 //! reads the clock for every message.
 
-pub(crate) mod read_buffer;
 pub(crate) mod relay;
 pub(crate) mod sctp_transport;
 pub(crate) mod tcp;
@@ -17,9 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use links::AlignedBuffer;
 use thiserror::Error;
-
-use read_buffer::ReadBuffer;
 
 /// Longest latency that the histogram distinguishes.
 const LATENCY_MAX: Duration = Duration::from_secs(60);
@@ -195,7 +193,7 @@ pub(crate) fn ask_all(
     meter: &Meter,
     latencies: &mut Histogram<u64>,
 ) -> Result<(), LoadError> {
-    let mut response = ReadBuffer::new(request.len());
+    let mut response = AlignedBuffer::new(request.len());
     let mut calls = 0;
     let mut before = Instant::now();
     while calls < limit && !stop.load(Ordering::Relaxed) {
@@ -218,7 +216,7 @@ pub(crate) fn answer_all(
     message_bytes: usize,
     meter: &Meter,
 ) -> Result<Span, LoadError> {
-    let mut message = ReadBuffer::new(message_bytes);
+    let mut message = AlignedBuffer::new(message_bytes);
     let mut span = Span::default();
     let (mut calls, _) = meter.read();
     while dialogue.recv(&mut message)? {
@@ -240,7 +238,7 @@ pub(crate) fn connect_and_ask_all<D: Dialogue>(
     meter: &Meter,
     latencies: &mut Histogram<u64>,
 ) -> Result<(), LoadError> {
-    let mut response = ReadBuffer::new(request.len());
+    let mut response = AlignedBuffer::new(request.len());
     let mut calls = 0;
     while calls < limit && !stop.load(Ordering::Relaxed) {
         let before = Instant::now();

@@ -7,11 +7,11 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
+use links::AlignedBuffer;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::LoadError;
-use super::read_buffer::ReadBuffer;
 
 /// Socket where senders meet the relay. The TCP streams that it returns are descriptors that programs write records to and read
 /// records from.
@@ -66,7 +66,7 @@ fn name(token: u64) -> io::Result<SockAddr> {
 }
 
 fn relay(sender: &Socket, receiver: &Socket, record_bytes: usize, answers: bool) -> io::Result<()> {
-    let mut record = ReadBuffer::new(record_bytes);
+    let mut record = AlignedBuffer::new(record_bytes);
     while pass_on(sender, receiver, &mut record)? {
         if answers && !pass_on(receiver, sender, &mut record)? {
             return Ok(());

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use links::AlignedBuffer;
 use swiftwater::trace::TraceSink;
 use swiftwater::{
     AcceptError, Address, Association, AssociationOptions, BindError, Checksum, LinkKind, Listener,
     PathStatistics, Reader, SendInfo, Sender, Stack, StackOptions,
 };
 
-use super::read_buffer::ReadBuffer;
 use super::{Dialogue, Incoming, LoadError, Outgoing, read_every_byte};
 use crate::interrupt;
 use crate::output::note;
@@ -317,7 +317,7 @@ impl Incoming for SctpBatchIn {
 /// Receives single messages, or an endless message in pieces of up to 128 KB.
 pub(crate) struct SctpIn {
     association: Association,
-    buffer: ReadBuffer,
+    buffer: AlignedBuffer,
     /// Size of whole messages; `None` for pieces of an endless one.
     message_bytes: Option<usize>,
 }
@@ -325,7 +325,7 @@ pub(crate) struct SctpIn {
 impl SctpIn {
     /// Returns a receiver of whole messages of this size.
     pub(crate) fn messages(association: Association, message_bytes: usize) -> Self {
-        let buffer = ReadBuffer::new(if message_bytes < IN_PLACE_BYTES_MIN { message_bytes } else { 0 });
+        let buffer = AlignedBuffer::new(if message_bytes < IN_PLACE_BYTES_MIN { message_bytes } else { 0 });
         Self { association, buffer, message_bytes: Some(message_bytes) }
     }
 
@@ -340,7 +340,7 @@ impl SctpIn {
                 note(format_args!("swiftwater: the first bytes of a stream are read late: {error}"));
             }
         }
-        Self { association, buffer: ReadBuffer::new(READ_BYTES), message_bytes: None }
+        Self { association, buffer: AlignedBuffer::new(READ_BYTES), message_bytes: None }
     }
 
     /// Answers the peer's shutdown with ours.

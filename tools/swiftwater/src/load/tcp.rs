@@ -6,9 +6,9 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use links::AlignedBuffer;
 use nix::sys::socket::{MsgFlags, recvmsg};
 
-use super::read_buffer::ReadBuffer;
 use super::{Dialogue, Incoming, LoadError, Outgoing, read_every_byte};
 
 /// Bytes that netperf's receiver reads at a time.
@@ -37,19 +37,19 @@ impl Outgoing for PlainOut {
 /// Reads of 128 KB.
 pub(crate) struct PlainIn<'a> {
     stream: TcpStream,
-    buffer: ReadBuffer,
+    buffer: AlignedBuffer,
     stop: &'a AtomicBool,
 }
 
 impl<'a> PlainIn<'a> {
     /// Reads from the connection until its end or until `stop` is set.
     pub(crate) fn new(stream: TcpStream, stop: &'a AtomicBool) -> Self {
-        Self { stream, buffer: ReadBuffer::new(READ_BYTES), stop }
+        Self { stream, buffer: AlignedBuffer::new(READ_BYTES), stop }
     }
 
     /// Reads from a connection whose every read is a message of up to this length.
     pub(crate) fn messages(stream: TcpStream, message_bytes: usize, stop: &'a AtomicBool) -> Self {
-        Self { stream, buffer: ReadBuffer::new(READ_BYTES.max(message_bytes)), stop }
+        Self { stream, buffer: AlignedBuffer::new(READ_BYTES.max(message_bytes)), stop }
     }
 }
 
@@ -65,14 +65,14 @@ impl Incoming for PlainIn<'_> {
 /// Reads messages of an SCTP socket. The longest ones come in parts; only the last part has `MSG_EOR`.
 pub(crate) struct SocketIn<'a> {
     stream: TcpStream,
-    buffer: ReadBuffer,
+    buffer: AlignedBuffer,
     stop: &'a AtomicBool,
 }
 
 impl<'a> SocketIn<'a> {
     /// Reads messages of up to this length until the end of the association or until `stop` is set.
     pub(crate) fn new(stream: TcpStream, message_bytes: usize, stop: &'a AtomicBool) -> Self {
-        Self { stream, buffer: ReadBuffer::new(READ_BYTES.max(message_bytes)), stop }
+        Self { stream, buffer: AlignedBuffer::new(READ_BYTES.max(message_bytes)), stop }
     }
 }
 
@@ -166,7 +166,7 @@ impl Outgoing for BatchedOut {
 /// Splits the messages out of a buffer of 64 KB, or of one message if that is larger.
 pub(crate) struct BatchedIn<'a> {
     stream: TcpStream,
-    buffer: ReadBuffer,
+    buffer: AlignedBuffer,
     start: usize,
     end: usize,
     stop: &'a AtomicBool,
@@ -175,7 +175,7 @@ pub(crate) struct BatchedIn<'a> {
 impl<'a> BatchedIn<'a> {
     /// Reads messages of up to `message_bytes_max` from the connection until its end or until `stop` is set.
     pub(crate) fn new(stream: TcpStream, message_bytes_max: usize, stop: &'a AtomicBool) -> Self {
-        let buffer = ReadBuffer::new(BATCH_BYTES.max(PREFIX_BYTES + message_bytes_max));
+        let buffer = AlignedBuffer::new(BATCH_BYTES.max(PREFIX_BYTES + message_bytes_max));
         Self { stream, buffer, start: 0, end: 0, stop }
     }
 

@@ -5,7 +5,8 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::read_buffer::ReadBuffer;
+use links::AlignedBuffer;
+
 use super::{Dialogue, Incoming, LoadError, Outgoing, read_every_byte};
 
 /// Interval at which a receiver that gets nothing checks whether the test is over.
@@ -37,7 +38,7 @@ impl Outgoing for DatagramOut {
 /// Receives datagrams until `stop` is set and none has come for a while.
 pub(crate) struct DatagramIn<'a> {
     socket: UdpSocket,
-    buffer: ReadBuffer,
+    buffer: AlignedBuffer,
     stop: &'a AtomicBool,
 }
 
@@ -47,7 +48,7 @@ impl<'a> DatagramIn<'a> {
         socket
             .set_read_timeout(Some(RECEIVE_POLL_INTERVAL))
             .map_err(LoadError::during("setting a timeout"))?;
-        Ok(Self { socket, buffer: ReadBuffer::new(1 << 16), stop })
+        Ok(Self { socket, buffer: AlignedBuffer::new(1 << 16), stop })
     }
 }
 

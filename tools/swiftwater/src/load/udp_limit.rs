@@ -10,9 +10,9 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use links::AlignedBuffer;
 use nix::sys::socket::{setsockopt, sockopt};
 
-use super::read_buffer::ReadBuffer;
 use super::udp::{RECEIVE_POLL_INTERVAL, is_transient};
 use super::{Incoming, LoadError, Outgoing};
 
@@ -103,7 +103,7 @@ impl Outgoing for BatchOut {
 /// Counts arrivals until `stop` is set and nothing has come for a while.
 pub(crate) struct BatchIn<'a> {
     socket: UdpSocket,
-    buffer: ReadBuffer,
+    buffer: AlignedBuffer,
     stop: &'a AtomicBool,
     sender: Option<SocketAddr>,
     bytes_per_return: usize,
@@ -123,7 +123,7 @@ impl<'a> BatchIn<'a> {
             .set_read_timeout(Some(RECEIVE_POLL_INTERVAL))
             .map_err(LoadError::during("setting a timeout"))?;
         let bytes_per_return = BATCHES_PER_RETURN * cut(packet_bytes, true).batch_bytes;
-        let buffer = ReadBuffer::new(1 << 16);
+        let buffer = AlignedBuffer::new(1 << 16);
         Ok(Self { socket, buffer, stop, sender: None, bytes_per_return, bytes_since_return: 0 })
     }
 
