@@ -56,7 +56,7 @@ impl Executive {
         if is_observed && self.streams.scheduler.is_quiet() {
             self.write_observed(s, driver, association, info, bytes);
         } else {
-            self.write_to_modules(s, driver, association, info, bytes);
+            self.write_to_modules(s, driver, Place::BelowHead, association, info, bytes);
         }
         Ok(())
     }
@@ -169,8 +169,7 @@ impl Executive {
         let Some(stream) = self.streams.get(s) else { return };
         let driver = stream.driver;
         self.count_written(s, 1, bytes.len());
-        let data = self.streams.pool.copy_in(bytes);
-        self.put_down_modules(s, driver, place, Message::optdata_req(association, info, data));
+        self.write_to_modules(s, driver, place, association, info, bytes);
     }
 
     #[cold]
@@ -270,25 +269,24 @@ impl Executive {
                 self.deliver_posts();
             }
             Shown::HandedOver(Position(place)) => {
-                let data = self.streams.pool.copy_in(bytes);
-                self.put_down_modules(s, driver, place, Message::optdata_req(association, info, data));
+                self.write_to_modules(s, driver, place, association, info, bytes);
             }
             Shown::Gone => {}
         }
     }
 
-    /// Sends an admitted write through the modules.
+    /// Sends an admitted write through the modules from a place on.
     fn write_to_modules(
         &mut self,
         s: StreamId,
         driver: DriverId,
+        place: Place,
         association: u32,
         info: SendInfo,
         bytes: &[u8],
     ) {
         let data = self.streams.pool.copy_in(bytes);
-        let m = Message::optdata_req(association, info, data);
-        self.put_down_modules(s, driver, Place::BelowHead, m);
+        self.put_down_modules(s, driver, place, Message::optdata_req(association, info, data));
     }
 
     /// Handles a write that cannot go straight to the driver.

@@ -17,7 +17,8 @@ use super::control::Purpose;
 use super::spec::{Carrier, Exchange, Method, Protocol, Spec};
 use crate::load::sctp_transport::{PathLog, SctpBatchOut, SctpConnector, SctpDialogue, SctpOut};
 use crate::load::{
-    LoadError, Meter, Outgoing, ask_all, connect_and_ask_all, payload, relay, send_all, tcp, udp, udp_limit,
+    Dialogue, LoadError, Meter, Outgoing, ask_all, connect_and_ask_all, payload, relay, send_all, tcp, udp,
+    udp_limit,
 };
 use crate::sockets::Connecting;
 use crate::{host, sockets};
@@ -88,32 +89,26 @@ impl Connector {
         connected: impl FnOnce() -> bool,
     ) -> Result<(), LoadError> {
         let message = payload(self.spec.message_bytes);
-        let work = Work { message: &message, limit, stop, meter };
+        let work = Work { message: &message, limit, stop, meter, latencies };
         match self.spec.method.protocol() {
             Protocol::Tcp | Protocol::Mptcp | Protocol::SctpSockets | Protocol::Relay => {
-                self.drive_tcp(index, &work, latencies, connected)
+                self.drive_tcp(index, work, connected)
             }
-            Protocol::Udp => self.drive_udp(index, &work, latencies, connected),
-            Protocol::Sctp => self.drive_sctp(&work, latencies, connected),
+            Protocol::Udp => self.drive_udp(index, work, connected),
+            Protocol::Sctp => self.drive_sctp(work, connected),
         }
     }
 
     fn drive_tcp(
         &self,
         index: usize,
-        work: &Work<'_>,
-        latencies: &mut Histogram<u64>,
+        work: Work<'_>,
         connected: impl FnOnce() -> bool,
     ) -> Result<(), LoadError> {
         let connect = || self.connect_tcp(index);
         if self.spec.exchange == Exchange::ConnectRequestResponse {
             let dialogue = || self.converse(connect()?, work.stop);
-            let Work { message, limit, stop, meter } = *work;
-            return if connected() {
-                connect_and_ask_all(dialogue, message, limit, stop, meter, latencies)
-            } else {
-                Ok(())
-            };
+            return if connected() { work.connect_and_ask(dialogue) } else { Ok(()) };
         }
         let stream = connect()?;
         if !connected() {
@@ -127,7 +122,7 @@ impl Connector {
             (Exchange::OneWay, _) => work.send(tcp::PlainOut(stream)),
             _ => {
                 let dialogue = self.converse(stream, work.stop)?;
-                ask_all(dialogue, work.message, work.limit, work.stop, work.meter, latencies)
+                work.ask(dialogue)
             }
         }
     }
@@ -135,8 +130,7 @@ impl Connector {
     fn drive_udp(
         &self,
         index: usize,
-        work: &Work<'_>,
-        latencies: &mut Histogram<u64>,
+        work: Work<'_>,
         connected: impl FnOnce() -> bool,
     ) -> Result<(), LoadError> {
         let remote = SocketAddr::new(self.remote.ip(), self.ports.get(index).copied().unwrap_or_default());
@@ -149,36 +143,19 @@ impl Connector {
             (Exchange::OneWay, Method::UdpLimit) => {
                 let packet_bytes = self.spec.packet_bytes.unwrap_or_else(host::loopback_packet_bytes);
                 let (out, batch) = udp_limit::BatchOut::new(socket, remote, packet_bytes)?;
-                Work { message: &batch, ..*work }.send(out)
+                Work { message: &batch, ..work }.send(out)
             }
             (Exchange::OneWay, _) => work.send(udp::DatagramOut(socket)),
-            _ => ask_all(
-                udp::UdpRequester::new(socket)?,
-                work.message,
-                work.limit,
-                work.stop,
-                work.meter,
-                latencies,
-            ),
+            _ => work.ask(udp::UdpRequester::new(socket)?),
         }
     }
 
-    fn drive_sctp(
-        &self,
-        work: &Work<'_>,
-        latencies: &mut Histogram<u64>,
-        connected: impl FnOnce() -> bool,
-    ) -> Result<(), LoadError> {
+    fn drive_sctp(&self, work: Work<'_>, connected: impl FnOnce() -> bool) -> Result<(), LoadError> {
         let own = if self.shared.is_none() { Some(self.bind_sctp(0)?) } else { None };
         let Some(connector) = self.shared.as_ref().or(own.as_ref()) else { return Ok(()) };
-        let Work { message, limit, stop, meter } = *work;
         if self.spec.exchange == Exchange::ConnectRequestResponse {
             let dialogue = || connector.connect().map(SctpDialogue);
-            return if connected() {
-                connect_and_ask_all(dialogue, message, limit, stop, meter, latencies)
-            } else {
-                Ok(())
-            };
+            return if connected() { work.connect_and_ask(dialogue) } else { Ok(()) };
         }
         let association = connector.connect()?;
         if !connected() {
@@ -193,7 +170,7 @@ impl Connector {
             (Exchange::OneWay, _) => work.send(SctpOut::messages(association, &self.paths)),
             _ => {
                 let dialogue = SctpDialogue(association.clone());
-                ask_all(dialogue, message, limit, stop, meter, latencies)?;
+                work.ask(dialogue)?;
                 self.paths.note(&association);
                 Ok(())
             }
@@ -275,16 +252,28 @@ impl Connector {
     }
 }
 
-/// Work of one worker: its data and its time.
+/// Work of one worker: its data, its time and its results.
 struct Work<'a> {
     message: &'a [u8],
     limit: u64,
     stop: &'a AtomicBool,
     meter: &'a Meter,
+    latencies: &'a mut Histogram<u64>,
 }
 
 impl Work<'_> {
-    fn send(&self, out: impl Outgoing) -> Result<(), LoadError> {
+    fn send(self, out: impl Outgoing) -> Result<(), LoadError> {
         send_all(out, self.message, self.limit, self.stop, self.meter)
+    }
+
+    fn ask(self, dialogue: impl Dialogue) -> Result<(), LoadError> {
+        ask_all(dialogue, self.message, self.limit, self.stop, self.meter, self.latencies)
+    }
+
+    fn connect_and_ask<D: Dialogue>(
+        self,
+        connect: impl FnMut() -> Result<D, LoadError>,
+    ) -> Result<(), LoadError> {
+        connect_and_ask_all(connect, self.message, self.limit, self.stop, self.meter, self.latencies)
     }
 }
