@@ -125,7 +125,7 @@ fn sent_to(association: u32, bytes: u32) -> u64 {
     u64::from(association) << 32 | u64::from(bytes)
 }
 
-/// What the daemon learns from the sharers: how far they have read.
+/// How far the sharers have read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadSoFar {
     /// A sharer reads at this moment.

@@ -53,7 +53,7 @@ pub enum UnreachableReason {
     },
 }
 
-/// An ICMP report about a datagram of ours. Any host can forge one: compare `quoted` with the packets sent.
+/// An ICMP report about a datagram of this link. Any host can forge one: compare `quoted` with the packets sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreachable {
     /// The destination of the datagram.
@@ -108,8 +108,8 @@ pub struct PathInfo {
     /// Whether the address belongs to another host on the interface's link: there is no router between, and the kernel knows no
     /// smaller MTU than the interface's.
     pub on_link: bool,
-    /// On the same host: number of bytes in flight up to which the receiver's socket buffer cannot overflow, if the peer's buffer
-    /// is as large as ours. Includes the overhead that the kernel charges for full batches.
+    /// On the same host: number of bytes in flight up to which the receiver's socket buffer cannot overflow, if it is as large as
+    /// that of this link. Includes the overhead that the kernel charges for full batches.
     pub in_flight_limit_bytes: Option<usize>,
     /// The source address; `None` if the kernel may choose.
     pub local: Option<IpAddr>,

@@ -106,7 +106,7 @@ fn wait(mut child: Child) -> io::Result<ExitStatus> {
     }
 }
 
-/// What a process does with a signal.
+/// Treatment of a signal by a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Handling {
     Default,

@@ -401,7 +401,7 @@ mod tests {
         assert_eq!(as_told(Errno(libc::EMFILE)), Errno(libc::EMFILE));
     }
 
-    /// What a daemon does with a connection.
+    /// Treatment of a connection by a daemon.
     #[derive(Clone, Copy)]
     enum Treatment {
         CloseAtOnce,

@@ -520,7 +520,7 @@ fn with_a_pair_joined<T>(
     let pair = [iov[at], iov[at + 1]];
     let mut joined = [0_u8; PAIR_BYTES_MAX];
     let (first, second) = joined.split_at_mut(pair[0].iov_len);
-    // What the kernel does not write goes back as it was.
+    // Bytes that the kernel does not write go back unchanged.
     // SAFETY: the program has lent the memory, and `joined` has room for both parts.
     unsafe {
         first.as_mut_ptr().copy_from_nonoverlapping(pair[0].iov_base.cast(), pair[0].iov_len);

@@ -209,7 +209,7 @@ impl<'a> Writer<'a> {
         if !is_far || self.0.reader[HEAD].load(Acquire) != tail {
             return tail;
         }
-        // What is skipped is free, although the reader has not passed it.
+        // The skipped room is free, although the reader has not passed it.
         let begin = tail.wrapping_add(rest);
         self.0.words[KNOWN_HEAD].store(begin, Relaxed);
         self.0.words[SKIPPED].store(tail | SET, Relaxed);

@@ -373,7 +373,7 @@ mod tests {
         let mut sealed = jar.seal(&longest);
         assert_eq!(sealed.len(), BYTES_MAX);
         assert_eq!(jar.open(&sealed, Time::ZERO), Ok(longest));
-        // Sealed like one of ours, and too long for one.
+        // Sealed with the right key, and longer than any cookie of this endpoint.
         sealed.truncate(BYTES_MAX - SIEVE_BYTES - MAC_BYTES);
         sealed.push(V4);
         sealed.extend([10, 0, 0, 1]);

@@ -67,8 +67,8 @@ pub trait Module: Send {
     }
 
     /// Looks at a message on its way, and returns whether it goes on as [`Q::pass`] would send it. If not, the put procedure gets it.
-    /// A message that is only looked at is not moved, and what a program writes is not copied for it, which costs less than a put procedure. Flushes, and messages of a side whose
-    /// queue has a service procedure, always go to the put procedure.
+    /// This costs less than a put procedure: the message is not moved, and the bytes that a program writes are not copied. Flushes,
+    /// and messages of a side whose queue has a service procedure, always go to the put procedure.
     fn observe(&mut self, _side: Side, _now: Instant, _m: &Seen<'_>) -> bool {
         false
     }

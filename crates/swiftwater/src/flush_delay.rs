@@ -19,8 +19,8 @@ pub(crate) struct FlushDelay {
 }
 
 impl FlushDelay {
-    /// Records that a message was handed down; returns whether the first unsent message has waited long enough. Reads the clock for the first message of a
-    /// batch and then a few times within [`FLUSH_AFTER`], as the rate of the last batch suggests.
+    /// Records that a message was handed down; returns whether the first unsent message has waited long enough. Reads the clock
+    /// for the first message of a batch and then a few times within [`FLUSH_AFTER`], as the rate of the last batch suggests.
     #[inline]
     pub(crate) fn on_send(&mut self) -> bool {
         self.sent += 1;

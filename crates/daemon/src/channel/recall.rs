@@ -2,8 +2,7 @@
 //!
 //! The daemon receives them from the program's own end of the carrier, and the kernel has a lock for all receivers there. A
 //! thread of the program holds it for as long as the memory that it receives into is missing, possibly for ever (a mapping of a
-//! FUSE file). So the thread that closes descriptors from this user's programs receives the records, and a request waits for that
-//! thread no longer than [`RECALL_WAIT`].
+//! FUSE file). So a thread of the user receives the records, and a request waits for that thread no longer than [`RECALL_WAIT`].
 //!
 //! A thread that gets the lock after the request has failed takes no record. Otherwise no other record is sent to the program
 //! until all records are back in their carriers, so their order stays. If a request stops waiting, for whatever reason, the

@@ -47,12 +47,12 @@ impl Reset {
         is_found
     }
 
-    /// Records that the sharers' page was read since the report, or that the report is to be repeated.
+    /// Records that the sharers' page was read since the report, or that the report must be repeated.
     pub(super) fn on_learned(&self) {
         *self.state() = State::Learned;
     }
 
-    /// Records that the sharers' page could not be read in time: nobody hears of the reset, because it may concern no message.
+    /// Records that the sharers' page could not be read in time: the relay does not report the reset, because it may concern no message.
     pub(super) fn on_unknown(&self) {
         *self.state() = State::None;
     }

@@ -1,7 +1,7 @@
 //! The daemon's side of the ring through which a program sends messages.
 //!
 //! A program announces a ring by a [`Kind::Ring`] with its memory, which the program has made and sealed, so that
-//! it can take none of it away. A closing thread checks and maps it. Then the daemon sleeps in it, and shows its number: the program
+//! it can take none of it away. A thread of the user checks and maps it. Then the daemon sleeps in it, and shows its number: the program
 //! uses the ring from then on. Records in front of the first [`Kind::Wake`](carrier::record::Kind::Wake) were sent before the messages in it.
 //!
 //! While the daemon is awake for a ring, it looks there for the next message, and in the carrier only where the ring is empty. Once it

@@ -2,7 +2,7 @@
 //!
 //! Programs have a descriptor of the status page for reading, and one of the sharers' page for reading and writing. A program can make every
 //! access to the sharers' page wait without limit, by the lock of the inode or by punching holes. So the daemon's thread
-//! never touches this page. A thread that closes descriptors of the socket's user reads it ([`Memory::look`]), and the daemon's thread uses
+//! never touches this page. A thread of the socket's user reads it ([`Memory::look`]), and the daemon's thread uses
 //! the values that this thread has read last.
 
 use std::net::SocketAddr;

@@ -198,7 +198,7 @@ impl Channel {
     /// Releases the credits and the memory of all messages that were read according to the sharers. Returns whether a sharer was
     /// reading.
     pub(super) async fn release_read(&self) -> bool {
-        // What was read since is released at the next look.
+        // If the page cannot be read, the next call releases the messages.
         let _ = self.endpoint.read_page().await;
         let read = self.pages.read_so_far();
         let unread_count = self.credit.put.get().wrapping_sub(read.data_taken);

@@ -91,7 +91,7 @@ fn perform(socket: &Rc<Socket>, command: OneToManyCommand, listener: &mut Option
 /// Handles the close of a socket whose records wait for memory. Returns the departure if those records are given up, and `None`
 /// if the socket lingers.
 async fn close_early(socket: &Rc<Socket>) -> Option<Departure> {
-    // What may not have been left unread does not end the associations by ABORT: nothing is lost by a SHUTDOWN.
+    // Without the page the daemon does not know of unread messages, and ends the associations by SHUTDOWN, which loses nothing.
     if socket.channel.endpoint.read_page().await && socket.channel.has_unread_data() {
         return Some(Departure::Unread);
     }

@@ -109,7 +109,7 @@ async fn unless_discarded(
     if !socket.inner().options.lingers() {
         return Err(Departure::Closed);
     }
-    // What may not have been left unread does not discard messages.
+    // Without the page the daemon does not know of unread messages, and discards none.
     if socket.channel.endpoint.read_page().await && socket.channel.has_unread_data() {
         return Err(Departure::Unread);
     }

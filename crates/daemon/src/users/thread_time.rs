@@ -8,7 +8,7 @@
 //! Whoever shares a socket can make its calls slow, whatever its user. So the other sockets of the user go on, unless
 //! several of them are slow, too: then the user rests, with all its sockets and its requests.
 //!
-//! What counts is processor time, as a thread also seems slow while others have the processor. Reading that clock is a system call, so a
+//! Only processor time counts, as a thread also seems slow while others have the processor. Reading that clock is a system call, so a
 //! reading serves all calls that begin within [`READING_SERVES`].
 
 use std::cell::Cell;

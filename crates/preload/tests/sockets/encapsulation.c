@@ -53,7 +53,7 @@ int main(int count, char **words)
     struct sockaddr_in a = loopback(PORT);
     int udp_port = atoi(words[2]), fd = fresh(0), many = socket(AF_INET, SOCK_SEQPACKET, IPPROTO_SCTP);
     CHECK(many >= 0 && port_of(fd) != udp_port);
-    /* At the port of its own daemon nobody listens, whatever the program says to carry no UDP. */
+    /* By default, and with port 0 (no UDP), packets go to the UDP port of the program's own daemon, where no socket listens. */
     FAILS(connect(fd, (struct sockaddr *)&a, sizeof a), ECONNREFUSED);
     set_port(fd, 0);
     FAILS(connect(fd, (struct sockaddr *)&a, sizeof a), ECONNREFUSED);

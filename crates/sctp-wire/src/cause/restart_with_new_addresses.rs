@@ -4,7 +4,8 @@ use crate::cause::{CauseError, RawCause};
 use crate::framing;
 use crate::parameter::Parameters;
 
-/// Restart of an Association with New Addresses: an INIT for an association named addresses that the association does not have (RFC 9260 §3.3.10.11).
+/// Restart of an Association with New Addresses: an INIT for an association named addresses that the association does not have
+/// (RFC 9260 §3.3.10.11).
 ///
 /// ```text
 ///  0                   1                   2                   3

@@ -193,7 +193,7 @@ impl Association {
                 Ok(ack) => self.handle_heartbeat_ack(cx, &ack),
                 Err(_) => self.discard_chunk(),
             },
-            // RFC 9260 §8.5.1 B and C: the tag is ours, so it was not reflected.
+            // RFC 9260 §8.5.1 B and C: the tag is that of this endpoint, so it was not reflected.
             Abort::KIND | ShutdownComplete::KIND if raw.flags & 1 == 1 => {
                 self.discard_chunk();
                 return Next::Stop;

@@ -173,7 +173,7 @@ fn a_message_without_its_end_is_not_delivered_when_the_peer_ends_the_association
     }
 }
 
-/// Returns a peer that offers prompt parts, as ours do.
+/// Returns a peer that offers prompt parts, as Swiftwater endpoints do.
 fn with_prompt_parts(seed: u8) -> Peer {
     let mut parameters = Vec::new();
     PrivateExtension::PROMPT_PARTS.write(&mut parameters);

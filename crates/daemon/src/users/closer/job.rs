@@ -1,4 +1,4 @@
-//! Work on a closing thread whose result several tasks may wait for.
+//! Work on a thread of a user whose result several tasks may wait for.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use super::Closer;
 use crate::system::lock::lock;
 
-/// Work that a closing thread does. A thread that is stuck finishes it late or never.
+/// Work that a thread of a user does. A thread that is stuck finishes it late or never.
 pub(crate) struct Job<T> {
     state: Mutex<State<T>>,
     done: Notify,
