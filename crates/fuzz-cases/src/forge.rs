@@ -25,7 +25,7 @@ const ADDRESSES_MAX: u32 = 1000;
 /// Parameters that are longer than this have one.
 const LONG_LIST_BYTES: usize = 8 * ADDRESSES_MAX as usize;
 
-/// Returns a packet for `receiver` that looks as if `sender` had sent it. `None`: the middle knows no header yet.
+/// Returns a packet for `receiver` that looks as if `sender` had sent it. `None`: the interceptor knows no header yet.
 pub(crate) fn forge(input: &mut Input<'_>, sender: &Known, receiver: &Known) -> Option<Vec<u8>> {
     let header = sender.header.or_else(|| receiver.header.map(turned))?;
     let tag = match input.below(8) {

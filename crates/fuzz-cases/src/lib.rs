@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | [`packet()`] | a packet | nothing panics, and what can be read is written so that it reads the same again |
 //! | [`endpoint()`] | a script: two endpoints with one or two addresses each talk, the script edits their packets, calls them, changes their nets and NATs and moves the clock | counters equal a recount; buffers, and what one packet sets off, are bounded; data goes only to addresses that have spoken or are the peer's |
-//! | [`coupled()`] | the same, with a middle that reads everything and forges chunks that fit; then the middle turns honest | the same; what arrives is what was sent; everything arrives or is reported; nothing is left behind |
+//! | [`coupled()`] | the same, with an interceptor that reads everything and forges chunks that fit, and turns honest at the end | the same; what arrives is what was sent; everything arrives or is reported; nothing is left behind |
 //! | [`request()`] | a request or an answer of the daemon's protocol | nothing panics, and what can be read is written so that it reads the same again |
 //! | [`record()`] | a record on a carrier | nothing panics, and no answer about its messages leaves the record |
 //! | [`page()`] | a script: a reader of a bundle, and a sharer who writes to its page | what is read is a part of the record |
@@ -41,7 +41,7 @@ pub fn endpoint(bytes: &[u8]) {
     script::run(bytes, script::Power::Edits);
 }
 
-/// Runs two endpoints with a hostile middle that knows everything, and becomes honest at the end.
+/// Runs two endpoints with a hostile interceptor that reads everything, and becomes honest at the end.
 pub fn coupled(bytes: &[u8]) {
     script::run(bytes, script::Power::Forges);
 }

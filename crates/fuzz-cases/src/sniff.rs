@@ -1,4 +1,4 @@
-//! The knowledge of a middle that reads everything.
+//! The knowledge of an interceptor that reads every packet.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use sctp_wire::chunk::{Chunk, CookieEcho, Data};
 use sctp_wire::parameter::Parameter;
 use sctp_wire::{Header, Packet};
 
-/// State of one side as its latest packets show it.
+/// State of one host as its latest packets show it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     /// The header of its packets; the tag is the other side's.
@@ -25,7 +25,7 @@ pub(crate) struct Known {
     pub(crate) heartbeats: VecDeque<Vec<u8>>,
 }
 
-/// Heartbeats of a side that the middle remembers.
+/// Number of heartbeats of a host that the interceptor remembers.
 const HEARTBEATS_MAX: usize = 8;
 
 impl Known {
