@@ -1,13 +1,14 @@
 //! Records as they lie in a channel.
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use carrier::bundle;
 use carrier::record::{Header, Kind, RECORD_BYTES_MAX};
 use rustix::io::Errno;
 
-use crate::channel::carrier_socket::CarrierSocket;
-use crate::users::closer::{self, ReceivedDescriptor};
+use crate::users::closer::{self, Closer, ReceivedDescriptor};
+use crate::users::thread_time::ThreadTime;
 
 /// A record as it lies in a carrier.
 pub(crate) struct RawRecord {
@@ -16,11 +17,13 @@ pub(crate) struct RawRecord {
 }
 
 impl RawRecord {
-    /// Takes the first record from the program's end of a carrier. `EAGAIN`: the carrier is empty.
-    pub(super) fn take(program_end: BorrowedFd<'_>, carrier: &CarrierSocket) -> Result<RawRecord, Errno> {
+    /// Takes the first record from the program's end of a carrier, with the closer and the time of the carrier. `EAGAIN`: it is empty.
+    pub(super) fn take(
+        program_end: BorrowedFd<'_>,
+        of_carrier: (&Arc<Closer>, &ThreadTime),
+    ) -> Result<RawRecord, Errno> {
         let mut bytes = vec![0; RECORD_BYTES_MAX];
-        let (count, descriptors) =
-            closer::receive(program_end, &mut bytes, (carrier.closer(), carrier.time()))?;
+        let (count, descriptors) = closer::receive(program_end, &mut bytes, of_carrier)?;
         if count == 0 {
             return Err(Errno::AGAIN);
         }

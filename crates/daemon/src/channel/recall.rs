@@ -82,7 +82,7 @@ impl Recalled {
     ) -> Result<(), Errno> {
         // The daemon is the only sender to this end.
         while self.records.len() < CARRIER_RECORDS_MAX {
-            match RawRecord::take(program_end, &self.carrier) {
+            match RawRecord::take(program_end, (self.carrier.closer(), self.carrier.time())) {
                 Ok(record) => self.records.push_back(record),
                 Err(Errno::AGAIN) => break,
                 Err(error) => return Err(error),
