@@ -303,6 +303,46 @@ async fn a_turn_whose_message_never_comes_takes_one_record_a_call() {
     assert!(matches!(endpoint.try_take(), Ok(Incoming::Malformed)));
 }
 
+/// Fills more than half of the ring.
+fn fill_half(socket: &Socket) {
+    for _ in 0..5 {
+        put(socket, ID, &[0; 60_000]);
+    }
+    assert!(socket.channel.endpoint.waiting_bytes() > ring::CONTENT_BYTES as u64 / 2);
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_long_message_is_taken_from_behind_a_filler_though_the_ring_is_full_behind_its_turn() {
+    let joined = Joined::new().await;
+    let long = testing::header(ID, 100_000);
+    let long = Header { flags: long.flags.with(Flags::IN_MEMFD).with(Flags::IN_TURN), ..long };
+    send_only(&joined.program_end, Kind::Filler);
+    send_memfd(&joined.program_end, &long);
+    put_record(&joined.socket, &long, b"");
+    fill_half(&joined.socket);
+    let endpoint = &joined.socket.channel.endpoint;
+    // The filler, the record, and the announcement.
+    for _ in 0..3 {
+        assert!(!endpoint.awaits_thread() && matches!(endpoint.try_take(), Ok(Incoming::Filler)));
+    }
+    assert!(endpoint.awaits_thread());
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_record_is_taken_from_behind_a_filler_though_the_ring_is_full_behind_it() {
+    let joined = Joined::new().await;
+    send_only(&joined.program_end, Kind::Filler);
+    testing::send(&joined.program_end, ID, b"before");
+    put_record(&joined.socket, &Header { tsn: 1, ..testing::header(ID, 5) }, b"after");
+    fill_half(&joined.socket);
+    let endpoint = &joined.socket.channel.endpoint;
+    assert!(matches!(endpoint.try_take(), Ok(Incoming::Filler)));
+    for expected in [&b"before"[..], b"after"] {
+        let Ok(Incoming::Message(_, content)) = endpoint.try_take() else { panic!("no message") };
+        assert_eq!(&content[..], expected);
+    }
+}
+
 #[tokio::test(flavor = "local")]
 async fn one_reading_of_the_page_waits_however_many_ask_for_it() {
     let registry = registry();
