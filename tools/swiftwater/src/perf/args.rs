@@ -34,7 +34,7 @@ The firewall of this host must admit port 9899, TCP and UDP. With -P, tests over
 port for each flow, from this one upwards.")]
 pub(crate) struct ServerArgs {
     /// TCP port to listen on; also the SCTP port.
-    #[arg(short, long, default_value_t = DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(short, long, default_value_t = DEFAULT_PORT)]
     pub port: u16,
     /// Local addresses, comma separated or repeated. TCP listens on the first, SCTP on all [default: all].
     #[arg(short = 'B', long = "bind", value_name = "ADDRESS", value_delimiter = ',', value_parser = parse_address)]
