@@ -227,6 +227,18 @@ impl Endpoint {
         self.with(id, now, host, |association, cx| association.shutdown(cx));
     }
 
+    /// Sets whether the user has messages left that it has accepted from others and that wait for room. After a SHUTDOWN of the peer, the
+    /// association takes them until the user has no more.
+    pub fn set_has_rest<H: Host + ?Sized>(
+        &mut self,
+        now: Time,
+        id: AssociationId,
+        has_rest: bool,
+        host: &mut H,
+    ) {
+        self.with(id, now, host, |association, cx| association.set_has_rest(cx, has_rest));
+    }
+
     /// Makes this address of the peer the primary one: new data goes there while it answers (RFC 9260 §6.4, §11.1.6).
     ///
     /// # Errors

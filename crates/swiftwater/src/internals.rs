@@ -45,6 +45,12 @@ pub fn shutdown_at_hand(association: &SharedAssociation) -> Result<(), SendError
     association.shutdown_with(Wait::NoPoll)
 }
 
+/// Sets whether the caller has messages left that it has accepted from others and that wait for room. An association whose peer shuts
+/// it down meanwhile takes them, and ends only when the caller has no more.
+pub fn set_has_rest(association: &SharedAssociation, has_rest: bool) {
+    association.set_has_rest(has_rest);
+}
+
 /// Keeps received messages of at least this many bytes charged to the receive window until [`release_window`].
 pub fn hold_window_from(association: &SharedAssociation, bytes: usize) {
     association.hold_window_from(bytes);

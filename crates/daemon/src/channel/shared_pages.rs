@@ -266,6 +266,13 @@ impl SharedPages {
         self.write(Layout::LINGER_AT, &seconds.to_ne_bytes());
     }
 
+    /// Shows that the peer has shut the association down, unless the page shows that, or more.
+    pub(crate) fn refuse_messages(&self) {
+        if self.memory.status.load(Layout::PEER_SHUT_AT as usize) == PeerShut::No as u32 {
+            self.set_peer_shut(PeerShut::Writing);
+        }
+    }
+
     pub(crate) fn set_longest(&self, bytes: u32) {
         self.write(Layout::LONGEST_AT, &bytes.to_ne_bytes());
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use carrier::record::{Flags, Header};
 use rustix::io::Errno;
 use swiftwater::tokio::Association;
-use swiftwater::{Event, Lifetime, PathId, SendError, SendInfo, internals};
+use swiftwater::{AssociationState, Event, Lifetime, PathId, SendError, SendInfo, internals};
 
 use super::{BROKEN, Departure, Wait, notifications};
 use crate::channel::blocked::{Blocked, NotPut};
@@ -30,6 +30,7 @@ pub(crate) struct Outbound<'a> {
     reports: Reports,
     /// Whether the association accepts no more messages: further ones are lost, as in the kernel.
     is_gone: bool,
+    rest: Rest<'a>,
     turn: Turn,
 }
 
@@ -40,8 +41,8 @@ impl<'a> Outbound<'a> {
         association: &'a Association,
         unsent: Messages,
     ) -> Outbound<'a> {
-        let (reports, turn) = (Reports::new(socket), socket.turn());
-        Outbound { socket, assoc, association, unsent, reports, is_gone: false, turn }
+        let (reports, rest, turn) = (Reports::new(socket), Rest::of(association), socket.turn());
+        Outbound { socket, assoc, association, unsent, reports, is_gone: false, rest, turn }
     }
 
     /// Moves messages. Returns the event that it waits for, or how the program has left.
@@ -54,6 +55,9 @@ impl<'a> Outbound<'a> {
     fn advance(&mut self) -> Result<Wait, Departure> {
         // A step that moves nothing counts, too, because the event that it waits for may have occurred already, again and again.
         let mut weight = 1;
+        if self.rest.is_last() {
+            self.socket.channel.pages.refuse_messages();
+        }
         loop {
             if let Err(blocked) = self.reports.put() {
                 return Ok(Wait::Channel(blocked));
@@ -72,7 +76,10 @@ impl<'a> Outbound<'a> {
                         weight = 1;
                         continue;
                     }
-                    Next::Waits(wait) => return Ok(wait),
+                    Next::Waits(wait) => {
+                        self.rest.set(wait == Wait::Memory);
+                        return Ok(wait);
+                    }
                 },
             };
             let header = completed(self.assoc, header);
@@ -84,6 +91,7 @@ impl<'a> Outbound<'a> {
                 Ok(()) => {}
                 Err(SendError::WouldBlock) => {
                     self.unsent.push_front((header, content));
+                    self.rest.set(true);
                     return Ok(Wait::Association);
                 }
                 Err(refused) => {
@@ -151,6 +159,7 @@ pub(crate) struct QueueOutbound<'a> {
     is_sent: bool,
     /// Whether the first message was refused. It leaves the queue once that is reported.
     is_refused: bool,
+    rest: Rest<'a>,
     turn: Turn,
 }
 
@@ -161,8 +170,9 @@ impl<'a> QueueOutbound<'a> {
         association: &'a Association,
         queue: &'a SendQueue,
     ) -> QueueOutbound<'a> {
-        let (reports, turn) = (Reports::new(socket), socket.turn());
-        QueueOutbound { socket, assoc, association, queue, reports, is_sent: false, is_refused: false, turn }
+        let (reports, rest, turn) = (Reports::new(socket), Rest::of(association), socket.turn());
+        let (is_sent, is_refused) = (false, false);
+        QueueOutbound { socket, assoc, association, queue, reports, is_sent, is_refused, rest, turn }
     }
 
     /// Moves messages. Returns the event that it waits for; `None` if no more messages will come.
@@ -175,6 +185,9 @@ impl<'a> QueueOutbound<'a> {
     fn advance(&mut self) -> Option<Wait> {
         let page = &self.socket.channel.pages;
         let mut weight = 1;
+        if self.rest.is_last() {
+            self.queue.refuse(page);
+        }
         loop {
             if let Err(blocked) = self.reports.put() {
                 return Some(Wait::Channel(blocked));
@@ -189,6 +202,7 @@ impl<'a> QueueOutbound<'a> {
                 Front::Message(header, content) => (header, content),
                 Front::Nothing => {
                     self.association.flush();
+                    self.rest.set(false);
                     return Some(Wait::Message);
                 }
                 Front::Closed => return None,
@@ -201,6 +215,7 @@ impl<'a> QueueOutbound<'a> {
                 Ok(()) => self.queue.pop(page),
                 Err(SendError::WouldBlock) => {
                     self.is_sent = content.is_empty();
+                    self.rest.set(true);
                     return Some(Wait::Association);
                 }
                 // Messages to an association that accepts no more are offered all the same: its program is notified of each, and
@@ -225,6 +240,38 @@ impl<'a> QueueOutbound<'a> {
     /// Waits until the channel is unblocked for a report.
     pub(crate) async fn unblocked(&mut self, blocked: Blocked) {
         self.reports.putter.unblocked(blocked).await;
+    }
+}
+
+/// Messages of the program that wait for room in the association. Programs believe them sent, so that they are still delivered if the
+/// peer shuts the association down.
+struct Rest<'a> {
+    association: &'a Association,
+    exists: bool,
+}
+
+impl<'a> Rest<'a> {
+    fn of(association: &'a Association) -> Rest<'a> {
+        Rest { association, exists: false }
+    }
+
+    fn set(&mut self, exists: bool) {
+        if self.exists != exists {
+            self.exists = exists;
+            internals::set_has_rest(self.association, exists);
+        }
+    }
+
+    /// Returns whether the peer has shut the association down, so that no message may follow the rest.
+    fn is_last(&self) -> bool {
+        let state = || internals::view(self.association, |view| view.state());
+        self.exists && state() == Some(AssociationState::ShutdownReceived)
+    }
+}
+
+impl Drop for Rest<'_> {
+    fn drop(&mut self) {
+        self.set(false);
     }
 }
 

@@ -2,7 +2,7 @@
 #include "oracle.h"
 
 /* Blocks that the peer has no room for, and the client's buffer has. */
-enum { BLOCK_BYTES = 20000, BLOCKS = 3, SMALL_BUFFER = 8192 };
+enum { BLOCK_BYTES = 20000, BLOCKS = 3, SMALL_BUFFER = 8192, FULL_TIMES = 5, PAUSE_US = 50000 };
 
 static char block[BLOCK_BYTES];
 
@@ -144,6 +144,39 @@ static void peer_shuts_down(int style, int waits)
     part(&j);
 }
 
+/* What a program has sent before the peer shuts down arrives, however much waits. */
+static void peer_shuts_down_while_much_waits(int style)
+{
+    static char place[BLOCK_BYTES];
+    struct iovec piece = {place, sizeof place};
+    struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1};
+    struct joined j = narrow(style);
+    int server_id = style == SOCK_STREAM ? 0 : first_association(j.server);
+    long sent = 0, whole = 0, bytes = 0;
+    printf("-- %s: the peer shuts down while much waits\n", style_name(style));
+    /* There may be room again once the messages have moved on. */
+    for (int times = 0; times < FULL_TIMES; times++) {
+        for (; send_to(j.client, j.id, block, sizeof block, 0, MSG_DONTWAIT) == sizeof block; times = 0)
+            sent++;
+        usleep(PAUSE_US);
+    }
+    if (style == SOCK_STREAM)
+        NEEDED(shutdown(j.server, SHUT_WR) == 0);
+    else
+        NEEDED(send_to(j.server, server_id, NULL, 0, SCTP_EOF, 0) == 0);
+    AWAITED(is_in(j.client, j.id, SCTP_SHUTDOWN_RECEIVED));
+    while (bytes < sent * BLOCK_BYTES && readable(j.server)) {
+        ssize_t n = recvmsg(j.server, &m, 0);
+        if (n <= 0)
+            break;
+        bytes += n;
+        whole += (m.msg_flags & MSG_EOR) != 0;
+    }
+    printf("messages that the peer has read: %s\n", sent > BLOCKS && whole == sent ? "all" : "some");
+    AWAITED(is_gone(j.client, j.id));
+    part(&j);
+}
+
 /* A program with notifications that are still to come finds the end where the data ends, too. */
 static void peer_shuts_down_and_it_is_told(void)
 {
@@ -266,6 +299,7 @@ int main(void)
     for (int i = 0; i < COUNT(styles); i++) {
         peer_shuts_down(styles[i], 0);
         peer_shuts_down(styles[i], 1);
+        peer_shuts_down_while_much_waits(styles[i]);
         peer_closes(styles[i]);
         peer_aborts(styles[i]);
     }

@@ -58,7 +58,7 @@ static void late(void)
     CHECK(recv(fd, block, sizeof block, MSG_DONTWAIT) == 0);
 }
 
-static void refused(void)
+static void full(void)
 {
     static char block[MESSAGE_BYTES + 1000];
     /* struct sctp_event_subscribe: `sctp_send_failure_event` is the fourth. */
@@ -66,7 +66,7 @@ static void refused(void)
     struct iovec to = {block, sizeof block};
     int fd = taken(), sent = 0, returned = 0;
     CHECK(setsockopt(fd, IPPROTO_SCTP, SCTP_EVENTS, events, sizeof events) == 0);
-    /* Until the association takes no more, and what it has not taken is left to the peer's SHUTDOWN. */
+    /* Until the association takes no more: the rest waits in the daemon when the peer's SHUTDOWN comes. */
     while (polls(fd, POLLOUT, 500) & POLLOUT)
         while (send(fd, block, MESSAGE_BYTES, MSG_DONTWAIT) == MESSAGE_BYTES)
             sent++;
@@ -128,7 +128,7 @@ int main(int count, char **words)
     static const struct {
         const char *name;
         void (*run)(void);
-    } all[] = {{"hold", hold}, {"leave", leave}, {"late", late}, {"refused", refused}, {"unread", unread}, {"inherit", inherit}, {"restart", restart}};
+    } all[] = {{"hold", hold}, {"leave", leave}, {"late", late}, {"full", full}, {"unread", unread}, {"inherit", inherit}, {"restart", restart}};
     begin();
     CHECK(count == 2);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {

@@ -292,6 +292,15 @@ impl SctpDriver {
         self.clear_leftovers(cx);
     }
 
+    /// Sets whether the writer has messages left that it has accepted from others ([`Endpoint::set_has_rest`]).
+    pub fn set_has_rest(&mut self, cx: &mut Cx<'_>, s: StreamId, association: u32, has_rest: bool) {
+        if let Some(id) = self.association(s, association) {
+            let now = self.now(cx);
+            let (endpoint, mut host) = self.split(cx);
+            endpoint.set_has_rest(now, id, has_rest, &mut host);
+        }
+    }
+
     /// Keeps `bytes` that the reader has just taken charged to the receive window.
     pub fn hold_window(&mut self, s: StreamId, association: u32, bytes: usize) {
         if let Some(id) = self.association(s, association) {

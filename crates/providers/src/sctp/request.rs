@@ -380,6 +380,7 @@ impl SctpDriver {
             let (endpoint, mut host) = self.split(cx);
             // No reader is left to release the held window, and the peer may have to send before it can shut down.
             endpoint.release_window(id, usize::MAX);
+            endpoint.set_has_rest(now, id, false, &mut host);
             endpoint.shutdown(now, id, &mut host);
         }
         self.minors.close(s);

@@ -93,6 +93,7 @@ impl Association {
         match self.state {
             State::Established => true,
             State::CookieWait { .. } | State::CookieEchoed { .. } => !self.shutdown_wanted,
+            State::ShutdownReceived => self.has_rest,
             _ => false,
         }
     }

@@ -178,6 +178,8 @@ pub(crate) struct Association {
     errors: u32,
     /// Whether the user has requested a shutdown before the association is up.
     shutdown_wanted: bool,
+    /// Whether the user still has messages that it has accepted from others, see [`Association::set_has_rest`].
+    has_rest: bool,
     /// After a stale cookie: the requested extension of the next cookie's lifetime.
     cookie_increment: Option<Duration>,
     ecn: Ecn,
@@ -241,6 +243,7 @@ impl Association {
             reports: Vec::new(),
             errors: 0,
             shutdown_wanted: false,
+            has_rest: false,
             cookie_increment: None,
             ecn: Ecn::default(),
             peer_adaptation: 0,

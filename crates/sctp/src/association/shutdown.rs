@@ -36,6 +36,15 @@ impl Association {
         }
     }
 
+    /// Sets whether the user has messages left that it has accepted from others and that wait for room. If the peer shuts the
+    /// association down meanwhile, the rest is still sent: RFC 9260 §9.2 forbids new messages only. SHUTDOWN ACK waits for it.
+    pub(crate) fn set_has_rest<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, has_rest: bool) {
+        self.has_rest = has_rest;
+        if matches!(self.state, State::ShutdownReceived) {
+            self.continue_shutdown(cx);
+        }
+    }
+
     /// Continues a shutdown once none of our chunks is outstanding.
     pub(super) fn continue_shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         self.continue_shutdown_asked_on(cx, None);
@@ -57,7 +66,7 @@ impl Association {
                 self.state = State::ShutdownSent { t2, t5_at: cx.now + T5_RTO_MAX * self.config.rto.max };
                 self.push_shutdown();
             }
-            State::ShutdownReceived => {
+            State::ShutdownReceived if !self.has_rest => {
                 self.state = State::ShutdownAckSent { t2 };
                 self.push_shutdown_ack(asked_on);
             }

@@ -420,6 +420,12 @@ impl SharedAssociation {
         let _ = self.socket.command(|driver, _| driver.release_window(self.socket.stream, 0, bytes));
     }
 
+    pub(crate) fn set_has_rest(&self, has_rest: bool) {
+        let (stream, id) = (self.socket.stream, 0);
+        // An association that has ended takes no rest.
+        let _ = self.socket.command(|driver, cx| driver.set_has_rest(cx, stream, id, has_rest));
+    }
+
     pub(crate) fn has_events(&self) -> bool {
         self.events.load(Ordering::Relaxed)
     }
