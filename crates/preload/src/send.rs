@@ -81,6 +81,12 @@ impl Outgoing<'_> {
 
     /// Sends on a one-to-one socket, or sets up its association with this message.
     fn send_to_peer(&mut self) -> Result<usize> {
+        let bytes_max = self.message_bytes_max();
+        if self.content.bytes() > bytes_max && tcp::is_stream(self.descriptor) {
+            let this = *self;
+            let send = |content: Buffers<'_>| Outgoing { content, ..this }.send_to_peer();
+            return tcp::send_in_parts(this.content, bytes_max, send);
+        }
         self.reach_peer()?;
         if self.content.bytes() == 0 && tcp::is_stream(self.descriptor) {
             return Ok(0);
@@ -317,15 +323,21 @@ impl Outgoing<'_> {
     fn check(&self) -> Result<()> {
         let (page, info) = (self.pages(), self.info);
         let is_one_to_one = page.status.style.load(Relaxed) == libc::SOCK_STREAM as u32;
-        let fragmentation_limit = page.status.fragmentation_limit.load(Relaxed) as usize;
         match self.content.bytes() {
             0 if !ends(info) && !tcp::is_stream(self.descriptor) => Err(Errno(libc::EINVAL)),
             1.. if info.flags.contains(Flags::SHUTDOWN) => Err(Errno(libc::EINVAL)),
             _ if is_one_to_one && ends(info) => Err(Errno(libc::EINVAL)),
             _ if info.overrides_address && self.to.is_none() => Err(Errno(libc::EINVAL)),
-            bytes if bytes > MESSAGE_BYTES_MAX => Err(Errno(libc::EMSGSIZE)),
-            bytes if fragmentation_limit > 0 && bytes > fragmentation_limit => Err(Errno(libc::EMSGSIZE)),
+            bytes if bytes > self.message_bytes_max() => Err(Errno(libc::EMSGSIZE)),
             _ => Ok(()),
+        }
+    }
+
+    /// Returns the length of the longest message that the socket takes.
+    fn message_bytes_max(&self) -> usize {
+        match self.pages().status.fragmentation_limit.load(Relaxed) as usize {
+            0 => MESSAGE_BYTES_MAX,
+            limit => limit.min(MESSAGE_BYTES_MAX),
         }
     }
 

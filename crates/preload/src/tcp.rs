@@ -76,6 +76,28 @@ pub(crate) fn is_stream(descriptor: &Descriptor) -> bool {
         && descriptor.pages().status.style.load(Relaxed) == libc::SOCK_STREAM as u32
 }
 
+/// Sends content in messages of at most `bytes_max`, each by `send`. Returns the number of bytes sent, which is less than all if one of them
+/// fails, as with TCP.
+#[cold]
+#[inline(never)]
+pub(crate) fn send_in_parts(
+    content: Buffers<'_>,
+    bytes_max: usize,
+    send: impl Fn(Buffers<'_>) -> Result<usize>,
+) -> Result<usize> {
+    let mut sent = 0;
+    while let Some(rest) = part_at(content, sent) {
+        let part = [iovec { iov_len: rest.iov_len.min(bytes_max), ..rest }];
+        // SAFETY: the caller lends the memory.
+        match send(unsafe { Buffers::new(&part) }) {
+            Ok(bytes) => sent += bytes,
+            Err(error) if sent == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(sent)
+}
+
 /// Number of records whose content is counted exactly.
 const COUNTED_RECORDS_MAX: usize = 64;
 

@@ -224,6 +224,29 @@ static void shut_down(void)
     CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
 }
 
+/* More than the longest message of SCTP here. */
+static void more_than_a_message(int ends[2])
+{
+    enum { MUCH = (16 << 20) + 70000 };
+    char *much = malloc(MUCH);
+    int status;
+    CHECK(much != NULL);
+    for (int i = 0; i < MUCH; i++)
+        much[i] = (char)(i / 7);
+    pid_t child = fork();
+    if (child == 0) {
+        for (int got = 0; got < MUCH;) {
+            ssize_t bytes = recv(ends[1], place, sizeof place, 0);
+            CHECK(bytes > 0 && got + bytes <= MUCH && memcmp(place, much + got, bytes) == 0);
+            got += bytes;
+        }
+        _exit(0);
+    }
+    CHECK(send(ends[0], much, MUCH, 0) == MUCH);
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    free(much);
+}
+
 int main(void)
 {
     int ends[2];
@@ -239,6 +262,7 @@ int main(void)
     shut_down();
     long_messages(ends);
     many_messages(ends);
+    more_than_a_message(ends);
     say(ends, "last", 4);
     CHECK(close(ends[0]) == 0);
     while (polls(ends[1], POLLRDHUP, 0) == 0)
