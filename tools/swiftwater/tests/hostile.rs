@@ -7,6 +7,7 @@
 
 mod daemon;
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek};
 use std::os::unix::fs::MetadataExt;
@@ -111,7 +112,7 @@ impl Scene {
         self.memfd_bytes("message")
     }
 
-    /// Returns the memory of the daemon's memfds of one kind.
+    /// Returns the memory of the daemon's memfds of one kind. It has several descriptors of some.
     fn memfd_bytes(&self, kind: &str) -> u64 {
         let start = format!("/memfd:swiftwater-{kind}");
         let folder = format!("/proc/{}/fd", self.daemon.process.id());
@@ -120,9 +121,10 @@ impl Scene {
             // The descriptor may be closed by now.
             let name = std::fs::read_link(&path).ok()?;
             name.to_string_lossy().starts_with(&start).then_some(())?;
-            Some(std::fs::metadata(&path).ok()?.blocks() * BLOCK_BYTES)
+            let found = std::fs::metadata(&path).ok()?;
+            Some((found.ino(), found.blocks() * BLOCK_BYTES))
         });
-        memfds.sum()
+        memfds.collect::<HashMap<_, _>>().values().sum()
     }
 
     /// Returns a number of the attacker's row in `swiftwater status`.
