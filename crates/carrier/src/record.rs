@@ -134,8 +134,8 @@ pub struct Header {
     pub ssn: u16,
     /// Payload protocol identifier: the number whose bytes, most significant first, travel in the packet.
     pub ppid: u32,
-    /// TSN of the first chunk, of a received message. In the ring the number of messages that sharers had sent as records before
-    /// ([`SharersPage::records_sent`](crate::sharers_page::SharersPage::records_sent)).
+    /// TSN of the first chunk, of a received message. Of a message to the daemon the number of messages that sharers had sent as records
+    /// before ([`SharersPage::records_sent`](crate::sharers_page::SharersPage::records_sent)).
     pub tsn: u32,
     /// Cumulative TSN when a received message was passed up.
     pub cumulative_tsn: u32,

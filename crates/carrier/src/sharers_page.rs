@@ -16,6 +16,7 @@
 //! | `send_buffer` | the descriptor polls writable sooner or later |
 //! | `ring`, `rings`, `sleep_ended` | messages of other sharers wait, until one sends in another way |
 //! | `readers_waiting` | a reader sleeps on although a message is there, or wakes for messages that another takes |
+//! | `records_sent` | messages of other sharers come in another order |
 //! | `sent` | a blocking send asks the daemon for room every few milliseconds; the daemon counts for itself |
 
 use std::mem::offset_of;
@@ -69,9 +70,8 @@ pub struct SharersPage {
     pub sleep_ended: AtomicU32,
     /// Number of calls that wait for a message. A sharer that dies in such a call stays counted.
     pub readers_waiting: AtomicU32,
-    /// Number of messages that were sent as records of the carrier and not through a ring, modulo 2^32. A message in the ring says how many
-    /// come before it.
-    pub records_sent: AtomicU32,
+    /// Number of messages that were sent as records of the carrier and not through a ring, modulo 2^32.
+    records_sent: AtomicU32,
     sent: [SentBytes; ENTRIES],
 }
 
@@ -166,6 +166,18 @@ impl SharersPage {
     pub fn pending_error(&self, status: &StatusPage) -> i32 {
         let errors = status.errors.load(Acquire);
         if self.errors_taken.load(Acquire) == errors { 0 } else { status.error.load(Acquire) }
+    }
+
+    /// Returns the number of messages that were sent as records. The header of each message to the daemon has the number of the time at
+    /// which its send began: a message in a ring comes after the records with smaller numbers that are in front in the carrier, and
+    /// before a record with the same or a greater one. A sharer that dies before it counts its record changes no order.
+    pub fn records_sent(&self) -> u32 {
+        self.records_sent.load(Acquire)
+    }
+
+    /// Counts a message that was sent as a record. Later messages in a ring come after it.
+    pub fn count_record(&self) {
+        self.records_sent.fetch_add(1, AcqRel);
     }
 
     /// Returns the number of bytes sent to the association of each entry.

@@ -41,8 +41,7 @@ pub(crate) fn send(
 ) -> Result<()> {
     check(content)?;
     put_waiting(fd, descriptor, flags, |ring| {
-        let records_sent = descriptor.pages().sharers.records_sent.load(Relaxed);
-        let header = Header { tsn: records_sent, ..*header }.encode();
+        let header = Header { tsn: descriptor.pages().sharers.records_sent(), ..*header }.encode();
         let done = ring.put(HEADER_BYTES + content.bytes(), |record| {
             record.push(&header);
             for part in content.as_slice().iter().filter(|part| part.iov_len > 0) {

@@ -406,7 +406,7 @@ impl Outgoing<'_> {
     /// Sends a message through the ring, or as a record.
     fn send_short(&self, header: &Header, flags: c_int) -> Result<()> {
         match ring::send(self.fd, self.descriptor, header, self.content, self.flags) {
-            Err(ALONE) => with_header(&mut header.encode(), self.content, Direction::Out, |iov| {
+            Err(ALONE) => with_header(&mut self.encode_record(header), self.content, Direction::Out, |iov| {
                 // SAFETY: the header and the program's memory are readable.
                 let record = unsafe { Buffers::new(iov) };
                 match system::send_waiting(self.fd, record, None, flags) {
@@ -418,22 +418,21 @@ impl Outgoing<'_> {
                     sent => sent,
                 }
             })
-            .map(|_| self.count_record()),
+            .map(|_| self.pages().sharers.count_record()),
             sent => sent,
         }
     }
 
-    /// Counts a message that was sent as a record. Later messages in a ring come after it.
-    fn count_record(&self) {
-        self.pages().sharers.records_sent.fetch_add(1, Relaxed);
+    /// Encodes the header of a message that goes as a record.
+    fn encode_record(&self, header: &Header) -> [u8; HEADER_BYTES] {
+        Header { tsn: self.pages().sharers.records_sent(), ..*header }.encode()
     }
 
     /// Sends a long message; `send` sends the record with its memfd and does not wait.
     fn send_long(&self, header: Header, send: impl Fn(&[u8; HEADER_BYTES]) -> Result<()>) -> Result<()> {
         self.in_order(|| match ring::send_long(self.fd, self.descriptor, header, self.flags, &send) {
-            Err(ALONE) => {
-                ring::send_alone(self.fd, self.flags, || send(&header.encode())).map(|()| self.count_record())
-            }
+            Err(ALONE) => ring::send_alone(self.fd, self.flags, || send(&self.encode_record(&header)))
+                .map(|()| self.pages().sharers.count_record()),
             sent => sent,
         })
     }

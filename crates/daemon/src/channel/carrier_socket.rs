@@ -132,12 +132,12 @@ impl CarrierSocket {
         may_receive.then(|| self.receive(&mut [0])).and_then(Result::ok).map(|(bytes, _)| bytes)
     }
 
-    /// Returns the kind of the next record, which stays; `None` if it is not of the shim, or the program has shut down sending.
-    pub(super) fn next_kind(&self) -> Result<Option<Kind>, Errno> {
+    /// Returns the header of the next record, which stays; `None` if it is not of the shim, or the program has shut down sending.
+    pub(super) fn next_header(&self) -> Result<Option<Header>, Errno> {
         let mut header = [0; HEADER_BYTES];
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         let (_, bytes) = rustix::net::recv(&self.descriptor, &mut header, flags)?;
-        Ok(Header::parse(&header[..bytes.min(HEADER_BYTES)]).map(|header| header.kind))
+        Ok(Header::parse(&header[..bytes.min(HEADER_BYTES)]))
     }
 
     /// Returns the number of bytes of the records that were not received.

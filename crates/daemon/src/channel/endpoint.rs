@@ -47,8 +47,8 @@ pub(crate) struct Endpoint {
     is_broken: Cell<bool>,
     /// Number of bytes of records that were taken from the carrier.
     taken_bytes: Cell<u64>,
-    /// Number of messages that were taken from the carrier, modulo 2^32, without those whose turn the ring announces.
-    records_taken: Cell<u32>,
+    /// Number of records that were sent before the last message in the ring, as that message says. All of them were taken.
+    records_before: Cell<u32>,
     /// The form in which messages are put into the carrier.
     pub(crate) form: Form,
     accounts: Accounts,
@@ -85,7 +85,7 @@ pub(crate) fn pair(
         long: InboundLong::default(),
         is_broken: Cell::new(false),
         taken_bytes: Cell::new(0),
-        records_taken: Cell::new(0),
+        records_before: Cell::new(0),
         form: Form::default(),
         accounts,
         busy_polling: Arc::clone(busy_polling),
@@ -108,6 +108,18 @@ enum Fillers {
     Stay,
     /// It is taken, because the ring waits for a record behind it. A writer that finds no room sends another one.
     Go,
+}
+
+/// Returns whether a record is a filler.
+fn is_filler(header: Option<Header>) -> bool {
+    header.is_some_and(|header| header.kind == Kind::Filler)
+}
+
+/// Returns whether a record was begun after a message in the ring that `before` records precede. The ring announces the turn of a long
+/// message behind that message, so its record was sent later, too.
+fn is_sent_after(record: &Header, before: u32) -> bool {
+    let is_in_turn = record.flags.contains(Flags::IN_TURN);
+    record.kind == Kind::Data && (is_in_turn || record.tsn.wrapping_sub(before).cast_signed() >= 0)
 }
 
 /// Input: what the program sends.
@@ -208,17 +220,20 @@ impl Endpoint {
     /// Takes a record that was sent before a message in the ring, by a program that does not use the ring. `None` if there is none.
     fn take_before(&self, front: &Front) -> Option<Result<Incoming, Errno>> {
         // The record of a long message brings those with it that were sent before.
-        let is_in_turn = front.header.flags.contains(Flags::IN_TURN);
-        let is_behind = || front.header.tsn.wrapping_sub(self.records_taken.get()).cast_signed() > 0;
-        if is_in_turn || !is_behind() {
+        let (is_in_turn, before) = (front.header.flags.contains(Flags::IN_TURN), front.header.tsn);
+        if is_in_turn || before == self.records_before.get() {
             return None;
         }
-        match self.take_record(Fillers::Go) {
+        let taken = match self.next_header() {
+            Ok(Some(next)) if is_sent_after(&next, before) => Err(Errno::AGAIN),
+            Ok(_) => self.take_record(Fillers::Go),
+            Err(error) => Err(error),
+        };
+        match taken {
             // The record is looked for again once the sharers' page was read.
             Err(Errno::AGAIN) if self.carrier.reset().awaits_page() => Some(Err(Errno::AGAIN)),
             Err(Errno::AGAIN) | Ok(Incoming::End | Incoming::Empty) => {
-                // A sharer has died before it counted a record, or has written a false number.
-                self.records_taken.set(front.header.tsn);
+                self.records_before.set(before);
                 None
             }
             taken => Some(taken),
@@ -257,7 +272,7 @@ impl Endpoint {
     fn discard_fillers(&self) {
         for _ in 0..FILLERS_DISCARDED_MAX {
             // Looked at behind the record: a writer that finds the ring nearly full again sends another filler, which has to stay.
-            let may_go = self.carrier.next_kind() == Ok(Some(Kind::Filler)) && self.ring.is_half_free();
+            let may_go = self.next_header().is_ok_and(is_filler) && self.ring.is_half_free();
             if !may_go || !self.discard_record() {
                 return;
             }
@@ -273,22 +288,29 @@ impl Endpoint {
                 return Ok(Incoming::Unread);
             }
             if self.ring.is_awake() {
-                match self.carrier.next_kind() {
-                    // A writer has filled the ring meanwhile.
-                    Ok(Some(Kind::Filler)) if fillers == Fillers::Stay && !self.ring.is_half_free() => {
-                        return Ok(Incoming::Filler);
-                    }
-                    Err(Errno::CONNRESET) => {
-                        self.carrier.reset().on_read_reset();
-                        return Err(Errno::AGAIN);
-                    }
-                    Err(error) => return Err(error),
-                    Ok(_) => {}
+                let next = self.next_header()?;
+                // A writer has filled the ring meanwhile.
+                if is_filler(next) && fillers == Fillers::Stay && !self.ring.is_half_free() {
+                    return Ok(Incoming::Filler);
                 }
             }
             let charge = self.accounts.take_for_record(RECORD_ROOM_BYTES).ok_or(Errno::NOBUFS)?;
             RECEIVE_BUFFER.with_borrow_mut(|buffer| self.receive_into(buffer, charge))
         })
+    }
+
+    /// Returns the header of the next record, which stays; `None` if it is not of the shim.
+    fn next_header(&self) -> Result<Option<Header>, Errno> {
+        self.carrier.next_header().map_err(|error| self.note_reset(error))
+    }
+
+    /// Notes that a read has reported a reset. The records behind it are taken once the sharers' page was read.
+    fn note_reset(&self, error: Errno) -> Errno {
+        if error != Errno::CONNRESET {
+            return error;
+        }
+        self.carrier.reset().on_read_reset();
+        Errno::AGAIN
     }
 
     /// Receives a record; `charge` covers the longest one.
@@ -299,11 +321,7 @@ impl Endpoint {
                 return if self.carrier.reset().on_end() { Err(Errno::AGAIN) } else { Ok(Incoming::End) };
             }
             Ok(received) => received,
-            Err(Errno::CONNRESET) => {
-                self.carrier.reset().on_read_reset();
-                return Err(Errno::AGAIN);
-            }
-            Err(error) => return Err(error),
+            Err(error) => return Err(self.note_reset(error)),
         };
         self.busy_polling.record_came();
         self.taken_bytes.set(self.taken_bytes.get() + bytes as u64);
@@ -329,9 +347,6 @@ impl Endpoint {
         }
         if matches!(header.kind, Kind::Filler | Kind::Wake) {
             return Ok(Incoming::Filler);
-        }
-        if header.kind == Kind::Data && !header.flags.contains(Flags::IN_TURN) {
-            self.records_taken.set(self.records_taken.get().wrapping_add(1));
         }
         if header.kind != Kind::Ring && !header.flags.contains(Flags::IN_MEMFD) {
             charge.shrink_to(content.len() + RECORD_COST_BYTES);

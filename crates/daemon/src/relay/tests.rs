@@ -17,6 +17,8 @@ use shared_memory::Offered;
 use swiftwater::Address;
 use swiftwater::tokio::{Association, Listener};
 
+mod order;
+
 use super::*;
 use crate::channel::incoming::Incoming;
 use crate::channel::style::Style;
