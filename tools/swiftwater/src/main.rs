@@ -23,6 +23,7 @@ mod peer_command;
 mod perf;
 mod plot;
 mod program;
+mod result_file;
 mod run;
 mod sockets;
 mod stats;
@@ -117,18 +118,22 @@ fn fail(sentence: &dyn Display) -> ExitCode {
 
 fn completions(shell: Shell) -> String {
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut public_command(), "swiftwater", &mut text);
+    let mut command = public(&Cli::command()).version(env!("CARGO_PKG_VERSION"));
+    clap_complete::generate(shell, &mut command, "swiftwater", &mut text);
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Returns the definition of the command line without the commands that only this program and packages use.
-fn public_command() -> clap::Command {
-    let whole = Cli::command();
-    let public: Vec<_> = whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned().collect();
-    clap::Command::new("swiftwater")
-        .version(env!("CARGO_PKG_VERSION"))
-        .args(whole.get_arguments())
-        .subcommands(public)
+/// Returns the definition of a command without the commands and options that only this program and packages use.
+fn public(command: &clap::Command) -> clap::Command {
+    let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set());
+    let commands = command.get_subcommands().filter(|command| !command.is_hide_set()).map(public);
+    // clap wants names that live for ever, and this process ends soon.
+    let name: &'static str = command.get_name().to_owned().leak();
+    let public = clap::Command::new(name).args(arguments).subcommands(commands);
+    match command.get_about() {
+        Some(about) => public.about(about.clone()),
+        None => public,
+    }
 }
 
 fn perform(command: Command) -> Result<(), Failure> {

@@ -40,7 +40,10 @@ const EXIT_STATUS: [(&str, &str); 7] = [
     ("1", "It did not, and has said why on standard error."),
     ("2", "The command line is invalid."),
     ("126, 127", "swiftwater run cannot execute the program: 127 if there is none, 126 otherwise."),
-    ("130", "Ctrl-C ended it early; a measurement has printed its totals so far."),
+    (
+        "130",
+        "Ctrl-C, SIGTERM or SIGHUP ended it early; a measurement has printed its totals so far, lab --live and lab check those of complete runs.",
+    ),
     ("141", "Nobody reads its standard output any more."),
     ("other", "swiftwater run becomes the program, whose status it is."),
 ];

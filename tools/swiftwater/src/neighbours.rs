@@ -21,7 +21,7 @@ use crate::load::{histogram, record};
 use crate::output::OutputError;
 use crate::peer::{GRACE, Peer, PeerError, print_line};
 use crate::perf::client::{Latency, Outcome};
-use crate::run::{ADDRESS_VARIABLE, find_shim};
+use crate::run::{ADDRESS_VARIABLE, find_shim_for_itself};
 use crate::sockets::SCTP;
 use crate::stats::median;
 use crate::units::grouped;
@@ -143,7 +143,7 @@ pub(crate) fn run(args: &NeighboursArgs) -> Result<(), NeighboursError> {
     }
     let mut json = args.json.open()?;
     interrupt::listen()?;
-    let shim = find_shim().map_err(NeighboursError::Shim)?;
+    let shim = find_shim_for_itself().map_err(NeighboursError::Shim)?;
     let runner = Runner::new(Ok(shim)).map_err(NeighboursError::Program)?;
     let conditions = Conditions::here(args.seconds);
     let (outcomes, failure) = measure_all(&runner, args);

@@ -4,13 +4,14 @@
 //! SIGPIPE ended. A full device ends it with an error message. Failures of standard error never end a command.
 
 use std::fmt;
-use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
 use thiserror::Error;
+
+use crate::result_file::ResultFile;
 
 /// Exit status of a command whose reader has gone: 128 and the number of SIGPIPE.
 pub(crate) const EXIT_CLOSED: u8 = 141;
@@ -76,7 +77,7 @@ pub(crate) struct JsonArgs {
 }
 
 impl JsonArgs {
-    /// Makes the file, if one is named, so that a long command fails early.
+    /// Opens the file, if one is named, so that a long command fails early.
     pub(crate) fn open(&self) -> Result<Json, OutputError> {
         match self.to.as_deref() {
             None => Ok(Json::Unwanted),
@@ -94,18 +95,14 @@ pub(crate) enum Json {
     /// To standard output, where nothing else may be printed.
     InPlaceOfText,
     /// Into a file, beside the text.
-    File(PathBuf, File),
+    File(ResultFile),
 }
 
 impl Json {
-    /// Makes a file for the JSON, and its folder.
+    /// Opens a file for the JSON, and makes its folder.
     pub(crate) fn file(path: &Path) -> Result<Json, OutputError> {
-        let failed = |path: &Path, source| OutputError::File { path: path.to_owned(), source };
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            fs::create_dir_all(folder).map_err(|source| failed(folder, source))?;
-        }
-        let file = File::create(path).map_err(|source| failed(path, source))?;
-        Ok(Json::File(path.to_owned(), file))
+        let file = ResultFile::open_with_folders(path);
+        Ok(Json::File(file.map_err(|source| OutputError::File { path: path.to_owned(), source })?))
     }
 
     /// Returns whether standard output is for the text.
@@ -137,6 +134,11 @@ impl Json {
         self.write_as(rows, serde_json::to_string_pretty)
     }
 
+    /// Prints an empty array in place of text, if there are no results. A file keeps those of before.
+    pub(crate) fn write_nothing(&mut self) -> Result<(), OutputError> {
+        if self.leaves_text() { Ok(()) } else { self.write(&[(); 0]) }
+    }
+
     fn write_as<R: Serialize>(
         &mut self,
         rows: &R,
@@ -145,10 +147,10 @@ impl Json {
         match self {
             Json::Unwanted => Ok(()),
             Json::InPlaceOfText => print(&(encode(rows)? + "\n")),
-            Json::File(path, file) => {
+            Json::File(file) => {
                 let text = encode(rows)? + "\n";
-                let failed = |source| OutputError::File { path: path.clone(), source };
-                file.write_all(text.as_bytes()).map_err(failed)
+                let written = file.write_all(text.as_bytes());
+                written.map_err(|source| OutputError::File { path: file.path().to_owned(), source })
             }
         }
     }

@@ -17,7 +17,7 @@ use swiftwater_daemon::{DaemonAddress, Description, NoDaemon};
 use crate::daemon::stop::explain;
 use crate::failure::Failure;
 use crate::output::note;
-use crate::program::{fails_with_preload, is_elf, trouble_with};
+use crate::program::{fails_with_preload, is_elf, is_static, trouble_with};
 
 /// The name of the shim's file.
 pub(crate) const SHIM: &str = "libswiftwater_preload.so";
@@ -145,6 +145,24 @@ pub(crate) fn find_shim() -> Result<PathBuf, String> {
     match trouble_with_shim(&shim) {
         Some(trouble) => Err(format!("the shim {} cannot be preloaded: {trouble}", shim.display())),
         None => Ok(shim),
+    }
+}
+
+/// Returns the path of the shim for a measurement that runs this command under it.
+pub(crate) fn find_shim_for_itself() -> Result<PathBuf, String> {
+    let command =
+        std::env::current_exe().map_err(|error| format!("cannot locate the own executable: {error}"))?;
+    check_dynamic(&command)?;
+    find_shim()
+}
+
+/// Fails if a program is linked statically.
+fn check_dynamic(command: &Path) -> Result<(), String> {
+    match is_static(command) {
+        false => Ok(()),
+        true => Err("this command is linked statically, and the shim works only in programs that are linked dynamically: \
+             use the command of a package or of `cargo build`"
+            .into()),
     }
 }
 

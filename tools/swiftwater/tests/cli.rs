@@ -470,6 +470,16 @@ fn a_trace_that_cannot_be_written_costs_no_results() {
 }
 
 #[test]
+fn a_trace_that_cannot_be_written_costs_no_figures_of_an_experiment() {
+    let words = ["lab", "--virtual", "tail-loss", "--case", "last packet", "--qlog", "/dev/full", "--json"];
+    let output = swiftwater(&words).output().expect("the program starts");
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && said.contains("/dev/full is not complete"), "{said}");
+    let rows: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(!rows.as_array().expect("an array").is_empty());
+}
+
+#[test]
 fn an_address_may_have_brackets() {
     let output = swiftwater(&["perf", "client", "[::1]", "-p", "1"]).output().expect("the program starts");
     assert!(text(&output.stderr).contains("cannot reach a server at [::1]:1"), "{}", text(&output.stderr));

@@ -504,9 +504,9 @@ fn a_full_disk_is_a_sentence_and_the_table_is_printed_all_the_same() {
     }
     let folder = Folder::new("full");
     let place = folder.0.display();
-    // There is room for the manifest and the empty results only.
+    // There is no room for results, traces and the manifest.
     let line = format!(
-        "mount -t tmpfs -o size=16k none {place} && exec {SWIFTWATER} lab --live coexistence --case 'cubic, 1 + 1' \
+        "mount -t tmpfs -o size=8k none {place} && exec {SWIFTWATER} lab --live coexistence --case 'cubic, 1 + 1' \
          --seconds 0.5 --repeat 1 --out {place}/out"
     );
     let mut command = Command::new("unshare");

@@ -125,6 +125,37 @@ fn json_takes_the_place_of_text_or_goes_to_a_file_beside_it() {
 }
 
 #[test]
+fn a_command_that_fails_keeps_the_files_of_before() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("kept");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("a folder of our own");
+    let kept = folder.join("kept");
+    fs::write(&kept, "of before").expect("room");
+    let name = kept.display();
+    let failing = [
+        format!("status --place @sw-output-nobody --json={name}"),
+        format!("streams --place @sw-output-nobody --json={name}"),
+        format!("streams tap 5 --place @sw-output-nobody -w {name}"),
+        format!("perf client 127.0.0.1 -p 1 --json={name}"),
+        format!("perf client 127.0.0.1 -p 1 --qlog {name}"),
+        format!("perf server -B 203.0.113.9 --json={name}"),
+        format!("lab --virtual tail-loss --case nosuch --json={name}"),
+        format!("lab --live loopback --case nosuch --json={name}"),
+        format!("bench --cpus 9999 --json={name}"),
+    ];
+    for line in &failing {
+        let output = swiftwater(line).output().expect("the command starts");
+        assert_eq!(output.status.code(), FAILED, "{line}: {}", said(&output));
+        assert_eq!(fs::read_to_string(&kept).expect("it is there"), "of before", "{line}");
+        // Where there was no file, none is left.
+        let new = line.replace(&kept.display().to_string(), &folder.join("new/file").display().to_string());
+        let output = swiftwater(&new).output().expect("the command starts");
+        assert_eq!(output.status.code(), FAILED, "{new}: {}", said(&output));
+        assert!(!folder.join("new").exists(), "{new}");
+    }
+}
+
+#[test]
 fn a_file_that_cannot_be_written_costs_no_results() {
     let daemon = Daemon::start("full-file");
     let place = format!("--place {}", daemon.place);
@@ -301,9 +332,14 @@ fn completions_offer_what_the_help_shows() {
         let script = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(script.contains("doctor") && script.contains("autopush"), "{shell}");
         // The help of these commands begins so.
-        for hidden in
-            ["One end of a run", "manual pages", "swiftwater__subcmd__peer", "swiftwater__subcmd__man"]
-        {
+        for hidden in [
+            "One end of a run",
+            "manual pages",
+            "swiftwater__subcmd__peer",
+            "swiftwater__subcmd__man",
+            "orphan",
+            "detach",
+        ] {
             assert!(!script.contains(hidden), "{shell}: {hidden}");
         }
     }

@@ -10,7 +10,6 @@ pub(crate) mod run;
 pub(crate) mod series;
 pub(crate) mod table;
 
-use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,7 +18,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use thiserror::Error;
 
 use crate::output::{Json, OutputError, note};
-use crate::run::find_shim;
+use crate::result_file::ResultFile;
+use crate::run::find_shim_for_itself;
 use crate::{host, interrupt};
 use args::BenchArgs;
 use plan::{Cell, Plan, PlanError};
@@ -69,13 +69,15 @@ pub(crate) enum BenchError {
 
 /// Runs the command.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
-    let shim = find_shim();
+    let shim = find_shim_for_itself();
     let plan = Plan::new(args, host::allowed_processors().len(), shim.is_ok())?;
     let json = match args.json.to {
         None => Json::file(Path::new(JSON_FILE))?,
         Some(_) => args.json.open()?,
     };
-    let page = PageFile::create(args.html.as_deref().unwrap_or(Path::new(HTML_FILE)))?;
+    let path = args.html.as_deref().unwrap_or(Path::new(HTML_FILE));
+    let page = ResultFile::open_with_folders(path)
+        .map_err(|source| BenchError::Write { path: path.to_owned(), source })?;
     interrupt::listen()?;
     if let (true, Err(reason)) = (args.series.is_empty(), &shim) {
         note(format_args!("swiftwater bench: without sctp-sockets: {reason}"));
@@ -160,42 +162,25 @@ fn name(cell: &Cell) -> String {
 }
 
 /// Writes the table to the terminal, the array and the page. A failure to write one of them does not keep the others from being written.
-fn publish(mut json: Json, page: PageFile, rows: &[Row], conditions: &Conditions) -> Result<(), BenchError> {
+fn publish(
+    mut json: Json,
+    mut page: ResultFile,
+    rows: &[Row],
+    conditions: &Conditions,
+) -> Result<(), BenchError> {
     let table = table::render(rows);
     if !json.leaves_text() {
         note(format_args!("{table}"));
     }
     let printed = json.write_beside(&table, &rows);
-    let path = page.write(&page::render(rows, conditions))?;
+    let path = page.path().to_owned();
+    let written = page.write_all(page::render(rows, conditions).as_bytes());
+    written.map_err(|source| BenchError::Write { path: path.clone(), source })?;
     printed?;
     let files = match &json {
-        Json::File(path, _) => format!("{} and ", path.display()),
+        Json::File(file) => format!("{} and ", file.path().display()),
         _ => String::new(),
     };
     note(format_args!("\nwritten: {files}{}; open the page in a browser", path.display()));
     Ok(())
-}
-
-/// The file of the page, made before the runs, so that a long experiment fails early.
-struct PageFile {
-    path: PathBuf,
-    file: File,
-}
-
-impl PageFile {
-    /// Makes the file, and its folder.
-    fn create(path: &Path) -> Result<PageFile, BenchError> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let file = folder.map_or(Ok(()), fs::create_dir_all).and_then(|()| File::create(path));
-        let file = file.map_err(|source| BenchError::Write { path: path.to_owned(), source })?;
-        Ok(PageFile { path: path.to_owned(), file })
-    }
-
-    /// Writes the page, and returns where.
-    fn write(mut self, page: &str) -> Result<PathBuf, BenchError> {
-        match self.file.write_all(page.as_bytes()) {
-            Ok(()) => Ok(self.path),
-            Err(source) => Err(BenchError::Write { path: self.path, source }),
-        }
-    }
 }

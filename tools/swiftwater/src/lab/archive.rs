@@ -1,7 +1,8 @@
 //! `--out`: a folder that keeps the measurements of an experiment, and their conditions.
 //!
 //! `manifest.json` describes the run, `results.json` has the rows of `--json`, and `traces/` has runs as curves. Every file is
-//! first written under another name, so that a full disk or the end of the command leaves the last complete one.
+//! first written under another name, so that a full disk or the end of the command leaves the last complete one. Results of an
+//! earlier run remain until there are new ones; files that are not of the laboratory remain in any case.
 
 use std::fs;
 use std::io;
@@ -10,10 +11,12 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::live;
 use super::live::trace::Trace;
 use super::row::Row;
 use super::{LabError, write_error};
 use crate::host;
+use crate::result_file::ResultFile;
 
 pub(super) const MANIFEST: &str = "manifest.json";
 pub(super) const RESULTS: &str = "results.json";
@@ -44,6 +47,8 @@ pub(super) struct Archive {
     busy_before: Duration,
     /// Number of traces of all experiments so far.
     traces: usize,
+    /// Whether the folder has results of this run.
+    begun: bool,
 }
 
 impl Archive {
@@ -59,19 +64,26 @@ impl Archive {
             seed,
             ..Manifest::default()
         };
+        check_owner(folder)?;
         let traces = folder.join(TRACES);
-        // Traces of an earlier run must not remain beside these.
-        let made = match fs::remove_dir_all(&traces) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => fs::create_dir_all(&traces),
-        };
-        made.map_err(|error| write_error(&traces, &error))?;
+        fs::create_dir_all(&traces).map_err(|error| write_error(&traces, &error))?;
+        for folder in [folder, &traces] {
+            ResultFile::open(&new(&folder.join(MANIFEST))).map_err(|error| write_error(folder, &error))?;
+        }
         let folder = folder.to_owned();
         let busy_before = others_busy();
-        let archive = Archive { folder, manifest, began: Instant::now(), busy_before, traces: 0 };
-        archive.write(MANIFEST, &archive.manifest)?;
-        archive.write(RESULTS, &Vec::<Row<'_>>::new())?;
-        Ok(archive)
+        Ok(Archive { folder, manifest, began: Instant::now(), busy_before, traces: 0, begun: false })
+    }
+
+    /// Removes the traces of an earlier run, which must not remain beside those of this one.
+    fn begin(&mut self) -> Result<(), LabError> {
+        if !self.begun {
+            let paths = trace_files(&self.folder.join(TRACES));
+            let removed = paths.and_then(|paths| paths.iter().try_for_each(fs::remove_file));
+            removed.map_err(|error| write_error(&self.folder.join(TRACES), &error))?;
+            self.begun = true;
+        }
+        Ok(())
     }
 
     /// Keeps an experiment: all rows so far, and its traces.
@@ -81,10 +93,11 @@ impl Archive {
         rows: &[Row<'_>],
         traces: &[Trace],
     ) -> Result<(), LabError> {
+        self.begin()?;
         self.write(RESULTS, &rows)?;
         for trace in traces {
             self.traces += 1;
-            self.write(&format!("{TRACES}/{:04}-{experiment}.json", self.traces), trace)?;
+            self.write(&format!("{TRACES}/{}", trace_name(self.traces, experiment)), trace)?;
         }
         self.manifest.experiments.push(experiment.to_owned());
         let elapsed_s = self.began.elapsed().as_secs_f64();
@@ -95,7 +108,8 @@ impl Archive {
     }
 
     fn write(&self, name: &str, what: &impl Serialize) -> Result<(), LabError> {
-        let (path, new) = (self.folder.join(name), self.folder.join(format!("{name}.new")));
+        let path = self.folder.join(name);
+        let new = new(&path);
         let written = serde_json::to_vec_pretty(what)
             .map_err(io::Error::from)
             .and_then(|text| fs::write(&new, text))
@@ -107,6 +121,52 @@ impl Archive {
     }
 }
 
+/// Fails if a folder has files under the names of the laboratory's that are not its own.
+fn check_owner(folder: &Path) -> Result<(), LabError> {
+    let manifest = fs::read(folder.join(MANIFEST));
+    if manifest.is_ok_and(|text| serde_json::from_slice::<Manifest>(&text).is_ok()) {
+        return Ok(());
+    }
+    let traces = trace_files(&folder.join(TRACES)).unwrap_or_default();
+    let mut taken = [MANIFEST, RESULTS].map(|name| folder.join(name)).into_iter().chain(traces);
+    match taken.find(|path| path.symlink_metadata().is_ok()) {
+        Some(path) => Err(LabError::Foreign { path }),
+        None => Ok(()),
+    }
+}
+
+/// Returns the traces in a folder of traces, in their order: files with such a name as [`trace_name`] returns.
+pub(super) fn trace_files(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let is_trace = |name: &str| {
+        let parts = name.strip_suffix(".json").and_then(|stem| stem.split_once('-'));
+        parts.is_some_and(|(number, experiment)| {
+            number.parse().is_ok_and(|number| trace_name(number, experiment) == name)
+                && live::is_experiment(experiment)
+        })
+    };
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() && entry.file_name().to_str().is_some_and(is_trace) {
+            paths.push(entry.path());
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// Returns the name of the file of a trace.
+fn trace_name(number: usize, experiment: &str) -> String {
+    format!("{number:04}-{experiment}.json")
+}
+
+/// Returns the name under which a file is written before it is complete.
+fn new(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    name.into()
+}
+
 /// Returns the time that processors were busy for other programs than this one and its finished children.
 fn others_busy() -> Duration {
     host::busy_time().saturating_sub(host::processor_time() + host::processor_time_of_children())
@@ -114,27 +174,59 @@ fn others_busy() -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use super::*;
 
-    #[test]
-    fn a_folder_keeps_whole_files_and_no_traces_of_before() {
-        let folder = std::env::temp_dir().join(format!("swiftwater-archive-{}", std::process::id()));
+    fn names(folder: &Path) -> Vec<OsString> {
+        let entries = fs::read_dir(folder).expect("a folder").flatten();
+        let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+        names.sort();
+        names
+    }
+
+    fn scratch(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("swiftwater-{name}-{}", std::process::id()));
         fs::create_dir_all(folder.join(TRACES)).expect("a folder");
-        fs::write(folder.join(TRACES).join("0001-old.json"), "{}").expect("room");
+        folder
+    }
+
+    #[test]
+    fn a_folder_keeps_whole_files_and_no_traces_of_before_and_those_of_others() {
+        let folder = scratch("archive");
+        let traces = folder.join(TRACES);
+        for name in ["thesis.txt", "my.json", "0002-old.json", "2-lossy.json"] {
+            fs::write(traces.join(name), "mine").expect("room");
+        }
+        fs::create_dir_all(traces.join("0003-lossy.json")).expect("a folder of others");
         let mut archive = Archive::create(&folder, 7).expect("a folder");
         archive.keep("lossy", &[], &[]).expect("room");
         let text = fs::read_to_string(folder.join(MANIFEST)).expect("written");
         let manifest: Manifest = serde_json::from_str(&text).expect("JSON");
         assert_eq!((manifest.seed, manifest.experiments), (7, vec!["lossy".to_owned()]));
         assert!(manifest.others_busy_processors.is_some());
-        let names = |folder: &Path| {
-            let entries = fs::read_dir(folder).expect("a folder").flatten();
-            let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
-            names.sort();
-            names
-        };
+        fs::write(traces.join("0001-lossy.json"), "{}").expect("room");
+        let mut archive = Archive::create(&folder, 8).expect("ours");
+        assert_eq!(trace_files(&traces).expect("a folder").len(), 1, "it remains until there are results");
+        archive.keep("lossy", &[], &[]).expect("room");
         assert_eq!(names(&folder), [MANIFEST, RESULTS, TRACES], "nothing half written");
-        assert!(names(&folder.join(TRACES)).is_empty());
+        let others = ["0002-old.json", "0003-lossy.json", "2-lossy.json", "my.json", "thesis.txt"];
+        assert_eq!(names(&traces), others);
+        fs::remove_dir_all(&folder).expect("ours");
+    }
+
+    #[test]
+    fn files_of_others_under_the_names_of_the_laboratory_are_not_overwritten() {
+        let folder = scratch("foreign");
+        for name in [MANIFEST, RESULTS, "traces/0001-lossy.json"] {
+            fs::write(folder.join(name), "{\"name\": \"a web page\"}").expect("room");
+            let Err(error) = Archive::create(&folder, 1) else { panic!("{name} is not ours") };
+            let said = error.to_string();
+            assert!(said.contains(name) && said.contains("another folder"), "{said}");
+            fs::remove_file(folder.join(name)).expect("it remains");
+        }
+        Archive::create(&folder, 1).expect("nothing is in the way");
+        assert_eq!(names(&folder), [TRACES], "nothing before there are results");
         fs::remove_dir_all(&folder).expect("ours");
     }
 

@@ -10,7 +10,7 @@ mod page;
 mod report;
 mod row;
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -24,6 +24,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::output::{Json, OutputError, note, print};
+use crate::result_file::ResultFile;
 use crate::run::{EXIT_NO_PROGRAM, EXIT_NOT_EXECUTABLE};
 use crate::trace::file::{TraceFileError, VirtualTrace};
 use crate::{host, interrupt};
@@ -61,6 +62,12 @@ pub(crate) enum LabError {
         path: PathBuf,
         /// Error of the system.
         reason: String,
+    },
+    /// The folder for results has a file of others under a name of the laboratory's.
+    #[error("{} is not of `swiftwater lab --live NAME --out DIR`, which would overwrite it; name another folder", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
     },
     /// Two hosts in real time failed.
     #[error(transparent)]
@@ -132,13 +139,18 @@ pub(crate) fn run(args: &LabArgs) -> Result<(), LabError> {
     let name = args.experiment.as_deref().unwrap_or_default();
     let experiment = experiment::find(name).ok_or_else(|| LabError::Unknown(name.to_owned()))?;
     let jobs = jobs(args, experiment)?;
-    let outcomes = measure(&jobs)?;
+    let (outcomes, measured) = measure(&jobs);
+    if outcomes.is_empty() {
+        measured?;
+        return print_outcomes(json, experiment.name, args.seed, &outcomes);
+    }
     let printed = print_outcomes(json, experiment.name, args.seed, &outcomes);
     if let Some(path) = &args.plot {
         let page = page::render(experiment, &outcomes);
         fs::write(path, page).map_err(|error| write_error(path, &error))?;
     }
     printed?;
+    measured?;
     let files = jobs.iter().flat_map(|job| [job.capture.as_deref(), job.qlog.as_deref()]).flatten();
     for path in args.plot.as_deref().into_iter().chain(files).filter(|path| path.exists()) {
         note(format_args!("written: {}", path.display()));
@@ -156,7 +168,7 @@ fn print_outcomes(
     let row = |outcome| Row::new(experiment, Some(seed), outcome, None);
     let rows: Vec<Row<'_>> = outcomes.iter().map(row).collect();
     let text = if outcomes.is_empty() { String::new() } else { table(outcomes) };
-    let written = json.write_beside(&text, &rows);
+    let written = if outcomes.is_empty() { json.write_nothing() } else { json.write_beside(&text, &rows) };
     tell_interruption(!outcomes.is_empty());
     Ok(written?)
 }
@@ -202,7 +214,11 @@ fn run_live(name: LiveName, args: &LabArgs, mut json: Json) -> Result<(), LabErr
         }
         let traces = std::mem::take(&mut results.traces);
         told.push((name, results));
-        let kept = archive.as_mut().map_or(Ok(()), |archive| archive.keep(name, &live_rows(&told), &traces));
+        let kept = match &mut archive {
+            // An experiment that has measured nothing does not take the place of results from before.
+            Some(archive) if has_figures(&told) => archive.keep(name, &live_rows(&told), &traces),
+            _ => Ok(()),
+        };
         for error in missing.into_iter().chain(kept.err()) {
             // The first failure decides the result.
             match &failure {
@@ -211,9 +227,18 @@ fn run_live(name: LiveName, args: &LabArgs, mut json: Json) -> Result<(), LabErr
             }
         }
     }
-    json.write(&live_rows(&told))?;
-    tell_interruption(told.iter().any(|(_, results)| !results.outcomes.is_empty()));
+    if has_figures(&told) {
+        json.write(&live_rows(&told))?;
+    } else {
+        json.write_nothing()?;
+    }
+    tell_interruption(has_figures(&told));
     failure.map_or(Ok(()), Err)
+}
+
+/// Returns whether something was measured.
+fn has_figures(told: &[(&'static str, live::Results)]) -> bool {
+    told.iter().any(|(_, results)| !results.outcomes.is_empty())
 }
 
 /// Returns an outcome for the table, in which a published one has its mode: its transport does not tell it.
@@ -288,9 +313,9 @@ fn numbered(path: &Path, number: usize) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Returns all outcomes, in the order of the cases. Every processor runs cases until none is left; the outcomes do not depend on
-/// their distribution.
-fn measure(jobs: &[Job]) -> Result<Vec<Outcome>, LabError> {
+/// Returns all outcomes, in the order of the cases, and the first failure. Every processor runs cases until none is left; the outcomes
+/// do not depend on their distribution.
+fn measure(jobs: &[Job]) -> (Vec<Outcome>, Result<(), LabError>) {
     let bar = progress_bar(jobs.len() as u64 * STEPS);
     let next = AtomicUsize::new(0);
     let done: Vec<OnceLock<_>> = jobs.iter().map(|_| OnceLock::new()).collect();
@@ -308,15 +333,20 @@ fn measure(jobs: &[Job]) -> Result<Vec<Outcome>, LabError> {
         }
     });
     bar.finish_and_clear();
-    let done = done.into_iter().filter_map(OnceLock::into_inner);
-    let outcomes: Vec<Vec<Outcome>> = done.collect::<Result<_, LabError>>()?;
-    Ok(outcomes.into_iter().flatten().collect())
+    let (mut outcomes, mut measured) = (Vec::new(), Ok(()));
+    for done in done.into_iter().filter_map(OnceLock::into_inner) {
+        let (of_case, written) = done.unwrap_or_else(|error| (Vec::new(), Err(error)));
+        outcomes.extend(of_case);
+        measured = measured.and(written);
+    }
+    (outcomes, measured)
 }
 
-fn run_job(job: &Job, bar: &ProgressBar) -> Result<Vec<Outcome>, LabError> {
+/// Returns the outcomes of a case, and whether its trace was written: a full disk costs no figures.
+fn run_job(job: &Job, bar: &ProgressBar) -> Result<(Vec<Outcome>, Result<(), LabError>), LabError> {
     let mut watch = Watch::default();
     if let Some(path) = &job.capture {
-        let file = File::create(path).map_err(|error| write_error(path, &error))?;
+        let file = ResultFile::open(path).map_err(|error| write_error(path, &error))?;
         watch.capture = Some(Box::new(BufWriter::new(file)));
     }
     let trace = job.qlog.as_ref().map(|path| VirtualTrace::create(path, &job.case.name())).transpose()?;
@@ -332,9 +362,10 @@ fn run_job(job: &Job, bar: &ProgressBar) -> Result<Vec<Outcome>, LabError> {
     watch.progress = Some(&mut progress);
     let outcomes = job.case.run(&mut watch);
     bar.inc(STEPS.saturating_sub(shown));
-    trace.map_or(Ok(()), VirtualTrace::finish)?;
+    let traced = trace.map_or(Ok(()), VirtualTrace::finish).map_err(LabError::from);
     let path = job.capture.as_deref().unwrap_or(Path::new(""));
-    outcomes.map_err(|error| write_error(path, &error))
+    let outcomes = outcomes.map_err(|error| write_error(path, &error))?;
+    Ok((outcomes, traced))
 }
 
 fn progress_bar(steps: u64) -> ProgressBar {

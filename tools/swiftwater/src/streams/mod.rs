@@ -3,7 +3,6 @@
 mod row;
 mod tree;
 
-use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -18,6 +17,7 @@ use crate::failure::Failure;
 use crate::interrupt;
 use crate::offered::Offered;
 use crate::output::{Json, JsonArgs, OutputError, note, print};
+use crate::result_file::ResultFile;
 use crate::status::CLEAR;
 use crate::units::{grouped, parse_seconds};
 
@@ -210,20 +210,10 @@ fn tap(id: u32, path: &Path, place: &DaemonAddress) -> Result<(), Failure> {
     if to_standard_output {
         return write_all(record()?, &mut io::stdout().lock(), &standard_output_failed);
     }
-    // The file is opened before the module is pushed, so a failure does not affect the stream; and emptied behind that, so a failure
-    // does not affect the file.
-    let is_new = !path.exists();
-    let mut file =
-        File::options().write(true).create(true).truncate(false).open(path).map_err(file_failed)?;
-    let recording = record().inspect_err(|_| {
-        if is_new {
-            // An empty file is left behind where that fails.
-            let _ = std::fs::remove_file(path);
-        }
-    })?;
-    if file.metadata().is_ok_and(|found| found.is_file()) {
-        file.set_len(0).map_err(file_failed)?;
-    }
+    // The file is opened before the module is pushed, so that a failure does not affect the stream.
+    let mut file = ResultFile::open(path).map_err(file_failed)?;
+    let recording = record()?;
+    file.begin().map_err(file_failed)?;
     write_all(recording, &mut file, &file_failed)
 }
 

@@ -1,6 +1,5 @@
 //! A trace file that is written while a program runs.
 
-use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +12,7 @@ use swiftwater::trace::{Event, Record, TraceSink};
 use thiserror::Error;
 
 use super::writer::{Origin, Writer};
+use crate::result_file::ResultFile;
 
 /// Number of records that may wait to be written. If the program produces more than the file takes, some are lost, and the file
 /// records their number: tracing must not slow the traced program down.
@@ -55,7 +55,7 @@ pub(crate) struct TraceFile {
 }
 
 impl TraceFile {
-    /// Begins a file. `side` is `client` or `server`.
+    /// Opens a file, which is written once there is a record. `side` is `client` or `server`.
     pub(crate) fn create(path: &Path, title: &str, side: &'static str) -> Result<Self, TraceFileError> {
         let create = |source| TraceFileError::Create { path: path.to_owned(), source };
         let (items, arrivals) = sync_channel(WAITING_MAX);
@@ -69,10 +69,9 @@ impl TraceFile {
             }
         });
         let origin = Origin { title: title.to_owned(), side, zero: Some(SystemTime::now()) };
-        let out = BufWriter::with_capacity(BUFFER_BYTES, File::create(path).map_err(create)?);
-        let writer = Writer::new(out, &origin).map_err(create)?;
+        let file = ResultFile::open(path).map_err(create)?;
         let thread = thread::Builder::new().name("trace".into());
-        let thread = thread.spawn(move || write_all(writer, &arrivals, &missed)).map_err(create)?;
+        let thread = thread.spawn(move || write_all(file, &origin, &arrivals, &missed)).map_err(create)?;
         Ok(Self { path: path.to_owned(), items, sink, thread })
     }
 
@@ -98,7 +97,7 @@ pub(crate) struct VirtualTrace {
 }
 
 struct Writing {
-    writer: Writer<BufWriter<File>>,
+    writer: Writer<BufWriter<ResultFile>>,
     /// Result of the writes so far.
     written: io::Result<()>,
 }
@@ -107,7 +106,7 @@ impl VirtualTrace {
     /// Begins a file.
     pub(crate) fn create(path: &Path, title: &str) -> Result<Self, TraceFileError> {
         let create = |source| TraceFileError::Create { path: path.to_owned(), source };
-        let out = BufWriter::with_capacity(BUFFER_BYTES, File::create(path).map_err(create)?);
+        let out = BufWriter::with_capacity(BUFFER_BYTES, ResultFile::open(path).map_err(create)?);
         let origin = Origin { title: title.to_owned(), side: "client", zero: None };
         let writer = Writer::new(out, &origin).map_err(create)?;
         Ok(Self { path: path.to_owned(), writing: Arc::new(Mutex::new(Writing { writer, written: Ok(()) })) })
@@ -132,12 +131,23 @@ impl VirtualTrace {
     }
 }
 
+/// Writes records until the end. A file without a record is not begun.
 fn write_all(
-    mut writer: Writer<BufWriter<File>>,
+    file: ResultFile,
+    origin: &Origin,
     arrivals: &Receiver<Item>,
     missed: &AtomicU64,
 ) -> io::Result<()> {
-    while let Ok(Item::Record(record)) = arrivals.recv() {
+    let records = arrivals.iter().map_while(|item| match item {
+        Item::Record(record) => Some(record),
+        Item::End => None,
+    });
+    let mut records = records.peekable();
+    if records.peek().is_none() {
+        return Ok(());
+    }
+    let mut writer = Writer::new(BufWriter::with_capacity(BUFFER_BYTES, file), origin)?;
+    for record in records {
         match missed.swap(0, Ordering::Relaxed) {
             0 => {}
             // Some of the missing records may belong to associations other than the named one.

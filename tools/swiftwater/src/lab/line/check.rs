@@ -67,8 +67,10 @@ pub(super) fn run(args: &CheckArgs, limits: &Limits) -> Result<(), LineError> {
         }
         rows.extend(measured);
     }
-    let text = if rows.is_empty() { String::new() } else { table(&rows, hosts.device) };
-    json.write_beside(&text, &rows)?;
+    match rows.is_empty() {
+        true => json.write_nothing()?,
+        false => json.write_beside(&table(&rows, hosts.device), &rows)?,
+    }
     let complaints: Vec<String> = rows.iter().filter_map(Row::complaint).collect();
     if complaints.is_empty() {
         return Ok(());

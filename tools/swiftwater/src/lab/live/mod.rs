@@ -162,6 +162,11 @@ pub(super) fn name(name: LiveName) -> &'static str {
     }
 }
 
+/// Returns whether an experiment has this name.
+pub(super) fn is_experiment(text: &str) -> bool {
+    ALL.iter().chain([&LiveName::Loopback]).any(|&one| name(one) == text)
+}
+
 /// Returns the names of all cells of an experiment.
 #[cfg(test)]
 pub(super) fn cell_names(name: LiveName) -> Vec<String> {

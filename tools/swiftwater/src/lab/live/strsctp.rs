@@ -41,7 +41,7 @@ pub(super) fn run(settings: &Settings<'_>) -> Results {
 fn measure_all(settings: &Settings<'_>, results: &mut Results) -> Result<(), LiveError> {
     // In our own network namespace the loopback interface is down; elsewhere it is already up.
     let _ = netns::exec("ip link set lo up");
-    let runner = Runner::new(crate::run::find_shim())
+    let runner = Runner::new(crate::run::find_shim_for_itself())
         .map_err(|source| LiveError::Start { what: "this program again", source })?;
     let seconds = settings.seconds.unwrap_or(if settings.quick { SECONDS_QUICK } else { SECONDS });
     let mut groups = groups(host::allowed_processors().len());

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::archive::{MANIFEST, Manifest, RESULTS, TRACES};
+use super::archive::{MANIFEST, Manifest, RESULTS, TRACES, trace_files};
 use super::live::trace::Trace;
 use crate::lab::args::ReportArgs;
 use crate::output::note;
@@ -66,10 +66,7 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<T, ReportError> {
 
 fn read_traces(folder: &Path) -> Result<Vec<Trace>, ReportError> {
     let failed = |source| ReportError::Read { path: folder.to_owned(), source };
-    let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>).map_err(failed)?;
-    let mut paths: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
-    paths.sort();
+    let paths = trace_files(folder).map_err(failed)?;
     paths.iter().map(|path| read(path)).collect()
 }
 

@@ -1,0 +1,147 @@
+//! A file of results: opened when a command begins, and written when there are results.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// A file that keeps its content until the first write, so that a command that fails does not affect it. It is opened at the
+/// start, so that a long command fails early if the file cannot be written.
+#[derive(Debug)]
+pub(crate) struct ResultFile {
+    path: PathBuf,
+    file: File,
+    /// Whether results are in the file.
+    begun: bool,
+    /// Whether this command has made the file.
+    is_new: bool,
+    /// Folders that this command has made for the file, the innermost first.
+    new_folders: Vec<PathBuf>,
+}
+
+impl ResultFile {
+    /// Opens a file in a folder that exists.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let (file, is_new) = match File::options().write(true).create_new(true).open(path) {
+            Ok(file) => (file, true),
+            // A link to a file that does not exist yet is there already, too.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                (File::options().write(true).create(true).truncate(false).open(path)?, false)
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Self { path: path.to_owned(), file, begun: false, is_new, new_folders: Vec::new() })
+    }
+
+    /// Opens a file, and makes the folders that it needs.
+    pub(crate) fn open_with_folders(path: &Path) -> io::Result<Self> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+        let folders = folder.into_iter().flat_map(Path::ancestors).take_while(missing);
+        let new_folders: Vec<PathBuf> = folders.map(Path::to_owned).collect();
+        let opened = folder.map_or(Ok(()), fs::create_dir_all).and_then(|()| Self::open(path));
+        match opened {
+            Ok(mut file) => {
+                file.new_folders = new_folders;
+                Ok(file)
+            }
+            Err(error) => {
+                remove_empty(&new_folders);
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns where the file is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Empties the file for results, once. Does nothing to devices and pipes.
+    pub(crate) fn begin(&mut self) -> io::Result<()> {
+        if !self.begun && self.file.metadata()?.is_file() {
+            self.file.set_len(0)?;
+        }
+        self.begun = true;
+        Ok(())
+    }
+}
+
+impl Write for ResultFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.begin()?;
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for ResultFile {
+    /// Removes a file that this command has made for nothing, and its folders.
+    fn drop(&mut self) {
+        let is_empty = || self.file.metadata().is_ok_and(|found| found.len() == 0);
+        if self.is_new && !self.begun && is_empty() && fs::remove_file(&self.path).is_ok() {
+            remove_empty(&self.new_folders);
+        }
+    }
+}
+
+/// Removes folders, the innermost first, up to one that has other contents.
+fn remove_empty(folders: &[PathBuf]) {
+    let _ = folders.iter().try_for_each(fs::remove_dir);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let folder = std::env::temp_dir().join(format!("swiftwater-{name}-{}", std::process::id()));
+            fs::create_dir_all(&folder).expect("a folder");
+            Self(folder)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_file_keeps_its_content_until_there_are_results() {
+        let folder = Folder::new("keep");
+        let path = folder.0.join("rows.json");
+        fs::write(&path, "of before, and long").expect("room");
+        drop(ResultFile::open(&path).expect("it can be written"));
+        assert_eq!(fs::read_to_string(&path).expect("it is there"), "of before, and long");
+        let mut file = ResultFile::open(&path).expect("it can be written");
+        file.write_all(b"new").expect("room");
+        file.write_all(b", twice").expect("room");
+        drop(file);
+        assert_eq!(fs::read_to_string(&path).expect("it is there"), "new, twice");
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_file_without_results() {
+        let folder = Folder::new("nothing");
+        let (new, path) = (folder.0.join("new"), folder.0.join("new/deep/rows.json"));
+        drop(ResultFile::open_with_folders(&path).expect("a new file"));
+        assert!(!new.exists() && folder.0.exists());
+        ResultFile::open_with_folders(&path).expect("a new file").write_all(b"[]").expect("room");
+        assert!(path.exists());
+        fs::write(folder.0.join("plain"), "").expect("room");
+        assert!(ResultFile::open_with_folders(&folder.0.join("plain/rows.json")).is_err());
+        assert!(ResultFile::open_with_folders(&folder.0.join("fresh").join("..")).is_err());
+        assert!(!folder.0.join("fresh").exists(), "no folder for a file that cannot be made");
+    }
+
+    #[test]
+    fn a_device_is_written_as_it_is() {
+        ResultFile::open(Path::new("/dev/null")).expect("every Linux has it").write_all(b"[]").expect("room");
+    }
+}
