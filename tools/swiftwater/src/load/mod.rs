@@ -11,8 +11,8 @@ pub(crate) mod udp_limit;
 
 use std::hint::black_box;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
@@ -102,6 +102,7 @@ pub(crate) trait Dialogue {
 pub(crate) struct Meter {
     calls: AtomicU64,
     bytes: AtomicU64,
+    sent_until: OnceLock<Instant>,
 }
 
 impl Meter {
@@ -113,6 +114,11 @@ impl Meter {
     /// Returns the sums of the calls and bytes of all meters.
     pub(crate) fn total(meters: &[Arc<Meter>]) -> (u64, u64) {
         meters.iter().map(|meter| meter.read()).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
+    }
+
+    /// Returns when the last of the loops that send had passed on its last message; `None` without such a loop.
+    pub(crate) fn sent_until(meters: &[Arc<Meter>]) -> Option<Instant> {
+        meters.iter().filter_map(|meter| meter.sent_until.get()).max().copied()
     }
 
     #[inline]
@@ -145,6 +151,7 @@ pub(crate) fn send_all(
         calls += 1;
         meter.set(calls, calls * message.len() as u64);
     }
+    meter.sent_until.get_or_init(Instant::now);
     out.finish()
 }
 

@@ -146,7 +146,7 @@ pub(crate) enum ClientError {
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// The name is unknown.
-    #[error("cannot find the host `{host}`: {source}; check the name or give its address")]
+    #[error("cannot find the host `{host}`: {source}; check the name or give its address; -p names the port")]
     Resolve {
         /// The name.
         host: String,
@@ -330,7 +330,9 @@ impl RunningTest {
         let cpu_s = (host::processor_time() - cpu_before).as_secs_f64();
         let messages = config.spec.messages(calls, bytes);
         let client = Totals { messages, bytes, seconds, cpu_s, nice: host::current_nice() };
-        speaker.say(&FromClient::Done)?;
+        let sent_until = Meter::sent_until(&self.meters);
+        let sending_s = sent_until.map_or(0.0, |at| at.saturating_duration_since(began).as_secs_f64());
+        speaker.say(&FromClient::Done { sending_s })?;
         let server = self.wait_for_totals(observe)?;
         let answered = config.spec.exchange != Exchange::OneWay;
         let latency = answered.then(|| Latency::of(&self.latencies));

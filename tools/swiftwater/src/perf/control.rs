@@ -14,7 +14,7 @@ use thiserror::Error;
 use super::spec::Spec;
 
 /// Both ends must speak the same version.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// Length of the preamble of every connection.
 pub(crate) const PREAMBLE_BYTES: usize = 16;
 /// Longest line. A peer that sends a longer one is no end of a test.
@@ -78,7 +78,10 @@ pub(crate) enum FromClient {
     /// All connections are open; the test begins.
     Go,
     /// The client has ended its side.
-    Done,
+    Done {
+        /// Time that it has sent for, in a test without answers.
+        sending_s: f64,
+    },
 }
 
 /// Messages of the server.
@@ -130,7 +133,7 @@ pub(crate) struct Totals {
     pub messages: u64,
     /// Bytes in them.
     pub bytes: u64,
-    /// Time from the first to the last message; for the client, of the whole test.
+    /// Time from the first to the last message, and at least that of the sending; for the client, of the whole test.
     pub seconds: f64,
     /// Processor time of the process.
     pub cpu_s: f64,

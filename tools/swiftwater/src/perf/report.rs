@@ -244,6 +244,7 @@ pub(crate) fn series_name(spec: &Spec) -> String {
 /// Prints a description of the test before it begins.
 pub(crate) fn tell_test(out: &mut impl Write, config: &ClientConfig) -> io::Result<()> {
     let end = match config.count {
+        Some(1) => "1 message".to_owned(),
         Some(count) => format!("{} messages", grouped(count)),
         None => format!("{} s", config.duration.as_secs_f64()),
     };

@@ -226,6 +226,10 @@ struct RunningTest {
     workers_left: usize,
     client_left: bool,
     span: Span,
+    /// When the server said that it is ready. No client sends before.
+    ready: Instant,
+    /// Time that the client has sent for, as it says, once it has ended.
+    sending_s: Option<f64>,
 }
 
 impl RunningTest {
@@ -250,10 +254,21 @@ impl RunningTest {
             });
         }
         let (ports, udp_port) = acceptor.ports();
+        let ready = Instant::now();
         speaker.say(&FromServer::Ready { token, ports, udp_port }).map_err(|error| error.to_string())?;
         thread::spawn(move || read_client(control, &events_in));
         let workers_left = spec.parallel;
-        Ok(Self { acceptor, stop, meters, events, workers_left, client_left: false, span: Span::default() })
+        Ok(Self {
+            acceptor,
+            stop,
+            meters,
+            events,
+            workers_left,
+            client_left: false,
+            span: Span::default(),
+            ready,
+            sending_s: None,
+        })
     }
 
     /// Follows the test to its end and counts the arrivals.
@@ -281,7 +296,8 @@ impl RunningTest {
                     began = Instant::now();
                     reports = Reports::new(spec, began);
                 }
-                Ok(Event::Heard(_)) => {
+                Ok(Event::Heard(heard)) => {
+                    self.hear_end(&heard);
                     self.stop.store(true, Ordering::Relaxed);
                     give_up = Some(Instant::now() + DRAIN_TIMEOUT);
                 }
@@ -302,11 +318,11 @@ impl RunningTest {
             observe(ServerEvent::Interval(report));
         }
         let (calls, bytes) = Meter::total(&self.meters);
-        let seconds = match (self.span.first, self.span.last) {
-            (Some(first), Some(last)) if last > first => (last - first).as_secs_f64(),
-            _ => began.elapsed().as_secs_f64(),
-        };
         let cpu_s = (host::processor_time() - cpu_before).as_secs_f64();
+        let elapsed_s = began.elapsed().as_secs_f64();
+        self.wait_for_sending_time();
+        let sending_s = self.sending_s.unwrap_or(0.0).min(self.ready.elapsed().as_secs_f64());
+        let seconds = duration_s(self.span, elapsed_s, sending_s);
         Ok(Totals {
             messages: spec.messages(calls, bytes),
             bytes,
@@ -314,6 +330,28 @@ impl RunningTest {
             cpu_s,
             nice: host::current_nice(),
         })
+    }
+
+    /// Waits until the client has told how long it has sent, which it does behind the end of its last connection.
+    fn wait_for_sending_time(&mut self) {
+        let until = Instant::now() + ASK_TIMEOUT;
+        while self.sending_s.is_none()
+            && !self.client_left
+            && !interrupt::requested()
+            && Instant::now() < until
+        {
+            match self.events.recv_timeout(CHECK_INTERVAL) {
+                Ok(Event::Heard(heard)) => self.hear_end(&heard),
+                Ok(Event::ClientGone) | Err(RecvTimeoutError::Disconnected) => self.client_left = true,
+                Ok(Event::Worker(_)) | Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    fn hear_end(&mut self, heard: &FromClient) {
+        if let FromClient::Done { sending_s } = heard {
+            self.sending_s = Some(*sending_s);
+        }
     }
 
     fn finish_worker(&mut self, span: Span) {
@@ -334,6 +372,16 @@ impl RunningTest {
             self.client_left |= matches!(self.events.recv_timeout(CHECK_INTERVAL), Ok(Event::ClientGone));
         }
     }
+}
+
+/// Returns the time that the rates of a test refer to. If the receiver was late, all that was sent until then arrives within a
+/// moment, which is no measure; so it is at least the time of the sending.
+fn duration_s(arrivals: Span, elapsed_s: f64, sending_s: f64) -> f64 {
+    let arriving_s = match (arrivals.first, arrivals.last) {
+        (Some(first), Some(last)) if last > first => (last - first).as_secs_f64(),
+        _ => elapsed_s,
+    };
+    arriving_s.max(sending_s)
 }
 
 fn read_client(mut control: Control, events: &Sender<Event>) {
@@ -405,6 +453,16 @@ fn open_control(mut stream: TcpStream) -> io::Result<Option<Control>> {
 mod tests {
     use super::*;
     use crate::perf::spec::example;
+
+    #[test]
+    fn arrivals_in_one_moment_are_measured_by_the_time_of_the_sending() {
+        let at = Instant::now();
+        let arrivals = |ms| Span { first: Some(at), last: Some(at + Duration::from_millis(ms)) };
+        assert_eq!(duration_s(arrivals(10), 1.5, 1.0), 1.0);
+        assert_eq!(duration_s(arrivals(1200), 1.5, 1.0), 1.2);
+        assert_eq!(duration_s(arrivals(0), 1.5, 0.0), 1.5);
+        assert_eq!(duration_s(Span::default(), 1.5, 1.0), 1.5);
+    }
 
     /// Reports, in intervals of 1000 s, of a test that began so many seconds ago.
     fn reports(seconds_ago: u64) -> (Spec, Reports) {
