@@ -82,6 +82,8 @@ impl From<Errno> for NoDaemon {
     fn from(error: Errno) -> Self {
         match error {
             Errno::NOENT | Errno::CONNREFUSED => NoDaemon::Absent,
+            // The answer of a daemon that does not know this request.
+            Errno::PROTONOSUPPORT => NoDaemon::OtherVersion,
             // `ASK_AGAIN` says so, too.
             Errno::AGAIN | Errno::CONNRESET | Errno::RESTART => NoDaemon::Silent,
             error => NoDaemon::System(error.raw_os_error()),
@@ -245,5 +247,6 @@ mod tests {
         }
         assert_eq!(NoDaemon::from(Errno::CONNRESET), NoDaemon::Silent);
         assert_eq!(NoDaemon::from(Errno::NOENT), NoDaemon::Absent);
+        assert_eq!(NoDaemon::from(Errno::PROTONOSUPPORT), NoDaemon::OtherVersion);
     }
 }

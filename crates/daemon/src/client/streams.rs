@@ -92,8 +92,6 @@ impl From<Errno> for StreamCommandError {
             Errno::NOTCONN => StreamCommandError::NotUp,
             Errno::NOBUFS => StreamCommandError::NoRoom,
             Errno::INVAL => StreamCommandError::Loop,
-            // The answer of a daemon that does not know this request.
-            Errno::PROTONOSUPPORT => NoDaemon::OtherVersion.into(),
             error => NoDaemon::from(error).into(),
         }
     }

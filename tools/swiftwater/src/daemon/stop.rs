@@ -20,6 +20,9 @@ use crate::output::print;
 const STOP_WAIT: Duration = Duration::from_secs(15);
 /// Beginning of the name that the kernel gives to processes of this command.
 const COMMAND: &str = "swiftwater";
+/// Remedy where a service manager holds the socket of the daemon.
+const STOP_SERVICE: &str =
+    "a service manager has started it; use `systemctl stop swiftwater.socket swiftwater.service`";
 
 /// Daemon to end.
 #[derive(Debug, Args)]
@@ -56,13 +59,7 @@ pub(super) fn run(args: &StopArgs) -> Result<(), Failure> {
     let handle = pidfd_open(daemon.pid, PidfdFlags::empty()).map_err(|e| failed(io::Error::from(e)))?;
     // The descriptor now pins the process, so check that the number still belongs to it and that it still listens.
     if !is_daemon(&place, process.get()) || peer(&place).ok().map(|now| now.pid) != Some(daemon.pid) {
-        let name =
-            crate::host::process_name(process.get()).unwrap_or_else(|| "a process that is gone".into());
-        return Err(format!(
-            "the socket at {place} is held by {name}, process {process}, which is not a daemon of this command: \
-             if a service manager started it, use `systemctl stop swiftwater.socket swiftwater.service`"
-        )
-        .into());
+        return Err(held_by_another(&place, process.get()).into());
     }
     pidfd_send_signal(&handle, Signal::TERM).map_err(|e| failed(e.into()))?;
     let mut interest = [PollFd::new(handle.as_fd(), PollFlags::POLLIN)];
@@ -75,6 +72,25 @@ pub(super) fn run(args: &StopArgs) -> Result<(), Failure> {
         .into()),
         _ => Ok(print(&format!("the daemon at {place}, process {process}, has ended\n"))?),
     }
+}
+
+/// Describes the process that holds a daemon's socket and is no daemon of this command, with the remedy.
+fn held_by_another(place: &DaemonAddress, process: i32) -> String {
+    let name = crate::host::process_name(process);
+    let remedy = match name.as_deref() {
+        Some(name) if is_service_manager(name) => STOP_SERVICE.to_owned(),
+        Some(_) => format!("`kill {process}` ends it"),
+        None => "try again".to_owned(),
+    };
+    let name = name.as_deref().unwrap_or("a process that is gone");
+    format!(
+        "the socket at {place} is held by {name}, process {process}, which is not a daemon of this command: {remedy}"
+    )
+}
+
+/// Returns whether a process of this name makes sockets for services.
+fn is_service_manager(name: &str) -> bool {
+    name == "systemd"
 }
 
 /// Returns whether `user`'s daemon may be ended by this user: root may end any.
@@ -112,10 +128,58 @@ pub(crate) fn explain(place: &DaemonAddress, error: &NoDaemon) -> String {
              A daemon of root serves all users",
             daemon.pid.as_raw_nonzero()
         ),
+        (NoDaemon::OtherVersion, Ok(daemon)) => other_version(place, daemon.pid.as_raw_nonzero().get()),
         (NoDaemon::Absent, _) if *place == DaemonAddress::from_environment() => {
             format!("{error}; `swiftwater run` starts one")
         }
         (NoDaemon::Absent, _) => format!("{error}; `swiftwater daemon --place {place}` starts one"),
         _ => error.to_string(),
+    }
+}
+
+/// Describes a daemon of another version, with the remedy.
+fn other_version(place: &DaemonAddress, process: i32) -> String {
+    let name = crate::host::process_name(process).unwrap_or_default();
+    let option =
+        if *place == DaemonAddress::from_environment() { String::new() } else { format!(" --place {place}") };
+    let remedy = if is_service_manager(&name) {
+        "`systemctl restart swiftwater.service` as root starts it in this version".to_owned()
+    } else if name.starts_with(COMMAND) {
+        format!(
+            "end it with `swiftwater daemon stop{option}`, as its user or as root, when its programs may lose their associations; \
+             the next `swiftwater run` starts one of this version"
+        )
+    } else {
+        format!("end that program (`kill {process}`), or choose another place: SWIFTWATER_DAEMON=@NAME")
+    };
+    format!(
+        "{}, process {process}, has another version of Swiftwater than this command: {remedy}",
+        if name.is_empty() { "it" } else { &name }
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_holder_of_the_socket_has_its_remedy() {
+        let place = DaemonAddress::from("@here");
+        let process = i32::try_from(std::process::id()).expect("a process id");
+        // The tests are processes of this command's name, or of another one.
+        let said = held_by_another(&place, process);
+        assert!(said.contains(&format!("kill {process}")) && !said.contains("systemctl"), "{said}");
+        assert!(held_by_another(&place, i32::MAX).contains("that is gone"));
+        assert!(is_service_manager("systemd") && !is_service_manager("own_modules"));
+    }
+
+    #[test]
+    fn a_daemon_of_another_version_is_named_with_the_remedy() {
+        let place = DaemonAddress::from("@here");
+        let process = i32::try_from(std::process::id()).expect("a process id");
+        let said = other_version(&place, process);
+        let remedies = ["swiftwater daemon stop --place @here".to_owned(), format!("kill {process}")];
+        assert!(remedies.iter().any(|remedy| said.contains(remedy)), "{said}");
+        assert!(said.contains("another version"), "{said}");
     }
 }
