@@ -10,8 +10,6 @@ mod network;
 mod process;
 mod trial;
 
-use std::path::Path;
-
 use clap::Args;
 use serde::Serialize;
 use swiftwater_daemon::DaemonAddress;
@@ -28,7 +26,8 @@ use trial::Trial;
 Each line is `ok`, `note` (it works, and could do more or be quicker) or `fails`, with what to do about it below. \
 The exit status is 1 if something fails: then `swiftwater run` cannot give programs SCTP sockets here.
 
-Nothing is changed. The trial of the shim makes an association on loopback, with a daemon of its own.
+Nothing is changed. The trial of the shim makes an association on loopback, with a daemon of its own, or with the \
+running one where none can be started.
 
 Examples:
   swiftwater doctor                                        what this host allows
@@ -100,6 +99,7 @@ fn examine() -> Vec<Finding> {
     let place = DaemonAddress::from_environment();
     let daemon = place.describe();
     let shim = run::find_shim();
+    let running = daemon.is_ok().then_some(&place);
     let mut findings = vec![
         kernel::release(&files),
         kernel::sctp(&files),
@@ -108,10 +108,10 @@ fn examine() -> Vec<Finding> {
         network::udp_port(daemon.as_ref().ok(), network::bind_udp_port()),
         network::offload(network::can_segment(), network::can_gather()),
         network::buffers(&files),
-        process::descriptors(),
+        process::descriptors(daemon.is_ok()),
         process::shim(&shim),
     ];
-    findings.extend(shim.ok().map(|shim| process::preload(trial::preloaded(Path::new(&shim)))));
+    findings.extend(shim.ok().map(|shim| process::preload(trial::preloaded(&shim, running))));
     findings.push(process::daemon(&place, daemon));
     findings
 }

@@ -12,13 +12,13 @@ use crate::daemon::stop::explain;
 /// Limit on descriptors below which servers of ordinary size are refused sockets.
 const DESCRIPTORS_FEW: u64 = 4096;
 
-/// Checks the limit on descriptors, which the daemon raises as far as it may.
-pub(super) fn descriptors() -> Finding {
+/// Checks the limit on descriptors, which the daemon raises as far as it may. A daemon that runs already has its own.
+pub(super) fn descriptors(daemon_runs: bool) -> Finding {
     let limit = getrlimit(Resource::Nofile);
-    of_limits(limit.current, limit.maximum)
+    of_limits(limit.current, limit.maximum, daemon_runs)
 }
 
-fn of_limits(current: Option<u64>, maximum: Option<u64>) -> Finding {
+fn of_limits(current: Option<u64>, maximum: Option<u64>, daemon_runs: bool) -> Finding {
     const CHECK: &str = "descriptors";
     let Some(maximum) = maximum else { return Finding::ok(CHECK, "no limit for the daemon") };
     let sockets = sockets_max(usize::try_from(maximum).unwrap_or(usize::MAX));
@@ -31,7 +31,7 @@ fn of_limits(current: Option<u64>, maximum: Option<u64>) -> Finding {
     let advice =
         "raise the hard limit: `LimitNOFILE=` of the service, or `nofile` in /etc/security/limits.conf";
     match sockets {
-        0 => Finding::fails(CHECK, found, advice),
+        0 if !daemon_runs => Finding::fails(CHECK, found, advice),
         _ => Finding::note(CHECK, found, advice),
     }
 }
@@ -89,11 +89,16 @@ mod tests {
 
     #[test]
     fn few_descriptors_are_noted() {
-        assert_eq!(of_limits(Some(1024), Some(524_288)).state, State::Ok);
-        let finding = of_limits(Some(256), Some(1024));
+        assert_eq!(of_limits(Some(1024), Some(524_288), false).state, State::Ok);
+        let finding = of_limits(Some(256), Some(1024), false);
         assert!(finding.state == State::Note && finding.found.contains("some 154 sockets"), "{finding:?}");
-        assert_eq!(of_limits(None, None).state, State::Ok);
-        assert_eq!(of_limits(Some(16), Some(16)).state, State::Fails);
+        assert_eq!(of_limits(None, None, false).state, State::Ok);
+        assert_eq!(of_limits(Some(16), Some(16), false).state, State::Fails);
+        assert_eq!(
+            of_limits(Some(16), Some(16), true).state,
+            State::Note,
+            "the daemon that runs has its own limit"
+        );
     }
 
     #[test]

@@ -91,14 +91,19 @@ pub(super) fn in_namespaces() -> Result<(), String> {
     succeed(&mut Trial::Namespaces.command()?).map(drop)
 }
 
-/// Tries whether a program with the shim gets SCTP sockets; returns what it observed.
-pub(super) fn preloaded(shim: &Path) -> Result<&'static str, TrialError> {
+/// Tries whether a program with the shim gets SCTP sockets, from the daemon that runs if none can be started for the trial; returns
+/// what it observed.
+pub(super) fn preloaded(shim: &Path, running: Option<&DaemonAddress>) -> Result<&'static str, TrialError> {
     let mut command = Trial::Sockets.command().map_err(TrialError::Program)?;
     if is_static(Path::new(command.get_program())) {
         return shows_shim(shim).map_err(TrialError::Program);
     }
-    let place = DaemonAddress::Abstract(format!("swiftwater-doctor-{}", std::process::id()));
-    serve(&place).map_err(TrialError::Daemon)?;
+    let own = DaemonAddress::Abstract(format!("swiftwater-doctor-{}", std::process::id()));
+    let place = match (serve(&own), running) {
+        (Ok(()), _) => &own,
+        (Err(_), Some(running)) => running,
+        (Err(error), None) => return Err(TrialError::Daemon(error)),
+    };
     command.env(PRELOAD_VARIABLE, shim).env(ADDRESS_VARIABLE, place.to_string());
     let tried = succeed(&mut command).map_err(TrialError::Program);
     tried.map(|_| "a program under the shim made an association and sent itself a message")

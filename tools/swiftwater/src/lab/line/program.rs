@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,17 +35,18 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Starts a program.
+    /// Starts a program. `output` is its standard output.
     pub(super) fn start<S: AsRef<OsStr>>(
         hosts: &Hosts,
         end: End,
         paths: usize,
         words: &[S],
+        output: Stdio,
     ) -> Result<Self, LineError> {
         let Some((program, arguments)) = words.split_first() else { return Err(LineError::NotInside) };
         let name = program.as_ref().display().to_string();
         let mut command = Command::new(program);
-        command.args(arguments);
+        command.args(arguments).stdout(output);
         // A daemon outside the laboratory would serve neither host.
         command.env_remove(ADDRESS_VARIABLE);
         command.env(HOSTS_VARIABLE, ENDS.map(|end| hosts.host(end).name()).join(","));
@@ -57,6 +58,17 @@ impl Program {
             Ok(child) => Ok(Program { name, child }),
             Err(source) => Err(LineError::Program { name, source }),
         }
+    }
+
+    /// Starts the command line of a server.
+    pub(super) fn start_server(
+        hosts: &Hosts,
+        paths: usize,
+        line: &str,
+        output: Stdio,
+    ) -> Result<Self, LineError> {
+        let server = Self::start(hosts, End::Server, paths, &["sh", "-c", line], output)?;
+        Ok(Self { name: line.to_owned(), ..server })
     }
 
     /// Waits for the end and returns the status. After Ctrl-C, which a terminal also sends to the program, the program has a

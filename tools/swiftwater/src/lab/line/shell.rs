@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use netns::Host;
 use netns::private::Limits;
@@ -24,7 +24,7 @@ pub(super) fn run(args: &ShellArgs, limits: &Limits) -> Result<u8, LineError> {
         address(0, End::Client),
         address(0, End::Server)
     ));
-    let code = Program::start(&hosts, End::Client, paths.len(), &[shell()])?.wait()?;
+    let code = Program::start(&hosts, End::Client, paths.len(), &[shell()], Stdio::inherit())?.wait()?;
     let (counts, host_dropped) = hosts.counts()?;
     report::tell(&report::rows(paths, &counts, host_dropped), &counts, host_dropped, hosts.device);
     Ok(code)

@@ -30,8 +30,11 @@ impl FromStr for PathSpec {
         let mut pipe = PipeConfig::default();
         let (mut mtu_bytes, mut burst, mut keys) = (MTU_BYTES, None, Vec::new());
         for word in text.split(',') {
-            let wrong = || format!("`{word}` in the path `{text}` is invalid: {GRAMMAR}");
             let (key, value) = word.split_once('=').unwrap_or_else(|| (unnamed_key(word), word));
+            let wrong = || {
+                let range = range(key).map_or_else(String::new, |range| format!("{key} is {range}; "));
+                format!("`{word}` in the path `{text}` is invalid: {range}{GRAMMAR}")
+            };
             if keys.contains(&key) {
                 return Err(format!("the path `{text}` has two words for {key}: {GRAMMAR}"));
             }
@@ -63,7 +66,23 @@ impl FromStr for PathSpec {
 
 /// Returns the key of a word without a name: a rate or a delay.
 fn unnamed_key(word: &str) -> &'static str {
-    if rate(word).is_some() { "rate" } else { "delay" }
+    if word.ends_with("bit") { "rate" } else { "delay" }
+}
+
+/// Returns the values that a key takes; `None` if there is no such key.
+fn range(key: &str) -> Option<&'static str> {
+    Some(match key {
+        "rate" => "1bit to 100gbit",
+        "delay" | "jitter" => "0s to 86400s",
+        "queue" => "1B to 1024MiB, or 1packets and more",
+        "ecn" => "1B to 1024MiB",
+        "loss" | "duplicate" | "corrupt" => "0% to 100%",
+        "burst" => "1 to 1000000 packets",
+        "reorder" => "0% to 100%, a slash and 0s to 86400s",
+        "down" => "a time, a slash and a longer one, up to 86400s",
+        "mtu" => "1280 to 65535",
+        _ => return None,
+    })
 }
 
 fn set(pipe: &mut PipeConfig, key: &str, value: &str) -> Option<()> {
@@ -170,6 +189,22 @@ mod tests {
             let error = twice.parse::<PathSpec>().expect_err(twice);
             assert!(error.contains(&format!("two words for {key}")), "{error}");
         }
+    }
+
+    #[test]
+    fn a_value_out_of_range_is_answered_with_the_range() {
+        for (wrong, range) in [
+            ("mtu=100", "mtu is 1280 to 65535"),
+            ("loss=200%", "loss is 0% to 100%"),
+            ("0mbit", "rate is 1bit to 100gbit"),
+            ("5d", "delay is 0s"),
+            ("down=30s/20s", "a slash and a longer one"),
+        ] {
+            let error = wrong.parse::<PathSpec>().expect_err(wrong);
+            assert!(error.contains(range), "{error}");
+        }
+        let error = "colour=red".parse::<PathSpec>().expect_err("there is none");
+        assert!(!error.contains(" is 0") && !error.contains("colour is"), "{error}");
     }
 
     #[test]
