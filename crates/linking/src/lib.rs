@@ -8,6 +8,24 @@
 pub const GAINS_RIGHTS: &str = "gains rights when it starts (set-user-id, set-group-id or file capabilities): the system preloads \
                                 nothing into it, and its SCTP is the kernel's";
 
+/// Returns whether a program whose file has this mode, user and group changes the user or the group of a caller that has these. Only
+/// then does the system preload nothing into it; a file of the caller's own changes nothing.
+///
+/// ```
+/// assert!(linking::changes_ids(0o4755, (0, 0), (1000, 1000)));
+/// assert!(!linking::changes_ids(0o4755, (1000, 1000), (1000, 1000)));
+/// assert!(linking::changes_ids(0o2755, (1000, 0), (1000, 1000)));
+/// assert!(!linking::changes_ids(0o0755, (0, 0), (1000, 1000)));
+/// ```
+#[must_use]
+pub fn changes_ids(mode: u32, (file_user, file_group): (u32, u32), (user, group): (u32, u32)) -> bool {
+    const SET_USER: u32 = 0o4000;
+    // Without the right of the group to execute, the bit has another meaning.
+    const SET_GROUP: u32 = 0o2010;
+    let has = |bits| mode & bits == bits;
+    (has(SET_USER) && file_user != user) || (has(SET_GROUP) && file_group != group)
+}
+
 /// The longest path of a dynamic linker or an interpreter that is examined.
 pub const PATH_BYTES_MAX: usize = 256;
 /// Beginning of an ELF file.

@@ -201,9 +201,12 @@ impl File {
     }
 
     fn changes_rights(&self) -> bool {
-        const SET_USER_OR_GROUP: u32 = 0o6000;
-        let mode = files::status(self.0).map_or(0, |status| status.st_mode);
-        mode & SET_USER_OR_GROUP != 0 || files::has_attribute(self.0, CAPABILITIES)
+        // SAFETY: these calls have no preconditions.
+        let caller = unsafe { (libc::getuid(), libc::getgid()) };
+        let changes_ids = files::status(self.0).is_some_and(|status| {
+            linking::changes_ids(status.st_mode, (status.st_uid, status.st_gid), caller)
+        });
+        changes_ids || files::has_attribute(self.0, CAPABILITIES)
     }
 
     /// Returns a number that identifies this file and is not zero.

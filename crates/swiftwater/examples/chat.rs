@@ -28,7 +28,8 @@ use swiftwater::{Association, AssociationId, Endpoint, Event, Received, SendErro
 const HISTORY_LINES_MAX: usize = 100;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = env::args().skip(1).collect();
+    let arguments: Vec<String> =
+        env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match arguments.as_slice() {
         ["room", address] => open(address),

@@ -66,8 +66,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let client = Association::connect(listener.local_address())?;
     let (server, _) = listener.accept()?;
     client.stream().push(Box::<Unrepeat>::default())?;
-    for message in env::args().skip(1) {
-        client.send(message.as_bytes())?;
+    for message in env::args_os().skip(1) {
+        client.send(message.as_encoded_bytes())?;
     }
     let modules = client.stream().describe().map(|stream| stream.modules).unwrap_or_default();
     client.shutdown()?;

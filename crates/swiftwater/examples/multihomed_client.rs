@@ -25,7 +25,8 @@ use swiftwater::{
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = env::args().skip(1).collect();
+    let arguments: Vec<String> =
+        env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     let outcome = match arguments.as_slice() {
         [server, local] => run(server, local),
         _ => Err("usage: multihomed_client SERVER LOCAL[,LOCAL...]".into()),

@@ -22,8 +22,8 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let outcome = match env::args().nth(1) {
-        Some(address) => serve(&address).await,
+    let outcome = match env::args_os().nth(1) {
+        Some(address) => serve(&address.to_string_lossy()).await,
         None => Err("usage: tokio_server ADDRESS".into()),
     };
     match outcome {

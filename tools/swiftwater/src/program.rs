@@ -1,10 +1,11 @@
 //! Examination of a program's file: whether the shim can work in it.
 
 use std::fs::{self, File, Metadata};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use linking::{GAINS_RIGHTS, Linking};
+use linking::{GAINS_RIGHTS, Linking, changes_ids};
+use rustix::process::{getgid, getuid};
 
 /// Extended attribute in which the system keeps the capabilities of a file.
 const CAPABILITIES: &str = "security.capability";
@@ -38,12 +39,13 @@ fn linking_of(program: &Path) -> Option<Linking> {
     Linking::of(&|offset, place| file.read_at(place, offset).unwrap_or(0))
 }
 
+/// Returns whether the system takes a program for one that gains rights: its user or group would change, or it has capabilities.
 fn changes_rights(program: &Path, metadata: &Metadata) -> bool {
-    const SET_USER_OR_GROUP: u32 = 0o6000;
+    let caller = (getuid().as_raw(), getgid().as_raw());
     // The longest form of the attribute has 24 bytes (linux/capability.h).
     let mut room = [0_u8; 24];
     let has_capabilities = rustix::fs::getxattr(program, CAPABILITIES, &mut room).is_ok();
-    has_capabilities || metadata.permissions().mode() & SET_USER_OR_GROUP != 0
+    has_capabilities || changes_ids(metadata.mode(), (metadata.uid(), metadata.gid()), caller)
 }
 
 #[cfg(test)]
@@ -51,12 +53,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn set_user_programs_are_named() {
+    fn set_user_programs_are_named_unless_they_change_nothing() {
+        use std::os::unix::fs::{PermissionsExt, chown};
+
         let file = std::env::temp_dir().join(format!("swiftwater-setuid-{}", std::process::id()));
         fs::write(&file, "#!/bin/sh\n").expect("a file");
         assert_eq!(trouble_with(&file), None);
         fs::set_permissions(&file, fs::Permissions::from_mode(0o4755)).expect("our own file");
-        assert!(trouble_with(&file).expect("it has the bit").contains("set-user-id"));
+        assert_eq!(trouble_with(&file), None, "it is this user's");
+        // Only root gives files away.
+        if chown(&file, Some(getuid().as_raw() + 1), None).is_ok() {
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o4755)).expect("root may");
+            assert!(trouble_with(&file).expect("it has the bit").contains("set-user-id"));
+        }
         fs::remove_file(&file).expect("our own file");
     }
 }
