@@ -241,8 +241,8 @@ impl StatusPage {
         read_peer(&self.peer)
     }
 
-    /// Returns the local address of a socket whose association has ended. Once both sides have shut the carrier down, the daemon
-    /// cannot tell the socket from that of a program that has ended, and forgets it.
+    /// Returns the local address of a socket whose association has ended. Once both sides have shut the carrier down, a daemon
+    /// that cannot watch the close of the program's end takes it for closed, and forgets the socket.
     pub fn local(&self) -> Option<SocketAddr> {
         read_peer(&self.local)
     }

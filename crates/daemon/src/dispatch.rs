@@ -30,7 +30,6 @@ use crate::tasks;
 use crate::tasks::relaying::{drain, notify_sender_dry};
 use crate::users::closer::{ReceivedDescriptor, Source};
 use crate::users::owner::Owner;
-use crate::users::seats::Seat;
 
 const IPPROTO_SCTP: i32 = 132;
 const SCTP_SOCKOPT_BINDX_ADD: i32 = 100;
@@ -89,7 +88,7 @@ async fn linger(registry: &Registry, cookie: Cookie, credentials: UCred) -> Resu
     let socket = registry.find(cookie).filter(|socket| socket.is_of(credentials));
     act_on_closes(registry, credentials).await;
     if let Some(socket) = socket.filter(|socket| socket.channel.endpoint.is_closed()) {
-        unless_evicted(&take_waiting_seat(registry, credentials)?, socket.gone()).await?;
+        take_waiting_seat(registry, credentials)?.unless_lost(socket.gone()).await?;
     }
     Ok(Answer::Done.into())
 }
@@ -152,7 +151,7 @@ async fn call(
             return Ok(Answer::Value(associations_after(socket, after)).into());
         }
         SocketRequest::AwaitEnd => {
-            unless_evicted(&take_waiting_seat(registry, credentials)?, socket.end()).await?;
+            take_waiting_seat(registry, credentials)?.unless_lost(socket.end()).await?;
         }
         SocketRequest::Shutdown => registry.watch_close(socket, program_end)?,
         SocketRequest::PeelOff { association, front_begun, front_at } => {
@@ -163,8 +162,7 @@ async fn call(
         }
         SocketRequest::Hold => form::hold(socket)?,
         SocketRequest::PutBack(record) => {
-            unless_evicted(&take_waiting_seat(registry, credentials)?, form::put_back(socket, record))
-                .await??;
+            take_waiting_seat(registry, credentials)?.unless_lost(form::put_back(socket, record)).await??;
         }
         SocketRequest::SetForm { plain } => socket.channel.set_form(plain)?,
         SocketRequest::LocalAddress => return Ok(Answer::Address(socket.local_address()).into()),
@@ -193,7 +191,7 @@ async fn listen_for(
     listen::check_listens(socket)?;
     let recalled = recall(registry, socket, program_end, credentials).await?;
     let unlisten = listen::unlisten(registry, socket, recalled);
-    unless_evicted(&take_waiting_seat(registry, credentials)?, unlisten).await?
+    take_waiting_seat(registry, credentials)?.unless_lost(unlisten).await?
 }
 
 /// Returns the peer's address of a connected socket.
@@ -211,7 +209,7 @@ async fn await_room(
 ) -> Result<(), Errno> {
     let assoc = socket.inner().associations.get(&association).cloned().ok_or(Errno::PIPE)?;
     let queue = assoc.send_queue().clone().ok_or(Errno::PIPE)?;
-    unless_evicted(&take_waiting_seat(registry, credentials)?, queue.room()).await?;
+    take_waiting_seat(registry, credentials)?.unless_lost(queue.room()).await?;
     if queue.is_peer_shut() { Err(Errno::SHUTDOWN) } else { Ok(()) }
 }
 
@@ -249,7 +247,7 @@ async fn connect_for(
         }
     }
     if let Some(seat) = seat
-        && let Outcome::Failed(error) = unless_evicted(&seat, assoc.set_up_ended()).await?
+        && let Outcome::Failed(error) = seat.unless_lost(assoc.set_up_ended()).await?
     {
         return Err(error);
     }
@@ -296,7 +294,8 @@ async fn recall(
     program_end: BorrowedFd<'_>,
     credentials: UCred,
 ) -> Result<Recalled, Errno> {
-    unless_evicted(&take_waiting_seat(registry, credentials)?, socket.channel.carrier().recall(program_end))
+    take_waiting_seat(registry, credentials)?
+        .unless_lost(socket.channel.carrier().recall(program_end))
         .await?
 }
 
@@ -340,14 +339,6 @@ async fn peel_off(
     });
     // The task is cancelled only when the daemon ends.
     done.await.unwrap_or(Err(Errno::NETDOWN))
-}
-
-/// Waits for `something`, unless the request loses its seat to another user.
-async fn unless_evicted<T>(seat: &Seat, something: impl Future<Output = T>) -> Result<T, Errno> {
-    tokio::select! {
-        happened = something => Ok(happened),
-        () = seat.lost() => Err(Errno::NOBUFS),
-    }
 }
 
 /// Maximum number of rounds of the runtime in [`run_pending`], in case a program sends without pause. A handshake between two programs

@@ -143,10 +143,7 @@ pub(crate) async fn pop(registry: &Registry, id: u32, credentials: UCred) -> Res
     if matches!(popped, Err(PopError::Busy)) {
         let seat = take_waiting_seat(registry, credentials)?;
         for _ in 0..LEAVE_TRIES {
-            tokio::select! {
-                () = tokio::time::sleep(LEAVE_PAUSE) => {}
-                () = seat.lost() => return Err(Errno::INTR),
-            }
+            seat.unless_lost(tokio::time::sleep(LEAVE_PAUSE)).await?;
             popped = pop().ok_or(Errno::NOTCONN)?;
             if !matches!(popped, Err(PopError::Busy)) {
                 break;

@@ -27,7 +27,7 @@ impl Walk<'_> {
         let sockets = self.registry.numbered_from(self.next?, PASSED_OVER_PER_RECORD * RECORDS_PER_TURN);
         self.next = sockets.last().map(|last| last.number + 1);
         self.pass_over(sockets.len()).await;
-        Some(sockets)
+        Some(sockets).filter(|sockets| !sockets.is_empty())
     }
 
     /// Counts sockets or associations that are only looked at.

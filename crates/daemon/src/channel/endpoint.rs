@@ -11,6 +11,7 @@ use std::time::Duration;
 use carrier::record::{Flags, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use links::AlignedBuffer;
 use rustix::io::Errno;
+use tokio::time::Instant;
 
 use crate::channel::accounts::Accounts;
 use crate::channel::busy_poll::BusyPolling;
@@ -53,6 +54,8 @@ pub(crate) struct Endpoint {
     pub(crate) form: Form,
     accounts: Accounts,
     busy_polling: Arc<BusyPolling>,
+    /// The end of the wait for the sharers' page, if records wait for that. Several waits in a row may be given up before.
+    page_wait_ends: Cell<Option<Instant>>,
     /// The watch of the program's end, once the program shuts it down.
     close_watch: OnceCell<CloseWatch>,
 }
@@ -89,6 +92,7 @@ pub(crate) fn pair(
         form: Form::default(),
         accounts,
         busy_polling: Arc::clone(busy_polling),
+        page_wait_ends: Cell::new(None),
         close_watch: OnceCell::new(),
     };
     Ok((endpoint, program_end))
@@ -415,10 +419,13 @@ impl Endpoint {
             return self.ring.checked().await;
         }
         if self.carrier.reset().awaits_page() {
-            match self.read_page().await {
+            let until = self.page_wait_ends.get().unwrap_or_else(|| Instant::now() + PAGE_WAIT);
+            self.page_wait_ends.set(Some(until));
+            match self.read_page_until(until).await {
                 true => self.carrier.reset().on_learned(),
                 false => self.carrier.reset().on_unknown(),
             }
+            self.page_wait_ends.set(None);
             return;
         }
         if self.ring.is_busy() {
@@ -443,8 +450,12 @@ impl Endpoint {
     /// it was read last may be old.
     #[must_use]
     pub(crate) async fn read_page(&self) -> bool {
+        self.read_page_until(Instant::now() + PAGE_WAIT).await
+    }
+
+    async fn read_page_until(&self, until: Instant) -> bool {
         let reading = self.ring.memory().begin_reading(&self.worker());
-        tokio::time::timeout(PAGE_WAIT, reading.done()).await.is_ok()
+        tokio::time::timeout_at(until, reading.done()).await.is_ok()
     }
 
     /// Discards the next available record. Returns whether there was one.

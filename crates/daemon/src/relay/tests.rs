@@ -36,6 +36,7 @@ use crate::testing::{
     self, announce, opened, put, put_record, read, registry, send, send_long, send_memfd, send_only, soon,
     with_writer,
 };
+use crate::users::closer::WORKERS_MAX;
 use crate::users::limits::Limits;
 
 /// The identifier of the association.
@@ -414,6 +415,28 @@ async fn what_a_program_sent_before_it_left_something_unread_keeps_its_order() {
         }
     }
     assert_eq!(contents, ["1", "2"]);
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_page_that_nobody_can_read_is_given_up_however_often_the_wait_begins_anew() {
+    let registry = registry();
+    let (socket, program_end) = opened(&registry, Style::OneToMany);
+    let endpoint = &socket.channel.endpoint;
+    let stuck = [(); WORKERS_MAX].map(|()| {
+        let (end_it, ends) = mpsc::channel::<()>();
+        endpoint.carrier().closer().worker().run(move || ends.recv().unwrap_or_default());
+        end_it
+    });
+    endpoint.carrier().put_record(&Header::new(Kind::Notification).encode(), &[]).await.expect("room");
+    drop(program_end);
+    assert!(matches!(endpoint.try_take(), Err(Errno::AGAIN)));
+    let given_up = async {
+        let pause = Duration::from_millis(20);
+        while tokio::time::timeout(pause, endpoint.readable()).await.is_err() {}
+    };
+    soon(given_up).await;
+    assert!(matches!(endpoint.try_take(), Ok(Incoming::End)));
+    drop(stuck);
 }
 
 #[tokio::test(flavor = "local")]

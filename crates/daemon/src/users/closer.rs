@@ -43,7 +43,7 @@ const STUCK_AFTER: Duration = Duration::from_millis(500);
 /// Time that a request waits for a closer that is stuck.
 pub(crate) const STUCK_WAIT: Duration = Duration::from_secs(2);
 /// Maximum number of threads that work for one user: all but one may be stuck.
-const WORKERS_MAX: usize = 8;
+pub(crate) const WORKERS_MAX: usize = 8;
 /// Maximum number of descriptors that wait to be closed for one user and source.
 const PENDING_MAX: usize = 2 * MESSAGE_DESCRIPTORS_MAX;
 /// Number of waiting descriptors beyond which the daemon's thread closes itself what certainly does not block.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use rustix::io::Errno;
 use tokio::sync::Notify;
 
 use crate::system::lock::lock;
@@ -100,6 +101,14 @@ impl Seat {
     /// Waits until another user takes this place.
     pub(crate) async fn lost(&self) {
         self.lost.notified().await;
+    }
+
+    /// Waits for `something`; fails with `ENOBUFS` once another user takes this place.
+    pub(crate) async fn unless_lost<T>(&self, something: impl Future<Output = T>) -> Result<T, Errno> {
+        tokio::select! {
+            happened = something => Ok(happened),
+            () = self.lost() => Err(Errno::NOBUFS),
+        }
     }
 }
 
