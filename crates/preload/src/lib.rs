@@ -55,6 +55,7 @@ mod message;
 mod next;
 mod own_ring;
 mod pages;
+mod parts;
 mod plain;
 mod receive;
 mod recognition;

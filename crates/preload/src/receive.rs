@@ -1,9 +1,9 @@
 //! Receiving.
 //!
 //! A short read would drop the rest of a record. So the shim peeks at a record that may be longer than the program's buffer, and
-//! removes it once its last byte has been read; until then the page says how far it was read, and the kernel's peek offset stands
-//! there. The page also says how long records may be, and whether they may hold several messages (see [`bundle`]). All this
-//! happens under the lock of the page, which nobody holds while waiting.
+//! removes it once its last byte has been read; until then the sharers' page says how far it was read, and the kernel's peek offset stands
+//! there. The status page says how long records may be, and whether they may hold several messages (see [`bundle`]). All this
+//! happens under the read lock of the sharers' page, which nobody holds while waiting.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX};
 use carrier::status_page::{PeerShut, State};
-use libc::{c_int, iovec};
+use libc::c_int;
 
 use crate::bundle;
 use crate::cancel;
@@ -20,14 +20,12 @@ use crate::form;
 use crate::lock::{self, Held, Patience};
 use crate::message::{Message, count};
 use crate::pages::Pages;
+use crate::parts::{Direction, with_header};
 use crate::self_connect;
 use crate::sleep::{asleep, with_copy};
 use crate::system::{self, Buffers, Errno, Result};
 use crate::table;
 use crate::waiting;
-
-/// Number of parts of a program's buffer up to which the list of parts fits on the stack.
-const PARTS: usize = 16;
 
 const END: Message = Message { bytes: 0, header: None, whole: false };
 
@@ -53,9 +51,9 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
         // Nothing is ever put there.
         return Err(Errno(libc::EAGAIN));
     }
-    let page = descriptor.pages();
+    let pages = descriptor.pages();
     let waits = || system::waits(fd, flags);
-    match page.status.state() {
+    match pages.status.state() {
         State::Listening => return Err(Errno(libc::ENOTCONN)),
         State::Connecting if !waits() => return Err(Errno(libc::EAGAIN)),
         State::Connecting => waiting::await_connection(fd, descriptor)?,
@@ -63,27 +61,30 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
     }
     // A message for which the program has no room stays.
     let flags = if place.bytes() == 0 { flags | libc::MSG_PEEK } else { flags };
-    let ordinary = page.status.state() == State::Connected && page.sharers.shut_writing.load(Relaxed) == 0;
+    let ordinary = pages.status.state() == State::Connected && pages.sharers.shut_writing.load(Relaxed) == 0;
     let patience = Patience::of_receive(fd, flags);
+    // The descriptor may be closed while the call sleeps; then it goes on with a copy of its own.
+    let go_on_with = |copy| with_copy(copy, |fd| receive_now(fd, descriptor, place, flags));
     if ordinary
-        && !bundle::is_begun(page)
+        && !bundle::is_begun(pages)
         && descriptor.expects_to_wait()
         && let Some(copy) = await_message(fd, descriptor, flags, &patience)?
     {
-        return with_copy(copy, |fd| receive_now(fd, descriptor, place, flags));
+        return go_on_with(copy);
     }
     loop {
-        // The order matters: the last message is in the carrier before the page says that nothing will come.
-        let silent =
-            page.status.state() == State::OneToMany && page.status.associations.load(Acquire) == 0 && waits();
-        let lost = page.status.state() == State::Lost;
-        let peer_shut = page.status.peer_shut.load(Acquire) == PeerShut::Both as u32;
+        // The order matters: the last message is in the carrier before the status page says that nothing will come.
+        let silent = pages.status.state() == State::OneToMany
+            && pages.status.associations.load(Acquire) == 0
+            && waits();
+        let lost = pages.status.state() == State::Lost;
+        let peer_shut = pages.status.peer_shut.load(Acquire) == PeerShut::Both as u32;
         match take(fd, descriptor, place, flags, &patience) {
             Err(lock::TIMED_OUT) => return Err(Errno(libc::EAGAIN)),
             Err(Errno(libc::EAGAIN)) if silent => return Err(Errno(libc::ENOTCONN)),
             Err(Errno(libc::EAGAIN)) if peer_shut => return Ok(END),
-            Err(Errno(libc::EAGAIN)) if page.status.state() == State::Idle => {
-                return Err(Errno(match page.take_error() {
+            Err(Errno(libc::EAGAIN)) if pages.status.state() == State::Idle => {
+                return Err(Errno(match pages.take_error() {
                     0 if waits() => libc::ENOTCONN,
                     0 => libc::EAGAIN,
                     error => error,
@@ -93,17 +94,17 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
             Err(Errno(libc::EAGAIN)) => {}
             result => return result,
         }
-        if page.sharers.shut_writing.load(Relaxed) != 0 && waits() {
+        if pages.sharers.shut_writing.load(Relaxed) != 0 && waits() {
             if lost {
-                return end(fd, page);
+                return end(fd, pages);
             }
             if let Some(copy) = asleep(fd, descriptor, || waiting::await_news(fd))? {
-                return with_copy(copy, |fd| receive_now(fd, descriptor, place, flags));
+                return go_on_with(copy);
             }
             continue;
         }
         if let Some(copy) = await_message(fd, descriptor, flags, &patience)? {
-            return with_copy(copy, |fd| receive_now(fd, descriptor, place, flags));
+            return go_on_with(copy);
         }
         descriptor.has_waited();
     }
@@ -159,11 +160,11 @@ pub(crate) fn next(fd: RawFd, descriptor: &Descriptor) -> Option<Header> {
 
 /// Returns the header of the message at the front. The caller holds the lock.
 pub(crate) fn front(fd: RawFd, descriptor: &Descriptor) -> Result<Option<Header>> {
-    let page = descriptor.pages();
-    if bundle::is_begun(page) {
+    let pages = descriptor.pages();
+    if bundle::is_begun(pages) {
         return bundle::header(fd, descriptor).map(Some);
     }
-    if page.sharers.consumed.load(Relaxed) > 0 { Ok(page.sharers.front()) } else { peek(fd) }
+    if pages.sharers.consumed.load(Relaxed) > 0 { Ok(pages.sharers.front()) } else { peek(fd) }
 }
 
 /// Returns the header of the record at the front, after removing records that only announce others.
@@ -200,9 +201,9 @@ pub(crate) fn take_held(
     place: Buffers<'_>,
     flags: c_int,
 ) -> Result<Message> {
-    let page = descriptor.pages();
-    let consumed = page.sharers.consumed.load(Relaxed);
-    let front = if consumed > 0 && !bundle::is_begun(page) { page.sharers.front() } else { None };
+    let pages = descriptor.pages();
+    let consumed = pages.sharers.consumed.load(Relaxed);
+    let front = if consumed > 0 && !bundle::is_begun(pages) { pages.sharers.front() } else { None };
     let found = match front {
         Some(header) => Found::Record(look_on(fd, header, consumed as usize, place)?),
         None => find(fd, descriptor, place, flags)?,
@@ -210,7 +211,7 @@ pub(crate) fn take_held(
     let Look { header, before, bytes } = match found {
         Found::Record(look) => look,
         Found::Taken(message) => return Ok(message),
-        Found::End => return end(fd, page),
+        Found::End => return end(fd, pages),
     };
     let until = before + bytes;
     let whole = until == header.bytes as usize;
@@ -222,18 +223,18 @@ pub(crate) fn take_held(
         }
     } else if whole {
         system::discard(fd)?;
-        count(page, &header);
+        count(pages, &header);
         if before > 0 {
-            page.sharers.consumed.store(0, Relaxed);
+            pages.sharers.consumed.store(0, Relaxed);
             if in_record {
                 system::set_peek_offset(fd, -1)?;
             }
         }
     } else {
         if before == 0 {
-            page.sharers.set_front(&header);
+            pages.sharers.set_front(&header);
         }
-        page.sharers.consumed.store(until as u32, Relaxed);
+        pages.sharers.consumed.store(until as u32, Relaxed);
         if in_record && before == 0 {
             system::set_peek_offset(fd, peek_offset(until as u32))?;
         }
@@ -242,42 +243,42 @@ pub(crate) fn take_held(
 }
 
 /// Takes the read lock and makes the carrier bring records.
-pub(crate) fn hold<'a>(fd: RawFd, page: Pages<'a>, patience: &Patience) -> Result<Held<'a>> {
-    let held = hold_any_form(fd, page, patience)?;
-    if page.status.plain.load(Acquire) != 0 {
+pub(crate) fn hold<'a>(fd: RawFd, pages: Pages<'a>, patience: &Patience) -> Result<Held<'a>> {
+    let held = hold_any_form(fd, pages, patience)?;
+    if pages.status.plain.load(Acquire) != 0 {
         form::to_records(fd)?;
     }
     Ok(held)
 }
 
 /// Takes the read lock, whatever the form of the content.
-pub(crate) fn hold_any_form<'a>(fd: RawFd, page: Pages<'a>, patience: &Patience) -> Result<Held<'a>> {
-    let held = lock::hold(&page.sharers.lock, patience)?;
+pub(crate) fn hold_any_form<'a>(fd: RawFd, pages: Pages<'a>, patience: &Patience) -> Result<Held<'a>> {
+    let held = lock::hold(&pages.sharers.lock, patience)?;
     if held.inherited {
-        recover(fd, page);
-        form::let_go(fd, page);
+        recover(fd, pages);
+        form::let_go(fd, pages);
     }
     Ok(held)
 }
 
-/// Makes the page agree with the carrier after the previous holder of the lock died, or did not learn the outcome of a request,
+/// Makes the sharers' page agree with the carrier after the previous holder of the lock died, or did not learn the outcome of a request,
 /// and may have stopped half-way.
-pub(crate) fn recover(fd: RawFd, page: Pages<'_>) {
-    page.sharers.bundles_taken.fetch_add(1, Relaxed);
+pub(crate) fn recover(fd: RawFd, pages: Pages<'_>) {
+    pages.sharers.bundles_taken.fetch_add(1, Relaxed);
     // A carrier always accepts the option.
     let _ = system::set_peek_offset(fd, -1);
     let (consumed, bundle_bytes) =
-        (page.sharers.consumed.load(Relaxed), page.sharers.bundle_bytes.load(Relaxed) as usize);
+        (pages.sharers.consumed.load(Relaxed), pages.sharers.bundle_bytes.load(Relaxed) as usize);
     if consumed == 0 && bundle_bytes == 0 {
         return;
     }
     let (header, bytes) = measure(fd).unwrap_or((None, 0));
-    let noted = header.filter(|_| header == page.sharers.front());
+    let noted = header.filter(|_| header == pages.sharers.front());
     if noted.is_some() && bundle_bytes == bytes {
         return;
     }
-    let is_first = bundle_bytes == 0 || page.sharers.bundle_at.load(Relaxed) == 0;
-    page.sharers.bundle_bytes.store(0, Relaxed);
+    let is_first = bundle_bytes == 0 || pages.sharers.bundle_at.load(Relaxed) == 0;
+    pages.sharers.bundle_bytes.store(0, Relaxed);
     match noted.filter(|_| is_first) {
         Some(header) if header.flags.contains(Flags::IN_MEMFD) => {}
         // The rest of the bundle, if there was one, was peeled off.
@@ -285,7 +286,7 @@ pub(crate) fn recover(fd: RawFd, page: Pages<'_>) {
             let _ = system::set_peek_offset(fd, peek_offset(consumed));
         }
         // The record was removed.
-        _ => page.sharers.consumed.store(0, Relaxed),
+        _ => pages.sharers.consumed.store(0, Relaxed),
     }
 }
 
@@ -316,19 +317,20 @@ enum Found {
 
 /// Finds a record that nobody has begun to read. A record that surely fits is removed at once.
 fn find(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_int) -> Result<Found> {
-    let page = descriptor.pages();
+    let pages = descriptor.pages();
     loop {
-        if bundle::is_begun(page) || page.status.bundles.load(Acquire) != 0 && bundle::begin(fd, descriptor)?
+        if bundle::is_begun(pages)
+            || pages.status.bundles.load(Acquire) != 0 && bundle::begin(fd, descriptor)?
         {
             let peeks = flags & libc::MSG_PEEK != 0;
             return bundle::take(fd, descriptor, place, peeks).map(Found::Taken);
         }
-        let longest = page.status.longest.load(Acquire) as usize;
+        let longest = pages.status.longest.load(Acquire) as usize;
         let fits = longest <= place.bytes().min(PAYLOAD_BYTES_MAX) && flags & libc::MSG_PEEK == 0;
         let (bytes, header) = if fits { take_whole(fd, place)? } else { look(fd, place)? };
         match header {
             None => return Ok(Found::End),
-            // The page describes the records that follow this one by now.
+            // The status page describes the records that follow this one by now.
             Some(Header { kind: Kind::SizeHint, .. }) => {
                 if !fits {
                     system::discard(fd)?;
@@ -336,7 +338,7 @@ fn find(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_int) ->
                 await_noticed(fd)?;
             }
             Some(header) if fits => {
-                count(page, &header);
+                count(pages, &header);
                 let whole = header.flags.contains(Flags::END);
                 return Ok(Found::Taken(Message { bytes, header: Some(header), whole }));
             }
@@ -431,111 +433,18 @@ fn look_on(fd: RawFd, header: Header, before: usize, place: Buffers<'_>) -> Resu
 }
 
 /// Returns the end, or the reason for which there is none.
-fn end(fd: RawFd, page: Pages<'_>) -> Result<Message> {
-    match page.take_error() {
+fn end(fd: RawFd, pages: Pages<'_>) -> Result<Message> {
+    match pages.take_error() {
         0 => {}
         error => return Err(Errno(error)),
     }
-    match page.status.state() {
+    match pages.status.state() {
         State::Ended => Ok(END),
-        _ if page.sharers.shut_reading.load(Relaxed) != 0 => Ok(END),
-        _ if page.status.peer_shut.load(Acquire) == PeerShut::Both as u32 => Ok(END),
+        _ if pages.sharers.shut_reading.load(Relaxed) != 0 => Ok(END),
+        _ if pages.status.peer_shut.load(Acquire) == PeerShut::Both as u32 => Ok(END),
         State::Lost => Err(Errno(libc::ENOTCONN)),
         _ if !system::is_hung_up(fd) => Ok(END),
         // The daemon has died.
         _ => Err(Errno(libc::ECONNRESET)),
     }
-}
-
-/// The way of the bytes of a program's memory.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Direction {
-    In,
-    Out,
-}
-
-/// Calls `f` with a list that has the header in front of the program's buffer.
-pub(crate) fn with_header<T>(
-    header: &mut [u8],
-    place: Buffers<'_>,
-    direction: Direction,
-    f: impl FnOnce(&[iovec]) -> T,
-) -> T {
-    let parts = place.as_slice();
-    if let Some(room) = PARTS.checked_sub(parts.len()) {
-        let mut iov = [Buffers::of(&mut []); PARTS + 1];
-        iov[0] = Buffers::of(header);
-        iov[1..=parts.len()].copy_from_slice(parts);
-        f(&iov[..=PARTS - room])
-    } else {
-        with_header_and_many(header, parts, direction, f)
-    }
-}
-
-/// Number of parts that the kernel takes in one call.
-const PARTS_MAX: usize = libc::UIO_MAXIOV as usize;
-/// Largest length of the shortest pair of neighbours among parts that are one too many: all but the last are together shorter than
-/// a payload, and each of them is in at most two pairs.
-const PAIR_BYTES_MAX: usize = 2 * PAYLOAD_BYTES_MAX / (PARTS_MAX - 2) + 1;
-
-/// As [`with_header`], for an unusual number of parts. The list lies on the stack, because a send waits in `f` and may be
-/// cancelled there.
-#[cold]
-#[inline(never)]
-fn with_header_and_many<T>(
-    header: &mut [u8],
-    parts: &[iovec],
-    direction: Direction,
-    f: impl FnOnce(&[iovec]) -> T,
-) -> T {
-    let mut iov = [Buffers::of(&mut []); PARTS_MAX + 1];
-    iov[0] = Buffers::of(header);
-    let (mut count, mut bytes) = (1, 0_usize);
-    for part in parts.iter().filter(|part| part.iov_len > 0) {
-        // A record has nothing for the parts behind its longest payload.
-        if bytes >= PAYLOAD_BYTES_MAX {
-            break;
-        }
-        iov[count] = *part;
-        count += 1;
-        bytes = bytes.saturating_add(part.iov_len);
-    }
-    if count <= PARTS_MAX { f(&iov[..count]) } else { with_a_pair_joined(&mut iov, direction, f) }
-}
-
-/// Calls `f` with a list in which the shortest two neighbours are one part: with the header there was one part too many. Memory
-/// of the program that is not there raises SIGSEGV where it is in these two.
-fn with_a_pair_joined<T>(
-    iov: &mut [iovec; PARTS_MAX + 1],
-    direction: Direction,
-    f: impl FnOnce(&[iovec]) -> T,
-) -> T {
-    let pair_bytes = |at: &usize| iov[*at].iov_len.saturating_add(iov[at + 1].iov_len);
-    let can_join = |at: &usize| iov[*at..=at + 1].iter().all(|part| system::can_be_bytes(part.iov_base));
-    let shortest = (1..PARTS_MAX).filter(can_join).min_by_key(pair_bytes);
-    let Some(at) = shortest.filter(|at| pair_bytes(at) <= PAIR_BYTES_MAX) else {
-        // The kernel refuses the list.
-        return f(iov);
-    };
-    let pair = [iov[at], iov[at + 1]];
-    let mut joined = [0_u8; PAIR_BYTES_MAX];
-    let (first, second) = joined.split_at_mut(pair[0].iov_len);
-    // Bytes that the kernel does not write go back unchanged.
-    // SAFETY: the program has lent the memory, and `joined` has room for both parts.
-    unsafe {
-        first.as_mut_ptr().copy_from_nonoverlapping(pair[0].iov_base.cast(), pair[0].iov_len);
-        second.as_mut_ptr().copy_from_nonoverlapping(pair[1].iov_base.cast(), pair[1].iov_len);
-    }
-    iov[at] = Buffers::of(&mut joined[..pair[0].iov_len + pair[1].iov_len]);
-    iov.copy_within(at + 2.., at + 1);
-    let done = f(&iov[..PARTS_MAX]);
-    if direction == Direction::In {
-        let (first, second) = joined.split_at(pair[0].iov_len);
-        // SAFETY: as above, and the program has lent the memory to be written.
-        unsafe {
-            pair[0].iov_base.cast::<u8>().copy_from_nonoverlapping(first.as_ptr(), pair[0].iov_len);
-            pair[1].iov_base.cast::<u8>().copy_from_nonoverlapping(second.as_ptr(), pair[1].iov_len);
-        }
-    }
-    done
 }

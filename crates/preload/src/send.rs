@@ -19,7 +19,7 @@ use crate::descriptor::Descriptor;
 use crate::lock::Patience;
 use crate::own_ring::ALONE;
 use crate::pages::Pages;
-use crate::receive::{Direction, with_header};
+use crate::parts::{Direction, with_header};
 use crate::ring;
 use crate::self_connect;
 use crate::setup;
