@@ -100,6 +100,8 @@ impl Times {
 pub(crate) struct Flows {
     places: HashMap<FlowKey, usize>,
     counts: Vec<(Option<FlowKey>, FlowCounts)>,
+    /// The place of all packets without a flow of their own.
+    others: Option<usize>,
     /// The flow looked up last: a host sends many packets of a flow in a row.
     recent: Option<(Option<FlowKey>, usize)>,
 }
@@ -120,17 +122,15 @@ impl Flows {
             return *place;
         }
         let key = key.filter(|_| self.places.len() < FLOWS_MAX);
-        match (key, self.counts.iter().position(|(key, _)| key.is_none())) {
-            (None, Some(others)) => others,
-            _ => {
-                let place = self.counts.len();
-                self.counts.push((key, FlowCounts::default()));
-                if let Some(key) = key {
-                    self.places.insert(key, place);
-                }
-                place
-            }
+        let new = self.counts.len();
+        let place = match key {
+            Some(key) => *self.places.entry(key).or_insert(new),
+            None => *self.others.get_or_insert(new),
+        };
+        if place == new {
+            self.counts.push((key, FlowCounts::default()));
         }
+        place
     }
 
     pub(crate) fn all(&self) -> &[(Option<FlowKey>, FlowCounts)] {
