@@ -217,7 +217,9 @@ fn fill(fd: RawFd, page: &SharersPage) -> Result<()> {
         page.send_buffer.store(system::send_buffer(fd)? as u32 / 2, Relaxed);
     }
     system::set_send_buffer(fd, 0)?;
-    let header = Header { bytes: FILLER_BYTES as u32, ..Header::new(Kind::Filler) }.encode();
+    // With the count of records, as a message has it: the daemon may take the filler only for a record behind it.
+    let tsn = page.records_sent();
+    let header = Header { bytes: FILLER_BYTES as u32, tsn, ..Header::new(Kind::Filler) }.encode();
     let parts = [Buffers::from(&header), Buffers::from(&[0; FILLER_BYTES])];
     // SAFETY: both are readable.
     let sent =

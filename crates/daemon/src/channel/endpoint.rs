@@ -119,11 +119,12 @@ fn is_filler(header: Option<Header>) -> bool {
     header.is_some_and(|header| header.kind == Kind::Filler)
 }
 
-/// Returns whether a record was begun after a message in the ring that `before` records precede. The ring announces the turn of a long
-/// message behind that message, so its record was sent later, too.
+/// Returns whether a record was begun after a message in the ring that `before` records precede, or a filler has no earlier record
+/// behind it. The ring announces the turn of a long message behind that message, so its record was sent later, too.
 fn is_sent_after(record: &Header, before: u32) -> bool {
     let is_in_turn = record.flags.contains(Flags::IN_TURN);
-    record.kind == Kind::Data && (is_in_turn || record.tsn.wrapping_sub(before).cast_signed() >= 0)
+    matches!(record.kind, Kind::Data | Kind::Filler)
+        && (is_in_turn || record.tsn.wrapping_sub(before).cast_signed() >= 0)
 }
 
 /// Input: what the program sends.

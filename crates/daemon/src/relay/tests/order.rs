@@ -94,3 +94,16 @@ async fn other_records_in_front_are_taken_on_the_way() {
     assert!(matches!(endpoint.try_take(), Ok(Incoming::Filler)));
     assert_eq!(taken(&joined), ["first", "second"]);
 }
+
+/// A program that has sent records before it had a ring fills the ring before the daemon looks there for the first time.
+#[tokio::test(flavor = "local")]
+async fn a_filler_without_an_earlier_record_behind_it_stays_while_the_ring_is_full() {
+    let joined = Joined::new().await;
+    let filler = Header { tsn: 40, ..Header::new(Kind::Filler) }.encode();
+    rustix::net::send(&joined.program_end, &filler, rustix::net::SendFlags::DONTWAIT).expect("room");
+    put_counted(&joined, 40, b"first");
+    fill_half(&joined.socket);
+    let endpoint = &joined.socket.channel.endpoint;
+    assert!(matches!(endpoint.try_take(), Ok(Incoming::Message(..))));
+    assert_eq!(endpoint.carrier().waiting_bytes(), filler.len() as u64);
+}
