@@ -101,8 +101,11 @@ pub(crate) enum Json {
 impl Json {
     /// Opens a file for the JSON, and makes its folder.
     pub(crate) fn file(path: &Path) -> Result<Json, OutputError> {
-        let file = ResultFile::open_with_folders(path);
-        Ok(Json::File(file.map_err(|source| OutputError::File { path: path.to_owned(), source })?))
+        let file = ResultFile::open_with_folders(path).map_err(|source| {
+            let missing = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir());
+            OutputError::File { path: missing.unwrap_or(path).to_owned(), source }
+        });
+        file.map(Json::File)
     }
 
     /// Returns whether standard output is for the text.
