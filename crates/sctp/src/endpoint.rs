@@ -363,9 +363,6 @@ impl Endpoint {
         scope: Scope,
         buffer: &mut TransmitBuffer,
     ) -> Option<Transmit> {
-        if let Some(transmit) = self.replies.pop_final_packet(buffer) {
-            return Some(transmit);
-        }
         match self.replies.pop_answer() {
             Some(answer) => Some(answer.put_into(buffer)),
             None => self.poll_peer_transmit(now, scope, buffer),
