@@ -355,29 +355,14 @@ impl Endpoint {
         self.transmit_due() || !self.held.is_empty()
     }
 
-    /// Builds the next batch into `buffer`, if there is one: an answer to a stranger, or one of
-    /// [`Endpoint::poll_peer_transmit`].
+    /// Builds the next batch into `buffer`, if there is one.
     pub fn poll_transmit(
         &mut self,
         now: Time,
         scope: Scope,
         buffer: &mut TransmitBuffer,
     ) -> Option<Transmit> {
-        match self.replies.pop_answer() {
-            Some(answer) => Some(answer.put_into(buffer)),
-            None => self.poll_peer_transmit(now, scope, buffer),
-        }
-    }
-
-    /// Builds the next batch for a peer into `buffer`, if there is one, for a caller that takes the answers to strangers by
-    /// [`Endpoint::poll_answer`].
-    pub fn poll_peer_transmit(
-        &mut self,
-        now: Time,
-        scope: Scope,
-        buffer: &mut TransmitBuffer,
-    ) -> Option<Transmit> {
-        if let Some(transmit) = self.replies.pop_final_packet(buffer) {
+        if let Some(transmit) = self.replies.pop(buffer) {
             return Some(transmit);
         }
         if scope == Scope::All && self.due.is_empty() {
@@ -402,13 +387,8 @@ impl Endpoint {
         None
     }
 
-    /// Returns whether answers to strangers wait.
-    #[inline]
-    pub fn has_answers(&self) -> bool {
-        self.replies.has_answer()
-    }
-
-    /// Takes the oldest answer to a stranger, for a caller that sends many in one call.
+    /// Takes the oldest answer to a stranger, for a caller that sends many in one call. [`Endpoint::poll_transmit`] returns the
+    /// remaining ones.
     pub fn poll_answer(&mut self) -> Option<Reply> {
         self.replies.pop_answer()
     }

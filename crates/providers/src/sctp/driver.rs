@@ -104,10 +104,7 @@ impl Driver for SctpDriver {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let deadline = [self.endpoint.poll_timeout(), self.attached.until(), self.answers_due]
-            .into_iter()
-            .flatten()
-            .min();
+        let deadline = self.endpoint.poll_timeout().into_iter().chain(self.attached.until()).min();
         deadline.map(|at| self.epoch + at.saturating_since(Time::ZERO))
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ::sctp::{Arrival, Piece, Reply, Scope, Time, TransmitBuffer};
 use links::{Datagrams, UnreachableReason};
@@ -16,11 +16,8 @@ const NOT_ECT: u8 = 0;
 const ECT_0: u8 = 2;
 const CE: u8 = 3;
 
-/// Maximum number of answers to unknown senders that the link gets in one call, after which the clock is read.
-const ANSWERS_MAX: usize = 16;
-
-/// Time to send answers to unknown senders before other work continues. The rest waits for the next turn.
-const ANSWERS_TIME_MAX: Duration = Duration::from_micros(250);
+/// Maximum number of answers to unknown senders that the link gets in one call.
+const ANSWERS_MAX: usize = 64;
 
 /// Number of bytes from the network, and of bytes that the link held, after which a receive returns to its caller, who looks at the
 /// clock: peers can make a packet of a few KB cost as much as a megabyte of data. The rest is handled by the next receives, before
@@ -130,51 +127,46 @@ impl SctpDriver {
         let now = self.time(now);
         // A peer may answer at once, so its tag must be expected before the batch leaves.
         self.tell_expected_tags(now);
-        self.transmit_batches(cx, now, scope);
         self.send_answers();
-        // Nothing but a deadline announces the answers that still wait.
-        self.answers_due = self.endpoint.has_answers().then_some(now);
+        self.transmit_batches(cx, now, scope);
         self.hand_out_trace();
     }
 
-    /// Hands answers to unknown senders to the link, some at once, until their time is over. Answers that the link does not take
-    /// are lost: no state depends on them.
+    /// Hands the answers to unknown senders to the link, many at once. Answers that the link does not take are lost: no
+    /// state depends on them.
     fn send_answers(&mut self) {
-        if !self.endpoint.has_answers() {
-            return;
+        while let Some(first) = self.endpoint.poll_answer() {
+            let mut answers: SmallVec<[Reply; ANSWERS_MAX]> = SmallVec::new();
+            answers.push(first);
+            while answers.len() < ANSWERS_MAX
+                && let Some(answer) = self.endpoint.poll_answer()
+            {
+                answers.push(answer);
+            }
+            let packets: SmallVec<[[IoSlice<'_>; 1]; ANSWERS_MAX]> =
+                answers.iter().map(|answer| [IoSlice::new(&answer.packet)]).collect();
+            let transmits: SmallVec<[links::Transmit<'_>; ANSWERS_MAX]> = answers
+                .iter()
+                .zip(&packets)
+                .map(|(answer, packet)| links::Transmit {
+                    remote: answer.remote,
+                    local: answer.local,
+                    traffic_class: answer.dscp << 2 | NOT_ECT,
+                    may_fragment: true,
+                    segment_bytes: answer.packet.len(),
+                    slices: packet,
+                })
+                .collect();
+            self.link.transmit_singles(&transmits);
+            self.batches_moved += 1;
         }
-        let until = Instant::now() + ANSWERS_TIME_MAX;
-        while self.send_some_answers() && Instant::now() < until {}
-    }
-
-    /// Hands as many answers to the link as it gets in one call. Returns whether more wait.
-    fn send_some_answers(&mut self) -> bool {
-        let answers: SmallVec<[Reply; ANSWERS_MAX]> =
-            std::iter::from_fn(|| self.endpoint.poll_answer()).take(ANSWERS_MAX).collect();
-        let packets: SmallVec<[[IoSlice<'_>; 1]; ANSWERS_MAX]> =
-            answers.iter().map(|answer| [IoSlice::new(&answer.packet)]).collect();
-        let transmits: SmallVec<[links::Transmit<'_>; ANSWERS_MAX]> = answers
-            .iter()
-            .zip(&packets)
-            .map(|(answer, packet)| links::Transmit {
-                remote: answer.remote,
-                local: answer.local,
-                traffic_class: answer.dscp << 2 | NOT_ECT,
-                may_fragment: true,
-                segment_bytes: answer.packet.len(),
-                slices: packet,
-            })
-            .collect();
-        self.link.transmit_singles(&transmits);
-        self.batches_moved += 1;
-        self.endpoint.has_answers()
     }
 
     fn transmit_batches(&mut self, cx: &mut Cx<'_>, now: Time, scope: Scope) {
         loop {
             let transmit = match self.refused.take() {
                 Some(refused) => refused,
-                None => match self.endpoint.poll_peer_transmit(now, scope, &mut self.buffer) {
+                None => match self.endpoint.poll_transmit(now, scope, &mut self.buffer) {
                     Some(transmit) => transmit,
                     None => return,
                 },

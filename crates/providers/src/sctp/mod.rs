@@ -79,8 +79,6 @@ pub struct SctpDriver {
     pool: Pool,
     /// A batch that the link could not take yet, and that must be sent first.
     refused: Option<::sctp::Transmit>,
-    /// When answers to unknown senders are due that the last transmit has left.
-    answers_due: Option<Time>,
     /// Number of batches that the link has delivered or accepted.
     batches_moved: u64,
     /// Time zero of the core.
@@ -126,7 +124,6 @@ impl SctpDriver {
             buffer: TransmitBuffer::new(),
             pool: Pool::default(),
             refused: None,
-            answers_due: None,
             batches_moved: 0,
             epoch,
             trace: None,

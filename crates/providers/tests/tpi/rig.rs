@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use links::{BatchLimits, Datagrams, Hairpin, Link, LinkStats, PathInfo, Sink, Transmit};
 use providers::{SctpDriver, SctpDriverConfig};
-use sctp::{Checksum, EndpointConfig};
 use streams::{Chain, Control, DriverId, Executive, FlushScope, Kind, Message, StreamId};
 use tpi::{Info, Primitive, State};
 
@@ -34,11 +33,6 @@ const HOST_PATH: PathInfo = PathInfo {
     local: None,
     route_local: Some(HOST),
 };
-
-/// A SHUTDOWN ACK without an association, which is answered.
-const STRAY: [u8; 16] = [0, 7, 0, 9, 0, 0, 0, 1, 0, 0, 0, 0, 8, 0, 0, 4];
-/// Longer than the time to send answers.
-const SLOW: Duration = Duration::from_millis(2);
 
 type Wire = Arc<Mutex<VecDeque<Bytes>>>;
 
@@ -78,55 +72,6 @@ impl Link for Flood {
 
     fn transmit(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
         panic!("a packet for {} leaves the host", transmit.remote);
-    }
-
-    fn descriptors<'a>(&'a self, _visit: &mut dyn FnMut(BorrowedFd<'a>)) {}
-
-    fn stats(&self) -> LinkStats {
-        LinkStats::default()
-    }
-}
-
-/// A link from which one receive takes a packet of each of many strangers, and whose network is slow to take the answers.
-struct Strangers {
-    left: u8,
-    answers: Arc<Mutex<Vec<usize>>>,
-}
-
-impl Link for Strangers {
-    fn local_addresses(&self) -> Vec<SocketAddr> {
-        vec![CARRIER]
-    }
-
-    fn path_info(&self, _remote: SocketAddr) -> PathInfo {
-        HOST_PATH
-    }
-
-    fn batch_limits(&self) -> BatchLimits {
-        BatchLimits { segments_max: 1, bytes_max: 1452 }
-    }
-
-    fn receive(&mut self, sink: &mut dyn Sink) -> io::Result<bool> {
-        for prefix in 0..std::mem::take(&mut self.left) {
-            sink.datagrams(Datagrams {
-                remote: SocketAddr::from((Ipv4Addr::new(198, 18, prefix, 1), 9899)),
-                local: HOST,
-                ecn: 0,
-                segment_bytes: STRAY.len(),
-                block_bytes: STRAY.len(),
-                payload: Bytes::from_static(&STRAY),
-            });
-        }
-        Ok(false)
-    }
-
-    fn transmit(&mut self, _transmit: &Transmit<'_>) -> io::Result<()> {
-        panic!("an answer leaves alone");
-    }
-
-    fn transmit_singles(&mut self, transmits: &[Transmit<'_>]) {
-        std::thread::sleep(SLOW);
-        self.answers.lock().unwrap().push(transmits.len());
     }
 
     fn descriptors<'a>(&'a self, _visit: &mut dyn FnMut(BorrowedFd<'a>)) {}
@@ -181,7 +126,7 @@ pub(crate) struct Rig {
     pub(crate) executive: Executive,
     pub(crate) driver: DriverId,
     wire: Wire,
-    pub(crate) now: Instant,
+    now: Instant,
 }
 
 impl Rig {
@@ -196,23 +141,9 @@ impl Rig {
         Self::on(Box::new(Hairpin::new(Flood(batches))), Wire::default())
     }
 
-    /// Returns a provider that gets a packet of each of `count` strangers by one receive, and the numbers of answers in each call of
-    /// its link.
-    pub(crate) fn with_strangers(count: u8) -> (Self, Arc<Mutex<Vec<usize>>>) {
-        let answers = Arc::default();
-        let link = Strangers { left: count, answers: Arc::clone(&answers) };
-        let endpoint = EndpointConfig { checksum: Checksum::None, ..EndpointConfig::default() };
-        let config = SctpDriverConfig { endpoint, ..SctpDriverConfig::default() };
-        (Self::configured(Box::new(link), Wire::default(), config), answers)
-    }
-
     fn on(link: Box<dyn Link>, wire: Wire) -> Self {
-        Self::configured(link, wire, SctpDriverConfig::default())
-    }
-
-    fn configured(link: Box<dyn Link>, wire: Wire, config: SctpDriverConfig) -> Self {
         let now = Instant::now();
-        let driver = SctpDriver::new(link, config, [7; 32], now);
+        let driver = SctpDriver::new(link, SctpDriverConfig::default(), [7; 32], now);
         let mut executive = Executive::new(now);
         let driver = executive.add_driver("sctp_t", Box::new(driver));
         Self { executive, driver, wire, now }

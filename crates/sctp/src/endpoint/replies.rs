@@ -34,15 +34,9 @@ impl Replies {
         self.answers.pop_front()
     }
 
-    /// Returns whether an answer to a stranger waits.
-    #[inline]
-    pub(super) fn has_answer(&self) -> bool {
-        !self.answers.is_empty()
-    }
-
-    /// Takes the oldest final packet of an association.
-    pub(super) fn pop_final_packet(&mut self, buffer: &mut TransmitBuffer) -> Option<Transmit> {
-        Some(self.final_packets.pop_front()?.put_into(buffer))
+    pub(super) fn pop(&mut self, buffer: &mut TransmitBuffer) -> Option<Transmit> {
+        let reply = self.final_packets.pop_front().or_else(|| self.answers.pop_front())?;
+        Some(reply.put_into(buffer))
     }
 }
 
