@@ -104,8 +104,8 @@ pub(crate) fn barrier() {
     let _ = ask_daemon(&DaemonRequest::Barrier);
 }
 
-/// Does so, and waits until the socket with this cookie, which was closed by one of these calls, has no association any more, but no
-/// longer than `time`. A signal ends the wait, too. A cancellation point.
+/// Makes the daemon act on the calls made so far, and waits until the socket with this cookie, which one of them has closed, has no
+/// association any more, but no longer than `time`. A signal ends the wait, too. A cancellation point.
 pub(crate) fn linger(cookie: u64, time: Duration) {
     let ask_once = || {
         let connection = asked_once(&DaemonRequest::Linger { cookie }.into(), None)?;

@@ -150,7 +150,7 @@ async fn relay(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messa
 async fn linger(socket: &Socket, association: &Association) {
     let seconds = socket.inner().options.linger.close_waits_s();
     if seconds > 0 && socket.style.is_one_to_one() {
-        // A lost association has ended, too. What the peer still sends is discarded.
+        // A lost association has ended, too. Messages that still arrive are discarded.
         let _ = timeout(Duration::from_secs(seconds.into()), association.clone().close()).await;
     }
 }

@@ -69,7 +69,7 @@ pub fn sockets_max(descriptors: usize) -> usize {
     Division::new(Numbers::left_to_programs(descriptors)).sockets
 }
 
-/// The number of items of each user, of which no user has more than a limit.
+/// Counts the items of each user, up to a limit for each.
 #[derive(Debug)]
 struct Counts {
     of_users: Mutex<HashMap<u32, usize>>,
@@ -150,7 +150,7 @@ impl Rings {
         Arc::new(Rings { pins: Arc::new(Pins::new(pipes)), counts: Counts::of(rings) })
     }
 
-    /// Returns rings for tests, of which a user has one.
+    /// Returns rings for a test, one for each user.
     #[cfg(test)]
     pub(crate) fn one() -> Arc<Rings> {
         Rings::new(Pins::pipes_for(1))

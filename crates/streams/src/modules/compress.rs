@@ -25,7 +25,7 @@ use tpi::{Primitive, RecvInfo, SendInfo};
 /// part of it. An end without the module receives the announcement as one message of one byte with that payload protocol identifier.
 /// An end that pops the module says so, once no record is open. The other end stops compressing and answers how many messages it has
 /// wrapped. When they have come, the module is popped; until then, and for [`Compress::LEAVE_WAIT`] at most, the pop fails with
-/// [`PopError::Busy`](crate::PopError::Busy). What comes later, which the network or a lifetime may hold back, stays compressed.
+/// [`PopError::Busy`](crate::PopError::Busy). Messages that arrive after that reach the program compressed.
 #[derive(Debug, Default)]
 pub struct Compress {
     announced: bool,

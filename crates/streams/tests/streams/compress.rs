@@ -110,19 +110,24 @@ fn a_module_that_leaves_takes_what_was_compressed_before_the_other_end_knew() {
     assert_eq!(a.read_all(), Vec::<String>::new());
 }
 
+/// Pops the module of `b`, and pushes another one.
+fn leave_and_come_again(b: &mut Rig, a: &mut Rig) {
+    assert_eq!(b.executive.pop(b.s).err(), Some(PopError::Busy));
+    carry(b, a);
+    carry(a, b);
+    b.executive.pop(b.s).unwrap();
+    b.executive.push_named(b.s, "compress", &[]).unwrap();
+    b.write("again").unwrap();
+    carry(b, a);
+    carry(a, b);
+    assert_eq!(a.read_all(), ["again"]);
+}
+
 #[test]
 fn a_module_comes_again_after_it_has_left() {
     let (mut a, mut b) = compressing();
     for _ in 0..3 {
-        assert_eq!(b.executive.pop(b.s).err(), Some(PopError::Busy));
-        carry(&mut b, &mut a);
-        carry(&mut a, &mut b);
-        b.executive.pop(b.s).unwrap();
-        b.executive.push_named(b.s, "compress", &[]).unwrap();
-        b.write("again").unwrap();
-        carry(&mut b, &mut a);
-        carry(&mut a, &mut b);
-        assert_eq!(a.read_all(), ["again"]);
+        leave_and_come_again(&mut b, &mut a);
         a.executive.write(a.s, 0, SendInfo::default(), &[7; 60_000]).unwrap();
         assert!(carry(&mut a, &mut b) < 1000);
         assert_eq!(b.executive.getmsg(b.s).unwrap().unwrap().data, [7; 60_000][..]);
@@ -302,16 +307,7 @@ fn a_module_waits_for_what_the_second_module_of_the_other_end_has_wrapped() {
     while a.executive.getmsg(a.s).unwrap().is_some() {
         a.executive.run();
     }
-    // b leaves and comes again.
-    assert_eq!(b.executive.pop(b.s).err(), Some(PopError::Busy));
-    carry(&mut b, &mut a);
-    carry(&mut a, &mut b);
-    b.executive.pop(b.s).unwrap();
-    b.executive.push_named(b.s, "compress", &[]).unwrap();
-    b.write("again").unwrap();
-    carry(&mut b, &mut a);
-    carry(&mut a, &mut b);
-    assert_eq!(a.read_all(), ["again"]);
+    leave_and_come_again(&mut b, &mut a);
     // Five wrapped ones are on their way when a leaves; the answer overtakes them.
     for _ in 0..5 {
         send(&mut b);

@@ -5,7 +5,7 @@
 //! The shim answers some options itself, from the page or the kernel: `SO_ERROR`, `SO_TYPE`, `SO_DOMAIN`,
 //! `SO_PROTOCOL`, `SO_RCVTIMEO`, `SO_SNDTIMEO`.
 //!
-//! A one-to-many socket may have many associations. What an option changes in all of them is done in turns (`everywhere`).
+//! An option that applies to all associations of a one-to-many socket is set in turns (`everywhere`): there may be tens of thousands.
 //!
 //! | file | options |
 //! |---|---|
