@@ -187,6 +187,7 @@ mod tests {
                     carrier.closer().run(|| ());
                 }
             }
+            assert_eq!(Drain::new(&socket).step(&socket), Some(false), "rests: {rests}");
             assert!(!drain(&socket).await, "rests: {rests}");
             assert!(carrier.waiting_bytes() > 0);
         }
