@@ -12,12 +12,13 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
 
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl, openat};
 use nix::mount::{MsFlags, mount};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::stat::Mode;
 use nix::unistd::{Pid, pipe};
 use thiserror::Error;
 
@@ -66,6 +67,8 @@ pub fn is_inside() -> bool {
 /// The system refuses the namespaces, or the program cannot be started.
 pub fn run_again() -> Result<ExitStatus, PrivateError> {
     become_root()?;
+    // The new process mounts a /proc of its own, which this process then sees, too.
+    let processes = File::open("/proc").map_err(PrivateError::Start)?;
     unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWPID)
         .map_err(PrivateError::Unshare)?;
     let start = || {
@@ -79,11 +82,11 @@ pub fn run_again() -> Result<ExitStatus, PrivateError> {
         Ok((child, lifeline))
     };
     let (child, _lifeline) = start().map_err(PrivateError::Start)?;
-    wait(child).map_err(PrivateError::Start)
+    wait(child, &processes).map_err(PrivateError::Start)
 }
 
-/// Waits for a process, and passes signals on to it.
-fn wait(mut child: Child) -> io::Result<ExitStatus> {
+/// Waits for a process, and passes signals on to it. `processes` is the /proc that knows its number.
+fn wait(mut child: Child, processes: &File) -> io::Result<ExitStatus> {
     let mut signals = SigSet::empty();
     for signal in [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD] {
         signals.add(signal);
@@ -98,7 +101,7 @@ fn wait(mut child: Child) -> io::Result<ExitStatus> {
             return Ok(instead.map_or(status, |signal| ExitStatus::from_raw(signal as i32)));
         }
         let signal = signals.wait()?;
-        if let Some(passed) = passed_on(signal, handling(child.id(), signal)) {
+        if let Some(passed) = passed_on(signal, handling(processes, child.id(), signal)) {
             // The child is not waited for yet, so that the number is still its own.
             let _ = kill(Pid::from_raw(child.id() as i32), passed);
             killed_for = Some(signal).filter(|_| passed == Signal::SIGKILL);
@@ -114,10 +117,13 @@ enum Handling {
     Caught,
 }
 
-/// Returns what a process does with a signal, according to its masks in /proc.
-fn handling(process: u32, signal: Signal) -> Handling {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    handling_in(&status, signal)
+/// Returns what a process does with a signal, according to its masks in `processes`, a /proc.
+fn handling(processes: &File, process: u32, signal: Signal) -> Handling {
+    let path = format!("{process}/status");
+    let status = openat(processes, path.as_str(), OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
+        .map_err(io::Error::from)
+        .and_then(|status| io::read_to_string(File::from(status)));
+    handling_in(&status.unwrap_or_default(), signal)
 }
 
 fn handling_in(status: &str, signal: Signal) -> Handling {
@@ -226,6 +232,7 @@ mod tests {
             assert_eq!(passed_on(signal, Handling::Default), Some(Signal::SIGKILL));
         }
         assert_eq!(passed_on(Signal::SIGCHLD, Handling::Default), None);
-        assert_eq!(handling(std::process::id(), Signal::SIGUSR2), Handling::Default);
+        let processes = File::open("/proc").expect("processes");
+        assert_eq!(handling(&processes, std::process::id(), Signal::SIGUSR2), Handling::Default);
     }
 }

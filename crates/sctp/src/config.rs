@@ -141,6 +141,10 @@ pub struct AssociationConfig {
     /// Maximum number of packets that one acknowledgement may release at once (Max.Burst, RFC 9260 §6.1 D;
     /// `SCTP_MAX_BURST`). Default: `None`, so that only the pacer limits bursts.
     pub burst_packets_max: Option<u32>,
+    /// Number of full packets that a path may have in flight before its first acknowledgement, 1 to
+    /// [`INITIAL_WINDOW_PACKETS_MAX`]; TCP and QUIC begin with 10 (RFC 6928, RFC 9002). *Fixed*. Default: `None`, the
+    /// 4404 bytes of RFC 9260 §7.2.1.
+    pub initial_window_packets: Option<u32>,
     /// Whether probes find the maximum packet length of each path (RFC 8899; `SPP_PMTUD_ENABLE`). Otherwise
     /// `path_mtu_bytes` is the packet length, and routers may fragment packets. Default: true.
     pub path_mtu_discovery: bool,
@@ -235,6 +239,7 @@ impl Default for AssociationConfig {
             coupling: Coupling::default(),
             multipath: Multipath::default(),
             burst_packets_max: None,
+            initial_window_packets: None,
             path_mtu_discovery: true,
             path_mtu_bytes: None,
             rto: RtoConfig::default(),
@@ -331,6 +336,9 @@ impl Default for EndpointConfig {
 
 /// The largest differentiated services codepoint.
 pub const DSCP_MAX: u8 = 63;
+
+/// Largest number of packets in [`AssociationConfig::initial_window_packets`].
+pub const INITIAL_WINDOW_PACKETS_MAX: u32 = 64;
 /// HB.interval (RFC 9260 §16).
 pub(crate) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
 /// Overhead of a message in a send buffer beyond its payload, so that the buffer bounds the number of short messages.

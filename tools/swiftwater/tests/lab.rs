@@ -528,15 +528,46 @@ fn ctrl_c_is_no_defect_of_the_host_or_of_the_server() {
     let check = ["check", "--path", "10mbit", "--seconds", "60", "--json"];
     let waiting = ["run", "--path", "1ms", "--server", "sleep 61", "--json", "--", "true"];
     for words in [&check[..], &waiting] {
-        let mut command = lab(None, words);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let child = command.spawn().expect("the command starts");
-        thread::sleep(Duration::from_secs(1));
-        // A terminal sends Ctrl-C to the whole group.
-        kill(Pid::from_raw(-(child.id() as i32)), Signal::SIGINT).expect("it runs");
-        let output = child.wait_with_output().expect("it ends");
+        let output = interrupted(words, Duration::from_secs(1));
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(130), "{words:?}: {said}");
         assert!(!said.contains("on this host") && !said.contains("ended at once"), "{words:?}: {said}");
     }
+}
+
+/// Returns what a command has told that a terminal's Ctrl-C ended after a while.
+fn interrupted(words: &[&str], after: Duration) -> Output {
+    let mut command = lab(None, words);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let child = command.spawn().expect("the command starts");
+    thread::sleep(after);
+    // A terminal sends Ctrl-C to the whole group.
+    kill(Pid::from_raw(-(child.id() as i32)), Signal::SIGINT).expect("it runs");
+    child.wait_with_output().expect("it ends")
+}
+
+#[test]
+#[ignore = "needs namespaces and ip: ./test --all"]
+fn after_ctrl_c_programs_and_experiments_tell_what_they_have_measured() {
+    if !possible(&[]) {
+        return;
+    }
+    let server = format!("{SWIFTWATER} perf server");
+    let programs = ["run", "--path", "10mbit", "--server", &server, "--", SWIFTWATER, "perf", "client"];
+    let output = interrupted(&[&programs[..], &["198.18.0.2", "-t", "60"]].concat(), Duration::from_secs(3));
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(130), "{told}");
+    assert!(told.contains("messages/s"), "the client's total: {told}");
+    assert!(told.contains("to server"), "the fate of the packets: {told}");
+
+    let folder = Folder::new("interrupted");
+    let out = folder.0.display().to_string();
+    let case = ["--live", "coexistence", "--case", "cubic, 1 + 1", "--seconds", "1", "--out", &out];
+    let output = interrupted(&case, Duration::from_secs(4));
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(130), "{told}");
+    let kept = fs::read_to_string(folder.file("results.json")).expect("results");
+    let rows: Vec<Value> = serde_json::from_str(&kept).expect("an array");
+    assert!(told.contains("sctp-stream") && !rows.is_empty(), "{told}, {kept}");
+    assert!(rows.iter().all(|row| row["interrupted"] == true), "{kept}");
 }

@@ -25,6 +25,7 @@ impl Association {
             congestion: old.congestion,
             coupling: old.coupling,
             multipath: old.multipath,
+            initial_window_packets: old.initial_window_packets,
             ecn: old.ecn,
             nr_sack: old.nr_sack,
             trace: old.trace,

@@ -34,7 +34,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crate::config::{AssociationConfig, RtoConfig};
-use crate::congestion::{Controller, initial_window_bytes};
+use crate::congestion::Controller;
 use crate::path_hints::PathHints;
 use crate::path_state::PathState;
 use crate::rto::Rto;
@@ -106,11 +106,10 @@ impl Path {
         hints: PathHints,
         config: &AssociationConfig,
     ) -> Self {
-        let ipv6 = remote.ip().to_canonical().is_ipv6();
         let discovery = Discovery::new(hints, config.path_mtu_discovery, config.path_mtu_bytes);
         let mtu_bytes = discovery.size_bytes();
         let pmdcs_bytes = chunks_bytes(mtu_bytes);
-        let cwnd_bytes = initial_window_bytes(pmdcs_bytes, ipv6);
+        let cwnd_bytes = window::first_window_bytes(config, pmdcs_bytes, remote);
         Path {
             remote,
             local,

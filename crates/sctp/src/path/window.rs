@@ -1,7 +1,9 @@
 //! The limits for sending on a path: congestion window, loss recovery, bursts, pacing, and the limit of the link.
 
+use std::net::SocketAddr;
+
 use super::{Path, chunks_bytes, pacer};
-use crate::config::AssociationConfig;
+use crate::config::{AssociationConfig, INITIAL_WINDOW_PACKETS_MAX};
 use crate::congestion::{Pool, initial_window_bytes, rate_bytes_per_s};
 use crate::packet_number::after;
 use crate::time::Time;
@@ -86,7 +88,7 @@ impl Path {
     #[cold]
     pub(crate) fn restart_congestion(&mut self, config: &AssociationConfig) {
         let pmdcs_bytes = chunks_bytes(self.mtu_bytes);
-        let cwnd_bytes = initial_window_bytes(pmdcs_bytes, self.remote.ip().to_canonical().is_ipv6());
+        let cwnd_bytes = first_window_bytes(config, pmdcs_bytes, self.remote);
         self.congestion = config.coupling.controller(config.congestion, pmdcs_bytes, cwnd_bytes);
         self.recovery.reset();
         self.begin_burst();
@@ -174,6 +176,18 @@ pub(crate) fn couple(paths: &mut [Path]) {
         if let Some(rate) = path.rate_bytes_per_s() {
             path.congestion.couple(&pool.share(rate));
         }
+    }
+}
+
+/// Returns the congestion window of a path to `remote` before its first acknowledgement.
+pub(super) fn first_window_bytes(
+    config: &AssociationConfig,
+    pmdcs_bytes: usize,
+    remote: SocketAddr,
+) -> usize {
+    match config.initial_window_packets {
+        Some(packets) => packets.clamp(1, INITIAL_WINDOW_PACKETS_MAX) as usize * pmdcs_bytes,
+        None => initial_window_bytes(pmdcs_bytes, remote.ip().to_canonical().is_ipv6()),
     }
 }
 

@@ -168,6 +168,22 @@ fn an_acknowledgement_sets_no_more_free_than_a_burst() {
 }
 
 #[test]
+fn a_path_begins_with_as_many_packets_as_the_user_asks_for() {
+    for (packets, expected) in [(Some(10), 10), (Some(1000), 64), (Some(0), 1)] {
+        let mut peer =
+            Peer::established_with(4, AssociationConfig { initial_window_packets: packets, ..plain() });
+        let cwnd_bytes = paths(&peer)[0].cwnd_bytes;
+        assert_eq!(cwnd_bytes, expected * (paths(&peer)[0].mtu_bytes - 12), "{packets:?}");
+        set(&mut peer, AssociationConfig { initial_window_packets: Some(3), dscp: 8, ..plain() });
+        assert_eq!(
+            paths(&peer)[0].cwnd_bytes,
+            cwnd_bytes,
+            "another queue begins with the window of the handshake"
+        );
+    }
+}
+
+#[test]
 fn timeouts_keep_to_limits_that_change() {
     let mut peer = Peer::established(5);
     let rto = |peer: &Peer| paths(peer)[0].rto;

@@ -75,6 +75,10 @@ pub struct AssociationOptions {
     /// Maximum number of packets that one SACK may release at once (Max.Burst, RFC 9260 §6.1; `SCTP_MAX_BURST`).
     /// Default: no limit but that of the pacer.
     pub burst_packets_max: Option<u32>,
+    /// Number of full packets that each path may have in flight before its first acknowledgement, 1 to 64. TCP and QUIC
+    /// begin with 10 (RFC 6928, RFC 9002), which RFC 9260 does not allow: use it where the lines are known. *Fixed*.
+    /// Default: 4404 bytes, about three packets (RFC 9260 §7.2.1).
+    pub initial_window_packets: Option<u32>,
     /// Send every message at once (`SCTP_NODELAY`). Otherwise messages within 50 µs share packets and system calls
     /// while data is outstanding. Default: false.
     pub nodelay: bool,
@@ -149,6 +153,7 @@ impl AssociationOptions {
             streams_in_max: other.streams_in_max,
             congestion: other.congestion,
             multipath: other.multipath,
+            initial_window_packets: other.initial_window_packets,
             coupling: other.coupling,
             ecn: other.ecn,
             init_retries_max: other.init_retries_max,
@@ -167,6 +172,7 @@ impl AssociationOptions {
             ("streams_in_max", self.streams_in_max.max(1) == current.streams_in_max),
             ("congestion", self.congestion == current.congestion),
             ("multipath", self.multipath == current.multipath),
+            ("initial_window_packets", self.initial_window_packets == current.initial_window_packets),
             ("coupling", self.coupling == current.coupling),
             ("ecn", self.ecn == current.ecn),
             ("init_retries_max", self.init_retries_max == current.init_retries_max),
@@ -202,6 +208,7 @@ impl AssociationOptions {
             tail_loss_probes: config.tail_loss_probes,
             fragment_bytes_max: config.fragment_bytes_max,
             burst_packets_max: config.burst_packets_max,
+            initial_window_packets: config.initial_window_packets,
             nodelay: config.nodelay,
             path_mtu_discovery: config.path_mtu_discovery,
             path_mtu_bytes: config.path_mtu_bytes,
@@ -249,6 +256,7 @@ impl AssociationOptions {
             congestion: self.congestion,
             multipath: self.multipath,
             burst_packets_max: self.burst_packets_max,
+            initial_window_packets: self.initial_window_packets,
             coupling: self.coupling,
             ecn: self.ecn,
             dscp: self.dscp.min(DSCP_MAX),
@@ -313,6 +321,7 @@ mod tests {
             tail_loss_probes: false,
             fragment_bytes_max: Some(1100),
             burst_packets_max: Some(12),
+            initial_window_packets: Some(10),
             nodelay: true,
             path_mtu_discovery: false,
             path_mtu_bytes: Some(1400),

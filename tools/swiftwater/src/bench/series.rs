@@ -182,6 +182,7 @@ impl Series {
             buffer_bytes: None,
             packet_bytes,
             congestion: None,
+            initial_window_packets: None,
             multipath: None,
             coupling: None,
             checksum: self != Self::SctpNocsum,

@@ -47,6 +47,7 @@ fn options(
         send_buffer_bytes_max: spec.buffer_bytes.map_or(default.send_buffer_bytes_max, |_| 0),
         receive_buffer_bytes_max: spec.buffer_bytes.map_or(default.receive_buffer_bytes_max, |_| 0),
         congestion: spec.congestion.unwrap_or(default.congestion),
+        initial_window_packets: spec.initial_window_packets,
         multipath: spec.multipath.unwrap_or(default.multipath),
         coupling: spec.coupling.unwrap_or(default.coupling),
         ..default

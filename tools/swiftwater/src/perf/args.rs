@@ -125,6 +125,10 @@ pub(crate) struct ClientArgs {
     #[arg(long, value_name = "NAME", hide_possible_values = true)]
     #[arg(value_parser = Offered(|| CONGESTION_CONTROLS.to_vec()).try_map(|name| parse_congestion(&name)))]
     pub congestion: Option<CongestionControl>,
+    /// Packets that each path of SCTP may have in flight before its first acknowledgement, 1 to 64; TCP begins with 10
+    /// [default: three, as RFC 9260 has it].
+    #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub initial_window: Option<u32>,
     /// Concurrent multipath of SCTP: off, agreed (if both ends request it) or always [default: agreed].
     #[arg(long, value_name = "WHEN", hide_possible_values = true)]
     #[arg(value_parser = Offered(|| Multipath::ALL.map(Multipath::name).to_vec()).try_map(|name| name.parse::<Multipath>()))]

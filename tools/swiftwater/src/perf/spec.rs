@@ -8,6 +8,9 @@ use thiserror::Error;
 pub(crate) const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// Largest number of associations or connections at a time.
 pub(crate) const PARALLEL_MAX: usize = 128;
+
+/// Packets of the largest initial window.
+const INITIAL_WINDOW_MAX: u32 = 64;
 /// Largest buffer that a test may request of the kernel or the stack.
 pub(crate) const BUFFER_BYTES_MAX: usize = 1 << 30;
 /// Largest message that fits one UDP datagram over IPv4.
@@ -118,6 +121,9 @@ pub(crate) struct Spec {
     /// Congestion control of SCTP and of the client's TCP, if not the default.
     #[serde(default, with = "by_name")]
     pub congestion: Option<CongestionControl>,
+    /// Packets of SCTP's initial congestion window, if not the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initial_window_packets: Option<u32>,
     /// Whether SCTP sends on all paths at once, if not the default.
     #[serde(default, with = "by_name")]
     pub multipath: Option<Multipath>,
@@ -223,6 +229,9 @@ impl Spec {
         if self.packet_bytes.is_some_and(|bytes| !(576..=65_536).contains(&bytes)) {
             return Err(SpecError::Packet);
         }
+        if self.initial_window_packets.is_some_and(|packets| !(1..=INITIAL_WINDOW_MAX).contains(&packets)) {
+            return Err(SpecError::InitialWindow);
+        }
         if one_connection && self.exchange == Exchange::ConnectRequestResponse {
             return Err(SpecError::Connect);
         }
@@ -265,6 +274,9 @@ pub(crate) enum SpecError {
     /// A packet size out of bounds.
     #[error("choose a packet size from 576 to 65536 bytes")]
     Packet,
+    /// An initial window out of bounds.
+    #[error("choose an initial window from 1 to {max} packets", max = INITIAL_WINDOW_MAX)]
+    InitialWindow,
     /// Datagrams have no connection to measure.
     #[error("UDP makes no connections; use --rr in place of --crr")]
     Connect,
@@ -284,6 +296,7 @@ pub(crate) fn example() -> Spec {
         buffer_bytes: None,
         packet_bytes: None,
         congestion: None,
+        initial_window_packets: None,
         multipath: None,
         coupling: None,
         checksum: true,
@@ -334,6 +347,7 @@ mod tests {
             Spec { parallel: PARALLEL_MAX + 1, ..example() },
             Spec { buffer_bytes: Some(usize::MAX), ..example() },
             Spec { packet_bytes: Some(1), ..example() },
+            Spec { initial_window_packets: Some(65), ..example() },
             Spec { method: Method::UdpPlain, exchange: Exchange::ConnectRequestResponse, ..example() },
             Spec { method: Method::SctpStream, exchange: Exchange::RequestResponse, ..example() },
         ];

@@ -20,6 +20,8 @@ use crate::run::ADDRESS_VARIABLE;
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Time that a program may take to end when asked to.
 const END_WAIT: Duration = Duration::from_secs(2);
+/// Time that a program may take to end after Ctrl-C, of which a terminal tells it, too. A second signal would cut its report.
+const INTERRUPTED_WAIT: Duration = Duration::from_secs(1);
 /// Time that a server may take to open a socket, before the client starts nevertheless.
 const SERVER_WAIT: Duration = Duration::from_secs(5);
 /// Names the hosts of the laboratory to a program inside: client, then server.
@@ -74,9 +76,13 @@ impl Program {
     /// Waits for the end and returns the status. After Ctrl-C, which a terminal also sends to the program, the program has a
     /// while to end.
     pub(super) fn wait(&mut self) -> Result<u8, LineError> {
-        while !interrupt::requested() {
+        let mut deadline = None;
+        while deadline.is_none_or(|deadline| Instant::now() < deadline) {
             if let Some(code) = self.has_ended()? {
                 return Ok(code);
+            }
+            if deadline.is_none() && interrupt::requested() {
+                deadline = Some(Instant::now() + INTERRUPTED_WAIT);
             }
             thread::sleep(CHECK_INTERVAL);
         }

@@ -96,6 +96,9 @@ pub(super) const MPTCP: Series =
     perf("mptcp", &["--proto", "mptcp", "--congestion", "cubic"], 2, "tcp-cubic");
 const MESSAGE: Series = perf("sctp-message", &["--mode", "message"], 2, "sctp-message");
 const STREAM: Series = perf("sctp-stream", &["--mode", "stream"], 2, "sctp-stream");
+/// A stream with the initial window of TCP (RFC 6928).
+const STREAM_IW10: Series =
+    perf("sctp-stream-iw10", &["--mode", "stream", "--initial-window", "10"], 1, "sctp-stream-iw10");
 const SOCKETS: Series = Series { name: "sctp-sockets", tool: Tool::Iperf3, paths: 1, alone: "sctp-sockets" };
 /// A stream with the congestion control of its TCP baseline.
 const STREAM_BBR: Series =
@@ -118,7 +121,7 @@ impl Series {
     }
 
     fn mode(self) -> Mode {
-        if self.name == STREAM.name || !self.is_sctp() { Mode::Stream } else { Mode::Message }
+        if self.name.starts_with(STREAM.name) || !self.is_sctp() { Mode::Stream } else { Mode::Message }
     }
 
     pub(super) fn mode_name(self) -> &'static str {
@@ -260,7 +263,7 @@ pub(super) fn plans(name: LiveName) -> Vec<Plan> {
         LiveName::Coexistence => vec![coexistence()],
         LiveName::Sctplib => vec![sctplib()],
         LiveName::Datatag => {
-            let far = [TCP_CUBIC, TCP_BBR, MESSAGE.on_one_path(), STREAM.on_one_path()];
+            let far = [TCP_CUBIC, TCP_BBR, MESSAGE.on_one_path(), STREAM.on_one_path(), STREAM_IW10];
             let load = Load {
                 buffer_bytes: Some(BUFFER_DATATAG_BYTES),
                 marks_s: MARKS_DATATAG_S,
