@@ -262,7 +262,7 @@ async fn answer(
         if sent.is_ok() {
             let _ = tokio::time::timeout(REQUEST_WAIT, closer::gone(connection)).await;
         }
-        long_messages::empty_on(closer, [lent].into());
+        long_messages::empty_on(closer.worker(), [lent].into());
         sent?;
     } else {
         // The program may already have closed its copies, so the daemon's close may be the last.

@@ -23,6 +23,7 @@ use crate::channel::ring::{Content, Front, OutboundRing};
 use crate::users::budget::{Charge, RECORD_COST_BYTES};
 use crate::users::close_watches::CloseWatch;
 use crate::users::closer::{Closer, ReceivedDescriptor};
+use crate::users::worker::Worker;
 
 /// Maximum number of fillers that are discarded at once. Others stay until the ring is empty.
 const FILLERS_DISCARDED_MAX: usize = 8;
@@ -145,7 +146,7 @@ impl Endpoint {
 
     fn take_next(&self) -> Result<Incoming, Errno> {
         // A long message that was begun needs no more descriptors, and `readable` does not wait for the closer then, either.
-        if let Some(taken) = self.long.take(&self.accounts, || self.worker()) {
+        if let Some(taken) = self.long.take(&self.accounts, self.worker()) {
             return taken;
         }
         if !self.may_take() {
@@ -154,7 +155,7 @@ impl Endpoint {
         if let Some(taken) = self.take_from_ring() {
             return taken;
         }
-        if self.ring.is_checked(|| self.worker()) {
+        if self.ring.is_checked(self.worker()) {
             return Err(Errno::AGAIN);
         }
         match self.take_record(Fillers::Stay) {
@@ -391,14 +392,12 @@ impl Endpoint {
     }
 
     fn begin_long(&self, header: Header, memfd: ReceivedDescriptor) -> Result<Incoming, Errno> {
-        self.long.begin((header, memfd), &self.accounts, &self.worker())
+        self.long.begin((header, memfd), &self.accounts, self.worker())
     }
 
     /// Returns whether a thread is at work whose result comes before all else that can be taken.
     pub(crate) fn awaits_thread(&self) -> bool {
-        self.long.is_being_read()
-            || self.carrier.reset().awaits_page()
-            || self.ring.is_checked(|| self.worker())
+        self.long.is_being_read() || self.carrier.reset().awaits_page() || self.ring.is_checked(self.worker())
     }
 
     /// Waits until the user of the socket has memory for the next record, and reserves it.
@@ -416,7 +415,7 @@ impl Endpoint {
         }
         self.closer().room().await;
         self.carrier.time().rested().await;
-        if self.ring.is_checked(|| self.worker()) {
+        if self.ring.is_checked(self.worker()) {
             return self.ring.checked().await;
         }
         if self.carrier.reset().awaits_page() {
@@ -444,7 +443,7 @@ impl Endpoint {
 
     /// Has the sharers' page read, and does not wait for that.
     pub(super) fn begin_reading_page(&self) {
-        drop(self.ring.memory().begin_reading(&self.worker()));
+        drop(self.ring.memory().begin_reading(self.worker()));
     }
 
     /// Reads the sharers' page on a thread that may wait for programs. Returns false if that takes too long: what the page said when
@@ -455,7 +454,7 @@ impl Endpoint {
     }
 
     async fn read_page_until(&self, until: Instant) -> bool {
-        let reading = self.ring.memory().begin_reading(&self.worker());
+        let reading = self.ring.memory().begin_reading(self.worker());
         tokio::time::timeout_at(until, reading.done()).await.is_ok()
     }
 
@@ -543,7 +542,7 @@ impl Endpoint {
     }
 
     /// Returns the threads that do what may wait for a program.
-    fn worker(&self) -> Arc<Closer> {
+    fn worker(&self) -> &Worker {
         self.carrier.closer().worker()
     }
 

@@ -14,7 +14,8 @@ use crate::channel::accounts::Accounts;
 use crate::channel::incoming::Incoming;
 use crate::channel::received_memfd::{self, MemfdError};
 use crate::users::budget::RECORD_COST_BYTES;
-use crate::users::closer::{Closer, Job, ReceivedDescriptor};
+use crate::users::closer::ReceivedDescriptor;
+use crate::users::worker::{Job, Worker};
 
 /// Maximum number of long messages whose turn the ring has not announced. There is one at a time, and one for each writer that died
 /// just then. More would take from the descriptors of the user.
@@ -50,7 +51,7 @@ impl InboundLong {
         &self,
         (header, memfd): (Header, ReceivedDescriptor),
         accounts: &Accounts,
-        worker: &Arc<Closer>,
+        worker: &Worker,
     ) -> Result<Incoming, Errno> {
         let bytes = header.bytes as usize;
         if !received_memfd::is_final(memfd.as_fd(), bytes) || bytes > accounts.sent().message_bytes_max() {
@@ -81,14 +82,10 @@ impl InboundLong {
     }
 
     /// Goes on with the message that was begun; `None` if there is none. `AGAIN`: a thread reads it.
-    pub(super) fn take(
-        &self,
-        accounts: &Accounts,
-        worker: impl FnOnce() -> Arc<Closer>,
-    ) -> Option<Result<Incoming, Errno>> {
+    pub(super) fn take(&self, accounts: &Accounts, worker: &Worker) -> Option<Result<Incoming, Errno>> {
         let Message { header, stage } = self.first().take()?;
         let job = match stage {
-            Stage::Stalled(memfd) => return Some(self.begin((header, memfd), accounts, &worker())),
+            Stage::Stalled(memfd) => return Some(self.begin((header, memfd), accounts, worker)),
             Stage::Read(job) => job,
         };
         Some(match job.take() {

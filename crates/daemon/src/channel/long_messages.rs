@@ -20,6 +20,7 @@ use crate::channel::blocked::Blocked;
 use crate::users::budget::{Account, Charge, RECORD_COST_BYTES};
 use crate::users::closer::Closer;
 use crate::users::descriptor_numbers::Taken;
+use crate::users::worker::Worker;
 
 /// Returns the charge for a message of this length.
 fn charged_bytes(bytes: usize) -> usize {
@@ -91,11 +92,11 @@ impl LentMemfd {
     }
 }
 
-/// Returns the memory of messages that are no longer in a channel to the system, on a thread of the user, because releasing
-/// much memory takes long.
-pub(crate) fn empty_on(closer: &Arc<Closer>, messages: VecDeque<LentMemfd>) {
+/// Returns the memory of messages that are no longer in a channel to the system, on a thread of the user: releasing much memory takes
+/// long.
+pub(crate) fn empty_on(worker: &Worker, messages: VecDeque<LentMemfd>) {
     if !messages.is_empty() {
-        closer.worker().run(move || messages.into_iter().for_each(LentMemfd::empty));
+        worker.run(move || messages.into_iter().for_each(LentMemfd::empty));
     }
 }
 

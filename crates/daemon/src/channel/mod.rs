@@ -67,7 +67,7 @@ const ALONE_MAX: u32 = 64;
 
 impl Channel {
     pub(crate) fn new(endpoint: Endpoint, pages: SharedPages) -> Channel {
-        let credit = WindowCredit::new(Arc::clone(endpoint.carrier().closer()));
+        let credit = WindowCredit::new(endpoint.carrier().closer().worker().clone());
         Channel { endpoint, pages, credit, delivery: Arc::default(), announced: RefCell::default() }
     }
 

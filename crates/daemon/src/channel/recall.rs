@@ -23,8 +23,8 @@ use tokio::time::timeout;
 use super::raw_record::RawRecord;
 use crate::channel::carrier_socket::{CARRIER_RECORDS_MAX, CarrierSocket};
 use crate::system::journal::log;
-use crate::users::closer::Job;
 use crate::users::descriptor_numbers::Taken;
+use crate::users::worker::Job;
 
 /// Maximum time that a request waits for records; then it fails with `EBUSY`.
 const RECALL_WAIT: Duration = Duration::from_secs(5);
@@ -59,7 +59,7 @@ impl Recalled {
             return (records, Ok(()));
         }
         let carriers = [Arc::clone(&self.carrier), Arc::clone(other)];
-        let sorting = Job::begin(&self.carrier.closer().worker(), move || {
+        let sorting = Job::begin(self.carrier.closer().worker(), move || {
             let mut put = Vec::with_capacity(records.len());
             for (record, is_marked) in records {
                 if let Err(error) = carriers[usize::from(is_marked)].put_raw(&record) {

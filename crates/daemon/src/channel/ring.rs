@@ -20,8 +20,9 @@ use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use super::shared_pages::Memory;
-use crate::users::closer::{Closer, Job, ReceivedDescriptor};
+use crate::users::closer::ReceivedDescriptor;
 use crate::users::owner::{RingMemory, Rings};
+use crate::users::worker::{Job, Worker};
 
 /// The reader of a socket's ring.
 pub(crate) struct OutboundRing {
@@ -110,7 +111,7 @@ impl OutboundRing {
 
     /// Begins to check an announced ring if the earlier one is empty. Returns whether one is being checked: nothing else is taken
     /// before [`OutboundRing::checked`].
-    pub(super) fn is_checked(&self, worker: impl FnOnce() -> Arc<Closer>) -> bool {
+    pub(super) fn is_checked(&self, worker: &Worker) -> bool {
         let mut state = self.state();
         match std::mem::take(&mut state.next) {
             Next::None => return false,
@@ -121,7 +122,7 @@ impl OutboundRing {
             Next::Announced(number, memfd) => {
                 let (rings, user) = (Arc::clone(&self.rings), self.user);
                 let check = move || rings.map(user, memfd.as_fd());
-                state.next = Next::Checked(number, Job::begin(&worker(), check));
+                state.next = Next::Checked(number, Job::begin(worker, check));
             }
             checked => state.next = checked,
         }

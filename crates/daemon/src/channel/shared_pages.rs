@@ -24,7 +24,7 @@ use crate::channel::style::Style;
 use crate::system::journal::log;
 use crate::system::lock::lock;
 use crate::users::budget::{Account, Charge};
-use crate::users::closer::{Closer, Job};
+use crate::users::worker::{Job, Worker};
 
 pub(crate) struct SharedPages {
     memory: Arc<Memory>,
@@ -67,7 +67,7 @@ impl Memory {
     }
 
     /// Has a thread read the sharers' page. One reading may be under way and one may wait, however often this is called.
-    pub(super) fn begin_reading(self: &Arc<Self>, worker: &Arc<Closer>) -> Arc<Job<()>> {
+    pub(super) fn begin_reading(self: &Arc<Self>, worker: &Worker) -> Arc<Job<()>> {
         let mut reading = lock(&self.reading);
         let job = reading.take().unwrap_or_else(|| {
             let memory = Arc::clone(self);

@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 
 use crate::channel::Channel;
 use crate::channel::long_messages::{self, LentMemfd, UnreadLongMessages};
-use crate::users::closer::Closer;
+use crate::users::worker::Worker;
 
 /// Interval for rechecking whether a reader has counted a message, and the number of checks. If the reader takes longer, the
 /// peer's next window probe makes the daemon check again.
@@ -29,7 +29,7 @@ pub(crate) struct WindowCredit {
     put: Cell<u32>,
     unread: RefCell<UnreadMessages>,
     /// Returns the memory of long messages.
-    closer: Arc<Closer>,
+    worker: Worker,
 }
 
 #[derive(Default)]
@@ -95,8 +95,8 @@ impl UnreadMessages {
 }
 
 impl WindowCredit {
-    pub(crate) fn new(closer: Arc<Closer>) -> WindowCredit {
-        WindowCredit { put: Cell::default(), unread: RefCell::default(), closer }
+    pub(crate) fn new(worker: Worker) -> WindowCredit {
+        WindowCredit { put: Cell::default(), unread: RefCell::default(), worker }
     }
 
     /// Returns the number of messages put, apart from `waiting` messages that wait for that.
@@ -137,7 +137,7 @@ impl WindowCredit {
         let read_long = from.long.move_to(&mut to.long, moved_long);
         drop((from, to));
         release(read);
-        long_messages::empty_on(&self.closer, read_long);
+        long_messages::empty_on(&self.worker, read_long);
     }
 
     /// Releases all credits and memory, because the program does not read any more.
@@ -147,7 +147,7 @@ impl WindowCredit {
             (unread.take_all_but(0), unread.long.take_all_but(0))
         };
         release(credits);
-        long_messages::empty_on(&self.closer, long);
+        long_messages::empty_on(&self.worker, long);
     }
 
     /// Releases everything and stops the watcher, because the socket is closed.
@@ -207,7 +207,7 @@ impl Channel {
             (unread.take_all_but(unread_count as usize), unread.long.take_read(read.long_taken))
         };
         release(credits);
-        long_messages::empty_on(&self.credit.closer, long);
+        long_messages::empty_on(&self.credit.worker, long);
         read.is_being_read
     }
 }
@@ -255,7 +255,7 @@ mod tests {
     /// Returns a carrier with one message for each number: the credit that it holds, or 0 for none.
     fn carrier(credits: &[usize]) -> WindowCredit {
         let closers = Closers::new(Numbers::with_max(1 << 16));
-        let unread = WindowCredit::new(closers.of(1, Source::Carriers));
+        let unread = WindowCredit::new(closers.of(1, Source::Carriers).worker().clone());
         for bytes in credits {
             unread.count(1);
             let credit = (*bytes > 0).then(|| HeldCredit { window: Weak::<NoWindow>::new(), bytes: *bytes });

@@ -36,8 +36,8 @@ use crate::testing::{
     self, announce, opened, put, put_record, read, registry, send, send_long, send_memfd, send_only, soon,
     with_writer,
 };
-use crate::users::closer::WORKERS_MAX;
 use crate::users::limits::Limits;
+use crate::users::worker::WORKERS_MAX;
 
 /// The identifier of the association.
 const ID: u32 = 3;

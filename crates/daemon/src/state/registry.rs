@@ -77,7 +77,7 @@ pub(crate) struct Registry {
     /// Places of answers with descriptors that their callers have not received.
     pub(crate) unreceived: Arc<Places>,
     pub(crate) numbers: Arc<Numbers>,
-    pub(crate) closers: Arc<Closers>,
+    pub(crate) closers: Closers,
     pub(crate) busy_polling: Arc<BusyPolling>,
     /// Watches of sockets that programs have shut down.
     pub(crate) close_watches: Arc<CloseWatches>,

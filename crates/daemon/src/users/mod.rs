@@ -10,4 +10,6 @@ pub(crate) mod owner;
 pub(crate) mod round_share;
 pub(crate) mod seats;
 pub(crate) mod thread_time;
+mod threads;
 pub(crate) mod turns;
+pub(crate) mod worker;

@@ -16,7 +16,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::{CLOSE_WAIT, Closer, Item, Load};
+use super::{CLOSE_WAIT, Closer};
 use crate::users::descriptor_numbers::{MESSAGE_DESCRIPTORS_MAX, Taken};
 use crate::users::thread_time::ThreadTime;
 
@@ -51,7 +51,7 @@ impl ReceivedDescriptor {
 
     fn close(&mut self, closed: Option<oneshot::Sender<()>>) {
         if let Some((descriptor, number)) = self.held.take() {
-            self.closer.push(Load { item: Item::Descriptor(descriptor, number), closed });
+            self.closer.close(descriptor, number, closed);
         }
     }
 }

@@ -1,0 +1,157 @@
+use std::io::{ErrorKind, Write};
+use std::mem::MaybeUninit;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, send,
+    sendmsg, socketpair, sockopt,
+};
+
+use super::*;
+use crate::users::threads::STUCK_AFTER;
+
+fn pair() -> (OwnedFd, OwnedFd) {
+    let kind = SocketType::SEQPACKET;
+    socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).expect("a pair")
+}
+
+/// Returns a socket whose close waits for its peer, and the peer.
+fn lingering() -> (OwnedFd, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let mut client = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+    let (program_end, _) = listener.accept().expect("a connection");
+    sockopt::set_socket_linger(&client, Some(Duration::from_secs(1000))).expect("a socket");
+    client.set_nonblocking(true).expect("a socket");
+    let full = loop {
+        if let Err(error) = client.write(&[0; 1 << 16]) {
+            break error;
+        }
+    };
+    assert_eq!(full.kind(), ErrorKind::WouldBlock);
+    (client.into(), program_end)
+}
+
+#[tokio::test(flavor = "local")]
+async fn one_that_is_stuck_keeps_no_other_user_waiting() {
+    let closers = Closers::new(Numbers::with_max(1 << 16));
+    let (one, other) = (closers.of(1, Source::Requests), closers.of(2, Source::Requests));
+    let (descriptor, peer) = lingering();
+    drop(one.take_over(descriptor));
+    while !one.is_stuck() {
+        tokio::time::sleep(STUCK_AFTER / 10).await;
+    }
+    drop(other.take_over(pair().0));
+    // The thread may have to wait for a processor.
+    while other.thread.pending() > 0 {
+        tokio::time::sleep(STUCK_AFTER / 10).await;
+    }
+    assert!(!other.is_stuck() && one.is_stuck());
+    let same_user = closers.of(1, Source::Carriers);
+    assert!(!same_user.is_stuck(), "another source");
+    // The reset of the connection ends the close.
+    drop(peer);
+    while one.thread.pending() > 0 {
+        tokio::time::sleep(STUCK_AFTER / 10).await;
+    }
+    assert!(!one.is_stuck());
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_user_has_room_for_so_much() {
+    let closers = Closers::new(Numbers::with_max(1 << 16));
+    let one = closers.of(1, Source::Requests);
+    let (descriptor, peer) = lingering();
+    drop(one.take_over(descriptor));
+    let (copied, _) = pair();
+    for _ in 0..PENDING_MAX {
+        assert!(one.has_room());
+        drop(one.take_over(copied.try_clone().expect("a copy")));
+    }
+    assert!(!one.has_room() && one.is_stuck());
+    // The reset of the connection ends the close.
+    drop(peer);
+    one.room().await;
+    assert!(one.has_room());
+}
+
+/// Puts a record into a socket that is connected, with a descriptor or without.
+fn put(socket: &OwnedFd, content: &[u8], has_descriptor: bool) {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [socket.as_fd()];
+    if has_descriptor {
+        control.push(SendAncillaryMessage::ScmRights(&descriptors));
+    }
+    let record = [std::io::IoSlice::new(content)];
+    sendmsg(socket, &record, &mut control, SendFlags::NOSIGNAL).expect("there is room");
+}
+
+#[tokio::test(flavor = "local")]
+async fn unread_records_without_descriptors_cost_a_user_who_is_stuck_no_number() {
+    let closers = Closers::new(Numbers::with_max(1 << 16));
+    let one = closers.of(1, Source::Requests);
+    let (descriptor, peer) = lingering();
+    drop(one.take_over(descriptor));
+    while !one.is_stuck() {
+        tokio::time::sleep(STUCK_AFTER / 10).await;
+    }
+    let drop_one_with = |records: &[(&[u8], bool)]| {
+        let (client, program_end) = pair();
+        records.iter().for_each(|(content, has_descriptor)| put(&program_end, content, *has_descriptor));
+        drop(program_end);
+        drop(one.guard_connection(client));
+    };
+    drop_one_with(&[(b"a request", false), (b"", false), (b"and more", false), (b"", false)]);
+    assert_eq!(one.thread.pending(), 1, "only what is stuck");
+    drop_one_with(&[(b"", false), (b"a request", false), (b"", true), (b"more", false)]);
+    assert_eq!(one.thread.pending(), 2, "the thread closes a descriptor, and whatever is with it");
+    drop(peer);
+}
+
+#[test]
+fn the_connections_of_a_user_who_rests_are_closed_by_the_thread() {
+    let one = Closers::new(Numbers::with_max(1 << 16)).of(1, Source::Requests);
+    let (go_on, goes_on) = std::sync::mpsc::channel::<()>();
+    one.run(move || goes_on.recv().unwrap_or_default());
+    drop(one.guard_connection(pair().0));
+    assert_eq!(one.thread.pending(), 1, "an empty one is closed at once");
+    one.time().rest_for(STUCK_WAIT);
+    drop(one.guard_connection(pair().0));
+    assert_eq!(one.thread.pending(), 2);
+    drop(go_on);
+}
+
+#[test]
+fn an_end_with_descriptors_in_its_queue_is_not_finished() {
+    let closer = Closers::new(Numbers::with_max(1 << 16)).of(1, Source::Requests);
+    let (client, program_end) = pair();
+    assert!(closer.guard_connection(client).is_finished(), "the queue is empty");
+    assert!(send(&program_end, b"late", SendFlags::NOSIGNAL).is_err(), "no further input");
+
+    for content in [&b""[..], b"some"] {
+        let (client, program_end) = pair();
+        // A message without bytes looks like the end of the stream.
+        send(&program_end, b"", SendFlags::NOSIGNAL).expect("there is room");
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [program_end.as_fd()];
+        control.push(SendAncillaryMessage::ScmRights(&descriptors));
+        let record = [std::io::IoSlice::new(content)];
+        sendmsg(&program_end, &record, &mut control, SendFlags::NOSIGNAL).expect("there is room");
+        assert!(!closer.guard_connection(client).is_finished());
+    }
+}
+
+#[test]
+fn all_descriptors_of_a_message_are_received() {
+    let closer = Closers::new(Numbers::with_max(1 << 16)).of(1, Source::Requests);
+    let (client, program_end) = pair();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_DESCRIPTORS_MAX))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [program_end.as_fd(); MESSAGE_DESCRIPTORS_MAX];
+    control.push(SendAncillaryMessage::ScmRights(&descriptors));
+    sendmsg(&program_end, &[std::io::IoSlice::new(b"all")], &mut control, SendFlags::NOSIGNAL).expect("room");
+    let (bytes, came) = receive(&client, &mut [0; 8], (&closer, closer.time())).expect("a message");
+    assert_eq!((bytes, came.len()), (3, MESSAGE_DESCRIPTORS_MAX));
+}
