@@ -1,7 +1,6 @@
-/*
- * Preloaded into user-mode Linux. Its buffers hold the registers of processors without AMX; a host with AMX has a longer register
- * set, and takes only all of it (PTRACE_SETREGSET). This gives the host the whole set, and user-mode Linux the part that it knows.
- */
+/* Preloaded into user-mode Linux. Its buffers hold the registers of processors without AMX; a host with AMX has a
+ * longer register set, and takes only all of it (PTRACE_SETREGSET). This gives the host the whole set, and user-mode
+ * Linux the part that it knows. */
 #define _GNU_SOURCE
 #include <elf.h>
 #include <stdarg.h>

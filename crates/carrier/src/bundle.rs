@@ -1,7 +1,7 @@
 //! Reading records that may hold several messages.
 //!
-//! The sharers' page contains the position up to which a record was read, and any sharer may write any number there. So this code checks
-//! every number from the page, and its results stay within the record.
+//! The sharers' page contains the position up to which a record was read, and any sharer may write any number there. So
+//! this code checks every number from the page, and its results stay within the record.
 
 use crate::record::{Flags, HEADER_BYTES, Header};
 

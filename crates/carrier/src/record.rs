@@ -76,8 +76,8 @@ impl Flags {
     /// `SCTP_ADDR_OVER`: the message goes to [`Header::address`] instead of the primary path.
     pub const TO_ADDRESS: Flags = Flags(1 << 7);
 
-    /// The ring has a record with the same header and no content: it says when it is the turn of this message. The numbers in place of
-    /// the TSNs make the header unique.
+    /// The ring has a record with the same header and no content: it says when it is the turn of this message. The
+    /// numbers in place of the TSNs make the header unique.
     pub const IN_TURN: Flags = Flags(1 << 8);
 
     const ALL: u16 = (1 << 9) - 1;
@@ -111,8 +111,8 @@ impl Flags {
     }
 }
 
-/// Header of a record: the description of a message in the bytes that a program and the daemon share (`sctp-message` says why they
-/// have a format of their own).
+/// Header of a record: the description of a message in the bytes that a program and the daemon share (`sctp-message` says
+/// why they have a format of their own).
 ///
 /// ```
 /// use swiftwater_carrier::record::{Flags, Header, HEADER_BYTES, Kind};
@@ -134,8 +134,8 @@ pub struct Header {
     pub ssn: u16,
     /// Payload protocol identifier: the number whose bytes, most significant first, travel in the packet.
     pub ppid: u32,
-    /// TSN of the first chunk, of a received message. Of a message to the daemon the number of messages that sharers had sent as records
-    /// before ([`SharersPage::records_sent`](crate::sharers_page::SharersPage::records_sent)).
+    /// TSN of the first chunk, of a received message. Of a message to the daemon the number of messages that sharers had
+    /// sent as records before ([`SharersPage::records_sent`](crate::sharers_page::SharersPage::records_sent)).
     pub tsn: u32,
     /// Cumulative TSN when a received message was passed up.
     pub cumulative_tsn: u32,

@@ -147,8 +147,8 @@ pub enum Request<'a> {
     Socket(SocketRequest<'a>),
 }
 
-/// Requests that concern no socket, and come without a descriptor. Those about streams name an association and are reserved for its
-/// owner and root.
+/// Requests that concern no socket, and come without a descriptor. Those about streams name an association and are
+/// reserved for its owner and root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DaemonRequest<'a> {
     /// Identifies the daemon: the [`Answer::Value`] has lines for its version, its process, whether it ends when nobody needs it
@@ -205,8 +205,8 @@ pub enum DaemonRequest<'a> {
     Memfd,
     /// Answered when the daemon has handled the calls that were made on descriptors before, such as a close.
     Barrier,
-    /// As `Barrier`. If a socket of the caller's user has been closed for good by then, answered when its association has ended, too, or
-    /// the time is over for which it lingers.
+    /// As `Barrier`. If a socket of the caller's user has been closed for good by then, answered when its association has
+    /// ended, too, or the time is over for which it lingers.
     Linger {
         /// The kernel's cookie of the program's end of the socket's carrier (`SO_COOKIE`).
         cookie: u64,
@@ -267,8 +267,8 @@ pub enum SocketRequest<'a> {
     },
     /// Answered when the association of a one-to-one socket has ended, so that nothing more will come.
     AwaitEnd,
-    /// The program is about to `shutdown` one or both directions of the carrier of a one-to-one socket: from now on a hang-up does not mean
-    /// that the program has closed the socket.
+    /// The program is about to `shutdown` one or both directions of the carrier of a one-to-one socket: from now on a
+    /// hang-up does not mean that the program has closed the socket.
     Shutdown,
     /// `sctp_peeloff`. The answer comes with a carrier and a page.
     PeelOff {

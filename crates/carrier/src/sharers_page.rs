@@ -1,7 +1,7 @@
 //! The page in which all sharers of a descriptor agree among themselves, also after `fork` and `exec`.
 //!
-//! The daemon creates its memfd and hands it to each sharer, but never maps it: a program may write anything there, or take its memory
-//! away at any time. A thread of the daemon that may wait for programs reads [`ReadSoFar`].
+//! The daemon creates its memfd and hands it to each sharer, but never maps it: a program may write anything there, or
+//! take its memory away at any time. A thread of the daemon that may wait for programs reads [`ReadSoFar`].
 //!
 //! Each sharer may write anything anywhere in the page. That harms only the sharers of this socket:
 //!
@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `lock` | keeps a reader as long as its time limit says; the daemon looks 100 times in 100 ms whether a reader is done |
 //! | `long_taken` | long messages are emptied before they are read, or after the socket is closed |
-//! | `data_taken` | lets the peer send into a small receive buffer sooner or later; a close becomes an abort, or the other way round |
+//! | `data_taken` | the peer may send into a small receive buffer sooner or later; a close becomes an abort, or vice versa |
 //! | `consumed`, `bundle_*`, the front header | a reader gets other bytes of its own carrier, an empty message or `EPROTO` |
 //! | `errors_taken` | an error is told again, or not at all |
 //! | `write_lock` | keeps a sender as long as its time limit says |
@@ -168,9 +168,10 @@ impl SharersPage {
         if self.errors_taken.load(Acquire) == errors { 0 } else { status.error.load(Acquire) }
     }
 
-    /// Returns the number of messages that were sent as records. The header of each message to the daemon has the number of the time at
-    /// which its send began: a message in a ring comes after the records with smaller numbers that are in front in the carrier, and
-    /// before a record with the same or a greater one. A sharer that dies before it counts its record changes no order.
+    /// Returns the number of messages that were sent as records. The header of each message to the daemon has the number
+    /// of the time at which its send began: a message in a ring comes after the records with smaller numbers that are in
+    /// front in the carrier, and before a record with the same or a greater one. A sharer that dies before it counts its
+    /// record changes no order.
     pub fn records_sent(&self) -> u32 {
         self.records_sent.load(Acquire)
     }

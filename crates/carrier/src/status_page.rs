@@ -1,8 +1,8 @@
 //! The page in which the daemon shows the state of a socket to all sharers of its descriptor, also after `fork` and `exec`.
 //!
-//! The daemon alone writes it. A program gets a descriptor that is open for reading, and only the user of the daemon and root may open the
-//! file otherwise. So no program can change or shorten the page, or free its memory. What the sharers of a descriptor
-//! agree on among themselves is in [`sharers_page`](crate::sharers_page).
+//! The daemon alone writes it. A program gets a descriptor that is open for reading, and only the user of the daemon and
+//! root may open the file otherwise. So no program can change or shorten the page, or free its memory. What the sharers
+//! of a descriptor agree on among themselves is in [`sharers_page`](crate::sharers_page).
 
 use std::mem::offset_of;
 use std::net::SocketAddr;
@@ -60,8 +60,8 @@ pub struct StatusPage {
     pub streams_out: AtomicU32,
     /// Default stream of a one-to-one socket.
     pub default_stream: AtomicU32,
-    /// Other defaults of its messages ([`Header`](crate::record::Header)): the flags, the payload protocol identifier, the context and the
-    /// lifetime.
+    /// Other defaults of its messages ([`Header`](crate::record::Header)): the flags, the payload protocol identifier,
+    /// the context and the lifetime.
     pub default_flags: AtomicU32,
     /// See `default_flags`.
     pub default_ppid: AtomicU32,
@@ -70,7 +70,8 @@ pub struct StatusPage {
     /// See `default_flags`.
     pub default_lifetime_ms: AtomicU32,
     /// Not zero: the carrier of a one-to-one socket holds plain content for the program, without headers
-    /// ([`SocketRequest::SetForm`](crate::request::SocketRequest::SetForm)). It changes while a sharer that asks for it holds the read lock.
+    /// ([`SocketRequest::SetForm`](crate::request::SocketRequest::SetForm)). It changes while a sharer that asks
+    /// for it holds the read lock.
     pub plain: AtomicU32,
     /// The peer; read it with [`StatusPage::peer`].
     peer: [AtomicU32; PEER_BYTES / 4],

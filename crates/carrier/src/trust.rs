@@ -17,8 +17,8 @@ pub fn may_serve(owner: u32, me: u32, sees_all_users: impl FnOnce() -> bool) -> 
     owner == 0 || owner == me && (me != OVERFLOW_USER || sees_all_users())
 }
 
-/// Returns whether a user namespace with this [map](USER_MAP) maps every user, as the initial one does (user_namespaces(7)). A line of it is
-/// the first user inside, the first user outside and the count.
+/// Returns whether a user namespace with this [map](USER_MAP) maps every user, as the initial one does
+/// (user_namespaces(7)). A line of it is the first user inside, the first user outside and the count.
 pub fn maps_all_users(map: &[u8]) -> bool {
     let mut fields = map.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
     (fields.next(), fields.nth(1)) == (Some(b"0"), Some(b"4294967295"))

@@ -341,8 +341,8 @@ async fn peel_off(
     done.await.unwrap_or(Err(Errno::NETDOWN))
 }
 
-/// Maximum number of rounds of the runtime in [`run_pending`], in case a program sends without pause. A handshake between two programs
-/// takes fewer.
+/// Maximum number of rounds of the runtime in [`run_pending`], in case a program sends without pause. A handshake between
+/// two programs takes fewer.
 const ROUNDS_MAX: usize = 16;
 /// Maximum number of rounds before a request of a one-to-many socket. One is enough for a SHUTDOWN between two programs, and
 /// programs that send without pause delay the requests of others no further.

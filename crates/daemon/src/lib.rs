@@ -149,8 +149,8 @@ impl Daemon {
     ///
     /// # Errors
     ///
-    /// Another daemon listens at the address, a port is in use, the process may have fewer than 512 descriptors, there is no `/proc`,
-    /// or the kernel is older than Linux 5.4.
+    /// Another daemon listens at the address, a port is in use, the process may have fewer than 512 descriptors, there is
+    /// no `/proc`, or the kernel is older than Linux 5.4.
     pub fn bind(options: &DaemonOptions) -> Result<Daemon, DaemonError> {
         let listener = server::listen(&options.address).map_err(DaemonError::Address)?;
         Daemon::with_listener(listener, options)
@@ -161,7 +161,8 @@ impl Daemon {
     ///
     /// # Errors
     ///
-    /// A port is in use, the process may have fewer than 512 descriptors, there is no `/proc`, or the kernel is older than Linux 5.4.
+    /// A port is in use, the process may have fewer than 512 descriptors, there is no `/proc`, or the kernel is
+    /// older than Linux 5.4.
     pub fn behind(listener: OwnedFd, options: &DaemonOptions) -> Result<Daemon, DaemonError> {
         Daemon::with_listener(listener.into(), options)
     }

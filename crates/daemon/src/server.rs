@@ -33,11 +33,11 @@ use crate::users::turns::Turns;
 const REQUEST_WAIT: Duration = Duration::from_secs(5);
 /// Pause of accepting when no descriptor is left for a connection.
 const EXHAUSTED_WAIT: Duration = Duration::from_millis(50);
-/// Maximum number of connections that wait in the kernel, in one line for all users: a user that connects without pause delays another
-/// user's request by the time that the daemon takes to accept this number. The socket of a service manager has its own.
+/// Maximum number of connections that wait in the kernel, in one line for all users: a user that connects without pause delays
+/// another user's request by the time that the daemon takes to accept this number. The socket of a service manager has its own.
 const BACKLOG: i32 = 64;
-/// Maximum numbers of connections that are accepted, and of those that are attended to, before other tasks and the I/O driver run: an
-/// exchange of messages waits for some four such turns, and each takes up to 0.2 ms.
+/// Maximum numbers of connections that are accepted, and of those that are attended to, before other tasks and the I/O
+/// driver run: an exchange of messages waits for some four such turns, and each takes up to 0.2 ms.
 const ACCEPTS_PER_TURN: usize = 16;
 const STARTS_PER_TURN: usize = 4;
 /// Maximum number of accepted connections that wait to be attended to; if descriptors are scarce, a quarter of them.
@@ -85,8 +85,8 @@ struct Arrival {
 
 /// Accepts the connections of programs; returns only when accepting fails for good.
 ///
-/// In the kernel's queue the connections of all users wait in one line. The daemon accepts them at once, which costs little, and then
-/// serves users in turn.
+/// In the kernel's queue the connections of all users wait in one line. The daemon accepts them at once, which costs
+/// little, and then serves users in turn.
 ///
 /// Runs as a task of its own. The runtime polls the future that it blocks on before ready tasks, so a user that
 /// connects without end would have connections accepted faster than earlier ones are answered and closed.
@@ -200,8 +200,8 @@ async fn attend(
     answer(&connection, reply, place.as_ref(), closer).await
 }
 
-/// Returns whether the answer to a request comes with descriptors. Until the caller has received it, they count as in flight for the user of the
-/// daemon, so each such answer takes a place.
+/// Returns whether the answer to a request comes with descriptors. Until the caller has received it, they count as in
+/// flight for the user of the daemon, so each such answer takes a place.
 fn brings_descriptors(request: &Request<'_>) -> bool {
     match request {
         Request::Daemon(request) => matches!(
@@ -332,8 +332,8 @@ fn there(connection: &AsyncFd<End>, closer: &Arc<Closer>) -> Option<io::Result<A
     }
 }
 
-/// Tells a caller whose request was not read to make it again. The answer is short, and nothing else is on its way. To a user who rests the
-/// end of the connection says the same.
+/// Tells a caller whose request was not read to make it again. The answer is short, and nothing else is on its way. To a
+/// user who rests the end of the connection says the same.
 fn put_off(connection: &End) {
     if connection.time().rests() {
         return;

@@ -36,8 +36,8 @@ impl Ending {
         self.wanted.notify_one();
     }
 
-    /// Aborts every association, including those being delivered, and removes the file of the daemon's socket. The process may exit
-    /// afterwards.
+    /// Aborts every association, including those being delivered, and removes the file of the daemon's socket. The
+    /// process may exit afterwards.
     pub fn at_once(&self) {
         self.file.iter().for_each(|file| file.remove());
         self.stack.abort_all(REASON);

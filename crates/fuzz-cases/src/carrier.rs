@@ -87,8 +87,8 @@ enum Step {
     Reserve { place: u8, association: u32, bytes: u32 },
 }
 
-/// Runs a reader of a bundle while a hostile sharer writes to the page of the sharers. The reader must get a part of the record, and a
-/// sharer that keeps to the pages must count no more than its room.
+/// Runs a reader of a bundle while a hostile sharer writes to the page of the sharers. The reader must get a part of the
+/// record, and a sharer that keeps to the pages must count no more than its room.
 pub fn page(bytes: &[u8]) {
     let mut script = Unstructured::new(bytes);
     let (status, page) = (StatusPage::default(), SharersPage::default());

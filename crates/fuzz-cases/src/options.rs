@@ -12,8 +12,8 @@ const ACTIONS: [Action; 4] = [Action::Negotiate, Action::Check, Action::Default,
 const LEVELS: [u32; 3] = [XTI_GENERIC, T_INET_IP, T_INET_SCTP];
 const PORT: u16 = 5000;
 
-/// Puts a list of options, whose first byte says with which action and on which kind of stream. The request is acknowledged or refused; the
-/// overall result is the worst single one; a check, a question and a refused request change nothing.
+/// Puts a list of options, whose first byte says with which action and on which kind of stream. The request is acknowledged
+/// or refused; the overall result is the worst single one; a check, a question and a refused request change nothing.
 pub fn options(bytes: &[u8]) {
     let Some((first, options)) = bytes.split_first() else { return };
     let action = ACTIONS[usize::from(first % 4)];

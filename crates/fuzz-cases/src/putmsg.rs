@@ -1,4 +1,5 @@
-//! A program that puts any messages on the streams of the SCTP provider: raw control parts, primitives out of state, ioctls, modules.
+//! A program that puts any messages on the streams of the SCTP provider: raw control parts, primitives out of
+//! state, ioctls, modules.
 
 use std::collections::VecDeque;
 use std::io;

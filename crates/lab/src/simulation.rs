@@ -106,7 +106,8 @@ impl fmt::Debug for TraceSink {
 /// use sctp::AssociationConfig;
 ///
 /// let mut simulation: Simulation<Traffic> = Simulation::new(1);
-/// let (a, b) = (simulation.add_host(&["10.0.0.1".parse()?], Traffic::default()), simulation.add_host(&["10.0.0.2".parse()?], Traffic::default()));
+/// let a = simulation.add_host(&["10.0.0.1".parse()?], Traffic::default());
+/// let b = simulation.add_host(&["10.0.0.2".parse()?], Traffic::default());
 /// simulation.join(a, b, &line());
 /// simulation.listen(b, 5001, AssociationConfig::default());
 /// let id = simulation.connect(a, b, (5000, 5001), AssociationConfig::default());

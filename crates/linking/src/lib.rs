@@ -8,8 +8,8 @@
 pub const GAINS_RIGHTS: &str = "gains rights when it starts (set-user-id, set-group-id or file capabilities): the system preloads \
                                 nothing into it, and its SCTP is the kernel's";
 
-/// Returns whether a program whose file has this mode, user and group changes the user or the group of a caller that has these. Only
-/// then does the system preload nothing into it; a file of the caller's own changes nothing.
+/// Returns whether a program whose file has this mode, user and group changes the user or the group of a caller that has
+/// these. Only then does the system preload nothing into it; a file of the caller's own changes nothing.
 ///
 /// ```
 /// assert!(linking::changes_ids(0o4755, (0, 0), (1000, 1000)));

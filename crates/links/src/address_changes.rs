@@ -15,7 +15,8 @@ pub(crate) fn subscribe() -> Result<OwnedFd, Errno> {
     Ok(fd)
 }
 
-/// Drains the notifications, and returns whether there were any. Their contents do not matter, and lost ones indicate changes, too.
+/// Drains the notifications, and returns whether there were any. Their contents do not matter, and lost ones
+/// indicate changes, too.
 pub(crate) fn has_news(changes: &OwnedFd) -> bool {
     let mut nothing = [0; 16];
     let mut news = false;

@@ -1,16 +1,17 @@
 //! A buffer for copies by the kernel.
 //!
 //! Memory that the kernel copies into is aligned. AMD processors of the Zen 3 and Zen 4 kind copy at less than half their speed
-//! (`rep movsb`) where the destination lies up to 31 bytes behind the source within their pages, and the kernel's data begins at a
-//! page or cache line. Large allocations begin 16 bytes behind a page, and so would be such destinations: reading a record of 16 KB
-//! into one took 6.4 µs in place of 2.5.
+//! (`rep movsb`) where the destination lies up to 31 bytes behind the source within their pages, and the kernel's data
+//! begins at a page or cache line. Large allocations begin 16 bytes behind a page, and so would be such destinations:
+//! reading a record of 16 KB into one took 6.4 µs in place of 2.5.
 
 use std::ops::{Deref, DerefMut};
 
 /// Alignment of memory that the kernel copies into: a cache line.
 pub(crate) const ALIGNMENT: usize = 64;
 
-/// A zeroed buffer of a fixed length that begins at a cache line, so that the kernel copies into it at full speed on all processors.
+/// A zeroed buffer of a fixed length that begins at a cache line, so that the kernel copies into it at full
+/// speed on all processors.
 ///
 /// ```
 /// let mut buffer = links::AlignedBuffer::new(1500);

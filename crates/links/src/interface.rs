@@ -1,8 +1,8 @@
 //! The interfaces of this host.
 //!
-//! To list them the kernel takes a lock that is one for the whole host (RTNL), and which any user holds as long as it likes by making and
-//! deleting interfaces in a network namespace of its own. So each thread keeps the list until the kernel reports a change in its
-//! own namespace.
+//! To list them the kernel takes a lock that is one for the whole host (RTNL), and which any user holds as long as it
+//! likes by making and deleting interfaces in a network namespace of its own. So each thread keeps the list until the
+//! kernel reports a change in its own namespace.
 
 use std::cell::RefCell;
 use std::io;

@@ -68,8 +68,8 @@ pub struct Unreachable {
 pub trait Sink {
     /// Handles a batch of datagrams from one sender.
     fn datagrams(&mut self, datagrams: Datagrams);
-    /// Handles a batch that the link held in memory: it comes from this link. Such batches stay in order among themselves, but may
-    /// overtake those from the network.
+    /// Handles a batch that the link held in memory: it comes from this link. Such batches stay in order among
+    /// themselves, but may overtake those from the network.
     fn held_datagrams(&mut self, datagrams: Datagrams) {
         self.datagrams(datagrams);
     }

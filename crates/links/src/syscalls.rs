@@ -271,7 +271,8 @@ unsafe fn receive_messages<const PARTS: usize>(
     vectors: &mut [[libc::iovec; PARTS]],
     Arrivals(slips): &mut Arrivals,
 ) -> Result<usize, Errno> {
-    // Only the headers of this call are initialized: where one datagram comes at a time, 32 of them would cost more than the call.
+    // Only the headers of this call are initialized: where one datagram comes at a time, 32 of them would cost
+    // more than the call.
     let mut headers = [MaybeUninit::<libc::mmsghdr>::uninit(); SLOTS_MAX];
     let slots = vectors.len().min(SLOTS_MAX);
     for ((header, vectors), slip) in headers.iter_mut().zip(vectors).zip(slips.iter_mut()) {
@@ -370,8 +371,8 @@ pub(crate) fn interface_mtu(fd: BorrowedFd<'_>, name: &str) -> Result<usize, Err
     usize::try_from(mtu_bytes).map_err(|_| Errno::EINVAL)
 }
 
-/// Returns how much a socket has sent that its peer has not received (`SIOCOUTQ`). For AF_UNIX that is memory of the kernel, and at most 1
-/// while the kernel reports that the peer has received the last of it.
+/// Returns how much a socket has sent that its peer has not received (`SIOCOUTQ`). For AF_UNIX that is memory of the
+/// kernel, and at most 1 while the kernel reports that the peer has received the last of it.
 ///
 /// # Errors
 ///

@@ -139,8 +139,8 @@ fn handling_in(status: &str, signal: Signal) -> Handling {
     }
 }
 
-/// Returns the signal that the first process of a PID namespace gets for one that came here. The kernel drops signals that it does not
-/// catch, so before it does it is killed. A terminal has sent its signals to both processes.
+/// Returns the signal that the first process of a PID namespace gets for one that came here. The kernel drops signals
+/// that it does not catch, so before it does it is killed. A terminal has sent its signals to both processes.
 fn passed_on(signal: Signal, handling: Handling) -> Option<Signal> {
     match (signal, handling) {
         (Signal::SIGTERM | Signal::SIGHUP, Handling::Caught) => Some(signal),

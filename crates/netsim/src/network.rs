@@ -197,8 +197,8 @@ impl<P: Payload> Network<P> {
         self.filters[pipe.0] = None;
     }
 
-    /// Returns the flow between two addresses, or `None` if no route leads to a host. A sender of many packets needs to ask only once. Later
-    /// changes of the route apply to the flow.
+    /// Returns the flow between two addresses, or `None` if no route leads to a host. A sender of many packets needs to
+    /// ask only once. Later changes of the route apply to the flow.
     ///
     /// ```
     /// # use netsim::{Network, PipeConfig};

@@ -77,7 +77,8 @@ impl<T> Transit<T> {
         }
     }
 
-    /// Puts on the way what arrives at `at_ns`, but will be overtaken by what comes later: in the lane all that would be out of order.
+    /// Puts on the way what arrives at `at_ns`, but will be overtaken by what comes later: in the lane all that
+    /// would be out of order.
     pub fn push_late(&mut self, lane: usize, at_ns: u64, item: T) {
         self.len += 1;
         let key = (at_ns, self.next_sequence());

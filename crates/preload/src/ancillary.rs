@@ -38,8 +38,8 @@ const SCTP_NOTIFICATION: u16 = 0x8000;
 
 const SCTP_PR_SCTP_TTL: u16 = 0x0010;
 
-/// Attributes that a program gives a message to send: those of the C library's structures, with `SINFO_` flags that the description
-/// of the other crates (`sctp-message`, which says why this one differs) does not have.
+/// Attributes that a program gives a message to send: those of the C library's structures, with `SINFO_` flags that the
+/// description of the other crates (`sctp-message`, which says why this one differs) does not have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SendInfo {
     pub(crate) stream: u16,

@@ -56,8 +56,8 @@ impl Reply {
     }
 }
 
-/// Sends a request about the socket of a descriptor on a connection of its own, and returns the answer. A cancellation point where
-/// the answer comes late.
+/// Sends a request about the socket of a descriptor on a connection of its own, and returns the answer. A cancellation
+/// point where the answer comes late.
 pub(crate) fn ask(request: &SocketRequest<'_>, fd: RawFd) -> Result<Reply> {
     match repeated(|| ask_here(request, fd)) {
         // The process may have no free descriptor for the connection.
@@ -104,8 +104,8 @@ pub(crate) fn barrier() {
     let _ = ask_daemon(&DaemonRequest::Barrier);
 }
 
-/// Makes the daemon act on the calls made so far, and waits until the socket with this cookie, which one of them has closed, has no
-/// association any more, but no longer than `time`. A signal ends the wait, too. A cancellation point.
+/// Makes the daemon act on the calls made so far, and waits until the socket with this cookie, which one of them has
+/// closed, has no association any more, but no longer than `time`. A signal ends the wait, too. A cancellation point.
 pub(crate) fn linger(cookie: u64, time: Duration) {
     let ask_once = || {
         let connection = asked_once(&DaemonRequest::Linger { cookie }.into(), None)?;
@@ -148,8 +148,8 @@ fn ask_here(request: &SocketRequest<'_>, fd: RawFd) -> Result<Reply> {
     unless_failed(reply?)
 }
 
-/// Asks about a descriptor for a value and copies as much of it to `place` as fits; returns the number of bytes copied. `request` makes the
-/// request while it is sent: what it contains may lie in `place`.
+/// Asks about a descriptor for a value and copies as much of it to `place` as fits; returns the number of bytes copied.
+/// `request` makes the request while it is sent: what it contains may lie in `place`.
 pub(crate) fn ask_for_value<'a>(
     request: &dyn Fn() -> SocketRequest<'a>,
     about: RawFd,
@@ -231,8 +231,8 @@ fn send(connection: RawFd, frame: &[iovec], about: Option<RawFd>) -> Result<usiz
     system::send(connection, unsafe { Buffers::new(frame) }, about, libc::MSG_NOSIGNAL).map_err(as_told)
 }
 
-/// Returns the error of a request. The kernel reports a connection that ends with a request unread like the end of a peer, whether the
-/// daemon has ended it or has ended itself: the next try finds out.
+/// Returns the error of a request. The kernel reports a connection that ends with a request unread like the end of a
+/// peer, whether the daemon has ended it or has ended itself: the next try finds out.
 fn as_told(error: Errno) -> Errno {
     if error == Errno(libc::EPIPE) { UNREAD } else { error }
 }

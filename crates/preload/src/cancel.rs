@@ -1,12 +1,13 @@
 //! Cancellation of threads (`pthread_cancel`).
 //!
-//! The blocking calls of the C library are cancellation points, and so are those of the shim: each checks for a cancellation request when it
-//! begins, and waits inside a call of the C library, which acts on a request that arrives meanwhile. The C library then unwinds
-//! the stack through our frames. This unwinding may pass Rust frames only where nothing is left to drop, so no frame holds a lock
-//! or a value with a destructor while it waits. [`undoing`] registers with the C library whatever a frame must still give back.
+//! The blocking calls of the C library are cancellation points, and so are those of the shim: each checks for a cancellation
+//! request when it begins, and waits inside a call of the C library, which acts on a request that arrives meanwhile. The C
+//! library then unwinds the stack through our frames. This unwinding may pass Rust frames only where nothing is left to drop,
+//! so no frame holds a lock or a value with a destructor while it waits. [`undoing`] registers with the C library whatever a
+//! frame must still give back.
 //!
-//! A signal handler may also leave a call by `longjmp(3)`, at any point. The C library then runs what [`undoing`] has registered in
-//! the frames that the jump leaves, and no destructor.
+//! A signal handler may also leave a call by `longjmp(3)`, at any point. The C library then runs what [`undoing`] has
+//! registered in the frames that the jump leaves, and no destructor.
 //!
 //! The shim's other system calls bypass the C library and are no cancellation points.
 

@@ -1,6 +1,6 @@
-//! Calls that need a descriptor in a process whose table is full, or a file that its limits forbid. A child process raises its own
-//! limits as far as it may and closes some descriptors in its own copy of the table, which changes nothing in this process, and
-//! makes the call there.
+//! Calls that need a descriptor in a process whose table is full, or a file that its limits forbid. A child process raises
+//! its own limits as far as it may and closes some descriptors in its own copy of the table, which changes nothing in this
+//! process, and makes the call there.
 
 use std::os::fd::RawFd;
 use std::ptr;

@@ -1,5 +1,5 @@
-//! The environment variables that the shim reads. Some programs clear their environment once they have begun, as nginx does before
-//! its workers open sockets, so the values that the program was started with are kept.
+//! The environment variables that the shim reads. Some programs clear their environment once they have begun, as nginx
+//! does before its workers open sockets, so the values that the program was started with are kept.
 
 use std::ffi::{CStr, CString};
 use std::sync::OnceLock;

@@ -24,8 +24,8 @@ pub(crate) fn are_same(fd: RawFd, other: RawFd) -> bool {
     key(fd) == key(other)
 }
 
-/// Returns whether this process has as many free descriptors as a request and the pages of a socket take: three. Tries with copies
-/// of `fd`.
+/// Returns whether this process has as many free descriptors as a request and the pages of a socket take: three.
+/// Tries with copies of `fd`.
 pub(crate) fn has_free_descriptors(fd: RawFd) -> bool {
     let copies = [copy(fd), copy(fd), copy(fd)];
     copies.iter().flatten().for_each(|copy| system::close(*copy));

@@ -1,10 +1,10 @@
 //! The locks of a socket for reading and for writing. They are in the sharers' page, and exclude threads and processes.
 //!
-//! The word of a lock holds the thread identifier of the holder, and the kernel treats the lock as a robust futex (set_robust_list(2)):
-//! when the holder dies, the kernel marks the word and wakes a waiter. It does so in the holder's own PID namespace, so the lock
-//! works across namespaces: no waiter looks up the thread that the word names. Unlike a robust mutex of the C library, the lock
-//! has no pointers in shared memory that another process could bend: the kernel finds the lock by the one pointer of the thread's
-//! list for a lock about to be taken or released ([`Pending`]).
+//! The word of a lock holds the thread identifier of the holder, and the kernel treats the lock as a robust futex
+//! (set_robust_list(2)): when the holder dies, the kernel marks the word and wakes a waiter. It does so in the holder's
+//! own PID namespace, so the lock works across namespaces: no waiter looks up the thread that the word names. Unlike a
+//! robust mutex of the C library, the lock has no pointers in shared memory that another process could bend: the kernel
+//! finds the lock by the one pointer of the thread's list for a lock about to be taken or released ([`Pending`]).
 
 use std::cell::{Cell, OnceCell};
 use std::os::fd::RawFd;
@@ -212,8 +212,9 @@ pub(crate) fn mark() -> Mark {
     Mark(List::of_this_thread().pending())
 }
 
-/// Releases the lock that this thread has taken since then in frames that no longer exist, because a signal handler has jumped out
-/// of them (siglongjmp(3)). Does what the kernel does for a dead holder: the next one finds the page as a dead holder leaves it.
+/// Releases the lock that this thread has taken since then in frames that no longer exist, because a signal handler
+/// has jumped out of them (siglongjmp(3)). Does what the kernel does for a dead holder: the next one finds the page
+/// as a dead holder leaves it.
 ///
 /// # Safety
 ///

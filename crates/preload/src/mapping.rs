@@ -64,8 +64,8 @@ pub(crate) fn map_shared(bytes: usize) -> Result<NonNull<c_void>> {
     map_anonymous(bytes, libc::MAP_SHARED)
 }
 
-/// Makes the kernel clear this memory in each child that gets a copy of it; a child of `vfork` shares the memory instead. Before Linux
-/// 4.14 the copy stays as it is.
+/// Makes the kernel clear this memory in each child that gets a copy of it; a child of `vfork` shares the memory instead.
+/// Before Linux 4.14 the copy stays as it is.
 pub(crate) fn clear_in_copies(place: NonNull<c_void>, bytes: usize) {
     // SAFETY: the advice changes nothing in this process.
     unsafe { libc::madvise(place.as_ptr(), bytes, libc::MADV_WIPEONFORK) };

@@ -1,9 +1,9 @@
 //! The ring of this process for a socket: memory that the process makes, and that the daemon maps for reading.
 //!
-//! The memory is sealed against later writable mappings, so that nobody, this process included, can take pages of it away while the
-//! daemon reads. A process that gets the socket by `exec`, or over another socket, therefore cannot use the ring of an earlier one, and
-//! makes its own. The children of a `fork` use that of their parent. Only one ring of a socket is in use at a time:
-//! the page of the sharers says which the last one is, and the status page which one the daemon reads.
+//! The memory is sealed against later writable mappings, so that nobody, this process included, can take pages of it away
+//! while the daemon reads. A process that gets the socket by `exec`, or over another socket, therefore cannot use the ring
+//! of an earlier one, and makes its own. The children of a `fork` use that of their parent. Only one ring of a socket is
+//! in use at a time: the page of the sharers says which the last one is, and the status page which one the daemon reads.
 
 use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
@@ -88,8 +88,8 @@ impl OwnRing {
         self.under_way.fetch_sub(1, AcqRel);
     }
 
-    /// Counts a message that is sent as a record. Announces the ring by `send`, with its number and its file, if enough messages were sent,
-    /// and the ring is not the one that was announced last. The caller holds the write lock.
+    /// Counts a message that is sent as a record. Announces the ring by `send`, with its number and its file, if enough
+    /// messages were sent, and the ring is not the one that was announced last. The caller holds the write lock.
     pub(crate) fn count(&self, pages: Pages<'_>, send: impl FnOnce(u32, RawFd) -> Result<()>) {
         let number = self.number.load(Relaxed);
         let is_last = number != 0 && pages.sharers.ring.load(Relaxed) == number;

@@ -35,8 +35,8 @@ pub(crate) fn with_header<T>(
 
 /// Number of parts that the kernel takes in one call.
 const PARTS_MAX: usize = libc::UIO_MAXIOV as usize;
-/// Largest length of the shortest pair of neighbours among parts that are one too many: all but the last are together shorter than
-/// a payload, and each of them is in at most two pairs.
+/// Largest length of the shortest pair of neighbours among parts that are one too many: all but the last are together
+/// shorter than a payload, and each of them is in at most two pairs.
 const PAIR_BYTES_MAX: usize = 2 * PAYLOAD_BYTES_MAX / (PARTS_MAX - 2) + 1;
 
 /// As [`with_header`], for an unusual number of parts. The list lies on the stack, because a send waits in `f` and may be

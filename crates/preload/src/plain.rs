@@ -1,5 +1,5 @@
-//! Changes the form of a carrier's content for a program that it is handed to: plain content for one without the shim, and records
-//! again for one with it (see [`form`]). No function here allocates, because some run between `vfork` and `exec`.
+//! Changes the form of a carrier's content for a program that it is handed to: plain content for one without the shim, and
+//! records again for one with it (see [`form`]). No function here allocates, because some run between `vfork` and `exec`.
 
 use std::ffi::CStr;
 use std::os::fd::RawFd;

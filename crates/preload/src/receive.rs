@@ -1,9 +1,9 @@
 //! Receiving.
 //!
 //! A short read would drop the rest of a record. So the shim peeks at a record that may be longer than the program's buffer, and
-//! removes it once its last byte has been read; until then the sharers' page says how far it was read, and the kernel's peek offset stands
-//! there. The status page says how long records may be, and whether they may hold several messages (see [`bundle`]). All this
-//! happens under the read lock of the sharers' page, which nobody holds while waiting.
+//! removes it once its last byte has been read; until then the sharers' page says how far it was read, and the kernel's
+//! peek offset stands there. The status page says how long records may be, and whether they may hold several messages
+//! (see [`bundle`]). All this happens under the read lock of the sharers' page, which nobody holds while waiting.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -115,7 +115,8 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
 /// A record wakes one of the threads that sleep in a receive, and all that poll. It may hold messages for several, so only one
 /// thread of all sharers sleeps in a receive, and the others poll.
 ///
-/// A call that waits again, because another one has taken the message, waits for the rest of its time: a receive would begin anew.
+/// A call that waits again, because another one has taken the message, waits for the rest of its time: a
+/// receive would begin anew.
 fn await_message(
     fd: RawFd,
     descriptor: &Descriptor,
@@ -261,8 +262,8 @@ pub(crate) fn hold_any_form<'a>(fd: RawFd, pages: Pages<'a>, patience: &Patience
     Ok(held)
 }
 
-/// Makes the sharers' page agree with the carrier after the previous holder of the lock died, or did not learn the outcome of a request,
-/// and may have stopped half-way.
+/// Makes the sharers' page agree with the carrier after the previous holder of the lock died, or did not learn the
+/// outcome of a request, and may have stopped half-way.
 pub(crate) fn recover(fd: RawFd, pages: Pages<'_>) {
     pages.sharers.bundles_taken.fetch_add(1, Relaxed);
     // A carrier always accepts the option.

@@ -1,7 +1,7 @@
 //! Recognizes the descriptors of SCTP sockets.
 //!
-//! When the shim sees a number for the first time, and it is a socket of the carriers' type whose peer has a carrier's name, the shim
-//! asks the daemon. The name alone proves nothing: anybody can take such a name.
+//! When the shim sees a number for the first time, and it is a socket of the carriers' type whose peer has a carrier's
+//! name, the shim asks the daemon. The name alone proves nothing: anybody can take such a name.
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ pub(crate) fn concerns(fd: RawFd) -> bool {
 ///
 /// # Errors
 ///
-/// The descriptor may be an SCTP socket, but the daemon could not tell, or none answers (`ENETDOWN`). Its content has headers that the
-/// program must not see.
+/// The descriptor may be an SCTP socket, but the daemon could not tell, or none answers (`ENETDOWN`). Its content has
+/// headers that the program must not see.
 pub(crate) fn look_up(fd: RawFd) -> Result<Option<Arc<Descriptor>>> {
     match table::look_up(fd) {
         Entered::Socket(descriptor) => Ok(Some(descriptor)),

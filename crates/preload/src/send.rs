@@ -97,8 +97,8 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Sets up the association of a one-to-one socket if there is none, and fails if it cannot take the message. The frame of the function is
-    /// gone when the message is sent: signal stacks are small.
+    /// Sets up the association of a one-to-one socket if there is none, and fails if it cannot take the message. The
+    /// frame of the function is gone when the message is sent: signal stacks are small.
     fn reach_peer(&mut self) -> Result<()> {
         let page = self.descriptor.pages();
         if page.status.style.load(Relaxed) == libc::SOCK_SEQPACKET as u32 {
@@ -139,8 +139,8 @@ impl Outgoing<'_> {
         check_stream(self.info, &page.status.default_stream, &page.status.streams_out)
     }
 
-    /// Returns the attributes of a message to which the program has given none, as they are now: later changes of the defaults do not
-    /// concern it.
+    /// Returns the attributes of a message to which the program has given none, as they are now: later changes of the
+    /// defaults do not concern it.
     fn completed(&self) -> SendInfo {
         let page = self.pages().status;
         let flags = self.info.flags.without(Flags::BY_DEFAULT);
@@ -188,7 +188,8 @@ impl Outgoing<'_> {
         setup::find_association(self.fd, to).is_ok()
     }
 
-    /// Sends the message with which an association begins. Without it there is no association, unless another thread has sent one.
+    /// Sends the message with which an association begins. Without it there is no association, unless another
+    /// thread has sent one.
     fn send_to_new(&self, association: u32) -> Result<usize> {
         self.send_to_association(association).inspect_err(|_| {
             if !self.close_unused(association) {
@@ -279,8 +280,8 @@ impl Outgoing<'_> {
         Err(Errno(libc::EAGAIN))
     }
 
-    /// Returns whether the message goes to an association that its peer has shut down: one that ends it does, but a message for all
-    /// leaves such associations out.
+    /// Returns whether the message goes to an association that its peer has shut down: one that ends it does, but a
+    /// message for all leaves such associations out.
     fn goes_after_shutdown(&self) -> bool {
         ends(self.info) && !self.info.to_all
     }

@@ -86,8 +86,8 @@ pub(crate) fn peer_address(descriptor: &Descriptor) -> Result<SocketAddr> {
     peer.ok_or(Errno(libc::ENOTCONN))
 }
 
-/// Reads an option into `place`, as much as fits, and returns how much that is. `given` is the program's value, which some options
-/// depend on, and may lie there.
+/// Reads an option into `place`, as much as fits, and returns how much that is. `given` is the program's value, which
+/// some options depend on, and may lie there.
 ///
 /// # Safety
 ///
@@ -104,8 +104,8 @@ pub(crate) unsafe fn option(
     ask_for_value(&request, fd, place)
 }
 
-/// Returns whether a socket that is still open is out of use: its association has ended, or nothing goes through its carrier any more
-/// in either direction. A daemon that cannot watch its last close forgets it.
+/// Returns whether a socket that is still open is out of use: its association has ended, or nothing goes through its
+/// carrier any more in either direction. A daemon that cannot watch its last close forgets it.
 pub(crate) fn is_over(descriptor: &Descriptor) -> bool {
     let page = descriptor.pages();
     let reads_no_more = page.sharers.shut_reading.load(Relaxed) != 0

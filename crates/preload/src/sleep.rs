@@ -6,8 +6,8 @@ use crate::descriptor::Descriptor;
 use crate::system::{Errno, Result};
 use crate::{cancel, table};
 
-/// Sleeps in `wait`, which waits on `fd` or on its [`lasting`](table::lasting) copy. Returns a copy of the carrier if the number was
-/// closed meanwhile; the caller goes on with [`with_copy`].
+/// Sleeps in `wait`, which waits on `fd` or on its [`lasting`](table::lasting) copy. Returns a copy of the carrier if the
+/// number was closed meanwhile; the caller goes on with [`with_copy`].
 ///
 /// # Errors
 ///

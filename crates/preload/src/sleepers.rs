@@ -1,10 +1,10 @@
 //! Calls that sleep on a descriptor while another thread closes it.
 //!
 //! In the kernel such a call keeps the socket and goes on: a message that comes afterwards is received. Here a call sleeps in one
-//! system call and receives in another, for which the number is then closed, or is another file. So the thread that closes a number on
-//! which others sleep makes a copy of the carrier first; each of the others goes on with a copy of its own. The
-//! [`table`](crate::table) knows copies as lent: a call may sleep again on its copy, and a child of `fork`, which has no other threads,
-//! closes them.
+//! system call and receives in another, for which the number is then closed, or is another file. So the thread that closes
+//! a number on which others sleep makes a copy of the carrier first; each of the others goes on with a copy of its own.
+//! The [`table`](crate::table) knows copies as lent: a call may sleep again on its copy, and a child of `fork`, which has
+//! no other threads, closes them.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::AtomicU64;
@@ -55,8 +55,8 @@ impl Sleepers {
         self.0.fetch_add(1, SeqCst);
     }
 
-    /// Counts a thread out. Returns the copy after the last one: the caller closes it. A thread that has forked in the handler of a
-    /// signal is not counted in the child.
+    /// Counts a thread out. Returns the copy after the last one: the caller closes it. A thread that has forked in the
+    /// handler of a signal is not counted in the child.
     #[must_use]
     pub(crate) fn end(&self) -> Option<RawFd> {
         let before = self.update(|before| {

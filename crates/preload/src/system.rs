@@ -41,8 +41,8 @@ pub(crate) fn await_record(fd: RawFd, flags: c_int) -> Result<()> {
 
 /// Waits as [`await_record`] for a descriptor that blocks, and wakes for each record, whichever other threads wait, too.
 ///
-/// `poll` is never restarted after a signal handler, and a receive is, where it has no time limit and the handler has `SA_RESTART`.
-/// The kernel does not tell which handler has run, so all that the program has must have the flag.
+/// `poll` is never restarted after a signal handler, and a receive is, where it has no time limit and the handler has
+/// `SA_RESTART`. The kernel does not tell which handler has run, so all that the program has must have the flag.
 ///
 /// The wait ends after `left`, the rest of the time limit; where that is `None`, the limit has just begun.
 pub(crate) fn await_record_among_others(fd: RawFd, left: Option<Duration>) -> Result<()> {

@@ -1,8 +1,8 @@
 //! System calls by the processor's instruction.
 //!
 //! An allocator may make system calls while it holds its lock, as jemalloc and tcmalloc do before the program begins. To find a
-//! function of the C library then could allocate, and would wait for that lock for ever. So the shim's own system calls, and those
-//! that it passes on, need no such function.
+//! function of the C library then could allocate, and would wait for that lock for ever. So the shim's own system calls,
+//! and those that it passes on, need no such function.
 
 use libc::{c_int, c_long};
 

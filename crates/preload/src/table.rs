@@ -1,11 +1,11 @@
 //! The table of descriptors: which of them are SCTP sockets of the daemon.
 //!
-//! It caches the daemon's answers about numbers, which [`recognition`](crate::recognition) asks for. An entry ends when its number is
-//! closed or reused.
+//! It caches the daemon's answers about numbers, which [`recognition`](crate::recognition) asks for. An entry ends when
+//! its number is closed or reused.
 //!
 //! A child of `vfork` runs in its parent's memory with descriptors of its own: the calls by which it closes or moves descriptors
-//! change nothing here. A child that has a copy of the memory owns the copy, however it was made (`fork`, `_Fork`, `clone`, a system
-//! call); the kernel tells the two apart ([`owner`]).
+//! change nothing here. A child that has a copy of the memory owns the copy, however it was made (`fork`, `_Fork`,
+//! `clone`, a system call); the kernel tells the two apart ([`owner`]).
 
 use std::os::fd::RawFd;
 use std::ptr;
@@ -25,16 +25,17 @@ const CHUNKS: usize = 1024;
 struct Entry {
     /// Number of threads that look at `what` at this moment.
     looking: AtomicU32,
-    /// Null: unknown. [`foreign`]: not an SCTP socket. [`lent`]: a copy for threads whose number was closed. Any other: a boxed `Arc` of
-    /// the descriptor. Leak checkers want a pointer to the beginning of an allocation, and `Arc::into_raw` points into the middle of one.
+    /// Null: unknown. [`foreign`]: not an SCTP socket. [`lent`]: a copy for threads whose number was closed. Any other: a
+    /// boxed `Arc` of the descriptor. Leak checkers want a pointer to the beginning of an allocation, and `Arc::into_raw`
+    /// points into the middle of one.
     what: AtomicPtr<SharedDescriptor>,
 }
 
 type SharedDescriptor = Arc<Descriptor>;
 
 static TABLE: [AtomicPtr<Entry>; CHUNKS] = [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS];
-/// Where the process that owns this memory is named: in a page that the kernel clears in each child which gets a copy of the memory.
-/// Null as long as no number is known.
+/// Where the process that owns this memory is named: in a page that the kernel clears in each child which gets a copy of
+/// the memory. Null as long as no number is known.
 static OWNER: AtomicPtr<AtomicI32> = AtomicPtr::new(ptr::null_mut());
 /// Its address is even, unlike that of [`lent`].
 static NO_SOCKET: u64 = 0;
@@ -79,8 +80,8 @@ pub(crate) fn look_up(fd: RawFd) -> Entered {
     found
 }
 
-/// Enters the daemon's answer about an unknown number: its descriptor, or that it is not an SCTP socket. If the number is known by now, this
-/// changes nothing.
+/// Enters the daemon's answer about an unknown number: its descriptor, or that it is not an SCTP socket. If the number is
+/// known by now, this changes nothing.
 pub(crate) fn learn(fd: RawFd, descriptor: Option<&Arc<Descriptor>>) {
     let Some(entry) = entry(fd) else { return };
     let what = descriptor.map_or(foreign(), boxed);
@@ -103,8 +104,8 @@ pub(crate) fn is_known(fd: RawFd) -> bool {
     what.is_some_and(is_descriptor) && owner() == system::process_id()
 }
 
-/// Returns whether the number is this descriptor's, or a copy that was lent to its sleepers. Numbers beyond the table are what the
-/// caller takes them for.
+/// Returns whether the number is this descriptor's, or a copy that was lent to its sleepers. Numbers beyond the table are
+/// what the caller takes them for.
 pub(crate) fn is(fd: RawFd, descriptor: &Descriptor) -> bool {
     let Some(entry) = entry(fd) else { return true };
     entry.looking.fetch_add(1, SeqCst);
@@ -263,8 +264,8 @@ fn make(chunk: &AtomicPtr<Entry>) -> Option<*mut Entry> {
     }
 }
 
-/// Returns the process that owns this memory, or 0 as long as no number is known. A process that finds no owner there has got a copy
-/// of its parent's memory, and owns the copy.
+/// Returns the process that owns this memory, or 0 as long as no number is known. A process that finds no owner there has
+/// got a copy of its parent's memory, and owns the copy.
 fn owner() -> i32 {
     // SAFETY: the page is never unmapped.
     match unsafe { OWNER.load(Acquire).as_ref() } {
@@ -313,8 +314,8 @@ fn own() -> Option<()> {
     Some(())
 }
 
-/// Forgets the threads of the parent that sleep on descriptors, and closes their copies, in a child of `fork`, which has none of these
-/// threads.
+/// Forgets the threads of the parent that sleep on descriptors, and closes their copies, in a child of `fork`, which
+/// has none of these threads.
 fn forget_sleepers() {
     let chunks = TABLE.iter().enumerate().map(|(n, chunk)| (n, chunk.load(Acquire)));
     for (n, entries) in chunks.filter(|(_, entries)| !entries.is_null()) {

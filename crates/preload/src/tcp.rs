@@ -46,8 +46,8 @@ pub(crate) fn is_hint(level: c_int, name: c_int) -> bool {
     level == libc::IPPROTO_TCP && HINTS.contains(&name) && environment::is_tcp_as_sctp()
 }
 
-/// Receives without ancillary data; where TCP sockets are SCTP sockets, as from a TCP socket, which has no messages. Such programs
-/// take a short read for all that is there, and wait for an edge of `epoll` that came before.
+/// Receives without ancillary data; where TCP sockets are SCTP sockets, as from a TCP socket, which has no messages. Such
+/// programs take a short read for all that is there, and wait for an edge of `epoll` that came before.
 pub(crate) fn receive(
     fd: RawFd,
     descriptor: &Descriptor,
@@ -76,8 +76,8 @@ pub(crate) fn is_stream(descriptor: &Descriptor) -> bool {
         && descriptor.pages().status.style.load(Relaxed) == libc::SOCK_STREAM as u32
 }
 
-/// Sends content in messages of at most `bytes_max`, each by `send`. Returns the number of bytes sent, which is less than all if one of them
-/// fails, as with TCP.
+/// Sends content in messages of at most `bytes_max`, each by `send`. Returns the number of bytes sent, which is less than
+/// all if one of them fails, as with TCP.
 #[cold]
 #[inline(never)]
 pub(crate) fn send_in_parts(
@@ -118,8 +118,8 @@ pub(crate) fn available(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
     Ok(counted?.saturating_sub(consumed as usize))
 }
 
-/// Returns the length of the content of all records, except for messages of a bundle at the front that were read. The caller holds the
-/// lock.
+/// Returns the length of the content of all records, except for messages of a bundle at the front that were read.
+/// The caller holds the lock.
 fn records(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
     let page = descriptor.pages();
     let begun = if bundle::is_begun(page) { page.sharers.bundle_at.load(Relaxed) as usize } else { 0 };

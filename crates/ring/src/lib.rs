@@ -10,19 +10,19 @@
 //!
 //! The reader's memory, which the writers may map without the right to write, are two words, [`ReaderWords`].
 //!
-//! A position is the number of bytes from the beginning on, and never wraps in practice (2^64); its remainder by [`CONTENT_BYTES`] is
-//! a place in the memory. A record is visible to the reader once it is complete, because only then the writer moves the tail. So a
-//! writer that dies loses only the record that it was writing.
+//! A position is the number of bytes from the beginning on, and never wraps in practice (2^64); its remainder by
+//! [`CONTENT_BYTES`] is a place in the memory. A record is visible to the reader once it is complete, because only
+//! then the writer moves the tail. So a writer that dies loses only the record that it was writing.
 //!
-//! A ring that never holds much uses little memory: now and then, a writer that finds all records removed goes back to the beginning
-//! of the memory.
+//! A ring that never holds much uses little memory: now and then, a writer that finds all records removed goes back to
+//! the beginning of the memory.
 //!
 //! # Sleep
 //!
-//! A reader that finds nothing may sleep. It notes that in its own word ([`Reader::sleep`]) and looks at the tail once more; a writer
-//! moves the tail, and then looks at that word. Between the two steps of either stands a fence, so the reader finds the record, or
-//! the writer finds the sleeper; [`Put::Done`] has the number of the sleep, and the writer wakes the reader by a way of its own. All
-//! writers that find one sleep get its number, so that they can agree on one of them.
+//! A reader that finds nothing may sleep. It notes that in its own word ([`Reader::sleep`]) and looks at the tail once more;
+//! a writer moves the tail, and then looks at that word. Between the two steps of either stands a fence, so the reader finds
+//! the record, or the writer finds the sleeper; [`Put::Done`] has the number of the sleep, and the writer wakes the reader
+//! by a way of its own. All writers that find one sleep get its number, so that they can agree on one of them.
 //!
 //! # Full rings
 //!
@@ -31,12 +31,12 @@
 //!
 //! # Hostile processes
 //!
-//! A process that writes anything into the writers' memory at any time does the reader no harm, if it can neither shorten that memory nor
-//! take pages of it away. All accesses are atomic, and all indexes stay within the memory. The reader trusts its own position alone, checks
-//! the tail and each length that it reads, and reads each of them once. It finds [`Broken`] where no writer would write what is there; writers
-//! that go on make it find ever more records, so its owner bounds how many it takes. The bytes of a record may change while they are
-//! read, so a reader copies them before it looks at them. A writer finds a full ring or overwrites records, whatever the others do; its own
-//! calls return.
+//! A process that writes anything into the writers' memory at any time does the reader no harm, if it can neither shorten
+//! that memory nor take pages of it away. All accesses are atomic, and all indexes stay within the memory. The reader trusts
+//! its own position alone, checks the tail and each length that it reads, and reads each of them once. It finds [`Broken`]
+//! where no writer would write what is there; writers that go on make it find ever more records, so its owner bounds how many
+//! it takes. The bytes of a record may change while they are read, so a reader copies them before it looks at them. A writer
+//! finds a full ring or overwrites records, whatever the others do; its own calls return.
 //!
 //! ```
 //! use std::sync::atomic::AtomicU64;

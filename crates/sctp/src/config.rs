@@ -210,9 +210,9 @@ pub struct AssociationConfig {
     /// For listeners: whether other listeners with this option may have the same addresses and port. The peer's address
     /// and port select the listener of a new association, as with `SO_REUSEPORT`. Default: false.
     pub shares_port: bool,
-    /// For listeners: whether to refuse a peer whose address and SCTP port another peer of the same local port has, through another
-    /// UDP port. A user that knows its peers by address would take one of them for the other. Default: false, so that peers behind one
-    /// address translator may use the same SCTP port.
+    /// For listeners: whether to refuse a peer whose address and SCTP port another peer of the same local port has,
+    /// through another UDP port. A user that knows its peers by address would take one of them for the other. Default:
+    /// false, so that peers behind one address translator may use the same SCTP port.
     pub distinct_peers: bool,
     /// Whether to record the events of the association for [`Endpoint::poll_trace`](crate::Endpoint::poll_trace).
     /// *Fixed*. Default: false.

@@ -53,8 +53,8 @@ use strays::{Strays, TagUpdate};
 use timers::Timers;
 use traces::Traces;
 
-/// Maximum number of timers that one call handles. A program may have thousands of associations that repeat a packet every millisecond;
-/// other work of the caller must go on meanwhile.
+/// Maximum number of timers that one call handles. A program may have thousands of associations that repeat a packet
+/// every millisecond; other work of the caller must go on meanwhile.
 const EXPIRED_MAX: usize = 64;
 
 /// The key of an association by the peer's address and both ports, for packets without one of our tags.
@@ -227,8 +227,8 @@ impl Endpoint {
         self.with(id, now, host, |association, cx| association.shutdown(cx));
     }
 
-    /// Sets whether the user has messages left that it has accepted from others and that wait for room. After a SHUTDOWN of the peer, the
-    /// association takes them until the user has no more.
+    /// Sets whether the user has messages left that it has accepted from others and that wait for room. After a SHUTDOWN
+    /// of the peer, the association takes them until the user has no more.
     pub fn set_has_rest<H: Host + ?Sized>(
         &mut self,
         now: Time,

@@ -1,8 +1,8 @@
 //! Search in a sorted list from a place near the one that is searched for.
 
-/// Returns how many of `len` sorted entries lie before a place. `is_before` tells by its index whether an entry does, as the predicate
-/// of [`slice::partition_point`]. The cost is that of a binary search over the entries between that place and the index `near`, which
-/// may be any number.
+/// Returns how many of `len` sorted entries lie before a place. `is_before` tells by its index whether an entry does, as
+/// the predicate of [`slice::partition_point`]. The cost is that of a binary search over the entries between that place
+/// and the index `near`, which may be any number.
 #[inline]
 pub(crate) fn partition_near(len: usize, near: usize, is_before: impl Fn(usize) -> bool) -> usize {
     let near = near.min(len);

@@ -8,8 +8,8 @@ use crate::time::Time;
 const WINDOW_BYTES_MIN: usize = 64;
 /// Part of the widest window below which a window is silly (RFC 1122 §4.2.3.4): a chunk is not cut to it.
 const SILLY_PART: usize = 2;
-/// The same part while nothing is in flight. A peer that delivers the parts of a message only when they fill half of its buffer keeps
-/// a little less than the other half open, and no SACK comes that would open more.
+/// The same part while nothing is in flight. A peer that delivers the parts of a message only when they fill half of its
+/// buffer keeps a little less than the other half open, and no SACK comes that would open more.
 const SILLY_PART_IDLE: usize = 4;
 
 #[derive(Debug)]
@@ -128,8 +128,8 @@ impl PeerWindow {
         self.probe_due = true;
     }
 
-    /// Handles what a SACK tells of the probe: `first` is the first TSN that it does not acknowledge. Returns the TSN of the probe if the
-    /// peer had dropped it and has room now, so that it can go again at once.
+    /// Handles what a SACK tells of the probe: `first` is the first TSN that it does not acknowledge. Returns the TSN of
+    /// the probe if the peer had dropped it and has room now, so that it can go again at once.
     #[inline]
     pub(crate) fn probe_to_repeat(
         &mut self,

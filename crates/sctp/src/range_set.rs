@@ -62,8 +62,8 @@ impl RangeSet {
         self.ranges.get(at).is_some_and(|r| r.0 <= value)
     }
 
-    /// Returns whether `value` is a member, as [`RangeSet::contains`] does. The search begins at `near`, where the last one ended, so
-    /// that values in rising order cost little.
+    /// Returns whether `value` is a member, as [`RangeSet::contains`] does. The search begins at `near`, where the last
+    /// one ended, so that values in rising order cost little.
     pub fn contains_near(&self, value: u64, near: &mut usize) -> bool {
         *near = partition_near(self.ranges.len(), *near, |at| self.ranges[at].1 <= value);
         self.ranges.get(*near).is_some_and(|r| r.0 <= value)

@@ -1,11 +1,11 @@
 //! Memory for messages to send that several associations share.
 //!
-//! The send buffer bounds one association, and grows with its rate. A pool bounds the buffers of all associations that share it, so
-//! that a few peers which take nothing more do not keep the memory of all others: an association may fill its buffer only as far
-//! as the pool has room besides the reserve, and up to [`SEND_LITTLE_BYTES`] as long as it has any.
+//! The send buffer bounds one association, and grows with its rate. A pool bounds the buffers of all associations that share
+//! it, so that a few peers which take nothing more do not keep the memory of all others: an association may fill its buffer
+//! only as far as the pool has room besides the reserve, and up to [`SEND_LITTLE_BYTES`] as long as it has any.
 //!
-//! Short messages are copied into blocks of the association, whatever owner their bytes had. The pool is charged for these blocks,
-//! and longer messages bring the charges of their owners along.
+//! Short messages are copied into blocks of the association, whatever owner their bytes had. The pool is charged for
+//! these blocks, and longer messages bring the charges of their owners along.
 
 use std::fmt;
 use std::sync::Arc;

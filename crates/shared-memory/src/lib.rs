@@ -1,17 +1,17 @@
 //! Memory that processes share and that only one of them writes, and a call that returns freed memory to the system
 //! ([`return_freed`]).
 //!
-//! A process with a descriptor of a memfd that is open for writing can make others wait, without limit, in two ways: it holds the lock of the
-//! inode, for which each write call to the memfd waits, and it punches holes, during which each access to the memory waits
-//! (`FALLOC_FL_PUNCH_HOLE`, `MADV_REMOVE`). So a process that must wait for nobody shares memory for one direction only:
+//! A process with a descriptor of a memfd that is open for writing can make others wait, without limit, in two ways: it holds the
+//! lock of the inode, for which each write call to the memfd waits, and it punches holes, during which each access to the memory
+//! waits (`FALLOC_FL_PUNCH_HOLE`, `MADV_REMOVE`). So a process that must wait for nobody shares memory for one direction only:
 //!
-//! - [`Written`] is its own memory, which others get for reading alone ([`Written::for_reading`]). Nobody else can write the memfd,
-//!   make it shorter, or punch a hole into it.
+//! - [`Written`] is its own memory, which others get for reading alone ([`Written::for_reading`]). Nobody else can write
+//!   the memfd, make it shorter, or punch a hole into it.
 //! - [`Foreign`] is the memory of another process, which that one has sealed against new writable mappings and later writes
 //!   (`F_SEAL_FUTURE_WRITE`), and so against holes, too.
 //!
-//! The kernel also replaces the pages of such memory by a huge one for a process that asks for that (`MADV_COLLAPSE`), and accesses wait
-//! meanwhile. It does not touch memory with a pinned page: see [`Pins`].
+//! The kernel also replaces the pages of such memory by a huge one for a process that asks for that (`MADV_COLLAPSE`),
+//! and accesses wait meanwhile. It does not touch memory with a pinned page: see [`Pins`].
 //!
 //! ```
 //! use std::sync::Arc;
@@ -84,9 +84,9 @@ impl Mapping {
     /// Returns the words of 64 bits at the beginning.
     fn long_words(&self, count: usize) -> &[AtomicU64] {
         assert!(count <= self.bytes / LONG_WORD_BYTES, "{count} words are not in {} bytes", self.bytes);
-        // SAFETY: the words are aligned, since the mapping begins at a page, and they are within it, as asserted. They stay mapped
-        // as long as `self` is borrowed, and this process accesses them only as atomic words; other processes may write at any time,
-        // which atomic words allow.
+        // SAFETY: the words are aligned, since the mapping begins at a page, and they are within it, as asserted. They
+        // stay mapped as long as `self` is borrowed, and this process accesses them only as atomic words; other processes
+        // may write at any time, which atomic words allow.
         unsafe { slice::from_raw_parts(self.place.as_ptr().cast(), count) }
     }
 
@@ -99,9 +99,9 @@ impl Mapping {
         );
         // SAFETY: the offset is within the mapping, as asserted.
         let word = unsafe { self.place.as_ptr().byte_add(at) };
-        // SAFETY: the word is aligned, since the mapping begins at a page and the offset is aligned. It stays mapped as long as `self` is
-        // borrowed. This process accesses the memory only as atomic words; other processes may write at any time, which an atomic word
-        // allows.
+        // SAFETY: the word is aligned, since the mapping begins at a page and the offset is aligned. It stays mapped as
+        // long as `self` is borrowed. This process accesses the memory only as atomic words; other processes may write
+        // at any time, which an atomic word allows.
         unsafe { AtomicU32::from_ptr(word.cast()) }
     }
 }
@@ -239,12 +239,13 @@ pub struct Foreign {
 }
 
 impl Foreign {
-    /// Maps so many words of 64 bits of a memfd for reading, and pins them. The call may wait for other processes; later accesses do not.
+    /// Maps so many words of 64 bits of a memfd for reading, and pins them. The call may wait for other
+    /// processes; later accesses do not.
     ///
     /// # Errors
     ///
-    /// `EINVAL`: it is no memfd with pages of the usual size, can be shortened or written by those who do not map it yet, is shorter, or has
-    /// holes. Or the error of `mmap`, or of a pipe.
+    /// `EINVAL`: it is no memfd with pages of the usual size, can be shortened or written by those who do not map it yet,
+    /// is shorter, or has holes. Or the error of `mmap`, or of a pipe.
     pub fn new(memfd: impl AsFd, long_words: usize, pins: &Arc<Pins>) -> Result<Foreign, Errno> {
         let bytes = long_words.checked_mul(LONG_WORD_BYTES).filter(|bytes| *bytes > 0).ok_or(Errno::INVAL)?;
         // A descriptor without seals is that of another file.

@@ -1,8 +1,8 @@
 //! Pins of shared memory.
 //!
-//! The kernel replaces pages of a memfd by a huge one on request of any process that maps it, even for reading (`MADV_COLLAPSE`). Each access
-//! to the memory waits meanwhile, as long as that process gets no processor. The kernel does not begin while a page has another reference.
-//! A page in a pipe has one, so a pipe that no process reads keeps the kernel from replacing the pages.
+//! The kernel replaces pages of a memfd by a huge one on request of any process that maps it, even for reading (`MADV_COLLAPSE`).
+//! Each access to the memory waits meanwhile, as long as that process gets no processor. The kernel does not begin while a page
+//! has another reference. A page in a pipe has one, so a pipe that no process reads keeps the kernel from replacing the pages.
 //!
 //! A pipe holds several pages, and releases none before it is closed. When half of its pages belong to memory that was freed,
 //! the others move to another pipe.
@@ -71,7 +71,8 @@ impl Pins {
         Pins { pipes_max, are_forbidden: AtomicBool::new(false), state: Mutex::default() }
     }
 
-    /// Returns the number of pipes that suffices for pins of this many pieces of memory, in whatever order earlier ones were released.
+    /// Returns the number of pipes that suffices for pins of this many pieces of memory, in whatever order
+    /// earlier ones were released.
     pub const fn pipes_for(memories: usize) -> usize {
         // A pipe with fewer is emptied.
         let (least, least_of_small) = (PIPE_PAGES / 2 + 1, SMALL_PIPE_PAGES);

@@ -1,7 +1,8 @@
 //! The receive window that the messages on their way up a stream occupy.
 
-/// Account of the bytes of user data that a driver has sent up a stream with modules, and that nobody has taken yet. It detects modules
-/// that discard messages and do not return their receive window ([`Q::freemsg`](crate::Q::freemsg)): that window would stay closed.
+/// Account of the bytes of user data that a driver has sent up a stream with modules, and that nobody has taken yet. It
+/// detects modules that discard messages and do not return their receive window ([`Q::freemsg`](crate::Q::freemsg)): that
+/// window would stay closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CreditAccount {
     /// Below zero, modules have returned window that was not occupied.

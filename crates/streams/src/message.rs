@@ -107,8 +107,8 @@ impl Message {
         self
     }
 
-    /// Returns the properties of user data that both directions have in common; `None` for other messages. Data without options has the default
-    /// description.
+    /// Returns the properties of user data that both directions have in common; `None` for other messages. Data without
+    /// options has the default description.
     pub fn user_data(&self) -> Option<UserData> {
         self.kind.described(user_data_of)
     }
@@ -125,8 +125,8 @@ impl Message {
         self.kind.recv_info()
     }
 
-    /// Decodes a control part that was put as bytes, for a module or driver that speaks the transport interface. Bytes that are no
-    /// primitive stay. User data that came up so has no part of the receive window, and does not get one.
+    /// Decodes a control part that was put as bytes, for a module or driver that speaks the transport interface. Bytes
+    /// that are no primitive stay. User data that came up so has no part of the receive window, and does not get one.
     #[must_use]
     pub fn decoded(mut self) -> Self {
         let (Kind::Proto(control) | Kind::PcProto(control)) = &mut self.kind else { return self };

@@ -66,9 +66,9 @@ pub trait Module: Send {
         false
     }
 
-    /// Looks at a message on its way, and returns whether it goes on as [`Q::pass`] would send it. If not, the put procedure gets it.
-    /// This costs less than a put procedure: the message is not moved, and the bytes that a program writes are not copied. Flushes,
-    /// and messages of a side whose queue has a service procedure, always go to the put procedure.
+    /// Looks at a message on its way, and returns whether it goes on as [`Q::pass`] would send it. If not, the put procedure
+    /// gets it. This costs less than a put procedure: the message is not moved, and the bytes that a program writes are not
+    /// copied. Flushes, and messages of a side whose queue has a service procedure, always go to the put procedure.
     fn observe(&mut self, _side: Side, _now: Instant, _m: &Seen<'_>) -> bool {
         false
     }
@@ -78,8 +78,8 @@ pub trait Module: Send {
         Ok(())
     }
 
-    /// Returns whether the module may be popped now. One that must hear of its other end before begins to leave, and is popped by a
-    /// later call. Not asked where the stream is closed or has failed.
+    /// Returns whether the module may be popped now. One that must hear of its other end before begins to leave, and is
+    /// popped by a later call. Not asked where the stream is closed or has failed.
     fn leave(&mut self, _q: &mut Q<'_>) -> bool {
         true
     }

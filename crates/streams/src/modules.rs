@@ -35,8 +35,8 @@ pub use trace::Trace;
 use crate::module::Module;
 use crate::{Executive, ModuleFactory};
 
-/// Adds the modules that can be pushed by name to an executive: `nullmod`, `bufmod`, `pipemod`, `connld`, `timod`, `tirdwr`, `counter`, `limit`,
-/// `filter` and `compress`.
+/// Adds the modules that can be pushed by name to an executive: `nullmod`, `bufmod`, `pipemod`, `connld`, `timod`,
+/// `tirdwr`, `counter`, `limit`, `filter` and `compress`.
 pub fn add_all(executive: &mut Executive) {
     executive.add_module("nullmod", without_arguments(|| Box::new(NullMod)));
     executive.add_module("bufmod", without_arguments(|| Box::new(BufMod::default())));

@@ -14,8 +14,8 @@ const RUNS_MAX: u32 = 100_000;
 /// Excess over the high-water mark at which a queue is flooded: its sender ignores flow control. Drivers that bound the messages
 /// they send up by a window of their own stay below.
 const FLOODED_BYTES: usize = 256 * 1024 * 1024;
-/// Number of messages at which a queue is flooded, however short they are: each takes memory of its own. The largest receive buffer holds
-/// a third of them.
+/// Number of messages at which a queue is flooded, however short they are: each takes memory of its own. The largest
+/// receive buffer holds a third of them.
 const FLOODED_MESSAGES: usize = 2 * 1024 * 1024;
 /// Number of messages at which a queue with a service procedure is full, however short they are: each takes far more memory and
 /// time than its bytes. It has room again at half of that.

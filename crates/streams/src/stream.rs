@@ -308,8 +308,8 @@ impl Stream {
             && self.only_observes_writes()
     }
 
-    /// Returns whether a write has to wait, or to take its turn: the next queue with a service procedure is full, or messages that the
-    /// driver has no room for wait on its queue, which a write must not pass.
+    /// Returns whether a write has to wait, or to take its turn: the next queue with a service procedure is full, or
+    /// messages that the driver has no room for wait on its queue, which a write must not pass.
     #[inline]
     pub(crate) fn waits_below(&mut self) -> bool {
         match self.modules.is_empty() {
@@ -334,9 +334,9 @@ impl Stream {
         bulky
     }
 
-    /// Runs the put procedures along the path of the scheduler's message, while each sends on one message at most. Returns whether
-    /// that message has reached the driver. A module that panics fails its stream, and nothing else; what it has sent on stays on
-    /// its way.
+    /// Runs the put procedures along the path of the scheduler's message, while each sends on one message at most.
+    /// Returns whether that message has reached the driver. A module that panics fails its stream, and nothing else;
+    /// what it has sent on stays on its way.
     #[inline]
     pub(crate) fn carry(&mut self, s: StreamId, scheduler: &mut Scheduler, puts_left: &mut u32) -> bool {
         let carried = catch_unwind(AssertUnwindSafe(|| self.carry_on(s, &mut *scheduler, puts_left)));

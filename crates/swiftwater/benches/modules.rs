@@ -2,8 +2,8 @@
 //!
 //! Messages of 1 KB are sent over loopback. Rounds without a module and with each module alternate; a rate is that of the best
 //! rounds, the third, since other programs only slow a round down. `limit` runs for 10 s; its rate is that of the received
-//! messages. How late a message comes counts from its turn: at this rate, behind the message that came earliest; beside that stands how
-//! late a thread that only sleeps wakes meanwhile, which is the share of the machine.
+//! messages. How late a message comes counts from its turn: at this rate, behind the message that came earliest; beside
+//! that stands how late a thread that only sleeps wakes meanwhile, which is the share of the machine.
 
 #![allow(missing_docs, reason = "a program")]
 

@@ -3,7 +3,8 @@
 //! ```console
 //! $ cargo run -p swiftwater --features tokio --example echo -- server 127.0.0.63,127.0.0.64:7/udp:9863 &
 //! listening at 127.0.0.63,127.0.0.64:7/udp:9863
-//! $ cargo run -p swiftwater --features tokio --example multihomed_client -- 127.0.0.63,127.0.0.64:7/udp:9863 127.0.0.65,127.0.0.66
+//! $ cargo run -p swiftwater --features tokio --example multihomed_client -- \
+//!     127.0.0.63,127.0.0.64:7/udp:9863 127.0.0.65,127.0.0.66
 //! the path to 127.0.0.63 is active
 //! the path to 127.0.0.64 is active
 //! over the path to 127.0.0.63: hello

@@ -22,9 +22,9 @@ pub enum Received {
 
 /// An event of an association: a notification (RFC 6458 §6.1).
 ///
-/// An [`Endpoint`](crate::Endpoint) always delivers `Up`, `Restarted`, `PeerShutdown`, `Down` and `PartialDeliveryAborted`, and the
-/// others with [`AssociationOptions::events`](crate::AssociationOptions::events). [`Association::next`](crate::Association::next)
-/// delivers all of them with that option, and none without it.
+/// An [`Endpoint`](crate::Endpoint) always delivers `Up`, `Restarted`, `PeerShutdown`, `Down` and
+/// `PartialDeliveryAborted`, and the others with [`AssociationOptions::events`](crate::AssociationOptions::events).
+/// [`Association::next`](crate::Association::next) delivers all of them with that option, and none without it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {

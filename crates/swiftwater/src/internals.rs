@@ -45,8 +45,8 @@ pub fn shutdown_at_hand(association: &SharedAssociation) -> Result<(), SendError
     association.shutdown_with(Wait::NoPoll)
 }
 
-/// Sets whether the caller has messages left that it has accepted from others and that wait for room. An association whose peer shuts
-/// it down meanwhile takes them, and ends only when the caller has no more.
+/// Sets whether the caller has messages left that it has accepted from others and that wait for room. An association
+/// whose peer shuts it down meanwhile takes them, and ends only when the caller has no more.
 pub fn set_has_rest(association: &SharedAssociation, has_rest: bool) {
     association.set_has_rest(has_rest);
 }

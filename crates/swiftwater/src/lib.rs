@@ -159,8 +159,8 @@
 //!
 //! # Examples
 //!
-//! The directory `examples` has an echo server and its client (`echo`), a chat room over one endpoint (`chat`), a client with several
-//! addresses (`multihomed_client`), a server for tokio (`tokio_server`), and a STREAMS module (`module`).
+//! The directory `examples` has an echo server and its client (`echo`), a chat room over one endpoint (`chat`), a client
+//! with several addresses (`multihomed_client`), a server for tokio (`tokio_server`), and a STREAMS module (`module`).
 #![forbid(unsafe_code)]
 
 mod address;

@@ -35,8 +35,8 @@ use crate::options::StackOptions;
 use crate::timed::{Timed, Written};
 use crate::watch::{Sleeper, Watch};
 
-/// Maximum number of receives in one turn, and time of all turns at once, so that a flood does not block the perimeter: packets that
-/// cost little are answered together, and those that cost much leave time for other work.
+/// Maximum number of receives in one turn, and time of all turns at once, so that a flood does not block the perimeter:
+/// packets that cost little are answered together, and those that cost much leave time for other work.
 const RECEIVES_MAX: usize = 256;
 const ARRIVALS_TIME_MAX: Duration = Duration::from_micros(500);
 

@@ -152,6 +152,10 @@ fn shown(example: &str) -> Vec<Shown> {
     for line in block.map(|line| line.strip_prefix(' ').unwrap_or(line)) {
         match (line.strip_prefix("$ "), shown.last_mut()) {
             (Some(command), _) => shown.push(Shown { command: command.to_owned(), lines: Vec::new() }),
+            (None, Some(last)) if last.command.ends_with('\\') => {
+                last.command.push('\n');
+                last.command.push_str(line);
+            }
             (None, Some(last)) => last.lines.push(line.to_owned()),
             (None, None) => panic!("{example}: a line before the first command: {line}"),
         }

@@ -40,8 +40,8 @@ fn take() -> io::Result<OwnedFd> {
     is_right.then_some(socket).ok_or_else(wrong)
 }
 
-/// Duplicates a descriptor by sending it to this process. Making an owner of the number needs unsafe code, and `pidfd_getfd` fails in
-/// containers whose system calls are filtered, such as those of systemd-nspawn.
+/// Duplicates a descriptor by sending it to this process. Making an owner of the number needs unsafe code, and
+/// `pidfd_getfd` fails in containers whose system calls are filtered, such as those of systemd-nspawn.
 fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
     let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     let rights = [ControlMessage::ScmRights(&[number])];

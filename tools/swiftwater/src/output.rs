@@ -65,7 +65,8 @@ pub(crate) fn note(text: fmt::Arguments<'_>) {
 /// `--json`, common to all commands.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct JsonArgs {
-    /// Print one JSON array in place of text; with =FILE, write it there and print the text, too (its keys: json.md of the documentation).
+    /// Print one JSON array in place of text; with =FILE, write it there and print the text, too (its keys:
+    /// json.md of the documentation).
     #[arg(
         long = "json",
         value_name = "FILE",
@@ -113,8 +114,8 @@ impl Json {
         !matches!(self, Json::InPlaceOfText)
     }
 
-    /// Prints the text, unless the array stands in its place, and writes the array. A file that cannot be written costs no text, and a
-    /// reader of the text that has gone costs no file.
+    /// Prints the text, unless the array stands in its place, and writes the array. A file that cannot be written costs
+    /// no text, and a reader of the text that has gone costs no file.
     pub(crate) fn write_beside(&mut self, text: &str, rows: &impl Serialize) -> Result<(), OutputError> {
         let printed = self.print_beside(text);
         self.write(rows)?;

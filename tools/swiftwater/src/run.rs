@@ -61,13 +61,13 @@ Examples:
   swiftwater run -- iperf3 -s
   swiftwater run -- iperf3 -c HOST --sctp                           on the client")]
 pub(crate) struct RunArgs {
-    /// Do not print which daemon is used, and do not warn of programs that PROGRAM executes without the shim and whose files contain
-    /// the name SCTP. Default: print both.
+    /// Do not print which daemon is used, and do not warn of programs that PROGRAM executes without the shim and whose
+    /// files contain the name SCTP. Default: print both.
     #[arg(short, long)]
     pub quiet: bool,
     /// Make TCP sockets one-to-one SCTP sockets, as `withsctp` does: both ends need this. `read` and `recv` go on with the next
-    /// message while the buffer has room, as with TCP; options of TCP that only say when data leaves have no effect. There is no half
-    /// close: `shutdown` of one direction ends both. Default: TCP stays TCP.
+    /// message while the buffer has room, as with TCP; options of TCP that only say when data leaves have no effect.
+    /// There is no half close: `shutdown` of one direction ends both. Default: TCP stays TCP.
     #[arg(long)]
     pub tcp_as_sctp: bool,
     /// The program and its arguments.
@@ -75,8 +75,8 @@ pub(crate) struct RunArgs {
     pub program: Vec<OsString>,
 }
 
-/// Returns the address of a daemon with an absolute path. Programs often go to another folder before they open sockets, and a daemon
-/// that is started leaves this one.
+/// Returns the address of a daemon with an absolute path. Programs often go to another folder before they open sockets,
+/// and a daemon that is started leaves this one.
 fn absolute(place: DaemonAddress) -> DaemonAddress {
     match place {
         DaemonAddress::Path(path) => DaemonAddress::Path(std::path::absolute(&path).unwrap_or(path)),

@@ -150,7 +150,8 @@ fn assert_success(what: &str, output: &Output) {
     assert!(output.status.success(), "{what}: {}: {said}", output.status);
 }
 
-/// A program whose errors go to a file: a child of it may go on with its descriptors, so the end of a pipe says nothing about the program.
+/// A program whose errors go to a file: a child of it may go on with its descriptors, so the end of a pipe says
+/// nothing about the program.
 struct Running {
     process: Child,
     errors: File,
@@ -315,7 +316,8 @@ fn requests_of_some_users_that_wait_leave_places_to_others() {
     }
 }
 
-/// Runs an attacker that blocks a closing thread of the daemon by a FUSE file, and checks that another user's programs work meanwhile.
+/// Runs an attacker that blocks a closing thread of the daemon by a FUSE file, and checks that another user's
+/// programs work meanwhile.
 fn assert_fuse_attack_harms_only_its_user(scene: &'static str, program: &str) {
     let Some(scene) = Scene::set(scene) else { return };
     let victim = Held::start(scene.victim("victim", &["hold"]));

@@ -190,7 +190,8 @@ fn a_program_has_its_own_status_and_finds_its_hosts() {
     }
 }
 
-/// Starts a command that has its own process group, ends it by a signal after a while, and waits until no process with this word is left.
+/// Starts a command that has its own process group, ends it by a signal after a while, and waits until no
+/// process with this word is left.
 fn end_after(command: &mut Command, after: Duration, signal: Signal, word: &str) {
     let mut child = command.spawn().expect("the command starts");
     thread::sleep(after);

@@ -18,8 +18,8 @@ pub(crate) fn hold(socket: &Socket) -> Result<(), Errno> {
     }
 }
 
-/// Accepts a message back that was in the channel ([`SocketRequest::PutBack`](carrier::request::SocketRequest::PutBack)). Waits for
-/// memory if its user has too much on its way.
+/// Accepts a message back that was in the channel ([`SocketRequest::PutBack`](carrier::request::SocketRequest::PutBack)).
+/// Waits for memory if its user has too much on its way.
 pub(crate) async fn put_back(socket: &Socket, record: &[u8]) -> Result<(), Errno> {
     let association = socket.inner().associations.values().next().cloned();
     let known = association.map_or((0, None), |association| (association.id, Some(association.peer)));

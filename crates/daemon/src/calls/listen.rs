@@ -99,8 +99,8 @@ pub(crate) fn check_listens(socket: &Socket) -> Result<(), Errno> {
     if socket.listens() { Ok(()) } else { Err(Errno::INVAL) }
 }
 
-/// Discards the records that keep a channel from polling writable, and those sent meanwhile. Records that arrive while this runs may
-/// stay: otherwise a program that sends without pause would keep the daemon here. Waits only while the socket rests.
+/// Discards the records that keep a channel from polling writable, and those sent meanwhile. Records that arrive while this runs
+/// may stay: otherwise a program that sends without pause would keep the daemon here. Waits only while the socket rests.
 pub(crate) async fn discard_all(endpoint: &Endpoint) {
     let time = endpoint.carrier().time();
     for discarded in 0..CARRIER_RECORDS_MAX {

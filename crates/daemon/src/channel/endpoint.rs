@@ -1,5 +1,5 @@
-//! The daemon's end of a channel: takes what a program sends, from the carrier and the ring in their order, and puts records into the
-//! carrier, without waiting and with.
+//! The daemon's end of a channel: takes what a program sends, from the carrier and the ring in their order, and puts
+//! records into the carrier, without waiting and with.
 
 use std::cell::{Cell, OnceCell, RefCell};
 #[cfg(test)]
@@ -120,8 +120,8 @@ fn is_filler(header: Option<Header>) -> bool {
     header.is_some_and(|header| header.kind == Kind::Filler)
 }
 
-/// Returns whether a record was begun after a message in the ring that `before` records precede, or a filler has no earlier record
-/// behind it. The ring announces the turn of a long message behind that message, so its record was sent later, too.
+/// Returns whether a record was begun after a message in the ring that `before` records precede, or a filler has no earlier
+/// record behind it. The ring announces the turn of a long message behind that message, so its record was sent later, too.
 fn is_sent_after(record: &Header, before: u32) -> bool {
     let is_in_turn = record.flags.contains(Flags::IN_TURN);
     matches!(record.kind, Kind::Data | Kind::Filler)
@@ -172,7 +172,8 @@ impl Endpoint {
         }
     }
 
-    /// Returns whether records may be taken: there is room for the descriptors that may come with them, and the socket does not rest.
+    /// Returns whether records may be taken: there is room for the descriptors that may come with them, and the
+    /// socket does not rest.
     fn may_take(&self) -> bool {
         self.closer().has_room() && !self.carrier.time().rests()
     }
@@ -182,13 +183,14 @@ impl Endpoint {
         self.awaits_thread() || !self.may_take()
     }
 
-    /// Returns whether `AGAIN` means that the carrier is empty. The kernel reports that something was left unread before it delivers
-    /// what the program has sent.
+    /// Returns whether `AGAIN` means that the carrier is empty. The kernel reports that something was left unread before
+    /// it delivers what the program has sent.
     fn is_emptied(&self) -> bool {
         !self.carrier.reset().awaits_page()
     }
 
-    /// Takes the next record of a program that has closed its end; learns first how far it has read, if it has left records unread.
+    /// Takes the next record of a program that has closed its end; learns first how far it has read, if it has
+    /// left records unread.
     pub(crate) async fn take_at_close(&self) -> Result<Incoming, Errno> {
         if !self.may_take() {
             self.closer().room().await;
@@ -223,7 +225,8 @@ impl Endpoint {
         Some(Ok(Incoming::Message(front.header, charge.on(content))))
     }
 
-    /// Takes a record that was sent before a message in the ring, by a program that does not use the ring. `None` if there is none.
+    /// Takes a record that was sent before a message in the ring, by a program that does not use the ring.
+    /// `None` if there is none.
     fn take_before(&self, front: &Front) -> Option<Result<Incoming, Errno>> {
         // The record of a long message brings those with it that were sent before.
         let (is_in_turn, before) = (front.header.flags.contains(Flags::IN_TURN), front.header.tsn);
@@ -277,7 +280,8 @@ impl Endpoint {
     /// Discards the records with which writers wait for room in the ring, so that the program's end polls writable.
     fn discard_fillers(&self) {
         for _ in 0..FILLERS_DISCARDED_MAX {
-            // Looked at behind the record: a writer that finds the ring nearly full again sends another filler, which has to stay.
+            // Looked at behind the record: a writer that finds the ring nearly full again sends another filler,
+            // which has to stay.
             let may_go = self.next_header().is_ok_and(is_filler) && self.ring.is_half_free();
             if !may_go || !self.discard_record() {
                 return;
@@ -446,8 +450,8 @@ impl Endpoint {
         drop(self.ring.memory().begin_reading(self.worker()));
     }
 
-    /// Reads the sharers' page on a thread that may wait for programs. Returns false if that takes too long: what the page said when
-    /// it was read last may be old.
+    /// Reads the sharers' page on a thread that may wait for programs. Returns false if that takes too long: what the
+    /// page said when it was read last may be old.
     #[must_use]
     pub(crate) async fn read_page(&self) -> bool {
         self.read_page_until(Instant::now() + PAGE_WAIT).await

@@ -5,9 +5,9 @@
 //! is a message.
 //!
 //! A sharer changes the form while it holds the lock for reading. It asks the daemon to put nothing into the carrier
-//! ([`SocketRequest::Hold`]), takes the records out of the carrier, returns them to the daemon ([`SocketRequest::PutBack`]), and names the
-//! form ([`SocketRequest::SetForm`]). So the daemon receives nothing from a program's end. Returned messages go into the carrier before
-//! all others, in the current form.
+//! ([`SocketRequest::Hold`]), takes the records out of the carrier, returns them to the daemon ([`SocketRequest::PutBack`]),
+//! and names the form ([`SocketRequest::SetForm`]). So the daemon receives nothing from a program's end. Returned messages go
+//! into the carrier before all others, in the current form.
 //!
 //! [`SocketRequest::Hold`]: carrier::request::SocketRequest::Hold
 //! [`SocketRequest::PutBack`]: carrier::request::SocketRequest::PutBack
@@ -193,14 +193,15 @@ impl State {
 }
 
 impl Channel {
-    /// Stops putting messages into the channel until [`Channel::set_form`] ([`SocketRequest::Hold`](carrier::request::SocketRequest::Hold)).
+    /// Stops putting messages into the channel until [`Channel::set_form`]
+    /// ([`SocketRequest::Hold`](carrier::request::SocketRequest::Hold)).
     pub(crate) fn hold(&self) -> Result<(), Errno> {
         self.endpoint.form.hold()
     }
 
     /// Takes back a message that a sharer has removed from the held channel
-    /// ([`SocketRequest::PutBack`](carrier::request::SocketRequest::PutBack)). Waits for memory if the user has too much on its way.
-    /// `association` and `peer` complete its header.
+    /// ([`SocketRequest::PutBack`](carrier::request::SocketRequest::PutBack)). Waits for memory if the user has too much
+    /// on its way. `association` and `peer` complete its header.
     pub(crate) async fn put_back(
         &self,
         record: &[u8],
@@ -217,8 +218,8 @@ impl Channel {
         self.endpoint.form.put_back(Message::new(&header, &[content]))
     }
 
-    /// Sets the form of the channel and releases it ([`SocketRequest::SetForm`](carrier::request::SocketRequest::SetForm)). No sharer reads
-    /// meanwhile.
+    /// Sets the form of the channel and releases it ([`SocketRequest::SetForm`](carrier::request::SocketRequest::SetForm)).
+    /// No sharer reads meanwhile.
     pub(crate) fn set_form(self: &Rc<Self>, plain: bool) -> Result<(), Errno> {
         let longest = self.endpoint.form.set(plain)?;
         self.expect_length(longest);

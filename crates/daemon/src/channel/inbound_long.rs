@@ -1,5 +1,5 @@
-//! Long messages from the program. The content of each is in a memfd, which a thread reads, because its sender may keep pages of the
-//! memfd locked. One is read at a time, before all else that the program has sent later.
+//! Long messages from the program. The content of each is in a memfd, which a thread reads, because its sender may keep
+//! pages of the memfd locked. One is read at a time, before all else that the program has sent later.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
@@ -17,8 +17,8 @@ use crate::users::budget::RECORD_COST_BYTES;
 use crate::users::closer::ReceivedDescriptor;
 use crate::users::worker::{Job, Worker};
 
-/// Maximum number of long messages whose turn the ring has not announced. There is one at a time, and one for each writer that died
-/// just then. More would take from the descriptors of the user.
+/// Maximum number of long messages whose turn the ring has not announced. There is one at a time, and one for each writer
+/// that died just then. More would take from the descriptors of the user.
 const IN_TURN_MAX: usize = 8;
 
 /// The long messages that have come and were not taken.

@@ -51,8 +51,8 @@ impl LentMemfd {
         }
     }
 
-    /// Creates the memfd of a long message for a program of `account`'s user. `memory` is a charge that was obtained before; it stays
-    /// there on failure.
+    /// Creates the memfd of a long message for a program of `account`'s user. `memory` is a charge that was obtained
+    /// before; it stays there on failure.
     pub(crate) fn of_message(
         blocks: &[Bytes],
         account: &Arc<Account>,
@@ -92,8 +92,8 @@ impl LentMemfd {
     }
 }
 
-/// Returns the memory of messages that are no longer in a channel to the system, on a thread of the user: releasing much memory takes
-/// long.
+/// Returns the memory of messages that are no longer in a channel to the system, on a thread of the user:
+/// releasing much memory takes long.
 pub(crate) fn empty_on(worker: &Worker, messages: VecDeque<LentMemfd>) {
     if !messages.is_empty() {
         worker.run(move || messages.into_iter().for_each(LentMemfd::empty));
@@ -122,8 +122,8 @@ fn write_memfd(blocks: &[Bytes]) -> Result<(OwnedFd, usize), Errno> {
     Ok((memfd, bytes))
 }
 
-/// Returns a descriptor of a memfd that is open for reading, through which nobody gets one that is open for writing: only the owner
-/// of the file changes its mode.
+/// Returns a descriptor of a memfd that is open for reading, through which nobody gets one that is open for writing: only
+/// the owner of the file changes its mode.
 fn for_reading(memfd: &OwnedFd) -> Result<OwnedFd, Errno> {
     fchmod(memfd, Mode::RUSR | Mode::RGRP | Mode::ROTH)?;
     let place = format!("/proc/self/fd/{}", memfd.as_raw_fd());

@@ -17,7 +17,8 @@ pub(crate) struct RawRecord {
 }
 
 impl RawRecord {
-    /// Takes the first record from the program's end of a carrier, with the closer and the time of the carrier. `EAGAIN`: it is empty.
+    /// Takes the first record from the program's end of a carrier, with the closer and the time of the carrier.
+    /// `EAGAIN`: it is empty.
     pub(super) fn take(
         program_end: BorrowedFd<'_>,
         of_carrier: (&Arc<Closer>, &ThreadTime),

@@ -48,8 +48,8 @@ impl Recalled {
         self.records.clear();
     }
 
-    /// Puts each of these records back, or into another carrier if it is marked, on a thread that may wait for programs. Returns the
-    /// records that were put: all, unless there was an error. All were in the carrier before, so it has room.
+    /// Puts each of these records back, or into another carrier if it is marked, on a thread that may wait for programs.
+    /// Returns the records that were put: all, unless there was an error. All were in the carrier before, so it has room.
     pub(crate) async fn sort(
         &self,
         records: Vec<(RawRecord, bool)>,

@@ -52,7 +52,8 @@ impl Reset {
         *self.state() = State::Learned;
     }
 
-    /// Records that the sharers' page could not be read in time: the relay does not report the reset, because it may concern no message.
+    /// Records that the sharers' page could not be read in time: the relay does not report the reset, because
+    /// it may concern no message.
     pub(super) fn on_unknown(&self) {
         *self.state() = State::None;
     }

@@ -1,14 +1,16 @@
 //! The daemon's side of the ring through which a program sends messages.
 //!
 //! A program announces a ring by a [`Kind::Ring`] with its memory, which the program has made and sealed, so that
-//! it can take none of it away. A thread of the user checks and maps it. Then the daemon sleeps in it, and shows its number: the program
-//! uses the ring from then on. Records in front of the first [`Kind::Wake`](carrier::record::Kind::Wake) were sent before the messages in it.
+//! it can take none of it away. A thread of the user checks and maps it. Then the daemon sleeps in it, and shows its number:
+//! the program uses the ring from then on. Records in front of the first [`Kind::Wake`](carrier::record::Kind::Wake) were sent
+//! before the messages in it.
 //!
-//! While the daemon is awake for a ring, it looks there for the next message, and in the carrier only where the ring is empty. Once it
-//! sleeps, the next writer puts a wake record into the carrier; what lies in front of that was sent before what the ring holds.
+//! While the daemon is awake for a ring, it looks there for the next message, and in the carrier only where the ring
+//! is empty. Once it sleeps, the next writer puts a wake record into the carrier; what lies in front of that was sent
+//! before what the ring holds.
 //!
-//! Another program that has the socket, for instance after an `exec`, may announce another ring. The daemon takes all messages of the
-//! old one first.
+//! Another program that has the socket, for instance after an `exec`, may announce another ring. The daemon takes all
+//! messages of the old one first.
 
 use std::cell::{RefCell, RefMut};
 use std::os::fd::AsFd;
@@ -129,8 +131,8 @@ impl OutboundRing {
         true
     }
 
-    /// Waits until an announced ring was checked, and moves to it; returns at once if none is being checked. A ring that is not as
-    /// it should be is left alone: the program goes on without it.
+    /// Waits until an announced ring was checked, and moves to it; returns at once if none is being checked. A ring that
+    /// is not as it should be is left alone: the program goes on without it.
     pub(super) async fn checked(&self) {
         let (number, job) = match &self.state().next {
             Next::Checked(number, job) => (*number, Arc::clone(job)),
@@ -210,8 +212,8 @@ impl OutboundRing {
         state.is_asleep && state.waiting(&self.memory) > 0
     }
 
-    /// Looks whether a writer has put a message into the ring of the sleeping daemon, whose wake record found no room in the carrier.
-    /// Returns whether the daemon is awake because of that.
+    /// Looks whether a writer has put a message into the ring of the sleeping daemon, whose wake record found no room in
+    /// the carrier. Returns whether the daemon is awake because of that.
     pub(super) fn wakes_without_record(&self) -> bool {
         let mut state = self.state();
         let wakes = state.is_asleep && state.waiting(&self.memory) > 0;

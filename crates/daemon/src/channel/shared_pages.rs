@@ -1,9 +1,9 @@
 //! The daemon's view of the two pages of a socket: the status page, which only the daemon writes, and the sharers' page.
 //!
-//! Programs have a descriptor of the status page for reading, and one of the sharers' page for reading and writing. A program can make every
-//! access to the sharers' page wait without limit, by the lock of the inode or by punching holes. So the daemon's thread
-//! never touches this page. A thread of the socket's user reads it ([`Memory::look`]), and the daemon's thread uses
-//! the values that this thread has read last.
+//! Programs have a descriptor of the status page for reading, and one of the sharers' page for reading and writing.
+//! A program can make every access to the sharers' page wait without limit, by the lock of the inode or by punching
+//! holes. So the daemon's thread never touches this page. A thread of the socket's user reads it ([`Memory::look`]),
+//! and the daemon's thread uses the values that this thread has read last.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;

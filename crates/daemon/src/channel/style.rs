@@ -8,8 +8,8 @@ use rustix::net::SocketType;
 pub(crate) enum Style {
     /// `SOCK_STREAM`: one association, or a listener.
     OneToOne,
-    /// As `OneToOne`, for a program that takes it for a socket of TCP: a failed setup and the end of the association are ends of the
-    /// content, whoever has caused them.
+    /// As `OneToOne`, for a program that takes it for a socket of TCP: a failed setup and the end of the association are
+    /// ends of the content, whoever has caused them.
     TcpStream,
     /// `SOCK_SEQPACKET`: any number of associations.
     OneToMany,

@@ -243,8 +243,8 @@ impl<'a> QueueOutbound<'a> {
     }
 }
 
-/// Messages of the program that wait for room in the association. Programs believe them sent, so that they are still delivered if the
-/// peer shuts the association down.
+/// Messages of the program that wait for room in the association. Programs believe them sent, so that they are still
+/// delivered if the peer shuts the association down.
 struct Rest<'a> {
     association: &'a Association,
     exists: bool,
@@ -303,8 +303,8 @@ impl Reports {
     }
 }
 
-/// Returns the header with the association's default parameters, if the program gave the message none. Called as soon as the message
-/// was taken, because later changes do not concern it.
+/// Returns the header with the association's default parameters, if the program gave the message none. Called as soon as
+/// the message was taken, because later changes do not concern it.
 pub(super) fn completed(assoc: &SocketAssociation, header: Header) -> Header {
     match header.flags.contains(Flags::BY_DEFAULT) {
         true => assoc.options().sending.complete(header),

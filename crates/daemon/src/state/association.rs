@@ -254,8 +254,8 @@ impl SocketAssociation {
         self.peer.port() == address.port() && is_same_host(self.peer.ip(), address)
     }
 
-    /// Returns whether the peer has shown that it has this address (RFC 9260 §5.4). A peer may list addresses of other hosts, whose
-    /// messages must not go to it.
+    /// Returns whether the peer has shown that it has this address (RFC 9260 §5.4). A peer may list addresses of other
+    /// hosts, whose messages must not go to it.
     pub(crate) fn has_confirmed(&self, address: SocketAddr) -> bool {
         let confirmed = |view: AssociationView<'_>| {
             let mut confirmed = view.paths().filter(|path| path.state() != PathState::Unconfirmed);

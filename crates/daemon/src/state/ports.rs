@@ -7,8 +7,8 @@ use rustix::io::Errno;
 
 /// Ports for sockets that bind to port 0: the same range as the kernel's.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32768..=60999;
-/// Maximum number of these that one user may have opened, three quarters: the others always get some, without which they could not
-/// connect.
+/// Maximum number of these that one user may have opened, three quarters: the others always get some, without
+/// which they could not connect.
 const EPHEMERAL_OF_USER_MAX: usize = (*EPHEMERAL.end() - *EPHEMERAL.start()) as usize / 4 * 3;
 
 /// The addresses that a socket is bound to: a list, or the unspecified address, which stands for all.

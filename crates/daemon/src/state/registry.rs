@@ -228,8 +228,8 @@ impl Registry {
         Ok(Opened { socket, program_end, commands: receiver })
     }
 
-    /// Counts another association of a one-to-many socket, and charges its memory. Returns `None` if its user has as many as it may, or no
-    /// memory left for one.
+    /// Counts another association of a one-to-many socket, and charges its memory. Returns `None` if its user has as many
+    /// as it may, or no memory left for one.
     pub(crate) fn seat(&self, socket: &Socket) -> Option<AssociationSeat> {
         let account = socket.channel.endpoint.accounts().sent();
         let memory = self.pages.account(account.user()).take(ASSOCIATION_BYTES);

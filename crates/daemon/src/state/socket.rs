@@ -98,8 +98,8 @@ pub(crate) struct Inner {
     pub(crate) listener: Weak<Listener>,
     /// The socket's associations, by number.
     pub(crate) associations: BTreeMap<u32, Rc<SocketAssociation>>,
-    /// The smallest of their fragmentation points, while fragmentation is disabled. Too small after the association has ended, until
-    /// the option is set again.
+    /// The smallest of their fragmentation points, while fragmentation is disabled. Too small after the association has
+    /// ended, until the option is set again.
     pub(crate) message_limit: Option<usize>,
     /// For a one-to-many socket: the number of associations from which something may still be received.
     pub(crate) heard: usize,
@@ -230,8 +230,8 @@ impl Socket {
         self.channel.pages.set_associations(inner.heard);
     }
 
-    /// Shows in the page what a message has that is sent with nothing: the shim completes it when it is sent, so that later changes do
-    /// not concern it. Where a socket has many associations, only the stream is shown, which the shim checks.
+    /// Shows in the page what a message has that is sent with nothing: the shim completes it when it is sent, so that later
+    /// changes do not concern it. Where a socket has many associations, only the stream is shown, which the shim checks.
     pub(crate) fn show_defaults(&self, assoc: &SocketAssociation) {
         let (pages, sending) = (&self.channel.pages, assoc.options().sending);
         match assoc.send_queue().as_ref() {

@@ -195,7 +195,8 @@ async fn relay_inbound_to_end(socket: Rc<Socket>, assoc: Rc<SocketAssociation>) 
         socket.set_state(&mut socket.inner(), end);
     };
     relay_inbound(&socket, &assoc, ended).await;
-    // A descriptor must not poll readable for an end that this side has caused, but a program that takes it for TCP waits for one.
+    // A descriptor must not poll readable for an end that this side has caused, but a program that takes it for
+    // TCP waits for one.
     match by_us && socket.style != Style::TcpStream {
         true => socket.channel.endpoint.end_silently(),
         false => socket.channel.endpoint.end(),

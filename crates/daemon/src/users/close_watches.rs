@@ -1,7 +1,8 @@
 //! Reports the last close of sockets that programs have shut down.
 //!
-//! The daemon's end of a carrier hangs up when the program closes its end, and also when that is shut down in both directions and stays
-//! open. The kernel tells the two apart by an event of inotify for the program's end: its last descriptor was closed, in whatever process.
+//! The daemon's end of a carrier hangs up when the program closes its end, and also when that is shut down in both
+//! directions and stays open. The kernel tells the two apart by an event of inotify for the program's end: its last
+//! descriptor was closed, in whatever process.
 
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
@@ -53,8 +54,8 @@ impl CloseWatches {
         })
     }
 
-    /// Watches a socket of this user by one of its descriptors, which the caller may close afterwards. If there are too many watches, the
-    /// oldest one of the user with the most reports a close.
+    /// Watches a socket of this user by one of its descriptors, which the caller may close afterwards. If there are too
+    /// many watches, the oldest one of the user with the most reports a close.
     pub(crate) fn watch(
         self: &Arc<Self>,
         descriptor: BorrowedFd<'_>,
@@ -87,7 +88,8 @@ impl CloseWatches {
         let mut events = inotify::Reader::new(inotify, &mut buffer);
         while let Ok(event) = events.next() {
             if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
-                // Which events are missing is unknown. A socket that is forgotten too early harms less than one that is kept for ever.
+                // Which events are missing is unknown. A socket that is forgotten too early harms less than one
+                // that is kept for ever.
                 self.watched().values().for_each(|watched| {
                     watched.send_replace(true);
                 });

@@ -178,8 +178,8 @@ impl Closer {
         self.is_stuck() || self.thread.pending() > BEHIND_AFTER
     }
 
-    /// Waits until the closer is no longer stuck. Returns false if it still is after [`STUCK_WAIT`]. On a busy host, a closer looks
-    /// stuck while its thread waits for the processor.
+    /// Waits until the closer is no longer stuck. Returns false if it still is after [`STUCK_WAIT`]. On a busy host, a
+    /// closer looks stuck while its thread waits for the processor.
     pub(crate) async fn goes_on(&self) -> bool {
         let goes_on = async {
             loop {

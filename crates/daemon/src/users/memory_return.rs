@@ -17,8 +17,8 @@ const COUNTS: Duration = Duration::from_secs(3);
 /// Number of associations whose end leaves much memory.
 const ENDED_MANY: usize = 128;
 
-/// Returns the memory of associations that have ended to the system, for as long as the runtime lives. `count` returns how many there
-/// are.
+/// Returns the memory of associations that have ended to the system, for as long as the runtime lives. `count`
+/// returns how many there are.
 pub(crate) async fn return_memory_of_associations(count: impl Fn() -> usize) {
     let mut ended = Ended::default();
     loop {

@@ -1,9 +1,9 @@
-//! Shares the daemon's thread among users: in each round of the runtime, all sockets of one user together move so many records. A long
-//! record counts as several (`quantum::weight`).
+//! Shares the daemon's thread among users: in each round of the runtime, all sockets of one user together move so many
+//! records. A long record counts as several (`quantum::weight`).
 //!
-//! Each socket has turns of its own, but a user with many sockets would keep others waiting for a turn of each. So a task that moves
-//! records takes its turn from the share of its user, and returns what it has not used when it waits for something else. The used
-//! part comes back in the next round. Tasks that find too little wait in line.
+//! Each socket has turns of its own, but a user with many sockets would keep others waiting for a turn of each. So a
+//! task that moves records takes its turn from the share of its user, and returns what it has not used when it waits
+//! for something else. The used part comes back in the next round. Tasks that find too little wait in line.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -64,7 +64,8 @@ impl Turn {
         Turn { share: Arc::clone(share), held: 0, quantum: Quantum::new() }
     }
 
-    /// Counts handled records. Returns whether the task must wait for its next turn: this one is over, or could not begin at once.
+    /// Counts handled records. Returns whether the task must wait for its next turn: this one is over, or could
+    /// not begin at once.
     pub(crate) fn is_spent_by(&mut self, records: usize) -> bool {
         if !self.begins_at_once() {
             return true;
@@ -137,8 +138,8 @@ mod tests {
     /// Enough for some turns of each task.
     const ROUNDS: usize = 10 * TASKS;
 
-    /// Runs tasks of one user without pause, which move so many records each time that they may. Returns the most that they move in a
-    /// round of the runtime, and what each has moved.
+    /// Runs tasks of one user without pause, which move so many records each time that they may. Returns the most that
+    /// they move in a round of the runtime, and what each has moved.
     async fn run(records: usize) -> (usize, Vec<usize>) {
         let share = RoundShare::new();
         let moved: Rc<Vec<Cell<usize>>> = Rc::new(vec![Cell::new(0); TASKS]);

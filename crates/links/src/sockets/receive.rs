@@ -22,9 +22,9 @@ use crate::syscalls::receive_message;
 /// caller.
 const RECEIVE_READS_MAX: usize = 64;
 const RECEIVE_BYTES_MAX: usize = 1 << 20;
-/// Maximum number of packets that one `receive` takes from a socket for strangers, with a few system calls. While peers send at full
-/// rate there are some 2,000 receives a second: with 32 packets each, a flood of 100,000 a second keeps the buffer full, and two in
-/// five INITs of new peers are lost in it.
+/// Maximum number of packets that one `receive` takes from a socket for strangers, with a few system calls. While peers
+/// send at full rate there are some 2,000 receives a second: with 32 packets each, a flood of 100,000 a second keeps the
+/// buffer full, and two in five INITs of new peers are lost in it.
 const STRANGER_READS_MAX: usize = 128;
 /// Maximum number of reports taken from the error queue at once.
 const REPORTS_MAX: usize = 64;

@@ -36,8 +36,8 @@ pub(super) struct Prepared {
     pub(super) rest: Option<RawFd>,
 }
 
-/// Prepares the execution of a program with these standard descriptors. One that would fail because of the shim gets an environment
-/// without it, in `room`.
+/// Prepares the execution of a program with these standard descriptors. One that would fail because of the shim gets an
+/// environment without it, in `room`.
 ///
 /// # Safety
 ///

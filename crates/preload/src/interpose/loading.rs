@@ -1,7 +1,7 @@
 //! Libraries that a program loads while it runs.
 //!
-//! With `RTLD_DEEPBIND` a library finds the functions of the C library before those of the shim, and its calls would pass the shim.
-//! So the shim drops the flag.
+//! With `RTLD_DEEPBIND` a library finds the functions of the C library before those of the shim, and its calls would pass
+//! the shim. So the shim drops the flag.
 //!
 //! The C library takes the library that calls `dlopen` from the return address: that library's run path says where to look, and
 //! `RTLD_NEXT` and `dlmopen` depend on it, too. So these functions do not call the next one of their name, they jump to it.

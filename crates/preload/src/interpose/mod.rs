@@ -1,4 +1,5 @@
-//! The functions of the C library, under their names. On a descriptor that is not an SCTP socket, each calls the next function of its name.
+//! The functions of the C library, under their names. On a descriptor that is not an SCTP socket, each calls the
+//! next function of its name.
 
 pub mod descriptors;
 pub mod exec;
@@ -30,8 +31,9 @@ fn number<N: From<i8>>(result: Result<N>) -> N {
     })
 }
 
-/// Runs `shim` on an SCTP socket, and `forward` on any other descriptor. Success leaves `errno` unchanged. Neither closure may hold a
-/// value with a destructor while it waits (see [`cancel`]). A signal handler may leave `shim` by `siglongjmp` at any point.
+/// Runs `shim` on an SCTP socket, and `forward` on any other descriptor. Success leaves `errno` unchanged. Neither
+/// closure may hold a value with a destructor while it waits (see [`cancel`]). A signal handler may leave `shim` by
+/// `siglongjmp` at any point.
 fn on<N: From<i8>>(fd: RawFd, shim: impl FnOnce(&Descriptor) -> Result<N>, forward: impl FnOnce() -> N) -> N {
     let before = Errno::last();
     let descriptor = match recognition::look_up(fd) {

@@ -232,7 +232,8 @@ pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
                 return Ok(0);
             }
             setup::note_shutdown(descriptor, how);
-            // Otherwise the daemon would take the shutdown of both directions for a close. If it cannot watch the socket, it does.
+            // Otherwise the daemon would take the shutdown of both directions for a close. If it cannot watch
+            // the socket, it does.
             let _ = ask::request(fd, &SocketRequest::Shutdown);
             // SAFETY: the call takes no pointer.
             Ok(unsafe { c_library::shutdown(fd, how) })

@@ -1,5 +1,5 @@
-//! Calls that spawn programs: `posix_spawn(3)`, whose actions decide which descriptors become standard input, output and error of the
-//! child. [`super::exec`] prepares them for the program.
+//! Calls that spawn programs: `posix_spawn(3)`, whose actions decide which descriptors become standard input, output and
+//! error of the child. [`super::exec`] prepares them for the program.
 
 use std::ffi::CStr;
 use std::os::fd::RawFd;

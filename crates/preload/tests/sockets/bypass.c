@@ -1,5 +1,5 @@
-/* Calls that sockets are seldom used by: `sendfile`, `preadv2`, system calls by number, standard I/O, and what no shim sees. Run as
- * `service`, this is a service that has its connection as standard input and output. */
+/* Calls that sockets are seldom used by: `sendfile`, `preadv2`, system calls by number, standard I/O, and what no shim
+ * sees. Run as `service`, this is a service that has its connection as standard input and output. */
 #include "check.h"
 #include "past_shim.h"
 #include <sys/sendfile.h>

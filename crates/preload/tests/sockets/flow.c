@@ -1,5 +1,5 @@
-/* A sender and a receiver of numbered messages on one association. Says "flows" when the first has come, and ends when told to, once
-   all have come: each once, whole and in order. With an argument it pauses after each message for so many microseconds. */
+/* A sender and a receiver of numbered messages on one association. Says "flows" when the first has come, and ends when told to,
+ * once all have come: each once, whole and in order. With an argument it pauses after each message for so many microseconds. */
 #include "check.h"
 
 enum { PORT = 6510, LONGEST = 3000 };

@@ -1,4 +1,5 @@
-/* A daemon whose user has as many descriptors on their way as the kernel permits says so, and serves on once some have arrived. */
+/* A daemon whose user has as many descriptors on their way as the kernel permits says so, and serves on once
+ * some have arrived. */
 #include "check.h"
 
 enum { MESSAGES = 4, DESCRIPTORS = 250 };

@@ -1,4 +1,5 @@
-/* One-to-many sockets: any number of associations on one descriptor (RFC 6458 section 3), sctp_peeloff, sctp_bindx, sctp_connectx. */
+/* One-to-many sockets: any number of associations on one descriptor (RFC 6458 section 3), sctp_peeloff,
+ * sctp_bindx, sctp_connectx. */
 #include "check.h"
 
 enum { SCTP_INITMSG = 2, SCTP_EVENTS = 11, SCTP_STATUS = 14, SCTP_FRAGMENT_INTERLEAVE = 18, SCTP_PARTIAL_DELIVERY_POINT = 19 };
@@ -377,7 +378,8 @@ static void each_arrives_or_fails(int fd, int peer, ssize_t text, int sent)
     CHECK(got > 0 && got % text == 0);
 }
 
-/* A peer that has shut down takes no more, while another does, and who waits for room is told. Each message reaches the peer, or comes back as failed. */
+/* A peer that has shut down takes no more, while another does, and who waits for room is told. Each message reaches the
+ * peer, or comes back as failed. */
 static void one_that_has_shut_down(void)
 {
     struct sockaddr_in a = loopback(19), b = loopback(13);

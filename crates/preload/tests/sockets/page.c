@@ -1,4 +1,5 @@
-/* A sharer of a socket writes into what it shares what it likes. That harms the sharers of this socket only, within their time limits. */
+/* A sharer of a socket writes any values into the shared memory. That harms only the sharers of this socket, within
+ * their time limits. */
 #include "check.h"
 #include <sys/mman.h>
 #include <sys/time.h>
@@ -121,7 +122,8 @@ static void time_limits_of_senders_hold(int reader, int writer)
     CHECK(ended_well(other));
 }
 
-/* A program that writes nonsense into a ring loses its association, and no other is lost. A second one is written into all the time. */
+/* A program that writes nonsense into a ring loses its association, and no other is lost. Meanwhile it writes into a
+ * second ring without pause. */
 static void broken_rings_harm_their_sockets_alone(int port)
 {
     int listener = listening(port, 0), writer = connected(port), reader = accept(listener, NULL, NULL);

@@ -1,4 +1,5 @@
-/* Sockets that become the standard input of a program without the shim. The program is this one, linked statically, and has a role. */
+/* Sockets that become the standard input of a program without the shim. The program is this one, linked
+ * statically, and has a role. */
 #include "check.h"
 #include <netinet/sctp.h>
 #include <spawn.h>

@@ -1,5 +1,6 @@
-/* A receiver with little room takes many short messages. All that the peer may send is kept, so none is sent again but by probes of a
- * closed window: the first after a second, each after twice the time of the one before, for as long as this program may run. */
+/* A receiver with little room takes many short messages. All that the peer may send is kept, so none is sent again
+ * but by probes of a closed window: the first after a second, each after twice the time of the one before, for as
+ * long as this program may run. */
 #include "check.h"
 
 enum { SCTP_GET_ASSOC_STATS = 112 };

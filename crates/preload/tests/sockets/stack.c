@@ -1,7 +1,5 @@
-/*
- * Calls on a small stack: a thread with the smallest stack that there is makes every common call, and a handler on a signal stack sends and
- * receives.
- */
+/* Calls on a small stack: a thread with the smallest possible stack makes every common call, and a handler on a signal
+ * stack sends and receives. */
 #include "check.h"
 #include <linux/sctp.h>
 #include <sys/mman.h>

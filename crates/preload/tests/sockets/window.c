@@ -88,7 +88,8 @@ static int read_to_end(int fd, int next)
     return next;
 }
 
-/* Sends more messages than the buffer has room for. Those whose lifetime ends before they leave do not arrive, except the last. */
+/* Sends more messages than the buffer has room for. Those whose lifetime ends before they leave do not arrive,
+ * except the last. */
 static void flood(int fd)
 {
     struct sndrcvinfo info = {.timetolive = LIFETIME_MS};

@@ -359,8 +359,8 @@ fn path_reason(reason: ::sctp::PathReason) -> PathReason {
     }
 }
 
-/// Returns whether a link with these local addresses has `remote`, an address of this host, to itself. The unspecified IPv6 address
-/// stands for those of IPv4, too, unless the link has addresses of IPv4 of its own.
+/// Returns whether a link with these local addresses has `remote`, an address of this host, to itself. The unspecified
+/// IPv6 address stands for those of IPv4, too, unless the link has addresses of IPv4 of its own.
 fn is_own(local: &[SocketAddr], remote: SocketAddr) -> bool {
     let has_ipv4 = local.iter().any(SocketAddr::is_ipv4);
     local.iter().filter(|own| own.port() == remote.port()).any(|own| match own.ip() {

@@ -19,9 +19,9 @@ const CE: u8 = 3;
 /// Maximum number of answers to unknown senders that the link gets in one call.
 const ANSWERS_MAX: usize = 64;
 
-/// Number of bytes from the network, and of bytes that the link held, after which a receive returns to its caller, who looks at the
-/// clock: peers can make a packet of a few KB cost as much as a megabyte of data. The rest is handled by the next receives, before
-/// more is taken from the network.
+/// Number of bytes from the network, and of bytes that the link held, after which a receive returns to its caller, who
+/// looks at the clock: peers can make a packet of a few KB cost as much as a megabyte of data. The rest is handled by
+/// the next receives, before more is taken from the network.
 const HANDLED_BYTES_MAX: usize = 16 * 1024;
 
 /// The batches of one receive of the link. The caller has all of them handled before it answers, if they do not take too long, so

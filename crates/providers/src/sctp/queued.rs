@@ -1,8 +1,8 @@
 //! Messages that wait on a stream's write queue until their association has room.
 //!
-//! The stream head asks for room before it sends a message with options down. A multiplexor that the stream is linked under cannot ask,
-//! and marks its messages ([`Marks::UNADMITTED`]); nor does the head for data without options. Later messages of all senders wait
-//! behind them.
+//! The stream head asks for room before it sends a message with options down. A multiplexor that the stream is linked
+//! under cannot ask, and marks its messages ([`Marks::UNADMITTED`]); nor does the head for data without options. Later
+//! messages of all senders wait behind them.
 
 use streams::{Admission, Control, Cx, Driver, Kind, Marks, Message, StreamId};
 use tpi::Primitive;
@@ -10,8 +10,8 @@ use tpi::Primitive;
 use super::SctpDriver;
 
 impl SctpDriver {
-    /// Sends a message of user data whose sender has not asked for room, or queues the message. One whose sender has asked gives its
-    /// room up when it must wait.
+    /// Sends a message of user data whose sender has not asked for room, or queues the message. One whose sender has
+    /// asked gives its room up when it must wait.
     #[cold]
     pub(super) fn put_unadmitted(&mut self, cx: &mut Cx<'_>, s: StreamId, m: Message) {
         let is_first = cx.queue(s).is_none_or(streams::Queue::is_empty);

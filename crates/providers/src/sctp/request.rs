@@ -160,8 +160,8 @@ impl SctpDriver {
         let _ = self.tell_ports();
     }
 
-    /// Makes a listening stream refuse connections while it has an association of its own. The address stays its own (XTI `t_bind`:
-    /// busy for the duration of the connection, until the endpoint is unbound or closed).
+    /// Makes a listening stream refuse connections while it has an association of its own. The address stays its own (XTI
+    /// `t_bind`: busy for the duration of the connection, until the endpoint is unbound or closed).
     fn rest(&mut self, s: StreamId) {
         if let Some(listener) = self.minors.rest(s) {
             let config = AssociationConfig::clone(&self.association_config(s));

@@ -282,8 +282,8 @@ fn data_with_high_priority_violates_the_protocol() {
     }
 }
 
-/// T_DATA_REQ, T_EXDATA_REQ, T_OPTDATA_REQ with and without T_MORE, M_DATA: records of one to three parts, short, as long as a packet and
-/// fragmented, as bytes and as values, arrive whole, in their order, with their properties.
+/// T_DATA_REQ, T_EXDATA_REQ, T_OPTDATA_REQ with and without T_MORE, M_DATA: records of one to three parts, short, as long
+/// as a packet and fragmented, as bytes and as values, arrive whole, in their order, with their properties.
 #[test]
 fn each_data_primitive_in_each_number_of_parts_and_length() {
     let optdata = |unordered: bool, more: bool| Primitive::OptdataReq {

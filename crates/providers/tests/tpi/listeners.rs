@@ -220,8 +220,8 @@ fn a_listener_that_is_closed_refuses_what_waits_for_it() {
     rig.indication(other);
 }
 
-/// T_CONN_RES: a stream that accepts while it is bound to another listener's address is refused with TRESADDR; unbound, it is bound
-/// by the response.
+/// T_CONN_RES: a stream that accepts while it is bound to another listener's address is refused with TRESADDR; unbound,
+/// it is bound by the response.
 #[test]
 fn an_accepting_stream_belongs_to_the_address_of_its_listener() {
     let mut rig = Rig::new();

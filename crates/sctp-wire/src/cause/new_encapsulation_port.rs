@@ -3,8 +3,8 @@ use std::fmt;
 use crate::cause::{CauseError, RawCause};
 use crate::framing;
 
-/// Restart of an Association with New Encapsulation Port: the peer's address and SCTP port have an association through another UDP
-/// port (draft-tuexen-tsvwg-sctp-udp-encaps-cons-03 §4.4).
+/// Restart of an Association with New Encapsulation Port: the peer's address and SCTP port have an association through
+/// another UDP port (draft-tuexen-tsvwg-sctp-udp-encaps-cons-03 §4.4).
 ///
 /// ```text
 ///  0                   1                   2                   3

@@ -1,7 +1,8 @@
 //! Cost of the core itself, without a network: messages through two endpoints, a SACK with many sizes of outstanding data, and
 //! the memory allocated for that once everything has grown to its size.
 //!
-//! `cargo bench -p swiftwater-sctp`; `core messages`, `core sacks`, `core moved`, `core trace` for a part alone, and `core messages 64` for one size.
+//! `cargo bench -p swiftwater-sctp`; `core messages`, `core sacks`, `core moved`, `core trace` for a part alone, and
+//! `core messages 64` for one size.
 #![allow(clippy::unwrap_used, reason = "a measurement that cannot go on fails")]
 #![allow(clippy::disallowed_methods, reason = "this is no part of the core, and it measures time")]
 

@@ -183,8 +183,8 @@ impl Association {
         self.push_control(bytes, Some(path_id));
     }
 
-    /// Answers a HEARTBEAT that is alone in its packet if it came to a local address which its path does not use: the answer takes
-    /// the way back, and changes nothing here. Returns whether it was such a one.
+    /// Answers a HEARTBEAT that is alone in its packet if it came to a local address which its path does not use: the
+    /// answer takes the way back, and changes nothing here. Returns whether it was such a one.
     pub(crate) fn answers_elsewhere(
         &mut self,
         now: Time,

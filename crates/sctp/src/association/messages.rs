@@ -43,7 +43,8 @@ impl Association {
         self.statistics.bytes_sent += bytes as u64;
     }
 
-    /// Queues the messages of a batch, and empties it. Returns whether there is room for them; if not, [`Event::Writable`] follows.
+    /// Queues the messages of a batch, and empties it. Returns whether there is room for them; if not,
+    /// [`Event::Writable`] follows.
     pub(crate) fn queue_batch(&mut self, batch: &mut Batch) -> Result<bool, SendError> {
         if !self.takes_messages() {
             return Err(self.refusal());
@@ -58,7 +59,8 @@ impl Association {
         Ok(true)
     }
 
-    /// Returns whether the endpoint must check the place of this association among those that transmit, after something was queued.
+    /// Returns whether the endpoint must check the place of this association among those that transmit, after
+    /// something was queued.
     #[inline]
     pub(crate) fn joins_queue(&self) -> bool {
         match self.queued {

@@ -61,8 +61,8 @@ impl Association {
         }
         let path = &mut self.paths[path_id];
         if path.on_received(cx.now, local, is_probe(packet)) {
-            // RFC 6951 §5.4: the peer's encapsulation port is the one that its packets come from. A translator may have a port for
-            // each of our addresses.
+            // RFC 6951 §5.4: the peer's encapsulation port is the one that its packets come from. A translator may have a
+            // port for each of our addresses.
             self.paths_changed |= path.set_remote_port(remote.port());
         }
         let mut chunks = packet.chunks();

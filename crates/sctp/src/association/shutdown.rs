@@ -133,8 +133,8 @@ impl Association {
         waits
     }
 
-    /// Sends a SHUTDOWN ACK on the path of the SHUTDOWN that it answers: that path works, whereas a receiver does not know whether the
-    /// others do (RFC 9260 §6.4).
+    /// Sends a SHUTDOWN ACK on the path of the SHUTDOWN that it answers: that path works, whereas a receiver does not
+    /// know whether the others do (RFC 9260 §6.4).
     fn push_shutdown_ack(&mut self, asked_on: Option<usize>) {
         self.control.retain(|chunk| chunk.bytes.first() != Some(&ShutdownAck::KIND));
         let mut bytes = Vec::new();

@@ -90,8 +90,8 @@ impl Association {
         })
     }
 
-    /// Returns whether the peer is known to skip PAD chunks (RFC 4820): it has answered a padded probe, or is Swiftwater. Some peers, such
-    /// as pion, discard a whole packet for a chunk that they do not know.
+    /// Returns whether the peer is known to skip PAD chunks (RFC 4820): it has answered a padded probe, or is Swiftwater.
+    /// Some peers, such as pion, discard a whole packet for a chunk that they do not know.
     fn may_pad(&self) -> bool {
         self.skips_pad || self.extensions.prompt_parts
     }
@@ -107,7 +107,8 @@ impl Association {
         }
     }
 
-    /// Returns the path of the next batch; `None` if neither a control chunk nor data nor a SACK is due. New data takes `data_path`.
+    /// Returns the path of the next batch; `None` if neither a control chunk nor data nor a SACK is due. New
+    /// data takes `data_path`.
     fn batch_path(&self, data_path: usize) -> Option<usize> {
         let with_data = self.may_carry_data() && self.outbound.may_send(&self.paths[data_path]);
         match self.control.front() {

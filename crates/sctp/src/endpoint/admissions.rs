@@ -1,7 +1,7 @@
 //! Counts the associations that each listener has accepted, in all and from each source prefix.
 //!
-//! Prefixes are counted for each listener, so that no listener uses up the limit of a prefix at another. Peers on this host count as
-//! one prefix, whichever of its addresses they use.
+//! Prefixes are counted for each listener, so that no listener uses up the limit of a prefix at another. Peers on this
+//! host count as one prefix, whichever of its addresses they use.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

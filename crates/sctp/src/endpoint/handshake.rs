@@ -328,8 +328,8 @@ impl Endpoint {
     }
 
     /// Returns the ABORT for a peer of a listener for distinct peers that the user would take for another one, and counts it
-    /// (draft-tuexen-tsvwg-sctp-udp-encaps-cons-03 §4.4): another peer has one of its addresses and its SCTP port through another UDP
-    /// port, or it sends from this host, past this endpoint, from a port that a listener of this endpoint has.
+    /// (draft-tuexen-tsvwg-sctp-udp-encaps-cons-03 §4.4): another peer has one of its addresses and its SCTP port through
+    /// another UDP port, or it sends from this host, past this endpoint, from a port that a listener of this endpoint has.
     fn refuse_second_way<H: Host + ?Sized>(
         &mut self,
         listener: &Listener,
@@ -357,8 +357,8 @@ impl Endpoint {
         Some(abort_chunk(&Cause::NewEncapsulationPort(cause)))
     }
 
-    /// Aborts associations with a peer on this host that does not send through this endpoint, and has the address and the SCTP port
-    /// of one that does. This endpoint alone knows who owns its ports.
+    /// Aborts associations with a peer on this host that does not send through this endpoint, and has the address and the
+    /// SCTP port of one that does. This endpoint alone knows who owns its ports.
     fn abort_other_ways<H: Host + ?Sized>(
         &mut self,
         now: Time,

@@ -20,8 +20,8 @@ pub enum Admission<'a> {
     Fail(SendError),
 }
 
-/// The right to queue one message, which was checked when the permit was granted. While the permit lives nothing else can happen to
-/// the endpoint, so nothing is checked again.
+/// The right to queue one message, which was checked when the permit was granted. While the permit lives nothing else can
+/// happen to the endpoint, so nothing is checked again.
 #[derive(Debug)]
 #[must_use]
 pub struct Permit<'a> {

@@ -10,8 +10,8 @@ use crate::receive_pool::{POOL_FREE_BYTES, POOL_LITTLE_BYTES, ReceiveCharge};
 const STREAMS_FREE_BYTES: usize = 8 * 1024;
 
 impl Inbound {
-    /// Returns whether there is memory for the number of a stream: a peer that uses each 256th stream makes a message of a byte cost
-    /// 512 bytes as long as the association lives.
+    /// Returns whether there is memory for the number of a stream: a peer that uses each 256th stream makes a message of
+    /// a byte cost 512 bytes as long as the association lives.
     #[inline]
     pub(super) fn has_place_for(&mut self, stream: u16) -> bool {
         self.next_ssn.has_place(stream) || stream >= self.streams || self.find_place_for(stream)

@@ -160,8 +160,8 @@ impl Outbound {
     }
 
     fn write_new(&mut self, now: Time, packet: &mut Packet<'_>, contents: &mut Contents) {
-        // RFC 7053 §4: the last chunk that can be sent asks for a SACK at once, if others are in flight, the association closes, or
-        // the user waits for the room that the SACK brings.
+        // RFC 7053 §4: the last chunk that can be sent asks for a SACK at once, if others are in flight, the association
+        // closes, or the user waits for the room that the SACK brings.
         let immediate =
             self.closing || self.writable_wanted || self.outstanding.in_flight_payload_bytes() > 0;
         let start = self.outstanding.next_tsn();

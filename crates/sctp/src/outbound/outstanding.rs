@@ -236,9 +236,9 @@ impl Outstanding {
         freed_bytes
     }
 
-    /// Acknowledges the TSNs of gap blocks, which are in rising order. The peer may renege on them if `renegable` is set; otherwise
-    /// (NR-SACK) their bytes are freed. Returns the bytes that this frees in the send buffer. Only what no block has acknowledged
-    /// before costs more than a comparison of ranges.
+    /// Acknowledges the TSNs of gap blocks, which are in rising order. The peer may renege on them if `renegable` is set;
+    /// otherwise (NR-SACK) their bytes are freed. Returns the bytes that this frees in the send buffer. Only what no block
+    /// has acknowledged before costs more than a comparison of ranges.
     #[inline]
     pub(super) fn ack(
         &mut self,
@@ -302,8 +302,8 @@ impl Outstanding {
         }
     }
 
-    /// Returns to flight the TSNs before `end` that earlier gap blocks acknowledged, that `gaps` does not contain, and on which the
-    /// peer may renege. Calls `returned` with path and wire bytes of each run.
+    /// Returns to flight the TSNs before `end` that earlier gap blocks acknowledged, that `gaps` does not contain, and on
+    /// which the peer may renege. Calls `returned` with path and wire bytes of each run.
     pub(super) fn renege(
         &mut self,
         gaps: impl Iterator<Item = Range<u64>>,

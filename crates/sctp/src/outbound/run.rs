@@ -1,8 +1,8 @@
 //! Consecutive DATA chunks that leave in one packet: the unit of the outstanding queue.
 //!
-//! A run keeps its chunks as they stand in the packet, so a retransmission sends the same bytes again. A packet arrives or is lost
-//! as a whole, so a run has one state for all its chunks. It is split, by a walk along the headers of its chunks, only where the
-//! peer reports that it has some of them and not others, or where a shorter packet takes no more.
+//! A run keeps its chunks as they stand in the packet, so a retransmission sends the same bytes again. A packet arrives or
+//! is lost as a whole, so a run has one state for all its chunks. It is split, by a walk along the headers of its chunks,
+//! only where the peer reports that it has some of them and not others, or where a shorter packet takes no more.
 
 use std::ops::Range;
 

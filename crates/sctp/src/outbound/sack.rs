@@ -16,8 +16,8 @@ use crate::statistics::Statistics;
 use crate::time::Time;
 use crate::tsn;
 
-/// Time after a SACK that took chunks back in which further ones take back no more than the first chunk. A chunk is acknowledged only
-/// once before it is taken back, so this bounds what a peer can make its gap blocks cost.
+/// Time after a SACK that took chunks back in which further ones take back no more than the first chunk. A chunk is
+/// acknowledged only once before it is taken back, so this bounds what a peer can make its gap blocks cost.
 const RENEGE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The contents of a SACK, or of a SHUTDOWN, which has no gaps. Gaps are first and last TSN as distances from `cum_tsn`, as
@@ -163,8 +163,8 @@ impl Outbound {
         path.plan_tail_loss_probe(now, config);
     }
 
-    /// Applies the gap blocks of a SACK. Chunks that the peer had acknowledged and now leaves out are in flight again; a SACK soon
-    /// after another that left some out returns the first chunk alone, without which nothing would be in flight.
+    /// Applies the gap blocks of a SACK. Chunks that the peer had acknowledged and now leaves out are in flight again; a SACK
+    /// soon after another that left some out returns the first chunk alone, without which nothing would be in flight.
     fn acknowledge_gaps<G, D>(
         &mut self,
         now: Time,

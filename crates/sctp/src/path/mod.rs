@@ -61,8 +61,8 @@ pub(crate) use spurious_loss::LateArrivals;
 pub(crate) use tail_loss_probe::Expired;
 pub(crate) use window::couple;
 
-/// Time without packets to the local address of a working path after which packets to another one move the path there: the peer has
-/// given the first up.
+/// Time without packets to the local address of a working path after which packets to another one move the path there:
+/// the peer has given the first up.
 const LOCAL_ADDRESS_KEPT: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
@@ -155,8 +155,8 @@ impl Path {
         self.local
     }
 
-    /// Counts a packet that came from the peer's address to `local`, if that is known, and decides from which local address the next
-    /// packets leave. Returns false if they do not leave from `local`.
+    /// Counts a packet that came from the peer's address to `local`, if that is known, and decides from which local
+    /// address the next packets leave. Returns false if they do not leave from `local`.
     pub(crate) fn on_received(&mut self, now: Time, local: Option<IpAddr>, is_probe: bool) -> bool {
         self.counts.packets_received += 1;
         let is_kept = self.keeps_local(now, local, is_probe);
@@ -168,8 +168,8 @@ impl Path {
 
     /// Returns whether packets go on to leave from another local address than the one that a packet came to.
     ///
-    /// The peer may send to several of ours, and a network may deliver what comes from one of them alone, so an address stays while
-    /// packets come to it. A probe moves nothing while the path works: the peer probes all our addresses.
+    /// The peer may send to several of ours, and a network may deliver what comes from one of them alone, so an address
+    /// stays while packets come to it. A probe moves nothing while the path works: the peer probes all our addresses.
     pub(crate) fn keeps_local(&self, now: Time, local: Option<IpAddr>, is_probe: bool) -> bool {
         let is_other = local.is_some() && self.local.is_some() && self.local != local;
         let is_reached = now.saturating_since(self.local_reached) <= LOCAL_ADDRESS_KEPT;

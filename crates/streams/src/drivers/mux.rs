@@ -7,8 +7,8 @@ use crate::message::{Kind, Message};
 use std::collections::HashMap;
 
 /// Joins each stream with the one that it has linked under itself: messages go through in both directions, with flow control
-/// across. A stream has one link. The driver discards messages that are written to a stream without a link, and messages that come up
-/// on a persistent link whose stream was closed.
+/// across. A stream has one link. The driver discards messages that are written to a stream without a link, and messages
+/// that come up on a persistent link whose stream was closed.
 #[derive(Debug, Default)]
 pub struct Mux {
     /// The linked stream of each stream above that has one: each message is looked up, and there may be many links.

@@ -6,11 +6,11 @@ use crate::message::{Credentials, IocData, Ioctl, IoctlArgument, Kind, Message};
 use crate::names::Autopush;
 use crate::{Chain, Errno};
 
-/// Sets and tells the modules that are pushed when a device is opened, and says whether modules exist (`sad`). Data that is written goes
-/// nowhere.
+/// Sets and tells the modules that are pushed when a device is opened, and says whether modules exist (`sad`). Data that
+/// is written goes nowhere.
 ///
-/// All three ioctls are transparent, with the address of a structure of the caller: a [`Rule`](Sad::SAP) of 112 bytes, or a list of
-/// modules. Numbers are in native byte order; a name has [`Sad::NAME_BYTES`] bytes at most and a zero behind it.
+/// All three ioctls are transparent, with the address of a structure of the caller: a [`Rule`](Sad::SAP) of 112 bytes, or
+/// a list of modules. Numbers are in native byte order; a name has [`Sad::NAME_BYTES`] bytes at most and a zero behind it.
 ///
 /// | offset | `struct strapush` | | `struct str_list` |
 /// |---|---|---|---|

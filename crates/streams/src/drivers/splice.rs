@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::fmt;
 
 /// Joins the two streams that are linked under one of its streams: user data that comes up on one goes down on the other, with
-/// flow control across. Any other message, such as the end of a connection, ends both links once the data before it has gone on, and
-/// goes to the user of its stream; notifications are discarded. The upper streams carry nothing.
+/// flow control across. Any other message, such as the end of a connection, ends both links once the data before it has
+/// gone on, and goes to the user of its stream; notifications are discarded. The upper streams carry nothing.
 #[derive(Debug, Default)]
 pub struct Splice {
     /// The linked streams: each message is looked up here, and there may be many.

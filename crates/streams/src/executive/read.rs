@@ -367,8 +367,8 @@ impl Executive {
         }
     }
 
-    /// Returns the receive window of what was taken on a stream with modules, and checks that they have not discarded other messages
-    /// without that.
+    /// Returns the receive window of what was taken on a stream with modules, and checks that they have not discarded
+    /// other messages without that.
     #[inline(never)]
     fn settle_credit(&mut self, s: StreamId, credit: Credit) {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };

@@ -8,8 +8,8 @@ use crate::timers::{Alarm, TimerId};
 use std::time::{Duration, Instant};
 
 impl Executive {
-    /// Returns the executive for calls at this time, or at the time of an earlier call if that was later. Timers that were started
-    /// since the last call begin to run now. Calls that no time depends on, such as reads, need none.
+    /// Returns the executive for calls at this time, or at the time of an earlier call if that was later. Timers that
+    /// were started since the last call begin to run now. Calls that no time depends on, such as reads, need none.
     #[inline]
     pub fn at(&mut self, now: Instant) -> &mut Executive {
         self.streams.scheduler.timers.advance(now);

@@ -83,8 +83,8 @@ impl Executive {
         Ok(())
     }
 
-    /// Lets the driver take messages that it keeps in its own form, past the empty stack of modules. Returns `None` if they must be
-    /// written one by one, because modules are pushed, or earlier data waits on the stream.
+    /// Lets the driver take messages that it keeps in its own form, past the empty stack of modules. Returns `None` if
+    /// they must be written one by one, because modules are pushed, or earlier data waits on the stream.
     ///
     /// # Errors
     ///
@@ -111,9 +111,9 @@ impl Executive {
         Some(written)
     }
 
-    /// Lets the driver lend something that takes messages in its own form, until [`Executive::take_back`]. Returns `None` if messages
-    /// must be written one by one, because a module does more than observe. Between the two, nothing but reads may be done with
-    /// the executive, so that the stack of modules stays as it is; modules that observe are shown each message
+    /// Lets the driver lend something that takes messages in its own form, until [`Executive::take_back`]. Returns `None` if
+    /// messages must be written one by one, because a module does more than observe. Between the two, nothing but reads may
+    /// be done with the executive, so that the stack of modules stays as it is; modules that observe are shown each message
     /// ([`Executive::show_write`]).
     #[inline]
     pub fn lend<D: Driver, L>(&mut self, s: StreamId, lend: impl FnOnce(&mut D) -> Option<L>) -> Option<L> {
@@ -155,8 +155,8 @@ impl Executive {
         }
     }
 
-    /// Writes a message from the module on to which [`Executive::show_write`] has handed it over, once the driver has taken back what it
-    /// has lent.
+    /// Writes a message from the module on to which [`Executive::show_write`] has handed it over, once the driver has
+    /// taken back what it has lent.
     #[cold]
     pub fn write_from(
         &mut self,

@@ -116,8 +116,8 @@ impl Run {
         self.data_bytes = self.data_bytes.saturating_sub(record.data_bytes);
     }
 
-    /// Copies the first message to `out`, if it fits, and its description to `info`, and removes it from `rest`. Returns its place
-    /// and the credit for the driver.
+    /// Copies the first message to `out`, if it fits, and its description to `info`, and removes it from `rest`. Returns
+    /// its place and the credit for the driver.
     #[inline]
     pub(crate) fn read(
         &mut self,

@@ -2,8 +2,8 @@
 
 use crate::{Chain, Kind, Message, RecvInfo, SendInfo};
 
-/// A message that a module looks at on its way ([`Module::observe`](crate::Module::observe)). Its data may still lie in the memory of
-/// the writer.
+/// A message that a module looks at on its way ([`Module::observe`](crate::Module::observe)). Its data may still lie in
+/// the memory of the writer.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
     /// The type of the message.

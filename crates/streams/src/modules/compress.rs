@@ -21,11 +21,11 @@ use tpi::{Primitive, RecvInfo, SendInfo};
 /// receive window, so that a peer cannot turn one window into many. An unacknowledged message keeps its plain form alive, so that
 /// its sender is charged for all that it holds.
 ///
-/// The module sends its own messages between records of the program, the announcement behind the first one: in a record they would be
-/// part of it. An end without the module receives the announcement as one message of one byte with that payload protocol identifier.
-/// An end that pops the module says so, once no record is open. The other end stops compressing and answers how many messages it has
-/// wrapped. When they have come, the module is popped; until then, and for [`Compress::LEAVE_WAIT`] at most, the pop fails with
-/// [`PopError::Busy`](crate::PopError::Busy). Messages that arrive after that reach the program compressed.
+/// The module sends its own messages between records of the program, the announcement behind the first one: in a record they
+/// would be part of it. An end without the module receives the announcement as one message of one byte with that payload protocol
+/// identifier. An end that pops the module says so, once no record is open. The other end stops compressing and answers how many
+/// messages it has wrapped. When they have come, the module is popped; until then, and for [`Compress::LEAVE_WAIT`] at most, the
+/// pop fails with [`PopError::Busy`](crate::PopError::Busy). Messages that arrive after that reach the program compressed.
 #[derive(Debug, Default)]
 pub struct Compress {
     announced: bool,
@@ -39,7 +39,8 @@ pub struct Compress {
     owes_left: bool,
     /// Messages that went down compressed or stored since the other end has announced itself.
     wrapped: i64,
-    /// Messages that came up so, less those of modules of the other end that have left: negative while some of these are on the way.
+    /// Messages that came up so, less those of modules of the other end that have left: negative while some of
+    /// these are on the way.
     unwrapped: i64,
     leaving: Leaving,
     leave_timer: Option<TimerId>,

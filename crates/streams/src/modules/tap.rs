@@ -39,8 +39,8 @@ impl std::fmt::Debug for Tap {
     }
 }
 
-/// Bytes of a message that are recorded at most, as many as an IP packet can hold in a DATA chunk: analysers compute with lengths of
-/// 16 bits. A comment says how long the message was.
+/// Bytes of a message that are recorded at most, as many as an IP packet can hold in a DATA chunk: analysers compute with
+/// lengths of 16 bits. A comment says how long the message was.
 const SNAPPED_BYTES: usize = u16::MAX as usize / 4 * 4 - COMMON_HEADER_BYTES - DATA_HEADER_BYTES;
 /// The fields of an Enhanced Packet Block before its packet.
 const BLOCK_HEADER_BYTES: usize = 28;

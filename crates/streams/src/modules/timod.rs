@@ -7,11 +7,11 @@ use tpi::{Primitive, PrimitiveCode, TError};
 
 /// Lets a transport user manage its endpoint by ioctls (`timod`), so that it need not search what comes up for the answer.
 ///
-/// The argument of an `I_STR` is a request of the transport interface; the module sends it to the provider, and the acknowledgement
-/// becomes the data of the reply. A request that the provider refuses is answered, too: the value of the reply has the transport error in its
-/// lowest eight bits, and the system's error in the next eight where that is `TSYSERR`. [`TiMod::GETMYNAME`] and
-/// [`TiMod::GETPEERNAME`] are transparent, with the address of a `netbuf` as their argument: two words for its room and length, and the
-/// address of its buffer in 64 bits. Everything else passes.
+/// The argument of an `I_STR` is a request of the transport interface; the module sends it to the provider, and the
+/// acknowledgement becomes the data of the reply. A request that the provider refuses is answered, too: the value of
+/// the reply has the transport error in its lowest eight bits, and the system's error in the next eight where that is
+/// `TSYSERR`. [`TiMod::GETMYNAME`] and [`TiMod::GETPEERNAME`] are transparent, with the address of a `netbuf` as their
+/// argument: two words for its room and length, and the address of its buffer in 64 bits. Everything else passes.
 #[derive(Debug, Default)]
 pub struct TiMod {
     waiting: Option<Waiting>,

@@ -39,8 +39,8 @@ impl Stream {
         self.modules.iter().all(|slot| slot.observes && !slot.queues.write.has_service())
     }
 
-    /// Shows what a program writes to the modules, which all observe, from the head downward. Returns where it goes on; `None` if a
-    /// module has panicked, which fails the stream and takes the message along.
+    /// Shows what a program writes to the modules, which all observe, from the head downward. Returns where it goes on;
+    /// `None` if a module has panicked, which fails the stream and takes the message along.
     #[inline]
     pub(crate) fn show_written(
         &mut self,

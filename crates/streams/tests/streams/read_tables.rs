@@ -1,5 +1,5 @@
-//! Every read mode with every kind of message and buffer, and every selection of `getpmsg` (SVR4.2 `streamio(7)` I_SRDOPT, `read(2)`,
-//! `getpmsg(2)`).
+//! Every read mode with every kind of message and buffer, and every selection of `getpmsg` (SVR4.2 `streamio(7)`
+//! I_SRDOPT, `read(2)`, `getpmsg(2)`).
 
 use crate::support::Rig;
 use streams::{Control, HeadOptions, Kind, Message, Primitive, ReadControl, ReadError, ReadMode, Select};

@@ -178,8 +178,8 @@ impl SendBudget for Counted {
     }
 }
 
-/// A message that was passed on and waits is in the memory of the user whose association sends it: in its send buffer, on the queue
-/// before that, and on the queues of modules.
+/// A message that was passed on and waits is in the memory of the user whose association sends it: in its send buffer, on
+/// the queue before that, and on the queues of modules.
 #[test]
 fn what_was_passed_on_is_charged_to_the_owner_of_the_stream() {
     must_end(|| {

@@ -161,7 +161,8 @@ fn name(cell: &Cell) -> String {
     )
 }
 
-/// Writes the table to the terminal, the array and the page. A failure to write one of them does not keep the others from being written.
+/// Writes the table to the terminal, the array and the page. A failure to write one of them does not keep the
+/// others from being written.
 fn publish(
     mut json: Json,
     mut page: ResultFile,

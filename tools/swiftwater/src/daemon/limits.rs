@@ -20,8 +20,8 @@ pub(crate) struct LimitArgs {
     /// Memory for such messages of all users together. As it fills, each user may have no more than what is free.
     #[arg(long, value_name = "BYTES", default_value = "512M", value_parser = parse_memory)]
     pub memory: usize,
-    /// Memory for messages of more than 64 KiB that one user's programs have not read. Beyond it they wait, and their peers' windows
-    /// close.
+    /// Memory for messages of more than 64 KiB that one user's programs have not read. Beyond it they wait, and
+    /// their peers' windows close.
     #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = parse_memory)]
     pub user_unread_memory: usize,
     /// Memory for such messages of all users together. As it fills, each user may have no more than what is free.

@@ -53,7 +53,8 @@ Examples:
 pub(crate) struct DaemonArgs {
     #[command(subcommand)]
     pub command: Option<DaemonCommand>,
-    /// Address for programs: @ and an abstract name, or a path [default: SWIFTWATER_DAEMON, where programs find it, or @swiftwater].
+    /// Address for programs: @ and an abstract name, or a path [default: SWIFTWATER_DAEMON, where programs find
+    /// it, or @swiftwater].
     #[arg(long, value_name = "PLACE", value_parser = NonEmptyStringValueParser::new())]
     pub place: Option<String>,
     /// Link that carries SCTP.
@@ -69,8 +70,8 @@ pub(crate) struct DaemonArgs {
     /// End after so many seconds without a socket and without an association [default: never].
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true)]
     pub idle_exit: Option<f64>,
-    /// Push modules on the streams of programs, ports and users that a file names: lines such as `program=iperf3 limit(bits=10M)` or
-    /// `port=5060 user=1000 tap(directory=/var/log/sip)`. Only root and the user of the daemon pop them.
+    /// Push modules on the streams of programs, ports and users that a file names: lines such as `program=iperf3 limit(bits=10M)`
+    /// or `port=5060 user=1000 tap(directory=/var/log/sip)`. Only root and the user of the daemon pop them.
     #[arg(long, value_name = "FILE")]
     pub autopush: Option<PathBuf>,
     #[command(flatten)]
@@ -148,8 +149,8 @@ fn start_orphan() -> Result<(), String> {
     started.map(drop).map_err(|error| format!("cannot start a daemon: {error}"))
 }
 
-/// Closes the descriptors that this process inherited, but not the standard ones, and goes to the root folder. Otherwise the daemon
-/// would hold pipes open whose readers wait for the end, and keep a file system busy.
+/// Closes the descriptors that this process inherited, but not the standard ones, and goes to the root folder. Otherwise
+/// the daemon would hold pipes open whose readers wait for the end, and keep a file system busy.
 fn leave_caller() -> io::Result<()> {
     let numbers: Vec<RawFd> = fs::read_dir("/proc/self/fd")?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())

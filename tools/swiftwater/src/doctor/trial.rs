@@ -91,8 +91,8 @@ pub(super) fn in_namespaces() -> Result<(), String> {
     succeed(&mut Trial::Namespaces.command()?).map(drop)
 }
 
-/// Tries whether a program with the shim gets SCTP sockets, from the daemon that runs if none can be started for the trial; returns
-/// what it observed.
+/// Tries whether a program with the shim gets SCTP sockets, from the daemon that runs if none can be started for the
+/// trial; returns what it observed.
 pub(super) fn preloaded(shim: &Path, running: Option<&DaemonAddress>) -> Result<&'static str, TrialError> {
     let mut command = Trial::Sockets.command().map_err(TrialError::Program)?;
     if is_static(Path::new(command.get_program())) {

@@ -74,8 +74,8 @@ pub(crate) struct LabArgs {
     /// With --live: one short run of each measurement, which is not repeated if it was disturbed.
     #[arg(long, requires = "live", conflicts_with_all = ["repeat", "full", "experiment"])]
     pub quick: bool,
-    /// With --live: folder for the results, traces of typical runs and a description of this machine, for `lab report`. Results of an
-    /// earlier run are replaced; other files remain.
+    /// With --live: folder for the results, traces of typical runs and a description of this machine, for `lab report`.
+    /// Results of an earlier run are replaced; other files remain.
     #[arg(long, value_name = "DIR", requires = "live", conflicts_with = "experiment")]
     pub out: Option<PathBuf>,
     /// Run the long cases, too: an hour of `datatag`, twice the file of `sctplib`.

@@ -313,8 +313,8 @@ fn numbered(path: &Path, number: usize) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Returns all outcomes, in the order of the cases, and the first failure. Every processor runs cases until none is left; the outcomes
-/// do not depend on their distribution.
+/// Returns all outcomes, in the order of the cases, and the first failure. Every processor runs cases until none is left;
+/// the outcomes do not depend on their distribution.
 fn measure(jobs: &[Job]) -> (Vec<Outcome>, Result<(), LabError>) {
     let bar = progress_bar(jobs.len() as u64 * STEPS);
     let next = AtomicUsize::new(0);

@@ -26,8 +26,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 const REBIND_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bytes that a receiver of an endless message reads at a time, like a TCP receiver.
 const READ_BYTES: usize = 128 << 10;
-/// Bytes of an endless message that a receiver from another host waits for, at first and afterwards: as much as begins a transfer. The
-/// clock of a test begins with the first bytes read. On one host the default costs less, and is reached at once.
+/// Bytes of an endless message that a receiver from another host waits for, at first and afterwards: as much as begins a
+/// transfer. The clock of a test begins with the first bytes read. On one host the default costs less, and is reached at once.
 const PART_BYTES: usize = 4096;
 /// Size from which a receiver reads messages in place; copying a smaller one is cheaper.
 const IN_PLACE_BYTES_MIN: usize = 8192;

@@ -98,8 +98,8 @@ impl Incoming for SocketIn<'_> {
     }
 }
 
-/// Reads the parts of a message until the last one, each by `receive`, which returns its length, and whether it is the last. Returns the
-/// length of the message; `None` at the end.
+/// Reads the parts of a message until the last one, each by `receive`, which returns its length, and whether it is the
+/// last. Returns the length of the message; `None` at the end.
 fn whole_message(
     buffer: &mut [u8],
     mut receive: impl FnMut(&mut [u8]) -> Result<(usize, bool), LoadError>,

@@ -74,8 +74,8 @@ impl Incoming for DatagramIn<'_> {
 
 /// Makes requests over a connected socket; repeats one that gets no answer.
 ///
-/// Each request begins with a number, and an answer has the bytes of its request. So an answer that comes late or twice counts for
-/// no later request.
+/// Each request begins with a number, and an answer has the bytes of its request. So an answer that comes late or twice
+/// counts for no later request.
 pub(crate) struct UdpRequester {
     socket: UdpSocket,
     request: Vec<u8>,

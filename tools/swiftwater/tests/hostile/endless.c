@@ -1,5 +1,5 @@
-/* Under `swiftwater run`: sends records without pause, past the shim, for which there is nobody. Each costs the daemon a copy of a long
- * message and the sender next to nothing, so that there is always another one.
+/* Under `swiftwater run`: sends records without pause, past the shim, for which there is nobody. Each costs the daemon a
+ * copy of a long message and the sender next to nothing, so that there is always another one.
  *
  *   endless many   into a one-to-many socket without associations, about which it asks meanwhile
  *   endless gone   into an association that is gone */

@@ -1,5 +1,5 @@
-/* Memory that is not delivered before the attacker lets it be: a mapping of a FUSE file whose READ waits for an answer. A system call
- * that copies from it or to it sleeps, with the locks that it holds. */
+/* Memory that is not delivered before the attacker lets it be: a mapping of a FUSE file whose READ waits for an answer. A
+ * system call that copies from it or to it sleeps, with the locks that it holds. */
 #include "hostile.h"
 
 #include <linux/fuse.h>
@@ -69,8 +69,8 @@ static void *fuse_serve(void *unused)
     }
 }
 
-/* Becomes the user, and returns such memory; NULL if that may not be done here. Begins as root, which makes a /dev/fuse that everybody may
- * open, as it is on most hosts. */
+/* Becomes the user, and returns such memory; NULL if that may not be done here. Begins as root, which makes a /dev/fuse
+ * that everybody may open, as it is on most hosts. */
 static char *fuse_memory(int user)
 {
     char folder[] = "/tmp/hostile-XXXXXX", file[64], node[64], options[128], map[64];

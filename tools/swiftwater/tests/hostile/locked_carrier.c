@@ -1,5 +1,5 @@
-/* Receives from its end of a carrier into memory that is not delivered, and so holds the kernel's lock of that socket. Then it has the
- * daemon take back what lies there:
+/* Receives from its end of a carrier into memory that is not delivered, and so holds the kernel's lock of that socket.
+ * Then it has the daemon take back what lies there:
  *
  *   locked_carrier USER many       by peeling an association off
  *   locked_carrier USER listener   by listening no more */

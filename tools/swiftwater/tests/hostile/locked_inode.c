@@ -1,5 +1,5 @@
-/* Holds the inode locks of two sharers' pages: write calls to them sleep, since their content comes from memory that is not delivered. Then it
- * has the daemon change the state of one socket, and leaves the other. No status page can be written here. */
+/* Holds the inode locks of two sharers' pages: write calls to them sleep, since their content comes from memory that is not
+ * delivered. Then it has the daemon change the state of one socket, and leaves the other. No status page can be written here. */
 #include "fuse_memory.h"
 
 static char *memory;

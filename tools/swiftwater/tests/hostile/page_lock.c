@@ -1,5 +1,6 @@
-/* Under `swiftwater run`, as root: a sharer of one socket, of another user, writes the id of a thread that lives, its own, into the lock word of its
- * page. A reader of that socket waits no longer than its time limit, and a reader of another socket does not wait. */
+/* Under `swiftwater run`, as root: a sharer of one socket, of another user, writes the id of a thread that lives, its
+ * own, into the lock word of its page. A reader of that socket waits no longer than its time limit, and a reader of
+ * another socket does not wait. */
 #include "hostile.h"
 #include <limits.h>
 #include <linux/futex.h>

@@ -1,5 +1,6 @@
-/* Under `swiftwater run`, as root: a sharer of one socket, of another user, has it watched by so many entries of epoll that the kernel
- * takes long for each record that the daemon puts into its carrier. Then that socket rests, and another one of the same user goes on. */
+/* Under `swiftwater run`, as root: a sharer of one socket, of another user, has it watched by so many entries of epoll
+ * that the kernel takes long for each record that the daemon puts into its carrier. Then that socket rests, and another
+ * one of the same user goes on. */
 #include "hostile.h"
 #include <sys/epoll.h>
 #include <sys/syscall.h>

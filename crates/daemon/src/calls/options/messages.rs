@@ -133,7 +133,8 @@ impl Access<'_> {
         }
     }
 
-    /// Shows the sharers whether a future association, or one that there is, subscribes to the information about received messages.
+    /// Shows the sharers whether a future association, or one that there is, subscribes to the information
+    /// about received messages.
     pub(super) fn show_subscribers(&mut self, is_one_subscribed: bool) {
         let sndrcv = is_one_subscribed || self.inner.options.assoc_options.subscribes(0);
         self.want(Subscriptions::SNDRCV, sndrcv);

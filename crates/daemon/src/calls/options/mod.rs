@@ -5,7 +5,8 @@
 //! The shim answers some options itself, from the page or the kernel: `SO_ERROR`, `SO_TYPE`, `SO_DOMAIN`,
 //! `SO_PROTOCOL`, `SO_RCVTIMEO`, `SO_SNDTIMEO`.
 //!
-//! An option that applies to all associations of a one-to-many socket is set in turns (`everywhere`): there may be tens of thousands.
+//! An option that applies to all associations of a one-to-many socket is set in turns (`everywhere`): there may
+//! be tens of thousands.
 //!
 //! | file | options |
 //! |---|---|

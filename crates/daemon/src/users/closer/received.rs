@@ -20,8 +20,8 @@ use super::{CLOSE_WAIT, Closer};
 use crate::users::descriptor_numbers::{MESSAGE_DESCRIPTORS_MAX, Taken};
 use crate::users::thread_time::ThreadTime;
 
-/// Maximum number of records that the daemon's thread takes out of a connection that it closes itself. The largest send buffer that
-/// Linux permits unless it is told otherwise (`wmem_max`) holds half as many.
+/// Maximum number of records that the daemon's thread takes out of a connection that it closes itself. The largest send
+/// buffer that Linux permits unless it is told otherwise (`wmem_max`) holds half as many.
 const LEFT_RECORDS_MAX: usize = 1024;
 
 /// Interval for rechecking whether a caller that has shut its connection down has received its answer.
@@ -99,7 +99,8 @@ impl End {
         is_shut_down && (self.front() == Front::None || self.socket.closer.is_behind() && self.is_emptied())
     }
 
-    /// Takes all records out, up to the first with descriptors, after further input was stopped. Returns whether the queue is empty.
+    /// Takes all records out, up to the first with descriptors, after further input was stopped. Returns
+    /// whether the queue is empty.
     fn is_emptied(&self) -> bool {
         for _ in 0..LEFT_RECORDS_MAX {
             match self.front() {
@@ -150,8 +151,9 @@ impl End {
 
 impl Drop for End {
     fn drop(&mut self) {
-        // A closer that is behind would keep the number of each connection for as long as its owner likes: what has no descriptors in
-        // its queue is not left to it. The end of a socket wakes all that wait for the program's end, too, so one that rests is.
+        // A closer that is behind would keep the number of each connection for as long as its owner likes: what has no
+        // descriptors in its queue is not left to it. The end of a socket wakes all that wait for the program's end,
+        // too, so one that rests is.
         if !self.time.rests() && self.is_finished() {
             // The queue is empty, so this closes only the daemon's socket.
             self.socket.held = None;
@@ -180,8 +182,8 @@ pub(crate) async fn gone(connection: &AsyncFd<End>) {
     let _ = connection.async_io(Interest::READABLE, peek).await;
 }
 
-/// Waits until a caller has received all that was sent to it, or has closed its connection. A shutdown is no close: the kernel keeps what the
-/// caller can still receive.
+/// Waits until a caller has received all that was sent to it, or has closed its connection. A shutdown is no close: the
+/// kernel keeps what the caller can still receive.
 pub(crate) async fn all_received(connection: &AsyncFd<End>) {
     loop {
         // A receive by the caller makes the connection polled writable anew. This fails only when the runtime has ended.
