@@ -43,7 +43,7 @@ const VALUES: usize = 3;
 const LENGTHS: usize = 2;
 /// Flag bits that have a meaning in some chunk.
 const FLAG_BITS: usize = 4;
-/// Longest part of a chunk of which all values are tried; in the rest, every eighth is.
+/// Length of the part of a chunk in which all values are tried; in the rest, every eighth is.
 const DENSE_BYTES: usize = 64;
 
 /// Unsolicited chunks: kind and bytes of value.

@@ -28,7 +28,7 @@ impl Host {
         }
     }
 
-    /// Its name, for the commands of others.
+    /// Returns its name, for commands of other hosts.
     #[must_use]
     pub fn name(&self) -> String {
         self.0.name()

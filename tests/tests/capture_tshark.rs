@@ -180,7 +180,7 @@ fn capture(a: SocketAddr, b: SocketAddr) -> Vec<u8> {
     buffer.bytes()
 }
 
-/// Each packet is its own association, so that tshark compares none with another.
+/// Returns a packet: each is its own association, so that tshark compares none with another.
 fn cookie_ack(number: u16) -> Vec<u8> {
     let mut out = Vec::new();
     let header = Header {

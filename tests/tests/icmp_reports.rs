@@ -79,7 +79,7 @@ impl Talk {
         self.stack.statistics().endpoint.reports_ignored
     }
 
-    /// A forged report arrives and is ignored.
+    /// Checks that a forged report arrives and is ignored.
     fn ignores(&self, report: [u8; 2], mtu_bytes: u16) {
         let before = (self.ignored(), self.mtu_bytes());
         send_report(report, mtu_bytes, &self.forged_quote());
@@ -90,7 +90,7 @@ impl Talk {
     }
 }
 
-/// As a router would.
+/// Sends an ICMP report as a router would.
 fn send_report([kind, code]: [u8; 2], mtu_bytes: u16, quote: &[u8]) {
     let [mtu_high, mtu_low] = mtu_bytes.to_be_bytes();
     let mut report = vec![kind, code, 0, 0, 0, 0, mtu_high, mtu_low];

@@ -15,7 +15,7 @@ fn connect(port: u16) -> Result<Association, ConnectError> {
     Association::connect(format!("{}:{port}", ADDRESSES[0]).as_str())
 }
 
-/// Unordered messages may overtake: they are compared as a set, and the others stream by stream.
+/// Sorts messages for comparison: unordered ones, which may overtake, as a set, and the others stream by stream.
 fn by_order(list: Vec<TestMessage>) -> (Vec<TestMessage>, Vec<TestMessage>) {
     let (mut unordered, mut ordered): (Vec<_>, Vec<_>) = list.into_iter().partition(|m| m.unordered);
     unordered.sort_by_key(|m| (m.payload.len(), m.stream));

@@ -23,7 +23,7 @@ struct Hosts {
 }
 
 impl Hosts {
-    /// None: this user may not make any.
+    /// Makes the hosts; `None` if this user may not.
     fn new(name: &str) -> Option<Self> {
         let host = |role: &str| Host::new(&format!("mtu-{name}-{role}"));
         let Hosts { client, router, server } =
@@ -44,13 +44,13 @@ impl Hosts {
         Some(Hosts { client, router, server })
     }
 
-    /// The router no longer reports what it drops.
+    /// Stops the router's reports of dropped packets.
     fn silence(&self) {
         // ICMP errors are its own packets; those that it forwards come in through an interface.
         self.router.ip("rule add iif lo to 10.77.1.0/24 blackhole");
     }
 
-    /// The line behind the router takes that much from now on.
+    /// Changes the MTU of the line behind the router.
     fn narrow(&self, mtu_bytes: usize) {
         self.router.ip(&format!("link set e1 mtu {mtu_bytes}"));
         self.server.ip(&format!("link set e0 mtu {mtu_bytes}"));

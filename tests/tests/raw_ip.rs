@@ -23,7 +23,7 @@ struct Hosts {
 }
 
 impl Hosts {
-    /// None: this user may not make any.
+    /// Makes the hosts; `None` if this user may not.
     fn new(name: &str) -> Option<Self> {
         let hosts = Hosts {
             client: Host::new(&format!("raw-{name}-a"))?,

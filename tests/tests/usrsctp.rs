@@ -13,7 +13,7 @@ use swiftwater_tests::swiftwater_end;
 
 const SERVER_PORT: u16 = 5001;
 
-/// usrsctp sends to the UDP port that it was given, so ours must be that one.
+/// Returns options with the UDP port to which usrsctp sends.
 fn options(udp: UdpPorts) -> StackOptions {
     StackOptions {
         local_addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],

@@ -29,7 +29,7 @@ enum Family {
 }
 
 impl Family {
-    /// Of the client, which has number 1, or of the server, number 2, on a line.
+    /// Returns the address of the client (number 1) or the server (number 2) on a line.
     fn address(self, line: usize, number: u8) -> IpAddr {
         match self {
             Family::V4 => [10, 78, line as u8, number].into(),
@@ -37,7 +37,7 @@ impl Family {
         }
     }
 
-    /// The form for `ip address`. An IPv6 address is usable at once, without duplicate address detection.
+    /// Returns the arguments for `ip address`. An IPv6 address is usable at once, without duplicate address detection.
     fn text(self, line: usize, number: u8) -> String {
         let address = self.address(line, number);
         match self {
@@ -55,7 +55,7 @@ struct Hosts {
 }
 
 impl Hosts {
-    /// None: this user may not make any.
+    /// Makes the hosts; `None` if this user may not.
     fn new(name: &str, family: Family) -> Option<Self> {
         let hosts = Hosts {
             family,
@@ -96,7 +96,7 @@ struct Transfer {
 }
 
 impl Transfer {
-    /// On the host of the client.
+    /// Begins a transfer from the host of the client.
     fn new(hosts: &Hosts, bind: Bind) -> Self {
         let family = hosts.family;
         let received = Arc::new(AtomicU64::new(0));
@@ -149,14 +149,14 @@ impl Transfer {
         self.stack.statistics().link.send_failed
     }
 
-    /// The end: everything has arrived.
+    /// Closes the association, and checks that all messages have arrived.
     fn close(self) {
         self.association.close().unwrap();
         assert_eq!(self.server.join().unwrap(), self.sent);
     }
 }
 
-/// The first line fails and recovers while messages flow. Returns how often the client's system refused to send.
+/// Lets the first line fail and recover while messages flow. Returns how often the client's system refused to send.
 fn survives(
     (name, family): (&str, Family),
     bind: Bind,
@@ -187,12 +187,12 @@ fn survives(
     Some(work.join().unwrap())
 }
 
-/// Each address has a socket of its own.
+/// Returns a stack in which each address has a socket of its own.
 fn as_it_is(options: StackOptions) -> Stack {
     Stack::bind(&options).unwrap()
 }
 
-/// Returns one socket for all addresses; the associations use the named ones.
+/// Returns a stack with one socket for all addresses; the associations use the named ones.
 fn of_all_addresses(options: StackOptions) -> Stack {
     let sockets = StackOptions { local_addresses: Vec::new(), ..options.clone() };
     Stack::bind(&sockets).unwrap().with_local_addresses(&options.local_addresses)

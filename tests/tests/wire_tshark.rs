@@ -160,7 +160,7 @@ fn ip_datagram(carrier: Carrier, packet: &[u8]) -> Vec<u8> {
     datagram
 }
 
-/// Each packet is its own association, so that tshark compares none with another.
+/// Returns the source port of a packet: each is its own association, so that tshark compares none with another.
 fn source_port(index: usize) -> u16 {
     6000 + index as u16
 }

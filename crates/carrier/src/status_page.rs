@@ -1,8 +1,8 @@
 //! The page in which the daemon shows the state of a socket to all sharers of its descriptor, also after `fork` and `exec`.
 //!
 //! The daemon alone writes it. A program gets a descriptor that is open for reading, and only the user of the daemon and
-//! root may open the file otherwise. So no program can change or shorten the page, or free its memory. What the sharers
-//! of a descriptor agree on among themselves is in [`sharers_page`](crate::sharers_page).
+//! root may open the file otherwise. So no program can change or shorten the page, or free its memory. The state that
+//! the sharers of a descriptor have in common is in [`sharers_page`](crate::sharers_page).
 
 use std::mem::offset_of;
 use std::net::SocketAddr;

@@ -37,7 +37,8 @@ const PREFIX: [u8; 6] = {
     [b's', b'w', b'c', b'r', low, high]
 };
 
-/// Half of the inputs get what each frame begins with: it takes no fuzzer to find that out.
+/// Returns how many bytes of the prefix of each frame the input gets: half of the inputs get all of it, because finding it out
+/// takes no fuzzer.
 fn request_start(bytes: &[u8]) -> usize {
     match bytes.first() {
         Some(first) if first % 2 == 0 => PREFIX.len(),

@@ -267,7 +267,7 @@ fn perform(place: &SocketAddrUnix, held: &mut Vec<Held>, step: &Step) {
     }
 }
 
-/// An answer may bring a carrier and its pages.
+/// Keeps the carrier and the sharers' page that came with an answer, if any.
 fn take_socket(held: &mut Vec<Held>, descriptors: Vec<OwnedFd>) {
     if let Ok([descriptor, _status, sharers]) = <[OwnedFd; 3]>::try_from(descriptors)
         && held.len() < HELD_MAX
@@ -409,7 +409,7 @@ impl Head {
     }
 }
 
-/// `None`: the answer waits for another program.
+/// Makes a request. Returns `None` if the answer waits for another program.
 fn ask(
     place: &SocketAddrUnix,
     request: &Request<'_>,

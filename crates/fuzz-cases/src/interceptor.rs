@@ -25,7 +25,7 @@ const CONTROL_PACKETS_MAX: usize = 40;
 /// The highest port that a NAT gives.
 const NAT_PORT_MAX: u16 = 10_000;
 
-/// What lets packets pass.
+/// The rule by which packets pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Passing {
     /// The script, one by one.

@@ -17,7 +17,7 @@ fn processor_time() -> Duration {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("the clock is there").into()
 }
 
-/// One association that fills a line of 1 Gbit/s, or several that share it.
+/// Measures one association that fills a line of 1 Gbit/s, or several that share it.
 fn measure(name: &str, associations: u16, loss: Loss, checksum: Checksum, seconds: u64) {
     let config = EndpointConfig { checksum, ..EndpointConfig::default() };
     let mut simulation: Simulation<Traffic> = Simulation::with_endpoints(1, config);

@@ -35,7 +35,8 @@ pub(crate) fn reason(
     }
 }
 
-/// RFC 792 and RFC 1122 §3.2.2.1: type 3 is destination unreachable, type 11 time exceeded.
+/// Returns the reason that an ICMP error reports (RFC 792, RFC 1122 §3.2.2.1): type 3 is destination unreachable, type 11 time
+/// exceeded.
 fn icmp4_reason(
     kind: u8,
     code: u8,
@@ -54,7 +55,8 @@ fn icmp4_reason(
     }
 }
 
-/// RFC 4443 §3: type 1 is destination unreachable, 2 packet too big, 3 time exceeded, 4 parameter problem.
+/// Returns the reason that an ICMPv6 error reports (RFC 4443 §3): type 1 is destination unreachable, 2 packet too big, 3 time
+/// exceeded, 4 parameter problem.
 fn icmp6_reason(
     kind: u8,
     code: u8,

@@ -218,7 +218,7 @@ impl<T> Strays<T> {
         Some(item)
     }
 
-    /// Another may be in its place by now.
+    /// Returns whether the item of a ticket is still kept. Another one may be in its place.
     fn is_kept(&self, (key, place): Ticket) -> bool {
         self.kept.get(place).is_some_and(|(kept, _)| *kept == key)
     }

@@ -13,7 +13,7 @@ fn ms(number: u64) -> Duration {
     Duration::from_millis(number)
 }
 
-/// 1000 bytes take a millisecond.
+/// Returns a pipe on which 1000 bytes take a millisecond.
 fn slow() -> PipeConfig {
     PipeConfig { rate_bits_per_s: Some(8_000_000), ..PipeConfig::default() }
 }

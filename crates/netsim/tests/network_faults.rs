@@ -268,7 +268,7 @@ prop_compose! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// Whatever the faults, every packet and every copy is accounted for, and time never goes back.
+    /// With any faults, every packet and every copy is accounted for, and time never goes back.
     #[test]
     fn nothing_vanishes(
         pipes in prop::collection::vec(any_pipe(), 0..4),

@@ -39,8 +39,8 @@ const PARTS_MAX: usize = libc::UIO_MAXIOV as usize;
 /// shorter than a payload, and each of them is in at most two pairs.
 const PAIR_BYTES_MAX: usize = 2 * PAYLOAD_BYTES_MAX / (PARTS_MAX - 2) + 1;
 
-/// As [`with_header`], for an unusual number of parts. The list lies on the stack, because a send waits in `f` and may be
-/// cancelled there.
+/// Does the work of [`with_header`] for an unusual number of parts. The list lies on the stack, because a send waits in `f` and
+/// may be cancelled there.
 #[cold]
 #[inline(never)]
 fn with_header_and_many<T>(

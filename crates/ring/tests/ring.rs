@@ -111,7 +111,7 @@ proptest! {
         prop_assert_eq!((take(&mut reader, ring), reader.waiting(ring)), (Ok(None), Ok(0)));
     }
 
-    /// Whatever the memory holds, the reader ends, and finds no more than the memory can hold.
+    /// With any content of the memory, the reader ends, and finds no more than the memory can hold.
     #[test]
     fn a_reader_survives_what_nobody_would_write(
         tail in prop_oneof![any::<u64>(), 0..3 * CONTENT_BYTES as u64],
@@ -139,7 +139,7 @@ fn a_record_that_is_not_complete_is_not_seen() {
     let done = Writer::new(ring).put(5, |record| {
         record.push(b"hel");
         assert_eq!(reader.next(ring), Ok(None));
-        // What is beyond the length is left out.
+        // Bytes beyond the length are left out.
         record.push(b"lo, world");
     });
     assert_eq!(done, DONE);
@@ -357,7 +357,7 @@ fn a_writer_that_dies_leaves_nothing_behind() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Whatever the memory holds, a writer comes back: another process that shares the ring must not end it.
+    /// With any content of the memory, a writer returns: another process that shares the ring must not end it.
     #[test]
     fn a_writer_survives_what_nobody_would_write(
         tail in prop_oneof![any::<u64>(), u64::MAX - 100_000..=u64::MAX],

@@ -244,7 +244,7 @@ impl Timed {
         self.with_messages_queued().with_driver(driver, |driver, _| f(driver))
     }
 
-    /// Has the provider execute a command at `now`.
+    /// Makes the provider execute a command at `now`.
     pub(crate) fn command<R>(
         &mut self,
         now: Instant,

@@ -26,7 +26,7 @@ pub fn messages(bytes_max: usize) -> impl Iterator<Item = TestMessage> {
     })
 }
 
-/// Bytes that reveal a message that was truncated, shifted or reassembled wrongly.
+/// Returns bytes that reveal a message that was truncated, shifted or reassembled wrongly.
 #[must_use]
 pub fn payload(size: usize, stream: u16) -> Vec<u8> {
     (0..size).map(|i| ((i + size + usize::from(stream)) % 251) as u8).collect()

@@ -172,15 +172,15 @@ fn tsctp(sctp_port: u16, udp: UdpPorts) -> Command {
     command
 }
 
-/// The programs print through a block buffer unless the output is a terminal; `stdbuf` makes them print line by line.
+/// Returns the command for a program of usrsctp that prints line by line (`stdbuf`): to a pipe it would print block by block.
 fn program(name: &str) -> Command {
     let mut command = Command::new("stdbuf");
     command.arg("-oL").arg(format!("/usr/lib/usrsctp/{name}"));
     command
 }
 
-/// The programs do not report when they are ready: then they answer an INIT with INIT ACK, and before with ABORT or nothing. It
-/// leaves no state there (RFC 9260 §5.1).
+/// Waits until a program listens. The programs do not report that: they answer an INIT with INIT ACK then, and with ABORT or not
+/// at all before. The INIT leaves no state there (RFC 9260 §5.1).
 fn wait_for_listener(sctp_port: u16, udp: UdpPorts, process: &mut Process) {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, udp.local)).expect("our UDP port is free");
     socket.set_read_timeout(Some(Duration::from_millis(20))).expect("sockets have time limits");

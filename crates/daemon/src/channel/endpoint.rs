@@ -445,7 +445,7 @@ impl Endpoint {
         self.carrier.reset().on_learned();
     }
 
-    /// Has the sharers' page read, and does not wait for that.
+    /// Begins a reading of the sharers' page, and does not wait for it.
     pub(super) fn begin_reading_page(&self) {
         drop(self.ring.memory().begin_reading(self.worker()));
     }

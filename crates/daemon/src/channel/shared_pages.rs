@@ -66,7 +66,7 @@ impl Memory {
         self.status.store(Layout::RING_NUMBER_AT as usize, &number.to_ne_bytes());
     }
 
-    /// Has a thread read the sharers' page. One reading may be under way and one may wait, however often this is called.
+    /// Makes a thread read the sharers' page. One reading may be under way and one may wait, however often this is called.
     pub(super) fn begin_reading(self: &Arc<Self>, worker: &Worker) -> Arc<Job<()>> {
         let mut reading = lock(&self.reading);
         let job = reading.take().unwrap_or_else(|| {

@@ -76,7 +76,7 @@ impl App {
         self.unread.iter().filter(|(of, ..)| *of == id).map(|(_, bytes, _)| bytes).sum()
     }
 
-    /// The endpoint has ended.
+    /// Forgets the state of the endpoint, which has ended.
     pub fn crash(&mut self) {
         self.deliveries.crash();
         self.unread.clear();
@@ -183,7 +183,7 @@ impl Host for App {
     }
 }
 
-/// Random ways of reading.
+/// Returns a way of reading for random numbers.
 pub fn reading(kind: u64, micros: u64) -> Reading {
     match kind {
         0 | 1 => Reading::AtOnce,

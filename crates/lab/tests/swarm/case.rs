@@ -267,7 +267,7 @@ impl Case {
         }
     }
 
-    /// Everything arrives or is reported, every association ends, and both ends agree.
+    /// Checks at the end that every message has arrived or was reported, all associations have ended, and both ends agree.
     fn finish(mut self) -> Outcome {
         for host in 0..self.simulation.hosts() {
             self.simulation.node_mut(host).app.set_reading(Reading::AtOnce);
@@ -298,7 +298,7 @@ impl Case {
         self.agree()
     }
 
-    /// Once everything is acknowledged and read, no counter of held data is above zero.
+    /// Checks that all counters of held data are zero once all data is acknowledged and read.
     fn nothing_is_counted(&self) {
         for host in 0..self.simulation.hosts() {
             let node = self.simulation.node(host);
@@ -363,7 +363,7 @@ fn address(host: u64, path: u64) -> IpAddr {
     IpAddr::from([10, path as u8, 0, host as u8 + 1])
 }
 
-/// A line for each pair of hosts and each path, or one for each path that all share.
+/// Lays a line for each pair of hosts and each path, or one for each path that all hosts share.
 fn lay_lines(dice: &mut Dice, simulation: &mut Simulation<App>, limits: &RandomLimits, paths: usize) {
     let shared = dice.one_in(3);
     let mut common = Vec::new();

@@ -9,8 +9,8 @@ use sctp::{AssociationConfig, Multipath, PathHints};
 
 use crate::dice::Dice;
 
-/// `patient`: nothing fails for want of another attempt. A cookie from a host that has crashed since is worthless, and no
-/// packet reports that: `crashes` limits the retries with it.
+/// Returns random options. If `patient`, retries are practically unlimited. A cookie of a host that has crashed since is
+/// worthless, and no packet reports that; so `crashes` limits the retries with it.
 pub fn association(dice: &mut Dice, patient: bool, crashes: bool) -> AssociationConfig {
     let mut retries = |patient: bool, few: &[u32]| if patient { 1000 } else { dice.pick(few) };
     let init_retries_max = retries(patient && !crashes, &[8, 2, 0]);

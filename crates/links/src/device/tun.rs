@@ -76,7 +76,7 @@ impl Device for Tun {
         self.descriptor.as_fd()
     }
 
-    /// A TUN device counts what it drops itself: `tx_dropped` of the interface.
+    /// Returns 0: the interface of a TUN device counts dropped packets (`tx_dropped`).
     fn dropped_packets(&mut self) -> u64 {
         0
     }

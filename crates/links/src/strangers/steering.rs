@@ -1,8 +1,8 @@
 //! Classic BPF programs that select the socket of each packet.
 //!
 //! One program is always attached: packets with verification tag 0 and COOKIE ECHOs have separate sockets. The other one also
-//! knows all valid tags, so that all other packets go to the socket of strays. Whatever a program selects, the packet is handled
-//! in the same way; only its chance of being received differs.
+//! knows all valid tags, so that all other packets go to the socket of strays. The selection decides only how likely a
+//! packet is received: all sockets handle it in the same way.
 
 use libc::{
     BPF_ABS, BPF_B, BPF_IND, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_K, BPF_LD, BPF_LEN, BPF_RET, BPF_W,

@@ -25,7 +25,7 @@ fn config(ips: &[&str]) -> RawIpConfig {
     RawIpConfig { addresses: ips.iter().map(|ip| ip.parse().unwrap()).collect(), ..RawIpConfig::default() }
 }
 
-/// A link that listens on a port, if this user may have one. It is required if the test run requires all links.
+/// Returns a link that listens on a port; `None` if this user may not have one and the test run does not require it.
 fn listen(ips: &[&str], port: u16) -> Option<RawIp> {
     match RawIp::bind(&config(ips)) {
         Ok(mut link) => {

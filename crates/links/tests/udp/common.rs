@@ -19,7 +19,7 @@ pub(crate) fn address(link: &UdpEncap, ip: &str) -> SocketAddr {
     SocketAddr::new(ip.parse::<IpAddr>().unwrap(), link.local_addresses()[0].port())
 }
 
-/// Bytes that identify their place.
+/// Returns bytes whose values depend on their positions.
 pub(crate) fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|position| (position * 7 + position / 251) as u8).collect()
 }

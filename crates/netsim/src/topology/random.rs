@@ -285,7 +285,7 @@ impl Dice {
         self.even(from.max(least), to.min(most))
     }
 
-    /// Up to `most`; half of them within a tenth of it.
+    /// Returns a duration up to `most`; half of them are within a tenth of it.
     fn duration(&mut self, most: Duration) -> Duration {
         let most_ns = nanoseconds(most);
         let most_ns = if self.one_in(2) { most_ns / 10 } else { most_ns };

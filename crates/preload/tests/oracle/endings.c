@@ -144,7 +144,7 @@ static void peer_shuts_down(int style, int waits)
     part(&j);
 }
 
-/* What a program has sent before the peer shuts down arrives, however much waits. */
+/* Data that a program has sent before the peer shuts down arrives, however much of it waits. */
 static void peer_shuts_down_while_much_waits(int style)
 {
     static char place[BLOCK_BYTES];

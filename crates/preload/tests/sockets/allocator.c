@@ -1,5 +1,5 @@
 /* A program with an allocator that makes system calls while it holds its lock, as jemalloc and tcmalloc do, from the first call
- * on. Whatever the shim does for these calls must not allocate. */
+ * on. The shim must not allocate in these calls. */
 #include "check.h"
 #include <stdatomic.h>
 #include <stddef.h>

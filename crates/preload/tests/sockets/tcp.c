@@ -117,7 +117,7 @@ static void long_messages(int ends[2])
     CHECK(recv(ends[1], place, sizeof place, 0) == LONG_BYTES - 7 && memcmp(place, content + 7, LONG_BYTES - 7) == 0);
 }
 
-/* Whatever is counted, it is not less than what is there. */
+/* FIONREAD returns no less than the number of bytes that can be read. */
 static void many_messages(int ends[2])
 {
     size_t got = 0;

@@ -290,7 +290,7 @@ fn each_data_primitive_in_each_number_of_parts_and_length() {
         association: 0,
         info: tpi::SendInfo { unordered, more, ppid: 46, ..tpi::SendInfo::stream(3) },
     };
-    // What a part is sent as, and what is received: unordered, its stream, its payload protocol identifier.
+    // The primitive that sends a part, and the properties received: unordered, stream, payload protocol identifier.
     type Form = (&'static str, Box<dyn Fn(bool) -> Option<Primitive>>, (bool, u16, u32));
     let forms: [Form; 5] = [
         ("T_DATA_REQ", Box::new(|more| Some(Primitive::DataReq { more })), (false, 0, 0)),

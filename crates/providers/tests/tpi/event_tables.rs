@@ -7,7 +7,7 @@ use providers::SctpDriver;
 use streams::{Control, Errno, Kind, Message, ReadError, StreamId};
 use tpi::{Addresses, Optmgmt, Primitive, PrimitiveCode, RecvInfo, State, TError, Unitdata};
 
-/// Every primitive of a provider.
+/// Returns every primitive that a provider sends.
 fn of_the_provider() -> Vec<Primitive> {
     let addresses = || Box::<Addresses>::default();
     vec![

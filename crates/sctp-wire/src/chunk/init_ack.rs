@@ -69,7 +69,7 @@ impl<'a> InitAck<'a> {
         self.as_init().wire_bytes()
     }
 
-    /// RFC 9260 §3.3.3: the chunks differ in nothing but their kind and what parameters may stand in them.
+    /// Returns the chunk as an INIT: the two differ only in their kinds and permitted parameters (RFC 9260 §3.3.3).
     fn as_init(&self) -> Init<'a> {
         Init {
             initiate_tag: self.initiate_tag,

@@ -80,7 +80,7 @@ pub struct Chunks<'a> {
 }
 
 impl<'a> Chunks<'a> {
-    /// Over the bytes behind the common header.
+    /// Iterates over the chunks in these bytes, which follow the common header.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }

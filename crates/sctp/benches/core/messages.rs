@@ -46,7 +46,7 @@ impl Host for Reader {
         }
     }
 
-    /// Into a block that is used again once all its messages are gone.
+    /// Joins parts in a block that is used again once all its messages are gone.
     fn join(&mut self, parts: &[Bytes]) -> Bytes {
         self.joined.reserve(parts.iter().map(Bytes::len).sum());
         for part in parts {
@@ -260,7 +260,7 @@ pub(crate) fn report_trace(only: Option<usize>) {
 }
 
 impl Steps {
-    /// Time and allocations of all steps.
+    /// Returns the time and the allocations of all steps.
     fn sum(&self) -> (Duration, u64) {
         let all =
             [self.send, self.transmit, self.receive, self.read, self.sack, self.acknowledged, self.trace];

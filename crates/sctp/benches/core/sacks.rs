@@ -214,8 +214,8 @@ impl Sender {
         times.iter().sum::<f64>() / times.len() as f64
     }
 
-    /// ns for one SACK of a hostile peer, of which every gap block differs from those before: it takes back what it reported, and
-    /// reports what was missing. Nothing that was lost leaves again meanwhile.
+    /// Returns the ns for one SACK of a hostile peer in which every gap block is new: the peer takes back the chunks that it
+    /// reported, and reports those that were missing. No lost chunk is retransmitted meanwhile.
     fn with_moved_gaps(&mut self) -> f64 {
         self.fly(u32::from(MOVED_STEP) * u32::from(MOVED_BLOCKS));
         let mut times = Vec::new();

@@ -38,7 +38,8 @@ struct Epoch {
 }
 
 impl Epoch {
-    /// RFC 9438 §4.2. After the first slow start, and after a timeout, the plateau is the current window (§4.8, §4.10).
+    /// Begins an epoch (RFC 9438 §4.2). After the first slow start, and after a timeout, the plateau is the current window
+    /// (§4.8, §4.10).
     fn start(now: Time, cwnd_bytes: u64, w_max_bytes: u64, mtu_bytes: u64) -> Self {
         Epoch {
             elapsed: Duration::ZERO,

@@ -170,7 +170,7 @@ impl HyStart {
         false
     }
 
-    /// RFC 9406 §4.2, with the least round-trip time of a quarter.
+    /// Decides whether slow start ends (RFC 9406 §4.2), by the least round-trip time of a quarter.
     fn judge(&mut self, min: Duration) {
         match self.conservative {
             Some(conservative) if min < conservative.baseline => self.conservative = None,

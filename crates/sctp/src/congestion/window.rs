@@ -64,7 +64,8 @@ impl Window {
         Some(u64::try_from(rate).unwrap_or(u64::MAX))
     }
 
-    /// RFC 9260 §7.2.1, but without lowering the threshold: a pause of the application shows nothing about the path.
+    /// Halves the window after an idle time (RFC 9260 §7.2.1), but keeps the threshold: a pause of the application shows nothing
+    /// about the path.
     pub(super) fn halve_idle(&mut self) {
         self.ssthresh_bytes = self.ssthresh_bytes.max(self.cwnd_bytes);
         let floor = PACKETS_MIN * self.mtu_bytes;

@@ -528,7 +528,7 @@ mod tests {
     use super::super::run::tests::run_of;
     use super::*;
 
-    /// Ten runs of ten chunks of one byte, with TSNs from 100 on, each in a packet of its own.
+    /// Returns ten runs of ten chunks of one byte, with TSNs from 100 on, each in a packet of its own.
     fn ten_runs() -> Outstanding {
         let mut outstanding = Outstanding::new(100);
         for packet in 0..10 {

@@ -141,7 +141,7 @@ fn data_that_a_restarted_peer_will_never_acknowledge_returns() {
     let _ = a;
 }
 
-/// Whatever happens to the line and the association, data that one side has sent either arrives at the other or returns.
+/// Data that one side has sent either arrives at the other or returns, with any fault of the line or the association.
 #[test]
 fn nothing_that_is_sent_is_neither_delivered_nor_reported() {
     // The sender counts non-renegable data as acknowledged, although it does not arrive if the association is lost.

@@ -117,7 +117,7 @@ impl Executive {
         self.reply_of(s, step)
     }
 
-    /// An `I_STR` passed its argument at the start, so its caller copies nothing.
+    /// Returns the reply of an `I_STR`, if it is there. The caller passed the argument at the start, so nothing is copied.
     fn reply_of(&mut self, s: StreamId, step: IoctlStep) -> Result<Option<IoctlReply>, IoctlError> {
         match step {
             IoctlStep::Done(reply) => Ok(Some(reply)),

@@ -48,11 +48,11 @@ impl Executive {
             Admission::Full => return Err(stream.head.block_writer()),
             Admission::Fail(errno) => return Err(WriteError::Failed(errno)),
         }
-        // What waits for the driver comes first.
+        // Messages that wait for the driver come first.
         let is_observed = stream.only_observes_writes() && stream.device.write.is_empty();
         stream.head.stats.messages_written += 1;
         stream.head.stats.bytes_written += bytes.len() as u64;
-        // What is on its way comes first.
+        // Messages on their way come first.
         if is_observed && self.streams.scheduler.is_quiet() {
             self.write_observed(s, driver, association, info, bytes);
         } else {
@@ -380,7 +380,7 @@ impl Executive {
             Kind::Proto(Control::Tpi(Primitive::OptdataReq { association, info })) => {
                 self.admit_in(s, *association, info, m.data.len(), m.band).map(drop)
             }
-            // What data without options is sent with is known to the driver alone, which queues it if it has no room.
+            // Only the driver knows the options of data that comes without any; it queues the data if it has no room.
             _ => self.check_canput(s, m.band),
         }
     }
@@ -476,7 +476,7 @@ impl Executive {
     }
 }
 
-/// What modules that observe have made of a write.
+/// The result of showing a write to the modules that observe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
     /// It goes to the driver.

@@ -14,7 +14,7 @@ use std::time::Duration;
 ///
 /// Arguments: `drop=P` and `duplicate=P`, probabilities; `delay=MS`; `ppid=N` and `stream=N` select messages; `way=down`, `up` or
 /// `both` (default `down`); `seed=N` (default 1). Messages are duplicated on their way down only: upward, a duplicate would
-/// return receive window that nobody has taken. What one filter has made, no other one duplicates again.
+/// return receive window that nobody has taken. No filter duplicates the duplicates of another one.
 #[derive(Debug)]
 pub struct Filter {
     drop: f64,

@@ -153,7 +153,7 @@ fn each_operation_fails_in_each_condition_as_its_page_says() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// One message of each type that a driver or the head sends, except `M_FLUSH` and those that the head itself handles.
+/// Returns one message of each type that a driver or the head sends, except `M_FLUSH` and those that the head itself handles.
 fn of_each_type() -> Vec<Message> {
     let ioctl = Ioctl::default();
     let copy = || Box::new(CopyRequest { id: 7, address: 1, bytes: 2, private: 3 });

@@ -130,7 +130,7 @@ fn an_observer_that_panics_makes_its_stream_fail() {
     assert_eq!(*seen.lock().unwrap(), ["up "], "the module is called for later messages");
 }
 
-/// What a program writes past observers alone is not copied for them, and goes on where one wants to handle it.
+/// A write past observers alone is not copied for them; a module that wants to handle it gets it in its place.
 #[test]
 fn observers_of_a_write_hand_it_over_where_they_stand() {
     let mut rig = Rig::new();

@@ -215,7 +215,7 @@ fn what_was_passed_on_is_charged_to_the_owner_of_the_stream() {
         for number in 0..sent {
             assert_eq!(b.recv().unwrap().unwrap().to_vec()[..4], number.to_be_bytes());
         }
-        // What the last batch refers to stays until the next one leaves.
+        // The memory of the last batch stays until the next one leaves.
         while budget.charged_bytes.load(Relaxed) > BATCH_BYTES {
             std::thread::yield_now();
         }

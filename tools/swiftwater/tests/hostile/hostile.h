@@ -47,7 +47,7 @@ static inline void begin(void)
     CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
 }
 
-/* What a child calls first, or after it has become another user: it ends with its parent, and has an alarm of its own. */
+/* Makes a child end with its parent and by an alarm of its own. Called first, and after a change of the user. */
 static inline void begin_child(void)
 {
     alarm(60);

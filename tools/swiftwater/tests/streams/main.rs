@@ -160,7 +160,7 @@ fn bytes_down(place: &str, stream: &str) -> u64 {
 #[ignore = "needs iperf3: ./test --all"]
 fn a_limit_holds_on_a_running_iperf3_until_it_is_popped() {
     const BITS_PER_S: f64 = 1e6;
-    /// What the program writes at a time. One message may be on its way at each end of the time.
+    /// Length of one write of the program. At the start and at the end of the measurement, one message may be on its way.
     const MESSAGE_BYTES: f64 = 65_536.0;
     /// Bytes that take longer at the limit than the test.
     const MANY_BYTES: u64 = 10_000_000;

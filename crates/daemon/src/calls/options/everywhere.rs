@@ -10,7 +10,7 @@ use crate::state::socket::Socket;
 /// A change of one association's options.
 type Change = dyn Fn(&mut AssocOptions);
 
-/// What an option changes in all associations of a socket.
+/// The changes that an option makes to all associations of a socket.
 #[derive(Default)]
 pub(crate) struct Everywhere {
     change: Option<Box<Change>>,

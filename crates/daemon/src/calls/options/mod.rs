@@ -55,7 +55,7 @@ struct Access<'a> {
     inner: &'a mut Inner,
     /// Associations whose program has just subscribed to the sender dry event, and which are dry already.
     dry: Vec<Rc<SocketAssociation>>,
-    /// What is left to do for all associations.
+    /// The change that remains to be made to all associations.
     everywhere: Option<Everywhere>,
 }
 
@@ -72,14 +72,14 @@ enum Current {
     All,
 }
 
-/// What is left to do after an option was set.
+/// The work that remains after an option was set.
 pub(crate) struct Rest {
     /// The associations that need a notification at once because all their data is acknowledged.
     pub(crate) dry: Vec<Rc<SocketAssociation>>,
     pub(crate) everywhere: Option<Everywhere>,
 }
 
-/// Sets an option. Returns what is left to do.
+/// Sets an option. Returns the remaining work.
 pub(crate) fn set(socket: &Socket, level: i32, name: i32, value: &[u8]) -> Result<Rest, Errno> {
     let mut inner = socket.inner();
     let mut access = Access::new(socket, &mut inner);

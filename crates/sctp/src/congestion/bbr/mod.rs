@@ -2,7 +2,7 @@
 //!
 //! A model of the path, consisting of its rate and its round-trip time without a queue, determines the sending rate and
 //! the data in flight. Losses limit the model only if they exceed 2 % of a round trip, and until the next probing.
-//! Names in capitals and with points are those of the draft.
+//! Names in mixed case and with points are those of the draft; those of functions lack its prefix `BBR`.
 
 mod model;
 mod probe_bw;
@@ -57,7 +57,7 @@ enum State {
 }
 
 impl State {
-    /// §5.6.1.
+    /// Returns the pacing gain of the state (§5.6.1).
     fn pacing_percent(self) -> u64 {
         match self {
             State::Startup => STARTUP_PACING_PERCENT,
@@ -172,7 +172,7 @@ impl Bbr {
         WINDOW_PACKETS_MIN * self.mtu_bytes
     }
 
-    /// BDPMultiple.
+    /// Implements BDPMultiple.
     fn bdp(&self, rate: u64, gain_percent: u64) -> u64 {
         match self.min_rtt.get() {
             Some(rtt) => percent(bytes_in(rate, rtt), gain_percent),
@@ -180,7 +180,7 @@ impl Bbr {
         }
     }
 
-    /// QuantizationBudget.
+    /// Implements QuantizationBudget.
     fn quantize(&self, bytes: u64) -> u64 {
         let pacing = self.pacing_bytes_per_s.unwrap_or_default();
         let quantum = (pacing / 1000).min(QUANTUM_BYTES_MAX).max(2 * self.mtu_bytes);
@@ -188,7 +188,7 @@ impl Bbr {
         bytes.max(QUANTA * quantum).max(self.window_bytes_min()).saturating_add(more)
     }
 
-    /// UpdateModelAndState.
+    /// Implements UpdateModelAndState.
     fn update_model(&mut self, now: Time, acked: &Acked, sample: &RateSample) {
         self.short_term.begin_ack(sample);
         self.update_congestion_signals(sample);
@@ -210,7 +210,7 @@ impl Bbr {
         self.short_term.end_ack(sample);
     }
 
-    /// UpdateCongestionSignals.
+    /// Implements UpdateCongestionSignals.
     fn update_congestion_signals(&mut self, sample: &RateSample) {
         self.rounds.update(sample);
         if self.rounds.started {
@@ -230,7 +230,7 @@ impl Bbr {
         self.short_term.loss_in_round = false;
     }
 
-    /// CheckStartupDone.
+    /// Implements CheckStartupDone.
     fn check_startup_done(&mut self, sample: &RateSample) {
         if self.state != State::Startup {
             return;
@@ -257,7 +257,7 @@ impl Bbr {
             self.bdp(self.max_rate.get(), 100).max(self.short_term.delivered_latest_bytes);
     }
 
-    /// CheckDrainDone.
+    /// Implements CheckDrainDone.
     fn check_drain_done(&mut self, now: Time, acked: &Acked) {
         let State::Drain { start_round } = self.state else { return };
         let target = self.quantize(self.bdp(self.rate(), 100));
@@ -266,7 +266,7 @@ impl Bbr {
         }
     }
 
-    /// CheckProbeRTT.
+    /// Implements CheckProbeRTT.
     fn check_probe_rtt(&mut self, now: Time, acked: &Acked) {
         let probing = matches!(self.state, State::ProbeRtt { .. });
         if !probing && self.min_rtt.expired && !self.idle_restart {
@@ -329,7 +329,7 @@ impl Bbr {
         self.cwnd_bytes = self.cwnd_bytes.max(self.prior_cwnd_bytes);
     }
 
-    /// SaveStateUponLoss.
+    /// Implements SaveStateUponLoss.
     fn save_state(&mut self) {
         self.save_cwnd();
         self.undo = Undo {
@@ -340,7 +340,7 @@ impl Bbr {
         };
     }
 
-    /// NoteLoss.
+    /// Implements NoteLoss.
     fn note_loss(&mut self) {
         if !self.short_term.loss_in_round {
             self.save_state();
@@ -348,7 +348,7 @@ impl Bbr {
         self.short_term.note_loss(self.delivered_bytes);
     }
 
-    /// SetPacingRateWithGain.
+    /// Implements SetPacingRateWithGain.
     fn set_pacing(&mut self, gain_percent: u64) {
         let rate = percent(percent(self.rate(), gain_percent), PACING_PERCENT);
         if rate > 0 && (self.full_pipe.reached || self.pacing_bytes_per_s.is_none_or(|now| rate > now)) {
@@ -356,14 +356,14 @@ impl Bbr {
         }
     }
 
-    /// InitPacingRate.
+    /// Implements InitPacingRate.
     fn first_pacing(&self, srtt: Option<Duration>) -> u64 {
         let window = percent(self.initial_cwnd_bytes, STARTUP_PACING_PERCENT);
         let ns = srtt.unwrap_or(RTT_ASSUMED).as_nanos().max(1);
         u64::try_from(u128::from(window) * 1_000_000_000 / ns).unwrap_or(u64::MAX)
     }
 
-    /// SetCwnd.
+    /// Implements SetCwnd.
     fn set_cwnd(&mut self, acked_bytes: u64) {
         let model = self.bdp(self.rate(), self.state.cwnd_percent()).saturating_add(self.extra_acked.get());
         let max = self.quantize(model);
@@ -379,7 +379,7 @@ impl Bbr {
         self.bound_cwnd();
     }
 
-    /// BoundCwndForModel.
+    /// Implements BoundCwndForModel.
     fn bound_cwnd(&mut self) {
         let long_term = match self.state {
             State::Startup | State::Drain { .. } => INFINITE,
@@ -478,7 +478,7 @@ impl Controller for Bbr {
         self.cwnd_bytes = self.mtu_bytes;
     }
 
-    /// HandleSpuriousLossDetection.
+    /// Implements HandleSpuriousLossDetection.
     fn undo(&mut self, _now: Time) {
         self.in_recovery = false;
         self.restore_cwnd();

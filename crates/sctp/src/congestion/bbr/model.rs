@@ -213,7 +213,7 @@ impl ShortTerm {
         }
     }
 
-    /// UpdateLatestDeliverySignals.
+    /// Implements UpdateLatestDeliverySignals.
     pub(super) fn begin_ack(&mut self, sample: &RateSample) {
         self.rate_latest = self.rate_latest.max(sample.bytes_per_s());
         self.delivered_latest_bytes = self.delivered_latest_bytes.max(sample.delivered_bytes);
@@ -223,7 +223,7 @@ impl ShortTerm {
         }
     }
 
-    /// AdvanceLatestDeliverySignals.
+    /// Implements AdvanceLatestDeliverySignals.
     pub(super) fn end_ack(&mut self, sample: &RateSample) {
         if self.round_started {
             self.rate_latest = sample.bytes_per_s();
@@ -251,13 +251,13 @@ impl ShortTerm {
         self.in_flight_bytes = self.delivered_latest_bytes.max(percent(self.in_flight_bytes, BETA_PERCENT));
     }
 
-    /// ResetShortTermModel.
+    /// Implements ResetShortTermModel.
     pub(super) fn unbound(&mut self) {
         self.rate = INFINITE;
         self.in_flight_bytes = INFINITE;
     }
 
-    /// ResetCongestionSignals.
+    /// Implements ResetCongestionSignals.
     pub(super) fn forget_round(&mut self) {
         self.loss_in_round = false;
         self.rate_latest = 0;

@@ -65,7 +65,7 @@ impl Probing {
     }
 }
 
-/// IsInflightTooHigh.
+/// Implements IsInflightTooHigh.
 pub(super) fn loses_too_much(lost_bytes: u64, sent_in_flight_bytes: u64) -> bool {
     lost_bytes > percent(sent_in_flight_bytes, LOSS_PERCENT)
 }
@@ -111,7 +111,7 @@ impl Bbr {
         self.raise_long_term_slope();
     }
 
-    /// UpdateProbeBWCyclePhase.
+    /// Implements UpdateProbeBWCyclePhase.
     pub(super) fn update_cycle(&mut self, now: Time, acked: &Acked, sample: &RateSample) {
         if !self.full_pipe.reached || self.adapt_long_term(acked, sample) {
             return;
@@ -130,7 +130,7 @@ impl Bbr {
         }
     }
 
-    /// AdaptLongTermModel. Returns whether it determined the next phase.
+    /// Implements AdaptLongTermModel. Returns whether it determined the next phase.
     fn adapt_long_term(&mut self, acked: &Acked, sample: &RateSample) -> bool {
         if self.rounds.started && self.probing.phase == AckPhase::Starting {
             self.probing.phase = AckPhase::Feedback;
@@ -158,7 +158,7 @@ impl Bbr {
         false
     }
 
-    /// HandleInflightTooHigh; has an effect once for each probe.
+    /// Implements HandleInflightTooHigh; has an effect once for each probe.
     pub(super) fn handle_too_high(&mut self, now: Time, in_flight_bytes: u64, app_limited: bool) {
         self.probing.too_high = true;
         self.probing.samples = false;
@@ -172,7 +172,7 @@ impl Bbr {
         }
     }
 
-    /// ProbeInflightLongtermUpward.
+    /// Implements ProbeInflightLongtermUpward.
     fn probe_upward(&mut self, acked_bytes: u64) {
         if !self.cwnd_limited || self.cwnd_bytes < self.probing.in_flight_max_bytes {
             return;
@@ -186,7 +186,7 @@ impl Bbr {
         }
     }
 
-    /// RaiseInflightLongtermSlope: one packet in the first round trip, then two, four, ...
+    /// Implements RaiseInflightLongtermSlope: one packet in the first round trip, then two, four, ...
     fn raise_long_term_slope(&mut self) {
         let growth = 1 << self.probing.growth_rounds;
         self.probing.growth_rounds = (self.probing.growth_rounds + 1).min(GROWTH_DOUBLINGS_MAX);
@@ -217,14 +217,14 @@ impl Bbr {
         self.start_down(now);
     }
 
-    /// PickProbeWait, at random, so that several senders do not probe together.
+    /// Implements PickProbeWait, at random, so that several senders do not probe together.
     fn pick_wait(&mut self, now: Time) {
         let random = mix(now.as_nanos() ^ self.delivered_bytes.rotate_left(32));
         self.probing.rounds_since = random & 1;
         self.probing.wait = WAIT_MIN + Duration::from_nanos((random >> 1) % WAIT_RANDOM_NS);
     }
 
-    /// InflightWithHeadroom.
+    /// Implements InflightWithHeadroom.
     pub(super) fn in_flight_with_headroom(&self) -> u64 {
         let limit = self.probing.in_flight_max_bytes;
         if limit == INFINITE {
@@ -234,13 +234,13 @@ impl Bbr {
         (limit - headroom.min(limit)).max(self.window_bytes_min())
     }
 
-    /// TargetInflight.
+    /// Implements TargetInflight.
     fn target_in_flight(&self) -> u64 {
         self.bdp(self.rate(), 100).min(self.cwnd_bytes)
     }
 }
 
-/// SplitMix64: pseudo-random bits, the same in each run with the same seed.
+/// Returns pseudo-random bits (SplitMix64), the same in each run with the same seed.
 fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
