@@ -111,7 +111,7 @@ impl SentBytes {
     /// Changes the number of bytes sent to an association. Returns whether the entry belongs to it and `new` returned a number.
     fn count(&self, entry: &Entry, association: u32, new: impl Fn(u32) -> Option<u32>) -> bool {
         let change = |sent: u64| {
-            // Looked at behind the number: whoever has counted for a later association has found that one in the entry.
+            // Loaded after the number: a sharer that counts for a later association has found that association in the entry.
             let is_its_own = entry.association.load(Acquire) == association;
             let sent = if sent >> 32 == u64::from(association) { sent as u32 } else { 0 };
             is_its_own.then(|| new(sent)).flatten().map(|bytes| sent_to(association, bytes))

@@ -19,7 +19,7 @@ const CHECKSUM: Range<usize> = 8..12;
 /// Changes a packet at most this many times.
 const EDITS_MAX: usize = 4;
 
-/// Changes a packet as the input says. `receiver` is what is known of the side that it goes to.
+/// Changes a packet as the input selects. `history` has earlier packets, parts of which the changes may use.
 pub(crate) fn edit(input: &mut Input<'_>, mut bytes: Vec<u8>, history: &VecDeque<Outgoing>) -> Vec<u8> {
     for _ in 0..=input.below(EDITS_MAX) {
         if bytes.len() < HEADER_BYTES {
@@ -71,7 +71,8 @@ fn place<'a>(input: &mut Input<'_>, bytes: &'a mut [u8]) -> &'a mut u8 {
     &mut bytes[at]
 }
 
-/// Fields are at even places, and what comes after the header is the more interesting.
+/// Returns the range of a field. Fields are at even offsets, counted from the end of the header, because the chunks are the more
+/// interesting part.
 fn field(bytes: &[u8], at: usize, length: usize) -> Option<Range<usize>> {
     let start = HEADER_BYTES + 2 * (at % (bytes.len() / 2));
     (start + length <= bytes.len()).then_some(start..start + length)

@@ -102,7 +102,7 @@ impl Request {
     }
 }
 
-/// Hands back what is sent.
+/// A link that returns each packet to its sender.
 #[derive(Default)]
 struct Loop {
     datagrams: VecDeque<Bytes>,

@@ -46,7 +46,7 @@ pub(crate) fn run(bytes: &[u8], power: Power) {
     }
 }
 
-/// Of the byte that says what happens: the packet is marked on the way.
+/// A bit of the byte that selects the step: the packet is marked on the way.
 const MARKED: u8 = 0x20;
 
 const PORTS: [u16; 3] = [5000, 5001, 5002];

@@ -2,11 +2,11 @@
 //!
 //! - [`Simulation`]: any number of hosts, with the applications of [`traffic`] or your own. It is made for millions of packets.
 //! - [`experiment`]: figures on simulated networks beside those that others have published.
-//! - [`TwoHosts`]: two hosts, a line between them that loses what it is told to, and every packet kept to be looked at.
-//! - [`script::Peer`]: one endpoint that faces a peer made of packets, written down as a ladder.
-//! - [`bounds`]: what an association may hold at most.
-//! - [`delivery_log`]: what was sent and what came, record by record.
-//! - [`packets`]: looking into packets, and making them.
+//! - [`TwoHosts`]: two hosts, a line between them that loses selected packets, and a record of every packet.
+//! - [`script::Peer`]: one endpoint that faces a scripted peer, written as a ladder diagram.
+//! - [`bounds`]: limits of the memory of an association.
+//! - [`delivery_log`]: the sent and the received messages, record by record.
+//! - [`packets`]: parses and builds packets.
 //! - [`wire`]: packets that leave a host, and stages between the hosts and the network.
 //!
 //! Nothing reads a clock, and all random numbers derive from a seed, so a run that failed can be repeated. With the

@@ -82,8 +82,8 @@ impl TwoHosts {
         TwoHosts { simulation, taps: Taps::default(), links: vec![Link { there, back }], sent: Vec::new() }
     }
 
-    /// Returns two hosts with an address for each of these lines, which is a path of its own: what is sent to an address of the
-    /// other goes its way, and leaves from the address of the same number.
+    /// Returns two hosts with an address for each of these lines. Each line is a separate path: packets to an address of the
+    /// other host take the line of that address, and leave from the own address of the same number.
     ///
     /// ```
     /// use lab::{A, B, TwoHosts, line};

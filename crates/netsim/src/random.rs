@@ -4,8 +4,8 @@ const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A sequence of pseudo-random numbers with random access.
 ///
-/// A number is looked up and not drawn, so what one user asks for never moves what another one gets: the chance of a
-/// packet depends on the seed, the pipe, the fault and the packet's number alone.
+/// A number is looked up and not drawn, so requests of one user never change the numbers of another: the fate of a packet
+/// depends only on the seed, the pipe, the fault and the packet's number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Random {
     start: u64,

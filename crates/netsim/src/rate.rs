@@ -2,7 +2,7 @@
 
 const NS_PER_S: u128 = 1_000_000_000;
 
-/// Leaves packets at a rate that is exact over any run of them: what a division by the rate leaves over is carried to
+/// Times packets at a rate that is exact over any run of them: the remainder of each division by the rate is carried to
 /// the next packet.
 #[derive(Clone, Debug)]
 pub(crate) struct Rate {

@@ -68,7 +68,7 @@ impl<T> Transit<T> {
         self.lanes.push(Lane { in_order: VecDeque::new(), waiting: Vec::new() });
     }
 
-    /// Puts on the way what arrives at `at_ns`.
+    /// Puts an item on its way that arrives at `at_ns`.
     pub fn push(&mut self, lane: usize, at_ns: u64, item: T) {
         self.len += 1;
         self.insert(lane, at_ns, item);
@@ -77,8 +77,8 @@ impl<T> Transit<T> {
         }
     }
 
-    /// Puts on the way what arrives at `at_ns`, but will be overtaken by what comes later: in the lane all that
-    /// would be out of order.
+    /// Puts an item on its way that arrives at `at_ns`, and that later items overtake: in the lane they would be out of
+    /// order.
     pub fn push_late(&mut self, lane: usize, at_ns: u64, item: T) {
         self.len += 1;
         let key = (at_ns, self.next_sequence());
@@ -86,7 +86,7 @@ impl<T> Transit<T> {
         self.release(lane, at_ns);
     }
 
-    /// Puts on the way what could arrive at `at_ns`, but waits for others of its lane.
+    /// Puts an item on its way that could arrive at `at_ns`, but waits for others of its lane.
     pub fn push_behind(&mut self, lane: usize, at_ns: u64, behind: Behind, item: T) {
         self.len += 1;
         let key = (behind.at_latest_ns, self.next_sequence());

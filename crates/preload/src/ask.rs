@@ -122,7 +122,7 @@ pub(crate) fn linger(cookie: u64, time: Duration) {
     let _ = repeated(ask_once);
 }
 
-/// Repeats what fails with [`UNREAD`].
+/// Repeats a request that fails with [`UNREAD`].
 ///
 /// # Errors
 ///
@@ -149,7 +149,7 @@ fn ask_here(request: &SocketRequest<'_>, fd: RawFd) -> Result<Reply> {
 }
 
 /// Asks about a descriptor for a value and copies as much of it to `place` as fits; returns the number of bytes copied.
-/// `request` makes the request while it is sent: what it contains may lie in `place`.
+/// `request` makes the request while it is sent: its content may lie in `place`.
 pub(crate) fn ask_for_value<'a>(
     request: &dyn Fn() -> SocketRequest<'a>,
     about: RawFd,
@@ -251,7 +251,7 @@ fn answered_late(request: &SocketRequest<'_>) -> bool {
 /// No place for a part of an answer.
 const NOWHERE: iovec = iovec { iov_base: ptr::null_mut(), iov_len: 0 };
 
-/// Receives an answer; what the frame of a [`Reply`] has no room for goes to `rest`, as far as it fits.
+/// Receives an answer. The part that exceeds the frame of a [`Reply`] goes to `rest`, as far as it fits.
 fn answer(connection: RawFd, late: bool, rest: iovec) -> Result<Reply> {
     let mut reply = Reply { frame: [0; ANSWER_BYTES_MAX], bytes: 0, descriptors: [-1; 3] };
     let received = loop {

@@ -110,7 +110,7 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
     }
 }
 
-/// Sleeps until there may be a message; returns what [`asleep`] returns.
+/// Sleeps until there may be a message; returns the result of [`asleep`].
 ///
 /// A record wakes one of the threads that sleep in a receive, and all that poll. It may hold messages for several, so only one
 /// thread of all sharers sleeps in a receive, and the others poll.

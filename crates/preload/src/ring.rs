@@ -97,7 +97,7 @@ fn put_waiting(
     sent
 }
 
-/// Sends what finds its room in the carrier by `send`; waits for the room, if a call with these flags may.
+/// Sends a record by `send`, which needs room in the carrier; waits for the room, if a call with these flags may.
 pub(crate) fn send_alone(fd: RawFd, flags: c_int, send: impl Fn() -> Result<()>) -> Result<()> {
     wait_for_room(fd, flags, &Patience::of_send(fd, flags), || match send() {
         Err(Errno(libc::EAGAIN)) => Ok(false),

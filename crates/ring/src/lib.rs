@@ -33,8 +33,8 @@
 //!
 //! A process that writes anything into the writers' memory at any time does the reader no harm, if it can neither shorten
 //! that memory nor take pages of it away. All accesses are atomic, and all indexes stay within the memory. The reader trusts
-//! its own position alone, checks the tail and each length that it reads, and reads each of them once. It finds [`Broken`]
-//! where no writer would write what is there; writers that go on make it find ever more records, so its owner bounds how many
+//! its own position alone, checks the tail and each length that it reads, and reads each of them once. It returns [`Broken`]
+//! for content that no writer would write; writers that go on make it find ever more records, so its owner bounds how many
 //! it takes. The bytes of a record may change while they are read, so a reader copies them before it looks at them. A writer
 //! finds a full ring or overwrites records, whatever the others do; its own calls return.
 //!
@@ -226,7 +226,7 @@ impl<'a> Writer<'a> {
         if fits(known) {
             return true;
         }
-        // The reader may be in front of what was skipped. A position behind the tail is that of a record that was not published.
+        // The reader may be in front of the skipped bytes. A position behind the tail is that of a record that was not published.
         let known = if known <= tail { known } else { 0 };
         let head = self.0.reader[HEAD].load(Acquire).max(known);
         self.0.words[KNOWN_HEAD].store(head, Relaxed);

@@ -42,7 +42,7 @@ impl Digest {
     /// Adds the next piece.
     #[inline]
     pub fn update(&mut self, bytes: &[u8]) {
-        // The library's own digest carries its tables about; what must be kept between pieces is 32 bits.
+        // The library's own digest contains its tables; only 32 bits must be kept between pieces.
         let mut digest = crc_fast::Digest::new_with_init_state(Crc32Iscsi, u64::from(self.state));
         digest.update(bytes);
         self.state = digest.get_state() as u32;

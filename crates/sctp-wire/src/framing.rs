@@ -102,8 +102,8 @@ pub(crate) fn without_final_padding(bytes: &[u8]) -> &[u8] {
 
 /// Appends a header, the value that `body` writes, and the padding.
 ///
-/// A value too long for the 16-bit length field is cut off at what the field can say: the packet stays well
-/// formed whatever the caller passed. Callers bound what they write.
+/// A value too long for the 16-bit length field is truncated to the largest length of the field: the packet stays well
+/// formed whatever the caller passed. Callers bound the lengths that they write.
 #[inline]
 pub(crate) fn write_tlv(out: &mut Vec<u8>, head: [u8; 2], body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();

@@ -192,7 +192,7 @@ impl Head {
         self.update_failed_or_diverted();
     }
 
-    /// Returns a linked stream to its user, who finds what the multiplexor has left.
+    /// Returns a linked stream to its user, who reads the messages that the multiplexor has left.
     pub(crate) fn end_link(&mut self, s: StreamId, scheduler: &mut Scheduler) {
         self.link = None;
         self.diverted = self.closing;

@@ -336,7 +336,7 @@ impl Stream {
 
     /// Runs the put procedures along the path of the scheduler's message, while each sends on one message at most.
     /// Returns whether that message has reached the driver. A module that panics fails its stream, and nothing else;
-    /// what it has sent on stays on its way.
+    /// messages that it has sent on stay on their way.
     #[inline]
     pub(crate) fn carry(&mut self, s: StreamId, scheduler: &mut Scheduler, puts_left: &mut u32) -> bool {
         let carried = catch_unwind(AssertUnwindSafe(|| self.carry_on(s, &mut *scheduler, puts_left)));

@@ -6,8 +6,8 @@
 //! before the messages in it.
 //!
 //! While the daemon is awake for a ring, it looks there for the next message, and in the carrier only where the ring
-//! is empty. Once it sleeps, the next writer puts a wake record into the carrier; what lies in front of that was sent
-//! before what the ring holds.
+//! is empty. Once it sleeps, the next writer puts a wake record into the carrier; records in front of that were
+//! sent before the messages in the ring.
 //!
 //! Another program that has the socket, for instance after an `exec`, may announce another ring. The daemon takes all
 //! messages of the old one first.

@@ -196,7 +196,7 @@ impl SharedPages {
         self.write(Layout::entry_default_stream_at(index), &u32::from(stream).to_ne_bytes());
     }
 
-    /// Sets what a message of the only association has if the program gives it nothing.
+    /// Sets the default attributes of messages to the only association.
     pub(crate) fn set_defaults(&self, defaults: &Header) {
         let Header { stream, flags, ppid, context, lifetime_ms, .. } = *defaults;
         let words = [stream.into(), flags.number(), ppid, context, lifetime_ms].map(u32::to_ne_bytes);

@@ -230,7 +230,7 @@ impl Socket {
         self.channel.pages.set_associations(inner.heard);
     }
 
-    /// Shows in the page what a message has that is sent with nothing: the shim completes it when it is sent, so that later
+    /// Shows the default attributes of messages in the page: the shim completes a message when it is sent, so that later
     /// changes do not concern it. Where a socket has many associations, only the stream is shown, which the shim checks.
     pub(crate) fn show_defaults(&self, assoc: &SocketAssociation) {
         let (pages, sending) = (&self.channel.pages, assoc.options().sending);

@@ -41,8 +41,8 @@ struct Ended {
 impl Ended {
     /// Returns whether many have ended and no more do, now that there are `count`.
     fn are_many(&mut self, count: usize) -> bool {
-        let settled = count >= std::mem::replace(&mut self.before, count);
-        let many = settled && self.most.saturating_sub(count) >= ENDED_MANY;
+        let has_ceased = count >= std::mem::replace(&mut self.before, count);
+        let many = has_ceased && self.most.saturating_sub(count) >= ENDED_MANY;
         self.most = if many { count } else { self.most.max(count) };
         many
     }

@@ -98,18 +98,18 @@ pub trait Case: Send + Sync {
     ///
     /// # Errors
     ///
-    /// When what the packets are captured to cannot be written.
+    /// The capture cannot be written.
     fn run(&self, watch: &mut Watch<'_>) -> Result<Vec<Outcome>, CaptureError>;
 }
 
 /// Observers of a running case.
 #[derive(Default)]
 pub struct Watch<'a> {
-    /// Is told the part that is done, from 0 to 1, and says whether to go on.
+    /// Called with the part that is done, from 0 to 1. Returns whether to go on.
     pub progress: Option<&'a mut dyn FnMut(f64) -> bool>,
-    /// Where what the hosts send and receive is written to, as pcapng.
+    /// The destination of the packets that the hosts send and receive, as pcapng.
     pub capture: Option<Box<dyn Write + Send>>,
-    /// Is told what the associations do, at the end that sends.
+    /// Called with the trace of the associations, at the end that sends.
     pub trace: Option<Box<dyn FnMut(Record) + Send>>,
 }
 
@@ -120,14 +120,14 @@ impl fmt::Debug for Watch<'_> {
 }
 
 impl Watch<'_> {
-    /// Traces the associations of a simulation that are yet to come, if that is wanted.
+    /// Traces the later associations of a simulation, if requested.
     fn start_trace<A: Application>(&mut self, simulation: &mut Simulation<A>) {
         if let Some(mut take) = self.trace.take() {
             simulation.trace(move |_, record| take(record));
         }
     }
 
-    /// Captures what passes the hosts of a simulation, if that is wanted.
+    /// Captures the packets at the hosts of a simulation, if requested.
     fn start_capture<A: Application>(&mut self, simulation: &mut Simulation<A>) -> Result<(), CaptureError> {
         let Some(out) = self.capture.take() else { return Ok(()) };
         let capture = Capture::to(out).packet_bytes_max(CAPTURED_BYTES);

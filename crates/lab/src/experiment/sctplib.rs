@@ -54,7 +54,7 @@ pub(super) fn cases(options: &Options) -> Vec<Box<dyn Case>> {
     cases
 }
 
-/// Returns what has been published of a file of so many MB of 2^20 bytes: SCTP with this receive buffer, and TCP.
+/// Returns the published results for a file of this many MB of 2^20 bytes: SCTP with this receive buffer, and TCP.
 pub fn published_sctplib(mbytes: f64, receive_buffer_bytes: usize) -> Vec<Outcome> {
     published(&case(0, mbytes, receive_buffer_bytes), figures::sctplib(mbytes, receive_buffer_bytes))
 }

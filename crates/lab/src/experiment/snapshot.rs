@@ -1,5 +1,5 @@
-//! Small cases of every kind, as tables that are kept beside this file: a change of what the core makes of a line shows
-//! as a difference. `UPDATE_SNAPSHOTS=1` writes them anew.
+//! Small cases of every kind, as tables that are kept beside this file: a change of the core's performance on a line
+//! shows as a difference. `UPDATE_SNAPSHOTS=1` writes them anew.
 
 use std::time::Duration;
 

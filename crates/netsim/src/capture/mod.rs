@@ -20,8 +20,8 @@ use crate::{DropReason, Ecn, HostId, Passage, PipeId, Verdict};
 
 /// A capture: its place in the network, and the pcapng file that Wireshark and similar programs read.
 ///
-/// Each host and pipe is an interface of the file. A host shows what it sends and what arrives there; a pipe shows what
-/// comes to its near end. Times are those of the virtual clock, to the nanosecond, from 1970 on. The network's
+/// Each host and pipe is an interface of the file. A host shows the packets that it sends and receives; a pipe shows those
+/// that enter it. Times are those of the virtual clock, to the nanosecond, from 1970 on. The network's
 /// packets have no headers of their own, so each is written as a UDP datagram in IPv4 or IPv6 between the addresses that
 /// it has in the network, with its ECN field, right lengths and right checksums; a payload that is longer than a datagram
 /// is cut. The comment of a packet states its fate: dropped and why, marked, sent twice, damaged. At a host the comment

@@ -246,7 +246,7 @@ pub unsafe extern "C-unwind" fn execveat(
     }
 }
 
-/// Returns the path by which this process finds what `execveat` executes; null if it has none.
+/// Returns the path by which this process finds the file that `execveat` executes; null if it has none.
 ///
 /// # Safety
 ///
@@ -278,8 +278,8 @@ unsafe fn from_folder(
 }
 
 /// Defines functions of the C library that take the arguments of a program one by one, up to a null pointer, and call another
-/// with their first argument and the list of the others. On the stack the list begins where the caller has put what did not
-/// fit the registers; right below that place, each function stores the registers that hold the first ones.
+/// with their first argument and the list of the others. On the stack the list begins with the arguments that did not fit
+/// the registers; right below them, each function stores the registers that hold the first arguments.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! listing {
     ($($name:ident calls $with:ident;)*) => {$(

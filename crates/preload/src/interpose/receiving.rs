@@ -47,8 +47,8 @@ unsafe fn tell(
     unsafe { address::write(address::as_wanted(descriptor, peer), place, bytes) }
 }
 
-/// Tells the program who has sent what it has received. Nobody has sent the end, which has no header, and TCP
-/// names no sender.
+/// Stores the address of the sender of a received message for the program. The end of file has no header and no sender,
+/// and TCP names none.
 ///
 /// # Safety
 ///

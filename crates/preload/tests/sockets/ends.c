@@ -116,7 +116,7 @@ static void restart(void)
     say("ready");
     FAILS(read(client, text, sizeof text), ECONNRESET);
     FAILS(read(server, text, sizeof text), ECONNRESET);
-    /* The service manager has the door: this waits for the next daemon, which knows nothing of the old socket. */
+    /* The service manager keeps the daemon's socket: this waits for the next daemon, which does not know the old socket. */
     CHECK(bind(old, (struct sockaddr *)&a, sizeof a) == -1);
     CHECK(close(old) == 0 && close(client) == 0 && close(server) == 0);
     joined(PORT, &client, &server);

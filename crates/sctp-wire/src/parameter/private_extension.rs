@@ -29,7 +29,8 @@ impl<'a> PrivateExtension<'a> {
     /// Multipath: the sender wants data on all its addresses at once, and copes with the order in which it comes then.
     pub const MULTIPATH: PrivateExtension<'static> = PrivateExtension { mark: b"SWMP" };
     /// Prompt parts: the sender sets the I bit (RFC 7053) on a chunk in the middle of a message only where it has no more of the
-    /// message for now, so that the receiver hands over what there is. Other senders set the bit on every chunk while they close.
+    /// message for now, so that the receiver hands over the part that it has. Other senders set the bit on
+    /// every chunk while they close.
     pub const PROMPT_PARTS: PrivateExtension<'static> = PrivateExtension { mark: b"SWPP" };
 
     /// Reads the parameter. The caller has checked the kind.

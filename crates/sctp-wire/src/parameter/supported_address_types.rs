@@ -3,8 +3,8 @@ use std::fmt;
 use crate::framing;
 use crate::parameter::{KindList, ParameterError, RawParameter};
 
-/// Supported Address Types: what kinds of addresses the sender of an INIT can use (RFC 9260 §3.3.2.1.5). Who
-/// does not send it can use all.
+/// Supported Address Types: the kinds of addresses that the sender of an INIT can use (RFC 9260 §3.3.2.1.5). Without the
+/// parameter, the sender can use all.
 ///
 /// ```text
 ///  0                   1                   2                   3

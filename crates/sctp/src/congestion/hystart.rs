@@ -191,7 +191,7 @@ mod tests {
     use super::super::testing::acked;
     use super::*;
 
-    /// Feeds rounds of ten packets, each with one round-trip time, and says what came of the last packet.
+    /// Feeds rounds of ten packets, each with one round-trip time, and returns the result for the last packet.
     fn rounds(hystart: &mut HyStart, next: &mut u32, rtts_ms: &[u64]) -> SlowStart {
         let mut last = SlowStart::Double;
         for &ms in rtts_ms {

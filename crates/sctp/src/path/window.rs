@@ -162,14 +162,14 @@ impl Path {
         after(self.limited_until, packet)
     }
 
-    /// Returns what the window brings in a round trip, if the path carries data.
+    /// Returns the rate at which one window leaves in each round trip, if the path carries data.
     fn rate_bytes_per_s(&self) -> Option<u64> {
         let srtt = self.rto.srtt().filter(|_| !self.flight.is_empty())?;
         Some(rate_bytes_per_s(self.congestion.cwnd_bytes(), srtt))
     }
 }
 
-/// Tells the controllers of the paths of an association what each of them is among those that carry data.
+/// Tells the controller of each path of an association its share among the paths that carry data.
 pub(crate) fn couple(paths: &mut [Path]) {
     let pool: Pool = paths.iter().filter_map(Path::rate_bytes_per_s).collect();
     for path in paths {

@@ -120,7 +120,7 @@ fn at_full_load_data_moves_to_the_other_path_and_back() {
 }
 
 #[test]
-fn without_suspicion_the_timer_decides() {
+fn without_early_failover_the_timer_decides() {
     let down = Duration::from_secs(5)..Duration::from_secs(8);
     let config = AssociationConfig { early_failover: false, ..AssociationConfig::default() };
     let round_trip = Duration::from_millis(25);
@@ -276,7 +276,7 @@ fn how_long_a_line_paused_says_nothing_of_it_later() {
 }
 
 #[test]
-fn jitter_and_pauses_of_the_application_hardly_raise_suspicion() {
+fn jitter_and_pauses_of_the_application_hardly_cause_early_failovers() {
     let round_trip = Duration::from_millis(20);
     let config = PipeConfig {
         jitter: Jitter::Normal {

@@ -74,7 +74,7 @@ enum Onward {
 }
 
 impl Splice {
-    /// Returns what has gone on from a linked stream.
+    /// Returns the counts of messages that were passed on from a linked stream.
     pub fn spliced(&self, lower: StreamId) -> Option<Spliced> {
         self.ends.get(&lower).map(|end| end.spliced)
     }

@@ -357,7 +357,7 @@ impl Executive {
             flow::back_enable_below(s, &mut stream.modules, &mut stream.device, scheduler);
         }
         if !stream.modules.is_empty() {
-            return self.settle_credit(s, credit);
+            return self.return_credit_past_modules(s, credit);
         }
         let Credit { association, bytes, charges } = credit;
         if bytes > 0 || charges > 0 {
@@ -370,7 +370,7 @@ impl Executive {
     /// Returns the receive window of what was taken on a stream with modules, and checks that they have not discarded
     /// other messages without that.
     #[inline(never)]
-    fn settle_credit(&mut self, s: StreamId, credit: Credit) {
+    fn return_credit_past_modules(&mut self, s: StreamId, credit: Credit) {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
         stream.credit.on_returned(credit.bytes);
         if credit.bytes == 0 && credit.charges == 0 {

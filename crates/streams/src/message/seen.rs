@@ -20,7 +20,7 @@ enum Data<'a> {
 }
 
 impl<'a> Seen<'a> {
-    /// Returns what is seen of data that a program writes, in the normal band.
+    /// Returns the view of data that a program writes, in the normal band.
     pub(crate) fn written(kind: &'a Kind, data: &'a [u8]) -> Self {
         Self { kind, band: 0, data: Data::Written(data) }
     }

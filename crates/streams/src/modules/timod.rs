@@ -161,7 +161,7 @@ impl TiMod {
             return false;
         }
         self.waiting = None;
-        // The reply goes up, as what this side of the module handles does.
+        // The reply goes up, as all messages on this side of the module do.
         let mut q = q.other();
         match (primitive, request) {
             (Primitive::ErrorAck { t_error, errno, .. }, _) => {

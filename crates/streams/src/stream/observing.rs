@@ -33,13 +33,13 @@ impl Stream {
         true
     }
 
-    /// Returns whether every module only looks at what comes down, unless it decides otherwise for a message.
+    /// Returns whether every module only observes messages that come down, unless it decides otherwise for one of them.
     #[inline]
     pub(crate) fn only_observes_writes(&self) -> bool {
         self.modules.iter().all(|slot| slot.observes && !slot.queues.write.has_service())
     }
 
-    /// Shows what a program writes to the modules, which all observe, from the head downward. Returns where it goes on;
+    /// Shows a write to the modules, which all observe, from the head downward. Returns where the write goes on;
     /// `None` if a module has panicked, which fails the stream and takes the message along.
     #[inline]
     pub(crate) fn show_written(

@@ -15,10 +15,10 @@ fn service() -> (Executive, DriverId, StreamId, u32) {
     modules::add_all(&mut executive);
     let driver = executive.add_driver("pipe", Box::new(Pipe::default()));
     let server = executive.open_minor(driver, None, SERVER).unwrap();
-    let door = executive.open_minor(driver, None, SERVER).unwrap();
-    executive.with_driver(driver, |pipe: &mut Pipe, _| pipe.join(server, door)).unwrap().unwrap();
-    executive.push_named(door, "connld", &[]).unwrap();
-    let minor = executive.minor_of(door).unwrap();
+    let entry = executive.open_minor(driver, None, SERVER).unwrap();
+    executive.with_driver(driver, |pipe: &mut Pipe, _| pipe.join(server, entry)).unwrap().unwrap();
+    executive.push_named(entry, "connld", &[]).unwrap();
+    let minor = executive.minor_of(entry).unwrap();
     (executive, driver, server, minor)
 }
 
@@ -53,10 +53,10 @@ fn each_open_is_a_connection_of_its_own() {
 #[test]
 fn an_open_shares_the_stream_once_the_module_is_popped() {
     let (mut executive, driver, _, minor) = service();
-    let door = executive.streams().find(|s| executive.minor_of(*s) == Some(minor)).unwrap();
-    executive.pop(door).unwrap();
+    let entry = executive.streams().find(|s| executive.minor_of(*s) == Some(minor)).unwrap();
+    executive.pop(entry).unwrap();
     assert_eq!(executive.open_minor(driver, Some(minor), CLIENT), Err(OpenError::NotOwner));
-    assert_eq!(executive.open_minor(driver, Some(minor), SERVER), Ok(door));
+    assert_eq!(executive.open_minor(driver, Some(minor), SERVER), Ok(entry));
 }
 
 /// "ENXIO: nobody is at the other end", or the stream is no pipe.

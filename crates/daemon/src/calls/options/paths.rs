@@ -108,7 +108,7 @@ impl Subject {
 /// Sets the primary path from a `struct sctp_prim`.
 fn set_primary(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::exactly(value, PRIM_BYTES)?;
-    let address = value.place(4).named(Errno::INVAL)?.ok_or(Errno::INVAL)?;
+    let address = value.address(4).named(Errno::INVAL)?.ok_or(Errno::INVAL)?;
     let assoc = access.path(value.i32(0), address).ok_or(Errno::INVAL)?;
     // An unconfirmed address is accepted, as the peer has named it; the call does not wait for its confirmation.
     let chosen = assoc.association().map(|association| association.set_primary(address.ip()));
@@ -150,7 +150,7 @@ fn set_parameters(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
         dscp: value.u8(154),
     };
     asked.check()?;
-    let subject = access.subject(value.i32(0), value.place(4), Errno::INVAL)?;
+    let subject = access.subject(value.i32(0), value.address(4), Errno::INVAL)?;
     let has_label = access.socket.v6 || !matches!(subject, Subject::Future);
     match &subject {
         Subject::Future if asked.flags & flags::HB_DEMAND != 0 => return Err(Errno::INVAL),
@@ -245,7 +245,7 @@ impl Asked {
 fn parameters(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let bytes = if given.len() >= PARAMS_BYTES { PARAMS_BYTES } else { OLD_PARAMS_BYTES };
     let given = Value::at_least(given, bytes)?;
-    let subject = access.subject(given.i32(0), given.place(4), Errno::INVAL)?;
+    let subject = access.subject(given.i32(0), given.address(4), Errno::INVAL)?;
     let mut assoc_options = access.assoc_options(subject.assoc());
     let mut mtu = assoc_options.path_mtu;
     if let Some(path) = subject.path_options() {
@@ -298,7 +298,7 @@ fn set_thresholds(access: &mut Access<'_>, value: &[u8], second: bool) -> Result
     if second && failing > left {
         return Err(Errno::INVAL);
     }
-    let subject = access.subject(value.i32(0), value.place(8), Errno::NOENT)?;
+    let subject = access.subject(value.i32(0), value.address(8), Errno::NOENT)?;
     let change = |assoc_options: &mut AssocOptions| {
         assoc_options.path_retries_max = if retries == 0 { assoc_options.path_retries_max } else { retries };
         assoc_options.potentially_failed_after = failing;
@@ -321,7 +321,7 @@ fn set_thresholds(access: &mut Access<'_>, value: &[u8], second: bool) -> Result
 
 fn thresholds(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, THRESHOLDS_BYTES)?;
-    let subject = access.subject(given.i32(0), given.place(8), Errno::NOENT)?;
+    let subject = access.subject(given.i32(0), given.address(8), Errno::NOENT)?;
     let assoc_options = access.assoc_options(subject.assoc());
     let (mut retries, mut failing) = (assoc_options.path_retries_max, assoc_options.potentially_failed_after);
     if let Some(path) = subject.path_options() {
@@ -337,7 +337,7 @@ fn thresholds(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
 fn set_encapsulation_port(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::exactly(value, PORT_BYTES)?;
     let port = u16::from_be(value.u16(136));
-    let subject = access.subject(value.i32(0), value.place(8), Errno::INVAL)?;
+    let subject = access.subject(value.i32(0), value.address(8), Errno::INVAL)?;
     match &subject {
         Subject::Future => access.inner.options.assoc_options.encapsulation_port = port,
         Subject::Association(assoc) | Subject::Path(assoc, _) => assoc.options().encapsulation_port = port,
@@ -349,7 +349,7 @@ fn set_encapsulation_port(access: &mut Access<'_>, value: &[u8]) -> Result<(), E
 
 fn encapsulation_port(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, PORT_BYTES)?;
-    let subject = access.subject(given.i32(0), given.place(8), Errno::INVAL)?;
+    let subject = access.subject(given.i32(0), given.address(8), Errno::INVAL)?;
     let port = access.assoc_options(subject.assoc()).encapsulation_port;
     Ok(Build::after(given, 8 + STORAGE_BYTES).u16(port.to_be()).pad(PORT_BYTES).finish())
 }
@@ -361,7 +361,7 @@ fn set_probe_interval(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno
     if (1..PROBE_INTERVAL_MIN_MS).contains(&interval_ms) {
         return Err(Errno::INVAL);
     }
-    match access.subject(value.i32(0), value.place(8), Errno::INVAL)? {
+    match access.subject(value.i32(0), value.address(8), Errno::INVAL)? {
         Subject::Future => access.inner.options.assoc_options.probe_interval_ms = interval_ms,
         Subject::Association(assoc) | Subject::Path(assoc, _) => {
             assoc.options().probe_interval_ms = interval_ms;
@@ -372,7 +372,7 @@ fn set_probe_interval(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno
 
 fn probe_interval(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, PORT_BYTES)?;
-    let subject = access.subject(given.i32(0), given.place(8), Errno::INVAL)?;
+    let subject = access.subject(given.i32(0), given.address(8), Errno::INVAL)?;
     let interval_ms = access.assoc_options(subject.assoc()).probe_interval_ms;
     Ok(Build::after(given, 8 + STORAGE_BYTES).u32(interval_ms).pad(PORT_BYTES).finish())
 }

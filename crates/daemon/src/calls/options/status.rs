@@ -63,7 +63,7 @@ fn status(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
 /// Returns a `struct sctp_paddrinfo`.
 fn info(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, INFO_BYTES)?;
-    let address = given.place(4).named(Errno::INVAL)?.ok_or(Errno::INVAL)?;
+    let address = given.address(4).named(Errno::INVAL)?.ok_or(Errno::INVAL)?;
     let assoc = access.path(given.i32(0), address).ok_or(Errno::INVAL)?;
     let statistics = assoc.association().ok_or(Errno::INVAL)?.statistics().unwrap_or_default();
     let ip = address.ip().to_canonical();

@@ -47,7 +47,7 @@ impl<'a> Value<'a> {
     }
 
     /// Reads a `struct sockaddr_storage`.
-    pub(super) fn place(self, at: usize) -> NamedAddress {
+    pub(super) fn address(self, at: usize) -> NamedAddress {
         let bytes = &self.0[at.min(self.0.len())..];
         if Value(bytes).u16(0) == 0 {
             return NamedAddress::Any;
