@@ -3,7 +3,7 @@ use std::fmt;
 use crate::framing;
 use crate::parameter::{ParameterError, RawParameter};
 
-/// Adaptation Layer Indication: what the sender of an INIT or INIT ACK says of the layer above it (RFC 5061 §4.2.6).
+/// Adaptation Layer Indication: describes the layer above SCTP at the sender of an INIT or INIT ACK (RFC 5061 §4.2.6).
 ///
 /// ```text
 ///  0                   1                   2                   3

@@ -4,7 +4,7 @@ use crate::chunk::{ChunkError, RawChunk};
 use crate::framing;
 use crate::parameter::{PARAMETER_HEADER_BYTES, ParameterError, Parameters, RawParameter};
 
-/// Heartbeat Info: what a HEARTBEAT wants back (RFC 9260 §3.3.5).
+/// Heartbeat Info: data of a HEARTBEAT that its HEARTBEAT ACK returns (RFC 9260 §3.3.5).
 ///
 /// ```text
 ///  0                   1                   2                   3
@@ -42,7 +42,7 @@ impl<'a> HeartbeatInfo<'a> {
         }
     }
 
-    /// Appends header and value. RFC 9260 §3.2: what pads the last parameter is the padding of the chunk.
+    /// Appends header and value. RFC 9260 §3.2: the padding of the last parameter is that of the chunk.
     pub(crate) fn write_last(&self, out: &mut Vec<u8>) {
         let end = out.len() + PARAMETER_HEADER_BYTES + self.info.len();
         self.write(out);

@@ -1,4 +1,4 @@
-//! The end of an association: what its user is told, and its final packet.
+//! The end of an association: the report to its user, and its final packet.
 
 use std::net::{IpAddr, SocketAddr};
 

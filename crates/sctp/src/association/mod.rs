@@ -17,7 +17,7 @@
 //! | `mtu` | packet length (RFC 8899) |
 //! | `events` | optional events (RFC 6458 §6.1) |
 //! | `shutdown` | SHUTDOWN and ABORT (§9) |
-//! | `closing` | the end: what the user is told, and the final packet |
+//! | `closing` | the end: the report to the user, and the final packet |
 //! | `observe` | statistics and trace |
 
 mod causes;
