@@ -69,8 +69,8 @@ const LOCAL_ADDRESS_KEPT: Duration = Duration::from_millis(200);
 pub(crate) struct Path {
     remote: SocketAddr,
     local: Option<IpAddr>,
-    /// When the last packet came to `local`.
-    local_reached: Time,
+    /// When the last packet came to `local`; `None` if none has.
+    local_reached: Option<Time>,
     state: PathState,
     settings: PathSettings,
     rto: Rto,
@@ -113,7 +113,7 @@ impl Path {
         Path {
             remote,
             local,
-            local_reached: Time::ZERO,
+            local_reached: None,
             state: PathState::Unconfirmed,
             settings: PathSettings::new(config),
             rto: Rto::new(&config.rto),
@@ -161,7 +161,7 @@ impl Path {
         self.counts.packets_received += 1;
         let is_kept = self.keeps_local(now, local, is_probe);
         if !is_kept && local.is_some() {
-            (self.local, self.local_reached) = (local, now);
+            (self.local, self.local_reached) = (local, Some(now));
         }
         !is_kept
     }
@@ -172,7 +172,8 @@ impl Path {
     /// stays while packets come to it. A probe moves nothing while the path works: the peer probes all our addresses.
     pub(crate) fn keeps_local(&self, now: Time, local: Option<IpAddr>, is_probe: bool) -> bool {
         let is_other = local.is_some() && self.local.is_some() && self.local != local;
-        let is_reached = now.saturating_since(self.local_reached) <= LOCAL_ADDRESS_KEPT;
+        let is_recent = |reached| now.saturating_since(reached) <= LOCAL_ADDRESS_KEPT;
+        let is_reached = self.local_reached.is_some_and(is_recent);
         is_other && self.state == PathState::Active && (is_probe || is_reached)
     }
 

@@ -21,10 +21,9 @@ const MIN_RTT_LIFE: Duration = Duration::from_secs(300);
 #[derive(Debug)]
 pub(crate) struct Rack {
     /// The newest packet, in order of transmission, that was acknowledged, and its round-trip time.
-    newest: Option<u32>,
-    rtt: Duration,
+    newest: Option<(u32, Duration)>,
     min_rtt: Option<(Duration, Time)>,
-    reordering_seen: bool,
+    has_reordered: bool,
     window_quarters: u32,
     wide_recoveries: u8,
     /// End of the round trip in which the window was widened.
@@ -48,9 +47,8 @@ impl Rack {
     pub(crate) fn new() -> Self {
         Rack {
             newest: None,
-            rtt: Duration::ZERO,
             min_rtt: None,
-            reordering_seen: false,
+            has_reordered: false,
             window_quarters: 1,
             wide_recoveries: 0,
             widened_until: None,
@@ -59,7 +57,7 @@ impl Rack {
 
     #[inline]
     pub(crate) fn newest(&self) -> Option<u32> {
-        self.newest
+        self.newest.map(|(newest, _)| newest)
     }
 
     #[inline]
@@ -83,21 +81,20 @@ impl Rack {
         if again && self.min_rtt().is_some_and(|least| rtt < least) {
             return;
         }
-        if self.newest.is_none_or(|newest| after(number, newest)) {
-            self.newest = Some(number);
-            self.rtt = rtt;
+        if self.newest().is_none_or(|newest| after(number, newest)) {
+            self.newest = Some((number, rtt));
         }
     }
 
     /// Records that a packet arrived after one that was sent later.
     pub(crate) fn note_reordering(&mut self) {
-        self.reordering_seen = true;
+        self.has_reordered = true;
     }
 
     /// Widens the reordering window, at most once per round trip, because the peer had received the retransmitted data.
     pub(crate) fn widen(&mut self, next_packet: u32) {
         let round_over =
-            self.widened_until.is_none_or(|end| self.newest.is_some_and(|newest| !after(end, newest)));
+            self.widened_until.is_none_or(|end| self.newest().is_some_and(|newest| !after(end, newest)));
         if round_over {
             self.widened_until = Some(next_packet);
             self.window_quarters = (self.window_quarters + 1).min(WINDOW_QUARTERS_MAX);
@@ -113,12 +110,13 @@ impl Rack {
         }
     }
 
-    /// Returns the reordering window: how much later than its successors a packet may arrive.
-    fn window(&self, in_recovery: bool, srtt: Option<Duration>) -> Duration {
-        if in_recovery && !self.reordering_seen {
+    /// Returns the reordering window: how much later than its successors a packet may arrive. `rtt` is the round-trip time of the newest
+    /// packet.
+    fn window(&self, rtt: Duration, in_recovery: bool, srtt: Option<Duration>) -> Duration {
+        if in_recovery && !self.has_reordered {
             return Duration::ZERO;
         }
-        let quarter = self.min_rtt().unwrap_or(self.rtt) / 4;
+        let quarter = self.min_rtt().unwrap_or(rtt) / 4;
         let window = quarter * self.window_quarters;
         srtt.map_or(window, |srtt| window.min(srtt)).max(REORDERING_TIME_MIN)
     }
@@ -133,13 +131,13 @@ impl Rack {
         in_recovery: bool,
         srtt: Option<Duration>,
     ) -> Verdict {
-        let Some(newest) = self.newest.filter(|newest| after(*newest, number)) else {
+        let Some((newest, rtt)) = self.newest.filter(|(newest, _)| after(*newest, number)) else {
             return Verdict::Unknown;
         };
-        if !self.reordering_seen && newest.wrapping_sub(number) >= REORDERING_PACKETS {
+        if !self.has_reordered && newest.wrapping_sub(number) >= REORDERING_PACKETS {
             return Verdict::Overtaken;
         }
-        let late = sent_at + self.rtt + self.window(in_recovery, srtt);
+        let late = sent_at + rtt + self.window(rtt, in_recovery, srtt);
         if late <= now { Verdict::TooLate } else { Verdict::Late(late) }
     }
 }

@@ -26,3 +26,15 @@ fn another_leaves_for_what_is_delivered_then() {
     path.update_prr(1460, true);
     assert_eq!(path.window_bytes(), 1460, "a packet of 1472 bytes holds that much in chunks");
 }
+
+#[test]
+fn a_local_address_that_no_packet_has_reached_is_not_kept() {
+    let remote = SocketAddr::from(([192, 0, 2, 1], 9899));
+    let [configured, reached, other] = [1, 2, 3].map(|n| Some(IpAddr::from([198, 51, 100, n])));
+    let mut path = Path::new(remote, configured, PathHints::default(), &AssociationConfig::default());
+    path.set_state(PathState::Active);
+    assert!(path.on_received(Time::ZERO, reached, false));
+    assert_eq!(path.local(), reached);
+    assert!(!path.on_received(Time::ZERO + LOCAL_ADDRESS_KEPT, other, false));
+    assert_eq!(path.local(), reached);
+}

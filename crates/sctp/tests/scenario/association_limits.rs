@@ -221,3 +221,33 @@ fn a_listener_for_distinct_peers_refuses_one_that_another_peer_looks_like() {
         assert_eq!(peer.endpoint.association_count() - before, usize::from(!distinct_peers));
     }
 }
+
+/// Both have their cookies before either is a peer.
+#[test]
+fn of_two_that_look_alike_a_listener_for_distinct_peers_takes_the_first_to_echo_its_cookie() {
+    for distinct_peers in [true, false] {
+        let mut peer = Peer::new(1, AssociationConfig { distinct_peers, ..AssociationConfig::default() });
+        peer.app.hints.leaves_host = true;
+        let asked = [9899, 40_000].map(|udp_port| {
+            let from = SocketAddr::from(([10, 0, 0, 9], udp_port));
+            let cookie = asks(&mut peer, from, 5000).expect("an INIT ACK");
+            (from, peer.endpoint_tag, cookie)
+        });
+        let [first, second] = asked.map(|(from, tag, cookie)| {
+            peer.endpoint_tag = tag;
+            echoes(&mut peer, from, 5000, &cookie);
+            peer.hears()
+        });
+        assert!(has(&first, CookieAck::KIND));
+        assert_eq!(has(&second, CookieAck::KIND), !distinct_peers);
+        let mut is_refused = false;
+        each_chunk(&second, |chunk| {
+            if let Chunk::Abort(abort) = chunk {
+                let cause = NewEncapsulationPort { current_port: 0, new_port: 40_000 };
+                is_refused = abort.causes.flatten().any(|found| found == Cause::NewEncapsulationPort(cause));
+            }
+        });
+        assert_eq!(is_refused, distinct_peers);
+        assert_eq!(peer.endpoint.association_count(), if distinct_peers { 1 } else { 2 });
+    }
+}
