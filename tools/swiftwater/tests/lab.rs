@@ -556,10 +556,11 @@ fn after_ctrl_c_programs_and_experiments_tell_what_they_have_measured() {
     let server = format!("{SWIFTWATER} perf server");
     let programs = ["run", "--path", "10mbit", "--server", &server, "--", SWIFTWATER, "perf", "client"];
     let output = interrupted(&[&programs[..], &["198.18.0.2", "-t", "60"]].concat(), Duration::from_secs(3));
-    let told = String::from_utf8_lossy(&output.stdout);
+    let told = [&output.stdout[..], &output.stderr].concat();
+    let told = String::from_utf8_lossy(&told);
     assert_eq!(output.status.code(), Some(130), "{told}");
-    assert!(told.contains("messages/s"), "the client's total: {told}");
-    assert!(told.contains("to server"), "the fate of the packets: {told}");
+    assert!(told.contains("the totals so far"), "of the client: {told}");
+    assert!(told.contains("path 1 (10mbit) to the server"), "the fate of the packets: {told}");
 
     let folder = Folder::new("interrupted");
     let out = folder.0.display().to_string();

@@ -9,7 +9,6 @@ use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::rc::Weak;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::AbortHandle;
