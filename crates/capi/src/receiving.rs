@@ -36,11 +36,11 @@ unsafe fn receive(
         if bytes < 0 {
             return -1;
         }
-        if let Some(place) = from_bytes.as_mut() {
-            *place = message.msg_namelen;
+        if let Some(out) = from_bytes.as_mut() {
+            *out = message.msg_namelen;
         }
-        if let Some(place) = flags.as_mut() {
-            *place = message.msg_flags;
+        if let Some(out) = flags.as_mut() {
+            *out = message.msg_flags;
         }
         c_int::try_from(bytes).unwrap_or(c_int::MAX)
     }
@@ -50,18 +50,18 @@ unsafe fn receive(
 ///
 /// # Safety
 ///
-/// `place` has room for `bytes` bytes and `from` for `*from_bytes`; `info` and `flags` may be null.
+/// `buffer` has room for `bytes` bytes and `from` for `*from_bytes`; `info` and `flags` may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn sctp_recvmsg(
     fd: c_int,
-    place: *mut c_void,
+    buffer: *mut c_void,
     bytes: size_t,
     from: *mut sockaddr,
     from_bytes: *mut socklen_t,
     info: *mut SndRcvInfo,
     flags: *mut c_int,
 ) -> c_int {
-    let mut part = iovec { iov_base: place, iov_len: bytes };
+    let mut part = iovec { iov_base: buffer, iov_len: bytes };
     let mut control = Control::new();
     let mut message = message();
     (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
@@ -69,10 +69,10 @@ pub unsafe extern "C-unwind" fn sctp_recvmsg(
     unsafe {
         let received = receive(fd, &mut message, &mut control, from, from_bytes, flags);
         if received >= 0
-            && let Some(place) = info.as_mut()
+            && let Some(out) = info.as_mut()
             && let Some(found) = find(&message, SCTP_SNDRCV)
         {
-            *place = found;
+            *out = found;
         }
         received
     }
@@ -119,13 +119,13 @@ pub unsafe extern "C-unwind" fn sctp_recvv(
         if received >= 0 {
             let room = info_bytes.as_ref().map_or(0, |bytes| *bytes as usize);
             let (kind, bytes) = put_info(&message, info, if info.is_null() { 0 } else { room });
-            if let Some(place) = info_kind.as_mut() {
-                *place = kind;
+            if let Some(out) = info_kind.as_mut() {
+                *out = kind;
             }
             // Without information the length is unchanged, as in other libraries, so that a program need not set it before each
             // call.
-            if let Some(place) = info_bytes.as_mut().filter(|_| kind != RECVV_NOINFO) {
-                *place = bytes as socklen_t;
+            if let Some(out) = info_bytes.as_mut().filter(|_| kind != RECVV_NOINFO) {
+                *out = bytes as socklen_t;
             }
         }
         received
@@ -136,21 +136,21 @@ pub unsafe extern "C-unwind" fn sctp_recvv(
 ///
 /// # Safety
 ///
-/// The control data of the message is readable, and `room` bytes of `place` are writable.
-unsafe fn put_info(message: &msghdr, place: *mut c_void, room: usize) -> (c_uint, usize) {
+/// The control data of the message is readable, and `room` bytes of `buffer` are writable.
+unsafe fn put_info(message: &msghdr, buffer: *mut c_void, room: usize) -> (c_uint, usize) {
     // SAFETY: the caller guarantees it; no more is written than there is room for.
     unsafe {
         match (find::<RcvInfo>(message, SCTP_RCVINFO), find::<NxtInfo>(message, SCTP_NXTINFO)) {
             (Some(received), Some(next)) if room >= size_of::<RecvvRn>() => {
-                place.cast::<RecvvRn>().write_unaligned(RecvvRn { received, next });
+                buffer.cast::<RecvvRn>().write_unaligned(RecvvRn { received, next });
                 (RECVV_RN, size_of::<RecvvRn>())
             }
             (Some(received), _) if room >= size_of::<RcvInfo>() => {
-                place.cast::<RcvInfo>().write_unaligned(received);
+                buffer.cast::<RcvInfo>().write_unaligned(received);
                 (RECVV_RCVINFO, size_of::<RcvInfo>())
             }
             (_, Some(next)) if room >= size_of::<NxtInfo>() => {
-                place.cast::<NxtInfo>().write_unaligned(next);
+                buffer.cast::<NxtInfo>().write_unaligned(next);
                 (RECVV_NXTINFO, size_of::<NxtInfo>())
             }
             _ => (RECVV_NOINFO, 0),

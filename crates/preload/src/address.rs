@@ -97,15 +97,15 @@ pub(crate) unsafe fn read_list(addresses: *const sockaddr, bytes: usize) -> Resu
 ///
 /// # Safety
 ///
-/// `place` points to `*bytes` bytes, or is null.
-pub(crate) unsafe fn write(address: SocketAddr, place: *mut sockaddr, bytes: *mut socklen_t) -> Result<()> {
+/// `to` points to `*bytes` bytes, or is null.
+pub(crate) unsafe fn write(address: SocketAddr, to: *mut sockaddr, bytes: *mut socklen_t) -> Result<()> {
     if !can_be_bytes(bytes) {
         return Err(Errno(libc::EFAULT));
     }
     // SAFETY: the caller guarantees it.
     match unsafe { *bytes }.cast_signed() {
         ..=-1 => return Err(Errno(libc::EINVAL)),
-        1.. if !can_be_bytes(place) => return Err(Errno(libc::EFAULT)),
+        1.. if !can_be_bytes(to) => return Err(Errno(libc::EFAULT)),
         _ => {}
     }
     match address {
@@ -116,7 +116,7 @@ pub(crate) unsafe fn write(address: SocketAddr, place: *mut sockaddr, bytes: *mu
             out.sin_port = a.port().to_be();
             out.sin_addr.s_addr = u32::from(*a.ip()).to_be();
             // SAFETY: the caller guarantees it.
-            unsafe { put(&out, place, bytes) };
+            unsafe { put(&out, to, bytes) };
         }
         SocketAddr::V6(a) => {
             // SAFETY: an all-zero address structure is valid.
@@ -126,7 +126,7 @@ pub(crate) unsafe fn write(address: SocketAddr, place: *mut sockaddr, bytes: *mu
             out.sin6_addr.s6_addr = a.ip().octets();
             out.sin6_scope_id = a.scope_id();
             // SAFETY: the caller guarantees it.
-            unsafe { put(&out, place, bytes) };
+            unsafe { put(&out, to, bytes) };
         }
     }
     Ok(())
@@ -135,12 +135,12 @@ pub(crate) unsafe fn write(address: SocketAddr, place: *mut sockaddr, bytes: *mu
 /// # Safety
 ///
 /// The caller meets the requirements of [`write`], and `bytes` is not null.
-unsafe fn put<T>(out: &T, place: *mut sockaddr, bytes: *mut socklen_t) {
+unsafe fn put<T>(out: &T, to: *mut sockaddr, bytes: *mut socklen_t) {
     // SAFETY: the copy stays within the program's buffer.
     unsafe {
         let room = (*bytes as usize).min(size_of::<T>());
         if room > 0 {
-            std::ptr::copy_nonoverlapping((&raw const *out).cast::<u8>(), place.cast::<u8>(), room);
+            std::ptr::copy_nonoverlapping((&raw const *out).cast::<u8>(), to.cast::<u8>(), room);
         }
         *bytes = size_of::<T>() as socklen_t;
     }

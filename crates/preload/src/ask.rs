@@ -148,15 +148,15 @@ fn ask_here(request: &SocketRequest<'_>, fd: RawFd) -> Result<Reply> {
     unless_failed(reply?)
 }
 
-/// Asks about a descriptor for a value and copies as much of it to `place` as fits; returns the number of bytes copied.
-/// `request` makes the request while it is sent: its content may lie in `place`.
+/// Asks about a descriptor for a value and copies as much of it to `buffer` as fits; returns the number of bytes copied.
+/// `request` makes the request while it is sent: its content may lie in `buffer`.
 pub(crate) fn ask_for_value<'a>(
     request: &dyn Fn() -> SocketRequest<'a>,
     about: RawFd,
-    place: iovec,
+    buffer: iovec,
 ) -> Result<usize> {
-    match repeated(|| ask_here_for_value(request, about, place)) {
-        Err(Errno(libc::EMFILE)) => ask_in_child_for_value(request, about, place),
+    match repeated(|| ask_here_for_value(request, about, buffer)) {
+        Err(Errno(libc::EMFILE)) => ask_in_child_for_value(request, about, buffer),
         asked => asked,
     }
 }
@@ -166,7 +166,7 @@ pub(crate) fn ask_for_value<'a>(
 fn ask_in_child_for_value<'a>(
     request: &dyn Fn() -> SocketRequest<'a>,
     about: RawFd,
-    place: iovec,
+    buffer: iovec,
 ) -> Result<usize> {
     let shared = mapping::map_shared(OPTION_BYTES_MAX).map_err(|_| Errno(libc::EMFILE))?;
     let there = iovec { iov_base: shared.as_ptr(), iov_len: OPTION_BYTES_MAX };
@@ -174,7 +174,7 @@ fn ask_in_child_for_value<'a>(
         |bytes| {
             // SAFETY: the mapping has room for the longest value.
             let value = unsafe { slice::from_raw_parts(shared.as_ptr().cast(), bytes) };
-            write(place, value)
+            write(buffer, value)
         },
     );
     // SAFETY: the memory was mapped with this size, and no reference to it remains.
@@ -185,26 +185,26 @@ fn ask_in_child_for_value<'a>(
 fn ask_here_for_value<'a>(
     request: &dyn Fn() -> SocketRequest<'a>,
     about: RawFd,
-    place: iovec,
+    buffer: iovec,
 ) -> Result<usize> {
     let connection = asked_once(&Request::Socket(request()), Some(about))?;
     let rest = iovec {
-        iov_base: place.iov_base.wrapping_byte_add(VALUE_BYTES_HERE),
-        iov_len: place.iov_len.saturating_sub(VALUE_BYTES_HERE),
+        iov_base: buffer.iov_base.wrapping_byte_add(VALUE_BYTES_HERE),
+        iov_len: buffer.iov_len.saturating_sub(VALUE_BYTES_HERE),
     };
     let reply = answer(connection, false, rest);
     system::close(connection);
     let reply = reply?;
     let Answer::Value(beginning) = reply.answer()? else { return Err(Errno(libc::EPROTO)) };
-    write(place, beginning)?;
-    Ok((reply.bytes - Answer::VALUE_AT).min(place.iov_len))
+    write(buffer, beginning)?;
+    Ok((reply.bytes - Answer::VALUE_AT).min(buffer.iov_len))
 }
 
 /// Writes as much of a value as fits into memory that the caller lends.
-fn write(place: iovec, value: &[u8]) -> Result<usize> {
-    let place = [place];
+fn write(buffer: iovec, value: &[u8]) -> Result<usize> {
+    let buffer = [buffer];
     // SAFETY: the caller lends it.
-    unsafe { Buffers::new(&place) }.write(value)
+    unsafe { Buffers::new(&buffer) }.write(value)
 }
 
 /// Sends a request and returns the connection on which the answer will come.
@@ -248,19 +248,19 @@ fn answered_late(request: &SocketRequest<'_>) -> bool {
     )
 }
 
-/// No place for a part of an answer.
+/// No buffer for a part of an answer.
 const NOWHERE: iovec = iovec { iov_base: ptr::null_mut(), iov_len: 0 };
 
 /// Receives an answer. The part that exceeds the frame of a [`Reply`] goes to `rest`, as far as it fits.
 fn answer(connection: RawFd, late: bool, rest: iovec) -> Result<Reply> {
     let mut reply = Reply { frame: [0; ANSWER_BYTES_MAX], bytes: 0, descriptors: [-1; 3] };
     let received = loop {
-        let place = [Buffers::of(&mut reply.frame), rest];
+        let buffer = [Buffers::of(&mut reply.frame), rest];
         // SAFETY: the frame is writable, and the caller lends the rest.
         let received = unsafe {
             match late {
-                true => system::await_message::<3>(connection, &place, 0),
-                false => system::receive::<3>(connection, &place, 0),
+                true => system::await_message::<3>(connection, &buffer, 0),
+                false => system::receive::<3>(connection, &buffer, 0),
             }
         };
         match received {
@@ -317,13 +317,13 @@ fn peer_user(connection: RawFd) -> Option<libc::uid_t> {
     let mut bytes = size_of::<libc::ucred>() as socklen_t;
     // SAFETY: the value is as long as the length says.
     let known = unsafe {
-        let place = &raw mut who;
+        let address = &raw mut who;
         system_call!(
             libc::SYS_getsockopt,
             connection,
             libc::SOL_SOCKET,
             libc::SO_PEERCRED,
-            place,
+            address,
             &raw mut bytes,
         )
     };
@@ -362,9 +362,9 @@ fn address_of(named: Option<&[u8]>) -> Option<Address> {
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
     // SAFETY: c_char and u8 have the same layout.
-    let place: &mut [u8; 108] = unsafe { &mut *(&raw mut address.sun_path).cast() };
+    let path: &mut [u8; 108] = unsafe { &mut *(&raw mut address.sun_path).cast() };
     let start = usize::from(is_abstract);
-    place.get_mut(start..start + name.len())?.copy_from_slice(name);
+    path.get_mut(start..start + name.len())?.copy_from_slice(name);
     let bytes = size_of::<libc::sa_family_t>() + start + name.len();
     Some((address, bytes as socklen_t))
 }

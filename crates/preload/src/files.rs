@@ -14,8 +14,8 @@ use crate::system_call::system_call;
 /// Returns whether a descriptor is a socket of the carriers' type and its peer has the name of a carrier's end.
 pub(crate) fn may_be_carrier(fd: RawFd) -> bool {
     // SAFETY: an all-zero address structure is valid.
-    let mut place = unsafe { std::mem::zeroed() };
-    system::abstract_peer(fd, &mut place).is_some_and(CarrierName::is_one) && system::is_seqpacket(fd)
+    let mut address = unsafe { std::mem::zeroed() };
+    system::abstract_peer(fd, &mut address).is_some_and(CarrierName::is_one) && system::is_seqpacket(fd)
 }
 
 /// Returns whether two descriptors are of one file or socket.
@@ -85,11 +85,11 @@ pub(crate) fn may_execute(path: &CStr) -> bool {
 }
 
 /// Writes the path by which a process refers to the file of one of its descriptors.
-pub(crate) fn path_of_descriptor(fd: RawFd, place: &mut [c_char; 32]) {
+pub(crate) fn path_of_descriptor(fd: RawFd, buffer: &mut [c_char; 32]) {
     let mut bytes = [0; 32];
     // A descriptor has at most ten digits.
     let _ = write!(&mut bytes[..31], "/proc/self/fd/{fd}");
-    *place = bytes.map(|byte| byte.cast_signed() as c_char);
+    *buffer = bytes.map(|byte| byte.cast_signed() as c_char);
 }
 
 /// Writes to a file from an offset.

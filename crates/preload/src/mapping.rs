@@ -16,25 +16,25 @@ pub(crate) fn map_private(bytes: usize) -> Result<NonNull<c_void>> {
 fn map_anonymous(bytes: usize, sharing: c_int) -> Result<NonNull<c_void>> {
     let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, sharing | libc::MAP_ANONYMOUS);
     // SAFETY: a mapping at an address that the kernel chooses replaces nothing.
-    let place = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, -1, 0) };
+    let address = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, -1, 0) };
     let failed = Errno::last();
-    NonNull::new(place).filter(|_| place != libc::MAP_FAILED).ok_or(failed)
+    NonNull::new(address).filter(|_| address != libc::MAP_FAILED).ok_or(failed)
 }
 
 /// Maps a file for reading. It may be shorter than `bytes`: the memory beyond its end is zero and belongs to this process alone.
 pub(crate) fn map_to_read(file: RawFd, bytes: usize) -> Result<NonNull<c_void>> {
     let length = file_bytes(file)?.min(bytes);
-    let place = map_private(bytes)?;
+    let address = map_private(bytes)?;
     let flags = libc::MAP_SHARED | libc::MAP_FIXED;
     // SAFETY: this replaces a part of the mapping, to which nothing refers yet.
-    let mapped = unsafe { libc::mmap(place.as_ptr(), length, libc::PROT_READ, flags, file, 0) };
+    let mapped = unsafe { libc::mmap(address.as_ptr(), length, libc::PROT_READ, flags, file, 0) };
     if mapped == libc::MAP_FAILED {
         let failed = Errno::last();
         // SAFETY: the memory was mapped just now, and nothing refers to it.
-        unsafe { unmap(place, bytes) };
+        unsafe { unmap(address, bytes) };
         return Err(failed);
     }
-    Ok(place)
+    Ok(address)
 }
 
 /// Maps the beginning of a file, which has as many bytes, and makes the system provide its memory if `at_once`.
@@ -45,9 +45,9 @@ pub(crate) fn map_to_write(file: RawFd, bytes: usize, at_once: bool) -> Result<N
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | if at_once { libc::MAP_POPULATE } else { 0 };
     // SAFETY: a mapping at an address that the kernel chooses replaces nothing.
-    let place = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, file, 0) };
+    let address = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, file, 0) };
     let failed = Errno::last();
-    NonNull::new(place).filter(|_| place != libc::MAP_FAILED).ok_or(failed)
+    NonNull::new(address).filter(|_| address != libc::MAP_FAILED).ok_or(failed)
 }
 
 fn file_bytes(file: RawFd) -> Result<usize> {
@@ -66,15 +66,15 @@ pub(crate) fn map_shared(bytes: usize) -> Result<NonNull<c_void>> {
 
 /// Makes the kernel clear this memory in each child that gets a copy of it; a child of `vfork` shares the memory instead.
 /// Before Linux 4.14 the copy stays as it is.
-pub(crate) fn clear_in_copies(place: NonNull<c_void>, bytes: usize) {
+pub(crate) fn clear_in_copies(address: NonNull<c_void>, bytes: usize) {
     // SAFETY: the advice changes nothing in this process.
-    unsafe { libc::madvise(place.as_ptr(), bytes, libc::MADV_WIPEONFORK) };
+    unsafe { libc::madvise(address.as_ptr(), bytes, libc::MADV_WIPEONFORK) };
 }
 
 /// # Safety
 ///
 /// The memory was mapped with this size, and no reference to it remains.
-pub(crate) unsafe fn unmap(place: NonNull<c_void>, bytes: usize) {
+pub(crate) unsafe fn unmap(address: NonNull<c_void>, bytes: usize) {
     // SAFETY: the caller guarantees it.
-    unsafe { libc::munmap(place.as_ptr(), bytes) };
+    unsafe { libc::munmap(address.as_ptr(), bytes) };
 }

@@ -56,12 +56,12 @@ functions_of! {
     getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, bytes: *mut socklen_t) -> c_int;
     setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, bytes: socklen_t) -> c_int;
     shutdown(fd: c_int, how: c_int) -> c_int;
-    read(fd: c_int, place: *mut c_void, bytes: size_t) -> ssize_t;
+    read(fd: c_int, buffer: *mut c_void, bytes: size_t) -> ssize_t;
     write(fd: c_int, content: *const c_void, bytes: size_t) -> ssize_t;
     readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t;
     writev(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t;
-    recv(fd: c_int, place: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t;
-    recvfrom(fd: c_int, place: *mut c_void, bytes: size_t, flags: c_int, from: *mut sockaddr, from_bytes: *mut socklen_t) -> ssize_t;
+    recv(fd: c_int, buffer: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t;
+    recvfrom(fd: c_int, buffer: *mut c_void, bytes: size_t, flags: c_int, from: *mut sockaddr, from_bytes: *mut socklen_t) -> ssize_t;
     recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
     recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int;
     send(fd: c_int, content: *const c_void, bytes: size_t, flags: c_int) -> ssize_t;
@@ -87,9 +87,9 @@ functions_of! {
     fcntl(fd: c_int, command: c_int, argument: usize) -> c_int;
     fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int;
     ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int;
-    __read_chk(fd: c_int, place: *mut c_void, bytes: size_t, room: size_t) -> ssize_t;
-    __recv_chk(fd: c_int, place: *mut c_void, bytes: size_t, room: size_t, flags: c_int) -> ssize_t;
-    __recvfrom_chk(fd: c_int, place: *mut c_void, bytes: size_t, room: size_t, flags: c_int, from: *mut sockaddr, from_bytes: *mut socklen_t) -> ssize_t;
+    __read_chk(fd: c_int, buffer: *mut c_void, bytes: size_t, room: size_t) -> ssize_t;
+    __recv_chk(fd: c_int, buffer: *mut c_void, bytes: size_t, room: size_t, flags: c_int) -> ssize_t;
+    __recvfrom_chk(fd: c_int, buffer: *mut c_void, bytes: size_t, room: size_t, flags: c_int, from: *mut sockaddr, from_bytes: *mut socklen_t) -> ssize_t;
 }
 
 /// The C library's functions, for the shim's own calls and descriptors. Those that wait are cancellation points.
@@ -104,7 +104,7 @@ pub(crate) mod c_library {
 
     functions_of! {
         handle();
-        recvfrom(fd: c_int, place: *mut c_void, bytes: size_t, flags: c_int, from: *mut sockaddr, from_bytes: *mut socklen_t) -> ssize_t;
+        recvfrom(fd: c_int, buffer: *mut c_void, bytes: size_t, flags: c_int, from: *mut sockaddr, from_bytes: *mut socklen_t) -> ssize_t;
         recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
         sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
         shutdown(fd: c_int, how: c_int) -> c_int;

@@ -362,16 +362,16 @@ pub(crate) fn cookie(fd: RawFd) -> Result<u64> {
 }
 
 /// Returns the abstract name of the peer of an AF_UNIX socket; `None` for other descriptors and names.
-pub(crate) fn abstract_peer(fd: RawFd, place: &mut libc::sockaddr_un) -> Option<&[u8]> {
+pub(crate) fn abstract_peer(fd: RawFd, address: &mut libc::sockaddr_un) -> Option<&[u8]> {
     let mut bytes = size_of::<libc::sockaddr_un>() as libc::socklen_t;
     // SAFETY: the address is as long as the length says.
-    let done = unsafe { system_call!(libc::SYS_getpeername, fd, &raw mut *place, &raw mut bytes) };
-    if done != 0 || c_int::from(place.sun_family) != libc::AF_UNIX {
+    let done = unsafe { system_call!(libc::SYS_getpeername, fd, &raw mut *address, &raw mut bytes) };
+    if done != 0 || c_int::from(address.sun_family) != libc::AF_UNIX {
         return None;
     }
     let name_bytes = (bytes as usize).checked_sub(size_of::<libc::sa_family_t>())?;
     // SAFETY: c_char and u8 have the same layout.
-    let name: &[u8; 108] = unsafe { &*(&raw const place.sun_path).cast() };
+    let name: &[u8; 108] = unsafe { &*(&raw const address.sun_path).cast() };
     name.get(..name_bytes)?.strip_prefix(b"\0")
 }
 
@@ -463,16 +463,16 @@ fn fill(fd: RawFd, content: Buffers<'_>) -> Result<()> {
 /// # Safety
 ///
 /// `place` describes writable memory.
-pub(crate) unsafe fn read_at(fd: RawFd, place: Buffers<'_>, offset: usize) -> Result<usize> {
-    let count = place.as_slice().len().min(libc::UIO_MAXIOV as usize);
+pub(crate) unsafe fn read_at(fd: RawFd, buffers: Buffers<'_>, offset: usize) -> Result<usize> {
+    let count = buffers.as_slice().len().min(libc::UIO_MAXIOV as usize);
     // SAFETY: the caller guarantees it.
-    check(unsafe { system_call!(libc::SYS_preadv, fd, place.as_slice().as_ptr(), count, offset, 0) })
+    check(unsafe { system_call!(libc::SYS_preadv, fd, buffers.as_slice().as_ptr(), count, offset, 0) })
 }
 
 /// Reads a file from `offset`, whatever its position.
-pub(crate) fn read_file(fd: RawFd, place: &mut [u8], offset: i64) -> Result<usize> {
+pub(crate) fn read_file(fd: RawFd, buffer: &mut [u8], offset: i64) -> Result<usize> {
     // SAFETY: the destination is writable.
-    check(unsafe { system_call!(libc::SYS_pread64, fd, place.as_mut_ptr(), place.len(), offset) })
+    check(unsafe { system_call!(libc::SYS_pread64, fd, buffer.as_mut_ptr(), buffer.len(), offset) })
 }
 
 /// Returns the position of a file.

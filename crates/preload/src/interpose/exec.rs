@@ -202,10 +202,10 @@ pub unsafe extern "C-unwind" fn execvpe(
     arguments: *const *const c_char,
     environment: *const *const c_char,
 ) -> c_int {
-    let mut place = [0; PATH_BYTES_MAX];
+    let mut buffer = [0; PATH_BYTES_MAX];
     // SAFETY: the caller guarantees it.
     unsafe {
-        let path = found(file, &mut place);
+        let path = found(file, &mut buffer);
         executing(path, environment, |environment| next::execvpe(file, arguments, environment))
     }
 }
@@ -219,10 +219,12 @@ pub unsafe extern "C-unwind" fn fexecve(
     arguments: *const *const c_char,
     environment: *const *const c_char,
 ) -> c_int {
-    let mut place = [0; 32];
-    files::path_of_descriptor(fd, &mut place);
+    let mut buffer = [0; 32];
+    files::path_of_descriptor(fd, &mut buffer);
     // SAFETY: the caller guarantees it.
-    unsafe { executing(place.as_ptr(), environment, |environment| next::fexecve(fd, arguments, environment)) }
+    unsafe {
+        executing(buffer.as_ptr(), environment, |environment| next::fexecve(fd, arguments, environment))
+    }
 }
 
 /// # Safety
@@ -236,10 +238,10 @@ pub unsafe extern "C-unwind" fn execveat(
     environment: *const *const c_char,
     flags: c_int,
 ) -> c_int {
-    let mut place = [0; PATH_BYTES_MAX];
+    let mut buffer = [0; PATH_BYTES_MAX];
     // SAFETY: as the caller says.
     unsafe {
-        let whole = from_folder(folder, path, flags, &mut place);
+        let whole = from_folder(folder, path, flags, &mut buffer);
         executing(whole, environment, |environment| {
             next::execveat(folder, path, arguments, environment, flags)
         })
@@ -255,7 +257,7 @@ unsafe fn from_folder(
     folder: RawFd,
     path: *const c_char,
     flags: c_int,
-    place: &mut [c_char; PATH_BYTES_MAX],
+    buffer: &mut [c_char; PATH_BYTES_MAX],
 ) -> *const c_char {
     if path.is_null() {
         return path;
@@ -273,8 +275,8 @@ unsafe fn from_folder(
     if written.and_then(|()| rest.write_all(name)).is_err() {
         return std::ptr::null();
     }
-    *place = bytes.map(|byte| byte.cast_signed() as c_char);
-    place.as_ptr()
+    *buffer = bytes.map(|byte| byte.cast_signed() as c_char);
+    buffer.as_ptr()
 }
 
 /// Defines functions of the C library that take the arguments of a program one by one, up to a null pointer, and call another
@@ -359,7 +361,7 @@ unsafe extern "C-unwind" fn execv_and_environment(
 /// # Safety
 ///
 /// `file` is NUL-terminated or null.
-pub(super) unsafe fn found(file: *const c_char, place: &mut [c_char; PATH_BYTES_MAX]) -> *const c_char {
+pub(super) unsafe fn found(file: *const c_char, buffer: &mut [c_char; PATH_BYTES_MAX]) -> *const c_char {
     if file.is_null() {
         return file;
     }
@@ -375,13 +377,13 @@ pub(super) unsafe fn found(file: *const c_char, place: &mut [c_char; PATH_BYTES_
     for folder in folders.split(|byte| *byte == b':') {
         let separator: &[u8] = if folder.is_empty() { b"" } else { b"/" };
         let path = folder.iter().chain(separator).chain(name).chain(&[0]);
-        if folder.len() + name.len() + 2 > place.len() {
+        if folder.len() + name.len() + 2 > buffer.len() {
             continue;
         }
-        place.iter_mut().zip(path).for_each(|(place, byte)| *place = byte.cast_signed() as c_char);
+        buffer.iter_mut().zip(path).for_each(|(to, byte)| *to = byte.cast_signed() as c_char);
         // SAFETY: the path is NUL-terminated.
-        if files::may_execute(unsafe { CStr::from_ptr(place.as_ptr()) }) {
-            return place.as_ptr();
+        if files::may_execute(unsafe { CStr::from_ptr(buffer.as_ptr()) }) {
+            return buffer.as_ptr();
         }
     }
     std::ptr::null()

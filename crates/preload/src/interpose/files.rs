@@ -128,11 +128,11 @@ pub unsafe extern "C-unwind" fn preadv2(
         |descriptor| {
             let flags = flags_of(offset, flags)?;
             // SAFETY: the caller guarantees it.
-            let place = unsafe { buffers_of_call(iov, parts) }?;
-            if place.bytes() == 0 {
+            let buffers = unsafe { buffers_of_call(iov, parts) }?;
+            if buffers.bytes() == 0 {
                 return Ok(0);
             }
-            Ok(tcp::receive(fd, descriptor, place, flags)?.bytes as ssize_t)
+            Ok(tcp::receive(fd, descriptor, buffers, flags)?.bytes as ssize_t)
         },
         forward,
     )

@@ -20,11 +20,11 @@ const MSG_NOTIFICATION: c_int = 0x8000;
 fn receive_into(
     fd: RawFd,
     descriptor: &Descriptor,
-    place: *mut c_void,
+    buffer: *mut c_void,
     bytes: size_t,
     flags: c_int,
 ) -> Result<Message> {
-    let part = [iovec { iov_base: place, iov_len: bytes }];
+    let part = [iovec { iov_base: buffer, iov_len: bytes }];
     // SAFETY: the caller of the C function guarantees it.
     tcp::receive(fd, descriptor, unsafe { Buffers::new(&part) }, flags)
 }
@@ -37,14 +37,14 @@ fn receive_into(
 unsafe fn tell(
     descriptor: &Descriptor,
     peer: SocketAddr,
-    place: *mut sockaddr,
+    from: *mut sockaddr,
     bytes: *mut socklen_t,
 ) -> Result<()> {
-    if place.is_null() {
+    if from.is_null() {
         return Ok(());
     }
     // SAFETY: the caller guarantees it.
-    unsafe { address::write(address::as_wanted(descriptor, peer), place, bytes) }
+    unsafe { address::write(address::as_wanted(descriptor, peer), from, bytes) }
 }
 
 /// Stores the address of the sender of a received message for the program. The end of file has no header and no sender,
@@ -56,11 +56,11 @@ unsafe fn tell(
 unsafe fn tell_sender(
     descriptor: &Descriptor,
     header: Option<&Header>,
-    place: *mut sockaddr,
+    from: *mut sockaddr,
     bytes: *mut socklen_t,
 ) -> Result<()> {
     let Some(header) = header.filter(|_| !tcp::is_stream(descriptor)) else {
-        if !place.is_null() && can_be(bytes) {
+        if !from.is_null() && can_be(bytes) {
             // SAFETY: the caller guarantees it.
             unsafe { *bytes = 0 };
         }
@@ -68,7 +68,7 @@ unsafe fn tell_sender(
     };
     match header.address.or_else(|| descriptor.pages().status.peer()) {
         // SAFETY: the caller guarantees it.
-        Some(peer) => unsafe { tell(descriptor, peer, place, bytes) },
+        Some(peer) => unsafe { tell(descriptor, peer, from, bytes) },
         None => Ok(()),
     }
 }
@@ -77,14 +77,14 @@ unsafe fn tell_sender(
 ///
 /// The caller meets the requirements of `read(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn read(fd: c_int, place: *mut c_void, bytes: size_t) -> ssize_t {
+pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, bytes: size_t) -> ssize_t {
     // SAFETY: the caller guarantees it.
-    let forward = || unsafe { next::read(fd, place, bytes) };
+    let forward = || unsafe { next::read(fd, buffer, bytes) };
     on(
         fd,
         |descriptor| match bytes {
             0 => Ok(0),
-            _ => Ok(receive_into(fd, descriptor, place, bytes, 0)?.bytes as ssize_t),
+            _ => Ok(receive_into(fd, descriptor, buffer, bytes, 0)?.bytes as ssize_t),
         },
         forward,
     )
@@ -96,15 +96,15 @@ pub unsafe extern "C-unwind" fn read(fd: c_int, place: *mut c_void, bytes: size_
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn __read_chk(
     fd: c_int,
-    place: *mut c_void,
+    buffer: *mut c_void,
     bytes: size_t,
     room: size_t,
 ) -> ssize_t {
     match bytes <= room && recognition::concerns(fd) {
         // SAFETY: the caller guarantees it.
-        true => unsafe { read(fd, place, bytes) },
+        true => unsafe { read(fd, buffer, bytes) },
         // SAFETY: the caller guarantees it.
-        false => unsafe { next::__read_chk(fd, place, bytes, room) },
+        false => unsafe { next::__read_chk(fd, buffer, bytes, room) },
     }
 }
 
@@ -119,12 +119,12 @@ pub unsafe extern "C-unwind" fn readv(fd: c_int, iov: *const iovec, parts: c_int
         fd,
         |descriptor| {
             // SAFETY: the caller guarantees it.
-            let place = unsafe { buffers_of_call(iov, parts) }?;
+            let buffers = unsafe { buffers_of_call(iov, parts) }?;
             // The kernel's layer of files ends a call without room, unlike `recvmsg`.
-            if place.bytes() == 0 {
+            if buffers.bytes() == 0 {
                 return Ok(0);
             }
-            Ok(tcp::receive(fd, descriptor, place, 0)?.bytes as ssize_t)
+            Ok(tcp::receive(fd, descriptor, buffers, 0)?.bytes as ssize_t)
         },
         forward,
     )
@@ -134,10 +134,10 @@ pub unsafe extern "C-unwind" fn readv(fd: c_int, iov: *const iovec, parts: c_int
 ///
 /// The caller meets the requirements of `recv(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn recv(fd: c_int, place: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn recv(fd: c_int, buffer: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the caller guarantees it.
-    let forward = || unsafe { next::recv(fd, place, bytes, flags) };
-    on(fd, |descriptor| Ok(receive_into(fd, descriptor, place, bytes, flags)?.bytes as ssize_t), forward)
+    let forward = || unsafe { next::recv(fd, buffer, bytes, flags) };
+    on(fd, |descriptor| Ok(receive_into(fd, descriptor, buffer, bytes, flags)?.bytes as ssize_t), forward)
 }
 
 /// # Safety
@@ -146,16 +146,16 @@ pub unsafe extern "C-unwind" fn recv(fd: c_int, place: *mut c_void, bytes: size_
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn __recv_chk(
     fd: c_int,
-    place: *mut c_void,
+    buffer: *mut c_void,
     bytes: size_t,
     room: size_t,
     flags: c_int,
 ) -> ssize_t {
     match bytes <= room && recognition::concerns(fd) {
         // SAFETY: the caller guarantees it.
-        true => unsafe { recv(fd, place, bytes, flags) },
+        true => unsafe { recv(fd, buffer, bytes, flags) },
         // SAFETY: the caller guarantees it.
-        false => unsafe { next::__recv_chk(fd, place, bytes, room, flags) },
+        false => unsafe { next::__recv_chk(fd, buffer, bytes, room, flags) },
     }
 }
 
@@ -165,18 +165,18 @@ pub unsafe extern "C-unwind" fn __recv_chk(
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn recvfrom(
     fd: c_int,
-    place: *mut c_void,
+    buffer: *mut c_void,
     bytes: size_t,
     flags: c_int,
     from: *mut sockaddr,
     from_bytes: *mut socklen_t,
 ) -> ssize_t {
     // SAFETY: the caller guarantees it.
-    let forward = || unsafe { next::recvfrom(fd, place, bytes, flags, from, from_bytes) };
+    let forward = || unsafe { next::recvfrom(fd, buffer, bytes, flags, from, from_bytes) };
     on(
         fd,
         |descriptor| {
-            let message = receive_into(fd, descriptor, place, bytes, flags)?;
+            let message = receive_into(fd, descriptor, buffer, bytes, flags)?;
             // SAFETY: the caller guarantees it.
             unsafe { tell_sender(descriptor, message.header.as_ref(), from, from_bytes) }?;
             Ok(message.bytes as ssize_t)
@@ -191,7 +191,7 @@ pub unsafe extern "C-unwind" fn recvfrom(
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn __recvfrom_chk(
     fd: c_int,
-    place: *mut c_void,
+    buffer: *mut c_void,
     bytes: size_t,
     room: size_t,
     flags: c_int,
@@ -200,9 +200,9 @@ pub unsafe extern "C-unwind" fn __recvfrom_chk(
 ) -> ssize_t {
     match bytes <= room && recognition::concerns(fd) {
         // SAFETY: the caller guarantees it.
-        true => unsafe { recvfrom(fd, place, bytes, flags, from, from_bytes) },
+        true => unsafe { recvfrom(fd, buffer, bytes, flags, from, from_bytes) },
         // SAFETY: the caller guarantees it.
-        false => unsafe { next::__recvfrom_chk(fd, place, bytes, room, flags, from, from_bytes) },
+        false => unsafe { next::__recvfrom_chk(fd, buffer, bytes, room, flags, from, from_bytes) },
     }
 }
 
@@ -216,8 +216,8 @@ unsafe fn receive_message(
     flags: c_int,
 ) -> Result<ssize_t> {
     // SAFETY: the caller guarantees it.
-    let place = unsafe { buffers(message.msg_iov, message.msg_iovlen) }?;
-    let received = receive::receive(fd, descriptor, place, flags)?;
+    let buffers = unsafe { buffers(message.msg_iov, message.msg_iovlen) }?;
+    let received = receive::receive(fd, descriptor, buffers, flags)?;
     message.msg_flags = if received.whole && !tcp::is_stream(descriptor) { libc::MSG_EOR } else { 0 };
     let page = descriptor.pages();
     let (name, bytes) = (message.msg_name.cast(), &raw mut message.msg_namelen);

@@ -302,8 +302,8 @@ unsafe fn write_number(number: c_int, value: *mut c_void, bytes: *mut socklen_t)
     }
     // SAFETY: the caller guarantees it.
     unsafe {
-        let place = [iovec { iov_base: value, iov_len: bytes.read_unaligned() as usize }];
-        let written = Buffers::new(&place).write(&number.to_ne_bytes())?;
+        let buffer = [iovec { iov_base: value, iov_len: bytes.read_unaligned() as usize }];
+        let written = Buffers::new(&buffer).write(&number.to_ne_bytes())?;
         bytes.write_unaligned(written as socklen_t);
     }
     Ok(())
@@ -342,7 +342,7 @@ pub unsafe extern "C-unwind" fn getsockopt(
             let (level, name) = tcp::as_sctp(level, name);
             // SAFETY: the caller guarantees it.
             let (given, room) = unsafe { given(descriptor, level, value, bytes) }?;
-            let place = [iovec { iov_base: given.cast::<c_void>().cast_mut(), iov_len: given.len() }];
+            let buffer = [iovec { iov_base: given.cast::<c_void>().cast_mut(), iov_len: given.len() }];
             let found = match (level, name) {
                 (
                     libc::IPPROTO_SCTP,
@@ -365,9 +365,9 @@ pub unsafe extern "C-unwind" fn getsockopt(
                 }
                 _ => match setup::own_option(fd, descriptor, level, name) {
                     // SAFETY: the caller guarantees it.
-                    Some(own) => unsafe { Buffers::new(&place) }.write(&own.to_ne_bytes())?,
+                    Some(own) => unsafe { Buffers::new(&buffer) }.write(&own.to_ne_bytes())?,
                     // SAFETY: the caller guarantees it.
-                    None => unsafe { setup::option(fd, level, name, given, place[0]) }.map_err(|error| {
+                    None => unsafe { setup::option(fd, level, name, given, buffer[0]) }.map_err(|error| {
                         if looks_first(error, name, value) { Errno(libc::EFAULT) } else { error }
                     })?,
                 },

@@ -175,10 +175,10 @@ pub unsafe extern "C-unwind" fn posix_spawnp(
     arguments: *const *const c_char,
     environment: *const *const c_char,
 ) -> c_int {
-    let mut place = [0; PATH_BYTES_MAX];
+    let mut buffer = [0; PATH_BYTES_MAX];
     // SAFETY: the caller guarantees it.
     unsafe {
-        let path = found(file, &mut place);
+        let path = found(file, &mut buffer);
         spawning(next::posix_spawnp, path, child, file, actions, attributes, arguments, environment)
     }
 }

@@ -33,9 +33,9 @@ const WIDE_DATA_BYTES: usize = 1024;
 /// The pointer in streams of `fopencookie`, which have no such state.
 const NO_WIDE_DATA: usize = usize::MAX;
 
-unsafe extern "C-unwind" fn read(cookie: *mut c_void, place: *mut c_char, bytes: size_t) -> ssize_t {
+unsafe extern "C-unwind" fn read(cookie: *mut c_void, buffer: *mut c_char, bytes: size_t) -> ssize_t {
     // SAFETY: the C library guarantees it.
-    unsafe { receiving::read(cookie.addr() as c_int, place.cast(), bytes) }
+    unsafe { receiving::read(cookie.addr() as c_int, buffer.cast(), bytes) }
 }
 
 /// Writes to the descriptor; `fopencookie` takes 0 bytes for an error.
@@ -88,10 +88,10 @@ unsafe fn add_wide_data(stream: *mut FILE) {
     if cfg!(all(target_env = "gnu", target_pointer_width = "64")) {
         // SAFETY: the caller guarantees it; a stream of the C library has this field at this offset.
         unsafe {
-            let place = stream.byte_add(WIDE_DATA_AT).cast::<*mut c_void>();
-            if place.read().addr() == NO_WIDE_DATA {
+            let field = stream.byte_add(WIDE_DATA_AT).cast::<*mut c_void>();
+            if field.read().addr() == NO_WIDE_DATA {
                 // Without memory, wide characters fail as before.
-                place.write(map_private(WIDE_DATA_BYTES).map_or(ptr::null_mut(), NonNull::as_ptr));
+                field.write(map_private(WIDE_DATA_BYTES).map_or(ptr::null_mut(), NonNull::as_ptr));
             }
         }
     }
