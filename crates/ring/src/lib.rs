@@ -306,6 +306,16 @@ fn store(places: &[AtomicU64], words: &[[u8; WORD_BYTES]]) {
     }
 }
 
+fn load(words: &[AtomicU64], place: &mut [u8]) {
+    let (whole, rest) = place.as_chunks_mut();
+    for (bytes, word) in whole.iter_mut().zip(words) {
+        *bytes = word.load(Relaxed).to_ne_bytes();
+    }
+    if let Some(word) = words.get(whole.len()) {
+        rest.copy_from_slice(&word.load(Relaxed).to_ne_bytes()[..rest.len()]);
+    }
+}
+
 /// The reader of a ring. It alone knows how far it has read.
 #[derive(Debug, Default)]
 pub struct Reader {
@@ -365,10 +375,11 @@ impl Reader {
 
     /// Copies the first bytes of the next record. Those beyond its end are undefined.
     pub fn read(&self, ring: Ring<'_>, place: &mut [u8]) {
-        for (bytes, at) in place.chunks_mut(WORD_BYTES).zip((self.position..).step_by(WORD_BYTES).skip(1)) {
-            let word = ring.word(at).load(Relaxed).to_ne_bytes();
-            bytes.copy_from_slice(&word[..bytes.len()]);
-        }
+        let (content, first) =
+            (&ring.words[CONTROL_WORDS..], index(self.position.wrapping_add(WORD_BYTES as u64)));
+        let (now, later) = place.split_at_mut(place.len().min((CONTENT_WORDS - first) * WORD_BYTES));
+        load(&content[first..], now);
+        load(content, later);
     }
 
     /// Removes the next record, whose length [`Reader::next`] has returned. Returns whether a writer has noted that it waits for

@@ -5,12 +5,15 @@
 //! interfaces are here, and not documented.
 
 pub use crate::busy_poll::BusyPoll;
+use crate::shard::Inner;
 use crate::socket::Wait;
 use crate::{Message, Received, RecvError, SendError, SendInfo, SharedAssociation, Stack};
 use bytes::Bytes;
+use sctp::RecvInfo;
 pub use sctp::{
     AssociationView, POOL_RESERVED_PART, PathView, ReceiveBudget, SEND_RESERVED_PART, SendBudget,
 };
+use streams::{Record, RecordLayout, Run};
 
 /// Receives the next message or event that was already taken from the sockets: makes no system call, and does not flush
 /// sent messages.
@@ -20,6 +23,87 @@ pub use sctp::{
 /// Fails as [`Association::try_next`](SharedAssociation::try_next) does.
 pub fn next_at_hand(association: &SharedAssociation) -> Result<Option<Received>, RecvError> {
     association.next_with(Wait::NoPoll)
+}
+
+/// A message or an event, or several messages that came together in a packet.
+#[derive(Debug)]
+pub enum AtHand {
+    /// One message, or an event.
+    One(Received),
+    /// Whole messages.
+    Run(MessageRun),
+}
+
+/// Receives as [`next_at_hand`] does. Messages that came together in a packet are received together.
+///
+/// # Errors
+///
+/// Fails as [`next_at_hand`] does.
+pub fn next_run_at_hand(association: &SharedAssociation) -> Result<Option<AtHand>, RecvError> {
+    association.next_run_with(Wait::NoPoll)
+}
+
+/// Messages that came together in a packet, and were not taken out of it.
+#[derive(Clone, Debug)]
+pub struct MessageRun {
+    block: Bytes,
+    layout: RecordLayout,
+    /// Offset of the first message in the block.
+    at: usize,
+    messages: usize,
+    data_bytes: usize,
+}
+
+impl MessageRun {
+    pub(crate) fn new(run: &Run, block: Bytes) -> MessageRun {
+        let (messages, data_bytes) = (run.messages as usize, run.data_bytes as usize);
+        MessageRun { block, layout: run.layout(), at: 0, messages, data_bytes }
+    }
+
+    /// Returns the number of messages.
+    pub fn messages(&self) -> usize {
+        self.messages
+    }
+
+    /// Returns the number of bytes of all messages.
+    pub fn data_bytes(&self) -> usize {
+        self.data_bytes
+    }
+
+    /// Passes the first message to `take`, and removes it if that returns true. Returns whether it was removed.
+    #[inline]
+    pub fn take_first_if(&mut self, take: impl FnOnce(&RecvInfo, &[u8]) -> bool) -> bool {
+        let mut info = RecvInfo::default();
+        let Some(record) = self.first(&mut info) else { return false };
+        let is_taken = self.block.get(self.at..).and_then(|rest| rest.get(record.data()));
+        let is_taken = is_taken.is_some_and(|data| take(&info, data));
+        if is_taken {
+            self.pass(record);
+        }
+        is_taken
+    }
+
+    /// Removes the first message and returns it.
+    pub fn take_first(&mut self) -> Option<Message> {
+        let mut info = RecvInfo::default();
+        let record = self.first(&mut info)?;
+        let data = record.data();
+        let data = self.block.slice(self.at + data.start..self.at + data.end).into();
+        self.pass(record);
+        Some(Message { info, data })
+    }
+
+    #[inline]
+    fn first(&self, info: &mut RecvInfo) -> Option<Record> {
+        if self.messages == 0 { None } else { (self.layout)(self.block.get(self.at..)?, info) }
+    }
+
+    #[inline]
+    fn pass(&mut self, record: Record) {
+        self.at += record.bytes();
+        self.messages -= 1;
+        self.data_bytes = self.data_bytes.saturating_sub(record.data().len());
+    }
 }
 
 /// Sends one message without a copy of its bytes if the send buffer has room for it. Does not take in
@@ -34,6 +118,37 @@ pub fn send_at_hand(
     info: &SendInfo,
 ) -> Result<(), SendError> {
     association.send_bytes_with(message, info, Wait::NoPoll)
+}
+
+/// Calls `f` with a sender of short messages, which enters the stack once for all of them. Returns `None`, and does not call `f`, if the
+/// stream has modules, which may keep messages.
+pub fn send_short_at_hand<R>(
+    association: &SharedAssociation,
+    f: impl FnOnce(&mut ShortSender<'_>) -> R,
+) -> Option<R> {
+    let socket = &association.socket;
+    let mut inner = socket.shard.enter();
+    inner.guarded(Some(socket.stream), |inner| {
+        let has_modules = inner.executive.has_modules(socket.stream);
+        (!has_modules).then(|| f(&mut ShortSender { association, inner }))
+    })?
+}
+
+/// Sends short messages one by one from inside the stack.
+pub struct ShortSender<'a> {
+    association: &'a SharedAssociation,
+    inner: &'a mut Inner,
+}
+
+impl ShortSender<'_> {
+    /// Copies a message into the send buffer. Returns false if the association refuses it or has no room: [`send_at_hand`] says why, and
+    /// has the association notify about room.
+    #[must_use]
+    pub fn send(&mut self, message: &[u8], info: &SendInfo) -> bool {
+        let ShortSender { association, inner } = self;
+        association.check(message.len(), info).is_ok()
+            && matches!(association.socket.try_write(inner, 0, info, message), Some(Ok(())))
+    }
 }
 
 /// Ends sending (RFC 9260 §9.2) if the stream takes the request now.

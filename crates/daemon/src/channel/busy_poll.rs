@@ -25,7 +25,12 @@ pub(crate) struct BusyPolling {
 impl BusyPolling {
     /// Counts a record from a program, and wakes the polling task if it sleeps.
     pub(crate) fn record_came(&self) {
-        self.records.fetch_add(1, Relaxed);
+        self.records_came(1);
+    }
+
+    /// Counts records from a program, and wakes the polling task if it sleeps.
+    pub(crate) fn records_came(&self, count: usize) {
+        self.records.fetch_add(count as u64, Relaxed);
         if self.asleep.load(Relaxed) {
             self.asleep.store(false, Relaxed);
             self.called.notify_one();

@@ -110,6 +110,11 @@ impl InboundLong {
         true
     }
 
+    /// Returns whether a message was begun.
+    pub(super) fn is_begun(&self) -> bool {
+        self.first().is_some()
+    }
+
     /// Returns whether a thread reads the message that was begun.
     pub(super) fn is_being_read(&self) -> bool {
         self.first().as_ref().is_some_and(|message| matches!(message.stage, Stage::Read(_)))

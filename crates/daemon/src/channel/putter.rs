@@ -140,6 +140,14 @@ impl Putter {
         put
     }
 
+    /// Charges the user for all messages of the sender while one of them waits for the program.
+    pub(crate) fn charge_held(&mut self, bytes: usize) {
+        let endpoint = &self.channel.endpoint;
+        if let Some(waiting) = self.attempt.waiting.as_mut().filter(|waiting| waiting.bytes() < bytes) {
+            *waiting = endpoint.accounts().charge_waiting(bytes);
+        }
+    }
+
     fn forget_attempt(&mut self) {
         self.channel.credit.uncount(self.attempt.counted);
         self.attempt = Attempt::default();

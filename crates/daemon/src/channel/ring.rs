@@ -62,6 +62,17 @@ enum Next {
     Checked(u32, Arc<Job<Result<RingMemory, Errno>>>),
 }
 
+/// Maximum length of a short message, whose copy in the ring is lent.
+pub(crate) const SHORT_BYTES_MAX: usize = 2048;
+
+/// What was done with the short messages at the front of the ring.
+pub(super) struct Passed {
+    /// Number of messages that were removed.
+    pub(super) messages: usize,
+    /// Whether a writer waits for room that there is now.
+    pub(super) has_room_again: bool,
+}
+
 /// A message at the front of the ring.
 pub(super) struct Front {
     pub(super) header: Header,
@@ -185,6 +196,35 @@ impl OutboundRing {
         };
         let content = Content { words: reader.words(ring, HEADER_BYTES, bytes), bytes };
         (content, reader.taken(ring, front.bytes))
+    }
+
+    /// Passes short messages at the front of the ring to `accept`, up to `count`, and removes those that it accepts. Stops at the first
+    /// other message, and at one with another count of earlier records than `before`.
+    pub(super) fn pass_short(
+        &self,
+        count: usize,
+        before: u32,
+        mut accept: impl FnMut(&Header, &[u8]) -> bool,
+    ) -> Passed {
+        let mut state = self.state();
+        let mut passed = Passed { messages: 0, has_room_again: false };
+        // The copy: the ring may change while the message is checked.
+        let mut record = [0; HEADER_BYTES + SHORT_BYTES_MAX];
+        while passed.messages < count
+            && let Ok(Some(bytes)) = state.next_record(&self.memory)
+            && let Some((ring, reader)) = state.parts(&self.memory)
+            && let Some(record) = record.get_mut(..bytes)
+        {
+            reader.read(ring, record);
+            let Some((header, content)) = Header::split(record) else { break };
+            if header.kind != Kind::Data || header.tsn != before || !accept(&header, content) {
+                break;
+            }
+            passed.has_room_again |= reader.taken(ring, bytes);
+            passed.messages += 1;
+            state.is_busy = true;
+        }
+        passed
     }
 
     /// Discards all messages, but for those that are sent meanwhile. Returns whether there were any.

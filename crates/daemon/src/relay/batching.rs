@@ -2,66 +2,125 @@
 
 use std::collections::VecDeque;
 
-use carrier::record::{BUNDLE_BYTES_MAX, Flags, Header, Kind};
+use carrier::record::{BUNDLE_BYTES_MAX, Flags, HEADER_BYTES, Header, Kind};
+use swiftwater::internals::{self, AtHand, MessageRun};
 use swiftwater::tokio::Association;
-use swiftwater::{Message, Received, RecvError, internals};
+use swiftwater::{Message, Received, RecvError, RecvInfo};
 
-use crate::state::association::{SocketAssociation, ToProgram};
+use crate::state::association::{Held, SHORT_BYTES_MAX, SocketAssociation, ToProgram};
 
-/// Returns how many of the next messages fit into one bundle.
-pub(super) fn fitting_in_bundle(queue: &VecDeque<ToProgram>) -> usize {
-    let mut bytes = 0;
-    let fits = |upward: &&ToProgram| {
-        bytes += upward.record_bytes();
-        upward.is_short() && bytes <= BUNDLE_BYTES_MAX
-    };
-    queue.iter().take_while(fits).count()
+/// Messages that share a record.
+pub(super) struct Bundle {
+    pub(super) record: Vec<u8>,
+    pub(super) messages: u32,
+    /// Number of messages that are items of the queue.
+    of_queue: usize,
+    /// What is left of the runs behind the queue.
+    runs: VecDeque<MessageRun>,
 }
 
-/// Receives further available messages of the association, as many as fit into a bundle. Returns the first result that is not a
-/// message.
+impl Bundle {
+    /// Returns the next messages that fit into one record; they stay where they are.
+    pub(super) fn of(assoc: &SocketAssociation, held: &Held) -> Bundle {
+        let mut bundle = Bundle { record: Vec::new(), messages: 0, of_queue: 0, runs: held.runs.clone() };
+        for item in &held.queue {
+            if !item.is_short() || !bundle.has_room(item.header().bytes as usize) {
+                return bundle;
+            }
+            bundle.push(item.header(), item.blocks().iter().map(|block| &block[..]));
+            bundle.of_queue += 1;
+        }
+        let header = header_of(assoc, &RecvInfo::default(), 0);
+        while let Some(mut run) = bundle.runs.pop_front() {
+            let mut take = |info: &RecvInfo, data: &[u8]| {
+                let fits = data.len() <= SHORT_BYTES_MAX && bundle.has_room(data.len());
+                if fits {
+                    bundle.push(&described(&header, info, data.len()), [data]);
+                }
+                fits
+            };
+            while run.take_first_if(&mut take) {}
+            if run.messages() > 0 {
+                bundle.runs.push_front(run);
+                break;
+            }
+        }
+        bundle
+    }
+
+    /// Removes the messages from where they are.
+    pub(super) fn remove_from(self, held: &mut Held) {
+        held.queue.drain(..self.of_queue);
+        held.runs = self.runs;
+    }
+
+    fn has_room(&self, content_bytes: usize) -> bool {
+        self.record.len() + HEADER_BYTES + content_bytes <= BUNDLE_BYTES_MAX
+    }
+
+    fn push<'b>(&mut self, header: &Header, content: impl IntoIterator<Item = &'b [u8]>) {
+        if self.record.is_empty() {
+            self.record.reserve_exact(BUNDLE_BYTES_MAX);
+        }
+        self.record.extend_from_slice(&header.encode());
+        content.into_iter().for_each(|block| self.record.extend_from_slice(block));
+        self.messages += 1;
+    }
+}
+
+/// Receives further available messages of the association, as many as fit into a bundle. Returns the first result that cannot share it.
 pub(super) fn take_along(
     assoc: &SocketAssociation,
     association: &Association,
-    queue: &mut VecDeque<ToProgram>,
-) -> Option<Result<Option<Received>, RecvError>> {
-    let mut bytes = 0;
-    while let Some(last) = queue.back().filter(|last| last.is_short()) {
-        bytes += last.record_bytes();
-        // The next message is probably as long.
-        if bytes + last.record_bytes() > BUNDLE_BYTES_MAX {
-            return None;
-        }
-        match internals::next_at_hand(association) {
-            Ok(Some(Received::Message(message))) => queue.push_back(to_program(assoc, message)),
+    held: &mut Held,
+) -> Option<Result<Option<AtHand>, RecvError>> {
+    // The next message is probably as long as the last one.
+    let mut bytes = held.record_bytes();
+    while let Some(last_bytes) = held.last_short_bytes()
+        && bytes + last_bytes <= BUNDLE_BYTES_MAX
+    {
+        bytes += match internals::next_run_at_hand(association) {
+            Ok(Some(AtHand::Run(run))) => held.push_run(run),
+            Ok(Some(AtHand::One(Received::Message(message)))) if held.runs.is_empty() => {
+                held.push(to_program(assoc, message))
+            }
             Err(RecvError::WouldBlock) => return None,
             other => return Some(other),
-        }
+        };
     }
     None
 }
 
 /// Returns a message with the header that the program reads.
 pub(super) fn to_program(assoc: &SocketAssociation, message: Message) -> ToProgram {
-    let info = &message.info;
-    let mut header = Header {
+    // The receive buffer bounds the length.
+    ToProgram::Message(header_of(assoc, &message.info, message.len()), message)
+}
+
+/// Returns the header of a message of this length from an association.
+fn header_of(assoc: &SocketAssociation, info: &RecvInfo, bytes: usize) -> Header {
+    let (association, context) = (assoc.id, assoc.options().context);
+    let header = Header { association, context, address: Some(assoc.peer), ..Header::new(Kind::Data) };
+    described(&header, info, bytes)
+}
+
+/// Returns the header of another message of the association whose header this is.
+fn described(header: &Header, info: &RecvInfo, bytes: usize) -> Header {
+    let mut flags = Flags::default();
+    if info.unordered {
+        flags = flags.with(Flags::UNORDERED);
+    }
+    if !info.more {
+        flags = flags.with(Flags::END);
+    }
+    Header {
+        flags,
         stream: info.stream,
         ssn: info.ssn,
         ppid: info.ppid,
         tsn: info.tsn,
         cumulative_tsn: info.cumulative_tsn,
-        association: assoc.id,
-        context: assoc.options().context,
-        // The receive buffer bounds the length.
-        bytes: message.len() as u32,
-        address: Some(assoc.peer),
-        ..Header::new(Kind::Data)
-    };
-    if info.unordered {
-        header.flags = header.flags.with(Flags::UNORDERED);
+        bytes: bytes as u32,
+        ..*header
     }
-    if !info.more {
-        header.flags = header.flags.with(Flags::END);
-    }
-    ToProgram::Message(header, message)
 }

@@ -1,15 +1,15 @@
 //! The inbound direction: from an association into the channel of its socket.
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 
-use carrier::record::{BUNDLE_BYTES_MAX, Flags};
+use carrier::record::Flags;
 use carrier::status_page::PeerShut;
+use swiftwater::internals::{self, AtHand};
 use swiftwater::tokio::Association;
-use swiftwater::{Event, Message, Received, RecvError, internals};
+use swiftwater::{Event, Message, Received, RecvError};
 
 use super::Wait;
-use super::batching::{fitting_in_bundle, take_along, to_program};
+use super::batching::{Bundle, take_along, to_program};
 use super::notifications;
 use crate::channel::Put;
 use crate::channel::blocked::{Blocked, NotPut};
@@ -58,9 +58,9 @@ impl<'a> Inbound<'a> {
         loop {
             // The last notification of an association follows the report of its end.
             let kept = usize::from(held.ending.is_some());
-            let weight =
-                held.queue.iter().map(|upward| quantum::weight(upward.record_bytes())).sum::<usize>();
-            if let Err(blocked) = self.put_all_but(kept, &mut held.queue) {
+            let weight = weight(held);
+            if let Err(blocked) = self.put_all_but(kept, held) {
+                self.putter.charge_held(held.record_bytes());
                 return Some(Wait::Channel(blocked));
             }
             if std::mem::take(&mut held.is_end_due) {
@@ -73,18 +73,24 @@ impl<'a> Inbound<'a> {
             }
             let received = match held.next.take() {
                 Some(received) => received,
-                None => internals::next_at_hand(self.association),
+                None if self.bundles() => internals::next_run_at_hand(self.association),
+                None => internals::next_at_hand(self.association).map(|found| found.map(AtHand::One)),
             };
             let regular = if held.is_shut_down { Ended::ByPeer } else { Ended::ByUs };
             let last = match received {
-                Ok(Some(Received::Message(message))) => {
+                Ok(Some(AtHand::Run(run))) => {
+                    held.runs.push_back(run);
+                    held.next = take_along(self.assoc, self.association, held);
+                    continue;
+                }
+                Ok(Some(AtHand::One(Received::Message(message)))) => {
                     held.queue.push_back(to_program(self.assoc, message));
                     if self.bundles() {
-                        held.next = take_along(self.assoc, self.association, &mut held.queue);
+                        held.next = take_along(self.assoc, self.association, held);
                     }
                     continue;
                 }
-                Ok(Some(Received::Event(event))) => {
+                Ok(Some(AtHand::One(Received::Event(event)))) => {
                     self.take_event(held, &event);
                     continue;
                 }
@@ -140,41 +146,35 @@ impl<'a> Inbound<'a> {
         !self.assoc.bounds_unread()
     }
 
-    /// Puts all queued messages but the last `kept`, short ones in bundles.
-    fn put_all_but(&mut self, kept: usize, queue: &mut VecDeque<ToProgram>) -> Result<(), Blocked> {
-        while queue.len() > kept {
-            match self.fitting(kept, queue) {
-                0 | 1 => {
-                    self.put(&queue[0])?;
-                    queue.pop_front();
-                }
-                several => {
-                    self.put_together(queue.iter().take(several))?;
-                    queue.drain(..several);
+    /// Puts all held messages but the last `kept`, short ones in bundles.
+    fn put_all_but(&mut self, kept: usize, held: &mut Held) -> Result<(), Blocked> {
+        while held.queue.len() > kept || kept == 0 && !held.runs.is_empty() {
+            if kept == 0 && self.may_bundle() && held.is_several() {
+                let bundle = Bundle::of(self.assoc, held);
+                if bundle.messages > 1 {
+                    self.put_together(&bundle)?;
+                    bundle.remove_from(held);
+                    continue;
                 }
             }
+            if held.queue.is_empty() {
+                let first = held.take_first_of_runs();
+                held.queue.extend(first.map(|message| to_program(self.assoc, message)));
+                continue;
+            }
+            self.put(&held.queue[0])?;
+            held.queue.pop_front();
         }
         Ok(())
     }
 
-    /// Returns how many of the next messages fit into one bundle.
-    fn fitting(&self, kept: usize, queue: &VecDeque<ToProgram>) -> usize {
-        let may_bundle = kept == 0
-            && !self.is_discarding
-            && !self.is_message_open
-            && self.bundles()
-            && self.putter.takes_bundles();
-        if may_bundle { fitting_in_bundle(queue) } else { 0 }
+    /// Returns whether the next messages may share a record.
+    fn may_bundle(&self) -> bool {
+        !self.is_discarding && !self.is_message_open && self.bundles() && self.putter.takes_bundles()
     }
 
-    fn put_together<'b>(&mut self, messages: impl Iterator<Item = &'b ToProgram>) -> Result<(), Blocked> {
-        let (mut bundle, mut count) = (Vec::with_capacity(BUNDLE_BYTES_MAX), 0);
-        for message in messages {
-            bundle.extend_from_slice(&message.header().encode());
-            message.blocks().iter().for_each(|block| bundle.extend_from_slice(block));
-            count += 1;
-        }
-        match self.putter.try_put_bundle(&bundle, count) {
+    fn put_together(&mut self, bundle: &Bundle) -> Result<(), Blocked> {
+        match self.putter.try_put_bundle(&bundle.record, bundle.messages) {
             Err(NotPut::Blocked(blocked)) => return Err(blocked),
             put => self.is_discarding = put.is_err(),
         }
@@ -215,6 +215,13 @@ impl<'a> Inbound<'a> {
             false => room.into_iter().for_each(HeldCredit::release),
         }
     }
+}
+
+/// Returns the number of records of a turn that the held messages count as.
+fn weight(held: &Held) -> usize {
+    let of_queue = held.queue.iter().map(|upward| quantum::weight(upward.record_bytes()));
+    let of_runs = held.runs.iter().map(|run| quantum::weight(run.data_bytes()) + run.messages());
+    of_queue.sum::<usize>() + of_runs.sum::<usize>()
 }
 
 /// Refuses messages that programs send to an association whose peer has shut it down (RFC 9260 §9.2).

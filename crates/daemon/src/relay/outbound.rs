@@ -68,6 +68,10 @@ impl<'a> Outbound<'a> {
             if self.turn.is_spent_by(weight) {
                 return Ok(Wait::Turn);
             }
+            weight = self.pass_short();
+            if weight > 0 {
+                continue;
+            }
             let (header, mut content) = match self.unsent.pop_front() {
                 Some(first) => first,
                 None => match self.take()? {
@@ -103,6 +107,21 @@ impl<'a> Outbound<'a> {
                 }
             }
         }
+    }
+
+    /// Moves short messages from the ring, which cost less together. Returns their number: 0 also if the next message is not short, the
+    /// association does not take it, or others come first.
+    fn pass_short(&self) -> usize {
+        if !self.unsent.is_empty() || self.is_gone {
+            return 0;
+        }
+        let (endpoint, assoc) = (&self.socket.channel.endpoint, self.assoc);
+        let passed = internals::send_short_at_hand(self.association, |sender| {
+            endpoint.pass_short(self.turn.left(), |header, content| {
+                is_plain(header) && sender.send(content, &send_info(&completed(assoc, *header)))
+            })
+        });
+        passed.unwrap_or(0)
     }
 
     /// Waits for the next turn.
@@ -310,6 +329,12 @@ pub(super) fn completed(assoc: &SocketAssociation, header: Header) -> Header {
         true => assoc.options().sending.complete(header),
         false => header,
     }
+}
+
+/// Returns whether a message only has to be sent.
+fn is_plain(header: &Header) -> bool {
+    let plain = [Flags::END, Flags::UNORDERED, Flags::IMMEDIATE, Flags::BY_DEFAULT];
+    plain.into_iter().fold(header.flags, Flags::without) == Flags::default()
 }
 
 /// Hands a message to an association; leaves in `content` what it has not accepted. `WouldBlock`: there is no room.

@@ -18,6 +18,7 @@ use swiftwater::Address;
 use swiftwater::tokio::{Association, Listener};
 
 mod order;
+mod short;
 
 use super::*;
 use crate::channel::incoming::Incoming;

@@ -8,9 +8,9 @@ use std::rc::Rc;
 use bytes::Bytes;
 use carrier::record::{Flags, HEADER_BYTES, Header, PAYLOAD_BYTES_MAX};
 use rustix::io::Errno;
-use swiftwater::internals::{self, AssociationView};
+use swiftwater::internals::{self, AssociationView, AtHand, MessageRun};
 use swiftwater::tokio::Association;
-use swiftwater::{LossKind, Message, PathState, Received, RecvError};
+use swiftwater::{LossKind, Message, PathState, RecvError};
 use tokio::sync::watch;
 
 use super::association_options::{AssocOptions, mtu_as_seen};
@@ -24,7 +24,7 @@ use crate::users::budget::AssociationSeat;
 pub(crate) const FIRST_ID: u32 = 3;
 
 /// Maximum size of a message that may share a record with others.
-const SHORT_BYTES_MAX: usize = 2048;
+pub(crate) const SHORT_BYTES_MAX: usize = 2048;
 
 /// An association of a socket.
 pub(crate) struct SocketAssociation {
@@ -54,14 +54,68 @@ pub(crate) struct SocketAssociation {
 pub(crate) struct Held {
     /// Items to hand up, in this order.
     pub(crate) queue: VecDeque<ToProgram>,
+    /// Messages behind these items, as they came in packets.
+    pub(crate) runs: VecDeque<MessageRun>,
     /// The result of a read after these items that is not a message.
-    pub(crate) next: Option<Result<Option<Received>, RecvError>>,
+    pub(crate) next: Option<Result<Option<AtHand>, RecvError>>,
     /// Whether the peer has shut the association down.
     pub(crate) is_shut_down: bool,
     /// Whether the end must be reported once `queue` was put.
     pub(crate) is_end_due: bool,
     /// How the association has ended; reported once all but the last item of `queue` was put.
     pub(crate) ending: Option<Ended>,
+}
+
+impl Held {
+    /// Appends an item; returns the number of bytes that it takes in a record.
+    pub(crate) fn push(&mut self, item: ToProgram) -> usize {
+        let bytes = item.record_bytes();
+        self.queue.push_back(item);
+        bytes
+    }
+
+    /// Appends messages; returns the number of bytes that they take in records.
+    pub(crate) fn push_run(&mut self, run: MessageRun) -> usize {
+        let bytes = record_bytes(&run);
+        self.runs.push_back(run);
+        bytes
+    }
+
+    /// Returns the number of bytes that all items and messages take in records.
+    pub(crate) fn record_bytes(&self) -> usize {
+        let of_queue = self.queue.iter().map(ToProgram::record_bytes);
+        of_queue.chain(self.runs.iter().map(record_bytes)).sum()
+    }
+
+    /// Returns the number of bytes that the last message takes in a record, about; `None` if it is not short.
+    pub(crate) fn last_short_bytes(&self) -> Option<usize> {
+        match self.runs.back() {
+            Some(run) => Some(record_bytes(run) / run.messages().max(1)),
+            None => self.queue.back().filter(|last| last.is_short()).map(ToProgram::record_bytes),
+        }
+        .filter(|bytes| *bytes <= HEADER_BYTES + SHORT_BYTES_MAX)
+    }
+
+    /// Returns whether more than one item or message is held.
+    pub(crate) fn is_several(&self) -> bool {
+        self.queue.len() + self.runs.iter().map(MessageRun::messages).sum::<usize>() > 1
+    }
+
+    /// Removes the first message of the runs and returns it.
+    pub(crate) fn take_first_of_runs(&mut self) -> Option<Message> {
+        let run = self.runs.front_mut()?;
+        let message = run.take_first();
+        // A run whose messages cannot be told apart would stay for ever.
+        if run.messages() == 0 || message.is_none() {
+            self.runs.pop_front();
+        }
+        message
+    }
+}
+
+/// Returns the number of bytes that messages take in records.
+fn record_bytes(run: &MessageRun) -> usize {
+    run.data_bytes() + run.messages() * HEADER_BYTES
 }
 
 /// The end of an association.

@@ -26,6 +26,11 @@ impl Quantum {
         Quantum { records: RECORDS_PER_TURN }
     }
 
+    /// Returns how many more records the turn may handle.
+    pub(crate) fn left(&self) -> usize {
+        self.records
+    }
+
     /// Counts handled records. Returns whether the turn is over.
     pub(crate) fn is_spent_by(&mut self, records: usize) -> bool {
         let is_spent = records >= self.records;

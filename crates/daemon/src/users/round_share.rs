@@ -80,6 +80,11 @@ impl Turn {
         is_spent
     }
 
+    /// Returns how many more records this turn may move; 0 if it has not begun.
+    pub(crate) fn left(&self) -> usize {
+        self.held.min(self.quantum.left())
+    }
+
     /// Waits in line for a turn, unless it has begun.
     pub(crate) async fn begin(&mut self) {
         // The semaphore is never closed.

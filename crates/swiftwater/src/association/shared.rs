@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use sctp::{AssociationView, PathId, PathOptions, PrimaryError, SendInfo, Statistics};
-use streams::{Chain, Interest, Message as Block, WriteError};
+use streams::{Chain, Interest, Kind, Message as Block, WriteError};
 use tpi::Primitive;
 
 use crate::address::Address;
 use crate::association_ref::AssociationRef;
 use crate::error::{CloseReason, OptionsError, RecvError, SendError};
 use crate::event::{Event, Received};
+use crate::internals::{AtHand, MessageRun};
 use crate::message::{Message, from_block};
 use crate::options::AssociationOptions;
 use crate::socket::{End, Found, Socket, Wait, unless_restarted};
@@ -407,6 +408,27 @@ impl SharedAssociation {
             let found = socket.until(Interest::READABLE, wait, |inner| socket.try_next(inner))??;
             if let Some(received) = self.received(found)? {
                 return Ok(received);
+            }
+        }
+    }
+
+    /// Receives as [`SharedAssociation::next_with`] does, but messages that came together in one call.
+    pub(crate) fn next_run_with(&self, wait: Wait) -> Result<Option<AtHand>, RecvError> {
+        if !self.has_events() || !self.up_delivered.load(Ordering::Relaxed) {
+            return Ok(self.next_with(wait)?.map(AtHand::One));
+        }
+        let socket = &self.socket;
+        loop {
+            match socket.until(Interest::READABLE, wait, |inner| socket.try_next_run(inner))?? {
+                Found::Data(Block { kind: Kind::Run(run), data, .. }) => {
+                    let block = data.blocks().first().cloned().unwrap_or_default();
+                    return Ok(Some(AtHand::Run(MessageRun::new(&run, block))));
+                }
+                found => {
+                    if let Some(received) = self.received(found)? {
+                        return Ok(received.map(AtHand::One));
+                    }
+                }
             }
         }
     }

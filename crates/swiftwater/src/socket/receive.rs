@@ -121,6 +121,11 @@ impl Socket {
         self.try_take(inner, Timed::getmsg, |end| matches!(end, End::Closed | End::Lost(_)))
     }
 
+    /// Takes what [`Socket::try_next`] takes, or messages that came together in a packet.
+    pub(crate) fn try_next_run(&self, inner: &mut Inner) -> Option<Result<Found<Block>, RecvError>> {
+        self.try_take(inner, Timed::getrun, |end| matches!(end, End::Closed | End::Lost(_)))
+    }
+
     fn try_take(
         &self,
         inner: &mut Inner,

@@ -1,0 +1,163 @@
+//! Tests of short messages, which pass together in both directions.
+
+use carrier::bundle;
+use carrier::record::BUNDLE_BYTES_MAX;
+
+use super::*;
+use crate::state::association::SHORT_BYTES_MAX;
+use crate::testing::header;
+
+/// Returns different content of each length.
+fn content(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at * 31 + bytes * 7) as u8).collect()
+}
+
+/// Returns the contents of the messages in a record, or in a bundle.
+fn contents(record: &[u8]) -> Vec<Vec<u8>> {
+    let content =
+        |(at, header): (usize, Header)| record[at + HEADER_BYTES..][..header.bytes as usize].to_vec();
+    bundle::messages(record).filter(|(_, header)| header.kind == Kind::Data).map(content).collect()
+}
+
+/// Receives the content of the next message.
+async fn receive(peer: &Association) -> Vec<u8> {
+    soon(peer.recv()).await.expect("it is open").expect("a message").to_vec()
+}
+
+/// Lengths of messages, some of them too long to pass with others.
+const LENGTHS: [usize; 10] =
+    [1, 16, SHORT_BYTES_MAX, SHORT_BYTES_MAX + 1, 64, 30_000, 3, SHORT_BYTES_MAX - 1, 100, 5];
+
+#[tokio::test(flavor = "local")]
+async fn short_messages_of_a_program_pass_among_others_in_their_order() {
+    let joined = Joined::new().await;
+    let mut outbound = joined.outbound();
+    for bytes in LENGTHS {
+        put(&joined.socket, ID, &content(bytes));
+    }
+    let named = Header { stream: 3, ppid: 9, flags: Flags::END.with(Flags::UNORDERED), ..header(ID, 5) };
+    put_record(&joined.socket, &named, b"named");
+    assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Message);
+    for bytes in LENGTHS {
+        assert_eq!(receive(&joined.peer).await, content(bytes));
+    }
+    let last = soon(joined.peer.recv()).await.expect("it is open").expect("a message");
+    let info = last.info;
+    assert_eq!((&last.to_vec()[..], info.stream, info.ppid, info.unordered), (&b"named"[..], 3, 9, true));
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_turn_moves_so_many_short_messages_of_a_ring() {
+    let joined = Joined::new().await;
+    let mut outbound = joined.outbound();
+    (0..=RECORDS_PER_TURN).for_each(|_| assert!(!put(&joined.socket, ID, b"a word")));
+    assert_eq!(outbound.step().expect("it is open"), Wait::Turn);
+    let (channel, before) = (&joined.socket.channel, RECORDS_PER_TURN as u64);
+    assert!(channel.endpoint.waiting_bytes() > 0, "one is left");
+    outbound.next_turn().await;
+    assert_eq!(outbound.step().expect("it is open"), Wait::Message);
+    assert_eq!(joined._registry.busy_polling.records(), before + 1);
+}
+
+#[tokio::test(flavor = "local")]
+async fn short_messages_without_room_come_later_in_their_order() {
+    let joined = Joined::new().await;
+    let mut outbound = joined.outbound();
+    let mut sent = 0;
+    // The peer does not read.
+    while past_turns(&mut outbound).await.expect("it is open") == Wait::Message {
+        for _ in 0..100 {
+            let number = u32::to_be_bytes(sent);
+            put(&joined.socket, ID, &[&number[..], &[7; 1000]].concat());
+            sent += 1;
+        }
+    }
+    let (mut received, mut waits) = (0, 0);
+    while received < sent {
+        match past_turns(&mut outbound).await.expect("it is open") {
+            Wait::Association => waits += 1,
+            wait => assert_eq!(wait, Wait::Message),
+        }
+        assert_eq!(receive(&joined.peer).await[..4], u32::to_be_bytes(received));
+        received += 1;
+    }
+    assert!(waits > 0);
+}
+
+#[tokio::test(flavor = "local")]
+async fn short_messages_of_a_peer_share_records_in_their_order() {
+    let joined = Joined::new().await;
+    let association = joined.association();
+    let mut held = Held::default();
+    let mut inbound = Inbound::new(&joined.socket, &joined.assoc, association);
+    let mut expected: Vec<_> = LENGTHS.iter().map(|bytes| content(*bytes)).collect();
+    // Together longer than a bundle.
+    expected.extend((0..=BUNDLE_BYTES_MAX / 100).map(|number| content(100 + number % 8)));
+    let sends = async {
+        for message in &expected {
+            joined.peer.send(message).await.expect("it is open");
+        }
+        joined.peer.flush();
+    };
+    soon(sends).await;
+    let (mut received, mut records) = (Vec::new(), 0);
+    while received.len() < expected.len() {
+        match inbound.step(&mut held, &mut |_| ()) {
+            Some(Wait::Turn) => inbound.next_turn().await,
+            Some(Wait::Channel(blocked)) => soon(inbound.unblocked(blocked)).await,
+            Some(_) => soon(association.readable()).await.expect("it is open"),
+            None => panic!("it has ended"),
+        }
+        while let Some(record) = read(&joined.program_end) {
+            assert!(record.len() <= BUNDLE_BYTES_MAX || contents(&record).len() == 1);
+            received.extend(contents(&record));
+            records += 1;
+        }
+    }
+    assert!(received == expected, "in their order");
+    assert!(records < expected.len() / 10, "{records} records");
+}
+
+#[tokio::test(flavor = "local")]
+async fn short_messages_wait_for_a_full_channel_and_none_is_lost_with_the_end_behind_them() {
+    let joined = Joined::new().await;
+    let association = joined.association();
+    let (mut held, mut ends) = (Held::default(), Vec::new());
+    let mut inbound = Inbound::new(&joined.socket, &joined.assoc, association);
+    let (mut sent, mut received) = (0_u32, 0_u32);
+    loop {
+        for _ in 0..200 {
+            joined.peer.send(&[&sent.to_be_bytes()[..], &[7; 200]].concat()).await.expect("it is open");
+            sent += 1;
+        }
+        joined.peer.flush();
+        match inbound.step(&mut held, &mut |end| ends.push(end)) {
+            Some(Wait::Channel(Blocked::Full)) => break,
+            Some(Wait::Turn) => inbound.next_turn().await,
+            wait => assert_eq!(wait, Some(Wait::Message)),
+        }
+    }
+    assert!(!held.runs.is_empty() || !held.queue.is_empty());
+    let reads = async {
+        loop {
+            while let Some(record) = read(&joined.program_end) {
+                for content in contents(&record) {
+                    assert_eq!(content[..4], received.to_be_bytes());
+                    received += 1;
+                }
+            }
+            match inbound.step(&mut held, &mut |end| ends.push(end)) {
+                Some(Wait::Channel(blocked)) => inbound.unblocked(blocked).await,
+                Some(Wait::Turn) => inbound.next_turn().await,
+                Some(_) => association.readable().await.expect("it ends"),
+                None => break,
+            }
+        }
+    };
+    let (_, shutdown) = soon(async { tokio::join!(reads, joined.peer.shutdown()) }).await;
+    shutdown.expect("it is open");
+    while let Some(record) = read(&joined.program_end) {
+        received += contents(&record).len() as u32;
+    }
+    assert_eq!((received, ends), (sent, vec![Ended::ByPeer]));
+}
