@@ -1,15 +1,15 @@
 //! Bounds the time of the daemon's thread that system calls on the sockets of programs take.
 //!
-//! A record that the daemon sends to a program, or takes from it, makes the kernel wake all that wait for the program's
-//! end, on the daemon's thread. A program decides how many these are: entries of `epoll` instances, or processes to be
-//! signalled (`O_ASYNC`), by the ten thousand. So the daemon measures these calls. After a call that took too long, the
-//! socket rests: for many times as long the daemon takes no records from it, and sends it none.
+//! A record that the daemon sends to a program, or takes from it, makes the kernel wake all that wait for the program's end, on the daemon's
+//! thread. A program decides how many these are: entries of `epoll` instances, or processes to be signalled (`O_ASYNC`), by
+//! the ten thousand. So the daemon measures these calls. After a call that took too long, the socket rests: for many times as long
+//! the daemon takes no records from it, and sends it none.
 //!
-//! A program of any user that shares a socket can make its calls slow. So the other sockets of the user go on, unless
+//! Whoever shares a socket can make its calls slow, whatever its user. So the other sockets of the user go on, unless
 //! several of them are slow, too: then the user rests, with all its sockets and its requests.
 //!
-//! Only processor time counts, as a thread also seems slow while others have the processor. Reading that clock is a
-//! system call, so a reading serves all calls that begin within [`READING_SERVES`].
+//! Only processor time counts, as a thread also seems slow while others have the processor. Reading that clock is a system call, so a
+//! reading serves all calls that begin within [`READING_SERVES`].
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -22,8 +22,8 @@ use crate::system::lock::lock;
 
 /// Maximum time of a call after which nobody rests.
 const CALL_TIME_MAX: Duration = Duration::from_millis(1);
-/// The rest after a longer call is this many times as long, and as many times longer as sockets of the user rest: a user
-/// takes no more than a 32nd of the thread's time by such calls.
+/// The rest after a longer call is this many times as long, and as many times longer as sockets of the user rest: a user takes no more
+/// than a 32nd of the thread's time by such calls.
 const REST_FACTOR: u32 = 32;
 /// Maximum rest.
 const REST_MAX: Duration = Duration::from_secs(10);
@@ -39,6 +39,21 @@ pub(crate) struct ThreadTime {
     of_user: Option<(u64, Arc<ThreadTime>)>,
     rests: AtomicBool,
     until: Mutex<Until>,
+    clocks: Clocks,
+}
+
+/// The clocks that measure calls and rests. Those of tests stand still unless the test advances them.
+#[derive(Clone, Copy, Debug)]
+struct Clocks {
+    now: fn() -> Instant,
+    /// Returns the processor time that this thread has used.
+    processor_time: fn() -> Duration,
+}
+
+impl Default for Clocks {
+    fn default() -> Self {
+        Clocks { now: Instant::now, processor_time }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -55,12 +70,13 @@ impl ThreadTime {
     pub(crate) fn of_socket(user: &Arc<ThreadTime>) -> ThreadTime {
         let mut of_user = user.until();
         of_user.next += 1;
-        ThreadTime { of_user: Some((of_user.next, Arc::clone(user))), ..ThreadTime::default() }
+        let of_user = Some((of_user.next, Arc::clone(user)));
+        ThreadTime { of_user, clocks: user.clocks, ..ThreadTime::default() }
     }
 
     /// Makes a system call on a socket that a program holds.
     pub(crate) fn measure<T>(&self, call: impl FnOnce() -> T) -> T {
-        let (result, time) = measured(call);
+        let (result, time) = self.clocks.measured(call);
         if time > CALL_TIME_MAX {
             self.count(time);
         }
@@ -74,7 +90,7 @@ impl ThreadTime {
         let others = user.resting_sockets(Some(*number));
         self.rest_for(rest(others + 1));
         if others < RESTING_SOCKETS_MAX {
-            user.until().sockets.push((*number, Instant::now() + rest(others + 1)));
+            user.until().sockets.push((*number, self.now() + rest(others + 1)));
         } else {
             user.rest_for(rest(others + 1));
         }
@@ -83,7 +99,7 @@ impl ThreadTime {
     /// Begins a rest, unless a longer one has begun.
     pub(crate) fn rest_for(&self, time: Duration) {
         let mut until = self.until();
-        until.own = until.own.max(Some(Instant::now() + time));
+        until.own = until.own.max(Some(self.now() + time));
         self.rests.store(true, Relaxed);
     }
 
@@ -106,7 +122,7 @@ impl ThreadTime {
 
     /// Returns how many sockets of this user rest, and forgets the rest of one of them.
     fn resting_sockets(&self, forgotten: Option<u64>) -> usize {
-        let (mut until, now) = (self.until(), Instant::now());
+        let (mut until, now) = (self.until(), self.now());
         until.sockets.retain(|(number, until)| *until > now && Some(*number) != forgotten);
         until.sockets.len()
     }
@@ -121,13 +137,17 @@ impl ThreadTime {
             return None;
         }
         let mut until = self.until();
-        until.own = until.own.filter(|until| *until > Instant::now());
+        until.own = until.own.filter(|until| *until > self.now());
         self.rests.store(until.own.is_some(), Relaxed);
         until.own
     }
 
     fn until(&self) -> MutexGuard<'_, Until> {
         lock(&self.until)
+    }
+
+    fn now(&self) -> Instant {
+        (self.clocks.now)()
     }
 }
 
@@ -136,22 +156,24 @@ thread_local! {
     static READING: Cell<Option<(Instant, Duration)>> = const { Cell::new(None) };
 }
 
-/// Makes a call, and returns how much processor time it took, if it seemed to take long. The work between the reading and
-/// the call does not count, so the result may be too small by [`READING_SERVES`].
-fn measured<T>(call: impl FnOnce() -> T) -> (T, Duration) {
-    let began = Instant::now();
-    let serves = |(at, _): &(Instant, Duration)| began.duration_since(*at) <= READING_SERVES;
-    let (at, before) = READING.get().filter(serves).unwrap_or_else(|| {
-        let reading = (began, processor_time());
-        READING.set(Some(reading));
-        reading
-    });
-    let result = call();
-    if began.elapsed() <= CALL_TIME_MAX {
-        return (result, Duration::ZERO);
+impl Clocks {
+    /// Makes a call, and returns how much processor time it took, if it seemed to take long. The work between the reading and the call
+    /// does not count, so the result may be too small by [`READING_SERVES`].
+    fn measured<T>(&self, call: impl FnOnce() -> T) -> (T, Duration) {
+        let began = (self.now)();
+        let serves = |(at, _): &(Instant, Duration)| began.duration_since(*at) <= READING_SERVES;
+        let (at, before) = READING.get().filter(serves).unwrap_or_else(|| {
+            let reading = (began, (self.processor_time)());
+            READING.set(Some(reading));
+            reading
+        });
+        let result = call();
+        if (self.now)().duration_since(began) <= CALL_TIME_MAX {
+            return (result, Duration::ZERO);
+        }
+        let used = (self.processor_time)().saturating_sub(before);
+        (result, used.saturating_sub(began.duration_since(at)))
     }
-    let used = processor_time().saturating_sub(before);
-    (result, used.saturating_sub(began.duration_since(at)))
 }
 
 /// Returns the processor time that this thread has used.
@@ -164,29 +186,44 @@ fn processor_time() -> Duration {
 mod tests {
     use super::*;
 
-    /// Uses the processor for so long.
-    fn work(time: Duration) {
-        let before = processor_time();
-        while processor_time() < before + time {
-            std::hint::spin_loop();
-        }
+    thread_local! {
+        static NOW: Cell<Instant> = Cell::new(Instant::now());
+        static PROCESSOR_TIME: Cell<Duration> = const { Cell::new(Duration::ZERO) };
     }
 
+    const CLOCKS: Clocks = Clocks { now: || NOW.get(), processor_time: || PROCESSOR_TIME.get() };
     const LONG: Duration = Duration::from_millis(3);
 
-    #[tokio::test(flavor = "local")]
-    async fn a_socket_rests_after_the_first_call_that_uses_the_processor_for_long() {
-        let user = Arc::default();
+    /// Returns the time of a user by clocks that [`wait`] and [`work`] advance.
+    fn user() -> Arc<ThreadTime> {
+        Arc::new(ThreadTime { clocks: CLOCKS, ..ThreadTime::default() })
+    }
+
+    /// Waits for so long without the processor.
+    fn wait(time: Duration) {
+        NOW.set(NOW.get() + time);
+    }
+
+    /// Uses the processor for so long.
+    fn work(time: Duration) {
+        wait(time);
+        PROCESSOR_TIME.set(PROCESSOR_TIME.get() + time);
+    }
+
+    #[test]
+    fn a_socket_rests_after_the_first_call_that_uses_the_processor_for_long() {
+        let user = user();
         let (slow, other) = (ThreadTime::of_socket(&user), ThreadTime::of_socket(&user));
-        let began = Instant::now();
         assert_eq!(slow.measure(|| 7), 7);
+        slow.measure(|| work(CALL_TIME_MAX));
         assert!(!slow.rests());
         slow.measure(|| work(LONG));
         assert!(slow.rests() && !other.rests() && !user.rests(), "the user has other sockets");
         assert!(!user.is_idle(), "it is remembered even if the socket is closed");
-        slow.rested().await;
-        assert!(!slow.rests() && began.elapsed() >= (LONG - READING_SERVES) * REST_FACTOR);
-        assert!(user.is_idle());
+        wait(LONG * REST_FACTOR - Duration::from_nanos(1));
+        assert!(slow.rests());
+        wait(Duration::from_nanos(1));
+        assert!(!slow.rests() && user.is_idle());
         for _ in 0..RESTING_SOCKETS_MAX + 2 {
             slow.measure(|| work(LONG));
         }
@@ -195,54 +232,60 @@ mod tests {
 
     #[test]
     fn a_user_rests_if_several_sockets_do_and_these_rest_longer() {
-        let user = Arc::default();
+        let user = user();
         let sockets = [(); RESTING_SOCKETS_MAX + 2].map(|()| ThreadTime::of_socket(&user));
-        let end = |time: &ThreadTime| time.end_of_own_rest().expect("it rests");
         for (number, socket) in sockets.iter().take(RESTING_SOCKETS_MAX).enumerate() {
-            let now = Instant::now();
             socket.count(LONG);
-            assert!(end(socket) >= now + LONG * REST_FACTOR * (number as u32 + 1));
+            let end = NOW.get() + LONG * REST_FACTOR * (number as u32 + 1);
+            assert_eq!(socket.end_of_own_rest(), Some(end));
         }
         let last = &sockets[RESTING_SOCKETS_MAX + 1];
         assert!(!user.rests() && !last.rests());
         sockets[RESTING_SOCKETS_MAX].count(LONG);
         assert!(user.rests() && last.rests(), "with all its sockets");
-        let other_user = Arc::default();
-        assert!(!ThreadTime::of_socket(&other_user).rests());
+        assert!(!ThreadTime::of_socket(&self::user()).rests());
     }
 
     #[test]
     fn a_slow_call_of_a_user_itself_makes_it_rest() {
-        let user: Arc<ThreadTime> = Arc::default();
+        let user = user();
         user.count(LONG);
         assert!(user.rests() && ThreadTime::of_socket(&user).rests());
     }
 
     #[test]
     fn a_thread_that_waits_for_the_processor_is_not_slow() {
-        let time = ThreadTime::default();
-        (0..2).for_each(|_| time.measure(|| std::thread::sleep(10 * CALL_TIME_MAX)));
+        let time = user();
+        (0..2).for_each(|_| time.measure(|| wait(10 * CALL_TIME_MAX)));
         assert!(!time.rests() && time.is_idle());
     }
 
     #[test]
     fn work_before_a_call_does_not_count() {
-        let (_, time) = measured(|| work(LONG));
-        assert!(time >= LONG - READING_SERVES);
-        let (_, time) = measured(|| ());
-        assert_eq!(time, Duration::ZERO);
+        assert_eq!(CLOCKS.measured(|| work(LONG)).1, LONG);
+        assert_eq!(CLOCKS.measured(|| ()).1, Duration::ZERO);
+        work(READING_SERVES);
+        assert_eq!(CLOCKS.measured(|| wait(LONG)).1, Duration::ZERO, "by the reading before the work");
         work(LONG);
-        let (_, time) = measured(|| std::thread::sleep(LONG));
-        assert!(time < LONG, "{time:?}");
+        assert_eq!(CLOCKS.measured(|| wait(LONG)).1, Duration::ZERO, "by a reading of its own");
     }
 
     #[test]
     fn a_rest_has_an_end_however_long_the_call_was() {
-        let time = ThreadTime::default();
+        let time = user();
         time.count(Duration::from_secs(3600));
-        let end = time.end_of_rest().expect("it rests");
-        assert!(end <= Instant::now() + REST_MAX);
-        time.until().own = Some(Instant::now());
+        assert_eq!(time.end_of_rest(), Some(NOW.get() + REST_MAX));
+        wait(REST_MAX);
         assert!(!time.rests());
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_task_waits_for_the_end_of_both_rests() {
+        let user = Arc::default();
+        let time = ThreadTime::of_socket(&user);
+        time.rest_for(Duration::from_millis(1));
+        user.rest_for(Duration::from_millis(2));
+        time.rested().await;
+        assert!(!time.rests() && !user.rests());
     }
 }
