@@ -120,8 +120,8 @@ pub fn send_at_hand(
     association.send_bytes_with(message, info, Wait::NoPoll)
 }
 
-/// Calls `f` with a sender of short messages, which enters the stack once for all of them. Returns `None`, and does not call `f`, if the
-/// stream has modules, which may keep messages.
+/// Calls `f` with a sender of short messages, which enters the stack once for all of them. Returns `None`, and does not call
+/// `f`, if the stream has modules, which may keep messages.
 pub fn send_short_at_hand<R>(
     association: &SharedAssociation,
     f: impl FnOnce(&mut ShortSender<'_>) -> R,
@@ -141,8 +141,8 @@ pub struct ShortSender<'a> {
 }
 
 impl ShortSender<'_> {
-    /// Copies a message into the send buffer. Returns false if the association refuses it or has no room: [`send_at_hand`] says why, and
-    /// has the association notify about room.
+    /// Copies a message into the send buffer. Returns false if the association refuses it or has no room: [`send_at_hand`]
+    /// says why, and has the association notify about room.
     #[must_use]
     pub fn send(&mut self, message: &[u8], info: &SendInfo) -> bool {
         let ShortSender { association, inner } = self;

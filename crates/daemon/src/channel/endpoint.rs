@@ -225,13 +225,14 @@ impl Endpoint {
         Some(Ok(Incoming::Message(front.header, charge.on(content))))
     }
 
-    /// Passes short messages at the front of the ring to `accept`, up to `count`, and removes those that it accepts. Returns their number:
-    /// 0 also if the next message is not short, or something else precedes it.
+    /// Passes short messages at the front of the ring to `accept`, up to `count`, and removes those that it accepts. Returns
+    /// their number: 0 also if the next message is not short, or something else precedes it.
     pub(crate) fn pass_short(&self, count: usize, accept: impl FnMut(&Header, &[u8]) -> bool) -> usize {
         if self.is_broken.get() || self.long.is_begun() || !self.may_take() || !self.ring.is_filled() {
             return 0;
         }
-        // The association charges the user for its copies of the messages, whatever the limit. So one message of the user may exceed it.
+        // The association charges the user for its copies of the messages, whatever the limit. So one message of the user may
+        // exceed it.
         let Some(_room) = self.accounts.sent().take(RECORD_ROOM_BYTES) else { return 0 };
         let passed = self.ring.pass_short(count, self.records_before.get(), accept);
         if passed.messages > 0 {

@@ -198,8 +198,8 @@ impl OutboundRing {
         (content, reader.taken(ring, front.bytes))
     }
 
-    /// Passes short messages at the front of the ring to `accept`, up to `count`, and removes those that it accepts. Stops at the first
-    /// other message, and at one with another count of earlier records than `before`.
+    /// Passes short messages at the front of the ring to `accept`, up to `count`, and removes those that it accepts. Stops at
+    /// the first other message, and at one with another count of earlier records than `before`.
     pub(super) fn pass_short(
         &self,
         count: usize,

@@ -68,7 +68,8 @@ impl Bundle {
     }
 }
 
-/// Receives further available messages of the association, as many as fit into a bundle. Returns the first result that cannot share it.
+/// Receives further available messages of the association, as many as fit into a bundle. Returns the first result that cannot
+/// share it.
 pub(super) fn take_along(
     assoc: &SocketAssociation,
     association: &Association,

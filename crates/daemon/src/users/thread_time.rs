@@ -1,15 +1,15 @@
 //! Bounds the time of the daemon's thread that system calls on the sockets of programs take.
 //!
-//! A record that the daemon sends to a program, or takes from it, makes the kernel wake all that wait for the program's end, on the daemon's
-//! thread. A program decides how many these are: entries of `epoll` instances, or processes to be signalled (`O_ASYNC`), by
-//! the ten thousand. So the daemon measures these calls. After a call that took too long, the socket rests: for many times as long
-//! the daemon takes no records from it, and sends it none.
+//! A record that the daemon sends to a program, or takes from it, makes the kernel wake all that wait for the program's end,
+//! on the daemon's thread. A program decides how many these are: entries of `epoll` instances, or processes to be signalled
+//! (`O_ASYNC`), by the ten thousand. So the daemon measures these calls. After a call that took too long, the socket rests:
+//! for many times as long the daemon takes no records from it, and sends it none.
 //!
 //! Whoever shares a socket can make its calls slow, whatever its user. So the other sockets of the user go on, unless
 //! several of them are slow, too: then the user rests, with all its sockets and its requests.
 //!
-//! Only processor time counts, as a thread also seems slow while others have the processor. Reading that clock is a system call, so a
-//! reading serves all calls that begin within [`READING_SERVES`].
+//! Only processor time counts, as a thread also seems slow while others have the processor. Reading that clock is a system
+//! call, so a reading serves all calls that begin within [`READING_SERVES`].
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -22,8 +22,8 @@ use crate::system::lock::lock;
 
 /// Maximum time of a call after which nobody rests.
 const CALL_TIME_MAX: Duration = Duration::from_millis(1);
-/// The rest after a longer call is this many times as long, and as many times longer as sockets of the user rest: a user takes no more
-/// than a 32nd of the thread's time by such calls.
+/// The rest after a longer call is this many times as long, and as many times longer as sockets of the user rest: a user
+/// takes no more than a 32nd of the thread's time by such calls.
 const REST_FACTOR: u32 = 32;
 /// Maximum rest.
 const REST_MAX: Duration = Duration::from_secs(10);
@@ -157,8 +157,8 @@ thread_local! {
 }
 
 impl Clocks {
-    /// Makes a call, and returns how much processor time it took, if it seemed to take long. The work between the reading and the call
-    /// does not count, so the result may be too small by [`READING_SERVES`].
+    /// Makes a call, and returns how much processor time it took, if it seemed to take long. The work between the reading and
+    /// the call does not count, so the result may be too small by [`READING_SERVES`].
     fn measured<T>(&self, call: impl FnOnce() -> T) -> (T, Duration) {
         let began = (self.now)();
         let serves = |(at, _): &(Instant, Duration)| began.duration_since(*at) <= READING_SERVES;

@@ -110,8 +110,8 @@ impl Rack {
         }
     }
 
-    /// Returns the reordering window: how much later than its successors a packet may arrive. `rtt` is the round-trip time of the newest
-    /// packet.
+    /// Returns the reordering window: how much later than its successors a packet may arrive. `rtt` is the round-trip time of
+    /// the newest packet.
     fn window(&self, rtt: Duration, in_recovery: bool, srtt: Option<Duration>) -> Duration {
         if in_recovery && !self.has_reordered {
             return Duration::ZERO;
