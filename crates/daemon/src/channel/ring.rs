@@ -198,6 +198,12 @@ impl OutboundRing {
         (content, reader.taken(ring, front.bytes))
     }
 
+    /// Returns whether the first message is short.
+    pub(super) fn has_short(&self) -> bool {
+        let first = self.state().next_record(&self.memory);
+        matches!(first, Ok(Some(bytes)) if bytes <= HEADER_BYTES + SHORT_BYTES_MAX)
+    }
+
     /// Passes short messages at the front of the ring to `accept`, up to `count`, and removes those that it accepts. Stops at
     /// the first other message, and at one with another count of earlier records than `before`.
     pub(super) fn pass_short(

@@ -112,10 +112,10 @@ impl<'a> Outbound<'a> {
     /// Moves short messages from the ring, which cost less together. Returns their number: 0 also if the next message is not
     /// short, the association does not take it, or others come first.
     fn pass_short(&self) -> usize {
-        if !self.unsent.is_empty() || self.is_gone {
+        let (endpoint, assoc) = (&self.socket.channel.endpoint, self.assoc);
+        if !self.unsent.is_empty() || self.is_gone || !endpoint.has_short() {
             return 0;
         }
-        let (endpoint, assoc) = (&self.socket.channel.endpoint, self.assoc);
         let passed = internals::send_short_at_hand(self.association, |sender| {
             endpoint.pass_short(self.turn.left(), |header, content| {
                 is_plain(header) && sender.send(content, &send_info(&completed(assoc, *header)))
