@@ -433,7 +433,7 @@ mod tests {
             .iter()
             .map(|&series| measurement(None, &Cell::new(load, series), series, 1.0, false).buffer_bytes)
             .collect();
-        assert_eq!(buffers, [None, None, Some(32 << 20), Some(32 << 20)]);
+        assert_eq!(buffers, [None, None, Some(32 << 20), Some(32 << 20), Some(32 << 20)]);
     }
 
     #[test]
