@@ -18,7 +18,7 @@ mod timers;
 mod traces;
 mod view;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -57,12 +57,13 @@ use traces::Traces;
 /// every millisecond; other work of the caller must go on meanwhile.
 const EXPIRED_MAX: usize = 64;
 
-/// The key of an association by the peer's address and both ports, for packets without one of our tags.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+/// The key of an association by the peer's address and both ports, for packets without one of our tags. In the order of keys, those
+/// that differ in the UDP port alone stand side by side.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct PeerKey {
-    remote: SocketAddr,
     local_port: u16,
     peer_port: u16,
+    remote: SocketAddr,
 }
 
 /// The dynamic ports (RFC 6335 §6).
@@ -76,9 +77,7 @@ pub struct Endpoint {
     associations: Slab<Box<Association>>,
     by_tag: HashMap<u32, AssociationId>,
     /// Several associations have one key only if each has local addresses of its own.
-    by_peer: HashMap<PeerKey, SmallVec<[AssociationId; 1]>>,
-    /// Number of entries of `by_peer` with each peer, whatever its UDP port is: keys with UDP port 0.
-    by_peer_address: HashMap<PeerKey, usize>,
+    by_peer: BTreeMap<PeerKey, SmallVec<[AssociationId; 1]>>,
     /// The association of the last packet, which is probably that of the next one, too.
     last: Option<(u32, AssociationId)>,
     /// The association that is being handled: it stays here if a call unwinds.
@@ -122,8 +121,7 @@ impl Endpoint {
             local_addresses: Arc::default(),
             associations: Slab::new(),
             by_tag: HashMap::new(),
-            by_peer: HashMap::new(),
-            by_peer_address: HashMap::new(),
+            by_peer: BTreeMap::new(),
             last: None,
             in_progress: None,
             listeners: Listeners::default(),

@@ -1,6 +1,7 @@
 //! Dispatches a packet to its association; handles packets out of the blue (RFC 9260 §8.4, §8.5).
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 use sctp_wire::chunk::{
@@ -53,9 +54,13 @@ impl PeerKey {
         PeerKey { remote: route.remote, local_port: header.destination_port, peer_port: header.source_port }
     }
 
-    /// Returns the key of all peers with this address and these SCTP ports.
-    pub(super) fn without_udp_port(self) -> Self {
-        PeerKey { remote: SocketAddr::new(self.remote.ip(), 0), ..self }
+    /// Returns the keys of all peers with this address and these SCTP ports.
+    pub(super) fn with_any_udp_port(self) -> RangeInclusive<PeerKey> {
+        let last = match self.remote.ip() {
+            IpAddr::V4(ip) => SocketAddr::from((ip, u16::MAX)),
+            IpAddr::V6(ip) => SocketAddrV6::new(ip, u16::MAX, u32::MAX, u32::MAX).into(),
+        };
+        PeerKey { remote: SocketAddr::new(self.remote.ip(), 0), ..self }..=PeerKey { remote: last, ..self }
     }
 }
 

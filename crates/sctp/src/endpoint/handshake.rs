@@ -343,7 +343,8 @@ impl Endpoint {
         }
         let new_port = route.remote.port();
         let key = |address| PeerKey { remote: SocketAddr::new(address, new_port), local_port, peer_port };
-        let is_other = addresses.into_iter().any(|address| self.is_known_elsewhere(&key(address)));
+        let is_other =
+            addresses.into_iter().any(|address| self.known_elsewhere(key(address)).next().is_some());
         if !is_other && !self.listeners.has(peer_port) {
             return None;
         }
@@ -367,18 +368,7 @@ impl Endpoint {
         host: &mut H,
     ) {
         let key = PeerKey { remote: route.remote, local_port, peer_port };
-        if !self.is_known_elsewhere(&key) {
-            return;
-        }
-        let is_other = |association: &Association| {
-            let identity = association.identity();
-            let has_address =
-                |remote: SocketAddr| remote.ip() == route.remote.ip() && remote.port() != route.remote.port();
-            (identity.local_port, identity.peer_port) == (local_port, peer_port)
-                && association.confirmed_remotes().any(has_address)
-        };
-        let others = self.associations.iter().filter(|(_, association)| is_other(association));
-        let others: Vec<AssociationId> = others.map(|(key, _)| AssociationId(key as u32)).collect();
+        let others: Vec<AssociationId> = self.known_elsewhere(key).collect();
         for id in others {
             self.abort(now, id, b"another peer has this address and port", host);
         }

@@ -1,10 +1,9 @@
 //! The tables in which the endpoint finds associations: by verification tag, and by the peer's addresses.
 
-use std::collections::hash_map::Entry;
+use std::collections::btree_map::Entry;
 use std::net::{IpAddr, SocketAddr};
 
 use rand_chacha::rand_core::RngCore;
-use smallvec::SmallVec;
 
 use super::{Endpoint, PeerKey};
 use crate::association::{Association, Queued};
@@ -33,7 +32,6 @@ impl Endpoint {
             let Some(association) = self.associations.get(id.index()) else { return };
             if !self.is_taken(&key, association.local()) {
                 self.by_peer.entry(key).or_default().push(id);
-                *self.by_peer_address.entry(key.without_udp_port()).or_default() += 1;
                 self.associations[id.index()].registered.push(remote);
             }
         }
@@ -50,10 +48,12 @@ impl Endpoint {
         self.with_peer(key).any(|(_, association)| association.local().overlap(local))
     }
 
-    /// Returns whether an association has this peer, but through another UDP port.
-    pub(super) fn is_known_elsewhere(&self, key: &PeerKey) -> bool {
-        let here = self.by_peer.get(key).map_or(0, SmallVec::len);
-        self.by_peer_address.get(&key.without_udp_port()).is_some_and(|all| *all > here)
+    /// Returns the associations that have this peer, but through another UDP port.
+    pub(super) fn known_elsewhere(&self, key: PeerKey) -> impl Iterator<Item = AssociationId> {
+        let all = self.by_peer.range(key.with_any_udp_port());
+        all.filter(move |(other, _)| other.remote.port() != key.remote.port())
+            .flat_map(|(_, ids)| ids)
+            .copied()
     }
 
     /// Returns the association with this peer that receives packets at this local address.
@@ -71,12 +71,6 @@ impl Endpoint {
                 entry.get_mut().retain(|other| *other != id);
                 if entry.get().is_empty() {
                     entry.remove();
-                }
-            }
-            if let Entry::Occupied(mut count) = self.by_peer_address.entry(key.without_udp_port()) {
-                *count.get_mut() -= 1;
-                if *count.get() == 0 {
-                    count.remove();
                 }
             }
         }
