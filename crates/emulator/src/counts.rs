@@ -49,7 +49,7 @@ impl FlowCounts {
         match reason {
             DropReason::Loss => self.packets_lost += 1,
             DropReason::Queue => self.packets_overflowed += 1,
-            _ => self.packets_refused += 1,
+            DropReason::Down | DropReason::TooBig => self.packets_refused += 1,
         }
     }
 

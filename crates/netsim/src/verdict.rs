@@ -116,7 +116,6 @@ pub struct Behind {
 /// assert_eq!(netsim::DropReason::Queue.to_string(), "the queue was full");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum DropReason {
     /// The pipe's loss took it.
     Loss,
