@@ -201,8 +201,8 @@ pub struct AssociationConfig {
     /// Whether an empty send buffer is among these events; a dialogue causes one for each message. Default: true.
     pub sender_dry_events: bool,
     /// For listeners: whether to refuse a peer with ABORT when the listener takes no more associations
-    /// ([`Host::takes_association`](crate::Host::takes_association), RFC 9260 §5.1). Otherwise its COOKIE ECHO stays
-    /// unanswered until the listener takes one. Default: false.
+    /// ([`Host::takes_association`](crate::Host::takes_association), RFC 9260 §5.1), at its INIT or at its COOKIE ECHO.
+    /// Otherwise the COOKIE ECHO stays unanswered until the listener takes one. Default: false.
     pub refuse_beyond_backlog: bool,
     /// For listeners: maximum number of associations, waiting or accepted; further peers are refused with ABORT.
     /// Default: 65,536.

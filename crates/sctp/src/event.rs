@@ -206,7 +206,7 @@ pub trait Host {
     /// Reports an event.
     fn event(&mut self, id: AssociationId, event: Event);
     /// Returns whether a listener can take one more association. Otherwise the peer's COOKIE ECHO is not answered, and
-    /// the peer repeats it.
+    /// the peer repeats it; a listener that refuses peers beyond its backlog answers with ABORT.
     fn takes_association(&self, _listener: ListenerId) -> bool {
         true
     }

@@ -178,6 +178,24 @@ fn the_address_of_a_listener_that_has_accepted_by_itself_stays_busy() {
     }
 }
 
+/// t_bind: a connection that began before the address was busy is refused, too, and does not wait for the listener.
+#[test]
+fn a_connection_that_began_before_its_listener_accepted_by_itself_is_refused() {
+    let mut rig = Rig::new();
+    let listener = rig.bound(PORT, 5);
+    connecting_to(&mut rig, PORT);
+    let sequence = rig.indication(listener);
+    let late = rig.connecting();
+    // The INIT and its answer.
+    for _ in 0..2 {
+        rig.flush();
+        rig.step();
+    }
+    accept(&mut rig, listener, sequence, listener);
+    rig.exchange_until_idle();
+    assert!(is_refused(&mut rig, late));
+}
+
 /// T_DISCON_REQ: brings the listening stream that had accepted by itself, or had connected, back to TS_IDLE, where it listens.
 #[test]
 fn a_listener_without_its_own_connection_listens_again() {

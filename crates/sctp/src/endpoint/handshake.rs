@@ -415,9 +415,7 @@ impl Endpoint {
         let from = (route.remote.ip(), cookie.peer_port);
         let Some(listener) = self.listeners.at(cookie.local_port, route.local, from).cloned() else {
             // The listener has been closed.
-            let mut chunk = Vec::new();
-            write_abort(false, &mut chunk);
-            return self.abort_cookie(now, route, cookie, &chunk);
+            return self.abort_cookie(now, route, cookie, &abort_chunk_without_cause());
         };
         if self.refuse_at_limit(&listener, route, host) {
             let chunk = abort_chunk(&Cause::OutOfResource(OutOfResource));
@@ -431,6 +429,9 @@ impl Endpoint {
             return self.abort_cookie(now, route, cookie, &chunk);
         }
         if !host.takes_association(listener.id) {
+            if listener.config.refuse_beyond_backlog {
+                return self.abort_cookie(now, route, cookie, &abort_chunk_without_cause());
+            }
             self.statistics.accepts_put_off += 1;
             return false;
         }
@@ -489,6 +490,12 @@ impl Endpoint {
         }
         true
     }
+}
+
+fn abort_chunk_without_cause() -> Vec<u8> {
+    let mut chunk = Vec::new();
+    write_abort(false, &mut chunk);
+    chunk
 }
 
 /// Returns the address of a peer; `None` if the peer is on this host.

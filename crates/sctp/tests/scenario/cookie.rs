@@ -380,7 +380,15 @@ fn a_listener_that_refuses_beyond_its_backlog_does_so_only_while_that_is_full() 
     peer.expects("ABORT");
     peer.app.takes_associations = true;
     peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
-    peer.expects("INIT ACK");
+    let cookie = peer.takes_init_ack();
+    let echo = |peer: &mut Peer| peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
+    peer.app.takes_associations = false;
+    echo(&mut peer);
+    peer.expects("ABORT");
+    assert_eq!(peer.endpoint.endpoint_statistics().accepts_put_off, 0);
+    peer.app.takes_associations = true;
+    echo(&mut peer);
+    peer.expects("COOKIE ACK");
 }
 
 #[test]
