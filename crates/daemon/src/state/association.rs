@@ -23,8 +23,8 @@ use crate::users::budget::AssociationSeat;
 /// all (`SCTP_FUTURE_ASSOC` and others).
 pub(crate) const FIRST_ID: u32 = 3;
 
-/// Maximum size of a message that may share a record with others.
-pub(crate) const SHORT_BYTES_MAX: usize = 2048;
+/// Maximum size of a message that may share a record with others: so that two of them fit.
+pub(crate) const SHORT_BYTES_MAX: usize = 6000;
 
 /// An association of a socket.
 pub(crate) struct SocketAssociation {
