@@ -96,6 +96,7 @@ impl<'a> Outbound<'a> {
                 Err(SendError::WouldBlock) => {
                     self.unsent.push_front((header, content));
                     self.rest.set(true);
+                    internals::flush_due(self.association);
                     return Ok(Wait::Association);
                 }
                 Err(refused) => {
@@ -235,6 +236,7 @@ impl<'a> QueueOutbound<'a> {
                 Err(SendError::WouldBlock) => {
                     self.is_sent = content.is_empty();
                     self.rest.set(true);
+                    internals::flush_due(self.association);
                     return Some(Wait::Association);
                 }
                 // Messages to an association that accepts no more are offered all the same: its program is notified of each, and

@@ -378,6 +378,15 @@ impl SharedAssociation {
         self.socket.write_bytes(0, info, message, wait)
     }
 
+    pub(crate) fn flush_due(&self) {
+        self.socket.shard.enter().flush(false);
+    }
+
+    pub(crate) fn hand_down(&self, message: &Bytes, info: &SendInfo) -> Result<(), SendError> {
+        self.check(message.len(), info)?;
+        self.socket.hand_down_bytes(0, info, message)
+    }
+
     pub(crate) fn shutdown_with(&self, wait: Wait) -> Result<(), SendError> {
         let request = Primitive::OrdrelReq { association: 0 };
         match self.socket.request(request, Chain::new(), wait) {

@@ -55,6 +55,20 @@ impl Socket {
         Some(Ok(()))
     }
 
+    /// Sends one message without a copy of its bytes if there is room. It is transmitted with others: by a flush of the
+    /// caller, or once it has waited long enough.
+    pub(crate) fn hand_down_bytes(
+        &self,
+        association: u32,
+        info: &SendInfo,
+        data: &Bytes,
+    ) -> Result<(), SendError> {
+        self.until(Interest::WRITABLE, Wait::NoPoll, |inner| {
+            let written = inner.executive.write_bytes(self.stream, association, info, data.clone());
+            self.after_write(inner, written.map(|_| Written::Staged))
+        })?
+    }
+
     /// Sends one message without a copy of its bytes.
     pub(crate) fn write_bytes(
         &self,
