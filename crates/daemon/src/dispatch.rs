@@ -278,9 +278,7 @@ async fn set_option(
                 dry.extend(options::change_everywhere(socket, everywhere).await);
             }
             if !dry.is_empty() {
-                tokio::task::spawn_local(notify_sender_dry(Rc::clone(socket), dry));
-                // The task puts the notification into the channel before the answer, if there is room.
-                tokio::task::yield_now().await;
+                notify_sender_dry(Rc::clone(socket), dry).await;
             }
             Ok(())
         }

@@ -1,11 +1,13 @@
 //! Repeats the steps of the relay, and waits between them for the events that they return.
 
+use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::task::Poll;
 
 use swiftwater::tokio::Association;
 use swiftwater::{Event, RecvError};
-use tokio::task::yield_now;
+use tokio::task::{spawn_local, yield_now};
 use tokio::time::timeout;
 
 use crate::channel::putter::Putter;
@@ -140,10 +142,17 @@ pub(crate) async fn drain(socket: &Socket) -> bool {
     timeout(STUCK_WAIT, drained).await.unwrap_or(false)
 }
 
-/// Notifies a program that these associations have no unsent messages (`SCTP_SENDER_DRY_EVENT`).
+/// Notifies the program of associations whose data is all acknowledged (`SCTP_SENDER_DRY_EVENT`). Notifications that find
+/// room are in the channel when this returns; a task puts the others there.
 pub(crate) async fn notify_sender_dry(socket: Rc<Socket>, associations: Vec<Rc<SocketAssociation>>) {
-    for assoc in associations {
-        notify(&socket, notifications::of(&socket, &assoc, &Event::SenderDry)).await;
+    let mut notifying = Box::pin(async move {
+        for assoc in associations {
+            notify(&socket, notifications::of(&socket, &assoc, &Event::SenderDry)).await;
+        }
+    });
+    let is_done = poll_fn(|cx| Poll::Ready(notifying.as_mut().poll(cx).is_ready())).await;
+    if !is_done {
+        spawn_local(notifying);
     }
 }
 
@@ -160,14 +169,16 @@ pub(super) async fn notify(socket: &Socket, notifications: impl IntoIterator<Ite
 #[cfg(test)]
 mod tests {
     use std::net::{IpAddr, SocketAddr};
+    use std::task::{Context, Waker};
     use std::time::Duration;
 
+    use rustix::net::{RecvFlags, recv};
     use swiftwater::Address;
     use swiftwater::tokio::Listener;
-    use tokio::task::spawn_local;
 
     use super::*;
     use crate::channel::style::Style;
+    use crate::state::notification_type::NotificationType;
     use crate::testing::{opened, registry, send, soon};
     use crate::users::round_share::RECORDS_PER_ROUND;
 
@@ -191,6 +202,26 @@ mod tests {
             assert!(!drain(&socket).await, "rests: {rests}");
             assert!(carrier.waiting_bytes() > 0);
         }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_notification_that_finds_room_needs_no_further_round() {
+        let registry = registry();
+        let listener = Listener::from(registry.stack.listen(7).expect("a free port"));
+        let host = IpAddr::from([127, 0, 0, 1]);
+        let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack.udp_port()) };
+        let (connected, _accepted) =
+            tokio::join!(Association::connect_on(&registry.stack, server), listener.accept());
+        let (socket, program_end) = opened(&registry, Style::OneToOne);
+        let mut options = socket.inner().options.assoc_options.clone();
+        options.subscribe(NotificationType::SenderDry.subscription(), true);
+        let peer = SocketAddr::new(host, 7);
+        let assoc = SocketAssociation::with(1, peer, connected.expect("it listens"), options);
+        let mut notified = pin!(notify_sender_dry(socket, vec![Rc::new(assoc)]));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(notified.as_mut().poll(&mut cx).is_ready());
+        let received = recv(&program_end, &mut [0; 256][..], RecvFlags::DONTWAIT);
+        assert!(received.is_ok_and(|(_, bytes)| bytes > 0), "a notification");
     }
 
     const SOCKETS: u32 = 40;
