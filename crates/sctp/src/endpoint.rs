@@ -57,8 +57,8 @@ use traces::Traces;
 /// every millisecond; other work of the caller must go on meanwhile.
 const EXPIRED_MAX: usize = 64;
 
-/// The key of an association by the peer's address and both ports, for packets without one of our tags. In the order of keys, those
-/// that differ in the UDP port alone stand side by side.
+/// The key of an association by the peer's address and both ports, for packets without one of our tags. In the order of
+/// keys, those that differ in the UDP port alone stand side by side.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct PeerKey {
     local_port: u16,
