@@ -49,6 +49,7 @@ impl<'a> Inbound<'a> {
     /// Moves the messages in `held`, and then those that the association has received. Returns the event that it waits for;
     /// `None` once the association has ended. Reports to `ended` how it has ended, before the program is notified.
     pub(crate) fn step(&mut self, held: &mut Held, ended: &mut impl FnMut(Ended)) -> Option<Wait> {
+        self.turn.resume();
         let wait = self.advance(held, ended);
         self.turn.end();
         wait

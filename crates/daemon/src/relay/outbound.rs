@@ -47,6 +47,7 @@ impl<'a> Outbound<'a> {
 
     /// Moves messages. Returns the event that it waits for, or how the program has left.
     pub(crate) fn step(&mut self) -> Result<Wait, Departure> {
+        self.turn.resume();
         let outcome = self.advance();
         self.turn.end();
         outcome
@@ -197,6 +198,7 @@ impl<'a> QueueOutbound<'a> {
 
     /// Moves messages. Returns the event that it waits for; `None` if no more messages will come.
     pub(crate) fn step(&mut self) -> Option<Wait> {
+        self.turn.resume();
         let wait = self.advance();
         self.turn.end();
         wait

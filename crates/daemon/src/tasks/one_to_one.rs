@@ -131,16 +131,19 @@ async fn relay(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messa
         socket.channel.endpoint.closed().await;
     }
     let lingers = socket.inner().options.lingers();
-    match departure {
+    let reason = match departure {
         // Dropping the last handle delivers the messages and shuts the association down.
-        Departure::HalfClosed => {}
+        Departure::HalfClosed => None,
         Departure::Closed if lingers => {
             inbound.end().await;
             linger(socket, association).await;
+            None
         }
-        Departure::Closed | Departure::Unread => abort(association, NO_REASON),
-        Departure::Abort(reason) => abort(association, &String::from_utf8_lossy(&reason)),
-    }
+        Departure::Closed | Departure::Unread => Some(NO_REASON.to_owned()),
+        Departure::Abort(reason) => Some(String::from_utf8_lossy(&reason).into_owned()),
+    };
+    let close = || reason.iter().for_each(|reason| abort(association, reason));
+    socket.turn().close_one(close).await;
     // It has a handle of the association, too. A daemon that ends now must find the association closed, or it would abort it.
     inbound.end().await;
 }

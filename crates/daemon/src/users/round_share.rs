@@ -1,12 +1,15 @@
-//! Shares the daemon's thread among users: in each round of the runtime, all sockets of one user together move so many
-//! records. A long record counts as several (`quantum::weight`).
+//! Shares the daemon's thread among users: in each round of the runtime, all sockets of one user together move so many records. A record
+//! that is long (`quantum::weight`), or that takes long, counts as several: a program decides how many descriptors a record brings, and
+//! how many waiters the kernel wakes for it.
 //!
-//! Each socket has turns of its own, but a user with many sockets would keep others waiting for a turn of each. So a
-//! task that moves records takes its turn from the share of its user, and returns what it has not used when it waits
-//! for something else. The used part comes back in the next round. Tasks that find too little wait in line.
+//! Each socket has turns of its own, but a user with many sockets would keep others waiting for a turn of each. So a task that moves
+//! records takes its turn from the share of its user, and returns what it has not used when it waits for something else. The used
+//! part comes back in the next round. Tasks that find too little wait in line. So do those that close a socket or an association: a
+//! program that ends closes all its sockets at once. What a turn has taken beyond its share is taken from the next rounds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 use tokio::task::{spawn_local, yield_now};
@@ -16,6 +19,15 @@ use crate::system::quantum::{Quantum, RECORDS_PER_TURN};
 /// Maximum number of records that the sockets of one user move in a round.
 pub(crate) const RECORDS_PER_ROUND: usize = 2 * RECORDS_PER_TURN;
 
+/// Time that counts as one record. So the sockets of a user take a quarter of a millisecond in a round; fewer records of a usual program
+/// take as long.
+const TIME_PER_RECORD: Duration = Duration::from_micros(2);
+/// Maximum number of records that are taken from later rounds.
+const OWED_MAX: usize = 16 * RECORDS_PER_ROUND;
+
+/// Number of records that the close of a socket or of an association counts as at least: some of its work comes later.
+pub(crate) const CLOSE_RECORDS: usize = 4;
+
 /// The part of one user in each round.
 #[derive(Debug)]
 pub(crate) struct RoundShare {
@@ -23,6 +35,8 @@ pub(crate) struct RoundShare {
     free: Semaphore,
     /// Records that were moved in this round.
     used: AtomicUsize,
+    /// Records that later rounds get less.
+    owed: AtomicUsize,
     /// A task will bring the used part back.
     is_refilling: AtomicBool,
 }
@@ -32,21 +46,40 @@ impl RoundShare {
         Arc::new(RoundShare {
             free: Semaphore::new(RECORDS_PER_ROUND),
             used: AtomicUsize::new(0),
+            owed: AtomicUsize::new(0),
             is_refilling: AtomicBool::new(false),
         })
     }
 
     /// Brings the used part back in the next round, if what is left is too little for a turn.
     fn refill_if_short(self: &Arc<Self>) {
-        let is_short = self.free.available_permits() < RECORDS_PER_TURN && self.used.load(Relaxed) > 0;
-        if is_short && !self.is_refilling.swap(true, Relaxed) {
+        if self.is_short() && !self.is_refilling.swap(true, Relaxed) {
             let share = Arc::clone(self);
             spawn_local(async move {
-                yield_now().await;
+                while share.is_short() {
+                    yield_now().await;
+                    share.refill();
+                }
                 share.is_refilling.store(false, Relaxed);
-                share.free.add_permits(share.used.swap(0, Relaxed));
             });
         }
+    }
+
+    fn is_short(&self) -> bool {
+        self.free.available_permits() < RECORDS_PER_TURN && self.used.load(Relaxed) > 0
+    }
+
+    fn refill(&self) {
+        let used = self.used.load(Relaxed);
+        let withheld = used.min(self.owed.load(Relaxed));
+        self.owed.fetch_sub(withheld, Relaxed);
+        self.used.store(withheld, Relaxed);
+        self.free.add_permits(used - withheld);
+    }
+
+    /// Takes records from later rounds.
+    fn owe(&self, records: usize) {
+        self.owed.store((self.owed.load(Relaxed) + records).min(OWED_MAX), Relaxed);
     }
 }
 
@@ -57,22 +90,35 @@ pub(crate) struct Turn {
     held: usize,
     /// Bounds turns that move little, too: what they wait for may be there at once, again and again.
     quantum: Quantum,
+    /// Time up to which the task's work has been counted.
+    counted_until: Instant,
 }
 
 impl Turn {
     pub(crate) fn new(share: &Arc<RoundShare>) -> Turn {
-        Turn { share: Arc::clone(share), held: 0, quantum: Quantum::new() }
+        Turn { share: Arc::clone(share), held: 0, quantum: Quantum::new(), counted_until: clock::now() }
     }
 
-    /// Counts handled records. Returns whether the task must wait for its next turn: this one is over, or could
-    /// not begin at once.
+    /// Records that the task works again, after it has waited.
+    pub(crate) fn resume(&mut self) {
+        self.counted_until = clock::now();
+    }
+
+    /// Counts handled records, or the time since the last count. Returns whether the task must wait for its next turn: this one is over, or
+    /// could not begin at once.
     pub(crate) fn is_spent_by(&mut self, records: usize) -> bool {
-        if !self.begins_at_once() {
-            return true;
-        }
+        let of_time = self.records_of_time();
+        let begins = self.begins_at_once();
+        let records = records.max(of_time);
         let used = records.min(self.held);
         self.held -= used;
         self.share.used.fetch_add(used, Relaxed);
+        if of_time > used {
+            self.share.owe(of_time - used);
+        }
+        if !begins {
+            return true;
+        }
         let is_spent = self.quantum.is_spent_by(records) || self.held == 0;
         if is_spent {
             self.end();
@@ -94,12 +140,21 @@ impl Turn {
             records.forget();
             self.held = RECORDS_PER_TURN;
         }
+        self.resume();
     }
 
     /// Lets other tasks run, then waits in line for the next turn.
     pub(crate) async fn next(&mut self) {
         yield_now().await;
         self.begin().await;
+    }
+
+    /// Waits until the user may close one more socket or association in this round, and closes it. The turn is over then.
+    pub(crate) async fn close_one(&mut self, close: impl FnOnce()) {
+        self.begin().await;
+        close();
+        self.is_spent_by(CLOSE_RECORDS);
+        self.end();
     }
 
     /// Returns what the turn has not used: the task waits for something else.
@@ -109,6 +164,13 @@ impl Turn {
             self.share.free.add_permits(unused);
         }
         self.share.refill_if_short();
+    }
+
+    /// Returns the number of records that the time since the last count stands for.
+    fn records_of_time(&mut self) -> usize {
+        let now = clock::now();
+        let time = now.duration_since(std::mem::replace(&mut self.counted_until, now));
+        (time.as_micros() / TIME_PER_RECORD.as_micros()) as usize
     }
 
     fn begins_at_once(&mut self) -> bool {
@@ -128,6 +190,33 @@ impl Drop for Turn {
     /// Returns what a task held that has failed. One that has not ends its turn before it waits.
     fn drop(&mut self) {
         self.share.free.add_permits(self.held);
+    }
+}
+
+/// The clock of turns.
+#[cfg(not(test))]
+mod clock {
+    pub(super) fn now() -> std::time::Instant {
+        std::time::Instant::now()
+    }
+}
+
+/// A clock that tests advance: others count records alone.
+#[cfg(test)]
+mod clock {
+    use std::cell::Cell;
+    use std::time::{Duration, Instant};
+
+    thread_local! {
+        static NOW: Cell<Instant> = Cell::new(Instant::now());
+    }
+
+    pub(super) fn now() -> Instant {
+        NOW.get()
+    }
+
+    pub(super) fn advance(time: Duration) {
+        NOW.set(NOW.get() + time);
     }
 }
 
@@ -184,6 +273,87 @@ mod tests {
                 "they have moved about as many: {of_each:?}"
             );
         }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn the_sockets_of_a_user_that_close_at_once_take_several_rounds() {
+        let share = RoundShare::new();
+        let closed = Rc::new(Cell::new(0));
+        for _ in 0..TASKS {
+            let (mut turn, closed) = (Turn::new(&share), Rc::clone(&closed));
+            spawn_local(async move { turn.close_one(|| closed.set(closed.get() + 1)).await });
+        }
+        let (mut before, mut most) = (0, 0);
+        soon(async {
+            while closed.get() < TASKS {
+                yield_now().await;
+                most = most.max(closed.get() - before);
+                before = closed.get();
+            }
+        })
+        .await;
+        assert!(most <= RECORDS_PER_ROUND / CLOSE_RECORDS, "{most} in a round");
+        assert_eq!(share.free.available_permits() + share.used.load(Relaxed), RECORDS_PER_ROUND);
+    }
+
+    /// More than one record may take, and less than a round.
+    const LONG: Duration = Duration::from_micros(100);
+
+    #[tokio::test(flavor = "local")]
+    async fn the_tasks_of_a_user_take_so_much_time_in_a_round_however_few_their_records_are() {
+        let share = RoundShare::new();
+        let handled = Rc::new(Cell::new(0));
+        for _ in 0..TASKS {
+            let (mut turn, handled) = (Turn::new(&share), Rc::clone(&handled));
+            spawn_local(async move {
+                loop {
+                    turn.resume();
+                    loop {
+                        clock::advance(LONG);
+                        handled.set(handled.get() + 1);
+                        if turn.is_spent_by(1) {
+                            break;
+                        }
+                    }
+                    turn.next().await;
+                }
+            });
+        }
+        // Each has a turn, which it begins by work.
+        yield_now().await;
+        let before = handled.get();
+        for _ in 0..ROUNDS {
+            yield_now().await;
+        }
+        let of_round = TIME_PER_RECORD * RECORDS_PER_ROUND as u32;
+        let fitting = (of_round * ROUNDS as u32).div_duration_f64(LONG) as usize;
+        let later = handled.get() - before;
+        assert!((fitting / 2..=fitting + OWED_MAX).contains(&later), "{later} of {fitting}");
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn what_a_turn_takes_too_long_is_taken_from_the_next_rounds() {
+        let share = RoundShare::new();
+        let mut turn = Turn::new(&share);
+        clock::advance(TIME_PER_RECORD * (RECORDS_PER_TURN + 3 * RECORDS_PER_ROUND) as u32);
+        assert!(turn.is_spent_by(1));
+        let rounds = Rc::new(Cell::new(0));
+        let counted = Rc::clone(&rounds);
+        let counter = spawn_local(async move {
+            loop {
+                yield_now().await;
+                counted.set(counted.get() + 1);
+            }
+        });
+        let mut others = [(); 3].map(|()| Turn::new(&share));
+        for other in &mut others {
+            soon(other.begin()).await;
+            assert!(other.is_spent_by(RECORDS_PER_TURN));
+        }
+        assert!(rounds.get() >= 3, "they began after {} rounds", rounds.get());
+        counter.abort();
+        let mut another = Turn::new(&RoundShare::new());
+        assert!(!another.is_spent_by(1), "another user has a share of its own");
     }
 
     #[tokio::test(flavor = "local")]
