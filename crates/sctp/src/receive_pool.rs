@@ -50,6 +50,25 @@ impl ReceivePool {
     pub fn new(budget: Arc<dyn ReceiveBudget>) -> Self {
         ReceivePool(budget)
     }
+
+    /// Returns whether this many bytes are free besides the reserve.
+    pub fn has(&self, bytes: usize) -> bool {
+        self.0.free_bytes(false) >= bytes
+    }
+
+    /// Charges this many bytes, for memory that is not received data. `None`: they are not free.
+    ///
+    /// ```
+    /// let pool = sctp::ReceivePool::with_limit(1 << 20);
+    /// let charge = pool.charge(500_000).expect("it is empty");
+    /// assert!(pool.charge(500_000).is_none());
+    /// drop(charge);
+    /// assert!(pool.has(500_000));
+    /// ```
+    pub fn charge(&self, bytes: usize) -> Option<ReceiveCharge> {
+        let mut charge = ReceiveCharge::new(Some(self.clone()));
+        charge.grow_exactly_to(bytes).then_some(charge)
+    }
 }
 
 impl PartialEq for ReceivePool {

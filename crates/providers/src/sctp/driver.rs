@@ -104,6 +104,9 @@ impl Driver for SctpDriver {
     }
 
     fn deadline(&self) -> Option<Instant> {
+        if !self.leftovers.unwanted.is_empty() {
+            return Some(self.epoch);
+        }
         let deadline = self.endpoint.poll_timeout().into_iter().chain(self.attached.until()).min();
         deadline.map(|at| self.epoch + at.saturating_since(Time::ZERO))
     }

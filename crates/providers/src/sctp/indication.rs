@@ -1,24 +1,30 @@
 //! The upper side: turns messages and events of the core into primitives.
 
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use ::sctp::{
-    AssociationId, CloseReason, Endpoint, Event, Host, ListenerId, PathHints, Payload, ReceiveCharge,
-    ReceivedRun, RecvInfo, RunMessage, SendFailure,
+    AssociationConfig, AssociationId, CloseReason, Endpoint, Event, Host, ListenerId, PathHints, Payload,
+    ReceiveCharge, ReceivePool, ReceivedRun, RecvInfo, RunMessage, SendFailure,
 };
 use bytes::Bytes;
 use links::Link;
-use streams::{Chain, Control, Cx, Errno, Kind, Message, Pool, Record, Run};
+use streams::{Chain, Control, Cx, Errno, Kind, Message, Pool, Record, Run, StreamId};
 use tpi::{Addresses, Notification, NotificationKind, PathChange, PathReason, Primitive};
 
 use super::SctpDriver;
 use super::charges::Charges;
 use super::minor::{Minor, Minors, Owner};
 
+/// Memory that an association takes while it waits for an accept, besides its messages.
+const WAITING_BYTES: usize = 10 << 10;
+
 /// The part of the provider that the core calls while it handles input.
 pub(super) struct Upper<'a, 'b> {
     cx: &'a mut Cx<'b>,
     minors: &'a mut Minors,
+    configs: &'a HashMap<StreamId, Arc<AssociationConfig>>,
     link: &'a dyn Link,
     /// Memory for short messages that arrived in fragments.
     pool: &'a mut Pool,
@@ -33,8 +39,8 @@ pub(super) struct Leftovers {
     pub(super) unwanted: Vec<AssociationId>,
     /// Bytes that arrived for a closed stream and must be released from the receive window.
     pub(super) unread: Vec<(AssociationId, usize)>,
-    /// An association that is about to end, and whose user was already told.
-    told: Option<AssociationId>,
+    /// Associations that are about to end, and whose user was already told.
+    told: HashSet<AssociationId>,
     /// Memory for the fragments of a message.
     blocks: Vec<Bytes>,
 }
@@ -45,6 +51,7 @@ impl SctpDriver {
         let upper = Upper {
             cx,
             minors: &mut self.minors,
+            configs: &self.configs,
             link: &*self.link,
             pool: &mut self.pool,
             charges: &mut self.charges,
@@ -110,7 +117,7 @@ impl Host for Upper<'_, '_> {
                 self.restarted(id, (streams_out, streams_in), text);
             }
             Event::Lost { reason, information } => {
-                self.leftovers.told = Some(id);
+                self.leftovers.told.insert(id);
                 self.disconnect(id, &reason, information);
             }
             Event::Closed(reason) => self.closed(id, &reason),
@@ -147,9 +154,11 @@ impl Host for Upper<'_, '_> {
     }
 
     fn takes_association(&self, listener: ListenerId) -> bool {
-        let listener = self.minors.listener(listener);
-        match listener.and_then(|s| self.minors.get(s)) {
-            Some(Minor::Listening { backlog, waiting, .. }) => waiting < backlog,
+        let Some(s) = self.minors.listener(listener) else { return true };
+        match self.minors.get(s) {
+            Some(Minor::Listening { backlog, waiting, .. }) => {
+                waiting < backlog && self.pool_of(s).is_none_or(|pool| pool.has(WAITING_BYTES))
+            }
             // A listening stream with an association of its own.
             Some(Minor::Connected { .. } | Minor::Disconnected) => false,
             _ => true,
@@ -224,6 +233,10 @@ impl Upper<'_, '_> {
         }
     }
 
+    fn pool_of(&self, s: StreamId) -> Option<&ReceivePool> {
+        self.configs.get(&s)?.receive_pool.as_ref()
+    }
+
     fn notify(&mut self, id: AssociationId, kind: NotificationKind, data: Bytes) {
         let primitive = Primitive::NotificationInd(Box::new(Notification { association: id.0, kind }));
         self.up(id, Message::with_data(Kind::Proto(primitive.into()), Chain::from(data)));
@@ -239,7 +252,8 @@ impl Upper<'_, '_> {
             Some((s, Minor::Listening { port, backlog, waiting, .. })) => {
                 self.minors.set(s, Minor::Listening { port, listener, backlog, waiting: waiting + 1 });
                 self.minors.on_event(s, tpi::Event::ConnInd);
-                let sequence = self.minors.wait(s, id);
+                let memory = self.pool_of(s).and_then(|pool| pool.charge(WAITING_BYTES));
+                let sequence = self.minors.wait(s, id, memory);
                 let indication = Primitive::ConnInd { addresses: peer.into(), sequence };
                 self.cx.putnext(s, Message::proto(indication));
             }
@@ -283,11 +297,13 @@ impl Upper<'_, '_> {
 
     /// Reports the end of an association: the reader gets the received messages, then the reason, then a hang-up.
     fn closed(&mut self, id: AssociationId, reason: &CloseReason) {
-        let is_told = self.leftovers.told.take() == Some(id);
+        let is_told = self.leftovers.told.remove(&id);
         if !is_told && self.minors.owner(id) != Some(Owner::Nobody) {
             self.disconnect(id, reason, Bytes::new());
         }
         self.leftovers.unread.retain(|(of, _)| *of != id);
+        // The identifier may be that of another association before its turn comes.
+        self.leftovers.unwanted.retain(|of| *of != id);
         match self.minors.take_owner(id) {
             Some(Owner::Stream(s)) => {
                 self.cx.back_enable(s);

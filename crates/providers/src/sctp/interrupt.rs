@@ -24,6 +24,9 @@ const ANSWERS_MAX: usize = 64;
 /// the next receives, before more is taken from the network.
 const HANDLED_BYTES_MAX: usize = 16 * 1024;
 
+/// Maximum number of associations that are aborted in one call when their listener was closed. A backlog may be thousands.
+const UNWANTED_MAX: usize = 32;
+
 /// The batches of one receive of the link. The caller has all of them handled before it answers, if they do not take too long, so
 /// that one SACK covers everything that had arrived.
 ///
@@ -204,7 +207,8 @@ impl SctpDriver {
         while let Some((id, bytes)) = self.leftovers.unread.pop() {
             self.endpoint.consumed(id, bytes, 1);
         }
-        while let Some(id) = self.leftovers.unwanted.pop() {
+        for _ in 0..UNWANTED_MAX {
+            let Some(id) = self.leftovers.unwanted.pop() else { break };
             let now = self.now(cx);
             let (endpoint, mut host) = self.split(cx);
             endpoint.abort(now, id, b"the listener was closed", &mut host);

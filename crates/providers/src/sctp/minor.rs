@@ -43,6 +43,8 @@ pub(super) struct Waiting {
     pub(super) queue: VecDeque<Message>,
     /// The charge of these messages, once the association has ended.
     pub(super) charge: Option<(AssociationId, ReceiveCharge)>,
+    /// The charge of the association itself, if its listener has a pool.
+    _memory: Option<ReceiveCharge>,
 }
 
 /// How the association of a one-to-one stream has ended: the content of its `T_DISCON_IND`, for users that have not
@@ -198,11 +200,22 @@ impl Minors {
     }
 
     /// Queues an association until it is accepted; returns its number.
-    pub(super) fn wait(&mut self, listener: StreamId, id: AssociationId) -> u32 {
+    pub(super) fn wait(
+        &mut self,
+        listener: StreamId,
+        id: AssociationId,
+        memory: Option<ReceiveCharge>,
+    ) -> u32 {
         let sequence = self.next_sequence;
         self.next_sequence = sequence.wrapping_add(1);
         self.set_owner(id, Owner::Waiting(sequence));
-        let waiting = Waiting { listener, association: Some(id), queue: VecDeque::new(), charge: None };
+        let waiting = Waiting {
+            listener,
+            association: Some(id),
+            queue: VecDeque::new(),
+            charge: None,
+            _memory: memory,
+        };
         self.waiting.insert(sequence, waiting);
         sequence
     }

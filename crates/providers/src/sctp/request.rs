@@ -365,10 +365,10 @@ impl SctpDriver {
             self.stop_listening(listener);
         }
         for id in self.minors.take_all_waiting(s) {
-            let now = self.now(cx);
-            let (endpoint, mut host) = self.split(cx);
-            endpoint.abort(now, id, b"the listener was closed", &mut host);
+            self.minors.set_owner(id, Owner::Nobody);
+            self.leftovers.unwanted.push(id);
         }
+        self.clear_leftovers(cx);
         let left = match minor {
             Some(Minor::Connected { association }) => vec![association],
             Some(Minor::OneToMany { .. }) => self.minors.owned_by(s),

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use providers::SctpDriver;
+
 use crate::rig::{PORT, Rig, bind, connect, disconnect, release};
 use streams::{Errno, ReadError, StreamId};
 use tpi::{Primitive, PrimitiveCode, State, TError};
@@ -253,4 +255,26 @@ fn an_accepting_stream_belongs_to_the_address_of_its_listener() {
     assert_eq!(rig.ask(stranger, &Primitive::UnbindReq), ok(PrimitiveCode::UnbindReq));
     accept(&mut rig, listener, sequence, stranger);
     assert_eq!((rig.state(stranger), port_of(&mut rig, stranger)), (State::DataTransfer, PORT));
+}
+
+/// A backlog may be thousands.
+#[test]
+fn a_listener_with_many_waiting_associations_is_closed_in_steps() {
+    const MANY: usize = 100;
+    const STEP: usize = 32;
+    let mut rig = Rig::new();
+    let listener = rig.bound(PORT, MANY as u32);
+    for _ in 0..MANY {
+        connecting_to(&mut rig, PORT);
+    }
+    let left = |rig: &mut Rig| {
+        rig.executive
+            .with_driver(rig.driver, |driver: &mut SctpDriver, _| driver.association_count())
+            .unwrap()
+    };
+    assert_eq!(left(&mut rig), 2 * MANY);
+    rig.executive.close(listener);
+    assert_eq!(left(&mut rig), 2 * MANY - STEP);
+    rig.pass(Duration::from_secs(1));
+    assert_eq!(left(&mut rig), 0);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use swiftwater::{
     AcceptError, Address, Association, AssociationOptions, BindError, ConnectError, Listener,
-    ListenerOptions, Stack, StackOptions,
+    ListenerOptions, ReceivePool, Stack, StackOptions,
 };
 
 use crate::pair::{listen, listen_with, must_end};
@@ -65,6 +65,31 @@ fn one_more_than_the_backlog_is_refused_if_that_is_wanted() {
         listener.accept().unwrap();
         Association::connect(listener.local_address()).unwrap();
         drop(first);
+    });
+}
+
+#[test]
+fn associations_that_wait_are_charged_to_the_pool_of_their_listener() {
+    must_end(|| {
+        // A quarter of it is no memory for these.
+        let pool = ReceivePool::with_limit(60 << 10);
+        let options = StackOptions {
+            listener: ListenerOptions { refuse_beyond_backlog: true, ..ListenerOptions::default() },
+            association: AssociationOptions { receive_pool: Some(pool.clone()), ..Default::default() },
+            ..StackOptions::default()
+        };
+        let listener = listen_with(&options);
+        let clients = Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() }).unwrap();
+        let connect = || clients.connect(listener.local_address());
+        let waiting: Vec<_> = (0..4).map(|_| connect().unwrap()).collect();
+        let refused = connect().unwrap_err();
+        assert!(matches!(refused, ConnectError::Refused), "{refused}");
+        let (accepted, _) = listener.accept().unwrap();
+        let more = connect().unwrap();
+        assert!(!pool.has(10 << 10));
+        drop(listener);
+        assert!(pool.has(40 << 10), "a listener that was closed returns the memory");
+        drop((waiting, accepted, more));
     });
 }
 
