@@ -200,6 +200,8 @@ pub struct AssociationConfig {
     pub events: bool,
     /// Whether an empty send buffer is among these events; a dialogue causes one for each message. Default: true.
     pub sender_dry_events: bool,
+    /// Whether undelivered messages are among these events. Default: true.
+    pub send_failed_events: bool,
     /// For listeners: whether to refuse a peer with ABORT when the listener takes no more associations
     /// ([`Host::takes_association`](crate::Host::takes_association), RFC 9260 §5.1), at its INIT or at its COOKIE ECHO.
     /// Otherwise the COOKIE ECHO stays unanswered until the listener takes one. Default: false.
@@ -262,6 +264,7 @@ impl Default for AssociationConfig {
             adaptation_indication: 0,
             events: false,
             sender_dry_events: true,
+            send_failed_events: true,
             refuse_beyond_backlog: false,
             listener_associations_max: 65_536,
             shares_port: false,

@@ -28,7 +28,7 @@ use sctp_message::PathId;
 use slab::Slab;
 use smallvec::SmallVec;
 
-use crate::association::{Association, BatchRules, Context, Queued};
+use crate::association::{Association, BatchRules, Context, Queued, RETURNED_MAX};
 use crate::config::{AssociationConfig, EndpointConfig, PathOptions};
 use crate::cookie::CookieJar;
 use crate::error::{ConnectError, PrimaryError};
@@ -314,14 +314,20 @@ impl Endpoint {
     /// Handles expired timers, but only some of very many. If more have expired, [`Endpoint::poll_timeout`] returns a time that
     /// has passed: the caller transmits, handles arrivals, and calls again.
     pub fn handle_timeout<H: Host + ?Sized>(&mut self, now: Time, host: &mut H) {
-        for _ in 0..EXPIRED_MAX {
+        let mut left = EXPIRED_MAX;
+        while left > 0 {
+            left -= 1;
             let Some(id) = self.timers.pop(now) else { return };
             let Some(association) = self.associations.get_mut(id.index()) else { continue };
             if association.armed.is_none_or(|at| at > now) {
                 continue;
             }
             association.armed = association.armed_later.take();
-            self.with(id, now, host, |association, cx| association.handle_timeout(cx));
+            let mut has_returned = false;
+            self.with_any(id, now, host, |association, cx| has_returned = association.handle_timeout(cx));
+            if has_returned {
+                left = left.saturating_sub(RETURNED_MAX);
+            }
         }
     }
 
@@ -479,8 +485,21 @@ impl Endpoint {
         Some(self.associations.get(id.index())?.local_addresses())
     }
 
-    /// Runs a procedure of an association, and then updates its timers and queues, or removes it if it has ended.
+    /// Runs a procedure of an association that has not ended.
     fn with<H: Host + ?Sized>(
+        &mut self,
+        id: AssociationId,
+        now: Time,
+        host: &mut H,
+        procedure: impl FnOnce(&mut Association, &mut Context<'_, H>),
+    ) {
+        if self.associations.get(id.index()).is_some_and(|association| !association.is_closed()) {
+            self.with_any(id, now, host, procedure);
+        }
+    }
+
+    /// Runs a procedure of an association, and then updates its timers and queues, or removes it if it has ended.
+    fn with_any<H: Host + ?Sized>(
         &mut self,
         id: AssociationId,
         now: Time,

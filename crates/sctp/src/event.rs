@@ -89,7 +89,8 @@ pub enum Event {
     AdaptationIndication(u32),
     /// Everything that was sent is acknowledged or discarded.
     SenderDry,
-    /// The association was lost. Events for undelivered messages follow, and then [`Event::Closed`].
+    /// The association was lost. Events for undelivered messages follow, and then [`Event::Closed`]: at once if there are few
+    /// messages, otherwise in further calls of [`Endpoint::handle_timeout`](crate::Endpoint::handle_timeout).
     Lost {
         /// The reason of the loss.
         reason: CloseReason,
@@ -128,18 +129,15 @@ pub struct SendFailure {
 }
 
 impl SendFailure {
-    /// Divides a message that was never sent into the fragments that would have been sent.
-    pub(crate) fn cut(self, piece_bytes_max: usize) -> impl Iterator<Item = SendFailure> {
-        let mut rest = Some(self);
-        std::iter::from_fn(move || {
-            let mut piece = rest.take()?;
-            if piece.data.len() > piece_bytes_max {
-                let data = piece.data.split_off(piece_bytes_max);
-                rest = Some(SendFailure { data, beginning: false, ..piece.clone() });
-                piece.ending = false;
-            }
-            Some(piece)
-        })
+    /// Cuts the first fragment that would have been sent off a message that was never sent. Returns it, and the rest.
+    pub(crate) fn cut(mut self, piece_bytes_max: usize) -> (SendFailure, Option<SendFailure>) {
+        if self.data.len() <= piece_bytes_max {
+            return (self, None);
+        }
+        let data = self.data.split_off(piece_bytes_max);
+        let rest = SendFailure { data, beginning: false, ..self.clone() };
+        self.ending = false;
+        (self, Some(rest))
     }
 }
 

@@ -194,9 +194,7 @@ impl Executive {
         }
         while self.pop_now(s).is_ok() {}
         let Some((stream, scheduler)) = self.streams.parts(s) else { return };
-        while let Some(m) = stream.head.queue.getq() {
-            scheduler.return_credit(s, &m);
-        }
+        stream.head.return_all_credit(s, scheduler);
         self.deliver_posts();
         let Some(stream) = self.streams.get(s) else { return };
         let (driver, minor) = (stream.driver, stream.minor);

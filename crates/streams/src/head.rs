@@ -15,12 +15,13 @@ pub use waiters::{SignalEvents, SignalNotice};
 
 use crate::driver::info::DriverInfo;
 use crate::identifiers::{LinkId, Side, StreamId};
-use crate::message::{Control, Kind, Message, Signal};
+use crate::message::{Control, Credit, Kind, Message, Signal};
 use crate::queue::Queue;
 use crate::scheduler::{DriverCall, Scheduler};
 use crate::{Chain, Errno, ReadError, RecvInfo, WriteError};
 use coalesce::Coalesced;
 pub(crate) use ioctl::IoctlState;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use waiters::Waiters;
 
@@ -253,6 +254,22 @@ impl Head {
         self.signals_queued = 0;
         self.enable_senders(s, scheduler);
         all
+    }
+
+    /// Discards all unread messages, and returns the sum of their credit: there may be a hundred thousand.
+    pub(crate) fn return_all_credit(&mut self, s: StreamId, scheduler: &mut Scheduler) {
+        let mut credits: BTreeMap<u32, Credit> = BTreeMap::new();
+        while let Some(m) = self.queue.getq() {
+            if let Some(credit) = m.receive_credit() {
+                credits
+                    .entry(credit.association)
+                    .or_insert(Credit { bytes: 0, charges: 0, ..credit })
+                    .add(credit);
+            }
+        }
+        for credit in credits.into_values().filter(|credit| credit.bytes > 0) {
+            scheduler.defer(DriverCall::Consumed { stream: s, credit });
+        }
     }
 
     /// Returns the link of the stream, if it is linked.

@@ -97,8 +97,7 @@ impl<'a> Inbound<'a> {
                 }
                 Ok(None) => Some(regular),
                 Err(RecvError::Lost(ref loss)) => Some(Ended::Lost(loss.kind)),
-                Err(RecvError::WouldBlock) if held.ending.is_none() => return Some(Wait::Message),
-                Err(RecvError::WouldBlock) => None,
+                Err(RecvError::WouldBlock) => return Some(Wait::Message),
                 // The association goes on.
                 Err(_) => continue,
             };

@@ -177,6 +177,9 @@ impl AssocOptions {
             fragment_bytes_max: Some(self.segment_bytes_max as usize).filter(|bytes| *bytes > 0),
             burst_packets_max: self.burst_max.filter(|packets| *packets > 0),
             sender_dry_events: self.subscribes(NotificationType::SenderDry.subscription()),
+            send_failed_events: [NotificationType::SendFailed, NotificationType::SendFailedEvent]
+                .iter()
+                .any(|kind| self.subscribes(kind.subscription())),
             dscp: if self.has(flags::DSCP) { self.dscp >> 2 } else { rest.dscp },
             ..rest
         }

@@ -8,8 +8,7 @@ use sctp_wire::packet::Header;
 use super::{Association, Context, State};
 use crate::config::Checksum;
 use crate::error::CloseReason;
-use crate::event::{Event, Host};
-use crate::inbound::Inbound;
+use crate::event::Host;
 use crate::reply::Reply;
 use crate::trace;
 
@@ -25,7 +24,7 @@ impl Association {
         self.tell_loss(cx, &reason);
         // Waiting control chunks are obsolete; a caller that must still send a last chunk adds it after this.
         self.control.clear();
-        self.state = State::Closed;
+        self.state = State::Closed { untold: Some(reason.clone()) };
         if let Some(tracer) = &mut self.trace {
             tracer.push(cx.now, None, trace::Event::Closed(reason.clone()));
         }
@@ -36,10 +35,8 @@ impl Association {
             }
             _ => {}
         }
-        if let Some(charge) = self.inbound.as_mut().and_then(Inbound::take_unread_charge) {
-            cx.host.keep_charge(self.id, charge);
-        }
-        cx.host.event(self.id, Event::Closed(reason));
+        self.give_up_all(cx, reason.cause());
+        self.tell_closed(cx);
     }
 
     /// Ends the association without a packet to the peer.

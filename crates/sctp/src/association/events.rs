@@ -1,10 +1,25 @@
 //! Optional events, for users who subscribe to them (RFC 6458 §6.1).
 
-use super::{Association, Context};
+use sctp_wire::Tsn;
+
+use super::{Association, Context, State};
 use crate::error::CloseReason;
 use crate::event::{Event, Host, PathChange, PathReason, SendFailure};
 use crate::inbound::Inbound;
+use crate::outbound::{Outbound, Undelivered};
 use crate::receive_buffer::Held;
+use crate::time::Time;
+
+/// Maximum number of undelivered messages, or fragments of such, that return to the user in one call.
+pub(crate) const RETURNED_MAX: usize = 64;
+
+/// Messages that will not be delivered.
+#[derive(Debug)]
+pub(super) struct GivenUp {
+    messages: Undelivered,
+    /// The cause to report; without it the messages are released without a report.
+    cause: Option<u16>,
+}
 
 impl Association {
     /// Reports an event to the user. Unread events occupy the receive buffer, so that no peer can make them accumulate; an event
@@ -60,37 +75,93 @@ impl Association {
         if self.config.events && *reason != CloseReason::Shutdown {
             let information = std::mem::take(&mut self.abort_causes);
             cx.host.event(self.id, Event::Lost { reason: reason.clone(), information });
-            self.report_undelivered(cx, reason.cause());
         }
     }
 
-    /// Returns all messages that the peer has not acknowledged to the user. The send buffer bounds them.
-    pub(super) fn report_undelivered<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, cause: u16) {
-        if !self.config.events {
+    /// Gives up all messages that the peer has not acknowledged, which the send buffer bounds. The first of them return to the user
+    /// at once, if it subscribes to that, and the others step by step.
+    pub(super) fn give_up_all<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, cause: u16) {
+        if self.outbound.is_empty() {
             return;
         }
-        let piece_bytes_max = self.fragmentation_point_bytes();
-        for failure in self.outbound.undelivered().flat_map(|failure| failure.cut(piece_bytes_max)) {
-            let event = Event::SendFailed(SendFailure { cause, ..failure });
-            charge(&mut self.inbound, &mut self.early, &event);
-            cx.host.event(self.id, event);
-        }
+        let empty = Outbound::new(Tsn(self.identity.local_initial_tsn), &self.config);
+        let messages = std::mem::replace(&mut self.outbound, empty).into_undelivered();
+        let cause = self.reports_failures().then_some(cause);
+        self.given_up.push_back(GivenUp { messages, cause });
+        self.return_given_up(cx);
     }
 
-    /// Discards the next messages if their lifetime is over. Without room for the report a message is sent after all, so that no
-    /// message vanishes silently and memory stays bounded.
+    /// Returns when [`Association::return_given_up`] must be called next.
+    #[inline]
+    pub(super) fn returns_at(&self) -> Option<Time> {
+        (!self.given_up.is_empty()).then_some(self.returned_at)
+    }
+
+    /// Returns the next of the messages that were given up to the user, or releases them. Reports the end of the association
+    /// after the last.
+    pub(super) fn return_given_up<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+        let piece_bytes_max = self.fragmentation_point_bytes();
+        let Some(GivenUp { mut messages, cause }) = self.given_up.pop_front() else { return };
+        self.returned_at = cx.now;
+        let is_left = if let Some(cause) = cause {
+            let pieces = std::iter::from_fn(|| messages.next_piece(piece_bytes_max));
+            for failure in pieces.take(RETURNED_MAX) {
+                self.tell_anyway(cx, Event::SendFailed(SendFailure { cause, ..failure }));
+            }
+            !messages.is_empty()
+        } else {
+            messages.release()
+        };
+        if is_left {
+            self.given_up.push_front(GivenUp { messages, cause });
+        }
+        self.tell_closed(cx);
+    }
+
+    fn reports_failures(&self) -> bool {
+        self.config.events && self.config.send_failed_events
+    }
+
+    /// Returns whether messages that were given up wait for their return.
+    pub(crate) fn has_given_up(&self) -> bool {
+        !self.given_up.is_empty()
+    }
+
+    /// Reports the end of a closed association if nothing remains to be reported before.
+    pub(super) fn tell_closed<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+        if self.given_up.iter().any(|given_up| given_up.cause.is_some()) {
+            return;
+        }
+        let State::Closed { untold } = &mut self.state else { return };
+        let Some(reason) = untold.take() else { return };
+        if let Some(charge) = self.inbound.as_mut().and_then(Inbound::take_unread_charge) {
+            cx.host.keep_charge(self.id, charge);
+        }
+        cx.host.event(self.id, Event::Closed(reason));
+    }
+
+    /// Returns when [`Association::discard_expired`] must be called next.
+    #[inline]
+    pub(super) fn discards_at(&self) -> Option<Time> {
+        // Timers of others come first if the last call has left some, and so do the messages that it has discarded.
+        let expires_at = self.outbound.expires_at().filter(|_| self.given_up.is_empty());
+        expires_at.map(|at| at.max(self.returned_at))
+    }
+
+    /// Discards the next messages whose lifetime is over, but only some of very many. Without room for the report a message is sent
+    /// after all, so that no message vanishes silently and memory stays bounded.
     pub(super) fn discard_expired<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
-        let keeps = self.config.events && !self.has_room_for_event();
-        let expired = self.outbound.take_expired(cx.now, keeps);
+        let is_told = self.reports_failures();
+        let keeps = is_told && !self.has_room_for_event();
+        let (expired, messages) = self.outbound.take_expired(cx.now, keeps, RETURNED_MAX);
+        self.returned_at = cx.now;
         if expired.is_empty() {
             return;
         }
-        self.statistics.messages_expired += expired.iter().filter(|failure| failure.ending).count() as u64;
-        if self.config.events {
-            let piece_bytes_max = self.fragmentation_point_bytes();
-            for failure in expired.into_iter().flat_map(|failure| failure.cut(piece_bytes_max)) {
-                self.tell_anyway(cx, Event::SendFailed(failure));
-            }
+        self.statistics.messages_expired += messages;
+        if is_told {
+            self.given_up.push_back(GivenUp { messages: expired, cause: Some(0) });
+            self.return_given_up(cx);
         }
         if self.outbound.takes_writable() {
             cx.host.event(self.id, Event::Writable);

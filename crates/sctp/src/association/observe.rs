@@ -21,7 +21,7 @@ impl State {
             State::ShutdownSent { .. } => AssociationState::ShutdownSent,
             State::ShutdownReceived => AssociationState::ShutdownReceived,
             State::ShutdownAckSent { .. } => AssociationState::ShutdownAckSent,
-            State::Closed => AssociationState::Closed,
+            State::Closed { .. } => AssociationState::Closed,
         }
     }
 }

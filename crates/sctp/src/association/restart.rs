@@ -27,8 +27,8 @@ impl Association {
     ) {
         let shut_down = matches!(self.state, State::ShutdownPending | State::ShutdownSent { .. });
         self.tell_end_of_partial_delivery(cx);
-        self.report_undelivered(cx, 0);
         let unacknowledged_bytes = self.outbound.buffered_bytes() as u64;
+        self.give_up_all(cx, 0);
         let withheld_bytes = self.inbound.as_ref().map_or(0, Inbound::withheld_bytes);
         self.early.add(self.inbound.take().map_or_else(Default::default, |inbound| inbound.end()));
         self.identity = Identity::from_cookie(cookie);
@@ -51,10 +51,11 @@ impl Association {
         }
     }
 
-    /// Returns whether a restart may return the unacknowledged messages to the user. While the user reads none of them, the
-    /// peer's cookie is refused, and comes again, so memory stays bounded.
+    /// Returns whether a restart may return the unacknowledged messages to the user. While the user reads none of them, or those of
+    /// an earlier restart are left, the peer's cookie is refused, and comes again, so memory stays bounded.
     pub(crate) fn has_room_for_restart(&self) -> bool {
-        !self.config.events || self.inbound.as_ref().is_none_or(Inbound::has_room_for_restart)
+        let has_room = || self.inbound.as_ref().is_none_or(Inbound::has_room_for_restart);
+        self.given_up.is_empty() && (!self.config.events || has_room())
     }
 
     /// Asks a peer that restarts while we wait for its SHUTDOWN COMPLETE to send that first (RFC 9260 §5.2.4 A). Returns false if

@@ -167,7 +167,9 @@ impl Association {
                 self.push_shutdown_ack(Some(path_id));
             }
             State::ShutdownAckSent { .. } => self.push_shutdown_ack(Some(path_id)),
-            State::CookieWait { .. } | State::CookieEchoed { .. } | State::Closed => self.discard_chunk(),
+            State::CookieWait { .. } | State::CookieEchoed { .. } | State::Closed { .. } => {
+                self.discard_chunk()
+            }
         }
     }
 

@@ -16,14 +16,14 @@ impl Association {
             State::CookieWait { t1 } | State::CookieEchoed { t1, .. } => Some(t1.at),
             State::ShutdownSent { t2, t5_at } => Some(t2.at.min(*t5_at)),
             State::ShutdownAckSent { t2 } => Some(t2.at),
-            State::Closed => return None,
+            State::Closed { .. } => return self.returns_at(),
             State::Established | State::ShutdownPending | State::ShutdownReceived => None,
         };
         let ack = self.inbound.as_ref().and_then(|i| i.ack_deadline());
         let probe = self.outbound.probe_at().filter(|_| self.may_carry_data());
         let paths = Time::earliest(self.paths.iter().map(Path::deadline));
-        let expiry = self.outbound.expires_at();
-        let others = [expiry, self.next_path_failure(), self.pacers_open_at(), self.closes_at()];
+        let others = [self.discards_at(), self.next_path_failure(), self.pacers_open_at(), self.closes_at()];
+        let others = others.into_iter().chain([self.returns_at()]);
         Time::earliest([state, ack, probe, paths].into_iter().chain(others))
     }
 
@@ -50,16 +50,24 @@ impl Association {
         self.paths[self.next_data_path()].pacer_opens_at()
     }
 
-    /// Handles all expired timers.
-    pub(crate) fn handle_timeout<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+    /// Handles all expired timers. Returns whether messages returned to the user, which takes as long as many timers.
+    pub(crate) fn handle_timeout<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) -> bool {
         let now = cx.now;
         let due = |at: Option<Time>| at.is_some_and(|at| at <= now);
+        let mut has_returned = due(self.returns_at());
+        if has_returned {
+            self.return_given_up(cx);
+        }
+        if self.is_closed() {
+            return has_returned;
+        }
         if let Some(inbound) = &mut self.inbound
             && due(inbound.ack_deadline())
         {
             inbound.ack_timer_expired();
         }
-        if due(self.outbound.expires_at()) {
+        if !has_returned && due(self.discards_at()) {
+            has_returned = true;
             self.discard_expired(cx);
         }
         if due(self.outbound.probe_at()) {
@@ -104,6 +112,7 @@ impl Association {
                 self.handle_heartbeat_timer(cx, path_id);
             }
         }
+        has_returned
     }
 
     /// Handles the expiry of T3-rtx (RFC 9260 §6.3.3).

@@ -9,7 +9,7 @@ impl Endpoint {
     pub(super) fn update_queues(&mut self, id: AssociationId) {
         let Some(association) = self.associations.get_mut(id.index()) else { return };
         if association.is_closed() {
-            return self.remove(id);
+            return self.leave(id);
         }
         if !association.attached && association.is_attached() {
             association.attached = true;
@@ -38,6 +38,9 @@ impl Endpoint {
 
     pub(super) fn enqueue_by(&mut self, id: AssociationId, scope: Scope) {
         let Some(association) = self.associations.get_mut(id.index()) else { return };
+        if association.is_closed() {
+            return;
+        }
         let due = association.due(self.limits) || (scope == Scope::All && association.sendable());
         match association.queued {
             Queued::Due => {}

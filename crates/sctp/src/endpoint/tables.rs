@@ -76,32 +76,50 @@ impl Endpoint {
         }
     }
 
-    pub(super) fn remove(&mut self, id: AssociationId) {
-        let mut association = self.forget(id);
-        if let Some(transmit) = association.take_final_packet(self.config.checksum) {
-            self.push_final_packet(transmit);
-        }
-        match association.queued {
+    /// Takes an association that has ended out of the tables in which packets find it, and sends its final packet. Removes it if
+    /// nothing of it remains to be reported.
+    pub(super) fn leave(&mut self, id: AssociationId) {
+        self.take_from_tables(id);
+        let Some(association) = self.associations.get_mut(id.index()) else { return };
+        let final_packet = association.take_final_packet(self.config.checksum);
+        match std::mem::take(&mut association.queued) {
             Queued::No => {}
             Queued::Due => self.due.retain(|other| *other != id),
             Queued::Held => self.held.retain(|other| *other != id),
         }
-        self.keep_trace(id, association.take_tracer());
+        let tracer = association.take_tracer();
+        let is_left = association.has_given_up();
+        if let Some(packet) = final_packet {
+            self.push_final_packet(packet);
+        }
+        self.keep_trace(id, tracer);
+        match is_left {
+            true => self.arm(id),
+            false => drop(self.forget(id)),
+        }
     }
 
-    /// Removes an association from all tables.
-    pub(super) fn forget(&mut self, id: AssociationId) -> Box<Association> {
+    fn take_from_tables(&mut self, id: AssociationId) {
         self.unregister(id);
-        let association = self.associations.remove(id.index());
-        self.by_tag.remove(&association.identity().local_tag);
-        self.strays.on_tags_changed();
-        association.add_final_counts_to(&mut self.statistics);
+        let Some(association) = self.associations.get(id.index()) else { return };
+        let tag = association.identity().local_tag;
+        if self.by_tag.get(&tag) == Some(&id) {
+            self.by_tag.remove(&tag);
+            self.strays.on_tags_changed();
+        }
         self.admissions.leave(id);
+        self.last = None;
+    }
+
+    /// Removes an association.
+    pub(super) fn forget(&mut self, id: AssociationId) -> Box<Association> {
+        self.take_from_tables(id);
+        let association = self.associations.remove(id.index());
+        association.add_final_counts_to(&mut self.statistics);
         if self.associations.is_empty() {
             // No association is left that the remaining entries could concern.
             self.timers.clear();
         }
-        self.last = None;
         association
     }
 

@@ -18,6 +18,7 @@
 //! | `refused` | chunks that the peer had no room for (§6.2) |
 //! | `sack` | handles SACKs (§6.2.1) |
 //! | `loss` | detects losses and spurious ones (§6.3.3, §7.2.4, RFC 8985, RFC 5682) |
+//! | `undelivered` | what returns to the user when the association ends |
 
 mod batch;
 mod fill;
@@ -30,7 +31,9 @@ mod run;
 mod sack;
 mod short;
 mod stage;
+mod undelivered;
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -39,7 +42,6 @@ use sctp_wire::Tsn;
 
 use crate::config::{AssociationConfig, MESSAGE_OVERHEAD_BYTES};
 use crate::error::SendError;
-use crate::event::SendFailure;
 use crate::identifiers::AssociationId;
 #[cfg(feature = "testing")]
 use crate::path::Path;
@@ -54,11 +56,12 @@ pub use batch::Batch;
 pub(crate) use fill::{Filled, Packet};
 use message::Message;
 use outstanding::{Moved, Outstanding};
-use pending::Pending;
+use pending::{Pending, Waiting};
 pub(crate) use sack::{Report, SackOutcome};
 use short::NextSsn;
 use stage::StageLimits;
 pub use stage::{Stage, Staged};
+pub(crate) use undelivered::Undelivered;
 
 /// Number of streams whose next numbers each association keeps outside the pool, some 8 KB.
 const STREAMS_FREE: u16 = 4096;
@@ -410,16 +413,19 @@ impl Outbound {
         self.pending.expires_at()
     }
 
-    /// Discards messages at the front whose lifetime has ended. With `keeps` they stay and lose their lifetimes.
-    pub(crate) fn take_expired(&mut self, now: Time, keeps: bool) -> Vec<SendFailure> {
-        let expired = self.pending.take_expired(now, keeps);
+    /// Discards up to `limit` messages at the front whose lifetime has ended, and returns them with their number. With `keeps` they
+    /// stay and lose their lifetimes.
+    pub(crate) fn take_expired(&mut self, now: Time, keeps: bool, limit: usize) -> (Undelivered, u64) {
+        let expired = self.pending.take_expired(now, keeps, limit);
         self.buffered_bytes -= expired.iter().map(Message::buffered_bytes).sum::<usize>();
-        expired.iter().map(Message::failure).collect()
+        let messages = expired.iter().filter(|message| message.flags.ending).count() as u64;
+        let parts = expired.into_iter().map(Waiting::Message).collect();
+        (Undelivered::new(VecDeque::new(), parts), messages)
     }
 
-    /// Returns everything that the peer may not have received, in the order of sending.
-    pub(crate) fn undelivered(&self) -> impl Iterator<Item = SendFailure> {
-        self.outstanding.undelivered().chain(self.pending.failures())
+    /// Returns everything that the peer may not have received.
+    pub(crate) fn into_undelivered(self) -> Undelivered {
+        Undelivered::new(self.outstanding.into_runs(), self.pending.into_queue())
     }
 
     /// Compares every total with a recount; for tests.

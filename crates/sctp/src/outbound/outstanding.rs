@@ -9,7 +9,6 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::run::{Run, RunState};
-use crate::event::SendFailure;
 use crate::packet_number::after;
 use crate::partition_near::partition_near;
 use crate::path::PacketTsns;
@@ -145,9 +144,9 @@ impl Outstanding {
         self.runs.get(self.position(self.lost.first()?))
     }
 
-    /// Describes the chunks that the peer may not have received, in the order of their TSNs.
-    pub(super) fn undelivered(&self) -> impl Iterator<Item = SendFailure> {
-        self.runs.iter().filter(|run| run.state != RunState::NrGapAcked).flat_map(Run::failures)
+    /// Returns the runs, in the order of their TSNs.
+    pub(super) fn into_runs(self) -> VecDeque<Run> {
+        self.runs
     }
 
     /// Returns whether anything that this packet carried is still in flight in it.

@@ -13,7 +13,6 @@ use sctp_message::SendInfo;
 use super::message::Message;
 use super::run::{Run, wire_bytes};
 use super::short::{ANY_PATH, NewChunks, NextSsn, RunLimits, Short, path_of};
-use crate::event::SendFailure;
 use crate::send_pool::SendPool;
 use crate::time::Time;
 
@@ -22,7 +21,7 @@ const BLOCK_BYTES_MIN: usize = 2 * 1024;
 const BLOCK_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Debug)]
-enum Waiting {
+pub(super) enum Waiting {
     Short(Short),
     Message(Message),
 }
@@ -184,10 +183,11 @@ impl Pending {
         }
     }
 
-    /// Removes the messages at the front whose lifetime has ended. With `keeps` they stay and lose their lifetimes.
-    pub(super) fn take_expired(&mut self, now: Time, keeps: bool) -> Vec<Message> {
-        let mut expired = Vec::new();
-        while self.expires_at().is_some_and(|at| at <= now) {
+    /// Removes up to `limit` messages at the front whose lifetime has ended. With `keeps` they stay and lose their lifetimes.
+    pub(super) fn take_expired(&mut self, now: Time, keeps: bool, limit: usize) -> Vec<Message> {
+        let (mut expired, mut left) = (Vec::new(), limit);
+        while left > 0 && self.expires_at().is_some_and(|at| at <= now) {
+            left -= 1;
             self.expiries.pop_front();
             let mut goes_on = !keeps;
             while goes_on && let Some(message) = self.pop_message() {
@@ -322,16 +322,12 @@ impl Pending {
         queued || any(&self.tail)
     }
 
-    /// Describes everything that waits as not delivered.
-    pub(super) fn failures(&self) -> impl Iterator<Item = SendFailure> {
-        let queued = self.queue.iter().flat_map(|waiting| {
-            let (short, message) = match waiting {
-                Waiting::Short(short) => (Some(short), None),
-                Waiting::Message(message) => (None, Some(message)),
-            };
-            short.into_iter().flat_map(Short::failures).chain(message.map(Message::failure))
-        });
-        queued.chain(self.tail.failures())
+    /// Returns everything that waits, in order.
+    pub(super) fn into_queue(mut self) -> VecDeque<Waiting> {
+        if self.tail.messages > 0 {
+            self.queue.push_back(Waiting::Short(self.tail));
+        }
+        self.queue
     }
 
     /// Returns payload with overhead, and wire bytes, of everything that waits; for tests.
@@ -441,7 +437,7 @@ mod tests {
             assert_eq!(rest.charged, 1);
         }
         assert_eq!(pending.expires_at(), Some(later));
-        assert_eq!(pending.take_expired(later, false).len(), 1);
+        assert_eq!(pending.take_expired(later, false, 9).len(), 1);
         assert!(pending.is_empty() && pending.wire_bytes() == 0);
     }
 

@@ -386,8 +386,10 @@ fn a_restart_waits_while_the_user_has_not_read_what_came_back_with_earlier_ones(
             peer.app_sends(SendInfo::default(), vec![1; 1000]);
         }
         while peer.hears_maybe().is_some() {}
-        let cookie = asks_again(&mut peer);
+        let (cookie, now) = (asks_again(&mut peer), peer.now);
         echoes(&mut peer, &cookie);
+        // What a step has left comes back, too.
+        peer.endpoint.handle_timeout(now, &mut peer.app);
         assert_bounded(&peer.endpoint.statistics(peer.id).unwrap(), &config);
     }
     let restarts = |peer: &Peer| peer.endpoint.statistics(peer.id).unwrap().restarts;

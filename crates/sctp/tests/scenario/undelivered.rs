@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use netsim::{Loss, PipeConfig};
-use sctp::{Admission, AssociationConfig, CloseReason, Event, Lifetime, SendFailure, SendInfo};
+use sctp::{Admission, AssociationConfig, CloseReason, Event, Lifetime, SendError, SendFailure, SendInfo};
 use sctp_wire::chunk::{DataFlags, Shutdown};
 
 use lab::packets::has;
@@ -118,6 +118,97 @@ fn a_long_message_comes_back_in_pieces_that_make_it_whole() {
         assert!(failure.was_sent || at > 2, "what had not left comes after what had");
     }
     assert_eq!(whole(&failed), bytes);
+}
+
+/// Number of messages of which several are behind one another, for a step of at most so many.
+const MANY: u32 = 1000;
+const STEP: usize = 64;
+
+/// Returns a peer that ends with many unacknowledged messages of the endpoint, by an ABORT of the user.
+fn aborted_with_many(config: AssociationConfig) -> Peer {
+    let mut peer = Peer::established_with(12, config);
+    (0..MANY).for_each(|n| peer.app_sends(numbered(n), vec![n as u8; 100]));
+    let (now, id) = (peer.now, peer.id);
+    peer.endpoint.abort(now, id, b"enough", &mut peer.app);
+    peer
+}
+
+#[test]
+fn very_many_messages_return_in_steps_and_the_association_ends_after_the_last() {
+    let mut peer = aborted_with_many(wants_events());
+    let lost = peer.app.events.iter().position(|told| matches!(told.event, Event::Lost { .. }));
+    assert_eq!(peer.app.events.len() - lost.expect("it is told at once") - 1, STEP);
+    peer.collect_output();
+    assert!(peer.is_heard(), "the peer gets the ABORT at once");
+    let (id, now) = (peer.id, peer.now);
+    assert!(matches!(peer.endpoint.admit(id, &numbered(0), 1), Admission::Fail(SendError::Closed)));
+    let mut steps = 0;
+    while peer.endpoint.association_count() > 0 {
+        let before = peer.app.events.len();
+        assert!(peer.endpoint.poll_timeout().is_some_and(|at| at <= now), "it need not wait");
+        peer.endpoint.handle_timeout(now, &mut peer.app);
+        assert!((1..=STEP + 1).contains(&(peer.app.events.len() - before)));
+        steps += 1;
+    }
+    assert!(steps >= MANY as usize / STEP);
+    let failed = failures(&peer.app.events);
+    assert!(failed.iter().map(|failure| failure.info.context).eq(0..MANY));
+    assert!(failed.iter().all(|failure| failure.cause == 12));
+    assert_eq!(peer.app.events.last().expect("an end").event, Event::Closed(CloseReason::Aborted));
+}
+
+#[test]
+fn without_a_subscription_no_message_returns_and_the_association_ends_at_once() {
+    let mut peer = aborted_with_many(AssociationConfig { send_failed_events: false, ..wants_events() });
+    assert_eq!(failures(&peer.app.events).len(), 0);
+    assert_eq!(peer.app.events.last().expect("an end").event, Event::Closed(CloseReason::Aborted));
+    let (now, told) = (peer.now, peer.app.events.len());
+    // The memory is released behind it.
+    assert_eq!(peer.endpoint.association_count(), 1);
+    for _ in 0..MANY {
+        peer.endpoint.handle_timeout(now, &mut peer.app);
+    }
+    assert_eq!((peer.endpoint.association_count(), peer.app.events.len()), (0, told));
+}
+
+#[test]
+fn very_many_lifetimes_that_end_together_are_noticed_in_steps() {
+    let mut peer = with_closed_window(13);
+    let lifetime = Some(SECOND.into());
+    (0..MANY).for_each(|n| peer.app_sends(SendInfo { lifetime, ..numbered(n) }, vec![0; 10]));
+    let now = peer.now + SECOND;
+    let mut steps = 0;
+    while peer.endpoint.poll_timeout().is_some_and(|at| at <= now) {
+        let before = failures(&peer.app.events).len();
+        peer.endpoint.handle_timeout(now, &mut peer.app);
+        assert!(failures(&peer.app.events).len() - before <= STEP);
+        steps += 1;
+    }
+    assert!(steps >= MANY as usize / STEP);
+    assert_eq!(failures(&peer.app.events).len(), MANY as usize);
+}
+
+#[test]
+fn after_a_restart_very_many_messages_return_in_steps_and_the_next_restart_waits_for_them() {
+    let (mut hosts, a, b) = established(14);
+    hosts.cut();
+    hosts.send_all(B, b, (0..MANY).map(|n| (numbered(n), vec![n as u8; 40].into())));
+    assert!(hosts.all_admitted(B));
+    hosts.run_for(Duration::from_millis(50));
+    hosts.reboot(A);
+    hosts.untap(A);
+    hosts.untap(B);
+    hosts.connect(A, (PORT_A, PORT_B), wants_events());
+    hosts.run_until("B heard of it", SOON, |hosts| {
+        hosts.node(B).app.saw(|event| matches!(event, Event::Restarted { .. }))
+    });
+    hosts.run_for(SECOND);
+    let events = &hosts.app(B).events;
+    let returned: Vec<u32> = failures(events).iter().map(|failure| failure.info.context).collect();
+    assert_eq!(returned, (0..MANY).collect::<Vec<_>>());
+    let restarted = position(events, |event| matches!(event, Event::Restarted { .. })).expect("it did");
+    assert!(failures(&events[..restarted]).len() <= STEP);
+    let _ = a;
 }
 
 #[test]

@@ -71,6 +71,13 @@ pub(crate) struct Credit {
     pub(crate) charges: usize,
 }
 
+impl Credit {
+    pub(crate) fn add(&mut self, more: Credit) {
+        self.bytes += more.bytes;
+        self.charges += more.charges;
+    }
+}
+
 /// Number of bytes read of a run after which the driver is told; it is also told at the end.
 const REPORTED_BYTES: u32 = 1024;
 

@@ -144,8 +144,9 @@ fn taking_a_message_whole_gives_its_window_back() {
 fn closing_gives_the_window_of_what_nobody_read_back() {
     let mut rig = Rig::new();
     rig.data_up("unread");
+    rig.data_up("and more");
     rig.executive.close(rig.s);
-    assert_eq!(rig.state().consumed, [(1, 6)]);
+    assert_eq!(rig.state().consumed, [(1, 14)], "the driver is called once for all messages");
 }
 
 #[test]

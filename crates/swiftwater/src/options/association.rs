@@ -127,6 +127,8 @@ pub struct AssociationOptions {
     /// Whether [`Event::SenderDry`](crate::Event::SenderDry) is among the events (`SCTP_SENDER_DRY_EVENT`); a dialogue
     /// has one for each message. Default: true.
     pub sender_dry_events: bool,
+    /// Whether [`Event::SendFailed`](crate::Event::SendFailed) is among the events (`SCTP_SEND_FAILED_EVENT`). Default: true.
+    pub send_failed_events: bool,
 }
 
 impl Default for AssociationOptions {
@@ -228,6 +230,7 @@ impl AssociationOptions {
             adaptation_indication: config.adaptation_indication,
             events: config.events,
             sender_dry_events: config.sender_dry_events,
+            send_failed_events: config.send_failed_events,
         }
     }
 
@@ -281,6 +284,7 @@ impl AssociationOptions {
             adaptation_indication: self.adaptation_indication,
             events: self.events,
             sender_dry_events: self.sender_dry_events,
+            send_failed_events: self.send_failed_events,
             refuse_beyond_backlog: listener.refuse_beyond_backlog,
             listener_associations_max: listener.associations_max,
             shares_port: listener.shares_port,
@@ -341,6 +345,7 @@ mod tests {
             adaptation_indication: 24,
             events: true,
             sender_dry_events: false,
+            send_failed_events: false,
         }
     }
 

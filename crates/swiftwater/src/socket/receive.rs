@@ -116,9 +116,9 @@ impl Socket {
         Some(Ok(None))
     }
 
-    /// Takes one message or primitive, including those after the peer's shutdown.
+    /// Takes one message or primitive, including those after the peer's shutdown, and the events after the end of the association.
     pub(crate) fn try_next(&self, inner: &mut Inner) -> Option<Result<Found<Block>, RecvError>> {
-        self.try_take(inner, Timed::getmsg, |end| matches!(end, End::Closed | End::Lost(_)))
+        self.try_take(inner, Timed::getmsg, |_| false)
     }
 
     /// Takes what [`Socket::try_next`] takes, or messages that came together in a packet.
