@@ -9,6 +9,7 @@ use crate::congestion::{Algorithm, Coupling};
 use crate::error::UnknownName;
 use crate::receive_pool::ReceivePool;
 use crate::send_pool::SendPool;
+use crate::timeout_pacer::TimeoutPacer;
 
 pub use crate::receive_buffer::{OVERHEAD_FREE_BYTES, RECEIVED_OVERHEAD_BYTES};
 
@@ -120,6 +121,9 @@ pub struct AssociationConfig {
     /// Memory for messages to send that this association shares with others: it bounds how far each of them may fill its send
     /// buffer. *Fixed*. Default: `None`, so that the send buffer alone bounds the association.
     pub send_pool: Option<SendPool>,
+    /// Paces the retransmission timers, heartbeats and window probes of this association together with those of others.
+    /// *Fixed*. Default: `None`, so that each timer expires at its time.
+    pub timeout_pacer: Option<TimeoutPacer>,
     /// Maximum length of a message to send. Default: 16 MiB.
     pub message_bytes_max: usize,
     /// Number of waiting bytes of an incomplete message from which the message is delivered in parts
@@ -233,6 +237,7 @@ impl Default for AssociationConfig {
             receive_buffer_tuned_bytes: 64 << 20,
             receive_pool: None,
             send_pool: None,
+            timeout_pacer: None,
             message_bytes_max: 16 << 20,
             partial_delivery_bytes: 512 << 10,
             fragment_bytes_max: None,

@@ -48,6 +48,7 @@ mod source_prefix;
 mod statistics;
 mod stream_table;
 mod time;
+mod timeout_pacer;
 pub mod trace;
 mod transmit;
 mod tsn;
@@ -74,4 +75,5 @@ pub use statistics::{
     AssociationState, EndpointStatistics, MtuState, PathStatistics, STATISTICS_VERSION, Statistics,
 };
 pub use time::Time;
+pub use timeout_pacer::TimeoutPacer;
 pub use transmit::{BatchLimits, Piece, Scope, Transmit, TransmitBuffer};

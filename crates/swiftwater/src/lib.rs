@@ -208,7 +208,7 @@ pub use sctp::{
     PathStatistics, PrimaryError, Statistics, UnknownName,
 };
 pub use sctp::{Lifetime, RecvInfo, SendInfo};
-pub use sctp::{ReceivePool, SendPool};
+pub use sctp::{ReceivePool, SendPool, TimeoutPacer};
 pub use sender::Sender;
 pub use stack::{Stack, StackStatistics};
 pub use stream::{SpliceError, SpliceStatus, Stream};

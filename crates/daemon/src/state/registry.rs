@@ -199,6 +199,7 @@ impl Registry {
         let (sent, received) = (self.sent.account(owner.user), self.received.account(owner.user));
         options.share_receive_memory(&received);
         options.share_send_memory(&sent);
+        options.share_timeouts(&sent);
         let message_bytes_max = sent.message_bytes_max();
         let accounts = Accounts::new(sent, self.unread.account(owner.user), received);
         let closer = self.closers.of(owner.user, Source::Carriers);

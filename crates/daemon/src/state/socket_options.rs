@@ -125,6 +125,11 @@ impl SocketOptions {
         self.defaults.send_pool = Some(SendPool::new(budget));
     }
 
+    /// Makes the timers of future associations share the pacer of a user.
+    pub(crate) fn share_timeouts(&mut self, account: &Account) {
+        self.defaults.timeout_pacer = Some(account.timeout_pacer.clone());
+    }
+
     /// Returns whether messages are delivered after the socket was closed.
     pub(crate) fn lingers(&self) -> bool {
         !(self.linger.on && self.linger.seconds == 0)

@@ -18,9 +18,11 @@ use std::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use carrier::record::MESSAGE_BYTES_MAX;
+use swiftwater::TimeoutPacer;
 use swiftwater::internals::{POOL_RESERVED_PART, ReceiveBudget, SEND_RESERVED_PART, SendBudget};
 use tokio::sync::{Notify, Semaphore};
 
@@ -43,6 +45,11 @@ pub(crate) const MOVED_BYTES_MAX: usize = MESSAGE_BYTES_MAX + (4 << 20);
 const RESERVED_PART: usize = 4;
 /// A user has a small charge if it is at most the limit of all users divided by this number.
 const LITTLE_PART: usize = 256;
+
+/// Time in which the associations of one user have one retransmission timer, heartbeat or probe of a window.
+const TIMEOUT_INTERVAL: Duration = Duration::from_micros(125);
+/// And so many at once.
+const TIMEOUTS_AT_ONCE: u32 = 64;
 
 /// The limits of one user and of all users.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +103,8 @@ pub(crate) struct Account {
     pub(crate) refused: AtomicU64,
     /// The part of the user in each round of the daemon's thread.
     pub(crate) round_share: Arc<RoundShare>,
+    /// Paces the timers of the user's associations.
+    pub(crate) timeout_pacer: TimeoutPacer,
     /// Taken by the answer about all sockets of the user that is being built: further ones wait in line.
     pub(crate) report: Arc<Semaphore>,
 }
@@ -148,6 +157,7 @@ impl Budget {
             associations: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
             round_share: RoundShare::new(),
+            timeout_pacer: TimeoutPacer::new(TIMEOUT_INTERVAL, TIMEOUTS_AT_ONCE),
             report: Arc::new(Semaphore::new(1)),
         });
         accounts.insert(user, Arc::downgrade(&account));

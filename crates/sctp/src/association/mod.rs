@@ -213,6 +213,8 @@ pub(crate) struct Association {
     due_from_bytes: usize,
     /// Whether the endpoint has listed this association as having fragments in receive blocks.
     pub(crate) attached: bool,
+    /// The place that the pacer of timeouts has given to the timers, while they wait for it.
+    paced_until: Option<Time>,
     /// The earliest time for which the endpoint's timer heap has an entry.
     pub(crate) armed: Option<Time>,
     /// The earliest entry apart from that one.
@@ -268,6 +270,7 @@ impl Association {
             queued: Queued::No,
             due_from_bytes: usize::MAX,
             attached: false,
+            paced_until: None,
             armed: None,
             armed_later: None,
         }

@@ -31,6 +31,7 @@ impl Association {
             trace: old.trace,
             receive_pool: old.receive_pool.clone(),
             send_pool: old.send_pool.clone(),
+            timeout_pacer: old.timeout_pacer.clone(),
             ..config.clone()
         };
         if new == *old {

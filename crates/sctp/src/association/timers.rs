@@ -23,8 +23,35 @@ impl Association {
         let probe = self.outbound.probe_at().filter(|_| self.may_carry_data());
         let paths = Time::earliest(self.paths.iter().map(Path::deadline));
         let others = [self.discards_at(), self.next_path_failure(), self.pacers_open_at(), self.closes_at()];
-        let others = others.into_iter().chain([self.returns_at()]);
-        Time::earliest([state, ack, probe, paths].into_iter().chain(others))
+        let expiry = Time::earliest([state, ack, probe, paths].into_iter().chain(others));
+        // All timers wait for that of the pacer's place.
+        let expiry = expiry.map(|at| at.max(self.paced_until.unwrap_or(at)));
+        Time::earliest([expiry, self.returns_at()])
+    }
+
+    /// Returns when the next timer expires that sends a packet again.
+    fn repeats_at(&self) -> Option<Time> {
+        let state = match &self.state {
+            State::CookieWait { t1 } | State::CookieEchoed { t1, .. } => Some(t1.at),
+            State::ShutdownSent { t2, .. } | State::ShutdownAckSent { t2 } => Some(t2.at),
+            _ => None,
+        };
+        let probe = self.outbound.probe_at().filter(|_| self.may_carry_data());
+        let of_path = |path: &Path| Time::earliest([path.t3(), path.heartbeat_at()]);
+        Time::earliest([state, probe].into_iter().chain(self.paths.iter().map(of_path)))
+    }
+
+    /// Takes a place of the pacer for a timer that sends a packet again, if one has expired. Returns whether the timers must wait for that
+    /// place.
+    fn waits_for_pacer(&mut self, now: Time) -> bool {
+        let Some(pacer) = &self.config.timeout_pacer else { return false };
+        let place = match self.paced_until {
+            Some(place) => place,
+            None if self.repeats_at().is_some_and(|at| at <= now) => pacer.take(now),
+            None => return false,
+        };
+        self.paced_until = (place > now).then_some(place);
+        self.paced_until.is_some()
     }
 
     /// Returns when the association has been idle for so long that it is shut down (SCTP_AUTOCLOSE).
@@ -58,7 +85,7 @@ impl Association {
         if has_returned {
             self.return_given_up(cx);
         }
-        if self.is_closed() {
+        if self.is_closed() || self.waits_for_pacer(now) {
             return has_returned;
         }
         if let Some(inbound) = &mut self.inbound

@@ -2,36 +2,84 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lab::App;
-use sctp::{AssociationConfig, BatchLimits, Endpoint, EndpointConfig, Scope, Time, TransmitBuffer};
+use sctp::{
+    AssociationConfig, BatchLimits, Endpoint, EndpointConfig, Scope, Time, TimeoutPacer, TransmitBuffer,
+};
 
 const ASSOCIATIONS: usize = 1000;
 /// Maximum number of timers after which other work must get its turn.
 const AT_ONCE_MAX: usize = 100;
 
-#[test]
-fn other_work_goes_on_while_thousands_of_timers_expire() {
+/// Returns an endpoint with associations whose INITs have left, from ports that begin with these.
+fn connecting(first_ports: &[usize], configs: &[AssociationConfig]) -> (Endpoint, App) {
     let limits = BatchLimits { segments_max: 1, bytes_max: 1500 };
     let mut endpoint = Endpoint::new(EndpointConfig::default(), [1; 32], limits);
-    let (mut app, mut buffer) = (App::default(), TransmitBuffer::new());
-    let config = Arc::new(AssociationConfig::default());
+    let app = App::default();
     let peer = SocketAddr::from(([10, 0, 0, 9], 9899));
-    for port in 1..=ASSOCIATIONS {
-        let connected = endpoint.connect(Time::ZERO, port as u16, 7, &[peer], Arc::clone(&config), &app);
-        connected.unwrap();
+    for (first, config) in first_ports.iter().zip(configs) {
+        let config = Arc::new(config.clone());
+        for port in *first..first + ASSOCIATIONS {
+            let connected = endpoint.connect(Time::ZERO, port as u16, 7, &[peer], Arc::clone(&config), &app);
+            connected.unwrap();
+        }
     }
-    let mut sent = |endpoint: &mut Endpoint, now| {
-        std::iter::from_fn(|| endpoint.poll_transmit(now, Scope::All, &mut buffer)).count()
-    };
-    assert_eq!(sent(&mut endpoint, Time::ZERO), ASSOCIATIONS);
+    assert_eq!(sent(&mut endpoint, Time::ZERO).len(), first_ports.len() * ASSOCIATIONS);
+    (endpoint, app)
+}
+
+/// Returns the source ports of the packets that leave.
+fn sent(endpoint: &mut Endpoint, now: Time) -> Vec<usize> {
+    let mut buffer = TransmitBuffer::new();
+    let mut ports = Vec::new();
+    while endpoint.poll_transmit(now, Scope::All, &mut buffer).is_some() {
+        let packet = buffer.to_vec();
+        ports.push(usize::from(u16::from_be_bytes([packet[0], packet[1]])));
+    }
+    ports
+}
+
+#[test]
+fn other_work_goes_on_while_thousands_of_timers_expire() {
+    let (mut endpoint, mut app) = connecting(&[1], &[AssociationConfig::default()]);
     let now = endpoint.poll_timeout().unwrap();
     let mut repeated = 0;
     while endpoint.poll_timeout().is_some_and(|at| at <= now) {
         endpoint.handle_timeout(now, &mut app);
-        let at_once = sent(&mut endpoint, now);
+        let at_once = sent(&mut endpoint, now).len();
         assert!(at_once <= AT_ONCE_MAX, "{at_once} timers were handled at once");
         repeated += at_once;
     }
     assert_eq!(repeated, ASSOCIATIONS, "each repeats its INIT");
+}
+
+#[test]
+fn timers_that_share_a_pacer_expire_one_after_the_other_and_delay_no_others() {
+    const BURST: usize = 8;
+    const INTERVAL: Duration = Duration::from_micros(100);
+    let pacer = TimeoutPacer::new(INTERVAL, BURST as u32);
+    let paced = AssociationConfig { timeout_pacer: Some(pacer), ..AssociationConfig::default() };
+    let first_other = 1 + ASSOCIATIONS;
+    let (mut endpoint, mut app) = connecting(&[1, first_other], &[paced, AssociationConfig::default()]);
+    let first = endpoint.poll_timeout().unwrap();
+    let mut expire = |now: Time| {
+        let mut ports = Vec::new();
+        while endpoint.poll_timeout().is_some_and(|at| at <= now) {
+            endpoint.handle_timeout(now, &mut app);
+            ports.extend(sent(&mut endpoint, now));
+        }
+        ports
+    };
+    let (at_once, others): (Vec<usize>, Vec<usize>) =
+        expire(first).into_iter().partition(|port| *port < first_other);
+    assert_eq!((at_once.len(), others.len()), (BURST, ASSOCIATIONS));
+    let mut repeated = at_once.len();
+    for interval in 1..=(ASSOCIATIONS - BURST) as u32 {
+        let ports = expire(first + interval * INTERVAL);
+        assert_eq!(ports.len(), 1, "in interval {interval}");
+        repeated += 1;
+    }
+    assert_eq!(repeated, ASSOCIATIONS);
 }

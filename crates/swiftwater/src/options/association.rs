@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use sctp::config::{DSCP_MAX, RECEIVE_WINDOW_BYTES_MIN, RtoConfig};
-use sctp::{AssociationConfig, ReceivePool, SendPool};
+use sctp::{AssociationConfig, ReceivePool, SendPool, TimeoutPacer};
 
 use super::ListenerOptions;
 use crate::error::OptionsError;
@@ -46,6 +46,9 @@ pub struct AssociationOptions {
     /// Memory for messages to send that associations share: as it fills, each association with a copy of the pool may fill its
     /// send buffer no further than what is free besides a quarter of the pool, and up to 64 KiB. *Fixed*. Default: none.
     pub send_pool: Option<SendPool>,
+    /// Paces the retransmission timers, heartbeats and window probes of all associations with a copy: together they have so many in a
+    /// time, and further ones wait, a second at most. *Fixed*. Default: none.
+    pub timeout_pacer: Option<TimeoutPacer>,
     /// Maximum length of a sent message in bytes; longer messages fail with
     /// [`SendError::TooLong`](crate::SendError::TooLong). Default: 16 MiB.
     pub message_bytes_max: usize,
@@ -161,6 +164,7 @@ impl AssociationOptions {
             init_retries_max: other.init_retries_max,
             receive_pool: other.receive_pool.clone(),
             send_pool: other.send_pool.clone(),
+            timeout_pacer: other.timeout_pacer.clone(),
             cookie_life: other.cookie_life,
             adaptation_indication: other.adaptation_indication,
             ..self
@@ -180,6 +184,7 @@ impl AssociationOptions {
             ("init_retries_max", self.init_retries_max == current.init_retries_max),
             ("receive_pool", self.receive_pool == current.receive_pool),
             ("send_pool", self.send_pool == current.send_pool),
+            ("timeout_pacer", self.timeout_pacer == current.timeout_pacer),
             ("cookie_life", self.cookie_life == current.cookie_life),
             ("adaptation_indication", self.adaptation_indication == current.adaptation_indication),
         ];
@@ -200,6 +205,7 @@ impl AssociationOptions {
             receive_buffer_bytes_max: config.receive_buffer_tuned_bytes,
             receive_pool: config.receive_pool.clone(),
             send_pool: config.send_pool.clone(),
+            timeout_pacer: config.timeout_pacer.clone(),
             message_bytes_max: config.message_bytes_max,
             partial_delivery_bytes: config.partial_delivery_bytes,
             congestion: config.congestion,
@@ -252,6 +258,7 @@ impl AssociationOptions {
             receive_buffer_tuned_bytes: self.receive_buffer_bytes_max,
             receive_pool: self.receive_pool.clone(),
             send_pool: self.send_pool.clone(),
+            timeout_pacer: self.timeout_pacer.clone(),
             message_bytes_max: self.message_bytes_max,
             partial_delivery_bytes: self.partial_delivery_bytes.max(1),
             fragment_bytes_max: self.fragment_bytes_max.map(|bytes| bytes.max(1)),
@@ -303,6 +310,7 @@ mod tests {
 
     static POOL: LazyLock<ReceivePool> = LazyLock::new(|| ReceivePool::with_limit(1 << 20));
     static SENT: LazyLock<SendPool> = LazyLock::new(|| SendPool::with_limit(1 << 20));
+    static PACER: LazyLock<TimeoutPacer> = LazyLock::new(|| TimeoutPacer::new(Duration::from_millis(1), 2));
 
     /// Returns options that all differ from the defaults.
     fn unusual() -> AssociationOptions {
@@ -315,6 +323,7 @@ mod tests {
             receive_buffer_bytes_max: 8000,
             receive_pool: Some(POOL.clone()),
             send_pool: Some(SENT.clone()),
+            timeout_pacer: Some(PACER.clone()),
             message_bytes_max: 900,
             partial_delivery_bytes: 1000,
             congestion: CongestionControl::NewReno,
