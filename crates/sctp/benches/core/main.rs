@@ -8,6 +8,7 @@
 
 mod counting;
 mod messages;
+mod pair;
 mod sacks;
 
 fn main() {

@@ -197,7 +197,8 @@ impl Association {
             nr_gaps: None,
             duplicates: std::iter::empty(),
         };
-        match self.outbound.handle_sack(cx.now, sack, &mut self.paths, &self.config, &mut self.statistics) {
+        let (paths, statistics) = (&mut self.paths, &mut self.statistics);
+        match self.outbound.handle_sack(cx.now, sack, paths, &self.config, statistics, cx.spare_blocks) {
             Ok(outcome) => self.after_sack(cx, path_id, &outcome),
             Err(how) => self.abort_for_violation(cx, how),
         }

@@ -158,7 +158,13 @@ impl Endpoint {
         ) {
             return Some(id);
         }
-        let mut cx = Context { now, host, random: &mut self.random, statistics: &mut self.statistics };
+        let mut cx = Context {
+            now,
+            host,
+            random: &mut self.random,
+            statistics: &mut self.statistics,
+            spare_blocks: &mut self.spare_blocks,
+        };
         self.in_progress = Some(id);
         association.handle_packet(&mut cx, route.remote, route.local, route.marked, &packet, batch);
         self.in_progress = None;

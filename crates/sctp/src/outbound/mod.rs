@@ -48,6 +48,7 @@ use crate::path::Path;
 use crate::peer_window::PeerWindow;
 use crate::receive_pool::{ReceiveCharge, ReceivePool};
 use crate::send_pool::SendPool;
+use crate::spare_blocks::SpareBlocks;
 use crate::time::Time;
 use crate::transmit::GATHER_BYTES_MIN;
 use crate::tsn;
@@ -337,9 +338,10 @@ impl Outbound {
         info: &SendInfo,
         bytes: usize,
         blocks: impl IntoIterator<Item = B>,
+        spare: &mut SpareBlocks,
     ) {
         if self.open_record.is_none() && is_short(info, bytes) {
-            self.pending.push_short(info, bytes, blocks, self.buffered_bytes);
+            self.pending.push_short(info, bytes, blocks, self.buffered_bytes, spare);
         } else {
             self.queue_blocks(now, info, blocks);
         }

@@ -12,6 +12,7 @@ use crate::config::AssociationConfig;
 use crate::congestion::Coupling;
 use crate::packet_number::after;
 use crate::path::{AckedPackets, LateArrivals, Path, couple};
+use crate::spare_blocks::SpareBlocks;
 use crate::statistics::Statistics;
 use crate::time::Time;
 use crate::tsn;
@@ -79,6 +80,7 @@ impl Outbound {
         paths: &mut [Path],
         config: &AssociationConfig,
         statistics: &mut Statistics,
+        spare: &mut SpareBlocks,
     ) -> Result<SackOutcome, &'static str>
     where
         G: Iterator<Item = (u16, u16)> + Clone,
@@ -134,7 +136,7 @@ impl Outbound {
         self.peer_window.plan_probe(now, idle, rto, config.rto.max);
         self.tune_buffer(paths, config);
         if self.is_empty() {
-            self.pending.free_large_block();
+            self.pending.give_up_large_block(spare);
         }
         outcome.writable = self.takes_writable();
         Ok(outcome)
