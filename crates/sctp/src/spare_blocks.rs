@@ -8,12 +8,12 @@ use bytes::BytesMut;
 pub(crate) const BLOCK_BYTES: usize = 64 * 1024;
 /// Maximum number of blocks, 1 MiB in all: twice what an association on one host keeps in its send buffer.
 const BLOCKS_MAX: usize = 16;
-/// Maximum number of blocks that are looked at for one that is free. Messages mostly leave in the order in which they came, so the
-/// oldest block is free first.
+/// Maximum number of blocks that are looked at for one that is free. Messages mostly leave in the order in which they came,
+/// so the oldest block is free first.
 const LOOKS_MAX: usize = 4;
 
-/// The blocks of all associations of an endpoint, the oldest first. Their messages may still be in flight. So messages in a steady
-/// stream, or in bursts, allocate nothing, and an idle association has no large block.
+/// The blocks of all associations of an endpoint, the oldest first. Their messages may still be in flight. So messages in a
+/// steady stream, or in bursts, allocate nothing, and an idle association has no large block.
 #[derive(Debug, Default)]
 pub(crate) struct SpareBlocks(VecDeque<BytesMut>);
 

@@ -1,8 +1,8 @@
 //! Paces the timers of several associations whose expiry sends a packet.
 //!
-//! With the shortest timeouts, a thousand associations send a million heartbeats or retransmissions a second. Nothing else limits these:
-//! other packets follow messages or packets that arrive. So associations that share a pacer together have so many expiries in a time; the others
-//! wait for their place.
+//! With the shortest timeouts, a thousand associations send a million heartbeats or retransmissions a second. Nothing else
+//! limits these: other packets follow messages or packets that arrive. So associations that share a pacer together have so
+//! many expiries in a time; the others wait for their place.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn none_waits_longer_than_a_second() {
         let pacer = TimeoutPacer::new(100 * MS, 1);
-        let last = (0..100).map(|_| pacer.take(Time::ZERO)).last();
+        let last = (0..100).fold(None, |_, _| Some(pacer.take(Time::ZERO)));
         assert_eq!(last, Some(Time::ZERO + WAIT_MAX));
         assert_eq!(pacer.take(Time::ZERO + WAIT_MAX), Time::ZERO + WAIT_MAX + 100 * MS);
     }

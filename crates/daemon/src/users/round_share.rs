@@ -1,11 +1,12 @@
-//! Shares the daemon's thread among users: in each round of the runtime, all sockets of one user together move so many records. A record
-//! that is long (`quantum::weight`), or that takes long, counts as several: a program decides how many descriptors a record brings, and
-//! how many waiters the kernel wakes for it.
+//! Shares the daemon's thread among users: in each round of the runtime, all sockets of one user together move so many
+//! records. A record that is long (`quantum::weight`), or that takes long, counts as several: a program decides how many
+//! descriptors a record brings, and how many waiters the kernel wakes for it.
 //!
-//! Each socket has turns of its own, but a user with many sockets would keep others waiting for a turn of each. So a task that moves
-//! records takes its turn from the share of its user, and returns what it has not used when it waits for something else. The used
-//! part comes back in the next round. Tasks that find too little wait in line. So do those that close a socket or an association: a
-//! program that ends closes all its sockets at once. What a turn has taken beyond its share is taken from the next rounds.
+//! Each socket has turns of its own, but a user with many sockets would keep others waiting for a turn of each. So a task
+//! that moves records takes its turn from the share of its user, and returns what it has not used when it waits for something
+//! else. The used part comes back in the next round. Tasks that find too little wait in line. So do those that close a socket
+//! or an association: a program that ends closes all its sockets at once. What a turn has taken beyond its share is taken
+//! from the next rounds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -19,8 +20,8 @@ use crate::system::quantum::{Quantum, RECORDS_PER_TURN};
 /// Maximum number of records that the sockets of one user move in a round.
 pub(crate) const RECORDS_PER_ROUND: usize = 2 * RECORDS_PER_TURN;
 
-/// Time that counts as one record. So the sockets of a user take a quarter of a millisecond in a round; fewer records of a usual program
-/// take as long.
+/// Time that counts as one record. So the sockets of a user take a quarter of a millisecond in a round; fewer records of a
+/// usual program take as long.
 const TIME_PER_RECORD: Duration = Duration::from_micros(2);
 /// Maximum number of records that are taken from later rounds.
 const OWED_MAX: usize = 16 * RECORDS_PER_ROUND;
@@ -104,8 +105,8 @@ impl Turn {
         self.counted_until = clock::now();
     }
 
-    /// Counts handled records, or the time since the last count. Returns whether the task must wait for its next turn: this one is over, or
-    /// could not begin at once.
+    /// Counts handled records, or the time since the last count. Returns whether the task must wait for its next turn: this
+    /// one is over, or could not begin at once.
     pub(crate) fn is_spent_by(&mut self, records: usize) -> bool {
         let of_time = self.records_of_time();
         let begins = self.begins_at_once();

@@ -78,8 +78,8 @@ impl Association {
         }
     }
 
-    /// Gives up all messages that the peer has not acknowledged, which the send buffer bounds. The first of them return to the user
-    /// at once, if it subscribes to that, and the others step by step.
+    /// Gives up all messages that the peer has not acknowledged, which the send buffer bounds. The first of them return to
+    /// the user at once, if it subscribes to that, and the others step by step.
     pub(super) fn give_up_all<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, cause: u16) {
         if self.outbound.is_empty() {
             return;
@@ -148,8 +148,8 @@ impl Association {
         expires_at.map(|at| at.max(self.returned_at))
     }
 
-    /// Discards the next messages whose lifetime is over, but only some of very many. Without room for the report a message is sent
-    /// after all, so that no message vanishes silently and memory stays bounded.
+    /// Discards the next messages whose lifetime is over, but only some of very many. Without room for the report a message
+    /// is sent after all, so that no message vanishes silently and memory stays bounded.
     pub(super) fn discard_expired<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         let is_told = self.reports_failures();
         let keeps = is_told && !self.has_room_for_event();

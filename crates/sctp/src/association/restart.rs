@@ -51,8 +51,8 @@ impl Association {
         }
     }
 
-    /// Returns whether a restart may return the unacknowledged messages to the user. While the user reads none of them, or those of
-    /// an earlier restart are left, the peer's cookie is refused, and comes again, so memory stays bounded.
+    /// Returns whether a restart may return the unacknowledged messages to the user. While the user reads none of them, or
+    /// those of an earlier restart are left, the peer's cookie is refused, and comes again, so memory stays bounded.
     pub(crate) fn has_room_for_restart(&self) -> bool {
         let has_room = || self.inbound.as_ref().is_none_or(Inbound::has_room_for_restart);
         self.given_up.is_empty() && (!self.config.events || has_room())

@@ -41,8 +41,8 @@ impl Association {
         Time::earliest([state, probe].into_iter().chain(self.paths.iter().map(of_path)))
     }
 
-    /// Takes a place of the pacer for a timer that sends a packet again, if one has expired. Returns whether the timers must wait for that
-    /// place.
+    /// Takes a place of the pacer for a timer that sends a packet again, if one has expired. Returns whether the timers must
+    /// wait for that place.
     fn waits_for_pacer(&mut self, now: Time) -> bool {
         let Some(pacer) = &self.config.timeout_pacer else { return false };
         let place = match self.paced_until {

@@ -415,8 +415,8 @@ impl Outbound {
         self.pending.expires_at()
     }
 
-    /// Discards up to `limit` messages at the front whose lifetime has ended, and returns them with their number. With `keeps` they
-    /// stay and lose their lifetimes.
+    /// Discards up to `limit` messages at the front whose lifetime has ended, and returns them with their number. With
+    /// `keeps` they stay and lose their lifetimes.
     pub(crate) fn take_expired(&mut self, now: Time, keeps: bool, limit: usize) -> (Undelivered, u64) {
         let expired = self.pending.take_expired(now, keeps, limit);
         self.buffered_bytes -= expired.iter().map(Message::buffered_bytes).sum::<usize>();

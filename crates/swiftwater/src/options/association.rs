@@ -46,8 +46,8 @@ pub struct AssociationOptions {
     /// Memory for messages to send that associations share: as it fills, each association with a copy of the pool may fill its
     /// send buffer no further than what is free besides a quarter of the pool, and up to 64 KiB. *Fixed*. Default: none.
     pub send_pool: Option<SendPool>,
-    /// Paces the retransmission timers, heartbeats and window probes of all associations with a copy: together they have so many in a
-    /// time, and further ones wait, a second at most. *Fixed*. Default: none.
+    /// Paces the retransmission timers, heartbeats and window probes of all associations with a copy: together they have so
+    /// many in a time, and further ones wait, a second at most. *Fixed*. Default: none.
     pub timeout_pacer: Option<TimeoutPacer>,
     /// Maximum length of a sent message in bytes; longer messages fail with
     /// [`SendError::TooLong`](crate::SendError::TooLong). Default: 16 MiB.

@@ -116,7 +116,8 @@ impl Socket {
         Some(Ok(None))
     }
 
-    /// Takes one message or primitive, including those after the peer's shutdown, and the events after the end of the association.
+    /// Takes one message or primitive, including those after the peer's shutdown, and the events after the end of the
+    /// association.
     pub(crate) fn try_next(&self, inner: &mut Inner) -> Option<Result<Found<Block>, RecvError>> {
         self.try_take(inner, Timed::getmsg, |_| false)
     }
