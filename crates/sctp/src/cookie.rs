@@ -410,6 +410,46 @@ mod tests {
     }
 
     #[test]
+    fn each_key_depends_on_the_secret_and_on_its_purpose() {
+        let keys_of = |secret: Key| {
+            let mut jar = CookieJar::new(secret, SIEVE_KEYS);
+            let first = jar.current;
+            jar.change_keys(Time::ZERO + KEY_LIFE);
+            [secret, first, jar.current, jar.tie_key]
+        };
+        let keys = [keys_of([7; 32]), keys_of([8; 32])].concat();
+        let distinct: std::collections::HashSet<Key> = keys.iter().copied().collect();
+        assert_eq!(distinct.len(), keys.len());
+    }
+
+    #[test]
+    fn no_key_is_left_after_a_pause_of_two_lives() {
+        let mut jar = CookieJar::new([7; 32], SIEVE_KEYS);
+        let first = jar.current;
+        jar.change_keys(Time::ZERO + KEY_LIFE * 2);
+        assert!(jar.current != first && jar.previous != Some(first));
+    }
+
+    #[test]
+    fn more_addresses_than_a_peer_may_have_are_left_out() {
+        let mut jar = CookieJar::new([7; 32], SIEVE_KEYS);
+        let addresses: Vec<IpAddr> =
+            (0..=PEER_ADDRESSES_MAX as u128).map(|n| Ipv6Addr::from(n).into()).collect();
+        let sealed = jar.seal(&StateCookie { addresses: addresses.clone(), ..cookie(Time::ZERO) });
+        let opened = jar.open(&sealed, Time::ZERO).unwrap();
+        assert_eq!(opened.addresses, addresses[..PEER_ADDRESSES_MAX]);
+    }
+
+    #[test]
+    fn a_peer_without_an_adaptation_indication_gets_a_shorter_cookie() {
+        let mut jar = CookieJar::new([7; 32], SIEVE_KEYS);
+        let without = StateCookie { adaptation: 0, ..cookie(Time::ZERO) };
+        let [long, short] = [&cookie(Time::ZERO), &without].map(|cookie| jar.seal(cookie));
+        assert_eq!(long.len(), short.len() + 5);
+        assert_eq!(jar.open(&short, Time::ZERO), Ok(without));
+    }
+
+    #[test]
     fn no_life_is_longer_than_that_of_a_key() {
         let mut jar = CookieJar::new([7; 32], SIEVE_KEYS);
         let sealed = jar.seal(&StateCookie { life: KEY_LIFE * 100, ..cookie(Time::ZERO) });

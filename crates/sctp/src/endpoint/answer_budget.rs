@@ -362,6 +362,46 @@ mod tests {
     }
 
     #[test]
+    fn a_repetition_has_the_addresses_the_ports_and_the_tag_of_the_first_init() {
+        let budget = AnswerBudget::new((1, 2));
+        let first = init(1, 2);
+        let with_ports = |ports| InitSource { ports, ..first };
+        let with_remote = |address, port| InitSource { remote: SocketAddr::new(address, port), ..first };
+        let others = [
+            init(3, 2),
+            init(1, 3),
+            with_ports((4, 6)),
+            with_ports((5, 7)),
+            with_remote(first.remote.ip(), 9900),
+            with_remote("fd00::1".parse().unwrap(), 9899),
+        ];
+        assert_eq!(budget.hash_init(&first), budget.hash_init(&init(1, 2)));
+        for other in others {
+            assert_ne!(budget.hash_init(&first), budget.hash_init(&other), "{other:?}");
+        }
+        for keys in [(1, 3), (3, 2)] {
+            let hash = AnswerBudget::new(keys).hash_init(&first);
+            assert_ne!(budget.hash_init(&first), hash, "a sender that lacks the keys");
+        }
+    }
+
+    #[test]
+    fn answers_to_repeated_inits_have_a_limit() {
+        let mut budget = AnswerBudget::new((1, 2));
+        let again = Time::ZERO + REPETITION_GAP_MIN;
+        let limit = REPETITIONS.capacity.as_nanos() / REPETITIONS.token.as_nanos();
+        // Each INIT is from a prefix of its own.
+        let repeated = (0..2 * limit as u32).map(|n| init(n << 8, 7));
+        let answered = repeated.filter(|source| {
+            // Others have used up the part of all quiet prefixes, so repetitions alone are answered.
+            budget.handshakes.quiet.full_at = again + HANDSHAKES.quiet.capacity;
+            assert!(!budget.draw_for_init(Time::ZERO, *source), "the first");
+            budget.draw_for_init(again, *source)
+        });
+        assert_eq!(answered.count() as u128, limit);
+    }
+
+    #[test]
     fn ten_thousand_peers_behind_one_address_are_answered_at_once() {
         let mut budget = AnswerBudget::new((1, 2));
         let answered = (0..10_000).filter(|&tag| budget.draw_for_init(Time::ZERO, init(1, tag))).count();
