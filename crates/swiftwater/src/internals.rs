@@ -9,10 +9,10 @@ use crate::shard::Inner;
 use crate::socket::Wait;
 use crate::{Message, Received, RecvError, SendError, SendInfo, SharedAssociation, Stack};
 use bytes::Bytes;
-use sctp::RecvInfo;
 pub use sctp::{
     AssociationView, POOL_RESERVED_PART, PathView, ReceiveBudget, SEND_RESERVED_PART, SendBudget,
 };
+use sctp::{RecvInfo, Stage};
 use streams::{Record, RecordLayout, Run};
 
 /// Receives the next message or event that was already taken from the sockets: makes no system call, and does not flush
@@ -126,8 +126,11 @@ pub fn flush_due(association: &SharedAssociation) {
     association.flush_due();
 }
 
+/// Maximum size of a message that [`ShortSender::send`] takes.
+pub const SHORT_BYTES_MAX: usize = Stage::MESSAGE_BYTES_MAX;
+
 /// Calls `f` with a sender of short messages, which enters the stack once for all of them. Returns `None`, and does not call
-/// `f`, if the stream has modules, which may keep messages.
+/// `f`, if the stream has modules, or earlier messages that wait.
 pub fn send_short_at_hand<R>(
     association: &SharedAssociation,
     f: impl FnOnce(&mut ShortSender<'_>) -> R,
@@ -135,8 +138,7 @@ pub fn send_short_at_hand<R>(
     let socket = &association.socket;
     let mut inner = socket.shard.enter();
     inner.guarded(Some(socket.stream), |inner| {
-        let has_modules = inner.executive.has_modules(socket.stream);
-        (!has_modules).then(|| f(&mut ShortSender { association, inner }))
+        inner.executive.is_clear_below(socket.stream).then(|| f(&mut ShortSender { association, inner }))
     })?
 }
 
@@ -147,12 +149,13 @@ pub struct ShortSender<'a> {
 }
 
 impl ShortSender<'_> {
-    /// Copies a message into the send buffer. Returns false if the association refuses it or has no room: [`send_at_hand`]
-    /// says why, and has the association notify about room.
+    /// Copies a message into the send buffer, which charges its user. Returns false if the association refuses it, has no room,
+    /// or would keep it in a block of its own: [`send_at_hand`] says why, and has the association notify about room.
     #[must_use]
     pub fn send(&mut self, message: &[u8], info: &SendInfo) -> bool {
         let ShortSender { association, inner } = self;
-        association.check(message.len(), info).is_ok()
+        Stage::takes(info, message.len())
+            && association.check(message.len(), info).is_ok()
             && matches!(association.socket.try_write(inner, 0, info, message), Some(Ok(())))
     }
 }

@@ -227,18 +227,14 @@ impl Endpoint {
 
     /// Returns whether the next message of the program is a short one in the ring.
     pub(crate) fn has_short(&self) -> bool {
-        let is_first = !self.is_broken.get() && !self.long.is_begun() && self.may_take();
-        is_first && self.ring.is_filled() && self.ring.has_short()
+        !self.is_broken.get() && !self.long.is_begun() && self.may_take() && self.ring.has_short()
     }
 
-    /// Passes short messages at the front of the ring to `accept`, up to `count`, and removes those that it accepts. Returns
-    /// their number: 0 also if the next message is not short, or something else precedes it.
+    /// Passes short messages at the front of the ring to `accept`, up to `count`, and removes those that it accepts. Returns their
+    /// number. [`Endpoint::has_short`] has returned true.
     pub(crate) fn pass_short(&self, count: usize, accept: impl FnMut(&Header, &[u8]) -> bool) -> usize {
-        if !self.has_short() {
-            return 0;
-        }
-        // The association charges the user for its copies of the messages, whatever the limit. So one message of the user may
-        // exceed it.
+        // The association charges the user for its copies of the messages, even beyond the limit. So the messages of one call
+        // may exceed it, and no others.
         let Some(_room) = self.accounts.sent().take(RECORD_ROOM_BYTES) else { return 0 };
         let passed = self.ring.pass_short(count, self.records_before.get(), accept);
         if passed.messages > 0 {

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use carrier::record::{Flags, HEADER_BYTES, Header, Kind};
 use ring::{Broken, Reader, Ring};
 use rustix::io::Errno;
+use swiftwater::internals::SHORT_BYTES_MAX;
 use zerocopy::IntoBytes;
 
 use super::shared_pages::Memory;
@@ -62,10 +63,7 @@ enum Next {
     Checked(u32, Arc<Job<Result<RingMemory, Errno>>>),
 }
 
-/// Maximum length of a short message, whose copy in the ring is lent.
-pub(crate) const SHORT_BYTES_MAX: usize = 2048;
-
-/// What was done with the short messages at the front of the ring.
+/// The short messages that were taken from the front of the ring.
 pub(super) struct Passed {
     /// Number of messages that were removed.
     pub(super) messages: usize,

@@ -7,7 +7,7 @@ use swiftwater::internals::{self, AtHand, MessageRun};
 use swiftwater::tokio::Association;
 use swiftwater::{Message, Received, RecvError, RecvInfo};
 
-use crate::state::association::{Held, SHORT_BYTES_MAX, SocketAssociation, ToProgram};
+use crate::state::association::{BUNDLED_BYTES_MAX, Held, SocketAssociation, ToProgram};
 
 /// Messages that share a record.
 pub(super) struct Bundle {
@@ -15,7 +15,7 @@ pub(super) struct Bundle {
     pub(super) messages: u32,
     /// Number of messages that are items of the queue.
     of_queue: usize,
-    /// What is left of the runs behind the queue.
+    /// The rest of the runs behind the queue.
     runs: VecDeque<MessageRun>,
 }
 
@@ -33,7 +33,7 @@ impl Bundle {
         let header = header_of(assoc, &RecvInfo::default(), 0);
         while let Some(mut run) = bundle.runs.pop_front() {
             let mut take = |info: &RecvInfo, data: &[u8]| {
-                let fits = data.len() <= SHORT_BYTES_MAX && bundle.has_room(data.len());
+                let fits = data.len() <= BUNDLED_BYTES_MAX && bundle.has_room(data.len());
                 if fits {
                     bundle.push(&described(&header, info, data.len()), [data]);
                 }

@@ -120,7 +120,8 @@ impl<'a> Outbound<'a> {
         }
         let passed = internals::send_short_at_hand(self.association, |sender| {
             endpoint.pass_short(self.turn.left(), |header, content| {
-                is_plain(header) && sender.send(content, &send_info(&completed(assoc, *header)))
+                let header = completed(assoc, *header);
+                is_plain(&header) && sender.send(content, &send_info(&header))
             })
         });
         passed.unwrap_or(0)

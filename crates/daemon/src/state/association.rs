@@ -24,7 +24,7 @@ use crate::users::budget::AssociationSeat;
 pub(crate) const FIRST_ID: u32 = 3;
 
 /// Maximum size of a message that may share a record with others: so that two of them fit.
-pub(crate) const SHORT_BYTES_MAX: usize = 6000;
+pub(crate) const BUNDLED_BYTES_MAX: usize = 6000;
 
 /// An association of a socket.
 pub(crate) struct SocketAssociation {
@@ -93,7 +93,7 @@ impl Held {
             Some(run) => Some(record_bytes(run) / run.messages().max(1)),
             None => self.queue.back().filter(|last| last.is_short()).map(ToProgram::record_bytes),
         }
-        .filter(|bytes| *bytes <= HEADER_BYTES + SHORT_BYTES_MAX)
+        .filter(|bytes| *bytes <= HEADER_BYTES + BUNDLED_BYTES_MAX)
     }
 
     /// Returns whether more than one item or message is held.
@@ -162,7 +162,7 @@ impl ToProgram {
     /// of its own.
     pub(crate) fn is_short(&self) -> bool {
         let ToProgram::Message(header, _) = self else { return false };
-        header.flags.contains(Flags::END) && header.bytes as usize <= SHORT_BYTES_MAX
+        header.flags.contains(Flags::END) && header.bytes as usize <= BUNDLED_BYTES_MAX
     }
 
     /// Returns the number of bytes that the item takes in a record.

@@ -52,11 +52,14 @@ impl Stage {
         let waited = (short.messages, short.wire.len());
         let limits = StageLimits {
             due_from_bytes: limits.due_from_bytes.saturating_add(short.wire.len()),
-            message_bytes_max: limits.message_bytes_max.min(GATHER_BYTES_MIN - 1),
+            message_bytes_max: limits.message_bytes_max.min(Self::MESSAGE_BYTES_MAX),
             ..limits
         };
         Stage { id, short, limits, waited, room_bytes: limits.room_bytes }
     }
+
+    /// Maximum size of a message that is staged.
+    pub const MESSAGE_BYTES_MAX: usize = GATHER_BYTES_MIN - 1;
 
     /// Returns whether a message of `bytes` can be staged at all.
     #[inline]

@@ -83,6 +83,11 @@ impl Executive {
         Ok(())
     }
 
+    /// Returns whether nothing is between the head and the driver: no module is pushed, and no earlier message waits.
+    pub fn is_clear_below(&self, s: StreamId) -> bool {
+        self.streams.get(s).is_some_and(|stream| stream.modules.is_empty() && stream.device.write.is_empty())
+    }
+
     /// Lets the driver take messages that it keeps in its own form, past the empty stack of modules. Returns `None` if
     /// they must be written one by one, because modules are pushed, or earlier data waits on the stream.
     ///

@@ -3,7 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
-use swiftwater::{RecvError, SendError, SendInfo};
+use swiftwater::internals::{self, SHORT_BYTES_MAX};
+use swiftwater::{Lifetime, RecvError, SendError, SendInfo};
 
 use crate::pair::{must_end, pair};
 
@@ -108,5 +109,32 @@ fn a_send_that_finds_no_room_in_time_sends_nothing() {
         }
         client.send_timeout(b"room again", &info, Duration::MAX).unwrap();
         assert_eq!(server.recv().unwrap().unwrap().to_vec(), b"room again");
+    });
+}
+
+#[test]
+fn a_sender_of_short_messages_takes_those_that_the_send_buffer_copies() {
+    must_end(|| {
+        let (client, server) = pair();
+        let plain = SendInfo::default();
+        let lasting = SendInfo { lifetime: Lifetime::from_ms(600_000), ..plain };
+        let unknown = SendInfo { stream: 9_999, ..plain };
+        let expected = [
+            (SHORT_BYTES_MAX, plain, true),
+            (SHORT_BYTES_MAX + 1, plain, false),
+            (1, lasting, false),
+            (1, unknown, false),
+            (0, plain, false),
+            (2, plain, true),
+        ];
+        internals::send_short_at_hand(&client, |sender| {
+            for (bytes, info, is_taken) in expected {
+                assert_eq!(sender.send(&vec![7; bytes], &info), is_taken, "{bytes} bytes, {info:?}");
+            }
+        })
+        .expect("it has no modules");
+        client.flush();
+        let lengths = [(); 2].map(|()| server.recv().unwrap().unwrap().len());
+        assert_eq!(lengths, [SHORT_BYTES_MAX, 2]);
     });
 }

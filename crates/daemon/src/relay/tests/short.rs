@@ -4,8 +4,8 @@ use carrier::bundle;
 use carrier::record::BUNDLE_BYTES_MAX;
 
 use super::*;
-use crate::state::association::SHORT_BYTES_MAX;
 use crate::testing::header;
+use swiftwater::internals::SHORT_BYTES_MAX;
 
 /// Returns different content of each length.
 fn content(bytes: usize) -> Vec<u8> {
@@ -44,6 +44,44 @@ async fn short_messages_of_a_program_pass_among_others_in_their_order() {
     let last = soon(joined.peer.recv()).await.expect("it is open").expect("a message");
     let info = last.info;
     assert_eq!((&last.to_vec()[..], info.stream, info.ppid, info.unordered), (&b"named"[..], 3, 9, true));
+}
+
+#[tokio::test(flavor = "local")]
+async fn records_and_longer_messages_keep_their_place_among_short_messages() {
+    let joined = Joined::new().await;
+    let mut outbound = joined.outbound();
+    let send_counted = |records_sent: u32, content: &[u8]| {
+        let header = Header { tsn: records_sent, ..header(ID, content.len()) };
+        let record = [&header.encode(), content].concat();
+        rustix::net::send(&joined.program_end, &record, rustix::net::SendFlags::DONTWAIT).expect("room");
+    };
+    let put_counted = |records_sent: u32, content: &[u8]| {
+        put_record(&joined.socket, &Header { tsn: records_sent, ..header(ID, content.len()) }, content);
+    };
+    put_counted(0, b"0");
+    put_counted(0, b"1");
+    send_counted(0, b"2");
+    put_counted(1, b"3");
+    put_counted(1, &content(50_000));
+    put_counted(1, b"5");
+    send_counted(1, b"6");
+    put_counted(2, b"7");
+    assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Message);
+    let expected: [&[u8]; 8] = [b"0", b"1", b"2", b"3", &content(50_000), b"5", b"6", b"7"];
+    for content in expected {
+        assert!(receive(&joined.peer).await == content, "{:?}", &content[..1]);
+    }
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_short_message_that_is_refused_keeps_no_other_back() {
+    let joined = Joined::new().await;
+    let mut outbound = joined.outbound();
+    for (stream, content) in [(0, b"a"), (9_999, b"b"), (1, b"c")] {
+        put_record(&joined.socket, &Header { stream, ..header(ID, 1) }, content);
+    }
+    assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Message);
+    assert_eq!([receive(&joined.peer).await, receive(&joined.peer).await], [b"a", b"c"]);
 }
 
 #[tokio::test(flavor = "local")]

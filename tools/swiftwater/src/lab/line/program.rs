@@ -20,7 +20,7 @@ use crate::run::ADDRESS_VARIABLE;
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Time that a program may take to end when asked to.
 const END_WAIT: Duration = Duration::from_secs(2);
-/// Time that a program may take to end after Ctrl-C, of which a terminal tells it, too. A second signal would cut its report.
+/// Time that a program may take to end after Ctrl-C, which a terminal sends to it, too. A second signal would cut its report.
 const INTERRUPTED_WAIT: Duration = Duration::from_secs(1);
 /// Time that a server may take to open a socket, before the client starts nevertheless.
 const SERVER_WAIT: Duration = Duration::from_secs(5);
