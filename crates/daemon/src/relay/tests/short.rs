@@ -139,17 +139,21 @@ async fn short_messages_of_a_peer_share_records_in_their_order() {
     };
     soon(sends).await;
     let (mut received, mut records) = (Vec::new(), 0);
-    while received.len() < expected.len() {
-        match inbound.step(&mut held, &mut |_| ()) {
-            Some(Wait::Turn) => inbound.next_turn().await,
-            Some(Wait::Channel(blocked)) => soon(inbound.unblocked(blocked)).await,
-            Some(_) => soon(association.readable()).await.expect("it is open"),
-            None => panic!("it has ended"),
-        }
+    loop {
+        let wait = inbound.step(&mut held, &mut |_| ());
         while let Some(record) = read(&joined.program_end) {
             assert!(record.len() <= BUNDLE_BYTES_MAX || contents(&record).len() == 1);
             received.extend(contents(&record));
             records += 1;
+        }
+        if received.len() >= expected.len() {
+            break;
+        }
+        match wait {
+            Some(Wait::Turn) => inbound.next_turn().await,
+            Some(Wait::Channel(blocked)) => soon(inbound.unblocked(blocked)).await,
+            Some(_) => soon(association.readable()).await.expect("it is open"),
+            None => panic!("it has ended"),
         }
     }
     assert!(received == expected, "in their order");
