@@ -32,7 +32,12 @@ mod tests {
     fn only_a_daemon_of_root_or_of_the_same_user_is_believed() {
         let may_serve = |owner, me| super::may_serve(owner, me, || unreachable!("no user is unmapped"));
         assert!(may_serve(0, 1000) && may_serve(1000, 1000) && may_serve(0, 0));
-        assert!(!may_serve(1001, 1000) && !may_serve(1000, 0) && !may_serve(u32::MAX, 1000));
+        assert!(
+            !may_serve(1001, 1000)
+                && !may_serve(999, 1000)
+                && !may_serve(1000, 0)
+                && !may_serve(u32::MAX, 1000)
+        );
     }
 
     #[test]
