@@ -1,6 +1,6 @@
 //! Packets that belong to no association (RFC 9260 §8.4), and verification tags that do not fit (§8.5).
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 use sctp::{
@@ -199,9 +199,23 @@ fn anything_else_is_aborted_with_its_own_tag() {
 
 #[test]
 fn groups_of_hosts_are_not_answered() {
-    for address in ["224.0.0.1", "255.255.255.255", "0.0.0.0", "ff02::1", "::", "::ffff:224.0.0.1"] {
-        let from = SocketAddr::new(address.parse().unwrap(), 9899);
-        assert_eq!(answer_to(from, data), None, "{address}");
+    let home = IpAddr::from([10, 0, 0, 9]);
+    let is_answered = |from, local, tag, write: Write| {
+        let mut peer = Peer::new(1, AssociationConfig::default());
+        let packet = build(PEER_PORT, ENDPOINT_PORT, tag, write);
+        let from = SocketAddr::new(from, 9899);
+        peer.endpoint.handle_datagram(peer.now, from, Some(local), &packet, &mut peer.app);
+        peer.collect_output();
+        peer.is_heard()
+    };
+    let init: Write = &|out| Peer::new(1, AssociationConfig::default()).init().write(out);
+    for (tag, write) in [(TAG, &data as Write), (0, init)] {
+        assert!(is_answered(home, home, tag, write));
+        for group in ["224.0.0.1", "255.255.255.255", "0.0.0.0", "ff02::1", "::", "::ffff:224.0.0.1"] {
+            let group = group.parse().unwrap();
+            assert!(!is_answered(group, home, tag, write), "from {group}, tag {tag}");
+            assert!(!is_answered(home, group, tag, write), "to {group}, tag {tag}");
+        }
     }
 }
 
@@ -328,12 +342,16 @@ fn a_peer_whose_udp_port_changed_is_followed() {
 }
 
 #[test]
-fn a_packet_with_the_right_tag_from_another_sctp_port_is_not_the_peer_s() {
+fn a_packet_with_the_right_tag_and_another_sctp_port_is_not_the_peer_s() {
     let mut peer = Peer::established(30);
-    let abort = build(PEER_PORT + 1, ENDPOINT_PORT, peer.endpoint_tag, abort(false));
-    peer.sends_raw(peer.address, &abort);
-    assert_eq!(peer.endpoint.association_count(), 1);
-    assert_eq!(peer.endpoint.endpoint_statistics().tag_errors, 1);
+    for (errors, (from, to)) in
+        [(PEER_PORT + 1, ENDPOINT_PORT), (PEER_PORT, ENDPOINT_PORT + 1)].into_iter().enumerate()
+    {
+        let abort = build(from, to, peer.endpoint_tag, abort(false));
+        peer.sends_raw(peer.address, &abort);
+        assert_eq!(peer.endpoint.association_count(), 1);
+        assert_eq!(peer.endpoint.endpoint_statistics().tag_errors, errors as u64 + 1);
+    }
     peer.sends().data(0).go();
     peer.expects("SACK 0");
 }
