@@ -457,7 +457,12 @@ impl Endpoint {
             self.busy_polling.poll_for(|| self.ring.is_filled()).await;
         }
         if self.ring.sleep() {
-            self.carrier.readable().await;
+            tokio::select! {
+                biased;
+                // Another task may take the wake record out of the carrier, and leave messages in the ring.
+                () = self.ring.woken() => {}
+                () = self.carrier.readable() => {}
+            }
         }
     }
 

@@ -20,6 +20,7 @@ use carrier::record::{Flags, HEADER_BYTES, Header, Kind};
 use ring::{Broken, Reader, Ring};
 use rustix::io::Errno;
 use swiftwater::internals::SHORT_BYTES_MAX;
+use tokio::sync::Notify;
 use zerocopy::IntoBytes;
 
 use super::shared_pages::Memory;
@@ -34,6 +35,8 @@ pub(crate) struct OutboundRing {
     /// The user of the socket, for whom its ring counts.
     user: u32,
     state: RefCell<State>,
+    /// Notified when the daemon wakes: a task may wait for a wake record that another one has taken.
+    woken: Notify,
 }
 
 #[derive(Default)]
@@ -100,7 +103,7 @@ impl Front {
 impl OutboundRing {
     /// Returns the reader of no ring. `memory` has its words.
     pub(crate) fn new(memory: Arc<Memory>, rings: Arc<Rings>, user: u32) -> OutboundRing {
-        OutboundRing { memory, rings, user, state: RefCell::default() }
+        OutboundRing { memory, rings, user, state: RefCell::default(), woken: Notify::new() }
     }
 
     /// Returns the pages of the socket.
@@ -116,7 +119,7 @@ impl OutboundRing {
     pub(super) fn announce(&self, number: u32, memfd: ReceivedDescriptor) {
         let mut state = self.state();
         // The next sleep gets a number of its own: the wake record of this one may have been left out.
-        state.wake(&self.memory);
+        self.wake_in(&mut state);
         state.next = Next::Announced(number, memfd);
     }
 
@@ -247,7 +250,18 @@ impl OutboundRing {
 
     /// Notes that a wake record has come.
     pub(super) fn wake(&self) {
-        self.state().wake(&self.memory);
+        self.wake_in(&mut self.state());
+    }
+
+    /// Wakes the daemon for the ring, and the tasks that wait for records.
+    fn wake_in(&self, state: &mut State) {
+        state.wake(&self.memory);
+        self.woken.notify_waiters();
+    }
+
+    /// Waits until the daemon wakes.
+    pub(super) async fn woken(&self) {
+        self.woken.notified().await;
     }
 
     /// Returns whether a message is in the ring of the sleeping daemon.
@@ -262,7 +276,7 @@ impl OutboundRing {
         let mut state = self.state();
         let wakes = state.is_asleep && state.waiting(&self.memory) > 0;
         if wakes {
-            state.wake(&self.memory);
+            self.wake_in(&mut state);
         }
         wakes
     }

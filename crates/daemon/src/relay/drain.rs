@@ -136,6 +136,8 @@ fn enqueue(socket: &Socket, assoc: &SocketAssociation, header: Header, content: 
 #[cfg(test)]
 mod tests {
     use std::os::fd::OwnedFd;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
 
     use carrier::record::Kind;
     use rustix::net::SendFlags;
@@ -143,7 +145,7 @@ mod tests {
     use super::*;
     use crate::channel::style::Style;
     use crate::system::quantum::BYTES_PER_TURN;
-    use crate::testing::{opened, registry, send, send_long, soon};
+    use crate::testing::{opened, put, registry, send, send_long, send_only, soon, with_writer};
 
     /// An identifier of no association.
     const NONE: u32 = 77;
@@ -165,6 +167,23 @@ mod tests {
         }
         assert_eq!(drain.step(&socket), Some(true));
         assert!(socket.channel.endpoint.waiting_bytes() > 0);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_drain_that_takes_the_wake_record_wakes_the_task_of_the_socket() {
+        let registry = registry();
+        let (socket, program_end) = opened(&registry, Style::OneToMany);
+        with_writer(&socket, |_| ());
+        let endpoint = &socket.channel.endpoint;
+        let mut readable = pin!(endpoint.readable());
+        assert!(readable.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(put(&socket, NONE, b"earlier"), "the daemon sleeps");
+        send_only(&program_end, Kind::Wake);
+        let mut drain = Drain::new(&socket);
+        assert_eq!((drain.step(&socket), drain.step(&socket)), (None, Some(true)));
+        assert!(!put(&socket, NONE, b"later"), "the daemon is awake");
+        soon(readable).await;
+        assert_eq!(take_batch(&socket).records, 1);
     }
 
     #[tokio::test(flavor = "local")]
