@@ -70,6 +70,11 @@ impl MessageRun {
         self.data_bytes
     }
 
+    /// Returns the number of bytes that the messages keep in memory, with those that were removed.
+    pub fn block_bytes(&self) -> usize {
+        self.block.len()
+    }
+
     /// Passes the first message to `take`, and removes it if that returns true. Returns whether it was removed.
     #[inline]
     pub fn take_first_if(&mut self, take: impl FnOnce(&RecvInfo, &[u8]) -> bool) -> bool {

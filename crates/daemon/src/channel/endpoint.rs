@@ -235,7 +235,7 @@ impl Endpoint {
     pub(crate) fn pass_short(&self, count: usize, accept: impl FnMut(&Header, &[u8]) -> bool) -> usize {
         // The association charges the user for its copies of the messages, even beyond the limit. So the messages of one call
         // may exceed it, and no others.
-        let Some(_room) = self.accounts.sent().take(RECORD_ROOM_BYTES) else { return 0 };
+        let Some(_room) = self.accounts.take_for_record(RECORD_ROOM_BYTES) else { return 0 };
         let passed = self.ring.pass_short(count, self.records_before.get(), accept);
         if passed.messages > 0 {
             self.busy_polling.records_came(passed.messages);

@@ -140,11 +140,11 @@ impl Putter {
         put
     }
 
-    /// Charges the user for all messages of the sender while one of them waits for the program.
+    /// Charges the user for the memory of all messages of the sender while one of them waits for the program.
     pub(crate) fn charge_held(&mut self, bytes: usize) {
-        let endpoint = &self.channel.endpoint;
-        if let Some(waiting) = self.attempt.waiting.as_mut().filter(|waiting| waiting.bytes() < bytes) {
-            *waiting = endpoint.accounts().charge_waiting(bytes);
+        let is_charged = self.attempt.waiting.as_ref().is_some_and(|waiting| waiting.bytes() >= bytes);
+        if !is_charged {
+            self.attempt.waiting = Some(self.channel.endpoint.accounts().charge_waiting(bytes));
         }
     }
 

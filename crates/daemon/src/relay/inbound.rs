@@ -61,7 +61,7 @@ impl<'a> Inbound<'a> {
             let kept = usize::from(held.ending.is_some());
             let weight = weight(held);
             if let Err(blocked) = self.put_all_but(kept, held) {
-                self.putter.charge_held(held.record_bytes());
+                self.putter.charge_held(held.memory_bytes());
                 return Some(Wait::Channel(blocked));
             }
             if std::mem::take(&mut held.is_end_due) {

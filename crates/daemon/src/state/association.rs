@@ -87,6 +87,12 @@ impl Held {
         of_queue.chain(self.runs.iter().map(record_bytes)).sum()
     }
 
+    /// Returns the number of bytes that all items and messages keep in memory: runs keep their whole packets.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let of_queue = self.queue.iter().map(ToProgram::record_bytes);
+        of_queue.chain(self.runs.iter().map(MessageRun::block_bytes)).sum()
+    }
+
     /// Returns the number of bytes that the last message takes in a record, about; `None` if it is not short.
     pub(crate) fn last_short_bytes(&self) -> Option<usize> {
         match self.runs.back() {

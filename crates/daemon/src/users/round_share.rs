@@ -20,9 +20,9 @@ use crate::system::quantum::{Quantum, RECORDS_PER_TURN};
 /// Maximum number of records that the sockets of one user move in a round.
 pub(crate) const RECORDS_PER_ROUND: usize = 2 * RECORDS_PER_TURN;
 
-/// Time that counts as one record. So the sockets of a user take a quarter of a millisecond in a round; fewer records of a
-/// usual program take as long.
-const TIME_PER_RECORD: Duration = Duration::from_micros(2);
+/// Time that counts as one record. So the sockets of a user take a millisecond in a round at most; the records of a
+/// usual program take less.
+const TIME_PER_RECORD: Duration = Duration::from_micros(8);
 /// Maximum number of records that are taken from later rounds.
 const OWED_MAX: usize = 16 * RECORDS_PER_ROUND;
 

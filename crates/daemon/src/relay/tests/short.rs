@@ -203,3 +203,61 @@ async fn short_messages_wait_for_a_full_channel_and_none_is_lost_with_the_end_be
     }
     assert_eq!((received, ends), (sent, vec![Ended::ByPeer]));
 }
+
+#[tokio::test(flavor = "local")]
+async fn memory_that_was_waited_for_is_released_with_the_short_message() {
+    let joined = Joined::new().await;
+    let endpoint = &joined.socket.channel.endpoint;
+    let account = Arc::clone(endpoint.accounts().sent());
+    let mut outbound = joined.outbound();
+    put(&joined.socket, ID, b"a word");
+    let all = account.charge_anyway(Limits::default().user_memory_bytes);
+    assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Memory);
+    drop(all);
+    soon(endpoint.room()).await;
+    assert!(account.charged_bytes() > 0, "it is reserved");
+    assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Message);
+    assert_eq!(receive(&joined.peer).await, b"a word");
+    let is_released = async {
+        while account.charged_bytes() > 0 {
+            joined.peer.flush();
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(is_released).await;
+}
+
+#[tokio::test(flavor = "local")]
+async fn messages_that_wait_for_another_sender_are_charged() {
+    let joined = Joined::new().await;
+    let association = joined.association();
+    let _delivery = Arc::clone(&joined.socket.channel.delivery).try_lock_owned().expect("it is free");
+    let received = joined._registry.received.account(1);
+    for _ in 0..100 {
+        joined.peer.send(&[7; 1000]).await.expect("it is open");
+    }
+    joined.peer.flush();
+    let (mut held, mut inbound) = (Held::default(), Inbound::new(&joined.socket, &joined.assoc, association));
+    let blocked = loop {
+        match inbound.step(&mut held, &mut |_| ()) {
+            Some(Wait::Channel(blocked)) => break blocked,
+            _ => soon(association.readable()).await.expect("it is open"),
+        }
+    };
+    assert_eq!(blocked, Blocked::Delivery);
+    assert!(held.memory_bytes() > 1000 && received.charged_bytes() >= held.memory_bytes());
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_default_that_ends_the_association_counts_for_short_messages() {
+    let joined = Joined::new().await;
+    let mut outbound = joined.outbound();
+    joined.assoc.options().sending.flags = crate::state::association_options::ABORT;
+    put_record(
+        &joined.socket,
+        &Header { flags: Flags::END.with(Flags::BY_DEFAULT), ..header(ID, 5) },
+        b"named",
+    );
+    let found = past_turns(&mut outbound).await;
+    assert!(matches!(found, Err(Departure::Abort(_))), "{found:?}");
+}
