@@ -147,6 +147,27 @@ fn a_record_that_is_not_complete_is_not_seen() {
 }
 
 #[test]
+fn the_longest_record_fits_an_empty_ring_and_no_longer_one_does() {
+    let memory = Memory::new();
+    let (ring, mut reader) = (memory.ring(), Reader::default());
+    for bytes in [RECORD_BYTES_MAX + 1, usize::MAX] {
+        assert!(!Writer::new(ring).takes(bytes), "{bytes}");
+    }
+    let longest = content(1, RECORD_BYTES_MAX);
+    assert_eq!(put(ring, &longest, 1000), DONE);
+    assert_eq!(take(&mut reader, ring), Ok(Some(longest)));
+}
+
+#[test]
+fn bytes_beyond_the_length_of_a_record_change_no_other() {
+    let memory = Memory::new();
+    Writer::new(memory.ring()).put(8, |record| (0..3).for_each(|_| record.push(&[7; 8])));
+    let content: Vec<u64> =
+        memory.words[CONTROL_WORDS..][..4].iter().map(|word| word.load(Relaxed)).collect();
+    assert_eq!(content, [8, u64::from_ne_bytes([7; 8]), 0, 0]);
+}
+
+#[test]
 fn a_full_ring_is_reported_once_half_of_it_is_free() {
     let memory = Memory::new();
     let (ring, mut reader) = (memory.ring(), Reader::default());
