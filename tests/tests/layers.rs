@@ -39,11 +39,86 @@ const REPORTS: [&str; 2] = ["calls::status", "calls::options::status"];
 /// Files of the daemon above all layers: its front, and the helpers of unit tests.
 const FRONT: [&str; 3] = ["lib", "shutdown", "testing"];
 
-/// Returns a source file without its comments and its tests.
+/// Returns a source file without comments, the contents of literals, and each item behind `#[cfg(test)]`.
 fn code(text: &str) -> String {
-    let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
-    lines.collect::<Vec<_>>().join("\n")
+    const ATTRIBUTE: &str = "#[cfg(test)]";
+    let text = without_literals(text);
+    let (mut code, mut rest) = (String::new(), &*text);
+    while let Some((before, item)) = rest.split_once(ATTRIBUTE) {
+        code.push_str(before);
+        rest = &item[item_bytes(item)..];
+    }
+    code + rest
+}
+
+/// Returns the length of the item at the beginning: to its matching brace, its semicolon or comma, or the brace around it.
+fn item_bytes(text: &str) -> usize {
+    let (mut depth, mut angles, mut last) = (0_usize, 0_usize, ' ');
+    for (at, c) in text.char_indices() {
+        match c {
+            // A list of imports ends with a semicolon behind its brace.
+            '}' if depth == 1 => return at + 1 + usize::from(text[at + 1..].starts_with(';')),
+            '}' | ')' | ']' if depth == 0 => return at,
+            ';' if depth == 0 => return at + 1,
+            ',' if depth == 0 && angles == 0 => return at + 1,
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth -= 1,
+            '<' if depth == 0 => angles += 1,
+            '>' if depth == 0 && !matches!(last, '-' | '=') => angles = angles.saturating_sub(1),
+            _ => {}
+        }
+        last = c;
+    }
+    text.len()
+}
+
+/// Returns a source file without comments and the contents of strings and characters, whose braces match nothing.
+fn without_literals(text: &str) -> String {
+    let (mut code, mut rest) = (String::new(), text);
+    while let Some(c) = rest.chars().next() {
+        let is_in_word = code.ends_with(|c: char| is_path(c) && c != ':' && c != 'b');
+        let hidden = match c {
+            '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
+            '/' if rest.starts_with("/*") => end_of(rest, 2, "*/"),
+            'r' if !is_in_word => raw_string_bytes(rest),
+            '"' => escaped_bytes(rest, '"'),
+            '\'' if rest[1..].starts_with('\\') || rest.chars().nth(2) == Some('\'') => {
+                escaped_bytes(rest, '\'')
+            }
+            _ => 0,
+        };
+        if hidden == 0 {
+            code.push(c);
+        }
+        rest = &rest[hidden.max(c.len_utf8())..];
+    }
+    code
+}
+
+/// Returns the index behind the first `mark` from `start`.
+fn end_of(text: &str, start: usize, mark: &str) -> usize {
+    text[start..].find(mark).map_or(text.len(), |at| start + at + mark.len())
+}
+
+/// Returns the length of a raw string; 0 if the text does not begin with one.
+fn raw_string_bytes(text: &str) -> usize {
+    let hashes = text[1..].bytes().take_while(|byte| *byte == b'#').count();
+    if !text[1 + hashes..].starts_with('"') {
+        return 0;
+    }
+    end_of(text, hashes + 2, &format!("\"{}", "#".repeat(hashes)))
+}
+
+/// Returns the length of a literal between two quotes.
+fn escaped_bytes(text: &str, quote: char) -> usize {
+    let mut is_escaped = false;
+    for (at, c) in text.char_indices().skip(1) {
+        if c == quote && !is_escaped {
+            return at + 1;
+        }
+        is_escaped = c == '\\' && !is_escaped;
+    }
+    text.len()
 }
 
 /// Returns the modules that a source file names by `crate::` or `super::`, as paths such as `state::socket`.
@@ -176,6 +251,10 @@ fn a_reader_of_counters_is_found() {
     assert_eq!(steered_by_counters(&of("calls::bind", text)), ["calls::bind"]);
     assert!(steered_by_counters(&of("calls::status", text)).is_empty());
     assert!(steered_by_counters(&of("calls::bind", "// statistics()\n#[cfg(test)] statistics()")).is_empty());
+    assert_eq!(
+        steered_by_counters(&of("calls::bind", &format!("#[cfg(test)] use x::y;\n{text}"))),
+        ["calls::bind"]
+    );
 }
 
 /// Returns the names that the root of a crate exports from its modules, with their paths.
@@ -271,6 +350,7 @@ fn an_upward_use_is_found() {
         "use super::super::tasks::one_to_one;",
         "use crate::{channel::{endpoint, style}, tasks};",
         "fn f() { crate::tasks::start() }",
+        "#[cfg(test)]\nuse std::os::fd::AsFd;\nuse crate::tasks::one_to_one;",
     ];
     for text in texts {
         assert_eq!(of("state::registry", text).len(), 1, "{text}");
@@ -279,4 +359,27 @@ fn an_upward_use_is_found() {
         of("state::registry", "// crate::tasks\n#[cfg(test)] use crate::tasks;"),
         Vec::<String>::new()
     );
+}
+
+#[test]
+fn only_items_of_tests_are_left_out() {
+    let after = |item: &str| code(&format!("#[cfg(test)]\n{item}\nuse crate::tasks;"));
+    let items = [
+        "use std::os::fd::AsFd;",
+        "use std::{fs, io};",
+        "mod tests { fn f() { if x { \"}\\\"\" } } const OPEN: char = '{'; }",
+        "#[derive(Debug)]\nstruct Pair<A, B>(A, B);",
+        "fn f<'a, T: Fn(u8) -> &'a str>(x: [u8; 2]) -> T { r#\"\"}\"# /* } */ }",
+        "count: usize,",
+    ];
+    for item in items {
+        assert_eq!(
+            code(&format!("use crate::users; #[cfg(test)] {item}")).trim(),
+            "use crate::users;",
+            "{item}"
+        );
+        assert_eq!(after(item).trim(), "use crate::tasks;", "{item}");
+    }
+    assert!(code("struct A { #[cfg(test)] last: u8 }\nuse crate::tasks;").ends_with("}\nuse crate::tasks;"));
+    assert!(code("#[cfg(not(test))] use crate::tasks;").contains("crate::tasks"));
 }
