@@ -230,8 +230,8 @@ impl Endpoint {
         !self.is_broken.get() && !self.long.is_begun() && self.may_take() && self.ring.has_short()
     }
 
-    /// Passes short messages at the front of the ring to `accept`, up to `count`, and removes those that it accepts. Returns their
-    /// number. [`Endpoint::has_short`] has returned true.
+    /// Passes short messages at the front of the ring to `accept`, up to `count`, and removes those that it accepts. Returns
+    /// their number. [`Endpoint::has_short`] has returned true.
     pub(crate) fn pass_short(&self, count: usize, accept: impl FnMut(&Header, &[u8]) -> bool) -> usize {
         // The association charges the user for its copies of the messages, even beyond the limit. So the messages of one call
         // may exceed it, and no others.
