@@ -17,8 +17,10 @@ use crate::send_pool::SendPool;
 use crate::spare_blocks::{BLOCK_BYTES, SpareBlocks};
 use crate::time::Time;
 
-/// Minimum size of a block for short messages, which is as large as what is buffered, and at most [`BLOCK_BYTES`].
+/// Minimum size of a block for short messages, which is as large as what is buffered.
 const BLOCK_BYTES_MIN: usize = 2 * 1024;
+/// Number of buffered bytes from which a block has the largest size, [`BLOCK_BYTES`].
+const LARGE_BLOCK_FROM_BYTES: usize = 8 * 1024;
 
 #[derive(Debug)]
 pub(super) enum Waiting {
@@ -135,8 +137,9 @@ impl Pending {
         let block = if buffered_bytes > 0 { spare.take() } else { None };
         self.keep_block(spare);
         let block = block.unwrap_or_else(|| {
-            let block_bytes = buffered_bytes.clamp(BLOCK_BYTES_MIN, BLOCK_BYTES).next_power_of_two();
-            BytesMut::with_capacity(block_bytes.max(wire))
+            let is_large = buffered_bytes >= LARGE_BLOCK_FROM_BYTES;
+            let block_bytes = if is_large { BLOCK_BYTES } else { buffered_bytes.max(BLOCK_BYTES_MIN) };
+            BytesMut::with_capacity(block_bytes.next_power_of_two().max(wire))
         });
         self.block_bytes = block.capacity();
         self.tail.wire = block;
@@ -484,8 +487,7 @@ mod tests {
 
     #[test]
     fn only_a_large_block_is_given_up_with_each_acknowledgement() {
-        for (buffered_bytes, kept, given_up) in
-            [(0, true, false), (10_000, false, false), (100_000, false, true)]
+        for (buffered_bytes, kept, given_up) in [(0, true, false), (5000, false, false), (9000, false, true)]
         {
             let (mut pending, mut spare) = (Pending::default(), SpareBlocks::default());
             pending.push_short(&SendInfo::default(), 3, [b"abc".as_slice()], buffered_bytes, &mut spare);
