@@ -17,6 +17,9 @@ use crate::system::lock::lock;
 /// Maximum number of threads of all users; `TasksMax` of the systemd unit leaves room for them. Further users wait until
 /// another user's thread has no more work.
 const THREADS_MAX: usize = 512;
+/// Number of running threads from which a queue that has one gets no other. The rest is for queues without any, so that users
+/// whose threads are stuck cannot take with eight threads each what others need to close a descriptor.
+const RELIEF_THREADS_MAX: usize = THREADS_MAX / 2;
 /// A thread without work exits after this time.
 const THREAD_IDLE: Duration = Duration::from_secs(2);
 /// Stack size of a thread, which makes single system calls.
@@ -54,7 +57,8 @@ impl State {
 /// A queue of work of one user, and the threads that do it.
 pub(super) struct UserThreads {
     all: Arc<Threads>,
-    /// Maximum number of threads. One does all work; the next one begins when those that run take too long.
+    /// Maximum number of threads. One does all work; the next one begins when those that run take too long, if all users
+    /// together have fewer than [`RELIEF_THREADS_MAX`].
     threads_max: usize,
     queue: Mutex<Queue>,
     /// Notifies the threads of new work.
@@ -168,7 +172,8 @@ impl UserThreads {
         if queue.threads > 0 && !self.may_relieve(&queue) {
             return;
         }
-        let may_start = state.running < THREADS_MAX;
+        let running_max = if queue.threads > 0 { RELIEF_THREADS_MAX } else { THREADS_MAX };
+        let may_start = state.running < running_max;
         if may_start && self.spawn(state.stack_bytes) {
             queue.begin();
             state.running += 1;
@@ -294,6 +299,27 @@ mod tests {
         all.state().running -= 1;
         one.start(&mut all.state());
         assert!(!one.is_late());
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn threads_that_relieve_others_leave_a_part_to_queues_without_any() {
+        let all = Threads::new();
+        let worker = UserThreads::new(&all, 8);
+        let (end_it, ends) = std::sync::mpsc::channel::<()>();
+        worker.run(move || ends.recv().unwrap_or_default());
+        // Simulates that workers of many users are stuck.
+        all.state().running = RELIEF_THREADS_MAX;
+        worker.pretend_late();
+        worker.run(nothing);
+        assert_eq!((worker.threads(), worker.pending()), (1, 2));
+        let closer = UserThreads::new(&all, 1);
+        closer.run(nothing);
+        assert_eq!((closer.threads(), all.state().running), (1, RELIEF_THREADS_MAX + 1));
+        all.state().running = RELIEF_THREADS_MAX - 1;
+        worker.pretend_late();
+        worker.run(nothing);
+        assert_eq!(worker.threads(), 2);
+        drop(end_it);
     }
 
     /// No host has this much memory.
