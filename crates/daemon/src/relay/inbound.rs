@@ -107,7 +107,7 @@ impl<'a> Inbound<'a> {
                 ended(how);
             }
             if last.is_some() {
-                if held.queue.is_empty() {
+                if held.is_empty() {
                     return None;
                 }
                 held.next = Some(received);
@@ -148,8 +148,8 @@ impl<'a> Inbound<'a> {
 
     /// Puts all held messages but the last `kept`, short ones in bundles.
     fn put_all_but(&mut self, kept: usize, held: &mut Held) -> Result<(), Blocked> {
-        while held.queue.len() > kept || kept == 0 && !held.runs.is_empty() {
-            if kept == 0 && self.may_bundle() && held.is_several() {
+        while held.len() > kept {
+            if kept == 0 && self.may_bundle() && held.len() > 1 {
                 let bundle = Bundle::of(self.assoc, held);
                 if bundle.messages > 1 {
                     self.put_together(&bundle)?;

@@ -56,13 +56,15 @@ pub(crate) struct Held {
     pub(crate) queue: VecDeque<ToProgram>,
     /// Messages behind these items, as they came in packets.
     pub(crate) runs: VecDeque<MessageRun>,
-    /// The result of a read after these items that is not a message.
+    /// The result of a read behind these items and runs that cannot share a record with them: an event, an end, an error, or
+    /// a message.
     pub(crate) next: Option<Result<Option<AtHand>, RecvError>>,
     /// Whether the peer has shut the association down.
     pub(crate) is_shut_down: bool,
-    /// Whether the end must be reported once `queue` was put.
+    /// Whether the end must be reported once all items and runs were put.
     pub(crate) is_end_due: bool,
-    /// How the association has ended; reported once all but the last item of `queue` was put.
+    /// How the association has ended; reported once all but the last item was put. No message follows an end, so that item is
+    /// in `queue`.
     pub(crate) ending: Option<Ended>,
 }
 
@@ -102,9 +104,14 @@ impl Held {
         .filter(|bytes| *bytes <= HEADER_BYTES + BUNDLED_BYTES_MAX)
     }
 
-    /// Returns whether more than one item or message is held.
-    pub(crate) fn is_several(&self) -> bool {
-        self.queue.len() + self.runs.iter().map(MessageRun::messages).sum::<usize>() > 1
+    /// Returns the number of items and messages that are held.
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len() + self.runs.iter().map(MessageRun::messages).sum::<usize>()
+    }
+
+    /// Returns whether neither an item nor a message is held.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Removes the first message of the runs and returns it.
