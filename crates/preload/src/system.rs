@@ -46,7 +46,7 @@ pub(crate) fn await_record(fd: RawFd, flags: c_int) -> Result<()> {
 ///
 /// The wait ends after `left`, the rest of the time limit; where that is `None`, the limit has just begun.
 pub(crate) fn await_record_among_others(fd: RawFd, left: Option<Duration>) -> Result<()> {
-    let limit = left.map(as_timespec).or_else(|| receive_timeout(fd));
+    let limit = left.map(timespec).or_else(|| receive_timeout(fd));
     loop {
         match await_events([fd], libc::POLLIN, limit) {
             Ok([0]) => return Err(Errno(libc::EAGAIN)),
@@ -57,11 +57,6 @@ pub(crate) fn await_record_among_others(fd: RawFd, left: Option<Duration>) -> Re
             Err(error) => return Err(error),
         }
     }
-}
-
-fn as_timespec(time: Duration) -> libc::timespec {
-    let seconds = libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX);
-    libc::timespec { tv_sec: seconds, tv_nsec: time.subsec_nanos().into() }
 }
 
 /// Returns whether all signal handlers of the program have `SA_RESTART`.
@@ -230,20 +225,20 @@ impl Drop for SignalsBlocked {
     }
 }
 
+/// Returns a time in the form of the kernel; one beyond its range is the longest.
 pub(crate) fn timespec(time: Duration) -> libc::timespec {
-    libc::timespec { tv_sec: time.as_secs() as libc::time_t, tv_nsec: time.subsec_nanos().into() }
+    let seconds = libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX);
+    libc::timespec { tv_sec: seconds, tv_nsec: time.subsec_nanos().into() }
 }
 
 /// Returns whether the other end of a carrier is gone, or both directions are shut down.
 pub(crate) fn is_hung_up(fd: RawFd) -> bool {
-    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(fd, 0, now).is_ok_and(|events| events & libc::POLLHUP != 0)
+    poll(fd, 0, timespec(Duration::ZERO)).is_ok_and(|events| events & libc::POLLHUP != 0)
 }
 
 /// Returns whether nothing more comes through a carrier.
 pub(crate) fn has_input_ended(fd: RawFd) -> bool {
-    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(fd, libc::POLLRDHUP, now).is_ok_and(|events| events & libc::POLLRDHUP != 0)
+    poll(fd, libc::POLLRDHUP, timespec(Duration::ZERO)).is_ok_and(|events| events & libc::POLLRDHUP != 0)
 }
 
 /// Returns whether a call with these flags may wait.
@@ -288,12 +283,20 @@ pub(crate) fn hidden_copy(fd: RawFd) -> Result<RawFd> {
 ///
 /// # Errors
 ///
-/// The caller meets the requirements of `ioctl(2)`. Fails with `EMFILE` where the process has no room for a socket.
-pub(crate) fn control_of_family(family: u32, request: libc::c_ulong, argument: usize) -> Result<c_int> {
+/// `EMFILE`: the process has no room for a socket.
+///
+/// # Safety
+///
+/// `argument` meets the requirements of `ioctl(2)` for this request: most requests write to the memory that it points to.
+pub(crate) unsafe fn control_of_family(
+    family: u32,
+    request: libc::c_ulong,
+    argument: usize,
+) -> Result<c_int> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
     // SAFETY: the call takes no pointer.
     let fd = check(unsafe { system_call!(libc::SYS_socket, family, kind, 0) })? as RawFd;
-    // SAFETY: the caller of `ioctl` guarantees it.
+    // SAFETY: the caller guarantees it.
     let done = check(unsafe { system_call!(libc::SYS_ioctl, fd, request, argument) });
     close(fd);
     done.map(|done| done as c_int)

@@ -168,11 +168,9 @@ pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: usi
         fd,
         |descriptor| {
             if is_inets {
-                return system::control_of_family(
-                    descriptor.pages().status.family.load(Relaxed),
-                    request,
-                    argument,
-                );
+                let family = descriptor.pages().status.family.load(Relaxed);
+                // SAFETY: the caller of `ioctl` guarantees it.
+                return unsafe { system::control_of_family(family, request, argument) };
             }
             if descriptor.pages().status.state() == State::Listening {
                 return Err(Errno(libc::EINVAL));
