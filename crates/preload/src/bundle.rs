@@ -20,61 +20,61 @@ use crate::system::{self, Buffers, Errno, Result};
 
 /// Peeks at the record at the front, and notes in the page if it is a bundle.
 pub(crate) fn begin(fd: RawFd, descriptor: &Descriptor) -> Result<bool> {
-    let page = descriptor.pages();
+    let pages = descriptor.pages();
     let mut copy = descriptor.copy.lend()?;
-    let bytes = copy.look(fd, page)?;
+    let bytes = copy.look(fd, pages)?;
     let Some(header) = copy.content.get(..bytes).and_then(Header::parse) else { return Ok(false) };
     if header.flags.contains(Flags::IN_MEMFD) || HEADER_BYTES + header.bytes as usize >= bytes {
         return Ok(false);
     }
     copy.bytes = bytes;
-    page.sharers.set_front(&header);
-    page.sharers.bundle_at.store(0, Relaxed);
-    page.sharers.bundle_bytes.store(bytes as u32, Relaxed);
+    pages.sharers.set_front(&header);
+    pages.sharers.bundle_at.store(0, Relaxed);
+    pages.sharers.bundle_bytes.store(bytes as u32, Relaxed);
     Ok(true)
 }
 
 /// Returns whether the record at the front is a bundle with messages already read.
-pub(crate) fn is_begun(page: Pages<'_>) -> bool {
-    page.sharers.bundle_bytes.load(Relaxed) > 0
+pub(crate) fn is_begun(pages: Pages<'_>) -> bool {
+    pages.sharers.bundle_bytes.load(Relaxed) > 0
 }
 
 /// Makes the next call peek again at the bundle at the front.
-pub(crate) fn forget(page: Pages<'_>) {
-    page.sharers.bundle_bytes.store(0, Relaxed);
-    page.sharers.bundles_taken.fetch_add(1, Relaxed);
+pub(crate) fn forget(pages: Pages<'_>) {
+    pages.sharers.bundle_bytes.store(0, Relaxed);
+    pages.sharers.bundles_taken.fetch_add(1, Relaxed);
 }
 
 /// Notes that a bundle of this length is at the front and that its first message was read in part.
-pub(crate) fn resume(page: Pages<'_>, bytes: u32) {
-    page.sharers.bundle_at.store(0, Relaxed);
-    page.sharers.bundle_bytes.store(bytes, Relaxed);
+pub(crate) fn resume(pages: Pages<'_>, bytes: u32) {
+    pages.sharers.bundle_at.store(0, Relaxed);
+    pages.sharers.bundle_bytes.store(bytes, Relaxed);
 }
 
 /// Takes the next message, or its next part if it is longer than `place`. With `peeks` the message stays.
 pub(crate) fn take(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, peeks: bool) -> Result<Message> {
-    let page = descriptor.pages();
+    let pages = descriptor.pages();
     let copy = copy(fd, descriptor)?;
     let (at, consumed) =
-        (page.sharers.bundle_at.load(Relaxed) as usize, page.sharers.consumed.load(Relaxed) as usize);
+        (pages.sharers.bundle_at.load(Relaxed) as usize, pages.sharers.consumed.load(Relaxed) as usize);
     let Unread { header, rest, next } = Unread::of(copy.record(), at, consumed).ok_or(BROKEN)?;
     let bytes = place.write(rest)?;
     let until = consumed + bytes;
     let whole = bytes == rest.len();
     if !peeks && !whole {
-        page.sharers.consumed.store(until as u32, Relaxed);
+        pages.sharers.consumed.store(until as u32, Relaxed);
     }
     if !peeks && whole {
         if next < copy.bytes {
-            page.sharers.consumed.store(0, Relaxed);
-            page.sharers.bundle_at.store(next as u32, Relaxed);
+            pages.sharers.consumed.store(0, Relaxed);
+            pages.sharers.bundle_at.store(next as u32, Relaxed);
         } else {
             // If this fails, the message is still there, as far as it was read.
             system::discard(fd)?;
-            page.sharers.consumed.store(0, Relaxed);
-            forget(page);
+            pages.sharers.consumed.store(0, Relaxed);
+            forget(pages);
         }
-        message::count(page, &header);
+        message::count(pages, &header);
     }
     Ok(Message { bytes, header: Some(header), whole: whole && header.flags.contains(Flags::END) })
 }
@@ -101,17 +101,17 @@ const BROKEN: Errno = Errno(libc::EPROTO);
 
 /// Returns a copy of the bundle at the front.
 fn copy(fd: RawFd, descriptor: &Descriptor) -> Result<Lent<'_>> {
-    let page = descriptor.pages();
+    let pages = descriptor.pages();
     let mut copy = descriptor.copy.lend()?;
-    let bytes = page.sharers.bundle_bytes.load(Relaxed) as usize;
-    if copy.bytes != bytes || copy.of != page.sharers.bundles_taken.load(Relaxed) {
-        copy.bytes = copy.look(fd, page)?;
+    let bytes = pages.sharers.bundle_bytes.load(Relaxed) as usize;
+    if copy.bytes != bytes || copy.of != pages.sharers.bundles_taken.load(Relaxed) {
+        copy.bytes = copy.look(fd, pages)?;
     }
     if copy.bytes == bytes && bytes <= BUNDLE_BYTES_MAX {
         return Ok(copy);
     }
     // The next call peeks again.
-    forget(page);
-    page.sharers.consumed.store(0, Relaxed);
+    forget(pages);
+    pages.sharers.consumed.store(0, Relaxed);
     Err(BROKEN)
 }

@@ -34,13 +34,13 @@ pub(crate) enum Plain {
 /// `EINVAL` and `EOPNOTSUPP`: the socket has no association, or many. `ESHUTDOWN`: the peer sends no more, and the carrier is not
 /// standard input.
 pub(crate) fn to_plain(fd: RawFd, descriptor: &Descriptor, is_input: bool) -> Result<Plain> {
-    let page = descriptor.pages();
-    let _held = receive::hold_any_form(fd, page, &Patience::of_a_request()).map_err(lock::as_told)?;
+    let pages = descriptor.pages();
+    let _held = receive::hold_any_form(fd, pages, &Patience::of_a_request()).map_err(lock::as_told)?;
     match request(fd, &SocketRequest::Hold) {
         Err(Errno(libc::ESHUTDOWN)) if is_input => return rest(fd, descriptor).map(Plain::Rest),
         held => held?,
     }
-    let moved = match page.status.plain.load(Relaxed) {
+    let moved = match pages.status.plain.load(Relaxed) {
         0 => each_message(fd, descriptor, |record, _| form::put_back(fd, record)),
         _ => Ok(()),
     };

@@ -100,16 +100,16 @@ impl Outgoing<'_> {
     /// Sets up the association of a one-to-one socket if there is none, and fails if it cannot take the message. The
     /// frame of the function is gone when the message is sent: signal stacks are small.
     fn reach_peer(&mut self) -> Result<()> {
-        let page = self.descriptor.pages();
-        if page.status.style.load(Relaxed) == libc::SOCK_SEQPACKET as u32 {
+        let pages = self.descriptor.pages();
+        if pages.status.style.load(Relaxed) == libc::SOCK_SEQPACKET as u32 {
             // A socket that was peeled off keeps its peer, whatever address the program names.
             self.to = None;
         }
         self.check()?;
         let is_stream = tcp::is_stream(self.descriptor);
-        match (page.status.state(), self.to) {
+        match (pages.status.state(), self.to) {
             (State::Connected, Some(_)) if is_stream => self.to = None,
-            (State::Connected, Some(to)) if page.status.peer() != Some(to) => {
+            (State::Connected, Some(to)) if pages.status.peer() != Some(to) => {
                 let unknown = |_| Errno(libc::EADDRNOTAVAIL);
                 setup::find_association(self.fd, to).map_err(unknown)?;
             }
@@ -118,25 +118,25 @@ impl Outgoing<'_> {
             }
             _ => {}
         }
-        if page.status.state() == State::Connecting && self.waits() {
+        if pages.status.state() == State::Connecting && self.waits() {
             waiting::await_connection(self.fd, self.descriptor)?;
         }
-        match page.status.state() {
+        match pages.status.state() {
             State::Connected
-                if page.sharers.shut_writing.load(Relaxed) != 0
-                    || page.status.peer_shut.load(Relaxed) != PeerShut::No as u32 =>
+                if pages.sharers.shut_writing.load(Relaxed) != 0
+                    || pages.status.peer_shut.load(Relaxed) != PeerShut::No as u32 =>
             {
                 return Err(Errno(libc::ESHUTDOWN));
             }
             State::Connected | State::Connecting => {}
             _ => {
-                return Err(Errno(match page.take_error() {
+                return Err(Errno(match pages.take_error() {
                     0 => libc::EPIPE,
                     error => error,
                 }));
             }
         }
-        check_stream(self.info, &page.status.default_stream, &page.status.streams_out)
+        check_stream(self.info, &pages.status.default_stream, &pages.status.streams_out)
     }
 
     /// Returns the attributes of a message to which the program has given none, as they are now: later changes of the
@@ -322,8 +322,8 @@ impl Outgoing<'_> {
 
     /// Fails for a message that no association could take.
     fn check(&self) -> Result<()> {
-        let (page, info) = (self.pages(), self.info);
-        let is_one_to_one = page.status.style.load(Relaxed) == libc::SOCK_STREAM as u32;
+        let (pages, info) = (self.pages(), self.info);
+        let is_one_to_one = pages.status.style.load(Relaxed) == libc::SOCK_STREAM as u32;
         match self.content.bytes() {
             0 if !ends(info) && !tcp::is_stream(self.descriptor) => Err(Errno(libc::EINVAL)),
             1.. if info.flags.contains(Flags::SHUTDOWN) => Err(Errno(libc::EINVAL)),
@@ -345,9 +345,10 @@ impl Outgoing<'_> {
     /// Returns the address that the message must go to instead of the primary path: one that overrides it, or, on a one-to-one
     /// socket, any address other than the connected one.
     fn overridden(&self) -> Option<SocketAddr> {
-        let page = self.pages();
-        let is_one_to_one = page.status.style.load(Relaxed) == libc::SOCK_STREAM as u32;
-        self.to.filter(|to| self.info.overrides_address || (is_one_to_one && page.status.peer() != Some(*to)))
+        let pages = self.pages();
+        let is_one_to_one = pages.status.style.load(Relaxed) == libc::SOCK_STREAM as u32;
+        self.to
+            .filter(|to| self.info.overrides_address || (is_one_to_one && pages.status.peer() != Some(*to)))
     }
 
     fn hand_over(&self, association: u32) -> Result<usize> {

@@ -80,9 +80,9 @@ pub(crate) fn local_address(fd: RawFd, descriptor: &Descriptor) -> Result<Socket
 }
 
 pub(crate) fn peer_address(descriptor: &Descriptor) -> Result<SocketAddr> {
-    let page = descriptor.pages();
-    let had_one = matches!(page.status.state(), State::Connected | State::Ended | State::Lost);
-    let peer = page.status.peer().filter(|_| had_one);
+    let pages = descriptor.pages();
+    let had_one = matches!(pages.status.state(), State::Connected | State::Ended | State::Lost);
+    let peer = pages.status.peer().filter(|_| had_one);
     peer.ok_or(Errno(libc::ENOTCONN))
 }
 
@@ -107,10 +107,10 @@ pub(crate) unsafe fn option(
 /// Returns whether a socket that is still open is out of use: its association has ended, or nothing goes through its
 /// carrier any more in either direction. A daemon that cannot watch its last close forgets it.
 pub(crate) fn is_over(descriptor: &Descriptor) -> bool {
-    let page = descriptor.pages();
-    let reads_no_more = page.sharers.shut_reading.load(Relaxed) != 0
-        || page.status.peer_shut.load(Acquire) == PeerShut::Both as u32;
-    has_ended(descriptor) || page.sharers.shut_writing.load(Relaxed) != 0 && reads_no_more
+    let pages = descriptor.pages();
+    let reads_no_more = pages.sharers.shut_reading.load(Relaxed) != 0
+        || pages.status.peer_shut.load(Acquire) == PeerShut::Both as u32;
+    has_ended(descriptor) || pages.sharers.shut_writing.load(Relaxed) != 0 && reads_no_more
 }
 
 /// Returns whether the one association of a socket has ended.
@@ -123,16 +123,16 @@ pub(crate) fn own_option(fd: RawFd, descriptor: &Descriptor, level: c_int, name:
     if level != libc::SOL_SOCKET {
         return None;
     }
-    let page = descriptor.pages();
+    let pages = descriptor.pages();
     match name {
-        libc::SO_ERROR => match page.take_error() {
+        libc::SO_ERROR => match pages.take_error() {
             0 if !is_over(descriptor) && system::is_hung_up(fd) => {
-                Some(error_without_daemon(page.status.state()))
+                Some(error_without_daemon(pages.status.state()))
             }
             error => Some(error),
         },
-        libc::SO_TYPE => Some(page.status.style.load(Relaxed) as c_int),
-        libc::SO_DOMAIN => Some(page.status.family.load(Relaxed) as c_int),
+        libc::SO_TYPE => Some(pages.status.style.load(Relaxed) as c_int),
+        libc::SO_DOMAIN => Some(pages.status.family.load(Relaxed) as c_int),
         libc::SO_PROTOCOL => Some(libc::IPPROTO_SCTP),
         _ => None,
     }
@@ -210,24 +210,24 @@ pub(crate) fn await_room(fd: RawFd, association: u32) -> Result<()> {
 
 /// Peels off an association; `flags` are those of `socket`.
 pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, association: u32, flags: c_int) -> Result<RawFd> {
-    let page = descriptor.pages();
+    let pages = descriptor.pages();
     // No sharer reads while the daemon sorts the content of the carrier.
-    let held = receive::hold(fd, page, &Patience::of_a_request()).map_err(lock::as_told)?;
-    let consumed = page.sharers.consumed.load(Relaxed);
+    let held = receive::hold(fd, pages, &Patience::of_a_request()).map_err(lock::as_told)?;
+    let consumed = pages.sharers.consumed.load(Relaxed);
     let front = if consumed > 0 { receive::front(fd, descriptor)? } else { None };
-    let (bundle_bytes, front_at) = match bundle::is_begun(page) {
-        true => (page.sharers.bundle_bytes.load(Relaxed), page.sharers.bundle_at.load(Relaxed)),
+    let (bundle_bytes, front_at) = match bundle::is_begun(pages) {
+        true => (pages.sharers.bundle_bytes.load(Relaxed), pages.sharers.bundle_at.load(Relaxed)),
         false => (0, 0),
     };
     let request = SocketRequest::PeelOff { association, front_begun: consumed > 0, front_at };
     // After an error it is unknown whether the daemon has sorted the content.
-    let reply = ask(&request, fd).inspect_err(|_| receive::recover(fd, page))?;
+    let reply = ask(&request, fd).inspect_err(|_| receive::recover(fd, pages))?;
     // The messages that were read are no longer part of the bundle.
-    bundle::forget(page);
+    bundle::forget(pages);
     if let Some(header) = front {
-        page.sharers.set_front(&header);
+        pages.sharers.set_front(&header);
         if bundle_bytes > 0 && header.association != association {
-            bundle::resume(page, bundle_bytes.saturating_sub(front_at));
+            bundle::resume(pages, bundle_bytes.saturating_sub(front_at));
         } else if !header.flags.contains(Flags::IN_MEMFD) {
             // Taking the records out and putting them back has moved the kernel's offset.
             system::set_peek_offset(fd, receive::peek_offset(consumed))?;
@@ -241,14 +241,14 @@ pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, association: u32, fla
 /// Accepts an association: one record describes one.
 pub(crate) fn accept(fd: RawFd, descriptor: &Descriptor, flags: c_int) -> Result<(RawFd, SocketAddr)> {
     cancel::point();
-    let page = descriptor.pages();
+    let pages = descriptor.pages();
     if flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) != 0 {
         return Err(Errno(libc::EINVAL));
     }
-    if page.status.style.load(Relaxed) != libc::SOCK_STREAM as u32 {
+    if pages.status.style.load(Relaxed) != libc::SOCK_STREAM as u32 {
         return Err(Errno(libc::EOPNOTSUPP));
     }
-    if page.status.state() != State::Listening {
+    if pages.status.state() != State::Listening {
         return Err(Errno(libc::EINVAL));
     }
     let patience = Patience::of_receive(fd, 0);

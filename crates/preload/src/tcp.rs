@@ -107,13 +107,13 @@ pub(crate) fn available(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
     if !is_stream(descriptor) {
         return receive::available(fd, descriptor);
     }
-    let page = descriptor.pages();
-    let _held = receive::hold(fd, page, &Patience::of_a_look()).map_err(lock::as_told)?;
+    let pages = descriptor.pages();
+    let _held = receive::hold(fd, pages, &Patience::of_a_look()).map_err(lock::as_told)?;
     let Some(front) = receive::front(fd, descriptor)? else { return Ok(0) };
-    let consumed = page.sharers.consumed.load(Relaxed);
+    let consumed = pages.sharers.consumed.load(Relaxed);
     let counted = records(fd, descriptor);
     // As it was: a record that was read in part is peeked at from there.
-    let in_record = consumed > 0 && !bundle::is_begun(page) && !front.flags.contains(Flags::IN_MEMFD);
+    let in_record = consumed > 0 && !bundle::is_begun(pages) && !front.flags.contains(Flags::IN_MEMFD);
     system::set_peek_offset(fd, if in_record { receive::peek_offset(consumed) } else { -1 })?;
     Ok(counted?.saturating_sub(consumed as usize))
 }
@@ -121,8 +121,8 @@ pub(crate) fn available(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
 /// Returns the length of the content of all records, except for messages of a bundle at the front that were read.
 /// The caller holds the lock.
 fn records(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
-    let page = descriptor.pages();
-    let begun = if bundle::is_begun(page) { page.sharers.bundle_at.load(Relaxed) as usize } else { 0 };
+    let pages = descriptor.pages();
+    let begun = if bundle::is_begun(pages) { pages.sharers.bundle_at.load(Relaxed) as usize } else { 0 };
     let (mut at, mut content) = (0, 0);
     for _ in 0..COUNTED_RECORDS_MAX {
         system::set_peek_offset(fd, at as c_int)?;

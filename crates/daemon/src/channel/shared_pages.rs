@@ -132,13 +132,13 @@ impl SharedPages {
         let (known, reading, charge) = (Mutex::default(), Mutex::default(), Mutex::new(Some(charge)));
         let memory = Arc::new(Memory { status, sharers, known, reading, charge });
         let (entries, errors) = (Mutex::default(), AtomicU32::default());
-        let page = SharedPages { memory, entries, errors, room_bytes };
+        let pages = SharedPages { memory, entries, errors, room_bytes };
         let family = if v6 { AF_INET6 } else { AF_INET };
         let identity = [u32::from(carrier::VERSION), family, style.socket_type()].map(u32::to_ne_bytes);
-        page.write(Layout::IDENTITY_AT, identity.as_flattened());
-        page.set_fragmentation_limit(0);
-        page.set_state(state);
-        Ok(page)
+        pages.write(Layout::IDENTITY_AT, identity.as_flattened());
+        pages.set_fragmentation_limit(0);
+        pages.set_state(state);
+        Ok(pages)
     }
 
     /// Checks that this process can have pages. Warns if they cannot be pinned.

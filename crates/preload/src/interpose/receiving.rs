@@ -219,13 +219,13 @@ unsafe fn receive_message(
     let buffers = unsafe { buffers(message.msg_iov, message.msg_iovlen) }?;
     let received = receive::receive(fd, descriptor, buffers, flags)?;
     message.msg_flags = if received.whole && !tcp::is_stream(descriptor) { libc::MSG_EOR } else { 0 };
-    let page = descriptor.pages();
+    let pages = descriptor.pages();
     let (name, bytes) = (message.msg_name.cast(), &raw mut message.msg_namelen);
     // SAFETY: the caller guarantees it.
     unsafe { tell_sender(descriptor, received.header.as_ref(), name, bytes) }?;
     match received.header {
         Some(header) if header.kind == Kind::Data => {
-            let subscriptions = Subscriptions(page.status.subscriptions.load(Relaxed));
+            let subscriptions = Subscriptions(pages.status.subscriptions.load(Relaxed));
             let peeks_on = subscriptions.contains(Subscriptions::NXTINFO)
                 && received.whole
                 && flags & libc::MSG_PEEK == 0;
