@@ -30,7 +30,9 @@ pub use addresses::Addresses;
 pub use codec::DecodeError;
 pub use errno::Errno;
 pub use notification::{Notification, NotificationKind, PathChange, PathReason};
-pub use primitive::{Info, Optmgmt, Primitive, PrimitiveCode, Unitdata};
+pub use primitive::{
+    Info, Optmgmt, Primitive, PrimitiveCode, T_CLTS, T_COTS, T_COTS_ORD, T_INFINITE, T_INVALID, Unitdata,
+};
 pub use sctp_message::{Lifetime, PathId, RecvInfo, SendInfo};
 pub use state::{Event, State};
 pub use t_error::TError;

@@ -198,7 +198,19 @@ pub struct Optmgmt {
     pub options: Vec<u8>,
 }
 
-/// The capabilities of a provider (`T_INFO_ACK`). Sizes are in bytes; -1 means unlimited, -2 means not supported.
+/// A size in [`Info`] that has no limit.
+pub const T_INFINITE: i32 = -1;
+/// A size in [`Info`] of what the provider does not support.
+pub const T_INVALID: i32 = -2;
+
+/// Service in connection mode, in [`Info::service`].
+pub const T_COTS: u32 = 1;
+/// Service in connection mode with orderly release, in [`Info::service`].
+pub const T_COTS_ORD: u32 = 2;
+/// Service in connectionless mode, in [`Info::service`].
+pub const T_CLTS: u32 = 3;
+
+/// The capabilities of a provider (`T_INFO_ACK`). Sizes are in bytes, or [`T_INFINITE`] or [`T_INVALID`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Info {
     /// Maximum size of a record.
@@ -215,7 +227,7 @@ pub struct Info {
     pub options_bytes: i32,
     /// Maximum amount of data in one primitive.
     pub tidu_bytes: i32,
-    /// 1: connection mode; 2: connection mode with orderly release; 3: connectionless mode.
+    /// [`T_COTS`], [`T_COTS_ORD`] or [`T_CLTS`].
     pub service: u32,
     /// The state of the endpoint (`TS_*`).
     pub state: u32,

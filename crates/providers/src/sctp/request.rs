@@ -5,7 +5,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use ::sctp::{AssociationConfig, ConnectError, Lifetime, ListenerId, SendInfo};
 use links::SCTP_TUNNELING_PORT;
 use streams::{Chain, Cx, Errno, Flush, Kind, Message, StreamId};
-use tpi::{Addresses, DecodeError, Event, Info, Primitive, PrimitiveCode, State, TError};
+use tpi::{
+    Addresses, DecodeError, Event, Info, Primitive, PrimitiveCode, State, T_COTS_ORD, T_INFINITE, T_INVALID,
+    TError,
+};
 
 use super::SctpDriver;
 use super::minor::{Minor, Owner, Waiting};
@@ -14,6 +17,8 @@ use super::refusal::Refusal;
 
 /// Maximum amount of data that is sent to the peer with an abort.
 const DISCONNECT_BYTES_MAX: usize = 256;
+/// Size of the longest address, a `sockaddr_in6`.
+const ADDRESS_BYTES_MAX: i32 = 28;
 
 impl SctpDriver {
     /// Handles every message that is not plain user data.
@@ -417,14 +422,13 @@ impl SctpDriver {
         let limit = i32::try_from(self.config.message_bytes_max).unwrap_or(i32::MAX);
         Info {
             tsdu_bytes: limit,
-            etsdu_bytes: -2,
-            connect_data_bytes: -2,
+            etsdu_bytes: T_INVALID,
+            connect_data_bytes: T_INVALID,
             disconnect_data_bytes: DISCONNECT_BYTES_MAX as i32,
-            address_bytes: 28,
-            options_bytes: -1,
+            address_bytes: ADDRESS_BYTES_MAX,
+            options_bytes: T_INFINITE,
             tidu_bytes: limit,
-            // T_COTS_ORD: connection mode with orderly release.
-            service: 2,
+            service: T_COTS_ORD,
             state: self.minors.state(s).number(),
             provider_flags: 0,
         }

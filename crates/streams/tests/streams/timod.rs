@@ -48,7 +48,7 @@ fn a_request_goes_to_the_provider_and_its_acknowledgement_is_the_reply() {
         (
             TiMod::GETINFO,
             Primitive::InfoReq,
-            Primitive::InfoAck(Box::new(Info { service: 2, ..Info::default() })),
+            Primitive::InfoAck(Box::new(Info { service: tpi::T_COTS_ORD, ..Info::default() })),
         ),
         (TiMod::OPTMGMT, Primitive::OptmgmtReq(options.clone()), Primitive::OptmgmtAck(options)),
         (TiMod::BIND, bind, Primitive::BindAck { addresses: Box::new(address()), backlog: 2 }),
