@@ -146,8 +146,8 @@ pub struct AssociationConfig {
     /// `SCTP_MAX_BURST`). Default: `None`, so that only the pacer limits bursts.
     pub burst_packets_max: Option<u32>,
     /// Number of full packets that a path may have in flight before its first acknowledgement, 1 to
-    /// [`INITIAL_WINDOW_PACKETS_MAX`]; TCP and QUIC begin with 10 (RFC 6928, RFC 9002). *Fixed*. Default: `None`, the
-    /// 4404 bytes of RFC 9260 §7.2.1.
+    /// [`INITIAL_WINDOW_PACKETS_MAX`]; other numbers count as the nearest of these. TCP and QUIC begin with 10 (RFC 6928,
+    /// RFC 9002). *Fixed*. Default: `None`, the 4404 bytes of RFC 9260 §7.2.1.
     pub initial_window_packets: Option<u32>,
     /// Whether probes find the maximum packet length of each path (RFC 8899; `SPP_PMTUD_ENABLE`). Otherwise
     /// `path_mtu_bytes` is the packet length, and routers may fragment packets. Default: true.

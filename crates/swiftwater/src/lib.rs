@@ -202,6 +202,7 @@ pub use message::{AssociationId, Message};
 pub use options::{AssociationOptions, LinkKind, ListenerOptions, StackOptions};
 pub use reader::{MessageRef, Reader};
 pub use sctp::Checksum;
+pub use sctp::config::INITIAL_WINDOW_PACKETS_MAX;
 pub use sctp::congestion::{Algorithm as CongestionControl, Coupling};
 pub use sctp::{
     AssociationState, EndpointStatistics, MtuState, Multipath, PathId, PathOptions, PathState,

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use sctp::config::{DSCP_MAX, RECEIVE_WINDOW_BYTES_MIN, RtoConfig};
+use sctp::config::{DSCP_MAX, INITIAL_WINDOW_PACKETS_MAX, RECEIVE_WINDOW_BYTES_MIN, RtoConfig};
 use sctp::{AssociationConfig, ReceivePool, SendPool, TimeoutPacer};
 
 use super::ListenerOptions;
@@ -78,9 +78,10 @@ pub struct AssociationOptions {
     /// Maximum number of packets that one SACK may release at once (Max.Burst, RFC 9260 §6.1; `SCTP_MAX_BURST`).
     /// Default: no limit but that of the pacer.
     pub burst_packets_max: Option<u32>,
-    /// Number of full packets that each path may have in flight before its first acknowledgement, 1 to 64. TCP and QUIC
-    /// begin with 10 (RFC 6928, RFC 9002), which RFC 9260 does not allow: use it where the lines are known. *Fixed*.
-    /// Default: 4404 bytes, about three packets (RFC 9260 §7.2.1).
+    /// Number of full packets that each path may have in flight before its first acknowledgement, 1 to
+    /// [`INITIAL_WINDOW_PACKETS_MAX`]; other numbers count as the nearest of these. TCP and QUIC begin with 10 (RFC 6928,
+    /// RFC 9002), which RFC 9260 does not allow: use it where the lines are known. *Fixed*. Default: 4404 bytes, about
+    /// three packets (RFC 9260 §7.2.1).
     pub initial_window_packets: Option<u32>,
     /// Send every message at once (`SCTP_NODELAY`). Otherwise messages within 50 µs share packets and system calls
     /// while data is outstanding. Default: false.
@@ -178,7 +179,7 @@ impl AssociationOptions {
             ("streams_in_max", self.streams_in_max.max(1) == current.streams_in_max),
             ("congestion", self.congestion == current.congestion),
             ("multipath", self.multipath == current.multipath),
-            ("initial_window_packets", self.initial_window_packets == current.initial_window_packets),
+            ("initial_window_packets", self.initial_window() == current.initial_window_packets),
             ("coupling", self.coupling == current.coupling),
             ("ecn", self.ecn == current.ecn),
             ("init_retries_max", self.init_retries_max == current.init_retries_max),
@@ -192,6 +193,11 @@ impl AssociationOptions {
             Some((option, _)) => Err(OptionsError::Fixed { option }),
             None => Ok(()),
         }
+    }
+
+    /// Returns the packets of the initial window that are in force.
+    fn initial_window(&self) -> Option<u32> {
+        self.initial_window_packets.map(|packets| packets.clamp(1, INITIAL_WINDOW_PACKETS_MAX))
     }
 
     /// Returns the options that correspond to the core's configuration.
@@ -266,7 +272,7 @@ impl AssociationOptions {
             congestion: self.congestion,
             multipath: self.multipath,
             burst_packets_max: self.burst_packets_max,
-            initial_window_packets: self.initial_window_packets,
+            initial_window_packets: self.initial_window(),
             coupling: self.coupling,
             ecn: self.ecn,
             dscp: self.dscp.min(DSCP_MAX),
@@ -362,6 +368,18 @@ mod tests {
     fn the_core_takes_each_option() {
         let config = unusual().config(&ListenerOptions::default(), &[], false);
         assert_eq!(AssociationOptions::of(&config), unusual());
+    }
+
+    #[test]
+    fn the_options_of_an_association_have_the_initial_window_that_is_in_force() {
+        for (packets, in_force) in
+            [(0, 1), (1, 1), (64, 64), (65, INITIAL_WINDOW_PACKETS_MAX), (u32::MAX, 64)]
+        {
+            let wanted = AssociationOptions { initial_window_packets: Some(packets), ..Default::default() };
+            let current = AssociationOptions::of(&wanted.config(&ListenerOptions::default(), &[], false));
+            assert_eq!(current.initial_window_packets, Some(in_force), "{packets}");
+            assert_eq!(wanted.check_fixed(&current), Ok(()), "{packets} again");
+        }
     }
 
     #[test]

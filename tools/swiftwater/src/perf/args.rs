@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::builder::TypedValueParser as _;
 use clap::{Args, Subcommand, ValueEnum};
-use swiftwater::{CongestionControl, Coupling, Multipath};
+use swiftwater::{CongestionControl, Coupling, INITIAL_WINDOW_PACKETS_MAX, Multipath};
 
 use super::spec::{Carrier, Protocol};
 use crate::offered::Offered;
@@ -127,7 +127,7 @@ pub(crate) struct ClientArgs {
     pub congestion: Option<CongestionControl>,
     /// Packets that each path of SCTP may have in flight before its first acknowledgement, 1 to 64; TCP begins with 10
     /// [default: three, as RFC 9260 has it].
-    #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u32).range(1..=i64::from(INITIAL_WINDOW_PACKETS_MAX)))]
     pub initial_window: Option<u32>,
     /// Concurrent multipath of SCTP: off, agreed (if both ends request it) or always [default: agreed].
     #[arg(long, value_name = "WHEN", hide_possible_values = true)]

@@ -1,16 +1,13 @@
 //! One test: the parameters that client and server exchange about it.
 
 use serde::{Deserialize, Serialize};
-use swiftwater::{CongestionControl, Coupling, LinkKind, Multipath};
+use swiftwater::{CongestionControl, Coupling, INITIAL_WINDOW_PACKETS_MAX, LinkKind, Multipath};
 use thiserror::Error;
 
 /// Largest message of a test. A server allocates buffers of this size, so it has a bound.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// Largest number of associations or connections at a time.
 pub(crate) const PARALLEL_MAX: usize = 128;
-
-/// Packets of the largest initial window.
-const INITIAL_WINDOW_MAX: u32 = 64;
 /// Largest buffer that a test may request of the kernel or the stack.
 pub(crate) const BUFFER_BYTES_MAX: usize = 1 << 30;
 /// Largest message that fits one UDP datagram over IPv4.
@@ -229,7 +226,10 @@ impl Spec {
         if self.packet_bytes.is_some_and(|bytes| !(576..=65_536).contains(&bytes)) {
             return Err(SpecError::Packet);
         }
-        if self.initial_window_packets.is_some_and(|packets| !(1..=INITIAL_WINDOW_MAX).contains(&packets)) {
+        if self
+            .initial_window_packets
+            .is_some_and(|packets| !(1..=INITIAL_WINDOW_PACKETS_MAX).contains(&packets))
+        {
             return Err(SpecError::InitialWindow);
         }
         if one_connection && self.exchange == Exchange::ConnectRequestResponse {
@@ -275,7 +275,7 @@ pub(crate) enum SpecError {
     #[error("choose a packet size from 576 to 65536 bytes")]
     Packet,
     /// An initial window out of bounds.
-    #[error("choose an initial window from 1 to {max} packets", max = INITIAL_WINDOW_MAX)]
+    #[error("choose an initial window from 1 to {max} packets", max = INITIAL_WINDOW_PACKETS_MAX)]
     InitialWindow,
     /// Datagrams have no connection to measure.
     #[error("UDP makes no connections; use --rr in place of --crr")]
@@ -347,7 +347,7 @@ mod tests {
             Spec { parallel: PARALLEL_MAX + 1, ..example() },
             Spec { buffer_bytes: Some(usize::MAX), ..example() },
             Spec { packet_bytes: Some(1), ..example() },
-            Spec { initial_window_packets: Some(65), ..example() },
+            Spec { initial_window_packets: Some(INITIAL_WINDOW_PACKETS_MAX + 1), ..example() },
             Spec { method: Method::UdpPlain, exchange: Exchange::ConnectRequestResponse, ..example() },
             Spec { method: Method::SctpStream, exchange: Exchange::RequestResponse, ..example() },
         ];
