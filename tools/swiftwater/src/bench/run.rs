@@ -17,7 +17,7 @@ use crate::peer::{GRACE, Peer, PeerError, print_line};
 use crate::perf::client::{self, Outcome};
 use crate::perf::config::{ClientConfig, ServerConfig};
 use crate::perf::server::{Server, ServerEvent};
-use crate::perf::spec::{Carrier, Spec};
+use crate::perf::spec::{Link, Spec};
 use crate::run::{ADDRESS_VARIABLE, PRELOAD_VARIABLE, preload};
 
 /// Time that a receiver waits for its sender.
@@ -198,7 +198,7 @@ pub(crate) fn serve_programs(address: &str) -> Result<(), String> {
 /// Receives one test.
 pub(crate) fn receive() -> Result<(), String> {
     let addresses = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];
-    let config = ServerConfig { addresses, port: 0, udp_port: 0, link: Carrier::Udp, trace: None };
+    let config = ServerConfig { addresses, port: 0, udp_port: 0, link: Link::Udp, trace: None };
     let mut server = Server::bind(config).map_err(|error| error.to_string())?;
     let port = server.local_address().map_err(|error| error.to_string())?.port();
     print_line(&Listening { port })?;

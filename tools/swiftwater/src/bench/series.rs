@@ -1,6 +1,6 @@
 //! The series that `bench` compares, and the test of each.
 
-use crate::perf::spec::{Carrier, Exchange, Method, Spec};
+use crate::perf::spec::{Exchange, Link, Method, Spec};
 use crate::plot::{Color, CurveStyle, Marker};
 
 /// One line of a figure.
@@ -186,7 +186,7 @@ impl Series {
             multipath: None,
             coupling: None,
             checksum: self != Self::SctpNocsum,
-            link: Carrier::Udp,
+            link: Link::Udp,
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::activation;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::note;
-use crate::perf::spec::Carrier;
+use crate::perf::spec::Link;
 use crate::sockets;
 use crate::sockets::DEFAULT_PORT;
 use crate::units::parse_seconds;
@@ -59,7 +59,7 @@ pub(crate) struct DaemonArgs {
     pub place: Option<String>,
     /// Link that carries SCTP.
     #[arg(long, value_enum, default_value = "udp")]
-    pub link: Carrier,
+    pub link: Link,
     /// UDP port that carries SCTP, here and at every peer; 0 for any free one, if all peers are programs of this daemon.
     #[arg(long, default_value_t = DEFAULT_PORT)]
     pub udp_port: u16,
@@ -192,7 +192,7 @@ fn reason(args: &DaemonArgs, error: &DaemonError) -> String {
     let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, args.udp_port));
     let is_taken = || sockets::bind_udp(any, None).is_err_and(|error| error.kind() == ErrorKind::AddrInUse);
     match error {
-        DaemonError::Stack(_) if args.link != Carrier::Raw && is_taken() => format!(
+        DaemonError::Stack(_) if args.link != Link::Raw && is_taken() => format!(
             "UDP port {port} is in use: stop the program that has it (`ss -ulpn 'sport = :{port}'` as root names it), \
              or choose another port with --udp-port, here and at every peer",
             port = args.udp_port

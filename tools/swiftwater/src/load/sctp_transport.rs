@@ -16,7 +16,7 @@ use swiftwater::{
 use super::{Dialogue, Incoming, LoadError, Outgoing, read_every_byte};
 use crate::interrupt;
 use crate::output::note;
-use crate::perf::spec::{Carrier, Spec};
+use crate::perf::spec::{Link, Spec};
 
 /// Interval at which a sender checks for acknowledgement at its end.
 const ACK_CHECK_INTERVAL: Duration = Duration::from_millis(1);
@@ -65,10 +65,10 @@ fn options(
 }
 
 /// Returns the link for a client that asks for `auto`. Writes warnings about the link to standard error.
-pub(crate) fn carrier(spec: &Spec, local_addresses: &[IpAddr]) -> Result<Carrier, BindError> {
+pub(crate) fn offered_link(spec: &Spec, local_addresses: &[IpAddr]) -> Result<Link, BindError> {
     let stack = Stack::bind(&options(spec, local_addresses, 0, None))?;
     tell_advice(&stack);
-    Ok(if stack.link() == LinkKind::Raw { spec.link } else { Carrier::Udp })
+    Ok(if stack.link() == LinkKind::Raw { spec.link } else { Link::Udp })
 }
 
 fn tell_advice(stack: &Stack) {

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::config::ServerConfig;
 use super::control::Purpose;
-use super::spec::{Carrier, Exchange, Method, Protocol, Spec};
+use super::spec::{Exchange, Link, Method, Protocol, Spec};
 use crate::load::relay::RelayAcceptor;
 use crate::load::sctp_transport::{SctpAcceptor, SctpBatchIn, SctpDialogue, SctpIn};
 use crate::load::{LoadError, Meter, Span, answer_all, receive_all, tcp, udp, udp_limit};
@@ -115,7 +115,7 @@ impl Acceptor {
             }
             Protocol::Relay => Ok(Self::Relay(RelayAcceptor::open(token)?)),
             Protocol::Sctp => {
-                let allowed = if config.link == Carrier::Raw { "raw" } else { "udp" };
+                let allowed = if config.link == Link::Raw { "raw" } else { "udp" };
                 let link = config.link.agree(spec.link).ok_or(AcceptorError::Link { allowed })?;
                 let spec = Spec { link, ..spec.clone() };
                 let (addresses, trace) = (&config.addresses, config.trace.as_ref());

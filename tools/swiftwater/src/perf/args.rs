@@ -7,7 +7,7 @@ use clap::builder::TypedValueParser as _;
 use clap::{Args, Subcommand, ValueEnum};
 use swiftwater::{CongestionControl, Coupling, INITIAL_WINDOW_PACKETS_MAX, Multipath};
 
-use super::spec::{Carrier, Protocol};
+use super::spec::{Link, Protocol};
 use crate::offered::Offered;
 use crate::output::JsonArgs;
 use crate::sockets::DEFAULT_PORT;
@@ -44,7 +44,7 @@ pub(crate) struct ServerArgs {
     pub udp_port: u16,
     /// Links that the server accepts; auto accepts the link that each client requests.
     #[arg(long, value_enum, default_value = "auto")]
-    pub link: Carrier,
+    pub link: Link,
     /// Stop after one test.
     #[arg(short = '1', long)]
     pub once: bool,
@@ -119,7 +119,7 @@ pub(crate) struct ClientArgs {
     pub udp_port: Option<u16>,
     /// Link that carries SCTP.
     #[arg(long, value_enum, default_value = "udp")]
-    pub link: Carrier,
+    pub link: Link,
     /// Congestion control: cubic, newreno (or reno) or bbr; of SCTP at both ends [default: cubic], of TCP at this one [default:
     /// the system's].
     #[arg(long, value_name = "NAME", hide_possible_values = true)]

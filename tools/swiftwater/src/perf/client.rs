@@ -18,8 +18,8 @@ use super::connector::{Connector, Window};
 use super::control::{
     Control, ControlError, FromClient, FromServer, Interval, Purpose, Speaker, Totals, VERSION,
 };
-use super::spec::{Carrier, Exchange, Protocol, SpecError};
-use crate::load::sctp_transport::carrier;
+use super::spec::{Exchange, Link, Protocol, SpecError};
+use crate::load::sctp_transport::offered_link;
 use crate::load::{LoadError, Meter, histogram};
 use crate::sockets::Connecting;
 use crate::trace::names;
@@ -203,8 +203,8 @@ pub(crate) fn run(config: &ClientConfig, observe: &mut Observer<'_>) -> Result<O
     }
     let (mut control, remote) = reach(config)?;
     let mut spec = config.spec.clone();
-    if spec.method.protocol() == Protocol::Sctp && spec.link != Carrier::Udp {
-        spec.link = carrier(&spec, &config.local_addresses).map_err(LoadError::from)?;
+    if spec.method.protocol() == Protocol::Sctp && spec.link != Link::Udp {
+        spec.link = offered_link(&spec, &config.local_addresses).map_err(LoadError::from)?;
     }
     control.say(&FromClient::Test { version: VERSION, spec })?;
     let connector = match control.hear(Some(READY_TIMEOUT))? {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use swiftwater::trace::TraceSink;
 
-use super::spec::{Carrier, Spec};
+use super::spec::{Link, Spec};
 
 /// Configuration of a server.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct ServerConfig {
     /// UDP port of SCTP and of UDP tests; 0 for any.
     pub udp_port: u16,
     /// Links that may carry SCTP.
-    pub link: Carrier,
+    pub link: Link,
     /// Receiver of the traces of associations.
     pub trace: Option<TraceSink>,
 }

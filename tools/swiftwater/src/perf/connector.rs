@@ -14,7 +14,7 @@ use swiftwater::trace::TraceSink;
 
 use super::config::ClientConfig;
 use super::control::Purpose;
-use super::spec::{Carrier, Exchange, Method, Protocol, Spec};
+use super::spec::{Exchange, Link, Method, Protocol, Spec};
 use crate::load::sctp_transport::{PathLog, SctpBatchOut, SctpConnector, SctpDialogue, SctpOut};
 use crate::load::{
     Dialogue, LoadError, Meter, Outgoing, ask_all, connect_and_ask_all, payload, relay, send_all, tcp, udp,
@@ -58,7 +58,7 @@ impl Connector {
         ports: Vec<u16>,
         server_udp_port: Option<u16>,
     ) -> Result<Self, LoadError> {
-        let link = if server_udp_port.is_some() { Carrier::Udp } else { Carrier::Raw };
+        let link = if server_udp_port.is_some() { Link::Udp } else { Link::Raw };
         let mut connector = Self {
             spec: Spec { link, ..config.spec.clone() },
             remote,

@@ -24,7 +24,7 @@ use client::ClientError;
 use config::{ClientConfig, ServerConfig};
 use report::Row;
 use server::{Server, ServerError, ServerEvent};
-use spec::{Carrier, Exchange, Method, Protocol, Spec};
+use spec::{Exchange, Link, Method, Protocol, Spec};
 
 /// Duration of a test without time and count.
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
@@ -108,7 +108,7 @@ fn option_without_effect(args: &ClientArgs) -> Option<&'static str> {
     let of_sctp = [
         ("--qlog", args.qlog.is_some()),
         ("--udp-port", args.udp_port.is_some()),
-        ("--link", args.link != Carrier::default()),
+        ("--link", args.link != Link::default()),
         ("--initial-window", args.initial_window.is_some()),
         ("--multipath", args.multipath.is_some()),
         ("--coupling", args.coupling.is_some()),

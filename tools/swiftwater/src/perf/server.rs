@@ -15,7 +15,7 @@ use super::config::ServerConfig;
 use super::control::{
     Control, ControlError, FromClient, FromServer, Interval, Purpose, Speaker, Totals, VERSION,
 };
-use super::spec::{Carrier, Spec};
+use super::spec::{Link, Spec};
 use crate::load::{LoadError, Meter, Span};
 use crate::{host, interrupt, sockets};
 
@@ -117,7 +117,7 @@ impl Server {
 
     /// Checks that the UDP port of later tests is free, if they need one.
     pub(crate) fn check_udp_port(&self) -> Result<(), ServerError> {
-        if self.config.link == Carrier::Raw {
+        if self.config.link == Link::Raw {
             return Ok(());
         }
         let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED)];

@@ -131,13 +131,13 @@ pub(crate) struct Spec {
     pub checksum: bool,
     /// Link that carries SCTP.
     #[serde(default)]
-    pub link: Carrier,
+    pub link: Link,
 }
 
-/// Links that carry SCTP packets.
+/// The link that carries SCTP packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Carrier {
+pub(crate) enum Link {
     /// UDP (RFC 6951).
     #[default]
     Udp,
@@ -147,22 +147,22 @@ pub(crate) enum Carrier {
     Auto,
 }
 
-impl Carrier {
+impl Link {
     /// Returns the link that a server which allows `self` uses for a client that asks for `wish`; `None` if they do not agree.
-    pub(crate) fn agree(self, wish: Carrier) -> Option<Carrier> {
+    pub(crate) fn agree(self, wish: Link) -> Option<Link> {
         match (self, wish) {
-            (Carrier::Auto, wish) => Some(wish),
-            (allowed, wish) => (wish == Carrier::Auto || wish == allowed).then_some(allowed),
+            (Link::Auto, wish) => Some(wish),
+            (allowed, wish) => (wish == Link::Auto || wish == allowed).then_some(allowed),
         }
     }
 }
 
-impl From<Carrier> for LinkKind {
-    fn from(carrier: Carrier) -> Self {
-        match carrier {
-            Carrier::Udp => LinkKind::Udp,
-            Carrier::Raw => LinkKind::Raw,
-            Carrier::Auto => LinkKind::Auto,
+impl From<Link> for LinkKind {
+    fn from(link: Link) -> Self {
+        match link {
+            Link::Udp => LinkKind::Udp,
+            Link::Raw => LinkKind::Raw,
+            Link::Auto => LinkKind::Auto,
         }
     }
 }
@@ -300,7 +300,7 @@ pub(crate) fn example() -> Spec {
         multipath: None,
         coupling: None,
         checksum: true,
-        link: Carrier::Udp,
+        link: Link::Udp,
     }
 }
 
@@ -358,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_server_that_allows_both_does_what_the_client_asks_for() {
-        use Carrier::{Auto, Raw, Udp};
+        use Link::{Auto, Raw, Udp};
         for wish in [Udp, Raw, Auto] {
             assert_eq!(Auto.agree(wish), Some(wish));
         }
