@@ -10,6 +10,7 @@ use carrier::request::{
 use carrier::status_page::State;
 use rustix::io::Errno;
 use rustix::net::UCred;
+use swiftwater::internals::batches_moved;
 
 use crate::calls::options::Rest;
 use crate::calls::peel_off::{Front, PeeledOff};
@@ -26,7 +27,6 @@ use crate::system::addresses::{check_peer, parse_list};
 use crate::system::quantum::RECORDS_PER_TURN;
 use crate::system::socket_cookie::Cookie;
 use crate::tasks;
-use crate::tasks::pending::{ROUNDS_MAX, ROUNDS_OF_MESSAGES_MAX, run_pending};
 use crate::tasks::relaying::{drain, notify_sender_dry};
 use crate::users::closer::{ReceivedDescriptor, Source};
 use crate::users::owner::Owner;
@@ -337,6 +337,32 @@ async fn peel_off(
     });
     // The task is cancelled only when the daemon ends.
     done.await.unwrap_or(Err(Errno::NETDOWN))
+}
+
+/// Maximum number of rounds of the runtime in [`run_pending`], in case a program sends without pause. A handshake between
+/// two programs takes fewer.
+const ROUNDS_MAX: usize = 16;
+/// Maximum number of rounds before a request of a one-to-many socket. One is enough for a SHUTDOWN between two programs, and
+/// programs that send without pause delay the requests of others no further.
+const ROUNDS_OF_MESSAGES_MAX: usize = 4;
+/// Number of rounds without progress after which nothing is pending: a round runs the tasks that the previous one has
+/// woken.
+const QUIET_ROUNDS: usize = 2;
+
+/// Runs pending work that needs no other host, such as a handshake or a shutdown between two programs, until no record
+/// and no packet moves any more. The kernel completes such work within the call, and programs rely on that.
+async fn run_pending(registry: &Registry, rounds_max: usize) {
+    let moved = || (registry.busy_polling.records(), batches_moved(&registry.stack));
+    let (mut before, mut quiet) = (moved(), 0);
+    for _ in 0..rounds_max {
+        tokio::task::yield_now().await;
+        let now = moved();
+        quiet = if now == before { quiet + 1 } else { 0 };
+        if quiet == QUIET_ROUNDS {
+            return;
+        }
+        before = now;
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 mod listener;
 mod one_to_many;
 mod one_to_one;
-pub(crate) mod pending;
 pub(crate) mod relaying;
 
 use std::os::fd::OwnedFd;

@@ -10,7 +10,6 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::listener;
-use super::pending::{ROUNDS_OF_MESSAGES_MAX, run_pending};
 use super::relaying::{notify, relay_inbound, relay_outbound};
 use crate::calls::listen::discard_all;
 use crate::calls::options;
@@ -38,7 +37,7 @@ pub(super) async fn run(
         let goes_on = match command {
             None => false,
             Some(OneToOneCommand::Connect { request, association }) => {
-                connect(registry, socket, &request, &association).await
+                connect(socket, &request, &association).await
             }
             Some(OneToOneCommand::Listen(listener)) => {
                 tokio::select! {
@@ -52,7 +51,7 @@ pub(super) async fn run(
             }
             Some(OneToOneCommand::Unlisten) => true,
             Some(OneToOneCommand::Relay { association, unsent }) => {
-                relay(registry, socket, &association, unsent).await;
+                relay(socket, &association, unsent).await;
                 false
             }
         };
@@ -63,36 +62,31 @@ pub(super) async fn run(
 }
 
 /// Sets an association up and relays its messages. Returns true if the setup has failed, so that the socket may try again.
-async fn connect(
-    registry: &Registry,
-    socket: &Rc<Socket>,
-    request: &ConnectRequest,
-    assoc: &Rc<SocketAssociation>,
-) -> bool {
+async fn connect(socket: &Rc<Socket>, request: &ConnectRequest, assoc: &Rc<SocketAssociation>) -> bool {
     let outcome = tokio::select! {
         outcome = Association::connect_from(&request.stack, request.port, &request.server) => outcome,
         // Dropping the future cancels the setup.
         () = socket.channel.carrier().hung_up() => return false,
     };
-    let pages = &socket.channel.pages;
+    let page = &socket.channel.pages;
     match outcome {
         Ok(association) => {
             {
                 let mut inner = socket.inner();
                 if let Some(peer) = inner.peer {
-                    pages.set_peer(&peer, association.streams_out());
+                    page.set_peer(&peer, association.streams_out());
                 }
                 socket.set_state(&mut inner, State::Connected);
             }
             assoc.set_up(association);
             options::apply_when_up(socket, assoc);
-            relay(registry, socket, assoc, Messages::new()).await;
+            relay(socket, assoc, Messages::new()).await;
             false
         }
         Err(error) => {
             let error = errno::of_connect(&error);
             // The error is in the page before the channel becomes writable, and by then the socket may connect again.
-            pages.set_error(error);
+            page.set_error(error);
             {
                 let mut inner = socket.inner();
                 inner.peer = None;
@@ -114,14 +108,14 @@ async fn connect(
 }
 
 /// Relays messages until the association has ended and the program has left. The messages in `unsent` go first.
-async fn relay(registry: &Registry, socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messages) {
+async fn relay(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messages) {
     let Some(association) = assoc.association() else { return };
     let mut inbound =
         InboundTask(tokio::task::spawn_local(relay_inbound_to_end(Rc::clone(socket), Rc::clone(assoc))));
     let mut departure = relay_outbound(socket, assoc, association, unsent).await;
     // Messages that other programs sent before this one closed are taken first, so that they are in flight when the SHUTDOWN
     // reaches those programs: in a kernel each call has completed before the next begins.
-    run_pending(registry, ROUNDS_OF_MESSAGES_MAX).await;
+    tokio::task::yield_now().await;
     if let Departure::HalfClosed = departure {
         // This fails only if the association has ended.
         let _ = association.shutdown().await;
