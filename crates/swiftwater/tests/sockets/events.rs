@@ -1,8 +1,10 @@
 //! Events of an association, in order with its messages.
 
 use std::io;
+use std::thread;
 use std::time::Duration;
 
+use swiftwater::internals::{self, AtHand};
 use swiftwater::{
     Association, AssociationOptions, Event, LossKind, PathChange, PathReason, Received, RecvError, SendInfo,
 };
@@ -147,6 +149,37 @@ fn bring_back_what_was_not_delivered() {
             assert_eq!(*info, SendInfo { context, ppid: 3, ..SendInfo::default() });
             assert_pattern(7, 5000, data);
         }
+    });
+}
+
+#[test]
+fn bring_back_very_many_messages_to_a_reader_of_runs() {
+    const MANY: u32 = 500;
+    must_end(|| {
+        let (client, server) = pair_with_small_window();
+        assert_eq!(told(&client), "Up");
+        for context in 0..MANY {
+            client.send_with(&pattern(7, 1000), &SendInfo { context, ..SendInfo::default() }).unwrap();
+        }
+        server.abort("out of tea");
+        let (mut contexts, mut is_lost) = (Vec::new(), false);
+        loop {
+            // Between the steps, the stream is empty although its association is lost.
+            match internals::next_run_at_hand(&client) {
+                Ok(Some(AtHand::One(Received::Event(Event::Down(Some(_)))))) => is_lost = true,
+                Ok(Some(AtHand::One(Received::Event(Event::SendFailed { info, .. })))) => {
+                    assert!(is_lost);
+                    contexts.push(info.context);
+                }
+                Ok(Some(_)) => {}
+                Err(RecvError::WouldBlock) => thread::yield_now(),
+                Err(RecvError::Lost(_)) => break,
+                other => panic!("{other:?}"),
+            }
+        }
+        let first = contexts[0];
+        assert!(contexts.len() > 128, "more than two steps");
+        assert_eq!(contexts, (first..MANY).collect::<Vec<_>>());
     });
 }
 
