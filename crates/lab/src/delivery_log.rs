@@ -270,9 +270,11 @@ impl DeliveryLog {
                 entry.closed = Some(reason.clone());
             }
             Event::SendFailed(failure) => {
-                let entry = self.entry(id);
-                entry.returned_bytes += failure.data.len();
-                assert!(entry.returned_bytes <= entry.sent_bytes, "what was sent comes back once at most");
+                // Those from before a restart come back first, perhaps after it.
+                let bytes = failure.data.len();
+                let mut of_id = self.entries.iter_mut().filter(|entry| entry.id == id);
+                let entry = of_id.find(|entry| entry.returned_bytes + bytes <= entry.sent_bytes);
+                entry.expect("what was sent comes back once at most").returned_bytes += bytes;
             }
             _ => {
                 self.entry(id);

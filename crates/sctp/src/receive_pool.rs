@@ -51,23 +51,23 @@ impl ReceivePool {
         ReceivePool(budget)
     }
 
-    /// Returns whether this many bytes are free besides the reserve.
+    /// Returns whether this many bytes are free, with the reserve.
     pub fn has(&self, bytes: usize) -> bool {
-        self.0.free_bytes(false) >= bytes
+        self.0.free_bytes(true) >= bytes
     }
 
-    /// Charges this many bytes, for memory that is not received data. `None`: they are not free.
+    /// Charges this many bytes, for memory that is not received data, also from the reserve. `None`: they are not free.
     ///
     /// ```
     /// let pool = sctp::ReceivePool::with_limit(1 << 20);
-    /// let charge = pool.charge(500_000).expect("it is empty");
-    /// assert!(pool.charge(500_000).is_none());
+    /// let charge = pool.charge(600_000).expect("it is empty");
+    /// assert!(pool.charge(600_000).is_none());
     /// drop(charge);
-    /// assert!(pool.has(500_000));
+    /// assert!(pool.has(600_000));
     /// ```
     pub fn charge(&self, bytes: usize) -> Option<ReceiveCharge> {
         let mut charge = ReceiveCharge::new(Some(self.clone()));
-        charge.grow_exactly_to(bytes).then_some(charge)
+        charge.grow_from_reserve_to(bytes).then_some(charge)
     }
 }
 

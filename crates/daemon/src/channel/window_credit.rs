@@ -174,9 +174,9 @@ impl Channel {
         self.pages.read_so_far().data_taken != self.credit.put_besides(waiting)
     }
 
-    /// Returns whether the program, which has closed its end, has left a message unread, apart from `waiting` messages that could not
-    /// be put. If not, releases all credits. Otherwise they keep the window closed until the association is aborted: the peer must
-    /// not hear that more has arrived.
+    /// Returns whether the program, which has closed its end, has left a message unread, apart from `waiting` messages that
+    /// could not be put. If not, releases all credits. Otherwise they keep the window closed until the association is
+    /// aborted: the peer must not hear that more has arrived.
     pub(crate) async fn is_left_unread(&self, waiting: u32) -> bool {
         // Without the page the daemon does not know of unread messages, and supposes that there are none.
         let is_unread = self.endpoint.read_page().await && self.has_unread_besides(waiting);

@@ -136,8 +136,8 @@ impl<'a> Inbound<'a> {
         self.putter.unblocked(blocked).await;
     }
 
-    /// Waits for the ABORT if the program has left messages unread: their association ends, and its peer must not hear that more has
-    /// arrived. Otherwise discards messages from now on.
+    /// Waits for the ABORT if the program has left messages unread: their association ends, and its peer must not hear that
+    /// more has arrived. Otherwise discards messages from now on.
     pub(crate) async fn left(&mut self) {
         let channel = &self.socket.channel;
         if channel.endpoint.is_closed() && channel.is_left_unread(self.refused).await {

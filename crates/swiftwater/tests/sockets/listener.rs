@@ -71,8 +71,7 @@ fn one_more_than_the_backlog_is_refused_if_that_is_wanted() {
 #[test]
 fn associations_that_wait_are_charged_to_the_pool_of_their_listener() {
     must_end(|| {
-        // A quarter of it is no memory for these.
-        let pool = ReceivePool::with_limit(60 << 10);
+        let pool = ReceivePool::with_limit(40 << 10);
         let options = StackOptions {
             listener: ListenerOptions { refuse_beyond_backlog: true, ..ListenerOptions::default() },
             association: AssociationOptions { receive_pool: Some(pool.clone()), ..Default::default() },
