@@ -39,7 +39,7 @@ async fn messages_behind_those_that_a_program_has_left_unread_are_not_taken() {
         if is_read {
             assert_eq!(inbound.step(&mut held, &mut |end| ends.push(end)), Some(Wait::Message), "discarded");
         }
-        assert_eq!(held.len() == 0, is_read);
+        assert_eq!(held.is_empty(), is_read);
     }
 }
 
