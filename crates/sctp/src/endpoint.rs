@@ -38,7 +38,6 @@ use crate::identity::Identity;
 use crate::local_addresses::LocalAddresses;
 use crate::path_hints::PathHints;
 use crate::reply::Reply;
-use crate::spare_blocks::SpareBlocks;
 use crate::statistics::{AssociationState, EndpointStatistics, STATISTICS_VERSION, Statistics};
 use crate::time::Time;
 use crate::transmit::{BatchLimits, Scope, Transmit, TransmitBuffer};
@@ -84,7 +83,6 @@ pub struct Endpoint {
     /// The association that is being handled: it stays here if a call unwinds.
     in_progress: Option<AssociationId>,
     listeners: Listeners,
-    spare_blocks: SpareBlocks,
     due: VecDeque<AssociationId>,
     held: VecDeque<AssociationId>,
     /// Associations that have, or had, fragments in receive blocks.
@@ -127,7 +125,6 @@ impl Endpoint {
             last: None,
             in_progress: None,
             listeners: Listeners::default(),
-            spare_blocks: SpareBlocks::default(),
             due: VecDeque::new(),
             held: VecDeque::new(),
             attached: Vec::new(),
@@ -391,8 +388,6 @@ impl Endpoint {
             }
             self.hold(id);
         }
-        // Nothing is left of the last batch that would keep its blocks in use.
-        buffer.clear();
         None
     }
 
@@ -512,13 +507,7 @@ impl Endpoint {
         procedure: impl FnOnce(&mut Association, &mut Context<'_, H>),
     ) {
         let Some(association) = self.associations.get_mut(id.index()) else { return };
-        let mut cx = Context {
-            now,
-            host,
-            random: &mut self.random,
-            statistics: &mut self.statistics,
-            spare_blocks: &mut self.spare_blocks,
-        };
+        let mut cx = Context { now, host, random: &mut self.random, statistics: &mut self.statistics };
         self.in_progress = Some(id);
         procedure(association, &mut cx);
         self.in_progress = None;

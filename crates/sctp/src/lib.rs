@@ -45,7 +45,6 @@ mod reply;
 mod rto;
 mod send_pool;
 mod source_prefix;
-mod spare_blocks;
 mod statistics;
 mod stream_table;
 mod time;

@@ -1,20 +1,13 @@
 //! An allocator that counts.
-#![allow(unsafe_code, reason = "a global allocator is an unsafe trait")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-/// Returns how often this thread has allocated memory so far.
+/// Returns how often memory was allocated so far.
 pub(crate) fn allocations() -> u64 {
-    ALLOCATIONS.get()
-}
-
-fn count() {
-    ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+    ALLOCATIONS.load(Ordering::Relaxed)
 }
 
 struct Counting;
@@ -22,7 +15,7 @@ struct Counting;
 // SAFETY: every call is passed on to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the caller keeps the rules of this function.
         unsafe { System.alloc(layout) }
     }
@@ -33,7 +26,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        count();
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the caller keeps the rules of this function.
         unsafe { System.realloc(ptr, layout, new_size) }
     }

@@ -8,7 +8,6 @@
 
 mod counting;
 mod messages;
-mod pair;
 mod sacks;
 
 fn main() {

@@ -13,7 +13,7 @@ use sctp_wire::chunk::{Chunk, CookieAck, InitAck, SackBuilder};
 use sctp_wire::parameter::{Parameters, StateCookie};
 use sctp_wire::{Header, Packet, Tsn, VerificationTag, packet};
 
-use crate::pair::Reader;
+use crate::messages::Reader;
 
 const MESSAGE_BYTES: usize = 1400;
 const MTU_BYTES: usize = 1472;

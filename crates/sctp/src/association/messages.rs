@@ -5,7 +5,6 @@ use sctp_message::SendInfo;
 use super::{Association, Queued, State};
 use crate::error::SendError;
 use crate::outbound::{Batch, Block, Stage};
-use crate::spare_blocks::SpareBlocks;
 use crate::time::Time;
 
 impl Association {
@@ -38,9 +37,8 @@ impl Association {
         info: &SendInfo,
         bytes: usize,
         blocks: impl IntoIterator<Item = impl Block>,
-        spare: &mut SpareBlocks,
     ) {
-        self.outbound.queue(now, info, bytes, blocks, spare);
+        self.outbound.queue(now, info, bytes, blocks);
         self.statistics.messages_sent += 1;
         self.statistics.bytes_sent += bytes as u64;
     }

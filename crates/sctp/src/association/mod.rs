@@ -63,7 +63,6 @@ use crate::outbound::Outbound;
 use crate::path::Path;
 use crate::path_state::PathState;
 use crate::receive_buffer::Held;
-use crate::spare_blocks::SpareBlocks;
 use crate::statistics::{EndpointStatistics, Statistics};
 use crate::time::Time;
 use crate::trace::Tracer;
@@ -148,7 +147,6 @@ pub(crate) struct Context<'a, H: Host + ?Sized> {
     pub(crate) host: &'a mut H,
     pub(crate) random: &'a mut ChaCha12Rng,
     pub(crate) statistics: &'a mut EndpointStatistics,
-    pub(crate) spare_blocks: &'a mut SpareBlocks,
 }
 
 #[derive(Debug)]

@@ -310,8 +310,7 @@ impl Association {
         self.statistics.gaps_received += gaps as u64;
         self.statistics.duplicates_reported += sack.duplicates.len() as u64;
         let path_id = sack.path_id;
-        let (paths, statistics) = (&mut self.paths, &mut self.statistics);
-        match self.outbound.handle_sack(cx.now, sack, paths, &self.config, statistics, cx.spare_blocks) {
+        match self.outbound.handle_sack(cx.now, sack, &mut self.paths, &self.config, &mut self.statistics) {
             Ok(outcome) => self.after_sack(cx, path_id, &outcome),
             Err(how) => self.abort_for_violation(cx, how),
         }

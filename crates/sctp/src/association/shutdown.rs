@@ -197,8 +197,7 @@ impl Association {
             nr_gaps: None,
             duplicates: std::iter::empty(),
         };
-        let (paths, statistics) = (&mut self.paths, &mut self.statistics);
-        match self.outbound.handle_sack(cx.now, sack, paths, &self.config, statistics, cx.spare_blocks) {
+        match self.outbound.handle_sack(cx.now, sack, &mut self.paths, &self.config, &mut self.statistics) {
             Ok(outcome) => self.after_sack(cx, path_id, &outcome),
             Err(how) => self.abort_for_violation(cx, how),
         }

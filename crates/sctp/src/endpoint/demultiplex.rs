@@ -158,13 +158,7 @@ impl Endpoint {
         ) {
             return Some(id);
         }
-        let mut cx = Context {
-            now,
-            host,
-            random: &mut self.random,
-            statistics: &mut self.statistics,
-            spare_blocks: &mut self.spare_blocks,
-        };
+        let mut cx = Context { now, host, random: &mut self.random, statistics: &mut self.statistics };
         self.in_progress = Some(id);
         association.handle_packet(&mut cx, route.remote, route.local, route.marked, &packet, batch);
         self.in_progress = None;

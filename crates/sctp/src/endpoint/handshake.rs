@@ -443,13 +443,7 @@ impl Endpoint {
         let remotes = cookie_remotes(cookie, route, host);
         let source = source_of(route, host);
         let id = AssociationId(self.associations.vacant_key() as u32);
-        let mut cx = Context {
-            now,
-            host,
-            random: &mut self.random,
-            statistics: &mut self.statistics,
-            spare_blocks: &mut self.spare_blocks,
-        };
+        let mut cx = Context { now, host, random: &mut self.random, statistics: &mut self.statistics };
         let Listener { id: listener, local, config } = listener;
         let mut association =
             Association::accept(&mut cx, id, config, local, cookie, &remotes, (route.remote, route.local));

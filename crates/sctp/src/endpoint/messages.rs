@@ -58,7 +58,7 @@ impl Endpoint {
         blocks: impl IntoIterator<Item = impl Block>,
     ) {
         let Some(association) = self.associations.get_mut(id.index()) else { return };
-        association.queue_message(now, info, bytes, blocks, &mut self.spare_blocks);
+        association.queue_message(now, info, bytes, blocks);
         if association.joins_queue() {
             self.enqueue(id);
         }

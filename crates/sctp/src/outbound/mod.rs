@@ -48,7 +48,6 @@ use crate::path::Path;
 use crate::peer_window::PeerWindow;
 use crate::receive_pool::{ReceiveCharge, ReceivePool};
 use crate::send_pool::SendPool;
-use crate::spare_blocks::SpareBlocks;
 use crate::time::Time;
 use crate::transmit::GATHER_BYTES_MIN;
 use crate::tsn;
@@ -338,10 +337,9 @@ impl Outbound {
         info: &SendInfo,
         bytes: usize,
         blocks: impl IntoIterator<Item = B>,
-        spare: &mut SpareBlocks,
     ) {
         if self.open_record.is_none() && is_short(info, bytes) {
-            self.pending.push_short(info, bytes, blocks, self.buffered_bytes, spare);
+            self.pending.push_short(info, bytes, blocks, self.buffered_bytes);
         } else {
             self.queue_blocks(now, info, blocks);
         }

@@ -14,13 +14,11 @@ use super::message::Message;
 use super::run::{Run, wire_bytes};
 use super::short::{ANY_PATH, NewChunks, NextSsn, RunLimits, Short, path_of};
 use crate::send_pool::SendPool;
-use crate::spare_blocks::{BLOCK_BYTES, SpareBlocks};
 use crate::time::Time;
 
-/// Minimum size of a block for short messages, which is as large as what is buffered.
+/// Limits of the size of a block for short messages, which is as large as what is buffered.
 const BLOCK_BYTES_MIN: usize = 2 * 1024;
-/// Number of buffered bytes from which a block has the largest size, [`BLOCK_BYTES`].
-const LARGE_BLOCK_FROM_BYTES: usize = 8 * 1024;
+const BLOCK_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Debug)]
 pub(super) enum Waiting {
@@ -45,8 +43,6 @@ pub(super) struct Pending {
     pool: Option<SendPool>,
     /// Size of their block.
     block_bytes: usize,
-    /// The block of the smallest size, while `tail` has a larger one.
-    small_block: BytesMut,
     /// Wire bytes of all messages, as if none were fragmented.
     wire_bytes: usize,
     /// Number of entries that have left the queue.
@@ -85,13 +81,12 @@ impl Pending {
         bytes: usize,
         blocks: impl IntoIterator<Item = B>,
         buffered_bytes: usize,
-        spare: &mut SpareBlocks,
     ) {
         let wire = wire_bytes(bytes);
         let (context, path) = (info.context, path_of(info));
         let joins = self.tail.context == context && self.tail.path == path;
         if !joins || self.tail.wire.capacity() - self.tail.wire.len() < wire {
-            self.begin_short(context, path, wire, buffered_bytes, spare);
+            self.begin_short(context, path, wire, buffered_bytes);
         }
         self.wire_bytes += wire;
         self.tail.push(info, bytes, blocks);
@@ -120,43 +115,18 @@ impl Pending {
 
     /// Closes the tail and begins another one with room for `wire` bytes.
     #[cold]
-    fn begin_short(
-        &mut self,
-        context: u32,
-        path: u8,
-        wire: usize,
-        buffered_bytes: usize,
-        spare: &mut SpareBlocks,
-    ) {
+    fn begin_short(&mut self, context: u32, path: u8, wire: usize, buffered_bytes: usize) {
         self.close_tail();
         (self.tail.context, self.tail.path) = (context, path);
-        if self.tail.wire.try_reclaim(wire) {
-            return;
+        if !self.tail.wire.try_reclaim(wire) {
+            let block_bytes = buffered_bytes.clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX).next_power_of_two();
+            self.block_bytes = block_bytes.max(wire);
+            self.tail.wire = BytesMut::with_capacity(self.block_bytes);
+            // The smallest block waits for the next message in every association, so that only larger ones are charged.
+            let is_large = self.block_bytes > BLOCK_BYTES_MIN;
+            self.tail.charge =
+                self.pool.as_ref().filter(|_| is_large).map(|pool| pool.charge(self.block_bytes));
         }
-        // A message that is alone needs no large block.
-        let block = if buffered_bytes > 0 { spare.take() } else { None };
-        self.keep_block(spare);
-        let block = block.unwrap_or_else(|| {
-            let is_large = buffered_bytes >= LARGE_BLOCK_FROM_BYTES;
-            let block_bytes = if is_large { BLOCK_BYTES } else { buffered_bytes.max(BLOCK_BYTES_MIN) };
-            BytesMut::with_capacity(block_bytes.next_power_of_two().max(wire))
-        });
-        self.block_bytes = block.capacity();
-        self.tail.wire = block;
-        // The smallest block waits for the next message in every association, so that only larger ones are charged.
-        let is_large = self.block_bytes > BLOCK_BYTES_MIN;
-        self.tail.charge = self.pool.as_ref().filter(|_| is_large).map(|pool| pool.charge(self.block_bytes));
-    }
-
-    /// Keeps the block of the tail for later messages, if it is of the smallest or of the largest size.
-    fn keep_block(&mut self, spare: &mut SpareBlocks) {
-        let block = std::mem::take(&mut self.tail.wire);
-        match self.block_bytes {
-            BLOCK_BYTES_MIN => self.small_block = block,
-            BLOCK_BYTES => spare.put(block),
-            _ => {}
-        }
-        (self.block_bytes, self.tail.charge) = (0, None);
     }
 
     /// Moves the tail into the queue. The rest of its block stays.
@@ -174,17 +144,14 @@ impl Pending {
     #[inline]
     pub(super) fn free_block(&mut self) {
         (self.tail.wire, self.tail.charge) = (BytesMut::new(), None);
-        (self.block_bytes, self.small_block) = (0, BytesMut::new());
     }
 
-    /// Gives up the block for short messages unless it is of the smallest size, which the next message needs. The caller has seen
+    /// Frees the block for short messages unless it is of the smallest size, which the next message needs. The caller has seen
     /// that nothing waits.
     #[inline]
-    pub(super) fn give_up_large_block(&mut self, spare: &mut SpareBlocks) {
+    pub(super) fn free_large_block(&mut self) {
         if self.block_bytes > BLOCK_BYTES_MIN {
-            self.keep_block(spare);
-            self.tail.wire = std::mem::take(&mut self.small_block);
-            self.block_bytes = BLOCK_BYTES_MIN;
+            self.free_block();
         }
     }
 
@@ -392,7 +359,7 @@ mod tests {
     };
 
     fn queue(pending: &mut Pending, info: &SendInfo, payload: &[u8]) {
-        pending.push_short(info, payload.len(), [payload], 0, &mut SpareBlocks::default());
+        pending.push_short(info, payload.len(), [payload], 0);
     }
 
     fn take(pending: &mut Pending, limits: RunLimits) -> Option<(u32, usize)> {
@@ -477,43 +444,21 @@ mod tests {
     #[test]
     fn a_block_is_freed_when_nothing_waits() {
         let mut pending = Pending::default();
-        let spare = &mut SpareBlocks::default();
-        pending.push_short(&SendInfo::default(), 3, [b"abc".as_slice()], 1_000_000, spare);
-        assert!(pending.tail.wire.capacity() >= BLOCK_BYTES - 20);
+        pending.push_short(&SendInfo::default(), 3, [b"abc".as_slice()], 1_000_000);
+        assert!(pending.tail.wire.capacity() >= BLOCK_BYTES_MAX - 20);
         take(&mut pending, WIDE);
         pending.free_block();
         assert_eq!(pending.tail.wire.capacity(), 0);
     }
 
     #[test]
-    fn only_a_large_block_is_given_up_with_each_acknowledgement() {
-        for (buffered_bytes, kept, given_up) in [(0, true, false), (5000, false, false), (9000, false, true)]
-        {
-            let (mut pending, mut spare) = (Pending::default(), SpareBlocks::default());
-            pending.push_short(&SendInfo::default(), 3, [b"abc".as_slice()], buffered_bytes, &mut spare);
+    fn only_a_large_block_is_freed_with_each_acknowledgement() {
+        for (buffered_bytes, kept) in [(0, true), (100_000, false)] {
+            let mut pending = Pending::default();
+            pending.push_short(&SendInfo::default(), 3, [b"abc".as_slice()], buffered_bytes);
             take(&mut pending, WIDE);
-            pending.give_up_large_block(&mut spare);
+            pending.free_large_block();
             assert_eq!(pending.tail.wire.capacity() > 0, kept, "{buffered_bytes}");
-            assert_eq!(spare.take().is_some(), given_up, "{buffered_bytes}");
         }
-    }
-
-    #[test]
-    fn a_burst_takes_a_spare_block_and_keeps_its_small_one() {
-        let (mut pending, mut spare) = (Pending::default(), SpareBlocks::default());
-        spare.put(BytesMut::with_capacity(BLOCK_BYTES));
-        let mut push = |pending: &mut Pending, buffered_bytes| {
-            pending.push_short(&SendInfo::default(), 1500, [&[0; 1500][..]], buffered_bytes, &mut spare);
-        };
-        push(&mut pending, 0);
-        assert_eq!(pending.block_bytes, BLOCK_BYTES_MIN);
-        push(&mut pending, 1564);
-        assert_eq!(pending.block_bytes, BLOCK_BYTES);
-        while take(&mut pending, WIDE).is_some() {}
-        pending.give_up_large_block(&mut spare);
-        assert_eq!(pending.block_bytes, BLOCK_BYTES_MIN);
-        assert!(spare.take().is_some());
-        pending.push_short(&SendInfo::default(), 1500, [&[0; 1500][..]], 0, &mut spare);
-        assert!(pending.tail.wire.capacity() <= BLOCK_BYTES_MIN);
     }
 }

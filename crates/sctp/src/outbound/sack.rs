@@ -12,7 +12,6 @@ use crate::config::AssociationConfig;
 use crate::congestion::Coupling;
 use crate::packet_number::after;
 use crate::path::{AckedPackets, LateArrivals, Path, couple};
-use crate::spare_blocks::SpareBlocks;
 use crate::statistics::Statistics;
 use crate::time::Time;
 use crate::tsn;
@@ -80,7 +79,6 @@ impl Outbound {
         paths: &mut [Path],
         config: &AssociationConfig,
         statistics: &mut Statistics,
-        spare: &mut SpareBlocks,
     ) -> Result<SackOutcome, &'static str>
     where
         G: Iterator<Item = (u16, u16)> + Clone,
@@ -136,7 +134,7 @@ impl Outbound {
         self.peer_window.plan_probe(now, idle, rto, config.rto.max);
         self.tune_buffer(paths, config);
         if self.is_empty() {
-            self.pending.give_up_large_block(spare);
+            self.pending.free_large_block();
         }
         outcome.writable = self.takes_writable();
         Ok(outcome)
