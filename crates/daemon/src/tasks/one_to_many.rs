@@ -180,23 +180,11 @@ async fn relay(socket: Rc<Socket>, assoc: Rc<SocketAssociation>, queue: Rc<SendQ
     }
     assoc.set_up(association.clone());
     options::apply_when_up(&socket, &assoc);
-    let telling = Telling(Rc::clone(&assoc));
     if !queue.is_closed() {
-        let upward = relay_inbound_to_end(Rc::clone(&socket), telling);
+        let upward = relay_inbound_to_end(Rc::clone(&socket), Rc::clone(&assoc));
         queue.tasks().inbound = Some(tokio::task::spawn_local(upward));
     }
     relay_send_queue(&socket, &assoc, &association, &queue).await;
-    assoc.all_told().await;
-    socket.note_silent();
-}
-
-/// The duty to tell the program what comes from an association. Dropped once all is told, or no program is left to be told.
-struct Telling(Rc<SocketAssociation>);
-
-impl Drop for Telling {
-    fn drop(&mut self) {
-        self.0.set_all_told();
-    }
 }
 
 async fn set_up(origin: Origin) -> Result<Association, Errno> {
@@ -232,9 +220,9 @@ async fn report_unsent(socket: &Rc<Socket>, assoc: &SocketAssociation, queue: &S
     }
 }
 
-async fn relay_inbound_to_end(socket: Rc<Socket>, telling: Telling) {
-    let assoc = &telling.0;
-    relay_inbound(&socket, assoc, |_| drop(socket.remove(assoc))).await;
+async fn relay_inbound_to_end(socket: Rc<Socket>, assoc: Rc<SocketAssociation>) {
+    relay_inbound(&socket, &assoc, |_| drop(socket.remove(&assoc))).await;
+    socket.note_silent();
 }
 
 /// Ends the associations of a socket that its program has closed. Dropping the last handle of an association delivers its
