@@ -120,7 +120,7 @@ fn a_long_message_comes_back_in_pieces_that_make_it_whole() {
     assert_eq!(whole(&failed), bytes);
 }
 
-/// Number of messages of which several are behind one another, for a step of at most so many.
+/// Number of messages that takes several steps to return.
 const MANY: u32 = 1000;
 const STEP: usize = 64;
 
@@ -188,12 +188,8 @@ fn very_many_lifetimes_that_end_together_are_noticed_in_steps() {
     assert_eq!(failures(&peer.app.events).len(), MANY as usize);
 }
 
-#[test]
-fn after_a_restart_very_many_messages_return_in_steps_and_the_next_restart_waits_for_them() {
-    let (mut hosts, a, b) = established(14);
-    hosts.cut();
-    hosts.send_all(B, b, (0..MANY).map(|n| (numbered(n), vec![n as u8; 40].into())));
-    assert!(hosts.all_admitted(B));
+/// Restarts A, which sends to B over a line that works again, until B has heard of it.
+fn restart_of_a(hosts: &mut TwoHosts) {
     hosts.run_for(Duration::from_millis(50));
     hosts.reboot(A);
     hosts.untap(A);
@@ -202,6 +198,15 @@ fn after_a_restart_very_many_messages_return_in_steps_and_the_next_restart_waits
     hosts.run_until("B heard of it", SOON, |hosts| {
         hosts.node(B).app.saw(|event| matches!(event, Event::Restarted { .. }))
     });
+}
+
+#[test]
+fn after_a_restart_very_many_messages_return_in_steps_and_the_next_restart_waits_for_them() {
+    let (mut hosts, a, b) = established(14);
+    hosts.cut();
+    hosts.send_all(B, b, (0..MANY).map(|n| (numbered(n), vec![n as u8; 40].into())));
+    assert!(hosts.all_admitted(B));
+    restart_of_a(&mut hosts);
     hosts.run_for(SECOND);
     let events = &hosts.app(B).events;
     let returned: Vec<u32> = failures(events).iter().map(|failure| failure.info.context).collect();
@@ -216,14 +221,7 @@ fn data_that_a_restarted_peer_will_never_acknowledge_returns() {
     let (mut hosts, a, b) = established(4);
     hosts.cut();
     hosts.send(B, b, numbered(1), &b"lost"[..]);
-    hosts.run_for(Duration::from_millis(50));
-    hosts.reboot(A);
-    hosts.untap(A);
-    hosts.untap(B);
-    hosts.connect(A, (PORT_A, PORT_B), wants_events());
-    hosts.run_until("B heard of it", SOON, |hosts| {
-        hosts.node(B).app.saw(|event| matches!(event, Event::Restarted { .. }))
-    });
+    restart_of_a(&mut hosts);
     let events = &hosts.app(B).events;
     let failed = failures(events);
     assert_eq!(failed.iter().map(|failure| failure.data.to_vec()).collect::<Vec<_>>(), [b"lost"]);

@@ -261,3 +261,21 @@ async fn a_default_that_ends_the_association_counts_for_short_messages() {
     let found = past_turns(&mut outbound).await;
     assert!(matches!(found, Err(Departure::Abort(_))), "{found:?}");
 }
+
+#[tokio::test(flavor = "local")]
+async fn longer_messages_that_are_there_together_leave_together() {
+    const MESSAGES: usize = 12;
+    let joined = Joined::new().await;
+    let mut outbound = joined.outbound();
+    let packets_sent = || joined.association().statistics().expect("it is open").packets_sent;
+    let before = packets_sent();
+    for _ in 0..MESSAGES {
+        put(&joined.socket, ID, &content(4_000));
+    }
+    assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Message);
+    let packets = packets_sent() - before;
+    for _ in 0..MESSAGES {
+        assert_eq!(receive(&joined.peer).await, content(4_000));
+    }
+    assert!((1..=MESSAGES as u64 / 3).contains(&packets), "{packets} packets");
+}
