@@ -343,7 +343,11 @@ fn is_plain(header: &Header) -> bool {
 }
 
 /// Hands a message to an association; leaves in `content` what it has not accepted. `WouldBlock`: there is no room.
-fn pass_on(association: &Association, header: &Header, content: &mut Bytes) -> Result<(), SendError> {
+pub(super) fn pass_on(
+    association: &Association,
+    header: &Header,
+    content: &mut Bytes,
+) -> Result<(), SendError> {
     if !content.is_empty() {
         let info = SendInfo { path: wanted_path(association, header), ..send_info(header) };
         internals::send_at_hand(association, content, &info)?;
