@@ -255,7 +255,6 @@ impl Host for App {
         PathHints {
             mtu_bytes: *mtu_bytes,
             header_bytes: if remote.is_ipv6() { 48 } else { 28 },
-            is_own_endpoint: false,
             leaves_host: self.leaves_host(),
             on_link: remote.is_ipv6(),
             in_flight_limit_bytes: *in_flight_limit_bytes,

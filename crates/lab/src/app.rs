@@ -1,7 +1,8 @@
 //! The application on a host: it records everything that it receives, and reads as a test demands.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -70,6 +71,10 @@ pub struct App {
     pub keeps_bytes: bool,
     /// The link's knowledge of every path. By default, packets of 1500 bytes with IP and UDP are known to arrive.
     pub hints: PathHints,
+    /// Number of questions about a path.
+    pub path_questions: Cell<u64>,
+    /// Whether packets of the peer come from this endpoint.
+    pub is_own_endpoint: bool,
     /// The time, set before every input.
     pub now: Time,
     reading: Reading,
@@ -93,6 +98,8 @@ impl Default for App {
             trace: Vec::new(),
             keeps_bytes: true,
             hints: PathHints { mtu_bytes: 1472, header_bytes: LOWER_HEADER_BYTES, ..PathHints::default() },
+            path_questions: Cell::new(0),
+            is_own_endpoint: false,
             now: Time::ZERO,
             reading: Reading::AtOnce,
             read_at: None,
@@ -281,6 +288,15 @@ impl Host for App {
     }
 
     fn path_hints(&self, _remote: SocketAddr) -> PathHints {
+        self.path_questions.set(self.path_questions.get() + 1);
         self.hints
+    }
+
+    fn is_same_host(&self, _address: IpAddr) -> bool {
+        !self.hints.leaves_host
+    }
+
+    fn is_own_endpoint(&self, _remote: SocketAddr) -> bool {
+        self.is_own_endpoint
     }
 }

@@ -141,6 +141,10 @@ impl<L: Link> Link for Hairpin<L> {
         self.link.path_info(remote)
     }
 
+    fn is_same_host(&self, address: IpAddr) -> bool {
+        self.link.is_same_host(address)
+    }
+
     fn batch_limits(&self) -> BatchLimits {
         self.link.batch_limits()
     }

@@ -136,6 +136,12 @@ pub trait Link: Send {
     /// conservative.
     fn path_info(&self, remote: SocketAddr) -> PathInfo;
 
+    /// Returns whether an address belongs to this host, as `same_host` of its path does, but without a system call for each new
+    /// address.
+    fn is_same_host(&self, address: IpAddr) -> bool {
+        self.path_info(SocketAddr::new(address, 0)).same_host
+    }
+
     /// Returns the limits of one `transmit`. They can shrink when the kernel turns out not to segment.
     fn batch_limits(&self) -> BatchLimits;
 

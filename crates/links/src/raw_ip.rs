@@ -1,7 +1,7 @@
 //! SCTP packets directly in IP, protocol 132 (RFC 9260 §3), in batches.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
@@ -116,6 +116,10 @@ impl Link for RawIp {
 
     fn path_info(&self, remote: SocketAddr) -> PathInfo {
         self.sockets.path_info(remote)
+    }
+
+    fn is_same_host(&self, address: IpAddr) -> bool {
+        self.sockets.is_same_host(address)
     }
 
     fn batch_limits(&self) -> BatchLimits {

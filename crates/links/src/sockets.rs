@@ -11,8 +11,9 @@ use nix::errno::Errno;
 use crate::blocks::Blocks;
 use crate::bound_socket::BoundSocket;
 use crate::control::RECEIVE_CONTROL_BYTES;
-use crate::interface::bind_to_interface;
+use crate::interface::{bind_to_interface, interface_addresses};
 use crate::link::{PathInfo, Sink, Unreachable};
+use crate::own_addresses::OwnAddresses;
 use crate::route::{Routes, header_bytes, payload_bytes};
 use crate::strangers::readiness::Readiness;
 use crate::strangers::share::Share;
@@ -56,6 +57,7 @@ pub(crate) struct Sockets {
     mtu_bytes_cap: usize,
     in_flight_limit_bytes: usize,
     pub(crate) routes: RefCell<Routes>,
+    own: RefCell<OwnAddresses>,
     pub(crate) blocks: Blocks,
     pub(crate) control: [u8; RECEIVE_CONTROL_BYTES],
     pending_reports: VecDeque<Unreachable>,
@@ -127,6 +129,7 @@ impl Sockets {
             in_flight_limit_bytes: (buffer_bytes * IN_FLIGHT_PERCENT / CHARGE_PERCENT)
                 .min(IN_FLIGHT_BYTES_MAX),
             routes: RefCell::new(Routes::new(interfaces)),
+            own: RefCell::new(OwnAddresses::new()),
             blocks: Blocks::new(),
             control: [0; RECEIVE_CONTROL_BYTES],
             pending_reports: VecDeque::with_capacity(PENDING_REPORTS_MAX),
@@ -157,6 +160,17 @@ impl Sockets {
             local,
             route_local: route.source,
         }
+    }
+
+    /// Returns whether an address belongs to this host.
+    pub(crate) fn is_same_host(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        if matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local()) {
+            return interface_addresses().is_ok_and(|own| own.contains(&address));
+        }
+        let mut own = self.own.borrow_mut();
+        own.refresh();
+        own.has(address)
     }
 
     pub(crate) fn descriptors<'a>(&'a self, visit: &mut dyn FnMut(BorrowedFd<'a>)) {

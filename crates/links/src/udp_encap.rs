@@ -1,7 +1,7 @@
 //! SCTP packets in UDP datagrams (RFC 6951), in batches.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 
 use crate::bind::open_all;
@@ -73,6 +73,10 @@ impl Link for UdpEncap {
 
     fn path_info(&self, remote: SocketAddr) -> PathInfo {
         self.sockets.path_info(remote)
+    }
+
+    fn is_same_host(&self, address: IpAddr) -> bool {
+        self.sockets.is_same_host(address)
     }
 
     fn batch_limits(&self) -> BatchLimits {

@@ -1,6 +1,6 @@
 //! Output of the core to the user: messages and events.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 use sctp_message::{RecvInfo, SendInfo};
@@ -213,7 +213,18 @@ pub trait Host {
     /// called for an association without a pool.
     fn keep_charge(&mut self, _id: AssociationId, _charge: ReceiveCharge) {}
     /// Returns the link's knowledge of the path to an address.
+    ///
+    /// This may cost system calls, so packets of strangers alone do not lead to it.
     fn path_hints(&self, remote: SocketAddr) -> PathHints;
+    /// Returns whether an address belongs to this host. Called for every INIT and every valid cookie.
+    fn is_same_host(&self, address: IpAddr) -> bool {
+        !self.path_hints(SocketAddr::new(address, 0)).leaves_host
+    }
+    /// Returns whether only this endpoint can send from an address: it is one of its own, with its own UDP port if the link
+    /// encapsulates. Called for INITs and valid cookies.
+    fn is_own_endpoint(&self, _remote: SocketAddr) -> bool {
+        false
+    }
     /// Returns memory for the blocks of a message, if memory of an earlier [`Payload::Many`] is available.
     fn spare(&mut self) -> Vec<Bytes> {
         Vec::new()

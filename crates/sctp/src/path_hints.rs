@@ -11,9 +11,6 @@ pub struct PathHints {
     pub header_bytes: usize,
     /// Whether the path leaves this host, so that path MTU discovery must probe it (RFC 8899).
     pub leaves_host: bool,
-    /// Whether only this endpoint can send from the address: it is one of its own, with its own UDP port if the
-    /// link encapsulates.
-    pub is_own_endpoint: bool,
     /// Whether the peer's address is on the link of the interface, without a router between: packets begin with the MTU
     /// of the interface, up to 1,500 bytes of IP.
     pub on_link: bool,

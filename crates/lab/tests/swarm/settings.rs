@@ -51,7 +51,6 @@ pub fn hints(dice: &mut Dice) -> PathHints {
     PathHints {
         mtu_bytes: dice.pick(&[512, 1280, 1472, 1472, 1472, 8972, 65_504]),
         header_bytes: 28,
-        is_own_endpoint: false,
         leaves_host: dice.one_in(2),
         in_flight_limit_bytes: dice.one_in(4).then(|| dice.even(140_000, 400_000) as usize),
         local: None,

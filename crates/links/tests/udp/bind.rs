@@ -79,6 +79,21 @@ fn a_socket_bound_to_its_interface_reaches_what_is_there() {
 }
 
 #[test]
+fn addresses_of_this_host_are_known_without_their_route() {
+    let link = bind("127.0.0.1");
+    for own in links::interface_addresses().unwrap() {
+        assert!(link.is_same_host(own), "{own}");
+    }
+    assert!(
+        link.is_same_host("127.0.0.9".parse().unwrap())
+            && link.is_same_host("::ffff:127.0.0.1".parse().unwrap())
+    );
+    assert!(
+        !link.is_same_host("192.0.2.1".parse().unwrap()) && !link.is_same_host("fe80::1".parse().unwrap())
+    );
+}
+
+#[test]
 fn each_way_begins_at_the_address_that_its_route_leaves_from() {
     let addresses = ["127.0.0.1", "127.0.0.2", "::1"].map(|ip| ip.parse().unwrap());
     let config = UdpEncapConfig { addresses: addresses.to_vec(), port: 0, ..UdpEncapConfig::default() };

@@ -1,7 +1,7 @@
 //! The upper side: turns messages and events of the core into primitives.
 
 use std::collections::{HashMap, HashSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use ::sctp::{
@@ -171,12 +171,19 @@ impl Host for Upper<'_, '_> {
             mtu_bytes: info.mtu_bytes,
             header_bytes: info.header_bytes,
             leaves_host: !info.same_host,
-            is_own_endpoint: info.same_host && is_own(&self.link.local_addresses(), remote),
             on_link: info.on_link,
             in_flight_limit_bytes: info.in_flight_limit_bytes,
             local: info.local,
             route_local: info.route_local,
         }
+    }
+
+    fn is_same_host(&self, address: IpAddr) -> bool {
+        self.link.is_same_host(address)
+    }
+
+    fn is_own_endpoint(&self, remote: SocketAddr) -> bool {
+        self.link.is_same_host(remote.ip()) && is_own(&self.link.local_addresses(), remote)
     }
 
     fn spare(&mut self) -> Vec<Bytes> {

@@ -348,8 +348,7 @@ impl Endpoint {
         if !is_other && !self.listeners.has(peer_port) {
             return None;
         }
-        let hints = host.path_hints(route.remote);
-        if hints.is_own_endpoint || !is_other && hints.leaves_host {
+        if host.is_own_endpoint(route.remote) || !is_other && !host.is_same_host(route.remote.ip()) {
             return None;
         }
         self.statistics.restarts_refused += 1;
@@ -422,7 +421,7 @@ impl Endpoint {
             return self.abort_cookie(now, route, cookie, &chunk);
         }
         let (ports, listed) = ((cookie.local_port, cookie.peer_port), cookie.addresses.iter().copied());
-        if listener.config.distinct_peers && host.path_hints(route.remote).is_own_endpoint {
+        if listener.config.distinct_peers && host.is_own_endpoint(route.remote) {
             self.abort_other_ways(now, route, ports, host);
         }
         if let Some(chunk) = self.refuse_second_way(&listener, route, ports, listed, host) {
@@ -500,7 +499,7 @@ fn abort_chunk_without_cause() -> Vec<u8> {
 
 /// Returns the address of a peer; `None` if the peer is on this host.
 fn source_of<H: Host + ?Sized>(route: Route, host: &H) -> Option<IpAddr> {
-    host.path_hints(route.remote).leaves_host.then(|| route.remote.ip())
+    Some(route.remote.ip()).filter(|address| !host.is_same_host(*address))
 }
 
 /// Returns the maximum length of the chunks in an answer to a stranger: the answer has at most three times the bytes of the

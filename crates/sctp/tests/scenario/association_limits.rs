@@ -200,6 +200,24 @@ fn connects_through(peer: &mut Peer, udp_port: u16, port: u16) -> bool {
     true
 }
 
+/// A question about a path may cost system calls, which a flood of INITs from invented addresses must not cause.
+#[test]
+fn an_init_asks_nothing_about_the_path() {
+    for distinct_peers in [true, false] {
+        let mut peer = Peer::new(1, AssociationConfig { distinct_peers, ..AssociationConfig::default() });
+        peer.app.hints.leaves_host = true;
+        for (host, port) in [(9, 5000), (10, ENDPOINT_PORT)] {
+            let from = SocketAddr::from(([10, 0, 0, host], 9899));
+            let before = peer.app.path_questions.get();
+            let cookie = asks(&mut peer, from, port).expect("an INIT ACK");
+            assert_eq!(peer.app.path_questions.get(), before);
+            echoes(&mut peer, from, port, &cookie);
+            assert!(peer.app.path_questions.get() > before, "an association has a path");
+            while peer.hears_maybe().is_some() {}
+        }
+    }
+}
+
 /// A user that knows its peers by address cannot tell apart two that differ in their UDP port alone.
 #[test]
 fn a_listener_for_distinct_peers_refuses_one_that_another_peer_looks_like() {
@@ -215,7 +233,7 @@ fn a_listener_for_distinct_peers_refuses_one_that_another_peer_looks_like() {
         peer.app.hints.leaves_host = false;
         assert_eq!(connects_through(&mut peer, 40_001, ENDPOINT_PORT), !distinct_peers);
         // One that sends through this endpoint owns its port, and takes the place of others.
-        peer.app.hints.is_own_endpoint = true;
+        peer.app.is_own_endpoint = true;
         let before = peer.endpoint.association_count();
         assert!(connects_through(&mut peer, 40_002, 5000));
         assert_eq!(peer.endpoint.association_count() - before, usize::from(!distinct_peers));
