@@ -5,7 +5,7 @@
 //! earlier run remain until there are new ones; files that are not of the laboratory remain in any case.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,6 @@ use super::live::trace::Trace;
 use super::row::Row;
 use super::{LabError, write_error};
 use crate::host;
-use crate::result_file::ResultFile;
 
 pub(super) const MANIFEST: &str = "manifest.json";
 pub(super) const RESULTS: &str = "results.json";
@@ -67,8 +66,11 @@ impl Archive {
         check_owner(folder)?;
         let traces = folder.join(TRACES);
         fs::create_dir_all(&traces).map_err(|error| write_error(&traces, &error))?;
+        if traces.is_symlink() {
+            return Err(LabError::Foreign { path: traces });
+        }
         for folder in [folder, &traces] {
-            ResultFile::open(&new(&folder.join(MANIFEST))).map_err(|error| write_error(folder, &error))?;
+            check_writable(folder).map_err(|error| write_error(folder, &error))?;
         }
         let folder = folder.to_owned();
         let busy_before = others_busy();
@@ -112,7 +114,7 @@ impl Archive {
         let new = new(&path);
         let written = serde_json::to_vec_pretty(what)
             .map_err(io::Error::from)
-            .and_then(|text| fs::write(&new, text))
+            .and_then(|text| write_new(&new, &text))
             .and_then(|()| fs::rename(&new, &path));
         written.map_err(|error| {
             let _ = fs::remove_file(&new);
@@ -167,6 +169,22 @@ fn new(path: &Path) -> PathBuf {
     name.into()
 }
 
+/// Fails early if no files can be made in a folder.
+fn check_writable(folder: &Path) -> io::Result<()> {
+    let probe = new(&folder.join(MANIFEST));
+    write_new(&probe, &[])?;
+    fs::remove_file(probe)
+}
+
+/// Writes a file that does not exist yet, in place of one that an earlier run has left half written. Follows no link, which
+/// another user may have put into a shared folder.
+fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => fs::File::create_new(path)?.write_all(content),
+    }
+}
+
 /// Returns the time that processors were busy for other programs than this one and its finished children.
 fn others_busy() -> Duration {
     host::busy_time().saturating_sub(host::processor_time() + host::processor_time_of_children())
@@ -175,6 +193,7 @@ fn others_busy() -> Duration {
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -212,6 +231,24 @@ mod tests {
         assert_eq!(names(&folder), [MANIFEST, RESULTS, TRACES], "nothing half written");
         let others = ["0002-old.json", "0003-lossy.json", "2-lossy.json", "my.json", "thesis.txt"];
         assert_eq!(names(&traces), others);
+        fs::remove_dir_all(&folder).expect("ours");
+    }
+
+    #[test]
+    fn links_in_a_folder_are_not_followed() {
+        let folder = scratch("links");
+        let victim = folder.join("victim");
+        fs::write(&victim, "mine").expect("room");
+        for name in [MANIFEST, RESULTS] {
+            symlink(&victim, new(&folder.join(name))).expect("room");
+        }
+        let mut archive = Archive::create(&folder, 1).expect("a folder");
+        archive.keep("lossy", &[], &[]).expect("room");
+        assert_eq!(fs::read_to_string(&victim).expect("it remains"), "mine");
+        fs::remove_dir_all(folder.join(TRACES)).expect("ours");
+        symlink("/tmp", folder.join(TRACES)).expect("room");
+        let Err(error) = Archive::create(&folder, 1) else { panic!("the traces would go elsewhere") };
+        assert!(error.to_string().contains(TRACES), "{error}");
         fs::remove_dir_all(&folder).expect("ours");
     }
 

@@ -287,14 +287,14 @@ fn serve_tcp_connections(
 /// Returns the next connection that belongs to the test, if one comes soon. Rejects others.
 fn accept_data(listener: &TcpListener, token: u64, spec: &Spec) -> Result<Option<TcpStream>, LoadError> {
     let during = "accepting a TCP connection";
-    let Some((mut stream, _)) =
+    let Some((stream, _)) =
         sockets::accept_within(listener, CHECK_INTERVAL).map_err(LoadError::during(during))?
     else {
         return Ok(None);
     };
-    stream.set_read_timeout(Some(READ_TIMEOUT)).map_err(LoadError::during(during))?;
-    match Purpose::read(&mut stream) {
+    match Purpose::read(&stream, READ_TIMEOUT) {
         Ok(Some(Purpose::Data { token: theirs })) if theirs == token => {
+            stream.set_read_timeout(Some(READ_TIMEOUT)).map_err(LoadError::during(during))?;
             sockets::set_stream_buffers(&stream, spec.buffer_bytes)
                 .map_err(LoadError::during("setting the socket's buffers"))?;
             Ok(Some(stream))

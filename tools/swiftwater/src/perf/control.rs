@@ -3,9 +3,10 @@
 //! It is a TCP connection to the server's port with one JSON object a line. TCP tests open their connections to the same port; a
 //! preamble of sixteen bytes distinguishes them, so a firewall needs one port.
 
+use std::borrow::Borrow;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,8 @@ pub(crate) const VERSION: u32 = 2;
 pub(crate) const PREAMBLE_BYTES: usize = 16;
 /// Longest line. A peer that sends a longer one is no end of a test.
 const LINE_BYTES_MAX: u64 = 64 << 10;
+/// Time for the other end to make room for a message.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 const MAGIC: &[u8; 4] = b"SWFT";
 
 /// Purpose of a connection to the server's port.
@@ -56,10 +59,10 @@ impl Purpose {
         }
     }
 
-    /// Reads the preamble of a new connection.
-    pub(crate) fn read(stream: &mut TcpStream) -> io::Result<Option<Self>> {
+    /// Reads the preamble of a new connection, which must come within `timeout`.
+    pub(crate) fn read(stream: &TcpStream, timeout: Duration) -> io::Result<Option<Self>> {
         let mut bytes = [0; PREAMBLE_BYTES];
-        stream.read_exact(&mut bytes)?;
+        Limited { stream, until: Some(Instant::now() + timeout) }.read_exact(&mut bytes)?;
         Ok(Self::parse(&bytes))
     }
 }
@@ -171,10 +174,29 @@ impl From<io::Error> for ControlError {
     }
 }
 
+/// A connection whose reads fail after a time, whether bytes have come in between or not.
+#[derive(Debug)]
+struct Limited<S> {
+    stream: S,
+    until: Option<Instant>,
+}
+
+impl<S: Borrow<TcpStream>> Read for Limited<S> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        if left == Some(Duration::ZERO) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let mut stream: &TcpStream = self.stream.borrow();
+        stream.set_read_timeout(left)?;
+        stream.read(buffer)
+    }
+}
+
 /// One end of the control connection.
 #[derive(Debug)]
 pub(crate) struct Control {
-    reader: BufReader<TcpStream>,
+    reader: BufReader<Limited<TcpStream>>,
     writer: TcpStream,
 }
 
@@ -182,7 +204,9 @@ impl Control {
     /// Uses a connection after its preamble.
     pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
-        Ok(Self { writer: stream.try_clone()?, reader: BufReader::new(stream) })
+        stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
+        let writer = stream.try_clone()?;
+        Ok(Self { writer, reader: BufReader::new(Limited { stream, until: None }) })
     }
 
     /// Returns a second handle that only sends.
@@ -197,7 +221,7 @@ impl Control {
 
     /// Waits for one message, at most for `timeout`; for ever without one.
     pub(crate) fn hear<T: DeserializeOwned>(&mut self, timeout: Option<Duration>) -> Result<T, ControlError> {
-        self.writer.set_read_timeout(timeout)?;
+        self.reader.get_mut().until = timeout.map(|timeout| Instant::now() + timeout);
         let mut line = Vec::new();
         let count = (&mut self.reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
         match (count, line.last()) {
@@ -243,6 +267,22 @@ mod tests {
         }
         assert_eq!(Purpose::parse(b"GET / HTTP/1.1\r\n"), None);
         assert_eq!(Purpose::parse(b"SWFT\x02\0\0\0\0\0\0\0\0\0\0\0"), None);
+    }
+
+    #[test]
+    fn a_message_that_comes_byte_by_byte_has_no_more_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let mut client = TcpStream::connect(listener.local_addr().expect("bound")).expect("a listener");
+        let mut control = Control::new(listener.accept().expect("a client").0).expect("a live connection");
+        let dripping = std::thread::spawn(move || {
+            while client.write_all(b" ").is_ok() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let heard = control.hear::<FromClient>(Some(Duration::from_millis(50)));
+        assert!(matches!(heard, Err(ControlError::Silent)), "{heard:?}");
+        drop(control);
+        dripping.join().expect("it ends with the connection");
     }
 
     #[test]

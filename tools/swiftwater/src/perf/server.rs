@@ -30,6 +30,11 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for the remaining data to arrive after the client has ended.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// Number of messages of a client after its request: `Go` and `Done`.
+const CLIENT_MESSAGES_MAX: usize = 2;
+/// Time without a message of the client and without data after which a test is over, so that others can have theirs.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+
 /// Record of one test that a server has served.
 #[derive(Clone, Debug)]
 pub(crate) struct Served {
@@ -282,13 +287,18 @@ impl RunningTest {
         let mut began = Instant::now();
         let mut reports = Reports::new(spec, began);
         let mut give_up = None;
+        let mut silence = Silence::new(began);
         while self.workers_left > 0 && !interrupt::requested() {
             if give_up.is_some_and(|at| Instant::now() > at) {
                 return Err(
                     "what the client sent did not all arrive in time; the path may lose packets".into()
                 );
             }
-            match self.events.recv_timeout(reports.wait()) {
+            let event = self.events.recv_timeout(reports.wait());
+            if silence.is_over(Instant::now(), event.is_ok(), Meter::total(&self.meters)) {
+                return Err(format!("the client has sent nothing for {} s", SILENCE_MAX.as_secs()));
+            }
+            match event {
                 Ok(Event::Worker(Ok(span))) => self.finish_worker(span),
                 Ok(Event::Worker(Err(error))) => return Err(error.to_string()),
                 Ok(Event::Heard(FromClient::Go)) => {
@@ -309,7 +319,8 @@ impl RunningTest {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             if let Some(report) = reports.due(spec, &self.meters) {
-                let _ = speaker.say(&FromServer::Interval(report));
+                // A client that does not read its reports would hold up the test.
+                speaker.say(&FromServer::Interval(report)).map_err(|error| error.to_string())?;
                 observe(ServerEvent::Interval(report));
             }
         }
@@ -384,13 +395,35 @@ fn duration_s(arrivals: Span, elapsed_s: f64, sending_s: f64) -> f64 {
     arriving_s.max(sending_s)
 }
 
+/// Reports the messages of the client. Each comes once: a client that sends more than these is no client of ours.
 fn read_client(mut control: Control, events: &Sender<Event>) {
-    while let Ok(heard) = control.hear(None) {
+    for _ in 0..CLIENT_MESSAGES_MAX {
+        let Ok(heard) = control.hear(None) else { break };
         if events.send(Event::Heard(heard)).is_err() {
             return;
         }
     }
     let _ = events.send(Event::ClientGone);
+}
+
+/// Watches for a client that neither says nor sends anything.
+struct Silence {
+    since: Instant,
+    counted: (u64, u64),
+}
+
+impl Silence {
+    fn new(now: Instant) -> Self {
+        Self { since: now, counted: (0, 0) }
+    }
+
+    /// Returns whether the limit has passed, given whether there was an event, and all that has arrived.
+    fn is_over(&mut self, now: Instant, event: bool, counted: (u64, u64)) -> bool {
+        if event || counted != self.counted {
+            *self = Self { since: now, counted };
+        }
+        now.saturating_duration_since(self.since) > SILENCE_MAX
+    }
 }
 
 /// Reports of a test with intervals.
@@ -441,9 +474,8 @@ impl Reports {
 }
 
 /// Accepts a new connection as a control connection if its preamble says so.
-fn open_control(mut stream: TcpStream) -> io::Result<Option<Control>> {
-    stream.set_read_timeout(Some(PREAMBLE_TIMEOUT))?;
-    match Purpose::read(&mut stream)? {
+fn open_control(stream: TcpStream) -> io::Result<Option<Control>> {
+    match Purpose::read(&stream, PREAMBLE_TIMEOUT)? {
         Some(Purpose::Control) => Control::new(stream).map(Some),
         _ => Ok(None),
     }
@@ -453,6 +485,30 @@ fn open_control(mut stream: TcpStream) -> io::Result<Option<Control>> {
 mod tests {
     use super::*;
     use crate::perf::spec::example;
+
+    #[test]
+    fn a_client_is_silent_when_neither_messages_nor_data_come() {
+        let began = Instant::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let mut silence = Silence::new(began);
+        assert!(!silence.is_over(at(60), false, (0, 0)) && silence.is_over(at(61), false, (0, 0)));
+        assert!(!silence.is_over(at(61), true, (0, 0)), "a message has come");
+        assert!(!silence.is_over(at(120), false, (1, 64)), "data has come");
+        assert!(!silence.is_over(at(180), false, (1, 64)) && silence.is_over(at(181), false, (1, 64)));
+    }
+
+    #[test]
+    fn a_client_that_repeats_messages_counts_as_gone() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let mut client = TcpStream::connect(listener.local_addr().expect("bound")).expect("a listener");
+        let control = Control::new(listener.accept().expect("a client").0).expect("a live connection");
+        io::Write::write_all(&mut client, &b"{\"say\":\"go\"}\n".repeat(100)).expect("room");
+        let (events, heard) = channel();
+        read_client(control, &events);
+        drop(events);
+        let heard: Vec<Event> = heard.iter().collect();
+        assert!(matches!(heard[..], [Event::Heard(_), Event::Heard(_), Event::ClientGone]));
+    }
 
     #[test]
     fn arrivals_in_one_moment_are_measured_by_the_time_of_the_sending() {
