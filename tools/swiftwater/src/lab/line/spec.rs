@@ -64,9 +64,13 @@ impl FromStr for PathSpec {
     }
 }
 
-/// Returns the key of a word without a name: a rate or a delay.
-fn unnamed_key(word: &str) -> &'static str {
-    if word.ends_with("bit") { "rate" } else { "delay" }
+/// Returns the key of a word without a name: a rate, a delay, or the word itself, which is neither.
+fn unnamed_key(word: &str) -> &str {
+    match word {
+        _ if !word.starts_with(|first: char| first.is_ascii_digit()) => word,
+        _ if word.ends_with("bit") => "rate",
+        _ => "delay",
+    }
 }
 
 /// Returns the values that a key takes; `None` if there is no such key.
@@ -203,8 +207,10 @@ mod tests {
             let error = wrong.parse::<PathSpec>().expect_err(wrong);
             assert!(error.contains(range), "{error}");
         }
-        let error = "colour=red".parse::<PathSpec>().expect_err("there is none");
-        assert!(!error.contains(" is 0") && !error.contains("colour is"), "{error}");
+        for wrong in ["colour=red", "fast"] {
+            let error = wrong.parse::<PathSpec>().expect_err("there is none");
+            assert!(error.contains(wrong) && !error.contains(" is 0"), "{error}");
+        }
     }
 
     #[test]
