@@ -59,7 +59,7 @@ pub use endpoint::{Admission, Arrival, Endpoint, Permit, Unreachable};
 pub use error::{CloseReason, ConnectError, PrimaryError, SendError, UnknownName};
 pub use event::{Event, Host, PathChange, PathReason, Payload, SendFailure};
 pub use identifiers::{AssociationId, ListenerId};
-pub use outbound::{Batch, Block, Stage, Staged};
+pub use outbound::{Batch, Block, MessageLimits, Stage, Staged};
 pub use path_hints::PathHints;
 pub use path_state::PathState;
 pub use range_set::RangeSet;

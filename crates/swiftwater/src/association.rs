@@ -184,7 +184,6 @@ impl Association {
     /// Fails as [`Association::send`] does, or because the stream does not exist.
     #[inline]
     pub fn send_with(&self, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
-        self.check(message.len(), info)?;
         self.shared.socket.write(0, info, message, Wait::Forever)
     }
 
@@ -231,7 +230,6 @@ impl Association {
     ///
     /// Fails as [`Association::send_with`] does, or with [`SendError::TimedOut`], and then sends nothing.
     pub fn send_timeout(&self, message: &[u8], info: &SendInfo, timeout: Duration) -> Result<(), SendError> {
-        self.check(message.len(), info)?;
         self.shared.socket.write(0, info, message, Wait::within(timeout))
     }
 

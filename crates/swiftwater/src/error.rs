@@ -200,6 +200,19 @@ impl fmt::Display for SendError {
 
 impl std::error::Error for SendError {}
 
+impl From<sctp::SendError> for SendError {
+    fn from(refusal: sctp::SendError) -> Self {
+        match refusal {
+            sctp::SendError::Closed => SendError::Closed,
+            sctp::SendError::PeerShutdown => SendError::PeerShutdown,
+            sctp::SendError::NoSuchStream { stream, streams } => SendError::NoSuchStream { stream, streams },
+            sctp::SendError::TooLong { bytes, limit_bytes } => SendError::TooLong { bytes, limit_bytes },
+            sctp::SendError::Empty => SendError::Empty,
+            sctp::SendError::RecordOpen { .. } => SendError::RecordOpen,
+        }
+    }
+}
+
 /// The kinds of loss of an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -94,7 +94,7 @@ impl Sender {
     /// Fails as [`Sender::feed`] does, or because the stream does not exist.
     #[inline]
     pub fn feed_with(&mut self, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
-        self.association.check(message.len(), info)?;
+        self.association.check_collected(message.len(), info)?;
         self.association.feed(&mut self.fed, message, info)
     }
 

@@ -424,6 +424,14 @@ impl SctpDriver {
         self.endpoint.return_stage(stage);
     }
 
+    /// Returns why a message cannot be sent on an association: the error that [`streams::Driver::admit`] reports as a number.
+    pub fn refusal(&self, s: StreamId, association: u32, info: &SendInfo, bytes: usize) -> Option<SendError> {
+        match self.association(s, association) {
+            Some(id) => self.endpoint.refusal(id, info, bytes),
+            None => Some(SendError::Closed),
+        }
+    }
+
     /// Sends the messages of a batch on a stream, and empties it.
     pub fn write_batch(&mut self, s: StreamId, association: u32, batch: &mut Batch) -> streams::Admission {
         let Some(id) = self.association(s, association) else {

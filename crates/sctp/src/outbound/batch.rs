@@ -30,8 +30,8 @@ pub struct Batch {
     short: Short,
     data_bytes: usize,
     /// The stream with the highest number.
-    pub(super) stream_max: u16,
-    pub(super) message_bytes_max: usize,
+    stream_max: u16,
+    message_bytes_max: usize,
 }
 
 impl Batch {
@@ -56,6 +56,12 @@ impl Batch {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.short.messages == 0
+    }
+
+    /// Returns the description that an association accepts only if it accepts that of each message: the highest stream, and the
+    /// length of the longest message.
+    pub fn most_demanding(&self) -> (SendInfo, usize) {
+        (SendInfo { stream: self.stream_max, ..SendInfo::default() }, self.message_bytes_max)
     }
 
     /// Returns what the messages take of the send buffer.

@@ -11,6 +11,7 @@
 //! | `stage` | the end of the queue, lent to the caller that fills it |
 //! | `batch` | short messages that are queued together |
 //! | `message` | messages that wait as blocks |
+//! | `message_limits` | the messages that can be sent at all |
 //! | `pending` | messages without a TSN; the place of a stream scheduler |
 //! | `run` | consecutive chunks of one packet, in wire form |
 //! | `outstanding` | runs, their states and totals |
@@ -24,6 +25,7 @@ mod batch;
 mod fill;
 mod loss;
 mod message;
+mod message_limits;
 mod outstanding;
 mod pending;
 mod refused;
@@ -55,6 +57,7 @@ use crate::tsn;
 pub use batch::Batch;
 pub(crate) use fill::{Filled, Packet};
 use message::Message;
+pub use message_limits::MessageLimits;
 use outstanding::{Moved, Outstanding};
 use pending::{Pending, Waiting};
 pub(crate) use sack::{Report, SackOutcome};
@@ -113,13 +116,12 @@ pub(crate) struct Outbound {
     buffer_bytes: usize,
     /// Memory that bounds the buffers of several associations.
     pool: Option<SendPool>,
-    message_bytes_max: usize,
+    limits: MessageLimits,
     peer_window: PeerWindow,
     /// Chunks that the peer had no room for.
     refused: Option<refused::Refused>,
     /// When the peer last took back what gap blocks had acknowledged.
     reneged_at: Option<Time>,
-    streams: u16,
     next_ssn: NextSsn,
     /// Memory of `next_ssn` that was taken from the pool.
     streams_charge: ReceiveCharge,
@@ -138,11 +140,13 @@ impl Outbound {
             buffered_bytes: 0,
             buffer_bytes: config.send_buffer_bytes,
             pool: config.send_pool.clone(),
-            message_bytes_max: config.message_bytes_max,
+            limits: MessageLimits {
+                streams: config.streams_out,
+                message_bytes_max: config.message_bytes_max,
+            },
             peer_window: PeerWindow::closed(),
             refused: None,
             reneged_at: None,
-            streams: config.streams_out,
             next_ssn: NextSsn::default(),
             streams_charge: ReceiveCharge::default(),
             open_record: None,
@@ -155,7 +159,7 @@ impl Outbound {
     /// Returns whether the buffer has the room that the user waits for.
     pub(crate) fn set_config(&mut self, config: &AssociationConfig) -> bool {
         self.buffer_bytes = config.send_buffer_bytes;
-        self.message_bytes_max = config.message_bytes_max;
+        self.limits.message_bytes_max = config.message_bytes_max;
         self.takes_writable()
     }
 
@@ -194,16 +198,16 @@ impl Outbound {
         self.streams_charge = ReceiveCharge::new(pool);
         let beyond_bytes = NextSsn::bytes_max(streams) - NextSsn::bytes_max(streams.min(STREAMS_FREE));
         let has_memory = self.streams_charge.grow_exactly_to(beyond_bytes);
-        self.streams = if has_memory { streams } else { streams.min(STREAMS_FREE) };
+        self.limits.streams = if has_memory { streams } else { streams.min(STREAMS_FREE) };
     }
 
     /// Returns whether a queued message names a stream that the peer does not allow.
     pub(crate) fn waits_beyond_streams(&self) -> bool {
-        self.pending.has_streams_from(self.streams)
+        self.pending.has_streams_from(self.limits.streams)
     }
 
     pub(crate) fn streams(&self) -> u16 {
-        self.streams
+        self.limits.streams
     }
 
     /// Returns whether the user has sent a part of a record, and not its end.
@@ -311,15 +315,7 @@ impl Outbound {
     /// Checks whether a message with this description can be sent at all.
     #[inline]
     pub(crate) fn check(&self, info: &SendInfo, bytes: usize) -> Result<(), SendError> {
-        if info.stream >= self.streams {
-            return Err(SendError::NoSuchStream { stream: info.stream, streams: self.streams });
-        }
-        if bytes > self.message_bytes_max {
-            return Err(SendError::TooLong { bytes, limit_bytes: self.message_bytes_max });
-        }
-        if bytes == 0 {
-            return Err(SendError::Empty);
-        }
+        self.limits.check(info, bytes)?;
         match self.open_record {
             // The fragments of a record have consecutive TSNs (RFC 9260 §6.9), so nothing fits in between.
             Some(open) if open.stream != info.stream || open.unordered != info.unordered => {
@@ -355,8 +351,7 @@ impl Outbound {
         let limits = StageLimits {
             room_bytes: self.buffer_bytes_max().saturating_sub(self.buffered_bytes),
             due_from_bytes,
-            streams: self.streams,
-            message_bytes_max: self.message_bytes_max,
+            messages: self.limits,
         };
         Some(Stage::new(id, self.pending.lend_tail(), limits))
     }
@@ -379,8 +374,8 @@ impl Outbound {
         if let Some(open) = self.open_record {
             return Err(SendError::RecordOpen { stream: open.stream });
         }
-        let info = SendInfo { stream: batch.stream_max, ..SendInfo::default() };
-        self.check(&info, batch.message_bytes_max)
+        let (info, bytes) = batch.most_demanding();
+        self.limits.check(&info, bytes)
     }
 
     /// Queues the messages of a batch, which [`Outbound::check_batch`] has found valid, and empties it.

@@ -1,6 +1,7 @@
 //! The end of an association's send queue, lent to the caller that fills it.
 
 use super::is_short;
+use super::message_limits::MessageLimits;
 use super::run::wire_bytes;
 use super::short::{Short, path_of};
 use crate::config::MESSAGE_OVERHEAD_BYTES;
@@ -31,8 +32,7 @@ pub(super) struct StageLimits {
     pub(super) room_bytes: usize,
     /// Wire bytes to append until the association is due to transmit.
     pub(super) due_from_bytes: usize,
-    pub(super) streams: u16,
-    pub(super) message_bytes_max: usize,
+    pub(super) messages: MessageLimits,
 }
 
 /// The outcome of a message at a stage.
@@ -50,11 +50,8 @@ pub enum Staged {
 impl Stage {
     pub(super) fn new(id: AssociationId, short: Short, limits: StageLimits) -> Self {
         let waited = (short.messages, short.wire.len());
-        let limits = StageLimits {
-            due_from_bytes: limits.due_from_bytes.saturating_add(short.wire.len()),
-            message_bytes_max: limits.message_bytes_max.min(Self::MESSAGE_BYTES_MAX),
-            ..limits
-        };
+        let limits =
+            StageLimits { due_from_bytes: limits.due_from_bytes.saturating_add(short.wire.len()), ..limits };
         Stage { id, short, limits, waited, room_bytes: limits.room_bytes }
     }
 
@@ -72,10 +69,9 @@ impl Stage {
     pub fn fits(&self, info: &SendInfo, bytes: usize) -> bool {
         let Stage { short, limits, .. } = self;
         is_short(info, bytes)
-            && (1..=limits.message_bytes_max).contains(&bytes)
+            && limits.messages.check(info, bytes).is_ok()
             && bytes + MESSAGE_OVERHEAD_BYTES <= limits.room_bytes
             && wire_bytes(bytes) <= short.wire.capacity() - short.wire.len()
-            && info.stream < limits.streams
             && info.context == short.context
             && path_of(info) == short.path
     }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use lab::packets::data_of;
 use lab::script::Peer;
-use sctp::{Admission, AssociationConfig, Batch, SendError, SendInfo};
+use sctp::{Admission, AssociationConfig, Batch, SendError, SendInfo, Staged};
 
 fn batch_of(messages: &[(u16, &[u8])]) -> Batch {
     let mut batch = Batch::new();
@@ -86,4 +86,48 @@ fn a_batch_waits_for_room_as_one() {
     assert_eq!(peer.endpoint.send_batch(peer.id, &mut batch), Ok(true));
     peer.collect_output();
     assert_eq!(heard(&mut peer).len(), 20);
+}
+
+#[test]
+fn every_way_into_the_send_queue_refuses_the_same_messages() {
+    let config = AssociationConfig { streams_out: 2, message_bytes_max: 100, ..AssociationConfig::default() };
+    let mut peer = Peer::established_with(4, config);
+    // Data in flight holds further messages back, so that there is a stage.
+    sends_alone(&mut peer, b"a");
+    peer.collect_output();
+    sends_alone(&mut peer, b"b");
+    let no_stream = SendError::NoSuchStream { stream: 2, streams: 2 };
+    let too_long = SendError::TooLong { bytes: 101, limit_bytes: 100 };
+    for (stream, bytes, refusal) in [
+        (2, 100, Some(no_stream)),
+        (1, 101, Some(too_long)),
+        (1, 0, Some(SendError::Empty)),
+        (1, 1, None),
+        (1, 100, None),
+    ] {
+        let (info, message) = (SendInfo::stream(stream), vec![7; bytes]);
+        let mut stage = peer.endpoint.lend_stage(peer.id).expect("it waits for the acknowledgement");
+        let is_staged = stage.push(&info, &message) != Staged::No;
+        peer.endpoint.return_stage(stage);
+        assert_eq!(is_staged, refusal.is_none(), "{info:?} {bytes}");
+        assert_eq!(peer.endpoint.refusal(peer.id, &info, bytes), refusal);
+        let admitted = match peer.endpoint.admit(peer.id, &info, bytes) {
+            Admission::Granted(_) => None,
+            Admission::Fail(error) => Some(error),
+            Admission::Full => panic!("there is room"),
+        };
+        assert_eq!(admitted, refusal);
+        let sent = peer.endpoint.send(peer.now, peer.id, &info, bytes, [Bytes::from(message.clone())]);
+        assert_eq!(sent.err(), refusal);
+        let mut batch = Batch::new();
+        if batch.push(&info, &message) {
+            assert_eq!(peer.endpoint.send_batch(peer.id, &mut batch).err(), refusal);
+        } else {
+            assert_eq!(refusal, Some(SendError::Empty), "it is sent by itself");
+        }
+    }
+    peer.collect_output();
+    peer.sends().sack(0, &[]).go();
+    peer.collect_output();
+    assert_eq!(heard(&mut peer).len(), 2 + 2 * 3, "none of the refused ones");
 }

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use sctp::{AssociationView, PathId, PathOptions, PrimaryError, SendInfo, Statistics};
+use sctp::{AssociationView, MessageLimits, PathId, PathOptions, PrimaryError, SendInfo, Statistics};
 use streams::{Chain, Interest, Kind, Message as Block, WriteError};
 use tpi::Primitive;
 
@@ -59,7 +59,6 @@ impl SharedAssociation {
     ///
     /// Fails as [`Association::send_with`](crate::Association::send_with) does, or with [`SendError::WouldBlock`].
     pub fn try_send(&self, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
-        self.check(message.len(), info)?;
         self.socket.write(0, info, message, Wait::None)
     }
 
@@ -331,28 +330,24 @@ impl SharedAssociation {
 }
 
 impl SharedAssociation {
+    /// Checks a message that is collected with others before the core admits them together: it must not be the reason why the
+    /// others are refused.
     #[inline]
-    pub(crate) fn check(&self, bytes: usize, info: &SendInfo) -> Result<(), SendError> {
-        let streams = self.streams_out.load(Ordering::Relaxed);
-        if info.stream >= streams {
-            return Err(match streams {
-                // The association had ended before it was accepted.
-                0 => SendError::Closed,
-                _ => SendError::NoSuchStream { stream: info.stream, streams },
-            });
+    pub(crate) fn check_collected(&self, bytes: usize, info: &SendInfo) -> Result<(), SendError> {
+        let limits = MessageLimits {
+            streams: self.streams_out.load(Ordering::Relaxed),
+            message_bytes_max: self.message_bytes_max.load(Ordering::Relaxed),
+        };
+        if limits.streams == 0 {
+            // The association had ended before it was accepted.
+            return Err(SendError::Closed);
         }
-        let limit_bytes = self.message_bytes_max.load(Ordering::Relaxed);
-        if bytes > limit_bytes {
-            return Err(SendError::TooLong { bytes, limit_bytes });
-        }
-        if bytes == 0 {
-            return Err(SendError::Empty);
-        }
-        Ok(())
+        limits.check(info, bytes).map_err(SendError::from)
     }
 
+    /// Checks messages that are collected, as [`SharedAssociation::check_collected`] does.
     pub(crate) fn check_all(&self, messages: &[&[u8]], info: &SendInfo) -> Result<(), SendError> {
-        messages.iter().try_for_each(|message| self.check(message.len(), info))
+        messages.iter().try_for_each(|message| self.check_collected(message.len(), info))
     }
 
     /// Returns whether `recv_many` has finished, after `received` messages and `found` behind them.
@@ -374,7 +369,6 @@ impl SharedAssociation {
         info: &SendInfo,
         wait: Wait,
     ) -> Result<(), SendError> {
-        self.check(message.len(), info)?;
         self.socket.write_bytes(0, info, message, wait)
     }
 
@@ -383,7 +377,6 @@ impl SharedAssociation {
     }
 
     pub(crate) fn hand_down(&self, message: &Bytes, info: &SendInfo) -> Result<(), SendError> {
-        self.check(message.len(), info)?;
         self.socket.hand_down_bytes(0, info, message)
     }
 

@@ -201,25 +201,7 @@ impl SharedEndpoint {
         info: &SendInfo,
         wait: Wait,
     ) -> Result<(), SendError> {
-        self.check(to, message.len(), info)?;
         self.socket.write(to.0, info, message, wait)
-    }
-
-    pub(crate) fn check(&self, to: AssociationId, bytes: usize, info: &SendInfo) -> Result<(), SendError> {
-        if bytes == 0 {
-            return Err(SendError::Empty);
-        }
-        let limit_bytes = self.stack.options.association.message_bytes_max;
-        if bytes > limit_bytes {
-            return Err(SendError::TooLong { bytes, limit_bytes });
-        }
-        if info.stream > 0 {
-            let streams = self.statistics(to).ok_or(SendError::Closed)?.streams_out;
-            if info.stream >= streams {
-                return Err(SendError::NoSuchStream { stream: info.stream, streams });
-            }
-        }
-        Ok(())
     }
 
     pub(crate) fn recv_with(&self, wait: Wait) -> Result<(AssociationId, Received), RecvError> {

@@ -32,7 +32,7 @@ impl Socket {
         data: &[u8],
     ) -> Option<Result<(), SendError>> {
         let written = inner.executive.write(self.stream, association, info, data);
-        self.after_write(inner, written)
+        self.after_write(inner, (association, info, data.len()), written)
     }
 
     /// Sends the messages of a batch, and removes those that it sends.
@@ -43,11 +43,11 @@ impl Socket {
         batch: &mut Batch,
     ) -> Option<Result<(), SendError>> {
         if let Some(written) = inner.executive.write_batch(self.stream, association, batch) {
-            return self.after_write(inner, written);
+            let (info, bytes) = batch.most_demanding();
+            return self.after_write(inner, (association, &info, bytes), written);
         }
         while let Some((info, message)) = batch.first() {
-            let written = inner.executive.write(self.stream, association, &info, message);
-            if let Err(error) = self.after_write(inner, written)? {
+            if let Err(error) = self.try_write(inner, association, &info, message)? {
                 return Some(Err(error));
             }
             batch.drop_first();
@@ -65,7 +65,7 @@ impl Socket {
     ) -> Result<(), SendError> {
         self.until(Interest::WRITABLE, Wait::NoPoll, |inner| {
             let written = inner.executive.write_bytes(self.stream, association, info, data.clone());
-            self.after_write(inner, written.map(|_| Written::Staged))
+            self.after_write(inner, (association, info, data.len()), written.map(|_| Written::Staged))
         })?
     }
 
@@ -88,13 +88,14 @@ impl Socket {
         data: &Bytes,
     ) -> Option<Result<(), SendError>> {
         let written = inner.executive.write_bytes(self.stream, association, info, data.clone());
-        self.after_write(inner, written)
+        self.after_write(inner, (association, info, data.len()), written)
     }
 
     #[inline]
     fn after_write(
         &self,
         inner: &mut Inner,
+        message: (u32, &SendInfo, usize),
         written: Result<Written, WriteError>,
     ) -> Option<Result<(), SendError>> {
         match written {
@@ -103,8 +104,21 @@ impl Socket {
                 Some(Ok(()))
             }
             Err(WriteError::WouldBlock) => None,
-            Err(error) => Some(Err(send_error(&error))),
+            Err(error) => Some(Err(self.refusal(inner, message, &error))),
         }
+    }
+
+    /// Returns why a message was refused. A stream reports only an error number, so the core checks the message again.
+    #[cold]
+    fn refusal(
+        &self,
+        inner: &mut Inner,
+        (association, info, bytes): (u32, &SendInfo, usize),
+        error: &WriteError,
+    ) -> SendError {
+        let stream = self.stream;
+        let refusal = inner.executive.provider(|driver| driver.refusal(stream, association, info, bytes));
+        refusal.flatten().map_or_else(|| send_error(error), SendError::from)
     }
 }
 

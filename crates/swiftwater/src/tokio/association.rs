@@ -145,7 +145,6 @@ impl Association {
     ///
     /// Fails as [`Association::send`] does, or because the stream does not exist.
     pub async fn send_with(&self, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
-        self.0.check(message.len(), info)?;
         let socket = self.0.socket();
         until(socket, Interest::WRITABLE, |inner| socket.try_write(inner, 0, info, message)).await?
     }
@@ -182,7 +181,6 @@ impl Association {
     ///
     /// Fails as [`Association::send_with`] does.
     pub async fn send_bytes(&self, message: Bytes, info: &SendInfo) -> Result<(), SendError> {
-        self.0.check(message.len(), info)?;
         let socket = self.0.socket();
         until(socket, Interest::WRITABLE, |inner| socket.try_write_bytes(inner, 0, info, &message)).await?
     }

@@ -66,7 +66,6 @@ impl Endpoint {
     ///
     /// The association is closed, the message is empty or too long, or the stream does not exist.
     pub async fn send_to(&self, to: AssociationId, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
-        self.0.check(to, message.len(), info)?;
         let socket = self.0.socket();
         until(socket, Interest::WRITABLE, |inner| socket.try_write(inner, to.0, info, message)).await?
     }

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use swiftwater::{
-    Association, AssociationId, ConnectError, Endpoint, Event, LossKind, Received, SendError, SendInfo,
+    Association, AssociationId, AssociationOptions, ConnectError, Endpoint, Event, LossKind, Received,
+    SendError, SendInfo,
 };
 
 use crate::pair::{listen, must_end};
@@ -85,6 +86,26 @@ fn connects_and_hears_of_it() {
         server.close().unwrap();
         assert_eq!(next_event(&endpoint), (id, Event::Down(None)));
         assert_eq!(endpoint.send_to(id, b"late", &SendInfo::default()), Err(SendError::Closed));
+    });
+}
+
+#[test]
+fn messages_have_the_limit_of_their_association() {
+    must_end(|| {
+        let listener = listen();
+        let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").unwrap();
+        endpoint.connect(listener.local_address()).unwrap();
+        let (id, _) = next_event(&endpoint);
+        let options = endpoint.options(id).unwrap();
+        let send = |bytes| endpoint.send_to(id, &vec![7; bytes], &SendInfo::default());
+        for limit_bytes in [10, 1000] {
+            endpoint
+                .set_options(id, &AssociationOptions { message_bytes_max: limit_bytes, ..options.clone() })
+                .unwrap();
+            let bytes = limit_bytes + 1;
+            assert_eq!(send(bytes), Err(SendError::TooLong { bytes, limit_bytes }));
+            assert_eq!(send(limit_bytes), Ok(()));
+        }
     });
 }
 
