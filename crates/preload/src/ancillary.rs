@@ -294,7 +294,7 @@ impl Out<'_> {
     /// The message has `room` bytes for ancillary data.
     unsafe fn put<T>(&mut self, kind: c_int, value: T) {
         let header = size_of::<cmsghdr>();
-        let place = self.message.msg_control.cast::<u8>().wrapping_add(self.used);
+        let start = self.message.msg_control.cast::<u8>().wrapping_add(self.used);
         let room = self.room - self.used;
         let bytes = (header + size_of::<T>()).min(room);
         if bytes < header + size_of::<T>() {
@@ -307,9 +307,9 @@ impl Out<'_> {
         let entry = cmsghdr { cmsg_len: bytes, cmsg_level: IPPROTO_SCTP, cmsg_type: kind };
         // SAFETY: the length was checked against the room.
         unsafe {
-            place.cast::<cmsghdr>().write_unaligned(entry);
+            start.cast::<cmsghdr>().write_unaligned(entry);
             let value = (&raw const value).cast::<u8>();
-            std::ptr::copy_nonoverlapping(value, place.add(header), bytes - header);
+            std::ptr::copy_nonoverlapping(value, start.add(header), bytes - header);
         }
         self.used = (self.used + bytes.next_multiple_of(size_of::<usize>())).min(self.room);
     }

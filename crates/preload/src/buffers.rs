@@ -33,8 +33,8 @@ impl<'a> Buffers<'a> {
     }
 
     /// Describes memory of our own to write into.
-    pub(crate) fn of(place: &mut [u8]) -> iovec {
-        iovec { iov_base: place.as_mut_ptr().cast(), iov_len: place.len() }
+    pub(crate) fn of(bytes: &mut [u8]) -> iovec {
+        iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }
     }
 
     /// Describes memory of our own to read from.

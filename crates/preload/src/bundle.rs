@@ -51,14 +51,14 @@ pub(crate) fn resume(pages: Pages<'_>, bytes: u32) {
     pages.sharers.bundle_bytes.store(bytes, Relaxed);
 }
 
-/// Takes the next message, or its next part if it is longer than `place`. With `peeks` the message stays.
-pub(crate) fn take(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, peeks: bool) -> Result<Message> {
+/// Takes the next message, or its next part if it is longer than `buffers`. With `peeks` the message stays.
+pub(crate) fn take(fd: RawFd, descriptor: &Descriptor, buffers: Buffers<'_>, peeks: bool) -> Result<Message> {
     let pages = descriptor.pages();
     let copy = copy(fd, descriptor)?;
     let (at, consumed) =
         (pages.sharers.bundle_at.load(Relaxed) as usize, pages.sharers.consumed.load(Relaxed) as usize);
     let Unread { header, rest, next } = Unread::of(copy.record(), at, consumed).ok_or(BROKEN)?;
-    let bytes = place.write(rest)?;
+    let bytes = buffers.write(rest)?;
     let until = consumed + bytes;
     let whole = bytes == rest.len();
     if !peeks && !whole {

@@ -23,8 +23,8 @@ const ROOM: usize = 3;
 /// Fails with the errors of `f`, and with `EMFILE` where no child can be made.
 pub(crate) fn with_room<T: Copy>(fd: RawFd, f: impl FnOnce() -> Result<T>) -> Result<T> {
     let none = Errno(libc::EMFILE);
-    let place = mapping::map_shared(size_of::<Option<Result<T>>>()).map_err(|_| none)?;
-    let answer = place.cast::<Option<Result<T>>>();
+    let page = mapping::map_shared(size_of::<Option<Result<T>>>()).map_err(|_| none)?;
+    let answer = page.cast::<Option<Result<T>>>();
     // SAFETY: the memory is mapped, has the size of the answer, and is page-aligned.
     unsafe { answer.write(None) };
     // The program's signal handlers must not run in the child.
@@ -48,7 +48,7 @@ pub(crate) fn with_room<T: Copy>(fd: RawFd, f: impl FnOnce() -> Result<T>) -> Re
     // SAFETY: the child has ended, or never existed.
     let answered = unsafe { ptr::read_volatile(answer.as_ptr()) };
     // SAFETY: the memory was mapped with this size, and no reference to it remains.
-    unsafe { mapping::unmap(place, size_of::<Option<Result<T>>>()) };
+    unsafe { mapping::unmap(page, size_of::<Option<Result<T>>>()) };
     answered.unwrap_or(Err(none))
 }
 

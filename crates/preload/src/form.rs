@@ -61,9 +61,9 @@ pub(crate) fn put_back(fd: RawFd, record: &[u8]) -> Result<()> {
 fn each_packet(fd: RawFd, mut f: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
     let mut record = [0; HEADER_BYTES + PLAIN_BYTES_MAX];
     loop {
-        let place = [Buffers::of(&mut record[HEADER_BYTES..])];
+        let buffers = [Buffers::of(&mut record[HEADER_BYTES..])];
         // SAFETY: the destination is writable.
-        let bytes = match unsafe { system::receive::<0>(fd, &place, libc::MSG_DONTWAIT) } {
+        let bytes = match unsafe { system::receive::<0>(fd, &buffers, libc::MSG_DONTWAIT) } {
             Err(Errno(libc::EAGAIN)) => return Ok(()),
             received => received?.bytes,
         };

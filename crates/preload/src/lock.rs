@@ -347,14 +347,14 @@ mod tests {
     #[test]
     fn one_holds_it_at_a_time() {
         let (word, mut count) = (AtomicU32::new(0), 0_u64);
-        let place = std::sync::atomic::AtomicPtr::new(&raw mut count);
+        let counter = std::sync::atomic::AtomicPtr::new(&raw mut count);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..10_000 {
                         let _held = hold(&word, &Patience::of_a_request()).expect("no deadlock");
                         // SAFETY: the holder of the lock is alone.
-                        unsafe { *place.load(Relaxed) += 1 };
+                        unsafe { *counter.load(Relaxed) += 1 };
                     }
                 });
             }

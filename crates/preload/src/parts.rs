@@ -18,11 +18,11 @@ pub(crate) enum Direction {
 /// Calls `f` with a list that has the header in front of the program's buffer.
 pub(crate) fn with_header<T>(
     header: &mut [u8],
-    place: Buffers<'_>,
+    buffers: Buffers<'_>,
     direction: Direction,
     f: impl FnOnce(&[iovec]) -> T,
 ) -> T {
-    let parts = place.as_slice();
+    let parts = buffers.as_slice();
     if let Some(room) = PARTS.checked_sub(parts.len()) {
         let mut iov = [Buffers::of(&mut []); PARTS + 1];
         iov[0] = Buffers::of(header);

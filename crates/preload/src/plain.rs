@@ -87,10 +87,10 @@ fn each_message(
 ) -> Result<()> {
     let mut record = [0; PUT_BACK_BYTES_MAX];
     loop {
-        let place = [Buffers::of(&mut record[HEADER_BYTES..])];
+        let buffers = [Buffers::of(&mut record[HEADER_BYTES..])];
         // SAFETY: the destination is writable.
-        let place = unsafe { Buffers::new(&place) };
-        let message = match receive::take_held(fd, descriptor, place, libc::MSG_DONTWAIT) {
+        let buffers = unsafe { Buffers::new(&buffers) };
+        let message = match receive::take_held(fd, descriptor, buffers, libc::MSG_DONTWAIT) {
             Err(Errno(libc::EAGAIN | libc::ENOTCONN)) => return Ok(()),
             message => message?,
         };

@@ -29,24 +29,24 @@ use crate::waiting;
 
 const END: Message = Message { bytes: 0, header: None, whole: false };
 
-/// Receives into `place`; waits as the descriptor and the flags require.
+/// Receives into `buffers`; waits as the descriptor and the flags require.
 pub(crate) fn receive(
     fd: RawFd,
     descriptor: &Descriptor,
-    place: Buffers<'_>,
+    buffers: Buffers<'_>,
     flags: c_int,
 ) -> Result<Message> {
     cancel::point();
-    match receive_now(fd, descriptor, place, flags) {
+    match receive_now(fd, descriptor, buffers, flags) {
         // The time limit of a call that waits has passed by now.
         Err(Errno(libc::EAGAIN)) if self_connect::something_came() => {
-            receive_now(fd, descriptor, place, flags | libc::MSG_DONTWAIT)
+            receive_now(fd, descriptor, buffers, flags | libc::MSG_DONTWAIT)
         }
         result => result,
     }
 }
 
-fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_int) -> Result<Message> {
+fn receive_now(fd: RawFd, descriptor: &Descriptor, buffers: Buffers<'_>, flags: c_int) -> Result<Message> {
     if flags & libc::MSG_ERRQUEUE != 0 {
         // Nothing is ever put there.
         return Err(Errno(libc::EAGAIN));
@@ -60,11 +60,11 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
         _ => {}
     }
     // A message for which the program has no room stays.
-    let flags = if place.bytes() == 0 { flags | libc::MSG_PEEK } else { flags };
+    let flags = if buffers.bytes() == 0 { flags | libc::MSG_PEEK } else { flags };
     let ordinary = pages.status.state() == State::Connected && pages.sharers.shut_writing.load(Relaxed) == 0;
     let patience = Patience::of_receive(fd, flags);
     // The descriptor may be closed while the call sleeps; then it goes on with a copy of its own.
-    let go_on_with = |copy| with_copy(copy, |fd| receive_now(fd, descriptor, place, flags));
+    let go_on_with = |copy| with_copy(copy, |fd| receive_now(fd, descriptor, buffers, flags));
     if ordinary
         && !bundle::is_begun(pages)
         && descriptor.expects_to_wait()
@@ -79,7 +79,7 @@ fn receive_now(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_
             && waits();
         let lost = pages.status.state() == State::Lost;
         let peer_shut = pages.status.peer_shut.load(Acquire) == PeerShut::Both as u32;
-        match take(fd, descriptor, place, flags, &patience) {
+        match take(fd, descriptor, buffers, flags, &patience) {
             Err(lock::TIMED_OUT) => return Err(Errno(libc::EAGAIN)),
             Err(Errno(libc::EAGAIN)) if silent => return Err(Errno(libc::ENOTCONN)),
             Err(Errno(libc::EAGAIN)) if peer_shut => return Ok(END),
@@ -187,27 +187,27 @@ fn peek(fd: RawFd) -> Result<Option<Header>> {
 fn take(
     fd: RawFd,
     descriptor: &Descriptor,
-    place: Buffers<'_>,
+    buffers: Buffers<'_>,
     flags: c_int,
     patience: &Patience,
 ) -> Result<Message> {
     let _held = hold(fd, descriptor.pages(), patience)?;
-    take_held(fd, descriptor, place, flags)
+    take_held(fd, descriptor, buffers, flags)
 }
 
 /// Takes the next message, or a part of it. The caller holds the lock.
 pub(crate) fn take_held(
     fd: RawFd,
     descriptor: &Descriptor,
-    place: Buffers<'_>,
+    buffers: Buffers<'_>,
     flags: c_int,
 ) -> Result<Message> {
     let pages = descriptor.pages();
     let consumed = pages.sharers.consumed.load(Relaxed);
     let front = if consumed > 0 && !bundle::is_begun(pages) { pages.sharers.front() } else { None };
     let found = match front {
-        Some(header) => Found::Record(look_on(fd, header, consumed as usize, place)?),
-        None => find(fd, descriptor, place, flags)?,
+        Some(header) => Found::Record(look_on(fd, header, consumed as usize, buffers)?),
+        None => find(fd, descriptor, buffers, flags)?,
     };
     let Look { header, before, bytes } = match found {
         Found::Record(look) => look,
@@ -317,18 +317,18 @@ enum Found {
 }
 
 /// Finds a record that nobody has begun to read. A record that surely fits is removed at once.
-fn find(fd: RawFd, descriptor: &Descriptor, place: Buffers<'_>, flags: c_int) -> Result<Found> {
+fn find(fd: RawFd, descriptor: &Descriptor, buffers: Buffers<'_>, flags: c_int) -> Result<Found> {
     let pages = descriptor.pages();
     loop {
         if bundle::is_begun(pages)
             || pages.status.bundles.load(Acquire) != 0 && bundle::begin(fd, descriptor)?
         {
             let peeks = flags & libc::MSG_PEEK != 0;
-            return bundle::take(fd, descriptor, place, peeks).map(Found::Taken);
+            return bundle::take(fd, descriptor, buffers, peeks).map(Found::Taken);
         }
         let longest = pages.status.longest.load(Acquire) as usize;
-        let fits = longest <= place.bytes().min(PAYLOAD_BYTES_MAX) && flags & libc::MSG_PEEK == 0;
-        let (bytes, header) = if fits { take_whole(fd, place)? } else { look(fd, place)? };
+        let fits = longest <= buffers.bytes().min(PAYLOAD_BYTES_MAX) && flags & libc::MSG_PEEK == 0;
+        let (bytes, header) = if fits { take_whole(fd, buffers)? } else { look(fd, buffers)? };
         match header {
             None => return Ok(Found::End),
             // The status page describes the records that follow this one by now.
@@ -367,10 +367,10 @@ struct Look {
     bytes: usize,
 }
 
-/// Removes a record that is no longer than `place` and returns its number of bytes. No header means the end.
-fn take_whole(fd: RawFd, place: Buffers<'_>) -> Result<(usize, Option<Header>)> {
+/// Removes a record that is no longer than `buffers` and returns its number of bytes. No header means the end.
+fn take_whole(fd: RawFd, buffers: Buffers<'_>) -> Result<(usize, Option<Header>)> {
     let mut bytes = [0; HEADER_BYTES];
-    let received = with_header(&mut bytes, place, Direction::In, |iov| {
+    let received = with_header(&mut bytes, buffers, Direction::In, |iov| {
         // SAFETY: the header and the program's buffer are writable.
         unsafe { system::receive::<0>(fd, iov, libc::MSG_DONTWAIT) }
     })?;
@@ -380,11 +380,11 @@ fn take_whole(fd: RawFd, place: Buffers<'_>) -> Result<(usize, Option<Header>)> 
     }
 }
 
-/// Peeks at a record that nobody has begun to read and returns the number of bytes in `place`. No header means the end.
-fn look(fd: RawFd, place: Buffers<'_>) -> Result<(usize, Option<Header>)> {
+/// Peeks at a record that nobody has begun to read and returns the number of bytes in `buffers`. No header means the end.
+fn look(fd: RawFd, buffers: Buffers<'_>) -> Result<(usize, Option<Header>)> {
     let mut bytes = [0; HEADER_BYTES];
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_TRUNC;
-    let received = with_header(&mut bytes, place, Direction::In, |iov| {
+    let received = with_header(&mut bytes, buffers, Direction::In, |iov| {
         // SAFETY: the header and the program's buffer are writable.
         unsafe { system::receive::<1>(fd, iov, flags) }
     })?;
@@ -396,8 +396,8 @@ fn look(fd: RawFd, place: Buffers<'_>) -> Result<(usize, Option<Header>)> {
         let bytes = match header.flags.contains(Flags::IN_MEMFD) {
             true if memfd < 0 => return Err(Errno(libc::EMFILE)),
             // SAFETY: the program's buffer is writable.
-            true => unsafe { system::read_at(memfd, place, 0) }?,
-            false => place.bytes().min(header.bytes as usize),
+            true => unsafe { system::read_at(memfd, buffers, 0) }?,
+            false => buffers.bytes().min(header.bytes as usize),
         };
         Ok((bytes, Some(header)))
     });
@@ -413,11 +413,11 @@ fn parse(record: &[u8; HEADER_BYTES]) -> Result<Header> {
 }
 
 /// Peeks at the rest of a record.
-fn look_on(fd: RawFd, header: Header, before: usize, place: Buffers<'_>) -> Result<Look> {
+fn look_on(fd: RawFd, header: Header, before: usize, buffers: Buffers<'_>) -> Result<Look> {
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
     if !header.flags.contains(Flags::IN_MEMFD) {
         // SAFETY: the program's buffer is writable.
-        let received = unsafe { system::receive::<0>(fd, place.as_slice(), flags) }?;
+        let received = unsafe { system::receive::<0>(fd, buffers.as_slice(), flags) }?;
         return Ok(Look { header, before, bytes: received.bytes });
     }
     let mut again = [0; HEADER_BYTES];
@@ -428,7 +428,7 @@ fn look_on(fd: RawFd, header: Header, before: usize, place: Buffers<'_>) -> Resu
         return Err(Errno(libc::EMFILE));
     }
     // SAFETY: the program's buffer is writable.
-    let bytes = unsafe { system::read_at(memfd, place, before) };
+    let bytes = unsafe { system::read_at(memfd, buffers, before) };
     system::close(memfd);
     Ok(Look { header, before, bytes: bytes? })
 }

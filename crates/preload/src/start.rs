@@ -45,8 +45,8 @@ pub(crate) fn daemon(answers: impl Fn() -> bool) -> bool {
 
 fn start(answers: &dyn Fn() -> bool) -> bool {
     let Some(command) = find_command() else { return false };
-    let Some(place) = daemon_address() else { return false };
-    let words = [&command, c"daemon", c"--detach", c"--idle-exit", IDLE_EXIT_S, c"--place", &place];
+    let Some(address) = daemon_address() else { return false };
+    let words = [&command, c"daemon", c"--detach", c"--idle-exit", IDLE_EXIT_S, c"--place", &address];
     let Some(lifeline) = Lifeline::begin(&words) else { return false };
     let deadline = Instant::now() + START_WAIT;
     loop {
@@ -75,8 +75,8 @@ fn find_command() -> Option<CString> {
     }
     let library = library_file()?.canonicalize().ok()?;
     let folder = library.parent().unwrap_or(Path::new("."));
-    let places = ["", "../bin", "../../bin"].map(|place| folder.join(place).join(COMMAND));
-    let found = places.into_iter().find(|place| place.is_file())?;
+    let candidates = ["", "../bin", "../../bin"].map(|below| folder.join(below).join(COMMAND));
+    let found = candidates.into_iter().find(|file| file.is_file())?;
     CString::new(found.into_os_string().as_bytes()).ok()
 }
 

@@ -124,11 +124,11 @@ mod tests {
         // SAFETY: a private mapping at an address that the kernel chooses replaces nothing.
         unsafe {
             let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
-            let place = system_call!(libc::SYS_mmap, 0, 4096, access, libc::MAP_PRIVATE, fd, 4096);
-            assert!(place > 0, "{:?}", Errno::last());
+            let address = system_call!(libc::SYS_mmap, 0, 4096, access, libc::MAP_PRIVATE, fd, 4096);
+            assert!(address > 0, "{:?}", Errno::last());
             let wrong = system_call!(libc::SYS_mmap, 0, 4096, access, libc::MAP_PRIVATE, fd, 4097);
             assert_eq!((wrong, Errno::last()), (-1, Errno(libc::EINVAL)), "an offset inside a page");
-            assert_eq!(system_call!(libc::SYS_munmap, place, 4096), 0);
+            assert_eq!(system_call!(libc::SYS_munmap, address, 4096), 0);
         }
     }
 }

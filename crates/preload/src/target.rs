@@ -41,25 +41,25 @@ pub(crate) struct StrangerFile {
 ///
 /// `environment` is an environment, or null.
 pub(crate) unsafe fn stranger(path: &CStr, environment: *const *const c_char) -> Option<StrangerFile> {
-    let mut place = [0_u8; PATH_BYTES_MAX];
+    let mut buffer = [0_u8; PATH_BYTES_MAX];
     let mut file = File::open(path)?;
     for _ in 0..INTERPRETERS_MAX {
         if file.changes_rights() {
             return Some(StrangerFile { trouble: Some(GAINS_RIGHTS), fails_with_preload: false, file });
         }
-        if let Some(linking) = Linking::of(&|offset, place| file.read(offset, place)) {
+        if let Some(linking) = Linking::of(&|offset, buffer| file.read(offset, buffer)) {
             let trouble = linking.trouble();
             // SAFETY: the caller guarantees it.
             let is_preloaded = trouble.is_none() && unsafe { preloads(environment) };
             let fails_with_preload = linking.fails_with_preload();
             return (!is_preloaded).then_some(StrangerFile { trouble, fails_with_preload, file });
         }
-        let bytes = file.read(0, &mut place);
-        let name_bytes = linking::interpreter(&place[..bytes])?.as_ptr_range();
-        let start = name_bytes.start.addr() - place.as_ptr().addr();
-        let end = name_bytes.end.addr() - place.as_ptr().addr();
-        *place.get_mut(end)? = 0;
-        file = File::open(CStr::from_bytes_until_nul(&place[start..]).ok()?)?;
+        let bytes = file.read(0, &mut buffer);
+        let name_bytes = linking::interpreter(&buffer[..bytes])?.as_ptr_range();
+        let start = name_bytes.start.addr() - buffer.as_ptr().addr();
+        let end = name_bytes.end.addr() - buffer.as_ptr().addr();
+        *buffer.get_mut(end)? = 0;
+        file = File::open(CStr::from_bytes_until_nul(&buffer[start..]).ok()?)?;
     }
     None
 }
@@ -120,8 +120,8 @@ impl Environment {
             if names_libraries {
                 continue;
             }
-            let Some(place) = self.0.get_mut(copied) else { return environment };
-            *place = variable;
+            let Some(buffer) = self.0.get_mut(copied) else { return environment };
+            *buffer = variable;
             if variable.is_null() {
                 break;
             }
@@ -135,7 +135,7 @@ impl StrangerFile {
     /// Warns of a program that would use SCTP without the shim, once for this process and its descendants, and closes its file.
     pub(crate) fn warn_and_close(self, path: &CStr) -> Stranger {
         if let Some(trouble) = self.trouble.filter(|_| is_new(&self.file))
-            && linking::names_sctp(&|offset, place| self.file.read(offset, place))
+            && linking::names_sctp(&|offset, buffer| self.file.read(offset, buffer))
         {
             say(path, trouble);
         }
@@ -163,8 +163,8 @@ fn is_new(file: &File) -> bool {
     // SAFETY: the pointer is null or mapped for good, and any bytes are a valid number.
     let Some(seen) = (unsafe { seen.as_ref() }) else { return true };
     let key = file.key();
-    for place in seen {
-        match place.compare_exchange(0, key, Relaxed, Relaxed) {
+    for buffer in seen {
+        match buffer.compare_exchange(0, key, Relaxed, Relaxed) {
             Ok(_) => return true,
             Err(other) if other == key => return false,
             Err(_) => {}
@@ -180,8 +180,8 @@ fn is_new(file: &File) -> bool {
 static START: extern "C" fn() = {
     extern "C" fn share_what_was_seen() {
         let errno = system::Errno::last();
-        if let Ok(place) = crate::mapping::map_shared(size_of::<Seen>()) {
-            SEEN.store(place.as_ptr().cast(), Relaxed);
+        if let Ok(buffer) = crate::mapping::map_shared(size_of::<Seen>()) {
+            SEEN.store(buffer.as_ptr().cast(), Relaxed);
         }
         errno.set();
     }
@@ -196,8 +196,8 @@ impl File {
         files::open_to_read(path).ok().map(File)
     }
 
-    fn read(&self, offset: u64, place: &mut [u8]) -> usize {
-        i64::try_from(offset).map_or(0, |offset| system::read_file(self.0, place, offset).unwrap_or(0))
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
+        i64::try_from(offset).map_or(0, |offset| system::read_file(self.0, buffer, offset).unwrap_or(0))
     }
 
     fn changes_rights(&self) -> bool {

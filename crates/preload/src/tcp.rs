@@ -51,16 +51,16 @@ pub(crate) fn is_hint(level: c_int, name: c_int) -> bool {
 pub(crate) fn receive(
     fd: RawFd,
     descriptor: &Descriptor,
-    place: Buffers<'_>,
+    buffers: Buffers<'_>,
     flags: c_int,
 ) -> Result<Message> {
-    let first = receive::receive(fd, descriptor, place, flags)?;
+    let first = receive::receive(fd, descriptor, buffers, flags)?;
     if !is_stream(descriptor) || first.bytes == 0 || flags & libc::MSG_PEEK != 0 {
         return Ok(first);
     }
     let mut bytes = first.bytes;
     // Another thread may have closed the number meanwhile, and it may be another socket.
-    while let Some(part) = part_at(place, bytes).filter(|_| table::is(fd, descriptor)) {
+    while let Some(part) = part_at(buffers, bytes).filter(|_| table::is(fd, descriptor)) {
         match receive_more(fd, descriptor, part, flags) {
             Ok(more @ 1..) => bytes += more,
             // The next call finds the end, or the error.
@@ -147,8 +147,8 @@ fn records(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
 }
 
 /// Returns the part of a buffer from this byte on to the end of a part.
-fn part_at(place: Buffers<'_>, mut at: usize) -> Option<iovec> {
-    for part in place.as_slice() {
+fn part_at(buffers: Buffers<'_>, mut at: usize) -> Option<iovec> {
+    for part in buffers.as_slice() {
         if at < part.iov_len {
             return Some(iovec { iov_base: part.iov_base.wrapping_byte_add(at), iov_len: part.iov_len - at });
         }
@@ -161,15 +161,15 @@ fn part_at(place: Buffers<'_>, mut at: usize) -> Option<iovec> {
 fn receive_more(fd: RawFd, descriptor: &Descriptor, part: iovec, flags: c_int) -> Result<usize> {
     let part = [part];
     // SAFETY: the caller lends the memory.
-    let place = unsafe { Buffers::new(&part) };
+    let buffers = unsafe { Buffers::new(&part) };
     if flags & libc::MSG_WAITALL != 0 {
-        return receive::receive(fd, descriptor, place, flags).map(|message| message.bytes);
+        return receive::receive(fd, descriptor, buffers, flags).map(|message| message.bytes);
     }
     let flags = libc::MSG_DONTWAIT;
     let _held = receive::hold(fd, descriptor.pages(), &Patience::of_receive(fd, flags))?;
     match receive::front(fd, descriptor)? {
         Some(header) if header.kind == Kind::Data => {
-            receive::take_held(fd, descriptor, place, flags).map(|message| message.bytes)
+            receive::take_held(fd, descriptor, buffers, flags).map(|message| message.bytes)
         }
         _ => Ok(0),
     }
