@@ -11,7 +11,7 @@ pub fn messages(record: &[u8]) -> impl Iterator<Item = (usize, Header)> + '_ {
     std::iter::from_fn(move || {
         let at = next;
         let header = Header::parse(record.get(at..)?)?;
-        next += HEADER_BYTES + header.bytes as usize;
+        next += header.record_bytes();
         Some((at, header))
     })
 }
@@ -39,7 +39,7 @@ impl<'a> Unread<'a> {
     pub fn of(bundle: &'a [u8], at: usize, consumed: usize) -> Option<Unread<'a>> {
         let rest = bundle.get(at..)?;
         let header = Header::parse(rest).filter(|header| !header.flags.contains(Flags::IN_MEMFD))?;
-        let content = rest[HEADER_BYTES..].get(..header.bytes as usize)?;
-        Some(Unread { header, rest: content.get(consumed..)?, next: at + HEADER_BYTES + content.len() })
+        let content = rest.get(HEADER_BYTES..header.record_bytes())?;
+        Some(Unread { header, rest: content.get(consumed..)?, next: at + header.record_bytes() })
     }
 }

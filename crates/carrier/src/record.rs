@@ -233,12 +233,19 @@ impl Header {
         Reader(record).u32() == Some(MAGIC)
     }
 
+    /// Returns the length of the message in a record, with this header: its content follows, unless that is in a memfd.
+    #[inline]
+    pub fn record_bytes(&self) -> usize {
+        match self.flags.contains(Flags::IN_MEMFD) {
+            true => HEADER_BYTES,
+            false => HEADER_BYTES + self.bytes as usize,
+        }
+    }
+
     /// Splits a whole record into header and bytes; returns `None` if it is not of this protocol, or not as long as it says.
     pub fn split(record: &[u8]) -> Option<(Header, &[u8])> {
         let header = Header::parse(record)?;
-        let payload = &record[HEADER_BYTES..];
-        let expected = if header.flags.contains(Flags::IN_MEMFD) { 0 } else { header.bytes as usize };
-        (payload.len() == expected).then_some((header, payload))
+        (record.len() == header.record_bytes()).then_some((header, &record[HEADER_BYTES..]))
     }
 }
 
@@ -290,6 +297,20 @@ mod tests {
         header[0] ^= 1;
         assert!(!Header::is_meant(&header) && Header::parse(&header).is_none());
         assert!(!Header::is_meant(b"swr"), "too short");
+    }
+
+    #[test]
+    fn a_record_has_the_content_of_its_message_unless_that_is_in_a_memfd() {
+        let split = |header: Header, content: &[u8]| {
+            let record = [&header.encode()[..], content].concat();
+            assert_eq!(record.len() == header.record_bytes(), Header::split(&record).is_some());
+            Header::split(&record).map(|(_, content)| content.to_vec())
+        };
+        let header = Header { bytes: 3, ..Header::new(Kind::Data) };
+        assert_eq!(split(header, b"one"), Some(b"one".to_vec()));
+        assert_eq!((split(header, b"on"), split(header, b"ones")), (None, None));
+        let in_memfd = Header { flags: Flags::IN_MEMFD, ..header };
+        assert_eq!((split(in_memfd, b""), split(in_memfd, b"one")), (Some(Vec::new()), None));
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub fn record(bytes: &[u8]) {
         assert!(at + HEADER_BYTES <= bytes.len() && begins_at(bytes, at));
         let in_memfd = header.flags.contains(Flags::IN_MEMFD);
         assert!(header.bytes as usize <= if in_memfd { MESSAGE_BYTES_MAX } else { PAYLOAD_BYTES_MAX });
-        end = at + HEADER_BYTES + header.bytes as usize;
+        end = at + header.record_bytes();
     }
     for at in 0..bytes.len().min(STEPS_MAX) {
         if let Some(unread) = Unread::of(bytes, at, 0) {
@@ -187,5 +187,5 @@ fn read(page: &SharersPage, bundle: &[u8], room: usize) {
 }
 
 fn begins_within(bundle: &[u8], at: usize, header: Header) -> bool {
-    at + HEADER_BYTES + header.bytes as usize <= bundle.len()
+    at + header.record_bytes() <= bundle.len()
 }

@@ -10,7 +10,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
 
 use carrier::bundle::{Unread, messages};
-use carrier::record::{BUNDLE_BYTES_MAX, Flags, HEADER_BYTES, Header};
+use carrier::record::{BUNDLE_BYTES_MAX, Flags, Header};
 
 use crate::descriptor::Descriptor;
 use crate::message::{self, Message};
@@ -24,7 +24,7 @@ pub(crate) fn begin(fd: RawFd, descriptor: &Descriptor) -> Result<bool> {
     let mut copy = descriptor.copy.lend()?;
     let bytes = copy.look(fd, pages)?;
     let Some(header) = copy.content.get(..bytes).and_then(Header::parse) else { return Ok(false) };
-    if header.flags.contains(Flags::IN_MEMFD) || HEADER_BYTES + header.bytes as usize >= bytes {
+    if header.flags.contains(Flags::IN_MEMFD) || header.record_bytes() >= bytes {
         return Ok(false);
     }
     copy.bytes = bytes;

@@ -283,7 +283,7 @@ pub(crate) fn recover(fd: RawFd, pages: Pages<'_>) {
     match noted.filter(|_| is_first) {
         Some(header) if header.flags.contains(Flags::IN_MEMFD) => {}
         // The rest of the bundle, if there was one, was peeled off.
-        Some(header) if HEADER_BYTES + header.bytes as usize == bytes => {
+        Some(header) if header.record_bytes() == bytes => {
             let _ = system::set_peek_offset(fd, peek_offset(consumed));
         }
         // The record was removed.

@@ -131,7 +131,7 @@ fn records(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
                 let is_long = header.flags.contains(Flags::IN_MEMFD);
                 content += if is_long {
                     header.bytes as usize
-                } else if HEADER_BYTES + (header.bytes as usize) < bytes {
+                } else if header.record_bytes() < bytes {
                     system::set_peek_offset(fd, at as c_int)?;
                     bundle::unread_bytes(fd, descriptor, if at == 0 { begun } else { 0 })?
                 } else {

@@ -16,7 +16,7 @@ use std::cell::{RefCell, RefMut};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use carrier::record::{Flags, HEADER_BYTES, Header, Kind};
+use carrier::record::{HEADER_BYTES, Header, Kind};
 use ring::{Broken, Reader, Ring};
 use rustix::io::Errno;
 use swiftwater::internals::SHORT_BYTES_MAX;
@@ -179,8 +179,7 @@ impl OutboundRing {
         }
         reader.read(ring, &mut header);
         let header = Header::parse(&header).filter(|header| header.kind == Kind::Data).ok_or(Broken)?;
-        let content_bytes = if header.flags.contains(Flags::IN_MEMFD) { 0 } else { header.bytes as usize };
-        if HEADER_BYTES + content_bytes != bytes {
+        if header.record_bytes() != bytes {
             return Err(Broken);
         }
         Ok(Some(Front { header, bytes }))

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use carrier::record::{BUNDLE_BYTES_MAX, Flags, HEADER_BYTES, Header, Kind};
+use carrier::record::{BUNDLE_BYTES_MAX, Flags, Header, Kind};
 use swiftwater::internals::{self, AtHand, MessageRun};
 use swiftwater::tokio::Association;
 use swiftwater::{Message, Received, RecvError, RecvInfo};
@@ -24,7 +24,7 @@ impl Bundle {
     pub(super) fn of(assoc: &SocketAssociation, held: &Held) -> Bundle {
         let mut bundle = Bundle { record: Vec::new(), messages: 0, of_queue: 0, runs: held.runs.clone() };
         for item in &held.queue {
-            if !item.is_short() || !bundle.has_room(item.header().bytes as usize) {
+            if !item.is_short() || !bundle.has_room(item.header()) {
                 return bundle;
             }
             bundle.push(item.header(), item.blocks().iter().map(|block| &block[..]));
@@ -33,9 +33,10 @@ impl Bundle {
         let header = header_of(assoc, &RecvInfo::default(), 0);
         while let Some(mut run) = bundle.runs.pop_front() {
             let mut take = |info: &RecvInfo, data: &[u8]| {
-                let fits = data.len() <= BUNDLED_BYTES_MAX && bundle.has_room(data.len());
+                let header = described(&header, info, data.len());
+                let fits = data.len() <= BUNDLED_BYTES_MAX && bundle.has_room(&header);
                 if fits {
-                    bundle.push(&described(&header, info, data.len()), [data]);
+                    bundle.push(&header, [data]);
                 }
                 fits
             };
@@ -54,8 +55,8 @@ impl Bundle {
         held.runs = self.runs;
     }
 
-    fn has_room(&self, content_bytes: usize) -> bool {
-        self.record.len() + HEADER_BYTES + content_bytes <= BUNDLE_BYTES_MAX
+    fn has_room(&self, header: &Header) -> bool {
+        self.record.len() + header.record_bytes() <= BUNDLE_BYTES_MAX
     }
 
     fn push<'b>(&mut self, header: &Header, content: impl IntoIterator<Item = &'b [u8]>) {

@@ -180,7 +180,7 @@ impl ToProgram {
 
     /// Returns the number of bytes that the item takes in a record.
     pub(crate) fn record_bytes(&self) -> usize {
-        HEADER_BYTES + self.header().bytes as usize
+        self.header().record_bytes()
     }
 }
 
