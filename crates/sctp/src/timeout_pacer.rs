@@ -2,7 +2,7 @@
 //!
 //! With the shortest timeouts, a thousand associations send a million heartbeats or retransmissions a second. Nothing else
 //! limits these: other packets follow messages or packets that arrive. So associations that share a pacer together have so
-//! many expiries in a time; the others wait for their place.
+//! many of these expiries in a time; further ones wait for their place. No other timer waits, such as that of a delayed SACK.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

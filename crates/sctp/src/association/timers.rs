@@ -12,24 +12,15 @@ use crate::trace::Probe;
 impl Association {
     /// Returns when `handle_timeout` must be called next.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        let state = match &self.state {
-            State::CookieWait { t1 } | State::CookieEchoed { t1, .. } => Some(t1.at),
-            State::ShutdownSent { t2, t5_at } => Some(t2.at.min(*t5_at)),
-            State::ShutdownAckSent { t2 } => Some(t2.at),
-            State::Closed { .. } => return self.returns_at(),
-            State::Established | State::ShutdownPending | State::ShutdownReceived => None,
-        };
-        let ack = self.inbound.as_ref().and_then(|i| i.ack_deadline());
-        let probe = self.outbound.probe_at().filter(|_| self.may_carry_data());
-        let paths = Time::earliest(self.paths.iter().map(Path::deadline));
-        let others = [self.discards_at(), self.next_path_failure(), self.pacers_open_at(), self.closes_at()];
-        let expiry = Time::earliest([state, ack, probe, paths].into_iter().chain(others));
-        // All timers wait for that of the pacer's place.
-        let expiry = expiry.map(|at| at.max(self.paced_until.unwrap_or(at)));
-        Time::earliest([expiry, self.returns_at()])
+        if self.is_closed() {
+            return self.returns_at();
+        }
+        // Only the timers that the pacer counts wait for a place.
+        let repeats_at = self.repeats_at().map(|at| at.max(self.paced_until.unwrap_or(at)));
+        Time::earliest([repeats_at, self.prompt_at(), self.returns_at()])
     }
 
-    /// Returns when the next timer expires that sends a packet again.
+    /// Returns when the next timer expires that sends a packet again, whatever the peer and the user do: the pacer counts these.
     fn repeats_at(&self) -> Option<Time> {
         let state = match &self.state {
             State::CookieWait { t1 } | State::CookieEchoed { t1, .. } => Some(t1.at),
@@ -37,18 +28,29 @@ impl Association {
             _ => None,
         };
         let probe = self.outbound.probe_at().filter(|_| self.may_carry_data());
-        let of_path = |path: &Path| Time::earliest([path.t3(), path.heartbeat_at()]);
-        Time::earliest([state, probe].into_iter().chain(self.paths.iter().map(of_path)))
+        Time::earliest([state, probe].into_iter().chain(self.paths.iter().map(Path::repeats_at)))
     }
 
-    /// Takes a place of the pacer for a timer that sends a packet again, if one has expired. Returns whether the timers must
-    /// wait for that place.
+    /// Returns when the next timer expires that does not wait for the pacer, such as that of a delayed SACK.
+    fn prompt_at(&self) -> Option<Time> {
+        let t5 = match &self.state {
+            State::ShutdownSent { t5_at, .. } => Some(*t5_at),
+            _ => None,
+        };
+        let ack = self.inbound.as_ref().and_then(|i| i.ack_deadline());
+        let others = [self.discards_at(), self.next_path_failure(), self.pacers_open_at(), self.closes_at()];
+        let paths = self.paths.iter().map(Path::prompt_at);
+        Time::earliest([t5, ack].into_iter().chain(others).chain(paths))
+    }
+
+    /// Returns whether expired timers that send a packet again must wait for their place of the pacer; takes that place.
     fn waits_for_pacer(&mut self, now: Time) -> bool {
         let Some(pacer) = &self.config.timeout_pacer else { return false };
+        let Some(expired_at) = self.repeats_at().filter(|at| *at <= now) else { return false };
         let place = match self.paced_until {
-            Some(place) => place,
-            None if self.repeats_at().is_some_and(|at| at <= now) => pacer.take(now),
-            None => return false,
+            // A place that was over before this timer expired belonged to another one, which was stopped.
+            Some(place) if expired_at <= place => place,
+            _ => pacer.take(now),
         };
         self.paced_until = (place > now).then_some(place);
         self.paced_until.is_some()
@@ -85,9 +87,10 @@ impl Association {
         if has_returned {
             self.return_given_up(cx);
         }
-        if self.is_closed() || self.waits_for_pacer(now) {
+        if self.is_closed() {
             return has_returned;
         }
+        let repeats = !self.waits_for_pacer(now);
         if let Some(inbound) = &mut self.inbound
             && due(inbound.ack_deadline())
         {
@@ -97,17 +100,17 @@ impl Association {
             has_returned = true;
             self.discard_expired(cx);
         }
-        if due(self.outbound.probe_at()) {
+        if repeats && due(self.outbound.probe_at()) {
             self.outbound.on_window_probe_timer();
             let data_path = self.data_path();
             self.paths[data_path].note_probe(now, Probe::Window);
         }
         match &self.state {
-            State::CookieWait { t1 } | State::CookieEchoed { t1, .. } if t1.at <= cx.now => {
+            State::ShutdownSent { t5_at, .. } if *t5_at <= now => self.abort_unfinished_shutdown(cx),
+            State::CookieWait { t1 } | State::CookieEchoed { t1, .. } if repeats && t1.at <= now => {
                 self.retry_setup(cx);
             }
-            State::ShutdownSent { t5_at, .. } if *t5_at <= cx.now => self.abort_unfinished_shutdown(cx),
-            State::ShutdownSent { t2, .. } | State::ShutdownAckSent { t2 } if t2.at <= cx.now => {
+            State::ShutdownSent { t2, .. } | State::ShutdownAckSent { t2 } if repeats && t2.at <= now => {
                 self.retry_shutdown(cx);
             }
             _ => {}
@@ -116,30 +119,42 @@ impl Association {
             self.shutdown(cx);
         }
         for path_id in 0..self.paths.len() {
-            // Any of these timers may have ended the association.
-            if !self.is_closed() && due(self.paths[path_id].t3()) {
-                self.handle_t3(cx, path_id);
-            }
-            if due(self.paths[path_id].loss_timer()) {
-                self.handle_loss_timer(cx.now, path_id);
-            }
-            if due(self.paths[path_id].tail_loss_probe_at()) {
-                self.handle_tail_loss_probe_timer(cx, path_id);
-            }
-            if due(self.paths[path_id].pacer_opens_at()) {
-                self.paths[path_id].tick_pacer(cx.now);
-            }
-            if !self.is_closed() && due(self.path_failure_at(path_id)) {
-                self.handle_silence(cx, path_id);
-            }
-            if !self.is_closed() && due(self.paths[path_id].answer_by()) {
-                self.handle_unanswered_heartbeat(cx, path_id);
-            }
-            if !self.is_closed() && due(self.paths[path_id].heartbeat_at()) {
-                self.handle_heartbeat_timer(cx, path_id);
-            }
+            self.handle_path_timers(cx, path_id, repeats);
         }
         has_returned
+    }
+
+    /// Handles the expired timers of a path; those that send a packet again only if they have their place (`repeats`).
+    fn handle_path_timers<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        path_id: usize,
+        repeats: bool,
+    ) {
+        let now = cx.now;
+        let due = |at: Option<Time>| at.is_some_and(|at| at <= now);
+        // Any of these timers may have ended the association.
+        if repeats && !self.is_closed() && due(self.paths[path_id].t3()) {
+            self.handle_t3(cx, path_id);
+        }
+        if due(self.paths[path_id].loss_timer()) {
+            self.handle_loss_timer(now, path_id);
+        }
+        if due(self.paths[path_id].tail_loss_probe_at()) {
+            self.handle_tail_loss_probe_timer(cx, path_id);
+        }
+        if due(self.paths[path_id].pacer_opens_at()) {
+            self.paths[path_id].tick_pacer(now);
+        }
+        if !self.is_closed() && due(self.path_failure_at(path_id)) {
+            self.handle_silence(cx, path_id);
+        }
+        if !self.is_closed() && due(self.paths[path_id].answer_by()) {
+            self.handle_unanswered_heartbeat(cx, path_id);
+        }
+        if repeats && !self.is_closed() && due(self.paths[path_id].heartbeat_at()) {
+            self.handle_heartbeat_timer(cx, path_id);
+        }
     }
 
     /// Handles the expiry of T3-rtx (RFC 9260 §6.3.3).

@@ -287,17 +287,17 @@ impl Path {
         self.flight.probe_at()
     }
 
-    /// Returns the earliest of the timers that are not those of the pacer or of a path failure.
+    /// Returns when T3 or the heartbeat timer expires: each sends a packet again, and starts once more.
     #[inline]
-    pub(crate) fn deadline(&self) -> Option<Time> {
+    pub(crate) fn repeats_at(&self) -> Option<Time> {
+        Time::earliest([self.flight.t3(), self.heartbeat.due_at()])
+    }
+
+    /// Returns the earliest of the other timers, except for those of the pacer and of a path failure.
+    #[inline]
+    pub(crate) fn prompt_at(&self) -> Option<Time> {
         let (flight, heartbeat) = (&self.flight, &self.heartbeat);
-        Time::earliest([
-            flight.t3(),
-            heartbeat.due_at(),
-            heartbeat.answer_by(),
-            flight.loss_timer(),
-            flight.probe_at(),
-        ])
+        Time::earliest([heartbeat.answer_by(), flight.loss_timer(), flight.probe_at()])
     }
 
     /// Returns whether a loss is being repaired.

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lab::App;
+use lab::script::{Peer, plain};
 use sctp::{
-    AssociationConfig, BatchLimits, Endpoint, EndpointConfig, Scope, Time, TimeoutPacer, TransmitBuffer,
+    AssociationConfig, BatchLimits, Endpoint, EndpointConfig, Scope, SendInfo, Time, TimeoutPacer,
+    TransmitBuffer,
 };
 
 const ASSOCIATIONS: usize = 1000;
@@ -82,4 +84,53 @@ fn timers_that_share_a_pacer_expire_one_after_the_other_and_delay_no_others() {
         repeated += 1;
     }
     assert_eq!(repeated, ASSOCIATIONS);
+}
+
+/// Returns the peer of an endpoint whose pacer is used up by the first retransmission, and whose second one, due now, waits for a
+/// second.
+fn with_a_waiting_retransmission(seed: u8) -> Peer {
+    let pacer = TimeoutPacer::new(Duration::from_secs(100), 1);
+    let config = AssociationConfig { timeout_pacer: Some(pacer), ..plain() };
+    let mut peer = Peer::established_with(seed, config);
+    // Later packets than the first ones are acknowledged with a delay.
+    for n in 0..8 {
+        peer.sends().data(n).go();
+        peer.expects(&format!("SACK {n}"));
+    }
+    peer.app_sends(SendInfo::default(), vec![0; 100]);
+    peer.expects("DATA 0");
+    peer.waits(Duration::from_secs(1));
+    peer.expects("DATA 0");
+    peer.waits(Duration::from_secs(2));
+    peer.expects_nothing();
+    peer
+}
+
+#[test]
+fn a_delayed_sack_leaves_on_time_while_a_retransmission_waits_for_its_place() {
+    let mut peer = with_a_waiting_retransmission(1);
+    peer.sends().data(8).go();
+    // RFC 9260 §6.2: within 500 ms, and 200 ms by default.
+    peer.waits(Duration::from_nanos(199_999_999));
+    peer.expects_nothing();
+    peer.waits(Duration::from_nanos(1));
+    peer.expects("SACK 8");
+    peer.waits(Duration::from_nanos(799_999_999));
+    peer.expects_nothing();
+    peer.waits(Duration::from_nanos(1));
+    peer.expects("DATA 0");
+}
+
+#[test]
+fn a_place_that_was_not_used_serves_no_later_timer() {
+    let mut peer = with_a_waiting_retransmission(2);
+    peer.sends().sack(0, &[]).go();
+    peer.waits(Duration::from_secs(2));
+    peer.app_sends(SendInfo::default(), vec![1; 100]);
+    peer.expects("DATA 1");
+    // The RTO of 2 s, and 1 s until a place.
+    peer.waits(Duration::from_nanos(2_999_999_999));
+    peer.expects_nothing();
+    peer.waits(Duration::from_nanos(1));
+    peer.expects("DATA 1");
 }
