@@ -180,7 +180,7 @@ fn check_writable(folder: &Path) -> io::Result<()> {
 /// another user may have put into a shared folder.
 fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => fs::File::create_new(path)?.write_all(content),
     }
 }
