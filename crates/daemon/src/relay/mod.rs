@@ -12,6 +12,7 @@ pub(crate) mod drain;
 pub(crate) mod inbound;
 pub(crate) mod notifications;
 pub(crate) mod outbound;
+pub(crate) mod rest;
 
 use bytes::Bytes;
 use swiftwater::tokio::Association;

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use carrier::record::{Flags, Header};
 use rustix::io::Errno;
 use swiftwater::tokio::Association;
-use swiftwater::{AssociationState, Event, Lifetime, PathId, SendError, SendInfo, internals};
+use swiftwater::{Event, Lifetime, PathId, SendError, SendInfo, internals};
 
+use super::rest::Rest;
 use super::{BROKEN, Departure, Wait, notifications};
 use crate::channel::blocked::{Blocked, NotPut};
 use crate::channel::incoming::Incoming;
@@ -41,7 +42,7 @@ impl<'a> Outbound<'a> {
         association: &'a Association,
         unsent: Messages,
     ) -> Outbound<'a> {
-        let (reports, rest, turn) = (Reports::new(socket), Rest::of(association), socket.turn());
+        let (reports, rest, turn) = (Reports::new(socket), Rest::of(socket, assoc), socket.turn());
         Outbound { socket, assoc, association, unsent, reports, is_gone: false, rest, turn }
     }
 
@@ -82,7 +83,8 @@ impl<'a> Outbound<'a> {
                         continue;
                     }
                     Next::Waits(wait) => {
-                        self.rest.set(wait == Wait::Memory);
+                        let takes_later = self.socket.channel.endpoint.takes_later();
+                        self.rest.set(wait == Wait::Memory || takes_later && self.assoc.has_rest());
                         return Ok(wait);
                     }
                 },
@@ -192,7 +194,7 @@ impl<'a> QueueOutbound<'a> {
         association: &'a Association,
         queue: &'a SendQueue,
     ) -> QueueOutbound<'a> {
-        let (reports, rest, turn) = (Reports::new(socket), Rest::of(association), socket.turn());
+        let (reports, rest, turn) = (Reports::new(socket), Rest::of(socket, assoc), socket.turn());
         let (is_sent, is_refused) = (false, false);
         QueueOutbound { socket, assoc, association, queue, reports, is_sent, is_refused, rest, turn }
     }
@@ -264,38 +266,6 @@ impl<'a> QueueOutbound<'a> {
     /// Waits until the channel is unblocked for a report.
     pub(crate) async fn unblocked(&mut self, blocked: Blocked) {
         self.reports.putter.unblocked(blocked).await;
-    }
-}
-
-/// Messages of the program that wait for room in the association. Programs believe them sent, so that they are still
-/// delivered if the peer shuts the association down.
-struct Rest<'a> {
-    association: &'a Association,
-    exists: bool,
-}
-
-impl<'a> Rest<'a> {
-    fn of(association: &'a Association) -> Rest<'a> {
-        Rest { association, exists: false }
-    }
-
-    fn set(&mut self, exists: bool) {
-        if self.exists != exists {
-            self.exists = exists;
-            internals::set_has_rest(self.association, exists);
-        }
-    }
-
-    /// Returns whether the peer has shut the association down, so that no message may follow the rest.
-    fn is_last(&self) -> bool {
-        let state = || internals::view(self.association, |view| view.state());
-        self.exists && state() == Some(AssociationState::ShutdownReceived)
-    }
-}
-
-impl Drop for Rest<'_> {
-    fn drop(&mut self) {
-        self.set(false);
     }
 }
 

@@ -43,6 +43,8 @@ pub(crate) struct SocketAssociation {
     pub(crate) held: tokio::sync::Mutex<Held>,
     /// The queue of outbound messages, if the socket is a one-to-many socket.
     send_queue: RefCell<Option<Rc<SendQueue>>>,
+    /// Whether the association was told of a rest, see [`SocketAssociation::set_has_rest`].
+    has_rest: Cell<bool>,
     /// The association whose stream this one's was linked with last. The stack knows whether the link has ended.
     pub(crate) linked_with: Cell<u32>,
     /// The seat of an association that a peer has set up with a one-to-many socket.
@@ -195,6 +197,7 @@ impl SocketAssociation {
             outcome: watch::Sender::new(Outcome::Pending),
             held: tokio::sync::Mutex::default(),
             send_queue: RefCell::default(),
+            has_rest: Cell::new(false),
             linked_with: Cell::new(0),
             seat: OnceCell::new(),
         }
@@ -227,6 +230,21 @@ impl SocketAssociation {
 
     pub(crate) fn set_failed(&self, error: Errno) {
         self.outcome.send_replace(Outcome::Failed(error));
+    }
+
+    /// Sets whether the program has messages left that it has sent and that the association has not taken. Programs believe them
+    /// sent, so they are still delivered if the peer shuts the association down.
+    pub(crate) fn set_has_rest(&self, has_rest: bool) {
+        if self.has_rest.replace(has_rest) != has_rest
+            && let Some(association) = self.association()
+        {
+            internals::set_has_rest(association, has_rest);
+        }
+    }
+
+    /// Returns whether the program has a rest.
+    pub(crate) fn has_rest(&self) -> bool {
+        self.has_rest.get()
     }
 
     /// Returns its number in notifications: as in the kernel, 0 if it was never up.

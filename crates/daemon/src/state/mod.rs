@@ -6,6 +6,7 @@ pub(crate) mod commands;
 pub(crate) mod notification_type;
 pub(crate) mod ports;
 pub(crate) mod registry;
+pub(crate) mod relayed;
 pub(crate) mod send_queue;
 pub(crate) mod socket;
 pub(crate) mod socket_options;

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell, RefMut};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,7 +18,8 @@ use swiftwater::Stack;
 use super::association::{FIRST_ID, SocketAssociation};
 use super::commands::{self, CommandReceiver};
 use super::ports::Ports;
-use super::socket::{Ends, NewSocket, Socket};
+use super::relayed::{Ends, Relayed, ends};
+use super::socket::{NewSocket, Socket};
 use super::socket_options::SocketOptions;
 use super::stream_rules::StreamRules;
 use crate::channel::Channel;
@@ -83,6 +84,7 @@ pub(crate) struct Registry {
     pub(crate) close_watches: Arc<CloseWatches>,
     /// Rules for the modules on the streams of associations.
     rules: Rc<StreamRules>,
+    relayed: Rc<Relayed>,
     /// Pins of the sockets' pages.
     pins_of_pages: Arc<Pins>,
     rings: Arc<Rings>,
@@ -121,10 +123,6 @@ pub(crate) struct Opened {
     pub(crate) commands: CommandReceiver,
 }
 
-fn ends(port: u16, host: IpAddr, peer_port: u16) -> Ends {
-    (port, SocketAddr::new(host.to_canonical(), peer_port))
-}
-
 impl Registry {
     pub(crate) fn new(
         stack: Stack,
@@ -161,6 +159,7 @@ impl Registry {
             busy_polling: Arc::default(),
             close_watches: CloseWatches::new(),
             rules: Rc::default(),
+            relayed: Rc::default(),
             pins_of_pages,
             rings,
         })
@@ -223,6 +222,7 @@ impl Registry {
             options,
             commands,
             rules: Rc::clone(&self.rules),
+            relayed: Rc::clone(&self.relayed),
         }));
         table.by_cookie.insert(cookie, Rc::clone(&socket));
         table.by_number.insert(number, Rc::clone(&socket));

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use super::association::SocketAssociation;
 use super::commands::Commands;
 use super::ports::Scope;
+use super::relayed::{Ends, Relayed};
 use super::send_queue::SendQueue;
 use super::socket_options::SocketOptions;
 use super::stream_rules::StreamRules;
@@ -26,9 +27,6 @@ use crate::system::socket_cookie::Cookie;
 use crate::users::budget::AssociationSeat;
 use crate::users::owner::Share;
 use crate::users::round_share::Turn;
-
-/// Our port of an association, and the peer's address.
-pub(super) type Ends = (u16, SocketAddr);
 
 /// The parts of a new socket.
 pub(super) struct NewSocket {
@@ -42,6 +40,7 @@ pub(super) struct NewSocket {
     pub(super) options: SocketOptions,
     pub(super) commands: Commands,
     pub(super) rules: Rc<StreamRules>,
+    pub(super) relayed: Rc<Relayed>,
 }
 
 /// One socket.
@@ -64,6 +63,8 @@ pub(crate) struct Socket {
     pub(crate) commands: Commands,
     /// Rules for the modules on the streams of the socket's associations.
     pub(crate) rules: Rc<StreamRules>,
+    /// The associations of all sockets that are being relayed.
+    pub(crate) relayed: Rc<Relayed>,
     /// The entries of a peeled-off association in the registry's table.
     pub(super) peeled_off: OnceCell<Vec<Ends>>,
 }
@@ -139,7 +140,8 @@ impl Socket {
 
     /// Returns a socket that is not registered yet.
     pub(super) fn new(new: NewSocket) -> Socket {
-        let NewSocket { number, cookie, v6, style, share, channel, stage, options, commands, rules } = new;
+        let NewSocket { number, cookie, v6, style, share, channel, stage, options, commands, rules, relayed } =
+            new;
         let inner = Inner {
             stage,
             bound: None,
@@ -164,6 +166,7 @@ impl Socket {
             gone: watch::Sender::new(false),
             commands,
             rules,
+            relayed,
             peeled_off: OnceCell::new(),
         }
     }

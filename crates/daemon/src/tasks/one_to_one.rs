@@ -15,7 +15,7 @@ use crate::calls::listen::discard_all;
 use crate::calls::options;
 use crate::channel::incoming::Incoming;
 use crate::channel::style::Style;
-use crate::relay::{Departure, NO_REASON, abort, notifications};
+use crate::relay::{Departure, NO_REASON, abort, notifications, rest};
 use crate::state::association::{Ended, SocketAssociation};
 use crate::state::commands::{ConnectRequest, OneToOneCommand};
 use crate::state::registry::Registry;
@@ -113,9 +113,7 @@ async fn relay(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messa
     let mut inbound =
         InboundTask(tokio::task::spawn_local(relay_inbound_to_end(Rc::clone(socket), Rc::clone(assoc))));
     let mut departure = relay_outbound(socket, assoc, association, unsent).await;
-    // Messages that other programs sent before this one closed are taken first, so that they are in flight when the SHUTDOWN
-    // reaches those programs: in a kernel each call has completed before the next begins.
-    tokio::task::yield_now().await;
+    rest::declare_at_other_end(socket, assoc);
     if let Departure::HalfClosed = departure {
         // This fails only if the association has ended.
         let _ = association.shutdown().await;

@@ -1,0 +1,186 @@
+//! The rest of a program: messages that it has sent and that its association has not taken when the peer shuts the association
+//! down. Programs believe these messages sent, so the association still takes them, and SHUTDOWN ACK waits for them.
+
+use std::rc::Rc;
+
+use swiftwater::{AssociationState, internals};
+
+use super::drain::Drain;
+use crate::state::association::SocketAssociation;
+use crate::state::relayed::RelayedEntries;
+use crate::state::send_queue::Front;
+use crate::state::socket::Socket;
+
+/// The rest of the program, as long as its messages are relayed.
+pub(super) struct Rest<'a> {
+    assoc: &'a SocketAssociation,
+    _entries: RelayedEntries,
+}
+
+impl<'a> Rest<'a> {
+    pub(super) fn of(socket: &Rc<Socket>, assoc: &'a SocketAssociation) -> Rest<'a> {
+        Rest { assoc, _entries: socket.relayed.enter(socket, assoc) }
+    }
+
+    /// Sets whether there is a rest.
+    pub(super) fn set(&self, exists: bool) {
+        self.assoc.set_has_rest(exists);
+    }
+
+    /// Returns whether the peer has shut the association down, so that no message may follow the rest.
+    pub(super) fn is_last(&self) -> bool {
+        let association = || self.assoc.association();
+        let state = || association().and_then(|it| internals::view(it, |view| view.state()));
+        self.assoc.has_rest() && state() == Some(AssociationState::ShutdownReceived)
+    }
+}
+
+impl Drop for Rest<'_> {
+    fn drop(&mut self) {
+        self.set(false);
+    }
+}
+
+/// Declares as a rest what the program at the other end of an association has sent by now, if that end is a socket of this daemon:
+/// this end is shut down next. In a kernel each call has completed before the next begins; here messages may wait in the channel
+/// of the other end.
+pub(crate) fn declare_at_other_end(socket: &Socket, assoc: &SocketAssociation) {
+    let Some((socket, assoc)) = socket.relayed.other_end(assoc) else { return };
+    let queue = assoc.send_queue().clone();
+    let has_rest = match queue {
+        None => socket.channel.endpoint.waiting_bytes() > 0,
+        Some(queue) => {
+            // Only the records say which association they are for.
+            Drain::new(&socket).take(&socket);
+            matches!(queue.front(), Front::Message(..))
+        }
+    };
+    if has_rest {
+        assoc.set_has_rest(true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, SocketAddr};
+    use std::os::fd::OwnedFd;
+
+    use swiftwater::Address;
+    use swiftwater::tokio::{Association, Listener};
+
+    use super::*;
+    use crate::channel::style::Style;
+    use crate::relay::Wait;
+    use crate::relay::outbound::{Outbound, QueueOutbound};
+    use crate::state::registry::Registry;
+    use crate::state::send_queue::{Messages, SendQueue};
+    use crate::system::quantum::RECORDS_PER_TURN;
+    use crate::testing::{opened, registry, send, soon};
+
+    const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    /// A socket, its association, and the program's end of its carrier.
+    struct End {
+        socket: Rc<Socket>,
+        assoc: Rc<SocketAssociation>,
+        program_end: OwnedFd,
+    }
+
+    impl End {
+        fn new(registry: &Registry, style: Style, id: u32, association: Association) -> End {
+            let (socket, program_end) = opened(registry, style);
+            let options = socket.inner().options.assoc_options.clone();
+            let peer = SocketAddr::new(HOST, association.peer_addr().port());
+            let assoc = Rc::new(SocketAssociation::with(id, peer, association, options));
+            if style == Style::OneToMany {
+                *assoc.send_queue() = Some(Rc::new(SendQueue::new(None)));
+            }
+            socket.inner().associations.insert(id, Rc::clone(&assoc));
+            End { socket, assoc, program_end }
+        }
+
+        fn association(&self) -> &Association {
+            self.assoc.association().expect("it is up")
+        }
+    }
+
+    /// Returns the two ends of an association between programs, the first of a socket of this style.
+    async fn ends(registry: &Registry, style: Style) -> (End, End) {
+        let listener = Listener::from(registry.stack.listen(7).expect("a free port"));
+        let server = Address { hosts: vec![HOST], port: 7, udp_port: Some(registry.stack.udp_port()) };
+        let (connected, accepted) =
+            tokio::join!(Association::connect_on(&registry.stack, server), listener.accept());
+        let first = End::new(registry, style, 3, connected.expect("it listens"));
+        (first, End::new(registry, Style::OneToOne, 4, accepted.expect("an association comes").0))
+    }
+
+    /// Shuts an end down, and waits until the other one knows.
+    async fn shut_down(from: &End, to: &End) {
+        declare_at_other_end(&from.socket, &from.assoc);
+        from.association().shutdown().await.expect("it is open");
+        assert!(soon(to.association().recv()).await.expect("it is open").is_none());
+    }
+
+    async fn received(end: &End) -> usize {
+        let mut received = 0;
+        while soon(end.association().recv()).await.expect("the messages come before the end").is_some() {
+            received += 1;
+        }
+        received
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn what_a_program_has_sent_before_its_peer_shuts_down_is_still_sent() {
+        let registry = registry();
+        let (first, second) = ends(&registry, Style::OneToOne).await;
+        let mut outbound = Outbound::new(&first.socket, &first.assoc, first.association(), Messages::new());
+        assert!(matches!(outbound.step(), Ok(Wait::Message)));
+        let sent = 2 * RECORDS_PER_TURN;
+        (0..sent).for_each(|_| send(&first.program_end, 0, b"earlier"));
+        shut_down(&second, &first).await;
+        while !matches!(outbound.step(), Ok(Wait::Message)) {
+            outbound.next_turn().await;
+        }
+        assert!(!first.assoc.has_rest());
+        send(&first.program_end, 0, b"later");
+        assert!(matches!(outbound.step(), Ok(Wait::Message)));
+        assert_eq!(received(&second).await, sent);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn what_a_one_to_many_socket_has_sent_before_its_peer_shuts_down_is_still_sent() {
+        let registry = registry();
+        let (first, second) = ends(&registry, Style::OneToMany).await;
+        let queue = first.assoc.send_queue().clone().expect("it has one");
+        let mut outbound = QueueOutbound::new(&first.socket, &first.assoc, first.association(), &queue);
+        assert_eq!(outbound.step(), Some(Wait::Message));
+        let sent = RECORDS_PER_TURN / 2;
+        (0..sent).for_each(|_| send(&first.program_end, first.assoc.id, b"earlier"));
+        shut_down(&second, &first).await;
+        assert_eq!(outbound.step(), Some(Wait::Message));
+        assert_eq!(received(&second).await, sent);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn an_end_that_has_sent_nothing_delays_no_shutdown() {
+        for style in [Style::OneToOne, Style::OneToMany] {
+            let registry = registry();
+            let (first, second) = ends(&registry, style).await;
+            let _rest = Rest::of(&first.socket, &first.assoc);
+            shut_down(&second, &first).await;
+            assert!(!first.assoc.has_rest());
+            assert_eq!(received(&second).await, 0);
+        }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn an_association_whose_relay_has_ended_is_no_other_end() {
+        let registry = registry();
+        let (first, second) = ends(&registry, Style::OneToOne).await;
+        let rest = Rest::of(&first.socket, &first.assoc);
+        let found = |end: &End| end.socket.relayed.other_end(&end.assoc).map(|(_, other)| other.id);
+        assert_eq!((found(&second), found(&first)), (Some(first.assoc.id), None));
+        drop(rest);
+        assert_eq!(found(&second), None);
+    }
+}
