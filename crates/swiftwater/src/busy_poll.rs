@@ -4,6 +4,8 @@
 //! to [`StackOptions::busy_poll`](crate::StackOptions::busy_poll), but only while most of these polls have found
 //! something: a dialogue needs no wake-ups, and a long wait wastes almost no processor time.
 
+#![cfg_attr(not(feature = "internals"), allow(unreachable_pub, reason = "only `internals` shows the type"))]
+
 use std::time::Duration;
 
 /// Waits without a busy poll after one that failed: the first number, and the limit.

@@ -1,19 +1,21 @@
-//! Interfaces for this project's daemon only. They may change or disappear at any time.
+//! Interfaces for this project's daemon only: the feature `internals`. They may change or disappear in any release.
 //!
 //! The daemon relays received messages to programs, sees when they read, and polls more than these sockets. A crate
 //! below both that offered this would have to export the perimeter, the sockets and the streams of this crate. So these
-//! interfaces are here, and not documented.
+//! interfaces are here: nothing outside this module calls them, and without the feature they do not exist.
 
 pub use crate::busy_poll::BusyPoll;
 use crate::shard::Inner;
-use crate::socket::Wait;
+use crate::socket::{Found, Wait};
+use crate::timed::{Timed, Written};
 use crate::{Message, Received, RecvError, SendError, SendInfo, SharedAssociation, Stack};
 use bytes::Bytes;
 pub use sctp::{
     AssociationView, POOL_RESERVED_PART, PathView, ReceiveBudget, SEND_RESERVED_PART, SendBudget,
+    TimeoutPacer,
 };
 use sctp::{RecvInfo, Stage};
-use streams::{Record, RecordLayout, Run};
+use streams::{Interest, Kind, Message as Block, Record, RecordLayout, Run};
 
 /// Receives the next message or event that was already taken from the sockets: makes no system call, and does not flush
 /// sent messages.
@@ -40,7 +42,24 @@ pub enum AtHand {
 ///
 /// Fails as [`next_at_hand`] does.
 pub fn next_run_at_hand(association: &SharedAssociation) -> Result<Option<AtHand>, RecvError> {
-    association.next_run_with(Wait::NoPoll)
+    if !association.has_events() || !association.is_up_delivered() {
+        return Ok(next_at_hand(association)?.map(AtHand::One));
+    }
+    let socket = &association.socket;
+    let take = |inner: &mut Inner| socket.try_take(inner, Timed::getrun, |_| false);
+    loop {
+        match socket.until(Interest::READABLE, Wait::NoPoll, take)?? {
+            Found::Data(Block { kind: Kind::Run(run), data, .. }) => {
+                let block = data.blocks().first().cloned().unwrap_or_default();
+                return Ok(Some(AtHand::Run(MessageRun::new(&run, block))));
+            }
+            found => {
+                if let Some(received) = association.received(found)? {
+                    return Ok(received.map(AtHand::One));
+                }
+            }
+        }
+    }
 }
 
 /// Messages that came together in a packet, and were not taken out of it.
@@ -55,7 +74,7 @@ pub struct MessageRun {
 }
 
 impl MessageRun {
-    pub(crate) fn new(run: &Run, block: Bytes) -> MessageRun {
+    fn new(run: &Run, block: Bytes) -> MessageRun {
         let (messages, data_bytes) = (run.messages as usize, run.data_bytes as usize);
         MessageRun { block, layout: run.layout(), at: 0, messages, data_bytes }
     }
@@ -123,12 +142,17 @@ pub fn send_at_hand(
     message: &Bytes,
     info: &SendInfo,
 ) -> Result<(), SendError> {
-    association.hand_down(message, info)
+    let socket = &association.socket;
+    socket.until(Interest::WRITABLE, Wait::NoPoll, |inner| {
+        let written = inner.executive.write_bytes(socket.stream, 0, info, message.clone());
+        // The caller flushes.
+        socket.after_write(inner, (0, info, message.len()), written.map(|_| Written::Staged))
+    })?
 }
 
 /// Transmits messages if enough wait, or nothing is outstanding.
 pub fn flush_due(association: &SharedAssociation) {
-    association.flush_due();
+    association.socket.shard.enter().flush(false);
 }
 
 /// Maximum size of a message that [`ShortSender::send`] takes.
@@ -176,17 +200,21 @@ pub fn shutdown_at_hand(association: &SharedAssociation) -> Result<(), SendError
 /// Sets whether the caller has messages left that it has accepted from others and that wait for room. An association
 /// whose peer shuts it down meanwhile takes them, and ends only when the caller has no more.
 pub fn set_has_rest(association: &SharedAssociation, has_rest: bool) {
-    association.set_has_rest(has_rest);
+    let socket = &association.socket;
+    // An association that has ended takes no rest.
+    let _ = socket.command(|driver, cx| driver.set_has_rest(cx, socket.stream, 0, has_rest));
 }
 
 /// Keeps received messages of at least this many bytes charged to the receive window until [`release_window`].
 pub fn hold_window_from(association: &SharedAssociation, bytes: usize) {
-    association.hold_window_from(bytes);
+    association.socket.hold_window_from(bytes);
 }
 
 /// Releases receive window that [`hold_window_from`] has kept: [`window_bytes`] for each message.
 pub fn release_window(association: &SharedAssociation, bytes: usize) {
-    association.release_window(bytes);
+    let socket = &association.socket;
+    // An association that has ended has no window.
+    let _ = socket.command(|driver, _| driver.release_window(socket.stream, 0, bytes));
 }
 
 /// Returns how much of the receive window a message occupies until it is received.

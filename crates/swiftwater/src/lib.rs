@@ -172,6 +172,7 @@ mod endpoint;
 mod error;
 mod event;
 mod flush_delay;
+#[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod internals;
 mod listener;
@@ -209,7 +210,7 @@ pub use sctp::{
     PathStatistics, PrimaryError, Statistics, UnknownName,
 };
 pub use sctp::{Lifetime, RecvInfo, SendInfo};
-pub use sctp::{ReceivePool, SendPool, TimeoutPacer};
+pub use sctp::{ReceivePool, SendPool};
 pub use sender::Sender;
 pub use stack::{Stack, StackStatistics};
 pub use stream::{SpliceError, SpliceStatus, Stream};

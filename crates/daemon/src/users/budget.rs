@@ -22,8 +22,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use carrier::record::MESSAGE_BYTES_MAX;
-use swiftwater::TimeoutPacer;
-use swiftwater::internals::{POOL_RESERVED_PART, ReceiveBudget, SEND_RESERVED_PART, SendBudget};
+use swiftwater::internals::{
+    POOL_RESERVED_PART, ReceiveBudget, SEND_RESERVED_PART, SendBudget, TimeoutPacer,
+};
 use tokio::sync::{Notify, Semaphore};
 
 pub(crate) use self::associations::{ASSOCIATION_BYTES, AssociationSeat};

@@ -8,14 +8,13 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use sctp::{AssociationView, MessageLimits, PathId, PathOptions, PrimaryError, SendInfo, Statistics};
-use streams::{Chain, Interest, Kind, Message as Block, WriteError};
+use streams::{Chain, Interest, Message as Block, WriteError};
 use tpi::Primitive;
 
 use crate::address::Address;
 use crate::association_ref::AssociationRef;
 use crate::error::{CloseReason, OptionsError, RecvError, SendError};
 use crate::event::{Event, Received};
-use crate::internals::{AtHand, MessageRun};
 use crate::message::{Message, from_block};
 use crate::options::AssociationOptions;
 use crate::socket::{End, Found, Socket, Wait, unless_restarted};
@@ -372,14 +371,6 @@ impl SharedAssociation {
         self.socket.write_bytes(0, info, message, wait)
     }
 
-    pub(crate) fn flush_due(&self) {
-        self.socket.shard.enter().flush(false);
-    }
-
-    pub(crate) fn hand_down(&self, message: &Bytes, info: &SendInfo) -> Result<(), SendError> {
-        self.socket.hand_down_bytes(0, info, message)
-    }
-
     pub(crate) fn shutdown_with(&self, wait: Wait) -> Result<(), SendError> {
         let request = Primitive::OrdrelReq { association: 0 };
         match self.socket.request(request, Chain::new(), wait) {
@@ -414,44 +405,14 @@ impl SharedAssociation {
         }
     }
 
-    /// Receives as [`SharedAssociation::next_with`] does, but messages that came together in one call.
-    pub(crate) fn next_run_with(&self, wait: Wait) -> Result<Option<AtHand>, RecvError> {
-        if !self.has_events() || !self.up_delivered.load(Ordering::Relaxed) {
-            return Ok(self.next_with(wait)?.map(AtHand::One));
-        }
-        let socket = &self.socket;
-        loop {
-            match socket.until(Interest::READABLE, wait, |inner| socket.try_next_run(inner))?? {
-                Found::Data(Block { kind: Kind::Run(run), data, .. }) => {
-                    let block = data.blocks().first().cloned().unwrap_or_default();
-                    return Ok(Some(AtHand::Run(MessageRun::new(&run, block))));
-                }
-                found => {
-                    if let Some(received) = self.received(found)? {
-                        return Ok(received.map(AtHand::One));
-                    }
-                }
-            }
-        }
-    }
-
-    pub(crate) fn hold_window_from(&self, bytes: usize) {
-        self.socket.hold_window_from(bytes);
-    }
-
-    pub(crate) fn release_window(&self, bytes: usize) {
-        // An association that has ended has no window.
-        let _ = self.socket.command(|driver, _| driver.release_window(self.socket.stream, 0, bytes));
-    }
-
-    pub(crate) fn set_has_rest(&self, has_rest: bool) {
-        let (stream, id) = (self.socket.stream, 0);
-        // An association that has ended takes no rest.
-        let _ = self.socket.command(|driver, cx| driver.set_has_rest(cx, stream, id, has_rest));
-    }
-
     pub(crate) fn has_events(&self) -> bool {
         self.events.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether [`Event::Up`] was delivered.
+    #[cfg(feature = "internals")]
+    pub(crate) fn is_up_delivered(&self) -> bool {
+        self.up_delivered.load(Ordering::Relaxed)
     }
 
     /// Returns whether [`Event::Up`] was not delivered before, and marks it as delivered.

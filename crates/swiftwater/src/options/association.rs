@@ -3,8 +3,10 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+#[cfg(feature = "internals")]
+use sctp::TimeoutPacer;
 use sctp::config::{DSCP_MAX, INITIAL_WINDOW_PACKETS_MAX, RECEIVE_WINDOW_BYTES_MIN, RtoConfig};
-use sctp::{AssociationConfig, ReceivePool, SendPool, TimeoutPacer};
+use sctp::{AssociationConfig, ReceivePool, SendPool};
 
 use super::ListenerOptions;
 use crate::error::OptionsError;
@@ -48,6 +50,8 @@ pub struct AssociationOptions {
     pub send_pool: Option<SendPool>,
     /// Paces the retransmission timers, heartbeats and window probes of all associations with a copy: together they have so
     /// many in a time, and further ones wait, a second at most. *Fixed*. Default: none.
+    #[cfg(feature = "internals")]
+    #[doc(hidden)]
     pub timeout_pacer: Option<TimeoutPacer>,
     /// Maximum length of a sent message in bytes; longer messages fail with
     /// [`SendError::TooLong`](crate::SendError::TooLong). Default: 16 MiB.
@@ -132,6 +136,8 @@ pub struct AssociationOptions {
     /// has one for each message. Default: true.
     pub sender_dry_events: bool,
     /// Whether [`Event::SendFailed`](crate::Event::SendFailed) is among the events (`SCTP_SEND_FAILED_EVENT`). Default: true.
+    #[cfg(feature = "internals")]
+    #[doc(hidden)]
     pub send_failed_events: bool,
 }
 
@@ -165,6 +171,7 @@ impl AssociationOptions {
             init_retries_max: other.init_retries_max,
             receive_pool: other.receive_pool.clone(),
             send_pool: other.send_pool.clone(),
+            #[cfg(feature = "internals")]
             timeout_pacer: other.timeout_pacer.clone(),
             cookie_life: other.cookie_life,
             adaptation_indication: other.adaptation_indication,
@@ -185,6 +192,7 @@ impl AssociationOptions {
             ("init_retries_max", self.init_retries_max == current.init_retries_max),
             ("receive_pool", self.receive_pool == current.receive_pool),
             ("send_pool", self.send_pool == current.send_pool),
+            #[cfg(feature = "internals")]
             ("timeout_pacer", self.timeout_pacer == current.timeout_pacer),
             ("cookie_life", self.cookie_life == current.cookie_life),
             ("adaptation_indication", self.adaptation_indication == current.adaptation_indication),
@@ -211,6 +219,7 @@ impl AssociationOptions {
             receive_buffer_bytes_max: config.receive_buffer_tuned_bytes,
             receive_pool: config.receive_pool.clone(),
             send_pool: config.send_pool.clone(),
+            #[cfg(feature = "internals")]
             timeout_pacer: config.timeout_pacer.clone(),
             message_bytes_max: config.message_bytes_max,
             partial_delivery_bytes: config.partial_delivery_bytes,
@@ -242,6 +251,7 @@ impl AssociationOptions {
             adaptation_indication: config.adaptation_indication,
             events: config.events,
             sender_dry_events: config.sender_dry_events,
+            #[cfg(feature = "internals")]
             send_failed_events: config.send_failed_events,
         }
     }
@@ -264,6 +274,7 @@ impl AssociationOptions {
             receive_buffer_tuned_bytes: self.receive_buffer_bytes_max,
             receive_pool: self.receive_pool.clone(),
             send_pool: self.send_pool.clone(),
+            #[cfg(feature = "internals")]
             timeout_pacer: self.timeout_pacer.clone(),
             message_bytes_max: self.message_bytes_max,
             partial_delivery_bytes: self.partial_delivery_bytes.max(1),
@@ -297,6 +308,7 @@ impl AssociationOptions {
             adaptation_indication: self.adaptation_indication,
             events: self.events,
             sender_dry_events: self.sender_dry_events,
+            #[cfg(feature = "internals")]
             send_failed_events: self.send_failed_events,
             refuse_beyond_backlog: listener.refuse_beyond_backlog,
             listener_associations_max: listener.associations_max,

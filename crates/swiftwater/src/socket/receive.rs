@@ -122,12 +122,8 @@ impl Socket {
         self.try_take(inner, Timed::getmsg, |_| false)
     }
 
-    /// Takes what [`Socket::try_next`] takes, or messages that came together in a packet.
-    pub(crate) fn try_next_run(&self, inner: &mut Inner) -> Option<Result<Found<Block>, RecvError>> {
-        self.try_take(inner, Timed::getrun, |_| false)
-    }
-
-    fn try_take(
+    /// Takes a message by `take`, or a primitive. `is_last` tells at which end of the association nothing follows.
+    pub(crate) fn try_take(
         &self,
         inner: &mut Inner,
         take: impl Fn(&mut Timed, StreamId) -> Result<Option<Block>, ReadError>,
@@ -172,6 +168,8 @@ impl Socket {
         }
     }
 
+    /// Keeps messages of at least this many bytes charged to the receive window after they are read.
+    #[cfg(feature = "internals")]
     pub(crate) fn hold_window_from(&self, bytes: usize) {
         self.holds_from_bytes.store(bytes, Relaxed);
     }

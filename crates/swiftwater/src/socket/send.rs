@@ -55,20 +55,6 @@ impl Socket {
         Some(Ok(()))
     }
 
-    /// Sends one message without a copy of its bytes if there is room. It is transmitted with others: by a flush of the
-    /// caller, or once it has waited long enough.
-    pub(crate) fn hand_down_bytes(
-        &self,
-        association: u32,
-        info: &SendInfo,
-        data: &Bytes,
-    ) -> Result<(), SendError> {
-        self.until(Interest::WRITABLE, Wait::NoPoll, |inner| {
-            let written = inner.executive.write_bytes(self.stream, association, info, data.clone());
-            self.after_write(inner, (association, info, data.len()), written.map(|_| Written::Staged))
-        })?
-    }
-
     /// Sends one message without a copy of its bytes.
     pub(crate) fn write_bytes(
         &self,
@@ -91,8 +77,9 @@ impl Socket {
         self.after_write(inner, (association, info, data.len()), written)
     }
 
+    /// Returns the result of a write of this message; `None` if there is no room.
     #[inline]
-    fn after_write(
+    pub(crate) fn after_write(
         &self,
         inner: &mut Inner,
         message: (u32, &SendInfo, usize),

@@ -12,6 +12,7 @@ use crate::shard::{Entered, Inner};
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wait {
     /// Do not sleep, and do not poll the sockets either.
+    #[cfg(feature = "internals")]
     NoPoll,
     /// Do not sleep.
     None,
@@ -149,6 +150,7 @@ impl Socket {
         wait: Wait,
     ) -> (Entered<'a>, Result<(), WaitError>) {
         let (mut inner, go_on) = match wait {
+            #[cfg(feature = "internals")]
             Wait::NoPoll => return (inner, Err(WaitError::WouldBlock)),
             Wait::Forever => self.shard.wait(inner, self.stream, interest, None),
             Wait::Until(at) => self.shard.wait(inner, self.stream, interest, Some(at)),
