@@ -41,8 +41,8 @@ impl Drop for Rest<'_> {
     }
 }
 
-/// Declares as a rest what the program at the other end of an association has sent by now, if that end is a socket of this daemon:
-/// this end is shut down next. In a kernel each call has completed before the next begins; here messages may wait in the channel
+/// Declares as a rest what the program at the other end of an association has sent by now, if that end is a socket of this
+/// daemon: this end is shut down next. In a kernel each call has completed before the next begins; here messages may wait in the channel
 /// of the other end.
 pub(crate) fn declare_at_other_end(socket: &Socket, assoc: &SocketAssociation) {
     let Some((socket, assoc)) = socket.relayed.other_end(assoc) else { return };

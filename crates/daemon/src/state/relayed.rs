@@ -1,5 +1,5 @@
-//! The associations whose outbound messages are being relayed, by their ends: so that one end of an association between two programs
-//! finds the other.
+//! The associations whose outbound messages are being relayed, by their ends: so that one end of an association between two
+//! programs finds the other.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
