@@ -174,6 +174,18 @@ impl Channel {
         self.pages.read_so_far().data_taken != self.credit.put_besides(waiting)
     }
 
+    /// Returns whether the program, which has closed its end, has left a message unread, apart from `waiting` messages that
+    /// could not be put. If not, releases all credits. Otherwise they keep the window closed until the association is
+    /// aborted: the peer must not hear that more has arrived.
+    pub(crate) async fn is_left_unread(&self, waiting: u32) -> bool {
+        // Without the page the daemon does not know of unread messages, and supposes that there are none.
+        let is_unread = self.endpoint.read_page().await && self.has_unread_besides(waiting);
+        if !is_unread {
+            self.credit.release_all();
+        }
+        is_unread
+    }
+
     /// Holds the credit of a message that was put into the carrier until the message was read.
     pub(crate) fn hold_credit(self: &Rc<Self>, credit: Option<HeldCredit>) {
         self.credit.unread().push(credit);
@@ -218,6 +230,10 @@ async fn release_as_read(channel: Rc<Channel>) {
         reads.next().await;
         for _ in 0..COUNT_LOOKS_MAX {
             if channel.carrier().is_hung_up() {
+                if channel.endpoint.is_closed() && channel.is_left_unread(0).await {
+                    channel.credit.unread().watcher = None;
+                    return;
+                }
                 channel.credit.release_all();
             }
             // A reader counts a message before it releases the lock, and the lock stands in front of the number.
@@ -239,7 +255,11 @@ async fn release_as_read(channel: Rc<Channel>) {
 
 #[cfg(test)]
 mod tests {
+    use carrier::sharers_page::SharersPage;
+
     use super::*;
+    use crate::channel::style::Style;
+    use crate::testing::{opened, registry, soon};
     use crate::users::closer::{Closers, Source};
     use crate::users::descriptor_numbers::Numbers;
 
@@ -281,6 +301,37 @@ mod tests {
         assert_eq!(taken(1), [20], "the one before keeps none");
         assert_eq!(taken(9), NONE, "more than there are");
         assert_eq!(taken(0), [30]);
+    }
+
+    struct Window(Cell<usize>);
+
+    impl ReceiveWindow for Window {
+        fn release(&self, bytes: usize) {
+            self.0.set(self.0.get() + bytes);
+        }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_close_opens_the_window_only_if_everything_was_read() {
+        for read in [0, 1, 2] {
+            let registry = registry();
+            let (socket, program_end) = opened(&registry, Style::OneToOne);
+            let channel = &socket.channel;
+            let window: Rc<Window> = Rc::new(Window(Cell::new(0)));
+            for _ in 0..2 {
+                let of: Weak<Window> = Rc::downgrade(&window);
+                channel.credit.count(1);
+                channel.credit.unread().push(Some(HeldCredit::new(of, 10)));
+            }
+            channel.pages.write_as_sharer(SharersPage::DATA_TAKEN_AT, &[read]);
+            drop(program_end);
+            soon(channel.carrier().hung_up()).await;
+            soon(release_as_read(Rc::clone(channel))).await;
+            let released = if read == 2 { 20 } else { 0 };
+            assert_eq!(window.0.get(), released, "{read} were read");
+            channel.credit.close();
+            assert_eq!(window.0.get(), 20);
+        }
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub(crate) struct Inbound<'a> {
     is_message_open: bool,
     /// Whether messages are discarded, because the program does not read any more, so that the peer's window stays open.
     is_discarding: bool,
+    /// Number of messages that could not be put because the program has left.
+    refused: u32,
     is_end_told: bool,
     turn: Turn,
 }
@@ -42,8 +44,17 @@ impl<'a> Inbound<'a> {
         association: &'a Association,
     ) -> Inbound<'a> {
         let (putter, turn) = (Putter::new(&socket.channel), socket.turn());
-        let (is_message_open, is_discarding, is_end_told) = (false, false, false);
-        Inbound { socket, assoc, association, putter, is_message_open, is_discarding, is_end_told, turn }
+        Inbound {
+            socket,
+            assoc,
+            association,
+            putter,
+            is_message_open: false,
+            is_discarding: false,
+            refused: 0,
+            is_end_told: false,
+            turn,
+        }
     }
 
     /// Moves the messages in `held`, and then those that the association has received. Returns the event that it waits for;
@@ -60,9 +71,9 @@ impl<'a> Inbound<'a> {
             // The last notification of an association follows the report of its end.
             let kept = usize::from(held.ending.is_some());
             let weight = weight(held);
-            if let Err(blocked) = self.put_all_but(kept, held) {
+            if let Err(wait) = self.put_all_but(kept, held) {
                 self.putter.charge_held(held.memory_bytes());
-                return Some(Wait::Channel(blocked));
+                return Some(wait);
             }
             if std::mem::take(&mut held.is_end_due) {
                 end_early(self.socket, self.assoc);
@@ -125,6 +136,16 @@ impl<'a> Inbound<'a> {
         self.putter.unblocked(blocked).await;
     }
 
+    /// Waits for the ABORT if the program has left messages unread: their association ends, and its peer must not hear that
+    /// more has arrived. Otherwise discards messages from now on.
+    pub(crate) async fn left(&mut self) {
+        let channel = &self.socket.channel;
+        if channel.endpoint.is_closed() && channel.is_left_unread(self.refused).await {
+            std::future::pending::<()>().await;
+        }
+        self.is_discarding = true;
+    }
+
     fn take_event(&self, held: &mut Held, event: &Event) {
         held.queue.extend(notifications::of(self.socket, self.assoc, event));
         match event {
@@ -147,7 +168,7 @@ impl<'a> Inbound<'a> {
     }
 
     /// Puts all held messages but the last `kept`, short ones in bundles.
-    fn put_all_but(&mut self, kept: usize, held: &mut Held) -> Result<(), Blocked> {
+    fn put_all_but(&mut self, kept: usize, held: &mut Held) -> Result<(), Wait> {
         while held.len() > kept {
             if kept == 0 && self.may_bundle() && held.len() > 1 {
                 let bundle = Bundle::of(self.assoc, held);
@@ -173,23 +194,31 @@ impl<'a> Inbound<'a> {
         !self.is_discarding && !self.is_message_open && self.bundles() && self.putter.takes_bundles()
     }
 
-    fn put_together(&mut self, bundle: &Bundle) -> Result<(), Blocked> {
-        match self.putter.try_put_bundle(&bundle.record, bundle.messages) {
-            Err(NotPut::Blocked(blocked)) => return Err(blocked),
-            put => self.is_discarding = put.is_err(),
-        }
+    fn put_together(&mut self, bundle: &Bundle) -> Result<(), Wait> {
+        let put = self.putter.try_put_bundle(&bundle.record, bundle.messages);
+        put.map_err(|not_put| self.waits_for(not_put, bundle.messages))?;
         self.putter.release_delivery();
         Ok(())
     }
 
-    fn put(&mut self, upward: &ToProgram) -> Result<(), Blocked> {
+    /// Returns the event that follows the failure of putting this many messages.
+    fn waits_for(&mut self, not_put: NotPut, messages: u32) -> Wait {
+        match not_put {
+            NotPut::Blocked(blocked) => Wait::Channel(blocked),
+            NotPut::Failed(_) => {
+                self.refused = messages;
+                self.putter.release_delivery();
+                Wait::Departure
+            }
+        }
+    }
+
+    fn put(&mut self, upward: &ToProgram) -> Result<(), Wait> {
         let mut is_read_reported = false;
         if !self.is_discarding {
-            match self.putter.try_put(upward.header(), upward.blocks()) {
-                Err(NotPut::Blocked(blocked)) => return Err(blocked),
-                Err(NotPut::Failed(_)) => self.is_discarding = true,
-                Ok(put) => is_read_reported = put == Put::Record,
-            }
+            let messages = u32::from(matches!(upward, ToProgram::Message(..)));
+            let put = self.putter.try_put(upward.header(), upward.blocks());
+            is_read_reported = put.map_err(|not_put| self.waits_for(not_put, messages))? == Put::Record;
             self.is_message_open =
                 !upward.header().flags.contains(Flags::END) && !self.socket.inner().options.interleaves;
             if !self.is_message_open {

@@ -32,6 +32,8 @@ pub(crate) enum Wait {
     Association,
     /// The event that unblocks the channel.
     Channel(Blocked),
+    /// What the departure of the program means for messages of the peer.
+    Departure,
 }
 
 /// The way in which a program has left its side of a socket.

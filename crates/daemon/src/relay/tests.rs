@@ -17,6 +17,7 @@ use shared_memory::Offered;
 use swiftwater::Address;
 use swiftwater::tokio::{Association, Listener};
 
+mod departure;
 mod order;
 mod short;
 

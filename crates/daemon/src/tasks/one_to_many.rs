@@ -91,8 +91,7 @@ fn perform(socket: &Rc<Socket>, command: OneToManyCommand, listener: &mut Option
 /// Handles the close of a socket whose records wait for memory. Returns the departure if those records are given up, and `None`
 /// if the socket lingers.
 async fn close_early(socket: &Rc<Socket>) -> Option<Departure> {
-    // Without the page the daemon does not know of unread messages, and ends the associations by SHUTDOWN, which loses nothing.
-    if socket.channel.endpoint.read_page().await && socket.channel.has_unread_data() {
+    if socket.channel.is_left_unread(0).await {
         return Some(Departure::Unread);
     }
     if !socket.inner().options.lingers() {
@@ -238,6 +237,9 @@ async fn close(socket: &Rc<Socket>, departure: Departure) {
         Departure::HalfClosed | Departure::Closed | Departure::Unread => Some(NO_REASON.to_owned()),
         Departure::Abort(reason) => Some(String::from_utf8_lossy(&reason).into_owned()),
     };
+    if reason.is_none() {
+        socket.channel.credit.release_all();
+    }
     let mut turn = socket.turn();
     for assoc in associations.into_values() {
         turn.close_one(|| close_association(socket, assoc, reason.as_deref())).await;

@@ -129,6 +129,9 @@ async fn relay(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messa
         socket.channel.endpoint.closed().await;
     }
     let lingers = socket.inner().options.lingers();
+    if matches!(departure, Departure::HalfClosed | Departure::Closed) && lingers {
+        socket.channel.credit.release_all();
+    }
     let reason = match departure {
         // Dropping the last handle delivers the messages and shuts the association down.
         Departure::HalfClosed => None,

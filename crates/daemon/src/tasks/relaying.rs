@@ -36,7 +36,7 @@ pub(super) async fn relay_outbound(
         };
         let endpoint = &socket.channel.endpoint;
         match wait {
-            Wait::Turn => outbound.next_turn().await,
+            Wait::Turn | Wait::Departure => outbound.next_turn().await,
             Wait::Message => endpoint.readable().await,
             Wait::Channel(blocked) => outbound.unblocked(blocked).await,
             Wait::Memory | Wait::Association => {
@@ -64,7 +64,7 @@ pub(super) async fn relay_send_queue(
     let mut outbound = QueueOutbound::new(socket, assoc, association, queue);
     while let Some(wait) = outbound.step() {
         match wait {
-            Wait::Turn | Wait::Memory => outbound.next_turn().await,
+            Wait::Turn | Wait::Memory | Wait::Departure => outbound.next_turn().await,
             Wait::Message => queue.filled().await,
             Wait::Association => room(association).await,
             Wait::Channel(blocked) => outbound.unblocked(blocked).await,
@@ -86,6 +86,7 @@ pub(super) async fn relay_inbound(
         match wait {
             Wait::Message => held.next = association.readable().await.err().map(Err::<_, RecvError>),
             Wait::Channel(blocked) => inbound.unblocked(blocked).await,
+            Wait::Departure => inbound.left().await,
             Wait::Turn | Wait::Memory | Wait::Association => inbound.next_turn().await,
         }
     }
@@ -111,8 +112,7 @@ async fn unless_discarded(
     if !socket.inner().options.lingers() {
         return Err(Departure::Closed);
     }
-    // Without the page the daemon does not know of unread messages, and discards none.
-    if socket.channel.endpoint.read_page().await && socket.channel.has_unread_data() {
+    if socket.channel.is_left_unread(0).await {
         return Err(Departure::Unread);
     }
     needed.await;
