@@ -155,6 +155,7 @@ impl<'a> Inbound<'a> {
                 held.is_end_due = self.socket.style.is_one_to_one();
             }
             Event::Down(loss) => {
+                self.assoc.set_end_cause(loss.as_ref().map_or(0, |loss| loss.cause));
                 let regular = if held.is_shut_down { Ended::ByPeer } else { Ended::ByUs };
                 held.ending = Some(loss.as_ref().map_or(regular, |loss| Ended::Lost(loss.kind)));
             }

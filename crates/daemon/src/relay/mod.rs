@@ -34,6 +34,8 @@ pub(crate) enum Wait {
     Channel(Blocked),
     /// What the departure of the program means for messages of the peer.
     Departure,
+    /// The end of what the program gets from the association.
+    End,
 }
 
 /// The way in which a program has left its side of a socket.

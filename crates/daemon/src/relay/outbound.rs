@@ -250,9 +250,15 @@ impl<'a> QueueOutbound<'a> {
                     if refused == SendError::PeerShutdown {
                         self.queue.refuse(page);
                     }
+                    let cause = if refused == SendError::Closed { self.assoc.end_cause() } else { 0 };
+                    let reports = unsent(self.socket, self.assoc, header, content.clone(), cause);
+                    // The program first hears of the end, and of the messages that were sent before.
+                    if refused == SendError::Closed && !reports.is_empty() && !self.assoc.is_all_told() {
+                        return Some(Wait::End);
+                    }
                     self.is_sent = is_shutdown_pending(&refused, &header, &content);
                     self.is_refused = !self.is_sent;
-                    self.reports.add(unsent(self.socket, self.assoc, header, content, 0));
+                    self.reports.add(reports);
                 }
             }
         }

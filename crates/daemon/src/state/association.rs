@@ -38,6 +38,10 @@ pub(crate) struct SocketAssociation {
     /// Whether the receive buffer bounds all unread data.
     bounds_unread: Cell<bool>,
     outcome: watch::Sender<Outcome>,
+    /// The error cause with which the association was lost; 0 for none.
+    end_cause: Cell<u16>,
+    /// Whether the channel has all that the program gets from the association.
+    is_all_told: watch::Sender<bool>,
     /// Messages that are being handed to the program; they stay here until that is done. A task holds the lock while it
     /// hands them up.
     pub(crate) held: tokio::sync::Mutex<Held>,
@@ -195,6 +199,8 @@ impl SocketAssociation {
             assoc_options: RefCell::new(assoc_options),
             bounds_unread: Cell::new(false),
             outcome: watch::Sender::new(Outcome::Pending),
+            end_cause: Cell::new(0),
+            is_all_told: watch::Sender::new(false),
             held: tokio::sync::Mutex::default(),
             send_queue: RefCell::default(),
             has_rest: Cell::new(false),
@@ -306,6 +312,29 @@ impl SocketAssociation {
             Ok(outcome) => *outcome,
             Err(_) => Outcome::Failed(Errno::CONNABORTED),
         }
+    }
+
+    pub(crate) fn end_cause(&self) -> u16 {
+        self.end_cause.get()
+    }
+
+    pub(crate) fn set_end_cause(&self, cause: u16) {
+        self.end_cause.set(cause);
+    }
+
+    /// Returns whether the channel has all that the program gets from the association.
+    pub(crate) fn is_all_told(&self) -> bool {
+        *self.is_all_told.borrow()
+    }
+
+    /// Waits until the channel has all that the program gets from the association, or the program gets no more.
+    pub(crate) async fn all_told(&self) {
+        // The sender lives as long as the association, so this cannot fail.
+        let _ = self.is_all_told.subscribe().wait_for(|told| *told).await;
+    }
+
+    pub(crate) fn set_all_told(&self) {
+        self.is_all_told.send_replace(true);
     }
 
     pub(crate) fn send_queue(&self) -> RefMut<'_, Option<Rc<SendQueue>>> {

@@ -180,11 +180,25 @@ async fn relay(socket: Rc<Socket>, assoc: Rc<SocketAssociation>, queue: Rc<SendQ
     }
     assoc.set_up(association.clone());
     options::apply_when_up(&socket, &assoc);
-    if !queue.is_closed() {
-        let upward = relay_inbound_to_end(Rc::clone(&socket), Rc::clone(&assoc));
+    let telling = Telling(Rc::clone(&assoc));
+    if queue.is_closed() {
+        drop(telling);
+    } else {
+        let upward = relay_inbound_to_end(Rc::clone(&socket), telling);
         queue.tasks().inbound = Some(tokio::task::spawn_local(upward));
     }
     relay_send_queue(&socket, &assoc, &association, &queue).await;
+    assoc.all_told().await;
+    socket.note_silent();
+}
+
+/// The duty to tell the program what comes from an association. Dropped once all is told, or no program is left to be told.
+struct Telling(Rc<SocketAssociation>);
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        self.0.set_all_told();
+    }
 }
 
 async fn set_up(origin: Origin) -> Result<Association, Errno> {
@@ -220,9 +234,9 @@ async fn report_unsent(socket: &Rc<Socket>, assoc: &SocketAssociation, queue: &S
     }
 }
 
-async fn relay_inbound_to_end(socket: Rc<Socket>, assoc: Rc<SocketAssociation>) {
-    relay_inbound(&socket, &assoc, |_| drop(socket.remove(&assoc))).await;
-    socket.note_silent();
+async fn relay_inbound_to_end(socket: Rc<Socket>, telling: Telling) {
+    let assoc = &telling.0;
+    relay_inbound(&socket, assoc, |_| drop(socket.remove(assoc))).await;
 }
 
 /// Ends the associations of a socket that its program has closed. Dropping the last handle of an association delivers its
@@ -310,22 +324,40 @@ mod tests {
         neighbour.abort();
     }
 
+    /// Starts an association with a listener on the same host; returns the listener and the association.
+    fn connecting(registry: &Registry, socket: &Rc<Socket>) -> (Listener, Rc<SocketAssociation>) {
+        let listener = Listener::from(registry.stack.listen(7).expect("a free port"));
+        let host = std::net::IpAddr::from([127, 0, 0, 1]);
+        let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack.udp_port()) };
+        let request =
+            ConnectRequest { stack: registry.stack.clone(), port: 40_000, server, ends_content: false };
+        let seat = registry.seat(socket).expect("the first");
+        let options = socket.inner().options.assoc_options.clone();
+        let assoc = SocketAssociation::new(3, SocketAddr::new(host, 7), options);
+        let assoc = socket.enter(assoc, 1, seat);
+        start_association(socket, Rc::clone(&assoc), Origin::Connecting { request, start: Start::Now });
+        (listener, assoc)
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn an_association_that_comes_up_after_the_close_is_shut_down() {
+        let registry = registry();
+        let (socket, _theirs) = opened(&registry, Style::OneToMany);
+        let (listener, assoc) = connecting(&registry, &socket);
+        close(&socket, Departure::Closed).await;
+        assert!(assoc.association().is_none());
+        drop(assoc);
+        let (peer, _) = soon(listener.accept()).await.expect("an association comes");
+        soon(peer.closed()).await;
+    }
+
     #[tokio::test(flavor = "local")]
     async fn an_association_that_takes_no_more_keeps_no_program_waiting_for_room() {
         use carrier::sharers_page::ROOM_BYTES;
 
         let registry = registry();
         let (socket, _theirs) = opened(&registry, Style::OneToMany);
-        let listener = Listener::from(registry.stack.listen(7).expect("a free port"));
-        let host = std::net::IpAddr::from([127, 0, 0, 1]);
-        let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack.udp_port()) };
-        let request =
-            ConnectRequest { stack: registry.stack.clone(), port: 40_000, server, ends_content: false };
-        let seat = registry.seat(&socket).expect("the first");
-        let options = socket.inner().options.assoc_options.clone();
-        let assoc = SocketAssociation::new(3, SocketAddr::new(host, 7), options);
-        let assoc = socket.enter(assoc, 1, seat);
-        start_association(&socket, Rc::clone(&assoc), Origin::Connecting { request, start: Start::Now });
+        let (listener, assoc) = connecting(&registry, &socket);
         let (peer, _) = listener.accept().await.expect("an association comes");
         assoc.set_up_ended().await;
         // The peer's message cannot be delivered, so the socket has the association after its end, too.

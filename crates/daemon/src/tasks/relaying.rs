@@ -36,7 +36,7 @@ pub(super) async fn relay_outbound(
         };
         let endpoint = &socket.channel.endpoint;
         match wait {
-            Wait::Turn | Wait::Departure => outbound.next_turn().await,
+            Wait::Turn | Wait::Departure | Wait::End => outbound.next_turn().await,
             Wait::Message => endpoint.readable().await,
             Wait::Channel(blocked) => outbound.unblocked(blocked).await,
             Wait::Memory | Wait::Association => {
@@ -66,6 +66,7 @@ pub(super) async fn relay_send_queue(
         match wait {
             Wait::Turn | Wait::Memory | Wait::Departure => outbound.next_turn().await,
             Wait::Message => queue.filled().await,
+            Wait::End => assoc.all_told().await,
             Wait::Association => room(association).await,
             Wait::Channel(blocked) => outbound.unblocked(blocked).await,
         }
@@ -87,7 +88,7 @@ pub(super) async fn relay_inbound(
             Wait::Message => held.next = association.readable().await.err().map(Err::<_, RecvError>),
             Wait::Channel(blocked) => inbound.unblocked(blocked).await,
             Wait::Departure => inbound.left().await,
-            Wait::Turn | Wait::Memory | Wait::Association => inbound.next_turn().await,
+            Wait::Turn | Wait::Memory | Wait::Association | Wait::End => inbound.next_turn().await,
         }
     }
 }

@@ -1,10 +1,12 @@
-//! Tests of a program that closes its socket and leaves messages unread.
+//! Tests of what is left when a program or a peer has gone.
 
 use std::pin::pin;
 
 use carrier::sharers_page::SharersPage;
 
 use super::*;
+use crate::relay::outbound::QueueOutbound;
+use crate::state::send_queue::SendQueue;
 
 #[tokio::test(flavor = "local")]
 async fn messages_behind_those_that_a_program_has_left_unread_are_not_taken() {
@@ -39,4 +41,36 @@ async fn messages_behind_those_that_a_program_has_left_unread_are_not_taken() {
         }
         assert_eq!(held.is_empty(), is_read);
     }
+}
+
+#[tokio::test(flavor = "local")]
+async fn messages_for_an_association_that_has_ended_return_behind_its_end_and_with_its_cause() {
+    let joined = Joined::new().await;
+    joined.assoc.options().subscribe(NotificationType::AssociationChange.subscription(), true);
+    joined.assoc.options().subscribe(NotificationType::SendFailedEvent.subscription(), true);
+    let queue = SendQueue::new(None);
+    let mut outbound = QueueOutbound::new(&joined.socket, &joined.assoc, joined.association(), &queue);
+    joined.peer.abort("enough");
+    soon(joined.association().closed()).await;
+    assert!(queue.push(testing::header(ID, 6), Bytes::from_static(b"a word")));
+    assert_eq!(outbound.step(), Some(Wait::End));
+    assert!(read(&joined.program_end).is_none());
+    let mut inbound = Inbound::new(&joined.socket, &joined.assoc, joined.association());
+    let mut held = Held::default();
+    while let Some(wait) = inbound.step(&mut held, &mut |_| ()) {
+        assert_eq!(wait, Wait::Message);
+        soon(joined.association().readable()).await.expect("it has ended");
+    }
+    joined.assoc.set_all_told();
+    soon(joined.assoc.all_told()).await;
+    assert_eq!(outbound.step(), Some(Wait::Message));
+    let told: Vec<_> = std::iter::from_fn(|| read(&joined.program_end))
+        .filter_map(|record| Header::split(&record).map(|(header, content)| (header.kind, content.to_vec())))
+        .filter_map(|(kind, content)| (kind == Kind::Notification).then_some(content))
+        .collect();
+    let kinds: Vec<_> = told.iter().map(|content| u16::from_ne_bytes([content[0], content[1]])).collect();
+    let [change, failed] = [NotificationType::AssociationChange, NotificationType::SendFailedEvent];
+    assert_eq!(kinds, [change, change, failed].map(|kind| kind as u16), "up, lost, and then the message");
+    let cause = u32::from_ne_bytes(told[2][8..12].try_into().expect("four bytes"));
+    assert_eq!(cause, u32::from(notifications::USER_ABORT.to_be()));
 }
