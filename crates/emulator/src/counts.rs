@@ -21,7 +21,7 @@ const TIME_DIGITS: u8 = 2;
 pub struct FlowCounts {
     /// Packets that reached the line.
     pub packets_offered: u64,
-    /// Packets that have arrived, without copies.
+    /// Packets that arrive, without copies.
     pub packets_delivered: u64,
     /// Their bytes, from the IP header on.
     pub bytes_delivered: u64,
@@ -31,19 +31,16 @@ pub struct FlowCounts {
     pub packets_overflowed: u64,
     /// Packets that the line lost because it was down, or that were too long for it.
     pub packets_refused: u64,
-    /// Sum of the delays of all accepted packets, beyond the delay of the line.
+    /// Sum of the delays of all packets that arrive, beyond the delay of the line.
     pub waited: Duration,
     /// Largest of these delays.
     pub waited_max: Duration,
 }
 
 impl FlowCounts {
-    pub(crate) fn on_delivered(&mut self, packets: usize, bytes: usize) {
-        self.packets_delivered += packets as u64;
+    pub(crate) fn on_delivered(&mut self, bytes: usize, waited: Duration) {
+        self.packets_delivered += 1;
         self.bytes_delivered += bytes as u64;
-    }
-
-    pub(crate) fn on_accepted(&mut self, waited: Duration) {
         self.waited += waited;
         self.waited_max = self.waited_max.max(waited);
     }
@@ -56,23 +53,11 @@ impl FlowCounts {
         }
     }
 
-    /// Returns the number of packets that the line has accepted: they have arrived, or are on the way.
-    #[must_use]
-    pub fn packets_accepted(&self) -> u64 {
-        self.packets_offered - self.packets_lost - self.packets_overflowed - self.packets_refused
-    }
-
-    /// Returns the number of packets on the way.
-    #[must_use]
-    pub fn packets_in_line(&self) -> u64 {
-        self.packets_accepted() - self.packets_delivered
-    }
-
-    /// Returns the mean delay of accepted packets, beyond the delay of the line.
+    /// Returns the mean delay of packets that arrive, beyond the delay of the line.
     #[must_use]
     pub fn waited_mean(&self) -> Duration {
         Duration::from_nanos(
-            self.waited.as_nanos().checked_div(u128::from(self.packets_accepted())).unwrap_or(0) as u64,
+            self.waited.as_nanos().checked_div(u128::from(self.packets_delivered)).unwrap_or(0) as u64,
         )
     }
 }

@@ -32,8 +32,6 @@ struct Parcel {
     segments: Range<u16>,
     ecn: Ecn,
     flips: Option<Flips>,
-    /// Whether the line has made this copy of a packet.
-    is_copy: bool,
 }
 
 /// Consecutive segments that may travel together.
@@ -84,7 +82,7 @@ impl Line {
                 }
             };
             let waited_ns = passage.at_ns.saturating_sub(now_ns).saturating_sub(self.delay_ns);
-            counts.on_accepted(Duration::from_nanos(waited_ns));
+            counts.on_delivered(bytes, Duration::from_nanos(waited_ns));
             self.waited.record(waited_ns);
             if !travels_in_order(&passage) {
                 self.send_run(run.take(), &packet);
@@ -114,10 +112,6 @@ impl Line {
     pub fn poll_delivery(&mut self, now_ns: u64) -> Option<Delivery> {
         let (at_ns, parcel) = self.transit.pop_due(now_ns)?;
         self.packets_written += 1;
-        if !parcel.is_copy {
-            let bytes = parcel.segments.clone().map(|segment| parcel.packet.segment_bytes(segment)).sum();
-            self.flows.of(parcel.packet.flow()).on_delivered(parcel.segments.len(), bytes);
-        }
         Some(Delivery { at_ns, parcel })
     }
 
@@ -144,7 +138,7 @@ impl Line {
 
     fn send_run(&mut self, run: Option<Run>, packet: &SuperPacket) {
         if let Some(Run { last_ns, segments, ecn, .. }) = run {
-            let parcel = Parcel { packet: packet.clone(), segments, ecn, flips: None, is_copy: false };
+            let parcel = Parcel { packet: packet.clone(), segments, ecn, flips: None };
             self.transit.push(0, last_ns, parcel);
         }
     }
@@ -152,21 +146,15 @@ impl Line {
     /// Sends a segment that is damaged, overtaken or duplicated.
     fn send_alone(&mut self, packet: &SuperPacket, segment: u16, passage: &Passage) {
         let segments = segment..segment + 1;
-        let parcel = |flips, is_copy| Parcel {
-            packet: packet.clone(),
-            segments: segments.clone(),
-            ecn: passage.ecn,
-            flips,
-            is_copy,
-        };
-        let original = parcel(passage.flips, false);
+        let parcel =
+            |flips| Parcel { packet: packet.clone(), segments: segments.clone(), ecn: passage.ecn, flips };
         match passage.behind {
-            Some(behind) => self.transit.push_behind(0, passage.at_ns, behind, original),
-            None if passage.late => self.transit.push_late(0, passage.at_ns, original),
-            None => self.transit.push(0, passage.at_ns, original),
+            Some(behind) => self.transit.push_behind(0, passage.at_ns, behind, parcel(passage.flips)),
+            None if passage.late => self.transit.push_late(0, passage.at_ns, parcel(passage.flips)),
+            None => self.transit.push(0, passage.at_ns, parcel(passage.flips)),
         }
         if let Some(copy_at_ns) = passage.copy_at_ns {
-            self.transit.push(0, copy_at_ns, parcel(None, true));
+            self.transit.push(0, copy_at_ns, parcel(None));
         }
     }
 }
@@ -213,7 +201,7 @@ impl Delivery {
 
     /// Writes the beginning of the packet to `head`. Returns the virtual network header, and the rest of the packet.
     pub fn write(&self, head: &mut Vec<u8>) -> (VnetHeader, &[u8]) {
-        let Parcel { packet, segments, ecn, flips, .. } = &self.parcel;
+        let Parcel { packet, segments, ecn, flips } = &self.parcel;
         match flips {
             None => packet.write(segments.clone(), *ecn, head),
             Some(flips) => {

@@ -98,8 +98,6 @@ fn damaged_doubled_and_late_packets_travel_alone() {
         let arrivals = arrivals(&mut line);
         assert!(arrivals.len() >= 5, "{config:?}");
         assert!(arrivals.iter().all(|(_, segments)| segments.len() == 1), "{config:?}");
-        let (_, flow) = line.counts().flows[0];
-        assert_eq!((flow.packets_delivered, flow.packets_in_line()), (5, 0), "{config:?}");
     }
 }
 
@@ -112,11 +110,8 @@ fn a_super_packet_counts_as_all_its_segments() {
     assert_eq!((counts.pipe.packets_offered, counts.packets_read), (6, 1));
     let [(Some(flow), flow_counts)] = counts.flows[..] else { panic!("one flow") };
     assert_eq!(flow.protocol, 6);
-    assert_eq!((flow_counts.packets_lost, flow_counts.packets_overflowed), (1, 2));
-    assert_eq!((flow_counts.packets_delivered, flow_counts.packets_in_line()), (0, 3));
-    arrivals(&mut line);
-    let flow_counts = line.counts().flows[0].1;
-    assert_eq!((flow_counts.packets_delivered, flow_counts.packets_in_line()), (3, 0));
+    let told = (flow_counts.packets_lost, flow_counts.packets_overflowed, flow_counts.packets_delivered);
+    assert_eq!(told, (1, 2, 3));
     assert_eq!(flow_counts.bytes_delivered, 3 * PACKET_BYTES as u64);
     assert_eq!(flow_counts.waited_max, Duration::from_micros(36));
     assert_eq!(flow_counts.waited_mean(), Duration::from_micros(24));

@@ -195,7 +195,6 @@ fn run_live(name: LiveName, args: &LabArgs, mut json: Json) -> Result<(), LabErr
     let mut archive = args.out.as_deref().map(|folder| Archive::create(folder, args.seed)).transpose()?;
     let experiments = live::experiments(name);
     let (mut told, mut failure) = (Vec::new(), None);
-    let mut without_case = 0;
     for &experiment in &experiments {
         if interrupt::requested() {
             break;
@@ -203,10 +202,7 @@ fn run_live(name: LiveName, args: &LabArgs, mut json: Json) -> Result<(), LabErr
         let mut results = live::run(experiment, &settings);
         let missing = match results.failure.take() {
             // With several experiments, only some have the case.
-            Some(LiveError::NoCase(_)) if without_case + 1 < experiments.len() => {
-                without_case += 1;
-                continue;
-            }
+            Some(LiveError::NoCase(_)) if experiments.len() > 1 => continue,
             missing => missing.map(LabError::from),
         };
         let name = live::name(experiment);

@@ -29,7 +29,6 @@ pub(super) struct Row {
     lost_packets: u64,
     dropped_packets: u64,
     down_packets: u64,
-    in_line_packets: u64,
     wait_ms_mean: f64,
     wait_ms_max: f64,
     line_packets: u64,
@@ -78,7 +77,6 @@ impl Row {
             lost_packets: flow.packets_lost,
             dropped_packets: flow.packets_overflowed,
             down_packets: flow.packets_refused,
-            in_line_packets: flow.packets_in_line(),
             wait_ms_mean: ms(flow.waited_mean()),
             wait_ms_max: ms(flow.waited_max),
             line_packets: line.pipe.packets_offered,
@@ -96,8 +94,8 @@ impl Row {
     fn text(&self) -> String {
         let waited = |ms: f64| milliseconds((ms * 1e3) as u64);
         format!(
-            "  {}: {} of {} packets delivered, {} bytes; {} lost, {} dropped at the full queue, {} while the line was down, \
-             {} still on the way; waited {} on average, {} at most",
+            "  {}: {} of {} packets delivered, {} bytes; {} lost, {} dropped at the full queue, {} while the line was down; \
+             waited {} on average, {} at most",
             self.flow.as_deref().unwrap_or("others"),
             grouped(self.delivered_packets),
             grouped(self.packets),
@@ -105,7 +103,6 @@ impl Row {
             grouped(self.lost_packets),
             grouped(self.dropped_packets),
             grouped(self.down_packets),
-            grouped(self.in_line_packets),
             waited(self.wait_ms_mean),
             waited(self.wait_ms_max),
         )

@@ -68,7 +68,7 @@ pub(crate) enum LiveError {
     #[error("{0}; or try --virtual or --live loopback")]
     Line(LineError),
     /// No measurement has such a name.
-    #[error("no case has `{0}` in its name; names are such as `64 bytes, sctp-stream`")]
+    #[error("no case of this experiment has `{0}` in its name, such as `64 bytes, sctp-stream`")]
     NoCase(String),
     /// One end failed and reported why.
     #[error("{name}: {said}")]
