@@ -21,28 +21,35 @@ const TIME_DIGITS: u8 = 2;
 pub struct FlowCounts {
     /// Packets that reached the line.
     pub packets_offered: u64,
-    /// Packets that arrive, without copies.
+    /// Packets that have arrived, without copies.
     pub packets_delivered: u64,
     /// Their bytes, from the IP header on.
     pub bytes_delivered: u64,
+    /// Packets that the line has accepted and not yet delivered, without copies.
+    pub packets_in_flight: u64,
     /// Packets that the line lost at random.
     pub packets_lost: u64,
     /// Packets that found the queue full.
     pub packets_overflowed: u64,
     /// Packets that the line lost because it was down, or that were too long for it.
     pub packets_refused: u64,
-    /// Sum of the delays of all packets that arrive, beyond the delay of the line.
+    /// Sum of the delays of all packets that have arrived, beyond the delay of the line.
     pub waited: Duration,
     /// Largest of these delays.
     pub waited_max: Duration,
 }
 
 impl FlowCounts {
-    pub(crate) fn on_delivered(&mut self, bytes: usize, waited: Duration) {
-        self.packets_delivered += 1;
-        self.bytes_delivered += bytes as u64;
-        self.waited += waited;
-        self.waited_max = self.waited_max.max(waited);
+    pub(crate) fn on_accepted(&mut self) {
+        self.packets_in_flight += 1;
+    }
+
+    pub(crate) fn on_delivered(&mut self, arrived: &Arrived) {
+        self.packets_in_flight -= arrived.packets;
+        self.packets_delivered += arrived.packets;
+        self.bytes_delivered += arrived.bytes;
+        self.waited += arrived.waited;
+        self.waited_max = self.waited_max.max(arrived.waited_max);
     }
 
     pub(crate) fn on_dropped(&mut self, reason: DropReason) {
@@ -53,12 +60,30 @@ impl FlowCounts {
         }
     }
 
-    /// Returns the mean delay of packets that arrive, beyond the delay of the line.
+    /// Returns the mean delay of packets that have arrived, beyond the delay of the line.
     #[must_use]
     pub fn waited_mean(&self) -> Duration {
         Duration::from_nanos(
             self.waited.as_nanos().checked_div(u128::from(self.packets_delivered)).unwrap_or(0) as u64,
         )
+    }
+}
+
+/// Packets of a flow that arrive in one piece.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Arrived {
+    packets: u64,
+    bytes: u64,
+    waited: Duration,
+    waited_max: Duration,
+}
+
+impl Arrived {
+    pub(crate) fn add(&mut self, bytes: usize, waited: Duration) {
+        self.packets += 1;
+        self.bytes += bytes as u64;
+        self.waited += waited;
+        self.waited_max = self.waited_max.max(waited);
     }
 }
 
@@ -107,17 +132,22 @@ pub(crate) struct Flows {
 }
 
 impl Flows {
-    /// Returns the counters of a flow.
-    pub(crate) fn of(&mut self, key: Option<FlowKey>) -> &mut FlowCounts {
+    /// Returns the place of a flow's counters.
+    pub(crate) fn place(&mut self, key: Option<FlowKey>) -> usize {
         let place = match self.recent {
             Some((recent, place)) if recent == key => place,
-            _ => self.place(key),
+            _ => self.find_place(key),
         };
         self.recent = Some((key, place));
+        place
+    }
+
+    /// Returns the counters at a place.
+    pub(crate) fn at(&mut self, place: usize) -> &mut FlowCounts {
         &mut self.counts[place].1
     }
 
-    fn place(&mut self, key: Option<FlowKey>) -> usize {
+    fn find_place(&mut self, key: Option<FlowKey>) -> usize {
         if let Some(place) = key.and_then(|key| self.places.get(&key)) {
             return *place;
         }
@@ -204,11 +234,14 @@ mod tests {
     fn flows_are_counted_apart_up_to_a_limit() {
         let mut flows = Flows::default();
         for port in 0..u16::MAX {
-            flows.of(key(port)).packets_lost += 1;
-            flows.of(None).packets_lost += 1;
+            let place = flows.place(key(port));
+            flows.at(place).packets_lost += 1;
+            let place = flows.place(None);
+            flows.at(place).packets_lost += 1;
         }
         assert_eq!(flows.all().len(), FLOWS_MAX + 1);
-        assert_eq!(flows.of(key(5)).packets_lost, 1);
+        let place = flows.place(key(5));
+        assert_eq!(flows.at(place).packets_lost, 1);
         let lost: u64 = flows.all().iter().map(|(_, counts)| counts.packets_lost).sum();
         assert_eq!(lost, 2 * u64::from(u16::MAX));
     }

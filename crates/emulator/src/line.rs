@@ -6,7 +6,7 @@ use std::time::Duration;
 use links::device::VnetHeader;
 use netsim::{Ecn, Flips, Passage, Pipe, PipeConfig, Reorder, Transit, Verdict};
 
-use crate::counts::{Flows, LineCounts, LineState, Times};
+use crate::counts::{Arrived, Flows, LineCounts, LineState, Times};
 use crate::super_packet::SuperPacket;
 
 /// A pipe of `netsim` and the packets on it.
@@ -32,6 +32,10 @@ struct Parcel {
     segments: Range<u16>,
     ecn: Ecn,
     flips: Option<Flips>,
+    /// Place of the flow's counters.
+    flow: usize,
+    /// What these counters gain by the arrival: nothing by that of a copy.
+    arrived: Arrived,
 }
 
 /// Consecutive segments that may travel together.
@@ -40,6 +44,15 @@ struct Run {
     last_ns: u64,
     segments: Range<u16>,
     ecn: Ecn,
+    arrived: Arrived,
+}
+
+/// A segment that the pipe delivers.
+struct Accepted {
+    number: u16,
+    bytes: usize,
+    waited: Duration,
+    passage: Passage,
 }
 
 impl Line {
@@ -67,34 +80,35 @@ impl Line {
     /// Offers each segment of a packet to the pipe.
     pub fn handle_packet(&mut self, now_ns: u64, packet: SuperPacket) {
         self.packets_read += 1;
-        let (ecn, flow) = (packet.ecn(), packet.flow());
+        let (ecn, flow) = (packet.ecn(), self.flows.place(packet.flow()));
         let mut run: Option<Run> = None;
-        for segment in 0..packet.segments() {
-            let bytes = packet.segment_bytes(segment);
-            let counts = self.flows.of(flow);
+        for number in 0..packet.segments() {
+            let bytes = packet.segment_bytes(number);
+            let counts = self.flows.at(flow);
             counts.packets_offered += 1;
             let passage = match self.pipe.offer_with_ecn(now_ns, bytes, ecn) {
                 Verdict::Deliver(passage) => passage,
                 Verdict::Drop(reason) => {
                     counts.on_dropped(reason);
-                    self.send_run(run.take(), &packet);
+                    self.send_run(run.take(), &packet, flow);
                     continue;
                 }
             };
+            counts.on_accepted();
             let waited_ns = passage.at_ns.saturating_sub(now_ns).saturating_sub(self.delay_ns);
-            counts.on_delivered(bytes, Duration::from_nanos(waited_ns));
             self.waited.record(waited_ns);
-            if !travels_in_order(&passage) {
-                self.send_run(run.take(), &packet);
-                self.send_alone(&packet, segment, &passage);
+            let segment = Accepted { number, bytes, waited: Duration::from_nanos(waited_ns), passage };
+            if !travels_in_order(&segment.passage) {
+                self.send_run(run.take(), &packet, flow);
+                self.send_alone(&packet, &segment, flow);
                 continue;
             }
             match &mut run {
-                Some(run) if run.takes(&passage, self.join_ns) => run.extend(&passage),
-                _ => self.send_run(run.replace(Run::new(segment, &passage)), &packet),
+                Some(run) if run.takes(&segment.passage, self.join_ns) => run.extend(&segment),
+                _ => self.send_run(run.replace(Run::new(&segment)), &packet, flow),
             }
         }
-        self.send_run(run, &packet);
+        self.send_run(run, &packet, flow);
     }
 
     /// Counts the segments of a packet that cannot be held, and drops it.
@@ -112,6 +126,7 @@ impl Line {
     pub fn poll_delivery(&mut self, now_ns: u64) -> Option<Delivery> {
         let (at_ns, parcel) = self.transit.pop_due(now_ns)?;
         self.packets_written += 1;
+        self.flows.at(parcel.flow).on_delivered(&parcel.arrived);
         Some(Delivery { at_ns, parcel })
     }
 
@@ -136,33 +151,49 @@ impl Line {
         }
     }
 
-    fn send_run(&mut self, run: Option<Run>, packet: &SuperPacket) {
-        if let Some(Run { last_ns, segments, ecn, .. }) = run {
-            let parcel = Parcel { packet: packet.clone(), segments, ecn, flips: None };
+    fn send_run(&mut self, run: Option<Run>, packet: &SuperPacket, flow: usize) {
+        if let Some(Run { last_ns, segments, ecn, arrived, .. }) = run {
+            let parcel = Parcel { packet: packet.clone(), segments, ecn, flips: None, flow, arrived };
             self.transit.push(0, last_ns, parcel);
         }
     }
 
     /// Sends a segment that is damaged, overtaken or duplicated.
-    fn send_alone(&mut self, packet: &SuperPacket, segment: u16, passage: &Passage) {
-        let segments = segment..segment + 1;
-        let parcel =
-            |flips| Parcel { packet: packet.clone(), segments: segments.clone(), ecn: passage.ecn, flips };
+    fn send_alone(&mut self, packet: &SuperPacket, segment: &Accepted, flow: usize) {
+        let Run { segments, ecn, arrived, .. } = Run::new(segment);
+        let parcel = |flips, arrived| Parcel {
+            packet: packet.clone(),
+            segments: segments.clone(),
+            ecn,
+            flips,
+            flow,
+            arrived,
+        };
+        let passage = &segment.passage;
+        let original = parcel(passage.flips, arrived);
         match passage.behind {
-            Some(behind) => self.transit.push_behind(0, passage.at_ns, behind, parcel(passage.flips)),
-            None if passage.late => self.transit.push_late(0, passage.at_ns, parcel(passage.flips)),
-            None => self.transit.push(0, passage.at_ns, parcel(passage.flips)),
+            Some(behind) => self.transit.push_behind(0, passage.at_ns, behind, original),
+            None if passage.late => self.transit.push_late(0, passage.at_ns, original),
+            None => self.transit.push(0, passage.at_ns, original),
         }
         if let Some(copy_at_ns) = passage.copy_at_ns {
-            self.transit.push(0, copy_at_ns, parcel(None));
+            self.transit.push(0, copy_at_ns, parcel(None, Arrived::default()));
         }
     }
 }
 
 impl Run {
-    fn new(segment: u16, passage: &Passage) -> Self {
-        let segments = segment..segment + 1;
-        Run { first_ns: passage.at_ns, last_ns: passage.at_ns, segments, ecn: passage.ecn }
+    fn new(segment: &Accepted) -> Self {
+        let Accepted { number, passage, .. } = segment;
+        let mut arrived = Arrived::default();
+        arrived.add(segment.bytes, segment.waited);
+        Run {
+            first_ns: passage.at_ns,
+            last_ns: passage.at_ns,
+            segments: *number..number + 1,
+            ecn: passage.ecn,
+            arrived,
+        }
     }
 
     /// Returns whether the next segment may travel with these.
@@ -173,9 +204,10 @@ impl Run {
             && join_ns > 0
     }
 
-    fn extend(&mut self, passage: &Passage) {
+    fn extend(&mut self, segment: &Accepted) {
         self.segments.end += 1;
-        self.last_ns = passage.at_ns;
+        self.last_ns = segment.passage.at_ns;
+        self.arrived.add(segment.bytes, segment.waited);
     }
 }
 
@@ -201,7 +233,7 @@ impl Delivery {
 
     /// Writes the beginning of the packet to `head`. Returns the virtual network header, and the rest of the packet.
     pub fn write(&self, head: &mut Vec<u8>) -> (VnetHeader, &[u8]) {
-        let Parcel { packet, segments, ecn, flips } = &self.parcel;
+        let Parcel { packet, segments, ecn, flips, .. } = &self.parcel;
         match flips {
             None => packet.write(segments.clone(), *ecn, head),
             Some(flips) => {

@@ -129,7 +129,8 @@ fn the_kernels_tcp_gets_its_file_through_over_any_line_and_device() {
             let rows = transfer(user, device, foul, &folder);
             let row = largest(&rows, "client");
             assert!(number(row, "lost_packets") > 0.0, "{row}");
-            let fates = ["delivered_packets", "lost_packets", "dropped_packets", "down_packets"];
+            let fates =
+                ["delivered_packets", "in_flight_packets", "lost_packets", "dropped_packets", "down_packets"];
             assert_eq!(
                 fates.map(|key| number(row, key)).iter().sum::<f64>(),
                 number(row, "packets"),
@@ -168,6 +169,27 @@ fn segments_of_udp_arrive_as_datagrams_of_their_own() {
             assert!(output.status.success(), "{user:?}, {device}, {server}: {said}");
             assert!(said.contains("45 of 45 packets delivered"), "{said}");
         }
+    }
+}
+
+#[test]
+#[ignore = "needs namespaces and ip: ./test --all"]
+fn packets_still_on_the_line_are_neither_delivered_nor_lost() {
+    if !possible(&["python3"]) {
+        return;
+    }
+    // The client ends long before its datagrams could arrive.
+    let client = "import socket; s = socket.socket(type=socket.SOCK_DGRAM)\n\
+        for _ in range(7): s.sendto(b'x' * 972, ('198.18.0.2', 5000))";
+    let words = ["run", "--path", "600s", "--json", "--", "python3", "-c", client];
+    for user in users() {
+        let (output, said) = output(&mut lab(user, &words));
+        assert!(output.status.success(), "{said}");
+        let rows: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
+        let flow = |row: &&Value| row["flow"].as_str().is_some_and(|flow| flow.contains("5000"));
+        let row = rows.iter().find(flow).expect("the datagrams");
+        let told = ["packets", "delivered_packets", "delivered_bytes", "lost_packets", "in_flight_packets"];
+        assert_eq!(told.map(|key| number(row, key)), [7.0, 0.0, 0.0, 0.0, 7.0], "{row}");
     }
 }
 

@@ -106,6 +106,7 @@ fn a_super_packet_counts_as_all_its_segments() {
     let config = PipeConfig { queue_packets: 3, loss: Loss::scripted([0]), ..fast() };
     let mut line = Line::new(&config, 0, JOIN);
     line.handle_packet(0, super_packet(6, Ecn::NotCapable, &Held::default()));
+    arrivals(&mut line);
     let counts = line.counts();
     assert_eq!((counts.pipe.packets_offered, counts.packets_read), (6, 1));
     let [(Some(flow), flow_counts)] = counts.flows[..] else { panic!("one flow") };
@@ -115,6 +116,29 @@ fn a_super_packet_counts_as_all_its_segments() {
     assert_eq!(flow_counts.bytes_delivered, 3 * PACKET_BYTES as u64);
     assert_eq!(flow_counts.waited_max, Duration::from_micros(36));
     assert_eq!(flow_counts.waited_mean(), Duration::from_micros(24));
+}
+
+#[test]
+fn a_packet_is_in_flight_until_it_arrives_and_its_copy_does_not_count() {
+    let config = PipeConfig { duplicate_probability: 1.0, loss: Loss::scripted([1]), ..fast() };
+    for (config, pieces) in [(config, 6), (PipeConfig { loss: Loss::scripted([1]), ..fast() }, 2)] {
+        let mut line = Line::new(&config, 0, JOIN);
+        line.handle_packet(0, super_packet(4, Ecn::NotCapable, &Held::default()));
+        let told = |line: &Line| {
+            let [(_, flow)] = line.counts().flows[..] else { panic!("one flow") };
+            assert_eq!(flow.bytes_delivered, flow.packets_delivered * PACKET_BYTES as u64);
+            assert_eq!(
+                flow.packets_delivered + flow.packets_in_flight + flow.packets_lost,
+                flow.packets_offered
+            );
+            (flow.packets_delivered, flow.packets_in_flight)
+        };
+        assert_eq!(told(&line), (0, 3), "all are on the line");
+        line.poll_delivery(u64::MAX).expect("the first piece");
+        assert_eq!(told(&line), (1, 2));
+        assert_eq!(arrivals(&mut line).len(), pieces - 1);
+        assert_eq!(told(&line), (3, 0));
+    }
 }
 
 #[test]

@@ -26,6 +26,7 @@ pub(super) struct Row {
     packets: u64,
     delivered_packets: u64,
     delivered_bytes: u64,
+    in_flight_packets: u64,
     lost_packets: u64,
     dropped_packets: u64,
     down_packets: u64,
@@ -74,6 +75,7 @@ impl Row {
             packets: flow.packets_offered,
             delivered_packets: flow.packets_delivered,
             delivered_bytes: flow.bytes_delivered,
+            in_flight_packets: flow.packets_in_flight,
             lost_packets: flow.packets_lost,
             dropped_packets: flow.packets_overflowed,
             down_packets: flow.packets_refused,
@@ -94,8 +96,8 @@ impl Row {
     fn text(&self) -> String {
         let waited = |ms: f64| milliseconds((ms * 1e3) as u64);
         format!(
-            "  {}: {} of {} packets delivered, {} bytes; {} lost, {} dropped at the full queue, {} while the line was down; \
-             waited {} on average, {} at most",
+            "  {}: {} of {} packets delivered, {} bytes; {} lost, {} dropped at the full queue, {} while the line was down, \
+             {} still on the way; waited {} on average, {} at most",
             self.flow.as_deref().unwrap_or("others"),
             grouped(self.delivered_packets),
             grouped(self.packets),
@@ -103,6 +105,7 @@ impl Row {
             grouped(self.lost_packets),
             grouped(self.dropped_packets),
             grouped(self.down_packets),
+            grouped(self.in_flight_packets),
             waited(self.wait_ms_mean),
             waited(self.wait_ms_max),
         )
