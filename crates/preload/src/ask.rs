@@ -27,6 +27,8 @@ const VALUE_BYTES_HERE: usize = ANSWER_BYTES_MAX - Answer::VALUE_AT;
 /// Number of times that a request is made which the daemon does not read: it ends connections where too many wait, or where this
 /// thread was stopped for seconds.
 const TRIES: u32 = 8;
+/// Time for the daemon to have room for a connection.
+const CONNECT_WAIT: Duration = Duration::from_secs(10);
 /// Pause before the second try; each later one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 /// Error of a request that the daemon has not read.
@@ -295,8 +297,15 @@ fn call_at((address, bytes): Address) -> Result<RawFd> {
     if fd < 0 {
         return Err(Errno::last());
     }
+    // Any user can listen at the name of the daemon, and accept nothing.
+    system::set_send_timeout(fd, CONNECT_WAIT);
     // SAFETY: the address is read.
-    let connected = unsafe { system_call!(libc::SYS_connect, fd, &raw const address, bytes) };
+    let connect = || unsafe { system_call!(libc::SYS_connect, fd, &raw const address, bytes) };
+    let mut connected = connect();
+    while connected != 0 && Errno::last() == Errno(libc::EINTR) {
+        // With a time limit, the kernel does not restart the call after a signal.
+        connected = connect();
+    }
     if connected != 0 || !is_trusted(fd) {
         system::close(fd);
         return Err(Errno(libc::ENETDOWN));

@@ -327,13 +327,21 @@ pub(crate) fn receive_timeout(fd: RawFd) -> Option<libc::timespec> {
 
 /// Sets `SO_RCVTIMEO` of one descriptor to `SO_SNDTIMEO` of another.
 pub(crate) fn wait_no_longer_than_to_send(receiver: RawFd, sender: RawFd) {
-    let Some(limit) = time_value(sender, libc::SO_SNDTIMEO) else { return };
+    if let Some(limit) = time_value(sender, libc::SO_SNDTIMEO) {
+        set_time_value(receiver, libc::SO_RCVTIMEO, &limit);
+    }
+}
+
+/// Sets `SO_SNDTIMEO`, which also limits a `connect`, to whole seconds.
+pub(crate) fn set_send_timeout(fd: RawFd, limit: Duration) {
+    let tv_sec = libc::time_t::try_from(limit.as_secs()).unwrap_or(libc::time_t::MAX);
+    set_time_value(fd, libc::SO_SNDTIMEO, &libc::timeval { tv_sec, tv_usec: 0 });
+}
+
+fn set_time_value(fd: RawFd, name: c_int, limit: &libc::timeval) {
     let bytes = size_of::<libc::timeval>();
     // SAFETY: the value is readable.
-    unsafe {
-        let value = &raw const limit;
-        system_call!(libc::SYS_setsockopt, receiver, libc::SOL_SOCKET, libc::SO_RCVTIMEO, value, bytes,)
-    };
+    unsafe { system_call!(libc::SYS_setsockopt, fd, libc::SOL_SOCKET, name, &raw const *limit, bytes) };
 }
 
 fn time_limit(fd: RawFd, name: c_int) -> Option<libc::timespec> {

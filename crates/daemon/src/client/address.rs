@@ -4,10 +4,15 @@ use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use carrier::name::{DAEMON, DAEMON_VARIABLE};
 use rustix::io::Errno;
+use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+/// Time for a daemon to have room for a connection.
+const CONNECT_WAIT: Duration = Duration::from_secs(5);
 
 /// The address at which programs reach the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,10 +67,16 @@ impl DaemonAddress {
         }
     }
 
-    /// Connects to the process that listens at this address.
+    /// Connects to the process that listens at this address. Fails with `EAGAIN` if that accepts no connection for
+    /// [`CONNECT_WAIT`]: any user can listen there first.
     pub(crate) fn connect(&self) -> Result<OwnedFd, Errno> {
+        self.connect_within(CONNECT_WAIT)
+    }
+
+    fn connect_within(&self, wait: Duration) -> Result<OwnedFd, Errno> {
         let socket =
             rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        sockopt::set_socket_timeout(&socket, Timeout::Send, Some(wait))?;
         rustix::net::connect(&socket, &self.to_unix()?)?;
         Ok(socket)
     }
@@ -110,6 +121,19 @@ mod tests {
     fn an_empty_variable_names_no_address() {
         assert_eq!(DaemonAddress::from_variable(""), DaemonAddress::default());
         assert_eq!(DaemonAddress::from_variable("@name"), DaemonAddress::from("@name"));
+    }
+
+    #[test]
+    fn a_process_that_accepts_no_connections_is_not_awaited_for_ever() {
+        let name = DaemonAddress::from(format!("@silent-{}", std::process::id()).as_str());
+        let listener =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .expect("a socket");
+        rustix::net::bind(&listener, &name.to_unix().expect("short")).expect("a free name");
+        rustix::net::listen(&listener, 0).expect("it is bound");
+        let _waiting = name.connect().expect("one may wait");
+        let refused = name.connect_within(Duration::from_millis(20));
+        assert_eq!(refused.expect_err("the backlog is full"), Errno::AGAIN);
     }
 
     #[test]
