@@ -173,11 +173,11 @@ fn drawing(trace: &Trace, (measure, title, unit, text): &Drawing, end_s: f64) ->
     if curves.is_empty() {
         return String::new();
     }
-    // Data that waited for a lost packet is delivered at once when the packet comes: meaningless peaks would flatten the rest.
     let mut most = highest(&curves);
     if *measure == Measure::Rate {
-        curves.extend(published(trace, end_s));
-        most = most.min(2.0 * usual(&curves[0]).max(highest(&curves[1..])));
+        let published = published(trace, end_s);
+        most = highest_of_interest(&curves, &published);
+        curves.extend(published);
     }
     let y = Axis::new(Scale::Linear, 0.0, (most * HEADROOM).max(1e-9), unit, *text);
     let x = Axis::new(Scale::Linear, 0.0, end_s, "", seconds_text);
@@ -209,6 +209,13 @@ fn published(trace: &Trace, end_s: f64) -> Vec<Curve> {
     curves
 }
 
+/// Returns the highest rate that a figure shows. Data that waited for a lost packet is delivered at once when the packet comes:
+/// meaningless peaks would flatten the rest.
+fn highest_of_interest(own: &[Curve], published: &[Curve]) -> f64 {
+    let sober = 2.0 * usual(&own[0]).max(highest(&own[1..]));
+    highest(own).min(sober).max(highest(published))
+}
+
 fn highest(curves: &[Curve]) -> f64 {
     curves.iter().flat_map(|curve| &curve.points).map(|point| point.1).fold(0.0, f64::max)
 }
@@ -222,6 +229,17 @@ fn usual(curve: &Curve) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_figure_shows_published_rates_whole_and_single_peaks_cut() {
+        let curve = |rates: &[f64]| {
+            let points = rates.iter().zip(1..).map(|(rate, at)| (f64::from(at), *rate)).collect();
+            Curve::new("", CurveStyle::line(Color::Grey), Form::Line, points)
+        };
+        let own = [curve(&[30.0, 31.0, 400.0, 29.0, 30.0])];
+        assert_eq!(highest_of_interest(&own, &[]), 60.0);
+        assert_eq!(highest_of_interest(&own, &[curve(&[93.8])]), 93.8);
+    }
     use crate::lab::live::trace::{ROUND_TRIP_NAME, TraceCurve};
     use crate::plot::LEGEND_CHARACTERS;
 

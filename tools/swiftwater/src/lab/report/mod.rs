@@ -60,8 +60,16 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), ReportError> {
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T, ReportError> {
-    let parsed = fs::read(path).and_then(|text| serde_json::from_slice(&text).map_err(io::Error::from));
+    let parsed = read_file(path).and_then(|text| serde_json::from_slice(&text).map_err(io::Error::from));
     parsed.map_err(|source| ReportError::Read { path: path.to_owned(), source })
+}
+
+/// Reads a regular file: a pipe may have no writer, and a device no end.
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    match fs::metadata(path)?.is_file() {
+        true => fs::read(path),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
+    }
 }
 
 fn read_traces(folder: &Path) -> Result<Vec<Trace>, ReportError> {
@@ -131,6 +139,12 @@ mod tests {
             assert!(!page.contains(outside), "the page has {outside}");
         }
         assert!(page.contains("a &lt; b") && page.contains("&lt;b&gt;") && !page.contains("<b>"));
+    }
+
+    #[test]
+    fn a_device_in_place_of_results_is_refused() {
+        let error = read::<Manifest>(Path::new("/dev/zero")).expect_err("it has no end").to_string();
+        assert!(error.contains("not a regular file"), "{error}");
     }
 
     #[test]
