@@ -210,7 +210,7 @@ async fn await_room(
     let assoc = socket.inner().associations.get(&association).cloned().ok_or(Errno::PIPE)?;
     let queue = assoc.send_queue().clone().ok_or(Errno::PIPE)?;
     take_waiting_seat(registry, credentials)?.unless_lost(queue.room()).await?;
-    if queue.is_peer_shut() { Err(Errno::SHUTDOWN) } else { Ok(()) }
+    if queue.is_shut() { Err(Errno::SHUTDOWN) } else { Ok(()) }
 }
 
 /// Returns the identifiers of the associations after `after`, as many as an answer may contain.

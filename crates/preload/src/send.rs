@@ -257,8 +257,8 @@ impl Outgoing<'_> {
                 let unreserve = || sent.unreserve(entry, association, bytes);
                 let sent = cancel::undoing(unreserve, || self.hand_over(association))
                     .inspect_err(|_| unreserve())?;
-                if self.info.flags.contains(Flags::ABORT) {
-                    // If the association has ended, the next send or request finds out.
+                if ends(self.info) {
+                    // The daemon knows of the end when it answers, so that the next send fails.
                     let _gone = setup::await_room(self.fd, association);
                     return Ok(0);
                 }
@@ -280,8 +280,8 @@ impl Outgoing<'_> {
         Err(Errno(libc::EAGAIN))
     }
 
-    /// Returns whether the message goes to an association that its peer has shut down: one that ends it does, but a
-    /// message for all leaves such associations out.
+    /// Returns whether the message goes to an association that was shut down: one that ends it does, but a message for
+    /// all leaves such associations out.
     fn goes_after_shutdown(&self) -> bool {
         ends(self.info) && !self.info.to_all
     }
@@ -290,7 +290,7 @@ impl Outgoing<'_> {
     ///
     /// # Errors
     ///
-    /// `ESHUTDOWN`: its peer has shut it down.
+    /// `ESHUTDOWN`: it was shut down.
     fn await_room(&self, association: u32) -> Result<()> {
         match setup::await_room(self.fd, association) {
             Err(Errno(libc::ESHUTDOWN)) if self.goes_after_shutdown() => Ok(()),

@@ -122,10 +122,13 @@ fn enqueue(socket: &Socket, assoc: &SocketAssociation, header: Header, content: 
         }
         return;
     }
-    let (send_queue, header) = (assoc.send_queue().clone(), completed(assoc, header));
-    if send_queue.is_some_and(|send_queue| !send_queue.push(header, content))
-        && let Some(association) = assoc.association()
-    {
+    let Some(send_queue) = assoc.send_queue().clone() else { return };
+    let header = completed(assoc, header);
+    let has_room = send_queue.push(header, content);
+    if header.flags.contains(Flags::SHUTDOWN) {
+        send_queue.refuse(&socket.channel.pages);
+    }
+    if !has_room && let Some(association) = assoc.association() {
         log(format_args!(
             "a program has sent more than its association has room for; the association is aborted"
         ));
@@ -140,6 +143,7 @@ mod tests {
     use std::task::{Context, Waker};
 
     use carrier::record::Kind;
+    use carrier::status_page::{Entry, StatusPage};
     use rustix::net::SendFlags;
 
     use super::*;
@@ -228,6 +232,27 @@ mod tests {
             }
         }
         assert_eq!(take_batch(&socket).records, 0);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn an_association_that_the_program_shuts_down_takes_no_further_message() {
+        let registry = registry();
+        let (socket, program_end) = opened(&registry, Style::OneToMany);
+        let options = socket.inner().options.assoc_options.clone();
+        let assoc = SocketAssociation::new(3, ([127, 0, 0, 1], 7).into(), options);
+        let assoc = socket.enter(assoc, 10, registry.seat(&socket).expect("the first"));
+        let send_queue = assoc.send_queue().clone().expect("it was entered");
+        send(&program_end, 3, b"a word");
+        take_batch(&socket);
+        assert!(!send_queue.is_shut());
+        let flags = Flags::END.with(Flags::SHUTDOWN);
+        let record = Header { association: 3, flags, ..Header::new(Kind::Data) }.encode();
+        rustix::net::send(&program_end, &record, SendFlags::DONTWAIT).expect("room in the carrier");
+        take_batch(&socket);
+        assert!(send_queue.is_shut());
+        let streams_out = socket.channel.pages.field(StatusPage::entry_streams_out_at(0));
+        assert_eq!(streams_out, Entry::PEER_SHUT);
+        assert_eq!(send_queue.take().len(), 2, "both go to the association");
     }
 
     #[tokio::test(flavor = "local")]

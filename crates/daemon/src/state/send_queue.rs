@@ -66,8 +66,8 @@ struct Queued {
     waiting: Messages,
     bytes: usize,
     closed: bool,
-    /// The peer has shut the association down.
-    peer_shut: bool,
+    /// The peer has shut the association down, or the program has, by `SCTP_EOF`.
+    is_shut: bool,
 }
 
 impl SendQueue {
@@ -137,7 +137,7 @@ impl SendQueue {
 
     fn has_room(&self) -> bool {
         let queued = self.queued();
-        queued.closed || queued.peer_shut || queued.bytes < ROOM_BYTES as usize
+        queued.closed || queued.is_shut || queued.bytes < ROOM_BYTES as usize
     }
 
     /// Waits until there is room for a message, or no message can be sent any more.
@@ -155,11 +155,12 @@ impl SendQueue {
         self.queued().closed
     }
 
-    /// Refuses messages from now on, because the peer has shut the association down. Wakes the tasks that wait for room.
+    /// Refuses messages from now on, because the peer or the program has shut the association down. Wakes the tasks that wait
+    /// for room.
     pub(crate) fn refuse(&self, pages: &SharedPages) {
         let mut queued = self.queued();
         // The entry of a closed queue may belong to another association.
-        if queued.closed || std::mem::replace(&mut queued.peer_shut, true) {
+        if queued.closed || std::mem::replace(&mut queued.is_shut, true) {
             return;
         }
         if let Some(entry) = self.entry {
@@ -168,9 +169,9 @@ impl SendQueue {
         self.emptied.notify_waiters();
     }
 
-    /// Returns whether the peer has shut the association down.
-    pub(crate) fn is_peer_shut(&self) -> bool {
-        self.queued().peer_shut
+    /// Returns whether the peer or the program has shut the association down.
+    pub(crate) fn is_shut(&self) -> bool {
+        self.queued().is_shut
     }
 
     /// Removes and returns all queued messages.
@@ -253,7 +254,7 @@ mod tests {
         let streams_out = |index| page.field(StatusPage::entry_streams_out_at(index));
         let first = SendQueue::new(page.enter(3, 10, &peer));
         first.refuse(&page);
-        assert!(first.is_peer_shut() && streams_out(0) == Entry::PEER_SHUT);
+        assert!(first.is_shut() && streams_out(0) == Entry::PEER_SHUT);
         let second = SendQueue::new(page.enter(4, 10, &peer));
         page.leave(second.entry.expect("room in the page"));
         second.close();

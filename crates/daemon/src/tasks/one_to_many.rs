@@ -175,7 +175,7 @@ async fn relay(socket: Rc<Socket>, assoc: Rc<SocketAssociation>, queue: Rc<SendQ
         Ok(association) => association,
         Err((error, cause)) => return cannot_start(&socket, &assoc, &queue, error, cause).await,
     };
-    if let Some(entry) = queue.entry {
+    if let Some(entry) = queue.entry.filter(|_| !queue.is_shut()) {
         socket.channel.pages.set_entry_streams_out(entry, association.streams_out());
     }
     assoc.set_up(association.clone());

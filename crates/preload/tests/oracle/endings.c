@@ -292,6 +292,35 @@ static void path_mtu(int family, int mtu)
     close(server);
 }
 
+/* A program that has ended an association with SCTP_EOF sends no more, while earlier messages are on their way. */
+static void sends_after_its_end(void)
+{
+    static char place[BLOCK_BYTES];
+    struct iovec piece = {place, sizeof place};
+    struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1};
+    struct joined j = narrow(SOCK_SEQPACKET);
+    long whole = 0, bytes = 0;
+    printf("-- one-to-many: it sends after SCTP_EOF while data waits\n");
+    for (int n = 0; n < BLOCKS; n++)
+        NEEDED(send_to(j.client, j.id, block, sizeof block, 0, 0) == sizeof block);
+    SAY(send_to(j.client, j.id, NULL, 0, SCTP_EOF, 0), "SCTP_EOF");
+    SAY(send_to(j.client, j.id, "x", 1, 0, 0), "send");
+    SAY(send_to(j.client, j.id, "x", 1, SCTP_UNORDERED, MSG_DONTWAIT), "send unordered");
+    SAY(send_to(j.client, 0, "x", 1, SCTP_SENDALL, MSG_DONTWAIT), "send to all");
+    SAY(send_to(j.client, j.id, NULL, 0, SCTP_EOF, MSG_DONTWAIT), "SCTP_EOF again");
+    while (bytes < (long)BLOCKS * BLOCK_BYTES && readable(j.server)) {
+        ssize_t n = recvmsg(j.server, &m, 0);
+        if (n <= 0)
+            break;
+        bytes += n;
+        whole += (m.msg_flags & MSG_EOR) != 0;
+    }
+    printf("messages that the peer has read: %s\n", whole == BLOCKS ? "all" : "some");
+    AWAITED(is_gone(j.client, j.id));
+    afterwards(&j, SOCK_SEQPACKET);
+    part(&j);
+}
+
 int main(void)
 {
     static const int styles[] = {SOCK_STREAM, SOCK_SEQPACKET}, mtus[] = {1400, 1500};
@@ -305,6 +334,7 @@ int main(void)
     }
     peer_shuts_down_and_it_is_told();
     shuts_down_itself();
+    sends_after_its_end();
     for (int i = 0; i < COUNT(mtus); i++) {
         path_mtu(AF_INET, mtus[i]);
         path_mtu(AF_INET6, mtus[i]);
