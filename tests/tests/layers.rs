@@ -257,11 +257,18 @@ fn a_reader_of_counters_is_found() {
     );
 }
 
-/// Returns the names that the root of a crate exports from its modules, with their paths.
-fn exports(root: &str) -> BTreeMap<String, String> {
+/// Returns the names that a module imports from the crate, with their paths. Its children can use them as names of the module.
+fn imports(module: &str, all: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let text = code(&all[module]);
+    let inner = if module == "lib" { String::new() } else { format!("{module}::") };
     let mut found = BTreeSet::new();
-    for statement in root.split("pub use ").skip(1) {
-        names(statement.split(';').next().unwrap_or_default(), "", &mut found);
+    for statement in text.split_inclusive(';').filter_map(|text| Some(text.rsplit_once("use ")?.1)) {
+        let statement = statement.strip_prefix("self::").unwrap_or(statement);
+        if statement.starts_with("crate::") || statement.starts_with("super::") {
+            found.extend(uses(module, statement));
+        } else if all.contains_key(&format!("{inner}{}", statement.split("::").next().unwrap_or_default())) {
+            names(statement, &inner, &mut found);
+        }
     }
     found
         .into_iter()
@@ -269,26 +276,42 @@ fn exports(root: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
+/// Re-exports that lie between a use and the file of a name.
+const REEXPORTS_MAX: usize = 8;
+
+/// Returns the file that contains a name: the longest module path that the name begins with, after all re-exports.
+fn file_of(
+    name: &str,
+    all: &BTreeMap<String, String>,
+    imports: &BTreeMap<&String, BTreeMap<String, String>>,
+) -> Option<String> {
+    let mut path = name.trim_end_matches(':').to_owned();
+    for _ in 0..REEXPORTS_MAX {
+        let mut module = &*path;
+        while !all.contains_key(module) {
+            module = module.rsplit_once("::").map_or("lib", |(parent, _)| parent);
+        }
+        let rest = path.strip_prefix(module).unwrap_or(&path).trim_start_matches("::");
+        let first = rest.split("::").next().unwrap_or_default();
+        let Some(target) = imports.get(&module.to_owned()).and_then(|names| names.get(first)) else {
+            return (module != "lib").then(|| module.to_owned());
+        };
+        path = format!("{target}{}", &rest[first.len()..]);
+    }
+    None
+}
+
 /// Returns a file that uses itself through others, with the files that it reaches.
 fn circle(all: &BTreeMap<String, String>) -> Option<(String, BTreeSet<String>)> {
-    let exports = all.get("lib").map(|root| exports(root)).unwrap_or_default();
-    // The longest module path that a name begins with is the file of the name.
-    let file_of = |name: &str| {
-        let mut path = name.trim_end_matches(':');
-        let first = path.split("::").next().unwrap_or_default();
-        path = exports.get(first).map_or(path, String::as_str);
-        loop {
-            if all.contains_key(path) {
-                return Some(path.to_owned());
-            }
-            path = path.rsplit_once("::")?.0;
-        }
-    };
+    let has_children =
+        |module: &str| module == "lib" || all.keys().any(|other| other.starts_with(&format!("{module}::")));
+    let imports = all.keys().filter(|module| has_children(module)).map(|m| (m, imports(m, all))).collect();
     let edges: BTreeMap<&String, BTreeSet<String>> = all
         .iter()
         .filter(|(module, _)| *module != "lib")
         .map(|(module, text)| {
-            let used = uses(module, text).iter().filter_map(|name| file_of(name)).collect::<BTreeSet<_>>();
+            let used = uses(module, text);
+            let used: BTreeSet<_> = used.iter().filter_map(|name| file_of(name, all, &imports)).collect();
             // A parent and its children count as one module in several files.
             let family = |other: &String| {
                 other == module
@@ -336,6 +359,12 @@ fn a_circle_is_found() {
     let family =
         circle(&all([("a", "use crate::a::b::B;"), ("a::b", "use super::A;"), ("c", "use crate::a::A;")]));
     assert_eq!(family, None, "a parent and its child");
+    for parent in ["pub use a::A; pub(crate) use b::{B, C};", "use self::a::A; use crate::p::b::B;"] {
+        let siblings = circle(&all([("p", parent), ("p::a", "use super::B;"), ("p::b", "use super::A;")]));
+        assert_eq!(siblings.map(|(start, _)| start).as_deref(), Some("p::a"), "{parent}");
+        let one_way = circle(&all([("p", parent), ("p::a", "use super::B;"), ("p::b", "use std::fmt;")]));
+        assert_eq!(one_way, None, "siblings without a circle");
+    }
 }
 
 #[test]

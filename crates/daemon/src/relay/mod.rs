@@ -11,8 +11,9 @@ mod batching;
 pub(crate) mod drain;
 pub(crate) mod inbound;
 pub(crate) mod notifications;
+pub(crate) mod other_end;
 pub(crate) mod outbound;
-pub(crate) mod rest;
+mod rest;
 
 use bytes::Bytes;
 use swiftwater::tokio::Association;

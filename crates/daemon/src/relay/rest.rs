@@ -5,16 +5,14 @@ use std::rc::Rc;
 
 use swiftwater::{AssociationState, internals};
 
-use super::drain::Drain;
 use crate::state::association::SocketAssociation;
 use crate::state::relayed::RelayedEntries;
-use crate::state::send_queue::Front;
 use crate::state::socket::Socket;
 
 /// The rest of the program, as long as its messages are relayed.
 pub(super) struct Rest<'a> {
     assoc: &'a SocketAssociation,
-    _entries: RelayedEntries,
+    _entries: RelayedEntries<Socket>,
 }
 
 impl<'a> Rest<'a> {
@@ -41,25 +39,6 @@ impl Drop for Rest<'_> {
     }
 }
 
-/// Declares as a rest what the program at the other end of an association has sent by now, if that end is a socket of this
-/// daemon: this end is shut down next. In a kernel each call has completed before the next begins; here messages may wait in the channel
-/// of the other end.
-pub(crate) fn declare_at_other_end(socket: &Socket, assoc: &SocketAssociation) {
-    let Some((socket, assoc)) = socket.relayed.other_end(assoc) else { return };
-    let queue = assoc.send_queue().clone();
-    let has_rest = match queue {
-        None => socket.channel.endpoint.waiting_bytes() > 0,
-        Some(queue) => {
-            // Only the records say which association they are for.
-            Drain::new(&socket).take(&socket);
-            matches!(queue.front(), Front::Message(..))
-        }
-    };
-    if has_rest {
-        assoc.set_has_rest(true);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::{IpAddr, SocketAddr};
@@ -71,6 +50,7 @@ mod tests {
     use super::*;
     use crate::channel::style::Style;
     use crate::relay::Wait;
+    use crate::relay::other_end::declare_rest;
     use crate::relay::outbound::{Outbound, QueueOutbound};
     use crate::state::registry::Registry;
     use crate::state::send_queue::{Messages, SendQueue};
@@ -116,7 +96,7 @@ mod tests {
 
     /// Shuts an end down, and waits until the other one knows.
     async fn shut_down(from: &End, to: &End) {
-        declare_at_other_end(&from.socket, &from.assoc);
+        declare_rest(&from.socket, &from.assoc);
         from.association().shutdown().await.expect("it is open");
         assert!(soon(to.association().recv()).await.expect("it is open").is_none());
     }
@@ -178,7 +158,7 @@ mod tests {
         let registry = registry();
         let (first, second) = ends(&registry, Style::OneToOne).await;
         let rest = Rest::of(&first.socket, &first.assoc);
-        let found = |end: &End| end.socket.relayed.other_end(&end.assoc).map(|(_, other)| other.id);
+        let found = |end: &End| end.socket.relayed.other_end(&end.assoc).map(|(_, id)| id);
         assert_eq!((found(&second), found(&first)), (Some(first.assoc.id), None));
         drop(rest);
         assert_eq!(found(&second), None);

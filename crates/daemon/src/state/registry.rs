@@ -84,7 +84,7 @@ pub(crate) struct Registry {
     pub(crate) close_watches: Arc<CloseWatches>,
     /// Rules for the modules on the streams of associations.
     rules: Rc<StreamRules>,
-    relayed: Rc<Relayed>,
+    relayed: Rc<Relayed<Socket>>,
     /// Pins of the sockets' pages.
     pins_of_pages: Arc<Pins>,
     rings: Arc<Rings>,

@@ -7,7 +7,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::{Rc, Weak};
 
 use super::association::SocketAssociation;
-use super::socket::Socket;
 
 /// Our port of an association, and the peer's address.
 pub(super) type Ends = (u16, SocketAddr);
@@ -17,22 +16,27 @@ pub(super) fn ends(port: u16, host: IpAddr, peer_port: u16) -> Ends {
     (port, SocketAddr::new(host.to_canonical(), peer_port))
 }
 
-/// The associations of all sockets whose outbound messages are being relayed.
-#[derive(Default)]
-pub(crate) struct Relayed {
-    by_ends: RefCell<HashMap<Ends, (Weak<Socket>, u32)>>,
+/// The associations of all sockets whose outbound messages are being relayed. `S` is the type of the sockets.
+pub(crate) struct Relayed<S> {
+    by_ends: RefCell<HashMap<Ends, (Weak<S>, u32)>>,
+}
+
+impl<S> Default for Relayed<S> {
+    fn default() -> Self {
+        Relayed { by_ends: RefCell::default() }
+    }
 }
 
 /// The entries of one association; removed when this is dropped.
-pub(crate) struct RelayedEntries {
-    table: Rc<Relayed>,
+pub(crate) struct RelayedEntries<S> {
+    table: Rc<Relayed<S>>,
     id: u32,
     all: Vec<Ends>,
 }
 
-impl Relayed {
+impl<S> Relayed<S> {
     /// Enters an association of a socket with each address of its peer.
-    pub(crate) fn enter(self: &Rc<Self>, socket: &Rc<Socket>, assoc: &SocketAssociation) -> RelayedEntries {
+    pub(crate) fn enter(self: &Rc<Self>, socket: &Rc<S>, assoc: &SocketAssociation) -> RelayedEntries<S> {
         let (port, peer_port) = assoc.ports();
         let hosts = assoc.association().map(|association| association.peer_addresses()).unwrap_or_default();
         let all: Vec<Ends> = hosts.into_iter().map(|host| ends(port, host, peer_port)).collect();
@@ -41,19 +45,17 @@ impl Relayed {
         RelayedEntries { table: Rc::clone(self), id: assoc.id, all }
     }
 
-    /// Returns the other end of an association, with its socket, if that is a socket of this daemon.
-    pub(crate) fn other_end(&self, assoc: &SocketAssociation) -> Option<(Rc<Socket>, Rc<SocketAssociation>)> {
+    /// Returns the socket and the number of the other end of an association, if that is a socket of this daemon.
+    pub(crate) fn other_end(&self, assoc: &SocketAssociation) -> Option<(Rc<S>, u32)> {
         let local = assoc.association()?.local_addr()?;
         let (_, peer_port) = assoc.ports();
         let found = self.by_ends.borrow().get(&ends(peer_port, local.ip(), local.port())).cloned();
         let (socket, id) = found?;
-        let socket = socket.upgrade()?;
-        let other = socket.inner().associations.get(&id).cloned()?;
-        Some((socket, other))
+        Some((socket.upgrade()?, id))
     }
 }
 
-impl Drop for RelayedEntries {
+impl<S> Drop for RelayedEntries<S> {
     fn drop(&mut self) {
         let mut by_ends = self.table.by_ends.borrow_mut();
         for ends in &self.all {

@@ -40,7 +40,7 @@ pub(super) struct NewSocket {
     pub(super) options: SocketOptions,
     pub(super) commands: Commands,
     pub(super) rules: Rc<StreamRules>,
-    pub(super) relayed: Rc<Relayed>,
+    pub(super) relayed: Rc<Relayed<Socket>>,
 }
 
 /// One socket.
@@ -64,7 +64,7 @@ pub(crate) struct Socket {
     /// Rules for the modules on the streams of the socket's associations.
     pub(crate) rules: Rc<StreamRules>,
     /// The associations of all sockets that are being relayed.
-    pub(crate) relayed: Rc<Relayed>,
+    pub(crate) relayed: Rc<Relayed<Socket>>,
     /// The entries of a peeled-off association in the registry's table.
     pub(super) peeled_off: OnceCell<Vec<Ends>>,
 }

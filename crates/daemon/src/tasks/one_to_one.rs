@@ -15,7 +15,7 @@ use crate::calls::listen::discard_all;
 use crate::calls::options;
 use crate::channel::incoming::Incoming;
 use crate::channel::style::Style;
-use crate::relay::{Departure, NO_REASON, abort, notifications, rest};
+use crate::relay::{Departure, NO_REASON, abort, notifications, other_end};
 use crate::state::association::{Ended, SocketAssociation};
 use crate::state::commands::{ConnectRequest, OneToOneCommand};
 use crate::state::registry::Registry;
@@ -113,7 +113,7 @@ async fn relay(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messa
     let mut inbound =
         InboundTask(tokio::task::spawn_local(relay_inbound_to_end(Rc::clone(socket), Rc::clone(assoc))));
     let mut departure = relay_outbound(socket, assoc, association, unsent).await;
-    rest::declare_at_other_end(socket, assoc);
+    other_end::declare_rest(socket, assoc);
     if let Departure::HalfClosed = departure {
         // This fails only if the association has ended.
         let _ = association.shutdown().await;

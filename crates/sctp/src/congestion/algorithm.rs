@@ -3,7 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Bbr, Controller, Cubic, NewReno};
 use crate::error::UnknownName;
 
 /// The congestion control of a path.
@@ -22,15 +21,6 @@ pub enum Algorithm {
 impl Algorithm {
     /// All algorithms, the default first.
     pub const ALL: [Algorithm; 3] = [Algorithm::Cubic, Algorithm::NewReno, Algorithm::Bbr];
-
-    /// Returns a controller for a new path whose packets contain `mtu_bytes` of chunks.
-    pub fn controller(self, mtu_bytes: usize, cwnd_bytes: usize) -> Box<dyn Controller> {
-        match self {
-            Algorithm::Cubic => Box::new(Cubic::new(mtu_bytes, cwnd_bytes)),
-            Algorithm::NewReno => Box::new(NewReno::new(mtu_bytes, cwnd_bytes)),
-            Algorithm::Bbr => Box::new(Bbr::new(mtu_bytes, cwnd_bytes)),
-        }
-    }
 
     /// Returns the name that [`FromStr`] parses.
     pub fn name(self) -> &'static str {

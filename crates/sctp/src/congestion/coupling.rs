@@ -18,14 +18,14 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::window::PACKETS_MIN;
-use super::{Algorithm, Controller, NewReno};
 use crate::error::UnknownName;
 
 /// Whether the paths of an association share one congestion control.
 ///
-/// Any value but `None` replaces the [`Algorithm`]: every path has the controller of RFC 9260 §7.2 with the increase
-/// and the decrease of the coupling. While a single path carries data, its controller follows RFC 9260. Initial windows
-/// and slow start are those of a single path. The numbers are the values of FreeBSD's `SCTP_CMT_ON_OFF`.
+/// Any value but `None` replaces the [`Algorithm`](crate::congestion::Algorithm): every path has the controller of RFC 9260
+/// §7.2 with the increase and the decrease of the coupling. While a single path carries data, its controller follows RFC
+/// 9260. Initial windows and slow start are those of a single path. The numbers are the values of FreeBSD's
+/// `SCTP_CMT_ON_OFF`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Coupling {
     /// One controller for each path (1), for paths without a common bottleneck.
@@ -44,19 +44,6 @@ pub enum Coupling {
 impl Coupling {
     /// All values, the default first.
     pub const ALL: [Coupling; 3] = [Coupling::None, Coupling::ResourcePooling, Coupling::Balia];
-
-    /// Returns a controller for a new path whose packets contain `mtu_bytes` of chunks.
-    pub fn controller(
-        self,
-        algorithm: Algorithm,
-        mtu_bytes: usize,
-        cwnd_bytes: usize,
-    ) -> Box<dyn Controller> {
-        match self {
-            Coupling::None => algorithm.controller(mtu_bytes, cwnd_bytes),
-            _ => Box::new(NewReno::coupled(self, mtu_bytes, cwnd_bytes)),
-        }
-    }
 
     /// Returns the name that [`FromStr`] parses.
     pub fn name(self) -> &'static str {

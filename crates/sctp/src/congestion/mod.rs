@@ -7,6 +7,7 @@
 
 mod algorithm;
 mod bbr;
+mod controllers;
 mod coupling;
 mod cube;
 mod cubic;

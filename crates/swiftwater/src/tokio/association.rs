@@ -8,8 +8,8 @@ use sctp::{RecvInfo, SendInfo};
 use streams::{Interest, Message as Block};
 use tpi::Primitive;
 
+use super::resolve;
 use super::until::until;
-use super::{Reader, Sender, resolve};
 use crate::address::{Address, ToAddress};
 use crate::association::{self, SharedAssociation};
 use crate::error::{CloseReason, ConnectError, RecvError, SendError};
@@ -162,17 +162,6 @@ impl Association {
             self.feed(&mut fed, message, info).await?;
         }
         self.hand_over(&mut fed).await
-    }
-
-    /// Returns a handle that sends many short messages at the cost of one; see [`swiftwater::Sender`](crate::Sender).
-    pub fn sender(&self) -> Sender {
-        Sender::new(self.clone())
-    }
-
-    /// Returns a handle that receives many short messages at the cost of one; see
-    /// [`swiftwater::Reader`](crate::Reader).
-    pub fn reader(&self) -> Reader {
-        Reader::new(self.clone())
     }
 
     /// Sends one message without a copy of its bytes; waits while the send buffer is full.

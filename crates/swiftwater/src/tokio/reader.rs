@@ -48,3 +48,11 @@ impl Reader {
         }
     }
 }
+
+impl Association {
+    /// Returns a handle that receives many short messages at the cost of one; see
+    /// [`swiftwater::Reader`](crate::Reader).
+    pub fn reader(&self) -> Reader {
+        Reader::new(self.clone())
+    }
+}

@@ -57,6 +57,11 @@ impl Sender {
 }
 
 impl Association {
+    /// Returns a handle that sends many short messages at the cost of one; see [`swiftwater::Sender`](crate::Sender).
+    pub fn sender(&self) -> Sender {
+        Sender::new(self.clone())
+    }
+
     /// Appends a message to the collected ones; hands them over when the first has waited long enough.
     pub(super) async fn feed(
         &self,

@@ -285,7 +285,8 @@ impl RunningTest {
     ) -> Result<Totals, String> {
         let mut cpu_before = host::processor_time();
         let mut began = Instant::now();
-        let mut reports = Reports::new(spec, began);
+        // Before the test begins there is nothing to report.
+        let mut reports: Option<Reports> = None;
         let mut give_up = None;
         let mut silence = Silence::new(began);
         while self.workers_left > 0 && !interrupt::requested() {
@@ -294,7 +295,7 @@ impl RunningTest {
                     "what the client sent did not all arrive in time; the path may lose packets".into()
                 );
             }
-            let event = self.events.recv_timeout(reports.wait());
+            let event = self.events.recv_timeout(reports.as_ref().map_or(CHECK_INTERVAL, Reports::wait));
             if silence.is_over(Instant::now(), event.is_ok(), Meter::total(&self.meters)) {
                 return Err(format!("the client has sent nothing for {} s", SILENCE_MAX.as_secs()));
             }
@@ -304,7 +305,7 @@ impl RunningTest {
                 Ok(Event::Heard(FromClient::Go)) => {
                     cpu_before = host::processor_time();
                     began = Instant::now();
-                    reports = Reports::new(spec, began);
+                    reports = Some(Reports::new(spec, began));
                 }
                 Ok(Event::Heard(heard)) => {
                     self.hear_end(&heard);
@@ -318,13 +319,13 @@ impl RunningTest {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            if let Some(report) = reports.due(spec, &self.meters) {
+            if let Some(report) = reports.as_mut().and_then(|reports| reports.due(spec, &self.meters)) {
                 // A client that does not read its reports would hold up the test.
                 speaker.say(&FromServer::Interval(report)).map_err(|error| error.to_string())?;
                 observe(ServerEvent::Interval(report));
             }
         }
-        if let Some(report) = reports.remainder(spec, &self.meters) {
+        if let Some(report) = reports.as_mut().and_then(|reports| reports.remainder(spec, &self.meters)) {
             let _ = speaker.say(&FromServer::Interval(report));
             observe(ServerEvent::Interval(report));
         }

@@ -193,9 +193,6 @@ fn parse_perf(text: &str) -> Option<Measured> {
         cwnd_bytes: row.cwnd_bytes,
         srtt_s: row.srtt_us.map(|us| us / 1e6),
     };
-    let mut points: Vec<Point> = others.iter().filter(|row| row.period == "interval").map(point).collect();
-    // A report of the server may come behind a later one.
-    points.sort_by(|one, other| one.at_s.total_cmp(&other.at_s));
     let cpu = total.client_cpu_ns_per_byte.zip(total.server_cpu_ns_per_byte);
     Some(Measured {
         bits_per_s: total.bits_per_s,
@@ -208,7 +205,7 @@ fn parse_perf(text: &str) -> Option<Measured> {
         cpu: cpu
             .map(|(client_ns_per_byte, server_ns_per_byte)| Cpu { client_ns_per_byte, server_ns_per_byte }),
         began_unix_s: total.began_unix_s,
-        points,
+        points: others.iter().filter(|row| row.period == "interval").map(point).collect(),
     })
 }
 

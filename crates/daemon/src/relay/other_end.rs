@@ -1,0 +1,26 @@
+//! The socket at the other end of an association, if it is one of this daemon.
+
+use super::drain::Drain;
+use crate::state::association::SocketAssociation;
+use crate::state::send_queue::Front;
+use crate::state::socket::Socket;
+
+/// Declares as a rest what the program at the other end of an association has sent by now, if that end is a socket of this
+/// daemon: this end is shut down next. In a kernel each call has completed before the next begins; here messages may wait in the channel
+/// of the other end.
+pub(crate) fn declare_rest(socket: &Socket, assoc: &SocketAssociation) {
+    let Some((socket, id)) = socket.relayed.other_end(assoc) else { return };
+    let Some(assoc) = socket.inner().associations.get(&id).cloned() else { return };
+    let queue = assoc.send_queue().clone();
+    let has_rest = match queue {
+        None => socket.channel.endpoint.waiting_bytes() > 0,
+        Some(queue) => {
+            // Only the records say which association they are for.
+            Drain::new(&socket).take(&socket);
+            matches!(queue.front(), Front::Message(..))
+        }
+    };
+    if has_rest {
+        assoc.set_has_rest(true);
+    }
+}
