@@ -1,8 +1,8 @@
 //! Requests and answers.
 //!
 //! A request has its own connection, which the answer ends: so the program holds no descriptor that it does not know of, and
-//! might close or pass on. The descriptor that a request concerns comes with the request: whoever holds a descriptor may make
-//! requests about it.
+//! might close or pass on. The descriptor that a request concerns comes with the request: a program that holds a descriptor
+//! may make requests about it.
 
 use std::net::SocketAddr;
 

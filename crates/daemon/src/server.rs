@@ -99,7 +99,7 @@ pub(crate) async fn serve(listener: Listener, registry: Rc<Registry>) -> io::Res
                 registry.silent.give_up_one();
                 tokio::time::sleep(EXHAUSTED_WAIT).await;
             }
-            // It stays ready until a call finds nobody.
+            // The listener stays ready until `accept` returns EWOULDBLOCK.
             drop(listener.readable().await?);
         }
         if let Err(error) = accept_some(&listener, &registry, &mut arrivals) {

@@ -2,7 +2,7 @@
 //!
 //! The crate has no state and allocates nothing while parsing: every type borrows from the bytes it was
 //! parsed from. Reserved bits are ignored on receipt and zero on sending. Nothing that arrives can panic:
-//! what is malformed is an error value.
+//! malformed input is an error value.
 //!
 //! ```
 //! use sctp_wire::chunk::{Chunk, CookieAck, Data, DataFlags};

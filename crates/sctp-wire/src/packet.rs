@@ -58,7 +58,7 @@ impl fmt::Display for PacketError {
             Self::TooShort { bytes } => {
                 write!(f, "{bytes} bytes are too few for an SCTP packet, which has at least 12; drop them")
             }
-            Self::ZeroPort => f.write_str("an SCTP port is 0, which nobody can have; drop the packet"),
+            Self::ZeroPort => f.write_str("an SCTP port is 0, which is reserved; drop the packet"),
         }
     }
 }

@@ -109,9 +109,9 @@ thread_local! {
 /// The treatment of a filler at the front of the carrier while less than half of the ring is free.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fillers {
-    /// It stays, so that the program's end does not poll writable.
+    /// The filler stays, so that the program's end does not poll writable.
     Stay,
-    /// It is taken, because the ring waits for a record behind it. A writer that finds no room sends another one.
+    /// The filler is taken, because the ring waits for a record behind it. A writer that finds no room sends another one.
     Go,
 }
 

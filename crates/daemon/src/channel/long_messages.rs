@@ -5,7 +5,7 @@
 //! daemon charges the memfd to the user of the socket, keeps a descriptor of its own, and empties the memfd once the message was
 //! read or no program can read it any more. No program makes the daemon hold more memory than is charged.
 //!
-//! Programs get the memfd open for reading, and cannot open it otherwise: who writes a file holds the lock of its inode, and
+//! Programs get the memfd open for reading, and cannot open it otherwise: a writer of a file holds the lock of its inode, and
 //! emptying the file waits for this lock.
 
 use std::collections::VecDeque;

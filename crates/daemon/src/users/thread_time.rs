@@ -5,7 +5,7 @@
 //! (`O_ASYNC`), by the ten thousand. So the daemon measures these calls. After a call that took too long, the socket rests:
 //! for many times as long the daemon takes no records from it, and sends it none.
 //!
-//! Whoever shares a socket can make its calls slow, whatever its user. So the other sockets of the user go on, unless
+//! A process that shares a socket can make its calls slow, whatever its user. So the other sockets of the user go on, unless
 //! several of them are slow, too: then the user rests, with all its sockets and its requests.
 //!
 //! Only processor time counts, as a thread also seems slow while others have the processor. Reading that clock is a system

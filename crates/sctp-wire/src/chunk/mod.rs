@@ -203,7 +203,7 @@ any_kind! {
     NrSack(NrSack<'a>),
     /// A probe of a path.
     Heartbeat(Heartbeat<'a>),
-    /// It is.
+    /// The answer to a HEARTBEAT.
     HeartbeatAck(HeartbeatAck<'a>),
     /// The end without delivery.
     Abort(Abort<'a>),

@@ -3,7 +3,7 @@ use std::fmt;
 use crate::framing;
 use crate::parameter::{ParameterError, RawParameter};
 
-/// Host Name Address: deprecated. Nobody sends it, and who receives it aborts (RFC 9260 §3.3.2.1.4).
+/// Host Name Address: deprecated. Endpoints must not send it, and abort on receipt (RFC 9260 §3.3.2.1.4).
 ///
 /// ```text
 ///  0                   1                   2                   3

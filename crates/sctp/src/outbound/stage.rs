@@ -38,12 +38,12 @@ pub(super) struct StageLimits {
 /// The outcome of a message at a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Staged {
-    /// It did not take the message, which must be sent by [`Endpoint::admit`](crate::Endpoint::admit) after the stage is
+    /// The stage did not take the message, which must be sent by [`Endpoint::admit`](crate::Endpoint::admit) after the stage is
     /// returned.
     No,
-    /// It has taken the message.
+    /// The stage has taken the message.
     Yes,
-    /// It has taken the message, and the association is due to transmit: return the stage.
+    /// The stage has taken the message, and the association is due to transmit: return the stage.
     Due,
 }
 
