@@ -75,7 +75,11 @@ pub(super) fn run(args: &CheckArgs, limits: &Limits) -> Result<(), LineError> {
     if complaints.is_empty() {
         return Ok(());
     }
-    let advice = "end what else runs, lower the rate, or run this as root, for real-time priority";
+    let advice = if rows.iter().all(|row| row.realtime) {
+        "end what else runs, or lower the rate"
+    } else {
+        "end what else runs, lower the rate, or run this as root, for real-time priority"
+    };
     Err(LineError::TooMuch(format!("{}; {advice}", complaints.join("; "))))
 }
 
