@@ -9,8 +9,8 @@ pub(crate) enum Failure {
     Output(OutputError),
     /// Any other reason, as a sentence for the user.
     Said(String),
-    /// A program could not be executed: the sentence, and the exit status that `env` and `nohup` use for it.
-    NotExecuted(String, u8),
+    /// A reason with an exit status of its own: wrong arguments, or a program that could not be executed.
+    WithStatus(String, u8),
 }
 
 impl From<OutputError> for Failure {

@@ -70,8 +70,8 @@ impl From<LabError> for Failure {
     fn from(error: LabError) -> Self {
         match error {
             LabError::Output(error) => Failure::Output(error),
-            error => match error.not_executed() {
-                Some(status) => Failure::NotExecuted(error.to_string(), status),
+            error => match error.exit_status() {
+                Some(status) => Failure::WithStatus(error.to_string(), status),
                 None => Failure::Said(error.to_string()),
             },
         }
@@ -91,7 +91,7 @@ fn main() -> ExitCode {
         Err(Failure::Output(OutputError::Closed)) => EXIT_CLOSED.into(),
         Err(Failure::Output(error)) => fail(&error),
         Err(Failure::Said(sentence)) => fail(&sentence),
-        Err(Failure::NotExecuted(sentence, status)) => {
+        Err(Failure::WithStatus(sentence, status)) => {
             fail(&sentence);
             ExitCode::from(status)
         }

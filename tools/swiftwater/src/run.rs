@@ -125,7 +125,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         ErrorKind::NotFound => "; the interpreter that it names is missing",
         _ => "",
     };
-    Err(Failure::NotExecuted(format!("cannot run {}: {error}{advice}", path.display()), EXIT_NOT_EXECUTABLE))
+    Err(Failure::WithStatus(format!("cannot run {}: {error}{advice}", path.display()), EXIT_NOT_EXECUTABLE))
 }
 
 /// Returns the path of the shim, which lies beside this command or where packages put it.
@@ -252,6 +252,6 @@ fn find_program(name: &OsStr) -> Result<PathBuf, Failure> {
         (files.find(|file| file.is_file()), "no folder in PATH has it; install it, or give its path")
     };
     found.ok_or_else(|| {
-        Failure::NotExecuted(format!("cannot run {}: {reason}", name.display()), EXIT_NO_PROGRAM)
+        Failure::WithStatus(format!("cannot run {}: {reason}", name.display()), EXIT_NO_PROGRAM)
     })
 }

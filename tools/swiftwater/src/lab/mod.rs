@@ -33,6 +33,8 @@ use args::{LabArgs, LabCommand, LiveName};
 use live::LiveError;
 use row::Row;
 
+/// Exit status for arguments that cannot be used.
+const EXIT_USAGE: u8 = 2;
 /// Steps of the progress bar for each case.
 const STEPS: u64 = 1000;
 
@@ -97,9 +99,11 @@ impl From<line::LineError> for LabError {
 }
 
 impl LabError {
-    /// Returns the exit status for a program that could not be executed.
-    pub(crate) fn not_executed(&self) -> Option<u8> {
+    /// Returns the exit status for errors that have one of their own.
+    pub(crate) fn exit_status(&self) -> Option<u8> {
         match self {
+            // The same as for an option that does not exist.
+            LabError::NoCase { .. } | LabError::Live(LiveError::NoCase(_)) => Some(EXIT_USAGE),
             LabError::Line(line::LineError::Program { source, .. }) => {
                 let is_missing = source.kind() == io::ErrorKind::NotFound;
                 Some(if is_missing { EXIT_NO_PROGRAM } else { EXIT_NOT_EXECUTABLE })
@@ -129,16 +133,18 @@ pub(crate) fn run(args: &LabArgs) -> Result<(), LabError> {
         return Ok(json.write_beside(&list(), &listed)?);
     }
     if let Some(name) = args.live {
+        let settings = live_settings(args);
+        let experiments = live::select(name, &settings).map_err(LiveError::from)?;
         live::enter(name)?;
-    }
-    let json = args.json.open()?;
-    interrupt::listen()?;
-    if let Some(name) = args.live {
-        return run_live(name, args, json);
+        let json = args.json.open()?;
+        interrupt::listen()?;
+        return run_live(&experiments, &settings, args.out.as_deref(), json);
     }
     let name = args.experiment.as_deref().unwrap_or_default();
     let experiment = experiment::find(name).ok_or_else(|| LabError::Unknown(name.to_owned()))?;
     let jobs = jobs(args, experiment)?;
+    let json = args.json.open()?;
+    interrupt::listen()?;
     let (outcomes, measured) = measure(&jobs);
     if outcomes.is_empty() {
         measured?;
@@ -182,35 +188,53 @@ fn tell_interruption(has_figures: bool) {
     }
 }
 
-/// Runs live experiments one after the other. Prints and keeps all measurements, even if a part fails.
-fn run_live(name: LiveName, args: &LabArgs, mut json: Json) -> Result<(), LabError> {
-    let settings = live::Settings {
+fn live_settings(args: &LabArgs) -> live::Settings<'_> {
+    live::Settings {
         seconds: args.seconds,
         case: args.case.as_deref().unwrap_or_default(),
         repeat: args.repeat,
         quick: args.quick,
         full: args.full,
         seed: args.seed,
-    };
-    let mut archive = args.out.as_deref().map(|folder| Archive::create(folder, args.seed)).transpose()?;
-    let experiments = live::experiments(name);
+    }
+}
+
+/// Runs live experiments one after the other. Prints and keeps all measurements, even if a part fails.
+fn run_live(
+    experiments: &[LiveName],
+    settings: &live::Settings<'_>,
+    out: Option<&Path>,
+    mut json: Json,
+) -> Result<(), LabError> {
+    let mut archive = out.map(|folder| Archive::create(folder, settings.seed)).transpose()?;
+    let whole = || experiments.iter().map(|&one| live::Estimate::of(one, settings)).sum::<live::Estimate>();
+    if experiments.len() > 1 {
+        note(format_args!("{} experiments, {}", experiments.len(), whole()));
+    }
     let (mut told, mut failure) = (Vec::new(), None);
-    for &experiment in &experiments {
+    for (number, &experiment) in (1..).zip(experiments) {
         if interrupt::requested() {
             break;
         }
-        let mut results = live::run(experiment, &settings);
-        let missing = match results.failure.take() {
-            // With several experiments, only some have the case.
-            Some(LiveError::NoCase(_)) if experiments.len() > 1 => continue,
-            missing => missing.map(LabError::from),
+        let place = if experiments.len() > 1 {
+            format!(" ({number} of {})", experiments.len())
+        } else {
+            String::new()
         };
+        note(format_args!("{}{place}: {}", live::name(experiment), live::Estimate::of(experiment, settings)));
+        let mut results = live::run(experiment, settings);
+        let missing = results.failure.take().map(LabError::from);
         let name = live::name(experiment);
         if json.leaves_text() && !results.outcomes.is_empty() {
             let heading = if experiments.len() > 1 { format!("{name}\n") } else { String::new() };
             let outcomes: Vec<Outcome> =
                 results.outcomes.iter().map(|(outcome, figures)| named(outcome, figures.is_none())).collect();
             print(&(heading + &table(&outcomes)))?;
+        }
+        if let Some(told) =
+            live::disturbance(results.outcomes.iter().filter_map(|(_, figures)| figures.as_ref()))
+        {
+            note(format_args!("{told}"));
         }
         let traces = std::mem::take(&mut results.traces);
         told.push((name, results));

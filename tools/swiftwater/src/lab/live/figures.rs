@@ -221,6 +221,19 @@ impl Figures {
     }
 }
 
+/// Returns a sentence about figures with a disturbed run, if there are any.
+pub(in crate::lab) fn disturbance<'a>(all: impl Iterator<Item = &'a Figures>) -> Option<String> {
+    let all: Vec<&Figures> = all.collect();
+    let disturbed = all.iter().filter(|figures| figures.disturbed).count();
+    (disturbed > 0).then(|| {
+        format!(
+            "disturbed: in runs of {disturbed} of {} measurements this machine lost packets or was late; end what else runs, or \
+             run this as root, for real-time priority",
+            all.len()
+        )
+    })
+}
+
 /// Returns the rates of these runs, or those of their first seconds.
 pub(super) fn rates(runs: &[Run], mark_s: Option<f64>) -> Vec<f64> {
     runs.iter().filter_map(|run| run.bits_per_s(mark_s)).collect()
@@ -276,6 +289,16 @@ mod tests {
         assert!(!run(1.0, 0, 1_000.0).is_disturbed());
         assert!(run(1.0, 1, 1.0).is_disturbed() && run(1.0, 0, 1_001.0).is_disturbed());
         assert!(!Run::new(Measured::default(), None, Vec::new()).is_disturbed());
+    }
+
+    #[test]
+    fn disturbed_measurements_are_told_with_what_to_do() {
+        let figures =
+            |late_us_p99| Figures::new(&[run(1.0, 0, late_us_p99)], None, None, None).expect("a run");
+        let (good, late) = (figures(5.0), figures(2_000.0));
+        assert_eq!(disturbance([&good, &good].into_iter()), None);
+        let told = disturbance([&good, &late, &good].into_iter()).expect("one is");
+        assert!(told.contains("1 of 3 measurements") && told.contains("end what else runs"), "{told}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! | file | part |
 //! |---|---|
 //! | `plan` | what each experiment compares, and on which lines |
+//! | `selection` | the cells that the user asks for, and how long they take |
 //! | `measure` | one measurement, by a process at each end |
 //! | `watch` | the lines while it runs |
 //! | `figures` | what several runs say together |
@@ -14,6 +15,7 @@ mod figures;
 mod measure;
 mod outcomes;
 mod plan;
+mod selection;
 mod strsctp;
 pub(super) mod trace;
 mod watch;
@@ -28,11 +30,13 @@ use crate::lab::args::LiveName;
 use crate::lab::line::LineError;
 use crate::lab::line::hosts::{ENDS, End, Hosts, HostsError, address};
 use crate::output::note;
-pub(super) use figures::Figures;
 use figures::{Cell, Run, rates};
+pub(super) use figures::{Figures, disturbance};
 use measure::{Measured, Measurement};
 use outcomes::outcomes;
 use plan::{Amount, MPTCP, Plan, Series};
+pub(super) use selection::{Estimate, select};
+use selection::{NoCase, cells};
 use trace::Trace;
 use watch::watch;
 
@@ -68,8 +72,8 @@ pub(crate) enum LiveError {
     #[error("{0}; or try --virtual or --live loopback")]
     Line(LineError),
     /// No measurement has such a name.
-    #[error("no case of this experiment has `{0}` in its name, such as `64 bytes, sctp-stream`")]
-    NoCase(String),
+    #[error(transparent)]
+    NoCase(#[from] NoCase),
     /// One end failed and reported why.
     #[error("{name}: {said}")]
     End {
@@ -139,11 +143,6 @@ pub(super) struct Results {
     pub(super) failure: Option<LiveError>,
 }
 
-/// Returns the experiments that a name stands for.
-pub(super) fn experiments(name: LiveName) -> Vec<LiveName> {
-    if name == LiveName::All { ALL.to_vec() } else { vec![name] }
-}
-
 /// Returns the name of an experiment.
 pub(super) fn name(name: LiveName) -> &'static str {
     match name {
@@ -190,29 +189,17 @@ pub(super) fn run(name: LiveName, settings: &Settings<'_>) -> Results {
         return strsctp::run(settings);
     }
     let mut results = Results::default();
-    let mut found = false;
     for plan in plan::plans(name) {
         let mut cells = cells(&plan, settings);
         if cells.is_empty() || interrupt::requested() {
             continue;
         }
-        found = true;
         let measured = measure_plan(&plan, &mut cells, settings);
         results.failure = results.failure.or(measured.err());
         results.outcomes.extend(outcomes(&plan, &cells, settings));
         results.traces.extend(cells.iter().flat_map(|cell| trace::traces(self::name(name), &plan, cell)));
     }
-    if !found && !interrupt::requested() {
-        results.failure = Some(LiveError::NoCase(settings.case.to_owned()));
-    }
     results
-}
-
-/// Returns the cells of a plan that the user asks for.
-fn cells(plan: &Plan, settings: &Settings<'_>) -> Vec<Cell> {
-    let loads = plan.loads.iter().filter(|load| !(settings.quick && load.is_long()));
-    let all = loads.flat_map(|load| load.series.iter().map(move |&series| Cell::new(load, series)));
-    all.filter(|cell| cell.name().contains(settings.case)).collect()
 }
 
 /// Measures every cell in turn, and again. Fails with the first failure of one of our transports, after all others were measured.
@@ -490,7 +477,7 @@ mod tests {
 
     #[test]
     fn all_experiments_have_plans() {
-        for name in experiments(LiveName::All) {
+        for name in ALL {
             assert!(name == LiveName::Strsctp || !plan::plans(name).is_empty(), "{}", self::name(name));
         }
         let words = <LiveName as clap::ValueEnum>::value_variants();

@@ -15,7 +15,7 @@ const LARGE_BYTES: usize = 16384;
 const FLAPPING_BYTES: usize = 1024;
 /// Sizes of sctplib's files in MB of 2^20 bytes, each with the receive buffers used.
 const FILES_SCTPLIB: [(f64, &[usize]); 2] = [(114.3, &[655_335, 67_107_840]), (228.7, &[655_335])];
-const MB_BYTES: f64 = 1_048_576.0;
+pub(super) const MB_BYTES: f64 = 1_048_576.0;
 /// Buffer in the transfer between two continents: iperf's -w 32M.
 const BUFFER_DATATAG_BYTES: usize = 32 << 20;
 /// Lengths of the runs between two continents, as far as our runs last.

@@ -43,15 +43,8 @@ fn measure_all(settings: &Settings<'_>, results: &mut Results) -> Result<(), Liv
     let _ = netns::exec("ip link set lo up");
     let runner = Runner::new(crate::run::find_shim_for_itself())
         .map_err(|source| LiveError::Start { what: "this program again", source })?;
-    let seconds = settings.seconds.unwrap_or(if settings.quick { SECONDS_QUICK } else { SECONDS });
-    let mut groups = groups(host::allowed_processors().len());
-    for group in &mut groups {
-        group.retain(|cell| name(cell).contains(settings.case));
-    }
-    groups.retain(|group| !group.is_empty());
-    if groups.is_empty() {
-        return Err(LiveError::NoCase(settings.case.to_owned()));
-    }
+    let seconds = seconds(settings);
+    let groups = selected(settings.case);
     let runs = groups.iter().map(|group| group.len() as u64).sum::<u64>() * u64::from(settings.repeat());
     let bar = super::super::progress_bar(runs);
     for group in &groups {
@@ -74,6 +67,27 @@ fn measure_all(settings: &Settings<'_>, results: &mut Results) -> Result<(), Liv
     }
     bar.finish_and_clear();
     Ok(())
+}
+
+/// Returns the duration of each measurement.
+pub(super) fn seconds(settings: &Settings<'_>) -> f64 {
+    settings.seconds.unwrap_or(if settings.quick { SECONDS_QUICK } else { SECONDS })
+}
+
+/// Returns the cells with this text in their names, as they take turns.
+fn selected(wanted: &str) -> Vec<Vec<Cell>> {
+    let mut groups = groups(host::allowed_processors().len());
+    for group in &mut groups {
+        group.retain(|cell| name(cell).contains(wanted));
+    }
+    groups.retain(|group| !group.is_empty());
+    groups
+}
+
+/// Returns the case and the transport of each cell that this host can measure.
+pub(super) fn cells() -> Vec<(String, &'static str)> {
+    let groups = groups(host::allowed_processors().len());
+    groups.iter().flatten().map(|cell| (case(cell), cell.series.name())).collect()
 }
 
 /// Returns the cells that take turns: all series of a size on so many processors.

@@ -1,0 +1,212 @@
+//! The cells that the user asks for, and the time that they take.
+
+use std::fmt;
+use std::iter::Sum;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::figures::Cell;
+use super::plan::{self, Amount, MB_BYTES, Plan};
+use super::{ALL, Settings, name, strsctp};
+use crate::lab::args::LiveName;
+
+/// Time to start and end both processes of a measurement.
+const START_SECONDS: f64 = 0.3;
+
+/// No cell has the text in its name that the user wants.
+#[derive(Debug, Error, PartialEq)]
+pub(crate) enum NoCase {
+    /// Of one experiment.
+    #[error(
+        "no case of {experiment} has `{wanted}` in its name, such as `{}, {}`; the cases are {}; the transports are {}",
+        cases[0], transports[0], cases.join("; "), transports.join(", ")
+    )]
+    OfOne {
+        /// The experiment.
+        experiment: &'static str,
+        /// The text.
+        wanted: String,
+        /// The first parts of all names.
+        cases: Vec<String>,
+        /// The last parts of all names.
+        transports: Vec<String>,
+    },
+    /// Of all of them.
+    #[error(
+        "no case of any experiment has `{0}` in its name; swiftwater lab --live NAME --case '{0}' lists the names of one"
+    )]
+    OfAll(String),
+    /// Those which have it are left out.
+    #[error("--quick leaves out the cases with `{0}` in their names; leave out --quick")]
+    NotQuick(String),
+}
+
+/// Returns the experiments that have cells which the user asks for.
+pub(in crate::lab) fn select(wanted: LiveName, settings: &Settings<'_>) -> Result<Vec<LiveName>, NoCase> {
+    let all = if wanted == LiveName::All { ALL.to_vec() } else { vec![wanted] };
+    let selected = |settings: &Settings<'_>| -> Vec<LiveName> {
+        all.iter().copied().filter(|&one| count(one, settings) > 0).collect()
+    };
+    let found = selected(settings);
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let text = settings.case.to_owned();
+    if !selected(&Settings { quick: false, ..settings.clone() }).is_empty() {
+        return Err(NoCase::NotQuick(text));
+    }
+    if wanted == LiveName::All {
+        return Err(NoCase::OfAll(text));
+    }
+    let (cases, transports) = parts(wanted);
+    Err(NoCase::OfOne { experiment: name(wanted), wanted: text, cases, transports })
+}
+
+/// Returns the cells of a plan that the user asks for.
+pub(super) fn cells(plan: &Plan, settings: &Settings<'_>) -> Vec<Cell> {
+    let loads = plan.loads.iter().filter(|load| !(settings.quick && load.is_long()));
+    let all = loads.flat_map(|load| load.series.iter().map(move |&series| Cell::new(load, series)));
+    all.filter(|cell| cell.name().contains(settings.case)).collect()
+}
+
+/// Returns the number of cells of an experiment that the user asks for.
+fn count(experiment: LiveName, settings: &Settings<'_>) -> usize {
+    match experiment {
+        LiveName::Strsctp => strsctp_count(settings),
+        _ => plan::plans(experiment).iter().map(|plan| cells(plan, settings).len()).sum(),
+    }
+}
+
+fn strsctp_count(settings: &Settings<'_>) -> usize {
+    let names = strsctp::cells().into_iter().map(|(case, transport)| format!("{case}, {transport}"));
+    names.filter(|name| name.contains(settings.case)).count()
+}
+
+/// Returns the cases and the transports in the names of an experiment's cells, each once.
+fn parts(experiment: LiveName) -> (Vec<String>, Vec<String>) {
+    let mut all = strsctp::cells();
+    if experiment != LiveName::Strsctp {
+        let plans = plan::plans(experiment);
+        let loads = plans.iter().flat_map(|plan| &plan.loads);
+        all = loads.flat_map(|load| load.series.iter().map(|one| (load.name(), one.name))).collect();
+    }
+    let (mut cases, mut transports) = (Vec::new(), Vec::new());
+    for (case, transport) in all {
+        for (part, parts) in [(case, &mut cases), (transport.to_owned(), &mut transports)] {
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
+    }
+    (cases, transports)
+}
+
+/// Number of measurements, and the time that they take if none is disturbed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(in crate::lab) struct Estimate {
+    measurements: usize,
+    repeat: u32,
+    seconds: f64,
+}
+
+impl Estimate {
+    /// Estimates an experiment from the durations of its measurements.
+    pub(in crate::lab) fn of(experiment: LiveName, settings: &Settings<'_>) -> Self {
+        let once: f64 = match experiment {
+            LiveName::Strsctp => {
+                strsctp_count(settings) as f64 * (START_SECONDS + strsctp::seconds(settings))
+            }
+            _ => plan::plans(experiment).iter().map(|plan| seconds(plan, settings)).sum(),
+        };
+        let repeat = settings.repeat();
+        let measurements = count(experiment, settings);
+        Estimate { measurements, repeat, seconds: once * f64::from(repeat) }
+    }
+}
+
+impl Sum for Estimate {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Estimate::default(), |sum, one| Estimate {
+            measurements: sum.measurements + one.measurements,
+            repeat: one.repeat,
+            seconds: sum.seconds + one.seconds,
+        })
+    }
+}
+
+impl fmt::Display for Estimate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MINUTE_SECONDS: f64 = 60.0;
+        let minutes = (self.seconds / MINUTE_SECONDS).ceil() as u64;
+        let time = humantime::format_duration(Duration::from_secs(minutes * MINUTE_SECONDS as u64));
+        let times = if self.repeat == 1 { "once".to_owned() } else { format!("{} times", self.repeat) };
+        write!(f, "{} measurements, each {times}: about {time}", self.measurements)
+    }
+}
+
+/// Returns the duration of one turn of a plan's cells.
+fn seconds(plan: &Plan, settings: &Settings<'_>) -> f64 {
+    let of_cell = |cell: &Cell| {
+        let amount = cell.load.amount;
+        let run = match amount {
+            Amount::File(mbytes) if settings.seconds.is_none() => {
+                mbytes * MB_BYTES * 8.0 / plan.limit_bits_per_s(&cell.load, cell.series, 1.0)
+            }
+            _ => settings.seconds_of(amount),
+        };
+        let latency =
+            if cell.load.latency { START_SECONDS + settings.latency_seconds_of(amount) } else { 0.0 };
+        START_SECONDS + run + latency
+    };
+    cells(plan, settings).iter().map(of_cell).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTINGS: Settings<'_> =
+        Settings { seconds: None, case: "", repeat: None, quick: false, full: false, seed: 1 };
+
+    #[test]
+    fn a_text_selects_the_experiments_that_have_it() {
+        let of = |wanted, case| select(wanted, &Settings { case, ..SETTINGS });
+        assert_eq!(of(LiveName::All, ""), Ok(ALL.to_vec()));
+        assert_eq!(of(LiveName::All, "2 % lost"), Ok(vec![LiveName::Lossy]));
+        assert_eq!(of(LiveName::All, "nowhere"), Err(NoCase::OfAll("nowhere".to_owned())));
+    }
+
+    #[test]
+    fn an_experiment_without_the_text_names_its_cases() {
+        for (experiment, case, transport) in [
+            (LiveName::Lossy, "clean + 2 % lost, 16384 bytes", "mptcp"),
+            (LiveName::Strsctp, "1 processor, 4096 bytes", "sctp-stream"),
+        ] {
+            let said =
+                select(experiment, &Settings { case: "nowhere", ..SETTINGS }).expect_err("none").to_string();
+            assert!(said.contains("`nowhere`") && said.contains(case) && said.contains(transport), "{said}");
+            assert_eq!(said.matches(case).count(), 1, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_case_that_quick_leaves_out_is_told_so() {
+        let quick = Settings { case: "228.7 MB", quick: true, ..SETTINGS };
+        assert_eq!(select(LiveName::Sctplib, &quick), Err(NoCase::NotQuick("228.7 MB".to_owned())));
+    }
+
+    #[test]
+    fn the_time_is_that_of_all_turns() {
+        let of = |experiment, settings: &Settings<'_>| Estimate::of(experiment, settings).to_string();
+        // 6 cells of 20 s, 5 times.
+        assert_eq!(of(LiveName::Coexistence, &SETTINGS), "6 measurements, each 5 times: about 11m");
+        // Throughput and latency of 20 s each in 4 cells, and of 60 s in 3.
+        assert_eq!(of(LiveName::Flapping, &SETTINGS), "7 measurements, each 5 times: about 44m");
+        // 114.3 MB in 32 s at least.
+        let quick = Settings { quick: true, ..SETTINGS };
+        assert_eq!(of(LiveName::Sctplib, &quick), "4 measurements, each once: about 3m");
+        let all = ALL.map(|one| Estimate::of(one, &quick)).into_iter().sum::<Estimate>();
+        assert!(all.seconds <= 900.0, "{all}");
+    }
+}
