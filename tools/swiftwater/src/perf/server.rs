@@ -396,7 +396,8 @@ fn duration_s(arrivals: Span, elapsed_s: f64, sending_s: f64) -> f64 {
     arriving_s.max(sending_s)
 }
 
-/// Reports the messages of the client. Each comes once: a client that sends more than these is no client of ours.
+/// Reports the messages of the client, and then its end. A client that sends more than these messages is none of ours, and counts
+/// as gone.
 fn read_client(mut control: Control, events: &Sender<Event>) {
     for _ in 0..CLIENT_MESSAGES_MAX {
         let Ok(heard) = control.hear(None) else { break };
@@ -404,6 +405,8 @@ fn read_client(mut control: Control, events: &Sender<Event>) {
             return;
         }
     }
+    // It leaves once it has read the totals.
+    let _ = control.hear::<FromClient>(None);
     let _ = events.send(Event::ClientGone);
 }
 
@@ -509,6 +512,22 @@ mod tests {
         drop(events);
         let heard: Vec<Event> = heard.iter().collect();
         assert!(matches!(heard[..], [Event::Heard(_), Event::Heard(_), Event::ClientGone]));
+    }
+
+    #[test]
+    fn a_client_that_has_ended_its_side_is_there_until_it_leaves() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let mut client = TcpStream::connect(listener.local_addr().expect("bound")).expect("a listener");
+        let control = Control::new(listener.accept().expect("a client").0).expect("a live connection");
+        io::Write::write_all(&mut client, b"{\"say\":\"go\"}\n{\"say\":\"done\",\"sending_s\":1.0}\n")
+            .expect("room");
+        let (events, heard) = channel();
+        thread::spawn(move || read_client(control, &events));
+        assert!(matches!(heard.recv(), Ok(Event::Heard(FromClient::Go))));
+        assert!(matches!(heard.recv(), Ok(Event::Heard(FromClient::Done { .. }))));
+        assert!(matches!(heard.recv_timeout(Duration::from_millis(50)), Err(RecvTimeoutError::Timeout)));
+        drop(client);
+        assert!(matches!(heard.recv(), Ok(Event::ClientGone)));
     }
 
     #[test]
