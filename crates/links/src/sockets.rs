@@ -16,7 +16,7 @@ use crate::link::{PathInfo, Sink, Unreachable};
 use crate::own_addresses::OwnAddresses;
 use crate::route::{Routes, header_bytes, payload_bytes};
 use crate::strangers::readiness::Readiness;
-use crate::strangers::share::{Peers, Share};
+use crate::strangers::share::Share;
 use crate::strangers::{self, Class, SeparateSockets};
 use crate::{BindError, LinkStats};
 
@@ -58,7 +58,6 @@ pub(crate) struct Sockets {
     in_flight_limit_bytes: usize,
     pub(crate) routes: RefCell<Routes>,
     own: RefCell<OwnAddresses>,
-    peers: Peers,
     pub(crate) blocks: Blocks,
     pub(crate) control: [u8; RECEIVE_CONTROL_BYTES],
     pending_reports: VecDeque<Unreachable>,
@@ -131,7 +130,6 @@ impl Sockets {
                 .min(IN_FLIGHT_BYTES_MAX),
             routes: RefCell::new(Routes::new(interfaces)),
             own: RefCell::new(OwnAddresses::new()),
-            peers: Peers::default(),
             blocks: Blocks::new(),
             control: [0; RECEIVE_CONTROL_BYTES],
             pending_reports: VecDeque::with_capacity(PENDING_REPORTS_MAX),

@@ -56,28 +56,22 @@ impl Sockets {
             self.next = (index + 1) % self.of_peers;
             more |= self.receive_from(index, sink, take)?;
         }
-        let peers_sent = self.stats.batches_received != batches_before;
-        more |= self.receive_from_strangers(peers_sent, sink, take)?;
+        let busy = self.stats.batches_received != batches_before;
+        more |= self.receive_from_strangers(busy, sink, take)?;
         Ok(more)
     }
 
     /// Receives from the sockets for strangers that have packets and their turn.
     fn receive_from_strangers(
         &mut self,
-        peers_sent: bool,
+        busy: bool,
         sink: &mut dyn Sink,
         take: &mut Take<'_>,
     ) -> io::Result<bool> {
         // The readiness is taken out for the time of the receive, because reading needs all of `self`.
         let Some(mut readiness) = self.readiness.take() else { return Ok(false) };
-        if peers_sent {
-            self.peers.on_sent();
-        }
         let received = match readiness.begin_receive() {
-            true => {
-                let busy = self.peers.are_busy(Instant::now());
-                self.receive_from_due(&mut readiness, busy, sink, take)
-            }
+            true => self.receive_from_due(&mut readiness, busy, sink, take),
             false => Ok(false),
         };
         readiness.end_receive();

@@ -7,33 +7,6 @@ const AHEAD_MAX: Duration = Duration::from_millis(1);
 /// Maximum charge for a packet: time beyond this was taken by another thread.
 const PACKET_MAX: Duration = Duration::from_micros(5);
 
-/// Time for which peers count as busy after they have sent. A sender that waits for an acknowledgement, and a program that
-/// waits for an answer, would otherwise find the thread at work for strangers.
-const BUSY_FOR: Duration = Duration::from_millis(10);
-
-/// Whether peers are busy.
-#[derive(Debug, Default)]
-pub(crate) struct Peers {
-    /// Whether they have sent since the last question.
-    have_sent: bool,
-    busy_until: Option<Instant>,
-}
-
-impl Peers {
-    /// Records that peers have sent. Costs no look at the clock.
-    pub(crate) fn on_sent(&mut self) {
-        self.have_sent = true;
-    }
-
-    /// Returns whether peers have sent since the last question, or within [`BUSY_FOR`].
-    pub(crate) fn are_busy(&mut self, now: Instant) -> bool {
-        if std::mem::take(&mut self.have_sent) {
-            self.busy_until = Some(now + BUSY_FOR);
-        }
-        self.busy_until.is_some_and(|until| now < until)
-    }
-}
-
 /// The share of one socket, represented by the time that it has taken in advance.
 #[derive(Debug)]
 pub(crate) struct Share {
@@ -87,17 +60,6 @@ mod tests {
             now += 20 * MICROSECOND;
         }
         taken
-    }
-
-    #[test]
-    fn peers_are_busy_for_a_while_after_they_have_sent() {
-        let (mut peers, now) = (Peers::default(), Instant::now());
-        assert!(!peers.are_busy(now));
-        peers.on_sent();
-        assert!(peers.are_busy(now) && peers.are_busy(now + BUSY_FOR - MICROSECOND));
-        assert!(!peers.are_busy(now + BUSY_FOR));
-        peers.on_sent();
-        assert!(peers.are_busy(now + 2 * BUSY_FOR));
     }
 
     #[test]
