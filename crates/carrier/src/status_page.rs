@@ -95,7 +95,8 @@ pub struct StatusPage {
 pub struct Entry {
     /// 0 for a free entry.
     pub association: AtomicU32,
-    /// Outbound streams; 0 while the number is unknown, [`Entry::PEER_SHUT`] once the peer or the program has shut the association down.
+    /// Outbound streams; 0 while the number is unknown, [`Entry::PEER_SHUT`] once the peer or the program has shut the
+    /// association down.
     pub streams_out: AtomicU32,
     peer: [AtomicU32; PEER_BYTES / 4],
     /// Number of bytes from the sharers that the daemon has passed on, modulo 2^32. [`SentBytes`](crate::sharers_page::SentBytes)

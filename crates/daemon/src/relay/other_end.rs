@@ -6,8 +6,8 @@ use crate::state::send_queue::Front;
 use crate::state::socket::Socket;
 
 /// Declares as a rest what the program at the other end of an association has sent by now, if that end is a socket of this
-/// daemon: this end is shut down next. In a kernel each call has completed before the next begins; here messages may wait in the channel
-/// of the other end.
+/// daemon: this end is shut down next. In a kernel each call has completed before the next begins; here messages may wait in
+/// the channel of the other end.
 pub(crate) fn declare_rest(socket: &Socket, assoc: &SocketAssociation) {
     let Some((socket, id)) = socket.relayed.other_end(assoc) else { return };
     let Some(assoc) = socket.inner().associations.get(&id).cloned() else { return };
