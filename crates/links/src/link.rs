@@ -136,8 +136,8 @@ pub trait Link: Send {
     /// conservative.
     fn path_info(&self, remote: SocketAddr) -> PathInfo;
 
-    /// Returns whether an address belongs to this host, as `same_host` of its path does, but without asking the kernel for a route
-    /// to each new address.
+    /// Returns whether an address belongs to this host, as `same_host` of its path does, but without asking the kernel for a
+    /// route to each new address.
     fn is_same_host(&self, address: IpAddr) -> bool {
         self.path_info(SocketAddr::new(address, 0)).same_host
     }
