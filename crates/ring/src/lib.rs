@@ -58,16 +58,19 @@
 #![forbid(unsafe_code)]
 
 use std::num::NonZeroU32;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::fence;
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU64, fence};
+
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU64, fence};
 
 /// Bytes of a word.
 const WORD_BYTES: usize = size_of::<u64>();
 /// Number of words before the records.
 pub const CONTROL_WORDS: usize = 16;
-/// Number of bytes for records and their lengths.
-pub const CONTENT_BYTES: usize = 512 * 1024;
+/// Number of bytes for records and their lengths. The model of `tests/model.rs` has room for a few small records.
+pub const CONTENT_BYTES: usize = if cfg!(loom) { 64 } else { 512 * 1024 };
 const CONTENT_WORDS: usize = CONTENT_BYTES / WORD_BYTES;
 /// Number of words in all.
 pub const WORDS: usize = CONTROL_WORDS + CONTENT_WORDS;
@@ -93,7 +96,7 @@ const POSITION_MAX: u64 = 1 << 62;
 const ASLEEP: u32 = 1;
 
 /// Where a writer goes back to the beginning of the memory, if it can: each time that it has passed a multiple of this.
-const NEAR_BYTES: u64 = 4 * 1024;
+const NEAR_BYTES: u64 = if cfg!(loom) { 32 } else { 4 * 1024 };
 
 /// The reader tells the writers of room in steps of this size: each time costs both a cache line.
 const STEP_BYTES: u64 = CONTENT_BYTES as u64 / 8;

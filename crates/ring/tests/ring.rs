@@ -1,4 +1,5 @@
 //! A ring against a queue, with a reader and writers on threads of their own, and with processes that break the rules.
+#![cfg(not(loom))]
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
