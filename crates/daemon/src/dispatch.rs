@@ -20,9 +20,9 @@ use crate::channel::long_messages;
 use crate::channel::recall::Recalled;
 use crate::channel::style::Style;
 use crate::state::association::Outcome;
-use crate::state::registry::{Registry, take_waiting_seat};
+use crate::state::registry::Registry;
 use crate::state::socket::Socket;
-use crate::state::socket_options::SocketOptions;
+use crate::state::socket_options::{IPPROTO_SCTP, SocketOptions};
 use crate::system::addresses::{check_peer, parse_list};
 use crate::system::quantum::RECORDS_PER_TURN;
 use crate::system::socket_cookie::Cookie;
@@ -30,8 +30,8 @@ use crate::tasks;
 use crate::tasks::relaying::{drain, notify_sender_dry};
 use crate::users::closer::{ReceivedDescriptor, Source};
 use crate::users::owner::Owner;
+use crate::users::seats::Seat;
 
-const IPPROTO_SCTP: i32 = 132;
 const SCTP_SOCKOPT_BINDX_ADD: i32 = 100;
 const SCTP_SOCKOPT_BINDX_REM: i32 = 101;
 const SCTP_GET_PEER_ADDRS: i32 = 108;
@@ -45,7 +45,7 @@ pub(crate) async fn perform(
 ) -> Result<Reply, Errno> {
     match request {
         DaemonRequest::Describe => {
-            let description = status::describe(&registry.stack, registry.on_demand);
+            let description = status::describe(registry.stack(), registry.is_on_demand());
             Ok(Answer::Value(description.into_bytes()).into())
         }
         DaemonRequest::Barrier => {
@@ -67,18 +67,20 @@ pub(crate) async fn perform(
             links::link(registry, [association, other], credentials).await
         }
         DaemonRequest::Unlink { association } => links::unlink(registry, association, credentials).await,
-        DaemonRequest::Memfd => {
-            let memfd = long_messages::memfd_to_fill()?;
-            Ok(Reply { answer: Answer::Done, descriptors: vec![memfd], lent: None, feed: None })
-        }
+        DaemonRequest::Memfd => Ok(Reply::with(vec![long_messages::memfd_to_fill()?])),
     }
+}
+
+/// Takes a place for a request of this user that waits for its answer.
+fn take_waiting(registry: &Registry, credentials: UCred) -> Result<Seat, Errno> {
+    registry.resources().take_waiting(credentials.uid.as_raw())
 }
 
 /// Acts on what programs of this user have closed so far.
 async fn act_on_closes(registry: &Registry, credentials: UCred) {
     // The daemon's own copy would keep a file open that a program has closed.
     for source in Source::ALL {
-        registry.closers.of(credentials.uid.as_raw(), source).drained().await;
+        registry.resources().closer(credentials.uid.as_raw(), source).drained().await;
     }
     run_pending(registry, ROUNDS_MAX).await;
 }
@@ -87,8 +89,8 @@ async fn act_on_closes(registry: &Registry, credentials: UCred) {
 async fn linger(registry: &Registry, cookie: Cookie, credentials: UCred) -> Result<Reply, Errno> {
     let socket = registry.find(cookie).filter(|socket| socket.is_of(credentials));
     act_on_closes(registry, credentials).await;
-    if let Some(socket) = socket.filter(|socket| socket.channel.endpoint.is_closed()) {
-        take_waiting_seat(registry, credentials)?.unless_lost(socket.gone()).await?;
+    if let Some(socket) = socket.filter(|socket| socket.channel().endpoint.is_closed()) {
+        take_waiting(registry, credentials)?.unless_lost(socket.gone()).await?;
     }
     Ok(Answer::Done.into())
 }
@@ -101,7 +103,7 @@ pub(crate) async fn perform_on(
     credentials: UCred,
 ) -> Result<Reply, Errno> {
     let socket = registry.find(Cookie::of(descriptor)?).ok_or(Errno::NOTSOCK)?;
-    if socket.style == Style::OneToMany {
+    if socket.style() == Style::OneToMany {
         // The request finds the effects of earlier messages, as in the kernel: an association that a message has ended is
         // gone. The task of the socket may have taken the last of them.
         let all_taken = drain(&socket).await;
@@ -124,8 +126,7 @@ async fn call(
 ) -> Result<Reply, Errno> {
     match request {
         SocketRequest::Attach => {
-            let descriptors = socket.channel.pages.descriptors()?.into();
-            return Ok(Reply { answer: Answer::Done, descriptors, lent: None, feed: None });
+            return Ok(Reply::with(socket.channel().pages.descriptors()?.into()));
         }
         SocketRequest::Bind(address) => {
             bind::once_released(registry, address.port(), || {
@@ -140,9 +141,9 @@ async fn call(
             return connect_for(registry, socket, (peer, start, init), program_end, credentials).await;
         }
         SocketRequest::Find(address) => {
-            check_peer(socket.v6, address)?;
-            let assoc = socket.inner().with_peer(address).ok_or(Errno::NOENT)?;
-            return Ok(Answer::Association(assoc.id).into());
+            check_peer(socket.v6(), address)?;
+            let assoc = socket.associations().with_peer(address).ok_or(Errno::NOENT)?;
+            return Ok(Answer::Association(assoc.id()).into());
         }
         SocketRequest::AwaitRoom { association } => {
             await_room(registry, socket, association, credentials).await?;
@@ -151,7 +152,7 @@ async fn call(
             return Ok(Answer::Value(associations_after(socket, after)).into());
         }
         SocketRequest::AwaitEnd => {
-            take_waiting_seat(registry, credentials)?.unless_lost(socket.end()).await?;
+            take_waiting(registry, credentials)?.unless_lost(socket.end()).await?;
         }
         SocketRequest::Shutdown => registry.watch_close(socket, program_end)?,
         SocketRequest::PeelOff { association, front_begun, front_at } => {
@@ -162,9 +163,9 @@ async fn call(
         }
         SocketRequest::Hold => form::hold(socket)?,
         SocketRequest::PutBack(record) => {
-            take_waiting_seat(registry, credentials)?.unless_lost(form::put_back(socket, record)).await??;
+            take_waiting(registry, credentials)?.unless_lost(form::put_back(socket, record)).await??;
         }
-        SocketRequest::SetForm { plain } => socket.channel.set_form(plain)?,
+        SocketRequest::SetForm { plain } => socket.channel().set_form(plain)?,
         SocketRequest::LocalAddress => return Ok(Answer::Address(socket.local_address()).into()),
         SocketRequest::PeerAddress => return Ok(Answer::Address(peer_address(socket)?).into()),
         SocketRequest::SetOption { level, name, value } => {
@@ -191,13 +192,13 @@ async fn listen_for(
     listen::check_listens(socket)?;
     let recalled = recall(registry, socket, program_end, credentials).await?;
     let unlisten = listen::unlisten(registry, socket, recalled);
-    take_waiting_seat(registry, credentials)?.unless_lost(unlisten).await?
+    take_waiting(registry, credentials)?.unless_lost(unlisten).await?
 }
 
 /// Returns the peer's address of a connected socket.
 fn peer_address(socket: &Socket) -> Result<SocketAddr, Errno> {
-    let inner = socket.inner();
-    inner.peer.filter(|_| inner.stage == State::Connected).ok_or(Errno::NOTCONN)
+    let peer = socket.addresses().peer();
+    peer.filter(|_| socket.state() == State::Connected).ok_or(Errno::NOTCONN)
 }
 
 /// Waits until an association of a one-to-many socket has room for another message.
@@ -207,17 +208,16 @@ async fn await_room(
     association: u32,
     credentials: UCred,
 ) -> Result<(), Errno> {
-    let assoc = socket.inner().associations.get(&association).cloned().ok_or(Errno::PIPE)?;
-    let queue = assoc.send_queue().clone().ok_or(Errno::PIPE)?;
-    take_waiting_seat(registry, credentials)?.unless_lost(queue.room()).await?;
+    let assoc = socket.associations().get(association).ok_or(Errno::PIPE)?;
+    let queue = assoc.send_queue().ok_or(Errno::PIPE)?;
+    take_waiting(registry, credentials)?.unless_lost(queue.room()).await?;
     if queue.is_shut() { Err(Errno::SHUTDOWN) } else { Ok(()) }
 }
 
 /// Returns the identifiers of the associations after `after`, as many as an answer may contain.
 fn associations_after(socket: &Socket, after: u32) -> Vec<u8> {
-    let inner = socket.inner();
-    let some = inner.associations.range(after.saturating_add(1)..).take(OPTION_BYTES_MAX / 4);
-    some.flat_map(|(id, _)| id.to_ne_bytes()).collect()
+    let ids = socket.associations().ids_after(after, OPTION_BYTES_MAX / 4);
+    ids.into_iter().flat_map(u32::to_ne_bytes).collect()
 }
 
 fn get_option(socket: &Rc<Socket>, (level, name): (i32, i32), value: &[u8]) -> Result<Vec<u8>, Errno> {
@@ -236,7 +236,7 @@ async fn connect_for(
     program_end: BorrowedFd<'_>,
     credentials: UCred,
 ) -> Result<Reply, Errno> {
-    let seat = (start == Start::AnswerLate).then(|| take_waiting_seat(registry, credentials)).transpose()?;
+    let seat = (start == Start::AnswerLate).then(|| take_waiting(registry, credentials)).transpose()?;
     let assoc = connect::connect(registry, socket, peer, (start, init), program_end)?;
     if start == Start::Now {
         tokio::select! {
@@ -251,7 +251,7 @@ async fn connect_for(
     {
         return Err(error);
     }
-    Ok(Answer::Association(assoc.id).into())
+    Ok(Answer::Association(assoc.id()).into())
 }
 
 async fn set_option(
@@ -272,9 +272,9 @@ async fn set_option(
         _ => {
             let Rest { mut dry, everywhere } = options::set(socket, level, name, value)?;
             if let Some(everywhere) = everywhere {
-                let many = socket.inner().associations.len() > RECORDS_PER_TURN;
+                let many = socket.associations().count() > RECORDS_PER_TURN;
                 // It takes several turns, so it waits.
-                let _seat = many.then(|| take_waiting_seat(registry, credentials)).transpose()?;
+                let _seat = many.then(|| take_waiting(registry, credentials)).transpose()?;
                 dry.extend(options::change_everywhere(socket, everywhere).await);
             }
             if !dry.is_empty() {
@@ -292,9 +292,7 @@ async fn recall(
     program_end: BorrowedFd<'_>,
     credentials: UCred,
 ) -> Result<Recalled, Errno> {
-    take_waiting_seat(registry, credentials)?
-        .unless_lost(socket.channel.carrier().recall(program_end))
-        .await?
+    take_waiting(registry, credentials)?.unless_lost(socket.channel().carrier().recall(program_end)).await?
 }
 
 fn open_for(registry: &Rc<Registry>, owner: Owner, v6: bool, kind: SocketKind) -> Result<Reply, Errno> {
@@ -303,16 +301,11 @@ fn open_for(registry: &Rc<Registry>, owner: Owner, v6: bool, kind: SocketKind) -
         SocketKind::TcpStream => Style::TcpStream,
         SocketKind::OneToMany => Style::OneToMany,
     };
-    let options = SocketOptions::new(&registry.stack);
+    let options = SocketOptions::new(registry.stack());
     let opened = registry.open(owner, v6, style, style.initial_state(), options)?;
     let (socket, program_end) = tasks::start(registry, opened);
-    let [status, sharers] = socket.channel.pages.descriptors()?;
-    Ok(Reply {
-        answer: Answer::Done,
-        descriptors: vec![program_end, status, sharers],
-        lent: None,
-        feed: None,
-    })
+    let [status, sharers] = socket.channel().pages.descriptors()?;
+    Ok(Reply::with(vec![program_end, status, sharers]))
 }
 
 /// Peels an association off. The operation completes even if the caller goes away.
@@ -327,13 +320,8 @@ async fn peel_off(
         let PeeledOff { opened, pages: [status, sharers], relay } =
             peel_off::peel_off(&registry, &socket, which, recalled).await?;
         let (new, program_end) = tasks::start(&registry, opened);
-        new.commands.one_to_one(relay)?;
-        Ok(Reply {
-            answer: Answer::Done,
-            descriptors: vec![program_end, status, sharers],
-            lent: None,
-            feed: None,
-        })
+        new.commands().one_to_one(relay)?;
+        Ok(Reply::with(vec![program_end, status, sharers]))
     });
     // The task is cancelled only when the daemon ends.
     done.await.unwrap_or(Err(Errno::NETDOWN))
@@ -352,7 +340,7 @@ const QUIET_ROUNDS: usize = 2;
 /// Runs pending work that needs no other host, such as a handshake or a shutdown between two programs, until no record
 /// and no packet moves any more. The kernel completes such work within the call, and programs rely on that.
 async fn run_pending(registry: &Registry, rounds_max: usize) {
-    let moved = || (registry.busy_polling.records(), batches_moved(&registry.stack));
+    let moved = || (registry.busy_polling().records(), batches_moved(registry.stack()));
     let (mut before, mut quiet) = (moved(), 0);
     for _ in 0..rounds_max {
         tokio::task::yield_now().await;
@@ -381,7 +369,7 @@ mod tests {
         let cookie = Cookie::of(&program_end).expect("a carrier");
         let pair = rustix::net::sockopt::socket_peercred(&program_end).expect("a pair");
         let of = move |user| UCred { uid: rustix::process::Uid::from_raw(user), ..pair };
-        let user = socket.share.owner.user;
+        let user = socket.owner().user;
         soon(linger(&registry, cookie, of(user))).await.expect("it is open");
         drop(program_end);
         soon(linger(&registry, cookie, of(user + 1))).await.expect("it is another user's");
@@ -401,8 +389,8 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn a_connect_waits_for_its_handshake_and_not_for_what_others_send() {
         let registry = Rc::new(registry());
-        let _listener = registry.stack.listen(7).expect("a free port");
-        let (style, options) = (Style::OneToOne, SocketOptions::new(&registry.stack));
+        let _listener = registry.stack().listen(7).expect("a free port");
+        let (style, options) = (Style::OneToOne, SocketOptions::new(registry.stack()));
         let owner = Owner { user: 1, process: 1 };
         let opened = registry.open(owner, false, style, style.initial_state(), options).expect("a channel");
         let (socket, program_end) = tasks::start(&registry, opened);
@@ -411,7 +399,7 @@ mod tests {
             let (registry, rounds) = (Rc::clone(&registry), Rc::clone(&rounds));
             async move {
                 loop {
-                    registry.busy_polling.record_came();
+                    registry.busy_polling().record_came();
                     rounds.set(rounds.get() + 1);
                     yield_now().await;
                 }
@@ -422,7 +410,7 @@ mod tests {
         let to = (Addresses::new(&peer).expect("one"), Start::Now, InitMessage::default());
         connect_for(&registry, &socket, to, program_end.as_fd(), credentials).await.expect("it begins");
         others.abort();
-        assert_eq!(socket.inner().stage, State::Connected);
+        assert_eq!(socket.state(), State::Connected);
         assert!(rounds.get() < ROUNDS_MAX, "it took {} rounds", rounds.get());
     }
 }

@@ -197,7 +197,7 @@ impl Daemon {
 
     /// Returns a handle that ends the daemon while it runs.
     pub fn ending(&self) -> Ending {
-        Ending { wanted: Arc::clone(&self.ending), stack: self.stack.clone(), file: self.listener.file() }
+        Ending::new(Arc::clone(&self.ending), self.stack.clone(), self.listener.file())
     }
 
     /// Serves programs; returns when the daemon has been idle for the configured time, or was told to end. No
@@ -224,18 +224,18 @@ impl Daemon {
                 .map_err(DaemonError::System)?
                 .with_rules(self.rules),
         );
-        let close_watches = Arc::clone(&registry.close_watches);
+        let close_watches = Arc::clone(registry.resources().close_watches());
         tokio::task::spawn_local(async move { close_watches.run().await });
-        let moment = registry.stack.options().busy_poll;
+        let moment = registry.stack().options().busy_poll;
         // With one processor, busy polling would only delay the programs.
         if moment > Duration::ZERO && std::thread::available_parallelism().is_ok_and(|n| n.get() > 1) {
-            let busy_polling = Arc::clone(&registry.busy_polling);
+            let busy_polling = Arc::clone(registry.busy_polling());
             tokio::task::spawn_local(async move { busy_polling.keep(moment).await });
         }
-        for budget in [&registry.sent, &registry.received] {
+        for budget in [registry.resources().sent(), registry.resources().received()] {
             tokio::task::spawn_local(memory_return::return_memory_of(Arc::clone(budget)));
         }
-        let stack = registry.stack.clone();
+        let stack = registry.stack().clone();
         tokio::task::spawn_local(memory_return::return_memory_of_associations(move || {
             stack.association_count()
         }));

@@ -92,11 +92,11 @@ struct Arrival {
 /// connects without end would have connections accepted faster than earlier ones are answered and closed.
 pub(crate) async fn serve(listener: Listener, registry: Rc<Registry>) -> io::Result<()> {
     let listener = register(listener, Interest::READABLE)?;
-    let mut arrivals = Turns::new(ARRIVALS_MAX.min(registry.numbers.max() / PART_OF_ARRIVALS));
+    let mut arrivals = Turns::new(ARRIVALS_MAX.min(registry.resources().numbers().max() / PART_OF_ARRIVALS));
     loop {
         if arrivals.is_empty() {
-            while !registry.numbers.has(1) {
-                registry.silent.give_up_one();
+            while !registry.resources().numbers().has(1) {
+                registry.resources().give_up_silent();
                 tokio::time::sleep(EXHAUSTED_WAIT).await;
             }
             // The listener stays ready until `accept` returns EWOULDBLOCK.
@@ -121,7 +121,7 @@ fn accept_some(
 ) -> io::Result<()> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     for _ in 0..ACCEPTS_PER_TURN {
-        if !registry.numbers.has(1) {
+        if !registry.resources().numbers().has(1) {
             break;
         }
         let accept = |listener: &Listener| Ok(rustix::net::accept_with(listener, flags)?);
@@ -130,7 +130,7 @@ fn accept_some(
             accepted => accepted?,
         };
         let credentials = rustix::net::sockopt::socket_peercred(&connection)?;
-        let closer = registry.closers.of(credentials.uid.as_raw(), Source::Requests);
+        let closer = registry.resources().closer(credentials.uid.as_raw(), Source::Requests);
         let connection = closer.guard_connection(connection);
         if !connection.is_left() {
             let evicted =
@@ -142,7 +142,9 @@ fn accept_some(
 }
 
 fn admit(registry: &Rc<Registry>, Arrival { connection, closer, credentials }: Arrival) {
-    let Some(seat) = registry.silent.take(credentials.uid.as_raw()) else { return put_off(&connection) };
+    let Some(seat) = registry.resources().take_silent(credentials.uid.as_raw()) else {
+        return put_off(&connection);
+    };
     let registry = Rc::clone(registry);
     tokio::task::spawn_local(async move {
         // If the caller has gone, nobody needs the answer.
@@ -176,7 +178,7 @@ async fn attend(
         Asked::Request(frame, mut descriptors) => {
             let request = Request::parse(&frame);
             if request.is_ok_and(|request| brings_descriptors(&request)) {
-                place = registry.unreceived.take_free(credentials.uid.as_raw());
+                place = registry.resources().take_unreceived(credentials.uid.as_raw());
             }
             let reply = match request {
                 Ok(_) if descriptors.len() > 1 => Errno::INVAL.into(),

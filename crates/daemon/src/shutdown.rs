@@ -25,12 +25,17 @@ const REASON: &str = "the SCTP service was stopped";
 /// Ends a running daemon, from another thread such as that of a signal handler.
 #[derive(Clone, Debug)]
 pub struct Ending {
-    pub(crate) wanted: Arc<Notify>,
-    pub(crate) stack: Stack,
-    pub(crate) file: Option<Arc<SocketFile>>,
+    wanted: Arc<Notify>,
+    stack: Stack,
+    file: Option<Arc<SocketFile>>,
 }
 
 impl Ending {
+    /// Returns a handle that notifies `wanted`. `file` is the file of the daemon's socket, if the daemon has made one.
+    pub(crate) fn new(wanted: Arc<Notify>, stack: Stack, file: Option<Arc<SocketFile>>) -> Ending {
+        Ending { wanted, stack, file }
+    }
+
     /// Makes [`Daemon::run`](crate::Daemon::run) end in an orderly way.
     pub fn begin(&self) {
         self.wanted.notify_one();
@@ -47,7 +52,8 @@ impl Ending {
 /// Waits until all messages are taken that programs sent before they closed their sockets, up to [`END_WAIT`].
 pub(crate) async fn drain(registry: &Registry) {
     let deadline = Instant::now() + END_WAIT;
-    while registry.all().iter().any(|socket| socket.channel.endpoint.is_closed()) && Instant::now() < deadline
+    while registry.all().iter().any(|socket| socket.channel().endpoint.is_closed())
+        && Instant::now() < deadline
     {
         tokio::time::sleep(LOOK).await;
     }

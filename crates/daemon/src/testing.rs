@@ -39,7 +39,7 @@ pub(crate) fn registry() -> Registry {
 /// Opens a socket without a task; returns the program's end of its channel, too.
 pub(crate) fn opened(registry: &Registry, style: Style) -> (Rc<Socket>, OwnedFd) {
     let owner = Owner { user: 1, process: 1 };
-    let options = SocketOptions::new(&registry.stack);
+    let options = SocketOptions::new(registry.stack());
     let opened = registry.open(owner, false, style, style.initial_state(), options).expect("a channel");
     (opened.socket, opened.program_end)
 }
@@ -70,11 +70,11 @@ thread_local! {
 
 /// Runs `f` with the ring of a socket's program. The first call makes it, and the daemon is awake for it.
 fn with_ring<R>(socket: &Socket, f: impl FnOnce(Writer<'_>, &mut Option<NonZeroU32>) -> R) -> R {
-    let memory = socket.channel.pages.memory();
+    let memory = socket.channel().pages.memory();
     RINGS.with_borrow_mut(|rings| {
         if !rings.iter().any(|(of, _)| Arc::ptr_eq(of, &memory)) {
             let offered = Offered::new("ring", ring::WORDS).expect("memory");
-            socket.channel.endpoint.join_ring(&offered);
+            socket.channel().endpoint.join_ring(&offered);
             rings.push((Arc::clone(&memory), (offered, None)));
         }
         let mut rings = rings.iter_mut();

@@ -1,6 +1,6 @@
 //! `bind`, `sctp_bindx`, and the queries for local and peer addresses.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use carrier::status_page::State;
@@ -9,9 +9,9 @@ use rustix::io::Errno;
 use rustix::net::UCred;
 use tokio::time::{Instant, timeout_at};
 
-use crate::state::ports::Sharing;
 use crate::state::registry::Registry;
-use crate::state::socket::{Bound, Inner, Socket};
+use crate::state::socket::Socket;
+use crate::state::socket_addresses::Bound;
 use crate::system::addresses::{append, check_family, check_local, parse_list, unspecified};
 
 /// Maximum time that a bind waits for the listener of a closed socket: the socket's task closes the listener as soon as
@@ -45,40 +45,27 @@ pub(crate) fn bind(
     address: SocketAddr,
     credentials: UCred,
 ) -> Result<(), Errno> {
-    let mut inner = socket.inner();
-    check_family(socket.v6, address)?;
-    let is_fresh = matches!(inner.stage, State::Idle | State::OneToMany);
-    if inner.bound.is_some() || !is_fresh {
+    check_family(socket.v6(), address)?;
+    let is_fresh = matches!(socket.state(), State::Idle | State::OneToMany);
+    if socket.addresses().is_bound() || !is_fresh {
         return Err(Errno::INVAL);
     }
     check_right(registry, address.port(), credentials)?;
     let ip = address.ip().to_canonical();
     check_local(ip)?;
-    hold(registry, socket, &mut inner, SocketAddr::new(ip, address.port()))
+    registry.bind(socket, SocketAddr::new(ip, address.port()))
 }
 
 fn check_right(registry: &Registry, port: u16, credentials: UCred) -> Result<(), Errno> {
-    let privileged = (1..registry.unprivileged_from).contains(&port);
-    if privileged && !credentials.uid.is_root() { Err(Errno::ACCESS) } else { Ok(()) }
-}
-
-/// Binds the socket to a port in the table of ports.
-fn hold(registry: &Registry, socket: &Socket, inner: &mut Inner, address: SocketAddr) -> Result<(), Errno> {
-    let (scope, options) = (inner.scope(vec![address.ip()]), &inner.options);
-    let owner = socket.share.owner.user;
-    let port_of_user = options.reuses_port().then_some(owner);
-    let sharing = Sharing { address: options.reuse_address, port_of_user };
-    let port = registry.ports().bind((socket.number, owner), scope, address.port(), sharing)?;
-    inner.bound = Some(Bound { ips: vec![address.ip()], port });
-    Ok(())
+    if registry.may_bind(port, credentials) { Ok(()) } else { Err(Errno::ACCESS) }
 }
 
 /// Returns the bound addresses; binds the socket to a free port if it is not bound.
-pub(crate) fn bound(registry: &Registry, socket: &Socket, inner: &mut Inner) -> Result<Bound, Errno> {
-    if inner.bound.is_none() {
-        hold(registry, socket, inner, unspecified(socket.v6))?;
+pub(crate) fn bound(registry: &Registry, socket: &Socket) -> Result<Bound, Errno> {
+    if !socket.addresses().is_bound() {
+        registry.bind(socket, unspecified(socket.v6()))?;
     }
-    inner.bound.clone().ok_or(Errno::ADDRINUSE)
+    socket.addresses().bound().ok_or(Errno::ADDRINUSE)
 }
 
 /// `SCTP_SOCKOPT_BINDX_ADD`: adds either all of the addresses or none. A fresh socket gets the port of the first, as in
@@ -90,87 +77,78 @@ pub(crate) fn bind_more(
     credentials: UCred,
 ) -> Result<(), Errno> {
     let first = *list.first().ok_or(Errno::INVAL)?;
-    list.iter().try_for_each(|address| check_family(socket.v6, *address))?;
-    let fresh = socket.inner().bound.is_none();
+    list.iter().try_for_each(|address| check_family(socket.v6(), *address))?;
+    let fresh = !socket.addresses().is_bound();
     if fresh {
         bind(registry, socket, first, credentials)?;
     }
-    let mut inner = socket.inner();
-    let bound = inner.bound.clone().ok_or(Errno::INVAL)?;
-    let mut more = bound.clone();
+    let mut more = socket.addresses().bound().ok_or(Errno::INVAL)?;
     for address in list.iter().skip(fresh.into()) {
         check_right(registry, address.port(), credentials)?;
         let ip = address.ip().to_canonical();
-        if (address.port() != 0 && address.port() != bound.port) || inner.scope(more.ips.clone()).covers(ip) {
+        if !names_port(*address, more.port()) || socket.scope(more.ips()).covers(ip) {
             return Err(Errno::INVAL);
         }
         check_local(ip)?;
-        more.ips.push(ip);
+        more.add(ip);
     }
-    rebind(registry, socket, &mut inner, more)
+    registry.rebind(socket, more)
 }
 
 /// `SCTP_SOCKOPT_BINDX_REM`: removes either all of the addresses or none.
 pub(crate) fn bind_less(registry: &Registry, socket: &Socket, list: &[u8]) -> Result<(), Errno> {
     let list = parse_list(list)?;
-    let mut inner = socket.inner();
-    let mut less = inner.bound.clone().ok_or(Errno::BUSY)?;
+    let mut less = socket.addresses().bound().ok_or(Errno::BUSY)?;
     for address in list {
-        check_family(socket.v6, address)?;
+        check_family(socket.v6(), address)?;
         let ip = address.ip().to_canonical();
-        if less.ips.len() < 2 {
+        if less.ips().len() < 2 {
             return Err(Errno::BUSY);
         }
-        if address.port() != 0 && address.port() != less.port {
+        if !names_port(address, less.port()) {
             return Err(Errno::INVAL);
         }
-        let at = less.ips.iter().position(|own| *own == ip).ok_or(Errno::INVAL)?;
-        less.ips.remove(at);
+        less.remove(ip).ok_or(Errno::INVAL)?;
     }
-    rebind(registry, socket, &mut inner, less)
+    registry.rebind(socket, less)
 }
 
-fn rebind(registry: &Registry, socket: &Socket, inner: &mut Inner, bound: Bound) -> Result<(), Errno> {
-    let scope = inner.scope(bound.ips.clone());
-    registry.ports().rebind(socket.number, &scope, bound.port)?;
-    inner.bound = Some(bound);
-    inner.tune_listener();
-    Ok(())
+/// Returns whether an address has this port, or leaves the port open.
+fn names_port(address: SocketAddr, port: u16) -> bool {
+    address.port() == 0 || address.port() == port
 }
 
 /// `SCTP_GET_LOCAL_ADDRS`: returns a `struct sctp_getaddrs` with the addresses of the socket or of one of its
 /// associations.
 pub(crate) fn local_addresses(socket: &Socket, asked: &[u8]) -> Result<Vec<u8>, Errno> {
     let id = association_of(asked)?;
-    let inner = socket.inner();
-    if id != 0 && inner.association(id).is_none() {
+    if id != 0 && socket.named_association(id).is_none() {
         return Err(Errno::INVAL);
     }
-    let own = inner.bound.as_ref().or(inner.inherited.as_ref());
-    let (mut ips, port) = own.map_or_else(|| (Vec::new(), 0), |own| (own.ips.clone(), own.port));
-    if ips.iter().any(IpAddr::is_unspecified) {
-        let scope = inner.scope(ips);
-        let all = interface_addresses().map_err(|_| Errno::NOMEM)?;
-        ips = all.into_iter().filter(|ip| scope.covers(*ip)).collect();
-    }
-    let view = inner.options.view(socket.v6);
+    let (ips, port) = match socket.addresses().bound_or_inherited() {
+        None => (Vec::new(), 0),
+        Some(own) if own.has_wildcard() => {
+            let scope = socket.scope(own.ips());
+            let all = interface_addresses().map_err(|_| Errno::NOMEM)?;
+            (all.into_iter().filter(|ip| scope.covers(*ip)).collect(), own.port())
+        }
+        Some(own) => (own.ips().to_vec(), own.port()),
+    };
+    let view = socket.view();
     list_of(id, ips.into_iter().map(|ip| view.of(SocketAddr::new(ip, port))), asked.len())
 }
 
 /// `SCTP_GET_PEER_ADDRS`: returns a `struct sctp_getaddrs` with the addresses of the peer of an association.
 pub(crate) fn peer_addresses(socket: &Socket, asked: &[u8]) -> Result<Vec<u8>, Errno> {
     let id = association_of(asked)?;
-    let (assoc, view) = {
-        let inner = socket.inner();
-        (inner.association(id).ok_or(Errno::INVAL)?, inner.options.view(socket.v6))
-    };
+    let (assoc, view) = (socket.named_association(id).ok_or(Errno::INVAL)?, socket.view());
     let known = assoc.association().and_then(|association| association.peer_address());
     let peers = match known {
         Some(peer) => {
             let hosts = peer.hosts.into_iter();
             hosts.map(|ip| view.of(SocketAddr::new(ip, peer.port))).collect()
         }
-        None => vec![view.of(assoc.peer)],
+        None => vec![view.of(assoc.peer())],
     };
     list_of(id, peers.into_iter(), asked.len())
 }
@@ -195,11 +173,13 @@ fn list_of(
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
+    use std::net::{IpAddr, Ipv4Addr};
     use std::os::fd::OwnedFd;
     use std::rc::Rc;
+    use std::sync::Arc;
 
     use rustix::process::{Gid, Pid, Uid};
+    use swiftwater::tokio::Listener;
 
     use super::*;
     use crate::channel::style::Style;
@@ -233,8 +213,7 @@ mod tests {
 
     #[tokio::test(flavor = "local")]
     async fn privileged_ports_are_root_s() {
-        let mut registry = registry();
-        registry.unprivileged_from = 1024;
+        let registry = registry().with_unprivileged_from(1024);
         let root = UCred { uid: Uid::ROOT, ..credentials() };
         let rights =
             |credentials: UCred| [0, 1, 1023, 1024].map(|port| check_right(&registry, port, credentials));
@@ -249,7 +228,7 @@ mod tests {
         assert_eq!(bind(&registry, &socket, ANY, credentials()), Ok(()));
         assert_eq!(bind(&registry, &socket, ANY, credentials()), Err(Errno::INVAL));
         let (connected, _program_end) = opened(&registry);
-        connected.inner().stage = State::Connected;
+        connected.on_connected(1);
         assert_eq!(bind(&registry, &connected, ANY, credentials()), Err(Errno::INVAL));
     }
 
@@ -260,7 +239,7 @@ mod tests {
         assert_eq!(bind_again(&registry, port).await, Ok(()));
         // The task of the first socket must not release the port, which another socket has by now.
         registry.forget(&first);
-        assert_eq!(registry.ports().holders(port).count(), 1);
+        assert_eq!(registry.holders(port), 1);
     }
 
     #[tokio::test(flavor = "local")]
@@ -276,7 +255,8 @@ mod tests {
     async fn the_port_of_a_closed_listener_is_free_once_its_task_has_closed_it() {
         let registry = registry();
         let (first, port) = bound_and_closed(&registry);
-        first.inner().stage = State::Listening;
+        let listener = Arc::new(Listener::from(registry.stack().listen(port).expect("a free port")));
+        registry.on_listening(&first, &listener);
         let forgets = async {
             tokio::task::yield_now().await;
             registry.forget(&first);

@@ -15,7 +15,7 @@ use crate::channel::style::Style;
 use crate::state::association::{Outcome, SocketAssociation};
 use crate::state::commands::{ConnectRequest, OneToManyCommand, OneToOneCommand};
 use crate::state::registry::Registry;
-use crate::state::socket::{Bound, Inner, Socket};
+use crate::state::socket::Socket;
 use crate::system::addresses::{as_seen, check_peer, local_toward};
 use crate::system::visible_name;
 
@@ -34,14 +34,14 @@ pub(crate) fn connect(
         if address.port() != first.port() {
             return Err(Errno::INVAL);
         }
-        let host = check_peer(socket.v6, address)?;
+        let host = check_peer(socket.v6(), address)?;
         if hosts.contains(&host) {
             return Err(Errno::ADDRNOTAVAIL);
         }
         hosts.push(host);
     }
-    let seen = as_seen(socket.v6, seen.ok_or(Errno::INVAL)?);
-    match socket.style {
+    let seen = as_seen(socket.v6(), seen.ok_or(Errno::INVAL)?);
+    match socket.style() {
         Style::OneToMany => connect_another(registry, socket, seen, hosts, (start, init)),
         Style::OneToOne | Style::TcpStream | Style::PeeledOff => {
             connect_only(registry, socket, seen, hosts, (start, init), program_end)
@@ -57,35 +57,31 @@ fn connect_only(
     (start, init): (Start, InitMessage),
     program_end: BorrowedFd<'_>,
 ) -> Result<Rc<SocketAssociation>, Errno> {
-    let mut inner = socket.inner();
-    match inner.stage {
+    match socket.state() {
         State::Idle => {}
         State::Connecting => return Err(Errno::ALREADY),
         _ => return Err(Errno::ISCONN),
     }
-    let bound = bound(registry, socket, &mut inner)?;
+    let bound = bound(registry, socket)?;
     // The carrier must not poll writable before the outcome is known.
     carrier_socket::fill(program_end)?;
-    socket.channel.pages.clear_error();
-    inner.peer = Some(seen);
-    inner.local = local_toward(hosts[0]).map(|local| SocketAddr::new(local, bound.port));
-    let local = inner.local.unwrap_or_else(|| bound.first());
-    visible_name::of_association(program_end, local, SocketAddr::new(hosts[0], seen.port()));
-    socket.set_state(&mut inner, State::Connecting);
-    let assoc = Rc::new(SocketAssociation::new(
-        registry.next_association(),
-        seen,
-        inner.options.assoc_options.clone(),
-    ));
-    inner.associations.insert(assoc.id, Rc::clone(&assoc));
-    socket.show_defaults(&assoc);
-    let server = address(registry, &inner, hosts, seen.port());
+    let local = local_toward(hosts[0]).map(|local| SocketAddr::new(local, bound.port()));
+    let remote = SocketAddr::new(hosts[0], seen.port());
+    visible_name::of_association(program_end, local.unwrap_or_else(|| bound.first()), remote);
+    let id = registry.next_association();
+    let association = Rc::new(SocketAssociation::new(id, seen, socket.future_options()));
+    socket.on_connecting(&association, local);
     // A program that waits for the answer learns of a failure from it, and may connect the same socket again.
-    let ends_content = socket.style == Style::TcpStream && start == Start::Now;
-    let stack = stack_for(registry, &inner, init);
-    let request = ConnectRequest { stack, port: bound.port, server, ends_content };
-    socket.commands.one_to_one(OneToOneCommand::Connect { request, association: Rc::clone(&assoc) })?;
-    Ok(assoc)
+    let ends_content = socket.style() == Style::TcpStream && start == Start::Now;
+    let request = ConnectRequest {
+        stack: stack_for(registry, socket, init),
+        port: bound.port(),
+        server: address(registry, socket, hosts, seen.port()),
+        ends_content,
+    };
+    let command = OneToOneCommand::Connect { request, association: Rc::clone(&association) };
+    socket.commands().one_to_one(command)?;
+    Ok(association)
 }
 
 fn connect_another(
@@ -95,39 +91,41 @@ fn connect_another(
     hosts: Vec<IpAddr>,
     (start, init): (Start, InitMessage),
 ) -> Result<Rc<SocketAssociation>, Errno> {
-    let mut inner = socket.inner();
-    let known = hosts.iter().find_map(|host| inner.with_peer(SocketAddr::new(*host, seen.port())));
+    let with_host = |host: &IpAddr| socket.associations().with_peer(SocketAddr::new(*host, seen.port()));
+    let known = hosts.iter().find_map(with_host);
     if let Some(assoc) = known {
         return Err(match assoc.outcome() {
             Outcome::Pending => Errno::ALREADY,
             _ => Errno::ISCONN,
         });
     }
-    let Bound { port, .. } = bound(registry, socket, &mut inner)?;
+    let port = bound(registry, socket)?.port();
     if registry.is_peeled_off(port, &hosts, seen.port()) {
         return Err(Errno::ADDRNOTAVAIL);
     }
-    let server = address(registry, &inner, hosts, seen.port());
-    let stack = stack_for(registry, &inner, init);
-    let request = ConnectRequest { stack, port, server, ends_content: false };
-    let options = inner.options.assoc_options.clone();
-    drop(inner);
+    let request = ConnectRequest {
+        stack: stack_for(registry, socket, init),
+        port,
+        server: address(registry, socket, hosts, seen.port()),
+        ends_content: false,
+    };
     let seat = registry.seat(socket).ok_or(Errno::NOBUFS)?;
     // The peer may accept fewer streams.
     let streams_out = request.stack.options().association.streams_out;
-    let association = SocketAssociation::new(registry.next_association(), seen, options);
+    let association = SocketAssociation::new(registry.next_association(), seen, socket.future_options());
     let association = socket.enter(association, streams_out, seat);
     let command = OneToManyCommand::Connect { request, start, association: Rc::clone(&association) };
-    socket.commands.one_to_many(command)?;
+    socket.commands().one_to_many(command)?;
     Ok(association)
 }
 
 /// Returns a handle to the stack with the options and addresses for an association of the socket.
-fn stack_for(registry: &Registry, inner: &Inner, init: InitMessage) -> Stack {
-    let options = inner.options.with_init(init).for_stack();
-    registry.stack.with_options(&options).with_local_addresses(&inner.local_scope())
+fn stack_for(registry: &Registry, socket: &Socket, init: InitMessage) -> Stack {
+    let options = socket.options().with_init(init).for_stack();
+    registry.stack().with_options(&options).with_local_addresses(&socket.local_scope())
 }
 
-fn address(registry: &Registry, inner: &Inner, hosts: Vec<IpAddr>, port: u16) -> Address {
-    Address { hosts, port, udp_port: inner.options.assoc_options.peer_udp_port(registry.stack.udp_port()) }
+fn address(registry: &Registry, socket: &Socket, hosts: Vec<IpAddr>, port: u16) -> Address {
+    let udp_port = socket.options().future().peer_udp_port(registry.stack().udp_port());
+    Address { hosts, port, udp_port }
 }

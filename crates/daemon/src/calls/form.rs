@@ -9,11 +9,11 @@ use crate::state::socket::Socket;
 /// Stops putting messages into the channel of a socket that has, or had, its one association
 /// ([`SocketRequest::Hold`](carrier::request::SocketRequest::Hold)).
 pub(crate) fn hold(socket: &Socket) -> Result<(), Errno> {
-    if socket.style == Style::OneToMany {
+    if socket.style() == Style::OneToMany {
         return Err(Errno::OPNOTSUPP);
     }
-    match socket.inner().stage {
-        State::Connected | State::Ended | State::Lost => socket.channel.hold(),
+    match socket.state() {
+        State::Connected | State::Ended | State::Lost => socket.channel().hold(),
         _ => Err(Errno::INVAL),
     }
 }
@@ -21,7 +21,7 @@ pub(crate) fn hold(socket: &Socket) -> Result<(), Errno> {
 /// Accepts a message back that was in the channel ([`SocketRequest::PutBack`](carrier::request::SocketRequest::PutBack)).
 /// Waits for memory if its user has too much on its way.
 pub(crate) async fn put_back(socket: &Socket, record: &[u8]) -> Result<(), Errno> {
-    let association = socket.inner().associations.values().next().cloned();
-    let known = association.map_or((0, None), |association| (association.id, Some(association.peer)));
-    socket.channel.put_back(record, known).await
+    let association = socket.associations().first();
+    let known = association.map_or((0, None), |association| (association.id(), Some(association.peer())));
+    socket.channel().put_back(record, known).await
 }

@@ -31,8 +31,8 @@ pub(crate) async fn link(registry: &Registry, ids: [u32; 2], credentials: UCred)
     let owner = Credentials { uid: credentials.uid.as_raw(), gid: credentials.gid.as_raw() };
     match one.stream().splice(&other.stream(), owner) {
         Ok(()) => {
-            first.linked_with.set(ids[1]);
-            second.linked_with.set(ids[0]);
+            first.on_linked(ids[1]);
+            second.on_linked(ids[0]);
             Ok(Answer::Done.into())
         }
         Err(error) => answer(error),
@@ -68,7 +68,7 @@ async fn goes_round(registry: &Registry, first: &Rc<SocketAssociation>, second: 
     let mut sender = Rc::clone(first);
     for _ in 0..LINKS_PASSED_MAX {
         let Some(receiver) = other_end(registry, &sender).await else { return false };
-        if receiver.id == second.id {
+        if receiver.id() == second.id() {
             return true;
         }
         let Some(link) = LinkStatus::of(&receiver) else { return false };
@@ -85,7 +85,7 @@ async fn other_end(registry: &Registry, assoc: &SocketAssociation) -> Option<Rc<
 }
 
 async fn with_number(registry: &Registry, id: u32) -> Option<Rc<SocketAssociation>> {
-    find(registry, |assoc| assoc.id == id).await
+    find(registry, |assoc| assoc.id() == id).await
 }
 
 /// Finds an association of any socket, in turns: a one-to-many socket may have as many as all others together.
@@ -96,8 +96,7 @@ async fn find(
     let mut walk = Walk::over(registry);
     while let Some(sockets) = walk.next().await {
         for socket in sockets {
-            let associations: Vec<Rc<SocketAssociation>> =
-                socket.inner().associations.values().cloned().collect();
+            let associations = socket.associations().all();
             for some in associations.chunks(PASSED_OVER_PER_RECORD) {
                 walk.pass_over(some.len()).await;
                 if let Some(found) = some.iter().find(|assoc| is_it(assoc)) {

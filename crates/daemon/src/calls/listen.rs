@@ -12,9 +12,9 @@ use super::bind::bound;
 use crate::channel::carrier_socket::{self, CARRIER_RECORDS_MAX};
 use crate::channel::endpoint::Endpoint;
 use crate::channel::recall::Recalled;
+use crate::channel::style::Style;
 use crate::state::registry::Registry;
-use crate::state::socket::{Bound, Socket};
-use crate::system::addresses::unspecified;
+use crate::state::socket::Socket;
 use crate::system::errno;
 use crate::system::visible_name;
 
@@ -31,65 +31,50 @@ pub(crate) fn listen(
     backlog: i32,
     program_end: BorrowedFd<'_>,
 ) -> Result<(), Errno> {
-    let mut inner = socket.inner();
-    let (listening, backlog) = match inner.stage {
-        State::Idle => (State::Listening, backlog),
-        State::OneToMany => (State::OneToManyListening, BACKLOG_OF_MANY),
+    let is_one_to_many = socket.style() == Style::OneToMany;
+    match socket.state() {
+        State::Idle | State::OneToMany => {}
         State::Listening => {
-            if let Some(listener) = inner.listener.upgrade() {
+            if let Some(listener) = socket.listener() {
                 listener.set_backlog(backlog_of(backlog));
             }
             return Ok(());
         }
         State::OneToManyListening => return Ok(()),
         _ => return Err(Errno::INVAL),
-    };
-    let port = bound(registry, socket, &mut inner)?.port;
+    }
+    let bound = bound(registry, socket)?;
     let options = ListenerOptions {
-        backlog: backlog_of(backlog),
+        backlog: backlog_of(if is_one_to_many { BACKLOG_OF_MANY } else { backlog }),
         refuse_beyond_backlog: true,
-        shares_port: registry.ports().is_shared(socket.number, port),
+        shares_port: registry.shares_port(socket),
         // Programs send to the address that they have received from.
-        distinct_peers: listening == State::OneToManyListening,
-        ..registry.stack.options().listener
+        distinct_peers: is_one_to_many,
+        ..registry.stack().options().listener
     };
-    let stack = registry.stack.with_options(&inner.options.for_stack());
-    let listener = stack.with_local_addresses(&inner.local_scope()).listen_with(port, &options);
-    let listener = listener.map_err(|error| errno::of_listen(&error))?;
-    registry.ports().set_listens(socket.number, port, true);
-    if listening == State::Listening {
-        socket.channel.carrier().minimize_backlog();
+    let stack = registry.stack().with_options(&socket.options().for_stack());
+    let listener = stack.with_local_addresses(&socket.local_scope()).listen_with(bound.port(), &options);
+    let listener = Arc::new(Listener::from(listener.map_err(|error| errno::of_listen(&error))?));
+    if !is_one_to_many {
+        socket.channel().carrier().minimize_backlog();
         // A listening one-to-one socket must never poll writable, because some programs take that for an incoming
         // association.
         carrier_socket::fill(program_end)?;
     }
-    visible_name::of_listener(program_end, inner.bound.as_ref().map_or(unspecified(socket.v6), Bound::first));
-    socket.set_state(&mut inner, listening);
-    let listener = Arc::new(Listener::from(listener));
-    inner.listener = Arc::downgrade(&listener);
-    socket.commands.listen(listener)
+    visible_name::of_listener(program_end, bound.first());
+    registry.on_listening(socket, &listener);
+    socket.commands().listen(listener)
 }
 
 /// Carries out `listen` with a backlog of 0: stops listening and aborts waiting associations. `recalled` contains the
 /// records of the carrier.
 pub(crate) async fn unlisten(registry: &Registry, socket: &Socket, recalled: Recalled) -> Result<(), Errno> {
-    let idle = {
-        let mut inner = socket.inner();
-        let idle = match inner.stage {
-            State::Listening => State::Idle,
-            State::OneToManyListening => State::OneToMany,
-            _ => return Err(Errno::INVAL),
-        };
-        if let Some(bound) = &inner.bound {
-            registry.ports().set_listens(socket.number, bound.port, false);
-        }
-        socket.set_state(&mut inner, idle);
-        idle
-    };
-    socket.commands.unlisten()?;
-    if idle == State::Idle {
+    check_listens(socket)?;
+    registry.on_unlistened(socket);
+    socket.commands().unlisten()?;
+    if socket.style() != Style::OneToMany {
         recalled.discard();
-        discard_all(&socket.channel.endpoint).await;
+        discard_all(&socket.channel().endpoint).await;
     }
     Ok(())
 }
@@ -132,7 +117,6 @@ mod tests {
     use rustix::event::PollFlags;
 
     use super::*;
-    use crate::channel::style::Style;
     use crate::system::descriptor_io::polls;
     use crate::testing::{opened, registry, soon};
 
@@ -140,7 +124,7 @@ mod tests {
     async fn the_daemons_own_records_are_discarded_after_a_rest() {
         let registry = registry();
         let (socket, program_end) = opened(&registry, Style::OneToOne);
-        let endpoint = &socket.channel.endpoint;
+        let endpoint = &socket.channel().endpoint;
         carrier_socket::fill(program_end.as_fd()).expect("it is open");
         endpoint.carrier().time().rest_for(Duration::from_secs(1));
         let is_writable = || polls(program_end.as_fd(), PollFlags::OUT);

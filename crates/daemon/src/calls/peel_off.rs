@@ -15,7 +15,8 @@ use crate::state::association::SocketAssociation;
 use crate::state::commands::OneToOneCommand;
 use crate::state::registry::{Opened, Registry};
 use crate::state::send_queue::Messages;
-use crate::state::socket::{Bound, Socket};
+use crate::state::socket::Socket;
+use crate::state::socket_addresses::Bound;
 use crate::system::journal::log;
 
 /// An association that was moved to a socket of its own.
@@ -38,49 +39,36 @@ pub(crate) async fn peel_off(
 ) -> Result<PeeledOff, Errno> {
     // The association may have ended since the caller looked it up.
     let assoc = peelable(socket, id)?;
-    let (options, bound) = {
-        let inner = socket.inner();
-        (inner.options.clone(), inner.bound.clone())
-    };
-    let streams_out = assoc.streams_out();
-    let subscriptions = options.subscriptions;
-    let opened = registry.open(socket.share.owner, socket.v6, Style::PeeledOff, State::Connected, options)?;
+    let (options, bound) = (socket.options().clone(), socket.addresses().bound());
+    let opened = registry.open(socket.owner(), socket.v6(), Style::PeeledOff, State::Connected, options)?;
     let new = &opened.socket;
-    let Ok(pages) = new.channel.pages.descriptors() else {
+    let Ok(pages) = new.channel().pages.descriptors() else {
         // The new socket has no task that would forget it.
         registry.forget(new);
         return Err(Errno::MFILE);
     };
-    {
-        let mut inner = new.inner();
-        inner.associations.insert(assoc.id, Rc::clone(&assoc));
-        inner.peer = Some(assoc.peer);
-        inner.local = bound.as_ref().map(Bound::first);
-        inner.inherited = bound;
-    }
-    let port = new.local_address().port();
-    registry.note_peeled_off(new, port, &assoc);
-    new.channel.pages.set_subscriptions(subscriptions);
-    new.channel.pages.set_peer(&assoc.peer, streams_out);
+    let local = bound.as_ref().map(Bound::first);
+    new.on_adopted(&assoc, bound, local);
+    registry.note_peeled_off(new, new.local_address().port(), &assoc);
     let unsent = take_off(socket, &assoc).await;
     new.show_defaults(&assoc);
-    if assoc.held.lock().await.is_shut_down {
-        new.channel.pages.set_peer_shut(PeerShut::Writing);
+    if assoc.held().await.is_shut_down() {
+        new.channel().pages.set_peer_shut(PeerShut::Writing);
     }
-    if let Err(error) = move_records(recalled, (&socket.channel, &new.channel), id, front).await {
+    if let Err(error) = move_records(recalled, (socket.channel(), new.channel()), id, front).await {
         log(format_args!("peeling off an association lost messages: {error}"));
-        socket.channel.credit.release_all();
+        socket.channel().credit.release_all();
     }
-    new.channel.watch_reads();
+    new.channel().watch_reads();
     Ok(PeeledOff { opened, pages, relay: OneToOneCommand::Relay { association: assoc, unsent } })
 }
 
 /// Returns the association of this number if it can be peeled off.
 pub(crate) fn peelable(socket: &Socket, id: u32) -> Result<Rc<SocketAssociation>, Errno> {
-    if socket.style != Style::OneToMany {
+    if socket.style() != Style::OneToMany {
         return Err(Errno::INVAL);
     }
-    let assoc = socket.inner().associations.get(&id).cloned().ok_or(Errno::INVAL)?;
+    let assoc = socket.associations().get(id).ok_or(Errno::INVAL)?;
     if assoc.association().is_some() { Ok(assoc) } else { Err(Errno::NOTCONN) }
 }
 
@@ -88,7 +76,7 @@ pub(crate) fn peelable(socket: &Socket, id: u32) -> Result<Rc<SocketAssociation>
 async fn take_off(socket: &Socket, assoc: &SocketAssociation) -> Messages {
     match socket.remove(assoc) {
         Some(queue) => {
-            socket.note_silent();
+            socket.on_silent();
             queue.stop().await
         }
         None => Messages::new(),

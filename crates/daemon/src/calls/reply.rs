@@ -29,19 +29,12 @@ pub(crate) struct Reply {
     pub(crate) feed: Option<Feed>,
 }
 
-impl From<Answer> for Reply {
-    fn from(answer: Answer) -> Self {
-        Reply { answer, descriptors: Vec::new(), lent: None, feed: None }
-    }
-}
-
-impl From<Errno> for Reply {
-    fn from(error: Errno) -> Self {
-        Answer::Failed(error).into()
-    }
-}
-
 impl Reply {
+    /// Returns an answer that only brings descriptors.
+    pub(crate) fn with(descriptors: Vec<OwnedFd>) -> Reply {
+        Reply { descriptors, ..Answer::Done.into() }
+    }
+
     /// Encodes the answer into a frame; returns its length, or `None` if it is too long.
     pub(crate) fn encode(&self, frame: &mut [u8; FRAME_BYTES_MAX]) -> Option<usize> {
         let answer = match &self.answer {
@@ -53,5 +46,17 @@ impl Reply {
             Answer::Refused(why) => request::Answer::Refused(why),
         };
         answer.encode(frame)
+    }
+}
+
+impl From<Answer> for Reply {
+    fn from(answer: Answer) -> Self {
+        Reply { answer, descriptors: Vec::new(), lent: None, feed: None }
+    }
+}
+
+impl From<Errno> for Reply {
+    fn from(error: Errno) -> Self {
+        Answer::Failed(error).into()
     }
 }

@@ -4,10 +4,8 @@
 //! charged to the requesting user until this user has read it: see [`LentMemfd`]. The daemon builds one answer for each
 //! user at a time: several answers would take several turns in each round of the daemon's tasks.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::io::Errno;
 use rustix::net::UCred;
@@ -19,7 +17,7 @@ use super::status::{self, Part, Status, UserStatus};
 use super::walk::Walk;
 use crate::channel::long_messages::LentMemfd;
 use crate::state::association::SocketAssociation;
-use crate::state::registry::{Registry, take_waiting_seat};
+use crate::state::registry::Registry;
 use crate::state::socket::Socket;
 use crate::users::budget::Account;
 
@@ -36,7 +34,7 @@ pub(crate) async fn report(registry: &Registry, credentials: UCred) -> Result<Re
     report.add(&Part::Daemon(Status {
         version: env!("CARGO_PKG_VERSION").into(),
         process: std::process::id(),
-        carries: status::describe_link(&registry.stack),
+        carries: status::describe_link(registry.stack()),
         users: users(registry, credentials),
         sockets: Vec::new(),
         sockets_omitted: 0,
@@ -61,25 +59,26 @@ pub(crate) async fn report(registry: &Registry, credentials: UCred) -> Result<Re
 
 /// Returns the users that the caller may see and that have sockets or charges.
 fn users(registry: &Registry, credentials: UCred) -> Vec<UserStatus> {
-    let mut accounts = registry.sent.accounts();
+    let (resources, limits) = (registry.resources(), registry.resources().limits());
+    let mut accounts = resources.sent().accounts();
     accounts.retain(|account| credentials.uid.is_root() || account.user() == credentials.uid.as_raw());
     let of_user = |account: &Arc<Account>| {
-        let unread = registry.unread.account(account.user());
+        let unread = resources.unread().account(account.user());
         UserStatus {
             user: account.user(),
-            received_bytes: registry.received.account(account.user()).charged_bytes(),
-            received_limit_bytes: registry.limits.user_receive_bytes,
-            page_bytes: registry.pages.account(account.user()).charged_bytes(),
-            page_limit_bytes: registry.limits.user_page_bytes,
+            received_bytes: resources.received().account(account.user()).charged_bytes(),
+            received_limit_bytes: limits.user_receive_bytes,
+            page_bytes: resources.pages().account(account.user()).charged_bytes(),
+            page_limit_bytes: limits.user_page_bytes,
             unread_bytes: unread.charged_bytes(),
-            unread_limit_bytes: registry.limits.user_unread_bytes,
-            unread_waits: unread.waits.load(Relaxed),
+            unread_limit_bytes: limits.user_unread_bytes,
+            unread_waits: unread.waits(),
             sent_bytes: account.charged_bytes(),
-            sent_limit_bytes: registry.limits.user_memory_bytes,
-            sent_waits: account.waits.load(Relaxed),
+            sent_limit_bytes: limits.user_memory_bytes,
+            sent_waits: account.waits(),
             associations: account.associations(),
-            associations_limit: registry.limits.user_associations,
-            associations_refused: account.refused.load(Relaxed),
+            associations_limit: limits.user_associations,
+            associations_refused: account.refused(),
         }
     };
     accounts.iter().map(of_user).collect()
@@ -92,10 +91,11 @@ struct Associations {
 }
 
 impl Associations {
-    /// Returns as many of these associations as there is room for, and counts the rest.
-    fn of(&mut self, associations: &BTreeMap<u32, Rc<SocketAssociation>>) -> Vec<Rc<SocketAssociation>> {
-        self.omitted += associations.len().saturating_sub(self.left);
-        associations.values().take(self.left).cloned().collect()
+    /// Returns as many associations of a socket as there is room for, and counts the rest.
+    fn of(&mut self, socket: &Socket) -> Vec<Rc<SocketAssociation>> {
+        let associations = socket.associations();
+        self.omitted += associations.count().saturating_sub(self.left);
+        associations.up_to(self.left)
     }
 }
 
@@ -107,20 +107,20 @@ pub(crate) struct Report {
 
 impl Report {
     /// Begins an answer to this user, to whom its memory is charged, when those that this user has requested before are built.
-    pub(crate) async fn begin(sockets: &Registry, credentials: UCred) -> Result<Report, Errno> {
-        let account = sockets.unread.account(credentials.uid.as_raw());
-        let seat = take_waiting_seat(sockets, credentials)?;
-        // The semaphore is never closed.
-        let only_one = Arc::clone(&account.report).acquire_owned().await.map_err(|_| Errno::CANCELED)?;
+    pub(crate) async fn begin(registry: &Registry, credentials: UCred) -> Result<Report, Errno> {
+        let (resources, user) = (registry.resources(), credentials.uid.as_raw());
+        let account = resources.unread().account(user);
+        let seat = resources.take_waiting(user)?;
+        let only_one = account.begin_report().await.ok_or(Errno::CANCELED)?;
         drop(seat);
         let charge = account.take(STEP_BYTES).ok_or(Errno::NOBUFS)?;
-        let memory = LentMemfd::new(&[], sockets.numbers.count(LentMemfd::DESCRIPTORS), charge)
+        let memory = LentMemfd::new(&[], resources.numbers().count(LentMemfd::DESCRIPTORS), charge)
             .map_err(|(error, _)| error)?;
         Ok(Report { memory, _only_one: only_one })
     }
 
     pub(crate) fn finish(self) -> Reply {
-        Reply { answer: Answer::Done, descriptors: Vec::new(), lent: Some(self.memory), feed: None }
+        Reply { lent: Some(self.memory), ..Answer::Done.into() }
     }
 
     pub(crate) fn add(&mut self, part: &impl Serialize) -> Result<(), Errno> {
@@ -137,7 +137,7 @@ impl Report {
     ) -> Result<(), Errno> {
         self.add(&Part::Socket(status::of_socket(socket)))?;
         walk.report_one().await;
-        let shown = associations.of(&socket.inner().associations);
+        let shown = associations.of(socket);
         for assoc in shown {
             if let Some(association) = status::of_association(&assoc) {
                 self.add(&Part::Association(association))?;
@@ -175,7 +175,7 @@ mod tests {
             (Box::pin(of_user(1)), pin!(of_user(1)), pin!(of_user(2)));
         let mut cx = Context::from_waker(Waker::noop());
         assert!(first.as_mut().poll(&mut cx).is_pending(), "more sockets than fit a turn");
-        let charged_bytes = || registry.unread.account(1).charged_bytes();
+        let charged_bytes = || registry.resources().unread().account(1).charged_bytes();
         let of_one = charged_bytes();
         for _ in 0..100 {
             assert!(second.as_mut().poll(&mut cx).is_pending());
@@ -188,15 +188,19 @@ mod tests {
         drop(sockets);
     }
 
-    #[test]
-    fn associations_for_which_there_is_no_room_are_counted() {
+    #[tokio::test(flavor = "local")]
+    async fn associations_for_which_there_is_no_room_are_counted() {
+        let registry = registry();
+        let (socket, _program_end) = opened(&registry, Style::OneToMany);
         let peer = ([192, 0, 2, 1], 7).into();
-        let assoc = |id| (id, Rc::new(SocketAssociation::new(id, peer, AssocOptions::default())));
-        let all: BTreeMap<u32, Rc<SocketAssociation>> = (3..8).map(assoc).collect();
+        for id in 3..8 {
+            let assoc = SocketAssociation::new(id, peer, AssocOptions::default());
+            socket.enter(assoc, 1, registry.seat(&socket).expect("room"));
+        }
         let mut associations = Associations { left: 3, omitted: 0 };
-        let numbers: Vec<u32> = associations.of(&all).iter().map(|assoc| assoc.id).collect();
+        let numbers: Vec<u32> = associations.of(&socket).iter().map(|assoc| assoc.id()).collect();
         assert_eq!((numbers, associations.omitted), (vec![3, 4, 5], 2));
         associations.left = 5;
-        assert_eq!((associations.of(&all).len(), associations.omitted), (5, 2));
+        assert_eq!((associations.of(&socket).len(), associations.omitted), (5, 2));
     }
 }

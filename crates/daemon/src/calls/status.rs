@@ -170,13 +170,12 @@ pub struct PathStatus {
 
 /// Returns the status of a socket, without its associations.
 pub(super) fn of_socket(socket: &Socket) -> SocketStatus {
-    let inner = socket.inner();
-    let style = match socket.style {
+    let style = match socket.style() {
         Style::OneToOne | Style::TcpStream => "one-to-one",
         Style::OneToMany => "one-to-many",
         Style::PeeledOff => "peeled-off",
     };
-    let state = match inner.stage {
+    let state = match socket.state() {
         State::Idle | State::OneToMany => "idle",
         State::Listening | State::OneToManyListening => "listening",
         State::Connecting => "connecting",
@@ -184,16 +183,16 @@ pub(super) fn of_socket(socket: &Socket) -> SocketStatus {
         State::Ended | State::Lost => "ended",
     };
     // The filler that keeps a carrier from polling writable is not data of the program.
-    let is_filled = matches!(inner.stage, State::Listening | State::Connecting);
-    let carrier_bytes = if is_filled { 0 } else { socket.channel.endpoint.waiting_bytes() };
+    let is_filled = matches!(socket.state(), State::Listening | State::Connecting);
+    let carrier_bytes = if is_filled { 0 } else { socket.channel().endpoint.waiting_bytes() };
     SocketStatus {
-        number: socket.number,
+        number: socket.number(),
         style: style.into(),
         state: state.into(),
-        user: socket.share.owner.user,
-        process: socket.share.owner.process,
-        local: inner.local_addresses(),
-        peer: inner.peer,
+        user: socket.owner().user,
+        process: socket.owner().process,
+        local: socket.addresses().all_local(),
+        peer: socket.addresses().peer(),
         carrier_bytes,
         associations: Vec::new(),
     }
@@ -208,11 +207,11 @@ pub(super) fn of_association(assoc: &SocketAssociation) -> Option<AssociationSta
         return None;
     }
     Some(AssociationStatus {
-        id: assoc.id,
+        id: assoc.id(),
         // Until the association is up, the executive does not show it.
         state: if association.is_some() { known.state.name() } else { "COOKIE-WAIT" }.into(),
         local: local.into_iter().map(|ip| SocketAddr::new(ip, known.local_port)).collect(),
-        peer: assoc.peer,
+        peer: assoc.peer(),
         receive_queue_bytes: known.receive_buffered_bytes,
         send_queue_bytes: known.send_buffered_bytes,
         peer_window_bytes: known.peer_window_bytes,

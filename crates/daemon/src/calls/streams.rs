@@ -24,7 +24,7 @@ use super::report::{ASSOCIATIONS_MAX, Report};
 use super::status;
 use super::walk::Walk;
 use crate::state::association::SocketAssociation;
-use crate::state::registry::{Registry, take_waiting_seat};
+use crate::state::registry::Registry;
 use crate::state::socket::Socket;
 use crate::state::stream_rules::no_module;
 use crate::state::stream_rules::{TAP, tap_folder};
@@ -44,8 +44,7 @@ pub(crate) async fn report_streams(registry: &Registry, credentials: UCred) -> R
     let mut walk = Walk::over(registry);
     while let Some(sockets) = walk.next().await {
         for socket in sockets.iter().filter(|socket| socket.is_of(credentials)) {
-            let associations: Vec<Rc<SocketAssociation>> =
-                socket.inner().associations.values().cloned().collect();
+            let associations = socket.associations().all();
             for assoc in associations {
                 walk.report_one().await;
                 let Some(stream) = stream_status(socket, &assoc) else { continue };
@@ -84,8 +83,9 @@ pub(crate) async fn record(
     recorder: Recorder,
     credentials: UCred,
 ) -> Result<Reply, Errno> {
-    let seat = take_waiting_seat(registry, credentials)?;
-    let account = registry.unread.account(credentials.uid.as_raw());
+    let (resources, user) = (registry.resources(), credentials.uid.as_raw());
+    let seat = resources.take_waiting(user)?;
+    let account = resources.unread().account(user);
     let charge = account.take(feed::CHARGED_BYTES).ok_or(Errno::NOBUFS)?;
     let (sink, feed) = feed::pair(charge, seat);
     let mut sink = Some(sink);
@@ -118,13 +118,13 @@ async fn push_with(
     let pushed = if has_room { push(association) } else { Err(PushError::TooMany) };
     let reply = match pushed {
         Ok(()) => {
-            if is_privileged(credentials) && socket.share.owner.user != credentials.uid.as_raw() {
+            if is_privileged(credentials) && socket.owner().user != credentials.uid.as_raw() {
                 // The anchor succeeds, because nothing else has run since the push.
                 let _ = association.stream().anchor();
             }
             Answer::Done.into()
         }
-        Err(PushError::NoModule) => refused(no_module(&registry.stack)),
+        Err(PushError::NoModule) => refused(no_module(registry.stack())),
         Err(error) => refused(error.to_string()),
     };
     Ok((reply, assoc))
@@ -141,7 +141,7 @@ pub(crate) async fn pop(registry: &Registry, id: u32, credentials: UCred) -> Res
     };
     let mut popped = pop().ok_or(Errno::NOTCONN)?;
     if matches!(popped, Err(PopError::Busy)) {
-        let seat = take_waiting_seat(registry, credentials)?;
+        let seat = registry.resources().take_waiting(credentials.uid.as_raw())?;
         for _ in 0..LEAVE_TRIES {
             seat.unless_lost(tokio::time::sleep(LEAVE_PAUSE)).await?;
             popped = pop().ok_or(Errno::NOTCONN)?;
@@ -166,7 +166,7 @@ pub(super) async fn stream(
     let mut walk = Walk::over(registry);
     while let Some(sockets) = walk.next().await {
         for socket in sockets {
-            let assoc = socket.inner().associations.get(&id).cloned();
+            let assoc = socket.associations().get(id);
             match assoc {
                 Some(assoc) if socket.is_of(credentials) => return Ok((socket, assoc)),
                 Some(_) => return Err(Errno::PERM),
@@ -216,12 +216,12 @@ fn stream_status(socket: &Socket, assoc: &SocketAssociation) -> Option<StreamSta
         PartStatus { counts: named(status::driver_counts(association)), ..part_status(stream.driver) };
     let modules = stream.modules.into_iter().map(part_status);
     Some(StreamStatus {
-        socket: socket.number,
-        association: assoc.id,
-        user: socket.share.owner.user,
-        process: socket.share.owner.process,
+        socket: socket.number(),
+        association: assoc.id(),
+        user: socket.owner().user,
+        process: socket.owner().process,
         local: association.local_addr(),
-        peer: assoc.peer,
+        peer: assoc.peer(),
         parts: std::iter::once(head).chain(modules).chain([driver]).collect(),
         link: LinkStatus::of(assoc),
     })
@@ -254,11 +254,11 @@ fn queue_status(queue: &QueueDescription) -> QueueStatus {
 /// the daemon can pop them.
 pub(crate) fn autopush(socket: &Socket, assoc: &SocketAssociation) {
     let Some(association) = assoc.association() else { return };
-    if socket.rules.is_empty() {
+    if socket.rules().is_empty() {
         return;
     }
-    let owner = socket.share.owner;
-    let modules = socket.rules.modules(owner.user, assoc.ports(), || program(owner.process));
+    let owner = socket.owner();
+    let modules = socket.rules().modules(owner.user, assoc.ports(), || program(owner.process));
     let stream = association.stream();
     for module in modules {
         let Some((name, arguments)) = module.split_first() else { continue };
@@ -269,7 +269,7 @@ pub(crate) fn autopush(socket: &Socket, assoc: &SocketAssociation) {
         };
         // An association that has ended meanwhile needs no modules.
         if let Err(error) = pushed {
-            log(format_args!("cannot push {name} on the stream of association {}: {error}", assoc.id));
+            log(format_args!("cannot push {name} on the stream of association {}: {error}", assoc.id()));
         } else {
             let _ = stream.anchor();
         }
@@ -285,14 +285,14 @@ fn tap_to_file(
 ) -> Result<Tap, String> {
     let folder = tap_folder(arguments)?;
     let (now, since_1970) = epoch();
-    let owner = socket.share.owner;
+    let owner = socket.owner();
     let name = format!(
         "{}.{:09}-user{}-pid{}-{}.pcapng",
         since_1970.as_secs(),
         since_1970.subsec_nanos(),
         owner.user,
         owner.process,
-        assoc.id
+        assoc.id()
     );
     let file = TapFile::create(folder, &name).map_err(|error| format!("{}: {error}", folder.display()))?;
     Ok(Tap::new(Box::new(file), (now, since_1970), association_ports(association)))

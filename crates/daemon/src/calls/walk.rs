@@ -25,7 +25,7 @@ impl Walk<'_> {
     /// Returns the next sockets, of any user; `None` at the end.
     pub(super) async fn next(&mut self) -> Option<Vec<Rc<Socket>>> {
         let sockets = self.registry.numbered_from(self.next?, PASSED_OVER_PER_RECORD * RECORDS_PER_TURN);
-        self.next = sockets.last().map(|last| last.number + 1);
+        self.next = sockets.last().map(|last| last.number() + 1);
         self.pass_over(sockets.len()).await;
         Some(sockets).filter(|sockets| !sockets.is_empty())
     }

@@ -52,7 +52,7 @@ pub(crate) struct Endpoint {
     /// Number of records that were sent before the last message in the ring, as that message says. All of them were taken.
     records_before: Cell<u32>,
     /// The form in which messages are put into the carrier.
-    pub(crate) form: Form,
+    pub(super) form: Form,
     accounts: Accounts,
     busy_polling: Arc<BusyPolling>,
     /// The end of the wait for the sharers' page, if records wait for that. Several waits in a row may be given up before.

@@ -307,7 +307,7 @@ mod tests {
     async fn returned_messages_come_after_a_rest() {
         let registry = registry();
         let (socket, program_end) = opened(&registry, Style::OneToOne);
-        let channel = &socket.channel;
+        let channel = socket.channel();
         channel.hold().expect("it is open");
         let record = [&header(3, 5).encode()[..], b"hello"].concat();
         channel.put_back(&record, (3, None)).await.expect("memory");
@@ -330,8 +330,8 @@ mod tests {
     async fn a_message_that_is_put_back_waits_for_no_reader() {
         let registry = registry();
         let (socket, _program_end) = opened(&registry, Style::OneToOne);
-        let channel = &socket.channel;
-        let account = registry.unread.account(1);
+        let channel = socket.channel();
+        let account = registry.resources().unread().account(1);
         let _full = account.charge_anyway(Limits::default().user_unread_bytes);
         let record = [&header(3, 60_000).encode()[..], &[7; 60_000]].concat();
         channel.hold().expect("it is open");
@@ -351,7 +351,7 @@ mod tests {
     async fn forms_that_change_again_and_again_start_one_task() {
         let registry = registry();
         let (socket, _program_end) = opened(&registry, Style::OneToOne);
-        let channel = &socket.channel;
+        let channel = socket.channel();
         channel.hold().expect("it is open");
         let record = [&header(3, 60_000).encode()[..], &[7; 60_000]].concat();
         for _ in 0..10 {

@@ -285,7 +285,7 @@ mod tests {
     async fn a_message_that_waits_while_the_form_changes_comes_once_and_before_the_next() {
         let registry = registry();
         let (socket, program_end) = opened(&registry, Style::OneToOne);
-        let channel = &socket.channel;
+        let channel = socket.channel();
         channel.hold().and_then(|()| channel.set_form(true)).expect("it is open");
         let mut putter = Putter::new(channel);
         let mut number = 0;
@@ -315,7 +315,7 @@ mod tests {
     async fn a_reader_that_has_read_everything_expects_no_bundle_any_more() {
         let registry = registry();
         let (socket, program_end) = opened(&registry, Style::OneToOne);
-        let (channel, mut putter) = (&socket.channel, Putter::new(&socket.channel));
+        let (channel, mut putter) = (socket.channel(), Putter::new(socket.channel()));
         let are_expected = || channel.pages.field(StatusPage::BUNDLES_AT) != 0;
         let two = [message(1, 10), message(2, 10)];
         putter.try_put_bundle(&bundle_of(&two), 2).expect("room");
@@ -335,8 +335,8 @@ mod tests {
     async fn waiting_messages_are_charged_and_unread_until_they_are_given_up() {
         let registry = registry();
         let (socket, program_end) = opened(&registry, Style::OneToOne);
-        let (channel, mut putter) = (&socket.channel, Putter::new(&socket.channel));
-        let charged = || registry.received.account(1).charged_bytes();
+        let (channel, mut putter) = (socket.channel(), Putter::new(socket.channel()));
+        let charged = || registry.resources().received().account(1).charged_bytes();
         let bundle = bundle_of(&[message(1, 2000), message(2, 2000)]);
         let mut put = 0;
         while putter.try_put_bundle(&bundle, 2).is_ok() {
@@ -348,7 +348,7 @@ mod tests {
         drop(putter);
         assert_eq!((charged(), channel.has_unread_data()), (0, false));
         // A long message that waits for memory is unread, too, and charged once.
-        let memory = registry.unread.account(1).charge_anyway(1 << 30);
+        let memory = registry.resources().unread().account(1).charge_anyway(1 << 30);
         let mut putter = Putter::new(channel);
         let put = try_put(&mut putter, &message(3, 100_000));
         assert!(matches!(put, Err(NotPut::Blocked(Blocked::Memory(_)))), "{put:?}");

@@ -12,8 +12,8 @@ use crate::users::thread_time::ThreadTime;
 
 /// A record as it lies in a carrier.
 pub(crate) struct RawRecord {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) descriptors: Vec<ReceivedDescriptor>,
+    pub(super) bytes: Vec<u8>,
+    pub(super) descriptors: Vec<ReceivedDescriptor>,
 }
 
 impl RawRecord {

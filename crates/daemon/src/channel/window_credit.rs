@@ -316,7 +316,7 @@ mod tests {
         for read in [0, 1, 2] {
             let registry = registry();
             let (socket, program_end) = opened(&registry, Style::OneToOne);
-            let channel = &socket.channel;
+            let channel = socket.channel();
             let window: Rc<Window> = Rc::new(Window(Cell::new(0)));
             for _ in 0..2 {
                 let of: Weak<Window> = Rc::downgrade(&window);

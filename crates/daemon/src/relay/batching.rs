@@ -7,7 +7,8 @@ use swiftwater::internals::{self, AtHand, MessageRun};
 use swiftwater::tokio::Association;
 use swiftwater::{Message, Received, RecvError, RecvInfo};
 
-use crate::state::association::{BUNDLED_BYTES_MAX, Held, SocketAssociation, ToProgram};
+use crate::state::association::SocketAssociation;
+use crate::state::held::{BUNDLED_BYTES_MAX, Held, ReadResult, ToProgram};
 
 /// Messages that share a record.
 pub(super) struct Bundle {
@@ -22,8 +23,8 @@ pub(super) struct Bundle {
 impl Bundle {
     /// Returns the next messages that fit into one record; they stay where they are.
     pub(super) fn of(assoc: &SocketAssociation, held: &Held) -> Bundle {
-        let mut bundle = Bundle { record: Vec::new(), messages: 0, of_queue: 0, runs: held.runs.clone() };
-        for item in &held.queue {
+        let mut bundle = Bundle { record: Vec::new(), messages: 0, of_queue: 0, runs: held.runs().clone() };
+        for item in held.items() {
             if !item.is_short() || !bundle.has_room(item.header()) {
                 return bundle;
             }
@@ -51,8 +52,7 @@ impl Bundle {
 
     /// Removes the messages from where they are.
     pub(super) fn remove_from(self, held: &mut Held) {
-        held.queue.drain(..self.of_queue);
-        held.runs = self.runs;
+        held.remove(self.of_queue, self.runs);
     }
 
     fn has_room(&self, header: &Header) -> bool {
@@ -75,7 +75,7 @@ pub(super) fn take_along(
     assoc: &SocketAssociation,
     association: &Association,
     held: &mut Held,
-) -> Option<Result<Option<AtHand>, RecvError>> {
+) -> Option<ReadResult> {
     // The next message is probably as long as the last one.
     let mut bytes = held.record_bytes();
     while let Some(last_bytes) = held.last_short_bytes()
@@ -83,7 +83,7 @@ pub(super) fn take_along(
     {
         bytes += match internals::next_run_at_hand(association) {
             Ok(Some(AtHand::Run(run))) => held.push_run(run),
-            Ok(Some(AtHand::One(Received::Message(message)))) if held.runs.is_empty() => {
+            Ok(Some(AtHand::One(Received::Message(message)))) if held.runs().is_empty() => {
                 held.push(to_program(assoc, message))
             }
             Err(RecvError::WouldBlock) => return None,
@@ -101,8 +101,8 @@ pub(super) fn to_program(assoc: &SocketAssociation, message: Message) -> ToProgr
 
 /// Returns the header of a message of this length from an association.
 fn header_of(assoc: &SocketAssociation, info: &RecvInfo, bytes: usize) -> Header {
-    let (association, context) = (assoc.id, assoc.options().context);
-    let header = Header { association, context, address: Some(assoc.peer), ..Header::new(Kind::Data) };
+    let (association, context) = (assoc.id(), assoc.options().context());
+    let header = Header { association, context, address: Some(assoc.peer()), ..Header::new(Kind::Data) };
     described(&header, info, bytes)
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct Drain {
 
 impl Drain {
     pub(crate) fn new(socket: &Socket) -> Drain {
-        Drain { until: socket.channel.endpoint.sent() }
+        Drain { until: socket.channel().endpoint.sent() }
     }
 
     /// Takes records, up to the limit of one turn. Returns true if all were taken, false if records stay because the user's
@@ -38,7 +38,7 @@ impl Drain {
 
     /// Returns whether all of them were taken out of the carrier and the ring. A thread may still read the last one.
     pub(crate) fn has_taken_all(&self, socket: &Socket) -> bool {
-        socket.channel.endpoint.taken().reaches(self.until)
+        socket.channel().endpoint.taken().reaches(self.until)
     }
 
     /// Takes records, whether they were sent before or not, up to the limit of one turn; returns as [`Drain::step`].
@@ -46,7 +46,7 @@ impl Drain {
         let taken = take_batch(socket);
         // The end, like a malformed record, is reported to each reader again: the socket's task handles it.
         if matches!(taken.departure, Some(Departure::Unread)) {
-            socket.channel.endpoint.repeat_reset();
+            socket.channel().endpoint.repeat_reset();
         }
         if taken.departure.is_some() {
             return Some(!taken.stalled);
@@ -71,7 +71,7 @@ pub(crate) struct Batch {
 pub(crate) fn take_batch(socket: &Socket) -> Batch {
     let mut batch = Batch::default();
     while batch.weight < RECORDS_PER_TURN && batch.departure.is_none() {
-        let taken = match socket.channel.endpoint.try_take() {
+        let taken = match socket.channel().endpoint.try_take() {
             Ok(taken) => taken,
             Err(Errno::AGAIN) => break,
             Err(Errno::NOBUFS) => {
@@ -95,7 +95,7 @@ fn dispatch_record(socket: &Socket, taken: Incoming) -> Option<Departure> {
     match taken {
         Incoming::Filler | Incoming::Empty => None,
         Incoming::Message(header, content) => {
-            let assoc = socket.inner().associations.get(&header.association).cloned();
+            let assoc = socket.associations().get(header.association);
             // A message for an association that has ended is lost, as in the kernel.
             if let Some(assoc) = assoc {
                 enqueue(socket, &assoc, header, content);
@@ -108,7 +108,7 @@ fn dispatch_record(socket: &Socket, taken: Incoming) -> Option<Departure> {
             ));
             Some(Departure::Abort(Bytes::from_static(BROKEN)))
         }
-        Incoming::Unread => socket.channel.has_unread_data().then_some(Departure::Unread),
+        Incoming::Unread => socket.channel().has_unread_data().then_some(Departure::Unread),
         Incoming::End => Some(Departure::Closed),
     }
 }
@@ -122,11 +122,11 @@ fn enqueue(socket: &Socket, assoc: &SocketAssociation, header: Header, content: 
         }
         return;
     }
-    let Some(send_queue) = assoc.send_queue().clone() else { return };
+    let Some(send_queue) = assoc.send_queue() else { return };
     let header = completed(assoc, header);
     let has_room = send_queue.push(header, content);
     if header.flags.contains(Flags::SHUTDOWN) {
-        send_queue.refuse(&socket.channel.pages);
+        send_queue.refuse(&socket.channel().pages);
     }
     if !has_room && let Some(association) = assoc.association() {
         log(format_args!(
@@ -170,7 +170,7 @@ mod tests {
             (0..RECORDS_PER_TURN).for_each(|_| send_one(&program_end));
         }
         assert_eq!(drain.step(&socket), Some(true));
-        assert!(socket.channel.endpoint.waiting_bytes() > 0);
+        assert!(socket.channel().endpoint.waiting_bytes() > 0);
     }
 
     #[tokio::test(flavor = "local")]
@@ -178,7 +178,7 @@ mod tests {
         let registry = registry();
         let (socket, program_end) = opened(&registry, Style::OneToMany);
         with_writer(&socket, |_| ());
-        let endpoint = &socket.channel.endpoint;
+        let endpoint = &socket.channel().endpoint;
         let mut readable = pin!(endpoint.readable());
         assert!(readable.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         assert!(put(&socket, NONE, b"earlier"), "the daemon sleeps");
@@ -210,7 +210,7 @@ mod tests {
         let broken = &Header::new(Kind::Data).encode()[..8];
         rustix::net::send(&program_end, broken, SendFlags::DONTWAIT).expect("room in the carrier");
         while Drain::new(&socket).step(&socket).is_none() {}
-        let endpoint = &socket.channel.endpoint;
+        let endpoint = &socket.channel().endpoint;
         soon(endpoint.readable()).await;
         let found = endpoint.try_take();
         assert!(matches!(found, Ok(Incoming::Malformed)), "{found:?}");
@@ -228,7 +228,7 @@ mod tests {
             assert!(batch.records <= 3 && batch.weight < 2 * RECORDS_PER_TURN, "one message a turn");
             messages += batch.weight / RECORDS_PER_TURN;
             if batch.records == 0 {
-                soon(socket.channel.endpoint.readable()).await;
+                soon(socket.channel().endpoint.readable()).await;
             }
         }
         assert_eq!(take_batch(&socket).records, 0);
@@ -238,10 +238,10 @@ mod tests {
     async fn an_association_that_the_program_shuts_down_takes_no_further_message() {
         let registry = registry();
         let (socket, program_end) = opened(&registry, Style::OneToMany);
-        let options = socket.inner().options.assoc_options.clone();
+        let options = socket.future_options();
         let assoc = SocketAssociation::new(3, ([127, 0, 0, 1], 7).into(), options);
         let assoc = socket.enter(assoc, 10, registry.seat(&socket).expect("the first"));
-        let send_queue = assoc.send_queue().clone().expect("it was entered");
+        let send_queue = assoc.send_queue().expect("it was entered");
         send(&program_end, 3, b"a word");
         take_batch(&socket);
         assert!(!send_queue.is_shut());
@@ -250,7 +250,7 @@ mod tests {
         rustix::net::send(&program_end, &record, SendFlags::DONTWAIT).expect("room in the carrier");
         take_batch(&socket);
         assert!(send_queue.is_shut());
-        let streams_out = socket.channel.pages.field(StatusPage::entry_streams_out_at(0));
+        let streams_out = socket.channel().pages.field(StatusPage::entry_streams_out_at(0));
         assert_eq!(streams_out, Entry::PEER_SHUT);
         assert_eq!(send_queue.take().len(), 2, "both go to the association");
     }
@@ -275,7 +275,7 @@ mod tests {
         let taken = take_batch(&socket);
         assert_eq!((taken.records, taken.departure.is_none()), (2, true));
         send_nothing();
-        assert!(socket.channel.endpoint.discard() && !socket.channel.endpoint.discard());
+        assert!(socket.channel().endpoint.discard() && !socket.channel().endpoint.discard());
         // Nor is it the end if the end follows.
         send_nothing();
         send_one(&program_end);

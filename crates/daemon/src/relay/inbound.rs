@@ -15,10 +15,10 @@ use crate::channel::Put;
 use crate::channel::blocked::{Blocked, NotPut};
 use crate::channel::putter::Putter;
 use crate::channel::window_credit::HeldCredit;
-use crate::state::association::{Ended, Held, SocketAssociation, ToProgram};
+use crate::state::association::SocketAssociation;
+use crate::state::held::{Ended, Held, ToProgram};
 use crate::state::notification_type::NotificationType;
 use crate::state::socket::Socket;
-use crate::system::quantum;
 use crate::users::round_share::Turn;
 
 /// Relays from an association into the channel of its socket until the association has ended.
@@ -43,7 +43,7 @@ impl<'a> Inbound<'a> {
         assoc: &'a Rc<SocketAssociation>,
         association: &'a Association,
     ) -> Inbound<'a> {
-        let (putter, turn) = (Putter::new(&socket.channel), socket.turn());
+        let (putter, turn) = (Putter::new(socket.channel()), socket.turn());
         Inbound {
             socket,
             assoc,
@@ -69,13 +69,13 @@ impl<'a> Inbound<'a> {
     fn advance(&mut self, held: &mut Held, ended: &mut impl FnMut(Ended)) -> Option<Wait> {
         loop {
             // The last notification of an association follows the report of its end.
-            let kept = usize::from(held.ending.is_some());
-            let weight = weight(held);
+            let kept = held.items_behind_end();
+            let weight = held.weight();
             if let Err(wait) = self.put_all_but(kept, held) {
                 self.putter.charge_held(held.memory_bytes());
                 return Some(wait);
             }
-            if std::mem::take(&mut held.is_end_due) {
+            if held.take_end_due() {
                 end_early(self.socket, self.assoc);
             }
             // A step that moves nothing counts, too, because the event that it waits for may have occurred already, again and
@@ -83,22 +83,23 @@ impl<'a> Inbound<'a> {
             if self.turn.is_spent_by(weight.max(1)) {
                 return Some(Wait::Turn);
             }
-            let received = match held.next.take() {
+            let received = match held.take_next() {
                 Some(received) => received,
                 None if self.bundles() => internals::next_run_at_hand(self.association),
                 None => internals::next_at_hand(self.association).map(|found| found.map(AtHand::One)),
             };
-            let regular = if held.is_shut_down { Ended::ByPeer } else { Ended::ByUs };
             let last = match received {
                 Ok(Some(AtHand::Run(run))) => {
-                    held.runs.push_back(run);
-                    held.next = take_along(self.assoc, self.association, held);
+                    held.push_run(run);
+                    let next = take_along(self.assoc, self.association, held);
+                    held.set_next(next);
                     continue;
                 }
                 Ok(Some(AtHand::One(Received::Message(message)))) => {
-                    held.queue.push_back(to_program(self.assoc, message));
+                    held.push(to_program(self.assoc, message));
                     if self.bundles() {
-                        held.next = take_along(self.assoc, self.association, held);
+                        let next = take_along(self.assoc, self.association, held);
+                        held.set_next(next);
                     }
                     continue;
                 }
@@ -106,13 +107,13 @@ impl<'a> Inbound<'a> {
                     self.take_event(held, &event);
                     continue;
                 }
-                Ok(None) => Some(regular),
+                Ok(None) => Some(held.regular_end()),
                 Err(RecvError::Lost(ref loss)) => Some(Ended::Lost(loss.kind)),
                 Err(RecvError::WouldBlock) => return Some(Wait::Message),
                 // The association goes on.
                 Err(_) => continue,
             };
-            if let Some(how) = held.ending.take().or(last)
+            if let Some(how) = held.take_ending().or(last)
                 && !std::mem::replace(&mut self.is_end_told, true)
             {
                 ended(how);
@@ -121,7 +122,7 @@ impl<'a> Inbound<'a> {
                 if held.is_empty() {
                     return None;
                 }
-                held.next = Some(received);
+                held.set_next(Some(received));
             }
         }
     }
@@ -139,7 +140,7 @@ impl<'a> Inbound<'a> {
     /// Waits for the ABORT if the program has left messages unread: their association ends, and its peer must not hear that
     /// more has arrived. Otherwise discards messages from now on.
     pub(crate) async fn left(&mut self) {
-        let channel = &self.socket.channel;
+        let channel = self.socket.channel();
         if channel.endpoint.is_closed() && channel.is_left_unread(self.refused).await {
             std::future::pending::<()>().await;
         }
@@ -147,17 +148,17 @@ impl<'a> Inbound<'a> {
     }
 
     fn take_event(&self, held: &mut Held, event: &Event) {
-        held.queue.extend(notifications::of(self.socket, self.assoc, event));
+        for notification in notifications::of(self.socket, self.assoc, event) {
+            held.push(notification);
+        }
         match event {
             Event::PeerShutdown => {
-                held.is_shut_down = true;
                 refuse_messages(self.socket, self.assoc);
-                held.is_end_due = self.socket.style.is_one_to_one();
+                held.on_peer_shutdown(self.socket.style().is_one_to_one());
             }
             Event::Down(loss) => {
                 self.assoc.set_end_cause(loss.as_ref().map_or(0, |loss| loss.cause));
-                let regular = if held.is_shut_down { Ended::ByPeer } else { Ended::ByUs };
-                held.ending = Some(loss.as_ref().map_or(regular, |loss| Ended::Lost(loss.kind)));
+                held.on_down(loss.as_ref().map(|loss| loss.kind));
             }
             _ => {}
         }
@@ -179,13 +180,10 @@ impl<'a> Inbound<'a> {
                     continue;
                 }
             }
-            if held.queue.is_empty() {
-                let first = held.take_first_of_runs();
-                held.queue.extend(first.map(|message| to_program(self.assoc, message)));
-                continue;
-            }
-            self.put(&held.queue[0])?;
-            held.queue.pop_front();
+            // A run that cannot be split is gone.
+            let Some(first) = held.first(|message| to_program(self.assoc, message)) else { continue };
+            self.put(first)?;
+            held.pop_first();
         }
         Ok(())
     }
@@ -221,7 +219,7 @@ impl<'a> Inbound<'a> {
             let put = self.putter.try_put(upward.header(), upward.blocks());
             is_read_reported = put.map_err(|not_put| self.waits_for(not_put, messages))? == Put::Record;
             self.is_message_open =
-                !upward.header().flags.contains(Flags::END) && !self.socket.inner().options.interleaves;
+                !upward.header().flags.contains(Flags::END) && !self.socket.options().interleaves();
             if !self.is_message_open {
                 self.putter.release_delivery();
             }
@@ -241,24 +239,17 @@ impl<'a> Inbound<'a> {
     fn hold_credit(&self, message: &Message, is_read_reported: bool) {
         let room = self.assoc.holds_credit(message).then(|| self.held_credit(message));
         match is_read_reported {
-            true => self.socket.channel.hold_credit(room),
+            true => self.socket.channel().hold_credit(room),
             false => room.into_iter().for_each(HeldCredit::release),
         }
     }
 }
 
-/// Returns the number of records of a turn that the held messages count as.
-fn weight(held: &Held) -> usize {
-    let of_queue = held.queue.iter().map(|upward| quantum::weight(upward.record_bytes()));
-    let of_runs = held.runs.iter().map(|run| quantum::weight(run.data_bytes()) + run.messages());
-    of_queue.sum::<usize>() + of_runs.sum::<usize>()
-}
-
 /// Refuses messages that programs send to an association whose peer has shut it down (RFC 9260 §9.2).
 fn refuse_messages(socket: &Socket, assoc: &SocketAssociation) {
-    match &*assoc.send_queue() {
-        Some(send_queue) => send_queue.refuse(&socket.channel.pages),
-        None => socket.channel.pages.set_peer_shut(PeerShut::Writing),
+    match assoc.send_queue() {
+        Some(send_queue) => send_queue.refuse(&socket.channel().pages),
+        None => socket.channel().pages.set_peer_shut(PeerShut::Writing),
     }
 }
 
@@ -266,7 +257,7 @@ fn refuse_messages(socket: &Socket, assoc: &SocketAssociation) {
 /// may last until the peer has received everything. A program that has subscribed to later notifications finds the end when it
 /// reads, but its descriptor does not poll readable for it, because nothing can follow a polled end.
 fn end_early(socket: &Socket, assoc: &SocketAssociation) {
-    socket.channel.pages.set_peer_shut(PeerShut::Both);
+    socket.channel().pages.set_peer_shut(PeerShut::Both);
     let later_notifications = [
         NotificationType::AssociationChange,
         NotificationType::SendFailed,
@@ -274,7 +265,7 @@ fn end_early(socket: &Socket, assoc: &SocketAssociation) {
         NotificationType::SenderDry,
     ];
     match later_notifications.into_iter().any(|kind| assoc.wants(kind)) {
-        true => socket.channel.endpoint.end_silently(),
-        false => socket.channel.endpoint.end(),
+        true => socket.channel().endpoint.end_silently(),
+        false => socket.channel().endpoint.end(),
     }
 }

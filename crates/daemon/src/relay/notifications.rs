@@ -8,7 +8,8 @@ use bytes::Bytes;
 use carrier::record::{Flags, Header, Kind};
 use swiftwater::{Event, Lifetime, Loss, PathChange, SendInfo};
 
-use crate::state::association::{SocketAssociation, ToProgram};
+use crate::state::association::SocketAssociation;
+use crate::state::held::ToProgram;
 use crate::state::notification_type::NotificationType;
 use crate::state::socket::Socket;
 use crate::system::addresses;
@@ -149,8 +150,8 @@ fn path_change(
         _ => return None,
     };
     let mut place = Vec::with_capacity(SOCKADDR_STORAGE_BYTES);
-    let address = SocketAddr::new(address, assoc.peer.port());
-    let view = socket.inner().options.view(socket.v6);
+    let address = SocketAddr::new(address, assoc.peer().port());
+    let view = socket.view();
     addresses::append(&mut place, view.of(address));
     place.resize(SOCKADDR_STORAGE_BYTES, 0);
     let mut notification = Notification::new(NotificationType::PeerAddressChange);
@@ -222,8 +223,8 @@ impl Notification {
         let header = Header {
             bytes,
             flags: Flags::END,
-            association: assoc.id,
-            address: Some(assoc.peer),
+            association: assoc.id(),
+            address: Some(assoc.peer()),
             ..Header::new(Kind::Notification)
         };
         ToProgram::Notification(header, Bytes::from(std::mem::take(&mut self.bytes)))

@@ -9,11 +9,11 @@ use crate::state::socket::Socket;
 /// daemon: this end is shut down next. In a kernel each call has completed before the next begins; here messages may wait in
 /// the channel of the other end.
 pub(crate) fn declare_rest(socket: &Socket, assoc: &SocketAssociation) {
-    let Some((socket, id)) = socket.relayed.other_end(assoc) else { return };
-    let Some(assoc) = socket.inner().associations.get(&id).cloned() else { return };
-    let queue = assoc.send_queue().clone();
+    let Some((socket, id)) = socket.relayed().other_end(assoc) else { return };
+    let Some(assoc) = socket.associations().get(id) else { return };
+    let queue = assoc.send_queue();
     let has_rest = match queue {
-        None => socket.channel.endpoint.waiting_bytes() > 0,
+        None => socket.channel().endpoint.waiting_bytes() > 0,
         Some(queue) => {
             // Only the records say which association they are for.
             Drain::new(&socket).take(&socket);

@@ -14,7 +14,8 @@ use super::{BROKEN, Departure, Wait, notifications};
 use crate::channel::blocked::{Blocked, NotPut};
 use crate::channel::incoming::Incoming;
 use crate::channel::putter::Putter;
-use crate::state::association::{SocketAssociation, ToProgram};
+use crate::state::association::SocketAssociation;
+use crate::state::held::ToProgram;
 use crate::state::send_queue::{Front, Messages, SendQueue};
 use crate::state::socket::Socket;
 use crate::system::journal::log;
@@ -58,13 +59,13 @@ impl<'a> Outbound<'a> {
         // A step that moves nothing counts, too, because the event that it waits for may have occurred already, again and again.
         let mut weight = 1;
         if self.rest.is_last() {
-            self.socket.channel.pages.refuse_messages();
+            self.socket.channel().pages.refuse_messages();
         }
         loop {
             if let Err(blocked) = self.reports.put() {
                 return Ok(Wait::Channel(blocked));
             }
-            if self.is_gone && self.socket.channel.endpoint.is_closed() {
+            if self.is_gone && self.socket.channel().endpoint.is_closed() {
                 return Err(Departure::Closed);
             }
             if self.turn.is_spent_by(weight) {
@@ -83,7 +84,7 @@ impl<'a> Outbound<'a> {
                         continue;
                     }
                     Next::Waits(wait) => {
-                        let takes_later = self.socket.channel.endpoint.takes_later();
+                        let takes_later = self.socket.channel().endpoint.takes_later();
                         self.rest.set(wait == Wait::Memory || takes_later && self.assoc.has_rest());
                         return Ok(wait);
                     }
@@ -116,7 +117,7 @@ impl<'a> Outbound<'a> {
     /// Moves short messages from the ring, which cost less together. Returns their number: 0 also if the next message is not
     /// short, the association does not take it, or others come first.
     fn pass_short(&self) -> usize {
-        let (endpoint, assoc) = (&self.socket.channel.endpoint, self.assoc);
+        let (endpoint, assoc) = (&self.socket.channel().endpoint, self.assoc);
         if !self.unsent.is_empty() || self.is_gone || !endpoint.has_short() {
             return 0;
         }
@@ -141,7 +142,7 @@ impl<'a> Outbound<'a> {
 
     /// Takes the next message of the program. The error is how the program has left.
     fn take(&self) -> Result<Next, Departure> {
-        let (channel, endpoint) = (&self.socket.channel, &self.socket.channel.endpoint);
+        let (channel, endpoint) = (self.socket.channel(), &self.socket.channel().endpoint);
         match endpoint.try_take() {
             Ok(Incoming::Message(header, content)) => Ok(Next::Message(header, content)),
             Ok(Incoming::End) if endpoint.is_closed() => Err(Departure::Closed),
@@ -208,7 +209,7 @@ impl<'a> QueueOutbound<'a> {
     }
 
     fn advance(&mut self) -> Option<Wait> {
-        let page = &self.socket.channel.pages;
+        let page = &self.socket.channel().pages;
         let mut weight = 1;
         if self.rest.is_last() {
             self.queue.refuse(page);
@@ -283,7 +284,7 @@ struct Reports {
 
 impl Reports {
     fn new(socket: &Socket) -> Reports {
-        Reports { queue: VecDeque::new(), putter: Putter::new(&socket.channel) }
+        Reports { queue: VecDeque::new(), putter: Putter::new(socket.channel()) }
     }
 
     fn add(&mut self, reports: impl IntoIterator<Item = ToProgram>) {
@@ -307,7 +308,7 @@ impl Reports {
 /// the message was taken, because later changes do not concern it.
 pub(super) fn completed(assoc: &SocketAssociation, header: Header) -> Header {
     match header.flags.contains(Flags::BY_DEFAULT) {
-        true => assoc.options().sending.complete(header),
+        true => assoc.options().sending().complete(header),
         false => header,
     }
 }

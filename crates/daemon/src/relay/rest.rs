@@ -17,7 +17,7 @@ pub(super) struct Rest<'a> {
 
 impl<'a> Rest<'a> {
     pub(super) fn of(socket: &Rc<Socket>, assoc: &'a SocketAssociation) -> Rest<'a> {
-        Rest { assoc, _entries: socket.relayed.enter(socket, assoc) }
+        Rest { assoc, _entries: socket.relayed().enter(socket, assoc) }
     }
 
     /// Sets whether there is a rest.
@@ -53,7 +53,7 @@ mod tests {
     use crate::relay::other_end::declare_rest;
     use crate::relay::outbound::{Outbound, QueueOutbound};
     use crate::state::registry::Registry;
-    use crate::state::send_queue::{Messages, SendQueue};
+    use crate::state::send_queue::Messages;
     use crate::system::quantum::RECORDS_PER_TURN;
     use crate::testing::{opened, registry, send, soon};
 
@@ -69,13 +69,17 @@ mod tests {
     impl End {
         fn new(registry: &Registry, style: Style, id: u32, association: Association) -> End {
             let (socket, program_end) = opened(registry, style);
-            let options = socket.inner().options.assoc_options.clone();
+            let options = socket.future_options();
             let peer = SocketAddr::new(HOST, association.peer_addr().port());
-            let assoc = Rc::new(SocketAssociation::with(id, peer, association, options));
-            if style == Style::OneToMany {
-                *assoc.send_queue() = Some(Rc::new(SendQueue::new(None)));
-            }
-            socket.inner().associations.insert(id, Rc::clone(&assoc));
+            let assoc = SocketAssociation::with(id, peer, association, options);
+            let assoc = match style {
+                Style::OneToMany => socket.enter(assoc, 1, registry.seat(&socket).expect("room")),
+                _ => {
+                    let assoc = Rc::new(assoc);
+                    socket.on_adopted(&assoc, None, None);
+                    assoc
+                }
+            };
             End { socket, assoc, program_end }
         }
 
@@ -86,10 +90,10 @@ mod tests {
 
     /// Returns the two ends of an association between programs, the first of a socket of this style.
     async fn ends(registry: &Registry, style: Style) -> (End, End) {
-        let listener = Listener::from(registry.stack.listen(7).expect("a free port"));
-        let server = Address { hosts: vec![HOST], port: 7, udp_port: Some(registry.stack.udp_port()) };
+        let listener = Listener::from(registry.stack().listen(7).expect("a free port"));
+        let server = Address { hosts: vec![HOST], port: 7, udp_port: Some(registry.stack().udp_port()) };
         let (connected, accepted) =
-            tokio::join!(Association::connect_on(&registry.stack, server), listener.accept());
+            tokio::join!(Association::connect_on(registry.stack(), server), listener.accept());
         let first = End::new(registry, style, 3, connected.expect("it listens"));
         (first, End::new(registry, Style::OneToOne, 4, accepted.expect("an association comes").0))
     }
@@ -131,11 +135,11 @@ mod tests {
     async fn what_a_one_to_many_socket_has_sent_before_its_peer_shuts_down_is_still_sent() {
         let registry = registry();
         let (first, second) = ends(&registry, Style::OneToMany).await;
-        let queue = first.assoc.send_queue().clone().expect("it has one");
+        let queue = first.assoc.send_queue().expect("it has one");
         let mut outbound = QueueOutbound::new(&first.socket, &first.assoc, first.association(), &queue);
         assert_eq!(outbound.step(), Some(Wait::Message));
         let sent = RECORDS_PER_TURN / 2;
-        (0..sent).for_each(|_| send(&first.program_end, first.assoc.id, b"earlier"));
+        (0..sent).for_each(|_| send(&first.program_end, first.assoc.id(), b"earlier"));
         shut_down(&second, &first).await;
         assert_eq!(outbound.step(), Some(Wait::Message));
         assert_eq!(received(&second).await, sent);
@@ -158,8 +162,8 @@ mod tests {
         let registry = registry();
         let (first, second) = ends(&registry, Style::OneToOne).await;
         let rest = Rest::of(&first.socket, &first.assoc);
-        let found = |end: &End| end.socket.relayed.other_end(&end.assoc).map(|(_, id)| id);
-        assert_eq!((found(&second), found(&first)), (Some(first.assoc.id), None));
+        let found = |end: &End| end.socket.relayed().other_end(&end.assoc).map(|(_, id)| id);
+        assert_eq!((found(&second), found(&first)), (Some(first.assoc.id()), None));
         drop(rest);
         assert_eq!(found(&second), None);
     }

@@ -27,7 +27,8 @@ use crate::channel::style::Style;
 use crate::relay::drain::Drain;
 use crate::relay::inbound::Inbound;
 use crate::relay::outbound::Outbound;
-use crate::state::association::{Ended, Held, SocketAssociation};
+use crate::state::association::SocketAssociation;
+use crate::state::held::{Ended, Held};
 use crate::state::notification_type::NotificationType;
 use crate::state::registry::Registry;
 use crate::state::send_queue::Messages;
@@ -57,14 +58,14 @@ struct Joined {
 impl Joined {
     async fn new() -> Joined {
         let registry = registry();
-        let listener = Listener::from(registry.stack.listen(7).expect("a free port"));
+        let listener = Listener::from(registry.stack().listen(7).expect("a free port"));
         let host = std::net::IpAddr::from([127, 0, 0, 1]);
-        let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack.udp_port()) };
+        let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack().udp_port()) };
         let (connected, accepted) =
-            tokio::join!(Association::connect_on(&registry.stack, server), listener.accept());
+            tokio::join!(Association::connect_on(registry.stack(), server), listener.accept());
         let (socket, program_end) = opened(&registry, Style::OneToOne);
         with_writer(&socket, |_| ());
-        let options = socket.inner().options.assoc_options.clone();
+        let options = socket.future_options();
         let (peer, _) = accepted.expect("an association comes");
         let assoc = SocketAssociation::with(ID, (host, 7).into(), connected.expect("it listens"), options);
         Joined { _registry: registry, socket, program_end, assoc: Rc::new(assoc), peer }
@@ -201,7 +202,7 @@ const REST: Duration = Duration::from_secs(2);
 #[tokio::test(flavor = "local")]
 async fn a_user_who_rests_waits_and_loses_nothing() {
     let joined = Joined::new().await;
-    let (endpoint, mut outbound) = (&joined.socket.channel.endpoint, joined.outbound());
+    let (endpoint, mut outbound) = (&joined.socket.channel().endpoint, joined.outbound());
     let (mut held, association) = (Held::default(), joined.association());
     let mut inbound = Inbound::new(&joined.socket, &joined.assoc, association);
     joined.send(b"a word");
@@ -233,7 +234,7 @@ async fn a_turn_of_a_peer_ends_however_often_it_is_interrupted() {
 #[tokio::test(flavor = "local")]
 async fn a_long_message_whose_memory_has_come_is_read_when_the_thread_is_free() {
     let joined = Joined::new().await;
-    let (endpoint, mut outbound) = (&joined.socket.channel.endpoint, joined.outbound());
+    let (endpoint, mut outbound) = (&joined.socket.channel().endpoint, joined.outbound());
     // There is memory for the record, but not for the content of its memfd.
     let all = endpoint.accounts().sent().charge_anyway(Limits::default().user_memory_bytes - 80_000);
     send_long(&joined.program_end, ID, 100_000);
@@ -265,7 +266,7 @@ async fn a_request_waits_for_a_long_message_that_was_sent_before() {
     let registry = registry();
     let (socket, program_end) = opened(&registry, Style::OneToMany);
     let (end_it, ends) = mpsc::channel::<()>();
-    socket.channel.carrier().closer().worker().run(move || ends.recv().unwrap_or_default());
+    socket.channel().carrier().closer().worker().run(move || ends.recv().unwrap_or_default());
     send_long(&program_end, ID, 100_000);
     let taken = async {
         tokio::join!(drain(&socket), async {
@@ -274,7 +275,7 @@ async fn a_request_waits_for_a_long_message_that_was_sent_before() {
         })
     };
     assert!(soon(taken).await.0);
-    assert!(!socket.channel.endpoint.awaits_thread(), "it was taken");
+    assert!(!socket.channel().endpoint.awaits_thread(), "it was taken");
 }
 
 #[tokio::test(flavor = "local")]
@@ -299,7 +300,7 @@ async fn a_turn_whose_message_never_comes_takes_one_record_a_call() {
     let long = Header { flags: long.flags.with(Flags::IN_MEMFD).with(Flags::IN_TURN), ..long };
     put_record(&joined.socket, &Header { tsn: u32::MAX, ..long }, b"");
     (0..20).for_each(|tsn| send_memfd(&joined.program_end, &Header { tsn, ..long }));
-    let endpoint = &joined.socket.channel.endpoint;
+    let endpoint = &joined.socket.channel().endpoint;
     for _ in 0..20 {
         let before = endpoint.carrier().waiting_bytes();
         assert!(matches!(endpoint.try_take(), Ok(Incoming::Filler)));
@@ -313,7 +314,7 @@ fn fill_half(socket: &Socket) {
     for _ in 0..5 {
         put(socket, ID, &[0; 60_000]);
     }
-    assert!(socket.channel.endpoint.waiting_bytes() > ring::CONTENT_BYTES as u64 / 2);
+    assert!(socket.channel().endpoint.waiting_bytes() > ring::CONTENT_BYTES as u64 / 2);
 }
 
 #[tokio::test(flavor = "local")]
@@ -325,7 +326,7 @@ async fn a_long_message_is_taken_from_behind_a_filler_though_the_ring_is_full_be
     send_memfd(&joined.program_end, &long);
     put_record(&joined.socket, &long, b"");
     fill_half(&joined.socket);
-    let endpoint = &joined.socket.channel.endpoint;
+    let endpoint = &joined.socket.channel().endpoint;
     // The filler, the record, and the announcement.
     for _ in 0..3 {
         assert!(!endpoint.awaits_thread() && matches!(endpoint.try_take(), Ok(Incoming::Filler)));
@@ -340,7 +341,7 @@ async fn a_record_is_taken_from_behind_a_filler_though_the_ring_is_full_behind_i
     testing::send(&joined.program_end, ID, b"before");
     put_record(&joined.socket, &Header { tsn: 1, ..testing::header(ID, 5) }, b"after");
     fill_half(&joined.socket);
-    let endpoint = &joined.socket.channel.endpoint;
+    let endpoint = &joined.socket.channel().endpoint;
     assert!(matches!(endpoint.try_take(), Ok(Incoming::Filler)));
     for expected in [&b"before"[..], b"after"] {
         let Ok(Incoming::Message(_, content)) = endpoint.try_take() else { panic!("no message") };
@@ -352,10 +353,10 @@ async fn a_record_is_taken_from_behind_a_filler_though_the_ring_is_full_behind_i
 async fn one_reading_of_the_page_waits_however_many_ask_for_it() {
     let registry = registry();
     let (socket, _program_end) = opened(&registry, Style::OneToOne);
-    let endpoint = &socket.channel.endpoint;
+    let endpoint = &socket.channel().endpoint;
     let (_end_it, ends) = mpsc::channel::<()>();
     endpoint.carrier().closer().worker().run(move || ends.recv().unwrap_or_default());
-    let memory = socket.channel.pages.memory();
+    let memory = socket.channel().pages.memory();
     let before = Arc::strong_count(&memory);
     for _ in 0..100 {
         let reading = tokio::time::timeout(Duration::from_micros(1), endpoint.read_page());
@@ -376,7 +377,7 @@ async fn messages_in_the_ring_and_long_ones_keep_their_order() {
     send_memfd(&joined.program_end, &long);
     put_record(&joined.socket, &long, b"");
     put(&joined.socket, ID, b"third");
-    let (endpoint, mut outbound) = (&joined.socket.channel.endpoint, joined.outbound());
+    let (endpoint, mut outbound) = (&joined.socket.channel().endpoint, joined.outbound());
     assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Message);
     // A thread reads the long one, and may have done so already.
     while endpoint.awaits_thread() {
@@ -397,7 +398,7 @@ async fn messages_in_the_ring_and_long_ones_keep_their_order() {
 async fn what_a_program_sent_before_it_left_something_unread_keeps_its_order() {
     let registry = registry();
     let (socket, program_end) = opened(&registry, Style::OneToOne);
-    let endpoint = &socket.channel.endpoint;
+    let endpoint = &socket.channel().endpoint;
     with_writer(&socket, |_| ());
     assert!(matches!(endpoint.try_take(), Err(Errno::AGAIN)));
     let mut context = Context::from_waker(Waker::noop());
@@ -425,7 +426,7 @@ async fn what_a_program_sent_before_it_left_something_unread_keeps_its_order() {
 async fn a_page_that_nobody_can_read_is_given_up_however_often_the_wait_begins_anew() {
     let registry = registry();
     let (socket, program_end) = opened(&registry, Style::OneToMany);
-    let endpoint = &socket.channel.endpoint;
+    let endpoint = &socket.channel().endpoint;
     let stuck = [(); WORKERS_MAX].map(|()| {
         let (end_it, ends) = mpsc::channel::<()>();
         endpoint.carrier().closer().worker().run(move || ends.recv().unwrap_or_default());
@@ -446,7 +447,7 @@ async fn a_page_that_nobody_can_read_is_given_up_however_often_the_wait_begins_a
 #[tokio::test(flavor = "local")]
 async fn a_daemon_that_sleeps_is_woken_and_misses_nothing() {
     let joined = Joined::new().await;
-    let (endpoint, mut outbound) = (&joined.socket.channel.endpoint, joined.outbound());
+    let (endpoint, mut outbound) = (&joined.socket.channel().endpoint, joined.outbound());
     for wakes in [true, false, true] {
         // A wake record of earlier messages may come late.
         for comes_late in [true, false] {
@@ -481,7 +482,7 @@ async fn messages_in_the_ring_leave_before_the_end() {
     soon(async {
         tokio::select! {
             biased;
-            () = joined.socket.channel.endpoint.readable() => panic!("nothing has come"),
+            () = joined.socket.channel().endpoint.readable() => panic!("nothing has come"),
             () = tokio::task::yield_now() => {}
         }
     })
@@ -541,7 +542,7 @@ async fn a_program_that_waits_for_room_in_the_ring_is_told() {
     with_writer(&joined.socket, |ring| ring.note_full());
     (0..2).for_each(|_| send_only(&joined.program_end, Kind::Filler));
     let mut outbound = joined.outbound();
-    let endpoint = &joined.socket.channel.endpoint;
+    let endpoint = &joined.socket.channel().endpoint;
     let ring_bytes = || endpoint.waiting_bytes();
     let full = ring_bytes();
     while endpoint.carrier().waiting_bytes() > 0 {
@@ -562,14 +563,14 @@ async fn a_request_waits_for_what_the_ring_holds() {
     assert_eq!(drain.step(&socket), None);
     put(&socket, 77, b"later");
     assert_eq!((drain.step(&socket), drain.step(&socket)), (None, Some(true)));
-    assert!(socket.channel.endpoint.waiting_bytes() > 0, "a later message is another request's");
+    assert!(socket.channel().endpoint.waiting_bytes() > 0, "a later message is another request's");
 }
 
 /// Takes records until one says that nothing more is there.
 fn take_all(socket: &Socket) -> Vec<Bytes> {
     let mut contents = Vec::new();
     loop {
-        match socket.channel.endpoint.try_take() {
+        match socket.channel().endpoint.try_take() {
             Ok(Incoming::Message(_, content)) => contents.push(content),
             Ok(Incoming::Filler) => {}
             other => {
@@ -582,7 +583,7 @@ fn take_all(socket: &Socket) -> Vec<Bytes> {
 
 /// Puts a message into a ring that was announced.
 fn put_into(ring: &Offered, socket: &Socket, content: &[u8]) -> Put {
-    let memory = socket.channel.pages.memory();
+    let memory = socket.channel().pages.memory();
     let words = ring.long_words().try_into().expect("as many as a ring has");
     Writer::new(Ring::new(words, memory.reader_words())).put(HEADER_BYTES + content.len(), |record| {
         record.push(&testing::header(ID, content.len()).encode());
@@ -594,7 +595,7 @@ fn put_into(ring: &Offered, socket: &Socket, content: &[u8]) -> Put {
 async fn a_ring_is_used_once_it_was_checked_and_behind_what_was_sent_before() {
     let registry = registry();
     let (socket, program_end) = opened(&registry, Style::OneToOne);
-    let number = || socket.channel.pages.field(StatusPage::RING_NUMBER_AT);
+    let number = || socket.channel().pages.field(StatusPage::RING_NUMBER_AT);
     let offered = || Offered::new("ring", ring::WORDS).expect("memory");
     let (one, other) = (offered(), offered());
     send(&program_end, ID, b"1");
@@ -602,12 +603,12 @@ async fn a_ring_is_used_once_it_was_checked_and_behind_what_was_sent_before() {
     send(&program_end, ID, b"2");
     assert_eq!(take_all(&socket), ["1"], "what follows waits for the check");
     assert_eq!((take_all(&socket).len(), number()), (0, 0));
-    soon(socket.channel.endpoint.readable()).await;
+    soon(socket.channel().endpoint.readable()).await;
     assert_eq!(number(), 7);
     // The daemon sleeps: a wake record follows what was sent before.
     assert!(matches!(put_into(&one, &socket, b"3"), Put::Done { sleep: Some(_) }));
     send_only(&program_end, Kind::Wake);
-    soon(socket.channel.endpoint.readable()).await;
+    soon(socket.channel().endpoint.readable()).await;
     assert_eq!(take_all(&socket), ["2", "3"]);
     // Another program goes on in a ring of its own.
     put_into(&one, &socket, b"4");
@@ -615,13 +616,13 @@ async fn a_ring_is_used_once_it_was_checked_and_behind_what_was_sent_before() {
     put_into(&one, &socket, b"5");
     send(&program_end, ID, b"6");
     assert_eq!(take_all(&socket), ["4", "5"], "the earlier ring comes first");
-    soon(socket.channel.endpoint.readable()).await;
+    soon(socket.channel().endpoint.readable()).await;
     assert_eq!(number(), 8);
     put_into(&other, &socket, b"7");
     send_only(&program_end, Kind::Wake);
     put_into(&one, &socket, b"nobody looks here");
     assert_eq!(take_all(&socket), ["6", "7"]);
-    assert!(socket.channel.endpoint.taken().reaches(socket.channel.endpoint.sent()));
+    assert!(socket.channel().endpoint.taken().reaches(socket.channel().endpoint.sent()));
 }
 
 #[tokio::test(flavor = "local")]
@@ -642,19 +643,19 @@ async fn a_ring_that_its_program_could_take_away_is_not_used() {
         announce(&program_end, 7, memfd);
         send(&program_end, ID, b"a record");
         assert_eq!(take_all(&socket), Vec::<Bytes>::new());
-        soon(socket.channel.endpoint.readable()).await;
+        soon(socket.channel().endpoint.readable()).await;
         assert_eq!(take_all(&socket), ["a record"], "the socket goes on");
-        assert_eq!(socket.channel.pages.field(StatusPage::RING_NUMBER_AT), 0);
+        assert_eq!(socket.channel().pages.field(StatusPage::RING_NUMBER_AT), 0);
     }
     // A record without memory is none of the shim's.
     send_only(&program_end, Kind::Ring);
-    assert!(matches!(socket.channel.endpoint.try_take(), Ok(Incoming::Malformed)));
+    assert!(matches!(socket.channel().endpoint.try_take(), Ok(Incoming::Malformed)));
 }
 
 #[tokio::test(flavor = "local")]
 async fn a_program_that_fills_its_carrier_without_end_ends_a_turn() {
     let joined = Joined::new().await;
-    let endpoint = &joined.socket.channel.endpoint;
+    let endpoint = &joined.socket.channel().endpoint;
     let fill = || {
         while rustix::net::send(
             &joined.program_end,
@@ -688,10 +689,10 @@ async fn a_program_that_fills_its_carrier_without_end_ends_a_turn() {
 async fn a_closed_socket_gives_its_share_back_beside_stuck_work() {
     let registry = registry();
     let (socket, program_end) = opened(&registry, Style::OneToMany);
-    let account = registry.pages.account(socket.share.owner.user);
+    let account = registry.resources().pages().account(socket.owner().user);
     assert!(account.charged_bytes() > 0);
     let (_end_it, ends) = mpsc::channel::<()>();
-    socket.channel.carrier().closer().worker().run(move || ends.recv().unwrap_or_default());
+    socket.channel().carrier().closer().worker().run(move || ends.recv().unwrap_or_default());
     registry.forget(&socket);
     drop(program_end);
     let given_back = async {

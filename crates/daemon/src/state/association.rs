@@ -1,20 +1,20 @@
-//! Associations of sockets: their state, and the messages on their way to the program.
+//! Associations of sockets.
 
 use std::cell::{Cell, OnceCell, RefCell, RefMut};
-use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
-use bytes::Bytes;
-use carrier::record::{Flags, HEADER_BYTES, Header, PAYLOAD_BYTES_MAX};
+use carrier::record::PAYLOAD_BYTES_MAX;
 use rustix::io::Errno;
-use swiftwater::internals::{self, AssociationView, AtHand, MessageRun};
+use swiftwater::internals::{self, AssociationView};
 use swiftwater::tokio::Association;
-use swiftwater::{LossKind, Message, PathState, RecvError};
-use tokio::sync::watch;
+use swiftwater::{Message, PathState};
+use tokio::sync::{MutexGuard, watch};
 
-use super::association_options::{AssocOptions, mtu_as_seen};
+use super::association_options::AssocOptions;
+use super::held::Held;
 use super::notification_type::NotificationType;
+use super::path_parameters::mtu_as_seen;
 use super::send_queue::SendQueue;
 use crate::channel::window_credit::ReceiveWindow;
 use crate::users::budget::AssociationSeat;
@@ -23,15 +23,12 @@ use crate::users::budget::AssociationSeat;
 /// all (`SCTP_FUTURE_ASSOC` and others).
 pub(crate) const FIRST_ID: u32 = 3;
 
-/// Maximum size of a message that may share a record with others: so that two of them fit.
-pub(crate) const BUNDLED_BYTES_MAX: usize = 6000;
-
 /// An association of a socket.
 pub(crate) struct SocketAssociation {
     /// The number of the association, unique in the daemon.
-    pub(crate) id: u32,
+    id: u32,
     /// The peer's address, as the program sees it.
-    pub(crate) peer: SocketAddr,
+    peer: SocketAddr,
     association: OnceCell<Association>,
     /// The options that were set for the association.
     assoc_options: RefCell<AssocOptions>,
@@ -44,108 +41,15 @@ pub(crate) struct SocketAssociation {
     is_all_told: watch::Sender<bool>,
     /// Messages that are being handed to the program; they stay here until that is done. A task holds the lock while it
     /// hands them up.
-    pub(crate) held: tokio::sync::Mutex<Held>,
+    held: tokio::sync::Mutex<Held>,
     /// The queue of outbound messages, if the socket is a one-to-many socket.
     send_queue: RefCell<Option<Rc<SendQueue>>>,
     /// Whether the association was told of a rest, see [`SocketAssociation::set_has_rest`].
     has_rest: Cell<bool>,
     /// The association whose stream this one's was linked with last. The stack knows whether the link has ended.
-    pub(crate) linked_with: Cell<u32>,
+    linked_with: Cell<u32>,
     /// The seat of an association that a peer has set up with a one-to-many socket.
     seat: OnceCell<AssociationSeat>,
-}
-
-/// Messages on their way from an association to the program.
-#[derive(Default)]
-pub(crate) struct Held {
-    /// Items to hand up, in this order.
-    pub(crate) queue: VecDeque<ToProgram>,
-    /// Messages behind these items, as they came in packets.
-    pub(crate) runs: VecDeque<MessageRun>,
-    /// The result of a read behind these items and runs that cannot share a record with them: an event, an end, an error, or
-    /// a message.
-    pub(crate) next: Option<Result<Option<AtHand>, RecvError>>,
-    /// Whether the peer has shut the association down.
-    pub(crate) is_shut_down: bool,
-    /// Whether the end must be reported once all items and runs were put.
-    pub(crate) is_end_due: bool,
-    /// How the association has ended; reported once all but the last item was put. No message follows an end, so that item is
-    /// in `queue`.
-    pub(crate) ending: Option<Ended>,
-}
-
-impl Held {
-    /// Appends an item; returns the number of bytes that it takes in a record.
-    pub(crate) fn push(&mut self, item: ToProgram) -> usize {
-        let bytes = item.record_bytes();
-        self.queue.push_back(item);
-        bytes
-    }
-
-    /// Appends messages; returns the number of bytes that they take in records.
-    pub(crate) fn push_run(&mut self, run: MessageRun) -> usize {
-        let bytes = record_bytes(&run);
-        self.runs.push_back(run);
-        bytes
-    }
-
-    /// Returns the number of bytes that all items and messages take in records.
-    pub(crate) fn record_bytes(&self) -> usize {
-        let of_queue = self.queue.iter().map(ToProgram::record_bytes);
-        of_queue.chain(self.runs.iter().map(record_bytes)).sum()
-    }
-
-    /// Returns the number of bytes that all items and messages keep in memory: runs keep their whole packets.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        let of_queue = self.queue.iter().map(ToProgram::record_bytes);
-        of_queue.chain(self.runs.iter().map(MessageRun::block_bytes)).sum()
-    }
-
-    /// Returns the number of bytes that the last message takes in a record, about; `None` if it is not short.
-    pub(crate) fn last_short_bytes(&self) -> Option<usize> {
-        match self.runs.back() {
-            Some(run) => Some(record_bytes(run) / run.messages().max(1)),
-            None => self.queue.back().filter(|last| last.is_short()).map(ToProgram::record_bytes),
-        }
-        .filter(|bytes| *bytes <= HEADER_BYTES + BUNDLED_BYTES_MAX)
-    }
-
-    /// Returns the number of items and messages that are held.
-    pub(crate) fn len(&self) -> usize {
-        self.queue.len() + self.runs.iter().map(MessageRun::messages).sum::<usize>()
-    }
-
-    /// Returns whether neither an item nor a message is held.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Removes the first message of the runs and returns it.
-    pub(crate) fn take_first_of_runs(&mut self) -> Option<Message> {
-        let run = self.runs.front_mut()?;
-        let message = run.take_first();
-        // A run whose messages cannot be told apart would stay for ever.
-        if run.messages() == 0 || message.is_none() {
-            self.runs.pop_front();
-        }
-        message
-    }
-}
-
-/// Returns the number of bytes that messages take in records.
-fn record_bytes(run: &MessageRun) -> usize {
-    run.data_bytes() + run.messages() * HEADER_BYTES
-}
-
-/// The end of an association.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// The peer has shut the association down, after its last message.
-    ByPeer,
-    /// This side has shut the association down.
-    ByUs,
-    /// The association was aborted or lost.
-    Lost(LossKind),
 }
 
 /// The outcome of setting up an association.
@@ -154,40 +58,6 @@ pub(crate) enum Outcome {
     Pending,
     Up,
     Failed(Errno),
-}
-
-/// An item for the program.
-#[derive(Debug)]
-pub(crate) enum ToProgram {
-    Message(Header, Message),
-    Notification(Header, Bytes),
-}
-
-impl ToProgram {
-    pub(crate) fn header(&self) -> &Header {
-        match self {
-            ToProgram::Message(header, _) | ToProgram::Notification(header, _) => header,
-        }
-    }
-
-    pub(crate) fn blocks(&self) -> &[Bytes] {
-        match self {
-            ToProgram::Message(_, message) => message.blocks(),
-            ToProgram::Notification(_, content) => std::slice::from_ref(content),
-        }
-    }
-
-    /// Returns whether the item is a message that may share a record with others: copying it costs less than a record
-    /// of its own.
-    pub(crate) fn is_short(&self) -> bool {
-        let ToProgram::Message(header, _) = self else { return false };
-        header.flags.contains(Flags::END) && header.bytes as usize <= BUNDLED_BYTES_MAX
-    }
-
-    /// Returns the number of bytes that the item takes in a record.
-    pub(crate) fn record_bytes(&self) -> usize {
-        self.header().record_bytes()
-    }
 }
 
 impl SocketAssociation {
@@ -207,6 +77,15 @@ impl SocketAssociation {
             linked_with: Cell::new(0),
             seat: OnceCell::new(),
         }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Returns the peer's address, as the program sees it.
+    pub(crate) fn peer(&self) -> SocketAddr {
+        self.peer
     }
 
     /// Counts the association for its user as long as it exists.
@@ -337,13 +216,43 @@ impl SocketAssociation {
         self.is_all_told.send_replace(true);
     }
 
-    pub(crate) fn send_queue(&self) -> RefMut<'_, Option<Rc<SendQueue>>> {
-        self.send_queue.borrow_mut()
+    /// Returns the queue of outbound messages; `None` on a one-to-one socket, and once the socket has removed the association.
+    pub(crate) fn send_queue(&self) -> Option<Rc<SendQueue>> {
+        self.send_queue.borrow().clone()
+    }
+
+    pub(super) fn set_send_queue(&self, queue: SendQueue) {
+        *self.send_queue.borrow_mut() = Some(Rc::new(queue));
+    }
+
+    /// Removes the queue of outbound messages, which closes for the program.
+    pub(crate) fn take_send_queue(&self) -> Option<Rc<SendQueue>> {
+        self.send_queue.borrow_mut().take()
+    }
+
+    /// Waits for the messages on their way to the program, for the task that hands them up.
+    pub(crate) async fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().await
+    }
+
+    /// Returns the association whose stream this one's was linked with last.
+    pub(crate) fn linked_with(&self) -> u32 {
+        self.linked_with.get()
+    }
+
+    /// Records that the stream of this association was linked with that of another one.
+    pub(crate) fn on_linked(&self, with: u32) {
+        self.linked_with.set(with);
     }
 
     /// Reads the executive's association; returns `None` while it is being set up, and once it has ended.
     pub(crate) fn view<R>(&self, read: impl FnOnce(AssociationView<'_>) -> R) -> Option<R> {
         internals::view(self.association()?, read)
+    }
+
+    /// Returns the fragmentation point; `None` while the association is being set up, and once it has ended.
+    pub(crate) fn fragmentation_point_bytes(&self) -> Option<usize> {
+        self.view(|view| view.fragmentation_point_bytes())
     }
 
     /// Returns the MTU of the narrowest path, as programs see it; `None` while the association is being set up, and once it has

@@ -6,24 +6,7 @@ use carrier::record::{Flags, Header};
 use swiftwater::AssociationOptions;
 
 use super::notification_type::NotificationType;
-
-/// `spp_flags`.
-pub(crate) mod flags {
-    pub(crate) const HB_ENABLE: u32 = 1;
-    pub(crate) const HB_DISABLE: u32 = 1 << 1;
-    pub(crate) const HB_DEMAND: u32 = 1 << 2;
-    pub(crate) const PMTUD_ENABLE: u32 = 1 << 3;
-    pub(crate) const PMTUD_DISABLE: u32 = 1 << 4;
-    pub(crate) const SACKDELAY_ENABLE: u32 = 1 << 5;
-    pub(crate) const SACKDELAY_DISABLE: u32 = 1 << 6;
-    pub(crate) const HB_TIME_IS_ZERO: u32 = 1 << 7;
-    pub(crate) const IPV6_FLOWLABEL: u32 = 1 << 8;
-    pub(crate) const DSCP: u32 = 1 << 9;
-
-    pub(crate) const HB: u32 = HB_ENABLE | HB_DISABLE;
-    pub(crate) const PMTUD: u32 = PMTUD_ENABLE | PMTUD_DISABLE;
-    pub(crate) const SACKDELAY: u32 = SACKDELAY_ENABLE | SACKDELAY_DISABLE;
-}
+use super::path_parameters::{PathParameters, flags};
 
 /// `sinfo_flags`.
 pub(crate) const UNORDERED: u16 = 1;
@@ -31,42 +14,42 @@ pub(crate) const ADDR_OVER: u16 = 1 << 1;
 pub(crate) const ABORT: u16 = 1 << 2;
 pub(crate) const EOF: u16 = 1 << 9;
 
+/// The options of an association.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AssocOptions {
-    pub(crate) rto_initial_ms: u32,
-    pub(crate) rto_max_ms: u32,
-    pub(crate) rto_min_ms: u32,
-    pub(crate) retries_max: u16,
-    pub(crate) cookie_life_ms: u32,
-    pub(crate) sack_delay_ms: u32,
-    pub(crate) sack_frequency: u32,
-    pub(crate) heartbeat_interval_ms: u32,
-    pub(crate) path_retries_max: u16,
-    pub(crate) potentially_failed_after: u16,
+    rto: RtoInfo,
+    retries_max: u16,
+    cookie_life_ms: u32,
+    sack_frequency: u32,
+    path: PathParameters,
+    potentially_failed_after: u16,
     /// `spt_pathcpthld`: stored without effect, since this stack does not abandon a failed primary path for good.
-    pub(crate) primary_left_after: u16,
-    /// The longest IP packet; 0 if not set.
-    pub(crate) path_mtu: u32,
-    /// `SPP_` flags: each pair says whether a feature is on or off.
-    pub(crate) path_flags: u32,
-    pub(crate) flow_label: u32,
-    pub(crate) dscp: u8,
+    primary_left_after: u16,
     /// `SCTP_CONTEXT`: a number that accompanies received messages.
-    pub(crate) context: u32,
+    context: u32,
     /// `SCTP_MAXSEG`; 0: as much as fits a packet.
-    pub(crate) segment_bytes_max: u32,
+    segment_bytes_max: u32,
     /// `SCTP_MAX_BURST`, if set: stored without effect, since packets are paced.
-    pub(crate) burst_max: Option<u32>,
-    pub(crate) sending: Sending,
-    pub(crate) policy: (u16, u32),
+    burst_max: Option<u32>,
+    sending: Sending,
+    /// `SCTP_DEFAULT_PRINFO`: the policy of partial reliability and its number, stored without effect.
+    policy: (u16, u32),
     /// The subscribed notifications: one bit for each kind, by its distance from the first.
-    pub(crate) subscriptions: u16,
-    pub(crate) scheduler: u32,
-    pub(crate) stream_resets: u32,
+    subscriptions: u16,
+    scheduler: u32,
+    stream_resets: u32,
     /// `SCTP_EXPOSE_POTENTIALLY_FAILED_STATE`: 0 unset, 1 disabled, 2 enabled.
-    pub(crate) exposes_failing: u32,
-    pub(crate) encapsulation_port: u16,
-    pub(crate) probe_interval_ms: u32,
+    exposes_failing: u32,
+    encapsulation_port: u16,
+    probe_interval_ms: u32,
+}
+
+/// `struct sctp_rtoinfo`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RtoInfo {
+    pub(crate) initial_ms: u32,
+    pub(crate) max_ms: u32,
+    pub(crate) min_ms: u32,
 }
 
 /// Defaults of messages that are sent without ancillary data (`SCTP_DEFAULT_SNDINFO`).
@@ -106,21 +89,19 @@ impl Default for AssocOptions {
     /// Returns the initial values of Linux.
     fn default() -> Self {
         AssocOptions {
-            rto_initial_ms: 3000,
-            rto_max_ms: 60_000,
-            rto_min_ms: 1000,
+            rto: RtoInfo { initial_ms: 3000, max_ms: 60_000, min_ms: 1000 },
             retries_max: 10,
             cookie_life_ms: 60_000,
-            sack_delay_ms: 200,
             sack_frequency: 2,
-            heartbeat_interval_ms: 30_000,
-            path_retries_max: 5,
+            path: PathParameters {
+                heartbeat_interval_ms: 30_000,
+                retries_max: 5,
+                sack_delay_ms: 200,
+                flags: flags::HB_ENABLE | flags::PMTUD_ENABLE | flags::SACKDELAY_ENABLE,
+                ..PathParameters::default()
+            },
             potentially_failed_after: 0,
             primary_left_after: u16::MAX,
-            path_mtu: 0,
-            path_flags: flags::HB_ENABLE | flags::PMTUD_ENABLE | flags::SACKDELAY_ENABLE,
-            flow_label: 0,
-            dscp: 0,
             context: 0,
             segment_bytes_max: 0,
             burst_max: None,
@@ -136,53 +117,94 @@ impl Default for AssocOptions {
     }
 }
 
+/// Timeouts, retransmission limits and SACKs.
 impl AssocOptions {
-    pub(crate) fn has(&self, flag: u32) -> bool {
-        self.path_flags & flag != 0
+    pub(crate) fn rto(&self) -> RtoInfo {
+        self.rto
     }
 
-    /// Sets one of two opposite flags, if `asked` contains one of them.
-    pub(crate) fn set_flags(&mut self, pair: u32, asked: u32) {
-        if asked & pair != 0 {
-            self.path_flags = self.path_flags & !pair | asked & pair;
+    pub(crate) fn set_rto(&mut self, rto: RtoInfo) {
+        self.rto = rto;
+    }
+
+    pub(crate) fn retries_max(&self) -> u16 {
+        self.retries_max
+    }
+
+    pub(crate) fn cookie_life_ms(&self) -> u32 {
+        self.cookie_life_ms
+    }
+
+    /// Sets `SCTP_ASSOCINFO`. Zero leaves a value unchanged.
+    pub(crate) fn merge_limits(&mut self, retries_max: u16, cookie_life_ms: u32) {
+        self.retries_max = if retries_max == 0 { self.retries_max } else { retries_max };
+        self.cookie_life_ms = if cookie_life_ms == 0 { self.cookie_life_ms } else { cookie_life_ms };
+    }
+
+    /// Returns the delay of SACKs in milliseconds and their frequency; 0 and 1 if they are not delayed.
+    pub(crate) fn sack(&self) -> (u32, u32) {
+        match self.path.has(flags::SACKDELAY_ENABLE) {
+            true => (self.path.sack_delay_ms, self.sack_frequency),
+            false => (0, 1),
         }
     }
 
-    /// Returns whether the program has subscribed to notifications of this kind.
-    pub(crate) fn subscribes(&self, kind: usize) -> bool {
-        self.subscriptions & 1 << kind != 0
-    }
-
-    pub(crate) fn subscribe(&mut self, kind: usize, on: bool) {
-        self.subscriptions = self.subscriptions & !(1 << kind) | u16::from(on) << kind;
-    }
-
-    /// Returns the stack's options of an association; those that this type lacks come from `rest`.
-    pub(crate) fn over(&self, rest: AssociationOptions) -> AssociationOptions {
-        let ms = |ms: u32| Duration::from_millis(ms.into());
-        let delays = self.has(flags::SACKDELAY_ENABLE);
-        AssociationOptions {
-            rto_initial: ms(self.rto_initial_ms),
-            rto_min: ms(self.rto_min_ms),
-            rto_max: ms(self.rto_max_ms),
-            association_retries_max: self.retries_max.into(),
-            cookie_life: ms(self.cookie_life_ms),
-            sack_delay: ms(self.sack_delay_ms),
-            sack_frequency: if delays { self.sack_frequency } else { 1 },
-            heartbeat_interval: self.has(flags::HB_ENABLE).then(|| ms(self.heartbeat_interval_ms)),
-            path_retries_max: self.path_retries_max.into(),
-            potentially_failed_retries_max: self.potentially_failed_after.into(),
-            path_mtu_discovery: self.has(flags::PMTUD_ENABLE),
-            path_mtu_bytes: Some(self.path_mtu as usize).filter(|bytes| *bytes > 0),
-            fragment_bytes_max: Some(self.segment_bytes_max as usize).filter(|bytes| *bytes > 0),
-            burst_packets_max: self.burst_max.filter(|packets| *packets > 0),
-            sender_dry_events: self.subscribes(NotificationType::SenderDry.subscription()),
-            send_failed_events: [NotificationType::SendFailed, NotificationType::SendFailedEvent]
-                .iter()
-                .any(|kind| self.subscribes(kind.subscription())),
-            dscp: if self.has(flags::DSCP) { self.dscp >> 2 } else { rest.dscp },
-            ..rest
+    /// Sets `SCTP_DELAYED_SACK`. Zero leaves a value unchanged; a frequency of 1 disables the delay.
+    pub(crate) fn merge_sack(&mut self, delay_ms: u32, frequency: u32) {
+        if delay_ms > 0 {
+            self.path.sack_delay_ms = delay_ms;
+            self.path.set_flags(flags::SACKDELAY, flags::SACKDELAY_ENABLE);
         }
+        match frequency {
+            0 => {}
+            1 => self.path.set_flags(flags::SACKDELAY, flags::SACKDELAY_DISABLE),
+            _ => {
+                self.sack_frequency = frequency;
+                self.path.set_flags(flags::SACKDELAY, flags::SACKDELAY_ENABLE);
+            }
+        }
+    }
+}
+
+/// Paths.
+impl AssocOptions {
+    /// Returns the parameters of paths that have no own ones.
+    pub(crate) fn path(&self) -> PathParameters {
+        self.path
+    }
+
+    /// Sets `SCTP_PEER_ADDR_PARAMS`. Without `has_label` there is no flow label.
+    pub(crate) fn merge_path(&mut self, asked: &PathParameters, has_label: bool) {
+        self.path.merge(asked, has_label);
+    }
+
+    pub(crate) fn potentially_failed_after(&self) -> u16 {
+        self.potentially_failed_after
+    }
+
+    pub(crate) fn primary_left_after(&self) -> u16 {
+        self.primary_left_after
+    }
+
+    /// Sets `SCTP_PEER_ADDR_THLDS`; with `primary_left_after` the second version. A limit of zero retransmissions leaves it
+    /// unchanged.
+    pub(crate) fn merge_thresholds(
+        &mut self,
+        path_retries_max: u16,
+        potentially_failed_after: u16,
+        primary_left_after: Option<u16>,
+    ) {
+        self.path.retries_max = if path_retries_max == 0 { self.path.retries_max } else { path_retries_max };
+        self.potentially_failed_after = potentially_failed_after;
+        self.primary_left_after = primary_left_after.unwrap_or(self.primary_left_after);
+    }
+
+    pub(crate) fn encapsulation_port(&self) -> u16 {
+        self.encapsulation_port
+    }
+
+    pub(crate) fn set_encapsulation_port(&mut self, port: u16) {
+        self.encapsulation_port = port;
     }
 
     /// Returns the UDP port of future peers if the daemon's port is `own`; `None` if SCTP is not carried by UDP.
@@ -194,9 +216,123 @@ impl AssocOptions {
             (_, port) => Some(port),
         }
     }
+
+    pub(crate) fn probe_interval_ms(&self) -> u32 {
+        self.probe_interval_ms
+    }
+
+    pub(crate) fn set_probe_interval_ms(&mut self, interval_ms: u32) {
+        self.probe_interval_ms = interval_ms;
+    }
+
+    pub(crate) fn exposes_failing(&self) -> u32 {
+        self.exposes_failing
+    }
+
+    pub(crate) fn set_exposes_failing(&mut self, exposes: u32) {
+        self.exposes_failing = exposes;
+    }
 }
 
-/// Returns the MTU of a path as programs see it: the length of IP packets (RFC 6458 §8.1.12).
-pub(crate) fn mtu_as_seen(ip_mtu_bytes: usize) -> u32 {
-    u32::try_from(ip_mtu_bytes).unwrap_or(u32::MAX)
+/// Messages and notifications.
+impl AssocOptions {
+    pub(crate) fn sending(&self) -> Sending {
+        self.sending
+    }
+
+    pub(crate) fn set_sending(&mut self, sending: Sending) {
+        self.sending = sending;
+    }
+
+    pub(crate) fn context(&self) -> u32 {
+        self.context
+    }
+
+    pub(crate) fn set_context(&mut self, context: u32) {
+        self.context = context;
+    }
+
+    pub(crate) fn segment_bytes_max(&self) -> u32 {
+        self.segment_bytes_max
+    }
+
+    pub(crate) fn set_segment_bytes_max(&mut self, bytes: u32) {
+        self.segment_bytes_max = bytes;
+    }
+
+    pub(crate) fn burst_max(&self) -> Option<u32> {
+        self.burst_max
+    }
+
+    pub(crate) fn set_burst_max(&mut self, packets: u32) {
+        self.burst_max = Some(packets);
+    }
+
+    pub(crate) fn policy(&self) -> (u16, u32) {
+        self.policy
+    }
+
+    pub(crate) fn set_policy(&mut self, policy: u16, number: u32) {
+        self.policy = (policy, number);
+    }
+
+    pub(crate) fn scheduler(&self) -> u32 {
+        self.scheduler
+    }
+
+    pub(crate) fn set_scheduler(&mut self, scheduler: u32) {
+        self.scheduler = scheduler;
+    }
+
+    pub(crate) fn stream_resets(&self) -> u32 {
+        self.stream_resets
+    }
+
+    pub(crate) fn set_stream_resets(&mut self, resets: u32) {
+        self.stream_resets = resets;
+    }
+
+    /// Returns whether the program has subscribed to notifications of this kind.
+    pub(crate) fn subscribes(&self, kind: usize) -> bool {
+        self.subscriptions & 1 << kind != 0
+    }
+
+    pub(crate) fn subscribe(&mut self, kind: usize, on: bool) {
+        self.subscriptions = self.subscriptions & !(1 << kind) | u16::from(on) << kind;
+    }
+
+    /// Subscribes to the notifications to which other options subscribe, and to no others.
+    pub(crate) fn subscribe_as(&mut self, other: &AssocOptions) {
+        self.subscriptions = other.subscriptions;
+    }
+}
+
+impl AssocOptions {
+    /// Returns the stack's options of an association; those that this type lacks come from `rest`.
+    pub(crate) fn over(&self, rest: AssociationOptions) -> AssociationOptions {
+        let ms = |ms: u32| Duration::from_millis(ms.into());
+        let (_, sack_frequency) = self.sack();
+        AssociationOptions {
+            rto_initial: ms(self.rto.initial_ms),
+            rto_min: ms(self.rto.min_ms),
+            rto_max: ms(self.rto.max_ms),
+            association_retries_max: self.retries_max.into(),
+            cookie_life: ms(self.cookie_life_ms),
+            sack_delay: ms(self.path.sack_delay_ms),
+            sack_frequency,
+            heartbeat_interval: self.path.has(flags::HB_ENABLE).then(|| ms(self.path.heartbeat_interval_ms)),
+            path_retries_max: self.path.retries_max.into(),
+            potentially_failed_retries_max: self.potentially_failed_after.into(),
+            path_mtu_discovery: self.path.has(flags::PMTUD_ENABLE),
+            path_mtu_bytes: Some(self.path.mtu_bytes as usize).filter(|bytes| *bytes > 0),
+            fragment_bytes_max: Some(self.segment_bytes_max as usize).filter(|bytes| *bytes > 0),
+            burst_packets_max: self.burst_max.filter(|packets| *packets > 0),
+            sender_dry_events: self.subscribes(NotificationType::SenderDry.subscription()),
+            send_failed_events: [NotificationType::SendFailed, NotificationType::SendFailedEvent]
+                .iter()
+                .any(|kind| self.subscribes(kind.subscription())),
+            dscp: if self.path.has(flags::DSCP) { self.path.dscp >> 2 } else { rest.dscp },
+            ..rest
+        }
+    }
 }

@@ -2,12 +2,16 @@
 
 pub(crate) mod association;
 pub(crate) mod association_options;
+pub(crate) mod associations;
 pub(crate) mod commands;
+pub(crate) mod held;
 pub(crate) mod notification_type;
+pub(crate) mod path_parameters;
 pub(crate) mod ports;
 pub(crate) mod registry;
 pub(crate) mod relayed;
 pub(crate) mod send_queue;
 pub(crate) mod socket;
+pub(crate) mod socket_addresses;
 pub(crate) mod socket_options;
 pub(crate) mod stream_rules;

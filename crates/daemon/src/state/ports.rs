@@ -72,12 +72,19 @@ pub(crate) struct Ports {
     /// Number of ports of the ephemeral range that each user has opened.
     ephemeral_of_users: HashMap<u32, usize>,
     next: u16,
+    /// Only root may bind ports below this.
+    unprivileged_from: u16,
 }
 
 impl Ports {
     /// Returns an empty table. Ephemeral ports are assigned from a random start, which programs cannot guess.
-    pub(crate) fn new(random: u16) -> Self {
-        Ports { next: random, ..Ports::default() }
+    pub(crate) fn new(random: u16, unprivileged_from: u16) -> Self {
+        Ports { next: random, unprivileged_from, ..Ports::default() }
+    }
+
+    /// Returns whether only root may bind this port.
+    pub(crate) fn is_privileged(&self, port: u16) -> bool {
+        (1..self.unprivileged_from).contains(&port)
     }
 
     /// Binds a socket of a user to a port, or to a free one if `port` is 0; returns the port.
@@ -214,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_port_has_one_holder_unless_all_share_it() {
-        let mut ports = Ports::new(0);
+        let mut ports = Ports::new(0, 1024);
         assert_eq!(ports.bind((1, 1), at("0.0.0.0"), 7, ALONE), Ok(7));
         assert_eq!(ports.bind((2, 1), at("127.0.0.1"), 7, SHARED), Err(Errno::ADDRINUSE));
         ports.release(1, 7);
@@ -227,7 +234,7 @@ mod tests {
 
     #[test]
     fn listeners_of_one_user_share_a_port() {
-        let mut ports = Ports::new(0);
+        let mut ports = Ports::new(0, 1024);
         let of = |user| Sharing { address: true, port_of_user: Some(user) };
         assert_eq!(ports.bind((1, 1), at("0.0.0.0"), 7, of(1)), Ok(7));
         ports.set_listens(1, 7, true);
@@ -239,7 +246,7 @@ mod tests {
 
     #[test]
     fn both_families_are_one_unless_a_socket_wants_ipv6_alone() {
-        let mut ports = Ports::new(0);
+        let mut ports = Ports::new(0, 1024);
         let alone = Scope::new(vec!["::".parse().expect("an address")], true);
         assert_eq!(ports.bind((1, 1), at("0.0.0.0"), 7, ALONE), Ok(7));
         assert_eq!(ports.bind((2, 1), at("::"), 7, ALONE), Err(Errno::ADDRINUSE));
@@ -250,7 +257,7 @@ mod tests {
 
     #[test]
     fn addresses_are_added_where_nobody_else_has_the_port() {
-        let mut ports = Ports::new(0);
+        let mut ports = Ports::new(0, 1024);
         let both =
             Scope::new(["127.0.0.1", "127.0.0.2"].map(|ip| ip.parse().expect("an address")).into(), false);
         assert_eq!(ports.bind((1, 1), at("127.0.0.1"), 7, ALONE), Ok(7));
@@ -262,7 +269,7 @@ mod tests {
 
     #[test]
     fn free_ports_differ_until_there_is_none() {
-        let mut ports = Ports::new(65_000);
+        let mut ports = Ports::new(65_000, 1024);
         // A user for each ten thousand.
         let mut bind = |n: u16| ports.bind((n.into(), u32::from(n / 10_000)), at("0.0.0.0"), 0, ALONE);
         let all: std::collections::HashSet<u16> = EPHEMERAL.map(|n| bind(n).expect("one is free")).collect();
@@ -272,7 +279,7 @@ mod tests {
 
     #[test]
     fn one_user_leaves_ephemeral_ports_to_others() {
-        let mut ports = Ports::new(0);
+        let mut ports = Ports::new(0, 1024);
         let mut sockets = 0..;
         let mut bind = |ports: &mut Ports, user: u32, port| {
             let socket = sockets.next().expect("numbers");

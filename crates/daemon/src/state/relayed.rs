@@ -41,8 +41,8 @@ impl<S> Relayed<S> {
         let hosts = assoc.association().map(|association| association.peer_addresses()).unwrap_or_default();
         let all: Vec<Ends> = hosts.into_iter().map(|host| ends(port, host, peer_port)).collect();
         let mut by_ends = self.by_ends.borrow_mut();
-        by_ends.extend(all.iter().map(|ends| (*ends, (Rc::downgrade(socket), assoc.id))));
-        RelayedEntries { table: Rc::clone(self), id: assoc.id, all }
+        by_ends.extend(all.iter().map(|ends| (*ends, (Rc::downgrade(socket), assoc.id()))));
+        RelayedEntries { table: Rc::clone(self), id: assoc.id(), all }
     }
 
     /// Returns the socket and the number of the other end of an association, if that is a socket of this daemon.

@@ -30,24 +30,17 @@ pub(crate) enum Front {
 
 /// The tasks of one association of a one-to-many socket.
 #[derive(Default)]
-pub(crate) struct Tasks {
+struct Tasks {
     /// Sets the association up, and sends its queued messages.
-    pub(crate) outbound: Option<JoinHandle<()>>,
+    outbound: Option<JoinHandle<()>>,
     /// Hands received messages up.
-    pub(crate) inbound: Option<JoinHandle<()>>,
-}
-
-impl Tasks {
-    /// Cancels both tasks.
-    pub(crate) fn abort(&self) {
-        self.outbound.iter().chain(&self.inbound).for_each(JoinHandle::abort);
-    }
+    inbound: Option<JoinHandle<()>>,
 }
 
 /// The messages that one association of a one-to-many socket has not accepted yet.
 pub(crate) struct SendQueue {
     /// The association's entry in the page.
-    pub(crate) entry: Option<EntryIndex>,
+    entry: Option<EntryIndex>,
     queued: RefCell<Queued>,
     /// Notified when a message was queued, or the queue was closed.
     filled: Notify,
@@ -88,8 +81,49 @@ impl SendQueue {
         self.queued.borrow_mut()
     }
 
-    pub(crate) fn tasks(&self) -> RefMut<'_, Tasks> {
+    fn tasks(&self) -> RefMut<'_, Tasks> {
         self.tasks.borrow_mut()
+    }
+
+    /// Records the task that sets the association up and sends the queued messages.
+    pub(crate) fn on_outbound_started(&self, task: JoinHandle<()>) {
+        self.tasks().outbound = Some(task);
+    }
+
+    /// Records the task that hands received messages up.
+    pub(crate) fn on_inbound_started(&self, task: JoinHandle<()>) {
+        self.tasks().inbound = Some(task);
+    }
+
+    /// Cancels the task that sets the association up and sends the queued messages.
+    pub(crate) fn abort_outbound(&self) {
+        self.tasks().outbound.take().inspect(JoinHandle::abort);
+    }
+
+    /// Cancels the task that hands received messages up.
+    pub(crate) fn abort_inbound(&self) {
+        self.tasks().inbound.take().inspect(JoinHandle::abort);
+    }
+
+    /// Shows the program the number of outbound streams, unless the association is shut down.
+    pub(crate) fn show_streams_out(&self, pages: &SharedPages, streams_out: u16) {
+        if let Some(entry) = self.entry.filter(|_| !self.is_shut()) {
+            pages.set_entry_streams_out(entry, streams_out);
+        }
+    }
+
+    /// Shows the program the default stream of messages. Without an entry in the page, the shim checks nothing.
+    pub(super) fn show_default_stream(&self, pages: &SharedPages, stream: u16) {
+        if let Some(entry) = self.entry {
+            pages.set_entry_default_stream(entry, stream);
+        }
+    }
+
+    /// Releases the entry in the page.
+    pub(super) fn leave(&self, pages: &SharedPages) {
+        if let Some(entry) = self.entry {
+            pages.leave(entry);
+        }
     }
 
     /// Queues a message. Returns false if the program has sent far more than the page permits.
@@ -199,9 +233,10 @@ impl SendQueue {
 
     /// Cancels the tasks and returns the queued messages, including any that a task was passing on.
     pub(crate) async fn stop(&self) -> Messages {
-        let tasks = std::mem::take(&mut *self.tasks());
-        tasks.abort();
-        for task in tasks.outbound.into_iter().chain(tasks.inbound) {
+        let Tasks { outbound, inbound } = self.tasks.take();
+        let tasks = [outbound, inbound];
+        tasks.iter().flatten().for_each(JoinHandle::abort);
+        for task in tasks.into_iter().flatten() {
             // The task was cancelled, so the result is an error.
             let _ = task.await;
         }
@@ -256,7 +291,7 @@ mod tests {
         first.refuse(&page);
         assert!(first.is_shut() && streams_out(0) == Entry::PEER_SHUT);
         let second = SendQueue::new(page.enter(4, 10, &peer));
-        page.leave(second.entry.expect("room in the page"));
+        second.leave(&page);
         second.close();
         page.enter(5, 10, &peer).expect("room in the page");
         second.refuse(&page);

@@ -1,7 +1,6 @@
 //! Sockets: the state that all requests on one share.
 
-use std::cell::{OnceCell, RefCell, RefMut};
-use std::collections::BTreeMap;
+use std::cell::{Cell, OnceCell, Ref, RefCell, RefMut};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
@@ -9,23 +8,29 @@ use std::sync::{Arc, Weak};
 use carrier::record::{Header, Kind};
 use carrier::status_page::State;
 use links::interface_addresses;
+use rustix::io::Errno;
 use rustix::net::UCred;
 use swiftwater::tokio::Listener;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::association::SocketAssociation;
+use super::association_options::AssocOptions;
+use super::associations::Associations;
 use super::commands::Commands;
-use super::ports::Scope;
+use super::held::Ended;
+use super::ports::{Scope, Sharing};
 use super::relayed::{Ends, Relayed};
 use super::send_queue::SendQueue;
+use super::socket_addresses::{Addresses, Bound};
 use super::socket_options::SocketOptions;
 use super::stream_rules::StreamRules;
 use crate::channel::Channel;
 use crate::channel::style::Style;
-use crate::system::addresses::{as_seen, unspecified};
+use crate::system::addresses::{View, as_seen, unspecified};
+use crate::system::errno;
 use crate::system::socket_cookie::Cookie;
 use crate::users::budget::AssociationSeat;
-use crate::users::owner::Share;
+use crate::users::owner::{Owner, Share};
 use crate::users::round_share::Turn;
 
 /// The parts of a new socket.
@@ -36,7 +41,7 @@ pub(super) struct NewSocket {
     pub(super) style: Style,
     pub(super) share: Arc<Share>,
     pub(super) channel: Channel,
-    pub(super) stage: State,
+    pub(super) state: State,
     pub(super) options: SocketOptions,
     pub(super) commands: Commands,
     pub(super) rules: Rc<StreamRules>,
@@ -44,116 +49,42 @@ pub(super) struct NewSocket {
 }
 
 /// One socket.
+///
+/// Each part of its state changes by the events of the socket (`on_bound`, `on_connecting` and others), which also show the change
+/// to the program in the status page.
 pub(crate) struct Socket {
-    /// Increases in the order in which sockets are opened.
-    pub(crate) number: u64,
-    /// The cookie of the program's end of the carrier.
-    pub(super) cookie: Cookie,
-    pub(crate) v6: bool,
-    pub(crate) style: Style,
-    /// The owner of the socket, and its count among the sockets of this user.
-    pub(crate) share: Arc<Share>,
-    /// The channel that the socket shares with its program.
-    pub(crate) channel: Rc<Channel>,
-    inner: RefCell<Inner>,
-    ended: tokio::sync::Notify,
+    number: u64,
+    cookie: Cookie,
+    v6: bool,
+    style: Style,
+    share: Arc<Share>,
+    channel: Rc<Channel>,
+    state: Cell<State>,
+    addresses: Addresses,
+    options: RefCell<SocketOptions>,
+    associations: Associations,
+    /// The listener, while the socket listens.
+    listener: RefCell<Weak<Listener>>,
+    /// The smallest fragmentation point of the associations, while fragmentation is disabled. Too small after the association has
+    /// ended, until the option is set again.
+    message_limit: Cell<Option<usize>>,
+    /// Notified when the association of the socket has ended.
+    ended: Notify,
     /// Set when the socket is forgotten: its program has closed it, and its port is free.
     gone: watch::Sender<bool>,
-    /// The sender of commands to the socket's task.
-    pub(crate) commands: Commands,
-    /// Rules for the modules on the streams of the socket's associations.
-    pub(crate) rules: Rc<StreamRules>,
-    /// The associations of all sockets that are being relayed.
-    pub(crate) relayed: Rc<Relayed<Socket>>,
+    commands: Commands,
+    rules: Rc<StreamRules>,
+    relayed: Rc<Relayed<Socket>>,
     /// The entries of a peeled-off association in the registry's table.
-    pub(super) peeled_off: OnceCell<Vec<Ends>>,
+    peeled_off: OnceCell<Vec<Ends>>,
 }
 
-/// The addresses and the port of a socket.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Bound {
-    /// The addresses that the program has named, at least one. The unspecified address stands for all.
-    pub(crate) ips: Vec<IpAddr>,
-    pub(crate) port: u16,
-}
-
-impl Bound {
-    pub(crate) fn first(&self) -> SocketAddr {
-        SocketAddr::new(self.ips[0], self.port)
-    }
-}
-
-/// The part of a socket that requests read and change.
-pub(crate) struct Inner {
-    pub(crate) stage: State,
-    /// The bound addresses, registered in the table of ports; `None` before.
-    pub(crate) bound: Option<Bound>,
-    /// The bound addresses of the listener or one-to-many socket from which this socket has its association; not
-    /// registered.
-    pub(crate) inherited: Option<Bound>,
-    /// The local address toward the peer.
-    pub(crate) local: Option<SocketAddr>,
-    pub(crate) peer: Option<SocketAddr>,
-    pub(crate) options: SocketOptions,
-    /// The listener, while the socket listens.
-    pub(crate) listener: Weak<Listener>,
-    /// The socket's associations, by number.
-    pub(crate) associations: BTreeMap<u32, Rc<SocketAssociation>>,
-    /// The smallest of their fragmentation points, while fragmentation is disabled. Too small after the association has
-    /// ended, until the option is set again.
-    pub(crate) message_limit: Option<usize>,
-    /// For a one-to-many socket: the number of associations from which something may still be received.
-    pub(crate) heard: usize,
-}
-
+/// The parts of a socket.
 impl Socket {
-    pub(crate) fn inner(&self) -> RefMut<'_, Inner> {
-        self.inner.borrow_mut()
-    }
-
-    /// Returns the turns of one task that moves records of this socket.
-    pub(crate) fn turn(&self) -> Turn {
-        Turn::new(&self.channel.endpoint.accounts().sent().round_share)
-    }
-
-    /// Returns whether this user may see the socket and its associations: only its owner and root may.
-    pub(crate) fn is_of(&self, credentials: UCred) -> bool {
-        credentials.uid.is_root() || self.share.owner.user == credentials.uid.as_raw()
-    }
-
-    /// Changes the state of the socket, for requests and for the sharers.
-    pub(crate) fn set_state(&self, inner: &mut Inner, stage: State) {
-        inner.stage = stage;
-        self.channel.pages.set_state(stage);
-        if stage.is_end() {
-            self.ended.notify_waiters();
-        }
-    }
-
-    /// Waits until the socket's association has ended.
-    pub(crate) async fn end(&self) {
-        let ended = self.ended.notified();
-        if !self.inner().stage.is_end() {
-            ended.await;
-        }
-    }
-
     /// Returns a socket that is not registered yet.
     pub(super) fn new(new: NewSocket) -> Socket {
-        let NewSocket { number, cookie, v6, style, share, channel, stage, options, commands, rules, relayed } =
+        let NewSocket { number, cookie, v6, style, share, channel, state, options, commands, rules, relayed } =
             new;
-        let inner = Inner {
-            stage,
-            bound: None,
-            inherited: None,
-            local: None,
-            peer: None,
-            options,
-            listener: Weak::new(),
-            associations: BTreeMap::new(),
-            message_limit: None,
-            heard: 0,
-        };
         Socket {
             number,
             cookie,
@@ -161,8 +92,13 @@ impl Socket {
             style,
             share,
             channel: Rc::new(channel),
-            inner: RefCell::new(inner),
-            ended: tokio::sync::Notify::new(),
+            state: Cell::new(state),
+            addresses: Addresses::default(),
+            options: RefCell::new(options),
+            associations: Associations::default(),
+            listener: RefCell::default(),
+            message_limit: Cell::new(None),
+            ended: Notify::new(),
             gone: watch::Sender::new(false),
             commands,
             rules,
@@ -171,120 +107,145 @@ impl Socket {
         }
     }
 
-    /// Records that the socket is forgotten.
-    pub(super) fn set_gone(&self) {
-        self.gone.send_replace(true);
+    /// Returns the number of the socket, which increases in the order in which sockets are opened.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
-    /// Waits until the socket is forgotten, and its port is free.
-    pub(crate) async fn gone(&self) {
-        // The sender lives as long as the socket, so this cannot fail.
-        let _ = self.gone.subscribe().wait_for(|gone| *gone).await;
+    /// Returns the cookie of the program's end of the carrier.
+    pub(super) fn cookie(&self) -> Cookie {
+        self.cookie
+    }
+
+    /// Returns whether the socket is of the family `AF_INET6`.
+    pub(crate) fn v6(&self) -> bool {
+        self.v6
+    }
+
+    pub(crate) fn style(&self) -> Style {
+        self.style
+    }
+
+    pub(crate) fn owner(&self) -> Owner {
+        self.share.owner()
+    }
+
+    /// Returns the count of the socket among those of its user.
+    pub(super) fn share(&self) -> &Arc<Share> {
+        &self.share
+    }
+
+    /// Returns the channel that the socket shares with its program.
+    pub(crate) fn channel(&self) -> &Rc<Channel> {
+        &self.channel
+    }
+
+    pub(crate) fn addresses(&self) -> &Addresses {
+        &self.addresses
+    }
+
+    pub(crate) fn associations(&self) -> &Associations {
+        &self.associations
+    }
+
+    pub(crate) fn options(&self) -> Ref<'_, SocketOptions> {
+        self.options.borrow()
+    }
+
+    pub(crate) fn options_mut(&self) -> RefMut<'_, SocketOptions> {
+        self.options.borrow_mut()
+    }
+
+    /// Returns the options of future associations.
+    pub(crate) fn future_options(&self) -> AssocOptions {
+        self.options().future().clone()
+    }
+
+    /// Returns the sender of commands to the socket's task.
+    pub(crate) fn commands(&self) -> &Commands {
+        &self.commands
+    }
+
+    /// Returns the rules for modules on the streams of the socket's associations.
+    pub(crate) fn rules(&self) -> &StreamRules {
+        &self.rules
+    }
+
+    /// Returns the associations of all sockets that are being relayed.
+    pub(crate) fn relayed(&self) -> &Rc<Relayed<Socket>> {
+        &self.relayed
+    }
+
+    /// Returns the entries of a peeled-off association in the registry's table.
+    pub(super) fn peeled_off(&self) -> &OnceCell<Vec<Ends>> {
+        &self.peeled_off
+    }
+
+    /// Returns the turns of one task that moves records of this socket.
+    pub(crate) fn turn(&self) -> Turn {
+        Turn::new(self.channel.endpoint.accounts().sent().round_share())
+    }
+}
+
+/// Queries.
+impl Socket {
+    pub(crate) fn state(&self) -> State {
+        self.state.get()
+    }
+
+    /// Returns whether this user may see the socket and its associations: only its owner and root may.
+    pub(crate) fn is_of(&self, credentials: UCred) -> bool {
+        credentials.uid.is_root() || self.owner().user == credentials.uid.as_raw()
     }
 
     /// Returns whether the socket listens for associations.
     pub(crate) fn listens(&self) -> bool {
-        matches!(self.inner().stage, State::Listening | State::OneToManyListening)
+        matches!(self.state(), State::Listening | State::OneToManyListening)
+    }
+
+    /// Returns the listener, while the socket listens.
+    pub(crate) fn listener(&self) -> Option<Arc<Listener>> {
+        self.listener.borrow().upgrade()
     }
 
     /// Returns the address for `getsockname`, in the form of the socket's family.
     pub(crate) fn local_address(&self) -> SocketAddr {
-        let inner = self.inner();
-        let local = inner.local.or_else(|| inner.bound.as_ref().map(Bound::first));
-        as_seen(self.v6, local.unwrap_or_else(|| unspecified(self.v6)))
+        as_seen(self.v6, self.addresses.local().unwrap_or_else(|| unspecified(self.v6)))
     }
 
-    /// Adds an association to a one-to-many socket, with its seat among those of its user, and creates its send queue.
-    pub(crate) fn enter(
-        &self,
-        association: SocketAssociation,
-        streams_out: u16,
-        seat: AssociationSeat,
-    ) -> Rc<SocketAssociation> {
-        association.take_seat(seat);
-        let entry = self.channel.pages.enter(association.id, streams_out, &association.peer);
-        *association.send_queue() = Some(Rc::new(SendQueue::new(entry)));
-        let association = Rc::new(association);
-        {
-            let mut inner = self.inner();
-            inner.associations.insert(association.id, Rc::clone(&association));
-            inner.heard += 1;
-            self.channel.pages.set_associations(inner.heard);
-        }
-        self.show_defaults(&association);
-        association
+    /// Returns the form in which the program sees addresses.
+    pub(crate) fn view(&self) -> View {
+        self.options().view(self.v6)
     }
 
-    /// Removes an association from a one-to-many socket; returns its closed send queue.
-    pub(crate) fn remove(&self, association: &SocketAssociation) -> Option<Rc<SendQueue>> {
-        self.inner().associations.remove(&association.id);
-        let queue = association.send_queue().take()?;
-        if let Some(entry) = queue.entry {
-            self.channel.pages.leave(entry);
-        }
-        queue.close();
-        Some(queue)
-    }
-
-    /// Records that nothing more will be received from one of the associations of a one-to-many socket.
-    pub(crate) fn note_silent(&self) {
-        let mut inner = self.inner();
-        inner.heard = inner.heard.saturating_sub(1);
-        self.channel.pages.set_associations(inner.heard);
-    }
-
-    /// Shows the default attributes of messages in the page: the shim completes a message when it is sent, so that later
-    /// changes do not concern it. Where a socket has many associations, only the stream is shown, which the shim checks.
-    pub(crate) fn show_defaults(&self, assoc: &SocketAssociation) {
-        let (pages, sending) = (&self.channel.pages, assoc.options().sending);
-        match assoc.send_queue().as_ref() {
-            // Without an entry in the page, the shim checks nothing.
-            Some(send_queue) => send_queue
-                .entry
-                .into_iter()
-                .for_each(|entry| pages.set_entry_default_stream(entry, sending.stream)),
-            None => pages.set_defaults(&sending.complete(Header::new(Kind::Data))),
-        }
-    }
-}
-
-impl Inner {
-    /// Returns the association with the peer that has this address.
-    pub(crate) fn with_peer(&self, address: SocketAddr) -> Option<Rc<SocketAssociation>> {
-        let all = || self.associations.values();
-        let set_up = all().find(|assoc| assoc.is_set_up_with(address));
-        set_up.or_else(|| all().find(|assoc| assoc.has_confirmed(address))).cloned()
-    }
-
-    /// Returns the association with this number, unless it has ended. If the socket can have only one, the number is ignored.
-    pub(crate) fn association(&self, id: u32) -> Option<Rc<SocketAssociation>> {
-        match self.stage {
-            State::Connecting | State::Connected => self.associations.values().next().cloned(),
+    /// Returns the association that an option names, unless it has ended. If the socket can have only one, the number is ignored.
+    pub(crate) fn named_association(&self, id: u32) -> Option<Rc<SocketAssociation>> {
+        match self.state() {
+            State::Connecting | State::Connected => self.associations.first(),
             State::Ended | State::Lost => None,
-            _ => self.associations.get(&id).cloned(),
+            _ => self.associations.get(id),
         }
     }
 
-    pub(crate) fn scope(&self, ips: Vec<IpAddr>) -> Scope {
-        Scope::new(ips, self.options.v6_only)
+    /// Returns the scope of bound addresses.
+    pub(crate) fn scope(&self, ips: &[IpAddr]) -> Scope {
+        Scope::new(ips.to_vec(), self.options().v6_only())
     }
 
-    /// Applies the current options and addresses of the socket to associations that peers set up from now on.
-    pub(crate) fn tune_listener(&self) {
-        if let Some(listener) = self.listener.upgrade() {
-            listener.set_options(&self.options.for_stack());
-            // The call cannot fail: this socket holds these addresses, so no other listener has them.
-            let _ = listener.set_local_addresses(&self.local_scope());
-        }
+    /// Returns the sockets with which the socket shares its port.
+    pub(super) fn sharing(&self) -> Sharing {
+        let options = self.options();
+        let port_of_user = options.reuses_port().then_some(self.owner().user);
+        Sharing { address: options.reuses_address(), port_of_user }
     }
 
     /// Returns the addresses that associations of the socket are restricted to; none for all. If the socket is bound to
     /// all addresses of one family, returns the current addresses of the host in that family, as the kernel does.
     pub(crate) fn local_scope(&self) -> Vec<IpAddr> {
-        let Some(bound) = &self.bound else { return Vec::new() };
-        let mut ips = bound.ips.clone();
+        let Some(bound) = self.addresses.bound() else { return Vec::new() };
+        let mut ips = bound.ips().to_vec();
         let all_ipv6 = ips.iter().any(|ip| ip.is_ipv6() && ip.is_unspecified());
-        if all_ipv6 && !self.options.v6_only {
+        if all_ipv6 && !self.options().v6_only() {
             ips.push(Ipv4Addr::UNSPECIFIED.into());
         }
         let of_all = |ip: &IpAddr| {
@@ -297,9 +258,205 @@ impl Inner {
         ips
     }
 
-    pub(crate) fn local_addresses(&self) -> Vec<SocketAddr> {
-        let bound = self.bound.iter().flat_map(|b| b.ips.iter().map(|ip| SocketAddr::new(*ip, b.port)));
-        let bound: Vec<SocketAddr> = bound.collect();
-        if bound.is_empty() { self.local.into_iter().collect() } else { bound }
+    /// Waits until the socket's association has ended.
+    pub(crate) async fn end(&self) {
+        let ended = self.ended.notified();
+        if !self.state().is_end() {
+            ended.await;
+        }
+    }
+
+    /// Waits until the socket is forgotten, and its port is free.
+    pub(crate) async fn gone(&self) {
+        // The sender lives as long as the socket, so this cannot fail.
+        let _ = self.gone.subscribe().wait_for(|gone| *gone).await;
+    }
+}
+
+/// Events in the life of the socket.
+impl Socket {
+    /// Changes the state, for requests and for the sharers.
+    fn set_state(&self, state: State) {
+        self.state.set(state);
+        self.channel.pages.set_state(state);
+        if state.is_end() {
+            self.ended.notify_waiters();
+        }
+    }
+
+    /// Records the addresses and the port that the table of ports has registered.
+    pub(super) fn on_bound(&self, bound: Bound) {
+        self.addresses.on_bound(bound);
+        self.tune_listener();
+    }
+
+    /// Records that the table of ports has released the port.
+    pub(super) fn on_port_released(&self) {
+        self.addresses.on_released();
+    }
+
+    /// Records that peers can set up associations with the socket.
+    pub(super) fn on_listening(&self, listener: &Arc<Listener>) {
+        *self.listener.borrow_mut() = Arc::downgrade(listener);
+        self.set_state(match self.style {
+            Style::OneToMany => State::OneToManyListening,
+            Style::OneToOne | Style::TcpStream | Style::PeeledOff => State::Listening,
+        });
+    }
+
+    /// Records that peers can set up no more associations.
+    pub(super) fn on_unlistened(&self) {
+        self.set_state(self.style.initial_state());
+    }
+
+    /// Records that the association of a one-to-one socket is being set up.
+    pub(crate) fn on_connecting(&self, association: &Rc<SocketAssociation>, local: Option<SocketAddr>) {
+        self.channel.pages.clear_error();
+        self.addresses.on_connecting(local, association.peer());
+        self.set_state(State::Connecting);
+        self.associations.insert(association);
+        self.show_defaults(association);
+    }
+
+    /// Records that the association of a one-to-one socket is up.
+    pub(crate) fn on_connected(&self, streams_out: u16) {
+        if let Some(peer) = self.addresses.peer() {
+            self.channel.pages.set_peer(&peer, streams_out);
+        }
+        self.set_state(State::Connected);
+    }
+
+    /// Records that the association of a one-to-one socket could not be set up; the socket may try again. `ends_content`: the
+    /// descriptor shows the failure, too.
+    pub(crate) fn on_connect_failed(&self, error: Errno, ends_content: bool) {
+        // The error is in the page before the channel becomes writable.
+        self.channel.pages.set_error(error);
+        self.addresses.on_connect_failed();
+        drop(self.associations.take_all());
+        self.set_state(State::Idle);
+        if ends_content {
+            // The end comes before the channel becomes writable: a descriptor that is only writable looks connected.
+            self.channel.endpoint.end();
+        }
+    }
+
+    /// Records that this new socket has an association from another socket, bound to `inherited`: an accepted or a peeled-off
+    /// one.
+    pub(crate) fn on_adopted(
+        &self,
+        association: &Rc<SocketAssociation>,
+        inherited: Option<Bound>,
+        local: Option<SocketAddr>,
+    ) {
+        self.associations.insert(association);
+        self.addresses.on_adopted(inherited, local, association.peer());
+        self.channel.pages.set_peer(&association.peer(), association.streams_out());
+        self.channel.pages.set_subscriptions(self.options().subscriptions());
+    }
+
+    /// Records how the association of the socket has ended. The program reads the data that has arrived, then the end.
+    pub(crate) fn on_association_ended(&self, how: Ended) {
+        let state = match how {
+            Ended::ByPeer if self.style.is_one_to_one() => State::Ended,
+            Ended::ByUs if self.style == Style::TcpStream => State::Ended,
+            // Sockets of other styles do not read an end.
+            Ended::ByPeer | Ended::ByUs => State::Lost,
+            Ended::Lost(loss) => {
+                self.channel.pages.set_error(errno::of_loss(loss));
+                State::Lost
+            }
+        };
+        self.channel.pages.set_local(&self.local_address());
+        self.set_state(state);
+    }
+
+    /// Removes all associations, because the program has closed the socket.
+    pub(crate) fn on_closed(&self) -> Vec<Rc<SocketAssociation>> {
+        self.associations.take_all()
+    }
+
+    /// Records that the socket is forgotten.
+    pub(super) fn on_forgotten(&self) {
+        self.gone.send_replace(true);
+    }
+}
+
+/// Associations of a one-to-many socket.
+impl Socket {
+    /// Adds an association, with its seat among those of its user, and creates its send queue.
+    pub(crate) fn enter(
+        &self,
+        association: SocketAssociation,
+        streams_out: u16,
+        seat: AssociationSeat,
+    ) -> Rc<SocketAssociation> {
+        association.take_seat(seat);
+        let entry = self.channel.pages.enter(association.id(), streams_out, &association.peer());
+        association.set_send_queue(SendQueue::new(entry));
+        let association = Rc::new(association);
+        self.associations.insert(&association);
+        self.channel.pages.set_associations(self.associations.on_heard());
+        self.show_defaults(&association);
+        association
+    }
+
+    /// Removes an association; returns its closed send queue.
+    pub(crate) fn remove(&self, association: &SocketAssociation) -> Option<Rc<SendQueue>> {
+        self.associations.remove(association);
+        let queue = association.take_send_queue()?;
+        queue.leave(&self.channel.pages);
+        queue.close();
+        Some(queue)
+    }
+
+    /// Records that nothing more will be received from one of the associations.
+    pub(crate) fn on_silent(&self) {
+        self.channel.pages.set_associations(self.associations.on_silent());
+    }
+}
+
+/// Effects of the options.
+impl Socket {
+    /// Shows the default attributes of messages in the page: the shim completes a message when it is sent, so that later
+    /// changes do not concern it. Where a socket has many associations, only the stream is shown, which the shim checks.
+    pub(crate) fn show_defaults(&self, assoc: &SocketAssociation) {
+        let (pages, sending) = (&self.channel.pages, assoc.options().sending());
+        match assoc.send_queue() {
+            Some(send_queue) => send_queue.show_default_stream(pages, sending.stream),
+            None => pages.set_defaults(&sending.complete(Header::new(Kind::Data))),
+        }
+    }
+
+    /// Applies the current options and addresses of the socket to associations that peers set up from now on.
+    pub(crate) fn tune_listener(&self) {
+        if let Some(listener) = self.listener() {
+            listener.set_options(&self.options().for_stack());
+            // The call cannot fail: this socket holds these addresses, so no other listener has them.
+            let _ = listener.set_local_addresses(&self.local_scope());
+        }
+    }
+
+    /// Lowers the limit of messages to that of an association that has come up, if fragmentation is disabled.
+    pub(crate) fn lower_message_limit(&self, assoc: &SocketAssociation) {
+        if self.options().keeps_messages_whole() {
+            let limits = self.message_limit.get().into_iter().chain(assoc.fragmentation_point_bytes());
+            self.set_message_limit(limits.min());
+        }
+    }
+
+    /// Shows the sharers the smallest limit of messages of the associations. Without any, that of future ones counts if
+    /// fragmentation is disabled.
+    pub(crate) fn set_message_limit(&self, least: Option<usize>) {
+        self.message_limit.set(least);
+        let limit = least.or_else(|| self.options().future_message_limit());
+        let limit = limit.and_then(|bytes| u32::try_from(bytes).ok());
+        self.channel.pages.set_fragmentation_limit(limit.unwrap_or(0));
+    }
+
+    /// Shows the sharers how long the last close waits. In the kernel only sockets of type `SOCK_STREAM` do.
+    pub(crate) fn show_linger(&self) {
+        if self.style.is_one_to_one() {
+            self.channel.pages.set_linger(self.options().linger().close_waits_s());
+        }
     }
 }

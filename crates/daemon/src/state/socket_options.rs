@@ -16,38 +16,44 @@ use crate::users::budget::Account;
 pub(crate) const SOL_SOCKET: i32 = 1;
 pub(crate) const IPPROTO_IP: i32 = 0;
 pub(crate) const IPPROTO_IPV6: i32 = 41;
+pub(crate) const IPPROTO_SCTP: i32 = 132;
 pub(crate) const SO_REUSEPORT: i32 = 15;
 pub(crate) const IP_TOS: i32 = 1;
 pub(crate) const IPV6_TCLASS: i32 = 67;
+pub(crate) const SCTP_DISABLE_FRAGMENTS: i32 = 8;
 pub(crate) const SCTP_ECN_SUPPORTED: i32 = 130;
+
+/// A level and a name.
+pub(crate) type OptionName = (i32, i32);
 
 /// Receive buffers up to this size bound all unread data. The program requested half of it.
 const BOUNDING_BYTES_MAX: i32 = 2 * 64 * 1024;
 
+/// The options of a socket.
 #[derive(Clone, Debug)]
 pub(crate) struct SocketOptions {
     /// Initial options of associations, unless the program has set others.
     defaults: AssociationOptions,
-    pub(crate) reuse_address: bool,
-    pub(crate) v6_only: bool,
-    pub(crate) linger: Linger,
+    reuse_address: bool,
+    v6_only: bool,
+    linger: Linger,
     /// `SO_SNDBUF` and `SO_RCVBUF` as `getsockopt` returns them: twice the requested size.
-    pub(crate) send_buffer_bytes: Option<i32>,
-    pub(crate) receive_buffer_bytes: Option<i32>,
-    /// Options that are stored without further effect, by level and name.
-    pub(crate) kept: BTreeMap<(i32, i32), i32>,
-    pub(crate) init: InitMessage,
-    pub(crate) nodelay: bool,
-    pub(crate) autoclose_s: u32,
-    pub(crate) adaptation: u32,
-    pub(crate) partial_delivery_bytes: u32,
+    send_buffer_bytes: Option<i32>,
+    receive_buffer_bytes: Option<i32>,
+    /// Options that the program reads back; most have no further effect.
+    kept: BTreeMap<OptionName, i32>,
+    init: InitMessage,
+    nodelay: bool,
+    autoclose_s: u32,
+    adaptation: u32,
+    partial_delivery_bytes: u32,
     /// `SCTP_FRAGMENT_INTERLEAVE`: messages of other associations may be read between the parts of a message.
-    pub(crate) interleaves: bool,
+    interleaves: bool,
     /// `SCTP_PR_SUPPORTED` and others: whether future associations offer an extension, by the name of the option.
-    pub(crate) offers: BTreeMap<i32, bool>,
-    pub(crate) subscriptions: Subscriptions,
+    offers: BTreeMap<i32, bool>,
+    subscriptions: Subscriptions,
     /// Options of future associations.
-    pub(crate) assoc_options: AssocOptions,
+    future: AssocOptions,
 }
 
 /// `struct linger`.
@@ -88,6 +94,8 @@ impl InitMessage {
 impl SocketOptions {
     pub(crate) fn new(stack: &Stack) -> Self {
         let defaults = stack.options().association.clone();
+        let mut future = AssocOptions::default();
+        future.set_encapsulation_port(stack.udp_port());
         SocketOptions {
             reuse_address: false,
             v6_only: false,
@@ -108,7 +116,7 @@ impl SocketOptions {
             interleaves: false,
             offers: BTreeMap::new(),
             subscriptions: Subscriptions::default(),
-            assoc_options: AssocOptions { encapsulation_port: stack.udp_port(), ..AssocOptions::default() },
+            future,
             defaults,
         }
     }
@@ -127,7 +135,149 @@ impl SocketOptions {
 
     /// Makes the timers of future associations share the pacer of a user.
     pub(crate) fn share_timeouts(&mut self, account: &Account) {
-        self.defaults.timeout_pacer = Some(account.timeout_pacer.clone());
+        self.defaults.timeout_pacer = Some(account.timeout_pacer().clone());
+    }
+}
+
+/// The values that programs set.
+impl SocketOptions {
+    /// Returns the stored value of an option.
+    pub(crate) fn kept(&self, option: OptionName) -> Option<i32> {
+        self.kept.get(&option).copied()
+    }
+
+    /// Returns whether a stored option is switched on.
+    pub(crate) fn is_kept_on(&self, option: OptionName) -> bool {
+        self.kept(option).is_some_and(|value| value != 0)
+    }
+
+    /// Stores the value of an option.
+    pub(crate) fn keep(&mut self, option: OptionName, value: i32) {
+        self.kept.insert(option, value);
+    }
+
+    pub(crate) fn reuses_address(&self) -> bool {
+        self.reuse_address
+    }
+
+    pub(crate) fn set_reuse_address(&mut self, on: bool) {
+        self.reuse_address = on;
+    }
+
+    pub(crate) fn v6_only(&self) -> bool {
+        self.v6_only
+    }
+
+    pub(crate) fn set_v6_only(&mut self, on: bool) {
+        self.v6_only = on;
+    }
+
+    pub(crate) fn linger(&self) -> Linger {
+        self.linger
+    }
+
+    /// Sets `SO_LINGER`. If it is switched off, the time stays.
+    pub(crate) fn set_linger(&mut self, on: bool, seconds: i32) {
+        self.linger = Linger { on, seconds: if on { seconds } else { self.linger.seconds } };
+    }
+
+    /// Sets `SO_SNDBUF`, as `getsockopt` returns it.
+    pub(crate) fn set_send_buffer_bytes(&mut self, bytes: i32) {
+        self.send_buffer_bytes = Some(bytes);
+    }
+
+    /// Sets `SO_RCVBUF`, as `getsockopt` returns it.
+    pub(crate) fn set_receive_buffer_bytes(&mut self, bytes: i32) {
+        self.receive_buffer_bytes = Some(bytes);
+    }
+
+    pub(crate) fn init(&self) -> InitMessage {
+        self.init
+    }
+
+    /// Sets `SCTP_INITMSG`.
+    pub(crate) fn merge_init(&mut self, fields: [u16; 4]) {
+        self.init.merge(fields);
+    }
+
+    pub(crate) fn nodelay(&self) -> bool {
+        self.nodelay
+    }
+
+    pub(crate) fn set_nodelay(&mut self, on: bool) {
+        self.nodelay = on;
+    }
+
+    pub(crate) fn autoclose_s(&self) -> u32 {
+        self.autoclose_s
+    }
+
+    pub(crate) fn set_autoclose_s(&mut self, seconds: u32) {
+        self.autoclose_s = seconds;
+    }
+
+    pub(crate) fn adaptation(&self) -> u32 {
+        self.adaptation
+    }
+
+    pub(crate) fn set_adaptation(&mut self, indication: u32) {
+        self.adaptation = indication;
+    }
+
+    pub(crate) fn partial_delivery_bytes(&self) -> u32 {
+        self.partial_delivery_bytes
+    }
+
+    pub(crate) fn set_partial_delivery_bytes(&mut self, bytes: u32) {
+        self.partial_delivery_bytes = bytes;
+    }
+
+    pub(crate) fn interleaves(&self) -> bool {
+        self.interleaves
+    }
+
+    pub(crate) fn set_interleaves(&mut self, on: bool) {
+        self.interleaves = on;
+    }
+
+    /// Returns whether future associations offer the extension of this option; `None` if the program has not set it.
+    pub(crate) fn offer(&self, name: i32) -> Option<bool> {
+        self.offers.get(&name).copied()
+    }
+
+    pub(crate) fn set_offer(&mut self, name: i32, on: bool) {
+        self.offers.insert(name, on);
+    }
+
+    pub(crate) fn subscriptions(&self) -> Subscriptions {
+        self.subscriptions
+    }
+
+    pub(crate) fn subscribe(&mut self, what: Subscriptions, on: bool) {
+        self.subscriptions = self.subscriptions.set(what, on);
+    }
+
+    /// Returns the options of future associations.
+    pub(crate) fn future(&self) -> &AssocOptions {
+        &self.future
+    }
+
+    pub(crate) fn future_mut(&mut self) -> &mut AssocOptions {
+        &mut self.future
+    }
+}
+
+/// The effects of the values.
+impl SocketOptions {
+    /// Returns whether fragmentation is disabled.
+    pub(crate) fn keeps_messages_whole(&self) -> bool {
+        self.is_kept_on((IPPROTO_SCTP, SCTP_DISABLE_FRAGMENTS))
+    }
+
+    /// Returns the maximum length of a message to a future association, if fragmentation is disabled and `SCTP_MAXSEG` is set.
+    pub(super) fn future_message_limit(&self) -> Option<usize> {
+        let set = self.future.segment_bytes_max() as usize;
+        Some(set).filter(|bytes| *bytes > 0 && self.keeps_messages_whole())
     }
 
     /// Returns whether messages are delivered after the socket was closed.
@@ -156,7 +306,7 @@ impl SocketOptions {
     /// Returns the stack's options for future associations of the socket.
     pub(crate) fn for_stack(&self) -> AssociationOptions {
         let attempts = Duration::from_millis(self.init.timeout_max_ms.into());
-        let options = self.for_stack_with(&self.assoc_options);
+        let options = self.for_stack_with(&self.future);
         AssociationOptions { rto_max: options.rto_max.min(attempts).max(options.rto_min), ..options }
     }
 
@@ -199,13 +349,12 @@ impl SocketOptions {
 
     /// Returns the value of `SO_REUSEPORT`.
     pub(crate) fn reuses_port(&self) -> bool {
-        self.kept.get(&(SOL_SOCKET, SO_REUSEPORT)).is_some_and(|on| *on != 0)
+        self.is_kept_on((SOL_SOCKET, SO_REUSEPORT))
     }
 
     /// Returns the codepoint of packets: that of IPv6 if it was set, otherwise that of IPv4.
     pub(crate) fn dscp(&self) -> u8 {
-        let class = |option| self.kept.get(&option).copied();
-        let class = class((IPPROTO_IPV6, IPV6_TCLASS)).or(class((IPPROTO_IP, IP_TOS)));
+        let class = self.kept((IPPROTO_IPV6, IPV6_TCLASS)).or(self.kept((IPPROTO_IP, IP_TOS)));
         (class.unwrap_or(0) >> 2) as u8
     }
 }

@@ -18,7 +18,7 @@ use crate::relay::{Departure, NO_REASON, abort, notifications};
 use crate::state::association::SocketAssociation;
 use crate::state::commands::{ConnectRequest, OneToManyCommand};
 use crate::state::registry::Registry;
-use crate::state::send_queue::{Front, SendQueue, Tasks};
+use crate::state::send_queue::{Front, SendQueue};
 use crate::state::socket::Socket;
 use crate::system::addresses::as_seen;
 use crate::system::errno;
@@ -43,7 +43,7 @@ pub(super) async fn run(
     let mut listener = None;
     let (mut turn, mut quantum) = (socket.turn(), Quantum::new());
     let (mut stalled, mut closed) = (false, false);
-    let endpoint = &socket.channel.endpoint;
+    let endpoint = &socket.channel().endpoint;
     loop {
         let mut batch = Batch::default();
         tokio::select! {
@@ -91,15 +91,14 @@ fn perform(socket: &Rc<Socket>, command: OneToManyCommand, listener: &mut Option
 /// Handles the close of a socket whose records wait for memory. Returns the departure if those records are given up, and `None`
 /// if the socket lingers.
 async fn close_early(socket: &Rc<Socket>) -> Option<Departure> {
-    if socket.channel.is_left_unread(0).await {
+    if socket.channel().is_left_unread(0).await {
         return Some(Departure::Unread);
     }
-    if !socket.inner().options.lingers() {
+    if !socket.options().lingers() {
         return Some(Departure::Closed);
     }
-    let associations: Vec<Rc<SocketAssociation>> = socket.inner().associations.values().cloned().collect();
-    for association in associations {
-        let queue = association.send_queue().clone();
+    for association in socket.associations().all() {
+        let queue = association.send_queue();
         if let Some(queue) = queue.filter(|_| association.association().is_none()) {
             set_up_soon(socket, association, queue);
         }
@@ -137,11 +136,11 @@ async fn next(listener: &mut Option<Arc<Listener>>) -> Association {
 }
 
 fn accept(registry: &Registry, socket: &Rc<Socket>, association: Association) {
-    let peer = as_seen(socket.v6, association.peer_addr());
+    let peer = as_seen(socket.v6(), association.peer_addr());
     let Some(seat) = registry.seat(socket) else {
         return abort(&association, "the server has as many associations as it may");
     };
-    let options = socket.inner().options.assoc_options.clone();
+    let options = socket.future_options();
     let entered = SocketAssociation::new(registry.next_association(), peer, options);
     let entered = socket.enter(entered, association.streams_out(), seat);
     start_association(socket, entered, Origin::Accepted(association));
@@ -150,9 +149,9 @@ fn accept(registry: &Registry, socket: &Rc<Socket>, association: Association) {
 /// Starts the task that sets an association up and relays its send queue.
 fn start_association(socket: &Rc<Socket>, association: Rc<SocketAssociation>, origin: Origin) {
     // An association that the socket has removed needs no task.
-    let Some(queue) = association.send_queue().clone() else { return };
+    let Some(queue) = association.send_queue() else { return };
     let task = relay(Rc::clone(socket), Rc::clone(&association), Rc::clone(&queue), origin);
-    queue.tasks().outbound = Some(tokio::task::spawn_local(task));
+    queue.on_outbound_started(tokio::task::spawn_local(task));
 }
 
 /// Sets an association up and relays its send queue.
@@ -163,7 +162,7 @@ async fn relay(socket: Rc<Socket>, assoc: Rc<SocketAssociation>, queue: Rc<SendQ
         }
         if let Front::Closed = queue.front() {
             // The program has left before it sent the first message, or could not send it.
-            return socket.note_silent();
+            return socket.on_silent();
         }
     }
     let outcome = tokio::select! {
@@ -175,9 +174,7 @@ async fn relay(socket: Rc<Socket>, assoc: Rc<SocketAssociation>, queue: Rc<SendQ
         Ok(association) => association,
         Err((error, cause)) => return cannot_start(&socket, &assoc, &queue, error, cause).await,
     };
-    if let Some(entry) = queue.entry.filter(|_| !queue.is_shut()) {
-        socket.channel.pages.set_entry_streams_out(entry, association.streams_out());
-    }
+    queue.show_streams_out(&socket.channel().pages, association.streams_out());
     assoc.set_up(association.clone());
     options::apply_when_up(&socket, &assoc);
     let telling = Telling(Rc::clone(&assoc));
@@ -185,11 +182,11 @@ async fn relay(socket: Rc<Socket>, assoc: Rc<SocketAssociation>, queue: Rc<SendQ
         drop(telling);
     } else {
         let upward = relay_inbound_to_end(Rc::clone(&socket), telling);
-        queue.tasks().inbound = Some(tokio::task::spawn_local(upward));
+        queue.on_inbound_started(tokio::task::spawn_local(upward));
     }
     relay_send_queue(&socket, &assoc, &association, &queue).await;
     assoc.all_told().await;
-    socket.note_silent();
+    socket.on_silent();
 }
 
 /// The duty to tell the program what comes from an association. Dropped once all is told, or no program is left to be told.
@@ -222,7 +219,7 @@ async fn cannot_start(
     assoc.set_failed(error);
     notify(socket, notifications::cannot_start(assoc, cause)).await;
     report_unsent(socket, assoc, queue, cause).await;
-    socket.note_silent();
+    socket.on_silent();
 }
 
 /// Reports the messages that wait for an association that could not be set up.
@@ -242,40 +239,33 @@ async fn relay_inbound_to_end(socket: Rc<Socket>, telling: Telling) {
 /// Ends the associations of a socket that its program has closed. Dropping the last handle of an association delivers its
 /// messages and shuts it down.
 async fn close(socket: &Rc<Socket>, departure: Departure) {
-    let (associations, lingers) = {
-        let mut inner = socket.inner();
-        (std::mem::take(&mut inner.associations), inner.options.lingers())
-    };
+    let (associations, lingers) = (socket.on_closed(), socket.options().lingers());
     let reason = match departure {
         Departure::HalfClosed | Departure::Closed if lingers => None,
         Departure::HalfClosed | Departure::Closed | Departure::Unread => Some(NO_REASON.to_owned()),
         Departure::Abort(reason) => Some(String::from_utf8_lossy(&reason).into_owned()),
     };
     if reason.is_none() {
-        socket.channel.credit.release_all();
+        socket.channel().credit.release_all();
     }
     let mut turn = socket.turn();
-    for assoc in associations.into_values() {
+    for assoc in associations {
         turn.close_one(|| close_association(socket, assoc, reason.as_deref())).await;
     }
 }
 
 /// Ends an association: with a reason by an ABORT, otherwise when its messages are delivered.
 fn close_association(socket: &Rc<Socket>, assoc: Rc<SocketAssociation>, reason: Option<&str>) {
-    let Some(queue) = assoc.send_queue().take() else { return };
+    let Some(queue) = assoc.take_send_queue() else { return };
     queue.close();
-    let Tasks { outbound, inbound } = std::mem::take(&mut *queue.tasks());
     // No program is left to deliver messages to.
-    inbound.inspect(|task| task.abort());
+    queue.abort_inbound();
     match (assoc.association(), reason) {
-        (None, None) => {
-            queue.tasks().outbound = outbound;
-            set_up_soon(socket, assoc, queue);
-        }
+        (None, None) => set_up_soon(socket, assoc, queue),
         (Some(_), None) => {}
         (Some(association), Some(reason)) => abort(association, reason),
-        // Aborting the task cancels the setup.
-        (None, Some(_)) => drop(outbound.inspect(|task| task.abort())),
+        // This cancels the setup.
+        (None, Some(_)) => queue.abort_outbound(),
     }
 }
 
@@ -299,13 +289,9 @@ mod tests {
         let registry = registry();
         let (socket, _theirs) = opened(&registry, Style::OneToMany);
         for id in 0..4 * RECORDS_PER_TURN as u32 {
-            let assoc = SocketAssociation::new(
-                id,
-                SocketAddr::from(([127, 0, 0, 1], 1)),
-                socket.inner().options.assoc_options.clone(),
-            );
-            *assoc.send_queue() = Some(Rc::new(SendQueue::new(None)));
-            socket.inner().associations.insert(id, Rc::new(assoc));
+            let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+            let assoc = SocketAssociation::new(id, peer, socket.future_options());
+            socket.enter(assoc, 1, registry.seat(&socket).expect("room"));
         }
         let turns = Arc::new(AtomicUsize::new(0));
         let neighbour = tokio::task::spawn_local({
@@ -326,13 +312,13 @@ mod tests {
 
     /// Starts an association with a listener on the same host; returns the listener and the association.
     fn connecting(registry: &Registry, socket: &Rc<Socket>) -> (Listener, Rc<SocketAssociation>) {
-        let listener = Listener::from(registry.stack.listen(7).expect("a free port"));
+        let listener = Listener::from(registry.stack().listen(7).expect("a free port"));
         let host = std::net::IpAddr::from([127, 0, 0, 1]);
-        let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack.udp_port()) };
+        let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack().udp_port()) };
         let request =
-            ConnectRequest { stack: registry.stack.clone(), port: 40_000, server, ends_content: false };
+            ConnectRequest { stack: registry.stack().clone(), port: 40_000, server, ends_content: false };
         let seat = registry.seat(socket).expect("the first");
-        let options = socket.inner().options.assoc_options.clone();
+        let options = socket.future_options();
         let assoc = SocketAssociation::new(3, SocketAddr::new(host, 7), options);
         let assoc = socket.enter(assoc, 1, seat);
         start_association(socket, Rc::clone(&assoc), Origin::Connecting { request, start: Start::Now });
@@ -361,11 +347,11 @@ mod tests {
         let (peer, _) = listener.accept().await.expect("an association comes");
         assoc.set_up_ended().await;
         // The peer's message cannot be delivered, so the socket has the association after its end, too.
-        let delivery = socket.channel.delivery.lock().await;
+        let delivery = socket.channel().delivery.lock().await;
         peer.send(b"a word").await.expect("it is up");
         peer.abort("");
         assoc.association().expect("it is up").closed().await;
-        let send_queue = assoc.send_queue().clone().expect("it has not been forgotten");
+        let send_queue = assoc.send_queue().expect("it has not been forgotten");
         let content = Bytes::from(vec![0; ROOM_BYTES as usize]);
         for _ in 0..2 {
             assert!(send_queue.push(Header::new(Kind::Data), content.clone()));

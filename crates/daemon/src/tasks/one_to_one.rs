@@ -3,7 +3,6 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use carrier::status_page::State;
 use swiftwater::tokio::Association;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
@@ -16,8 +15,9 @@ use crate::calls::options;
 use crate::channel::incoming::Incoming;
 use crate::channel::style::Style;
 use crate::relay::{Departure, NO_REASON, abort, notifications, other_end};
-use crate::state::association::{Ended, SocketAssociation};
+use crate::state::association::SocketAssociation;
 use crate::state::commands::{ConnectRequest, OneToOneCommand};
+use crate::state::held::Ended;
 use crate::state::registry::Registry;
 use crate::state::send_queue::Messages;
 use crate::state::socket::Socket;
@@ -32,7 +32,7 @@ pub(super) async fn run(
     loop {
         let command = tokio::select! {
             command = commands.recv() => command,
-            () = socket.channel.carrier().hung_up() => None,
+            () = socket.channel().carrier().hung_up() => None,
         };
         let goes_on = match command {
             None => false,
@@ -46,7 +46,7 @@ pub(super) async fn run(
                     biased;
                     command = commands.recv() => command.is_some(),
                     () = listener::accept(registry, socket, listener) => false,
-                    () = socket.channel.carrier().hung_up() => false,
+                    () = socket.channel().carrier().hung_up() => false,
                 }
             }
             Some(OneToOneCommand::Unlisten) => true,
@@ -66,18 +66,11 @@ async fn connect(socket: &Rc<Socket>, request: &ConnectRequest, assoc: &Rc<Socke
     let outcome = tokio::select! {
         outcome = Association::connect_from(&request.stack, request.port, &request.server) => outcome,
         // Dropping the future cancels the setup.
-        () = socket.channel.carrier().hung_up() => return false,
+        () = socket.channel().carrier().hung_up() => return false,
     };
-    let page = &socket.channel.pages;
     match outcome {
         Ok(association) => {
-            {
-                let mut inner = socket.inner();
-                if let Some(peer) = inner.peer {
-                    page.set_peer(&peer, association.streams_out());
-                }
-                socket.set_state(&mut inner, State::Connected);
-            }
+            socket.on_connected(association.streams_out());
             assoc.set_up(association);
             options::apply_when_up(socket, assoc);
             relay(socket, assoc, Messages::new()).await;
@@ -85,19 +78,9 @@ async fn connect(socket: &Rc<Socket>, request: &ConnectRequest, assoc: &Rc<Socke
         }
         Err(error) => {
             let error = errno::of_connect(&error);
-            // The error is in the page before the channel becomes writable, and by then the socket may connect again.
-            page.set_error(error);
-            {
-                let mut inner = socket.inner();
-                inner.peer = None;
-                inner.associations.clear();
-                socket.set_state(&mut inner, State::Idle);
-                if request.ends_content {
-                    // First: a descriptor that is only writable looks connected.
-                    socket.channel.endpoint.end();
-                }
-            }
-            discard_all(&socket.channel.endpoint).await;
+            socket.on_connect_failed(error, request.ends_content);
+            // The channel becomes writable, and the socket may connect again.
+            discard_all(&socket.channel().endpoint).await;
             assoc.set_failed(error);
             if !request.ends_content {
                 notify(socket, notifications::cannot_start(assoc, 0)).await;
@@ -120,17 +103,17 @@ async fn relay(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messa
         departure = tokio::select! {
             // The task ends with the association, and the time limit of the shutdown bounds that.
             _ = &mut inbound.0 => Departure::HalfClosed,
-            () = socket.channel.endpoint.closed() => match socket.channel.endpoint.take_at_close().await {
-                Ok(Incoming::Unread) if socket.channel.has_unread_data() => Departure::Unread,
+            () = socket.channel().endpoint.closed() => match socket.channel().endpoint.take_at_close().await {
+                Ok(Incoming::Unread) if socket.channel().has_unread_data() => Departure::Unread,
                 _ => Departure::Closed,
             },
         };
         // The program may still have the socket, and ask for its options.
-        socket.channel.endpoint.closed().await;
+        socket.channel().endpoint.closed().await;
     }
-    let lingers = socket.inner().options.lingers();
+    let lingers = socket.options().lingers();
     if matches!(departure, Departure::HalfClosed | Departure::Closed) && lingers {
-        socket.channel.credit.release_all();
+        socket.channel().credit.release_all();
     }
     let reason = match departure {
         // Dropping the last handle delivers the messages and shuts the association down.
@@ -152,8 +135,8 @@ async fn relay(socket: &Rc<Socket>, assoc: &Rc<SocketAssociation>, unsent: Messa
 /// Keeps a closed socket until its association has ended or the time is over for which it lingers: its program waits for that in
 /// `close`.
 async fn linger(socket: &Socket, association: &Association) {
-    let seconds = socket.inner().options.linger.close_waits_s();
-    if seconds > 0 && socket.style.is_one_to_one() {
+    let seconds = socket.options().linger().close_waits_s();
+    if seconds > 0 && socket.style().is_one_to_one() {
         // A lost association has ended, too. Messages that still arrive are discarded.
         let _ = timeout(Duration::from_secs(seconds.into()), association.clone().close()).await;
     }
@@ -184,28 +167,16 @@ async fn relay_inbound_to_end(socket: Rc<Socket>, assoc: Rc<SocketAssociation>) 
     let mut by_us = false;
     let ended = |how: Ended| {
         by_us = how == Ended::ByUs;
-        let end = match how {
-            Ended::ByPeer if socket.style.is_one_to_one() => State::Ended,
-            Ended::ByUs if socket.style == Style::TcpStream => State::Ended,
-            // Sockets of other styles do not read an end.
-            Ended::ByPeer => State::Lost,
-            Ended::ByUs => State::Lost,
-            Ended::Lost(loss) => {
-                socket.channel.pages.set_error(errno::of_loss(loss));
-                State::Lost
-            }
-        };
-        socket.channel.pages.set_local(&socket.local_address());
-        socket.set_state(&mut socket.inner(), end);
+        socket.on_association_ended(how);
     };
     relay_inbound(&socket, &assoc, ended).await;
     // A descriptor must not poll readable for an end that this side has caused, but a program that takes it for
     // TCP waits for one.
-    match by_us && socket.style != Style::TcpStream {
-        true => socket.channel.endpoint.end_silently(),
-        false => socket.channel.endpoint.end(),
+    match by_us && socket.style() != Style::TcpStream {
+        true => socket.channel().endpoint.end_silently(),
+        false => socket.channel().endpoint.end(),
     }
     if by_us {
-        socket.channel.endpoint.closed().await;
+        socket.channel().endpoint.closed().await;
     }
 }

@@ -5,8 +5,8 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 
+use swiftwater::Event;
 use swiftwater::tokio::Association;
-use swiftwater::{Event, RecvError};
 use tokio::task::{spawn_local, yield_now};
 use tokio::time::timeout;
 
@@ -15,7 +15,8 @@ use crate::relay::drain::Drain;
 use crate::relay::inbound::Inbound;
 use crate::relay::outbound::{Outbound, QueueOutbound};
 use crate::relay::{Departure, Wait, notifications};
-use crate::state::association::{Ended, SocketAssociation, ToProgram};
+use crate::state::association::SocketAssociation;
+use crate::state::held::{Ended, ToProgram};
 use crate::state::send_queue::{Messages, SendQueue};
 use crate::state::socket::Socket;
 use crate::users::closer::STUCK_WAIT;
@@ -34,7 +35,7 @@ pub(super) async fn relay_outbound(
             Ok(wait) => wait,
             Err(departure) => return departure,
         };
-        let endpoint = &socket.channel.endpoint;
+        let endpoint = &socket.channel().endpoint;
         match wait {
             Wait::Turn | Wait::Departure | Wait::End => outbound.next_turn().await,
             Wait::Message => endpoint.readable().await,
@@ -81,11 +82,11 @@ pub(super) async fn relay_inbound(
     mut ended: impl FnMut(Ended),
 ) {
     let Some(association) = assoc.association() else { return };
-    let mut held = assoc.held.lock().await;
+    let mut held = assoc.held().await;
     let mut inbound = Inbound::new(socket, assoc, association);
     while let Some(wait) = inbound.step(&mut held, &mut ended) {
         match wait {
-            Wait::Message => held.next = association.readable().await.err().map(Err::<_, RecvError>),
+            Wait::Message => held.set_next(association.readable().await.err().map(Err)),
             Wait::Channel(blocked) => inbound.unblocked(blocked).await,
             Wait::Departure => inbound.left().await,
             Wait::Turn | Wait::Memory | Wait::Association | Wait::End => inbound.next_turn().await,
@@ -108,12 +109,12 @@ async fn unless_discarded(
     tokio::select! {
         biased;
         () = &mut needed => return Ok(()),
-        () = socket.channel.endpoint.closed() => {}
+        () = socket.channel().endpoint.closed() => {}
     }
-    if !socket.inner().options.lingers() {
+    if !socket.options().lingers() {
         return Err(Departure::Closed);
     }
-    if socket.channel.is_left_unread(0).await {
+    if socket.channel().is_left_unread(0).await {
         return Err(Departure::Unread);
     }
     needed.await;
@@ -123,7 +124,7 @@ async fn unless_discarded(
 /// Takes the records that the program has sent before a request. Returns false if records stay because the user's memory is used
 /// up, or because nothing can be taken for too long.
 pub(crate) async fn drain(socket: &Socket) -> bool {
-    let (mut drain, endpoint) = (Drain::new(socket), &socket.channel.endpoint);
+    let (mut drain, endpoint) = (Drain::new(socket), &socket.channel().endpoint);
     let drained = async {
         let is_complete = loop {
             match drain.step(socket) {
@@ -159,7 +160,7 @@ pub(crate) async fn notify_sender_dry(socket: Rc<Socket>, associations: Vec<Rc<S
 
 /// Puts notifications into the channel, between the messages of its associations.
 pub(super) async fn notify(socket: &Socket, notifications: impl IntoIterator<Item = ToProgram>) {
-    let mut putter = Putter::new(&socket.channel);
+    let mut putter = Putter::new(socket.channel());
     for notification in notifications {
         // A notification to a program that has closed the socket is lost.
         let _ = putter.put(notification.header(), notification.blocks()).await;
@@ -189,7 +190,7 @@ mod tests {
             let registry = registry();
             let (socket, program_end) = opened(&registry, Style::OneToMany);
             send(&program_end, 1, b"a message");
-            let carrier = socket.channel.carrier();
+            let carrier = socket.channel().carrier();
             let (_end_it, ends) = std::sync::mpsc::channel::<()>();
             if rests {
                 carrier.time().rest_for(Duration::from_secs(60));
@@ -208,13 +209,13 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn a_notification_that_finds_room_needs_no_further_round() {
         let registry = registry();
-        let listener = Listener::from(registry.stack.listen(7).expect("a free port"));
+        let listener = Listener::from(registry.stack().listen(7).expect("a free port"));
         let host = IpAddr::from([127, 0, 0, 1]);
-        let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack.udp_port()) };
+        let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack().udp_port()) };
         let (connected, _accepted) =
-            tokio::join!(Association::connect_on(&registry.stack, server), listener.accept());
+            tokio::join!(Association::connect_on(registry.stack(), server), listener.accept());
         let (socket, program_end) = opened(&registry, Style::OneToOne);
-        let mut options = socket.inner().options.assoc_options.clone();
+        let mut options = socket.future_options();
         options.subscribe(NotificationType::SenderDry.subscription(), true);
         let peer = SocketAddr::new(host, 7);
         let assoc = SocketAssociation::with(1, peer, connected.expect("it listens"), options);
@@ -232,16 +233,16 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn the_sockets_of_a_user_together_move_so_many_records_in_a_round() {
         let registry = registry();
-        let listener = Listener::from(registry.stack.listen(7).expect("a free port"));
+        let listener = Listener::from(registry.stack().listen(7).expect("a free port"));
         let host = IpAddr::from([127, 0, 0, 1]);
         let (mut peers, mut programs, mut relays) = (Vec::new(), Vec::new(), Vec::new());
         for id in 0..SOCKETS {
-            let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack.udp_port()) };
+            let server = Address { hosts: vec![host], port: 7, udp_port: Some(registry.stack().udp_port()) };
             let (connected, accepted) =
-                tokio::join!(Association::connect_on(&registry.stack, server), listener.accept());
+                tokio::join!(Association::connect_on(registry.stack(), server), listener.accept());
             peers.push(accepted.expect("an association comes"));
             let (socket, program_end) = opened(&registry, Style::OneToOne);
-            let options = socket.inner().options.assoc_options.clone();
+            let options = socket.future_options();
             let peer = SocketAddr::new(host, 7);
             let assoc = SocketAssociation::with(id, peer, connected.expect("it listens"), options);
             (0..RECORDS).for_each(|_| send(&program_end, id, b"a word"));
@@ -256,7 +257,7 @@ mod tests {
         soon(async {
             while before < u64::from(SOCKETS) * RECORDS as u64 {
                 yield_now().await;
-                let records = registry.busy_polling.records();
+                let records = registry.busy_polling().records();
                 most = most.max(records - before);
                 before = records;
             }

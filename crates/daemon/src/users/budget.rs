@@ -25,7 +25,7 @@ use carrier::record::MESSAGE_BYTES_MAX;
 use swiftwater::internals::{
     POOL_RESERVED_PART, ReceiveBudget, SEND_RESERVED_PART, SendBudget, TimeoutPacer,
 };
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use self::associations::{ASSOCIATION_BYTES, AssociationSeat};
 use self::wait_queue::Queue;
@@ -98,16 +98,17 @@ pub(crate) struct Account {
     /// Number of the user's messages that wait for memory. Later messages do not overtake them.
     waiting: AtomicUsize,
     /// Number of times that a message had to wait.
-    pub(crate) waits: AtomicU64,
+    waits: AtomicU64,
     /// Number of associations of one-to-many sockets.
     associations: AtomicUsize,
-    pub(crate) refused: AtomicU64,
+    /// Number of such associations that were refused.
+    refused: AtomicU64,
     /// The part of the user in each round of the daemon's thread.
-    pub(crate) round_share: Arc<RoundShare>,
+    round_share: Arc<RoundShare>,
     /// Paces the timers of the user's associations.
-    pub(crate) timeout_pacer: TimeoutPacer,
+    timeout_pacer: TimeoutPacer,
     /// Taken by the answer about all sockets of the user that is being built: further ones wait in line.
-    pub(crate) report: Arc<Semaphore>,
+    report: Arc<Semaphore>,
 }
 
 /// Memory that is charged to a user until this is dropped.
@@ -195,6 +196,27 @@ impl Account {
 
     pub(crate) fn user(&self) -> u32 {
         self.user
+    }
+
+    /// Returns the number of times that a message had to wait for memory.
+    pub(crate) fn waits(&self) -> u64 {
+        self.waits.load(Relaxed)
+    }
+
+    /// Returns the part of the user in each round of the daemon's thread.
+    pub(crate) fn round_share(&self) -> &Arc<RoundShare> {
+        &self.round_share
+    }
+
+    /// Returns the pacer of the timers of the user's associations.
+    pub(crate) fn timeout_pacer(&self) -> &TimeoutPacer {
+        &self.timeout_pacer
+    }
+
+    /// Waits until no other answer about all sockets of the user is being built.
+    pub(crate) async fn begin_report(&self) -> Option<OwnedSemaphorePermit> {
+        // The semaphore is never closed.
+        Arc::clone(&self.report).acquire_owned().await.ok()
     }
 
     /// Returns the maximum size of a message, which must fit an empty budget.

@@ -7,6 +7,7 @@ pub(crate) mod descriptor_numbers;
 pub(crate) mod limits;
 pub(crate) mod memory_return;
 pub(crate) mod owner;
+pub(crate) mod resources;
 pub(crate) mod round_share;
 pub(crate) mod seats;
 pub(crate) mod thread_time;

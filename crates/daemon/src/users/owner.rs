@@ -124,9 +124,15 @@ pub(crate) struct Shares {
 /// One socket of a user, counted until dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
-    pub(crate) owner: Owner,
+    owner: Owner,
     _counted: Counted,
     _numbers: Taken,
+}
+
+impl Share {
+    pub(crate) fn owner(&self) -> Owner {
+        self.owner
+    }
 }
 
 /// The rings of all users.

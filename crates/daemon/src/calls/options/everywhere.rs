@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::{Access, fragmentation_point};
+use super::Access;
 use crate::state::association::SocketAssociation;
 use crate::state::association_options::AssocOptions;
 use crate::state::socket::Socket;
@@ -56,20 +56,18 @@ pub(crate) async fn change_everywhere(socket: &Socket, everywhere: Everywhere) -
         if turn.is_spent_by(1) {
             turn.next().await;
         }
-        let mut inner = socket.inner();
-        let Some((id, assoc)) = inner.associations.range(next..).next() else { break };
-        let assoc = Rc::clone(assoc);
-        next = id + 1;
+        let Some(assoc) = socket.associations().next_from(next) else { break };
+        next = assoc.id() + 1;
         if let Some(change) = &everywhere.change {
             change(&mut assoc.options());
         }
         is_subscribed |= everywhere.counts_subscribers && assoc.options().subscribes(0);
-        let mut access = Access::new(socket, &mut inner);
+        let mut access = Access::new(socket);
         if everywhere.applies {
             access.apply(&assoc);
         }
         if everywhere.limits_messages {
-            least = least.into_iter().chain(fragmentation_point(&assoc)).min();
+            least = least.into_iter().chain(assoc.fragmentation_point_bytes()).min();
         }
         if everywhere.notes_dry {
             access.note_if_dry(assoc);
@@ -77,13 +75,11 @@ pub(crate) async fn change_everywhere(socket: &Socket, everywhere: Everywhere) -
         }
     }
     turn.end();
-    let mut inner = socket.inner();
-    let mut access = Access::new(socket, &mut inner);
     if everywhere.limits_messages {
-        access.show_message_limit(least);
+        socket.set_message_limit(least);
     }
     if everywhere.counts_subscribers {
-        access.show_subscribers(is_subscribed);
+        Access::new(socket).show_subscribers(is_subscribed);
     }
     dry
 }
@@ -107,17 +103,17 @@ mod tests {
         let (socket, _program_end) = opened(&registry, Style::OneToMany);
         let peer = ([192, 0, 2, 1], 7).into();
         for id in 3..3 + COUNT {
-            let assoc = Rc::new(SocketAssociation::new(id, peer, AssocOptions::default()));
-            socket.inner().associations.insert(id, assoc);
+            let assoc = SocketAssociation::new(id, peer, AssocOptions::default());
+            socket.enter(assoc, 1, registry.seat(&socket).expect("room"));
         }
         // SCTP_ALL_ASSOC, and 7 packets.
         let value = [2, 0, 0, 0, 7, 0, 0, 0];
         let rest = set(&socket, IPPROTO_SCTP, messages::SCTP_MAX_BURST, &value).expect("it is valid");
         let changed = || {
-            let inner = socket.inner();
-            inner.associations.values().filter(|assoc| assoc.options().burst_max == Some(7)).count()
+            let all = socket.associations().all();
+            all.iter().filter(|assoc| assoc.options().burst_max() == Some(7)).count()
         };
-        assert_eq!((changed(), socket.inner().options.assoc_options.burst_max), (0, Some(7)));
+        assert_eq!((changed(), socket.future_options().burst_max()), (0, Some(7)));
         let mut changing = pin!(change_everywhere(&socket, rest.everywhere.expect("associations")));
         assert!(changing.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         assert!((1..=RECORDS_PER_ROUND).contains(&changed()), "{} in a turn", changed());

@@ -6,8 +6,9 @@ use rustix::io::Errno;
 
 use super::messages::tuned;
 use super::value::{ASSOC_VALUE_BYTES, Build, Value, number};
-use super::{Access, Current, IPPROTO_SCTP, room_for_number, switch};
-use crate::state::socket_options::SCTP_ECN_SUPPORTED;
+use super::{Access, Current, room_for_number, switch};
+use crate::state::association_options::AssocOptions;
+use crate::state::socket_options::{IPPROTO_SCTP, SCTP_ECN_SUPPORTED};
 
 const SCTP_SET_PEER_PRIMARY_ADDR: i32 = 5;
 const SCTP_AUTH_CHUNK: i32 = 21;
@@ -96,20 +97,20 @@ pub(super) fn get(access: &Access<'_>, name: i32, given: &[u8]) -> Option<Result
         SCTP_DEFAULT_PRINFO => policy(access, given),
         SCTP_PR_ASSOC_STATUS => abandoned(access, given, false),
         SCTP_PR_STREAM_STATUS => abandoned(access, given, true),
-        SCTP_ENABLE_STREAM_RESET => tuned(access, given, |assoc_options| assoc_options.stream_resets),
+        SCTP_ENABLE_STREAM_RESET => tuned(access, given, AssocOptions::stream_resets),
         _ => return None,
     })
 }
 
 impl Access<'_> {
     fn is_kept(&self, name: i32) -> bool {
-        self.inner.options.kept.get(&(IPPROTO_SCTP, name)).is_some_and(|value| *value != 0)
+        self.options().is_kept_on((IPPROTO_SCTP, name))
     }
 }
 
 /// `struct sctp_setpeerprim`: fails, since asking the peer needs an extension.
 fn set_peer_primary(access: &Access<'_>, value: &[u8]) -> Result<(), Errno> {
-    if access.inner.options.offers.get(&SCTP_ASCONF_SUPPORTED) != Some(&true) {
+    if access.options().offer(SCTP_ASCONF_SUPPORTED) != Some(true) {
         return Err(Errno::PERM);
     }
     let value = Value::exactly(value, SETPEERPRIM_BYTES)?;
@@ -122,7 +123,7 @@ fn refuse_key(access: &Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let anybody = match targets.current {
         Current::None => targets.future,
         Current::One(_) => true,
-        Current::All => targets.future || !access.inner.associations.is_empty(),
+        Current::All => targets.future || !access.socket.associations().is_empty(),
     };
     if anybody { Err(Errno::ACCESS) } else { Ok(()) }
 }
@@ -130,12 +131,11 @@ fn refuse_key(access: &Access<'_>, value: &[u8]) -> Result<(), Errno> {
 /// Sets `SCTP_AUTO_ASCONF`, which the kernel permits only for a socket bound to all addresses.
 fn set_auto_asconf(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let on = switch(value)?;
-    let bound_to_all =
-        access.inner.bound.as_ref().is_some_and(|bound| bound.ips.iter().any(|ip| ip.is_unspecified()));
+    let bound_to_all = access.socket.addresses().bound().is_some_and(|bound| bound.has_wildcard());
     if on && !bound_to_all {
         return Err(Errno::INVAL);
     }
-    access.inner.options.kept.insert((IPPROTO_SCTP, SCTP_AUTO_ASCONF), on.into());
+    access.options_mut().keep((IPPROTO_SCTP, SCTP_AUTO_ASCONF), on.into());
     Ok(())
 }
 
@@ -143,14 +143,14 @@ fn set_auto_asconf(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
 fn set_offer(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(), Errno> {
     let value = Value::exactly(value, ASSOC_VALUE_BYTES)?;
     if access.one(value.i32(0))?.is_none() {
-        access.inner.options.offers.insert(name, value.u32(4) != 0);
+        access.options_mut().set_offer(name, value.u32(4) != 0);
     }
     Ok(())
 }
 
 fn offer(access: &Access<'_>, name: i32, given: &[u8], agreed: bool) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, ASSOC_VALUE_BYTES)?;
-    let offers = access.inner.options.offers.get(&name).copied().unwrap_or(agreed);
+    let offers = access.options().offer(name).unwrap_or(agreed);
     let on = if access.one(given.i32(0))?.is_some() { agreed } else { offers };
     Ok(Build::after(given, 4).u32(on.into()).finish())
 }
@@ -163,12 +163,12 @@ fn set_policy(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
         return Err(Errno::INVAL);
     }
     let number = if policy == 0 { 0 } else { value.u32(4) };
-    access.set_several(value.i32(0), move |assoc_options| assoc_options.policy = (policy, number))
+    access.set_several(value.i32(0), move |assoc_options| assoc_options.set_policy(policy, number))
 }
 
 fn policy(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, PRINFO_BYTES)?;
-    let (policy, number) = access.assoc_options_of(given.i32(0))?.policy;
+    let (policy, number) = access.assoc_options_of(given.i32(0))?.policy();
     Ok(Build::after(given, 4).u32(number).u16(policy).u16(given.u16(10)).finish())
 }
 
@@ -193,7 +193,7 @@ fn set_stream_resets(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno>
     if resets & !STREAM_RESETS != 0 {
         return Err(Errno::INVAL);
     }
-    access.set_several(value.i32(0), move |assoc_options| assoc_options.stream_resets = resets)
+    access.set_several(value.i32(0), move |assoc_options| assoc_options.set_stream_resets(resets))
 }
 
 /// Fails, since the peer does not support stream reconfiguration.

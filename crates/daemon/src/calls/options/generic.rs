@@ -1,6 +1,5 @@
 //! `SOL_SOCKET`, `IPPROTO_IP` and `IPPROTO_IPV6`.
 
-use carrier::status_page::State;
 use rustix::io::Errno;
 
 use super::value::{Build, Value, number};
@@ -65,7 +64,7 @@ pub(super) fn set(access: &mut Access<'_>, level: i32, name: i32, value: &[u8]) 
     match level {
         SOL_SOCKET => set_of_socket(access, name, value),
         IPPROTO_IP => set_of_ip(access, name, value),
-        IPPROTO_IPV6 if access.socket.v6 => set_of_ipv6(access, name, value),
+        IPPROTO_IPV6 if access.socket.v6() => set_of_ipv6(access, name, value),
         _ => Err(Errno::NOPROTOOPT),
     }
 }
@@ -74,8 +73,8 @@ pub(super) fn get(access: &Access<'_>, level: i32, name: i32, given: &[u8]) -> R
     match level {
         SOL_SOCKET => of_socket(access, name),
         IPPROTO_IP => of_ip(access, name, given),
-        IPPROTO_IPV6 if access.socket.v6 => of_ipv6(access, name),
-        _ if access.socket.v6 => Err(Errno::NOPROTOOPT),
+        IPPROTO_IPV6 if access.socket.v6() => of_ipv6(access, name),
+        _ if access.socket.v6() => Err(Errno::NOPROTOOPT),
         _ => Err(Errno::OPNOTSUPP),
     }
 }
@@ -85,8 +84,8 @@ fn set_of_socket(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(),
         return bind_to_device(value);
     }
     let plain = Value::at_least(value, 4)?.i32(0);
-    let is_roots = access.socket.share.owner.user == 0;
-    let options = &mut access.inner.options;
+    let is_roots = access.socket.owner().user == 0;
+    let mut options = access.options_mut();
     match name {
         SO_SNDBUFFORCE | SO_RCVBUFFORCE | SO_MARK if !is_roots => return Err(Errno::PERM),
         // All packets leave through the daemon's socket, which cannot be marked for one program.
@@ -95,31 +94,29 @@ fn set_of_socket(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(),
         SO_PEEK_OFF => return Err(Errno::OPNOTSUPP),
         SO_BUSY_POLL if plain < 0 => return Err(Errno::INVAL),
         SO_BUSY_POLL if plain > 0 && !is_roots => return Err(Errno::PERM),
-        SO_REUSEADDR => options.reuse_address = plain != 0,
+        SO_REUSEADDR => options.set_reuse_address(plain != 0),
         SO_SNDBUF | SO_SNDBUFFORCE => {
-            options.send_buffer_bytes = Some(twice(plain).max(SEND_BUFFER_BYTES_MIN))
+            options.set_send_buffer_bytes(twice(plain).max(SEND_BUFFER_BYTES_MIN));
         }
         SO_RCVBUF | SO_RCVBUFFORCE => {
-            options.receive_buffer_bytes = Some(twice(plain).max(RECEIVE_BUFFER_BYTES_MIN))
+            options.set_receive_buffer_bytes(twice(plain).max(RECEIVE_BUFFER_BYTES_MIN));
         }
         SO_LINGER => {
             let value = Value::at_least(value, LINGER_BYTES)?;
-            options.linger.on = value.i32(0) != 0;
-            if options.linger.on {
-                options.linger.seconds = value.i32(4);
-            }
+            options.set_linger(value.i32(0) != 0, value.i32(4));
         }
         SO_RCVLOWAT => {
             let bytes = if plain < 0 { i32::MAX } else { plain.max(1) };
-            options.kept.insert((SOL_SOCKET, name), bytes);
+            options.keep((SOL_SOCKET, name), bytes);
         }
-        SO_PRIORITY | SO_BUSY_POLL => drop(options.kept.insert((SOL_SOCKET, name), plain)),
-        name if is_switch(name) => drop(options.kept.insert((SOL_SOCKET, name), (plain != 0).into())),
+        SO_PRIORITY | SO_BUSY_POLL => options.keep((SOL_SOCKET, name), plain),
+        name if is_switch(name) => options.keep((SOL_SOCKET, name), (plain != 0).into()),
         _ => return Err(Errno::NOPROTOOPT),
     }
+    drop(options);
     match name {
         SO_SNDBUF | SO_RCVBUF | SO_SNDBUFFORCE | SO_RCVBUFFORCE => access.apply_to_all(),
-        SO_LINGER => access.show_linger(),
+        SO_LINGER => access.socket.show_linger(),
         _ => {}
     }
     Ok(())
@@ -131,26 +128,25 @@ fn bind_to_device(name: &[u8]) -> Result<(), Errno> {
 }
 
 fn of_socket(access: &Access<'_>, name: i32) -> Result<Vec<u8>, Errno> {
-    let options = &access.inner.options;
-    let listens = matches!(access.inner.stage, State::Listening | State::OneToManyListening);
+    let options = access.options();
     Ok(number(match name {
-        SO_REUSEADDR => options.reuse_address.into(),
+        SO_REUSEADDR => options.reuses_address().into(),
         SO_SNDBUF => i32::try_from(options.send_buffer_bytes()).unwrap_or(i32::MAX),
         SO_RCVBUF => i32::try_from(options.receive_buffer_bytes()).unwrap_or(i32::MAX),
-        SO_ACCEPTCONN => listens.into(),
+        SO_ACCEPTCONN => access.socket.listens().into(),
         SO_LINGER => {
-            let linger = options.linger;
+            let linger = options.linger();
             return Ok(Build::new().u32(linger.on.into()).u32(linger.seconds.cast_unsigned()).finish());
         }
-        SO_RCVLOWAT => options.kept.get(&(SOL_SOCKET, name)).copied().unwrap_or(1),
+        SO_RCVLOWAT => options.kept((SOL_SOCKET, name)).unwrap_or(1),
         SO_SNDLOWAT => 1,
         SO_BINDTODEVICE => return Ok(Vec::new()),
         SO_MARK => 0,
-        SO_PRIORITY | SO_BUSY_POLL => options.kept.get(&(SOL_SOCKET, name)).copied().unwrap_or(0),
+        SO_PRIORITY | SO_BUSY_POLL => options.kept((SOL_SOCKET, name)).unwrap_or(0),
         // Nobody: only AF_UNIX sockets know their peer's process.
         SO_PEERCRED => return Ok(Build::new().u32(0).u32(u32::MAX).u32(u32::MAX).finish()),
         SO_PEEK_OFF => return Err(Errno::OPNOTSUPP),
-        name if is_switch(name) => options.kept.get(&(SOL_SOCKET, name)).copied().unwrap_or(0),
+        name if is_switch(name) => options.kept((SOL_SOCKET, name)).unwrap_or(0),
         _ => return Err(Errno::NOPROTOOPT),
     }))
 }
@@ -161,18 +157,18 @@ fn twice(asked: i32) -> i32 {
 
 /// Returns the ECN bits of packets: associations mark them ECN-capable.
 fn ecn(access: &Access<'_>) -> i32 {
-    if access.inner.associations.is_empty() { 0 } else { ECT_0 }
+    if access.socket.associations().is_empty() { 0 } else { ECT_0 }
 }
 
 /// Sets `IP_TOS` or `IPV6_TCLASS`. On a one-to-one socket, programs cannot set the ECN bits.
 fn set_class(access: &mut Access<'_>, option: (i32, i32), asked: i32) {
     let class = if access.is_one_to_one() { asked & !ECN | ecn(access) } else { asked };
-    access.inner.options.kept.insert(option, class & 0xff);
+    access.options_mut().keep(option, class & 0xff);
     access.apply_to_all();
 }
 
 fn class(access: &Access<'_>, option: (i32, i32)) -> i32 {
-    access.inner.options.kept.get(&option).copied().unwrap_or(0) | ecn(access)
+    access.options().kept(option).unwrap_or(0) | ecn(access)
 }
 
 /// Returns the initial value of an IP option. UDP carries the packets, so these options are stored without effect,
@@ -217,7 +213,7 @@ fn set_of_ip(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(), Err
         IP_TRANSPARENT if plain != 0 => return Err(Errno::PERM),
         _ => (plain != 0).into(),
     };
-    access.inner.options.kept.insert((IPPROTO_IP, name), value);
+    access.options_mut().keep((IPPROTO_IP, name), value);
     Ok(())
 }
 
@@ -228,7 +224,7 @@ fn of_ip(access: &Access<'_>, name: i32, given: &[u8]) -> Result<Vec<u8>, Errno>
     let default = default_of_ip(access, name)?;
     let value = match name {
         IP_TOS => class(access, (IPPROTO_IP, name)),
-        _ => access.inner.options.kept.get(&(IPPROTO_IP, name)).copied().unwrap_or(default),
+        _ => access.options().kept((IPPROTO_IP, name)).unwrap_or(default),
     };
     Ok(match (given.len(), u8::try_from(value)) {
         (1..4, Ok(byte)) => vec![byte],
@@ -245,7 +241,7 @@ fn mtu(access: &Access<'_>) -> Option<i32> {
 fn set_of_ipv6(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(), Errno> {
     let plain = Value::at_least(value, 4).map(|value| value.i32(0));
     match name {
-        IPV6_V6ONLY => access.inner.options.v6_only = plain? != 0,
+        IPV6_V6ONLY => access.options_mut().set_v6_only(plain? != 0),
         IPV6_TCLASS => match plain? {
             // The initial value of RFC 3542 §6.5.
             -1 => set_class(access, (IPPROTO_IPV6, name), 0),
@@ -259,7 +255,7 @@ fn set_of_ipv6(access: &mut Access<'_>, name: i32, value: &[u8]) -> Result<(), E
 
 fn of_ipv6(access: &Access<'_>, name: i32) -> Result<Vec<u8>, Errno> {
     match name {
-        IPV6_V6ONLY => Ok(number(access.inner.options.v6_only.into())),
+        IPV6_V6ONLY => Ok(number(access.options().v6_only().into())),
         IPV6_TCLASS => Ok(number(class(access, (IPPROTO_IPV6, name)))),
         _ => Err(Errno::NOPROTOOPT),
     }

@@ -6,14 +6,14 @@ use carrier::status_page::Subscriptions;
 use rustix::io::Errno;
 
 use super::value::{ASSOC_VALUE_BYTES, Build, Value, number};
-use super::{Access, Current, FUTURE, IPPROTO_SCTP, room_for_number, switch};
+use super::{Access, Current, FUTURE, room_for_number, switch};
 use crate::state::association::SocketAssociation;
 use crate::state::association_options::{ABORT, ADDR_OVER, AssocOptions, EOF, Sending, UNORDERED};
 use crate::state::notification_type::{FIRST_TYPE, NotificationType};
+use crate::state::socket_options::{IPPROTO_SCTP, SCTP_DISABLE_FRAGMENTS};
 
 const SCTP_NODELAY: i32 = 3;
 const SCTP_ADAPTATION_LAYER: i32 = 7;
-pub(super) const SCTP_DISABLE_FRAGMENTS: i32 = 8;
 const SCTP_DEFAULT_SEND_PARAM: i32 = 10;
 const SCTP_EVENTS: i32 = 11;
 const SCTP_I_WANT_MAPPED_V4_ADDR: i32 = 12;
@@ -54,11 +54,11 @@ const EXPOSE_MAX: u32 = 2;
 pub(super) fn set(access: &mut Access<'_>, name: i32, value: &[u8]) -> Option<Result<(), Errno>> {
     Some(match name {
         SCTP_NODELAY => switch(value).map(|on| {
-            access.inner.options.nodelay = on;
+            access.options_mut().set_nodelay(on);
             access.apply_to_all();
         }),
         SCTP_ADAPTATION_LAYER => {
-            Value::exactly(value, 4).map(|value| access.inner.options.adaptation = value.u32(0))
+            Value::exactly(value, 4).map(|value| access.options_mut().set_adaptation(value.u32(0)))
         }
         SCTP_DISABLE_FRAGMENTS => switch(value).map(|on| {
             access.keep(name, on.into());
@@ -66,7 +66,7 @@ pub(super) fn set(access: &mut Access<'_>, name: i32, value: &[u8]) -> Option<Re
         }),
         SCTP_I_WANT_MAPPED_V4_ADDR => switch(value).map(|on| access.want(Subscriptions::OWN_V4, !on)),
         SCTP_FRAGMENT_INTERLEAVE => {
-            Value::exactly(value, 4).map(|value| access.inner.options.interleaves = value.i32(0) != 0)
+            Value::exactly(value, 4).map(|value| access.options_mut().set_interleaves(value.i32(0) != 0))
         }
         SCTP_REUSE_PORT => set_reuse_port(access, value),
         SCTP_PARTIAL_DELIVERY_POINT => set_partial_delivery_point(access, value),
@@ -87,27 +87,27 @@ pub(super) fn set(access: &mut Access<'_>, name: i32, value: &[u8]) -> Option<Re
 }
 
 pub(super) fn get(access: &Access<'_>, name: i32, given: &[u8]) -> Option<Result<Vec<u8>, Errno>> {
-    let options = &access.inner.options;
+    let options = access.options();
     let plain = match name {
-        SCTP_NODELAY => options.nodelay.into(),
-        SCTP_ADAPTATION_LAYER => options.adaptation.cast_signed(),
+        SCTP_NODELAY => options.nodelay().into(),
+        SCTP_ADAPTATION_LAYER => options.adaptation().cast_signed(),
         SCTP_DISABLE_FRAGMENTS | SCTP_REUSE_PORT => access.kept(name).unwrap_or(0),
-        SCTP_FRAGMENT_INTERLEAVE => options.interleaves.into(),
-        SCTP_I_WANT_MAPPED_V4_ADDR => (!options.subscriptions.contains(Subscriptions::OWN_V4)).into(),
-        SCTP_PARTIAL_DELIVERY_POINT => options.partial_delivery_bytes.cast_signed(),
-        SCTP_RECVRCVINFO => options.subscriptions.contains(Subscriptions::RCVINFO).into(),
-        SCTP_RECVNXTINFO => options.subscriptions.contains(Subscriptions::NXTINFO).into(),
+        SCTP_FRAGMENT_INTERLEAVE => options.interleaves().into(),
+        SCTP_I_WANT_MAPPED_V4_ADDR => (!options.subscriptions().contains(Subscriptions::OWN_V4)).into(),
+        SCTP_PARTIAL_DELIVERY_POINT => options.partial_delivery_bytes().cast_signed(),
+        SCTP_RECVRCVINFO => options.subscriptions().contains(Subscriptions::RCVINFO).into(),
+        SCTP_RECVNXTINFO => options.subscriptions().contains(Subscriptions::NXTINFO).into(),
         SCTP_EVENTS => return Some(subscriptions(access, given)),
         SCTP_EVENT => return Some(subscription(access, given)),
         SCTP_DEFAULT_SEND_PARAM => return Some(sending_of_old(access, given)),
         SCTP_DEFAULT_SNDINFO => return Some(sending(access, given)),
         SCTP_MAXSEG => return Some(segment(access, given)),
         SCTP_MAX_BURST => return Some(burst(access, given)),
-        SCTP_CONTEXT => return Some(tuned(access, given, |assoc_options| assoc_options.context)),
-        SCTP_STREAM_SCHEDULER => return Some(tuned(access, given, |assoc_options| assoc_options.scheduler)),
+        SCTP_CONTEXT => return Some(tuned(access, given, AssocOptions::context)),
+        SCTP_STREAM_SCHEDULER => return Some(tuned(access, given, AssocOptions::scheduler)),
         SCTP_STREAM_SCHEDULER_VALUE => return Some(scheduler_value(access, given)),
         SCTP_EXPOSE_POTENTIALLY_FAILED_STATE => {
-            return Some(tuned(access, given, |assoc_options| assoc_options.exposes_failing));
+            return Some(tuned(access, given, AssocOptions::exposes_failing));
         }
         _ => return None,
     };
@@ -117,11 +117,11 @@ pub(super) fn get(access: &Access<'_>, name: i32, given: &[u8]) -> Option<Result
 impl Access<'_> {
     /// Stores a number that has no further effect.
     fn keep(&mut self, name: i32, value: i32) {
-        self.inner.options.kept.insert((IPPROTO_SCTP, name), value);
+        self.options_mut().keep((IPPROTO_SCTP, name), value);
     }
 
     fn kept(&self, name: i32) -> Option<i32> {
-        self.inner.options.kept.get(&(IPPROTO_SCTP, name)).copied()
+        self.options().kept((IPPROTO_SCTP, name))
     }
 
     /// Notes an association for an immediate notification if all its data is acknowledged already: the program has just
@@ -136,14 +136,14 @@ impl Access<'_> {
     /// Shows the sharers whether a future association, or one that there is, subscribes to the information
     /// about received messages.
     pub(super) fn show_subscribers(&mut self, is_one_subscribed: bool) {
-        let sndrcv = is_one_subscribed || self.inner.options.assoc_options.subscribes(0);
+        let sndrcv = is_one_subscribed || self.options().future().subscribes(0);
         self.want(Subscriptions::SNDRCV, sndrcv);
     }
 
     fn want(&mut self, what: Subscriptions, on: bool) {
-        let options = &mut self.inner.options;
-        options.subscriptions = options.subscriptions.set(what, on);
-        self.socket.channel.pages.set_subscriptions(options.subscriptions);
+        let mut options = self.options_mut();
+        options.subscribe(what, on);
+        self.socket.channel().pages.set_subscriptions(options.subscriptions());
     }
 }
 
@@ -163,7 +163,7 @@ fn set_reuse_port(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     if !access.is_one_to_one() {
         return Err(Errno::OPNOTSUPP);
     }
-    if access.inner.bound.is_some() {
+    if access.socket.addresses().is_bound() {
         return Err(Errno::FAULT);
     }
     let on = switch(value)?;
@@ -174,10 +174,10 @@ fn set_reuse_port(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
 /// Sets the partial delivery point, at most half of the receive buffer.
 fn set_partial_delivery_point(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let bytes = Value::exactly(value, 4)?.u32(0);
-    if bytes as usize > access.inner.options.receive_buffer_bytes() / 2 {
+    if bytes as usize > access.options().receive_buffer_bytes() / 2 {
         return Err(Errno::INVAL);
     }
-    access.inner.options.partial_delivery_bytes = bytes;
+    access.options_mut().set_partial_delivery_bytes(bytes);
     access.apply_to_all();
     Ok(())
 }
@@ -187,17 +187,14 @@ fn subscribe_to_all(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> 
     if value.len() > SUBSCRIPTIONS {
         return Err(Errno::INVAL);
     }
-    let mut assoc_options = access.assoc_options(None);
     for (kind, on) in value.iter().enumerate() {
-        assoc_options.subscribe(kind, *on != 0);
+        access.options_mut().future_mut().subscribe(kind, *on != 0);
     }
-    let subscriptions = assoc_options.subscriptions;
-    access.inner.options.assoc_options.subscriptions = subscriptions;
-    access.everywhere().change(move |assoc_options| assoc_options.subscriptions = subscriptions);
-    access.want(Subscriptions::SNDRCV, assoc_options.subscribes(0));
-    if assoc_options.subscribes(NotificationType::SenderDry.subscription())
-        && access.association(FUTURE).is_some()
-    {
+    let future = access.socket.future_options();
+    access.want(Subscriptions::SNDRCV, future.subscribes(0));
+    let wants_dry = future.subscribes(NotificationType::SenderDry.subscription());
+    access.everywhere().change(move |assoc_options| assoc_options.subscribe_as(&future));
+    if wants_dry && access.association(FUTURE).is_some() {
         access.everywhere().note_dry();
     }
     Ok(())
@@ -207,7 +204,7 @@ fn subscriptions(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     if given.is_empty() {
         return Err(Errno::INVAL);
     }
-    let assoc_options = &access.inner.options.assoc_options;
+    let assoc_options = access.socket.future_options();
     Ok((0..SUBSCRIPTIONS.min(given.len())).map(|kind| assoc_options.subscribes(kind).into()).collect())
 }
 
@@ -254,13 +251,13 @@ fn set_sending_of_old(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno
         lifetime_ms: value.u32(16),
     };
     check_flags(sending)?;
-    access.set_several(value.i32(28), move |assoc_options| assoc_options.sending = sending)
+    access.set_several(value.i32(28), move |assoc_options| assoc_options.set_sending(sending))
 }
 
 fn sending_of_old(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, SNDRCVINFO_BYTES)?;
     let Sending { stream, flags, ppid, context, lifetime_ms } =
-        access.assoc_options_of(given.i32(28))?.sending;
+        access.assoc_options_of(given.i32(28))?.sending();
     let value = Build::new().u16(stream).u16(given.u16(2)).u16(flags).u16(given.u16(6)).u32(ppid);
     let value = value.u32(context).u32(lifetime_ms).u32(given.u32(20)).u32(given.u32(24));
     Ok(value.u32(given.u32(28)).finish())
@@ -278,13 +275,14 @@ fn set_sending(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     };
     check_flags(sending)?;
     access.set_several(value.i32(12), move |assoc_options| {
-        assoc_options.sending = Sending { lifetime_ms: assoc_options.sending.lifetime_ms, ..sending };
+        let lifetime_ms = assoc_options.sending().lifetime_ms;
+        assoc_options.set_sending(Sending { lifetime_ms, ..sending });
     })
 }
 
 fn sending(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, SNDINFO_BYTES)?;
-    let Sending { stream, flags, ppid, context, .. } = access.assoc_options_of(given.i32(12))?.sending;
+    let Sending { stream, flags, ppid, context, .. } = access.assoc_options_of(given.i32(12))?.sending();
     Ok(Build::new().u16(stream).u16(flags).u32(ppid).u32(context).u32(given.u32(12)).finish())
 }
 
@@ -316,11 +314,11 @@ fn value_of(
 
 fn set_segment(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let (id, bytes) = value_for(value)?;
-    let least = SEGMENT_BYTES_MIN - if access.socket.v6 { IPV6_HEADER_MORE_BYTES } else { 0 };
+    let least = SEGMENT_BYTES_MIN - if access.socket.v6() { IPV6_HEADER_MORE_BYTES } else { 0 };
     if bytes != 0 && !(least..=SEGMENT_BYTES_MAX).contains(&bytes) {
         return Err(Errno::INVAL);
     }
-    access.set_one(id, |assoc_options| assoc_options.segment_bytes_max = bytes)?;
+    access.set_one(id, |assoc_options| assoc_options.set_segment_bytes_max(bytes))?;
     access.limit_messages();
     Ok(())
 }
@@ -329,22 +327,22 @@ fn set_segment(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
 fn segment(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     value_of(access, given, |id| {
         let found = access.one(id)?;
-        let in_use = found.as_ref().and_then(|assoc| assoc.view(|view| view.fragmentation_point_bytes()));
+        let in_use = found.as_ref().and_then(|assoc| assoc.fragmentation_point_bytes());
         Ok(match in_use {
             Some(bytes) => u32::try_from(bytes).unwrap_or(u32::MAX),
-            None => access.assoc_options(found.as_ref()).segment_bytes_max,
+            None => access.assoc_options(found.as_ref()).segment_bytes_max(),
         })
     })
 }
 
 fn set_burst(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let (id, packets) = value_for(value)?;
-    access.set_several(id, move |assoc_options| assoc_options.burst_max = Some(packets))
+    access.set_several(id, move |assoc_options| assoc_options.set_burst_max(packets))
 }
 
 /// Returns `SCTP_MAX_BURST`. As on Linux, further bytes of the buffer are returned unchanged.
 fn burst(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
-    let packets = |id| Ok(access.assoc_options_of(id)?.burst_max.unwrap_or(BURST_MAX));
+    let packets = |id| Ok(access.assoc_options_of(id)?.burst_max().unwrap_or(BURST_MAX));
     let mut value = value_of(access, given, packets)?;
     value.extend(given.get(value.len()..).unwrap_or_default());
     Ok(value)
@@ -353,7 +351,7 @@ fn burst(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
 fn set_context(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::exactly(value, ASSOC_VALUE_BYTES)?;
     let context = value.u32(4);
-    access.set_several(value.i32(0), move |assoc_options| assoc_options.context = context)
+    access.set_several(value.i32(0), move |assoc_options| assoc_options.set_context(context))
 }
 
 /// Stores a scheduler, which has no effect: here no stream waits for another.
@@ -363,7 +361,7 @@ fn set_scheduler(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     if scheduler > SCHEDULER_MAX {
         return Err(Errno::INVAL);
     }
-    access.set_several(value.i32(0), move |assoc_options| assoc_options.scheduler = scheduler)
+    access.set_several(value.i32(0), move |assoc_options| assoc_options.set_scheduler(scheduler))
 }
 
 /// Checks a `struct sctp_stream_value`, whose stream must exist; its value has no effect.
@@ -391,5 +389,5 @@ fn set_exposes(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     if value.u32(4) > EXPOSE_MAX {
         return Err(Errno::INVAL);
     }
-    access.set_one(value.i32(0), |assoc_options| assoc_options.exposes_failing = value.u32(4))
+    access.set_one(value.i32(0), |assoc_options| assoc_options.set_exposes_failing(value.u32(4)))
 }

@@ -26,6 +26,7 @@ mod status;
 mod timers;
 mod value;
 
+use std::cell::{Ref, RefMut};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
@@ -34,13 +35,11 @@ use rustix::io::Errno;
 use crate::channel::style::Style;
 use crate::state::association::SocketAssociation;
 use crate::state::association_options::AssocOptions;
-use crate::state::socket::{Inner, Socket};
-use crate::system::addresses::View;
+use crate::state::socket::Socket;
+use crate::state::socket_options::{IPPROTO_SCTP, SocketOptions};
 
 pub(crate) use everywhere::{Everywhere, change_everywhere};
 use value::{NamedAddress, Value};
-
-const IPPROTO_SCTP: i32 = 132;
 
 /// `SCTP_FUTURE_ASSOC`: future associations.
 const FUTURE: i32 = 0;
@@ -52,7 +51,6 @@ const ALL: i32 = 2;
 /// A socket whose options a request reads or sets.
 struct Access<'a> {
     socket: &'a Socket,
-    inner: &'a mut Inner,
     /// Associations whose program has just subscribed to the sender dry event, and which are dry already.
     dry: Vec<Rc<SocketAssociation>>,
     /// The change that remains to be made to all associations.
@@ -81,11 +79,10 @@ pub(crate) struct Rest {
 
 /// Sets an option. Returns the remaining work.
 pub(crate) fn set(socket: &Socket, level: i32, name: i32, value: &[u8]) -> Result<Rest, Errno> {
-    let mut inner = socket.inner();
-    let mut access = Access::new(socket, &mut inner);
+    let mut access = Access::new(socket);
     if level != IPPROTO_SCTP {
         generic::set(&mut access, level, name, value)?;
-        access.inner.tune_listener();
+        socket.tune_listener();
         return Ok(access.rest());
     }
     let done = timers::set(&mut access, name, value)
@@ -93,25 +90,22 @@ pub(crate) fn set(socket: &Socket, level: i32, name: i32, value: &[u8]) -> Resul
         .or_else(|| messages::set(&mut access, name, value))
         .or_else(|| extensions::set(&mut access, name, value));
     done.unwrap_or(Err(Errno::NOPROTOOPT))?;
-    access.inner.tune_listener();
+    socket.tune_listener();
     Ok(access.rest())
 }
 
 /// Applies the options to an association that has just come up, including those that were set meanwhile.
 pub(crate) fn apply_when_up(socket: &Socket, assoc: &SocketAssociation) {
     super::streams::autopush(socket, assoc);
-    let mut inner = socket.inner();
-    let mut access = Access::new(socket, &mut inner);
-    access.apply(assoc);
-    access.limit_messages_of(assoc);
-    access.show_linger();
-    assoc.set_bounds_unread(access.inner.options.bounds_unread());
+    Access::new(socket).apply(assoc);
+    socket.lower_message_limit(assoc);
+    socket.show_linger();
+    assoc.set_bounds_unread(socket.options().bounds_unread());
 }
 
 /// Returns the value of an option. `given` is the program's buffer, whose length is the room for the value.
 pub(crate) fn get(socket: &Socket, level: i32, name: i32, given: &[u8]) -> Result<Vec<u8>, Errno> {
-    let mut inner = socket.inner();
-    let access = Access::new(socket, &mut inner);
+    let access = Access::new(socket);
     if level != IPPROTO_SCTP {
         return generic::get(&access, level, name, given);
     }
@@ -124,8 +118,8 @@ pub(crate) fn get(socket: &Socket, level: i32, name: i32, given: &[u8]) -> Resul
 }
 
 impl<'a> Access<'a> {
-    fn new(socket: &'a Socket, inner: &'a mut Inner) -> Self {
-        Access { socket, inner, dry: Vec::new(), everywhere: None }
+    fn new(socket: &'a Socket) -> Self {
+        Access { socket, dry: Vec::new(), everywhere: None }
     }
 
     fn rest(self) -> Rest {
@@ -136,20 +130,24 @@ impl<'a> Access<'a> {
 impl Access<'_> {
     /// Returns whether this is a `SOCK_SEQPACKET` socket that was not peeled off.
     fn is_one_to_many(&self) -> bool {
-        self.socket.style == Style::OneToMany
+        self.socket.style() == Style::OneToMany
     }
 
     fn is_one_to_one(&self) -> bool {
-        self.socket.style.is_one_to_one()
+        self.socket.style().is_one_to_one()
     }
 
-    fn view(&self) -> View {
-        self.inner.options.view(self.socket.v6)
+    fn options(&self) -> Ref<'_, SocketOptions> {
+        self.socket.options()
+    }
+
+    fn options_mut(&self) -> RefMut<'_, SocketOptions> {
+        self.socket.options_mut()
     }
 
     /// Returns the association with this number. If the socket can have only one, the number is ignored.
     fn association(&self, id: i32) -> Option<Rc<SocketAssociation>> {
-        u32::try_from(id).ok().map_or_else(|| self.inner.association(0), |id| self.inner.association(id))
+        self.socket.named_association(u32::try_from(id).unwrap_or(0))
     }
 
     /// Returns the association that an option addresses; `None` for future associations.
@@ -176,14 +174,14 @@ impl Access<'_> {
 
     /// Returns the association whose peer has this address, unless the number is that of another.
     fn path(&self, id: i32, address: SocketAddr) -> Option<Rc<SocketAssociation>> {
-        let owner = self.inner.with_peer(address)?;
+        let owner = self.socket.associations().with_peer(address)?;
         let named = self.association(id);
-        named.is_none_or(|named| named.id == owner.id).then_some(owner)
+        named.is_none_or(|named| named.id() == owner.id()).then_some(owner)
     }
 
     /// Returns the options of an association, or of future associations.
     fn assoc_options(&self, of: Option<&Rc<SocketAssociation>>) -> AssocOptions {
-        of.map_or_else(|| self.inner.options.assoc_options.clone(), |assoc| assoc.options().clone())
+        of.map_or_else(|| self.socket.future_options(), |assoc| assoc.options().clone())
     }
 
     /// Returns the options of the association with this number, or of future associations.
@@ -195,7 +193,7 @@ impl Access<'_> {
     fn set_one(&mut self, id: i32, change: impl Fn(&mut AssocOptions)) -> Result<(), Errno> {
         match self.one(id)? {
             Some(assoc) => self.change(&assoc, change),
-            None => change(&mut self.inner.options.assoc_options),
+            None => change(self.options_mut().future_mut()),
         }
         Ok(())
     }
@@ -209,7 +207,7 @@ impl Access<'_> {
 
     fn tune(&mut self, targets: &Targets, change: impl Fn(&mut AssocOptions) + 'static) {
         if targets.future {
-            change(&mut self.inner.options.assoc_options);
+            change(self.options_mut().future_mut());
         }
         match &targets.current {
             Current::None => {}
@@ -233,7 +231,7 @@ impl Access<'_> {
         if let Some(association) = assoc.association()
             && let Some(current) = association.options()
         {
-            let options = self.inner.options.for_stack_with(&assoc.options()).with_fixed_of(&current);
+            let options = self.options().for_stack_with(&assoc.options()).with_fixed_of(&current);
             // The association may have ended meanwhile, and then needs no options.
             let _ = association.set_options(&options);
         }
@@ -241,39 +239,10 @@ impl Access<'_> {
 
     /// Shows the sharers the maximum length of a message if fragmentation is disabled: the smallest limit of all associations.
     fn limit_messages(&mut self) {
-        if self.keeps_messages_whole() {
+        if self.options().keeps_messages_whole() {
             self.everywhere().limit_messages();
         } else {
-            self.show_message_limit(None);
-        }
-    }
-
-    /// Lowers that limit to the one of an association that has come up.
-    fn limit_messages_of(&mut self, assoc: &SocketAssociation) {
-        if self.keeps_messages_whole() {
-            let least = self.inner.message_limit.into_iter().chain(fragmentation_point(assoc)).min();
-            self.show_message_limit(least);
-        }
-    }
-
-    fn keeps_messages_whole(&self) -> bool {
-        let option = (IPPROTO_SCTP, messages::SCTP_DISABLE_FRAGMENTS);
-        self.inner.options.kept.get(&option).is_some_and(|on| *on != 0)
-    }
-
-    /// Shows the smallest limit of the associations. Without any, that of future ones counts if fragmentation is disabled.
-    fn show_message_limit(&mut self, least: Option<usize>) {
-        self.inner.message_limit = least;
-        let set = self.inner.options.assoc_options.segment_bytes_max as usize;
-        let of_future = Some(set).filter(|bytes| *bytes > 0 && self.keeps_messages_whole());
-        let limit = least.or(of_future).and_then(|bytes| u32::try_from(bytes).ok());
-        self.socket.channel.pages.set_fragmentation_limit(limit.unwrap_or(0));
-    }
-
-    /// Shows the sharers how long the last close waits. In the kernel only sockets of type `SOCK_STREAM` do.
-    fn show_linger(&self) {
-        if self.socket.style.is_one_to_one() {
-            self.socket.channel.pages.set_linger(self.inner.options.linger.close_waits_s());
+            self.socket.set_message_limit(None);
         }
     }
 
@@ -281,10 +250,6 @@ impl Access<'_> {
     fn apply_to_all(&mut self) {
         self.everywhere().apply();
     }
-}
-
-fn fragmentation_point(assoc: &SocketAssociation) -> Option<usize> {
-    assoc.view(|view| view.fragmentation_point_bytes())
 }
 
 /// Parses a boolean in an `int`.

@@ -2,7 +2,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use std::time::Duration;
 
 use rustix::io::Errno;
 use swiftwater::PathOptions;
@@ -11,7 +10,8 @@ use super::Access;
 use super::timers::SACK_DELAY_MAX_MS;
 use super::value::{Build, NamedAddress, STORAGE_BYTES, Value};
 use crate::state::association::SocketAssociation;
-use crate::state::association_options::{AssocOptions, flags, mtu_as_seen};
+use crate::state::association_options::AssocOptions;
+use crate::state::path_parameters::{PathParameters, flags};
 
 const SCTP_PRIMARY_ADDR: i32 = 6;
 const SCTP_PEER_ADDR_PARAMS: i32 = 9;
@@ -128,167 +128,65 @@ fn primary(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
 /// if it has no paths yet, or no more.
 pub(super) fn primary_of(access: &Access<'_>, assoc: &SocketAssociation) -> SocketAddr {
     let primary = assoc.view(|view| view.primary().remote().ip());
-    peer_at(access, assoc, primary.unwrap_or(assoc.peer.ip()))
+    peer_at(access, assoc, primary.unwrap_or(assoc.peer().ip()))
 }
 
 /// Returns an address of the peer, in the form for the program.
 pub(super) fn peer_at(access: &Access<'_>, assoc: &SocketAssociation, ip: IpAddr) -> SocketAddr {
-    access.view().of(SocketAddr::new(ip, assoc.peer.port()))
+    access.socket.view().of(SocketAddr::new(ip, assoc.peer().port()))
 }
 
 /// Sets the parameters in a `struct sctp_paddrparams`.
 fn set_parameters(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let bytes = if value.len() == OLD_PARAMS_BYTES { OLD_PARAMS_BYTES } else { PARAMS_BYTES };
     let value = Value::exactly(value, bytes)?;
-    let asked = Asked {
-        interval_ms: value.u32(132),
-        retries: value.u16(136),
-        path_mtu: value.u32(138),
+    let asked = PathParameters {
+        heartbeat_interval_ms: value.u32(132),
+        retries_max: value.u16(136),
+        mtu_bytes: value.u32(138),
         sack_delay_ms: value.u32(142),
         flags: value.u32(146),
         flow_label: value.u32(150),
         dscp: value.u8(154),
     };
-    asked.check()?;
+    let is_mtu_valid = asked.mtu_bytes == 0 || asked.mtu_bytes >= PATH_MTU_MIN;
+    if asked.contradicts() || asked.sack_delay_ms > SACK_DELAY_MAX_MS || !is_mtu_valid {
+        return Err(Errno::INVAL);
+    }
     let subject = access.subject(value.i32(0), value.address(4), Errno::INVAL)?;
-    let has_label = access.socket.v6 || !matches!(subject, Subject::Future);
+    let has_label = access.socket.v6() || !matches!(subject, Subject::Future);
     match &subject {
-        Subject::Future if asked.flags & flags::HB_DEMAND != 0 => return Err(Errno::INVAL),
-        Subject::Future => asked.change(&mut access.inner.options.assoc_options, has_label),
-        Subject::Association(assoc) => asked.change(&mut assoc.options(), has_label),
+        Subject::Future if asked.has(flags::HB_DEMAND) => return Err(Errno::INVAL),
+        Subject::Future => access.options_mut().future_mut().merge_path(&asked, has_label),
+        Subject::Association(assoc) => assoc.options().merge_path(&asked, has_label),
         Subject::Path(..) => {}
     }
-    subject.change(&asked.for_path());
+    subject.change(&asked.changes());
     Ok(())
-}
-
-/// The changes in a `struct sctp_paddrparams`. Zero leaves a value unchanged.
-struct Asked {
-    interval_ms: u32,
-    retries: u16,
-    path_mtu: u32,
-    sack_delay_ms: u32,
-    flags: u32,
-    flow_label: u32,
-    dscp: u8,
-}
-
-impl Asked {
-    fn check(&self) -> Result<(), Errno> {
-        let both = |pair: u32| self.flags & pair == pair;
-        let mtu = self.path_mtu == 0 || self.path_mtu >= PATH_MTU_MIN;
-        let contradicts = both(flags::HB) || both(flags::PMTUD) || both(flags::SACKDELAY);
-        match contradicts || self.sack_delay_ms > SACK_DELAY_MAX_MS || !mtu {
-            true => Err(Errno::INVAL),
-            false => Ok(()),
-        }
-    }
-
-    fn has(&self, flag: u32) -> bool {
-        self.flags & flag != 0
-    }
-
-    /// Returns the interval of heartbeats, if it changes.
-    fn interval_ms(&self) -> Option<u32> {
-        let zero = self.has(flags::HB_TIME_IS_ZERO).then_some(0);
-        zero.or(Some(self.interval_ms).filter(|ms| *ms > 0)).filter(|_| self.has(flags::HB_ENABLE))
-    }
-
-    fn fixed_mtu(&self) -> Option<u32> {
-        Some(self.path_mtu).filter(|mtu| *mtu > 0 && self.has(flags::PMTUD_DISABLE))
-    }
-
-    fn sack_delay_ms(&self) -> Option<u32> {
-        Some(self.sack_delay_ms).filter(|ms| *ms > 0 && self.has(flags::SACKDELAY_ENABLE))
-    }
-
-    fn change(&self, assoc_options: &mut AssocOptions, has_label: bool) {
-        assoc_options.heartbeat_interval_ms =
-            self.interval_ms().unwrap_or(assoc_options.heartbeat_interval_ms);
-        assoc_options.path_mtu = self.fixed_mtu().unwrap_or(assoc_options.path_mtu);
-        assoc_options.sack_delay_ms = self.sack_delay_ms().unwrap_or(assoc_options.sack_delay_ms);
-        assoc_options.path_retries_max =
-            if self.retries == 0 { assoc_options.path_retries_max } else { self.retries };
-        for pair in [flags::HB, flags::PMTUD, flags::SACKDELAY] {
-            assoc_options.set_flags(pair, self.flags);
-        }
-        if self.has(flags::IPV6_FLOWLABEL) && has_label {
-            assoc_options.flow_label = self.flow_label & 0xf_ffff;
-            assoc_options.path_flags |= flags::IPV6_FLOWLABEL;
-        }
-        if self.has(flags::DSCP) {
-            assoc_options.dscp = self.dscp & 0xfc;
-            assoc_options.path_flags |= flags::DSCP;
-        }
-    }
-
-    fn for_path(&self) -> PathOptions {
-        let ms = |ms: u32| Duration::from_millis(ms.into());
-        let switched = |on: u32, pair: u32| self.has(pair).then(|| self.has(on));
-        PathOptions {
-            heartbeats: switched(flags::HB_ENABLE, flags::HB),
-            heartbeat_interval: self.interval_ms().map(ms),
-            heartbeat_now: self.has(flags::HB_DEMAND),
-            retries_max: Some(self.retries.into()).filter(|retries| *retries > 0),
-            mtu_discovery: switched(flags::PMTUD_ENABLE, flags::PMTUD),
-            ip_mtu_bytes: self.fixed_mtu().map(|bytes| bytes as usize),
-            sack_delay: match self.has(flags::SACKDELAY_DISABLE) {
-                true => Some(Duration::ZERO),
-                false => self.sack_delay_ms().map(ms),
-            },
-            dscp: self.has(flags::DSCP).then_some(self.dscp >> 2),
-            ..PathOptions::default()
-        }
-    }
 }
 
 fn parameters(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let bytes = if given.len() >= PARAMS_BYTES { PARAMS_BYTES } else { OLD_PARAMS_BYTES };
     let given = Value::at_least(given, bytes)?;
     let subject = access.subject(given.i32(0), given.address(4), Errno::INVAL)?;
-    let mut assoc_options = access.assoc_options(subject.assoc());
-    let mut mtu = assoc_options.path_mtu;
+    let mut parameters = access.assoc_options(subject.assoc()).path();
     if let Some(path) = subject.path_options() {
-        mtu = path.ip_mtu_bytes.map_or(mtu, mtu_as_seen);
-        show_path_options(&path, &mut assoc_options);
+        parameters = parameters.on_path(&path);
     } else if let Some(assoc) = subject.assoc() {
-        mtu = assoc.narrowest_mtu().unwrap_or(mtu);
+        parameters.mtu_bytes = assoc.narrowest_mtu().unwrap_or(parameters.mtu_bytes);
     }
-    let value = Build::after(given, 4 + STORAGE_BYTES).u32(assoc_options.heartbeat_interval_ms);
-    let value = value
-        .u16(assoc_options.path_retries_max)
-        .u32(mtu)
-        .u32(assoc_options.sack_delay_ms)
-        .u32(assoc_options.path_flags);
-    Ok(value.u32(assoc_options.flow_label).u8(assoc_options.dscp).pad(bytes).finish())
-}
-
-/// Writes the options of a path over those of its association.
-fn show_path_options(path: &PathOptions, assoc_options: &mut AssocOptions) {
-    let on = |on, yes, no| if on { yes } else { no };
-    if let Some(interval) = path.heartbeat_interval {
-        assoc_options.heartbeat_interval_ms = millis(interval);
-    }
-    if let Some(retries) = path.retries_max {
-        assoc_options.path_retries_max = u16::try_from(retries).unwrap_or(u16::MAX);
-    }
-    if let Some(delay) = path.sack_delay.filter(|delay| !delay.is_zero()) {
-        assoc_options.sack_delay_ms = millis(delay);
-    }
-    if let Some(dscp) = path.dscp {
-        assoc_options.dscp = dscp << 2;
-        assoc_options.path_flags |= flags::DSCP;
-    }
-    if let Some(heartbeats) = path.heartbeats {
-        assoc_options.set_flags(flags::HB, on(heartbeats, flags::HB_ENABLE, flags::HB_DISABLE));
-    }
-    if let Some(discovers) = path.mtu_discovery {
-        assoc_options.set_flags(flags::PMTUD, on(discovers, flags::PMTUD_ENABLE, flags::PMTUD_DISABLE));
-    }
-}
-
-pub(super) fn millis(time: Duration) -> u32 {
-    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
+    let PathParameters {
+        heartbeat_interval_ms,
+        retries_max,
+        mtu_bytes,
+        sack_delay_ms,
+        flags,
+        flow_label,
+        dscp,
+    } = parameters;
+    let value = Build::after(given, 4 + STORAGE_BYTES).u32(heartbeat_interval_ms).u16(retries_max);
+    let value = value.u32(mtu_bytes).u32(sack_delay_ms).u32(flags).u32(flow_label);
+    Ok(value.u8(dscp).pad(bytes).finish())
 }
 
 /// Sets the thresholds in a `struct sctp_paddrthlds` or a `struct sctp_paddrthlds_v2`, which have the same length.
@@ -299,15 +197,10 @@ fn set_thresholds(access: &mut Access<'_>, value: &[u8], second: bool) -> Result
         return Err(Errno::INVAL);
     }
     let subject = access.subject(value.i32(0), value.address(8), Errno::NOENT)?;
-    let change = |assoc_options: &mut AssocOptions| {
-        assoc_options.path_retries_max = if retries == 0 { assoc_options.path_retries_max } else { retries };
-        assoc_options.potentially_failed_after = failing;
-        if second {
-            assoc_options.primary_left_after = left;
-        }
-    };
+    let left = second.then_some(left);
+    let change = |assoc_options: &mut AssocOptions| assoc_options.merge_thresholds(retries, failing, left);
     match &subject {
-        Subject::Future => change(&mut access.inner.options.assoc_options),
+        Subject::Future => change(access.options_mut().future_mut()),
         Subject::Association(assoc) => change(&mut assoc.options()),
         Subject::Path(..) => {}
     }
@@ -323,14 +216,15 @@ fn thresholds(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, THRESHOLDS_BYTES)?;
     let subject = access.subject(given.i32(0), given.address(8), Errno::NOENT)?;
     let assoc_options = access.assoc_options(subject.assoc());
-    let (mut retries, mut failing) = (assoc_options.path_retries_max, assoc_options.potentially_failed_after);
+    let (mut retries, mut failing) =
+        (assoc_options.path().retries_max, assoc_options.potentially_failed_after());
     if let Some(path) = subject.path_options() {
         let half = |number: u32| u16::try_from(number).unwrap_or(u16::MAX);
         retries = path.retries_max.map_or(retries, half);
         failing = path.potentially_failed_retries_max.map_or(failing, half);
     }
     let value = Build::after(given, 8 + STORAGE_BYTES).u16(retries).u16(failing);
-    Ok(value.u16(assoc_options.primary_left_after).pad(THRESHOLDS_BYTES).finish())
+    Ok(value.u16(assoc_options.primary_left_after()).pad(THRESHOLDS_BYTES).finish())
 }
 
 /// Sets the port in a `struct sctp_udpencaps`. A request for SCTP without UDP leaves the port unchanged.
@@ -339,8 +233,8 @@ fn set_encapsulation_port(access: &mut Access<'_>, value: &[u8]) -> Result<(), E
     let port = u16::from_be(value.u16(136));
     let subject = access.subject(value.i32(0), value.address(8), Errno::INVAL)?;
     match &subject {
-        Subject::Future => access.inner.options.assoc_options.encapsulation_port = port,
-        Subject::Association(assoc) | Subject::Path(assoc, _) => assoc.options().encapsulation_port = port,
+        Subject::Future => access.options_mut().future_mut().set_encapsulation_port(port),
+        Subject::Association(assoc) | Subject::Path(assoc, _) => assoc.options().set_encapsulation_port(port),
     }
     let udp_port = Some(port).filter(|port| *port != 0);
     subject.change(&PathOptions { udp_port, ..PathOptions::default() });
@@ -350,7 +244,7 @@ fn set_encapsulation_port(access: &mut Access<'_>, value: &[u8]) -> Result<(), E
 fn encapsulation_port(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, PORT_BYTES)?;
     let subject = access.subject(given.i32(0), given.address(8), Errno::INVAL)?;
-    let port = access.assoc_options(subject.assoc()).encapsulation_port;
+    let port = access.assoc_options(subject.assoc()).encapsulation_port();
     Ok(Build::after(given, 8 + STORAGE_BYTES).u16(port.to_be()).pad(PORT_BYTES).finish())
 }
 
@@ -362,9 +256,9 @@ fn set_probe_interval(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno
         return Err(Errno::INVAL);
     }
     match access.subject(value.i32(0), value.address(8), Errno::INVAL)? {
-        Subject::Future => access.inner.options.assoc_options.probe_interval_ms = interval_ms,
+        Subject::Future => access.options_mut().future_mut().set_probe_interval_ms(interval_ms),
         Subject::Association(assoc) | Subject::Path(assoc, _) => {
-            assoc.options().probe_interval_ms = interval_ms;
+            assoc.options().set_probe_interval_ms(interval_ms);
         }
     }
     Ok(())
@@ -373,6 +267,6 @@ fn set_probe_interval(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno
 fn probe_interval(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, PORT_BYTES)?;
     let subject = access.subject(given.i32(0), given.address(8), Errno::INVAL)?;
-    let interval_ms = access.assoc_options(subject.assoc()).probe_interval_ms;
+    let interval_ms = access.assoc_options(subject.assoc()).probe_interval_ms();
     Ok(Build::after(given, 8 + STORAGE_BYTES).u32(interval_ms).pad(PORT_BYTES).finish())
 }

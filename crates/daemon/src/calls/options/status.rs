@@ -7,7 +7,7 @@ use swiftwater::{AssociationState, PathState, PathStatistics};
 
 use super::value::{Build, STORAGE_BYTES, Value, number};
 use super::{Access, paths, room_for_number};
-use crate::state::association_options::mtu_as_seen;
+use crate::state::path_parameters::{millis, mtu_as_seen};
 
 const SCTP_STATUS: i32 = 14;
 const SCTP_GET_PEER_ADDR_INFO: i32 = 15;
@@ -47,13 +47,13 @@ fn status(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let state = if statistics.paths.is_empty() { gone } else { statistics.state };
     let half = |number: u64| u16::try_from(number).unwrap_or(u16::MAX);
     let word = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-    let value = Build::new().u32(assoc.id).u32(state_number(state)).u32(word(statistics.peer_window_bytes));
+    let value = Build::new().u32(assoc.id()).u32(state_number(state)).u32(word(statistics.peer_window_bytes));
     let value = value.u16(half(statistics.outstanding_chunks)).u16(0);
     let value = value.u16(statistics.streams_in).u16(statistics.streams_out);
-    let value = value.u32(word(statistics.fragmentation_point_bytes)).u32(assoc.id);
+    let value = value.u32(word(statistics.fragmentation_point_bytes)).u32(assoc.id());
     let primary = paths::primary_of(access, &assoc);
     let value = match statistics.paths.get(statistics.primary) {
-        Some(path) => path_info(value, primary, path, assoc.options().exposes_failing),
+        Some(path) => path_info(value, primary, path, assoc.options().exposes_failing()),
         // The association is being set up and has no paths yet.
         None => value.address(primary).u32(3).u32(0).u32(0).u32(0).u32(0),
     };
@@ -69,12 +69,12 @@ fn info(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let ip = address.ip().to_canonical();
     let mut paths = statistics.paths.iter();
     let path = paths.find(|path| path.remote.ip().to_canonical() == ip).ok_or(Errno::INVAL)?;
-    let exposes = assoc.options().exposes_failing;
+    let exposes = assoc.options().exposes_failing();
     if path.state == PathState::PotentiallyFailed && exposes == EXPOSE_NOT {
         return Err(Errno::ACCESS);
     }
     let address = paths::peer_at(access, &assoc, path.remote.ip());
-    Ok(path_info(Build::new().u32(assoc.id), address, path, exposes).finish())
+    Ok(path_info(Build::new().u32(assoc.id()), address, path, exposes).finish())
 }
 
 /// Appends the fields that follow the association in a `struct sctp_paddrinfo`.
@@ -87,7 +87,7 @@ fn path_info(value: Build, address: SocketAddr, path: &PathStatistics, exposes: 
     };
     let cwnd = u32::try_from(path.cwnd_bytes).unwrap_or(u32::MAX);
     let value = value.address(address).u32(state).u32(cwnd);
-    let value = value.u32(path.srtt.map_or(0, paths::millis)).u32(paths::millis(path.rto));
+    let value = value.u32(path.srtt.map_or(0, millis)).u32(millis(path.rto));
     value.u32(mtu_as_seen(path.ip_mtu_bytes))
 }
 
@@ -110,7 +110,7 @@ fn count(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
         return Err(Errno::OPNOTSUPP);
     }
     room_for_number(given)?;
-    Ok(number(i32::try_from(access.inner.associations.len()).unwrap_or(i32::MAX)))
+    Ok(number(i32::try_from(access.socket.associations().count()).unwrap_or(i32::MAX)))
 }
 
 /// Returns a `struct sctp_assoc_ids`.
@@ -118,11 +118,9 @@ fn list(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     if access.is_one_to_one() {
         return Err(Errno::OPNOTSUPP);
     }
-    let ids = access.inner.associations.keys();
+    let ids = access.socket.associations().ids();
     Value::at_least(given, ID_BYTES * (1 + ids.len()))?;
-    Ok(ids
-        .fold(Build::new().u32(access.inner.associations.len() as u32), |value, id| value.u32(*id))
-        .finish())
+    Ok(ids.iter().fold(Build::new().u32(ids.len() as u32), |value, id| value.u32(*id)).finish())
 }
 
 /// Returns a `struct sctp_assoc_stats`, truncated to the room for it.
@@ -131,8 +129,8 @@ fn counters(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, ID_BYTES)?;
     let assoc = access.association(given.i32(0)).ok_or(Errno::INVAL)?;
     let s = assoc.association().and_then(|association| association.statistics()).unwrap_or_default();
-    let port = assoc.peer.port();
-    let slowest = s.rto_max_path.map(|path| access.view().of((path.ip(), port).into()));
+    let port = assoc.peer().port();
+    let slowest = s.rto_max_path.map(|path| access.socket.view().of((path.ip(), port).into()));
     let value = Build::after(given, ID_BYTES).pad(8);
     let value = match slowest {
         Some(address) => value.address(address),

@@ -6,7 +6,7 @@ use swiftwater::internals::AssociationView;
 
 use super::value::{ASSOC_VALUE_BYTES, Build, Value, number};
 use super::{Access, room_for_number};
-use crate::state::association_options::{AssocOptions, flags};
+use crate::state::association_options::RtoInfo;
 
 const SCTP_RTOINFO: i32 = 0;
 const SCTP_ASSOCINFO: i32 = 1;
@@ -50,23 +50,20 @@ pub(super) fn get(access: &Access<'_>, name: i32, given: &[u8]) -> Option<Result
 fn set_rto(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::exactly(value, RTOINFO_BYTES)?;
     let id = value.i32(0);
-    let old = access.assoc_options_of(id)?;
+    let old = access.assoc_options_of(id)?.rto();
     let or = |at: usize, old: u32| if value.u32(at) == 0 { old } else { value.u32(at) };
-    let (initial, max, min) = (or(4, old.rto_initial_ms), or(8, old.rto_max_ms), or(12, old.rto_min_ms));
-    if min > max {
+    let rto =
+        RtoInfo { initial_ms: or(4, old.initial_ms), max_ms: or(8, old.max_ms), min_ms: or(12, old.min_ms) };
+    if rto.min_ms > rto.max_ms {
         return Err(Errno::INVAL);
     }
-    access.set_one(id, |assoc_options| {
-        (assoc_options.rto_initial_ms, assoc_options.rto_max_ms, assoc_options.rto_min_ms) =
-            (initial, max, min);
-    })
+    access.set_one(id, |assoc_options| assoc_options.set_rto(rto))
 }
 
 fn rto(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, RTOINFO_BYTES)?;
-    let assoc_options = access.assoc_options_of(given.i32(0))?;
-    let value = Build::after(given, 4).u32(assoc_options.rto_initial_ms).u32(assoc_options.rto_max_ms);
-    Ok(value.u32(assoc_options.rto_min_ms).finish())
+    let RtoInfo { initial_ms, max_ms, min_ms } = access.assoc_options_of(given.i32(0))?.rto();
+    Ok(Build::after(given, 4).u32(initial_ms).u32(max_ms).u32(min_ms).finish())
 }
 
 /// Sets the limits in a `struct sctp_assocparams`. The association's limit may not exceed the sum of its paths'.
@@ -81,18 +78,14 @@ fn set_limits(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     if limit.is_some_and(|limit| u32::from(retries) > limit) {
         return Err(Errno::INVAL);
     }
-    access.set_one(value.i32(0), |assoc_options| {
-        assoc_options.retries_max = if retries == 0 { assoc_options.retries_max } else { retries };
-        assoc_options.cookie_life_ms =
-            if cookie_life_ms == 0 { assoc_options.cookie_life_ms } else { cookie_life_ms };
-    })
+    access.set_one(value.i32(0), |assoc_options| assoc_options.merge_limits(retries, cookie_life_ms))
 }
 
 fn limits(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, ASSOCINFO_BYTES)?;
     let found = access.one(given.i32(0))?;
     let assoc_options = access.assoc_options(found.as_ref());
-    let buffer_bytes = access.inner.options.receive_buffer_bytes();
+    let buffer_bytes = access.options().receive_buffer_bytes();
     let known = found.and_then(|assoc| {
         assoc.view(|view| {
             let own_window = buffer_bytes.saturating_sub(view.unread_bytes());
@@ -101,20 +94,20 @@ fn limits(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     });
     let (paths, peer_window, own_window) = known.unwrap_or_default();
     let word = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
-    let value = Build::after(given, 4).u16(assoc_options.retries_max).u16(paths as u16);
-    Ok(value.u32(word(peer_window)).u32(word(own_window)).u32(assoc_options.cookie_life_ms).finish())
+    let value = Build::after(given, 4).u16(assoc_options.retries_max()).u16(paths as u16);
+    Ok(value.u32(word(peer_window)).u32(word(own_window)).u32(assoc_options.cookie_life_ms()).finish())
 }
 
 /// Sets the parameters in a `struct sctp_initmsg`.
 fn set_init(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::exactly(value, INITMSG_BYTES)?;
-    access.inner.options.init.merge([value.u16(0), value.u16(2), value.u16(4), value.u16(6)]);
+    access.options_mut().merge_init([value.u16(0), value.u16(2), value.u16(4), value.u16(6)]);
     Ok(())
 }
 
 fn init(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     Value::at_least(given, INITMSG_BYTES)?;
-    let init = &access.inner.options.init;
+    let init = access.options().init();
     let value = Build::new().u16(init.streams_out).u16(init.streams_in_max).u16(init.attempts_max);
     Ok(value.u16(init.timeout_max_ms).finish())
 }
@@ -124,7 +117,8 @@ fn set_autoclose(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     if access.is_one_to_one() {
         return Err(Errno::OPNOTSUPP);
     }
-    access.inner.options.autoclose_s = Value::exactly(value, 4)?.u32(0).min(AUTOCLOSE_MAX_S);
+    let seconds = Value::exactly(value, 4)?.u32(0).min(AUTOCLOSE_MAX_S);
+    access.options_mut().set_autoclose_s(seconds);
     Ok(())
 }
 
@@ -133,7 +127,7 @@ fn autoclose(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
         return Err(Errno::OPNOTSUPP);
     }
     room_for_number(given)?;
-    Ok(number(access.inner.options.autoclose_s.cast_signed()))
+    Ok(number(access.options().autoclose_s().cast_signed()))
 }
 
 /// Sets the delay in a `struct sctp_sack_info`, or in the older `struct sctp_assoc_value`, which has the delay alone.
@@ -149,33 +143,13 @@ fn set_sack(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     if delay_ms > SACK_DELAY_MAX_MS {
         return Err(Errno::INVAL);
     }
-    access.set_several(value.i32(0), move |assoc_options| change_sack(assoc_options, delay_ms, frequency))
-}
-
-/// Changes delay and frequency of SACKs. Zero leaves a value unchanged; a frequency of 1 disables the delay.
-fn change_sack(assoc_options: &mut AssocOptions, delay_ms: u32, frequency: u32) {
-    if delay_ms > 0 {
-        assoc_options.sack_delay_ms = delay_ms;
-        assoc_options.set_flags(flags::SACKDELAY, flags::SACKDELAY_ENABLE);
-    }
-    match frequency {
-        0 => {}
-        1 => assoc_options.set_flags(flags::SACKDELAY, flags::SACKDELAY_DISABLE),
-        _ => {
-            assoc_options.sack_frequency = frequency;
-            assoc_options.set_flags(flags::SACKDELAY, flags::SACKDELAY_ENABLE);
-        }
-    }
+    access.set_several(value.i32(0), move |assoc_options| assoc_options.merge_sack(delay_ms, frequency))
 }
 
 fn sack(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let of_old = given.len() == ASSOC_VALUE_BYTES;
     let bytes = if of_old { ASSOC_VALUE_BYTES } else { SACK_INFO_BYTES };
     let given = Value::at_least(given, bytes)?;
-    let assoc_options = access.assoc_options_of(given.i32(0))?;
-    let (delay_ms, frequency) = match assoc_options.has(flags::SACKDELAY_ENABLE) {
-        true => (assoc_options.sack_delay_ms, assoc_options.sack_frequency),
-        false => (0, 1),
-    };
+    let (delay_ms, frequency) = access.assoc_options_of(given.i32(0))?.sack();
     Ok(Build::after(given, 4).u32(delay_ms).u32(frequency).pad(bytes).finish())
 }

@@ -33,6 +33,11 @@ impl Account {
         Some(AssociationSeat { account: Arc::clone(self), _memory: memory })
     }
 
+    /// Returns the number of refused associations.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Relaxed)
+    }
+
     /// Counts a refused association.
     pub(crate) fn refuse(&self) {
         self.refused.fetch_add(1, Relaxed);

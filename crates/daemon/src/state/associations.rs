@@ -1,0 +1,115 @@
+//! The associations of one socket.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use super::association::SocketAssociation;
+
+/// The associations of a socket, by number. A query returns counted references, so the caller may change the socket.
+#[derive(Default)]
+pub(crate) struct Associations {
+    by_id: RefCell<BTreeMap<u32, Rc<SocketAssociation>>>,
+    /// For a one-to-many socket: the number of associations from which something may still be received.
+    heard: Cell<usize>,
+}
+
+impl Associations {
+    pub(crate) fn get(&self, id: u32) -> Option<Rc<SocketAssociation>> {
+        self.by_id.borrow().get(&id).cloned()
+    }
+
+    /// Returns the association with the lowest number: the only one, if the socket can have only one.
+    pub(crate) fn first(&self) -> Option<Rc<SocketAssociation>> {
+        self.next_from(0)
+    }
+
+    /// Returns the association with the lowest number that is not below `id`.
+    pub(crate) fn next_from(&self, id: u32) -> Option<Rc<SocketAssociation>> {
+        self.by_id.borrow().range(id..).next().map(|(_, assoc)| Rc::clone(assoc))
+    }
+
+    /// Returns the association with the peer that has this address.
+    pub(crate) fn with_peer(&self, address: SocketAddr) -> Option<Rc<SocketAssociation>> {
+        let by_id = self.by_id.borrow();
+        let set_up = by_id.values().find(|assoc| assoc.is_set_up_with(address));
+        set_up.or_else(|| by_id.values().find(|assoc| assoc.has_confirmed(address))).cloned()
+    }
+
+    /// Returns up to `count` associations, those with the lowest numbers.
+    pub(crate) fn up_to(&self, count: usize) -> Vec<Rc<SocketAssociation>> {
+        self.by_id.borrow().values().take(count).cloned().collect()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Rc<SocketAssociation>> {
+        self.up_to(usize::MAX)
+    }
+
+    /// Returns up to `count` numbers of associations that are greater than `id`.
+    pub(crate) fn ids_after(&self, id: u32, count: usize) -> Vec<u32> {
+        self.by_id.borrow().range(id.saturating_add(1)..).take(count).map(|(id, _)| *id).collect()
+    }
+
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        self.by_id.borrow().keys().copied().collect()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.by_id.borrow().len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_id.borrow().is_empty()
+    }
+
+    pub(super) fn insert(&self, association: &Rc<SocketAssociation>) {
+        self.by_id.borrow_mut().insert(association.id(), Rc::clone(association));
+    }
+
+    pub(super) fn remove(&self, association: &SocketAssociation) {
+        let removed = self.by_id.borrow_mut().remove(&association.id());
+        // The last reference ends the association, which needs no borrow of the others.
+        drop(removed);
+    }
+
+    /// Removes all associations and returns them.
+    pub(super) fn take_all(&self) -> Vec<Rc<SocketAssociation>> {
+        self.by_id.take().into_values().collect()
+    }
+
+    /// Counts an association from which something may be received; returns their number.
+    pub(super) fn on_heard(&self) -> usize {
+        self.heard.set(self.heard.get() + 1);
+        self.heard.get()
+    }
+
+    /// Counts an association from which nothing more will be received; returns the number of the others.
+    pub(super) fn on_silent(&self) -> usize {
+        self.heard.set(self.heard.get().saturating_sub(1));
+        self.heard.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::association_options::AssocOptions;
+    use super::*;
+
+    #[test]
+    fn associations_are_found_in_the_order_of_their_numbers() {
+        let associations = Associations::default();
+        for id in [7, 3, 5] {
+            let peer = ([192, 0, 2, id as u8], 7).into();
+            associations.insert(&Rc::new(SocketAssociation::new(id, peer, AssocOptions::default())));
+        }
+        let ids =
+            |found: Vec<Rc<SocketAssociation>>| found.iter().map(|assoc| assoc.id()).collect::<Vec<_>>();
+        assert_eq!((ids(associations.up_to(2)), ids(associations.all())), (vec![3, 5], vec![3, 5, 7]));
+        assert_eq!((associations.ids_after(3, 1), associations.ids_after(u32::MAX, 9)), (vec![5], vec![]));
+        assert_eq!(associations.next_from(4).map(|assoc| assoc.id()), Some(5));
+        assert!(associations.next_from(8).is_none());
+        assert_eq!(associations.with_peer(([192, 0, 2, 7], 7).into()).map(|assoc| assoc.id()), Some(7));
+        assert!(associations.with_peer(([192, 0, 2, 7], 8).into()).is_none());
+    }
+}

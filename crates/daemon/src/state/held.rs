@@ -1,0 +1,232 @@
+//! Messages on their way from an association to the program.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use carrier::record::{Flags, HEADER_BYTES, Header};
+use swiftwater::internals::{AtHand, MessageRun};
+use swiftwater::{LossKind, Message, RecvError};
+
+use crate::system::quantum;
+
+/// Maximum size of a message that may share a record with others: so that two of them fit.
+pub(crate) const BUNDLED_BYTES_MAX: usize = 6000;
+
+/// The result of reading an association.
+pub(crate) type ReadResult = Result<Option<AtHand>, RecvError>;
+
+/// The end of an association.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The peer has shut the association down, after its last message.
+    ByPeer,
+    /// This side has shut the association down.
+    ByUs,
+    /// The association was aborted or lost.
+    Lost(LossKind),
+}
+
+/// Messages on their way from an association to the program.
+#[derive(Default)]
+pub(crate) struct Held {
+    /// Items to hand up, in this order.
+    queue: VecDeque<ToProgram>,
+    /// Messages behind these items, as they came in packets.
+    runs: VecDeque<MessageRun>,
+    /// The result of a read behind these items and runs that cannot share a record with them: an event, an end, an error, or
+    /// a message.
+    next: Option<ReadResult>,
+    /// Whether the peer has shut the association down.
+    is_shut_down: bool,
+    /// Whether the end must be reported once all items and runs were put.
+    is_end_due: bool,
+    /// How the association has ended; reported once all but the last item was put. No message follows an end, so that item is
+    /// in `queue`.
+    ending: Option<Ended>,
+}
+
+/// Input: results of reading the association.
+impl Held {
+    /// Appends an item; returns the number of bytes that it takes in a record.
+    pub(crate) fn push(&mut self, item: ToProgram) -> usize {
+        debug_assert!(self.runs.is_empty(), "the item would overtake the runs");
+        let bytes = item.record_bytes();
+        self.queue.push_back(item);
+        bytes
+    }
+
+    /// Appends messages; returns the number of bytes that they take in records.
+    pub(crate) fn push_run(&mut self, run: MessageRun) -> usize {
+        let bytes = record_bytes(&run);
+        self.runs.push_back(run);
+        bytes
+    }
+
+    /// Keeps the result of a read that comes after all items and messages.
+    pub(crate) fn set_next(&mut self, next: Option<ReadResult>) {
+        self.next = next;
+    }
+
+    /// Removes and returns that result.
+    pub(crate) fn take_next(&mut self) -> Option<ReadResult> {
+        self.next.take()
+    }
+
+    /// Records that the peer has shut the association down. `shows_end`: the program is shown the end of the data.
+    pub(crate) fn on_peer_shutdown(&mut self, shows_end: bool) {
+        (self.is_shut_down, self.is_end_due) = (true, shows_end);
+    }
+
+    /// Records that the association has ended, by a loss or in the regular way. Its last item has been pushed.
+    pub(crate) fn on_down(&mut self, loss: Option<LossKind>) {
+        self.ending = Some(loss.map_or(self.regular_end(), Ended::Lost));
+    }
+
+    /// Returns how the association has ended if it was not lost.
+    pub(crate) fn regular_end(&self) -> Ended {
+        if self.is_shut_down { Ended::ByPeer } else { Ended::ByUs }
+    }
+
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.is_shut_down
+    }
+}
+
+/// Output: items and messages for the program.
+impl Held {
+    /// Returns the items, which come before the runs.
+    pub(crate) fn items(&self) -> &VecDeque<ToProgram> {
+        &self.queue
+    }
+
+    /// Returns the messages behind the items.
+    pub(crate) fn runs(&self) -> &VecDeque<MessageRun> {
+        &self.runs
+    }
+
+    /// Returns the first item. If there is none, makes one of the first message of the runs.
+    pub(crate) fn first(&mut self, item: impl FnOnce(Message) -> ToProgram) -> Option<&ToProgram> {
+        if self.queue.is_empty() {
+            let first = self.take_first_of_runs();
+            self.queue.extend(first.map(item));
+        }
+        self.queue.front()
+    }
+
+    /// Removes the first item, which was handed up.
+    pub(crate) fn pop_first(&mut self) {
+        self.queue.pop_front();
+    }
+
+    /// Removes the first `items` items and the messages of the runs that are not in `rest`: these were handed up.
+    pub(crate) fn remove(&mut self, items: usize, rest: VecDeque<MessageRun>) {
+        self.queue.drain(..items);
+        self.runs = rest;
+    }
+
+    /// Returns the number of items that stay until the end of the association is reported.
+    pub(crate) fn items_behind_end(&self) -> usize {
+        usize::from(self.ending.is_some())
+    }
+
+    /// Returns how the association has ended, if that was not reported.
+    pub(crate) fn take_ending(&mut self) -> Option<Ended> {
+        self.ending.take()
+    }
+
+    /// Returns whether the program must be shown the end of the data now; returns true once.
+    pub(crate) fn take_end_due(&mut self) -> bool {
+        std::mem::take(&mut self.is_end_due)
+    }
+
+    /// Removes the first message of the runs and returns it.
+    fn take_first_of_runs(&mut self) -> Option<Message> {
+        let run = self.runs.front_mut()?;
+        let message = run.take_first();
+        // A run whose messages cannot be told apart would stay for ever.
+        if run.messages() == 0 || message.is_none() {
+            self.runs.pop_front();
+        }
+        message
+    }
+}
+
+/// Amounts.
+impl Held {
+    /// Returns the number of bytes that all items and messages take in records.
+    pub(crate) fn record_bytes(&self) -> usize {
+        let of_queue = self.queue.iter().map(ToProgram::record_bytes);
+        of_queue.chain(self.runs.iter().map(record_bytes)).sum()
+    }
+
+    /// Returns the number of bytes that all items and messages keep in memory: runs keep their whole packets.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let of_queue = self.queue.iter().map(ToProgram::record_bytes);
+        of_queue.chain(self.runs.iter().map(MessageRun::block_bytes)).sum()
+    }
+
+    /// Returns the number of bytes that the last message takes in a record, about; `None` if it is not short.
+    pub(crate) fn last_short_bytes(&self) -> Option<usize> {
+        match self.runs.back() {
+            Some(run) => Some(record_bytes(run) / run.messages().max(1)),
+            None => self.queue.back().filter(|last| last.is_short()).map(ToProgram::record_bytes),
+        }
+        .filter(|bytes| *bytes <= HEADER_BYTES + BUNDLED_BYTES_MAX)
+    }
+
+    /// Returns the number of records of a turn that all items and messages count as.
+    pub(crate) fn weight(&self) -> usize {
+        let of_queue = self.queue.iter().map(|item| quantum::weight(item.record_bytes()));
+        let of_runs = self.runs.iter().map(|run| quantum::weight(run.data_bytes()) + run.messages());
+        of_queue.sum::<usize>() + of_runs.sum::<usize>()
+    }
+
+    /// Returns the number of items and messages.
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len() + self.runs.iter().map(MessageRun::messages).sum::<usize>()
+    }
+
+    /// Returns whether there is neither an item nor a message.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Returns the number of bytes that messages take in records.
+fn record_bytes(run: &MessageRun) -> usize {
+    run.data_bytes() + run.messages() * HEADER_BYTES
+}
+
+/// An item for the program.
+#[derive(Debug)]
+pub(crate) enum ToProgram {
+    Message(Header, Message),
+    Notification(Header, Bytes),
+}
+
+impl ToProgram {
+    pub(crate) fn header(&self) -> &Header {
+        match self {
+            ToProgram::Message(header, _) | ToProgram::Notification(header, _) => header,
+        }
+    }
+
+    pub(crate) fn blocks(&self) -> &[Bytes] {
+        match self {
+            ToProgram::Message(_, message) => message.blocks(),
+            ToProgram::Notification(_, content) => std::slice::from_ref(content),
+        }
+    }
+
+    /// Returns whether the item is a message that may share a record with others: copying it costs less than a record
+    /// of its own.
+    pub(crate) fn is_short(&self) -> bool {
+        let ToProgram::Message(header, _) = self else { return false };
+        header.flags.contains(Flags::END) && header.bytes as usize <= BUNDLED_BYTES_MAX
+    }
+
+    /// Returns the number of bytes that the item takes in a record.
+    pub(crate) fn record_bytes(&self) -> usize {
+        self.header().record_bytes()
+    }
+}

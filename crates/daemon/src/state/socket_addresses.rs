@@ -1,0 +1,136 @@
+//! The addresses of a socket: those that it is bound to, and the ends of its association.
+
+use std::cell::{Cell, RefCell};
+use std::net::{IpAddr, SocketAddr};
+
+/// Bound addresses, at least one, and their port. The unspecified address stands for all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Bound {
+    ips: Vec<IpAddr>,
+    port: u16,
+}
+
+impl Bound {
+    pub(crate) fn new(ip: IpAddr, port: u16) -> Bound {
+        Bound { ips: vec![ip], port }
+    }
+
+    /// Returns the addresses in the order in which the program has named them.
+    pub(crate) fn ips(&self) -> &[IpAddr] {
+        &self.ips
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Returns the address that was named first.
+    pub(crate) fn first(&self) -> SocketAddr {
+        SocketAddr::new(self.ips[0], self.port)
+    }
+
+    /// Returns whether one of the addresses stands for all of its family.
+    pub(crate) fn has_wildcard(&self) -> bool {
+        self.ips.iter().any(IpAddr::is_unspecified)
+    }
+
+    pub(crate) fn add(&mut self, ip: IpAddr) {
+        self.ips.push(ip);
+    }
+
+    /// Removes an address. Returns `None` if there is no such address; the only address stays.
+    pub(crate) fn remove(&mut self, ip: IpAddr) -> Option<()> {
+        let at = self.ips.iter().position(|own| *own == ip).filter(|_| self.ips.len() > 1)?;
+        self.ips.remove(at);
+        Some(())
+    }
+
+    fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.ips.iter().map(|ip| SocketAddr::new(*ip, self.port))
+    }
+}
+
+/// The addresses of a socket.
+#[derive(Default)]
+pub(crate) struct Addresses {
+    /// The bound addresses, registered in the table of ports; `None` before.
+    bound: RefCell<Option<Bound>>,
+    /// The bound addresses of the listener or one-to-many socket from which this socket has its association; not
+    /// registered.
+    inherited: RefCell<Option<Bound>>,
+    /// The local address toward the peer.
+    local: Cell<Option<SocketAddr>>,
+    peer: Cell<Option<SocketAddr>>,
+}
+
+impl Addresses {
+    pub(crate) fn is_bound(&self) -> bool {
+        self.bound.borrow().is_some()
+    }
+
+    pub(crate) fn bound(&self) -> Option<Bound> {
+        self.bound.borrow().clone()
+    }
+
+    /// Returns the bound addresses, or those inherited from another socket.
+    pub(crate) fn bound_or_inherited(&self) -> Option<Bound> {
+        self.bound().or_else(|| self.inherited.borrow().clone())
+    }
+
+    /// Returns the address of this end: that toward the peer, otherwise the first bound one.
+    pub(crate) fn local(&self) -> Option<SocketAddr> {
+        self.local.get().or_else(|| self.bound.borrow().as_ref().map(Bound::first))
+    }
+
+    /// Returns the bound addresses, otherwise that toward the peer.
+    pub(crate) fn all_local(&self) -> Vec<SocketAddr> {
+        match &*self.bound.borrow() {
+            Some(bound) => bound.addresses().collect(),
+            None => self.local.get().into_iter().collect(),
+        }
+    }
+
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.peer.get()
+    }
+
+    pub(super) fn on_bound(&self, bound: Bound) {
+        *self.bound.borrow_mut() = Some(bound);
+    }
+
+    /// Forgets the bound addresses; returns them.
+    pub(super) fn on_released(&self) -> Option<Bound> {
+        self.bound.borrow_mut().take()
+    }
+
+    pub(super) fn on_connecting(&self, local: Option<SocketAddr>, peer: SocketAddr) {
+        self.local.set(local);
+        self.peer.set(Some(peer));
+    }
+
+    pub(super) fn on_connect_failed(&self) {
+        self.peer.set(None);
+    }
+
+    /// Records the ends of an association that another socket had, with the bound addresses of that socket.
+    pub(super) fn on_adopted(&self, inherited: Option<Bound>, local: Option<SocketAddr>, peer: SocketAddr) {
+        *self.inherited.borrow_mut() = inherited;
+        self.local.set(local);
+        self.peer.set(Some(peer));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_only_bound_address_stays() {
+        let [first, second]: [IpAddr; 2] = [[127, 0, 0, 1].into(), [127, 0, 0, 2].into()];
+        let mut bound = Bound::new(first, 7);
+        assert_eq!(bound.remove(first), None);
+        bound.add(second);
+        assert_eq!((bound.remove(first), bound.remove(first), bound.remove(second)), (Some(()), None, None));
+        assert_eq!(bound.first(), SocketAddr::new(second, 7));
+    }
+}

@@ -1,0 +1,152 @@
+//! The resources that all users of a daemon share: memory, descriptors, threads, and places of requests.
+
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use shared_memory::Pins;
+
+use super::budget::{ASSOCIATION_BYTES, Account, AssociationSeat, Budget};
+use super::close_watches::CloseWatches;
+use super::closer::{Closer, Closers, Source};
+use super::descriptor_numbers::Numbers;
+use super::limits::Limits;
+use super::owner::{Owner, Rings, Share, Shares};
+use super::seats::{Places, Seat};
+
+/// Maximum number of requests that wait for a peer, in all and of one user.
+const WAITING_MAX: usize = 4096;
+const WAITING_OF_USER_MAX: usize = 1024;
+/// Maximum number of open connections that have not sent a request yet.
+const SILENT_MAX: usize = 1024;
+/// If descriptors are scarce, waiting requests and silent connections are each limited to the number of descriptors
+/// divided by this; so are answers with descriptors that were not received, however many descriptors there are.
+const PART_OF_CONNECTIONS: usize = 16;
+
+/// The resources of a daemon.
+pub(crate) struct Resources {
+    limits: Limits,
+    sent: Arc<Budget>,
+    unread: Arc<Budget>,
+    received: Arc<Budget>,
+    pages: Arc<Budget>,
+    /// Places of requests that wait for an answer.
+    waiting: Arc<Places>,
+    /// Places of connections that have not sent a request yet.
+    silent: Arc<Places>,
+    /// Places of answers with descriptors that their callers have not received.
+    unreceived: Arc<Places>,
+    numbers: Arc<Numbers>,
+    shares: Shares,
+    /// Pins of the sockets' pages.
+    pins_of_pages: Arc<Pins>,
+    rings: Arc<Rings>,
+    closers: Closers,
+    close_watches: Arc<CloseWatches>,
+}
+
+impl Resources {
+    pub(crate) fn new(limits: &Limits, numbers: Arc<Numbers>) -> Resources {
+        let few = (numbers.max() / PART_OF_CONNECTIONS).max(1);
+        let waiting = WAITING_MAX.min(few);
+        let shares = Shares::new(Arc::clone(&numbers));
+        let (pins_of_pages, rings) = shares.pins();
+        Resources {
+            limits: *limits,
+            sent: Budget::new(limits.sent()),
+            unread: Budget::new(limits.unread()),
+            received: Budget::new(limits.received()),
+            pages: Budget::new(limits.pages()),
+            waiting: Places::new(waiting, WAITING_OF_USER_MAX.min(waiting)),
+            silent: Places::new(SILENT_MAX.min(few), SILENT_MAX),
+            unreceived: Places::new(few, few),
+            closers: Closers::new(Arc::clone(&numbers)),
+            numbers,
+            shares,
+            pins_of_pages,
+            rings,
+            close_watches: CloseWatches::new(),
+        }
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Returns the budget for messages that programs have sent and no peer has acknowledged.
+    pub(crate) fn sent(&self) -> &Arc<Budget> {
+        &self.sent
+    }
+
+    /// Returns the budget for long messages that programs have not read.
+    pub(crate) fn unread(&self) -> &Arc<Budget> {
+        &self.unread
+    }
+
+    /// Returns the budget for received data that programs have not read.
+    pub(crate) fn received(&self) -> &Arc<Budget> {
+        &self.received
+    }
+
+    /// Returns the budget for the pages of sockets, and for their associations.
+    pub(crate) fn pages(&self) -> &Arc<Budget> {
+        &self.pages
+    }
+
+    /// Counts another association of a one-to-many socket, and charges its memory. Returns `None` if the user of `sent`, the
+    /// account for its messages, has as many as it may, or no memory left for one.
+    pub(crate) fn take_association(&self, sent: &Arc<Account>) -> Option<AssociationSeat> {
+        let memory = self.pages.account(sent.user()).take(ASSOCIATION_BYTES);
+        let seat = memory.and_then(|memory| sent.seat(self.limits.user_associations, memory));
+        if seat.is_none() {
+            sent.refuse();
+        }
+        seat
+    }
+
+    /// Takes a place for one more request of this user that waits for its answer.
+    pub(crate) fn take_waiting(&self, user: u32) -> Result<Seat, Errno> {
+        self.waiting.take(user).ok_or(Errno::NOBUFS)
+    }
+
+    /// Takes a place for a connection of this user that has not sent its request yet.
+    pub(crate) fn take_silent(&self, user: u32) -> Option<Seat> {
+        self.silent.take(user)
+    }
+
+    /// Takes the place of a silent connection away, because descriptors are scarce.
+    pub(crate) fn give_up_silent(&self) {
+        self.silent.give_up_one();
+    }
+
+    /// Takes a place for an answer with descriptors to this user.
+    pub(crate) fn take_unreceived(&self, user: u32) -> Option<Seat> {
+        self.unreceived.take_free(user)
+    }
+
+    pub(crate) fn numbers(&self) -> &Arc<Numbers> {
+        &self.numbers
+    }
+
+    /// Counts one more socket of a user.
+    pub(crate) fn take_socket(&self, owner: Owner) -> Result<Share, Errno> {
+        self.shares.take(owner)
+    }
+
+    pub(crate) fn pins_of_pages(&self) -> &Arc<Pins> {
+        &self.pins_of_pages
+    }
+
+    pub(crate) fn rings(&self) -> &Arc<Rings> {
+        &self.rings
+    }
+
+    /// Returns the closer for a user and source.
+    pub(crate) fn closer(&self, user: u32, source: Source) -> Arc<Closer> {
+        self.closers.of(user, source)
+    }
+
+    /// Returns the watches of sockets that programs have shut down.
+    pub(crate) fn close_watches(&self) -> &Arc<CloseWatches> {
+        &self.close_watches
+    }
+}
