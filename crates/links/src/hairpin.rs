@@ -1,6 +1,6 @@
 //! A link that delivers packets to its own addresses in memory, like the loopback interface in the kernel.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
@@ -8,8 +8,6 @@ use std::os::fd::BorrowedFd;
 use crate::LinkStats;
 use crate::blocks::{Blocks, RECEIVE_BYTES};
 use crate::link::{BatchLimits, Datagrams, ECN, Link, PathInfo, Sink, Transmit};
-use crate::own_addresses::OwnAddresses;
-use crate::route::Routes;
 use crate::sockets::canonical;
 
 /// Maximum number of bytes that wait for `receive`, not counting one more batch.
@@ -36,8 +34,6 @@ const TURNS_MAX: u32 = 16;
 pub struct Hairpin<L> {
     link: L,
     bound: Vec<SocketAddr>,
-    own: OwnAddresses,
-    routes: Routes,
     /// Our ports of the protocol above, if the link has no ports of its own.
     ports: Vec<u16>,
     held: VecDeque<Datagrams>,
@@ -53,8 +49,6 @@ impl<L: Link> Hairpin<L> {
         Hairpin {
             bound: link.local_addresses(),
             link,
-            own: OwnAddresses::new(),
-            routes: Routes::new(HashMap::new()),
             ports: Vec::new(),
             held: VecDeque::new(),
             held_bytes: 0,
@@ -66,27 +60,19 @@ impl<L: Link> Hairpin<L> {
 
     /// Returns the source of a batch as its receiver sees it. `None`: the batch is not for this link, or it is invalid and the
     /// link below reports the error.
-    fn turns_back(
-        &mut self,
-        transmit: &Transmit<'_>,
-        remote: SocketAddr,
-        bytes: usize,
-    ) -> Option<SocketAddr> {
+    fn turns_back(&self, transmit: &Transmit<'_>, remote: SocketAddr, bytes: usize) -> Option<SocketAddr> {
         let port = self.port_at(remote.ip())?;
         if bytes == 0 || bytes > RECEIVE_BYTES || transmit.segment_bytes == 0 || remote.port() != port {
             return None;
         }
-        if self.own.refresh() {
-            self.routes.forget_all();
-        }
-        if !self.own.has(remote.ip()) || !self.link.has_ports() && !self.is_for_our_ports(transmit) {
+        if !self.is_own(remote.ip()) || !self.link.has_ports() && !self.is_for_our_ports(transmit) {
             return None;
         }
         let source = match transmit.local {
             Some(local) => local.to_canonical(),
             None => self.source_for(remote)?,
         };
-        let sends = source.is_ipv6() == remote.is_ipv6() && self.own.has(source);
+        let sends = source.is_ipv6() == remote.is_ipv6() && self.is_own(source);
         let from = self.port_at(source).filter(|_| sends)?;
         Some(SocketAddr::new(source, from))
     }
@@ -101,9 +87,17 @@ impl<L: Link> Hairpin<L> {
         self.bound.iter().find(receives).map(SocketAddr::port)
     }
 
+    /// Returns whether packets to an address arrive on this host, whatever their interface. That of link-local addresses is left
+    /// to the kernel.
+    fn is_own(&self, address: IpAddr) -> bool {
+        let is_link_local = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
+        !is_link_local && self.link.is_same_host(address)
+    }
+
     /// Returns the source address that the kernel would choose.
-    fn source_for(&mut self, remote: SocketAddr) -> Option<IpAddr> {
-        self.link.path_info(remote).local.or_else(|| self.routes.lookup(remote, None).source)
+    fn source_for(&self, remote: SocketAddr) -> Option<IpAddr> {
+        let path = self.link.path_info(remote);
+        path.local.or(path.route_local)
     }
 
     /// Returns whether a batch is certainly for this link: other programs may have other ports at the same addresses.

@@ -57,6 +57,7 @@ pub(crate) struct Sockets {
     mtu_bytes_cap: usize,
     in_flight_limit_bytes: usize,
     pub(crate) routes: RefCell<Routes>,
+    /// The addresses of this host. A change invalidates the routes.
     own: RefCell<OwnAddresses>,
     pub(crate) blocks: Blocks,
     pub(crate) control: [u8; RECEIVE_CONTROL_BYTES],
@@ -169,7 +170,9 @@ impl Sockets {
             return interface_addresses().is_ok_and(|own| own.contains(&address));
         }
         let mut own = self.own.borrow_mut();
-        own.refresh();
+        if own.refresh() {
+            self.routes.borrow_mut().forget_all();
+        }
         own.has(address)
     }
 

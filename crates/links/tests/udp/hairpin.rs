@@ -2,9 +2,11 @@
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
 
 use crate::common::{Kept, address, config, pattern, receive, send, wait};
 use links::{Hairpin, Link, Transmit, UdpEncap, UdpEncapConfig};
+use netns::{Host, HostError};
 
 fn any() -> Hairpin<UdpEncap> {
     Hairpin::new(UdpEncap::bind(&UdpEncapConfig { port: 0, ..Default::default() }).unwrap())
@@ -94,6 +96,38 @@ fn every_address_of_an_interface_is_ours() {
         let sent = transmit(&mut link, &ip, &ip);
         assert!(sent.is_err() || turned_back(&link) == before + 1, "{ip}");
     }
+}
+
+#[test]
+#[ignore = "needs root and network namespaces: ./test --all"]
+fn an_address_that_comes_later_is_ours_and_has_another_route() {
+    const REPORTED_WITHIN: Duration = Duration::from_secs(20);
+
+    let host = match Host::new() {
+        Err(error @ HostError::Refused(_)) => {
+            assert!(std::env::var("SWIFTWATER_REQUIRE_TOOLS").is_err(), "{error}");
+            return println!("skipped: {error}");
+        }
+        host => host.unwrap(),
+    };
+    host.ip("link set lo up").unwrap();
+    host.run(|| {
+        let mut link = any();
+        let remote = at(&link, "192.0.2.7");
+        assert_eq!(link.path_info(remote).route_local, None, "no route leads there");
+        host.ip("addr add 192.0.2.7/32 dev lo").unwrap();
+        let deadline = Instant::now() + REPORTED_WITHIN;
+        while !link.is_same_host(remote.ip()) {
+            assert!(Instant::now() < deadline, "the kernel reports the address");
+            std::thread::yield_now();
+        }
+        send(&mut link, remote, 1452, b"from here");
+        assert_eq!(turned_back(&link), 1, "the link asks for the route again");
+        let mut kept = Kept::default();
+        link.receive(&mut kept).unwrap();
+        assert_eq!(kept.datagrams[0].remote.ip(), remote.ip());
+    })
+    .unwrap();
 }
 
 #[test]
