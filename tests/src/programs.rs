@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+/// Environment variable with the folder where the shim and the C library were built.
+const BUILT_VARIABLE: &str = "SWIFTWATER_BUILT";
+
 /// Compiles a program in C under this name, with the C compiler that Rust links with and further arguments.
 ///
 /// # Panics
@@ -74,8 +77,11 @@ pub fn scratch() -> PathBuf {
     folder
 }
 
-/// Builds a package as the running test program was built; returns the folder of the results.
+/// Builds a package as the running test program was built, unless `./test` has; returns the folder of the results.
 fn built(package: &str) -> PathBuf {
+    if let Some(folder) = env::var_os(BUILT_VARIABLE) {
+        return folder.into();
+    }
     let target = target_folder();
     let status = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "-p", package, "--target-dir"])
