@@ -40,8 +40,8 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use rustix::fs::{
-    FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fchmod, fcntl_add_seals, fcntl_get_seals,
-    fstat, fstatfs, ftruncate, memfd_create, open,
+    FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, SeekFrom, fallocate, fchmod, fcntl_add_seals,
+    fcntl_get_seals, fstat, fstatfs, ftruncate, memfd_create, open, seek,
 };
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -56,8 +56,6 @@ const LONG_WORD_BYTES: usize = size_of::<u64>();
 
 /// The file system of memfds with pages of the usual size.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
-/// The kernel counts the memory of a file in blocks of this size.
-const BLOCK_BYTES: u64 = 512;
 
 /// A shared mapping.
 #[derive(Debug)]
@@ -245,7 +243,7 @@ impl Foreign {
     /// # Errors
     ///
     /// `EINVAL`: it is no memfd with pages of the usual size, can be shortened or written by those who do not map it yet,
-    /// is shorter, or has holes. Or the error of `mmap`, or of a pipe.
+    /// is shorter, or has holes, which this process would have to fill. Or the error of `mmap`, or of a pipe.
     pub fn new(memfd: impl AsFd, long_words: usize, pins: &Arc<Pins>) -> Result<Foreign, Errno> {
         let bytes = long_words.checked_mul(LONG_WORD_BYTES).filter(|bytes| *bytes > 0).ok_or(Errno::INVAL)?;
         // A descriptor without seals is that of another file.
@@ -255,10 +253,9 @@ impl Foreign {
         {
             return Err(Errno::INVAL);
         }
-        // Both can no longer fall.
-        let status = fstat(&memfd)?;
+        // Neither can be undone. The number of blocks says nothing about holes: a file may have blocks behind its end.
         let needed = bytes as u64;
-        if (status.st_size as u64) < needed || (status.st_blocks as u64) * BLOCK_BYTES < needed {
+        if (fstat(&memfd)?.st_size as u64) < needed || first_hole(&memfd)? < needed {
             return Err(Errno::INVAL);
         }
         let mapping = Arc::new(Mapping::new(memfd, bytes, ProtFlags::READ)?);
@@ -270,6 +267,11 @@ impl Foreign {
     pub fn long_words(&self) -> &[AtomicU64] {
         self.mapping.long_words(self.long_words)
     }
+}
+
+/// Returns the offset of the first hole of a file, or its length. Waits for the lock of the inode.
+fn first_hole(file: impl AsFd) -> Result<u64, Errno> {
+    seek(file, SeekFrom::Hole(0))
 }
 
 #[cfg(test)]
@@ -284,6 +286,8 @@ mod tests {
     use super::*;
 
     const BYTES: usize = 8192;
+    /// The kernel counts the memory of a file in blocks of this size.
+    const BLOCK_BYTES: u64 = 512;
     const WORDS: usize = BYTES / LONG_WORD_BYTES;
     const HOLE: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 
@@ -382,6 +386,19 @@ mod tests {
         fallocate(&memfd, HOLE, 0, 4096).expect("it is ours");
         fcntl_add_seals(&memfd, SealFlags::FUTURE_WRITE).expect("it is ours");
         assert_eq!(foreign(memfd, WORDS).err(), Some(Errno::INVAL));
+    }
+
+    #[test]
+    fn memory_with_a_hole_is_not_mapped_however_many_blocks_the_file_has() {
+        for behind_end in [FallocateFlags::empty(), FallocateFlags::KEEP_SIZE] {
+            let (memfd, _mapping) = sealed(SealFlags::SHRINK);
+            fallocate(&memfd, HOLE, 0, BYTES as u64).expect("it is ours");
+            fallocate(&memfd, behind_end, BYTES as u64, BYTES as u64).expect("it is ours");
+            fcntl_add_seals(&memfd, SealFlags::FUTURE_WRITE).expect("it is ours");
+            let blocks = || fstat(&memfd).expect("it is open").st_blocks as u64 * BLOCK_BYTES;
+            assert_eq!((blocks(), foreign(&memfd, WORDS).err()), (BYTES as u64, Some(Errno::INVAL)));
+            assert_eq!(blocks(), BYTES as u64, "nothing was filled in");
+        }
     }
 
     #[test]
