@@ -50,6 +50,7 @@ use tokio::sync::Notify;
 use calls::status::describe_link;
 use channel::shared_pages::SharedPages;
 use state::registry::Registry;
+use system::journal;
 use system::listener::Listener;
 use system::tap_file;
 use users::descriptor_numbers::Numbers;
@@ -215,6 +216,7 @@ impl Daemon {
         let outcome = runtime.block_on(self.serve());
         shutdown::end(runtime, &stack);
         tap_file::finish();
+        journal::finish();
         outcome
     }
 
@@ -226,6 +228,7 @@ impl Daemon {
         );
         let close_watches = Arc::clone(registry.resources().close_watches());
         tokio::task::spawn_local(async move { close_watches.run().await });
+        tokio::task::spawn_local(journal::report_omitted());
         let moment = registry.stack().options().busy_poll;
         // With one processor, busy polling would only delay the programs.
         if moment > Duration::ZERO && std::thread::available_parallelism().is_ok_and(|n| n.get() > 1) {

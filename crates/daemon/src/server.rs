@@ -23,7 +23,7 @@ use crate::client::address::{DaemonAddress, DaemonAddressError};
 use crate::dispatch;
 use crate::state::registry::Registry;
 use crate::system::descriptor_io::register;
-use crate::system::journal::log;
+use crate::system::journal::{Cause, log};
 use crate::system::listener::Listener;
 use crate::users::closer::{self, Closer, End, ReceivedDescriptor, Source};
 use crate::users::seats::Seat;
@@ -103,7 +103,7 @@ pub(crate) async fn serve(listener: Listener, registry: Rc<Registry>) -> io::Res
             drop(listener.readable().await?);
         }
         if let Err(error) = accept_some(&listener, &registry, &mut arrivals) {
-            log(format_args!("cannot accept connections for the moment: {error}"));
+            log(Cause::Daemon, format_args!("cannot accept connections for the moment: {error}"));
             tokio::time::sleep(EXHAUSTED_WAIT).await;
         }
         for arrival in std::iter::from_fn(|| arrivals.next()).take(STARTS_PER_TURN) {
@@ -359,15 +359,24 @@ impl Asked {
 }
 
 fn refuse(error: RequestError, credentials: UCred) -> Reply {
+    let cause = Cause::User(credentials.uid.as_raw());
     match error {
-        RequestError::Version(version) => log(format_args!(
-            "the shim of process {} has version {version}, this daemon has {}: use both from one installation",
-            credentials.pid.as_raw_nonzero(),
-            carrier::VERSION
-        )),
-        RequestError::Malformed => {
-            log(format_args!("process {} sent a malformed request", credentials.pid.as_raw_nonzero()))
-        }
+        RequestError::Version(version) => log(
+            cause,
+            format_args!(
+                "the shim of process {} has version {version}, this daemon has {}: use both from one installation",
+                credentials.pid.as_raw_nonzero(),
+                carrier::VERSION
+            ),
+        ),
+        RequestError::Malformed => log(
+            cause,
+            format_args!(
+                "process {} of user {} sent a malformed request",
+                credentials.pid.as_raw_nonzero(),
+                credentials.uid.as_raw()
+            ),
+        ),
     }
     Errno::PROTONOSUPPORT.into()
 }

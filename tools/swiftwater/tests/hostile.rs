@@ -32,6 +32,9 @@ const SLACK_BYTES: u64 = 64 << 20;
 const USER_MEMORY_BYTES: u64 = 128 << 20;
 /// Time that a daemon may take to return memory.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Malformed requests of a user who fills the log, and lines that may be about them: some at once, and one every 10 s of the test.
+const CHATTER_TURNS: u32 = 3000;
+const LINES_OF_USER_MAX: usize = 20;
 /// Interval for rechecking whether a program has ended.
 const LOOKS: Duration = Duration::from_millis(20);
 /// Unit of `stat(2)`.
@@ -364,11 +367,24 @@ fn a_carrier_whose_lock_is_held_keeps_only_its_user_waiting() {
 
 #[test]
 #[ignore = "needs root: ./test --all"]
-fn a_log_that_nobody_reads_keeps_nobody_waiting() {
-    let Some(scene) = Scene::set("chatter") else { return };
-    // The test reads only the first line of the daemon's log.
-    assert_success("the attacker", &output(scene.attacker("chatter")));
+fn a_user_who_fills_the_log_hides_no_line_of_another_user() {
+    let Some(mut scene) = Scene::set("chatter") else { return };
+    let chatter = |user, turns: u32| {
+        let mut command = scene.attacker_of(user, "chatter");
+        command.arg(turns.to_string());
+        assert_success("the attacker", &output(command));
+    };
+    chatter(ATTACKER, CHATTER_TURNS);
+    chatter(ATTACKER + 1, 1);
     scene.assert_victim_works();
+    let process = Pid::from_raw(scene.daemon.process.id() as i32);
+    kill(process, Signal::SIGTERM).expect("it runs");
+    let mut said = String::new();
+    scene.daemon.process.stderr.take().expect("it is piped").read_to_string(&mut said).expect("text");
+    let lines_of = |user| said.matches(&format!("of user {user} sent a malformed request")).count();
+    assert!((1..=LINES_OF_USER_MAX).contains(&lines_of(ATTACKER)), "{said}");
+    assert_eq!(lines_of(ATTACKER + 1), 1, "{said}");
+    assert!(said.contains("omitted"), "the log says that there were more: {said}");
 }
 
 #[test]

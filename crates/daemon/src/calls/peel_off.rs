@@ -17,7 +17,7 @@ use crate::state::registry::{Opened, Registry};
 use crate::state::send_queue::Messages;
 use crate::state::socket::Socket;
 use crate::state::socket_addresses::Bound;
-use crate::system::journal::log;
+use crate::system::journal::{Cause, log};
 
 /// An association that was moved to a socket of its own.
 pub(crate) struct PeeledOff {
@@ -56,7 +56,8 @@ pub(crate) async fn peel_off(
         new.channel().pages.set_peer_shut(PeerShut::Writing);
     }
     if let Err(error) = move_records(recalled, (socket.channel(), new.channel()), id, front).await {
-        log(format_args!("peeling off an association lost messages: {error}"));
+        let cause = Cause::User(socket.owner().user);
+        log(cause, format_args!("peeling off an association lost messages: {error}"));
         socket.channel().credit.release_all();
     }
     new.channel().watch_reads();

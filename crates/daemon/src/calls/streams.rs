@@ -28,7 +28,7 @@ use crate::state::registry::Registry;
 use crate::state::socket::Socket;
 use crate::state::stream_rules::no_module;
 use crate::state::stream_rules::{TAP, tap_folder};
-use crate::system::journal::log;
+use crate::system::journal::{Cause, log};
 use crate::system::tap_file::TapFile;
 
 /// Number of times that a pop is tried again for a module that cannot leave yet, and the pause before each.
@@ -269,7 +269,10 @@ pub(crate) fn autopush(socket: &Socket, assoc: &SocketAssociation) {
         };
         // An association that has ended meanwhile needs no modules.
         if let Err(error) = pushed {
-            log(format_args!("cannot push {name} on the stream of association {}: {error}", assoc.id()));
+            log(
+                Cause::User(owner.user),
+                format_args!("cannot push {name} on the stream of association {}: {error}", assoc.id()),
+            );
         } else {
             let _ = stream.anchor();
         }
@@ -294,7 +297,8 @@ fn tap_to_file(
         owner.process,
         assoc.id()
     );
-    let file = TapFile::create(folder, &name).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let file = TapFile::create(folder, &name, owner.user)
+        .map_err(|error| format!("{}: {error}", folder.display()))?;
     Ok(Tap::new(Box::new(file), (now, since_1970), association_ports(association)))
 }
 

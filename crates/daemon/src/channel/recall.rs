@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 use super::raw_record::RawRecord;
 use crate::channel::carrier_socket::{CARRIER_RECORDS_MAX, CarrierSocket};
-use crate::system::journal::log;
+use crate::system::journal::{Cause, log};
 use crate::users::descriptor_numbers::Taken;
 use crate::users::worker::Job;
 
@@ -108,7 +108,12 @@ impl Drop for Recalled {
             match put {
                 // The program is gone.
                 Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
-                Err(error) => log(format_args!("records of a program were lost: {error}")),
+                Err(error) => {
+                    log(
+                        Cause::User(carrier.closer().user()),
+                        format_args!("records of a program were lost: {error}"),
+                    );
+                }
             }
         });
     }

@@ -21,7 +21,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec, pread};
 use shared_memory::{Pins, Written};
 
 use crate::channel::style::Style;
-use crate::system::journal::log;
+use crate::system::journal::{Cause, log};
 use crate::system::lock::lock;
 use crate::users::budget::{Account, Charge};
 use crate::users::worker::{Job, Worker};
@@ -147,9 +147,12 @@ impl SharedPages {
         let page = Written::new("swiftwater-status", FIELDS_BYTES, 0, &pins)?;
         page.for_reading()?;
         if pins.are_forbidden() {
-            log(format_args!(
-                "vmsplice is forbidden here, so that a program of another user can delay this daemon (MADV_COLLAPSE)"
-            ));
+            log(
+                Cause::Daemon,
+                format_args!(
+                    "vmsplice is forbidden here, so that a program of another user can delay this daemon (MADV_COLLAPSE)"
+                ),
+            );
         }
         Ok(())
     }

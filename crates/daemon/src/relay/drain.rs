@@ -13,7 +13,7 @@ use crate::channel::endpoint::Progress;
 use crate::channel::incoming::Incoming;
 use crate::state::association::SocketAssociation;
 use crate::state::socket::Socket;
-use crate::system::journal::log;
+use crate::system::journal::{Cause, log};
 use crate::system::quantum::RECORDS_PER_TURN;
 
 /// Takes the records that the program has sent before a request. Later records do not count: otherwise a program that sends
@@ -103,9 +103,12 @@ fn dispatch_record(socket: &Socket, taken: Incoming) -> Option<Departure> {
             None
         }
         Incoming::Malformed => {
-            log(format_args!(
-                "a program has written malformed records to its socket; its associations are aborted"
-            ));
+            log(
+                Cause::User(socket.owner().user),
+                format_args!(
+                    "a program has written malformed records to its socket; its associations are aborted"
+                ),
+            );
             Some(Departure::Abort(Bytes::from_static(BROKEN)))
         }
         Incoming::Unread => socket.channel().has_unread_data().then_some(Departure::Unread),
@@ -129,9 +132,12 @@ fn enqueue(socket: &Socket, assoc: &SocketAssociation, header: Header, content: 
         send_queue.refuse(&socket.channel().pages);
     }
     if !has_room && let Some(association) = assoc.association() {
-        log(format_args!(
-            "a program has sent more than its association has room for; the association is aborted"
-        ));
+        log(
+            Cause::User(socket.owner().user),
+            format_args!(
+                "a program has sent more than its association has room for; the association is aborted"
+            ),
+        );
         abort(association, "the program has sent more than there is room for");
     }
 }

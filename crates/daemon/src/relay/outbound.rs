@@ -18,7 +18,7 @@ use crate::state::association::SocketAssociation;
 use crate::state::held::ToProgram;
 use crate::state::send_queue::{Front, Messages, SendQueue};
 use crate::state::socket::Socket;
-use crate::system::journal::log;
+use crate::system::journal::{Cause, log};
 use crate::system::quantum;
 use crate::users::round_share::Turn;
 
@@ -150,9 +150,12 @@ impl<'a> Outbound<'a> {
             Ok(Incoming::Unread) if channel.has_unread_data() => Err(Departure::Unread),
             Ok(Incoming::Unread | Incoming::Filler | Incoming::Empty) => Ok(Next::Nothing),
             Ok(Incoming::Malformed) => {
-                log(format_args!(
-                    "a program has written malformed records to its socket; its association is aborted"
-                ));
+                log(
+                    Cause::User(self.socket.owner().user),
+                    format_args!(
+                        "a program has written malformed records to its socket; its association is aborted"
+                    ),
+                );
                 Err(Departure::Abort(Bytes::from_static(BROKEN)))
             }
             Err(error @ (Errno::AGAIN | Errno::NOBUFS)) => {

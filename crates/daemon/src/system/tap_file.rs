@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use swiftwater::modules::RecordSink;
 
-use crate::system::journal::log;
+use crate::system::journal::{Cause, log};
 use crate::system::lock::lock;
 
 /// Maximum number of bytes of records that wait for the disk, for one file.
@@ -45,6 +45,8 @@ pub(crate) struct TapFile {
 
 struct Shared {
     path: PathBuf,
+    /// The user whose association has the tap.
+    cause: Cause,
     file: File,
     state: Mutex<State>,
 }
@@ -59,12 +61,13 @@ struct State {
 }
 
 impl TapFile {
-    /// Creates a file with this name in a folder. It must not exist, and is for the daemon's user alone.
+    /// Creates a file with this name in a folder, for an association of a user. It must not exist, and is for the daemon's user
+    /// alone.
     ///
     /// # Errors
     ///
     /// The file cannot be created, or too many are open.
-    pub(crate) fn create(folder: &Path, name: &str) -> io::Result<TapFile> {
+    pub(crate) fn create(folder: &Path, name: &str, user: u32) -> io::Result<TapFile> {
         if FILES.load(Ordering::Relaxed) >= FILES_MAX {
             return Err(io::Error::other(format!("{FILES_MAX} taps write files already")));
         }
@@ -72,7 +75,7 @@ impl TapFile {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         let writer = writer()?;
         FILES.fetch_add(1, Ordering::Relaxed);
-        let shared = Arc::new(Shared { path, file, state: Mutex::default() });
+        let shared = Arc::new(Shared { path, cause: Cause::User(user), file, state: Mutex::default() });
         Ok(TapFile { shared, writer })
     }
 }
@@ -97,7 +100,7 @@ impl Shared {
         drop(state);
         if let Err(error) = (&self.file).write_all(records) {
             self.state().has_failed = true;
-            log(format_args!("cannot write {}: {error}", self.path.display()));
+            log(self.cause, format_args!("cannot write {}: {error}", self.path.display()));
         }
     }
 }
@@ -150,7 +153,7 @@ pub(crate) fn finish() {
     let Some(writer) = lock(&WRITER).clone() else { return };
     let (done, told) = mpsc::sync_channel(1);
     if writer.send(Work::Tell(done)).is_ok() && told.recv_timeout(REST_WAIT).is_err() {
-        log(format_args!("the files of taps may lack their last records"));
+        log(Cause::Daemon, format_args!("the files of taps may lack their last records"));
     }
 }
 
@@ -162,8 +165,8 @@ mod tests {
     fn records_are_written_in_order_to_a_file_that_was_not_there() {
         let folder = std::env::temp_dir().join(format!("swiftwater-test-tap-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder of our own");
-        let mut file = TapFile::create(&folder, "tap").expect("a new file");
-        assert!(TapFile::create(&folder, "tap").is_err(), "it exists");
+        let mut file = TapFile::create(&folder, "tap", 1).expect("a new file");
+        assert!(TapFile::create(&folder, "tap", 1).is_err(), "it exists");
         for number in 0u32..1000 {
             assert!(file.take(&[&number.to_le_bytes()[..2], &number.to_le_bytes()[2..]]));
         }

@@ -19,24 +19,28 @@ use crate::state::send_queue::Messages;
 use crate::state::socket::Socket;
 use crate::state::socket_addresses::Bound;
 use crate::system::addresses::{as_seen, local_toward};
-use crate::system::journal::log;
+use crate::system::journal::{Cause, log};
 use crate::system::visible_name;
 
 /// Hands each accepted association to the listening program, with a channel of its own.
 pub(super) async fn accept(registry: &Rc<Registry>, socket: &Rc<Socket>, listener: Arc<Listener>) {
+    let cause = Cause::User(socket.owner().user);
     loop {
         // One association waits in the carrier; further ones wait in the executive, up to the backlog.
         socket.channel().carrier().has_room().await;
         let (association, peer) = match listener.accept().await {
             Ok((association, peer)) => (association, as_seen(socket.v6(), peer)),
-            Err(error) => return log(format_args!("a listener has failed: {error}")),
+            Err(error) => return log(cause, format_args!("a listener has failed: {error}")),
         };
         match hand_over(registry, socket, association, peer).await {
             Ok(()) => {}
             // The program has closed the listening socket.
             Err(Errno::PIPE | Errno::CONNRESET) => return,
             Err(error) => {
-                log(format_args!("an association with {peer} could not be handed to its listener: {error}"));
+                log(
+                    cause,
+                    format_args!("an association with {peer} could not be handed to its listener: {error}"),
+                );
             }
         }
     }

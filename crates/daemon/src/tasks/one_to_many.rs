@@ -22,7 +22,7 @@ use crate::state::send_queue::{Front, SendQueue};
 use crate::state::socket::Socket;
 use crate::system::addresses::as_seen;
 use crate::system::errno;
-use crate::system::journal::log;
+use crate::system::journal::{Cause, log};
 use crate::system::quantum::Quantum;
 
 /// Maximum time to set up an association whose program has closed the socket: enough for two lost INITs.
@@ -63,7 +63,7 @@ pub(super) async fn run(
                 Some(command) => perform(socket, command, &mut listener),
                 None => batch.departure = Some(Departure::Closed),
             },
-            association = next(&mut listener) => accept(registry, socket, association),
+            association = next(socket, &mut listener) => accept(registry, socket, association),
         }
         stalled |= batch.stalled;
         if let Some(departure) = batch.departure {
@@ -122,12 +122,12 @@ fn set_up_soon(socket: &Rc<Socket>, association: Rc<SocketAssociation>, queue: R
 }
 
 /// Waits for the next association that a peer has set up.
-async fn next(listener: &mut Option<Arc<Listener>>) -> Association {
+async fn next(socket: &Socket, listener: &mut Option<Arc<Listener>>) -> Association {
     if let Some(listening) = listener {
         match listening.accept().await {
             Ok((association, _)) => return association,
             Err(error) => {
-                log(format_args!("a listener has failed: {error}"));
+                log(Cause::User(socket.owner().user), format_args!("a listener has failed: {error}"));
                 *listener = None;
             }
         }

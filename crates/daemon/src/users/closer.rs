@@ -75,6 +75,7 @@ impl User {
 
 /// Closes the descriptors from one user and source.
 pub(crate) struct Closer {
+    user: u32,
     numbers: Arc<Numbers>,
     /// The thread that closes. There is one, so descriptors are closed in order.
     thread: Arc<UserThreads>,
@@ -89,12 +90,12 @@ impl Closers {
     }
 
     /// Returns the closer for a user and source.
-    pub(crate) fn of(&self, user: u32, source: Source) -> Arc<Closer> {
+    pub(crate) fn of(&self, number: u32, source: Source) -> Arc<Closer> {
         let mut users = lock(&self.users);
-        if !users.contains_key(&user) {
+        if !users.contains_key(&number) {
             users.retain(|_, user| !user.is_idle());
         }
-        let user = users.entry(user).or_default();
+        let user = users.entry(number).or_default();
         let thread = self.existing_or_new(
             match source {
                 Source::Requests => &mut user.requests,
@@ -104,7 +105,7 @@ impl Closers {
         );
         let worker = Worker::on(self.existing_or_new(&mut user.worker, WORKERS_MAX));
         let (numbers, time) = (Arc::clone(&self.numbers), Arc::clone(&user.time));
-        Arc::new(Closer { numbers, thread, worker, time })
+        Arc::new(Closer { user: number, numbers, thread, worker, time })
     }
 
     fn existing_or_new(&self, known: &mut Weak<UserThreads>, threads_max: usize) -> Arc<UserThreads> {
@@ -131,6 +132,11 @@ impl Closer {
     /// Takes ownership of the daemon's end of a carrier, whose other end programs share.
     pub(crate) fn guard_carrier(self: &Arc<Self>, socket: OwnedFd) -> End {
         End::new(self.take_over(socket), Arc::new(ThreadTime::of_socket(&self.time)))
+    }
+
+    /// Returns the user whose descriptors are closed.
+    pub(crate) fn user(&self) -> u32 {
+        self.user
     }
 
     /// Returns the time that calls on connections and sockets of the user take.

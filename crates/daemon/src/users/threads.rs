@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use crate::system::journal::log;
+use crate::system::journal::{Cause, log};
 use crate::system::lock::lock;
 
 /// Maximum number of threads of all users; `TasksMax` of the systemd unit leaves room for them. Further users wait until
@@ -219,7 +219,10 @@ impl UserThreads {
         let thread = std::thread::Builder::new().name("user work".into()).stack_size(stack_bytes);
         let spawned = thread.spawn(move || UserThreads::serve(queue));
         if let Err(error) = &spawned {
-            log(format_args!("cannot start a thread for work that may wait for a program: {error}"));
+            log(
+                Cause::Daemon,
+                format_args!("cannot start a thread for work that may wait for a program: {error}"),
+            );
         }
         spawned.is_ok()
     }
