@@ -23,6 +23,7 @@ mod peer_command;
 mod perf;
 mod plot;
 mod program;
+mod regular_file;
 mod result_file;
 mod run;
 mod sockets;

@@ -16,6 +16,7 @@ use super::live::trace::Trace;
 use super::row::Row;
 use super::{LabError, write_error};
 use crate::host;
+use crate::regular_file;
 
 pub(super) const MANIFEST: &str = "manifest.json";
 pub(super) const RESULTS: &str = "results.json";
@@ -125,7 +126,7 @@ impl Archive {
 
 /// Fails if a folder has files under the names of the laboratory's that are not its own.
 fn check_owner(folder: &Path) -> Result<(), LabError> {
-    let manifest = fs::read(folder.join(MANIFEST));
+    let manifest = regular_file::read(&folder.join(MANIFEST));
     if manifest.is_ok_and(|text| serde_json::from_slice::<Manifest>(&text).is_ok()) {
         return Ok(());
     }

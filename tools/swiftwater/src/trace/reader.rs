@@ -13,6 +13,7 @@ use super::schema::{
     PathAssigned, Started, StateUpdated, TimerExpired, Triggered,
 };
 use super::writer::RECORD_SEPARATOR;
+use crate::regular_file;
 
 /// Longest line that is accepted.
 const LINE_BYTES_MAX: usize = 1 << 20;
@@ -103,10 +104,19 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Opens a file and reads its header.
+    /// Opens a file, or a pipe, and reads its header.
     pub(crate) fn open(path: &Path) -> Result<Self, ReadError> {
+        Self::of(path, File::open(path))
+    }
+
+    /// Opens a file that can be read again, and reads its header. Fails at once for a pipe or a device.
+    pub(crate) fn open_regular(path: &Path) -> Result<Self, ReadError> {
+        Self::of(path, regular_file::open(path))
+    }
+
+    fn of(path: &Path, opened: io::Result<File>) -> Result<Self, ReadError> {
         let io = |source| ReadError::Io { path: path.to_owned(), source };
-        let mut lines = BufReader::new(File::open(path).map_err(io)?);
+        let mut lines = BufReader::new(opened.map_err(io)?);
         let mut line = Vec::new();
         read_line(&mut lines, &mut line).map_err(io)?;
         let wrong = |what: &str| ReadError::Header { path: path.to_owned(), what: what.into() };

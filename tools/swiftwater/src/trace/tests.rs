@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use lab::{A, B, TwoHosts, line};
 use netsim::{Loss, PipeConfig};
+use rustix::fs::{CWD, Mode, mkfifoat};
 use sctp::congestion::Algorithm;
 use sctp::{AssociationConfig, SendInfo, Statistics};
 
@@ -251,4 +252,19 @@ fn a_file_that_was_cut_off_is_good_up_to_there() {
     fs::write(&good.0, &content[..content.len() - 10]).expect("a file");
     let cut = show(&good.0, &[], Select::default()).expect("lines").lines().count();
     assert_eq!(cut, whole - 1);
+}
+
+#[test]
+fn a_pipe_cannot_be_drawn_and_is_not_waited_for() {
+    let pipe = Scratch::new("pipe");
+    mkfifoat(CWD, &pipe.0, Mode::RUSR | Mode::WUSR).expect("a folder for temporary files");
+    for path in [&*pipe.0, Path::new("/dev/zero")] {
+        let args = PlotArgs {
+            file: path.to_owned(),
+            output: Some("/nowhere/x.svg".into()),
+            select: Select::default(),
+        };
+        let error = plot::run(&args).expect_err("it cannot be read twice").to_string();
+        assert!(error.contains("not a regular file"), "{error}");
+    }
 }

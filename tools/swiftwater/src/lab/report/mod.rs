@@ -17,6 +17,7 @@ use super::live::trace::Trace;
 use crate::lab::args::ReportArgs;
 use crate::output::note;
 use crate::plot::{escape, style};
+use crate::regular_file;
 
 const TEMPLATE: &str = include_str!("page.html");
 const SCRIPT: &str = include_str!("page.js");
@@ -60,16 +61,9 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), ReportError> {
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T, ReportError> {
-    let parsed = read_file(path).and_then(|text| serde_json::from_slice(&text).map_err(io::Error::from));
+    let parsed =
+        regular_file::read(path).and_then(|text| serde_json::from_slice(&text).map_err(io::Error::from));
     parsed.map_err(|source| ReportError::Read { path: path.to_owned(), source })
-}
-
-/// Reads a regular file: a pipe may have no writer, and a device no end.
-fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    match fs::metadata(path)?.is_file() {
-        true => fs::read(path),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
-    }
 }
 
 fn read_traces(folder: &Path) -> Result<Vec<Trace>, ReportError> {

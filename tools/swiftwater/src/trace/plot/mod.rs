@@ -119,7 +119,7 @@ fn read(file: &Path, select: &Select) -> Result<Drawing, TraceError> {
             (key, figure)
         })
         .collect();
-    let mut reader = Reader::open(file)?;
+    let mut reader = Reader::open_regular(file)?;
     let title = reader.header().title.clone().unwrap_or_else(|| file.display().to_string());
     while let Some(entry) = reader.next()? {
         let Some(figure) = key_of(&entry).and_then(|key| figures.get_mut(&key)) else { continue };
@@ -136,7 +136,7 @@ fn read(file: &Path, select: &Select) -> Result<Drawing, TraceError> {
 }
 
 fn survey(file: &Path, select: &Select) -> Result<Survey, TraceError> {
-    let mut reader = Reader::open(file)?;
+    let mut reader = Reader::open_regular(file)?;
     let mut survey = Survey::default();
     while let Some(entry) = reader.next()? {
         survey.any = true;
