@@ -1,15 +1,12 @@
 //! `swiftwater bench neighbours`: measures how long one user of a daemon keeps another waiting.
 
 pub(crate) mod args;
+pub(crate) mod trouble;
 
-use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket, socket_with};
 use serde::Serialize;
 use socket2::{Domain, Socket, Type};
 use thiserror::Error;
@@ -21,7 +18,7 @@ use crate::load::{histogram, record};
 use crate::output::OutputError;
 use crate::peer::{GRACE, Peer, PeerError, print_line};
 use crate::perf::client::{Latency, Outcome};
-use crate::run::{ADDRESS_VARIABLE, find_shim_for_itself};
+use crate::run::find_shim_for_itself;
 use crate::sockets::SCTP;
 use crate::stats::median;
 use crate::units::grouped;
@@ -36,8 +33,6 @@ const NEIGHBOUR_NICE: i32 = 19;
 const REQUEST_BYTES: usize = 1;
 const SMALL_BYTES: usize = 64;
 const LARGE_BYTES: usize = 4 << 20;
-/// Number of silent connections that the neighbour holds at a time.
-const CONNECTIONS: usize = 900;
 /// Pause between two sockets that the user opens.
 const SOCKETS_EVERY: Duration = Duration::from_millis(1);
 /// Time for the neighbour to begin, and time by which it outlasts the dialogue.
@@ -78,18 +73,25 @@ enum Activity {
     Requests,
     Connections,
     ConnectionFlood,
+    /// As the flood, without the daemon: shows what the kernel costs.
+    FloodElsewhere,
     Messages,
     LargeMessages,
+    ManyPeers,
+    Closes,
 }
 
 impl Activity {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 9] = [
         Self::None,
         Self::Requests,
         Self::Connections,
         Self::ConnectionFlood,
+        Self::FloodElsewhere,
         Self::Messages,
         Self::LargeMessages,
+        Self::ManyPeers,
+        Self::Closes,
     ];
 
     fn name(self) -> &'static str {
@@ -98,8 +100,11 @@ impl Activity {
             Self::Requests => "requests",
             Self::Connections => "connections",
             Self::ConnectionFlood => "connection-flood",
+            Self::FloodElsewhere => "flood-elsewhere",
             Self::Messages => "messages",
             Self::LargeMessages => "large-messages",
+            Self::ManyPeers => "many-peers",
+            Self::Closes => "closes",
         }
     }
 }
@@ -188,8 +193,15 @@ fn measure(runner: &Runner, activity: Activity, seconds: f64) -> Result<Measured
         Activity::None => (None, None),
         Activity::Messages => (send(SMALL_BYTES)?, None),
         Activity::LargeMessages => (send(LARGE_BYTES)?, None),
-        Activity::Requests | Activity::Connections | Activity::ConnectionFlood => {
-            (None, Some(runner.start_peer(Some(&daemon), &words, &neighbour)?))
+        Activity::Requests
+        | Activity::Connections
+        | Activity::ConnectionFlood
+        | Activity::FloodElsewhere
+        | Activity::ManyPeers
+        | Activity::Closes => {
+            let mut process = runner.start_peer(Some(&daemon), &words, &neighbour)?;
+            process.read_line::<()>()?;
+            (None, Some(process))
         }
     };
     thread::sleep(SETTLING);
@@ -270,75 +282,6 @@ fn table(rows: &[Row]) -> String {
     align(&mut out, &HEAD, &rows.iter().map(line).collect::<Vec<_>>());
     out.push_str("daemon and both users share all processors; the neighbour's programs run at nice 19\n");
     out
-}
-
-/// Runs the hidden command: keeps the daemon busy until standard input ends.
-pub(crate) fn keep_busy(kind: &str) -> Result<(), String> {
-    print_line(&())?;
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            // The end and a failure mean the same here.
-            let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-            stop.store(true, Ordering::Relaxed);
-        });
-        match kind {
-            "requests" => ask_on(&stop),
-            "connection-flood" => flood(&stop).map_err(|error| error.to_string()),
-            _ => connect_on(&stop).map_err(|error| error.to_string()),
-        }
-    })
-}
-
-/// Makes sockets, asks for the address of each, and closes it. A daemon may refuse a user that does so.
-fn ask_on(stop: &AtomicBool) -> Result<(), String> {
-    while !stop.load(Ordering::Relaxed) {
-        if let Ok(socket) = Socket::new(Domain::IPV4, Type::STREAM, Some(SCTP)) {
-            let _ = socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into());
-            let _ = socket.local_addr();
-        }
-    }
-    Ok(())
-}
-
-fn daemon_address() -> io::Result<SocketAddrUnix> {
-    let place = std::env::var(ADDRESS_VARIABLE).unwrap_or_default();
-    Ok(SocketAddrUnix::new_abstract_name(place.trim_start_matches('@').as_bytes())?)
-}
-
-/// Opens connections to the daemon and sends nothing on them. Closes the oldest for each new one.
-fn connect_on(stop: &AtomicBool) -> io::Result<()> {
-    let address = daemon_address()?;
-    let mut open = VecDeque::new();
-    while !stop.load(Ordering::Relaxed) {
-        let silent = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None)?;
-        // A daemon may refuse a user that does so.
-        if connect(&silent, &address).is_ok() {
-            open.push_back(silent);
-        }
-        if open.len() > CONNECTIONS {
-            open.pop_front();
-        }
-    }
-    Ok(())
-}
-
-/// Connects to the daemon and closes the connection, on each processor, and waits for nothing.
-fn flood(stop: &AtomicBool) -> io::Result<()> {
-    let address = daemon_address()?;
-    let connect_all = || {
-        while !stop.load(Ordering::Relaxed) {
-            let flags = SocketFlags::NONBLOCK;
-            let connection = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-            // The daemon's queue may be full.
-            let _ = connect(&connection, &address);
-        }
-        Ok(())
-    };
-    thread::scope(|scope| {
-        let others: Vec<_> = host::allowed_processors().iter().map(|_| scope.spawn(connect_all)).collect();
-        others.into_iter().try_for_each(|thread| thread.join().unwrap_or(Ok(())))
-    })
 }
 
 /// Runs the hidden command: opens an SCTP socket and closes it again and again, and prints the times that `socket()` takes.

@@ -107,7 +107,7 @@ pub(crate) fn run(command: PeerCommand) -> Result<(), String> {
         }
         PeerCommand::Trouble { peer, kind } => {
             set_priority_and_processors(&peer)?;
-            neighbours::keep_busy(&kind)
+            neighbours::trouble::keep_busy(&kind)
         }
         PeerCommand::Sockets { peer, seconds } => {
             set_priority_and_processors(&peer)?;

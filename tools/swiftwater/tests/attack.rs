@@ -135,7 +135,17 @@ fn a_dialogue_is_measured_beside_each_neighbour() {
     let rows = rows.as_array().expect("an array");
     let names: Vec<&str> = rows.iter().filter_map(|row| row["neighbour"].as_str()).collect();
     // A user whom the neighbour keeps waiting for ever has no row.
-    let neighbours = ["none", "requests", "connections", "connection-flood", "messages", "large-messages"];
+    let neighbours = [
+        "none",
+        "requests",
+        "connections",
+        "connection-flood",
+        "flood-elsewhere",
+        "messages",
+        "large-messages",
+        "many-peers",
+        "closes",
+    ];
     assert_eq!(names, neighbours, "{}", said(&output));
     assert!(output.status.success(), "{}", said(&output));
     let documented = include_str!("../../../docs/json.md");

@@ -17,8 +17,11 @@ Neighbours:
   requests          a program that opens, binds, queries and closes sockets without pause
   connections       a program that opens connections to the daemon and sends nothing
   connection-flood  threads that open connections to the daemon and close them at once
+  flood-elsewhere   the same at a listener of their own: what the kernel costs
   messages          two programs, messages of 64 bytes without pause
   large-messages    two programs, messages of 4 MB without pause
+  many-peers        a one-to-many socket and 400 peers, which exchange messages of 64 bytes without pause
+  closes            a program that closes 200 associations at once, with messages left, again and again
 
 Meanwhile two programs of another user exchange messages of one byte, and then one opens sockets. Both users' programs run under `swiftwater run` \
 at one daemon that is started for each run. It needs root, to be two users.")]
