@@ -86,15 +86,16 @@ impl From<&PathStatistics> for PathTotals {
 impl Outcome {
     /// Returns the delivered messages per second; in a test with answers, the exchanges per second.
     pub(crate) fn messages_per_s(&self) -> f64 {
-        per(self.server.messages as f64, self.span_s())
+        per(self.server.messages as f64, self.seconds())
     }
 
     /// Returns the delivered bits of messages per second.
     pub(crate) fn bits_per_s(&self) -> f64 {
-        per(self.server.bytes as f64 * 8.0, self.span_s())
+        per(self.server.bytes as f64 * 8.0, self.seconds())
     }
 
-    fn span_s(&self) -> f64 {
+    /// Returns the time that the rates refer to: from the first to the last delivery, or of all exchanges.
+    pub(crate) fn seconds(&self) -> f64 {
         if self.latency.is_some() { self.client.seconds } else { self.server.seconds }
     }
 }

@@ -154,7 +154,7 @@ impl Row {
         let row = Self::empty(spec, "path", 0.0, outcome.client.seconds);
         Self {
             bytes: path.bytes,
-            bits_per_s: per(path.bytes as f64 * 8.0, outcome.client.seconds),
+            bits_per_s: per(path.bytes as f64 * 8.0, outcome.seconds()),
             path: Some(PathKeys {
                 local: path.local,
                 remote: path.remote,
@@ -301,7 +301,7 @@ pub(crate) fn tell_outcome(out: &mut impl Write, spec: &Spec, outcome: &Outcome)
     tell_rates(
         out,
         outcome.server.messages,
-        outcome.client.seconds,
+        outcome.seconds(),
         outcome.messages_per_s(),
         outcome.bits_per_s(),
     )?;
@@ -329,7 +329,7 @@ pub(crate) fn tell_outcome(out: &mut impl Write, spec: &Spec, outcome: &Outcome)
         )?;
     }
     for path in &outcome.paths {
-        tell_path(out, path, outcome.client.seconds)?;
+        tell_path(out, path, outcome.seconds())?;
     }
     tell_cpu(out, "cpu client", &outcome.client, &outcome.server, outcome.client.seconds)?;
     tell_cpu(out, "cpu server", &outcome.server, &outcome.server, outcome.client.seconds)
@@ -403,5 +403,38 @@ pub(crate) fn tell_server_event(out: &mut impl Write, event: &ServerEvent) -> io
             )?;
             tell_cpu(out, "cpu server", totals, totals, totals.seconds)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_count_the_time_and_the_rates_of_a_line_are_of_one_interval() {
+        let totals = |seconds| Totals { messages: 160, bytes: 160_000, seconds, cpu_s: 0.1, nice: 0 };
+        let path = PathTotals {
+            local: None,
+            remote: std::net::Ipv4Addr::LOCALHOST.into(),
+            state: "active".into(),
+            bytes: 160_000,
+            packets_lost: 0,
+            srtt_us: None,
+        };
+        let outcome = Outcome {
+            client: totals(2.2),
+            server: totals(2.0),
+            latency: None,
+            paths: vec![path],
+            began_unix_s: 0.0,
+            interrupted: false,
+        };
+        let spec = super::super::spec::example();
+        let mut told = Vec::new();
+        tell_outcome(&mut told, &spec, &outcome).expect("memory");
+        let told = String::from_utf8(told).expect("UTF-8");
+        assert!(told.contains("160 messages in 2.00 s: 80 messages/s, 0.64 Mbit/s"), "{told}");
+        assert!(told.contains("active, 0.64 Mbit/s"), "{told}");
+        assert_eq!(Row::of_path(&spec, &outcome, &outcome.paths[0]).bits_per_s, 640_000.0);
     }
 }
