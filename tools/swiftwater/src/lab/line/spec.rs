@@ -11,13 +11,18 @@ const QUEUE_BYTES_MIN: usize = 64_000;
 const MTU_BYTES: usize = 1500;
 /// Allowed MTUs: from the least of IPv6 to the largest of IPv4.
 const MTU_RANGE: std::ops::RangeInclusive<usize> = 1280..=65_535;
+/// Units of rates, of times and of bytes.
+const RATE_UNITS: [(&str, f64); 4] = [("bit", 1.0), ("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9)];
+const TIME_UNITS: [(&str, f64); 3] = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
+const BYTE_UNITS: [(&str, f64); 5] =
+    [("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("KiB", 1024.0), ("MiB", 1024.0 * 1024.0)];
 const GRAMMAR: &str =
     "a path is such as 30mbit,50ms,queue=400kB,loss=0.1%; swiftwater lab run --help has all keys";
 
 /// A path, with both its directions.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PathSpec {
-    /// As the user wrote it.
+    /// The SPEC as the user wrote it.
     pub(crate) text: String,
     pub(crate) pipe: PipeConfig,
     pub(crate) mtu_bytes: usize,
@@ -32,8 +37,12 @@ impl FromStr for PathSpec {
         for word in text.split(',') {
             let (key, value) = word.split_once('=').unwrap_or_else(|| (unnamed_key(word), word));
             let wrong = || {
-                let range = range(key).map_or_else(String::new, |range| format!("{key} is {range}; "));
-                format!("`{word}` in the path `{text}` is invalid: {range}{GRAMMAR}")
+                let advice = match (correction(key, value), range(key)) {
+                    (Some(correction), _) => format!("{correction}; "),
+                    (None, Some(range)) => format!("{key} is {range}; "),
+                    (None, None) => String::new(),
+                };
+                format!("`{word}` in the path `{text}` is invalid: {advice}{GRAMMAR}")
             };
             if keys.contains(&key) {
                 return Err(format!("the path `{text}` has two words for {key}: {GRAMMAR}"));
@@ -71,6 +80,74 @@ fn unnamed_key(word: &str) -> &str {
         _ if word.ends_with("bit") => "rate",
         _ => "delay",
     }
+}
+
+/// Returns the words that were probably meant by a value whose unit is missing or written differently; `None` for a value with
+/// another defect.
+fn correction(key: &str, value: &str) -> Option<String> {
+    let unit_at = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
+    let (digits, unit) = value.split_at(unit_at);
+    let number: f64 = digits.parse().ok()?;
+    let units: &[_] = match key {
+        "queue" | "ecn" => &BYTE_UNITS,
+        "rate" => &RATE_UNITS,
+        _ => &TIME_UNITS,
+    };
+    if units.iter().any(|(name, _)| *name == unit) {
+        return None;
+    }
+    let unit = unit.to_ascii_lowercase();
+    match key {
+        "rate" | "delay" if unit.is_empty() => {
+            Some(format!("write {digits}mbit for a rate or {digits}ms for a delay"))
+        }
+        "rate" | "delay" if unit == "m" => {
+            Some(format!("write {digits}mbit for a rate, or {digits}ms for milliseconds"))
+        }
+        "rate" | "delay" => match rate_prefix(&unit) {
+            Some((prefix, name, true)) => Some(format!(
+                "write {digits}{prefix}bit for {name}bits in a second, or {}{prefix}bit for {name}bytes",
+                number * 8.0
+            )),
+            Some((prefix, name, false)) => {
+                Some(format!("write {digits}{prefix}bit for {name}bits in a second"))
+            }
+            None => time_unit(&unit).map(|unit| format!("write {digits}{unit} for a time")),
+        },
+        "queue" | "ecn" if ["kb", "mb", "kib", "mib", "b"].contains(&unit.as_str()) => {
+            let upper = unit.replace("b", "B").replace("m", "M").replace("ki", "Ki");
+            Some(format!("write {key}={digits}{upper} for bytes"))
+        }
+        "queue" | "ecn" if unit.is_empty() => {
+            let packets = if key == "queue" { format!(", or {key}={digits}packets") } else { String::new() };
+            Some(format!("write {key}={digits}kB for kilobytes{packets}"))
+        }
+        "loss" | "duplicate" | "corrupt" if unit.is_empty() && number <= 100.0 => {
+            Some(format!("write {key}={digits}% for a share in percent"))
+        }
+        _ => None,
+    }
+}
+
+/// Returns the prefix of a lower-case unit of a rate, the name of the prefix, and whether the unit may stand for bytes.
+fn rate_prefix(unit: &str) -> Option<(&'static str, &'static str, bool)> {
+    let prefixes = [("k", "kilo"), ("m", "mega"), ("g", "giga"), ("", "")];
+    let (prefix, name) = prefixes.into_iter().find(|(prefix, _)| unit.starts_with(prefix))?;
+    match &unit[prefix.len()..] {
+        "b" | "b/s" | "byte" | "bytes" | "bps" => Some((prefix, name, true)),
+        "bit" | "bits" | "bit/s" | "bits/s" => Some((prefix, name, false)),
+        _ => None,
+    }
+}
+
+/// Returns our word for a lower-case unit of a time.
+fn time_unit(unit: &str) -> Option<&'static str> {
+    Some(match unit {
+        "us" | "µs" | "usec" | "usecs" => "us",
+        "ms" | "msec" | "msecs" => "ms",
+        "s" | "sec" | "secs" | "second" | "seconds" => "s",
+        _ => return None,
+    })
 }
 
 /// Returns the values that a key takes; `None` if there is no such key.
@@ -134,18 +211,17 @@ fn number(text: &str, units: &[(&str, f64)]) -> Option<f64> {
 }
 
 fn rate(text: &str) -> Option<u64> {
-    let bits = number(text, &[("bit", 1.0), ("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9)])?;
+    let bits = number(text, &RATE_UNITS)?;
     Some(bits.round() as u64).filter(|bits| (1..=100_000_000_000).contains(bits))
 }
 
 fn time(text: &str) -> Option<Duration> {
-    let seconds = number(text, &[("us", 1e-6), ("ms", 1e-3), ("s", 1.0)])?;
+    let seconds = number(text, &TIME_UNITS)?;
     Some(seconds).filter(|seconds| *seconds <= 86_400.0).map(Duration::from_secs_f64)
 }
 
 fn bytes(text: &str) -> Option<usize> {
-    let units = [("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("KiB", 1024.0), ("MiB", 1024.0 * 1024.0)];
-    number(text, &units).map(|bytes| bytes as usize).filter(|bytes| (1..=1 << 30).contains(bytes))
+    number(text, &BYTE_UNITS).map(|bytes| bytes as usize).filter(|bytes| (1..=1 << 30).contains(bytes))
 }
 
 fn share(text: &str) -> Option<f64> {
@@ -203,6 +279,8 @@ mod tests {
             ("0mbit", "rate is 1bit to 100gbit"),
             ("5d", "delay is 0s"),
             ("down=30s/20s", "a slash and a longer one"),
+            ("queue=0B", "queue is 1B"),
+            ("delay=90000s", "delay is 0s"),
         ] {
             let error = wrong.parse::<PathSpec>().expect_err(wrong);
             assert!(error.contains(range), "{error}");
@@ -210,6 +288,27 @@ mod tests {
         for wrong in ["colour=red", "fast"] {
             let error = wrong.parse::<PathSpec>().expect_err("there is none");
             assert!(error.contains(wrong) && !error.contains(" is 0"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_unit_that_is_written_differently_is_answered_with_what_may_be_meant() {
+        for (wrong, meant) in [
+            ("30mb", "write 30mbit for megabits in a second, or 240mbit for megabytes;"),
+            ("1.5Gbps", "write 1.5gbit for gigabits in a second, or 12gbit for gigabytes;"),
+            ("30Mbit", "write 30mbit for megabits in a second;"),
+            ("30mbit/s", "write 30mbit for megabits in a second;"),
+            ("30", "write 30mbit for a rate or 30ms for a delay;"),
+            ("50m", "write 50mbit for a rate, or 50ms for milliseconds;"),
+            ("50msec", "write 50ms for a time;"),
+            ("50S", "write 50s for a time;"),
+            ("queue=400kb", "write queue=400kB for bytes;"),
+            ("queue=400", "write queue=400kB for kilobytes, or queue=400packets;"),
+            ("ecn=50KIB", "write ecn=50KiB for bytes;"),
+            ("loss=0.1", "write loss=0.1% for a share in percent;"),
+        ] {
+            let error = wrong.parse::<PathSpec>().expect_err(wrong);
+            assert!(error.contains(&format!("`{wrong}`")) && error.contains(meant), "{error}");
         }
     }
 
