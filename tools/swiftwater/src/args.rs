@@ -45,14 +45,28 @@ pub(crate) enum Command {
     /// Check what this host allows, and suggest remedies.
     Doctor(DoctorArgs),
     /// Send messages from one host to another, or between two processes, and measure.
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  swiftwater perf server                            on one host, until Ctrl-C
+  swiftwater perf client 192.0.2.1                  on another one: SCTP, for 10 seconds
+  swiftwater perf client 192.0.2.1 --proto tcp      the kernel's TCP beside it"
+    )]
     Perf(PerfCommand),
     /// Compare all transports over a range of message sizes on this machine.
     Bench(BenchArgs),
     /// Print or draw a trace that `perf --qlog` has recorded.
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  swiftwater perf client HOST --qlog run.sqlog      record a trace
+  swiftwater trace plot run.sqlog                   draw it: run.svg
+  swiftwater trace show run.sqlog -e packet_lost    print events"
+    )]
     Trace(TraceCommand),
-    /// Run experiments on simulated networks, and compare them with published results.
+    /// Run experiments on simulated networks and in real time, and compare them with published results.
     Lab(LabArgs),
     /// One end of a run of `bench`, which starts it.
     #[command(hide = true, subcommand)]
@@ -87,5 +101,27 @@ mod tests {
     #[test]
     fn the_definition_holds() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_help_ends_with_examples_of_its_command() {
+        fn check(command: &clap::Command) {
+            let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let (_, examples) =
+                help.split_once("Examples:\n").unwrap_or_else(|| panic!("{name} has no examples"));
+            assert!(
+                examples.contains(&format!("  {name} ")) || examples.contains(&format!("  {name}\n")),
+                "{name}: {examples}"
+            );
+            assert!(
+                examples.lines().all(|line| line.starts_with("  ")),
+                "{name}: text behind the examples: {examples}"
+            );
+            command.get_subcommands().filter(|command| !command.is_hide_set()).for_each(check);
+        }
+        let mut command = Cli::command().disable_help_subcommand(true);
+        command.build();
+        check(&command);
     }
 }

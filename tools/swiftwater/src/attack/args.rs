@@ -10,12 +10,6 @@ use crate::units::{parse_count, parse_seconds};
 /// Attack on a server.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Examples:
-  swiftwater bench attack --quick  each flood at 100,000 packets/s: 90 seconds
-  swiftwater bench attack          at 30,000, too, with more rounds: six minutes
-  swiftwater bench attack --floods init,data --repeat 5
-  swiftwater bench attack --rates 10k,300k --json=attack.json
-
 Floods:
   init-one-prefix   INITs to a port that listens, from the 256 addresses of one network
   init              INITs to a port that listens, from random addresses
@@ -30,7 +24,13 @@ Floods:
 A server, a peer that sends it messages of 1,024 bytes without pause, new peers that connect, one each 50 ms, and the flood \
 are processes of this program, in two network namespaces of their own, which leave nothing behind. Nothing else is attacked. \
 They share the processors, so each run is paired with one in which the same flood goes to a UDP port without socket, and the \
-ratio compares the two. It needs root, or a user who may make user namespaces.")]
+ratio compares the two. It needs root, or a user who may make user namespaces.
+
+Examples:
+  swiftwater bench attack --quick  each flood at 100,000 packets/s: 90 seconds
+  swiftwater bench attack          at 30,000, too, with more rounds: six minutes
+  swiftwater bench attack --floods init,data --repeat 5
+  swiftwater bench attack --rates 10k,300k --json=attack.json")]
 pub(crate) struct AttackArgs {
     /// Finish within 90 seconds: 100,000 packets a second only, and fewer rounds.
     #[arg(long)]

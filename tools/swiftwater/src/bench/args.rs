@@ -14,13 +14,6 @@ use crate::units::{parse_bytes, parse_seconds};
 /// Comparison of all transports.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Examples:
-  swiftwater bench --quick                       two minutes, a table and bench-out/bench.html
-  swiftwater bench                               all sizes and series: about half an hour
-  swiftwater bench --sizes 64,1k --seconds 1     two sizes only
-  swiftwater bench --cpus 1 --quick              both ends on one processor
-  swiftwater bench --series sctp-message --json  JSON; the table goes to standard error
-
 Without --json the array goes to bench-out/bench.json, beside the page.
 
 Series:
@@ -37,7 +30,14 @@ Series:
   tcp-rr, sctp-rr, sctp-sockets-rr, relay-rr, udp-rr  one-byte request and answer
 
 The series of one size take turns, and every repeat starts with another one, so that a busy moment of the \
-machine affects all of them. A ratio is the median of the ratios to `tcp` within each repeat.")]
+machine affects all of them. A ratio is the median of the ratios to `tcp` within each repeat.
+
+Examples:
+  swiftwater bench --quick                       two minutes, a table and bench-out/bench.html
+  swiftwater bench                               all sizes and series: about half an hour
+  swiftwater bench --sizes 64,1k --seconds 1     two sizes only
+  swiftwater bench --cpus 1 --quick              both ends on one processor
+  swiftwater bench --series sctp-message --json  JSON; the table goes to standard error")]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct BenchArgs {
     /// Another comparison.

@@ -13,8 +13,20 @@ use crate::units::parse_seconds;
 /// Experiments.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+A virtual experiment runs both ends in this process, on a network and a clock that are simulated: it \
+needs no privileges and runs as fast as the processor permits, and a seed gives the same figures on every \
+machine. `of limit` is the share of what the lines could carry at best in full packets, after the headers of \
+IP, UDP and SCTP. `of best path` and `of their sum` compare with each path alone in the same run. A queue of \
+1 BDP holds the bandwidth-delay product of its line. The processor is not simulated: neither end is ever busy.
+
+A live experiment runs `swiftwater perf` between two hosts that `lab run` would make, over lines in real time, each \
+measurement five times in turn with the others: the median. A run in which this machine itself lost packets, or was a \
+millisecond late, is repeated up to three times, but not with --quick. Ctrl-C ends the experiment and removes its hosts.
+
+docs/published/INDEX.md of the source lists the command for each published figure and table.
+
 Examples:
-  swiftwater lab --list                                    names of the experiments
+  swiftwater lab --list                                    experiments, cases and how long they take
   swiftwater lab --virtual sctplib                         beside published figures
   swiftwater lab --virtual loss-grid --seconds 30 --json | python3 -m json.tool
   swiftwater lab --virtual datatag --plot datatag.html     windows and queues over time
@@ -26,19 +38,7 @@ Examples:
   swiftwater lab report results                            a page of these results
   swiftwater lab check --path 1gbit,5ms                    whether this host can emulate it
   swiftwater lab shell --path 30mbit,50ms                  a shell on a host behind this line
-  swiftwater lab run --path 30mbit,50ms --server 'iperf3 -s' -- iperf3 -c 198.18.0.2
-
-A virtual experiment runs both ends in this process, on a network and a clock that are simulated: it \
-needs no privileges and runs as fast as the processor permits, and a seed gives the same figures on every \
-machine. `of limit` is the share of what the lines could carry at best in full packets, after the headers of \
-IP, UDP and SCTP. `of best path` and `of their sum` compare with each path alone in the same run. A queue of \
-1 BDP holds the bandwidth-delay product of its line. The processor is not simulated: neither end is ever busy.
-
-A live experiment runs `swiftwater perf` between two hosts that `lab run` would make, over lines in real time, each \
-measurement five times in turn with the others: the median. A run in which this machine itself lost packets, or was a \
-millisecond late, is repeated up to three times, but not with --quick. Ctrl-C ends the experiment and removes its hosts.
-
-docs/published/INDEX.md of the source lists the command for each published figure and table.")]
+  swiftwater lab run --path 30mbit,50ms --server 'iperf3 -s' -- iperf3 -c 198.18.0.2")]
 #[command(group = ArgGroup::new("what").required(true).multiple(true).args(["experiment", "live", "list"]))]
 #[command(
     arg_required_else_help = true,
@@ -100,8 +100,18 @@ pub(crate) enum LabCommand {
     #[command(flatten)]
     Line(LineCommand),
     /// Make a page of the results that `lab --live --out DIR` has kept: tables, and curves over time.
+    #[command(after_help = REPORT_HELP)]
     Report(ReportArgs),
 }
+
+/// End of the help of `lab report`.
+const REPORT_HELP: &str = "\
+The page needs no network and no other file. A pointer on a curve shows the values at that time.
+
+Examples:
+  swiftwater lab --live coexistence --quick --out results
+  swiftwater lab report results                           results/report.html
+  swiftwater lab report results --html coexistence.html   another file";
 
 /// Page of results.
 #[derive(Debug, Args)]

@@ -8,10 +8,6 @@ use crate::units::parse_seconds;
 /// Comparison of two users of one daemon.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Examples:
-  swiftwater bench neighbours                      one run of each, 3 seconds
-  swiftwater bench neighbours --repeat 5 --json    medians of five, for programs
-
 Neighbours:
   none              no neighbour: the reference for the others
   requests          a program that opens, binds, queries and closes sockets without pause
@@ -24,7 +20,11 @@ Neighbours:
   closes            a program that closes 200 associations at once, with messages left, again and again
 
 Meanwhile two programs of another user exchange messages of one byte, and then one opens sockets. Both users' programs run under `swiftwater run` \
-at one daemon that is started for each run. It needs root, to be two users.")]
+at one daemon that is started for each run. It needs root, to be two users.
+
+Examples:
+  swiftwater bench neighbours                      one run of each, 3 seconds
+  swiftwater bench neighbours --repeat 5 --json    medians of five, for programs")]
 pub(crate) struct NeighboursArgs {
     /// Seconds of each dialogue, and of opening sockets after it.
     #[arg(long, default_value = "3", value_parser = parse_seconds, allow_negative_numbers = true)]

@@ -25,13 +25,13 @@ pub(crate) enum PerfCommand {
 /// Receiving end of a measurement.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+The firewall of this host must admit port 9899, TCP and UDP. With -P, tests over UDP use one \
+port for each flow, from this one upwards.
+
 Examples:
   swiftwater perf server                            all addresses, TCP and UDP port 9899
   swiftwater perf server -B 192.0.2.1,198.51.100.1  two addresses: SCTP uses both
-  swiftwater perf server --once --json              one test, then its result as JSON
-
-The firewall of this host must admit port 9899, TCP and UDP. With -P, tests over UDP use one \
-port for each flow, from this one upwards.")]
+  swiftwater perf server --once --json              one test, then its result as JSON")]
 pub(crate) struct ServerArgs {
     /// TCP port to listen on; also the SCTP port.
     #[arg(short, long, default_value_t = DEFAULT_PORT)]
@@ -58,6 +58,9 @@ pub(crate) struct ServerArgs {
 /// Sending end of a measurement.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Only delivered messages count: the rates are those that the server measures. Ctrl-C ends the test and prints \
+the totals so far.
+
 Examples:
   swiftwater perf client 192.0.2.1                            SCTP, 64-byte messages, 10 seconds
   swiftwater perf client 192.0.2.1 --proto tcp -l 1k -i 1     TCP, 1 KB a write, a line each second
@@ -68,10 +71,7 @@ Examples:
   swiftwater perf client 192.0.2.1 -B 192.0.2.7,198.51.100.7  a path from each of two addresses
   swiftwater perf client 192.0.2.1 --link auto                directly over IP if permitted
   swiftwater perf client 192.0.2.1 --json | python3 -m json.tool
-  swiftwater perf client 192.0.2.1 --qlog run.sqlog && swiftwater trace plot run.sqlog
-
-Only delivered messages count: the rates are those that the server measures. Ctrl-C ends the test and prints \
-the totals so far.")]
+  swiftwater perf client 192.0.2.1 --qlog run.sqlog && swiftwater trace plot run.sqlog")]
 pub(crate) struct ClientArgs {
     /// Name or address of the server.
     pub host: String,

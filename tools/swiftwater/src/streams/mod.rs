@@ -79,6 +79,7 @@ impl PlaceArgs {
 #[derive(Debug, Subcommand)]
 enum StreamsCommand {
     /// Push a module below the head (`I_PUSH`).
+    #[command(after_help = PUSH_HELP)]
     Push {
         /// The number of the association.
         #[arg(value_parser = association_number)]
@@ -93,6 +94,7 @@ enum StreamsCommand {
         place: PlaceArgs,
     },
     /// Pop the module below the head (`I_POP`).
+    #[command(after_help = POP_HELP)]
     Pop {
         /// The number of the association.
         #[arg(value_parser = association_number)]
@@ -113,6 +115,7 @@ enum StreamsCommand {
         place: PlaceArgs,
     },
     /// End the link of a stream and of the one that it is linked with (`I_PUNLINK`).
+    #[command(after_help = UNLINK_HELP)]
     Unlink {
         /// The number of an association.
         #[arg(value_parser = association_number)]
@@ -121,6 +124,7 @@ enum StreamsCommand {
         place: PlaceArgs,
     },
     /// Print a line for each message and primitive, until Ctrl-C or the association ends.
+    #[command(after_help = TRACE_HELP)]
     Trace {
         /// The number of the association.
         #[arg(value_parser = association_number)]
@@ -129,6 +133,7 @@ enum StreamsCommand {
         place: PlaceArgs,
     },
     /// Write messages and primitives as a pcapng file, until Ctrl-C or the association ends.
+    #[command(after_help = TAP_HELP)]
     Tap {
         /// The number of the association.
         #[arg(value_parser = association_number)]
@@ -140,6 +145,38 @@ enum StreamsCommand {
         place: PlaceArgs,
     },
 }
+
+/// End of the help of `push`.
+const PUSH_HELP: &str = "\
+Each module has a manual page with its arguments, such as swiftwater-limit(7).
+
+Examples:
+  swiftwater streams push 5 limit bits=10M      10 Mbit/s each way, until it is popped
+  swiftwater streams push 5 filter drop=0.01    lose one message in a hundred
+  swiftwater streams push 5 compress            at both ends: LZ4";
+
+/// End of the help of `pop`.
+const POP_HELP: &str = "\
+Examples:
+  swiftwater streams        shows which module is below the head
+  swiftwater streams pop 5  prints the name of the module that it pops";
+
+/// End of the help of `unlink`.
+const UNLINK_HELP: &str = "\
+Examples:
+  swiftwater streams unlink 5  prints the number of the association that it was linked with";
+
+/// End of the help of `trace`.
+const TRACE_HELP: &str = "\
+Examples:
+  swiftwater streams trace 5                  a line for each message, until Ctrl-C
+  swiftwater streams trace 5 > messages.txt   the same, to a file";
+
+/// End of the help of `tap`.
+const TAP_HELP: &str = "\
+Examples:
+  swiftwater streams tap 5 -w call.pcapng   for Wireshark, until Ctrl-C
+  swiftwater streams tap 5 | tshark -r -    without a file";
 
 /// End of the help of `link`.
 const LINK_HELP: &str = "\

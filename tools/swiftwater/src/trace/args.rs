@@ -16,15 +16,15 @@ pub(crate) enum TraceCommand {
 /// The trace to draw.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Each path of each association gets a figure of its own: the congestion window, its threshold and the \
+bytes in flight; losses, retransmissions, timeouts and probes as marks; round-trip times; the rate \
+at which data arrived and the pacing rate. trace.md of the documentation describes the file.
+
 Examples:
   swiftwater perf client HOST --qlog run.sqlog     record a trace
   swiftwater trace plot run.sqlog                  draw it: run.svg
   swiftwater trace plot run.sqlog -o run.html      a page with the figures and a table
-  swiftwater trace plot run.sqlog --from 2 --to 3  one second of it
-
-Each path of each association gets a figure of its own: the congestion window, its threshold and the \
-bytes in flight; losses, retransmissions, timeouts and probes as marks; round-trip times; the rate \
-at which data arrived and the pacing rate. trace.md of the documentation describes the file.")]
+  swiftwater trace plot run.sqlog --from 2 --to 3  one second of it")]
 pub(crate) struct PlotArgs {
     /// The trace file.
     pub file: PathBuf,
@@ -38,14 +38,14 @@ pub(crate) struct PlotArgs {
 /// The trace to print.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+A line has the time in seconds, the association (our verification tag at its beginning) and path, the \
+name of the event and what it says. The names are listed in trace.md of the documentation.
+
 Examples:
   swiftwater trace show run.sqlog                               every event
   swiftwater trace show run.sqlog -e packet_lost,timer_expired  only these
   swiftwater trace show run.sqlog --from 1.5 --to 1.6           a tenth of a second
-  swiftwater trace show run.sqlog -a 5c0e91aa --path 0          one path of one association
-
-A line has the time in seconds, the association (our verification tag at its beginning) and path, the \
-name of the event and what it says. The names are listed in trace.md of the documentation.")]
+  swiftwater trace show run.sqlog -a 5c0e91aa --path 0          one path of one association")]
 pub(crate) struct ShowArgs {
     /// The trace file.
     pub file: PathBuf,

@@ -9,8 +9,11 @@ use super::spec::PathSpec;
 use crate::output::JsonArgs;
 use crate::units::parse_seconds;
 
-/// Description of a path, in the help of all commands.
-const SPEC_HELP: &str = "\
+/// Returns the end of a command's help: the description of a path, and examples.
+macro_rules! help {
+    ($($example:literal),+) => {
+        concat!(
+            "\
 A SPEC has these words, separated by commas; each is optional, and both directions are alike:
   30mbit                    the rate: kbit, mbit or gbit in a second [default: no limit]
   50ms                      the delay: us, ms or s [default: none]
@@ -22,19 +25,38 @@ A SPEC has these words, separated by commas; each is optional, and both directio
   reorder=1%/5ms            so many packets arrive so much later than they should
   duplicate=1%  corrupt=1%  packets that are sent twice, or whose bits are flipped
   ecn=50kB                  packets that find more waiting are marked, where their senders understand marks
-  mtu=1500                  the longest packet, headers included";
+  mtu=1500                  the longest packet, headers included
+
+Examples:"
+            $(, "\n  ", $example)+
+        )
+    };
+}
 
 /// Operation on two hosts and the lines between them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LineCommand {
     /// Measure whether this host can emulate such lines: rate, delay, loss, lateness and processor time.
-    #[command(after_help = SPEC_HELP, arg_required_else_help = false)]
+    #[command(arg_required_else_help = false, after_help = help!(
+        "swiftwater lab check                                      100 Mbit/s and 10 ms",
+        "swiftwater lab check --path 1gbit,5ms --seconds 5",
+        "swiftwater lab check --path 30mbit,50ms --path 100mbit,5ms,loss=0.1% --json",
+        "swiftwater lab check --device veth --path 1gbit,5ms       without TUN"
+    ))]
     Check(CheckArgs),
     /// Run programs on two hosts that such lines join, and report the fate of their packets.
-    #[command(after_help = SPEC_HELP, arg_required_else_help = true)]
+    #[command(arg_required_else_help = true, after_help = help!(
+        "swiftwater lab run --path 30mbit,50ms --server 'iperf3 -s' -- iperf3 -c 198.18.0.2",
+        "swiftwater lab run --path 5ms,loss=1% -- ping -c 10 198.18.0.2",
+        "swiftwater lab run --path 30mbit,50ms,queue=400kB --path 100mbit,5ms,down=10s/20s \\",
+        "  --server 'swiftwater perf server' -- swiftwater perf client 198.18.0.2 -B 198.18.0.1,198.18.1.1"
+    ))]
     Run(RunArgs),
     /// Open a shell on the client; within it, `lab shell --server` opens one on the server.
-    #[command(after_help = SPEC_HELP, arg_required_else_help = false)]
+    #[command(arg_required_else_help = false, after_help = help!(
+        "swiftwater lab shell --path 30mbit,50ms   a shell on the client; its end removes both hosts",
+        "swiftwater lab shell --server             in there: a shell on the server"
+    ))]
     Shell(ShellArgs),
 }
 
