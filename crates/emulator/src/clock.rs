@@ -319,7 +319,7 @@ impl Worker {
         waiter.wait(devices, self.wake.as_fd(), next_ns, self.slack_ns, || self.now_ns())
     }
 
-    /// Answers requests. Returns whether anybody is left who can make more.
+    /// Answers requests. Returns whether a sender of requests is left.
     fn answer(&mut self) -> bool {
         // Cleared before the requests are taken: a request that comes after the last of them wakes the next wait.
         let _ = self.wake.read();

@@ -26,6 +26,7 @@ impl Woken {
         Woken { readable: [true; 2 * PATHS_MAX] }
     }
 
+    /// Returns whether a device is readable.
     pub(super) fn readable(&self, device: usize) -> bool {
         self.readable[device]
     }

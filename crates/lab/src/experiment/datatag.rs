@@ -45,7 +45,28 @@ pub(super) fn cases(options: &Options) -> Vec<Box<dyn Case>> {
     [1.0, 0.1].map(|queue| Box::new(case(options, queue)) as Box<dyn Case>).into()
 }
 
+/// Returns the case with a deep queue, whose outcomes are ours alone, one after each of these seconds.
+pub fn datatag_marks(seed: u64, marks_s: &[u64]) -> Box<dyn Case> {
+    let options = Options { seed, ..Options::default() };
+    let marks = marks_s.iter().map(|&seconds| Duration::from_secs(seconds)).collect();
+    Box::new(Bulk { load: Load::Endless(marks), published: |_, _| Vec::new(), ..case(&options, 1.0) })
+}
+
 /// Returns the published outcomes of a run of this many seconds.
 pub fn published_datatag(seconds: u64) -> Vec<Outcome> {
     published(&case(&Options::default(), 1.0), figures::datatag(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Watch;
+    use super::*;
+
+    #[test]
+    fn a_run_is_recorded_at_each_mark_without_what_was_published() {
+        let outcomes = datatag_marks(1, &[1, 2]).run(&mut Watch::default()).expect("there is no capture");
+        let seconds: Vec<f64> = outcomes.iter().map(|outcome| outcome.seconds).collect();
+        assert_eq!(seconds, [1.0, 2.0]);
+        assert!(outcomes.iter().all(|outcome| !outcome.published && outcome.bits_per_s > 0.0));
+    }
 }

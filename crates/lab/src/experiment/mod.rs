@@ -42,14 +42,14 @@ use std::time::Duration;
 use netsim::{Capture, CaptureError};
 use sctp::trace::Record;
 
-pub use datatag::published_datatag;
+pub use datatag::{datatag_marks, published_datatag};
 pub use limit::{Mode, limit_bits_per_s, message_limit_bits_per_s, payload_bytes};
 pub use multipath::{published_flapping, published_two_equal};
 pub use outcome::{Outcome, PathSample, Sample};
 pub use published::Network;
 pub use response::predicted_bits_per_s;
 pub use sctplib::published_sctplib;
-pub use table::table;
+pub use table::{AddedColumn, table, table_with};
 
 use crate::simulation::{Application, Simulation};
 

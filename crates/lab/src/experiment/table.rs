@@ -31,22 +31,40 @@ const COLUMNS: [Column; 20] = [
 ];
 /// Columns of names stand left, numbers right.
 const NAMES: usize = 3;
+/// Number of columns up to the rate, behind which the columns of the caller stand.
+const RATE_COLUMNS: usize = 5;
+
+/// A column that a caller adds to the table: its head, and a cell for each outcome.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AddedColumn {
+    /// The head.
+    pub head: &'static str,
+    /// The cells, in the order of the outcomes; `None` is an empty one.
+    pub cells: Vec<Option<String>>,
+}
 
 /// Returns outcomes as aligned text, case by case, without empty columns.
 pub fn table(outcomes: &[Outcome]) -> String {
-    let columns: Vec<Column> =
-        COLUMNS.into_iter().filter(|(_, cell)| outcomes.iter().any(|o| cell(o).is_some())).collect();
-    let names =
-        columns.iter().filter(|(head, _)| COLUMNS[..NAMES].iter().any(|(name, _)| name == head)).count();
-    let mut rows = vec![
-        std::iter::once("case").chain(columns.iter().map(|(head, _)| *head)).map(str::to_owned).collect(),
-    ];
+    table_with(outcomes, &[])
+}
+
+/// Returns outcomes as aligned text with further columns behind the rate. Leaves empty columns out.
+pub fn table_with(outcomes: &[Outcome], added: &[AddedColumn]) -> String {
+    let own = |(head, cell): Column| AddedColumn { head, cells: outcomes.iter().map(cell).collect() };
+    let (before, behind) = COLUMNS.split_at(RATE_COLUMNS);
+    let all =
+        before.iter().copied().map(own).chain(added.iter().cloned()).chain(behind.iter().copied().map(own));
+    let columns: Vec<AddedColumn> = all.filter(|column| column.cells.iter().any(Option::is_some)).collect();
+    let is_name = |column: &&AddedColumn| COLUMNS[..NAMES].iter().any(|(name, _)| *name == column.head);
+    let names = columns.iter().filter(is_name).count();
+    let heads = std::iter::once("case").chain(columns.iter().map(|column| column.head));
+    let mut rows: Vec<Vec<String>> = vec![heads.map(str::to_owned).collect()];
     let mut case = None;
-    for outcome in outcomes {
+    for (number, outcome) in outcomes.iter().enumerate() {
         let name = if case == Some(&outcome.case) { String::new() } else { outcome.case.clone() };
         case = Some(&outcome.case);
-        let cells = columns.iter().map(|(_, cell)| cell(outcome).unwrap_or_default());
-        rows.push(std::iter::once(name).chain(cells).collect::<Vec<String>>());
+        let cell = |column: &AddedColumn| column.cells.get(number).cloned().flatten().unwrap_or_default();
+        rows.push(std::iter::once(name).chain(columns.iter().map(cell)).collect());
     }
     align(&rows, 1 + names)
 }
@@ -108,5 +126,27 @@ one   sctp       cubic      10.00    5.00    50.0 %
       tcp                   10.00    5.00    50.0 %
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn columns_of_the_caller_stand_behind_the_rate() {
+        let outcome = |transport: &str| Outcome {
+            case: "one".into(),
+            transport: transport.into(),
+            bits_per_s: 5e6,
+            limit_bits_per_s: 1e7,
+            ..Outcome::default()
+        };
+        let column = |head, cells: [Option<&str>; 2]| AddedColumn {
+            head,
+            cells: cells.map(|cell| cell.map(str::to_owned)).into(),
+        };
+        let added = [column("interval", [Some("4 to 6"), None]), column("nothing", [None, None])];
+        let expected = "\
+case  transport  Mbit/s  interval  of limit
+one   sctp         5.00    4 to 6    50.0 %
+      tcp          5.00              50.0 %
+";
+        assert_eq!(table_with(&[outcome("sctp"), outcome("tcp")], &added), expected);
     }
 }
