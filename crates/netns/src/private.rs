@@ -56,6 +56,11 @@ pub fn is_inside() -> bool {
     std::env::var_os(LIFELINE_VARIABLE).is_some()
 }
 
+/// Lets a program that is started inside make namespaces of its own in turn.
+pub fn forget_inside(command: &mut Command) {
+    command.env_remove(LIFELINE_VARIABLE);
+}
+
 /// Starts this program again with the same arguments, in namespaces of its own, and waits until it ends. Call it before a
 /// thread is started.
 ///

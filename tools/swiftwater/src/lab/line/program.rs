@@ -2,11 +2,12 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netns::private::exit_code;
+use netns::private::{exit_code, forget_inside};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -45,12 +46,16 @@ impl Program {
         words: &[S],
         output: Stdio,
     ) -> Result<Self, LineError> {
-        let Some((program, arguments)) = words.split_first() else { return Err(LineError::NotInside) };
+        let Some((program, arguments)) = words.split_first() else {
+            let source = io::ErrorKind::InvalidInput.into();
+            return Err(LineError::Program { name: String::new(), source });
+        };
         let name = program.as_ref().display().to_string();
         let mut command = Command::new(program);
         command.args(arguments).stdout(output);
         // A daemon outside the laboratory would serve neither host.
         command.env_remove(ADDRESS_VARIABLE);
+        forget_inside(&mut command);
         command.env(HOSTS_VARIABLE, ENDS.map(|end| hosts.host(end).name()).join(","));
         for (variable, end) in [("LAB_CLIENT", End::Client), ("LAB_SERVER", End::Server)] {
             let addresses: Vec<String> = (0..paths).map(|path| address(path, end)).collect();
