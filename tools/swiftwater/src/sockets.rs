@@ -99,6 +99,26 @@ pub(crate) fn connect(
     Ok(socket.into())
 }
 
+/// Checks that the kernel has a protocol of stream sockets, and gives TCP a congestion control.
+pub(crate) fn offers(protocol: Option<Protocol>, congestion: Option<&str>) -> io::Result<()> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, protocol).map_err(|error| match protocol {
+        Some(MPTCP) => no_mptcp(&error),
+        _ => error,
+    })?;
+    match congestion {
+        Some(name) => socket.set_tcp_congestion(name.as_bytes()).map_err(|error| no_congestion(name, &error)),
+        None => Ok(()),
+    }
+}
+
+/// Returns an error that tells how a kernel gets MPTCP.
+fn no_mptcp(error: &io::Error) -> io::Error {
+    let sentence = format!(
+        "the kernel has no MPTCP, or net.mptcp.enabled is 0 ({error}); it needs Linux 5.6 with CONFIG_MPTCP"
+    );
+    io::Error::new(error.kind(), sentence)
+}
+
 /// Returns an error that lists the available congestion controls and explains how to get others.
 fn no_congestion(name: &str, error: &io::Error) -> io::Error {
     let file = "/proc/sys/net/ipv4/tcp_available_congestion_control";

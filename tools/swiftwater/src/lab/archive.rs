@@ -37,6 +37,27 @@ pub(super) struct Manifest {
     /// Number of processors that other programs kept busy during the run; `None` until the command has ended.
     pub(super) others_busy_processors: Option<f64>,
     pub(super) elapsed_s: f64,
+    #[serde(default)]
+    pub(super) settings: RunSettings,
+    /// What this host does not permit, a sentence each.
+    #[serde(default)]
+    pub(super) limits: Vec<String>,
+    /// Transports that this host lacks, with the reason.
+    #[serde(default)]
+    pub(super) left_out: Vec<String>,
+}
+
+/// Settings of the run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct RunSettings {
+    /// Text in the names of the cases.
+    pub(super) case: String,
+    /// Seconds of each measurement; `None` is the experiment's default.
+    pub(super) seconds: Option<f64>,
+    /// Number of runs of each measurement.
+    pub(super) repeat: u32,
+    pub(super) quick: bool,
+    pub(super) full: bool,
 }
 
 /// The folder of one run of the command.
@@ -76,6 +97,19 @@ impl Archive {
         let folder = folder.to_owned();
         let busy_before = others_busy();
         Ok(Archive { folder, manifest, began: Instant::now(), busy_before, traces: 0, begun: false })
+    }
+
+    /// Describes the settings of the run and the conditions on this host.
+    pub(super) fn describe(&mut self, settings: &live::Settings<'_>, conditions: &live::Conditions) {
+        self.manifest.settings = RunSettings {
+            case: settings.case.to_owned(),
+            seconds: settings.seconds,
+            repeat: settings.repeat(),
+            quick: settings.quick,
+            full: settings.full,
+        };
+        self.manifest.limits = conditions.limits.clone();
+        self.manifest.left_out = conditions.left_out();
     }
 
     /// Removes the traces of an earlier run, which must not remain beside those of this one.

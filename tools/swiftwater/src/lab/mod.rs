@@ -5,22 +5,21 @@ pub(crate) mod args;
 #[cfg(test)]
 mod index;
 pub(crate) mod line;
+mod list;
 mod live;
 mod page;
 mod report;
 mod row;
 
-use std::fs;
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use ::lab::experiment::{self, Case, Experiment, Options, Outcome, Watch, table};
+use ::lab::experiment::{self, Case, Experiment, Options, Outcome, Watch, table, table_with};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
 use thiserror::Error;
 
 use crate::output::{Json, OutputError, note, print};
@@ -129,8 +128,8 @@ pub(crate) fn run(args: &LabArgs) -> Result<(), LabError> {
     }
     if args.list {
         let mut json = args.json.open()?;
-        let listed = experiment::ALL.map(|experiment| Listed::from(&experiment));
-        return Ok(json.write_beside(&list(), &listed)?);
+        let all = list::all();
+        return Ok(json.write_beside(&list::text(&all), &all)?);
     }
     if let Some(name) = args.live {
         let settings = live_settings(args);
@@ -144,6 +143,8 @@ pub(crate) fn run(args: &LabArgs) -> Result<(), LabError> {
     let experiment = experiment::find(name).ok_or_else(|| LabError::Unknown(name.to_owned()))?;
     let jobs = jobs(args, experiment)?;
     let json = args.json.open()?;
+    let mut plot = args.plot.as_deref().map(open_page).transpose()?;
+    check_files(&jobs)?;
     interrupt::listen()?;
     let (outcomes, measured) = measure(&jobs);
     if outcomes.is_empty() {
@@ -151,9 +152,9 @@ pub(crate) fn run(args: &LabArgs) -> Result<(), LabError> {
         return print_outcomes(json, experiment.name, args.seed, &outcomes);
     }
     let printed = print_outcomes(json, experiment.name, args.seed, &outcomes);
-    if let Some(path) = &args.plot {
+    if let Some(plot) = &mut plot {
         let page = page::render(experiment, &outcomes);
-        fs::write(path, page).map_err(|error| write_error(path, &error))?;
+        plot.write_all(page.as_bytes()).map_err(|error| write_error(plot.path(), &error))?;
     }
     printed?;
     measured?;
@@ -207,11 +208,18 @@ fn run_live(
     mut json: Json,
 ) -> Result<(), LabError> {
     let mut archive = out.map(|folder| Archive::create(folder, settings.seed)).transpose()?;
-    let whole = || experiments.iter().map(|&one| live::Estimate::of(one, settings)).sum::<live::Estimate>();
+    let whole = || experiments.iter().map(|&one| live::estimate(one, settings)).sum::<live::Estimate>();
     if experiments.len() > 1 {
         note(format_args!("{} experiments, {}", experiments.len(), whole()));
     }
-    let (mut told, mut failure) = (Vec::new(), None);
+    let conditions = live::Conditions::find(experiments, settings);
+    for sentence in conditions.limits.iter().cloned().chain(conditions.left_out()) {
+        note(format_args!("{sentence}"));
+    }
+    if let Some(archive) = &mut archive {
+        archive.describe(settings, &conditions);
+    }
+    let (mut all, mut failure) = (Vec::new(), None);
     for (number, &experiment) in (1..).zip(experiments) {
         if interrupt::requested() {
             break;
@@ -221,26 +229,24 @@ fn run_live(
         } else {
             String::new()
         };
-        note(format_args!("{}{place}: {}", live::name(experiment), live::Estimate::of(experiment, settings)));
-        let mut results = live::run(experiment, settings);
+        note(format_args!("{}{place}: {}", live::name(experiment), live::estimate(experiment, settings)));
+        let mut results = live::run(experiment, settings, &conditions);
         let missing = results.failure.take().map(LabError::from);
         let name = live::name(experiment);
         if json.leaves_text() && !results.outcomes.is_empty() {
             let heading = if experiments.len() > 1 { format!("{name}\n") } else { String::new() };
-            let outcomes: Vec<Outcome> =
-                results.outcomes.iter().map(|(outcome, figures)| named(outcome, figures.is_none())).collect();
-            print(&(heading + &table(&outcomes)))?;
+            print(&(heading + &live_table(name, &results.outcomes)))?;
         }
-        if let Some(told) =
+        if let Some(sentence) =
             live::disturbance(results.outcomes.iter().filter_map(|(_, figures)| figures.as_ref()))
         {
-            note(format_args!("{told}"));
+            note(format_args!("{sentence}"));
         }
         let traces = std::mem::take(&mut results.traces);
-        told.push((name, results));
+        all.push((name, results));
         let kept = match &mut archive {
             // An experiment that has measured nothing does not take the place of results from before.
-            Some(archive) if has_figures(&told) => archive.keep(name, &live_rows(&told), &traces),
+            Some(archive) if has_figures(&all) => archive.keep(name, &live_rows(&all), &traces),
             _ => Ok(()),
         };
         for error in missing.into_iter().chain(kept.err()) {
@@ -251,23 +257,32 @@ fn run_live(
             }
         }
     }
-    if has_figures(&told) {
-        json.write(&live_rows(&told))?;
+    if has_figures(&all) {
+        json.write(&live_rows(&all))?;
     } else {
         json.write_nothing()?;
     }
-    tell_interruption(has_figures(&told));
+    tell_interruption(has_figures(&all));
     failure.map_or(Ok(()), Err)
 }
 
 /// Returns whether something was measured.
-fn has_figures(told: &[(&'static str, live::Results)]) -> bool {
-    told.iter().any(|(_, results)| !results.outcomes.is_empty())
+fn has_figures(all: &[(&'static str, live::Results)]) -> bool {
+    all.iter().any(|(_, results)| !results.outcomes.is_empty())
+}
+
+/// Returns measured and published outcomes of an experiment as text.
+fn live_table(name: &str, outcomes: &[(Outcome, Option<live::Figures>)]) -> String {
+    let (named, figures): (Vec<_>, Vec<_>) =
+        outcomes.iter().map(|(outcome, figures)| (named(outcome), figures.as_ref())).unzip();
+    let counters = live::published_counters(name);
+    let table = table_with(&named, &live::columns(&figures, counters.is_some()));
+    table + &counters.map_or_else(String::new, |counters| counters + "\n")
 }
 
 /// Returns an outcome for the table, in which a published one has its mode: its transport does not tell it.
-fn named(outcome: &Outcome, published: bool) -> Outcome {
-    let transport = match outcome.mode.filter(|_| published) {
+fn named(outcome: &Outcome) -> Outcome {
+    let transport = match outcome.mode.filter(|_| outcome.published) {
         Some(mode) => format!("{}, {mode}", outcome.transport),
         None => outcome.transport.clone(),
     };
@@ -275,31 +290,11 @@ fn named(outcome: &Outcome, published: bool) -> Outcome {
 }
 
 /// Returns what `--json` prints of these experiments.
-fn live_rows<'a>(told: &'a [(&'static str, live::Results)]) -> Vec<Row<'a>> {
-    let rows = told.iter().flat_map(|(name, results)| {
+fn live_rows<'a>(all: &'a [(&'static str, live::Results)]) -> Vec<Row<'a>> {
+    let rows = all.iter().flat_map(|(name, results)| {
         results.outcomes.iter().map(|(outcome, figures)| Row::new(name, None, outcome, figures.as_ref()))
     });
     rows.collect()
-}
-
-/// An experiment in the list, as JSON.
-#[derive(Serialize)]
-struct Listed {
-    experiment: &'static str,
-    about: &'static str,
-}
-
-impl From<&Experiment> for Listed {
-    fn from(experiment: &Experiment) -> Self {
-        Listed { experiment: experiment.name, about: experiment.about }
-    }
-}
-
-/// Lists the names of the experiments with descriptions.
-fn list() -> String {
-    let width = experiment::ALL.iter().map(|experiment| experiment.name.len()).max().unwrap_or(0);
-    let line = |experiment: &Experiment| format!("{:width$}  {}\n", experiment.name, experiment.about);
-    experiment::ALL.iter().map(line).collect()
 }
 
 /// Returns the selected cases.
@@ -325,6 +320,22 @@ fn jobs(args: &LabArgs, experiment: &Experiment) -> Result<Vec<Job>, LabError> {
         qlog: file(&args.qlog, number),
     });
     Ok(jobs.collect())
+}
+
+/// Opens the file of the page before the experiment begins.
+fn open_page(path: &Path) -> Result<ResultFile, LabError> {
+    ResultFile::open(path).map_err(|error| write_error(path, &error))
+}
+
+/// Fails if a capture or a trace cannot be written. The cases open their files later, since a user may have more cases than files
+/// that may be open at a time.
+fn check_files(jobs: &[Job]) -> Result<(), LabError> {
+    let paths = jobs.iter().flat_map(|job| [job.capture.as_deref(), job.qlog.as_deref()]).flatten();
+    // The reader of a pipe takes the end of the first writer for the end of the file.
+    let is_pipe_or_device =
+        |path: &Path| path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir());
+    let mut files = paths.filter(|path| !is_pipe_or_device(path));
+    files.try_for_each(|path| ResultFile::open(path).map(drop).map_err(|error| write_error(path, &error)))
 }
 
 /// Returns the file of one of several cases: `run.pcapng` becomes `run-1.pcapng`.
@@ -392,6 +403,7 @@ fn run_job(job: &Job, bar: &ProgressBar) -> Result<(Vec<Outcome>, Result<(), Lab
     Ok((outcomes, traced))
 }
 
+/// Returns a bar of so many steps for the terminal.
 fn progress_bar(steps: u64) -> ProgressBar {
     let bar = ProgressBar::new(steps);
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent} %  {eta} left  {msg}") {

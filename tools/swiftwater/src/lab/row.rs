@@ -73,16 +73,18 @@ pub(super) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// Returns an outcome of a run, with the seed of a simulation or the figures of a measurement.
+    /// Returns an outcome of a run, with the seed of a simulation or the figures of a measurement. A live experiment has outcomes of
+    /// this stack without figures, too: those of the virtual clock.
     pub(super) fn new(
         experiment: &'static str,
         seed: Option<u64>,
         outcome: &'a Outcome,
         figures: Option<&'a Figures>,
     ) -> Self {
+        let is_virtual = seed.is_some() || (figures.is_none() && !outcome.published);
         Row {
             experiment,
-            clock: if seed.is_some() { "virtual" } else { "live" },
+            clock: if is_virtual { "virtual" } else { "live" },
             case: &outcome.case,
             transport: &outcome.transport,
             published: outcome.published,

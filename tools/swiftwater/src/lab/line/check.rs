@@ -3,30 +3,34 @@
 mod probe;
 
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use emulator::EmulatorCounts;
 use hdrhistogram::Histogram;
+use indicatif::ProgressBar;
 use netns::private::Limits;
 use netsim::Loss;
 use serde::Serialize;
 
 use super::args::CheckArgs;
 use super::hosts::{End, Hosts, one_way_delay};
-use super::report::{ms, processors, us};
+use super::report::{HOST_DROP_SHARE_MAX, LATE_MAX, ms, processors, us};
 use super::spec::PathSpec;
 use super::{LineError, build};
 use crate::interrupt;
+use crate::lab::progress_bar;
 use crate::output::note;
 use crate::units::mbits;
-use probe::Received;
+use probe::{Flood, Received};
 
 /// Minimum share of its rate that a line must carry.
 const RATE_SHARE_MIN: f64 = 0.99;
-/// Limit for the lateness of 99 of 100 packets.
-const LATE_MAX: Duration = Duration::from_millis(1);
-/// Largest share of packets that the hosts may lose.
-const HOST_DROP_SHARE_MAX: f64 = 0.001;
+/// Number of directions of a path, each with a row.
+const DIRECTIONS: usize = 2;
+/// Interval between movements of the bar.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Measurements of one direction of a path.
 #[derive(Debug, Serialize)]
@@ -58,14 +62,22 @@ pub(super) fn run(args: &CheckArgs, limits: &Limits) -> Result<(), LineError> {
     let mut json = args.json.open()?;
     let mut hosts = build(&args.line, limits)?;
     let mut rows = Vec::new();
+    let flood = Duration::from_secs_f64(args.seconds);
+    let whole = args.line.paths.iter().map(|spec| duration(spec, flood)).sum();
+    let progress = Progress::begin(args.line.paths.len(), whole);
     for (number, spec) in args.line.paths.iter().enumerate() {
-        let measured = measure(&mut hosts, number, spec, Duration::from_secs_f64(args.seconds))?;
+        progress.show(number, &spec.text);
+        let measured = measure(&mut hosts, number, spec, flood)?;
         if interrupt::requested() {
-            // Figures of a measurement that was cut short say nothing about the host.
-            note(format_args!("interrupted: {}", unmeasured(&args.line.paths[number..])));
             break;
         }
         rows.extend(measured);
+    }
+    drop(progress);
+    // Figures of a measurement that was cut short say nothing about the host.
+    let unmeasured = &args.line.paths[rows.len() / DIRECTIONS..];
+    if !unmeasured.is_empty() {
+        note(format_args!("interrupted: {}", names_of(unmeasured)));
     }
     match rows.is_empty() {
         true => json.write_nothing()?,
@@ -83,25 +95,73 @@ pub(super) fn run(args: &CheckArgs, limits: &Limits) -> Result<(), LineError> {
     Err(LineError::TooMuch(format!("{}; {advice}", complaints.join("; "))))
 }
 
-/// Names the paths without a measurement.
-fn unmeasured(paths: &[PathSpec]) -> String {
+/// Returns the approximate duration of the measurement of a path.
+fn duration(spec: &PathSpec, flood: Duration) -> Duration {
+    let delay = one_way_delay(spec, spec.mtu_bytes);
+    DIRECTIONS as u32 * probe::delays_duration(delay) + probe::flood_duration(flood, delay)
+}
+
+/// A bar on the terminal that moves with the time while paths are measured. Dropping it removes the bar.
+struct Progress {
+    bar: ProgressBar,
+    paths: usize,
+    /// The thread that moves the bar ends when this is closed.
+    done: Option<Sender<()>>,
+    mover: Option<JoinHandle<()>>,
+}
+
+impl Progress {
+    /// Prints how long so many paths take together, and shows the bar.
+    fn begin(paths: usize, whole: Duration) -> Self {
+        let named = if paths == 1 { "1 path".to_owned() } else { format!("{paths} paths") };
+        note(format_args!("{named}: about {:.0} s", whole.as_secs_f64().ceil()));
+        let bar = progress_bar(whole.as_millis() as u64);
+        let (done, is_done) = channel();
+        let (moved, began) = (bar.clone(), Instant::now());
+        let mover = thread::spawn(move || {
+            while is_done.recv_timeout(PROGRESS_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                moved.set_position(began.elapsed().min(whole).as_millis() as u64);
+            }
+        });
+        Progress { bar, paths, done: Some(done), mover: Some(mover) }
+    }
+
+    /// Shows which path is measured.
+    fn show(&self, number: usize, name: &str) {
+        self.bar.set_message(format!("path {} of {}: {name}", number + 1, self.paths));
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.done = None;
+        if let Some(mover) = self.mover.take() {
+            let _ = mover.join();
+        }
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Names paths without a measurement.
+fn names_of(paths: &[PathSpec]) -> String {
     let names: Vec<&str> = paths.iter().map(|path| path.text.as_str()).collect();
     format!("no measurement of {}", names.join(" and "))
 }
 
-fn measure(hosts: &mut Hosts, number: usize, spec: &PathSpec, time: Duration) -> Result<[Row; 2], LineError> {
+fn measure(hosts: &mut Hosts, number: usize, spec: &PathSpec, time: Duration) -> Result<Vec<Row>, LineError> {
     hosts.restart()?;
     let directions = [End::Server, End::Client];
+    let delay = one_way_delay(spec, spec.mtu_bytes);
     let mut delays = Vec::new();
     for to in directions {
-        delays.push(probe::delays(hosts, number, to).map_err(LineError::Probe)?);
+        delays.push(probe::delays(hosts, number, to, delay).map_err(LineError::Probe)?);
     }
     hosts.restart()?;
-    let rate = offered_rate(spec);
-    let received = std::thread::scope(|scope| {
+    let flood = Flood { bits_per_s: offered_rate(spec), mtu_bytes: spec.mtu_bytes, time, delay };
+    let received = thread::scope(|scope| {
         let both = directions.map(|to| {
             let hosts = &*hosts;
-            scope.spawn(move || probe::flood(hosts, number, to, rate, spec.mtu_bytes, time))
+            scope.spawn(move || probe::flood(hosts, number, to, flood))
         });
         both.map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
@@ -111,7 +171,7 @@ fn measure(hosts: &mut Hosts, number: usize, spec: &PathSpec, time: Duration) ->
         let received = received.map_err(LineError::Probe)?;
         rows.push(row((number, spec, to), delays, received, &counts, host_dropped));
     }
-    rows.try_into().map_err(|_| LineError::NotInside)
+    Ok(rows)
 }
 
 /// Returns the rate to send at to fill a line: a little more than it carries, and more again for its losses.

@@ -9,6 +9,7 @@ use emulator::{Emulator, EmulatorCounts, EmulatorError, LineState, Path, Setting
 use links::device::{Device, ETHERNET_ADDRESS, PacketSocket, Tun};
 use netns::{Host, HostError};
 use netsim::PipeConfig;
+use rustix::system::uname;
 use thiserror::Error;
 
 use super::spec::PathSpec;
@@ -317,9 +318,12 @@ fn interface_drops(text: &str) -> u64 {
     text.lines().filter_map(of_line).sum()
 }
 
-/// Returns whether the running kernel is older than this version.
+/// Returns whether the running kernel, as `uname` names it, is older than this version.
 fn kernel_is_before(version: (u32, u32)) -> bool {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    release_is_before(&uname().release().to_string_lossy(), version)
+}
+
+fn release_is_before(release: &str, version: (u32, u32)) -> bool {
     let mut numbers = release.split(['.', '-']).map_while(|number| number.trim().parse::<u32>().ok());
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < version
 }
@@ -350,5 +354,7 @@ mod tests {
     #[test]
     fn this_kernel_is_neither_of_the_past_nor_of_the_future() {
         assert!(!kernel_is_before((2, 6)) && kernel_is_before((1000, 0)));
+        assert!(release_is_before("6.1.0-44-amd64", (6, 2)) && release_is_before("5.15.0", (6, 2)));
+        assert!(!release_is_before("6.2-rc1", (6, 2)) && !release_is_before("10.0.1", (6, 2)));
     }
 }

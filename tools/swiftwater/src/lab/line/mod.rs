@@ -3,6 +3,7 @@
 pub(crate) mod args;
 mod check;
 pub(crate) mod hosts;
+pub(in crate::lab) mod limits;
 mod program;
 mod report;
 mod run;
@@ -96,10 +97,11 @@ pub(super) fn enter() -> Result<Limits, LineError> {
 }
 
 /// Makes the hosts, and reports their limits.
-fn build(args: &LineArgs, limits: &Limits) -> Result<Hosts, LineError> {
+fn build(args: &LineArgs, restrictions: &Limits) -> Result<Hosts, LineError> {
     let settings = Settings { join: args.join_us.map(Duration::from_micros), seed: args.seed };
     let hosts = Hosts::build(&args.paths, args.device, &settings)?;
-    for limit in &limits.0 {
+    // The reports tell the priority of the emulator.
+    for limit in restrictions.0.iter().cloned().chain(limits::of_buffers()) {
         note(format_args!("{limit}"));
     }
     Ok(hosts)

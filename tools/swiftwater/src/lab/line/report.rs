@@ -10,6 +10,10 @@ use super::spec::PathSpec;
 use crate::output::note;
 use crate::units::{grouped, milliseconds};
 
+/// Limit for the lateness of 99 of 100 packets.
+pub(super) const LATE_MAX: Duration = Duration::from_millis(1);
+/// Largest share of packets that the hosts may lose.
+pub(super) const HOST_DROP_SHARE_MAX: f64 = 0.001;
 /// Number of a line's flows in the text; the JSON has all.
 const FLOWS_TOLD: usize = 10;
 
@@ -140,6 +144,19 @@ pub(super) fn tell(rows: &[Row], counts: &EmulatorCounts, host_dropped: u64, dev
         us(counts.late.p99),
         grouped(host_dropped),
     ));
+    let delivered = rows.iter().map(|row| row.delivered_packets).sum();
+    if let Some(sentence) = disturbance(counts.late.p99, host_dropped, delivered) {
+        note(format_args!("{sentence}"));
+    }
+}
+
+/// Returns a sentence that says what to do if this host could not hold the lines.
+fn disturbance(late_p99: Duration, host_dropped: u64, delivered: u64) -> Option<&'static str> {
+    let drops_too_much = host_dropped as f64 > delivered as f64 * HOST_DROP_SHARE_MAX;
+    (late_p99 > LATE_MAX || drops_too_much).then_some(
+        "this machine could not hold these lines: end what else runs, or lower the rate; `swiftwater lab check` with the same \
+         paths measures what it can hold",
+    )
 }
 
 /// Returns the emulator's load on a processor.
@@ -153,4 +170,18 @@ pub(super) fn ms(time: Duration) -> f64 {
 
 pub(super) fn us(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_is_late_or_loses_packets_is_told_what_to_do() {
+        assert_eq!(disturbance(LATE_MAX, 1, 1_000), None);
+        for (late, dropped) in [(LATE_MAX + Duration::from_micros(1), 0), (Duration::ZERO, 2)] {
+            let sentence = disturbance(late, dropped, 1_000).expect("it is disturbed");
+            assert!(sentence.contains("lower the rate"), "{sentence}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Summary of several runs of a measurement.
 
+use ::lab::experiment::AddedColumn;
 use emulator::{Distribution, EmulatorCounts};
 use netsim::Schedule;
 use serde::Serialize;
@@ -9,6 +10,7 @@ use super::plan::{Load, Series};
 use super::watch::StateAt;
 use crate::lab::line::spec::PathSpec;
 use crate::stats::{confidence_interval, median};
+use crate::units::{grouped, mbits};
 
 /// A run is disturbed if one packet in a hundred was later than this.
 const LATE_US_MAX: f64 = 1_000.0;
@@ -33,6 +35,11 @@ impl Cell {
     /// Returns the name for users.
     pub(super) fn name(&self) -> String {
         format!("{}, {}, paths: {}", self.load.name(), self.series.name, self.series.paths)
+    }
+
+    /// Returns the series of the cell, and the one beside it.
+    pub(super) fn all_series(&self) -> impl Iterator<Item = Series> + use<> {
+        [Some(self.series), self.load.beside].into_iter().flatten()
     }
 
     /// Returns whether two cells send the same data over the same lines, and can be compared.
@@ -108,7 +115,7 @@ impl Run {
     pub(super) fn back_s(&self, lines: &[PathSpec], first: usize, seconds: f64) -> Option<f64> {
         let back = |(number, line): (usize, &PathSpec)| {
             let rate = line.pipe.rate_bits_per_s.unwrap_or(u64::MAX) as f64;
-            returns(&line.pipe.schedule, seconds).into_iter().map(move |back_at_s| {
+            return_times(&line.pipe.schedule, seconds).into_iter().map(move |back_at_s| {
                 let used = self.path_rates(first + number).into_iter();
                 let again =
                     used.filter(|(at_s, _)| *at_s > back_at_s).find(|(_, bits)| *bits > USED_AGAIN * rate);
@@ -130,7 +137,7 @@ impl Run {
 }
 
 /// Returns the times at which a line comes back within so many seconds.
-fn returns(schedule: &Schedule, seconds: f64) -> Vec<f64> {
+fn return_times(schedule: &Schedule, seconds: f64) -> Vec<f64> {
     let Schedule::Periodic { first_down, down, up } = schedule else { return Vec::new() };
     let period = (*down + *up).as_secs_f64();
     let first = (*first_down + *down).as_secs_f64();
@@ -221,6 +228,31 @@ impl Figures {
     }
 }
 
+/// Returns the columns of the table that outcomes with figures have: the interval of the rate, a mark of disturbed runs, and if
+/// wanted the counters of the line in a typical run.
+pub(in crate::lab) fn columns(figures: &[Option<&Figures>], with_counters: bool) -> Vec<AddedColumn> {
+    let column = |head, cell: &dyn Fn(&Figures) -> Option<String>| AddedColumn {
+        head,
+        cells: figures.iter().map(|figures| figures.and_then(cell)).collect(),
+    };
+    let interval = |figures: &Figures| {
+        let (low, high) = figures.bits_per_s_low.zip(figures.bits_per_s_high)?;
+        Some(format!("{} to {}", mbits(low), mbits(high)))
+    };
+    let mut columns = vec![
+        column("95 % interval", &interval),
+        column("host", &|figures| figures.disturbed.then(|| "disturbed".to_owned())),
+    ];
+    if with_counters {
+        let counter = |count: fn(&LineFigures) -> u64| {
+            move |figures: &Figures| figures.line.as_ref().map(|line| grouped(count(line)))
+        };
+        columns.push(column("packets", &counter(|line| line.line_packets)));
+        columns.push(column("dropped", &counter(|line| line.line_dropped_packets)));
+    }
+    columns
+}
+
 /// Returns a sentence about figures with a disturbed run, if there are any.
 pub(in crate::lab) fn disturbance<'a>(all: impl Iterator<Item = &'a Figures>) -> Option<String> {
     let all: Vec<&Figures> = all.collect();
@@ -298,6 +330,20 @@ mod tests {
         let (good, late) = (figures(5.0), figures(2_000.0));
         assert_eq!(disturbance([&good, &good].into_iter()), None);
         let told = disturbance([&good, &late, &good].into_iter()).expect("one is");
+        let cells = |with_counters| {
+            let columns = columns(&[Some(&good), Some(&late), None], with_counters);
+            columns.into_iter().map(|column| column.cells).collect::<Vec<_>>()
+        };
+        let [nothing, mark, zero] = [
+            [None, None, None],
+            [None, Some("disturbed".to_owned()), None],
+            [Some("0".to_owned()), Some("0".to_owned()), None],
+        ];
+        assert_eq!(cells(false), [&nothing[..], &mark], "one run has no interval");
+        assert_eq!(cells(true), [&nothing[..], &mark, &zero, &zero]);
+        let rates = [50e6, 52e6, 54e6].map(|rate| run(rate, 0, 5.0));
+        let three = Figures::new(&rates, None, None, None).expect("runs");
+        assert_eq!(columns(&[Some(&three)], false)[0].cells, [Some("47.0 to 57.0".to_owned())]);
         assert!(told.contains("1 of 3 measurements") && told.contains("end what else runs"), "{told}");
     }
 

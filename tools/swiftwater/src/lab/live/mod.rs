@@ -3,6 +3,8 @@
 //! | file | part |
 //! |---|---|
 //! | `plan` | what each experiment compares, and on which lines |
+//! | `beside` | runs on the virtual clock beside live ones |
+//! | `conditions` | what this host does not permit, and transports that it lacks |
 //! | `selection` | the cells that the user asks for, and how long they take |
 //! | `measure` | one measurement, by a process at each end |
 //! | `watch` | the lines while it runs |
@@ -11,6 +13,8 @@
 //! | `trace` | a run as curves over the time |
 //! | `strsctp` | the one that runs as `swiftwater bench` does |
 
+mod beside;
+mod conditions;
 mod figures;
 mod measure;
 mod outcomes;
@@ -30,12 +34,14 @@ use crate::lab::args::LiveName;
 use crate::lab::line::LineError;
 use crate::lab::line::hosts::{ENDS, End, Hosts, HostsError, address};
 use crate::output::note;
+use crate::units::grouped;
+pub(super) use conditions::Conditions;
 use figures::{Cell, Run, rates};
-pub(super) use figures::{Figures, disturbance};
+pub(super) use figures::{Figures, columns, disturbance};
 use measure::{Measured, Measurement};
 use outcomes::outcomes;
 use plan::{Amount, MPTCP, Plan, Series};
-pub(super) use selection::{Estimate, select};
+pub(super) use selection::{Estimate, case_names, estimate, select};
 use selection::{NoCase, cells};
 use trace::Trace;
 use watch::watch;
@@ -48,6 +54,8 @@ const TRIES_MAX: u32 = 3;
 const QUICK_LATENCY_SECONDS: f64 = 5.0;
 /// Approximate limit for the transfer of a file.
 const FILE_SECONDS: f64 = 120.0;
+/// Packets and drops of the line of sctplib's users in all their transfers.
+const IPFW_COUNTERS: (u64, u64) = (1_318_327, 1_382);
 /// All experiments that need lines or processors of their own, in the order of `--live all`.
 const ALL: [LiveName; 10] = [
     LiveName::TwoEqual,
@@ -96,7 +104,7 @@ pub(crate) enum LiveError {
 }
 
 /// Settings of an experiment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Settings<'a> {
     /// Seconds of each measurement.
     pub(super) seconds: Option<f64>,
@@ -114,8 +122,13 @@ pub(super) struct Settings<'a> {
 
 impl Settings<'_> {
     /// Returns the number of runs of each cell.
-    fn repeat(&self) -> u32 {
+    pub(super) fn repeat(&self) -> u32 {
         self.repeat.unwrap_or(if self.quick { 1 } else { REPEAT })
+    }
+
+    /// Returns whether the runs are shorter than the experiment's.
+    fn is_short(&self) -> bool {
+        self.quick || self.seconds.is_some()
     }
 
     /// Returns the time limit for measuring an amount.
@@ -161,6 +174,18 @@ pub(super) fn name(name: LiveName) -> &'static str {
     }
 }
 
+/// Returns a sentence about published counters of the line that belong to no single row.
+pub(super) fn published_counters(experiment: &str) -> Option<String> {
+    (experiment == name(LiveName::Sctplib)).then(|| {
+        let (packets, dropped) = IPFW_COUNTERS;
+        format!(
+            "published: all transfers together, {} packets, of which the line dropped {} (ipfw pipe show)",
+            grouped(packets),
+            grouped(dropped)
+        )
+    })
+}
+
 /// Returns whether an experiment has this name.
 pub(super) fn is_experiment(text: &str) -> bool {
     ALL.iter().chain([&LiveName::Loopback]).any(|&one| name(one) == text)
@@ -179,24 +204,34 @@ pub(super) fn cell_names(name: LiveName) -> Vec<String> {
 pub(super) fn enter(name: LiveName) -> Result<(), LiveError> {
     match name {
         LiveName::Loopback | LiveName::Strsctp => Ok(()),
-        _ => super::line::enter().map(drop).map_err(LiveError::Line),
+        _ => {
+            let restrictions = super::line::enter().map_err(LiveError::Line)?;
+            restrictions.0.iter().for_each(|restriction| note(format_args!("{restriction}")));
+            Ok(())
+        }
     }
 }
 
-/// Runs an experiment; returns the results from before Ctrl-C or a failure, too.
-pub(super) fn run(name: LiveName, settings: &Settings<'_>) -> Results {
+/// Runs an experiment without the series that this host lacks. Returns the results from before Ctrl-C or a failure, too.
+pub(super) fn run(name: LiveName, settings: &Settings<'_>, conditions: &Conditions) -> Results {
     if name == LiveName::Strsctp {
         return strsctp::run(settings);
     }
     let mut results = Results::default();
     for plan in plan::plans(name) {
         let mut cells = cells(&plan, settings);
+        cells.retain(|cell| cell.all_series().all(|series| conditions.permit(series)));
         if cells.is_empty() || interrupt::requested() {
             continue;
         }
         let measured = measure_plan(&plan, &mut cells, settings);
         results.failure = results.failure.or(measured.err());
-        results.outcomes.extend(outcomes(&plan, &cells, settings));
+        let beside = if cells.iter().any(|cell| !cell.runs.is_empty()) {
+            beside::run(name, settings, &plan.marks_s(settings))
+        } else {
+            Vec::new()
+        };
+        results.outcomes.extend(outcomes(&plan, &cells, settings, &beside));
         results.traces.extend(cells.iter().flat_map(|cell| trace::traces(self::name(name), &plan, cell)));
     }
     results
@@ -278,10 +313,8 @@ fn measure_once(
         hosts.restart()?;
     }
     let seconds = settings.seconds_of(cell.load.amount);
-    let all = [Some(cell.series), cell.load.beside];
-    let measurements: Vec<Measurement<'_>> = all
-        .into_iter()
-        .flatten()
+    let measurements: Vec<Measurement<'_>> = cell
+        .all_series()
         .map(|series| measurement(hosts.as_deref(), cell, series, seconds, settings.seconds.is_some()))
         .collect();
     let (measured, watched) = watch(hosts.as_deref(), seconds, || at_once(&measurements));
@@ -383,7 +416,7 @@ mod tests {
             ("sctp-message", 1, &[38e6]),
             ("sctp-message", 2, &[]),
         ];
-        let outcomes = outcomes(&plan, &measured(&plan, 0, &rates), &SETTINGS);
+        let outcomes = outcomes(&plan, &measured(&plan, 0, &rates), &SETTINGS, &[]);
         assert_eq!(outcomes.len(), 4, "what was not measured is left out");
         let (mptcp, _) = &outcomes[2];
         assert_eq!((mptcp.bits_per_s, mptcp.best_path_bits_per_s), (76e6, Some(95e6)));
@@ -397,7 +430,7 @@ mod tests {
     fn published_figures_stand_beside_ours() {
         let published = |name, load, rates: &[(&str, usize, &[f64])]| {
             let plan = plan(name);
-            let outcomes = outcomes(&plan, &measured(&plan, load, rates), &SETTINGS);
+            let outcomes = outcomes(&plan, &measured(&plan, load, rates), &SETTINGS, &[]);
             assert!(outcomes.iter().any(|(outcome, figures)| outcome.published && figures.is_none()));
             let figures = outcomes.iter().filter_map(|(_, figures)| figures.as_ref());
             figures.map(|figures| figures.published_bits_per_s).collect::<Vec<_>>()
@@ -428,7 +461,7 @@ mod tests {
         let plan = plan(LiveName::Sctplib);
         let mut cells = measured(&plan, 0, &[("tcp-cubic", 1, &[28e6])]);
         cells.extend(measured(&plan, 2, &[("sctp-stream", 1, &[14e6])]));
-        let outcomes = outcomes(&plan, &cells, &SETTINGS);
+        let outcomes = outcomes(&plan, &cells, &SETTINGS, &[]);
         let (stream, figures) =
             outcomes.iter().find(|(outcome, _)| outcome.transport == "sctp-stream").expect("one");
         assert!(stream.case.ends_with("67107840 bytes of buffer"), "{}", stream.case);
@@ -440,7 +473,7 @@ mod tests {
         let plan = plan(LiveName::Coexistence);
         let mut cells = measured(&plan, 0, &[("sctp-stream", 1, &[60e6])]);
         cells[0].beside = vec![run(30e6)];
-        let outcomes = outcomes(&plan, &cells, &SETTINGS);
+        let outcomes = outcomes(&plan, &cells, &SETTINGS, &[]);
         let transports: Vec<&str> = outcomes.iter().map(|(outcome, _)| outcome.transport.as_str()).collect();
         assert_eq!(transports, ["sctp-stream", "tcp-cubic"]);
         let figures = outcomes[0].1.as_ref().expect("measured");
@@ -457,15 +490,21 @@ mod tests {
             ..measure::Point::default()
         };
         cells[0].runs[0].measured.points = (1..=60).map(point).collect();
-        let outcomes = outcomes(&plan, &cells, &SETTINGS);
+        let outcomes = outcomes(&plan, &cells, &SETTINGS, &[]);
         let ours: Vec<f64> = outcomes
             .iter()
             .filter(|(outcome, _)| !outcome.published)
             .map(|(outcome, _)| outcome.seconds)
             .collect();
         assert_eq!(ours, [10.0, 20.0, 30.0, 40.0, 50.0, 60.0]);
-        assert_eq!(outcomes[0].0.bits_per_s, 8e6);
-        assert!(outcomes[1].0.published && outcomes[1].0.seconds == 10.0);
+        let at = |seconds| Outcome { seconds, transport: beside::TRANSPORT.to_owned(), ..Outcome::default() };
+        let with_virtual = self::outcomes(&plan, &cells, &SETTINGS, &[at(10.0)]);
+        let named = |(outcome, _): &(Outcome, _)| (outcome.transport.clone(), outcome.seconds);
+        let rows: Vec<_> = with_virtual.iter().map(named).collect();
+        assert_eq!(rows[1], (beside::TRANSPORT.to_owned(), 10.0), "behind ours, before what was published");
+        let published = with_virtual.iter().filter(|(outcome, _)| outcome.published).count();
+        assert_eq!(published, 40, "two programs in each of the twenty rows");
+        assert_eq!(rows[rows.len() - 1], ("tcp of the time".to_owned(), 3600.0));
     }
 
     #[test]

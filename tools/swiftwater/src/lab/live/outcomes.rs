@@ -4,21 +4,31 @@ use ::lab::experiment::Outcome;
 
 use super::Settings;
 use super::figures::{Cell, Figures, rates, typical};
-use super::plan::{MPTCP, Plan, Series};
+use super::plan::{Load, MPTCP, Plan, Series};
 use crate::interrupt;
 use crate::stats::median;
 
-/// Returns the measured outcomes, each load followed by published results.
+/// A run that is shorter than a mark by less than this counts as one of that length.
+const MARK_TOLERANCE_S: f64 = 0.5;
+
+/// Returns the measured outcomes, each load followed by the results of the virtual clock and by published results; those of runs
+/// longer than ours come last.
 pub(super) fn outcomes(
     plan: &Plan,
     cells: &[Cell],
     settings: &Settings<'_>,
+    virtual_beside: &[Outcome],
 ) -> Vec<(Outcome, Option<Figures>)> {
     let mut outcomes = Vec::new();
     for group in cells.chunk_by(|one, other| one.load.name() == other.load.name()) {
         let Some(first) = group.first() else { continue };
         let seconds = settings.seconds_of(first.load.amount);
-        let marks = first.load.marks_s.iter().map(|&mark| mark as f64).filter(|mark| *mark < seconds - 0.5);
+        let marks = first
+            .load
+            .marks_s
+            .iter()
+            .map(|&mark| mark as f64)
+            .filter(|mark| *mark < seconds - MARK_TOLERANCE_S);
         let marks: Vec<Option<f64>> = marks.map(Some).chain([None]).collect();
         for mark_s in marks {
             let seconds = mark_s.unwrap_or(seconds);
@@ -26,10 +36,27 @@ pub(super) fn outcomes(
             for cell in group {
                 outcomes.extend(outcomes_of(plan, cell, cells, &published, (mark_s, seconds)));
             }
+            outcomes.extend(virtual_at(virtual_beside, &first.load, seconds).map(|outcome| (outcome, None)));
             outcomes.extend(published.into_iter().map(|published| (published, None)));
+        }
+        if !settings.is_short() {
+            let later = first.load.marks_s.iter().map(|&mark| mark as f64).filter(|mark| *mark > seconds);
+            let published = later.flat_map(|mark| first.load.published(mark));
+            outcomes.extend(published.map(|published| (published, None)));
         }
     }
     outcomes
+}
+
+/// Returns the outcome of the virtual clock at a mark, as one of this load.
+fn virtual_at<'a>(
+    beside: &'a [Outcome],
+    load: &Load,
+    seconds: f64,
+) -> impl Iterator<Item = Outcome> + use<'a> {
+    let case = load.name();
+    let at_mark = beside.iter().filter(move |outcome| (outcome.seconds - seconds).abs() < MARK_TOLERANCE_S);
+    at_mark.map(move |outcome| Outcome { case: case.clone(), trace: Vec::new(), ..outcome.clone() })
 }
 
 /// Returns the outcome of a cell, and that of the series beside it.

@@ -2,6 +2,7 @@
 
 use ::lab::experiment::{self, Mode, Network, Outcome, message_limit_bits_per_s};
 
+use super::Settings;
 use crate::lab::args::LiveName;
 use crate::lab::line::spec::PathSpec;
 
@@ -352,6 +353,15 @@ fn sctplib() -> Plan {
 impl Plan {
     fn new(lines: &[&str], loads: Vec<Load>) -> Self {
         Plan { lines: lines.iter().map(|line| line.parse().expect("a path of ours is one")).collect(), loads }
+    }
+
+    /// Returns the marks of all loads within their live runs.
+    pub(super) fn marks_s(&self, settings: &Settings<'_>) -> Vec<u64> {
+        let of_load = |load: &Load| {
+            let until = settings.seconds_of(load.amount);
+            load.marks_s.iter().copied().filter(move |mark| *mark as f64 <= until).collect::<Vec<_>>()
+        };
+        self.loads.iter().flat_map(of_load).collect()
     }
 
     /// Returns the lines that a series of a load uses.

@@ -17,7 +17,7 @@ const START_SECONDS: f64 = 0.3;
 /// No cell has the text in its name that the user wants.
 #[derive(Debug, Error, PartialEq)]
 pub(crate) enum NoCase {
-    /// Of one experiment.
+    /// One experiment has none.
     #[error(
         "no case of {experiment} has `{wanted}` in its name, such as `{}, {}`; the cases are {}; the transports are {}",
         cases[0], transports[0], cases.join("; "), transports.join(", ")
@@ -32,12 +32,12 @@ pub(crate) enum NoCase {
         /// The last parts of all names.
         transports: Vec<String>,
     },
-    /// Of all of them.
+    /// No experiment has one.
     #[error(
         "no case of any experiment has `{0}` in its name; swiftwater lab --live NAME --case '{0}' lists the names of one"
     )]
     OfAll(String),
-    /// Those which have it are left out.
+    /// `--quick` leaves out all that have the text.
     #[error("--quick leaves out the cases with `{0}` in their names; leave out --quick")]
     NotQuick(String),
 }
@@ -59,7 +59,7 @@ pub(in crate::lab) fn select(wanted: LiveName, settings: &Settings<'_>) -> Resul
     if wanted == LiveName::All {
         return Err(NoCase::OfAll(text));
     }
-    let (cases, transports) = parts(wanted);
+    let (cases, transports) = case_names(wanted);
     Err(NoCase::OfOne { experiment: name(wanted), wanted: text, cases, transports })
 }
 
@@ -74,6 +74,7 @@ pub(super) fn cells(plan: &Plan, settings: &Settings<'_>) -> Vec<Cell> {
 fn count(experiment: LiveName, settings: &Settings<'_>) -> usize {
     match experiment {
         LiveName::Strsctp => strsctp_count(settings),
+        LiveName::All => ALL.iter().map(|&one| count(one, settings)).sum(),
         _ => plan::plans(experiment).iter().map(|plan| cells(plan, settings).len()).sum(),
     }
 }
@@ -83,9 +84,10 @@ fn strsctp_count(settings: &Settings<'_>) -> usize {
     names.filter(|name| name.contains(settings.case)).count()
 }
 
-/// Returns the cases and the transports in the names of an experiment's cells, each once.
-fn parts(experiment: LiveName) -> (Vec<String>, Vec<String>) {
+/// Returns the cases and the transports in the names of an experiment's cells, each once; none of `all`.
+pub(in crate::lab) fn case_names(experiment: LiveName) -> (Vec<String>, Vec<String>) {
     let mut all = strsctp::cells();
+    // `all` has no plans.
     if experiment != LiveName::Strsctp {
         let plans = plan::plans(experiment);
         let loads = plans.iter().flat_map(|plan| &plan.loads);
@@ -105,23 +107,28 @@ fn parts(experiment: LiveName) -> (Vec<String>, Vec<String>) {
 /// Number of measurements, and the time that they take if none is disturbed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(in crate::lab) struct Estimate {
-    measurements: usize,
+    pub(in crate::lab) measurements: usize,
     repeat: u32,
-    seconds: f64,
+    pub(in crate::lab) seconds: f64,
+}
+
+/// Estimates an experiment, or all, from the durations of the measurements.
+pub(in crate::lab) fn estimate(experiment: LiveName, settings: &Settings<'_>) -> Estimate {
+    let once: f64 = match experiment {
+        LiveName::All => return ALL.iter().map(|&one| estimate(one, settings)).sum(),
+        LiveName::Strsctp => strsctp_count(settings) as f64 * (START_SECONDS + strsctp::seconds(settings)),
+        _ => plan::plans(experiment).iter().map(|plan| seconds(plan, settings)).sum(),
+    };
+    let repeat = settings.repeat();
+    Estimate { measurements: count(experiment, settings), repeat, seconds: once * f64::from(repeat) }
 }
 
 impl Estimate {
-    /// Estimates an experiment from the durations of its measurements.
-    pub(in crate::lab) fn of(experiment: LiveName, settings: &Settings<'_>) -> Self {
-        let once: f64 = match experiment {
-            LiveName::Strsctp => {
-                strsctp_count(settings) as f64 * (START_SECONDS + strsctp::seconds(settings))
-            }
-            _ => plan::plans(experiment).iter().map(|plan| seconds(plan, settings)).sum(),
-        };
-        let repeat = settings.repeat();
-        let measurements = count(experiment, settings);
-        Estimate { measurements, repeat, seconds: once * f64::from(repeat) }
+    /// Returns the time in words.
+    pub(in crate::lab) fn time(&self) -> String {
+        const MINUTE_SECONDS: f64 = 60.0;
+        let minutes = (self.seconds / MINUTE_SECONDS).ceil() as u64;
+        format!("about {}", humantime::format_duration(Duration::from_secs(minutes * MINUTE_SECONDS as u64)))
     }
 }
 
@@ -137,11 +144,8 @@ impl Sum for Estimate {
 
 impl fmt::Display for Estimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const MINUTE_SECONDS: f64 = 60.0;
-        let minutes = (self.seconds / MINUTE_SECONDS).ceil() as u64;
-        let time = humantime::format_duration(Duration::from_secs(minutes * MINUTE_SECONDS as u64));
         let times = if self.repeat == 1 { "once".to_owned() } else { format!("{} times", self.repeat) };
-        write!(f, "{} measurements, each {times}: about {time}", self.measurements)
+        write!(f, "{} measurements, each {times}: {}", self.measurements, self.time())
     }
 }
 
@@ -198,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_time_is_that_of_all_turns() {
-        let of = |experiment, settings: &Settings<'_>| Estimate::of(experiment, settings).to_string();
+        let of = |experiment, settings: &Settings<'_>| estimate(experiment, settings).to_string();
         // 6 cells of 20 s, 5 times.
         assert_eq!(of(LiveName::Coexistence, &SETTINGS), "6 measurements, each 5 times: about 11m");
         // Throughput and latency of 20 s each in 4 cells, and of 60 s in 3.
@@ -206,7 +210,7 @@ mod tests {
         // 114.3 MB in 32 s at least.
         let quick = Settings { quick: true, ..SETTINGS };
         assert_eq!(of(LiveName::Sctplib, &quick), "4 measurements, each once: about 3m");
-        let all = ALL.map(|one| Estimate::of(one, &quick)).into_iter().sum::<Estimate>();
+        let all = estimate(LiveName::All, &quick);
         assert!(all.seconds <= 900.0, "{all}");
     }
 }

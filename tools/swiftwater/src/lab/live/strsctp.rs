@@ -48,6 +48,9 @@ fn measure_all(settings: &Settings<'_>, results: &mut Results) -> Result<(), Liv
     let runs = groups.iter().map(|group| group.len() as u64).sum::<u64>() * u64::from(settings.repeat());
     let bar = super::super::progress_bar(runs);
     for group in &groups {
+        if interrupt::requested() {
+            break;
+        }
         let mut measured = vec![Vec::new(); group.len()];
         for _ in 0..settings.repeat() {
             for (cell, runs) in group.iter().zip(&mut measured) {

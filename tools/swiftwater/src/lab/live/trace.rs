@@ -15,6 +15,8 @@ pub(in crate::lab) const ROUND_TRIP_NAME: &str = "smoothed, longest path";
 pub(in crate::lab) enum Measure {
     /// Bits in a second.
     Rate,
+    /// Bytes since the beginning. A report derives them from the rate.
+    Transfer,
     /// Bytes of a congestion window.
     Window,
     /// Seconds of a round trip.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Row;
-use crate::lab::live::trace::{Measure, Trace};
+use crate::lab::live::trace::{Measure, Trace, TraceCurve};
 use crate::plot::{
     Axis, Chart, Color, Curve, CurveStyle, Form, Marker, Scale, bytes_text, escape, mbits_text, number_text,
     seconds_text,
@@ -38,8 +38,9 @@ const RUNS_MAX: usize = 60;
 type Drawing = (Measure, &'static str, &'static str, fn(f64) -> String);
 
 /// The drawings that share one time axis.
-const MEASURES: [Drawing; 4] = [
+const MEASURES: [Drawing; 5] = [
     (Measure::Rate, "Delivered, and what each line took", "Mbit/s", mbits_text),
+    (Measure::Transfer, "Delivered since the beginning", "bytes", bytes_text),
     (Measure::Window, "Congestion windows", "bytes", bytes_text),
     (Measure::RoundTrip, "Round-trip time", "ms", ms_text),
     (Measure::Queue, "Bytes that wait at the line to the server", "bytes", bytes_text),
@@ -136,6 +137,7 @@ pub(super) fn over_time(traces: &[&Trace]) -> String {
 }
 
 fn figure(trace: &Trace) -> String {
+    let trace = &with_transfer(trace);
     let end_s = trace.curves.iter().flat_map(|curve| &curve.points).map(|point| point.0).fold(1e-3, f64::max);
     let drawings: String = MEASURES.iter().map(|measure| drawing(trace, measure, end_s)).collect();
     let told: Vec<Value> = trace
@@ -157,6 +159,25 @@ fn figure(trace: &Trace) -> String {
     )
 }
 
+/// Returns a trace with the bytes since the beginning, if a program was published with runs of several lengths.
+fn with_transfer(trace: &Trace) -> Trace {
+    let mut trace = trace.clone();
+    let lengths = |name: &str| trace.published.iter().filter(|(other, ..)| other == name).count();
+    if trace.published.iter().any(|(name, ..)| lengths(name) > 1)
+        && let Some(rate) = trace.curves.iter().find(|curve| curve.measure == Measure::Rate)
+    {
+        let (mut since_s, mut bytes) = (0.0, 0.0);
+        let sum = |&(at_s, bits_per_s): &(f64, f64)| {
+            bytes += bits_per_s * (at_s - since_s) / 8.0;
+            since_s = at_s;
+            (at_s, bytes)
+        };
+        let points = rate.points.iter().map(sum).collect();
+        trace.curves.push(TraceCurve { measure: Measure::Transfer, name: rate.name.clone(), points });
+    }
+    trace
+}
+
 fn drawing(trace: &Trace, (measure, title, unit, text): &Drawing, end_s: f64) -> String {
     let own = trace.curves.iter().filter(|curve| curve.measure == *measure);
     let mut curves: Vec<Curve> = own
@@ -174,10 +195,17 @@ fn drawing(trace: &Trace, (measure, title, unit, text): &Drawing, end_s: f64) ->
         return String::new();
     }
     let mut most = highest(&curves);
-    if *measure == Measure::Rate {
-        let published = published(trace, end_s);
-        most = highest_of_interest(&curves, &published);
-        curves.extend(published);
+    match measure {
+        Measure::Rate => {
+            let published = published(trace, end_s);
+            most = highest_of_interest(&curves, &published);
+            curves.extend(published);
+        }
+        Measure::Transfer => {
+            curves.extend(published_transfers(trace));
+            most = highest(&curves);
+        }
+        Measure::Window | Measure::RoundTrip | Measure::Queue => {}
     }
     let y = Axis::new(Scale::Linear, 0.0, (most * HEADROOM).max(1e-9), unit, *text);
     let x = Axis::new(Scale::Linear, 0.0, end_s, "", seconds_text);
@@ -188,20 +216,8 @@ fn drawing(trace: &Trace, (measure, title, unit, text): &Drawing, end_s: f64) ->
 /// Returns the published rates as broken lines: each program's over the lengths of its runs, or over the whole figure if it had
 /// one.
 fn published(trace: &Trace, end_s: f64) -> Vec<Curve> {
-    let mut curves: Vec<Curve> = Vec::new();
-    for (name, seconds, rate) in &trace.published {
-        match curves.iter_mut().find(|curve| curve.name == *name) {
-            Some(curve) => curve.points.push((*seconds, *rate)),
-            None => curves.push(Curve::new(
-                name,
-                CurveStyle::line(Color::Grey),
-                Form::Limit,
-                vec![(*seconds, *rate)],
-            )),
-        }
-    }
-    for (number, curve) in curves.iter_mut().enumerate() {
-        curve.style = CurveStyle::line([Color::Grey, Color::Ink][number % 2]);
+    let mut curves = published_curves(trace, |_, bits_per_s| bits_per_s);
+    for curve in &mut curves {
         if let [(_, rate)] = curve.points[..] {
             curve.points = vec![(0.0, rate), (end_s, rate)];
         }
@@ -209,11 +225,33 @@ fn published(trace: &Trace, end_s: f64) -> Vec<Curve> {
     curves
 }
 
+/// Returns the published transfers as broken lines from the beginning.
+fn published_transfers(trace: &Trace) -> Vec<Curve> {
+    let mut curves = published_curves(trace, |seconds, bits_per_s| bits_per_s * seconds / 8.0);
+    curves.iter_mut().for_each(|curve| curve.points.insert(0, (0.0, 0.0)));
+    curves
+}
+
+/// Returns a broken line for each published program, over the lengths of its runs.
+fn published_curves(trace: &Trace, value: fn(f64, f64) -> f64) -> Vec<Curve> {
+    let mut curves: Vec<Curve> = Vec::new();
+    for (name, seconds, bits_per_s) in &trace.published {
+        let point = (*seconds, value(*seconds, *bits_per_s));
+        if let Some(curve) = curves.iter_mut().find(|curve| curve.name == *name) {
+            curve.points.push(point);
+            continue;
+        }
+        let style = CurveStyle::line([Color::Grey, Color::Ink][curves.len() % 2]);
+        curves.push(Curve::new(name, style, Form::Limit, vec![point]));
+    }
+    curves
+}
+
 /// Returns the highest rate that a figure shows. Data that waited for a lost packet is delivered at once when the packet comes:
 /// meaningless peaks would flatten the rest.
 fn highest_of_interest(own: &[Curve], published: &[Curve]) -> f64 {
-    let sober = 2.0 * usual(&own[0]).max(highest(&own[1..]));
-    highest(own).min(sober).max(highest(published))
+    let without_peaks = 2.0 * usual(&own[0]).max(highest(&own[1..]));
+    highest(own).min(without_peaks).max(highest(published))
 }
 
 fn highest(curves: &[Curve]) -> f64 {
@@ -228,6 +266,9 @@ fn usual(curve: &Curve) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use crate::lab::live::trace::ROUND_TRIP_NAME;
+    use crate::plot::LEGEND_CHARACTERS;
+
     use super::*;
 
     #[test]
@@ -240,8 +281,6 @@ mod tests {
         assert_eq!(highest_of_interest(&own, &[]), 60.0);
         assert_eq!(highest_of_interest(&own, &[curve(&[93.8])]), 93.8);
     }
-    use crate::lab::live::trace::{ROUND_TRIP_NAME, TraceCurve};
-    use crate::plot::LEGEND_CHARACTERS;
 
     fn trace() -> Trace {
         let curve = |measure, name: &str| TraceCurve {
@@ -270,14 +309,26 @@ mod tests {
     }
 
     #[test]
-    fn a_run_has_four_drawings_on_one_axis_with_what_was_published() {
+    fn a_run_has_its_drawings_on_one_axis_with_what_was_published() {
         let drawn = figure(&trace());
-        assert_eq!(drawn.matches("<svg").count(), 4, "{drawn}");
+        assert_eq!(drawn.matches("<svg").count(), 5, "{drawn}");
         assert!(drawn.contains(">lksctp</text>") && drawn.contains(">tcp</text>"), "{drawn}");
         assert!(drawn.contains("&quot;end_s&quot;:1") && !drawn.contains("\"far\""), "{drawn}");
         assert!(drawn.contains("<h3>sctp-stream, 1 path: "), "{drawn}");
         let two = figure(&Trace { paths: 2, ..trace() });
         assert!(two.contains("<h3>sctp-stream, 2 paths: "), "{two}");
+    }
+
+    #[test]
+    fn bytes_since_the_beginning_stand_beside_published_transfers() {
+        let with = with_transfer(&trace());
+        let transfer = with.curves.iter().find(|curve| curve.measure == Measure::Transfer).expect("derived");
+        assert_eq!(transfer.points, [(0.5, 62_500.0), (1.0, 187_500.0)]);
+        let points: Vec<_> = published_transfers(&with).into_iter().map(|curve| curve.points).collect();
+        let expected = [vec![(0.0, 0.0), (10.0, 625e3)], vec![(0.0, 0.0), (10.0, 750e3), (20.0, 1750e3)]];
+        assert_eq!(points, expected);
+        let of_one_length = Trace { published: trace().published[..1].into(), ..trace() };
+        assert_eq!(with_transfer(&of_one_length), of_one_length);
     }
 
     #[test]

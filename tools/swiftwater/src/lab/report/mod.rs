@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use super::archive::{MANIFEST, Manifest, RESULTS, TRACES, trace_files};
+use super::live;
 use super::live::trace::Trace;
 use crate::lab::args::ReportArgs;
 use crate::output::note;
@@ -80,9 +81,11 @@ fn render(manifest: &Manifest, rows: &[Row], traces: &[Trace]) -> String {
         let Some(name) = group.first().map(|(_, row)| name(row)) else { continue };
         let own: Vec<&Trace> = traces.iter().filter(|trace| trace.experiment == name).collect();
         sections += &format!(
-            "<section><h2>{}</h2><div class=\"scroll\">{}</div><div class=\"figures\">{}{}</div></section>\n",
+            "<section><h2>{}</h2><div class=\"scroll\">{}{}</div><div class=\"figures\">{}{}</div></section>\n",
             escape(name),
             table::render(group),
+            live::published_counters(name)
+                .map_or_else(String::new, |text| format!("<p>{}</p>", escape(&text))),
             figures::by_size(group),
             figures::over_time(&own),
         );
@@ -103,7 +106,7 @@ fn name(row: &Row) -> &str {
 fn of_manifest(manifest: &Manifest) -> String {
     let busy =
         manifest.others_busy_processors.map_or("unknown".to_owned(), |busy| format!("{busy:.2} processors"));
-    let lines = [
+    let mut lines = vec![
         ("command", format!("swiftwater {}", manifest.command.join(" "))),
         ("version", manifest.version.clone()),
         ("date", manifest.date.clone()),
@@ -113,6 +116,8 @@ fn of_manifest(manifest: &Manifest) -> String {
         ("took", format!("{:.0} s", manifest.elapsed_s)),
         ("seed", manifest.seed.to_string()),
     ];
+    lines.extend(manifest.limits.iter().map(|limit| ("limit", limit.clone())));
+    lines.extend(manifest.left_out.iter().map(|left_out| ("left out", left_out.clone())));
     lines.iter().map(|(name, text)| format!("<dt>{name}</dt><dd>{}</dd>", escape(text))).collect()
 }
 
@@ -133,6 +138,22 @@ mod tests {
             assert!(!page.contains(outside), "the page has {outside}");
         }
         assert!(page.contains("a &lt; b") && page.contains("&lt;b&gt;") && !page.contains("<b>"));
+    }
+
+    #[test]
+    fn the_page_names_the_limits_of_the_host_and_the_transports_that_it_lacks() {
+        let manifest = Manifest {
+            limits: vec!["net.core.* cannot be changed".into()],
+            left_out: vec!["without mptcp: no <such> protocol".into()],
+            ..Manifest::default()
+        };
+        let page = render(&manifest, &[], &[]);
+        for part in [
+            "<dt>limit</dt><dd>net.core.* cannot be changed</dd>",
+            "<dt>left out</dt><dd>without mptcp: no &lt;such&gt; protocol</dd>",
+        ] {
+            assert!(page.contains(part), "{part} is missing in {page}");
+        }
     }
 
     #[test]

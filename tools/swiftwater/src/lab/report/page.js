@@ -2,6 +2,7 @@
 // Shows the values of a run under the pointer, at one time in all its drawings.
 const units = {
   "rate": value => (value / 1e6).toFixed(2) + " Mbit/s",
+  "transfer": value => (value / 1e6).toFixed(1) + " MB",
   "window": value => Math.round(value) + " bytes of window",
   "round-trip": value => (value * 1e3).toFixed(2) + " ms",
   "queue": value => Math.round(value) + " bytes waiting",

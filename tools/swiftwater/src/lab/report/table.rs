@@ -66,6 +66,10 @@ pub(super) fn render(rows: &[(usize, &Row)]) -> String {
     for (head, _, _) in &columns {
         let _ = write!(out, "<th>{head}</th>");
     }
+    let marks_disturbed = rows.iter().any(|(_, row)| is_disturbed(row));
+    if marks_disturbed {
+        out += "<th>host</th>";
+    }
     out += "</tr></thead><tbody>\n";
     let mut above = None;
     for (place, row) in rows {
@@ -88,9 +92,18 @@ pub(super) fn render(rows: &[(usize, &Row)]) -> String {
             let text = number(row, key).map(tell).unwrap_or_default();
             let _ = write!(out, "<td data-key=\"{key}\">{text}</td>");
         }
+        if marks_disturbed {
+            let mark = if is_disturbed(row) { "disturbed" } else { "" };
+            let _ = write!(out, "<td data-key=\"disturbed\">{mark}</td>");
+        }
         out += "</tr>\n";
     }
     out + "</tbody></table>"
+}
+
+/// Returns whether the host disturbed a run of the row.
+fn is_disturbed(row: &Row) -> bool {
+    row.get("disturbed") == Some(&Value::Bool(true))
 }
 
 fn word<'a>(row: &'a Row, key: &str) -> Option<&'a str> {
@@ -113,7 +126,20 @@ mod tests {
         assert!(drawn.contains("<tr data-row=\"7\" class=\"published\">"), "{drawn}");
         assert!(drawn.contains("<td data-key=\"bits_per_s\">12.35</td>"), "{drawn}");
         assert!(!drawn.contains("queue") && !drawn.contains("<td data-key=\"paths\">"), "{drawn}");
-        assert!(!drawn.contains("mode"), "{drawn}");
+        assert!(!drawn.contains("mode") && !drawn.contains("<th>host</th>"), "{drawn}");
+    }
+
+    #[test]
+    fn rows_of_disturbed_runs_are_marked() {
+        let row = |disturbed: bool| {
+            let row = serde_json::json!({"case": "a", "transport": "tcp", "bits_per_s": 1e6, "disturbed": disturbed});
+            row.as_object().expect("an object").clone()
+        };
+        let (good, late) = (row(false), row(true));
+        let drawn = render(&[(0, &good), (1, &late)]);
+        assert!(drawn.contains("<th>host</th>"), "{drawn}");
+        assert_eq!(drawn.matches("<td data-key=\"disturbed\">disturbed</td>").count(), 1, "{drawn}");
+        assert_eq!(drawn.matches("<td data-key=\"disturbed\"></td>").count(), 1, "{drawn}");
     }
 
     #[test]

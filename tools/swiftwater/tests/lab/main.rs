@@ -1,10 +1,11 @@
 //! Tests of the laboratory in real time: programs of this machine on two hosts, whatever the line does, and nothing left behind.
 #![allow(missing_docs)]
 
+mod support;
+mod troubles;
+
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,73 +13,13 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use swiftwater_tests::tools;
 
-const SWIFTWATER: &str = env!("CARGO_BIN_EXE_swiftwater");
-/// A user that is not root.
-const NOBODY: u32 = 65534;
+use support::{
+    Folder, SWIFTWATER, interfaces, is_root, lab, lab_refused, live, number, output, possible, users,
+};
+
 /// Time within which all remains must be gone.
 const GONE_WAIT: Duration = Duration::from_secs(10);
-
-fn is_root() -> bool {
-    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
-}
-
-/// Returns every user that this test can be: the present one, and if that is root, another.
-fn users() -> Vec<Option<u32>> {
-    if is_root() { vec![None, Some(NOBODY)] } else { vec![None] }
-}
-
-/// Returns a command for `swiftwater lab` as a user, with these words.
-fn lab(user: Option<u32>, words: &[&str]) -> Command {
-    let mut command = Command::new(SWIFTWATER);
-    command.arg("lab").args(words).stdin(Stdio::null());
-    if let Some(user) = user {
-        command.uid(user).gid(user);
-    }
-    command
-}
-
-fn output(command: &mut Command) -> (Output, String) {
-    let output = command.output().expect("the command starts");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    (output, said)
-}
-
-/// Returns whether the tools are installed, and this system lets its users make namespaces. Otherwise the test is skipped.
-fn possible(programs: &[&str]) -> bool {
-    if programs.iter().chain(&["ip"]).any(|program| tools::program(program).is_none()) {
-        return false;
-    }
-    let (output, said) = output(&mut lab(users()[0], &["run", "--", "true"]));
-    if !output.status.success() && said.contains("namespaces") {
-        tools::skip(&said);
-        return false;
-    }
-    true
-}
-
-/// A folder that every user may write to, removed with this value.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("swiftwater-lab-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("a folder");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("our folder");
-        Folder(path)
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Sends a file over TCP, from the server to the client.
 fn transfer(user: Option<u32>, device: &str, path: &str, folder: &Folder) -> Vec<Value> {
@@ -94,10 +35,6 @@ fn transfer(user: Option<u32>, device: &str, path: &str, folder: &Folder) -> Vec
     assert!(output.status.success(), "{said}");
     assert!(fs::read(&sent).expect("ours") == fs::read(&received).expect("the client's"), "{path}: {said}");
     serde_json::from_slice(&fs::read(&json).expect("written")).expect("JSON")
-}
-
-fn number(row: &Value, key: &str) -> f64 {
-    row[key].as_f64().unwrap_or_else(|| panic!("{key} of {row}"))
 }
 
 /// Returns the row of the flow with the most bytes.
@@ -140,12 +77,9 @@ fn the_kernels_tcp_gets_its_file_through_over_any_line_and_device() {
     }
 }
 
-#[test]
-#[ignore = "needs namespaces and ip: ./test --all"]
-fn segments_of_udp_arrive_as_datagrams_of_their_own() {
-    if !possible(&["python3"]) {
-        return;
-    }
+/// Sends 45 datagrams of UDP in one call, and fails unless each arrives as one of its own. `lab` returns the command for words of
+/// `swiftwater lab`.
+fn send_segments(lab: impl Fn(&[&str]) -> Command, device: &str) {
     // The sender leaves segmentation to the device (UDP_SEGMENT is 103); the receiver looks at each datagram.
     let receiver = "import socket\n\
         s = socket.socket(socket.AF_INET6 if ':' in A else socket.AF_INET, socket.SOCK_DGRAM); s.bind((A, 5000))\n\
@@ -158,17 +92,46 @@ fn segments_of_udp_arrive_as_datagrams_of_their_own() {
         s.sendto(b''.join(bytes([n]) * 1000 for n in range(44)) + b'end', (A, 5000))\n\
         sys.exit(0 if s.recv(100) == b'good' else 1)\n";
     for (client, server) in [("198.18.0.1", "198.18.0.2"), ("2001:2:0:0::1", "2001:2:0:0::2")] {
-        for (user, device) in
-            users().into_iter().flat_map(|user| ["veth", "auto"].map(|device| (user, device)))
-        {
-            let named = |program: &str| format!("A, C = '{server}', '{client}'\n{program}");
-            let waiting = format!("exec python3 -c \"{}\"", named(receiver));
-            let words = ["run", "--device", device, "--path", "200mbit,1ms", "--server", &waiting, "--"];
-            let (output, said) =
-                output(&mut lab(user, &[&words[..], &["python3", "-c", &named(sender)]].concat()));
-            assert!(output.status.success(), "{user:?}, {device}, {server}: {said}");
-            assert!(said.contains("45 of 45 packets delivered"), "{said}");
+        let named = |program: &str| format!("A, C = '{server}', '{client}'\n{program}");
+        let waiting = format!("exec python3 -c \"{}\"", named(receiver));
+        let words = ["run", "--device", device, "--path", "200mbit,1ms", "--server", &waiting, "--"];
+        let (output, said) = output(&mut lab(&[&words[..], &["python3", "-c", &named(sender)]].concat()));
+        assert!(output.status.success(), "{device}, {server}: {said}");
+        assert!(said.contains("45 of 45 packets delivered"), "{said}");
+        assert!(device == "auto" || said.contains(&format!("emulator ({device})")), "{said}");
+    }
+}
+
+#[test]
+#[ignore = "needs namespaces and ip: ./test --all"]
+fn segments_of_udp_arrive_as_datagrams_of_their_own() {
+    if !possible(&["python3"]) {
+        return;
+    }
+    for user in users() {
+        for device in ["veth", "auto"] {
+            send_segments(|words| lab(user, words), device);
         }
+    }
+}
+
+/// Linux 6.2 brought UDP segmentation by the reader of a device.
+#[test]
+#[ignore = "needs namespaces, ip and setarch: ./test --all"]
+fn a_kernel_without_udp_segmentation_on_devices_makes_the_datagrams_itself() {
+    if !possible(&["python3", "setarch"]) {
+        return;
+    }
+    // `uname` then names a kernel 2.6.
+    let old = |words: &[&str]| {
+        let mut command = Command::new("setarch");
+        command.args(["--uname-2.6", SWIFTWATER, "lab"]).args(words).stdin(Stdio::null());
+        command
+    };
+    send_segments(old, "veth");
+    // Not every user may open TUN.
+    if is_root() {
+        send_segments(|words| lab_refused(None, "udp-segmentation", words), "tun");
     }
 }
 
@@ -238,13 +201,6 @@ fn processes_with(word: &str) -> Vec<String> {
         .collect()
 }
 
-fn interfaces() -> Vec<String> {
-    let all = fs::read_dir("/sys/class/net").expect("sysfs").flatten();
-    let mut names: Vec<String> = all.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    names
-}
-
 #[test]
 #[ignore = "needs namespaces and ip: ./test --all"]
 fn nothing_is_left_whenever_it_is_killed() {
@@ -270,71 +226,6 @@ fn nothing_is_left_whenever_it_is_killed() {
     assert_eq!(interfaces(), before);
 }
 
-/// Returns the error output of a command that fails.
-fn complaint(command: &mut Command) -> String {
-    let (output, said) = output(command);
-    assert!(!output.status.success(), "{said}");
-    assert!(!said.contains("panicked"), "{said}");
-    said
-}
-
-#[test]
-fn a_path_that_makes_no_sense_is_refused_before_anything_is_made() {
-    let said = complaint(&mut lab(None, &["run", "--path", "30mbit,fast", "--", "true"]));
-    assert!(said.contains("`fast` in the path `30mbit,fast` is invalid"), "{said}");
-    let said = complaint(&mut lab(None, &["shell", "--server"]));
-    assert!(said.contains("not a shell of the laboratory"), "{said}");
-    for live in [&["--out", "/nowhere"][..], &["--quick"], &["--repeat", "2"]] {
-        let said = complaint(&mut lab(None, &[&["--virtual", "fairness", "--seconds", "1"], live].concat()));
-        assert!(said.contains("cannot be used with") && said.contains(live[0]), "{said}");
-    }
-}
-
-#[test]
-fn a_case_that_does_not_exist_is_refused_with_the_names_of_those_that_do() {
-    let cases: [(&[&str], &str); 4] = [
-        (&["--live", "lossy", "--case", "nowhere"], "clean + 2 % lost, 16384 bytes"),
-        (&["--live", "all", "--case", "nowhere"], "swiftwater lab --live NAME --case 'nowhere' lists"),
-        (&["--live", "sctplib", "--quick", "--case", "228.7"], "leave out --quick"),
-        (&["--virtual", "sctplib", "--case", "nowhere"], "they are: `"),
-    ];
-    for (words, sentence) in cases {
-        let (output, said) = output(&mut lab(None, words));
-        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
-        assert!(said.contains(sentence) && output.stdout.is_empty(), "{words:?}: {said}");
-    }
-}
-
-#[test]
-#[ignore = "needs namespaces and ip: ./test --all"]
-fn each_trouble_is_a_sentence_that_says_what_to_do() {
-    if !possible(&["unshare"]) {
-        return;
-    }
-    let five = ["--path", "1ms"].repeat(5);
-    let cases: [(&[&str], &str); 4] = [
-        (&["run", "--", "no-such-program"], "cannot run `no-such-program`"),
-        (&["run", "--server", "exit 3", "--", "true"], "has ended at once, with status 3"),
-        (&["check", "--path", "100gbit", "--seconds", "0.2"], "Mbit/s on this host"),
-        (&[&["run"], &five[..], &["--", "true"]].concat(), "5 paths; an emulator has at most 4: leave"),
-    ];
-    for (words, sentence) in cases {
-        let (output, said) = output(&mut lab(None, words));
-        // A program that is not there has the status that shells report of it.
-        let status = if words.contains(&"no-such-program") { 127 } else { 1 };
-        assert!(output.status.code() == Some(status) && said.contains(sentence), "{words:?}: {said}");
-        assert!(words.contains(&"check") || output.stdout.is_empty(), "{words:?}: an empty table");
-    }
-    let said = complaint(lab(None, &["run", "--", "/bin/true"]).env("PATH", "/nowhere"));
-    assert!(said.contains("cannot run `ip link"), "{said}");
-    let mut refused = Command::new("unshare");
-    let line = format!("echo 0 >/proc/sys/user/max_net_namespaces && exec {SWIFTWATER} lab run -- true");
-    let said = complaint(refused.args(["--user", "--map-root-user", "sh", "-c", &line]));
-    assert!(said.contains("cannot make namespaces") && said.contains("as root"), "{said}");
-    let said = complaint(&mut lab(None, &["run", "--json=/dev/full", "--", "true"]));
-    assert!(said.contains("/dev/full"), "{said}");
-}
-
 #[test]
 #[ignore = "needs namespaces and ip: ./test --all"]
 fn a_stream_is_no_faster_than_its_line() {
@@ -351,16 +242,6 @@ fn a_stream_is_no_faster_than_its_line() {
     let rows: Vec<Value> = serde_json::from_slice(&fs::read(&rows).expect("written")).expect("JSON");
     let total = rows.iter().find(|row| row["period"] == "total").expect("a total");
     assert!(number(total, "bits_per_s") < 10e6, "{total}");
-}
-
-/// Runs `lab --live` with these words and keeps its results in a folder.
-fn live(user: Option<u32>, words: &[&str], folder: &Folder) -> (Vec<Value>, String) {
-    let out = folder.file("out");
-    let words = [&["--live"], words, &["--out", out.to_str().expect("ours")]].concat();
-    let (output, said) = output(&mut lab(user, &words));
-    assert!(output.status.success(), "{words:?}: {said}");
-    let rows = fs::read(out.join("results.json")).expect("written");
-    (serde_json::from_slice(&rows).expect("JSON"), String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Keys of every row measured on a line.
@@ -387,7 +268,7 @@ fn a_live_experiment_keeps_all_keys_in_its_folder() {
     if !possible(&[]) {
         return;
     }
-    let documented = include_str!("../../../docs/json.md");
+    let documented = include_str!("../../../../docs/json.md");
     for user in users() {
         let folder = Folder::new("live");
         let words = ["coexistence", "--case", "cubic, 1 + 1", "--seconds", "1", "--repeat", "2"];
@@ -409,6 +290,8 @@ fn a_live_experiment_keeps_all_keys_in_its_folder() {
             serde_json::from_slice(&fs::read(folder.file("out/manifest.json")).expect("written"))
                 .expect("JSON");
         assert_eq!(manifest["experiments"], serde_json::json!(["coexistence"]));
+        let settings = serde_json::json!({"case": "cubic, 1 + 1", "seconds": 1.0, "repeat": 2, "quick": false, "full": false});
+        assert_eq!(manifest["settings"], settings);
         let traces = fs::read_dir(folder.file("out/traces")).expect("a folder").count();
         assert_eq!(traces, 2, "of both sides of the bottleneck");
     }
@@ -531,29 +414,6 @@ fn a_live_experiment_that_is_killed_leaves_nothing() {
         }
     }
     assert_eq!(interfaces(), before);
-}
-
-#[test]
-#[ignore = "needs namespaces and ip: ./test --all"]
-fn a_full_disk_is_a_sentence_and_the_table_is_printed_all_the_same() {
-    if !possible(&["unshare", "mount"]) {
-        return;
-    }
-    let folder = Folder::new("full");
-    let place = folder.0.display();
-    // There is no room for results, traces and the manifest.
-    let line = format!(
-        "mount -t tmpfs -o size=8k none {place} && exec {SWIFTWATER} lab --live coexistence --case 'cubic, 1 + 1' \
-         --seconds 0.5 --repeat 1 --out {place}/out"
-    );
-    let mut command = Command::new("unshare");
-    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &line]).stdin(Stdio::null());
-    let (output, said) = output(&mut command);
-    assert!(
-        !output.status.success() && said.contains("No space left") && said.contains("choose another"),
-        "{said}"
-    );
-    assert!(String::from_utf8_lossy(&output.stdout).contains("sctp-stream"), "{said}");
 }
 
 #[test]
