@@ -147,7 +147,7 @@ pub fn serve_or_check() {
     // Each socket of a program costs the daemon two descriptors.
     let maximum = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-    let stack = StackOptions { udp_port: Some(0), hairpin: true, ..StackOptions::default() };
+    let stack = StackOptions::default().with_udp_port(0).with_hairpin(true);
     let options = DaemonOptions { address: DaemonAddress::from(&*place), stack, ..DaemonOptions::default() };
     let daemon = swiftwater_daemon::Daemon::bind(&options).expect("the daemon starts");
     thread::spawn(|| {

@@ -34,10 +34,9 @@ struct Talk {
 
 impl Talk {
     fn new() -> Self {
-        let options =
-            StackOptions { local_addresses: vec![[127, 0, 0, 1].into()], ..StackOptions::default() };
+        let options = StackOptions::default().with_local_addresses(vec![[127, 0, 0, 1].into()]);
         let listener = Listener::bind_with("127.0.0.1:5001", &options).unwrap();
-        let stack = Stack::bind(&StackOptions { udp_port: Some(0), ..options }).unwrap();
+        let stack = Stack::bind(&options.with_udp_port(0)).unwrap();
         let client = stack.connect(listener.local_address()).unwrap();
         let (server, _) = listener.accept().unwrap();
         let frames =

@@ -40,10 +40,7 @@ fn its_server_gives_back_what_we_send() {
 #[ignore = "needs user-mode Linux and root: ./test --all"]
 fn messages_pass_with_two_addresses_at_both_ends() {
     lab("messages_pass_with_two_addresses_at_both_ends", || {
-        let options = StackOptions {
-            local_addresses: OUR_ADDRESSES.map(IpAddr::V4).to_vec(),
-            ..StackOptions::default()
-        };
+        let options = StackOptions::default().with_local_addresses(OUR_ADDRESSES.map(IpAddr::V4).to_vec());
         let server = format!("{},{}:{}", ADDRESSES[0], ADDRESSES[1], kernel::ECHO_PORT);
         let association = Association::connect_with(server.as_str(), &options).unwrap();
         for message in messages(usize::MAX) {
@@ -136,7 +133,7 @@ fn a_port_without_a_server_refuses() {
 #[ignore = "needs user-mode Linux and root: ./test --all"]
 fn raw_ip_on_its_host_comes_with_advice() {
     let advice = |link| {
-        let options = StackOptions { link, udp_port: Some(0), ..StackOptions::default() };
+        let options = StackOptions::default().with_link(link).with_udp_port(0);
         Stack::bind(&options).unwrap().advice().map(str::to_owned)
     };
     if kernel::is_beside_it() {

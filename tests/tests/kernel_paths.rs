@@ -32,8 +32,11 @@ fn connect(link: LinkKind, multipath: Multipath, port: u16) -> Association {
         leave_udp();
     }
     let local_addresses = OUR_ADDRESSES.map(IpAddr::V4).to_vec();
-    let association = AssociationOptions { multipath, ..AssociationOptions::default() };
-    let options = StackOptions { link, local_addresses, association, ..StackOptions::default() };
+    let association = AssociationOptions::default().with_multipath(multipath);
+    let options = StackOptions::default()
+        .with_link(link)
+        .with_local_addresses(local_addresses)
+        .with_association(association);
     let server = format!("{},{}:{port}", ADDRESSES[0], ADDRESSES[1]);
     Association::connect_with(server.as_str(), &options).unwrap()
 }

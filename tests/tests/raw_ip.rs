@@ -43,10 +43,7 @@ impl Hosts {
     /// Returns numbered messages from the client until both paths have carried some of them: each arrives once, in
     /// order. Returns what the second path carried, and what left the client on the second line.
     fn transfer(&self, options: StackOptions) -> (u64, u64) {
-        let at = |number| StackOptions {
-            local_addresses: (0..2).map(|line| address(line, number)).collect(),
-            ..options.clone()
-        };
+        let at = |number| options.clone().with_local_addresses((0..2).map(|line| address(line, number)));
         let (at_client, at_server) = (at(1), at(2));
         let listener = self.server.run(move || Stack::bind(&at_server).unwrap().listen(PORT).unwrap());
         let listener = listener.join().unwrap();
@@ -108,7 +105,7 @@ fn sent_bytes(interface: &str) -> u64 {
 #[ignore = "needs network namespaces: ./test --all"]
 fn both_lines_carry_raw_ip() {
     let Some(hosts) = Hosts::new("both") else { return };
-    let (carried, on_line) = hosts.transfer(StackOptions { link: LinkKind::Raw, ..StackOptions::default() });
+    let (carried, on_line) = hosts.transfer(StackOptions::default().with_link(LinkKind::Raw));
     assert!(on_line > carried, "{on_line} bytes on the line of a path that carried {carried}");
 }
 
@@ -120,7 +117,8 @@ fn against_the_route(name: &str, options: StackOptions) -> Option<(u64, u64)> {
 }
 
 fn is_bound_where_asked(name: &str, link: LinkKind) {
-    let options = |bind_interfaces| StackOptions { link, bind_interfaces, ..StackOptions::default() };
+    let options =
+        |bind_interfaces| StackOptions::default().with_link(link).with_bind_interfaces(bind_interfaces);
     let Some((carried, on_line)) = against_the_route(&format!("{name}-free"), options(false)) else { return };
     assert!(on_line < carried, "{on_line} bytes where the route does not lead, {carried} on the path");
     let Some((carried, on_line)) = against_the_route(&format!("{name}-bound"), options(true)) else { return };

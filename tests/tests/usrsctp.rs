@@ -15,11 +15,9 @@ const SERVER_PORT: u16 = 5001;
 
 /// Returns options with the UDP port to which usrsctp sends.
 fn options(udp: UdpPorts) -> StackOptions {
-    StackOptions {
-        local_addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
-        udp_port: Some(udp.local),
-        ..StackOptions::default()
-    }
+    StackOptions::default()
+        .with_local_addresses(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)])
+        .with_udp_port(udp.local)
 }
 
 fn connect(sctp_port: u16, udp: UdpPorts) -> Association {

@@ -78,8 +78,8 @@ impl Hosts {
 }
 
 fn options(family: Family, number: u8) -> StackOptions {
-    let local_addresses = (0..2).map(|line| family.address(line, number)).collect();
-    StackOptions { local_addresses, ..StackOptions::default() }
+    let local_addresses = (0..2).map(|line| family.address(line, number));
+    StackOptions::default().with_local_addresses(local_addresses)
 }
 
 /// Binds the sockets of a host.
@@ -106,7 +106,7 @@ impl Transfer {
         let server = hosts.server.run(move || {
             swiftwater_end::count_numbers(&listener, MESSAGE_BYTES, |n| counter.store(n, Ordering::Relaxed))
         });
-        let stack = bind(StackOptions { udp_port: Some(0), ..options(family, 1) });
+        let stack = bind(options(family, 1).with_udp_port(0));
         let server_address = SocketAddr::new(family.address(0, 2), PORT);
         let association = stack.connect(server_address).unwrap();
         Transfer { family, stack, association, sent: 0, received, server }
@@ -194,7 +194,7 @@ fn as_it_is(options: StackOptions) -> Stack {
 
 /// Returns a stack with one socket for all addresses; the associations use the named ones.
 fn of_all_addresses(options: StackOptions) -> Stack {
-    let sockets = StackOptions { local_addresses: Vec::new(), ..options.clone() };
+    let sockets = options.clone().with_local_addresses(Vec::new());
     Stack::bind(&sockets).unwrap().with_local_addresses(&options.local_addresses)
 }
 
@@ -260,10 +260,10 @@ fn an_interface_that_sockets_are_bound_to() {
     let go = |hosts: &Hosts| hosts.client.ip("link delete e0");
     let come = |hosts: &Hosts| hosts.add_line(0);
     // The server finds out when it sends there, which is a heartbeat.
-    let bound = |options| {
+    let bound = |options: StackOptions| {
         let heartbeat_interval = Some(Duration::from_millis(100));
-        let association = AssociationOptions { heartbeat_interval, ..AssociationOptions::default() };
-        as_it_is(StackOptions { bind_interfaces: true, association, ..options })
+        let association = AssociationOptions::default().with_heartbeat_interval(heartbeat_interval);
+        as_it_is(options.with_bind_interfaces(true).with_association(association))
     };
     let Some(refused) = survives(("bound", Family::V4), bound, go, come) else { return };
     assert!(refused > 0);
@@ -272,7 +272,7 @@ fn an_interface_that_sockets_are_bound_to() {
 #[test]
 #[ignore = "needs network namespaces: ./test --all"]
 fn an_address_and_an_interface_under_raw_ip() {
-    let raw = |options| as_it_is(StackOptions { link: LinkKind::Raw, ..options });
+    let raw = |options: StackOptions| as_it_is(options.with_link(LinkKind::Raw));
     let Some(refused) = survives(("raw-own", Family::V4), raw, del_address, add_address) else { return };
     assert!(refused > 0);
     let go = |hosts: &Hosts| hosts.client.ip("link delete e0");

@@ -462,7 +462,7 @@ mod tests {
             .expect("a runtime");
         runtime.block_on(async {
             let numbers = Numbers::with_max(NUMBERS);
-            let options = StackOptions { udp_port: Some(0), ..StackOptions::default() };
+            let options = StackOptions::default().with_udp_port(0);
             let stack = Stack::bind(&options).expect("a free port");
             let registry = Registry::new(stack, false, &Limits::default(), Arc::clone(&numbers));
             let server =

@@ -30,8 +30,8 @@ const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// Returns a registry over a stack of its own, with default limits.
 pub(crate) fn registry() -> Registry {
-    let association = AssociationOptions { events: true, ..AssociationOptions::default() };
-    let options = StackOptions { udp_port: Some(0), association, ..StackOptions::default() };
+    let association = AssociationOptions::default().with_events(true);
+    let options = StackOptions::default().with_udp_port(0).with_association(association);
     let stack = Stack::bind(&options).expect("a free port");
     Registry::new(stack, false, &Limits::default(), Numbers::with_max(1 << 16)).expect("random numbers")
 }

@@ -196,11 +196,9 @@ fn place() -> &'static SocketAddrUnix {
         let options = DaemonOptions {
             address: DaemonAddress::Abstract(name.clone()),
             // Nothing leaves this host.
-            stack: StackOptions {
-                udp_port: Some(0),
-                local_addresses: vec![Ipv4Addr::LOCALHOST.into()],
-                ..StackOptions::default()
-            },
+            stack: StackOptions::default()
+                .with_udp_port(0)
+                .with_local_addresses(vec![Ipv4Addr::LOCALHOST.into()]),
             ..DaemonOptions::default()
         };
         let daemon = Daemon::bind(&options).expect("a free port and a free name");

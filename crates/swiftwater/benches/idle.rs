@@ -13,11 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1).filter(|a| a != "--bench");
     let count: usize = arguments.next().map_or(Ok(10_000), |a| a.parse())?;
     let seconds: u64 = arguments.next().map_or(Ok(35), |a| a.parse())?;
-    let options = StackOptions {
-        udp_port: Some(0),
-        local_addresses: vec!["127.0.0.1".parse()?],
-        ..StackOptions::default()
-    };
+    let options = StackOptions::default().with_udp_port(0).with_local_addresses(vec!["127.0.0.1".parse()?]);
     let stack = Stack::bind(&options)?;
     let listener = stack.listen(0)?;
     let address = listener.local_address();

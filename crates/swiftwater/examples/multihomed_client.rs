@@ -44,12 +44,10 @@ fn main() -> ExitCode {
 fn run(server: &str, local: &str) -> Result<(), Box<dyn Error>> {
     let server: Address = server.parse()?;
     let local_addresses = local.split(',').map(str::parse).collect::<Result<Vec<IpAddr>, _>>()?;
-    let options = StackOptions {
-        local_addresses,
+    let options = StackOptions::default()
+        .with_local_addresses(local_addresses)
         // Events report which paths fail and recover.
-        association: AssociationOptions { events: true, ..AssociationOptions::default() },
-        ..StackOptions::default()
-    };
+        .with_association(AssociationOptions::default().with_events(true));
     let association = Association::connect_with(&server, &options)?;
     // Probes an idle path more often than every 30 s, and marks it inactive after two probes without an answer.
     let watched = PathOptions {

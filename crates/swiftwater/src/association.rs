@@ -88,8 +88,8 @@ impl Association {
     /// ```
     /// # use swiftwater::{Association, AssociationOptions, Listener, StackOptions};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// let association = AssociationOptions { nodelay: true, ..Default::default() };
-    /// let options = StackOptions { association, ..Default::default() };
+    /// let association = AssociationOptions::default().with_nodelay(true);
+    /// let options = StackOptions::default().with_association(association);
     /// let client = Association::connect_with(listener.local_address(), &options)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -322,7 +322,7 @@ impl Association {
     /// use swiftwater::{Association, AssociationOptions, Event, Listener, Received};
     ///
     /// let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// let options = AssociationOptions { events: true, ..Default::default() }.into();
+    /// let options = AssociationOptions::default().with_events(true).into();
     /// let client = Association::connect_with(listener.local_address(), &options)?;
     /// let (server, _) = listener.accept()?;
     /// server.send(b"last")?;
@@ -464,7 +464,7 @@ impl Stack {
     ///
     /// ```
     /// # use swiftwater::{Stack, StackOptions};
-    /// let stack = Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() })?;
+    /// let stack = Stack::bind(&StackOptions::default().with_udp_port(0))?;
     /// let listener = stack.listen(7)?;
     /// let _client = stack.connect_from(700, &listener.local_address())?;
     /// let (_server, from) = listener.accept()?;

@@ -28,7 +28,7 @@ impl Stack {
     /// ```
     /// # use std::time::Duration;
     /// # use swiftwater::{Stack, StackOptions};
-    /// let stack = Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() })?;
+    /// let stack = Stack::bind(&StackOptions::default().with_udp_port(0))?;
     /// # let listener = stack.listen(7)?;
     /// # let client = stack.connect(&listener.local_address())?;
     /// # let (server, _) = listener.accept()?;

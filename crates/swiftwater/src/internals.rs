@@ -8,7 +8,9 @@ pub use crate::busy_poll::BusyPoll;
 use crate::shard::Inner;
 use crate::socket::{Found, Wait};
 use crate::timed::{Timed, Written};
-use crate::{Message, Received, RecvError, SendError, SendInfo, SharedAssociation, Stack};
+use crate::{
+    AssociationOptions, Message, Received, RecvError, SendError, SendInfo, SharedAssociation, Stack,
+};
 use bytes::Bytes;
 pub use sctp::{
     AssociationView, POOL_RESERVED_PART, PathView, ReceiveBudget, SEND_RESERVED_PART, SendBudget,
@@ -225,6 +227,11 @@ pub fn window_bytes(message: &Message) -> usize {
 /// Reads what an association has negotiated, and its present condition; returns `None` once it has ended.
 pub fn view<R>(association: &SharedAssociation, read: impl FnOnce(AssociationView<'_>) -> R) -> Option<R> {
     association.view(read)
+}
+
+/// Makes the associations with these options share a pacer of their timeouts.
+pub fn set_timeout_pacer(options: &mut AssociationOptions, pacer: TimeoutPacer) {
+    options.timeout_pacer = Some(pacer);
 }
 
 /// Returns the number of batches of packets that the stack has sent or received so far. The daemon runs pending work until

@@ -65,7 +65,7 @@
 //! ```
 //! # use swiftwater::{Association, AssociationOptions, Listener, SendInfo};
 //! # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-//! let options = AssociationOptions { streams_out: 16, ..Default::default() };
+//! let options = AssociationOptions::default().with_streams_out(16);
 //! let client = Association::connect_with(listener.local_address(), &options.into())?;
 //! # let (server, _) = listener.accept()?;
 //! client.send_with(b"picture", &SendInfo::stream(1))?;
@@ -89,7 +89,7 @@
 //! ```
 //! # use swiftwater::{Listener, Stack, StackOptions};
 //! let local_addresses = vec!["127.0.0.1".parse()?, "127.0.0.2".parse()?];
-//! let options = StackOptions { udp_port: Some(0), local_addresses, ..Default::default() };
+//! let options = StackOptions::default().with_udp_port(0).with_local_addresses(local_addresses);
 //! let listener = Stack::bind(&options)?.listen(5000)?;
 //! let client = Stack::bind(&options)?.connect(listener.local_address())?;
 //! assert_eq!(client.peer_addresses().len(), 2);

@@ -151,8 +151,8 @@ impl Stack {
     ///
     /// ```
     /// # use swiftwater::{ListenerOptions, Stack, StackOptions};
-    /// let stack = Stack::bind(&StackOptions { udp_port: Some(0), ..Default::default() })?;
-    /// let listener = stack.listen_with(7, &ListenerOptions { backlog: 16, ..Default::default() })?;
+    /// let stack = Stack::bind(&StackOptions::default().with_udp_port(0))?;
+    /// let listener = stack.listen_with(7, &ListenerOptions::default().with_backlog(16))?;
     /// assert_eq!(listener.local_addr().port(), 7);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

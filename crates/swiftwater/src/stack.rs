@@ -27,7 +27,7 @@ use crate::trace::TraceSink;
 /// ```
 /// use swiftwater::{Stack, StackOptions};
 ///
-/// let stack = Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() })?;
+/// let stack = Stack::bind(&StackOptions::default().with_udp_port(0))?;
 /// let listener = stack.listen(7)?;
 /// let client = stack.connect(&listener.local_address())?;
 /// client.send(b"to myself")?;
@@ -156,9 +156,9 @@ impl Stack {
     ///
     /// ```
     /// # use swiftwater::{AssociationOptions, Stack, StackOptions};
-    /// let stack = Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() })?;
+    /// let stack = Stack::bind(&StackOptions::default().with_udp_port(0))?;
     /// let listener = stack.listen(7)?;
-    /// let wide = stack.with_options(&AssociationOptions { streams_out: 100, ..Default::default() });
+    /// let wide = stack.with_options(&AssociationOptions::default().with_streams_out(100));
     /// assert_eq!(wide.connect(&listener.local_address())?.streams_out(), 100);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -176,7 +176,7 @@ impl Stack {
     /// ```
     /// # use swiftwater::{Stack, StackOptions};
     /// let local_addresses = vec!["127.0.0.1".parse()?, "127.0.0.2".parse()?];
-    /// let stack = Stack::bind(&StackOptions { udp_port: Some(0), local_addresses, ..StackOptions::default() })?;
+    /// let stack = Stack::bind(&StackOptions::default().with_udp_port(0).with_local_addresses(local_addresses))?;
     /// let one = stack.with_local_addresses(&["127.0.0.1".parse()?]).listen(7)?;
     /// let other = stack.with_local_addresses(&["127.0.0.2".parse()?]).listen(7)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -265,7 +265,7 @@ impl Stack {
     ///
     /// ```
     /// # use swiftwater::{Stack, StackOptions};
-    /// let stack = Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() })?;
+    /// let stack = Stack::bind(&StackOptions::default().with_udp_port(0))?;
     /// let listener = stack.listen(7)?;
     /// let client = stack.connect(listener.local_address())?;
     /// assert_eq!(stack.association_count(), 2, "both ends are in this stack");

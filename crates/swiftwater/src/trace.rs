@@ -28,7 +28,7 @@ pub use sctp::trace::*;
 ///         counter.fetch_add(1, Ordering::Relaxed);
 ///     }
 /// });
-/// let options = swiftwater::StackOptions { trace: Some(sink), ..Default::default() };
+/// let options = swiftwater::StackOptions::default().with_trace(sink);
 /// # drop(options);
 /// ```
 #[derive(Clone)]

@@ -104,11 +104,9 @@ mod tests {
 
     #[test]
     fn remaining_associations_are_shut_down_at_the_end_of_the_command() {
-        let local = StackOptions {
-            udp_port: Some(0),
-            local_addresses: vec![std::net::Ipv4Addr::LOCALHOST.into()],
-            ..StackOptions::default()
-        };
+        let local = StackOptions::default()
+            .with_udp_port(0)
+            .with_local_addresses(vec![std::net::Ipv4Addr::LOCALHOST.into()]);
         let bind = || Stack::bind(&local).expect("a free port");
         let (own, peer_stack) = (Arc::new(bind()), bind());
         remember(&own);

@@ -97,12 +97,7 @@ fn messages_of_a_closed_program_arrive_though_the_daemon_is_stopped() {
 
 /// Returns options with a receive buffer that the program fills before it ends.
 fn small_receive_buffer() -> StackOptions {
-    AssociationOptions {
-        receive_buffer_bytes: 64 << 10,
-        receive_buffer_bytes_max: 0,
-        ..AssociationOptions::default()
-    }
-    .into()
+    AssociationOptions::default().with_receive_buffer_bytes(64 << 10).with_receive_buffer_bytes_max(0).into()
 }
 
 #[test]

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use carrier::status_page::State;
 use rustix::io::Errno;
-use swiftwater::ListenerOptions;
 use swiftwater::tokio::Listener;
 
 use super::bind::bound;
@@ -44,14 +43,15 @@ pub(crate) fn listen(
         _ => return Err(Errno::INVAL),
     }
     let bound = bound(registry, socket)?;
-    let options = ListenerOptions {
-        backlog: backlog_of(if is_one_to_many { BACKLOG_OF_MANY } else { backlog }),
-        refuse_beyond_backlog: true,
-        shares_port: registry.shares_port(socket),
+    let options = registry
+        .stack()
+        .options()
+        .listener
+        .with_backlog(backlog_of(if is_one_to_many { BACKLOG_OF_MANY } else { backlog }))
+        .with_refuse_beyond_backlog(true)
+        .with_shares_port(registry.shares_port(socket))
         // Programs send to the address that they have received from.
-        distinct_peers: is_one_to_many,
-        ..registry.stack().options().listener
-    };
+        .with_distinct_peers(is_one_to_many);
     let stack = registry.stack().with_options(&socket.options().for_stack());
     let listener = stack.with_local_addresses(&socket.local_scope()).listen_with(bound.port(), &options);
     let listener = Arc::new(Listener::from(listener.map_err(|error| errno::of_listen(&error))?));

@@ -312,27 +312,29 @@ impl AssocOptions {
     pub(crate) fn over(&self, rest: AssociationOptions) -> AssociationOptions {
         let ms = |ms: u32| Duration::from_millis(ms.into());
         let (_, sack_frequency) = self.sack();
-        AssociationOptions {
-            rto_initial: ms(self.rto.initial_ms),
-            rto_min: ms(self.rto.min_ms),
-            rto_max: ms(self.rto.max_ms),
-            association_retries_max: self.retries_max.into(),
-            cookie_life: ms(self.cookie_life_ms),
-            sack_delay: ms(self.path.sack_delay_ms),
-            sack_frequency,
-            heartbeat_interval: self.path.has(flags::HB_ENABLE).then(|| ms(self.path.heartbeat_interval_ms)),
-            path_retries_max: self.path.retries_max.into(),
-            potentially_failed_retries_max: self.potentially_failed_after.into(),
-            path_mtu_discovery: self.path.has(flags::PMTUD_ENABLE),
-            path_mtu_bytes: Some(self.path.mtu_bytes as usize).filter(|bytes| *bytes > 0),
-            fragment_bytes_max: Some(self.segment_bytes_max as usize).filter(|bytes| *bytes > 0),
-            burst_packets_max: self.burst_max.filter(|packets| *packets > 0),
-            sender_dry_events: self.subscribes(NotificationType::SenderDry.subscription()),
-            send_failed_events: [NotificationType::SendFailed, NotificationType::SendFailedEvent]
-                .iter()
-                .any(|kind| self.subscribes(kind.subscription())),
-            dscp: if self.path.has(flags::DSCP) { self.path.dscp >> 2 } else { rest.dscp },
-            ..rest
+        let mut options = rest;
+        options.rto_initial = ms(self.rto.initial_ms);
+        options.rto_min = ms(self.rto.min_ms);
+        options.rto_max = ms(self.rto.max_ms);
+        options.association_retries_max = self.retries_max.into();
+        options.cookie_life = ms(self.cookie_life_ms);
+        options.sack_delay = ms(self.path.sack_delay_ms);
+        options.sack_frequency = sack_frequency;
+        options.heartbeat_interval =
+            self.path.has(flags::HB_ENABLE).then(|| ms(self.path.heartbeat_interval_ms));
+        options.path_retries_max = self.path.retries_max.into();
+        options.potentially_failed_retries_max = self.potentially_failed_after.into();
+        options.path_mtu_discovery = self.path.has(flags::PMTUD_ENABLE);
+        options.path_mtu_bytes = Some(self.path.mtu_bytes as usize).filter(|bytes| *bytes > 0);
+        options.fragment_bytes_max = Some(self.segment_bytes_max as usize).filter(|bytes| *bytes > 0);
+        options.burst_packets_max = self.burst_max.filter(|packets| *packets > 0);
+        options.sender_dry_events = self.subscribes(NotificationType::SenderDry.subscription());
+        options.send_failed_events = [NotificationType::SendFailed, NotificationType::SendFailedEvent]
+            .iter()
+            .any(|kind| self.subscribes(kind.subscription()));
+        if self.path.has(flags::DSCP) {
+            options.dscp = self.path.dscp >> 2;
         }
+        options
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carrier::status_page::Subscriptions;
-use swiftwater::internals::{ReceiveBudget, SendBudget};
+use swiftwater::internals::{self, ReceiveBudget, SendBudget};
 use swiftwater::{AssociationOptions, ReceivePool, SendPool, Stack};
 
 use super::association_options::AssocOptions;
@@ -135,7 +135,7 @@ impl SocketOptions {
 
     /// Makes the timers of future associations share the pacer of a user.
     pub(crate) fn share_timeouts(&mut self, account: &Account) {
-        self.defaults.timeout_pacer = Some(account.timeout_pacer().clone());
+        internals::set_timeout_pacer(&mut self.defaults, account.timeout_pacer().clone());
     }
 }
 
@@ -306,38 +306,32 @@ impl SocketOptions {
     /// Returns the stack's options for future associations of the socket.
     pub(crate) fn for_stack(&self) -> AssociationOptions {
         let attempts = Duration::from_millis(self.init.timeout_max_ms.into());
-        let options = self.for_stack_with(&self.future);
-        AssociationOptions { rto_max: options.rto_max.min(attempts).max(options.rto_min), ..options }
+        let mut options = self.for_stack_with(&self.future);
+        options.rto_max = options.rto_max.min(attempts).max(options.rto_min);
+        options
     }
 
     /// Returns the stack's options of an association with `assoc_options`.
     pub(crate) fn for_stack_with(&self, assoc_options: &AssocOptions) -> AssociationOptions {
-        let defaults = &self.defaults;
-        let partial_delivery_bytes = match self.partial_delivery_bytes {
-            0 => defaults.partial_delivery_bytes,
-            bytes => bytes as usize,
-        };
-        let autoclose = Some(self.autoclose_s).filter(|seconds| *seconds > 0);
-        assoc_options.over(AssociationOptions {
-            streams_out: self.init.streams_out,
-            streams_in_max: self.init.streams_in_max,
-            init_retries_max: self.init.attempts_max.into(),
-            send_buffer_bytes: self.send_buffer_bytes(),
-            send_buffer_bytes_max: tuned_bytes(self.send_buffer_bytes, defaults.send_buffer_bytes_max),
-            receive_buffer_bytes: self.receive_buffer_bytes(),
-            receive_buffer_bytes_max: tuned_bytes(
-                self.receive_buffer_bytes,
-                defaults.receive_buffer_bytes_max,
-            ),
-            partial_delivery_bytes,
-            nodelay: self.nodelay,
-            dscp: self.dscp(),
-            ecn: defaults.ecn && self.offers.get(&SCTP_ECN_SUPPORTED) != Some(&false),
-            adaptation_indication: self.adaptation,
-            autoclose: autoclose.map(|seconds| Duration::from_secs(seconds.into())),
-            events: true,
-            ..defaults.clone()
-        })
+        let mut options = self.defaults.clone();
+        options.streams_out = self.init.streams_out;
+        options.streams_in_max = self.init.streams_in_max;
+        options.init_retries_max = self.init.attempts_max.into();
+        options.send_buffer_bytes = self.send_buffer_bytes();
+        options.send_buffer_bytes_max = tuned_bytes(self.send_buffer_bytes, options.send_buffer_bytes_max);
+        options.receive_buffer_bytes = self.receive_buffer_bytes();
+        options.receive_buffer_bytes_max =
+            tuned_bytes(self.receive_buffer_bytes, options.receive_buffer_bytes_max);
+        if self.partial_delivery_bytes != 0 {
+            options.partial_delivery_bytes = self.partial_delivery_bytes as usize;
+        }
+        options.nodelay = self.nodelay;
+        options.dscp = self.dscp();
+        options.ecn &= self.offers.get(&SCTP_ECN_SUPPORTED) != Some(&false);
+        options.adaptation_indication = self.adaptation;
+        options.autoclose = Some(self.autoclose_s).filter(|s| *s > 0).map(|s| Duration::from_secs(s.into()));
+        options.events = true;
+        assoc_options.over(options)
     }
 
     /// Returns the options with the `SCTP_INIT` data of the message that begins an association.

@@ -199,7 +199,7 @@ impl SharedAssociation {
     /// ```
     /// # use swiftwater::{Association, AssociationOptions, Listener};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// let options = AssociationOptions { streams_out: 64, ..Default::default() };
+    /// let options = AssociationOptions::default().with_streams_out(64);
     /// let client = Association::connect_with(listener.local_address(), &options.into())?;
     /// assert_eq!(client.streams_out(), 64);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -241,10 +241,10 @@ impl SharedAssociation {
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
     /// # let client = Association::connect(listener.local_address())?;
     /// let options = client.options().expect("it is up");
-    /// client.set_options(&AssociationOptions { sack_delay: Duration::from_millis(10), ..options.clone() })?;
+    /// client.set_options(&options.clone().with_sack_delay(Duration::from_millis(10)))?;
     /// assert_eq!(client.statistics().expect("it is up").paths[0].sack_delay, Duration::from_millis(10));
     ///
-    /// let streams = client.set_options(&AssociationOptions { streams_out: 99, ..options });
+    /// let streams = client.set_options(&options.with_streams_out(99));
     /// assert_eq!(streams, Err(OptionsError::Fixed { option: "streams_out" }));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

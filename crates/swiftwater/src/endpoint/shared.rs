@@ -127,7 +127,7 @@ impl SharedEndpoint {
     /// # let _client = Association::connect(endpoint.local_address())?;
     /// let (id, _up) = endpoint.recv()?;
     /// let options = endpoint.options(id).expect("it is up");
-    /// endpoint.set_options(id, &AssociationOptions { nodelay: true, ..options })?;
+    /// endpoint.set_options(id, &options.with_nodelay(true))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

@@ -52,7 +52,7 @@ impl SharedListener {
     /// ```
     /// # use swiftwater::{Association, AssociationOptions, Listener};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// listener.set_options(&AssociationOptions { nodelay: true, ..Default::default() });
+    /// listener.set_options(&AssociationOptions::default().with_nodelay(true));
     /// let client = Association::connect(listener.local_address())?;
     /// let (server, _) = listener.accept()?;
     /// assert!(server.options().expect("it is up").nodelay);

@@ -3,10 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-#[cfg(feature = "internals")]
-use sctp::TimeoutPacer;
 use sctp::config::{DSCP_MAX, INITIAL_WINDOW_PACKETS_MAX, RECEIVE_WINDOW_BYTES_MIN, RtoConfig};
-use sctp::{AssociationConfig, ReceivePool, SendPool};
+use sctp::{AssociationConfig, ReceivePool, SendPool, TimeoutPacer};
 
 use super::ListenerOptions;
 use crate::error::OptionsError;
@@ -20,11 +18,20 @@ use crate::{CongestionControl, Coupling, Multipath};
 /// changed while the association lives, with [`Association::set_options`](crate::SharedAssociation::set_options), which
 /// refuses changes of options that the handshake has negotiated. The latter are marked *fixed*.
 ///
+/// Each option has a method `with_...` that returns the options with this one set; the fields can be set as well.
+///
 /// ```
-/// let options = swiftwater::AssociationOptions { streams_out: 64, ..Default::default() };
+/// # use std::time::Duration;
+/// use swiftwater::AssociationOptions;
+///
+/// let mut options = AssociationOptions::default()
+///     .with_streams_out(64)
+///     .with_heartbeat_interval(Duration::from_secs(5));
+/// options.nodelay = true;
 /// assert_eq!(options.receive_buffer_bytes, 1 << 20);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AssociationOptions {
     /// Number of outbound streams to request (`sinit_num_ostreams`); 0 counts as 1. *Fixed*. Default: 10.
     pub streams_out: u16,
@@ -48,11 +55,6 @@ pub struct AssociationOptions {
     /// Memory for messages to send that associations share: as it fills, each association with a copy of the pool may fill its
     /// send buffer no further than what is free besides a quarter of the pool, and up to 64 KiB. *Fixed*. Default: none.
     pub send_pool: Option<SendPool>,
-    /// Paces the retransmission timers, heartbeats and window probes of all associations with a copy: together they have so
-    /// many in a time, and further ones wait, a second at most. *Fixed*. Default: none.
-    #[cfg(feature = "internals")]
-    #[doc(hidden)]
-    pub timeout_pacer: Option<TimeoutPacer>,
     /// Maximum length of a sent message in bytes; longer messages fail with
     /// [`SendError::TooLong`](crate::SendError::TooLong). Default: 16 MiB.
     pub message_bytes_max: usize,
@@ -136,9 +138,10 @@ pub struct AssociationOptions {
     /// has one for each message. Default: true.
     pub sender_dry_events: bool,
     /// Whether [`Event::SendFailed`](crate::Event::SendFailed) is among the events (`SCTP_SEND_FAILED_EVENT`). Default: true.
-    #[cfg(feature = "internals")]
-    #[doc(hidden)]
     pub send_failed_events: bool,
+    /// Paces the retransmission timers, heartbeats and window probes of all associations with a copy: together they have so
+    /// many in a time, and further ones wait, a second at most. *Fixed*. Only the daemon sets it. Default: none.
+    pub(crate) timeout_pacer: Option<TimeoutPacer>,
 }
 
 impl Default for AssociationOptions {
@@ -147,13 +150,56 @@ impl Default for AssociationOptions {
     }
 }
 
+setters! {
+    AssociationOptions:
+    with_streams_out(streams_out: u16),
+    with_streams_in_max(streams_in_max: u16),
+    with_send_buffer_bytes(send_buffer_bytes: usize),
+    with_send_buffer_bytes_max(send_buffer_bytes_max: usize),
+    with_receive_buffer_bytes(receive_buffer_bytes: usize),
+    with_receive_buffer_bytes_max(receive_buffer_bytes_max: usize),
+    with_receive_pool(receive_pool: impl Into<Option<ReceivePool>>),
+    with_send_pool(send_pool: impl Into<Option<SendPool>>),
+    with_message_bytes_max(message_bytes_max: usize),
+    with_partial_delivery_bytes(partial_delivery_bytes: usize),
+    with_congestion(congestion: CongestionControl),
+    with_multipath(multipath: Multipath),
+    with_coupling(coupling: Coupling),
+    with_ecn(ecn: bool),
+    with_dscp(dscp: u8),
+    with_tail_loss_probes(tail_loss_probes: bool),
+    with_fragment_bytes_max(fragment_bytes_max: impl Into<Option<usize>>),
+    with_burst_packets_max(burst_packets_max: impl Into<Option<u32>>),
+    with_initial_window_packets(initial_window_packets: impl Into<Option<u32>>),
+    with_nodelay(nodelay: bool),
+    with_path_mtu_discovery(path_mtu_discovery: bool),
+    with_path_mtu_bytes(path_mtu_bytes: impl Into<Option<usize>>),
+    with_rto_initial(rto_initial: Duration),
+    with_rto_min(rto_min: Duration),
+    with_rto_max(rto_max: Duration),
+    with_heartbeat_interval(heartbeat_interval: impl Into<Option<Duration>>),
+    with_sack_delay(sack_delay: Duration),
+    with_sack_frequency(sack_frequency: u32),
+    with_init_retries_max(init_retries_max: u32),
+    with_association_retries_max(association_retries_max: u32),
+    with_path_retries_max(path_retries_max: u32),
+    with_potentially_failed_retries_max(potentially_failed_retries_max: u32),
+    with_early_failover(early_failover: bool),
+    with_cookie_life(cookie_life: Duration),
+    with_autoclose(autoclose: impl Into<Option<Duration>>),
+    with_adaptation_indication(adaptation_indication: u32),
+    with_events(events: bool),
+    with_sender_dry_events(sender_dry_events: bool),
+    with_send_failed_events(send_failed_events: bool),
+}
+
 impl AssociationOptions {
     /// Returns these options with the *fixed* ones of `other`. If `other` are the options of an association,
     /// [`Association::set_options`](crate::SharedAssociation::set_options) accepts the result.
     ///
     /// ```
     /// # use swiftwater::AssociationOptions;
-    /// let profile = AssociationOptions { streams_out: 64, nodelay: true, ..Default::default() };
+    /// let profile = AssociationOptions::default().with_streams_out(64).with_nodelay(true);
     /// let current = AssociationOptions::default();
     /// let wanted = profile.with_fixed_of(&current);
     /// assert_eq!((wanted.streams_out, wanted.nodelay), (10, true));
@@ -171,7 +217,6 @@ impl AssociationOptions {
             init_retries_max: other.init_retries_max,
             receive_pool: other.receive_pool.clone(),
             send_pool: other.send_pool.clone(),
-            #[cfg(feature = "internals")]
             timeout_pacer: other.timeout_pacer.clone(),
             cookie_life: other.cookie_life,
             adaptation_indication: other.adaptation_indication,
@@ -192,7 +237,6 @@ impl AssociationOptions {
             ("init_retries_max", self.init_retries_max == current.init_retries_max),
             ("receive_pool", self.receive_pool == current.receive_pool),
             ("send_pool", self.send_pool == current.send_pool),
-            #[cfg(feature = "internals")]
             ("timeout_pacer", self.timeout_pacer == current.timeout_pacer),
             ("cookie_life", self.cookie_life == current.cookie_life),
             ("adaptation_indication", self.adaptation_indication == current.adaptation_indication),
@@ -219,7 +263,6 @@ impl AssociationOptions {
             receive_buffer_bytes_max: config.receive_buffer_tuned_bytes,
             receive_pool: config.receive_pool.clone(),
             send_pool: config.send_pool.clone(),
-            #[cfg(feature = "internals")]
             timeout_pacer: config.timeout_pacer.clone(),
             message_bytes_max: config.message_bytes_max,
             partial_delivery_bytes: config.partial_delivery_bytes,
@@ -251,7 +294,6 @@ impl AssociationOptions {
             adaptation_indication: config.adaptation_indication,
             events: config.events,
             sender_dry_events: config.sender_dry_events,
-            #[cfg(feature = "internals")]
             send_failed_events: config.send_failed_events,
         }
     }
@@ -274,7 +316,6 @@ impl AssociationOptions {
             receive_buffer_tuned_bytes: self.receive_buffer_bytes_max,
             receive_pool: self.receive_pool.clone(),
             send_pool: self.send_pool.clone(),
-            #[cfg(feature = "internals")]
             timeout_pacer: self.timeout_pacer.clone(),
             message_bytes_max: self.message_bytes_max,
             partial_delivery_bytes: self.partial_delivery_bytes.max(1),
@@ -308,7 +349,6 @@ impl AssociationOptions {
             adaptation_indication: self.adaptation_indication,
             events: self.events,
             sender_dry_events: self.sender_dry_events,
-            #[cfg(feature = "internals")]
             send_failed_events: self.send_failed_events,
             refuse_beyond_backlog: listener.refuse_beyond_backlog,
             listener_associations_max: listener.associations_max,

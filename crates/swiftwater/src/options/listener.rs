@@ -4,12 +4,13 @@
 ///
 /// ```
 /// # use swiftwater::{ListenerOptions, Stack, StackOptions};
-/// let stack = Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() })?;
-/// let few = ListenerOptions { backlog: 4, refuse_beyond_backlog: true, ..ListenerOptions::default() };
+/// let stack = Stack::bind(&StackOptions::default().with_udp_port(0))?;
+/// let few = ListenerOptions::default().with_backlog(4).with_refuse_beyond_backlog(true);
 /// let listener = stack.listen_with(5000, &few)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ListenerOptions {
     /// Number of associations that may wait to be accepted, as in `listen(2)`; 0 counts as 1. An endpoint accepts all
     /// at once. Default: 128.
@@ -27,6 +28,15 @@ pub struct ListenerOptions {
     /// port. A program that knows its peers by address would take one for the other: any user of a peer's host can send from
     /// another UDP port. Default: false, so that peers behind one address translator may use the same SCTP port.
     pub distinct_peers: bool,
+}
+
+setters! {
+    ListenerOptions:
+    with_backlog(backlog: u32),
+    with_refuse_beyond_backlog(refuse_beyond_backlog: bool),
+    with_associations_max(associations_max: usize),
+    with_shares_port(shares_port: bool),
+    with_distinct_peers(distinct_peers: bool),
 }
 
 impl Default for ListenerOptions {

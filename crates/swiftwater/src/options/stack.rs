@@ -31,15 +31,14 @@ pub enum LinkKind {
 /// ```
 /// use swiftwater::{AssociationOptions, StackOptions};
 ///
-/// let options = StackOptions {
-///     udp_port: Some(0),
-///     association: AssociationOptions { streams_out: 64, ..Default::default() },
-///     ..Default::default()
-/// };
+/// let options = StackOptions::default()
+///     .with_udp_port(0)
+///     .with_association(AssociationOptions::default().with_streams_out(64));
 /// // If only the options of associations differ from the defaults:
-/// let options = StackOptions::from(AssociationOptions { nodelay: true, ..Default::default() });
+/// let options = StackOptions::from(AssociationOptions::default().with_nodelay(true));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StackOptions {
     /// The link that carries SCTP packets. Default: UDP.
     pub link: LinkKind,
@@ -82,6 +81,21 @@ pub struct StackOptions {
     pub association: AssociationOptions,
 }
 
+setters! {
+    StackOptions:
+    with_link(link: LinkKind),
+    with_udp_port(udp_port: impl Into<Option<u16>>),
+    with_bind_interfaces(bind_interfaces: bool),
+    with_hairpin(hairpin: bool),
+    with_mtu_bytes(mtu_bytes: impl Into<Option<usize>>),
+    with_checksum(checksum: Checksum),
+    with_busy_poll(busy_poll: Duration),
+    with_prefix_associations_max(prefix_associations_max: usize),
+    with_trace(trace: impl Into<Option<TraceSink>>),
+    with_listener(listener: ListenerOptions),
+    with_association(association: AssociationOptions),
+}
+
 impl Default for StackOptions {
     fn default() -> Self {
         StackOptions {
@@ -114,6 +128,13 @@ impl From<ListenerOptions> for StackOptions {
 }
 
 impl StackOptions {
+    /// Returns these options with [`local_addresses`](StackOptions::local_addresses) set.
+    #[must_use]
+    pub fn with_local_addresses(mut self, local_addresses: impl IntoIterator<Item = IpAddr>) -> Self {
+        self.local_addresses = local_addresses.into_iter().collect();
+        self
+    }
+
     /// Returns these options with the hosts and the UDP port of `address`. An unspecified host keeps the local addresses.
     pub(crate) fn at(&self, address: &Address) -> StackOptions {
         let mut options = self.clone();

@@ -74,7 +74,7 @@ impl Stream<'_> {
     /// ```
     /// # use swiftwater::streams::Credentials;
     /// # use swiftwater::{Stack, StackOptions};
-    /// # let stack = Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() })?;
+    /// # let stack = Stack::bind(&StackOptions::default().with_udp_port(0))?;
     /// # let listener = stack.listen(7)?;
     /// # let [alice, bob] = [stack.connect(listener.local_address())?, stack.connect(listener.local_address())?];
     /// # let [(to_alice, _), (to_bob, _)] = [listener.accept()?, listener.accept()?];

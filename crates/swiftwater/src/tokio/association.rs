@@ -70,7 +70,7 @@ impl Association {
     /// # use swiftwater::{Stack, StackOptions};
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     /// # runtime.block_on(async {
-    /// let stack = Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() })?;
+    /// let stack = Stack::bind(&StackOptions::default().with_udp_port(0))?;
     /// # let listener = stack.listen(7)?;
     /// let first = Association::connect_on(&stack, listener.local_address()).await?;
     /// let second = Association::connect_on(&stack, listener.local_address()).await?;

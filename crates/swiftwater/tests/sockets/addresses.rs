@@ -11,7 +11,7 @@ fn addresses(local: &[&str]) -> Vec<IpAddr> {
 }
 
 fn options(link: LinkKind, local: &[&str]) -> StackOptions {
-    StackOptions { link, local_addresses: addresses(local), udp_port: Some(0), ..StackOptions::default() }
+    StackOptions::default().with_link(link).with_local_addresses(addresses(local)).with_udp_port(0)
 }
 
 /// Returns a listener, or `None` if this user may not use the link; fails instead if the test run requires all links.
@@ -85,7 +85,7 @@ fn both_families_over_raw_ip() {
 fn an_association_over_raw_ip_on_all_addresses() {
     must_end(|| {
         let options = options(LinkKind::Auto, &[]);
-        let Some(listener) = listen(&StackOptions { link: LinkKind::Raw, ..options.clone() }, 5103) else {
+        let Some(listener) = listen(&options.clone().with_link(LinkKind::Raw), 5103) else {
             return;
         };
         assert_eq!(listener.local_address().udp_port, None);

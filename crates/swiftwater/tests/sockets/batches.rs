@@ -16,13 +16,11 @@ fn bytes_of(message: usize) -> usize {
 #[test]
 fn all_arrive_in_order_through_small_buffers() {
     must_end(|| {
-        let options = AssociationOptions {
-            send_buffer_bytes: 8 << 10,
-            send_buffer_bytes_max: 0,
-            receive_buffer_bytes: 8 << 10,
-            receive_buffer_bytes_max: 0,
-            ..AssociationOptions::default()
-        };
+        let options = AssociationOptions::default()
+            .with_send_buffer_bytes(8 << 10)
+            .with_send_buffer_bytes_max(0)
+            .with_receive_buffer_bytes(8 << 10)
+            .with_receive_buffer_bytes_max(0);
         let (client, server) = pair_with(&options.into());
         thread::scope(|scope| {
             scope.spawn(move || {
@@ -179,13 +177,11 @@ fn feed_all(client: &Association) {
 fn fed_messages_arrive_in_order_through_buffers_of_any_size() {
     must_end(|| {
         for buffer_bytes in [8 << 10, 1 << 20] {
-            let options = AssociationOptions {
-                send_buffer_bytes: buffer_bytes,
-                send_buffer_bytes_max: 0,
-                receive_buffer_bytes: buffer_bytes,
-                receive_buffer_bytes_max: 0,
-                ..AssociationOptions::default()
-            };
+            let options = AssociationOptions::default()
+                .with_send_buffer_bytes(buffer_bytes)
+                .with_send_buffer_bytes_max(0)
+                .with_receive_buffer_bytes(buffer_bytes)
+                .with_receive_buffer_bytes_max(0);
             let (client, server) = pair_with(&options.into());
             thread::scope(|scope| {
                 scope.spawn(|| feed_all(&client));

@@ -46,20 +46,18 @@ fn both_ways_at_the_same_time() {
 #[test]
 fn both_ways_through_small_buffers() {
     must_end(|| {
-        let options = AssociationOptions {
-            send_buffer_bytes: 8 << 10,
-            receive_buffer_bytes: 8 << 10,
-            partial_delivery_bytes: 2 << 10,
-            ..AssociationOptions::default()
-        }
-        .into();
+        let options = AssociationOptions::default()
+            .with_send_buffer_bytes(8 << 10)
+            .with_receive_buffer_bytes(8 << 10)
+            .with_partial_delivery_bytes(2 << 10)
+            .into();
         exchange(pair_with(&options));
     });
 }
 
 #[test]
 fn both_ways_in_packets_of_ethernet() {
-    must_end(|| exchange(pair_with(&StackOptions { mtu_bytes: Some(1500), ..StackOptions::default() })));
+    must_end(|| exchange(pair_with(&StackOptions::default().with_mtu_bytes(1500))));
 }
 
 #[test]

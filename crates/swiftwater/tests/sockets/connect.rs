@@ -47,12 +47,12 @@ fn where_the_sctp_port_has_no_listener_it_is_refused() {
 fn where_one_address_refuses_another_is_asked() {
     must_end(|| {
         let local_addresses = vec![[127, 0, 0, 1].into()];
-        let options = StackOptions { local_addresses, udp_port: Some(0), ..StackOptions::default() };
+        let options = StackOptions::default().with_local_addresses(local_addresses).with_udp_port(0);
         let listener = Stack::bind(&options).unwrap().listen(0).unwrap();
         let Address { port, udp_port, .. } = listener.local_address();
         let hosts = vec![[127, 0, 0, 9].into(), [127, 0, 0, 8].into(), [127, 0, 0, 1].into()];
         // No second INIT is sent.
-        let options = AssociationOptions { init_retries_max: 0, ..AssociationOptions::default() }.into();
+        let options = AssociationOptions::default().with_init_retries_max(0).into();
         Association::connect_with(Address { hosts, port, udp_port }, &options).unwrap();
     });
 }
@@ -63,14 +63,12 @@ fn where_nobody_answers_it_times_out() {
         // A UDP socket that receives everything and answers nothing.
         let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = silent.local_addr().unwrap().port();
-        let options = AssociationOptions {
-            rto_initial: Duration::from_millis(10),
-            rto_max: Duration::from_millis(20),
-            rto_min: Duration::from_millis(10),
-            init_retries_max: 3,
-            ..AssociationOptions::default()
-        }
-        .into();
+        let options = AssociationOptions::default()
+            .with_rto_initial(Duration::from_millis(10))
+            .with_rto_max(Duration::from_millis(20))
+            .with_rto_min(Duration::from_millis(10))
+            .with_init_retries_max(3)
+            .into();
         let none = Association::connect_with(format!("127.0.0.1:7/udp:{port}"), &options).unwrap_err();
         assert!(matches!(none, ConnectError::TimedOut), "{none}");
         assert!(none.to_string().contains("firewall"), "{none}");
@@ -82,7 +80,7 @@ fn an_attempt_that_is_given_up_leaves_nothing() {
     must_end(|| {
         let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = silent.local_addr().unwrap().port();
-        let options = StackOptions { udp_port: Some(0), ..StackOptions::default() };
+        let options = StackOptions::default().with_udp_port(0);
         let stack = Stack::bind(&options).unwrap();
         let server = format!("127.0.0.1:7/udp:{port}");
         for _ in 0..2 {
@@ -100,8 +98,7 @@ fn an_attempt_that_is_given_up_leaves_nothing() {
 fn where_no_route_leads_it_is_unreachable() {
     must_end(|| {
         // A socket bound to loopback cannot reach another host.
-        let options =
-            StackOptions { local_addresses: vec!["127.0.0.1".parse().unwrap()], ..StackOptions::default() };
+        let options = StackOptions::default().with_local_addresses(vec!["127.0.0.1".parse().unwrap()]);
         let none = Association::connect_with("192.0.2.1:7", &options).unwrap_err();
         assert!(matches!(none, ConnectError::Unreachable), "{none}");
         assert!(none.to_string().contains("routes"), "{none}");
@@ -111,8 +108,7 @@ fn where_no_route_leads_it_is_unreachable() {
 #[test]
 fn an_address_of_the_wrong_family_is_named() {
     must_end(|| {
-        let options =
-            StackOptions { local_addresses: vec!["127.0.0.1".parse().unwrap()], ..StackOptions::default() };
+        let options = StackOptions::default().with_local_addresses(vec!["127.0.0.1".parse().unwrap()]);
         let none = Association::connect_with("[::1]:7", &options).unwrap_err();
         assert!(matches!(none, ConnectError::Family { .. }), "{none}");
         assert!(none.to_string().contains("::1"), "{none}");
@@ -123,8 +119,8 @@ fn an_address_of_the_wrong_family_is_named() {
 fn an_address_that_is_not_ours_or_named_twice_is_named() {
     must_end(|| {
         for (local, named) in [("192.0.2.77", "192.0.2.77"), ("127.0.0.1,127.0.0.1", "127.0.0.1")] {
-            let local_addresses = local.split(',').map(|ip| ip.parse().unwrap()).collect();
-            let options = StackOptions { local_addresses, ..StackOptions::default() };
+            let local_addresses = local.split(',').map(|ip| ip.parse().unwrap());
+            let options = StackOptions::default().with_local_addresses(local_addresses);
             let none = Association::connect_with("127.0.0.1:7", &options).unwrap_err();
             assert!(matches!(none, ConnectError::Bind(_)), "{none}");
             assert!(none.to_string().contains(named), "{none}");
@@ -189,7 +185,7 @@ fn many_at_once() {
 fn both_ends_know_each_other() {
     must_end(|| {
         let listener = listen();
-        let stack = Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() }).unwrap();
+        let stack = Stack::bind(&StackOptions::default().with_udp_port(0)).unwrap();
         let client = stack.connect(listener.local_address()).unwrap();
         let (server, _) = listener.accept().unwrap();
         assert_eq!(client.peer_address().unwrap(), listener.local_address());

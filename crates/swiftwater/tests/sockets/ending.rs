@@ -13,18 +13,14 @@ const PAUSE: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn stack() -> Stack {
-    let association = AssociationOptions {
-        receive_buffer_bytes: 256 << 10,
-        receive_buffer_bytes_max: 0,
-        send_buffer_bytes_max: 0,
-        ..AssociationOptions::default()
-    };
-    let options = StackOptions {
-        udp_port: Some(0),
-        local_addresses: vec!["127.0.0.1".parse().unwrap()],
-        association,
-        ..StackOptions::default()
-    };
+    let association = AssociationOptions::default()
+        .with_receive_buffer_bytes(256 << 10)
+        .with_receive_buffer_bytes_max(0)
+        .with_send_buffer_bytes_max(0);
+    let options = StackOptions::default()
+        .with_udp_port(0)
+        .with_local_addresses(vec!["127.0.0.1".parse().unwrap()])
+        .with_association(association);
     Stack::bind(&options).unwrap()
 }
 

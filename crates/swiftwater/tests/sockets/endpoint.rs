@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 
 use swiftwater::{
-    Association, AssociationId, AssociationOptions, ConnectError, Endpoint, Event, LossKind, Received,
-    SendError, SendInfo,
+    Association, AssociationId, ConnectError, Endpoint, Event, LossKind, Received, SendError, SendInfo,
 };
 
 use crate::pair::{listen, must_end};
@@ -99,9 +98,7 @@ fn messages_have_the_limit_of_their_association() {
         let options = endpoint.options(id).unwrap();
         let send = |bytes| endpoint.send_to(id, &vec![7; bytes], &SendInfo::default());
         for limit_bytes in [10, 1000] {
-            endpoint
-                .set_options(id, &AssociationOptions { message_bytes_max: limit_bytes, ..options.clone() })
-                .unwrap();
+            endpoint.set_options(id, &options.clone().with_message_bytes_max(limit_bytes)).unwrap();
             let bytes = limit_bytes + 1;
             assert_eq!(send(bytes), Err(SendError::TooLong { bytes, limit_bytes }));
             assert_eq!(send(limit_bytes), Ok(()));

@@ -14,9 +14,7 @@ use crate::pair::{must_end, pair, pair_with};
 #[test]
 fn a_message_that_is_too_long() {
     must_end(|| {
-        let (client, _server) = pair_with(
-            &AssociationOptions { message_bytes_max: 1000, ..AssociationOptions::default() }.into(),
-        );
+        let (client, _server) = pair_with(&AssociationOptions::default().with_message_bytes_max(1000).into());
         let refused = client.send(&[0; 1001]).unwrap_err();
         assert_eq!(refused, SendError::TooLong { bytes: 1001, limit_bytes: 1000 });
         assert!(refused.to_string().contains("message_bytes_max"), "{refused}");
@@ -68,7 +66,7 @@ fn errors_have_their_cause_as_a_source() {
         let taken = Listener::bind("127.0.0.1:0/udp:0").unwrap();
         let udp_port = Some(taken.stack().udp_port());
         let local_addresses = vec!["127.0.0.1".parse().unwrap()];
-        let options = StackOptions { udp_port, local_addresses, ..StackOptions::default() };
+        let options = StackOptions::default().with_udp_port(udp_port).with_local_addresses(local_addresses);
         let unbound = Association::connect_with("127.0.0.1:7", &options).unwrap_err();
         assert!(unbound.source().unwrap().is::<BindError>());
         assert!(unbound.source().unwrap().source().unwrap().to_string().contains("in use"));

@@ -12,7 +12,7 @@ use swiftwater::{
 use crate::pair::{assert_pattern, must_end, pair, pair_with, pattern, recv_whole};
 
 fn pair_with_events() -> (Association, Association) {
-    pair_with(&AssociationOptions { events: true, ..AssociationOptions::default() }.into())
+    pair_with(&AssociationOptions::default().with_events(true).into())
 }
 
 /// Returns the association's next message or event as text: the content of a message, the name of an event.
@@ -103,13 +103,11 @@ fn take_room_of_the_receive_buffer_until_they_are_read() {
 /// Returns a client, and a server with a receive buffer of 64 KB.
 fn pair_with_small_window() -> (Association, Association) {
     pair_with(
-        &AssociationOptions {
-            events: true,
-            receive_buffer_bytes: 64 << 10,
-            receive_buffer_bytes_max: 0,
-            ..AssociationOptions::default()
-        }
-        .into(),
+        &AssociationOptions::default()
+            .with_events(true)
+            .with_receive_buffer_bytes(64 << 10)
+            .with_receive_buffer_bytes_max(0)
+            .into(),
     )
 }
 
@@ -222,9 +220,7 @@ fn tell_of_a_record_that_has_no_end() {
 #[test]
 fn tell_what_the_peer_says_of_the_layer_above() {
     must_end(|| {
-        let options =
-            AssociationOptions { events: true, adaptation_indication: 42, ..AssociationOptions::default() }
-                .into();
+        let options = AssociationOptions::default().with_events(true).with_adaptation_indication(42).into();
         let (client, server) = pair_with(&options);
         for association in [client, server] {
             assert_eq!([told(&association), told(&association)], ["Up", "AdaptationIndication(42)"]);

@@ -8,7 +8,7 @@ use crate::bulk::exchange;
 use crate::pair::{assert_pattern, must_end, pattern, recv_whole};
 
 fn options() -> StackOptions {
-    StackOptions { hairpin: true, udp_port: Some(0), ..StackOptions::default() }
+    StackOptions::default().with_hairpin(true).with_udp_port(0)
 }
 
 /// Returns both ends in one stack, or `None` if this user may not use its link; fails instead if the test run requires
@@ -50,31 +50,27 @@ fn nothing_of_it_reaches_the_kernel() {
 #[test]
 fn nor_with_small_buffers() {
     must_end(|| {
-        let association = AssociationOptions {
-            send_buffer_bytes: 8 << 10,
-            receive_buffer_bytes: 8 << 10,
-            partial_delivery_bytes: 2 << 10,
-            ..AssociationOptions::default()
-        };
-        exchange_in_memory(&StackOptions { association, ..options() });
+        let association = AssociationOptions::default()
+            .with_send_buffer_bytes(8 << 10)
+            .with_receive_buffer_bytes(8 << 10)
+            .with_partial_delivery_bytes(2 << 10);
+        exchange_in_memory(&options().with_association(association));
     });
 }
 
 #[test]
 fn nor_with_raw_ip() {
     must_end(|| {
-        exchange_in_memory(&StackOptions {
-            link: LinkKind::Raw,
-            local_addresses: vec!["127.0.0.1".parse().unwrap()],
-            ..options()
-        });
+        exchange_in_memory(
+            &options().with_link(LinkKind::Raw).with_local_addresses(vec!["127.0.0.1".parse().unwrap()]),
+        );
     });
 }
 
 #[test]
 fn without_it_the_kernel_has_all() {
     must_end(|| {
-        let (stack, listener) = bind(&StackOptions { hairpin: false, ..options() }).unwrap();
+        let (stack, listener) = bind(&options().with_hairpin(false)).unwrap();
         exchange(pair(&listener));
         assert_eq!(stack.statistics().link.datagrams_turned_back, 0);
     });

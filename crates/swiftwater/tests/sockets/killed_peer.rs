@@ -51,14 +51,12 @@ fn start_peer() -> (Killed, String) {
 fn is_found_out() {
     must_end(|| {
         let (peer, address) = start_peer();
-        let options = AssociationOptions {
-            rto_initial: Duration::from_millis(20),
-            rto_min: Duration::from_millis(10),
-            rto_max: Duration::from_millis(40),
-            association_retries_max: 4,
-            ..AssociationOptions::default()
-        }
-        .into();
+        let options = AssociationOptions::default()
+            .with_rto_initial(Duration::from_millis(20))
+            .with_rto_min(Duration::from_millis(10))
+            .with_rto_max(Duration::from_millis(40))
+            .with_association_retries_max(4)
+            .into();
         let association = Association::connect_with(address, &options).unwrap();
         association.send(b"are you there?").unwrap();
         assert_eq!(association.recv().unwrap().unwrap().to_vec(), b"are you there?");

@@ -27,11 +27,9 @@ fn accepting_can_be_given_up() {
 #[test]
 fn one_more_than_the_backlog_waits_for_room() {
     must_end(|| {
-        let listener = listen_with(&ListenerOptions { backlog: 2, ..ListenerOptions::default() }.into());
+        let listener = listen_with(&ListenerOptions::default().with_backlog(2).into());
         let address = listener.local_address();
-        let ask_soon_again =
-            AssociationOptions { rto_initial: Duration::from_millis(5), ..AssociationOptions::default() }
-                .into();
+        let ask_soon_again = AssociationOptions::default().with_rto_initial(Duration::from_millis(5)).into();
         let connect = || Association::connect_with(&address, &ask_soon_again).unwrap();
         let (first, second) = (connect(), connect());
         first.send(b"first").unwrap();
@@ -56,8 +54,7 @@ fn one_more_than_the_backlog_waits_for_room() {
 #[test]
 fn one_more_than_the_backlog_is_refused_if_that_is_wanted() {
     must_end(|| {
-        let options =
-            ListenerOptions { backlog: 1, refuse_beyond_backlog: true, ..ListenerOptions::default() }.into();
+        let options = ListenerOptions::default().with_backlog(1).with_refuse_beyond_backlog(true).into();
         let listener = listen_with(&options);
         let first = Association::connect(listener.local_address()).unwrap();
         let refused = Association::connect(listener.local_address()).unwrap_err();
@@ -72,13 +69,11 @@ fn one_more_than_the_backlog_is_refused_if_that_is_wanted() {
 fn associations_that_wait_are_charged_to_the_pool_of_their_listener() {
     must_end(|| {
         let pool = ReceivePool::with_limit(40 << 10);
-        let options = StackOptions {
-            listener: ListenerOptions { refuse_beyond_backlog: true, ..ListenerOptions::default() },
-            association: AssociationOptions { receive_pool: Some(pool.clone()), ..Default::default() },
-            ..StackOptions::default()
-        };
+        let options = StackOptions::default()
+            .with_listener(ListenerOptions::default().with_refuse_beyond_backlog(true))
+            .with_association(AssociationOptions::default().with_receive_pool(pool.clone()));
         let listener = listen_with(&options);
-        let clients = Stack::bind(&StackOptions { udp_port: Some(0), ..StackOptions::default() }).unwrap();
+        let clients = Stack::bind(&StackOptions::default().with_udp_port(0)).unwrap();
         let connect = || clients.connect(listener.local_address());
         let waiting: Vec<_> = (0..4).map(|_| connect().unwrap()).collect();
         let refused = connect().unwrap_err();
@@ -96,7 +91,7 @@ fn associations_that_wait_are_charged_to_the_pool_of_their_listener() {
 fn a_backlog_of_any_size_is_one() {
     must_end(|| {
         for backlog in [0, u32::MAX] {
-            let listener = listen_with(&ListenerOptions { backlog, ..ListenerOptions::default() }.into());
+            let listener = listen_with(&ListenerOptions::default().with_backlog(backlog).into());
             let client = Association::connect(listener.local_address()).unwrap();
             client.send(b"hello").unwrap();
             assert_eq!(listener.accept().unwrap().0.recv().unwrap().unwrap().to_vec(), b"hello");
@@ -107,7 +102,7 @@ fn a_backlog_of_any_size_is_one() {
 #[test]
 fn one_that_went_away_before_it_was_accepted_leaves_its_messages() {
     must_end(|| {
-        let listener = listen_with(&ListenerOptions { backlog: 1, ..ListenerOptions::default() }.into());
+        let listener = listen_with(&ListenerOptions::default().with_backlog(1).into());
         for round in 0..3u8 {
             let client = Association::connect(listener.local_address()).unwrap();
             client.send(&[round]).unwrap();
@@ -188,7 +183,7 @@ fn a_port_is_free_as_soon_as_its_last_user_is_gone() {
 #[test]
 fn several_listeners_share_a_stack() {
     must_end(|| {
-        let options = StackOptions { udp_port: Some(0), ..StackOptions::default() };
+        let options = StackOptions::default().with_udp_port(0);
         let stack = Stack::bind(&options).unwrap();
         let (one, two) = (stack.listen(1).unwrap(), stack.listen(2).unwrap());
         let (to_one, to_two) = (
@@ -206,11 +201,11 @@ fn several_listeners_share_a_stack() {
 fn a_process_with_the_udp_port_of_this_endpoint_at_another_address_takes_no_peers_place() {
     let stack = |ip: &str, udp_port| {
         let local_addresses = vec![ip.parse().unwrap()];
-        Stack::bind(&StackOptions { udp_port: Some(udp_port), local_addresses, ..StackOptions::default() })
+        Stack::bind(&StackOptions::default().with_udp_port(udp_port).with_local_addresses(local_addresses))
             .unwrap()
     };
     let server = stack("127.0.0.1", 0);
-    let options = ListenerOptions { distinct_peers: true, ..ListenerOptions::default() };
+    let options = ListenerOptions::default().with_distinct_peers(true);
     let listener = server.listen_with(7, &options).unwrap();
     let udp_port = Some(server.udp_port());
     let to = Address { hosts: vec!["127.0.0.1".parse().unwrap()], port: 7, udp_port };

@@ -10,8 +10,7 @@ use crate::pair::{assert_pattern, listen_with, must_end, pair_with, pattern, rec
 #[test]
 fn without_delay() {
     must_end(|| {
-        let (client, server) =
-            pair_with(&AssociationOptions { nodelay: true, ..AssociationOptions::default() }.into());
+        let (client, server) = pair_with(&AssociationOptions::default().with_nodelay(true).into());
         for i in 0..1000 {
             client.send(&pattern(i, 100)).unwrap();
         }
@@ -38,8 +37,7 @@ fn loopback_takes_the_longest_packets_at_once() {
 #[test]
 fn without_a_checksum() {
     must_end(|| {
-        let (client, server) =
-            pair_with(&StackOptions { checksum: Checksum::None, ..StackOptions::default() });
+        let (client, server) = pair_with(&StackOptions::default().with_checksum(Checksum::None));
         client.send(&pattern(0, 100_000)).unwrap();
         assert_pattern(0, 100_000, &recv_whole(&server).unwrap());
     });
@@ -48,12 +46,10 @@ fn without_a_checksum() {
 #[test]
 fn a_long_message_comes_in_parts_that_fit_the_buffer() {
     must_end(|| {
-        let small = AssociationOptions {
-            receive_buffer_bytes: 64 << 10,
-            partial_delivery_bytes: 16 << 10,
-            ..AssociationOptions::default()
-        }
-        .into();
+        let small = AssociationOptions::default()
+            .with_receive_buffer_bytes(64 << 10)
+            .with_partial_delivery_bytes(16 << 10)
+            .into();
         let listener = listen_with(&small);
         let client = Association::connect(listener.local_address()).unwrap();
         let (server, _) = listener.accept().unwrap();
@@ -73,11 +69,9 @@ fn a_long_message_comes_in_parts_that_fit_the_buffer() {
 #[test]
 fn several_local_addresses() {
     must_end(|| {
-        let both = StackOptions {
-            local_addresses: vec!["127.0.0.1".parse().unwrap(), "127.0.0.2".parse().unwrap()],
-            udp_port: Some(0),
-            ..StackOptions::default()
-        };
+        let both = StackOptions::default()
+            .with_local_addresses(vec!["127.0.0.1".parse().unwrap(), "127.0.0.2".parse().unwrap()])
+            .with_udp_port(0);
         let stack = swiftwater::Stack::bind(&both).unwrap();
         let listener = stack.listen(7).unwrap();
         assert_eq!(listener.local_address().hosts.len(), 2);
@@ -92,11 +86,11 @@ fn an_option_that_the_handshake_has_settled_is_refused_with_all_others() {
     must_end(|| {
         let (client, _server) = pair_with(&StackOptions::default());
         let before = client.options().unwrap();
-        let changed = AssociationOptions { nodelay: true, ecn: !before.ecn, ..before.clone() };
+        let changed = before.clone().with_nodelay(true).with_ecn(!before.ecn);
         assert_eq!(client.set_options(&changed), Err(OptionsError::Fixed { option: "ecn" }));
         assert_eq!(client.options().unwrap(), before);
         client.set_options(&changed.with_fixed_of(&before)).unwrap();
-        assert_eq!(client.options().unwrap(), AssociationOptions { nodelay: true, ..before });
+        assert_eq!(client.options().unwrap(), before.with_nodelay(true));
     });
 }
 
@@ -105,7 +99,7 @@ fn options_that_this_side_looks_at_change_too() {
     must_end(|| {
         let (client, server) = pair_with(&StackOptions::default());
         let options = client.options().unwrap();
-        client.set_options(&AssociationOptions { message_bytes_max: 10, events: true, ..options }).unwrap();
+        client.set_options(&options.with_message_bytes_max(10).with_events(true)).unwrap();
         let too_long = SendError::TooLong { bytes: 11, limit_bytes: 10 };
         assert_eq!(client.send(&pattern(0, 11)), Err(too_long));
         server.shutdown().unwrap();
@@ -128,7 +122,7 @@ fn an_association_that_is_gone_has_no_options() {
 fn a_listener_gives_associations_the_options_that_it_has_when_they_come() {
     must_end(|| {
         let listener = listen_with(&StackOptions::default());
-        let options = AssociationOptions { streams_out: 3, message_bytes_max: 10, ..Default::default() };
+        let options = AssociationOptions::default().with_streams_out(3).with_message_bytes_max(10);
         listener.set_options(&options);
         let _client = Association::connect(listener.local_address()).unwrap();
         let (server, _) = listener.accept().unwrap();

@@ -13,7 +13,7 @@ const FIRST: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1));
 const SECOND: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
 fn at_two_addresses() -> StackOptions {
-    StackOptions { local_addresses: vec![FIRST, SECOND], udp_port: Some(0), ..StackOptions::default() }
+    StackOptions::default().with_local_addresses(vec![FIRST, SECOND]).with_udp_port(0)
 }
 
 fn active(statistics: &Statistics) -> usize {
@@ -58,8 +58,8 @@ fn on_one_host_one_path_carries_all_unless_asked() {
         let stack = swiftwater::Stack::bind(&at_two_addresses()).unwrap();
         let listener: Listener = stack.listen(0).unwrap();
         for (multipath, both) in [(Multipath::Agreed, false), (Multipath::Always, true)] {
-            let association = AssociationOptions { multipath, ..AssociationOptions::default() };
-            let options = StackOptions { association, ..at_two_addresses() };
+            let association = AssociationOptions::default().with_multipath(multipath);
+            let options = at_two_addresses().with_association(association);
             let client = Association::connect_with(listener.local_address(), &options).unwrap();
             let (server, _) = listener.accept().unwrap();
             let reader = std::thread::spawn(move || while server.recv().unwrap().is_some() {});

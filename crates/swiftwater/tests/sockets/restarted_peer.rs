@@ -81,7 +81,7 @@ fn is_told_to_the_reader_of_its_association() {
 #[test]
 fn is_an_event_of_its_association() {
     must_end(|| {
-        let options = AssociationOptions { events: true, ..AssociationOptions::default() }.into();
+        let options = AssociationOptions::default().with_events(true).into();
         let listener = Listener::bind_with("127.0.0.1:0/udp:0", &options).unwrap();
         let role = format!("{} {}", own_address(), listener.local_address());
         let mut peer = start_peer(&role);

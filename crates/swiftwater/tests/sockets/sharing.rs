@@ -45,11 +45,8 @@ fn many_threads_send_and_receive_on_one_association() {
 #[test]
 fn threads_ask_on_associations_of_one_stack() {
     must_end(|| {
-        let options = StackOptions {
-            udp_port: Some(0),
-            local_addresses: vec!["127.0.0.1".parse().unwrap()],
-            ..StackOptions::default()
-        };
+        let options =
+            StackOptions::default().with_udp_port(0).with_local_addresses(vec!["127.0.0.1".parse().unwrap()]);
         let servers = Stack::bind(&options).unwrap();
         let clients = Stack::bind(&options).unwrap();
         let listener = servers.listen(7).unwrap();
@@ -85,11 +82,8 @@ fn threads_ask_on_associations_of_one_stack() {
 fn many_associations_on_one_stack() {
     must_end(|| {
         const COUNT: usize = 500;
-        let options = StackOptions {
-            udp_port: Some(0),
-            local_addresses: vec!["127.0.0.1".parse().unwrap()],
-            ..StackOptions::default()
-        };
+        let options =
+            StackOptions::default().with_udp_port(0).with_local_addresses(vec!["127.0.0.1".parse().unwrap()]);
         let stack = Stack::bind(&options).unwrap();
         let listener = stack.listen(0).unwrap();
         let address = listener.local_address();

@@ -23,11 +23,11 @@ fn between(options: [&AssociationOptions; 2]) -> Between {
 
 /// Returns the ends, those of the program between them with these options.
 fn between_with(program: &AssociationOptions, options: [&AssociationOptions; 2]) -> Between {
-    let options_of = |association: &AssociationOptions| StackOptions {
-        udp_port: Some(0),
-        local_addresses: vec!["127.0.0.1".parse().unwrap()],
-        association: association.clone(),
-        ..StackOptions::default()
+    let options_of = |association: &AssociationOptions| {
+        StackOptions::default()
+            .with_udp_port(0)
+            .with_local_addresses(vec!["127.0.0.1".parse().unwrap()])
+            .with_association(association.clone())
     };
     let stack = Stack::bind(&options_of(program)).unwrap();
     let listener = stack.listen(7).unwrap();
@@ -127,7 +127,7 @@ fn the_end_of_an_association_comes_behind_what_was_passed_on() {
 
 #[test]
 fn each_association_must_have_the_streams_of_the_other() {
-    let many = AssociationOptions { streams_out: 64, ..AssociationOptions::default() };
+    let many = AssociationOptions::default().with_streams_out(64);
     let Between { ends: [to_a, to_b], .. } = between([&many, &AssociationOptions::default()]);
     let refused = SpliceError::TooFewStreams { inbound: 64, outbound: to_b.streams_out() };
     assert_eq!(to_a.stream().splice(&to_b.stream(), Credentials::ROOT), Err(refused));
@@ -187,10 +187,8 @@ fn what_was_passed_on_is_charged_to_the_owner_of_the_stream() {
         const BYTES: usize = 4000;
         const BATCH_BYTES: usize = 80 * 1024;
         let budget = Arc::new(Counted { limit_bytes: LIMIT_BYTES, charged_bytes: AtomicUsize::new(0) });
-        let program = AssociationOptions {
-            send_pool: Some(SendPool::new(Arc::<Counted>::clone(&budget))),
-            ..AssociationOptions::default()
-        };
+        let program =
+            AssociationOptions::default().with_send_pool(SendPool::new(Arc::<Counted>::clone(&budget)));
         let default = AssociationOptions::default();
         let Between { clients: [a, b], ends: [to_a, to_b] } = between_with(&program, [&default, &default]);
         to_b.stream().push_named("limit", &["bits=100G".to_owned()]).unwrap();

@@ -35,7 +35,7 @@ fn the_properties_of_a_message_arrive_with_it() {
 #[test]
 fn each_stream_keeps_its_order() {
     must_end(|| {
-        let options = AssociationOptions { streams_out: 64, ..AssociationOptions::default() }.into();
+        let options = AssociationOptions::default().with_streams_out(64).into();
         let (client, server) = pair_with(&options);
         assert_eq!(client.streams_out(), 64);
         for i in 0..6400u32 {
@@ -57,9 +57,7 @@ fn each_stream_keeps_its_order() {
 #[test]
 fn the_peer_limits_the_streams() {
     must_end(|| {
-        let listener = crate::pair::listen_with(
-            &AssociationOptions { streams_in_max: 3, ..AssociationOptions::default() }.into(),
-        );
+        let listener = crate::pair::listen_with(&AssociationOptions::default().with_streams_in_max(3).into());
         let client = swiftwater::Association::connect(listener.local_address()).unwrap();
         assert_eq!(client.streams_out(), 3);
         client.send_with(b"last", &SendInfo::stream(2)).unwrap();

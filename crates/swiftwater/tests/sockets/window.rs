@@ -24,11 +24,9 @@ fn long_messages_count_as_unread_until_their_window_is_released() {
 #[test]
 fn a_reader_that_has_kept_its_window_closed_opens_it_when_it_leaves() {
     must_end(|| {
-        let options = AssociationOptions {
-            receive_buffer_bytes: 16 << 10,
-            receive_buffer_bytes_max: 0,
-            ..AssociationOptions::default()
-        };
+        let options = AssociationOptions::default()
+            .with_receive_buffer_bytes(16 << 10)
+            .with_receive_buffer_bytes_max(0);
         let (client, server) = pair_with(&options.into());
         for i in 0..200 {
             client.send(&pattern(i, 1000)).unwrap();

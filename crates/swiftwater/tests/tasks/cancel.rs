@@ -41,7 +41,7 @@ fn a_receive_that_is_given_up_loses_nothing() {
 #[test]
 fn a_wait_for_the_next_that_is_given_up_loses_nothing() {
     on_runtimes(|| async {
-        let options = AssociationOptions { events: true, ..AssociationOptions::default() }.into();
+        let options = AssociationOptions::default().with_events(true).into();
         let (client, server) = pair_with(&options).await;
         let sender = tokio::spawn(async move {
             for i in 0..50u8 {
@@ -112,11 +112,7 @@ fn a_connect_that_is_given_up_leaves_nothing() {
     on_runtimes(|| async {
         let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = silent.local_addr().unwrap().port();
-        let stack = swiftwater::Stack::bind(&swiftwater::StackOptions {
-            udp_port: Some(0),
-            ..swiftwater::StackOptions::default()
-        })
-        .unwrap();
+        let stack = swiftwater::Stack::bind(&swiftwater::StackOptions::default().with_udp_port(0)).unwrap();
         let address = format!("127.0.0.1:7/udp:{port}");
         assert!(timeout(SOON, Association::connect_on(&stack, address)).await.is_err());
         assert_eq!(stack.statistics().associations, 0);
@@ -173,13 +169,11 @@ fn a_wake_up_may_drop_another_wait() {
 #[test]
 fn senders_and_readers_that_are_given_up_lose_nothing() {
     on_runtimes(|| async {
-        let options = AssociationOptions {
-            send_buffer_bytes: 8 << 10,
-            send_buffer_bytes_max: 0,
-            receive_buffer_bytes: 8 << 10,
-            receive_buffer_bytes_max: 0,
-            ..AssociationOptions::default()
-        };
+        let options = AssociationOptions::default()
+            .with_send_buffer_bytes(8 << 10)
+            .with_send_buffer_bytes_max(0)
+            .with_receive_buffer_bytes(8 << 10)
+            .with_receive_buffer_bytes_max(0);
         let (client, server) = pair_with(&options.into()).await;
         let feeding = tokio::spawn(async move {
             let mut sender = client.sender();

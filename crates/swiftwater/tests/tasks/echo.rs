@@ -67,12 +67,10 @@ fn bulk_both_ways() {
 fn many_tasks_on_two_stacks() {
     on_runtimes(|| async {
         const TASKS: usize = 200;
-        let options = StackOptions {
-            udp_port: Some(0),
-            local_addresses: vec!["127.0.0.1".parse().unwrap()],
-            listener: ListenerOptions { backlog: TASKS as u32, ..ListenerOptions::default() },
-            ..StackOptions::default()
-        };
+        let options = StackOptions::default()
+            .with_udp_port(0)
+            .with_local_addresses(vec!["127.0.0.1".parse().unwrap()])
+            .with_listener(ListenerOptions::default().with_backlog(TASKS as u32));
         let listener = Listener::from(Stack::bind(&options).unwrap().listen(7).unwrap());
         let address = listener.local_address();
         let server = tokio::spawn(async move {

@@ -36,7 +36,7 @@ fn victim(port: u16) -> Address {
 /// Sends messages until standard input ends. Prints an empty object once it is connected.
 pub(crate) fn send_on() -> Result<(), String> {
     end_with_input();
-    let options = StackOptions { udp_port: Some(UDP_PORT), ..StackOptions::default() };
+    let options = StackOptions::default().with_udp_port(UDP_PORT);
     let stack = Stack::bind(&options).map_err(|error| error.to_string())?;
     let association =
         stack.connect_from(CALLER_PORT, victim(SINK_PORT)).map_err(|error| error.to_string())?;
@@ -59,7 +59,7 @@ fn end_with_input() {
 
 /// Connects new peers at an even rate after a line on standard input, and finally prints the time of each.
 pub(crate) fn connect_all(count: u32) -> Result<(), String> {
-    let options = StackOptions { udp_port: Some(0), ..StackOptions::default() };
+    let options = StackOptions::default().with_udp_port(0);
     let stack = Stack::bind(&options).map_err(|error| error.to_string())?;
     say(&())?;
     wait_for_line()?;

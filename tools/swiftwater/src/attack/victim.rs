@@ -45,7 +45,7 @@ pub(crate) struct VictimState {
 
 /// Serves until standard input ends. Each line of it asks for a [`VictimState`].
 pub(crate) fn run() -> Result<(), String> {
-    let options = StackOptions { udp_port: Some(UDP_PORT), ..StackOptions::default() };
+    let options = StackOptions::default().with_udp_port(UDP_PORT);
     let stack = Stack::bind(&options).map_err(|error| error.to_string())?;
     let sink = stack.listen(SINK_PORT).map_err(|error| error.to_string())?;
     let meeting = stack.endpoint(MEETING_PORT).map_err(|error| error.to_string())?;

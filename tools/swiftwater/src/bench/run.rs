@@ -187,7 +187,7 @@ fn our_time() -> Duration {
 pub(crate) fn serve_programs(address: &str) -> Result<(), String> {
     let options = DaemonOptions {
         address: address.into(),
-        stack: StackOptions { udp_port: Some(0), hairpin: true, ..StackOptions::default() },
+        stack: StackOptions::default().with_udp_port(0).with_hairpin(true),
         ..DaemonOptions::default()
     };
     let daemon = swiftwater_daemon::Daemon::bind(&options).map_err(|error| error.to_string())?;

@@ -105,17 +105,14 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<(), Failure> {
     }
     let options = DaemonOptions {
         address: args.place.as_deref().map_or_else(DaemonAddress::from_environment, DaemonAddress::from),
-        stack: StackOptions {
-            link: args.link.into(),
-            udp_port: Some(args.udp_port),
-            hairpin: !args.no_hairpin,
-            prefix_associations_max: args.limits.prefix_associations,
-            listener: ListenerOptions {
-                associations_max: args.limits.listener_associations,
-                ..ListenerOptions::default()
-            },
-            ..StackOptions::default()
-        },
+        stack: StackOptions::default()
+            .with_link(args.link.into())
+            .with_udp_port(args.udp_port)
+            .with_hairpin(!args.no_hairpin)
+            .with_prefix_associations_max(args.limits.prefix_associations)
+            .with_listener(
+                ListenerOptions::default().with_associations_max(args.limits.listener_associations),
+            ),
         idle_exit: args.idle_exit.map(Duration::from_secs_f64),
         limits: (&args.limits).into(),
         rules: args.autopush.as_deref().map(rules).transpose()?.unwrap_or_default(),

@@ -120,7 +120,7 @@ fn shows_shim(shim: &Path) -> Result<&'static str, String> {
 
 /// Starts a daemon that ends with this process.
 fn serve(place: &DaemonAddress) -> Result<(), String> {
-    let stack = StackOptions { udp_port: Some(0), ..StackOptions::default() };
+    let stack = StackOptions::default().with_udp_port(0);
     let options = DaemonOptions { address: place.clone(), stack, ..DaemonOptions::default() };
     let daemon = Daemon::bind(&options).map_err(|error| format!("no daemon can be started: {error}"))?;
     thread::spawn(move || daemon.run());

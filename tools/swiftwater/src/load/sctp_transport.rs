@@ -39,29 +39,24 @@ fn options(
     udp_port: u16,
     trace: Option<&TraceSink>,
 ) -> StackOptions {
-    let default = AssociationOptions::default();
-    let association = AssociationOptions {
-        send_buffer_bytes: spec.buffer_bytes.unwrap_or(default.send_buffer_bytes),
-        receive_buffer_bytes: spec.buffer_bytes.unwrap_or(default.receive_buffer_bytes),
+    let mut association = AssociationOptions::default();
+    if let Some(bytes) = spec.buffer_bytes {
         // A requested size is fixed.
-        send_buffer_bytes_max: spec.buffer_bytes.map_or(default.send_buffer_bytes_max, |_| 0),
-        receive_buffer_bytes_max: spec.buffer_bytes.map_or(default.receive_buffer_bytes_max, |_| 0),
-        congestion: spec.congestion.unwrap_or(default.congestion),
-        initial_window_packets: spec.initial_window_packets,
-        multipath: spec.multipath.unwrap_or(default.multipath),
-        coupling: spec.coupling.unwrap_or(default.coupling),
-        ..default
-    };
-    StackOptions {
-        link: spec.link.into(),
-        udp_port: Some(udp_port),
-        local_addresses: local_addresses.to_vec(),
-        mtu_bytes: spec.packet_bytes,
-        trace: trace.cloned(),
-        checksum: if spec.checksum { Checksum::Crc32c } else { Checksum::None },
-        association,
-        ..StackOptions::default()
+        (association.send_buffer_bytes, association.send_buffer_bytes_max) = (bytes, 0);
+        (association.receive_buffer_bytes, association.receive_buffer_bytes_max) = (bytes, 0);
     }
+    association.congestion = spec.congestion.unwrap_or(association.congestion);
+    association.initial_window_packets = spec.initial_window_packets;
+    association.multipath = spec.multipath.unwrap_or(association.multipath);
+    association.coupling = spec.coupling.unwrap_or(association.coupling);
+    StackOptions::default()
+        .with_link(spec.link.into())
+        .with_udp_port(udp_port)
+        .with_local_addresses(local_addresses.to_vec())
+        .with_mtu_bytes(spec.packet_bytes)
+        .with_trace(trace.cloned())
+        .with_checksum(if spec.checksum { Checksum::Crc32c } else { Checksum::None })
+        .with_association(association)
 }
 
 /// Returns the link for a client that asks for `auto`. Writes warnings about the link to standard error.
@@ -335,7 +330,7 @@ impl SctpIn {
         if !association.peer_addr().ip().is_loopback()
             && let Some(options) = association.options()
         {
-            let options = AssociationOptions { partial_delivery_bytes: PART_BYTES, ..options };
+            let options = options.with_partial_delivery_bytes(PART_BYTES);
             if let Err(error) = association.set_options(&options) {
                 // The rate of a long test hardly changes.
                 note(format_args!("swiftwater: the first bytes of a stream are read late: {error}"));
@@ -413,12 +408,10 @@ mod tests {
 
     #[test]
     fn the_round_trip_time_of_a_path_is_that_before_the_last_acknowledgement() {
-        let local = StackOptions {
-            udp_port: Some(0),
-            local_addresses: vec![Ipv4Addr::LOCALHOST.into()],
-            hairpin: true,
-            ..StackOptions::default()
-        };
+        let local = StackOptions::default()
+            .with_udp_port(0)
+            .with_local_addresses(vec![Ipv4Addr::LOCALHOST.into()])
+            .with_hairpin(true);
         let stack = Stack::bind(&local).expect("a free port");
         let listener = stack.listen(7).expect("a free port");
         let association = stack.connect(listener.local_address()).expect("it listens");
