@@ -82,7 +82,8 @@ pub use head::{
 pub use identifiers::{DriverId, LinkId, Side, StreamId};
 pub use message::{
     Control, CopyRequest, Credentials, Flush, IocAck, IocData, IocNak, Ioctl, IoctlArgument, Kind, Marks,
-    Message, Passed, Record, RecordLayout, Run, Seen, Signal, allocb, copyb, dupb, esballoc, testb,
+    Message, Passed, Record, RecordLayout, Run, RunMessages, Seen, Signal, allocb, copyb, dupb, esballoc,
+    testb,
 };
 pub use module::{Module, ModuleInfo, Q};
 pub use names::{Autopush, ModuleFactory};

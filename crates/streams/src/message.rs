@@ -13,7 +13,7 @@ pub use ioctl::{CopyRequest, Credentials, IocAck, IocData, IocNak, Ioctl, IoctlA
 pub use kind::{Flush, Kind, Passed, Signal};
 pub use marks::Marks;
 pub(crate) use run::Credit;
-pub use run::{Record, RecordLayout, Run};
+pub use run::{Record, RecordLayout, Run, RunMessages};
 pub use seen::Seen;
 pub use utilities::{allocb, copyb, dupb, esballoc, testb};
 
@@ -180,7 +180,7 @@ impl Message {
     #[inline]
     pub(crate) fn messages(&self) -> usize {
         match &self.kind {
-            Kind::Run(run) => run.messages as usize,
+            Kind::Run(run) => run.messages(),
             _ => 1,
         }
     }

@@ -259,7 +259,7 @@ impl Queue {
         let front = self.messages.front_mut()?;
         let Kind::Run(run) = &mut front.kind else { return None };
         let (record, credit) = run.read(&mut front.data, out, info)?;
-        let is_spent = run.messages == 0;
+        let is_spent = run.messages() == 0;
         self.normal.remove(record.bytes());
         if is_spent {
             drop(self.messages.pop_front());
@@ -282,7 +282,7 @@ impl Queue {
         let is_attached = self.attached > self.messages.len();
         self.normal.remove(was_bytes);
         let single = run.split(&mut m.data);
-        let is_spent = run.messages == 0 || single.is_none();
+        let is_spent = run.messages() == 0 || single.is_none();
         if !is_spent {
             m.kind = Kind::Run(run);
             self.normal.add(m.weight_bytes());

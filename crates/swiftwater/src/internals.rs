@@ -17,7 +17,7 @@ pub use sctp::{
     TimeoutPacer,
 };
 use sctp::{RecvInfo, Stage};
-use streams::{Interest, Kind, Message as Block, Record, RecordLayout, Run};
+use streams::{Interest, Kind, Message as Block, RunMessages};
 
 /// Receives the next message or event that was already taken from the sockets: makes no system call, and does not flush
 /// sent messages.
@@ -53,7 +53,7 @@ pub fn next_run_at_hand(association: &SharedAssociation) -> Result<Option<AtHand
         match socket.until(Interest::READABLE, Wait::NoPoll, take)?? {
             Found::Data(Block { kind: Kind::Run(run), data, .. }) => {
                 let block = data.blocks().first().cloned().unwrap_or_default();
-                return Ok(Some(AtHand::Run(MessageRun::new(&run, block))));
+                return Ok(Some(AtHand::Run(MessageRun(RunMessages::new(&run, block)))));
             }
             found => {
                 if let Some(received) = association.received(found)? {
@@ -66,69 +66,35 @@ pub fn next_run_at_hand(association: &SharedAssociation) -> Result<Option<AtHand
 
 /// Messages that came together in a packet, and were not taken out of it.
 #[derive(Clone, Debug)]
-pub struct MessageRun {
-    block: Bytes,
-    layout: RecordLayout,
-    /// Offset of the first message in the block.
-    at: usize,
-    messages: usize,
-    data_bytes: usize,
-}
+pub struct MessageRun(RunMessages);
 
 impl MessageRun {
-    fn new(run: &Run, block: Bytes) -> MessageRun {
-        let (messages, data_bytes) = (run.messages as usize, run.data_bytes as usize);
-        MessageRun { block, layout: run.layout(), at: 0, messages, data_bytes }
-    }
-
     /// Returns the number of messages.
     pub fn messages(&self) -> usize {
-        self.messages
+        self.0.len()
     }
 
     /// Returns the number of bytes of all messages.
     pub fn data_bytes(&self) -> usize {
-        self.data_bytes
+        self.0.data_bytes()
     }
 
     /// Returns the number of bytes that the messages keep in memory, with those that were removed.
     pub fn block_bytes(&self) -> usize {
-        self.block.len()
+        self.0.block_bytes()
     }
 
     /// Passes the first message to `take`, and removes it if that returns true. Returns whether it was removed.
     #[inline]
     pub fn take_first_if(&mut self, take: impl FnOnce(&RecvInfo, &[u8]) -> bool) -> bool {
-        let mut info = RecvInfo::default();
-        let Some(record) = self.first(&mut info) else { return false };
-        let is_taken = self.block.get(self.at..).and_then(|rest| rest.get(record.data()));
-        let is_taken = is_taken.is_some_and(|data| take(&info, data));
-        if is_taken {
-            self.pass(record);
-        }
-        is_taken
+        self.0.next_if(take)
     }
 
-    /// Removes the first message and returns it.
+    /// Removes the first message and returns it. If it cannot be told apart from the others, all are removed.
     pub fn take_first(&mut self) -> Option<Message> {
         let mut info = RecvInfo::default();
-        let record = self.first(&mut info)?;
-        let data = record.data();
-        let data = self.block.slice(self.at + data.start..self.at + data.end).into();
-        self.pass(record);
+        let data = self.0.next_bytes(&mut info)?.into();
         Some(Message { info, data })
-    }
-
-    #[inline]
-    fn first(&self, info: &mut RecvInfo) -> Option<Record> {
-        if self.messages == 0 { None } else { (self.layout)(self.block.get(self.at..)?, info) }
-    }
-
-    #[inline]
-    fn pass(&mut self, record: Record) {
-        self.at += record.bytes();
-        self.messages -= 1;
-        self.data_bytes = self.data_bytes.saturating_sub(record.data().len());
     }
 }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use sctp::RecvInfo;
-use streams::{Interest, Kind, Message as Block, RecordLayout};
+use streams::{Interest, Kind, Message as Block, RunMessages};
 
 use crate::association::Association;
 use crate::error::RecvError;
@@ -67,12 +67,8 @@ impl<'a> MessageRef<'a> {
 /// The messages that a reader has taken and not yet lent.
 #[derive(Debug, Default)]
 pub(crate) struct TakenMessages {
-    /// The block of messages that arrived in one packet, with its layout.
-    run: Option<(Bytes, RecordLayout)>,
-    /// The offset of the next message in the block.
-    at: usize,
-    /// Number of messages in the block that remain.
-    left: u32,
+    /// The messages that arrived in one packet.
+    run: Option<RunMessages>,
     /// A message that arrived alone.
     single: Option<Message>,
     is_lent: bool,
@@ -85,7 +81,7 @@ impl TakenMessages {
         match &block.kind {
             Kind::Run(run) => {
                 let bytes = block.data.blocks().first().cloned().unwrap_or_default();
-                (self.run, self.left) = (Some((bytes, run.layout())), run.messages);
+                self.run = Some(RunMessages::new(run, bytes));
             }
             _ => self.single = Some(from_block(block)),
         }
@@ -94,20 +90,19 @@ impl TakenMessages {
     /// Returns whether a message remains to lend.
     #[inline]
     pub(crate) fn has_next(&self) -> bool {
-        self.left > 0 || (self.single.is_some() && !self.is_lent)
+        match &self.run {
+            Some(run) => !run.is_empty(),
+            None => self.single.is_some() && !self.is_lent,
+        }
     }
 
     /// Lends the next message.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<MessageRef<'_>> {
-        if self.left > 0 {
-            self.left -= 1;
-            let (block, layout) = self.run.as_ref()?;
-            let rest = block.get(self.at..)?;
+        if let Some(run) = &mut self.run {
             let mut info = RecvInfo::default();
-            let record = layout(rest, &mut info)?;
-            self.at += record.bytes();
-            return Some(MessageRef { info, data: Data::Slice(rest.get(record.data())?) });
+            let data = run.next(&mut info)?;
+            return Some(MessageRef { info, data: Data::Slice(data) });
         }
         self.is_lent = true;
         let single = self.single.as_ref()?;

@@ -143,8 +143,7 @@ impl Held {
     fn take_first_of_runs(&mut self) -> Option<Message> {
         let run = self.runs.front_mut()?;
         let message = run.take_first();
-        // A run whose messages cannot be told apart would stay for ever.
-        if run.messages() == 0 || message.is_none() {
+        if run.messages() == 0 {
             self.runs.pop_front();
         }
         message

@@ -141,7 +141,7 @@ impl Executive {
     }
 
     /// Takes the first entry of the read queue: a message, as [`Executive::getmsg`] does, or all messages of a run together
-    /// ([`Kind::Run`]), which [`Run::layout`](crate::Run::layout) tells apart.
+    /// ([`Kind::Run`]), which [`RunMessages`](crate::RunMessages) tells apart.
     ///
     /// # Errors
     ///

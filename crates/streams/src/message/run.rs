@@ -44,6 +44,29 @@ impl Record {
     }
 }
 
+/// The messages that remain of a run, as records of their driver: how many there are, and how to tell them apart.
+#[derive(Clone, Copy, Debug)]
+struct Records {
+    layout: RecordLayout,
+    messages: u32,
+    data_bytes: u32,
+}
+
+impl Records {
+    /// Parses the first record of `rest`, where the remaining messages begin, and describes its message.
+    #[inline]
+    fn first(&self, rest: &[u8], info: &mut RecvInfo) -> Option<Record> {
+        if self.messages == 0 { None } else { (self.layout)(rest, info) }
+    }
+
+    /// Notes that the first message, which is `record`, was removed.
+    #[inline]
+    fn pass(&mut self, record: Record) {
+        self.messages -= 1;
+        self.data_bytes = self.data_bytes.saturating_sub(record.data_bytes);
+    }
+}
+
 /// Messages of user data that follow each other in one block, as records of their driver. They are one entry on the read queue of
 /// the head, and nowhere else: modules see single messages, and so do readers, unless they ask for runs
 /// ([`Executive::getrun`](crate::Executive::getrun)).
@@ -51,16 +74,11 @@ impl Record {
 pub struct Run {
     /// The association of the messages.
     pub association: u32,
-    /// Number of remaining messages.
-    pub messages: u32,
-    /// Bytes of data in these messages.
-    pub data_bytes: u32,
+    records: Records,
     /// The driver's charge beyond the data, which returns with the last message ([`Driver::consumed`](crate::Driver::consumed)).
-    pub charges: u32,
+    charges: u32,
     /// Bytes that the reader has taken and that were not reported to the driver yet.
-    pub(crate) unreported_bytes: u32,
-    /// Layout of the records.
-    pub(crate) layout: RecordLayout,
+    unreported_bytes: u32,
 }
 
 /// Receive window that returns to the driver.
@@ -93,24 +111,23 @@ impl Run {
         let short = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         Run {
             association,
-            messages: short(messages),
-            data_bytes: short(data_bytes),
+            records: Records { layout, messages: short(messages), data_bytes: short(data_bytes) },
             charges: short(charges),
             unreported_bytes: 0,
-            layout,
         }
     }
 
-    /// Returns the layout of the records.
-    pub fn layout(&self) -> RecordLayout {
-        self.layout
+    /// Returns the number of remaining messages.
+    #[inline]
+    pub fn messages(&self) -> usize {
+        self.records.messages as usize
     }
 
     /// Returns the credit of all that is left.
     pub(crate) fn credit(&self) -> Credit {
         Credit {
             association: self.association,
-            bytes: (self.data_bytes + self.unreported_bytes) as usize,
+            bytes: (self.records.data_bytes + self.unreported_bytes) as usize,
             charges: self.charges as usize,
         }
     }
@@ -119,8 +136,7 @@ impl Run {
     #[inline]
     fn pass(&mut self, record: Record, rest: &mut Chain) {
         rest.advance(record.bytes());
-        self.messages -= 1;
-        self.data_bytes = self.data_bytes.saturating_sub(record.data_bytes);
+        self.records.pass(record);
     }
 
     /// Copies the first message to `out`, if it fits, and its description to `info`, and removes it from `rest`. Returns
@@ -133,16 +149,16 @@ impl Run {
         info: &mut RecvInfo,
     ) -> Option<(Record, Credit)> {
         let block = rest.blocks().first()?;
-        let record = (self.layout)(block, info)?;
+        let record = self.records.first(block, info)?;
         let out = out.get_mut(..record.data().len())?;
         out.copy_from_slice(block.get(record.data())?);
         self.pass(record, rest);
         self.unreported_bytes += record.data_bytes;
         let mut credit = Credit { association: self.association, ..Credit::default() };
-        if self.messages == 0 || self.unreported_bytes >= REPORTED_BYTES {
+        if self.records.messages == 0 || self.unreported_bytes >= REPORTED_BYTES {
             credit.bytes = std::mem::take(&mut self.unreported_bytes) as usize;
         }
-        if self.messages == 0 {
+        if self.records.messages == 0 {
             credit.charges = std::mem::take(&mut self.charges) as usize;
         }
         Some((record, credit))
@@ -152,7 +168,7 @@ impl Run {
     pub(crate) fn split(&mut self, rest: &mut Chain) -> Option<Message> {
         let block: &Bytes = rest.blocks().first()?;
         let mut info = RecvInfo::default();
-        let record = (self.layout)(block, &mut info)?;
+        let record = self.records.first(block, &mut info)?;
         let data = Chain::from(block.slice(record.data()));
         self.pass(record, rest);
         Some(Message::optdata_ind(self.association, info, data).marked(Marks::OF_RUN))
@@ -162,7 +178,138 @@ impl Run {
 /// Compares the descriptions of two runs; the layout follows from the block.
 impl PartialEq for Run {
     fn eq(&self, other: &Self) -> bool {
-        (self.association, self.messages, self.data_bytes, self.charges)
-            == (other.association, other.messages, other.data_bytes, other.charges)
+        let key = |run: &Run| (run.association, run.records.messages, run.records.data_bytes, run.charges);
+        key(self) == key(other)
+    }
+}
+
+/// The messages of a run that was taken from the head whole, in their block. The messages leave it one by one; a clone shares the
+/// block and keeps its own.
+#[derive(Clone, Debug)]
+pub struct RunMessages {
+    block: Bytes,
+    /// Offset of the first message in the block.
+    at: usize,
+    records: Records,
+}
+
+impl RunMessages {
+    /// Returns the messages of a run, whose records are in `block`.
+    pub fn new(run: &Run, block: Bytes) -> Self {
+        RunMessages { block, at: 0, records: run.records }
+    }
+
+    /// Returns the number of messages.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.records.messages as usize
+    }
+
+    /// Returns whether no message is left.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.records.messages == 0
+    }
+
+    /// Returns the number of bytes of all messages.
+    pub fn data_bytes(&self) -> usize {
+        self.records.data_bytes as usize
+    }
+
+    /// Returns the number of bytes that the messages keep in memory, with those that were removed.
+    pub fn block_bytes(&self) -> usize {
+        self.block.len()
+    }
+
+    /// Removes the first message and lends its bytes; writes its description to `info`. Returns `None` if no message is left. If
+    /// the first message cannot be told apart, all are removed.
+    #[inline]
+    pub fn next(&mut self, info: &mut RecvInfo) -> Option<&[u8]> {
+        let data = self.remove_first(info)?;
+        self.block.get(data)
+    }
+
+    /// Removes the first message and returns its bytes, which share the block; otherwise does what [`next`](Self::next) does.
+    pub fn next_bytes(&mut self, info: &mut RecvInfo) -> Option<Bytes> {
+        let data = self.remove_first(info)?;
+        Some(self.block.slice(data))
+    }
+
+    /// Passes the first message to `take`, and removes it if that returns true. Returns whether it was removed.
+    #[inline]
+    pub fn next_if(&mut self, take: impl FnOnce(&RecvInfo, &[u8]) -> bool) -> bool {
+        let mut info = RecvInfo::default();
+        let Some((record, data)) = self.first(&mut info) else { return false };
+        let is_taken = self.block.get(data).is_some_and(|data| take(&info, data));
+        if is_taken {
+            self.pass(record);
+        }
+        is_taken
+    }
+
+    /// Returns the first record and the range of its data in the block.
+    #[inline]
+    fn first(&self, info: &mut RecvInfo) -> Option<(Record, Range<usize>)> {
+        let record = self.records.first(self.block.get(self.at..)?, info)?;
+        let data = record.data();
+        Some((record, self.at + data.start..self.at + data.end))
+    }
+
+    #[inline]
+    fn remove_first(&mut self, info: &mut RecvInfo) -> Option<Range<usize>> {
+        let Some((record, data)) = self.first(info).filter(|(_, data)| data.end <= self.block.len()) else {
+            (self.records.messages, self.records.data_bytes) = (0, 0);
+            return None;
+        };
+        self.pass(record);
+        Some(data)
+    }
+
+    #[inline]
+    fn pass(&mut self, record: Record) {
+        self.at += record.bytes();
+        self.records.pass(record);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Parses a record: the length of its data in one byte, and the data. A length of 255 is malformed.
+    fn layout(bytes: &[u8], info: &mut RecvInfo) -> Option<Record> {
+        let data_bytes = usize::from(*bytes.first().filter(|length| **length != 255)?);
+        info.stream = data_bytes as u16;
+        Record::new(1..1 + data_bytes, 1 + data_bytes)
+    }
+
+    fn messages(block: &'static [u8], count: usize, data_bytes: usize) -> RunMessages {
+        RunMessages::new(&Run::new(3, count, data_bytes, 0, layout), Bytes::from_static(block))
+    }
+
+    #[test]
+    fn messages_leave_a_run_one_by_one() {
+        let mut run = messages(b"\x03one\x00\x05threerest", 3, 8);
+        let mut info = RecvInfo::default();
+        assert!(!run.next_if(|info, data| info.stream != 3 || data != b"one"));
+        assert_eq!((run.next(&mut info), info.stream), (Some(&b"one"[..]), 3));
+        assert_eq!((run.len(), run.data_bytes()), (2, 5));
+        let mut other = run.clone();
+        assert!(run.next_if(|_, data| data.is_empty()));
+        assert_eq!(
+            (run.next_bytes(&mut info), run.next(&mut info)),
+            (Some(Bytes::from_static(b"three")), None)
+        );
+        assert!(run.is_empty() && !run.next_if(|_, _| true));
+        assert_eq!((other.len(), other.next(&mut info).map(<[u8]>::len)), (2, Some(0)));
+    }
+
+    #[test]
+    fn a_run_whose_messages_cannot_be_told_apart_ends() {
+        for block in [&b"\xff"[..], b"\x05four", b""] {
+            let mut run = messages(block, 2, 10);
+            assert_eq!(run.next(&mut RecvInfo::default()), None);
+            assert!(run.is_empty() && run.data_bytes() == 0);
+        }
     }
 }
