@@ -270,12 +270,12 @@ async fn set_option(
         }
         (IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_REM) => bind::bind_less(registry, socket, value),
         _ => {
-            let Rest { mut dry, everywhere } = options::set(socket, level, name, value)?;
-            if let Some(everywhere) = everywhere {
+            let Rest { mut dry, for_all } = options::set(socket, level, name, value)?;
+            if let Some(for_all) = for_all {
                 let many = socket.associations().count() > RECORDS_PER_TURN;
                 // It takes several turns, so it waits.
                 let _seat = many.then(|| take_waiting(registry, credentials)).transpose()?;
-                dry.extend(options::change_everywhere(socket, everywhere).await);
+                dry.extend(options::change_all(socket, for_all).await);
             }
             if !dry.is_empty() {
                 notify_sender_dry(Rc::clone(socket), dry).await;

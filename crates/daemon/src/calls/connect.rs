@@ -42,14 +42,14 @@ pub(crate) fn connect(
     }
     let seen = as_seen(socket.v6(), seen.ok_or(Errno::INVAL)?);
     match socket.style() {
-        Style::OneToMany => connect_another(registry, socket, seen, hosts, (start, init)),
+        Style::OneToMany => connect_one_to_many(registry, socket, seen, hosts, (start, init)),
         Style::OneToOne | Style::TcpStream | Style::PeeledOff => {
-            connect_only(registry, socket, seen, hosts, (start, init), program_end)
+            connect_one_to_one(registry, socket, seen, hosts, (start, init), program_end)
         }
     }
 }
 
-fn connect_only(
+fn connect_one_to_one(
     registry: &Registry,
     socket: &Socket,
     seen: SocketAddr,
@@ -84,7 +84,7 @@ fn connect_only(
     Ok(association)
 }
 
-fn connect_another(
+fn connect_one_to_many(
     registry: &Registry,
     socket: &Rc<Socket>,
     seen: SocketAddr,

@@ -257,7 +257,7 @@ impl<'a> QueueOutbound<'a> {
                     let cause = if refused == SendError::Closed { self.assoc.end_cause() } else { 0 };
                     let reports = unsent(self.socket, self.assoc, header, content.clone(), cause);
                     // The program first hears of the end, and of the messages that were sent before.
-                    if refused == SendError::Closed && !reports.is_empty() && !self.assoc.is_all_told() {
+                    if refused == SendError::Closed && !reports.is_empty() && !self.assoc.is_inbound_done() {
                         return Some(Wait::End);
                     }
                     self.is_sent = is_shutdown_pending(&refused, &header, &content);

@@ -38,7 +38,7 @@ pub(crate) struct SocketAssociation {
     /// The error cause with which the association was lost; 0 for none.
     end_cause: Cell<u16>,
     /// Whether the channel has all that the program gets from the association.
-    is_all_told: watch::Sender<bool>,
+    is_inbound_done: watch::Sender<bool>,
     /// Messages that are being handed to the program; they stay here until that is done. A task holds the lock while it
     /// hands them up.
     held: tokio::sync::Mutex<Held>,
@@ -70,7 +70,7 @@ impl SocketAssociation {
             bounds_unread: Cell::new(false),
             outcome: watch::Sender::new(Outcome::Pending),
             end_cause: Cell::new(0),
-            is_all_told: watch::Sender::new(false),
+            is_inbound_done: watch::Sender::new(false),
             held: tokio::sync::Mutex::default(),
             send_queue: RefCell::default(),
             has_rest: Cell::new(false),
@@ -202,18 +202,18 @@ impl SocketAssociation {
     }
 
     /// Returns whether the channel has all that the program gets from the association.
-    pub(crate) fn is_all_told(&self) -> bool {
-        *self.is_all_told.borrow()
+    pub(crate) fn is_inbound_done(&self) -> bool {
+        *self.is_inbound_done.borrow()
     }
 
     /// Waits until the channel has all that the program gets from the association, or the program gets no more.
-    pub(crate) async fn all_told(&self) {
+    pub(crate) async fn inbound_done(&self) {
         // The sender lives as long as the association, so this cannot fail.
-        let _ = self.is_all_told.subscribe().wait_for(|told| *told).await;
+        let _ = self.is_inbound_done.subscribe().wait_for(|done| *done).await;
     }
 
-    pub(crate) fn set_all_told(&self) {
-        self.is_all_told.send_replace(true);
+    pub(crate) fn on_inbound_done(&self) {
+        self.is_inbound_done.send_replace(true);
     }
 
     /// Returns the queue of outbound messages; `None` on a one-to-one socket, and once the socket has removed the association.

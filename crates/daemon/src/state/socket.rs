@@ -287,7 +287,7 @@ impl Socket {
     /// Records the addresses and the port that the table of ports has registered.
     pub(super) fn on_bound(&self, bound: Bound) {
         self.addresses.on_bound(bound);
-        self.tune_listener();
+        self.update_listener();
     }
 
     /// Records that the table of ports has released the port.
@@ -428,7 +428,7 @@ impl Socket {
     }
 
     /// Applies the current options and addresses of the socket to associations that peers set up from now on.
-    pub(crate) fn tune_listener(&self) {
+    pub(crate) fn update_listener(&self) {
         if let Some(listener) = self.listener() {
             listener.set_options(&self.options().for_stack());
             // The call cannot fail: this socket holds these addresses, so no other listener has them.

@@ -177,24 +177,25 @@ async fn relay(socket: Rc<Socket>, assoc: Rc<SocketAssociation>, queue: Rc<SendQ
     queue.show_streams_out(&socket.channel().pages, association.streams_out());
     assoc.set_up(association.clone());
     options::apply_when_up(&socket, &assoc);
-    let telling = Telling(Rc::clone(&assoc));
+    let guard = InboundGuard(Rc::clone(&assoc));
     if queue.is_closed() {
-        drop(telling);
+        drop(guard);
     } else {
-        let upward = relay_inbound_to_end(Rc::clone(&socket), telling);
+        let upward = relay_inbound_to_end(Rc::clone(&socket), guard);
         queue.on_inbound_started(tokio::task::spawn_local(upward));
     }
     relay_send_queue(&socket, &assoc, &association, &queue).await;
-    assoc.all_told().await;
+    assoc.inbound_done().await;
     socket.on_silent();
 }
 
-/// The duty to tell the program what comes from an association. Dropped once all is told, or no program is left to be told.
-struct Telling(Rc<SocketAssociation>);
+/// Marks the inbound direction of an association as done when it is dropped: the channel has everything, or no program is left to
+/// read it.
+struct InboundGuard(Rc<SocketAssociation>);
 
-impl Drop for Telling {
+impl Drop for InboundGuard {
     fn drop(&mut self) {
-        self.0.set_all_told();
+        self.0.on_inbound_done();
     }
 }
 
@@ -231,8 +232,8 @@ async fn report_unsent(socket: &Rc<Socket>, assoc: &SocketAssociation, queue: &S
     }
 }
 
-async fn relay_inbound_to_end(socket: Rc<Socket>, telling: Telling) {
-    let assoc = &telling.0;
+async fn relay_inbound_to_end(socket: Rc<Socket>, guard: InboundGuard) {
+    let assoc = &guard.0;
     relay_inbound(&socket, assoc, |_| drop(socket.remove(assoc))).await;
 }
 

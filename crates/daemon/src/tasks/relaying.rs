@@ -67,7 +67,7 @@ pub(super) async fn relay_send_queue(
         match wait {
             Wait::Turn | Wait::Memory | Wait::Departure => outbound.next_turn().await,
             Wait::Message => queue.filled().await,
-            Wait::End => assoc.all_told().await,
+            Wait::End => assoc.inbound_done().await,
             Wait::Association => room(association).await,
             Wait::Channel(blocked) => outbound.unblocked(blocked).await,
         }

@@ -4,7 +4,7 @@
 
 use rustix::io::Errno;
 
-use super::messages::tuned;
+use super::messages::option_of;
 use super::value::{ASSOC_VALUE_BYTES, Build, Value, number};
 use super::{Access, Current, room_for_number, switch};
 use crate::state::association_options::AssocOptions;
@@ -93,11 +93,11 @@ pub(super) fn get(access: &Access<'_>, name: i32, given: &[u8]) -> Option<Result
             offer(access, name, given, false)
         }
         SCTP_ECN_SUPPORTED => offer(access, name, given, true),
-        SCTP_INTERLEAVING_SUPPORTED => tuned(access, given, |_| 0),
+        SCTP_INTERLEAVING_SUPPORTED => option_of(access, given, |_| 0),
         SCTP_DEFAULT_PRINFO => policy(access, given),
         SCTP_PR_ASSOC_STATUS => abandoned(access, given, false),
         SCTP_PR_STREAM_STATUS => abandoned(access, given, true),
-        SCTP_ENABLE_STREAM_RESET => tuned(access, given, AssocOptions::stream_resets),
+        SCTP_ENABLE_STREAM_RESET => option_of(access, given, AssocOptions::stream_resets),
         _ => return None,
     })
 }

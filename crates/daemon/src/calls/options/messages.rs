@@ -74,8 +74,8 @@ pub(super) fn set(access: &mut Access<'_>, name: i32, value: &[u8]) -> Option<Re
         SCTP_RECVNXTINFO => switch(value).map(|on| access.want(Subscriptions::NXTINFO, on)),
         SCTP_EVENTS => subscribe_to_all(access, value),
         SCTP_EVENT => subscribe(access, value),
-        SCTP_DEFAULT_SEND_PARAM => set_sending_of_old(access, value),
-        SCTP_DEFAULT_SNDINFO => set_sending(access, value),
+        SCTP_DEFAULT_SEND_PARAM => set_sndrcvinfo(access, value),
+        SCTP_DEFAULT_SNDINFO => set_sndinfo(access, value),
         SCTP_MAXSEG => set_segment(access, value),
         SCTP_MAX_BURST => set_burst(access, value),
         SCTP_CONTEXT => set_context(access, value),
@@ -99,15 +99,15 @@ pub(super) fn get(access: &Access<'_>, name: i32, given: &[u8]) -> Option<Result
         SCTP_RECVNXTINFO => options.subscriptions().contains(Subscriptions::NXTINFO).into(),
         SCTP_EVENTS => return Some(subscriptions(access, given)),
         SCTP_EVENT => return Some(subscription(access, given)),
-        SCTP_DEFAULT_SEND_PARAM => return Some(sending_of_old(access, given)),
-        SCTP_DEFAULT_SNDINFO => return Some(sending(access, given)),
+        SCTP_DEFAULT_SEND_PARAM => return Some(sndrcvinfo(access, given)),
+        SCTP_DEFAULT_SNDINFO => return Some(sndinfo(access, given)),
         SCTP_MAXSEG => return Some(segment(access, given)),
         SCTP_MAX_BURST => return Some(burst(access, given)),
-        SCTP_CONTEXT => return Some(tuned(access, given, AssocOptions::context)),
-        SCTP_STREAM_SCHEDULER => return Some(tuned(access, given, AssocOptions::scheduler)),
+        SCTP_CONTEXT => return Some(option_of(access, given, AssocOptions::context)),
+        SCTP_STREAM_SCHEDULER => return Some(option_of(access, given, AssocOptions::scheduler)),
         SCTP_STREAM_SCHEDULER_VALUE => return Some(scheduler_value(access, given)),
         SCTP_EXPOSE_POTENTIALLY_FAILED_STATE => {
-            return Some(tuned(access, given, AssocOptions::exposes_failing));
+            return Some(option_of(access, given, AssocOptions::exposes_failing));
         }
         _ => return None,
     };
@@ -148,7 +148,7 @@ impl Access<'_> {
 }
 
 /// Returns a `struct sctp_assoc_value` with an option of an association, or of future associations.
-pub(super) fn tuned(
+pub(super) fn option_of(
     access: &Access<'_>,
     given: &[u8],
     what: impl Fn(&AssocOptions) -> u32,
@@ -193,9 +193,9 @@ fn subscribe_to_all(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> 
     let future = access.socket.future_options();
     access.want(Subscriptions::SNDRCV, future.subscribes(0));
     let wants_dry = future.subscribes(NotificationType::SenderDry.subscription());
-    access.everywhere().change(move |assoc_options| assoc_options.subscribe_as(&future));
+    access.for_all().change(move |assoc_options| assoc_options.subscribe_as(&future));
     if wants_dry && access.association(FUTURE).is_some() {
-        access.everywhere().note_dry();
+        access.for_all().note_dry();
     }
     Ok(())
 }
@@ -213,16 +213,16 @@ fn subscribe(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::at_least(value, EVENT_BYTES)?;
     let (kind, on) = (kind_of(value)?, value.u8(6) != 0);
     let targets = access.several(value.i32(0))?;
-    access.tune(&targets, move |assoc_options| assoc_options.subscribe(kind, on));
+    access.change_targets(&targets, move |assoc_options| assoc_options.subscribe(kind, on));
     if on && kind == NotificationType::SenderDry.subscription() {
         match targets.current {
             Current::None => {}
             Current::One(assoc) => access.note_if_dry(assoc),
-            Current::All => access.everywhere().note_dry(),
+            Current::All => access.for_all().note_dry(),
         }
     }
     if kind == 0 {
-        access.everywhere().count_subscribers();
+        access.for_all().count_subscribers();
     }
     Ok(())
 }
@@ -241,7 +241,7 @@ fn kind_of(value: Value<'_>) -> Result<usize, Errno> {
 }
 
 /// Sets the defaults in a `struct sctp_sndrcvinfo`.
-fn set_sending_of_old(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
+fn set_sndrcvinfo(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::exactly(value, SNDRCVINFO_BYTES)?;
     let sending = Sending {
         stream: value.u16(0),
@@ -254,7 +254,7 @@ fn set_sending_of_old(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno
     access.set_several(value.i32(28), move |assoc_options| assoc_options.set_sending(sending))
 }
 
-fn sending_of_old(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
+fn sndrcvinfo(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, SNDRCVINFO_BYTES)?;
     let Sending { stream, flags, ppid, context, lifetime_ms } =
         access.assoc_options_of(given.i32(28))?.sending();
@@ -264,7 +264,7 @@ fn sending_of_old(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
 }
 
 /// Sets the defaults in a `struct sctp_sndinfo`. The lifetime has another option.
-fn set_sending(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
+fn set_sndinfo(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     let value = Value::exactly(value, SNDINFO_BYTES)?;
     let sending = Sending {
         stream: value.u16(0),
@@ -280,7 +280,7 @@ fn set_sending(access: &mut Access<'_>, value: &[u8]) -> Result<(), Errno> {
     })
 }
 
-fn sending(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
+fn sndinfo(access: &Access<'_>, given: &[u8]) -> Result<Vec<u8>, Errno> {
     let given = Value::at_least(given, SNDINFO_BYTES)?;
     let Sending { stream, flags, ppid, context, .. } = access.assoc_options_of(given.i32(12))?.sending();
     Ok(Build::new().u16(stream).u16(flags).u32(ppid).u32(context).u32(given.u32(12)).finish())

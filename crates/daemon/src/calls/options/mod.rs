@@ -5,7 +5,7 @@
 //! The shim answers some options itself, from the page or the kernel: `SO_ERROR`, `SO_TYPE`, `SO_DOMAIN`,
 //! `SO_PROTOCOL`, `SO_RCVTIMEO`, `SO_SNDTIMEO`.
 //!
-//! An option that applies to all associations of a one-to-many socket is set in turns (`everywhere`): there may
+//! An option that applies to all associations of a one-to-many socket is set in turns (`all_associations`): there may
 //! be tens of thousands.
 //!
 //! | file | options |
@@ -17,7 +17,7 @@
 //! | `status` | the state of associations |
 //! | `extensions` | unsupported extensions |
 
-mod everywhere;
+mod all_associations;
 mod extensions;
 mod generic;
 mod messages;
@@ -38,7 +38,7 @@ use crate::state::association_options::AssocOptions;
 use crate::state::socket::Socket;
 use crate::state::socket_options::{IPPROTO_SCTP, SocketOptions};
 
-pub(crate) use everywhere::{Everywhere, change_everywhere};
+pub(crate) use all_associations::{ChangeForAll, change_all};
 use value::{NamedAddress, Value};
 
 /// `SCTP_FUTURE_ASSOC`: future associations.
@@ -54,7 +54,7 @@ struct Access<'a> {
     /// Associations whose program has just subscribed to the sender dry event, and which are dry already.
     dry: Vec<Rc<SocketAssociation>>,
     /// The change that remains to be made to all associations.
-    everywhere: Option<Everywhere>,
+    for_all: Option<ChangeForAll>,
 }
 
 /// The associations to which a set option applies.
@@ -74,7 +74,7 @@ enum Current {
 pub(crate) struct Rest {
     /// The associations that need a notification at once because all their data is acknowledged.
     pub(crate) dry: Vec<Rc<SocketAssociation>>,
-    pub(crate) everywhere: Option<Everywhere>,
+    pub(crate) for_all: Option<ChangeForAll>,
 }
 
 /// Sets an option. Returns the remaining work.
@@ -82,7 +82,7 @@ pub(crate) fn set(socket: &Socket, level: i32, name: i32, value: &[u8]) -> Resul
     let mut access = Access::new(socket);
     if level != IPPROTO_SCTP {
         generic::set(&mut access, level, name, value)?;
-        socket.tune_listener();
+        socket.update_listener();
         return Ok(access.rest());
     }
     let done = timers::set(&mut access, name, value)
@@ -90,7 +90,7 @@ pub(crate) fn set(socket: &Socket, level: i32, name: i32, value: &[u8]) -> Resul
         .or_else(|| messages::set(&mut access, name, value))
         .or_else(|| extensions::set(&mut access, name, value));
     done.unwrap_or(Err(Errno::NOPROTOOPT))?;
-    socket.tune_listener();
+    socket.update_listener();
     Ok(access.rest())
 }
 
@@ -119,11 +119,11 @@ pub(crate) fn get(socket: &Socket, level: i32, name: i32, given: &[u8]) -> Resul
 
 impl<'a> Access<'a> {
     fn new(socket: &'a Socket) -> Self {
-        Access { socket, dry: Vec::new(), everywhere: None }
+        Access { socket, dry: Vec::new(), for_all: None }
     }
 
     fn rest(self) -> Rest {
-        Rest { dry: self.dry, everywhere: self.everywhere }
+        Rest { dry: self.dry, for_all: self.for_all }
     }
 }
 
@@ -201,18 +201,18 @@ impl Access<'_> {
     /// Changes the options of one association, of all, or of future associations.
     fn set_several(&mut self, id: i32, change: impl Fn(&mut AssocOptions) + 'static) -> Result<(), Errno> {
         let targets = self.several(id)?;
-        self.tune(&targets, change);
+        self.change_targets(&targets, change);
         Ok(())
     }
 
-    fn tune(&mut self, targets: &Targets, change: impl Fn(&mut AssocOptions) + 'static) {
+    fn change_targets(&mut self, targets: &Targets, change: impl Fn(&mut AssocOptions) + 'static) {
         if targets.future {
             change(self.options_mut().future_mut());
         }
         match &targets.current {
             Current::None => {}
             Current::One(assoc) => self.change(assoc, change),
-            Current::All => self.everywhere().change(change),
+            Current::All => self.for_all().change(change),
         }
     }
 
@@ -221,8 +221,8 @@ impl Access<'_> {
         self.apply(assoc);
     }
 
-    fn everywhere(&mut self) -> &mut Everywhere {
-        self.everywhere.get_or_insert_default()
+    fn for_all(&mut self) -> &mut ChangeForAll {
+        self.for_all.get_or_insert_default()
     }
 
     /// Passes the options to the executive. An association that is being set up gets them once it is up.
@@ -240,7 +240,7 @@ impl Access<'_> {
     /// Shows the sharers the maximum length of a message if fragmentation is disabled: the smallest limit of all associations.
     fn limit_messages(&mut self) {
         if self.options().keeps_messages_whole() {
-            self.everywhere().limit_messages();
+            self.for_all().limit_messages();
         } else {
             self.socket.set_message_limit(None);
         }
@@ -248,7 +248,7 @@ impl Access<'_> {
 
     /// Applies the options of the socket to all its associations.
     fn apply_to_all(&mut self) {
-        self.everywhere().apply();
+        self.for_all().apply();
     }
 }
 

@@ -61,8 +61,8 @@ async fn messages_for_an_association_that_has_ended_return_behind_its_end_and_wi
         assert_eq!(wait, Wait::Message);
         soon(joined.association().readable()).await.expect("it has ended");
     }
-    joined.assoc.set_all_told();
-    soon(joined.assoc.all_told()).await;
+    joined.assoc.on_inbound_done();
+    soon(joined.assoc.inbound_done()).await;
     assert_eq!(outbound.step(), Some(Wait::Message));
     let told: Vec<_> = std::iter::from_fn(|| read(&joined.program_end))
         .filter_map(|record| Header::split(&record).map(|(header, content)| (header.kind, content.to_vec())))

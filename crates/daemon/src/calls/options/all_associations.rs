@@ -12,7 +12,7 @@ type Change = dyn Fn(&mut AssocOptions);
 
 /// The changes that an option makes to all associations of a socket.
 #[derive(Default)]
-pub(crate) struct Everywhere {
+pub(crate) struct ChangeForAll {
     change: Option<Box<Change>>,
     applies: bool,
     limits_messages: bool,
@@ -20,7 +20,7 @@ pub(crate) struct Everywhere {
     counts_subscribers: bool,
 }
 
-impl Everywhere {
+impl ChangeForAll {
     /// Changes the options of each association, and passes them to the executive.
     pub(super) fn change(&mut self, change: impl Fn(&mut AssocOptions) + 'static) {
         self.change = Some(Box::new(change));
@@ -48,8 +48,8 @@ impl Everywhere {
     }
 }
 
-/// Does what is left to do for all associations, in the turns of the user. Returns those that need a notification at once.
-pub(crate) async fn change_everywhere(socket: &Socket, everywhere: Everywhere) -> Vec<Rc<SocketAssociation>> {
+/// Changes all associations, in the turns of the user. Returns those that need a notification at once.
+pub(crate) async fn change_all(socket: &Socket, for_all: ChangeForAll) -> Vec<Rc<SocketAssociation>> {
     let (mut turn, mut next) = (socket.turn(), 0);
     let (mut dry, mut least, mut is_subscribed) = (Vec::new(), None, false);
     loop {
@@ -58,27 +58,27 @@ pub(crate) async fn change_everywhere(socket: &Socket, everywhere: Everywhere) -
         }
         let Some(assoc) = socket.associations().next_from(next) else { break };
         next = assoc.id() + 1;
-        if let Some(change) = &everywhere.change {
+        if let Some(change) = &for_all.change {
             change(&mut assoc.options());
         }
-        is_subscribed |= everywhere.counts_subscribers && assoc.options().subscribes(0);
+        is_subscribed |= for_all.counts_subscribers && assoc.options().subscribes(0);
         let mut access = Access::new(socket);
-        if everywhere.applies {
+        if for_all.applies {
             access.apply(&assoc);
         }
-        if everywhere.limits_messages {
+        if for_all.limits_messages {
             least = least.into_iter().chain(assoc.fragmentation_point_bytes()).min();
         }
-        if everywhere.notes_dry {
+        if for_all.notes_dry {
             access.note_if_dry(assoc);
             dry.append(&mut access.dry);
         }
     }
     turn.end();
-    if everywhere.limits_messages {
+    if for_all.limits_messages {
         socket.set_message_limit(least);
     }
-    if everywhere.counts_subscribers {
+    if for_all.counts_subscribers {
         Access::new(socket).show_subscribers(is_subscribed);
     }
     dry
@@ -114,7 +114,7 @@ mod tests {
             all.iter().filter(|assoc| assoc.options().burst_max() == Some(7)).count()
         };
         assert_eq!((changed(), socket.future_options().burst_max()), (0, Some(7)));
-        let mut changing = pin!(change_everywhere(&socket, rest.everywhere.expect("associations")));
+        let mut changing = pin!(change_all(&socket, rest.for_all.expect("associations")));
         assert!(changing.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         assert!((1..=RECORDS_PER_ROUND).contains(&changed()), "{} in a turn", changed());
         soon(changing).await;
