@@ -17,6 +17,7 @@ use std::thread;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use swiftwater::StackOptions;
+pub use swiftwater_daemon::REQUEST_WAIT;
 use swiftwater_daemon::{DaemonAddress, DaemonOptions};
 
 use crate::programs;

@@ -8,4 +8,5 @@ pub mod process;
 pub mod programs;
 pub mod swiftwater_end;
 pub mod tools;
+pub mod wait;
 pub mod wasm;

@@ -55,6 +55,12 @@ impl Process {
         Self { name, child, input, lines, seen: Vec::new() }
     }
 
+    /// Returns the number of the process.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Returns the next line of output, or `None` when the program has closed it.
     ///
     /// # Panics

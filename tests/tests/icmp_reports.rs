@@ -5,11 +5,15 @@
 
 use std::os::fd::AsRawFd;
 
+use nix::sys::socket::sockopt::ReceiveTimeout;
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, recv, sendto, socket,
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, recv, sendto, setsockopt, socket,
 };
+use nix::sys::time::{TimeVal, TimeValLike};
 use swiftwater::{Association, Listener, Stack, StackOptions};
 use swiftwater_tests::namespace::Host;
+use swiftwater_tests::process::PATIENCE;
+use swiftwater_tests::wait;
 
 /// Bytes before the IP packet in a frame on the loopback interface.
 const ETHERNET_BYTES: usize = 14;
@@ -41,16 +45,15 @@ impl Talk {
         let (server, _) = listener.accept().unwrap();
         let frames =
             socket(AddressFamily::Packet, SockType::Raw, SockFlag::empty(), SockProtocol::EthAll).unwrap();
+        setsockopt(&frames, ReceiveTimeout, &TimeVal::seconds(PATIENCE.as_secs() as i64)).unwrap();
         client.send(b"on the wire").unwrap();
         let to = listener.local_address().carrier_port().to_be_bytes();
         let mut frame = [0; 2048];
-        let quote = loop {
+        let quote = wait::found("a packet to the server on the wire", || {
             let bytes = recv(frames.as_raw_fd(), &mut frame, MsgFlags::empty()).unwrap();
             let packet = &frame[ETHERNET_BYTES.min(bytes)..bytes];
-            if packet.get(UDP_DESTINATION) == Some(&to[..]) {
-                break packet[..QUOTE_BYTES].to_vec();
-            }
-        };
+            (packet.get(UDP_DESTINATION) == Some(&to[..])).then(|| packet[..QUOTE_BYTES].to_vec())
+        });
         server.recv().unwrap().unwrap();
         Talk { stack, listener, client, server, quote }
     }
@@ -65,9 +68,9 @@ impl Talk {
     /// Exchanges a message and its answer. Returns false if the association is gone.
     fn goes_on(&self) -> bool {
         self.client.send(b"ping").is_ok()
-            && matches!(self.server.recv(), Ok(Some(_)))
+            && matches!(self.server.recv_timeout(PATIENCE), Ok(Some(_)))
             && self.server.send(b"pong").is_ok()
-            && matches!(self.client.recv(), Ok(Some(_)))
+            && matches!(self.client.recv_timeout(PATIENCE), Ok(Some(_)))
     }
 
     fn mtu_bytes(&self) -> usize {
@@ -82,9 +85,10 @@ impl Talk {
     fn ignores(&self, report: [u8; 2], mtu_bytes: u16) {
         let before = (self.ignored(), self.mtu_bytes());
         send_report(report, mtu_bytes, &self.forged_quote());
-        while self.ignored() == before.0 {
+        wait::until("the forged report is counted", || {
             assert!(self.goes_on());
-        }
+            self.ignored() > before.0
+        });
         assert_eq!((self.ignored(), self.mtu_bytes()), (before.0 + 1, before.1));
     }
 }
@@ -121,9 +125,10 @@ fn too_big_is_believed_with_the_tag_alone() {
         let another = talk.stack.connect(talk.listener.local_address()).unwrap();
         assert_eq!(another.statistics().unwrap().paths[0].mtu_bytes, before);
         send_report(TOO_BIG, 1500, &talk.quote);
-        while talk.mtu_bytes() == before {
+        wait::until("the report changes the MTU", || {
             assert!(talk.goes_on());
-        }
+            talk.mtu_bytes() != before
+        });
         assert!(talk.mtu_bytes() <= 1472);
     });
 }
@@ -136,7 +141,7 @@ fn an_end_is_believed_with_the_tag_alone() {
         talk.ignores(PROTOCOL_UNREACHABLE, 0);
         talk.ignores(HOST_UNREACHABLE, 0);
         send_report(PROTOCOL_UNREACHABLE, 0, &talk.quote);
-        while talk.goes_on() {}
+        wait::until("the report ends the association", || !talk.goes_on());
         assert_eq!(talk.stack.statistics().associations, 0);
     });
 }

@@ -51,20 +51,26 @@ fn both_active(paths: &[PathStatistics; 2]) -> bool {
     paths.iter().all(|path| path.state == PathState::Active)
 }
 
+/// Time that the paths may take to be as expected. The kernel notices a dead path after several of its timers.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// Numbered messages in one direction. Each step continues until the paths are as expected.
 trait Load {
     fn step(&mut self);
     fn association(&self) -> &Association;
 
-    fn until(&mut self, done: impl Fn(&[PathStatistics; 2]) -> bool) -> [PathStatistics; 2]
+    /// Continues until the paths are as expected; the message of a failure names what was `awaited`.
+    fn until(&mut self, awaited: &str, done: impl Fn(&[PathStatistics; 2]) -> bool) -> [PathStatistics; 2]
     where
         Self: Sized,
     {
+        let deadline = Instant::now() + PATIENCE;
         loop {
             let paths = paths(self.association());
             if done(&paths) {
                 return paths;
             }
+            assert!(Instant::now() < deadline, "waited in vain: {awaited}: {paths:#?}");
             for _ in 0..20 {
                 self.step();
             }
@@ -77,7 +83,7 @@ trait Load {
         Self: Sized,
     {
         let working = thread::spawn(work);
-        let paths = self.until(|_| working.is_finished());
+        let paths = self.until("the network is changed", |_| working.is_finished());
         working.join().unwrap();
         paths
     }
@@ -186,21 +192,22 @@ fn survives(load: &mut impl Load, carried: impl Fn(&PathStatistics) -> u64 + Cop
         let before = carried(&paths[path]);
         move |paths: &[PathStatistics; 2]| carried(&paths[path]) > before + much
     };
-    load.until(both_active);
+    load.until("both paths are active", both_active);
     // An address that the kernel has not confirmed gets no SACKs.
     let paths = load.during(wait_for_paths);
-    load.until(since(&paths, 0));
+    load.until("the first path carries data", since(&paths, 0));
     let paths = load.during(|| set_link(0, DEAD));
-    load.until(since(&paths, 1));
+    load.until("the second path carries data", since(&paths, 1));
     load.during(|| set_link(0, ALIVE));
     // The sender may take a while to notice.
-    let paths = load.until(both_active);
-    load.until(since(&paths, 0));
+    let paths = load.until("both paths are active", both_active);
+    load.until("the first path carries data", since(&paths, 0));
 }
 
 fn our_data_survives(link: LinkKind) {
     let mut load = Sending::new(connect(link, Multipath::default(), SINK_PORT));
-    let [first, second] = load.until(|paths| both_active(paths) && paths[0].delivered_bytes > MUCH_BYTES);
+    let carries = |paths: &[PathStatistics; 2]| both_active(paths) && paths[0].delivered_bytes > MUCH_BYTES;
+    let [first, second] = load.until("both paths are active, and the first carries data", carries);
     // The kernel does not request data on all paths. On a busy machine the first may seem silent for a moment.
     assert!(second.delivered_bytes == 0 || first.early_failovers > 0, "{first:?}, {second:?}");
     survives(&mut load, |path| path.delivered_bytes, MUCH_BYTES);
@@ -215,12 +222,12 @@ fn their_data_survives(link: LinkKind) {
 
 fn all_paths_carry_our_data(link: LinkKind) {
     let mut load = Sending::new(connect(link, Multipath::Always, SINK_PORT));
-    load.until(both_active);
+    load.until("both paths are active", both_active);
     let paths = load.during(wait_for_paths);
     let enough = |now: &[PathStatistics; 2], path: usize| {
         now[path].delivered_bytes > paths[path].delivered_bytes + MUCH_BYTES
     };
-    load.until(|now| enough(now, 0) && enough(now, 1));
+    load.until("both paths carry data", |now| enough(now, 0) && enough(now, 1));
     load.finish();
 }
 

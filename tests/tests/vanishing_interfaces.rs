@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use swiftwater::{Association, AssociationOptions, LinkKind, PathState, PathStatistics, Stack, StackOptions};
 use swiftwater_tests::namespace::Host;
-use swiftwater_tests::swiftwater_end;
+use swiftwater_tests::{swiftwater_end, wait};
 
 const PORT: u16 = 5001;
 const MESSAGE_BYTES: usize = 4000;
@@ -291,9 +291,8 @@ fn every_interface_at_once() {
         let work = hosts.client.run(move || {
             let mut transfer = Transfer::new(&at_client, as_it_is);
             transfer.send_until("both paths are there", |t| t.is_active(0) && t.is_active(1));
-            while transfer.association.statistics().unwrap().send_buffered_bytes > 0 {
-                thread::yield_now();
-            }
+            let is_acked = || transfer.association.statistics().unwrap().send_buffered_bytes == 0;
+            wait::until("everything is acknowledged", is_acked);
             (0..2).for_each(|line| at_client.client.ip(&format!("link delete e{line}")));
             // Nothing is outstanding, so the shutdown leaves at once.
             transfer.send();

@@ -62,6 +62,7 @@ pub use calls::streams::{PartStatus, QueueStatus, StreamStatus};
 pub use client::address::{DaemonAddress, DaemonAddressError};
 pub use client::inquiry::{Description, NoDaemon, trusts_daemon_of};
 pub use client::streams::{Recording, StreamCommandError, Streams};
+pub use server::REQUEST_WAIT;
 pub use shutdown::Ending;
 pub use state::stream_rules::StreamRules;
 pub use system::socket_cookie::OldKernel;

@@ -30,7 +30,7 @@ use crate::users::seats::Seat;
 use crate::users::turns::Turns;
 
 /// Clients must send their request within this time of being accepted.
-const REQUEST_WAIT: Duration = Duration::from_secs(5);
+pub const REQUEST_WAIT: Duration = Duration::from_secs(5);
 /// Pause of accepting when no descriptor is left for a connection.
 const EXHAUSTED_WAIT: Duration = Duration::from_millis(50);
 /// Maximum number of connections that wait in the kernel, in one line for all users: a user that connects without pause delays
@@ -403,6 +403,8 @@ async fn send(
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
     use std::time::Instant;
 
     use rustix::event::PollFlags;
@@ -411,6 +413,7 @@ mod tests {
 
     use super::*;
     use crate::system::descriptor_io::polls;
+    use crate::testing::{WAIT_MAX, soon, until};
     use crate::users::closer::Closers;
     use crate::users::descriptor_numbers::{MESSAGE_DESCRIPTORS_MAX, Numbers};
     use crate::users::limits::Limits;
@@ -442,20 +445,18 @@ mod tests {
         drop(listen(&place).expect("the socket of a dead daemon is removed"));
     }
 
-    /// A wait that has no end is a failure after this time.
-    const ANSWERED_WITHIN: Duration = Duration::from_secs(20);
-
     /// Serves a listener, and looks at the numbers each time that other tasks have had their turn.
     fn serve_and_look(listener: Listener, mut look: impl FnMut(&Numbers)) {
         let mut rounds = 0..2 * CONNECTIONS;
-        serve_until(listener, |numbers| {
+        serve_until(listener, "the last round", |numbers| {
             look(numbers);
             rounds.next().is_none()
         });
     }
 
-    /// Serves a listener until something is done, which is looked at each time that other tasks have had their turn.
-    fn serve_until(listener: Listener, mut is_done: impl FnMut(&Numbers) -> bool) {
+    /// Serves a listener until something is done, which is looked at each time that other tasks have had their turn. A failure
+    /// names what was `awaited`.
+    fn serve_until(listener: Listener, awaited: &str, mut is_done: impl FnMut(&Numbers) -> bool) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build_local(LocalOptions::default())
@@ -467,7 +468,9 @@ mod tests {
             let registry = Registry::new(stack, false, &Limits::default(), Arc::clone(&numbers));
             let server =
                 tokio::task::spawn_local(serve(listener, Rc::new(registry.expect("random numbers"))));
+            let deadline = Instant::now() + WAIT_MAX;
             while !is_done(&numbers) {
+                assert!(Instant::now() < deadline, "waited in vain: {awaited}");
                 tokio::task::yield_now().await;
             }
             server.abort();
@@ -514,12 +517,11 @@ mod tests {
         let mut are_taken = false;
         let evicted = &silent[CONNECTIONS - SILENT - 1];
         // A thread closes it.
-        let (mut rounds, given_up_at) = (0..2 * CONNECTIONS, Instant::now() + ANSWERED_WITHIN);
-        serve_until(listener, |numbers| {
+        let mut rounds = 0..2 * CONNECTIONS;
+        serve_until(listener, "an evicted connection is closed", |numbers| {
             assert!(numbers.has(NUMBERS - MESSAGE_DESCRIPTORS_MAX - bound), "more than {bound} are taken");
             are_taken = !numbers.has(NUMBERS - MESSAGE_DESCRIPTORS_MAX - SILENT + 1);
-            let is_closed = polls(evicted.as_fd(), PollFlags::IN) || Instant::now() > given_up_at;
-            rounds.next().is_none() && is_closed
+            rounds.next().is_none() && polls(evicted.as_fd(), PollFlags::IN)
         });
         assert!(are_taken, "connections were accepted");
         let told = |caller: &OwnedFd| -> Result<Option<String>, Errno> {
@@ -557,23 +559,21 @@ mod tests {
             let closer = closers.of(goes_on.into(), Source::Requests);
             let (end_it, ends) = std::sync::mpsc::channel::<()>();
             closer.run(move || ends.recv().unwrap_or_default());
-            while !closer.is_stuck() {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
+            until("the close is stuck", || closer.is_stuck()).await;
             let kind = SocketType::SEQPACKET;
             let pair = rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::NONBLOCK, None);
             let (daemon_end, caller) = pair.expect("a pair");
             let connection =
                 register(closer.guard_connection(daemon_end), Interest::READABLE).expect("a descriptor");
             rustix::net::send(&caller, &frame[..bytes], SendFlags::NOSIGNAL).expect("room");
-            let end_it = async move {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                // A closer that is stuck ends with this test.
-                if goes_on { drop(end_it) } else { std::mem::forget(end_it) }
-            };
-            let (asked, ()) = tokio::join!(asked(&connection, &closer), end_it);
-            let is_request = matches!(asked.expect("a socket"), Asked::Request(..));
+            // The connection is known to be readable, so the request waits for the closer alone.
+            drop(soon(connection.readable()).await.expect("a socket"));
+            let mut asked = pin!(asked(&connection, &closer));
+            assert!(asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            let end_it = (!goes_on).then_some(end_it);
+            let is_request = matches!(soon(asked).await.expect("a socket"), Asked::Request(..));
             assert_eq!(is_request, goes_on);
+            drop(end_it);
         }
     }
 
@@ -602,8 +602,7 @@ mod tests {
         let half = NUMBERS / 16 / 2;
         let asked: Vec<OwnedFd> = (0..half + 3).map(|_| ask()).collect();
         let (mut later, mut step) = (Vec::new(), 0);
-        let given_up_at = Instant::now() + ANSWERED_WITHIN;
-        serve_until(listener, |_| {
+        serve_until(listener, "each request is answered", |_| {
             let is_answered = |caller: &OwnedFd| polls(caller.as_fd(), PollFlags::IN);
             if asked.iter().skip(2).chain(&later).all(is_answered) {
                 if step == 8 {
@@ -620,7 +619,7 @@ mod tests {
                 }
                 step += 1;
             }
-            Instant::now() > given_up_at
+            false
         });
         let put_off = carrier::request::ASK_AGAIN;
         let results: Vec<i32> = asked.iter().skip(2).map(received).collect();
@@ -653,9 +652,8 @@ mod tests {
             answer_to(SocketRequest::Attach.into(), &[]),
         ];
         // A thread closes what was sent: the answers come when it has done so.
-        let given_up_at = Instant::now() + ANSWERED_WITHIN;
         let is_answered = |caller: &OwnedFd| polls(caller.as_fd(), PollFlags::IN);
-        serve_until(listener, |_| callers.iter().all(is_answered) || Instant::now() > given_up_at);
+        serve_until(listener, "each request is answered", |_| callers.iter().all(is_answered));
         let failures = callers.map(|caller| {
             let mut frame = [0; FRAME_BYTES_MAX];
             let received = rustix::net::recv(&caller, &mut frame[..], rustix::net::RecvFlags::DONTWAIT);

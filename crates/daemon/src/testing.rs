@@ -26,7 +26,9 @@ use crate::users::limits::Limits;
 use crate::users::owner::Owner;
 
 /// Time after which a wait without end is a failure.
-const WAIT_MAX: Duration = Duration::from_secs(20);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(20);
+/// Pause between two checks of [`until`].
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Returns a registry over a stack of its own, with default limits.
 pub(crate) fn registry() -> Registry {
@@ -47,6 +49,15 @@ pub(crate) fn opened(registry: &Registry, style: Style) -> (Rc<Socket>, OwnedFd)
 /// Waits for something that comes.
 pub(crate) async fn soon<T>(needed: impl Future<Output = T>) -> T {
     tokio::time::timeout(WAIT_MAX, needed).await.expect("it comes")
+}
+
+/// Waits until a condition holds of which no task is notified; the message of a failure names what was `awaited`.
+pub(crate) async fn until(awaited: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = tokio::time::Instant::now() + WAIT_MAX;
+    while !holds() {
+        assert!(tokio::time::Instant::now() < deadline, "waited in vain: {awaited}");
+        tokio::time::sleep(CHECK_INTERVAL).await;
+    }
 }
 
 /// Returns the header of a message for the association.

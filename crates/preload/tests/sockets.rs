@@ -7,15 +7,15 @@ use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use carrier::request::{Answer, DaemonRequest, FRAME_BYTES_MAX};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType};
 use rustix::process::{Pid, Signal, kill_process};
-use swiftwater_tests::daemon::{Daemon, serve_or_check};
-use swiftwater_tests::{programs, tools};
+use swiftwater_tests::daemon::{Daemon, REQUEST_WAIT, serve_or_check};
+use swiftwater_tests::{programs, tools, wait};
 
 /// The variable by which `swiftwater run --tcp-as-sctp` turns TCP sockets into SCTP sockets.
 const TCP_AS_SCTP: &str = "SWIFTWATER_TCP_AS_SCTP";
@@ -320,18 +320,23 @@ fn a_small_receive_buffer_costs_no_retransmissions() {
 /// A daemon that waits for the processor finds answers and expired timers at the same time: answers count first.
 #[test]
 fn a_daemon_that_is_often_stopped_sends_nothing_again() {
-    const STOPS: usize = 100;
+    const STOPS_MIN: usize = 5;
+    const STOPS_MAX: usize = 100;
     let daemon = Daemon::start("stopped");
     let id = Pid::from_child(daemon.process());
     let mut program = daemon.run(compiled("small_buffer", "stopped")).spawn().expect("the program starts");
-    for _ in 0..STOPS {
+    let runs = |program: &mut Child| program.try_wait().expect("a child of ours").is_none();
+    let stops = (0..STOPS_MAX).take_while(|_| {
         kill_process(id, Signal::STOP).expect("a child of ours");
         // Longer than a probe waits for an answer.
         thread::sleep(Duration::from_millis(20));
         kill_process(id, Signal::CONT).expect("a child of ours");
         thread::sleep(Duration::from_millis(5));
-    }
-    let status = program.wait().expect("a child of ours");
+        runs(&mut program)
+    });
+    let stops = stops.count();
+    assert!(stops >= STOPS_MIN, "the program has met {stops} stops");
+    let status = wait::end_of("the program", &mut program);
     assert!(status.success(), "{status}");
 }
 
@@ -358,8 +363,10 @@ fn a_daemon_that_was_stopped_for_long_answers_what_was_asked_meanwhile() {
             .expect("it starts"),
     );
     kill_process(id, Signal::STOP).expect("a child of ours");
-    // Longer than the daemon waits for a request.
-    thread::sleep(Duration::from_millis(5200));
+    let state = || fs::read_to_string(format!("/proc/{}/stat", daemon.process().id())).expect("it lives");
+    wait::until("the daemon is stopped", || state().rsplit(") ").next().is_some_and(|s| s.starts_with('T')));
+    // Its time limit for requests passes. A stopped daemon reports nothing, so only the clock tells.
+    thread::sleep(REQUEST_WAIT);
     let mut frame = [0; FRAME_BYTES_MAX];
     let bytes = DaemonRequest::Describe.encode(&mut frame).expect("it is short");
     for caller in &callers {

@@ -6,16 +6,13 @@ mod daemon;
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use daemon::SWIFTWATER;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use swiftwater_tests::tools;
-
-/// Time that a process may take to begin or to end.
-const PATIENCE: Duration = Duration::from_secs(20);
+use swiftwater_tests::{tools, wait};
 
 fn attack(words: &[&str]) -> Command {
     let mut command = Command::new(SWIFTWATER);
@@ -160,14 +157,6 @@ fn a_dialogue_is_measured_beside_each_neighbour() {
     }
 }
 
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// Returns the processes of a run: its threads have started them, so they are children of threads.
 fn processes_of(run: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{run}/task")).into_iter().flatten().flatten();
@@ -179,6 +168,24 @@ fn processes_of(run: u32) -> Vec<u32> {
             children.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>()
         })
         .collect()
+}
+
+/// Returns whether the first thread of a process has not run for a while. A thread that sends without waiting runs on, and one
+/// whose messages are acknowledged is woken for each batch.
+fn rests(process: u32) -> bool {
+    const CHECKS: usize = 10;
+    let runs = || {
+        let status = fs::read_to_string(format!("/proc/{process}/task/{process}/status")).expect("it runs");
+        let switches =
+            status.lines().filter(|line| line.contains("ctxt_switches")).collect::<Vec<_>>().join(" ");
+        (status.contains("State:\tS"), switches)
+    };
+    let (sleeps, before) = runs();
+    sleeps
+        && (0..CHECKS).all(|_| {
+            thread::sleep(Duration::from_millis(20));
+            runs() == (true, before.clone())
+        })
 }
 
 fn command_line(process: u32) -> String {
@@ -200,7 +207,7 @@ fn wait_for_end(processes: Vec<u32>) {
             let state = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
             state.is_empty() || state.contains("State:\tZ")
         };
-        wait_until("the processes of the run have ended", gone);
+        wait::until("the processes of the run have ended", gone);
     }
 }
 
@@ -209,7 +216,7 @@ fn wait_for_end(processes: Vec<u32>) {
 fn an_interrupted_run_prints_its_complete_rows_and_leaves_no_process() {
     let run = start_flood();
     let started = run.id();
-    wait_until("victim, sender and new peers run", || processes_of(started).len() == 3);
+    wait::until("victim, sender and new peers run", || processes_of(started).len() == 3);
     let running = processes_of(started);
     signal(started, Signal::SIGINT);
     let output = run.wait_with_output().expect("it ends");
@@ -225,12 +232,15 @@ fn a_killed_run_leaves_no_process_though_one_waits_for_the_victim() {
     let started = run.id();
     // The new peers are started once the sender is connected. A stopped victim reads nothing, so the sender soon waits in `send`,
     // and SIGKILL keeps the victim from reporting the end.
-    wait_until("victim, sender and new peers run", || processes_of(started).len() == 3);
+    wait::until("victim, sender and new peers run", || processes_of(started).len() == 3);
     let running = processes_of(started);
     let is_victim = |id: &u32| command_line(*id).contains("victim");
     let victim = running.iter().copied().find(is_victim).expect("it runs");
     signal(victim, Signal::SIGSTOP);
-    thread::sleep(Duration::from_secs(1));
+    let is_sender = |id: &u32| command_line(*id).contains("send-on");
+    let sender = running.iter().copied().find(is_sender).expect("it runs");
+    wait::until("the sender waits in `send`", || rests(sender));
+    assert!(run.try_wait().expect("a child").is_none(), "the run goes on until it is killed");
     signal(started, Signal::SIGKILL);
     signal(victim, Signal::SIGKILL);
     run.wait().expect("it ends");

@@ -1,13 +1,14 @@
 //! Tests of the command as a user runs it: two processes, real sockets, printed output.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+use swiftwater_tests::process::Process;
+use swiftwater_tests::wait;
 
 /// Exit status of a command that Ctrl-C ends: 128 and SIGINT.
 const INTERRUPTED: Option<i32> = Some(130);
@@ -24,8 +25,7 @@ fn text(bytes: &[u8]) -> String {
 
 /// A server on its own ports, which ends with the test.
 struct Server {
-    child: Child,
-    lines: BufReader<ChildStdout>,
+    process: Process,
     port: String,
 }
 
@@ -36,13 +36,11 @@ impl Server {
 
     fn start_with(words: &[&str]) -> Self {
         let mut command = swiftwater(&["perf", "server", "-B", "127.0.0.1", "-p", "0", "--udp-port", "0"]);
-        let mut child = command.args(words).stdout(Stdio::piped()).spawn().expect("the program starts");
-        let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
-        let mut line = String::new();
-        lines.read_line(&mut line).expect("it says where it listens");
+        let mut process = Process::start(command.args(words));
+        let line = process.line(|line| line.contains("127.0.0.1:"));
         let port = line.split("127.0.0.1:").nth(1).and_then(|rest| rest.split(';').next());
         let port = port.unwrap_or_else(|| panic!("no port in {line:?}")).to_owned();
-        Self { child, lines, port }
+        Self { process, port }
     }
 
     fn client(&self, words: &[&str]) -> Command {
@@ -57,24 +55,21 @@ impl Server {
         rows(&output)
     }
 
-    fn interrupt_and_read_rest(mut self) -> String {
-        interrupt(&self.child);
-        let mut rest = String::new();
-        self.lines.read_to_string(&mut rest).expect("text");
-        assert_eq!(self.child.wait().expect("it ends").code(), INTERRUPTED, "{rest}");
-        rest
+    fn interrupt_and_read_rest(self) -> String {
+        interrupt_and_read_rest(self.process)
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Interrupts a program that prints its totals then, and returns them.
+fn interrupt_and_read_rest(process: Process) -> String {
+    interrupt(process.id());
+    let (status, rest) = process.finish();
+    assert_eq!(status.code(), INTERRUPTED, "{rest:?}");
+    rest.join("\n")
 }
 
-fn interrupt(child: &Child) {
-    let pid = Pid::from_raw(i32::try_from(child.id()).expect("a process id"));
+fn interrupt(process: u32) {
+    let pid = Pid::from_raw(i32::try_from(process).expect("a process id"));
     kill(pid, Signal::SIGINT).expect("the process is there");
 }
 
@@ -309,18 +304,9 @@ fn questions_are_answered_and_timed() {
 fn ctrl_c_at_the_client_prints_the_totals_so_far() {
     let server = Server::start();
     for proto in ["tcp", "sctp"] {
-        let mut command = server.client(&["--proto", proto, "-t", "600", "-i", "0.05"]);
-        let mut client = command.stdout(Stdio::piped()).spawn().expect("the program starts");
-        let mut lines = BufReader::new(client.stdout.take().expect("a pipe"));
-        let mut line = String::new();
-        while !line.contains("messages/s") {
-            line.clear();
-            assert!(lines.read_line(&mut line).expect("text") > 0, "{proto}: it ended before any report");
-        }
-        interrupt(&client);
-        let mut rest = String::new();
-        lines.read_to_string(&mut rest).expect("text");
-        assert_eq!(client.wait().expect("it ends").code(), INTERRUPTED, "{proto}: {rest}");
+        let mut client = Process::start(&mut server.client(&["--proto", proto, "-t", "600", "-i", "0.05"]));
+        client.line(|line| line.contains("messages/s"));
+        let rest = interrupt_and_read_rest(client);
         for part in ["totals so far", "delivered", "cpu client", "cpu server"] {
             assert!(rest.contains(part), "{proto}: {rest}");
         }
@@ -332,14 +318,10 @@ fn ctrl_c_at_the_server_prints_the_totals_so_far() {
     let mut server = Server::start();
     let mut client = server.client(&["--proto", "tcp", "-t", "600", "-i", "0.05"]);
     let mut client = client.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts");
-    let mut line = String::new();
-    while !line.contains("messages/s") {
-        line.clear();
-        assert!(server.lines.read_line(&mut line).expect("text") > 0, "it ended before any report");
-    }
+    server.process.line(|line| line.contains("messages/s"));
     let rest = server.interrupt_and_read_rest();
     assert!(rest.contains("totals so far") && rest.contains("delivered"), "{rest}");
-    client.wait().expect("the client ends with its server");
+    wait::end_of("a client whose server has ended", &mut client);
 }
 
 #[test]
@@ -349,9 +331,7 @@ fn a_server_for_one_test_prints_its_result_as_json() {
     let port = port.to_string();
     let words = ["perf", "server", "--once", "--json", "-B", "127.0.0.1", "--udp-port", "0", "-p", &port];
     let server = swiftwater(&words).stdout(Stdio::piped()).spawn().expect("the program starts");
-    while std::net::TcpStream::connect(format!("127.0.0.1:{port}")).is_err() {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    wait::until("the server listens", || std::net::TcpStream::connect(format!("127.0.0.1:{port}")).is_ok());
     let client = swiftwater(&["perf", "client", "127.0.0.1", "-p", &port, "-n", "100", "-l", "10"]).output();
     let client = client.expect("the program starts");
     assert!(client.status.success(), "{}", text(&client.stderr));
@@ -424,10 +404,8 @@ fn ctrl_c_ends_bench_in_the_middle_of_a_run() {
     let mut command = swiftwater(&words);
     command.args(["--json", "--html"]).arg(folder.join("b.html"));
     let bench = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program starts");
-    while children(bench.id()) < 2 {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    interrupt(&bench);
+    wait::until("the client and the server of a run", || children(bench.id()) >= 2);
+    interrupt(bench.id());
     let output = bench.wait_with_output().expect("it ends");
     // A run that had gone on to its end would have left a row.
     assert_eq!((text(&output.stdout).trim(), output.status.code()), ("[]", INTERRUPTED));

@@ -6,12 +6,12 @@ mod daemon;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use swiftwater::{Association, AssociationOptions, LossKind, RecvError, StackOptions};
+use swiftwater_tests::wait;
 
 use daemon::{Daemon, SWIFTWATER, compiled};
 
@@ -20,7 +20,6 @@ const PORT: u16 = 6500;
 const EXIT_CODE_OF_A_SECOND_SIGNAL: i32 = 130;
 /// Patience for the peer: an abort reaches it much sooner; without one it waits for its timers.
 const PATIENCE: Duration = Duration::from_secs(15);
-const PAUSE: Duration = Duration::from_millis(20);
 
 fn tell(process: &Child, signal: Signal) {
     let id = Pid::from_raw(i32::try_from(process.id()).expect("a process id"));
@@ -140,11 +139,9 @@ fn a_second_signal_ends_the_daemon_at_once() {
     assert!(program.wait().expect("it ends").success());
     tell(&daemon.process, Signal::SIGTERM);
     // Once the daemon accepts nobody any more, it has taken the first signal, which the second can no longer merge with.
-    while daemon.lets_in() {
-        thread::sleep(PAUSE);
-    }
+    wait::until("the daemon accepts nobody any more", || !daemon.lets_in());
     tell(&daemon.process, Signal::SIGTERM);
-    let status = daemon.process.wait().expect("a child of ours");
+    let status = wait::end_of("the daemon", &mut daemon.process);
     assert_eq!(status.code(), Some(EXIT_CODE_OF_A_SECOND_SIGNAL));
     let end = loop {
         match next(&peer) {

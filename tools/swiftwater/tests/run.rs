@@ -9,6 +9,7 @@ use std::process::{Command, Output};
 
 use daemon::{Daemon, SWIFTWATER, alone, compiled, preload};
 use swiftwater_tests::programs::{self, library};
+use swiftwater_tests::wait;
 
 fn assert_success(what: &str, output: &Output) {
     let said = String::from_utf8_lossy(&output.stderr);
@@ -84,9 +85,7 @@ fn a_socket_in_the_present_folder_is_found_from_another() {
     };
     let mut daemon =
         command(&["daemon", "--udp-port", "0", "--place", "./socket"]).spawn().expect("it starts");
-    while !folder.join("socket").exists() {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    wait::until("the daemon makes its socket", || folder.join("socket").exists());
     preload();
     let run = command(&["run", "--", "sh", "-c", "cd / && exec \"$0\""]).arg(&program).output();
     let stop = command(&["daemon", "stop"]).output();

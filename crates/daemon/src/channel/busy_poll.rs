@@ -84,6 +84,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::testing::until;
 
     #[tokio::test(flavor = "local")]
     async fn it_sleeps_once_nothing_comes_and_is_woken_by_the_next() {
@@ -92,11 +93,7 @@ mod tests {
             let busy_polling = Arc::clone(&busy_polling);
             async move { busy_polling.keep(Duration::from_micros(50)).await }
         });
-        let falls_asleep = || async {
-            while !busy_polling.asleep.load(Relaxed) {
-                task::yield_now().await;
-            }
-        };
+        let falls_asleep = || until("it falls asleep", || busy_polling.asleep.load(Relaxed));
         for _ in 0..3 {
             falls_asleep().await;
             busy_polling.record_came();

@@ -299,7 +299,7 @@ mod tests {
     use carrier::record::{Header, MESSAGE_BYTES_MAX};
 
     use crate::channel::style::Style;
-    use crate::testing::{header, opened, read, registry, soon};
+    use crate::testing::{header, opened, read, registry, until};
     use crate::users::budget::MOVED_BYTES_MAX;
     use crate::users::limits::Limits;
 
@@ -314,15 +314,14 @@ mod tests {
         channel.carrier().time().rest_for(Duration::from_millis(200));
         channel.set_form(false).expect("it is held");
         assert!(read(&program_end).is_none());
-        let content = soon(async {
-            loop {
-                match read(&program_end).and_then(|record| Some(Header::split(&record)?.1.to_vec())) {
-                    Some(content) if !content.is_empty() => return content,
-                    _ => tokio::time::sleep(Duration::from_millis(10)).await,
-                }
-            }
-        });
-        assert_eq!(content.await, b"hello");
+        let mut returned = Vec::new();
+        let comes = || {
+            let content = read(&program_end).and_then(|record| Some(Header::split(&record)?.1.to_vec()));
+            returned.extend(content.into_iter().flatten());
+            !returned.is_empty()
+        };
+        until("the message that was put back", comes).await;
+        assert_eq!(returned, b"hello");
     }
 
     /// The user's memory is full of messages that this carrier holds, so only the sharer that changes the form can free it.

@@ -37,7 +37,7 @@ use crate::system::quantum::{BYTES_PER_TURN, RECORDS_PER_TURN};
 use crate::tasks::relaying::drain;
 use crate::testing::{
     self, announce, opened, put, put_record, read, registry, send, send_long, send_memfd, send_only, soon,
-    with_writer,
+    until, with_writer,
 };
 use crate::users::limits::Limits;
 use crate::users::worker::WORKERS_MAX;
@@ -695,12 +695,5 @@ async fn a_closed_socket_gives_its_share_back_beside_stuck_work() {
     socket.channel().carrier().closer().worker().run(move || ends.recv().unwrap_or_default());
     registry.forget(&socket);
     drop(program_end);
-    let given_back = async {
-        while account.charged_bytes() > 0 {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), given_back)
-        .await
-        .expect("another thread empties the pages");
+    until("another thread empties the pages", || account.charged_bytes() == 0).await;
 }

@@ -279,6 +279,7 @@ impl UserThreads {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{WAIT_MAX, soon};
 
     fn nothing() {}
 
@@ -333,16 +334,15 @@ mod tests {
         let all = Threads::new();
         all.state().stack_bytes = ABSURD_STACK_BYTES;
         let one = UserThreads::new(&all, 1);
-        one.run(nothing);
+        let (done, is_done) = tokio::sync::oneshot::channel();
+        one.run(move || drop(done.send(())));
         let threads = || {
             let state = all.state();
             (state.running, state.waiting.len())
         };
         assert_eq!((threads(), one.pending()), ((0, 1), 1));
         all.state().stack_bytes = THREAD_STACK_BYTES;
-        while one.pending() > 0 {
-            tokio::time::sleep(SPAWN_WAIT).await;
-        }
+        soon(is_done).await.expect("a later thread does the work");
         assert_eq!(threads(), (1, 0));
     }
 
@@ -352,10 +352,9 @@ mod tests {
         let (one, other) = (UserThreads::new(&all, 1), UserThreads::new(&all, 1));
         one.run(nothing);
         all.state().stack_bytes = ABSURD_STACK_BYTES;
-        other.run(nothing);
-        while other.pending() > 0 {
-            std::thread::sleep(STUCK_AFTER / 10);
-        }
+        let (done, is_done) = std::sync::mpsc::channel();
+        other.run(move || drop(done.send(())));
+        is_done.recv_timeout(WAIT_MAX).expect("the thread of the first user does the work of the other");
         assert_eq!(all.state().running, 1);
     }
 }

@@ -87,22 +87,25 @@ impl<T: Send + 'static> Job<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
+    use crate::testing::{WAIT_MAX, soon};
     use crate::users::threads::Threads;
 
     #[tokio::test(flavor = "local")]
     async fn work_goes_on_beside_work_that_is_stuck() {
         let worker = Worker::on(UserThreads::new(&Threads::new(), WORKERS_MAX));
+        let (begin, begun) = std::sync::mpsc::channel();
         let stick = || {
-            let (end_it, ends) = std::sync::mpsc::channel::<()>();
-            worker.run(move || ends.recv().unwrap_or_default());
+            let (begin, (end_it, ends)) = (begin.clone(), std::sync::mpsc::channel::<()>());
+            worker.run(move || {
+                drop(begin.send(()));
+                ends.recv().unwrap_or_default();
+            });
             end_it
         };
         let mut stuck = vec![stick()];
         let job = Job::begin(&worker, || 7);
-        job.done().await;
+        soon(job.done()).await;
         assert_eq!(job.take(), Some(7));
         // As many threads as a user may have, and no more.
         stuck.extend((0..WORKERS_MAX).map(|_| stick()));
@@ -110,12 +113,14 @@ mod tests {
         for _ in 0..2 * WORKERS_MAX {
             worker.threads.pretend_late();
             worker.run(|| ());
-            // A new thread begins with the next piece of work.
-            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        for _ in 0..WORKERS_MAX {
+            begun.recv_timeout(WAIT_MAX).expect("each thread begins a piece of work that is stuck");
         }
         assert_eq!((worker.threads.threads(), job.take()), (WORKERS_MAX, None));
+        assert!(begun.try_recv().is_err(), "no further thread");
         drop(stuck);
-        job.done().await;
+        soon(job.done()).await;
         assert_eq!(job.take(), Some(8));
     }
 }

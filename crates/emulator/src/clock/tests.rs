@@ -35,7 +35,7 @@ impl Device for Socket {
 fn host() -> (UnixDatagram, Box<dyn Device>) {
     let (host, device) = UnixDatagram::pair().expect("sockets");
     device.set_nonblocking(true).expect("a socket");
-    host.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+    host.set_read_timeout(Some(PATIENCE)).expect("a socket");
     (host, Box::new(Socket(device)))
 }
 
@@ -43,6 +43,24 @@ fn host() -> (UnixDatagram, Box<dyn Device>) {
 fn path(pipes: [PipeConfig; 2]) -> ([UnixDatagram; 2], Path) {
     let ((first, near), (second, far)) = (host(), host());
     ([first, second], Path { devices: [near, far], pipes })
+}
+
+/// Time limit of a wait.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits until a condition holds; the message of a failure names what was `awaited`.
+#[track_caller]
+fn until(awaited: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "waited in vain: {awaited}");
+        thread::yield_now();
+    }
+}
+
+/// Returns how many packets the hosts of the first path have refused.
+fn not_taken(emulator: &Emulator) -> u64 {
+    emulator.counts().expect("it runs").paths[0].packets_not_taken
 }
 
 #[test]
@@ -74,9 +92,7 @@ fn a_restart_empties_the_lines_and_counts_from_zero() {
     let offered =
         |emulator: &Emulator| emulator.counts().expect("it runs").paths[0].lines[0].pipe.packets_offered;
     first.send(b"lost").expect("room");
-    while offered(&emulator) == 0 {
-        thread::yield_now();
-    }
+    until("the packet is on the line", || offered(&emulator) > 0);
     emulator.restart().expect("it runs");
     assert_eq!(offered(&emulator), 0);
 }
@@ -87,15 +103,9 @@ fn a_host_that_takes_nothing_is_told_apart_from_the_line() {
     let emulator = Emulator::start(vec![path], &Settings::default()).expect("it starts");
     drop(second);
     first.send(b"to nobody").expect("room");
-    loop {
-        let counts = emulator.counts().expect("it runs");
-        if counts.paths[0].packets_not_taken > 0 {
-            let pipe = counts.paths[0].lines[0].pipe;
-            assert_eq!((pipe.packets_delivered, pipe.packets_lost), (1, 0));
-            break;
-        }
-        thread::yield_now();
-    }
+    until("the host has refused the packet", || not_taken(&emulator) > 0);
+    let pipe = emulator.counts().expect("it runs").paths[0].lines[0].pipe;
+    assert_eq!((pipe.packets_delivered, pipe.packets_lost), (1, 0));
 }
 
 #[test]
@@ -114,15 +124,9 @@ fn a_packet_that_leaves_slowly_is_seen_to_wait() {
     let ([first, _second], path) = path([slow.clone(), slow]);
     let emulator = Emulator::start(vec![path], &Settings::default()).expect("it starts");
     first.send(b"packet").expect("room");
-    let state = loop {
-        let [to_second, to_first] = emulator.states().expect("it runs")[0];
-        assert_eq!(to_first, LineState::default());
-        if to_second != LineState::default() {
-            break to_second;
-        }
-        thread::yield_now();
-    };
-    assert_eq!(state, LineState { queued_bytes: 6, bytes_accepted: 6 });
+    let states = || emulator.states().expect("it runs")[0];
+    until("the packet waits", || states()[0] != LineState::default());
+    assert_eq!(states(), [LineState { queued_bytes: 6, bytes_accepted: 6 }, LineState::default()]);
 }
 
 /// A device whose interface was deleted: it is always ready, and every call fails.
@@ -160,9 +164,7 @@ fn a_device_that_is_gone_is_left_alone() {
     let emulator = Emulator::start(vec![path], &Settings::default()).expect("it starts");
     for number in 1..=20 {
         first.send(b"to nobody").expect("room");
-        while emulator.counts().expect("it runs").paths[0].packets_not_taken < number {
-            thread::yield_now();
-        }
+        until("the host has refused each packet", || not_taken(&emulator) >= number);
     }
     assert_eq!(receives.load(Ordering::Relaxed), 1);
 }

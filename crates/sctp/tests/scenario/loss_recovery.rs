@@ -304,7 +304,11 @@ fn cwnd(peer: &Peer) -> usize {
 fn three_packets(seed: u8) -> (Peer, i32) {
     let mut peer = Peer::established(seed);
     let mut sent = 0;
-    while cwnd(&peer) < 20 * 1500 {
+    for round in 0.. {
+        if cwnd(&peer) >= 20 * 1500 {
+            break;
+        }
+        assert!(round < 20, "the window stops growing at {} bytes", cwnd(&peer));
         for _ in 0..40 {
             peer.app_sends(SendInfo::default(), vec![0; 1400]);
         }

@@ -1,10 +1,10 @@
 //! Runtimes that start and end.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use swiftwater::tokio::{Association, Listener};
 
-use crate::{on_runtimes, recv_whole};
+use crate::{HANGS_AFTER, on_runtimes, recv_whole};
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
@@ -21,7 +21,9 @@ fn associations_outlive_their_runtime() {
     let listener = swiftwater::Listener::from(listener);
     let (server, _) = listener.accept().unwrap();
     server.send(b"still here").unwrap();
+    let deadline = Instant::now() + HANGS_AFTER;
     while client.statistics().unwrap().messages_received == 0 {
+        assert!(Instant::now() < deadline, "no message is received without a runtime");
         std::thread::yield_now();
     }
     runtime().block_on(async {
@@ -36,6 +38,8 @@ fn associations_outlive_their_runtime() {
 fn a_runtime_that_is_gone_does_not_stop_another() {
     let first = runtime();
     let (client, server) = first.block_on(crate::pair());
+    let (exchange, exchanged) = tokio::sync::oneshot::channel();
+    let mut exchange = Some(exchange);
     let second = std::thread::spawn({
         let (client, server) = (client.clone(), server.clone());
         move || {
@@ -49,6 +53,9 @@ fn a_runtime_that_is_gone_does_not_stop_another() {
                 for i in 0..50u8 {
                     client.send(&[i]).await.unwrap();
                     assert_eq!(recv_whole(&client).await.unwrap(), [i]);
+                    if i == 10 {
+                        exchange.take().unwrap().send(()).unwrap();
+                    }
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
                 drop(client);
@@ -56,7 +63,7 @@ fn a_runtime_that_is_gone_does_not_stop_another() {
             });
         }
     });
-    first.block_on(async { tokio::time::sleep(Duration::from_millis(20)).await });
+    first.block_on(async { tokio::time::timeout(HANGS_AFTER, exchanged).await.unwrap().unwrap() });
     drop((client, server));
     drop(first);
     second.join().unwrap();

@@ -4,15 +4,20 @@
 mod support;
 mod troubles;
 
-use std::fs;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use rustix::fs::{MemfdFlags, memfd_create};
 use serde_json::Value;
+use swiftwater_tests::wait;
 
 use support::{
     Folder, SWIFTWATER, interfaces, is_root, lab, lab_refused, live, number, output, possible, users,
@@ -175,20 +180,56 @@ fn a_program_has_its_own_status_and_finds_its_hosts() {
     }
 }
 
-/// Starts a command that has its own process group, ends it by a signal after a while, and waits until no
-/// process with this word is left.
-fn end_after(command: &mut Command, after: Duration, signal: Signal, word: &str) {
-    let mut child = command.spawn().expect("the command starts");
-    thread::sleep(after);
-    let id = child.id() as i32;
-    // A terminal sends Ctrl-C to the whole group.
-    kill(Pid::from_raw(if signal == Signal::SIGINT { -id } else { id }), signal).expect("it runs");
-    child.wait().expect("it ends");
-    let deadline = Instant::now() + GONE_WAIT;
-    while !processes_with(word).is_empty() {
-        assert!(Instant::now() < deadline, "{signal} after {after:?} left {:?}", processes_with(word));
-        thread::sleep(Duration::from_millis(20));
+/// Ends commands, each at another moment, by each of some signals.
+struct Killer<'a> {
+    signals: &'a [Signal],
+    /// State of a linear congruential generator.
+    random: u64,
+    /// Time that a command takes until its programs run.
+    start_time: Duration,
+    round: usize,
+}
+
+impl Killer<'_> {
+    /// In one of so many rounds the programs run; the other rounds end earlier.
+    const PART_WITH_PROGRAMS: usize = 5;
+
+    fn new(signals: &[Signal]) -> Killer<'_> {
+        Killer { signals, random: 9260, start_time: Duration::ZERO, round: 0 }
     }
+
+    /// Starts a command, which must run until a signal ends it, and waits until no process with this word is left. The first
+    /// command is ended once `programs_run`.
+    fn end(&mut self, command: &mut Command, word: &str, programs_run: impl Fn() -> bool) {
+        let signal = self.signals[self.round % self.signals.len()];
+        let mut child = command.process_group(0).spawn().expect("the command starts");
+        let began = Instant::now();
+        if self.round.is_multiple_of(Self::PART_WITH_PROGRAMS) {
+            wait::until("the programs of the command run", programs_run);
+            self.start_time = began.elapsed();
+        } else {
+            self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            thread::sleep(self.start_time.mul_f64((self.random >> 33) as f64 / f64::from(u32::MAX >> 1)));
+        }
+        let at = format!("{signal} after {:?} of {:?}", began.elapsed(), self.start_time);
+        let ended = child.try_wait().expect("a child");
+        assert!(ended.is_none(), "{at}: the command has ended before: {ended:?}");
+        send_signal(&child, signal);
+        let status = wait::end_of("the command", &mut child);
+        assert!(!status.success(), "{at}: {status}");
+        let deadline = Instant::now() + GONE_WAIT;
+        while !processes_with(word).is_empty() {
+            assert!(Instant::now() < deadline, "{at} left {:?}", processes_with(word));
+            thread::sleep(Duration::from_millis(20));
+        }
+        self.round += 1;
+    }
+}
+
+/// Sends a signal to a command that has its own process group. A terminal sends Ctrl-C to the whole group.
+fn send_signal(command: &Child, signal: Signal) {
+    let id = command.id() as i32;
+    kill(Pid::from_raw(if signal == Signal::SIGINT { -id } else { id }), signal).expect("it runs");
 }
 
 /// Returns the command lines of processes that contain this word.
@@ -208,19 +249,17 @@ fn nothing_is_left_whenever_it_is_killed() {
         return;
     }
     let before = interfaces();
-    // Times from a linear congruential generator, between the first namespace and the start of the programs.
-    let mut time_us: u64 = 9260;
-    for round in 0..24 {
-        for user in users() {
+    for user in users() {
+        let mut killer = Killer::new(&[Signal::SIGKILL, Signal::SIGTERM, Signal::SIGKILL, Signal::SIGHUP]);
+        for round in 0..24 {
             let word = format!("86{round}.{}", std::process::id());
             // The program detaches itself from everything that might end it.
             let line = format!("setsid sh -c 'trap \"\" INT TERM HUP; sleep {word}; true' & sleep {word}");
             let words = ["run", "--path", "1ms", "--server", &line, "--", "sh", "-c", &line];
-            let mut command = lab(user, &words);
-            command.stderr(Stdio::null()).process_group(0);
-            time_us = (time_us * 1_103_515_245 + 12_345) % 400_000;
-            let signal = [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGKILL, Signal::SIGHUP][round % 4];
-            end_after(&mut command, Duration::from_micros(time_us), signal, &word);
+            let sleeps = format!("sleep {word} ");
+            // Each host has two: that of the line, and that of the process that has detached itself.
+            let programs_run = || processes_with(&word).iter().filter(|line| **line == sleeps).count() == 4;
+            killer.end(lab(user, &words).stderr(Stdio::null()), &word, programs_run);
         }
     }
     assert_eq!(interfaces(), before);
@@ -399,18 +438,17 @@ fn a_live_experiment_that_is_killed_leaves_nothing() {
     fs::copy(SWIFTWATER, &program).expect("room");
     let word = program.to_str().expect("ours");
     let before = interfaces();
-    let mut time_us: u64 = 4960;
-    for round in 0..8 {
-        for user in users() {
+    for user in users() {
+        let mut killer = Killer::new(&[Signal::SIGKILL, Signal::SIGTERM, Signal::SIGINT]);
+        for _ in 0..8 {
             let mut command = Command::new(&program);
             command.args(["lab", "--live", "failover", "--seconds", "9"]).stdin(Stdio::null());
-            command.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+            command.stdout(Stdio::null()).stderr(Stdio::null());
             if let Some(user) = user {
                 command.uid(user).gid(user);
             }
-            time_us = (time_us * 1_103_515_245 + 12_345) % 1_500_000;
-            let signal = [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGINT][round % 3];
-            end_after(&mut command, Duration::from_micros(time_us), signal, word);
+            let measures = || processes_with(word).iter().any(|line| line.contains(" perf client "));
+            killer.end(&mut command, word, measures);
         }
     }
     assert_eq!(interfaces(), before);
@@ -423,24 +461,105 @@ fn ctrl_c_is_no_defect_of_the_host_or_of_the_server() {
         return;
     }
     let check = ["check", "--path", "10mbit", "--seconds", "60", "--json"];
-    let waiting = ["run", "--path", "1ms", "--server", "sleep 61", "--json", "--", "true"];
-    for words in [&check[..], &waiting] {
-        let output = interrupted(words, Duration::from_secs(1));
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(130), "{words:?}: {said}");
-        assert!(!said.contains("on this host") && !said.contains("ended at once"), "{words:?}: {said}");
+    // The first thread, and one that sends and one that receives for each direction. Probes of the delay, which come before, have
+    // one direction.
+    let floods = |run: &Running| run.threads() == 5;
+    let waiting = ["run", "--path", "1ms", "--server", "exec sleep 61", "--json", "--", "true"];
+    let has_server = |run: &Running| run.processes().iter().any(|id| command_line(*id) == "sleep 61 ");
+    let ended = [
+        interrupted(&check, "the flood of the check", floods),
+        interrupted(&waiting, "the server", has_server),
+    ];
+    for (status, [_, said]) in ended {
+        assert_eq!(status.code(), Some(130), "{said}");
+        assert!(!said.contains("on this host") && !said.contains("ended at once"), "{said}");
     }
 }
 
-/// Returns what a command has told that a terminal's Ctrl-C ended after a while.
-fn interrupted(words: &[&str], after: Duration) -> Output {
-    let mut command = lab(None, words);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let child = command.spawn().expect("the command starts");
-    thread::sleep(after);
-    // A terminal sends Ctrl-C to the whole group.
-    kill(Pid::from_raw(-(child.id() as i32)), Signal::SIGINT).expect("it runs");
-    child.wait_with_output().expect("it ends")
+/// A command of the laboratory, whose output goes to files.
+struct Running {
+    child: Child,
+    output: [File; 2],
+}
+
+impl Running {
+    fn start(words: &[&str]) -> Running {
+        let file = || File::from(memfd_create("output", MemfdFlags::CLOEXEC).expect("memory"));
+        let output = [file(), file()];
+        let theirs = output.each_ref().map(|file| file.try_clone().expect("a descriptor"));
+        let [stdout, stderr] = theirs;
+        let mut command = lab(None, words);
+        command.stdout(stdout).stderr(stderr).process_group(0);
+        Running { child: command.spawn().expect("the command starts"), output }
+    }
+
+    /// Returns what it has written so far to standard output and to standard error.
+    fn said(&self) -> [String; 2] {
+        self.output.each_ref().map(|file| {
+            let mut bytes = vec![0; file.metadata().expect("a file").len() as usize];
+            file.read_exact_at(&mut bytes, 0).expect("a file");
+            String::from_utf8_lossy(&bytes).into_owned()
+        })
+    }
+
+    /// Returns the numbers of its processes.
+    fn processes(&self) -> Vec<u32> {
+        let mut all = vec![self.child.id()];
+        let mut next = 0;
+        while let Some(&process) = all.get(next) {
+            let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+            let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+            let children: Vec<String> = children.collect();
+            all.extend(
+                children
+                    .iter()
+                    .flat_map(|ids| ids.split_whitespace())
+                    .filter_map(|id| id.parse::<u32>().ok()),
+            );
+            next += 1;
+        }
+        all
+    }
+
+    /// Returns the largest number of threads with the command's name in one of its processes.
+    fn threads(&self) -> usize {
+        let named = |process: &u32| {
+            let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+            let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
+            names.filter(|name| name == "swiftwater\n").count()
+        };
+        self.processes().iter().map(named).max().unwrap_or_default()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // The command may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn command_line(process: u32) -> String {
+    let line = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&line).replace('\0', " ")
+}
+
+/// Runs a command until something that is `awaited` has come, and sends it a terminal's Ctrl-C then. Returns its status, and what
+/// it has written to standard output and to standard error.
+fn interrupted(
+    words: &[&str],
+    awaited: &str,
+    has_come: impl Fn(&Running) -> bool,
+) -> (ExitStatus, [String; 2]) {
+    let mut run = Running::start(words);
+    wait::until(awaited, || {
+        let ended = run.child.try_wait().expect("a child");
+        assert!(ended.is_none(), "{words:?} has ended before {awaited}: {ended:?}: {:?}", run.said());
+        has_come(&run)
+    });
+    send_signal(&run.child, Signal::SIGINT);
+    (wait::end_of("the command", &mut run.child), run.said())
 }
 
 #[test]
@@ -451,19 +570,26 @@ fn after_ctrl_c_programs_and_experiments_tell_what_they_have_measured() {
     }
     let server = format!("{SWIFTWATER} perf server");
     let programs = ["run", "--path", "10mbit", "--server", &server, "--", SWIFTWATER, "perf", "client"];
-    let output = interrupted(&[&programs[..], &["198.18.0.2", "-t", "60"]].concat(), Duration::from_secs(3));
-    let told = [&output.stdout[..], &output.stderr].concat();
-    let told = String::from_utf8_lossy(&told);
-    assert_eq!(output.status.code(), Some(130), "{told}");
+    let words = [&programs[..], &["198.18.0.2", "-t", "60", "-i", "0.2"]].concat();
+    let reports = |run: &Running| run.said()[0].contains("messages/s");
+    let (status, said) = interrupted(&words, "a report of the client", reports);
+    let told = said.concat();
+    assert_eq!(status.code(), Some(130), "{told}");
     assert!(told.contains("the totals so far"), "of the client: {told}");
     assert!(told.contains("path 1 (10mbit) to the server"), "the fate of the packets: {told}");
 
     let folder = Folder::new("interrupted");
     let out = folder.0.display().to_string();
     let case = ["--live", "coexistence", "--case", "cubic, 1 + 1", "--seconds", "1", "--out", &out];
-    let output = interrupted(&case, Duration::from_secs(4));
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(130), "{told}");
+    // Two clients share the line in each measurement, so the third belongs to the second.
+    let clients = RefCell::new(BTreeSet::new());
+    let measures_again = |run: &Running| {
+        let mut clients = clients.borrow_mut();
+        clients.extend(run.processes().into_iter().filter(|id| command_line(*id).contains(" perf client ")));
+        clients.len() > 2
+    };
+    let (status, [told, _]) = interrupted(&case, "the second measurement", measures_again);
+    assert_eq!(status.code(), Some(130), "{told}");
     let kept = fs::read_to_string(folder.file("results.json")).expect("results");
     let rows: Vec<Value> = serde_json::from_str(&kept).expect("an array");
     assert!(told.contains("sctp-stream") && !rows.is_empty(), "{told}, {kept}");

@@ -13,12 +13,12 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use swiftwater_tests::tools;
+use swiftwater_tests::{tools, wait};
 
 use daemon::{Daemon, SWIFTWATER, compiled};
 use links::Between;
@@ -139,9 +139,8 @@ fn messages_held_by_a_module_reach_a_program_whose_peer_has_closed() {
     drop(input);
     assert!(writer.wait().expect("it ends").success());
     // The association ends, and no packet comes any more.
-    while rows(&daemon.place).iter().filter(|row| row["row"] == "stream").count() > 1 {
-        std::thread::yield_now();
-    }
+    let streams = || rows(&daemon.place).iter().filter(|row| row["row"] == "stream").count();
+    wait::until("the end of the writer's association", || streams() <= 1);
     let mut read = Vec::new();
     reader_output.read_to_end(&mut read).expect("a pipe");
     assert_eq!(read.len(), BYTES);
@@ -162,6 +161,8 @@ fn a_limit_holds_on_a_running_iperf3_until_it_is_popped() {
     const BITS_PER_S: f64 = 1e6;
     /// Length of one write of the program. At the start and at the end of the measurement, one message may be on its way.
     const MESSAGE_BYTES: f64 = 65_536.0;
+    /// Bytes that take 2 s at the limit.
+    const LIMITED_BYTES: u64 = 250_000;
     /// Bytes that take longer at the limit than the test.
     const MANY_BYTES: u64 = 10_000_000;
     if tools::program("iperf3").is_none() {
@@ -178,14 +179,13 @@ fn a_limit_holds_on_a_running_iperf3_until_it_is_popped() {
     done(streams(&daemon.place, &["push", &stream, "limit", "bits=1M"]));
     let began = Instant::now();
     let before = bytes_down(&daemon.place, &stream);
-    std::thread::sleep(Duration::from_secs(2));
-    let passed = (bytes_down(&daemon.place, &stream) - before) as f64;
+    let passed = || bytes_down(&daemon.place, &stream) - before;
+    wait::until("messages pass the limit", || passed() >= LIMITED_BYTES);
+    let passed_bytes = passed() as f64;
     let most = BITS_PER_S / 8.0 * began.elapsed().as_secs_f64() + 2.0 * MESSAGE_BYTES;
-    assert!(passed <= most, "{passed} of at most {most}");
+    assert!(passed_bytes <= most, "{passed_bytes} of at most {most}");
     done(streams(&daemon.place, &["pop", &stream]));
-    while bytes_down(&daemon.place, &stream) < before + MANY_BYTES {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait::until("many messages pass without the limit", || passed() >= MANY_BYTES);
     kill(Pid::from_raw(client.id() as i32), Signal::SIGTERM).expect("it runs");
     client.wait().expect("it ends");
     server.wait().expect("it ends");

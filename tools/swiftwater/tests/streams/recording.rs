@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use swiftwater_tests::tools;
+use swiftwater_tests::{tools, wait};
 
 use crate::daemon::{Daemon, SWIFTWATER};
 use crate::support::{Flow, await_stream, done, limited, refused, rows, streams};
@@ -29,19 +29,17 @@ fn passing_messages_are_traced_and_tapped_until_the_reader_ends() {
     assert!(!refused.expect("the command starts").status.success());
     assert_eq!(fs::read(&file).expect("it was not removed"), b"of an earlier run");
     let mut tap = streams(&daemon.place, &["tap", &sender, "-w", path]).spawn().expect("the command starts");
-    while fs::metadata(&file).map_or(0, |file| file.len()) < 100_000 {
+    wait::until("100 KB in the file of the tap", || {
         assert!(tap.try_wait().expect("a child").is_none(), "it writes on");
-        std::thread::yield_now();
-    }
+        fs::metadata(&file).is_ok_and(|file| file.len() >= 100_000)
+    });
     kill_process(Pid::from_child(&tap), Signal::INT).expect("it runs");
-    assert_eq!(tap.wait().expect("it ends").code(), Some(130));
+    assert_eq!(wait::end_of("the tap", &mut tap).code(), Some(130));
     // The reader of the trace has gone.
     trace.kill().expect("it runs");
     trace.wait().expect("it was killed");
     let modules = || rows(&daemon.place).iter().filter(|row| row["row"] == "part").count();
-    while modules() > 4 {
-        std::thread::yield_now();
-    }
+    wait::until("both modules are popped", || modules() <= 4);
     let packets = packets(&file);
     assert!(packets.len() > 10, "{} packets", packets.len());
     for pair in packets.windows(2) {
@@ -77,9 +75,7 @@ fn a_slow_reader_loses_records_and_the_stream_nothing() {
         count.and_then(|row| row["count"].as_u64()).unwrap_or_default()
     };
     // Nobody reads the pipe.
-    while lost() < 1000 {
-        std::thread::yield_now();
-    }
+    wait::until("1,000 records are lost", || lost() >= 1000);
     done(streams(&daemon.place, &["pop", &sender]));
     let mut said = String::new();
     std::io::copy(tap.stdout.as_mut().expect("it is piped"), &mut std::io::sink()).expect("a pipe");

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use serde_json::Value;
+use swiftwater_tests::wait;
 
 use crate::daemon::{Daemon, SWIFTWATER, compiled};
 
@@ -104,15 +105,12 @@ pub(crate) fn limited(daemon: &Daemon, words: &str) -> Child {
 
 /// Waits for the stream one of whose ends, `local` or `peer`, has this port; returns its number.
 pub(crate) fn await_stream(place: &str, end: &str, port: u16) -> String {
-    let port = format!(":{port}");
-    loop {
-        let is_it =
-            |row: &&Value| row["row"] == "stream" && row[end].as_str().is_some_and(|a| a.ends_with(&port));
-        if let Some(stream) = rows(place).iter().find(is_it) {
-            return stream["stream"].to_string();
-        }
-        std::thread::yield_now();
-    }
+    let suffix = format!(":{port}");
+    let is_it =
+        |row: &&Value| row["row"] == "stream" && row[end].as_str().is_some_and(|a| a.ends_with(&suffix));
+    wait::found(&format!("a stream whose {end} port is {port}"), || {
+        rows(place).iter().find(is_it).map(|row| row["stream"].to_string())
+    })
 }
 
 /// Copies files into a folder that every user may enter, for another user to run.

@@ -220,13 +220,11 @@ async fn memory_that_was_waited_for_is_released_with_the_short_message() {
     assert!(account.charged_bytes() > 0, "it is reserved");
     assert_eq!(past_turns(&mut outbound).await.expect("it is open"), Wait::Message);
     assert_eq!(receive(&joined.peer).await, b"a word");
-    let is_released = async {
-        while account.charged_bytes() > 0 {
-            joined.peer.flush();
-            tokio::task::yield_now().await;
-        }
+    let is_released = || {
+        joined.peer.flush();
+        account.charged_bytes() == 0
     };
-    soon(is_released).await;
+    until("the memory is released", is_released).await;
 }
 
 #[tokio::test(flavor = "local")]

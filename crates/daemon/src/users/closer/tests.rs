@@ -9,7 +9,7 @@ use rustix::net::{
 };
 
 use super::*;
-use crate::users::threads::STUCK_AFTER;
+use crate::testing::{soon, until};
 
 fn pair() -> (OwnedFd, OwnedFd) {
     let kind = SocketType::SEQPACKET;
@@ -38,22 +38,15 @@ async fn one_that_is_stuck_keeps_no_other_user_waiting() {
     let (one, other) = (closers.of(1, Source::Requests), closers.of(2, Source::Requests));
     let (descriptor, peer) = lingering();
     drop(one.take_over(descriptor));
-    while !one.is_stuck() {
-        tokio::time::sleep(STUCK_AFTER / 10).await;
-    }
+    until("the close is stuck", || one.is_stuck()).await;
     drop(other.take_over(pair().0));
-    // The thread may have to wait for a processor.
-    while other.thread.pending() > 0 {
-        tokio::time::sleep(STUCK_AFTER / 10).await;
-    }
+    until("the other user's descriptor is closed", || other.thread.pending() == 0).await;
     assert!(!other.is_stuck() && one.is_stuck());
     let same_user = closers.of(1, Source::Carriers);
     assert!(!same_user.is_stuck(), "another source");
     // The reset of the connection ends the close.
     drop(peer);
-    while one.thread.pending() > 0 {
-        tokio::time::sleep(STUCK_AFTER / 10).await;
-    }
+    until("the first user's descriptor is closed", || one.thread.pending() == 0).await;
     assert!(!one.is_stuck());
 }
 
@@ -71,7 +64,7 @@ async fn a_user_has_room_for_so_much() {
     assert!(!one.has_room() && one.is_stuck());
     // The reset of the connection ends the close.
     drop(peer);
-    one.room().await;
+    soon(one.room()).await;
     assert!(one.has_room());
 }
 
@@ -93,9 +86,7 @@ async fn unread_records_without_descriptors_cost_a_user_who_is_stuck_no_number()
     let one = closers.of(1, Source::Requests);
     let (descriptor, peer) = lingering();
     drop(one.take_over(descriptor));
-    while !one.is_stuck() {
-        tokio::time::sleep(STUCK_AFTER / 10).await;
-    }
+    until("the close is stuck", || one.is_stuck()).await;
     let drop_one_with = |records: &[(&[u8], bool)]| {
         let (client, program_end) = pair();
         records.iter().for_each(|(content, has_descriptor)| put(&program_end, content, *has_descriptor));

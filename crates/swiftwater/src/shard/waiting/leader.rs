@@ -160,9 +160,15 @@ mod tests {
     use crate::socket::{Socket, Style, Wait};
     use crate::{Stack, StackOptions};
 
-    /// Waits until the shard satisfies `is`.
-    fn until(socket: &Socket, is: impl Fn(&Inner) -> bool) {
+    /// Time limit of a wait.
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// Waits until the shard satisfies `is`; the message of a failure names what was `awaited`.
+    #[track_caller]
+    fn until(awaited: &str, socket: &Socket, is: impl Fn(&Inner) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
         while !is(&socket.shard.enter()) {
+            assert!(Instant::now() < deadline, "waited in vain: {awaited}");
             thread::yield_now();
         }
     }
@@ -193,13 +199,14 @@ mod tests {
         };
         thread::scope(|scope| {
             scope.spawn(|| wait(0));
-            until(&sockets[0], |inner| leads(inner, &sockets[0]));
+            until("the first thread leads", &sockets[0], |inner| leads(inner, &sockets[0]));
             scope.spawn(|| wait(1));
-            until(&sockets[1], |inner| inner.waiting.by_stream.contains_key(&sockets[1].stream));
+            let waits = |inner: &Inner| inner.waiting.by_stream.contains_key(&sockets[1].stream);
+            until("the second thread waits", &sockets[1], waits);
             // The attempt has a result although nothing can be read.
             done[0].store(true, Ordering::Relaxed);
             sockets[0].shard.enter().waiting.kick(Sleeper::Leader);
-            until(&sockets[1], |inner| leads(inner, &sockets[1]));
+            until("the second thread leads", &sockets[1], |inner| leads(inner, &sockets[1]));
             done[1].store(true, Ordering::Relaxed);
             sockets[1].shard.enter().waiting.kick(Sleeper::Leader);
         });
