@@ -70,9 +70,6 @@ pub use users::descriptor_numbers::FewDescriptors;
 pub use users::limits::Limits;
 pub use users::owner::sockets_max;
 
-/// Interval for rechecking whether the daemon is idle.
-const IDLE_LOOKS: Duration = Duration::from_secs(1);
-
 /// Configuration of a daemon.
 #[derive(Clone, Debug, Default)]
 pub struct DaemonOptions {
@@ -262,9 +259,59 @@ impl Daemon {
 /// Waits until no socket and no association has existed for `limit`.
 async fn until_idle(registry: &Registry, limit: Option<Duration>) {
     let Some(limit) = limit else { return std::future::pending().await };
-    let mut idle = Duration::ZERO;
-    while idle < limit {
-        tokio::time::sleep(IDLE_LOOKS.min(limit)).await;
-        idle = if registry.is_idle() { idle + IDLE_LOOKS.min(limit) } else { Duration::ZERO };
+    loop {
+        registry.idle().await;
+        // Only a new socket brings an association.
+        if tokio::time::timeout(limit, registry.opened()).await.is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use swiftwater::Address;
+    use swiftwater::tokio::{Association, Listener};
+
+    use super::*;
+    use crate::channel::style::Style;
+    use crate::testing::{opened, registry, soon};
+
+    #[tokio::test(flavor = "local")]
+    async fn a_daemon_is_idle_once_the_last_socket_and_the_last_association_are_gone() {
+        let registry = registry();
+        let (socket, _program_end) = opened(&registry, Style::OneToOne);
+        let listener = Listener::from(registry.stack().listen(7).expect("a free port"));
+        let hosts = vec![IpAddr::from([127, 0, 0, 1])];
+        let server = Address { hosts, port: 7, udp_port: Some(registry.stack().udp_port()) };
+        let (client, accepted) =
+            tokio::join!(Association::connect_on(registry.stack(), server), listener.accept());
+        let (client, (accepted, _)) = (client.expect("it listens"), accepted.expect("it comes"));
+        let mut idle = pin!(until_idle(&registry, Some(Duration::ZERO)));
+        let mut is_idle = || idle.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        assert!(!is_idle(), "there are a socket and an association");
+        registry.forget(&socket);
+        assert!(!is_idle(), "there is an association");
+        let (ended, other) = soon(async { tokio::join!(client.close(), accepted.close()) }).await;
+        ended.and(other).expect("an orderly end");
+        soon(idle).await;
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_new_socket_ends_the_idle_time() {
+        let registry = registry();
+        let limit = Duration::from_millis(1);
+        let mut idle = pin!(until_idle(&registry, Some(limit)));
+        assert!(idle.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let (socket, _program_end) = opened(&registry, Style::OneToOne);
+        // The time limit is over, and the socket counts.
+        tokio::time::sleep(2 * limit).await;
+        assert!(idle.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        registry.forget(&socket);
+        soon(idle).await;
     }
 }

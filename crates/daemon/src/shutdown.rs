@@ -5,7 +5,7 @@
 //! state in the page, which tells the shim that the daemon has ended.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use swiftwater::Stack;
 use tokio::runtime::LocalRuntime;
@@ -17,8 +17,6 @@ use crate::system::listener::SocketFile;
 /// Time limit of each of the two steps at the end of the daemon: to take the messages that programs sent before they
 /// closed their sockets, and to deliver these.
 const END_WAIT: Duration = Duration::from_secs(5);
-/// Interval for rechecking the remaining associations.
-const LOOK: Duration = Duration::from_millis(5);
 /// The reason in each ABORT.
 const REASON: &str = "the SCTP service was stopped";
 
@@ -51,12 +49,15 @@ impl Ending {
 
 /// Waits until all messages are taken that programs sent before they closed their sockets, up to [`END_WAIT`].
 pub(crate) async fn drain(registry: &Registry) {
-    let deadline = Instant::now() + END_WAIT;
-    while registry.all().iter().any(|socket| socket.channel().endpoint.is_closed())
-        && Instant::now() < deadline
-    {
-        tokio::time::sleep(LOOK).await;
-    }
+    let all_gone = async {
+        while let Some(closed) =
+            registry.all().into_iter().find(|socket| socket.channel().endpoint.is_closed())
+        {
+            closed.gone().await;
+        }
+    };
+    // What is not taken by then is lost.
+    let _ = tokio::time::timeout(END_WAIT, all_gone).await;
 }
 
 /// Aborts open associations and ends their tasks; waits until closed associations are delivered.

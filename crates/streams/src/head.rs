@@ -52,6 +52,8 @@ pub(crate) struct Head {
     hung_up: bool,
     /// The stream has hung up, but modules hold messages that the reader gets before it sees the hang-up.
     pub(crate) hang_up_is_delayed: bool,
+    /// The uppermost module could not leave, and has told since that it may.
+    poppable: bool,
     /// Messages that come up are not for a reader: the stream is linked or closing.
     diverted: bool,
     /// The stream is linked under a multiplexor, whose driver handles messages that come up.
@@ -97,6 +99,7 @@ impl Head {
             write_error: None,
             hung_up: false,
             hang_up_is_delayed: false,
+            poppable: false,
             diverted: false,
             link: None,
             user_waits: false,
@@ -436,9 +439,21 @@ impl Head {
             read_normal: ordinary_band == Some(0),
             read_band: ordinary_band.is_some_and(|band| band > 0),
             write_band: !self.hung_up && below.has_room_in_a_band(),
+            poppable: self.poppable,
             hangup: self.hung_up && !self.hang_up_is_delayed,
             error: self.read_error.is_some() || self.write_error.is_some(),
         }
+    }
+
+    /// Notes that the uppermost module, which could not leave, may be popped, and wakes those who wait for that.
+    pub(crate) fn on_poppable(&mut self, s: StreamId, scheduler: &mut Scheduler) {
+        self.poppable = true;
+        self.waiters.wake(s, Interest::POPPABLE, scheduler);
+    }
+
+    /// Forgets whether a module may be popped: it is asked now.
+    pub(crate) fn on_pop(&mut self) {
+        self.poppable = false;
     }
 
     /// Lists the stream once when part of the interest becomes ready, at once if it is.

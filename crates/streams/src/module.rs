@@ -78,8 +78,8 @@ pub trait Module: Send {
         Ok(())
     }
 
-    /// Returns whether the module may be popped now. One that must hear of its other end before begins to leave, and is
-    /// popped by a later call. Not asked where the stream is closed or has failed.
+    /// Returns whether the module may be popped now. One that must hear of its other end before begins to leave, calls
+    /// [`Q::may_leave`] once it may be popped, and is popped by a later call. Not asked where the stream is closed or has failed.
     fn leave(&mut self, _q: &mut Q<'_>) -> bool {
         true
     }
@@ -289,6 +289,14 @@ impl<'a> Q<'a> {
         let fills = next.would_fill(band, ahead_bytes);
         *stopped |= fills;
         !fills
+    }
+
+    /// Tells those who wait to pop this module that [`Module::leave`] would return true now, after it has returned false.
+    pub fn may_leave(&mut self) {
+        // Others above this one are popped first.
+        if self.above.is_empty() {
+            self.head.on_poppable(self.stream, self.scheduler);
+        }
     }
 
     /// Enables this side's service procedure.

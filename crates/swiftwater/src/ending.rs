@@ -7,7 +7,7 @@ use providers::SctpDriver;
 use sctp::{AssociationId, AssociationState};
 use streams::Cx;
 
-use crate::shard::Inner;
+use crate::shard::{Inner, WakeTarget};
 use crate::stack::Stack;
 
 /// Number of ABORTs in one burst: less than the core's queue of packets without an association, and less than fits the
@@ -17,8 +17,8 @@ const ABORTS_AT_ONCE: usize = 64;
 const ABORT_PAUSE: Duration = Duration::from_millis(1);
 /// Maximum number of attempts to send while the socket has no room.
 const SEND_TRIES_MAX: u32 = 100;
-/// Interval for rechecking the remaining associations.
-const RECHECK_INTERVAL: Duration = Duration::from_millis(1);
+/// Pause between two attempts.
+const SEND_PAUSE: Duration = Duration::from_millis(1);
 
 impl Stack {
     /// Ends all associations of this stack before the program exits: the kernel does not tell the peers of a process
@@ -65,13 +65,21 @@ impl Stack {
     /// Waits up to `wait` until no association is left. Returns whether none is left.
     pub fn await_end(&self, wait: Duration) -> bool {
         let deadline = Instant::now().checked_add(wait);
-        while self.association_count() > 0 {
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        loop {
+            if self.shard.enter().has_no_association(WakeTarget::Thread(thread::current())) {
+                return true;
+            }
+            self.shard.arm_background();
+            let Some(deadline) = deadline else {
+                thread::park();
+                continue;
+            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
                 return false;
             }
-            thread::sleep(RECHECK_INTERVAL);
+            thread::park_timeout(left);
         }
-        true
     }
 
     fn abort_where(&self, reason: &str, ends: impl Fn(AssociationState) -> bool) {
@@ -103,7 +111,7 @@ impl Stack {
             }
             inner.flush(true);
             drop(inner);
-            thread::sleep(RECHECK_INTERVAL);
+            thread::sleep(SEND_PAUSE);
         }
         outcome
     }

@@ -6,6 +6,8 @@
 
 pub use crate::busy_poll::BusyPoll;
 use crate::shard::Inner;
+#[cfg(feature = "tokio")]
+use crate::shard::WakeTarget;
 use crate::socket::{Found, Wait};
 use crate::timed::{Timed, Written};
 use crate::{
@@ -17,6 +19,8 @@ pub use sctp::{
     TimeoutPacer,
 };
 use sctp::{RecvInfo, Stage};
+#[cfg(feature = "tokio")]
+use std::task::{Context, Poll};
 use streams::{Interest, Kind, Message as Block, RunMessages};
 
 /// Receives the next message or event that was already taken from the sockets: makes no system call, and does not flush
@@ -198,6 +202,18 @@ pub fn view<R>(association: &SharedAssociation, read: impl FnOnce(AssociationVie
 /// Makes the associations with these options share a pacer of their timeouts.
 pub fn set_timeout_pacer(options: &mut AssociationOptions, pacer: TimeoutPacer) {
     options.timeout_pacer = Some(pacer);
+}
+
+/// Waits until the stack has no association.
+#[cfg(feature = "tokio")]
+pub async fn no_association(stack: &Stack) {
+    let shard = &stack.shard;
+    let attempt = |cx: &mut Context<'_>| {
+        let has_none = shard.enter().has_no_association(WakeTarget::Task(cx.waker().clone()));
+        shard.arm_background();
+        if has_none { Poll::Ready(()) } else { Poll::Pending }
+    };
+    std::future::poll_fn(attempt).await;
 }
 
 /// Returns the number of batches of packets that the stack has sent or received so far. The daemon runs pending work until

@@ -26,9 +26,10 @@ use streams::{DriverId, Executive, FlushScope, StreamId};
 
 use self::background::Background;
 pub(crate) use self::perimeter::Entered;
-use self::waiting::{Poller, Waiting};
 #[cfg(feature = "tokio")]
-pub(crate) use self::waiting::{Ticket, WakeTarget};
+pub(crate) use self::waiting::Ticket;
+pub(crate) use self::waiting::WakeTarget;
+use self::waiting::{Poller, Waiting};
 use crate::busy_poll::BusyPoll;
 use crate::flush_delay::FlushDelay;
 use crate::options::StackOptions;
@@ -303,6 +304,7 @@ impl Inner {
     pub(crate) fn close_stream(&mut self, s: StreamId) {
         self.guarded(Some(s), |inner| inner.executive.at(Instant::now()).close(s));
         self.open_streams -= 1;
+        self.wake();
     }
 
     /// Returns whether no work is left: no stream is open and no association exists.

@@ -31,9 +31,8 @@ use crate::state::stream_rules::{TAP, tap_folder};
 use crate::system::journal::{Cause, log};
 use crate::system::tap_file::TapFile;
 
-/// Number of times that a pop is tried again for a module that cannot leave yet, and the pause before each.
-const LEAVE_TRIES: u32 = 60;
-const LEAVE_PAUSE: Duration = Duration::from_millis(50);
+/// Time that a pop waits for a module that cannot leave yet.
+const LEAVE_WAIT: Duration = Duration::from_secs(3);
 /// Maximum number of modules on one stream. Each module delays every message.
 const MODULES_MAX: usize = 8;
 
@@ -133,22 +132,24 @@ async fn push_with(
 /// Pops the uppermost module; answers with the module's name.
 pub(crate) async fn pop(registry: &Registry, id: u32, credentials: UCred) -> Result<Reply, Errno> {
     let (_, assoc) = stream(registry, id, credentials).await?;
+    let association = assoc.association().ok_or(Errno::NOTCONN)?;
     let pop = || {
-        let stream = assoc.association()?.stream();
+        let stream = association.stream();
         let popped = if is_privileged(credentials) { stream.pop_anchored() } else { stream.pop() };
         stream.pop_finished();
-        Some(popped)
+        popped
     };
-    let mut popped = pop().ok_or(Errno::NOTCONN)?;
+    let mut popped = pop();
     if matches!(popped, Err(PopError::Busy)) {
         let seat = registry.resources().take_waiting(credentials.uid.as_raw())?;
-        for _ in 0..LEAVE_TRIES {
-            seat.unless_lost(tokio::time::sleep(LEAVE_PAUSE)).await?;
-            popped = pop().ok_or(Errno::NOTCONN)?;
-            if !matches!(popped, Err(PopError::Busy)) {
-                break;
+        let leaves = async {
+            while matches!(popped, Err(PopError::Busy)) {
+                association.poppable().await;
+                popped = pop();
             }
-        }
+        };
+        // A module that does not leave in time stays.
+        let _ = seat.unless_lost(tokio::time::timeout(LEAVE_WAIT, leaves)).await?;
     }
     match popped {
         Ok(module) => Ok(Answer::Value(module.name().into()).into()),

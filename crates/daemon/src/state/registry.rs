@@ -12,8 +12,9 @@ use std::sync::Arc;
 use carrier::status_page::State;
 use rustix::io::Errno;
 use rustix::net::UCred;
-use swiftwater::Stack;
 use swiftwater::tokio::Listener;
+use swiftwater::{Stack, internals};
+use tokio::sync::watch;
 
 use super::association::{FIRST_ID, SocketAssociation};
 use super::commands::{self, CommandReceiver};
@@ -49,6 +50,8 @@ pub(crate) struct Registry {
     /// Whether the daemon exits when idle.
     is_on_demand: bool,
     table: RefCell<Table>,
+    /// Number of sockets in the table.
+    count: watch::Sender<usize>,
     ports: RefCell<Ports>,
     resources: Resources,
     /// Whether the daemon is ending. Programs continue to read the pages of its sockets.
@@ -109,6 +112,7 @@ impl Registry {
             stack,
             is_on_demand,
             table: RefCell::default(),
+            count: watch::Sender::default(),
             ports: RefCell::new(ports),
             resources: Resources::new(limits, numbers),
             ends: Cell::new(false),
@@ -209,6 +213,7 @@ impl Registry {
         }));
         table.by_cookie.insert(cookie, Rc::clone(&socket));
         table.by_number.insert(number, Rc::clone(&socket));
+        self.count.send_replace(table.by_cookie.len());
         Ok(Opened { socket, program_end, commands: receiver })
     }
 
@@ -334,7 +339,12 @@ impl Registry {
 
     /// Forgets a socket that its program has closed.
     pub(crate) fn forget(&self, socket: &Socket) {
-        self.table().remove(socket);
+        let count = {
+            let mut table = self.table();
+            table.remove(socket);
+            table.by_cookie.len()
+        };
+        self.count.send_replace(count);
         let channel = socket.channel();
         channel.credit.close();
         if !self.ends.get() {
@@ -351,8 +361,21 @@ impl Registry {
         socket.on_forgotten();
     }
 
-    /// Returns whether no socket and no association is left.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.table().by_cookie.is_empty() && self.stack.association_count() == 0
+    /// Waits until no socket and no association is left.
+    pub(crate) async fn idle(&self) {
+        let mut count = self.count.subscribe();
+        loop {
+            // The registry has the sender, so the wait does not fail.
+            let _ = count.wait_for(|count| *count == 0).await;
+            internals::no_association(&self.stack).await;
+            if *count.borrow() == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Waits until a socket is open.
+    pub(crate) async fn opened(&self) {
+        let _ = self.count.subscribe().wait_for(|count| *count > 0).await;
     }
 }

@@ -84,7 +84,9 @@ impl Executive {
     pub fn pop_any(&mut self, s: StreamId) -> Result<Box<dyn Module>, PopError> {
         let Some((stream, scheduler)) = self.streams.parts(s) else { return Err(PopError::Closed) };
         let index = stream.modules.len().checked_sub(1).ok_or(PopError::NoModule)?;
-        let works = matches!(stream.head.check_write(), Ok(()) | Err(WriteError::WouldBlock));
+        stream.head.on_pop();
+        let writes = matches!(stream.head.check_write(), Ok(()) | Err(WriteError::WouldBlock));
+        let works = writes && stream.head.check_read().is_ok();
         if works && stream.run(s, index, Side::Write, Procedure::Leave, scheduler) == Err(Errno::EBUSY) {
             self.deliver_posts();
             return Err(PopError::Busy);

@@ -23,14 +23,17 @@ impl Interest {
     pub const READ_BAND: Self = Self(16);
     /// A band other than 0 that was used has room (`POLLWRBAND`).
     pub const WRITE_BAND: Self = Self(32);
+    /// A module that could not leave may be popped now ([`Q::may_leave`](crate::Q::may_leave)). `poll` has no such bit.
+    pub const POPPABLE: Self = Self(64);
 
-    const NAMES: [(Self, &'static str); 6] = [
+    const NAMES: [(Self, &'static str); 7] = [
         (Self::READABLE, "READABLE"),
         (Self::WRITABLE, "WRITABLE"),
         (Self::PRIORITY, "PRIORITY"),
         (Self::READ_NORMAL, "READ_NORMAL"),
         (Self::READ_BAND, "READ_BAND"),
         (Self::WRITE_BAND, "WRITE_BAND"),
+        (Self::POPPABLE, "POPPABLE"),
     ];
 
     /// Returns the union; `|` cannot be used in constants.
@@ -50,7 +53,7 @@ impl fmt::Debug for Interest {
     }
 }
 
-/// Readiness of a stream: all bits of `poll`.
+/// Readiness of a stream: all bits of `poll`, and whether a module that could not leave may be popped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readiness {
     /// A read would return something: a message, an error or the end.
@@ -66,6 +69,8 @@ pub struct Readiness {
     pub read_band: bool,
     /// A band other than 0 that was used has room (`POLLWRBAND`).
     pub write_band: bool,
+    /// A module that could not leave may be popped now.
+    pub poppable: bool,
     /// The other end is gone (`POLLHUP`).
     pub hangup: bool,
     /// The stream has failed (`POLLERR`).
@@ -82,6 +87,7 @@ impl Readiness {
             (self.read_normal, Interest::READ_NORMAL),
             (self.read_band, Interest::READ_BAND),
             (self.write_band, Interest::WRITE_BAND),
+            (self.poppable, Interest::POPPABLE),
         ];
         bits.iter().filter(|(is_true, _)| *is_true).fold(Interest::NONE, |all, (_, bit)| all | *bit)
     }

@@ -110,7 +110,10 @@ impl Compress {
         };
         match info.ppid {
             Self::PPID if info.more => self.refuse(q, m),
-            Self::PPID => self.handle(q, association, &info, m),
+            Self::PPID => {
+                self.handle(q, association, &info, m);
+                self.tell_poppers(q);
+            }
             _ => q.putnext(m),
         }
     }
@@ -239,6 +242,22 @@ impl Compress {
         own(association, &[&[what][..], &self.wrapped.to_be_bytes()].concat())
     }
 
+    /// Returns whether everything has come that the other end has wrapped, or the wait for it is over. At the end of a record only.
+    fn has_left(&self) -> bool {
+        match self.leaving {
+            Leaving::No | Leaving::Owed | Leaving::Told => false,
+            Leaving::Until(wrapped) => self.unwrapped >= wrapped && !self.in_record,
+            Leaving::Overdue => !self.in_record,
+        }
+    }
+
+    /// Tells those who wait to pop the module once it may leave.
+    fn tell_poppers(&self, q: &mut Q<'_>) {
+        if self.has_left() {
+            q.may_leave();
+        }
+    }
+
     fn counts(&self) -> Chain {
         [self.plain_bytes, self.sent_bytes].iter().flat_map(|n| n.to_ne_bytes()).collect::<Vec<u8>>().into()
     }
@@ -305,6 +324,7 @@ impl Module for Compress {
         q.pass(m);
         if !self.in_record {
             self.send_due(q, association);
+            self.tell_poppers(q);
         }
     }
 
@@ -327,7 +347,6 @@ impl Module for Compress {
 
     /// Tells the other end, and waits for what it has compressed. An end that was not announced is not known to the other one.
     fn leave(&mut self, q: &mut Q<'_>) -> bool {
-        let came = self.unwrapped;
         match self.leaving {
             Leaving::No if !self.announced && !self.answered => true,
             Leaving::No => {
@@ -336,19 +355,18 @@ impl Module for Compress {
                 self.tell_leaving(q, 0);
                 false
             }
-            Leaving::Owed | Leaving::Told => false,
-            Leaving::Until(wrapped) => came >= wrapped && !self.in_record,
-            Leaving::Overdue => !self.in_record,
+            _ => self.has_left(),
         }
     }
 
     /// Ends the wait for the other end, which may have no such module, or whose messages may have been abandoned.
-    fn timeout(&mut self, _q: &mut Q<'_>, _timer: TimerId) {
+    fn timeout(&mut self, q: &mut Q<'_>, _timer: TimerId) {
         match self.leaving {
             Leaving::Told | Leaving::Until(_) => self.leaving = Leaving::Overdue,
             Leaving::Owed if !self.answered => self.leaving = Leaving::Overdue,
             _ => {}
         }
+        self.tell_poppers(q);
     }
 
     /// Sends up the waiting messages now: behind the module nobody could decompress them.

@@ -2,7 +2,7 @@
 
 use crate::support::{Rig, pushed, text};
 use streams::modules::Compress;
-use streams::{Chain, Errno, Kind, Message, PopError, ReadError, RecvInfo, SendInfo};
+use streams::{Chain, Errno, Interest, Kind, Message, PopError, ReadError, RecvInfo, SendInfo};
 
 /// Passes the messages that one end has sent to the other.
 fn carry(from: &mut Rig, to: &mut Rig) -> usize {
@@ -100,6 +100,7 @@ fn a_module_that_leaves_takes_what_was_compressed_before_the_other_end_knew() {
     carry(&mut a, &mut b);
     b.executive.run();
     while b.executive.pop(b.s).is_err() {
+        assert!(!is_poppable(&mut b));
         // Messages are decompressed as the reader has room.
         assert_eq!(b.executive.getmsg(b.s).unwrap().unwrap().data, [7; 60_000][..]);
         b.executive.run();
@@ -108,6 +109,30 @@ fn a_module_that_leaves_takes_what_was_compressed_before_the_other_end_knew() {
         assert_eq!(m.data, [7; 60_000][..]);
     }
     assert_eq!(a.read_all(), Vec::<String>::new());
+}
+
+/// Returns whether those who wait to pop a module were told to look again.
+fn is_poppable(rig: &mut Rig) -> bool {
+    rig.executive.want(rig.s, Interest::POPPABLE);
+    rig.executive.poll(rig.s).poppable
+}
+
+#[test]
+fn those_who_wait_to_pop_a_module_are_woken_once_it_may_leave() {
+    let (mut a, mut b) = compressing();
+    let mut woken = Vec::new();
+    assert!(!is_poppable(&mut b), "nobody has asked it to leave");
+    assert_eq!(b.executive.pop(b.s).err(), Some(PopError::Busy));
+    assert!(!is_poppable(&mut b), "the other end has not answered");
+    b.executive.take_wakeups(&mut woken);
+    assert_eq!(woken, []);
+    carry(&mut b, &mut a);
+    carry(&mut a, &mut b);
+    b.executive.take_wakeups(&mut woken);
+    assert_eq!(woken, [b.s]);
+    assert!(is_poppable(&mut b));
+    b.executive.pop(b.s).unwrap();
+    assert!(!is_poppable(&mut b));
 }
 
 /// Pops the module of `b`, and pushes another one.
@@ -150,8 +175,10 @@ fn a_module_leaves_an_end_that_does_not_answer_after_a_while() {
         assert_eq!(rig.received(), told, "a program without the module gets nothing more");
         rig.executive.timeout(start);
         rig.executive.timeout(start + Compress::LEAVE_WAIT / 2);
+        assert!(!is_poppable(&mut rig));
         assert_eq!(rig.executive.pop(rig.s).err(), Some(PopError::Busy));
         rig.executive.timeout(start + Compress::LEAVE_WAIT);
+        assert!(is_poppable(&mut rig));
         rig.executive.pop(rig.s).unwrap();
         assert_eq!(rig.received(), told);
     }

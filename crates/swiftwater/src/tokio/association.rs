@@ -363,6 +363,13 @@ impl Association {
         }
     }
 
+    /// Waits until a module that could not leave ([`PopError::Busy`](crate::streams::PopError::Busy)) may be popped, or the
+    /// stream has ended.
+    pub async fn poppable(&self) {
+        // A stream that has failed or ended keeps no module.
+        let _ = self.ready(Interest::POPPABLE).await;
+    }
+
     async fn ready(&self, interest: Interest) -> Result<(), WaitError> {
         let socket = self.0.socket();
         until(socket, interest, |inner| inner.is_ready(socket.stream, interest).then_some(())).await

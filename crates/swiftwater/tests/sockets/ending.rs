@@ -1,5 +1,6 @@
 //! Ending all associations of a stack at once.
 
+use std::thread;
 use std::time::Duration;
 
 use swiftwater::{Association, AssociationOptions, LossKind, RecvError, SendInfo, Stack, StackOptions};
@@ -36,7 +37,7 @@ fn fill(association: &Association) -> usize {
             return sent;
         }
         // Meanwhile the peer's buffer fills.
-        std::thread::sleep(PAUSE);
+        thread::sleep(PAUSE);
     }
 }
 
@@ -61,6 +62,29 @@ fn each_of_many_peers_is_told_of_an_abort() {
             assert!(reason.contains("the service was stopped"), "{reason}");
         }
         drop(clients);
+    });
+}
+
+#[test]
+fn a_wait_for_the_end_returns_with_the_last_association() {
+    must_end(|| {
+        let (own, peer_stack) = (stack(), stack());
+        assert!(own.await_end(Duration::ZERO), "there is none");
+        let listener = peer_stack.listen(7).unwrap();
+        let pair = |_| (own.connect(listener.local_address()).unwrap(), listener.accept().unwrap().0);
+        let (clients, peers): (Vec<_>, Vec<_>) = (0..3).map(pair).unzip();
+        assert!(!own.await_end(Duration::from_millis(1)));
+        let waiting = thread::spawn({
+            let own = own.clone();
+            move || own.await_end(Duration::MAX)
+        });
+        for (client, peer) in clients.into_iter().zip(peers) {
+            assert!(!waiting.is_finished());
+            let closing = thread::spawn(move || peer.close());
+            client.close().unwrap();
+            closing.join().unwrap().unwrap();
+        }
+        assert!(waiting.join().unwrap());
     });
 }
 
