@@ -177,6 +177,7 @@ mod flush_delay;
 pub mod internals;
 mod listener;
 mod message;
+pub mod modules;
 mod options;
 mod reader;
 mod sender;
@@ -184,6 +185,7 @@ mod shard;
 mod socket;
 mod stack;
 mod stream;
+pub mod streams;
 mod timed;
 #[cfg(feature = "tokio")]
 pub mod tokio;
@@ -202,21 +204,17 @@ pub use listener::{Listener, SharedListener};
 pub use message::{AssociationId, Message};
 pub use options::{AssociationOptions, LinkKind, ListenerOptions, StackOptions};
 pub use reader::{MessageRef, Reader};
-pub use sctp::Checksum;
 pub use sctp::config::INITIAL_WINDOW_PACKETS_MAX;
 pub use sctp::congestion::{Algorithm as CongestionControl, Coupling};
 pub use sctp::{
-    AssociationState, EndpointStatistics, MtuState, Multipath, PathId, PathOptions, PathState,
-    PathStatistics, PrimaryError, Statistics, UnknownName,
+    AssociationState, Checksum, EndpointStatistics, Lifetime, MtuState, Multipath, PathId, PathOptions,
+    PathState, PathStatistics, PrimaryError, ReceivePool, RecvInfo, SendInfo, SendPool, Statistics,
+    UnknownName,
 };
-pub use sctp::{Lifetime, RecvInfo, SendInfo};
-pub use sctp::{ReceivePool, SendPool};
 pub use sender::Sender;
 pub use stack::{Stack, StackStatistics};
 pub use stream::{SpliceError, SpliceStatus, Stream};
-/// The STREAMS executive, with the types for modules that can be pushed on an association's stream.
-pub use streams;
-pub use streams::{Module, modules};
+pub use streams::Module;
 
 /// The README's program must compile.
 #[cfg(doctest)]
