@@ -46,8 +46,9 @@ fn each_trouble_is_a_sentence_that_says_what_to_do() {
         return;
     }
     let five = ["--path", "1ms"].repeat(5);
-    let cases: [(&[&str], &str); 4] = [
+    let cases: [(&[&str], &str); 5] = [
         (&["run", "--", "no-such-program"], "cannot run `no-such-program`"),
+        (&["run", "--server", "no-such-program", "--", "true"], "has ended at once, with status 127"),
         (&["run", "--server", "exit 3", "--", "true"], "has ended at once, with status 3"),
         (&["check", "--path", "100gbit", "--seconds", "0.2"], "Mbit/s on this host"),
         (&[&["run"], &five[..], &["--", "true"]].concat(), "5 paths; an emulator has at most 4: leave"),
@@ -55,7 +56,7 @@ fn each_trouble_is_a_sentence_that_says_what_to_do() {
     for (words, sentence) in cases {
         let (output, said) = output(&mut lab(None, words));
         // A program that is not there has the status that shells report of it.
-        let status = if words.contains(&"no-such-program") { 127 } else { 1 };
+        let status = if words.last() == Some(&"no-such-program") { 127 } else { 1 };
         assert!(output.status.code() == Some(status) && said.contains(sentence), "{words:?}: {said}");
         assert!(words.contains(&"check") || output.stdout.is_empty(), "{words:?}: an empty table");
     }
@@ -65,6 +66,10 @@ fn each_trouble_is_a_sentence_that_says_what_to_do() {
     let line = format!("echo 0 >/proc/sys/user/max_net_namespaces && exec {SWIFTWATER} lab run -- true");
     let said = complaint(refused.args(["--user", "--map-root-user", "sh", "-c", &line]));
     assert!(said.contains("cannot make namespaces") && said.contains("as root"), "{said}");
+    let (output, said) = self::output(&mut lab(None, &["run", "--", "/etc/passwd"]));
+    assert!(output.status.code() == Some(126) && said.contains("may this user execute it"), "{said}");
+    let said = complaint(lab(None, &["shell"]).env("SHELL", "/nowhere"));
+    assert!(said.contains("cannot run `/nowhere`") && said.contains("install it"), "{said}");
     let said = complaint(&mut lab(None, &["run", "--json=/dev/full", "--", "true"]));
     assert!(said.contains("/dev/full"), "{said}");
 }
@@ -165,6 +170,7 @@ fn a_transport_that_the_kernel_lacks_is_left_out_and_named_with_what_the_namespa
     ] {
         assert_eq!(said.matches(sentence).count(), 1, "{sentence}: {said}");
     }
+    assert!(!said.contains("left out:"), "nothing was tried in vain: {said}");
     let read = |name: &str| fs::read_to_string(out.join(name)).expect("written");
     let rows: Vec<Value> = serde_json::from_str(&read("results.json")).expect("JSON");
     let transports: Vec<_> = rows.iter().filter_map(|row| row["transport"].as_str()).collect();
@@ -210,6 +216,22 @@ fn laboratories_side_by_side_and_within_each_other_do_not_meet() {
             assert!(output.status.success(), "{user:?}, {device}: {said}");
             assert_eq!(said.matches("\nemulator (").count(), 3, "{user:?}, {device}: {said}");
         }
+    }
+}
+
+#[test]
+#[ignore = "needs namespaces and ip: ./test --all"]
+fn a_laboratory_within_a_laboratory_has_processes_of_its_own() {
+    if !possible(&[]) {
+        return;
+    }
+    let own = "readlink /proc/self/ns/pid";
+    let line = format!("{own}; {SWIFTWATER} lab run -- {own}");
+    for user in users() {
+        let (output, said) = output(&mut lab(user, &["run", "--", "sh", "-c", &line]));
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        let lines: Vec<&str> = told.lines().collect();
+        assert!(lines.len() == 2 && lines[0] != lines[1], "{user:?}: {told}, {said}");
     }
 }
 

@@ -49,7 +49,8 @@ pub(crate) enum LineCommand {
         "swiftwater lab run --path 30mbit,50ms --server 'iperf3 -s' -- iperf3 -c 198.18.0.2",
         "swiftwater lab run --path 5ms,loss=1% -- ping -c 10 198.18.0.2",
         "swiftwater lab run --path 30mbit,50ms,queue=400kB --path 100mbit,5ms,down=10s/20s \\",
-        "  --server 'swiftwater perf server' -- swiftwater perf client 198.18.0.2 -B 198.18.0.1,198.18.1.1"
+        "  --server 'swiftwater perf server -B 198.18.0.2,198.18.1.2' \\",
+        "  -- swiftwater perf client 198.18.0.2 -B 198.18.0.1,198.18.1.1"
     ))]
     Run(RunArgs),
     /// Open a shell on the client; within it, `lab shell --server` opens one on the server.

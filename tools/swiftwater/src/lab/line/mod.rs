@@ -36,7 +36,7 @@ pub(crate) enum LineError {
     #[error("cannot listen for Ctrl-C: {0}")]
     Signal(#[from] interrupt::ListenError),
     /// A program cannot be started, or waited for.
-    #[error("cannot run `{name}`: {source}; is it installed, and on the PATH?")]
+    #[error("cannot run `{name}`: {source}; {}", advice(source))]
     Program {
         /// Name of the program.
         name: String,
@@ -65,6 +65,15 @@ pub(crate) enum LineError {
     /// The results cannot be written.
     #[error(transparent)]
     Output(#[from] OutputError),
+}
+
+/// Returns what to do about a program that cannot be started.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "install it, or name its path",
+        io::ErrorKind::PermissionDenied => "is it a program, and may this user execute it?",
+        _ => "run it by hand to see why",
+    }
 }
 
 /// Runs a command in namespaces of its own. Must be called before a thread is started. Returns if the command has failed or
