@@ -429,10 +429,39 @@ impl Association {
     ///
     /// The association was aborted or lost before the shutdown was complete.
     pub fn close(self) -> Result<(), RecvError> {
-        // An association that has ended already still reports its reason below.
-        let _ = self.shutdown();
+        self.close_with(Wait::Forever)
+    }
+
+    /// Shuts down as [`Association::close`] does; waits up to `timeout`. After a timeout the shutdown continues in
+    /// the background, as after dropping the association; [`SharedAssociation::abort`] on a clone ends it.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use swiftwater::{Association, Listener, RecvError};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.local_address())?;
+    /// # let (server, _) = listener.accept()?;
+    /// // The peer does not read, so what was sent stays unacknowledged.
+    /// while client.try_send(&[7; 100_000], &Default::default()).is_ok() {}
+    /// let clone = client.clone();
+    /// assert_eq!(client.close_timeout(Duration::from_millis(10)), Err(RecvError::TimedOut));
+    /// clone.abort("the peer does not read");
+    /// # drop(server);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Association::close`] does, or with [`RecvError::TimedOut`].
+    pub fn close_timeout(self, timeout: Duration) -> Result<(), RecvError> {
+        self.close_with(Wait::within(timeout))
+    }
+
+    fn close_with(&self, wait: Wait) -> Result<(), RecvError> {
+        // An association that has ended already still reports its reason below, and so does the time limit.
+        let _ = self.shutdown_with(wait);
         let socket = &self.shared.socket;
-        socket.until(Interest::READABLE, Wait::Forever, |inner| socket.try_drain(inner))?
+        socket.until(Interest::READABLE, wait, |inner| socket.try_drain(inner))?
     }
 }
 

@@ -486,6 +486,12 @@ impl RecvError {
     }
 }
 
+impl From<AddressError> for io::Error {
+    fn from(e: AddressError) -> Self {
+        io::Error::new(io::ErrorKind::InvalidInput, e)
+    }
+}
+
 macro_rules! into_io {
     ($($error:ty),*) => {
         $(impl From<$error> for io::Error {

@@ -103,11 +103,28 @@
 //!
 //! # Waiting and errors
 //!
-//! Every call that waits has two variants: `recv` waits without limit, `recv_timeout` for some time, `try_recv` not at
-//! all. The first fails only with the association, the second also with [`RecvError::TimedOut`], the last also with
-//! [`RecvError::WouldBlock`]; so do `send`, `accept` and `next`. Each operation has an error enum of its own, whose
-//! message states the remedy. With `?` the error becomes an [`std::io::Error`] of the corresponding kind, and
-//! [`source`](std::error::Error::source) returns its cause.
+//! Calls that wait do so without limit. Those that a program often has to bound have a variant with a time limit, and a
+//! variant that does not wait:
+//!
+//! | waits without limit | with a limit | does not wait |
+//! |---|---|---|
+//! | [`Association::connect`], [`Stack::connect`] | `connect_timeout` | |
+//! | [`Association::send`], [`send_with`](Association::send_with) | `send_timeout` | `try_send` |
+//! | [`Association::recv`] | `recv_timeout` | `try_recv` |
+//! | [`Association::next`] | `next_timeout` | `try_next` |
+//! | [`Association::close`] | `close_timeout` | drop the association |
+//! | [`Listener::accept`] | `accept_timeout` | `try_accept` |
+//! | [`Endpoint::send_to`] | `send_timeout` | `try_send_to` |
+//! | [`Endpoint::recv`] | `recv_timeout` | `try_recv` |
+//!
+//! `send_bytes`, `send_many`, `recv_into`, `recv_many`, `shutdown`, `connect_from`, [`Reader`] and [`Sender`] only wait
+//! without limit. In tasks, `tokio::time::timeout` limits every call.
+//!
+//! A call without a limit fails only with the association, one with a limit also with `TimedOut`, one that does not
+//! wait also with `WouldBlock`. The errors are [`BindError`], [`ConnectError`], [`AcceptError`], [`SendError`] (also of
+//! `shutdown`), [`RecvError`] (also of `close`), [`OptionsError`], and [`PrimaryError`] for `set_primary` and `set_path`.
+//! Each message states the remedy, and [`source`](std::error::Error::source) returns the cause. With `?` all of them but
+//! `PrimaryError`, and [`AddressError`], become an [`std::io::Error`] of the corresponding kind.
 //!
 //! ```
 //! # use std::time::Duration;
@@ -138,7 +155,15 @@
 //! [`StackOptions`] apply to the sockets, and are fixed when these are bound. [`ListenerOptions`] have the backlog and
 //! the limits of a listener. [`AssociationOptions`] have all else: buffers, timers, retransmissions, congestion
 //! control. Most of these can be changed while the association lives; changing one that the handshake negotiated is an
-//! error. The defaults are those of RFC 9260.
+//! error.
+//!
+//! The defaults are those of RFC 9260, but for what other transports have learned since: congestion control is CUBIC
+//! (RFC 9438) in place of the arithmetic of §7.2, a pacer bounds bursts in place of Max.Burst, a probe repairs the end of
+//! a burst before T3-rtx expires, and data leaves a path at its first timeout, or sooner if it is silent
+//! ([`potentially_failed_retries_max`](AssociationOptions::potentially_failed_retries_max),
+//! [`early_failover`](AssociationOptions::early_failover)). If the peer agrees, routers mark packets (ECN), the sender
+//! frees the data that the receiver keeps beyond a gap (NR-SACK), and data takes all paths ([`Multipath`]). The file
+//! `docs/deviations.md` of the source lists every deviation, with its reason.
 //!
 //! # Threads
 //!
