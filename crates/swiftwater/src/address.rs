@@ -1,7 +1,7 @@
 //! Addresses of SCTP endpoints, with the UDP port that carries them.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
 /// The UDP port that carries SCTP unless an address names another (RFC 6951 §5.1).
@@ -11,7 +11,13 @@ pub const UDP_PORT_DEFAULT: u16 = links::SCTP_TUNNELING_PORT;
 /// carries SCTP (RFC 6951). A connect tries the addresses one after the other until one answers.
 ///
 /// Written `HOST[,HOST...]:PORT[/udp:UDPPORT]`. `PORT` is the SCTP port; IPv6 addresses stand in brackets;
-/// without `/udp:` the UDP port is 9899.
+/// without `/udp:` the UDP port is 9899. As in [`std::net`], parsing takes IP addresses only, and
+/// [`ToAddresses`] resolves the names of hosts.
+///
+/// An address has no scope: SCTP packets carry addresses without the interface that an IPv6 link-local address belongs to. A
+/// link-local peer is reached from a stack that is bound to the link-local address of the interface
+/// ([`StackOptions::local_addresses`](crate::StackOptions::local_addresses)). A [`SocketAddr`] or a text with a scope is
+/// an error.
 ///
 /// ```
 /// use swiftwater::Address;
@@ -34,17 +40,27 @@ pub struct Address {
 
 /// Reason why an address is not valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AddressError {
     /// The text has no `:PORT`.
     NoPort(String),
     /// A port is not a number from 0 to 65,535.
     BadPort(String),
-    /// A host is neither an IP address nor a name that resolves.
+    /// A host is not an IP address, where a name cannot be resolved.
     BadHost(String),
+    /// A host is not an IP address, and its name does not resolve.
+    Unresolved {
+        /// The host.
+        host: String,
+        /// The reason that the resolver gave.
+        reason: String,
+    },
     /// The address has no host.
     NoHost,
     /// A host is named twice.
     Duplicate(IpAddr),
+    /// An IPv6 address has a scope, as in `fe80::1%eth0`.
+    Scoped(String),
 }
 
 impl fmt::Display for AddressError {
@@ -54,14 +70,22 @@ impl fmt::Display for AddressError {
                 write!(f, "`{text}` has no port; write HOST:PORT or HOST:PORT/udp:UDPPORT, IPv6 in brackets")
             }
             AddressError::BadPort(text) => write!(f, "`{text}` is not a port; use a number from 0 to 65535"),
-            AddressError::NoHost => f.write_str("an address has at least one host"),
+            AddressError::NoHost => f.write_str("the address has no host; name at least one, as HOST:PORT"),
             AddressError::Duplicate(host) => write!(f, "{host} is listed twice; list each address once"),
             AddressError::BadHost(text) => {
                 write!(
                     f,
-                    "`{text}` is neither an IP address nor a name that resolves; IPv6 addresses need brackets"
+                    "`{text}` is not an IP address; IPv6 addresses need brackets, and names must be resolved first"
                 )
             }
+            AddressError::Unresolved { host, reason } => write!(
+                f,
+                "`{host}` is neither an IP address nor a name that resolves ({reason}); check the name, and write IPv6 addresses in brackets"
+            ),
+            AddressError::Scoped(text) => write!(
+                f,
+                "{text} has a scope; write it without one, and bind the link-local address of that interface"
+            ),
         }
     }
 }
@@ -83,41 +107,59 @@ impl Address {
 impl FromStr for Address {
     type Err = AddressError;
 
-    /// Parses an address. The host may be a name, which is resolved: that may block.
+    /// Parses an address whose hosts are IP addresses. Does not block.
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        Address::parse_with(text, resolve_host)
+        let parsed = parse_with(text, |host| Err(AddressError::BadHost(host.to_owned())))?;
+        parsed.into_iter().next().ok_or(AddressError::NoHost)
+    }
+}
+
+/// Parses text whose hosts may be names. A single name stands for alternatives: one for each of its addresses. A list of hosts
+/// is one address, in which a name stands for all of its addresses.
+fn parse_with(
+    text: &str,
+    resolve: impl Fn(&str) -> Result<Vec<IpAddr>, AddressError>,
+) -> Result<Vec<Address>, AddressError> {
+    let (endpoint, udp_port) = match text.split_once("/udp:") {
+        Some((endpoint, port)) => (endpoint, Some(parse_port(port)?)),
+        None => (text, None),
+    };
+    let (list, port) = endpoint.rsplit_once(':').ok_or_else(|| AddressError::NoPort(text.to_owned()))?;
+    if list.ends_with(':') || (list.contains(':') && !list.contains(']')) {
+        return Err(AddressError::NoPort(text.to_owned()));
+    }
+    let port = parse_port(port)?;
+    let of = |hosts: Vec<IpAddr>| {
+        let address = Address { hosts, port, udp_port };
+        address.check().map(|()| address)
+    };
+    let mut hosts = Vec::new();
+    for host in list.split(',') {
+        match parse_host(host)? {
+            Some(literal) => hosts.push(literal),
+            None if host == list => return resolve(host)?.into_iter().map(|ip| of(vec![ip])).collect(),
+            None => {
+                for ip in resolve(host)? {
+                    if !hosts.contains(&ip) {
+                        hosts.push(ip);
+                    }
+                }
+            }
+        }
+    }
+    of(hosts).map(|address| vec![address])
+}
+
+/// Returns the IP address that a host is; `None` if it may be a name.
+fn parse_host(host: &str) -> Result<Option<IpAddr>, AddressError> {
+    let bare = host.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(host);
+    match bare.split_once('%') {
+        Some((ip, _)) if ip.parse::<Ipv6Addr>().is_ok() => Err(AddressError::Scoped(bare.to_owned())),
+        _ => Ok(bare.parse().ok()),
     }
 }
 
 impl Address {
-    /// Parses an address whose hosts are IP addresses; names of hosts are errors.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn parse_literal(text: &str) -> Result<Self, AddressError> {
-        Address::parse_with(text, |host| Err(AddressError::BadHost(host.to_owned())))
-    }
-
-    fn parse_with(
-        text: &str,
-        resolve: impl Fn(&str) -> Result<IpAddr, AddressError>,
-    ) -> Result<Self, AddressError> {
-        let (endpoint, udp_port) = match text.split_once("/udp:") {
-            Some((endpoint, port)) => (endpoint, Some(parse_port(port)?)),
-            None => (text, None),
-        };
-        let (hosts, port) = endpoint.rsplit_once(':').ok_or_else(|| AddressError::NoPort(text.to_owned()))?;
-        if hosts.ends_with(':') || (hosts.contains(':') && !hosts.contains(']')) {
-            return Err(AddressError::NoPort(text.to_owned()));
-        }
-        let port = parse_port(port)?;
-        let parse_host = |host: &str| {
-            let bare = host.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(host);
-            bare.parse().or_else(|_| resolve(host))
-        };
-        let hosts = hosts.split(',').map(parse_host).collect::<Result<Vec<_>, _>>()?;
-        let address = Address { hosts, port, udp_port };
-        address.check().map(|()| address)
-    }
-
     /// Checks that the address has at least one host, and no host twice.
     pub(crate) fn check(&self) -> Result<(), AddressError> {
         let hosts: Vec<IpAddr> = self.hosts.iter().map(IpAddr::to_canonical).collect();
@@ -134,15 +176,32 @@ fn parse_port(text: &str) -> Result<u16, AddressError> {
     text.parse().map_err(|_| AddressError::BadPort(text.to_owned()))
 }
 
-fn resolve_host(text: &str) -> Result<IpAddr, AddressError> {
-    let bad = || AddressError::BadHost(text.to_owned());
-    let mut found = (text, 0).to_socket_addrs().map_err(|_| bad())?;
-    found.next().map(|a| a.ip()).ok_or_else(bad)
+/// Returns all addresses of a host by its name; blocks.
+fn resolve_host(host: &str) -> Result<Vec<IpAddr>, AddressError> {
+    let unresolved = |reason: String| AddressError::Unresolved { host: host.to_owned(), reason };
+    let found = (host, 0).to_socket_addrs().map_err(|error| unresolved(error.to_string()))?;
+    let mut ips = Vec::new();
+    for address in found {
+        // An address with a scope cannot be used: see `Address`.
+        let ip = Some(address.ip()).filter(|ip| !has_scope(&address) && !ips.contains(ip));
+        ips.extend(ip);
+    }
+    if ips.is_empty() { Err(unresolved("it has no usable address".into())) } else { Ok(ips) }
 }
 
-impl From<SocketAddr> for Address {
-    fn from(a: SocketAddr) -> Self {
-        Address { hosts: vec![a.ip()], port: a.port(), udp_port: None }
+fn has_scope(address: &SocketAddr) -> bool {
+    matches!(address, SocketAddr::V6(v6) if v6.scope_id() != 0)
+}
+
+/// Fails for an IPv6 address with a scope.
+impl TryFrom<SocketAddr> for Address {
+    type Error = AddressError;
+
+    fn try_from(address: SocketAddr) -> Result<Self, AddressError> {
+        if has_scope(&address) {
+            return Err(AddressError::Scoped(address.to_string()));
+        }
+        Ok(Address { hosts: vec![address.ip()], port: address.port(), udp_port: None })
     }
 }
 
@@ -163,14 +222,19 @@ impl fmt::Display for Address {
     }
 }
 
-/// Types that name an endpoint: text, a [`SocketAddr`], an [`Address`].
-pub trait ToAddress {
-    /// Returns the address. Names of hosts are resolved, which may block.
+/// Types that name one endpoint or several alternatives: text, a [`SocketAddr`], an [`Address`], a list of these; as
+/// [`ToSocketAddrs`] of [`std::net`].
+///
+/// The name of a host, as in `localhost:5000`, stands for one alternative for each of its addresses: these may belong to
+/// different hosts, or reach different programs, so a connect tries them one after the other and a bind takes the first
+/// that is possible, as in [`std::net`]. The addresses of a list such as `one.example,two.example:5000` belong to one endpoint.
+pub trait ToAddresses {
+    /// Returns the alternatives. Names of hosts are resolved, which may block.
     ///
     /// # Errors
     ///
     /// The text is not a valid address, or a name does not resolve.
-    fn to_address(&self) -> Result<Address, AddressError>;
+    fn to_addresses(&self) -> Result<Vec<Address>, AddressError>;
 
     /// Returns the text of an address that may contain names of hosts, which a caller resolves where it may block.
     #[doc(hidden)]
@@ -179,9 +243,9 @@ pub trait ToAddress {
     }
 }
 
-impl ToAddress for str {
-    fn to_address(&self) -> Result<Address, AddressError> {
-        self.parse()
+impl ToAddresses for str {
+    fn to_addresses(&self) -> Result<Vec<Address>, AddressError> {
+        parse_with(self, resolve_host)
     }
 
     fn as_text(&self) -> Option<&str> {
@@ -189,9 +253,9 @@ impl ToAddress for str {
     }
 }
 
-impl ToAddress for String {
-    fn to_address(&self) -> Result<Address, AddressError> {
-        self.parse()
+impl ToAddresses for String {
+    fn to_addresses(&self) -> Result<Vec<Address>, AddressError> {
+        self.as_str().to_addresses()
     }
 
     fn as_text(&self) -> Option<&str> {
@@ -199,26 +263,47 @@ impl ToAddress for String {
     }
 }
 
-impl ToAddress for Address {
-    fn to_address(&self) -> Result<Address, AddressError> {
-        Ok(self.clone())
+impl ToAddresses for Address {
+    fn to_addresses(&self) -> Result<Vec<Address>, AddressError> {
+        Ok(vec![self.clone()])
     }
 }
 
-impl ToAddress for SocketAddr {
-    fn to_address(&self) -> Result<Address, AddressError> {
-        Ok((*self).into())
+impl ToAddresses for [Address] {
+    fn to_addresses(&self) -> Result<Vec<Address>, AddressError> {
+        Ok(self.to_vec())
     }
 }
 
-impl<T: ToAddress + ?Sized> ToAddress for &T {
-    fn to_address(&self) -> Result<Address, AddressError> {
-        (**self).to_address()
+impl ToAddresses for SocketAddr {
+    fn to_addresses(&self) -> Result<Vec<Address>, AddressError> {
+        Ok(vec![Address::try_from(*self)?])
+    }
+}
+
+impl<T: ToAddresses + ?Sized> ToAddresses for &T {
+    fn to_addresses(&self) -> Result<Vec<Address>, AddressError> {
+        (**self).to_addresses()
     }
 
     fn as_text(&self) -> Option<&str> {
         (**self).as_text()
     }
+}
+
+/// Returns the first success; without one, the last error.
+pub(crate) fn first_success<T, E: From<AddressError>>(
+    alternatives: &[Address],
+    mut attempt: impl FnMut(&Address) -> Result<T, E>,
+) -> Result<T, E> {
+    let mut outcome = Err(AddressError::NoHost.into());
+    for address in alternatives {
+        outcome = attempt(address);
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    outcome
 }
 
 #[cfg(test)]
@@ -240,12 +325,46 @@ mod tests {
             ("::1:5000", "no port"),
             ("127.0.0.1:70000", "not a port"),
             ("127.0.0.1:1/udp:x", "not a port"),
-            ("no such host:1", "neither"),
+            ("no such host:1", "not an IP address"),
+            ("localhost:1", "not an IP address"),
+            ("[fe80::1%2]:1", "fe80::1%2 has a scope"),
             ("127.0.0.1,::ffff:127.0.0.1:1", "no port"),
             ("127.0.0.1,[::ffff:127.0.0.1]:1", "127.0.0.1 is listed twice"),
         ] {
             let message = text.parse::<Address>().unwrap_err().to_string();
             assert!(message.contains(word), "{text}: {message}");
         }
+    }
+
+    /// Parses with a resolver that knows one name.
+    fn resolved(text: &str) -> Result<Vec<Address>, AddressError> {
+        parse_with(text, |host| match host {
+            "both" => Ok(vec!["::1".parse().unwrap(), "127.0.0.1".parse().unwrap()]),
+            _ => resolve_host(host),
+        })
+    }
+
+    #[test]
+    fn a_name_stands_for_an_alternative_for_each_of_its_addresses() {
+        let texts = |found: Vec<Address>| found.iter().map(Address::to_string).collect::<Vec<_>>();
+        assert_eq!(texts(resolved("both:7/udp:1").unwrap()), ["[::1]:7/udp:1", "127.0.0.1:7/udp:1"]);
+        let list = resolved("127.0.0.1,both,10.0.0.1:7").unwrap();
+        assert_eq!(texts(list), ["127.0.0.1,[::1],10.0.0.1:7"], "a list is one endpoint");
+    }
+
+    #[test]
+    fn a_name_that_does_not_resolve_is_named_with_the_reason() {
+        // The resolver refuses the space without asking another host.
+        let message = "no such host:1".to_addresses().unwrap_err().to_string();
+        assert!(message.starts_with("`no such host` is neither"), "{message}");
+        assert!(matches!(resolved("no such host:1"), Err(AddressError::Unresolved { .. })));
+    }
+
+    #[test]
+    fn a_scope_is_refused_and_not_dropped() {
+        let scoped: SocketAddr = "[fe80::1%2]:7".parse().unwrap();
+        assert!(matches!(Address::try_from(scoped), Err(AddressError::Scoped(_))));
+        assert!(matches!(scoped.to_addresses(), Err(AddressError::Scoped(_))));
+        assert!(matches!("[fe80::1%eth0]:7".to_addresses(), Err(AddressError::Scoped(_))));
     }
 }

@@ -12,7 +12,7 @@ use streams::Interest;
 
 pub use self::shared::SharedAssociation;
 pub(crate) use self::shared::setup::ask_to_connect;
-use crate::address::ToAddress;
+use crate::address::{Address, ToAddresses, first_success};
 use crate::error::{ConnectError, RecvError, SendError};
 use crate::event::Received;
 use crate::message::Message;
@@ -64,7 +64,8 @@ impl Deref for Association {
 }
 
 impl Association {
-    /// Sets up an association with a server, with default [`StackOptions`] and sockets of its own.
+    /// Sets up an association with a server, with default [`StackOptions`] and sockets of its own. Tries the addresses of a
+    /// host's name one after the other, and returns the last error if none succeeds: see [`ToAddresses`].
     ///
     /// ```
     /// # use swiftwater::{Association, Listener};
@@ -79,7 +80,7 @@ impl Association {
     ///
     /// No server listens at the address, the host does not answer, or there is no route to the host: the error says
     /// what to check.
-    pub fn connect(server: impl ToAddress) -> Result<Association, ConnectError> {
+    pub fn connect(server: impl ToAddresses) -> Result<Association, ConnectError> {
         Association::connect_with(server, &StackOptions::default())
     }
 
@@ -97,21 +98,25 @@ impl Association {
     /// # Errors
     ///
     /// Fails as [`Association::connect`] does.
-    pub fn connect_with(server: impl ToAddress, options: &StackOptions) -> Result<Association, ConnectError> {
-        let server = server.to_address()?;
-        Stack::bind_client(options)?.connect(&server)
+    pub fn connect_with(
+        server: impl ToAddresses,
+        options: &StackOptions,
+    ) -> Result<Association, ConnectError> {
+        let servers = server.to_addresses()?;
+        Stack::bind_client(options)?.connect(&servers[..])
     }
 
-    /// Sets up an association with a server as [`Association::connect`] does; gives up after `timeout`, which includes the
-    /// resolution of host names.
+    /// Sets up an association with a server as [`Association::connect`] does; gives up after `timeout`. Takes an
+    /// [`Address`], as [`TcpStream::connect_timeout`](std::net::TcpStream::connect_timeout) takes one, because resolving
+    /// a name cannot be limited; [`ToAddresses`] resolves names beforehand.
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use swiftwater::{Association, ConnectError};
     /// // A socket that never answers.
     /// let silent = std::net::UdpSocket::bind("127.0.0.1:0")?;
-    /// let server = format!("127.0.0.1:7/udp:{}", silent.local_addr()?.port());
-    /// let gave_up = Association::connect_timeout(&*server, Duration::from_millis(20)).unwrap_err();
+    /// let server = format!("127.0.0.1:7/udp:{}", silent.local_addr()?.port()).parse()?;
+    /// let gave_up = Association::connect_timeout(&server, Duration::from_millis(20)).unwrap_err();
     /// assert!(matches!(gave_up, ConnectError::TimedOut));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -119,11 +124,8 @@ impl Association {
     /// # Errors
     ///
     /// Fails as [`Association::connect`] does, or with [`ConnectError::TimedOut`], and then abandons the attempt.
-    pub fn connect_timeout(server: impl ToAddress, timeout: Duration) -> Result<Association, ConnectError> {
-        let wait = Wait::within(timeout);
-        let server = server.to_address()?;
-        let stack = Stack::bind_client(&StackOptions::default())?;
-        Association::await_answer(SharedAssociation::start(&stack, &server)?, wait)
+    pub fn connect_timeout(server: &Address, timeout: Duration) -> Result<Association, ConnectError> {
+        Stack::bind_client(&StackOptions::default())?.connect_timeout(server, timeout)
     }
 
     fn await_answer(shared: Arc<SharedAssociation>, wait: Wait) -> Result<Association, ConnectError> {
@@ -466,13 +468,13 @@ impl Association {
 }
 
 impl Stack {
-    /// Sets up an association with a server; waits until it is up.
+    /// Sets up an association with a server, as [`Association::connect`] does; waits until it is up.
     ///
     /// # Errors
     ///
     /// No server listens at the address, the host does not answer, or there is no route to the host.
-    pub fn connect(&self, server: impl ToAddress) -> Result<Association, ConnectError> {
-        Association::await_answer(SharedAssociation::start(self, &server.to_address()?)?, Wait::Forever)
+    pub fn connect(&self, server: impl ToAddresses) -> Result<Association, ConnectError> {
+        self.connect_from(0, server)
     }
 
     /// Sets up an association with a server; waits until it is up, for `timeout` at most.
@@ -480,13 +482,9 @@ impl Stack {
     /// # Errors
     ///
     /// Fails as [`Stack::connect`] does, or with [`ConnectError::TimedOut`], and then abandons the attempt.
-    pub fn connect_timeout(
-        &self,
-        server: impl ToAddress,
-        timeout: Duration,
-    ) -> Result<Association, ConnectError> {
+    pub fn connect_timeout(&self, server: &Address, timeout: Duration) -> Result<Association, ConnectError> {
         let wait = Wait::within(timeout);
-        Association::await_answer(SharedAssociation::start(self, &server.to_address()?)?, wait)
+        Association::await_answer(SharedAssociation::start_from(self, 0, server)?, wait)
     }
 
     /// Sets up an association from this local SCTP port; waits until it is up.
@@ -504,10 +502,9 @@ impl Stack {
     /// # Errors
     ///
     /// Fails as [`Stack::connect`] does, or because the port already has an association with that peer.
-    pub fn connect_from(&self, port: u16, server: impl ToAddress) -> Result<Association, ConnectError> {
-        Association::await_answer(
-            SharedAssociation::start_from(self, port, &server.to_address()?)?,
-            Wait::Forever,
-        )
+    pub fn connect_from(&self, port: u16, server: impl ToAddresses) -> Result<Association, ConnectError> {
+        first_success(&server.to_addresses()?, |server| {
+            Association::await_answer(SharedAssociation::start_from(self, port, server)?, Wait::Forever)
+        })
     }
 }

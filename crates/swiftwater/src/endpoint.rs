@@ -13,7 +13,7 @@ use tpi::Primitive;
 pub use self::shared::SharedEndpoint;
 #[cfg(feature = "tokio")]
 pub(crate) use self::shared::received;
-use crate::address::ToAddress;
+use crate::address::{ToAddresses, first_success};
 use crate::error::{BindError, ConnectError, RecvError, SendError};
 use crate::event::Received;
 use crate::message::AssociationId;
@@ -66,7 +66,7 @@ impl Endpoint {
     /// # Errors
     ///
     /// The address is not valid or not local to this host, or a port is in use.
-    pub fn bind(address: impl ToAddress) -> Result<Endpoint, BindError> {
+    pub fn bind(address: impl ToAddresses) -> Result<Endpoint, BindError> {
         Endpoint::bind_with(address, &StackOptions::default())
     }
 
@@ -75,13 +75,15 @@ impl Endpoint {
     /// # Errors
     ///
     /// Fails as [`Endpoint::bind`] does.
-    pub fn bind_with(address: impl ToAddress, options: &StackOptions) -> Result<Endpoint, BindError> {
-        let address = address.to_address()?;
-        Stack::bind(&options.at(&address))?.endpoint(address.port)
+    pub fn bind_with(address: impl ToAddresses, options: &StackOptions) -> Result<Endpoint, BindError> {
+        first_success(&address.to_addresses()?, |address| {
+            Stack::bind(&options.at(address))?.endpoint(address.port)
+        })
     }
 
     /// Starts to set up an association, and does not wait for the result: [`Event::Up`](crate::Event::Up) or
-    /// [`Event::Down`](crate::Event::Down) follows.
+    /// [`Event::Down`](crate::Event::Down) follows. Of the addresses of a host's name, asks the first that the endpoint's
+    /// sockets can reach.
     ///
     /// ```
     /// # use swiftwater::{Endpoint, Event, Received};
@@ -95,9 +97,8 @@ impl Endpoint {
     /// # Errors
     ///
     /// The address is not valid, or an association with the peer exists.
-    pub fn connect(&self, server: impl ToAddress) -> Result<(), ConnectError> {
-        let server = server.to_address()?;
-        self.start(&server)
+    pub fn connect(&self, server: impl ToAddresses) -> Result<(), ConnectError> {
+        first_success(&server.to_addresses()?, |server| self.start(server))
     }
 
     /// Sends one message to a peer; waits while the association's send buffer is full.

@@ -217,7 +217,7 @@ pub mod tokio;
 pub mod trace;
 mod watch;
 
-pub use address::{Address, AddressError, ToAddress, UDP_PORT_DEFAULT};
+pub use address::{Address, AddressError, ToAddresses, UDP_PORT_DEFAULT};
 pub use association::{Association, SharedAssociation};
 pub use bytes::Bytes;
 pub use endpoint::{Endpoint, SharedEndpoint};

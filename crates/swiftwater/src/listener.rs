@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::shared::SharedListener;
-use crate::address::ToAddress;
+use crate::address::{ToAddresses, first_success};
 use crate::association::Association;
 use crate::error::{AcceptError, BindError};
 use crate::options::{ListenerOptions, StackOptions};
@@ -58,7 +58,7 @@ impl Listener {
     /// # Errors
     ///
     /// The address is not valid or not local to this host, or a port is in use.
-    pub fn bind(address: impl ToAddress) -> Result<Listener, BindError> {
+    pub fn bind(address: impl ToAddresses) -> Result<Listener, BindError> {
         Listener::bind_with(address, &StackOptions::default())
     }
 
@@ -68,9 +68,10 @@ impl Listener {
     /// # Errors
     ///
     /// Fails as [`Listener::bind`] does.
-    pub fn bind_with(address: impl ToAddress, options: &StackOptions) -> Result<Listener, BindError> {
-        let address = address.to_address()?;
-        Stack::bind(&options.at(&address))?.listen(address.port)
+    pub fn bind_with(address: impl ToAddresses, options: &StackOptions) -> Result<Listener, BindError> {
+        first_success(&address.to_addresses()?, |address| {
+            Stack::bind(&options.at(address))?.listen(address.port)
+        })
     }
 
     /// Accepts the next association, and returns it with the peer's address and SCTP port; waits for an association.

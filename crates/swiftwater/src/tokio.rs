@@ -50,14 +50,15 @@ pub use listener::Listener;
 pub use reader::Reader;
 pub use sender::Sender;
 
-use crate::address::{Address, AddressError, ToAddress};
+use crate::address::{Address, AddressError, ToAddresses};
 
 /// Resolves host names on a thread that may block.
-async fn resolve(server: impl ToAddress) -> Result<Address, AddressError> {
-    let Some(text) = server.as_text().map(str::to_owned) else { return server.to_address() };
-    if let Ok(address) = Address::parse_literal(&text) {
-        return Ok(address);
+async fn resolve(server: impl ToAddresses) -> Result<Vec<Address>, AddressError> {
+    let Some(text) = server.as_text().map(str::to_owned) else { return server.to_addresses() };
+    if let Ok(address) = text.parse() {
+        return Ok(vec![address]);
     }
-    let failed = AddressError::BadHost(text.clone());
-    ::tokio::task::spawn_blocking(move || text.parse()).await.unwrap_or(Err(failed))
+    let cancelled =
+        AddressError::Unresolved { host: text.clone(), reason: "the runtime has shut down".into() };
+    ::tokio::task::spawn_blocking(move || text.to_addresses()).await.unwrap_or(Err(cancelled))
 }

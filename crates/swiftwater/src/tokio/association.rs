@@ -10,7 +10,7 @@ use tpi::Primitive;
 
 use super::resolve;
 use super::until::until;
-use crate::address::{Address, ToAddress};
+use crate::address::{Address, AddressError, ToAddresses};
 use crate::association::{self, SharedAssociation};
 use crate::error::{CloseReason, ConnectError, RecvError, SendError};
 use crate::event::{Event, Received};
@@ -46,7 +46,7 @@ impl Association {
     ///
     /// No server listens at the address, the host does not answer, or there is no route to the host: the error says
     /// what to check.
-    pub async fn connect(server: impl ToAddress) -> Result<Association, ConnectError> {
+    pub async fn connect(server: impl ToAddresses) -> Result<Association, ConnectError> {
         Association::connect_with(server, &StackOptions::default()).await
     }
 
@@ -56,11 +56,11 @@ impl Association {
     ///
     /// Fails as [`Association::connect`] does.
     pub async fn connect_with(
-        server: impl ToAddress,
+        server: impl ToAddresses,
         options: &StackOptions,
     ) -> Result<Association, ConnectError> {
-        let server = resolve(server).await?;
-        Association::set_up(&Stack::bind_client(options)?, &server).await
+        let servers = resolve(server).await?;
+        Association::set_up(&Stack::bind_client(options)?, 0, &servers).await
     }
 
     /// Sets up an association with a server over the sockets of a stack.
@@ -83,9 +83,8 @@ impl Association {
     /// # Errors
     ///
     /// Fails as [`Association::connect`] does.
-    pub async fn connect_on(stack: &Stack, server: impl ToAddress) -> Result<Association, ConnectError> {
-        let server = resolve(server).await?;
-        Association::set_up(stack, &server).await
+    pub async fn connect_on(stack: &Stack, server: impl ToAddresses) -> Result<Association, ConnectError> {
+        Association::set_up(stack, 0, &resolve(server).await?).await
     }
 
     /// Sets up an association from this local SCTP port, over the sockets of a stack.
@@ -96,14 +95,24 @@ impl Association {
     pub async fn connect_from(
         stack: &Stack,
         port: u16,
-        server: impl ToAddress,
+        server: impl ToAddresses,
     ) -> Result<Association, ConnectError> {
-        let server = resolve(server).await?;
-        Association::finish(SharedAssociation::start_from(stack, port, &server)?).await
+        Association::set_up(stack, port, &resolve(server).await?).await
     }
 
-    async fn set_up(stack: &Stack, server: &Address) -> Result<Association, ConnectError> {
-        Association::finish(SharedAssociation::start(stack, server)?).await
+    /// Tries the alternatives one after the other; returns the last error if none succeeds.
+    async fn set_up(stack: &Stack, port: u16, servers: &[Address]) -> Result<Association, ConnectError> {
+        let mut outcome = Err(AddressError::NoHost.into());
+        for server in servers {
+            outcome = match SharedAssociation::start_from(stack, port, server) {
+                Ok(shared) => Association::finish(shared).await,
+                Err(error) => Err(error),
+            };
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        outcome
     }
 
     async fn finish(shared: Arc<SharedAssociation>) -> Result<Association, ConnectError> {

@@ -9,7 +9,7 @@ use tpi::Primitive;
 
 use super::resolve;
 use super::until::until;
-use crate::address::ToAddress;
+use crate::address::{ToAddresses, first_success};
 use crate::endpoint::{self, SharedEndpoint};
 use crate::error::{BindError, ConnectError, RecvError, SendError};
 use crate::event::Received;
@@ -36,7 +36,7 @@ impl Endpoint {
     /// # Errors
     ///
     /// The address is not valid or not local to this host, or a port is in use.
-    pub async fn bind(address: impl ToAddress) -> Result<Endpoint, BindError> {
+    pub async fn bind(address: impl ToAddresses) -> Result<Endpoint, BindError> {
         Endpoint::bind_with(address, &StackOptions::default()).await
     }
 
@@ -45,9 +45,8 @@ impl Endpoint {
     /// # Errors
     ///
     /// Fails as [`Endpoint::bind`] does.
-    pub async fn bind_with(address: impl ToAddress, options: &StackOptions) -> Result<Endpoint, BindError> {
-        let address = resolve(address).await?;
-        endpoint::Endpoint::bind_with(address, options).map(Endpoint::from)
+    pub async fn bind_with(address: impl ToAddresses, options: &StackOptions) -> Result<Endpoint, BindError> {
+        endpoint::Endpoint::bind_with(&resolve(address).await?[..], options).map(Endpoint::from)
     }
 
     /// Starts to set up an association, and does not wait for the result: [`Event::Up`](crate::Event::Up) or
@@ -56,8 +55,8 @@ impl Endpoint {
     /// # Errors
     ///
     /// The address is not valid, or an association with the peer exists.
-    pub async fn connect(&self, server: impl ToAddress) -> Result<(), ConnectError> {
-        self.0.start(&resolve(server).await?)
+    pub async fn connect(&self, server: impl ToAddresses) -> Result<(), ConnectError> {
+        first_success(&resolve(server).await?, |server| self.0.start(server))
     }
 
     /// Sends one message to a peer; waits while the association's send buffer is full.

@@ -9,7 +9,7 @@ use streams::Interest;
 use super::association::Association;
 use super::resolve;
 use super::until::until;
-use crate::address::ToAddress;
+use crate::address::ToAddresses;
 use crate::error::{AcceptError, BindError, RecvError};
 use crate::listener::{self, SharedListener};
 use crate::options::StackOptions;
@@ -35,7 +35,7 @@ impl Listener {
     /// # Errors
     ///
     /// The address is not valid or not local to this host, or a port is in use.
-    pub async fn bind(address: impl ToAddress) -> Result<Listener, BindError> {
+    pub async fn bind(address: impl ToAddresses) -> Result<Listener, BindError> {
         Listener::bind_with(address, &StackOptions::default()).await
     }
 
@@ -45,9 +45,8 @@ impl Listener {
     /// # Errors
     ///
     /// Fails as [`Listener::bind`] does.
-    pub async fn bind_with(address: impl ToAddress, options: &StackOptions) -> Result<Listener, BindError> {
-        let address = resolve(address).await?;
-        listener::Listener::bind_with(address, options).map(Listener::from)
+    pub async fn bind_with(address: impl ToAddresses, options: &StackOptions) -> Result<Listener, BindError> {
+        listener::Listener::bind_with(&resolve(address).await?[..], options).map(Listener::from)
     }
 
     /// Accepts the next association, and returns it with the peer's address and SCTP port; waits for an association.

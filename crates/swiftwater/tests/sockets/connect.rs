@@ -4,7 +4,9 @@ use std::net::UdpSocket;
 use std::thread;
 use std::time::Duration;
 
-use swiftwater::{Address, AddressError, Association, AssociationOptions, ConnectError, Stack, StackOptions};
+use swiftwater::{
+    Address, AddressError, Association, AssociationOptions, ConnectError, Listener, Stack, StackOptions,
+};
 
 use crate::pair::{listen, must_end};
 
@@ -82,15 +84,38 @@ fn an_attempt_that_is_given_up_leaves_nothing() {
         let port = silent.local_addr().unwrap().port();
         let options = StackOptions::default().with_udp_port(0);
         let stack = Stack::bind(&options).unwrap();
-        let server = format!("127.0.0.1:7/udp:{port}");
+        let server = format!("127.0.0.1:7/udp:{port}").parse().unwrap();
         for _ in 0..2 {
-            let none = stack.connect_timeout(&*server, Duration::from_millis(1)).unwrap_err();
+            let none = stack.connect_timeout(&server, Duration::from_millis(1)).unwrap_err();
             assert!(matches!(none, ConnectError::TimedOut), "{none}");
             assert_eq!(stack.association_count(), 0);
         }
         let listener = listen();
-        let client = stack.connect_timeout(listener.local_address(), Duration::from_secs(30)).unwrap();
+        let client = stack.connect_timeout(&listener.local_address(), Duration::from_secs(30)).unwrap();
         assert_eq!(client.peer_addr(), listener.local_addr());
+    });
+}
+
+#[test]
+fn alternatives_are_tried_one_after_the_other() {
+    must_end(|| {
+        let listener = listen();
+        let good = listener.local_address();
+        // The stack of the listener refuses another port, and no socket reaches the other family.
+        let refusing = Address { port: 6, ..good.clone() };
+        let options = StackOptions::default().with_local_addresses(["127.0.0.1".parse().unwrap()]);
+        let foreign: Address = "[2001:db8::1]:7".parse().unwrap();
+        let servers = [refusing.clone(), foreign.clone(), good.clone()];
+        let client = Association::connect_with(&servers[..], &options).unwrap();
+        assert_eq!(client.peer_addr(), listener.local_addr());
+        let last = Association::connect_with(&[foreign, refusing][..], &options).unwrap_err();
+        assert!(matches!(last, ConnectError::Refused), "{last}");
+        let none = Association::connect_with(&Vec::<Address>::new()[..], &options).unwrap_err();
+        assert!(matches!(none, ConnectError::Address(AddressError::NoHost)), "{none}");
+        let local: [Address; 2] =
+            ["192.0.2.77:7/udp:0", "127.0.0.1:7/udp:0"].map(|text| text.parse().unwrap());
+        let listener = Listener::bind(&local[..]).unwrap();
+        assert_eq!(listener.local_addr(), "127.0.0.1:7".parse().unwrap());
     });
 }
 
@@ -135,7 +160,7 @@ fn an_unknown_host_is_named() {
     must_end(|| {
         let unknown = Association::connect("no such host:7").unwrap_err();
         assert!(
-            matches!(&unknown, ConnectError::Address(AddressError::BadHost(host)) if host == "no such host"),
+            matches!(&unknown, ConnectError::Address(AddressError::Unresolved { host, .. }) if host == "no such host"),
             "{unknown}"
         );
         assert!(unknown.to_string().contains("`no such host`"), "{unknown}");

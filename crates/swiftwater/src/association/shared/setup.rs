@@ -16,11 +16,6 @@ use crate::stack::Stack;
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 impl SharedAssociation {
-    /// Requests an association with a server; the answer follows on the stream.
-    pub(crate) fn start(stack: &Stack, server: &Address) -> Result<Arc<SharedAssociation>, ConnectError> {
-        SharedAssociation::start_from(stack, 0, server)
-    }
-
     /// Requests an association from a local port, 0 for any; the answer follows on the stream.
     pub(crate) fn start_from(
         stack: &Stack,
