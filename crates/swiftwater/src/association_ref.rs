@@ -31,17 +31,40 @@ impl AssociationRef<'_> {
         config.flatten().map(|config| AssociationOptions::of(&config))
     }
 
-    /// Changes the options of the association, either all or none of them.
+    /// Replaces the options of the association, either all or none of them.
     pub(crate) fn set_options(&self, options: &AssociationOptions) -> Result<(), OptionsError> {
-        let (stream, id) = (self.socket.stream, self.id);
-        let changed = self.socket.command(|driver, cx| {
-            let current = driver.config(stream, id).ok_or(OptionsError::Closed)?;
-            options.check_fixed(&AssociationOptions::of(&current))?;
-            let config = options.config(&ListenerOptions::default(), &[], current.trace);
-            driver.change_config(cx, stream, id, config);
-            Ok(())
+        let changed = self.socket.change_config(self.id, |current| {
+            options.check_fixed(&AssociationOptions::of(current))?;
+            Ok(options.config(&ListenerOptions::default(), &[], current.trace))
         });
         changed.unwrap_or(Err(OptionsError::Closed))
+    }
+
+    /// Changes options of the association. `change` is foreign code, so it is called outside the perimeter, and again if other
+    /// options were set meanwhile.
+    pub(crate) fn update_options(
+        &self,
+        mut change: impl FnMut(&mut AssociationOptions),
+    ) -> Result<(), OptionsError> {
+        loop {
+            let before = self.options().ok_or(OptionsError::Closed)?;
+            let mut options = before.clone();
+            change(&mut options);
+            let changed = self.socket.change_config(self.id, |current| {
+                let current_options = AssociationOptions::of(current);
+                if current_options != before {
+                    return Err(None);
+                }
+                options.check_fixed(&current_options).map_err(Some)?;
+                Ok(options.config(&ListenerOptions::default(), &[], current.trace))
+            });
+            match changed {
+                Some(Err(None)) => {}
+                Some(Err(Some(error))) => return Err(error),
+                Some(Ok(())) => return Ok(()),
+                None => return Err(OptionsError::Closed),
+            }
+        }
     }
 
     pub(crate) fn abort(&self, reason: &str) {

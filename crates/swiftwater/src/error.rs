@@ -397,7 +397,7 @@ pub enum OptionsError {
         /// The option's name in [`AssociationOptions`](crate::AssociationOptions).
         option: &'static str,
     },
-    /// The association has ended.
+    /// The association has ended, or an internal fault has closed the listener.
     Closed,
 }
 
@@ -408,7 +408,9 @@ impl fmt::Display for OptionsError {
                 f,
                 "{option} cannot change once the association is up; keep its value, or set up another association"
             ),
-            OptionsError::Closed => f.write_str("the association has ended; set its options before it ends"),
+            OptionsError::Closed => f.write_str(
+                "the association or the listener has ended; give the options to another one when it is set up",
+            ),
         }
     }
 }

@@ -48,7 +48,8 @@ pub enum AtHand {
 ///
 /// Fails as [`next_at_hand`] does.
 pub fn next_run_at_hand(association: &SharedAssociation) -> Result<Option<AtHand>, RecvError> {
-    if !association.has_events() || !association.is_up_delivered() {
+    let published = &association.socket.published;
+    if !published.has_events() || !published.is_up_delivered() {
         return Ok(next_at_hand(association)?.map(AtHand::One));
     }
     let socket = &association.socket;

@@ -1,5 +1,6 @@
 //! An open stream, with the calls that all kinds of endpoints share.
 
+mod published;
 mod receive;
 mod request;
 mod send;
@@ -8,9 +9,11 @@ mod wait;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use sctp::AssociationConfig;
 use streams::StreamId;
 use tpi::Errno;
 
+use self::published::Published;
 pub(crate) use self::receive::{Found, unless_restarted};
 pub(crate) use self::wait::{Wait, WaitError};
 use crate::error::{CloseReason, Loss};
@@ -44,6 +47,7 @@ pub(crate) struct Socket {
     pub(crate) shard: Arc<ShardOwner>,
     pub(crate) stream: StreamId,
     style: Style,
+    pub(crate) published: Published,
     /// Minimum size of the messages that stay charged to the receive window after they are read.
     holds_from_bytes: AtomicUsize,
     /// Accessed only inside the perimeter or at the end of a call, never for each message.
@@ -59,8 +63,52 @@ impl std::fmt::Debug for Socket {
 impl Socket {
     pub(crate) fn open(shard: &Arc<ShardOwner>, style: Style) -> Result<Self, Errno> {
         let stream = shard.enter().open_stream().ok_or(Errno::ENOMEM)?;
-        let holds_from_bytes = AtomicUsize::new(usize::MAX);
-        Ok(Socket { shard: Arc::clone(shard), stream, style, holds_from_bytes, end: Mutex::new(End::Open) })
+        Ok(Socket {
+            shard: Arc::clone(shard),
+            stream,
+            style,
+            published: Published::default(),
+            holds_from_bytes: AtomicUsize::new(usize::MAX),
+            end: Mutex::new(End::Open),
+        })
+    }
+
+    /// Publishes the state of the association of a one-to-one stream that begins: of its configuration, and of its
+    /// handshake if that is complete.
+    pub(crate) fn publish(&self) {
+        let (stream, published) = (self.stream, &self.published);
+        // A fault has closed the stack, so there is nothing to publish.
+        let _ = self.shard.with_driver(|driver| {
+            if let Some(config) = driver.config(stream, 0) {
+                published.on_begun(&config);
+            }
+            if let Some(view) = driver.view(stream, 0) {
+                published.on_handshake(view.streams_out());
+            }
+        });
+    }
+
+    /// Changes the configuration of an association to the result of `change`, and publishes it. Returns the error of `change`;
+    /// `None` if the association has ended.
+    pub(crate) fn change_config<E>(
+        &self,
+        association: u32,
+        change: impl FnOnce(&AssociationConfig) -> Result<AssociationConfig, E>,
+    ) -> Option<Result<(), E>> {
+        let (stream, published) = (self.stream, &self.published);
+        let changed = self.command(|driver, cx| {
+            let current = driver.config(stream, association)?;
+            let config = match change(&current) {
+                Ok(config) => config,
+                Err(error) => return Some(Err(error)),
+            };
+            if self.style == Style::OneToOne {
+                published.on_changed(&config);
+            }
+            driver.change_config(cx, stream, association, config);
+            Some(Ok(()))
+        });
+        changed.flatten()
     }
 
     /// Returns why the association of a one-to-one stream has ended, whether or not the end was read; `None` if the

@@ -430,7 +430,8 @@ impl Socket {
     /// Applies the current options and addresses of the socket to associations that peers set up from now on.
     pub(crate) fn update_listener(&self) {
         if let Some(listener) = self.listener() {
-            listener.set_options(&self.options().for_stack());
+            // A listener that a fault has closed accepts nothing more.
+            let _ = listener.set_options(&self.options().for_stack());
             // The call cannot fail: this socket holds these addresses, so no other listener has them.
             let _ = listener.set_local_addresses(&self.local_scope());
         }

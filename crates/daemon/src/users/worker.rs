@@ -98,7 +98,7 @@ mod tests {
         let stick = || {
             let (begin, (end_it, ends)) = (begin.clone(), std::sync::mpsc::channel::<()>());
             worker.run(move || {
-                drop(begin.send(()));
+                let _ = begin.send(());
                 ends.recv().unwrap_or_default();
             });
             end_it

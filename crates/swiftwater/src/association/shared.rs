@@ -4,10 +4,9 @@ pub(super) mod setup;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use sctp::{AssociationView, MessageLimits, PathId, PathOptions, PrimaryError, SendInfo, Statistics};
+use sctp::{AssociationView, PathId, PathOptions, PrimaryError, SendInfo, Statistics};
 use streams::{Chain, Interest, Message as Block, WriteError};
 use tpi::Primitive;
 
@@ -27,12 +26,6 @@ use crate::stream::Stream;
 #[derive(Debug)]
 pub struct SharedAssociation {
     pub(crate) socket: Socket,
-    /// Number of outbound streams; known once the association is up.
-    streams_out: AtomicU16,
-    message_bytes_max: AtomicUsize,
-    events: AtomicBool,
-    /// Whether `next` has delivered [`Event::Up`].
-    up_delivered: AtomicBool,
     /// The address that the connect request named, or that the association was accepted from.
     asked: SocketAddr,
     /// The address that answered the connect request.
@@ -205,7 +198,7 @@ impl SharedAssociation {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn streams_out(&self) -> u16 {
-        self.streams_out.load(Ordering::Relaxed)
+        self.socket.published.streams_out()
     }
 
     /// Returns the number of inbound streams that the handshake negotiated; 0 once the association has ended.
@@ -232,8 +225,8 @@ impl SharedAssociation {
         self.association_ref().options()
     }
 
-    /// Changes the options of this association at once, either all or none of them. A changed option of paths applies
-    /// to all paths; other settings of [`SharedAssociation::set_path`] remain.
+    /// Replaces the options of this association at once, either all or none of them: to change single options, see
+    /// [`SharedAssociation::update_options`]. A changed option of paths applies to all paths; other settings of [`SharedAssociation::set_path`] remain.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -254,13 +247,26 @@ impl SharedAssociation {
     /// One of the *fixed* options differs from that of the association, or the association has ended. No option has
     /// changed.
     pub fn set_options(&self, options: &AssociationOptions) -> Result<(), OptionsError> {
-        self.association_ref().set_options(options)?;
-        self.message_bytes_max.store(options.message_bytes_max, Ordering::Relaxed);
-        if options.events != self.events.swap(options.events, Ordering::Relaxed) {
-            // Events begin now, long after the association came up, so `Up` is not reported.
-            self.up_delivered.store(true, Ordering::Relaxed);
-        }
-        Ok(())
+        self.association_ref().set_options(options)
+    }
+
+    /// Changes single options of this association at once; the others stay, even if another thread changes them at the same time.
+    /// `change` gets the current options. It is called again if they have changed meanwhile.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Listener};
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// # let client = Association::connect(listener.local_address())?;
+    /// client.update_options(|options| options.nodelay = true)?;
+    /// assert!(client.options().expect("it is up").nodelay);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`SharedAssociation::set_options`] does.
+    pub fn update_options(&self, change: impl FnMut(&mut AssociationOptions)) -> Result<(), OptionsError> {
+        self.association_ref().update_options(change)
     }
 
     /// Changes the options of the path to one address of the peer (`SCTP_PEER_ADDR_PARAMS`), or of all paths if
@@ -333,10 +339,7 @@ impl SharedAssociation {
     /// others are refused.
     #[inline]
     pub(crate) fn check_collected(&self, bytes: usize, info: &SendInfo) -> Result<(), SendError> {
-        let limits = MessageLimits {
-            streams: self.streams_out.load(Ordering::Relaxed),
-            message_bytes_max: self.message_bytes_max.load(Ordering::Relaxed),
-        };
+        let limits = self.socket.published.message_limits();
         if limits.streams == 0 {
             // The association had ended before it was accepted.
             return Err(SendError::Closed);
@@ -390,10 +393,10 @@ impl SharedAssociation {
     }
 
     pub(crate) fn next_with(&self, wait: Wait) -> Result<Option<Received>, RecvError> {
-        if !self.has_events() {
+        if !self.socket.published.has_events() {
             return Ok(self.recv_message(wait)?.map(Received::Message));
         }
-        if self.is_up_due() {
+        if self.socket.published.take_up() {
             return Ok(Some(Received::Event(Event::Up)));
         }
         let socket = &self.socket;
@@ -403,21 +406,6 @@ impl SharedAssociation {
                 return Ok(received);
             }
         }
-    }
-
-    pub(crate) fn has_events(&self) -> bool {
-        self.events.load(Ordering::Relaxed)
-    }
-
-    /// Returns whether [`Event::Up`] was delivered.
-    #[cfg(feature = "internals")]
-    pub(crate) fn is_up_delivered(&self) -> bool {
-        self.up_delivered.load(Ordering::Relaxed)
-    }
-
-    /// Returns whether [`Event::Up`] was not delivered before, and marks it as delivered.
-    pub(crate) fn is_up_due(&self) -> bool {
-        !self.up_delivered.swap(true, Ordering::Relaxed)
     }
 
     /// Returns what `next` delivers for the result of a read; `None` if the program does not see it.

@@ -119,7 +119,7 @@ impl SharedEndpoint {
         self.association(id).options()
     }
 
-    /// Changes the options of one association at once, either all or none of them.
+    /// Replaces the options of one association at once, either all or none of them.
     ///
     /// ```
     /// # use swiftwater::{Association, AssociationOptions, Endpoint};
@@ -137,6 +137,30 @@ impl SharedEndpoint {
     /// changed.
     pub fn set_options(&self, id: AssociationId, options: &AssociationOptions) -> Result<(), OptionsError> {
         self.association(id).set_options(options)
+    }
+
+    /// Changes single options of one association at once, as
+    /// [`Association::update_options`](crate::SharedAssociation::update_options) does.
+    ///
+    /// ```
+    /// # use swiftwater::{Association, Endpoint};
+    /// # let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
+    /// # let _client = Association::connect(endpoint.local_address())?;
+    /// let (id, _up) = endpoint.recv()?;
+    /// endpoint.update_options(id, |options| options.nodelay = true)?;
+    /// assert!(endpoint.options(id).expect("it is up").nodelay);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`SharedEndpoint::set_options`] does.
+    pub fn update_options(
+        &self,
+        id: AssociationId,
+        change: impl FnMut(&mut AssociationOptions),
+    ) -> Result<(), OptionsError> {
+        self.association(id).update_options(change)
     }
 
     /// Changes the options of the path of an association to one address of the peer (`SCTP_PEER_ADDR_PARAMS`), or of

@@ -1,14 +1,14 @@
 //! The state that the clones of a listener share, and the calls that do not wait.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sctp::AssociationConfig;
 use tpi::Primitive;
 
 use crate::address::Address;
 use crate::association::SharedAssociation;
-use crate::error::{AcceptError, BindError};
+use crate::error::{AcceptError, BindError, OptionsError};
 use crate::options::{AssociationOptions, ListenerOptions};
 use crate::socket::{Found, Socket, Style};
 use crate::stack::Stack;
@@ -25,7 +25,8 @@ pub struct SharedListener {
     socket: Socket,
     stack: Stack,
     port: u16,
-    /// Configuration of associations that are set up from now on.
+    /// Configuration of associations that are set up from now on. The lock is held while the core gets a change, so the core
+    /// has the same.
     config: Mutex<AssociationConfig>,
 }
 
@@ -47,31 +48,62 @@ impl SharedListener {
         &self.stack
     }
 
-    /// Sets the options of associations that are accepted from now on. Accepted associations keep theirs.
+    /// Returns the options of associations that are accepted from now on.
+    pub fn options(&self) -> AssociationOptions {
+        AssociationOptions::of(&self.config())
+    }
+
+    /// Replaces the options of associations that are accepted from now on: to change single options, see
+    /// [`SharedListener::update_options`]. Accepted associations keep theirs. No handshake has negotiated anything for future
+    /// associations, so options marked *fixed* may differ, too.
     ///
     /// ```
     /// # use swiftwater::{Association, AssociationOptions, Listener};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// listener.set_options(&AssociationOptions::default().with_nodelay(true));
+    /// listener.set_options(&AssociationOptions::default().with_nodelay(true))?;
     /// let client = Association::connect(listener.local_address())?;
     /// let (server, _) = listener.accept()?;
     /// assert!(server.options().expect("it is up").nodelay);
     /// # drop(client);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn set_options(&self, options: &AssociationOptions) {
-        let mut config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
-        let limits = ListenerOptions {
-            refuse_beyond_backlog: config.refuse_beyond_backlog,
-            associations_max: config.listener_associations_max,
-            shares_port: config.shares_port,
-            distinct_peers: config.distinct_peers,
-            ..ListenerOptions::default()
-        };
-        let changed = options.config(&limits, &config.local_addresses, config.trace);
-        // The addresses stay, so that no other listener can have them.
-        let _ = self.change(changed.clone());
-        *config = changed;
+    ///
+    /// # Errors
+    ///
+    /// An internal fault has closed the listener.
+    pub fn set_options(&self, options: &AssociationOptions) -> Result<(), OptionsError> {
+        self.replace_options(&mut self.config(), options)
+    }
+
+    /// Changes single options of associations that are accepted from now on; the others stay, even if another thread changes them
+    /// at the same time. `change` gets the current options. It is called again if they have changed meanwhile.
+    ///
+    /// ```
+    /// # use swiftwater::Listener;
+    /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
+    /// listener.update_options(|options| options.nodelay = true)?;
+    /// listener.update_options(|options| options.streams_out = 64)?;
+    /// assert!(listener.options().nodelay);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`SharedListener::set_options`] does.
+    pub fn update_options(
+        &self,
+        mut change: impl FnMut(&mut AssociationOptions),
+    ) -> Result<(), OptionsError> {
+        loop {
+            let before = self.options();
+            let mut options = before.clone();
+            // Foreign code, which may call this listener.
+            change(&mut options);
+            let mut config = self.config();
+            if AssociationOptions::of(&config) == before {
+                return self.replace_options(&mut config, &options);
+            }
+        }
     }
 
     /// Listens at these addresses of the stack from now on, as after
@@ -81,9 +113,10 @@ impl SharedListener {
     ///
     /// Another listener on this port has one of these addresses. Nothing has changed.
     pub fn set_local_addresses(&self, local_addresses: &[IpAddr]) -> Result<(), BindError> {
-        let mut config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut config = self.config();
         let changed = AssociationConfig { local_addresses: local_addresses.to_vec(), ..config.clone() };
-        if !self.change(changed.clone()) {
+        // After a fault the listener is closed and accepts no more associations.
+        if self.change(changed.clone()) == Some(false) {
             return Err(BindError::PortInUse { port: self.port });
         }
         *config = changed;
@@ -125,18 +158,39 @@ impl SharedListener {
         let socket = Socket::open(&self.stack.shard, Style::OneToOne).map_err(|e| failed(e.to_string()))?;
         let acceptor = socket.stream.index() as u32;
         match self.socket.ask(Primitive::ConnRes { sequence, acceptor }) {
-            Ok(Primitive::OkAck { .. }) => {
-                Ok(Some((SharedAssociation::accepted(&self.stack, socket, peer), peer)))
-            }
+            Ok(Primitive::OkAck { .. }) => Ok(Some((SharedAssociation::accepted(socket, peer), peer))),
             answer => Err(failed(format!("the provider answered {answer:?}"))),
         }
     }
 
-    fn change(&self, config: AssociationConfig) -> bool {
+    fn config(&self) -> MutexGuard<'_, AssociationConfig> {
+        self.config.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn replace_options(
+        &self,
+        config: &mut AssociationConfig,
+        options: &AssociationOptions,
+    ) -> Result<(), OptionsError> {
+        let limits = ListenerOptions {
+            refuse_beyond_backlog: config.refuse_beyond_backlog,
+            associations_max: config.listener_associations_max,
+            shares_port: config.shares_port,
+            distinct_peers: config.distinct_peers,
+            ..ListenerOptions::default()
+        };
+        let changed = options.config(&limits, &config.local_addresses, config.trace);
+        // The addresses stay, so that no other listener can have them.
+        self.change(changed.clone()).ok_or(OptionsError::Closed)?;
+        *config = changed;
+        Ok(())
+    }
+
+    /// Changes the configuration of future associations. Returns false if another listener has one of the addresses, `None` if a
+    /// fault has closed the listener.
+    fn change(&self, config: AssociationConfig) -> Option<bool> {
         let stream = self.socket.stream;
-        let changed = self.socket.command(|driver, cx| driver.change_config(cx, stream, 0, config));
-        // After a fault the listener is closed and accepts no more associations.
-        changed.unwrap_or(true)
+        self.socket.command(|driver, cx| driver.change_config(cx, stream, 0, config))
     }
 
     pub(crate) fn socket(&self) -> &Socket {

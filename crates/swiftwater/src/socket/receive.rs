@@ -211,8 +211,8 @@ impl Socket {
         }
     }
 
-    /// Handles a message that is not user data. Records the end of a one-to-one stream here, inside the perimeter, so
-    /// that every reader sees it.
+    /// Handles a message that is not user data. Records the end and the handshakes of a one-to-one stream here, inside the
+    /// perimeter, so that every caller sees them.
     #[cold]
     fn on_primitive<T>(&self, message: Block) -> Option<Found<T>> {
         let (Kind::Proto(control) | Kind::PcProto(control)) = message.kind else { return None };
@@ -220,6 +220,7 @@ impl Socket {
         if self.style == Style::OneToOne {
             let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
             match &primitive {
+                Primitive::ConnCon { outbound_streams, .. } => self.published.on_handshake(*outbound_streams),
                 Primitive::OrdrelInd { .. } => *end = End::PeerShutdown,
                 Primitive::DisconInd { reason, cause, .. } => {
                     *end = Loss::of(*reason, *cause, &message.data).map_or(End::Closed, End::Lost);

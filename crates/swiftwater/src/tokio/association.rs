@@ -261,10 +261,10 @@ impl Association {
     ///
     /// Fails as [`Association::next`](crate::Association::next) does.
     pub async fn next(&self) -> Result<Option<Received>, RecvError> {
-        if !self.0.has_events() {
+        if !self.0.socket().published.has_events() {
             return Ok(self.recv().await?.map(Received::Message));
         }
-        if self.0.is_up_due() {
+        if self.0.socket().published.take_up() {
             return Ok(Some(Received::Event(Event::Up)));
         }
         let socket = self.0.socket();

@@ -1,5 +1,7 @@
 //! Options that change the packets.
 
+use std::thread;
+
 use swiftwater::{
     Association, AssociationOptions, Checksum, Event, MtuState, OptionsError, Received, SendError,
     StackOptions,
@@ -123,12 +125,61 @@ fn a_listener_gives_associations_the_options_that_it_has_when_they_come() {
     must_end(|| {
         let listener = listen_with(&StackOptions::default());
         let options = AssociationOptions::default().with_streams_out(3).with_message_bytes_max(10);
-        listener.set_options(&options);
+        listener.set_options(&options).unwrap();
         let _client = Association::connect(listener.local_address()).unwrap();
         let (server, _) = listener.accept().unwrap();
         assert_eq!(server.options().unwrap(), options);
         assert_eq!(server.streams_out(), 3);
         let too_long = SendError::TooLong { bytes: 11, limit_bytes: 10 };
         assert_eq!(server.send(&pattern(0, 11)), Err(too_long));
+    });
+}
+
+/// Number of changes that each of two threads makes.
+const CHANGES: usize = 1000;
+
+#[test]
+fn two_threads_that_change_one_option_each_lose_no_change() {
+    must_end(|| {
+        let (client, _server) = pair_with(&StackOptions::default());
+        let listener = listen_with(&StackOptions::default());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for n in 1..=CHANGES {
+                    client.update_options(|options| options.message_bytes_max = n).unwrap();
+                    assert_eq!(client.options().unwrap().message_bytes_max, n);
+                    listener.update_options(|options| options.message_bytes_max = n).unwrap();
+                    assert_eq!(listener.options().message_bytes_max, n);
+                }
+            });
+            for n in 1..=CHANGES {
+                let frequency = n as u32;
+                client.update_options(|options| options.sack_frequency = frequency).unwrap();
+                assert_eq!(client.options().unwrap().sack_frequency, frequency);
+                listener.update_options(|options| options.sack_frequency = frequency).unwrap();
+                assert_eq!(listener.options().sack_frequency, frequency);
+            }
+        });
+        let fixed = client.update_options(|options| options.ecn = !options.ecn);
+        assert_eq!(fixed, Err(OptionsError::Fixed { option: "ecn" }));
+    });
+}
+
+#[test]
+fn a_sender_that_collects_messages_has_the_limit_of_the_last_change() {
+    must_end(|| {
+        let (client, _server) = pair_with(&StackOptions::default());
+        for _ in 0..CHANGES / 10 {
+            thread::scope(|scope| {
+                for limit_bytes in [10, 20] {
+                    let options = client.options().unwrap().with_message_bytes_max(limit_bytes);
+                    let client = &client;
+                    scope.spawn(move || client.set_options(&options).unwrap());
+                }
+            });
+            let limit_bytes = client.options().unwrap().message_bytes_max;
+            let too_long = SendError::TooLong { bytes: 21, limit_bytes };
+            assert_eq!(client.sender().feed(&pattern(0, 21)), Err(too_long));
+        }
     });
 }

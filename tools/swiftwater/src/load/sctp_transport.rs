@@ -327,11 +327,9 @@ impl SctpIn {
 
     /// Returns a receiver of pieces of an endless message.
     pub(crate) fn endless(association: Association) -> Self {
-        if !association.peer_addr().ip().is_loopback()
-            && let Some(options) = association.options()
-        {
-            let options = options.with_partial_delivery_bytes(PART_BYTES);
-            if let Err(error) = association.set_options(&options) {
+        if !association.peer_addr().ip().is_loopback() && association.options().is_some() {
+            let later = |options: &mut AssociationOptions| options.partial_delivery_bytes = PART_BYTES;
+            if let Err(error) = association.update_options(later) {
                 // The rate of a long test hardly changes.
                 note(format_args!("swiftwater: the first bytes of a stream are read late: {error}"));
             }

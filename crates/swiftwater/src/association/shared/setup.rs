@@ -1,7 +1,6 @@
 //! The beginning of an association: the connect request and its answer, or an accepted connection.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use streams::Message as Block;
@@ -32,7 +31,7 @@ impl SharedAssociation {
         }
         ask_to_connect(stack, &socket, server)?;
         let asked = server.socket_addresses().next().unwrap_or(ANY);
-        Ok(Arc::new(SharedAssociation::over(stack, socket, asked)))
+        Ok(SharedAssociation::over(socket, asked))
     }
 
     /// Handles a message that was read after the connect request. Returns whether the association is up.
@@ -41,8 +40,7 @@ impl SharedAssociation {
         found: Result<Found<Block>, RecvError>,
     ) -> Result<bool, ConnectError> {
         match found {
-            Ok(Found::Primitive(Primitive::ConnCon { outbound_streams, .. }, _)) => {
-                self.streams_out.store(outbound_streams, Ordering::Relaxed);
+            Ok(Found::Primitive(Primitive::ConnCon { .. }, _)) => {
                 if let Some(peer) = self.association_ref().peer_addr() {
                     // The association comes up once, so the cell is empty.
                     let _ = self.peer.set(peer);
@@ -67,30 +65,14 @@ impl SharedAssociation {
         }
     }
 
-    pub(crate) fn accepted(stack: &Stack, socket: Socket, peer: SocketAddr) -> Arc<SharedAssociation> {
-        let association = SharedAssociation::over(stack, socket, peer);
-        if let Some(streams_out) = association.view(|view| view.streams_out()) {
-            association.streams_out.store(streams_out, Ordering::Relaxed);
-        }
-        // The listener's options may have changed since it was opened.
-        if let Some(options) = association.options() {
-            association.message_bytes_max.store(options.message_bytes_max, Ordering::Relaxed);
-            association.events.store(options.events, Ordering::Relaxed);
-        }
-        Arc::new(association)
+    pub(crate) fn accepted(socket: Socket, peer: SocketAddr) -> Arc<SharedAssociation> {
+        SharedAssociation::over(socket, peer)
     }
 
-    fn over(stack: &Stack, socket: Socket, asked: SocketAddr) -> SharedAssociation {
-        let options = &stack.options.association;
-        SharedAssociation {
-            socket,
-            streams_out: AtomicU16::new(0),
-            message_bytes_max: AtomicUsize::new(options.message_bytes_max),
-            events: AtomicBool::new(options.events),
-            up_delivered: AtomicBool::new(false),
-            asked,
-            peer: OnceLock::new(),
-        }
+    /// Returns an association of this socket, which was accepted or has requested to connect.
+    fn over(socket: Socket, asked: SocketAddr) -> Arc<SharedAssociation> {
+        socket.publish();
+        Arc::new(SharedAssociation { socket, asked, peer: OnceLock::new() })
     }
 }
 
