@@ -85,7 +85,7 @@ fn await_paths(association: &Association, count: usize) -> Result<(), Box<dyn Er
         if paths.iter().filter(|path| path.active).count() >= count {
             return Ok(());
         }
-        match association.next_timeout(CONFIRMED_WITHIN) {
+        match association.recv_any_timeout(CONFIRMED_WITHIN) {
             Ok(Some(_)) => {}
             Ok(None) => return Err("the server has shut down".into()),
             Err(RecvError::TimedOut) => return Ok(()),
@@ -96,7 +96,7 @@ fn await_paths(association: &Association, count: usize) -> Result<(), Box<dyn Er
 
 fn next_message(association: &Association) -> Result<String, Box<dyn Error>> {
     loop {
-        match association.next()? {
+        match association.recv_any()? {
             Some(Received::Message(message)) => {
                 return Ok(String::from_utf8_lossy(&message.to_vec()).into_owned());
             }

@@ -11,7 +11,7 @@ use sctp::{RecvInfo, SendInfo};
 use streams::Interest;
 
 pub use self::shared::SharedAssociation;
-pub(crate) use self::shared::setup::ask_to_connect;
+pub(crate) use self::shared::setup::request_connect;
 use crate::address::{Address, ToAddresses, first_success};
 use crate::error::{ConnectError, RecvError, SendError};
 use crate::event::Received;
@@ -329,28 +329,28 @@ impl Association {
     /// let (server, _) = listener.accept()?;
     /// server.send(b"last")?;
     /// server.shutdown()?;
-    /// assert!(matches!(client.next()?, Some(Received::Event(Event::Up))));
-    /// assert!(matches!(client.next()?, Some(Received::Message(message)) if message.to_vec() == b"last"));
-    /// assert!(matches!(client.next()?, Some(Received::Event(Event::PeerShutdown))));
-    /// assert!(matches!(client.next()?, Some(Received::Event(Event::Down(None)))));
-    /// assert!(client.next()?.is_none());
+    /// assert!(matches!(client.recv_any()?, Some(Received::Event(Event::Up))));
+    /// assert!(matches!(client.recv_any()?, Some(Received::Message(message)) if message.to_vec() == b"last"));
+    /// assert!(matches!(client.recv_any()?, Some(Received::Event(Event::PeerShutdown))));
+    /// assert!(matches!(client.recv_any()?, Some(Received::Event(Event::Down(None)))));
+    /// assert!(client.recv_any()?.is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
     /// The association was aborted or lost; the error follows the events that report this.
-    pub fn next(&self) -> Result<Option<Received>, RecvError> {
-        self.next_with(Wait::Forever)
+    pub fn recv_any(&self) -> Result<Option<Received>, RecvError> {
+        self.recv_any_with(Wait::Forever)
     }
 
     /// Receives the next message or event; waits for it for `timeout` at most.
     ///
     /// # Errors
     ///
-    /// Fails as [`Association::next`] does, or with [`RecvError::TimedOut`].
-    pub fn next_timeout(&self, timeout: Duration) -> Result<Option<Received>, RecvError> {
-        self.next_with(Wait::within(timeout))
+    /// Fails as [`Association::recv_any`] does, or with [`RecvError::TimedOut`].
+    pub fn recv_any_timeout(&self, timeout: Duration) -> Result<Option<Received>, RecvError> {
+        self.recv_any_with(Wait::within(timeout))
     }
 
     /// Copies the next message into `buffer`; waits for it. The rest of a message that does not fit comes with the next

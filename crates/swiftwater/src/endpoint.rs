@@ -81,7 +81,7 @@ impl Endpoint {
         })
     }
 
-    /// Starts to set up an association, and does not wait for the result: [`Event::Up`](crate::Event::Up) or
+    /// Starts to set up an association, and returns it (`sctp_connectx`). Does not wait for the result: [`Event::Up`](crate::Event::Up) or
     /// [`Event::Down`](crate::Event::Down) follows. Of the addresses of a host's name, asks the first that the endpoint's
     /// sockets can reach.
     ///
@@ -89,15 +89,15 @@ impl Endpoint {
     /// # use swiftwater::{Endpoint, Event, Received};
     /// let server = Endpoint::bind("127.0.0.1:0/udp:0")?;
     /// let client = Endpoint::bind("127.0.0.1:0/udp:0")?;
-    /// client.connect(server.local_address())?;
-    /// assert!(matches!(client.recv()?, (_server, Received::Event(Event::Up))));
+    /// let id = client.connect(server.local_address())?;
+    /// assert!(matches!(client.recv()?, (up, Received::Event(Event::Up)) if up == id));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
     /// The address is not valid, or an association with the peer exists.
-    pub fn connect(&self, server: impl ToAddresses) -> Result<(), ConnectError> {
+    pub fn connect(&self, server: impl ToAddresses) -> Result<AssociationId, ConnectError> {
         first_success(&server.to_addresses()?, |server| self.start(server))
     }
 

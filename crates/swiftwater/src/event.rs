@@ -24,7 +24,7 @@ pub enum Received {
 ///
 /// An [`Endpoint`](crate::Endpoint) always delivers `Up`, `Restarted`, `PeerShutdown`, `Down` and
 /// `PartialDeliveryAborted`, and the others with [`AssociationOptions::events`](crate::AssociationOptions::events).
-/// [`Association::next`](crate::Association::next) delivers all of them with that option, and none without it.
+/// [`Association::recv_any`](crate::Association::recv_any) delivers all of them with that option, and none without it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {

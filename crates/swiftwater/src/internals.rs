@@ -28,9 +28,9 @@ use streams::{Interest, Kind, Message as Block, RunMessages};
 ///
 /// # Errors
 ///
-/// Fails as [`Association::try_next`](SharedAssociation::try_next) does.
+/// Fails as [`Association::try_recv_any`](SharedAssociation::try_recv_any) does.
 pub fn next_at_hand(association: &SharedAssociation) -> Result<Option<Received>, RecvError> {
-    association.next_with(Wait::NoPoll)
+    association.recv_any_with(Wait::NoPoll)
 }
 
 /// A message or an event, or several messages that came together in a packet.

@@ -98,7 +98,7 @@
 //!
 //! [`set_path`](SharedAssociation::set_path) tunes the probes of each path,
 //! [`set_primary`](SharedAssociation::set_primary) chooses one, [`statistics`](SharedAssociation::statistics) shows
-//! all. With [`AssociationOptions::events`], [`Association::next`] returns events of paths and messages in order with
+//! all. With [`AssociationOptions::events`], [`Association::recv_any`] returns events of paths and messages in order with
 //! the messages: see [`Event`].
 //!
 //! # Waiting and errors
@@ -111,7 +111,7 @@
 //! | [`Association::connect`], [`Stack::connect`] | `connect_timeout` | |
 //! | [`Association::send`], [`send_with`](Association::send_with) | `send_timeout` | `try_send` |
 //! | [`Association::recv`] | `recv_timeout` | `try_recv` |
-//! | [`Association::next`] | `next_timeout` | `try_next` |
+//! | [`Association::recv_any`] | `recv_any_timeout` | `try_recv_any` |
 //! | [`Association::close`] | `close_timeout` | drop the association |
 //! | [`Listener::accept`] | `accept_timeout` | `try_accept` |
 //! | [`Endpoint::send_to`] | `send_timeout` | `try_send_to` |

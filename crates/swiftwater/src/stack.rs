@@ -300,10 +300,11 @@ impl Stack {
         self.shard.with_driver(f)
     }
 
-    /// Returns the first address of this stack with an SCTP port, as a peer on this host would name it.
+    /// Returns the first address that this stack is bound to, with an SCTP port. Sockets without an address are bound to the
+    /// unspecified address.
     pub(crate) fn addr_of(&self, port: u16) -> SocketAddr {
-        let first = self.address_of(port).hosts.first().copied();
-        SocketAddr::new(first.unwrap_or(Ipv4Addr::LOCALHOST.into()), port)
+        let bound = self.with_driver(|driver| driver.link_addresses()).unwrap_or_default();
+        SocketAddr::new(bound.first().map_or(Ipv4Addr::UNSPECIFIED.into(), SocketAddr::ip), port)
     }
 
     /// Returns the address of an SCTP port of this stack, as a peer on this host would name it.

@@ -79,6 +79,8 @@ pub struct SctpDriver {
     pool: Pool,
     /// A batch that the link could not take yet, and that must be sent first.
     refused: Option<::sctp::Transmit>,
+    /// The association that the last connect request has begun, and its stream.
+    requested: Option<(StreamId, AssociationId)>,
     /// Number of batches that the link has delivered or accepted.
     batches_moved: u64,
     /// Time zero of the core.
@@ -124,6 +126,7 @@ impl SctpDriver {
             buffer: TransmitBuffer::new(),
             pool: Pool::default(),
             refused: None,
+            requested: None,
             batches_moved: 0,
             epoch,
             trace: None,
@@ -153,6 +156,11 @@ impl SctpDriver {
     /// Returns a view of the association of a one-to-one stream, or of one association of a one-to-many stream.
     pub fn view(&self, s: StreamId, association: u32) -> Option<AssociationView<'_>> {
         self.endpoint.association(self.association(s, association)?)
+    }
+
+    /// Returns the association that the last connect request has begun, if it was a request of this stream.
+    pub fn requested(&self, s: StreamId) -> Option<u32> {
+        self.requested.filter(|(stream, _)| *stream == s).map(|(_, id)| id.0)
     }
 
     /// Returns how the association of a one-to-one stream has ended; `None` if it has not.

@@ -236,6 +236,7 @@ impl SctpDriver {
             endpoint.abandon(id, &mut host);
             return Err(Refusal::system(errno));
         }
+        self.requested = Some((s, id));
         self.minors.set_owner(id, Owner::Stream(s));
         self.rest(s);
         if !matches!(minor, Some(Minor::OneToMany { .. })) {

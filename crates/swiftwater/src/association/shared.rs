@@ -78,9 +78,9 @@ impl SharedAssociation {
     ///
     /// # Errors
     ///
-    /// Fails as [`Association::next`](crate::Association::next) does, or with [`RecvError::WouldBlock`].
-    pub fn try_next(&self) -> Result<Option<Received>, RecvError> {
-        self.next_with(Wait::None)
+    /// Fails as [`Association::recv_any`](crate::Association::recv_any) does, or with [`RecvError::WouldBlock`].
+    pub fn try_recv_any(&self) -> Result<Option<Received>, RecvError> {
+        self.recv_any_with(Wait::None)
     }
 
     /// Transmits messages at once that wait for others to share their packet.
@@ -392,7 +392,7 @@ impl SharedAssociation {
         }
     }
 
-    pub(crate) fn next_with(&self, wait: Wait) -> Result<Option<Received>, RecvError> {
+    pub(crate) fn recv_any_with(&self, wait: Wait) -> Result<Option<Received>, RecvError> {
         if !self.socket.published.has_events() {
             return Ok(self.recv_message(wait)?.map(Received::Message));
         }
@@ -408,7 +408,7 @@ impl SharedAssociation {
         }
     }
 
-    /// Returns what `next` delivers for the result of a read; `None` if the program does not see it.
+    /// Returns what `recv_any` delivers for the result of a read; `None` if the program does not see it.
     pub(crate) fn received(&self, found: Found<Block>) -> Result<Option<Option<Received>>, RecvError> {
         Ok(match found {
             Found::Data(message) => Some(Some(Received::Message(from_block(message)))),

@@ -7,7 +7,7 @@ use streams::{Control, Kind};
 use tpi::Primitive;
 
 use crate::address::Address;
-use crate::association::ask_to_connect;
+use crate::association::request_connect;
 use crate::association_ref::AssociationRef;
 use crate::error::{BindError, ConnectError, Loss, OptionsError, RecvError, SendError};
 use crate::event::{Event, Received};
@@ -70,8 +70,8 @@ impl SharedEndpoint {
         self.association(id).abort(reason);
     }
 
-    /// Returns the first local address of the endpoint, with its SCTP port. `127.0.0.1` stands for all addresses of the
-    /// host.
+    /// Returns the first local address of the endpoint, with its SCTP port: as in [`std::net`], `0.0.0.0` or `[::]` if it is bound
+    /// to all addresses of the host.
     pub fn local_addr(&self) -> SocketAddr {
         self.stack.addr_of(self.port)
     }
@@ -214,8 +214,8 @@ impl SharedEndpoint {
     }
 
     /// Sends a connect request to the provider, which answers at once whether it starts the handshake.
-    pub(crate) fn start(&self, server: &Address) -> Result<(), ConnectError> {
-        ask_to_connect(&self.stack, &self.socket, server)
+    pub(crate) fn start(&self, server: &Address) -> Result<AssociationId, ConnectError> {
+        request_connect(&self.stack, &self.socket, server)
     }
 
     pub(crate) fn write(

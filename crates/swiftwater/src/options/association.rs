@@ -130,7 +130,7 @@ pub struct AssociationOptions {
     /// Adaptation code point to send to the peer (`SCTP_ADAPTATION_LAYER`, RFC 5061 §4.2.6). *Fixed*. Default: 0, which
     /// sends none.
     pub adaptation_indication: u32,
-    /// Whether [`Association::next`](crate::Association::next) returns the events of an association in order with its
+    /// Whether [`Association::recv_any`](crate::Association::recv_any) returns the events of an association in order with its
     /// messages, and [`Endpoint::recv`](crate::Endpoint::recv) all kinds of events: see [`Event`](crate::Event).
     /// Default: false, at no cost.
     pub events: bool,

@@ -53,16 +53,30 @@ impl Socket {
 
     /// Sends a request that the provider answers at once, and returns the answer.
     pub(crate) fn ask(&self, primitive: Primitive) -> Result<Primitive, WriteError> {
+        self.ask_and(primitive, |_| ()).map(|(answer, ())| answer)
+    }
+
+    /// Sends a request that the provider answers at once. Returns the answer, and the result of `inspect`, which is called before
+    /// another request.
+    pub(crate) fn ask_and<R>(
+        &self,
+        primitive: Primitive,
+        inspect: impl FnOnce(&SctpDriver) -> R,
+    ) -> Result<(Primitive, R), WriteError> {
         let mut inner = self.shard.enter();
         let message = Block::proto(primitive);
         let answer = inner.guarded(Some(self.stream), |inner| {
             let executive = inner.executive.at(Instant::now());
             executive.putmsg(self.stream, message).map_err(|refused| refused.error)?;
-            Ok(executive.getpmsg(self.stream, streams::Select::HighPriority))
+            let answer = executive.getpmsg(self.stream, streams::Select::HighPriority);
+            let inspected = inner.executive.provider(|driver| inspect(driver));
+            Ok((answer, inspected.ok_or(WriteError::Closed)?))
         });
         self.after_request(&mut inner);
         match answer.unwrap_or(Err(WriteError::Closed))? {
-            Ok(Some(Block { kind: Kind::PcProto(Control::Tpi(primitive)), .. })) => Ok(primitive),
+            (Ok(Some(Block { kind: Kind::PcProto(Control::Tpi(primitive)), .. })), inspected) => {
+                Ok((primitive, inspected))
+            }
             _ => Err(WriteError::Closed),
         }
     }

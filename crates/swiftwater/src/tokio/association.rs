@@ -259,8 +259,8 @@ impl Association {
     ///
     /// # Errors
     ///
-    /// Fails as [`Association::next`](crate::Association::next) does.
-    pub async fn next(&self) -> Result<Option<Received>, RecvError> {
+    /// Fails as [`Association::recv_any`](crate::Association::recv_any) does.
+    pub async fn recv_any(&self) -> Result<Option<Received>, RecvError> {
         if !self.0.socket().published.has_events() {
             return Ok(self.recv().await?.map(Received::Message));
         }

@@ -55,7 +55,7 @@ impl Endpoint {
     /// # Errors
     ///
     /// The address is not valid, or an association with the peer exists.
-    pub async fn connect(&self, server: impl ToAddresses) -> Result<(), ConnectError> {
+    pub async fn connect(&self, server: impl ToAddresses) -> Result<AssociationId, ConnectError> {
         first_success(&resolve(server).await?, |server| self.0.start(server))
     }
 

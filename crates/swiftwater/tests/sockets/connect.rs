@@ -120,6 +120,16 @@ fn alternatives_are_tried_one_after_the_other() {
 }
 
 #[test]
+fn a_socket_bound_to_all_addresses_says_so() {
+    must_end(|| {
+        let listener = Listener::bind("0.0.0.0:0/udp:0").unwrap();
+        assert!(listener.local_addr().ip().is_unspecified(), "{}", listener.local_addr());
+        let client = Association::connect(listener.local_address()).unwrap();
+        assert!(client.peer_addr().ip().is_loopback(), "{}", client.peer_addr());
+    });
+}
+
+#[test]
 fn where_no_route_leads_it_is_unreachable() {
     must_end(|| {
         // A socket bound to loopback cannot reach another host.

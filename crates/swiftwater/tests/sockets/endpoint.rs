@@ -1,6 +1,6 @@
 //! One-to-many endpoints.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use swiftwater::{
     Association, AssociationId, ConnectError, Endpoint, Event, LossKind, Received, SendError, SendInfo,
@@ -68,10 +68,9 @@ fn connects_and_hears_of_it() {
     must_end(|| {
         let listener = listen();
         let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").unwrap();
-        endpoint.connect(listener.local_address()).unwrap();
+        let id = endpoint.connect(listener.local_address()).unwrap();
         assert!(matches!(endpoint.connect(listener.local_address()), Err(ConnectError::Exists)));
-        let (id, event) = next_event(&endpoint);
-        assert_eq!(event, Event::Up);
+        assert_eq!(next_event(&endpoint), (id, Event::Up));
         let (server, _) = listener.accept().unwrap();
         endpoint.send_to(id, b"hello", &SendInfo::stream(3)).unwrap();
         let hello = server.recv().unwrap().unwrap();
@@ -89,12 +88,26 @@ fn connects_and_hears_of_it() {
 }
 
 #[test]
+fn each_connect_names_its_association() {
+    must_end(|| {
+        let listeners = [(); 3].map(|()| listen());
+        let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").unwrap();
+        let ids = listeners.each_ref().map(|at| endpoint.connect(at.local_address()).unwrap());
+        for (id, listener) in ids.iter().zip(&listeners) {
+            assert_eq!(endpoint.peer_addr(*id), Some(listener.local_addr()));
+        }
+        let up: HashSet<_> = (0..ids.len()).map(|_| next_event(&endpoint).0).collect();
+        assert_eq!(up, HashSet::from(ids));
+    });
+}
+
+#[test]
 fn messages_have_the_limit_of_their_association() {
     must_end(|| {
         let listener = listen();
         let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").unwrap();
-        endpoint.connect(listener.local_address()).unwrap();
-        let (id, _) = next_event(&endpoint);
+        let id = endpoint.connect(listener.local_address()).unwrap();
+        assert_eq!(next_event(&endpoint), (id, Event::Up));
         let options = endpoint.options(id).unwrap();
         let send = |bytes| endpoint.send_to(id, &vec![7; bytes], &SendInfo::default());
         for limit_bytes in [10, 1000] {
@@ -127,9 +140,10 @@ fn refused_where_nobody_listens() {
         let address = server.local_address();
         drop(server);
         let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").unwrap();
-        endpoint.connect(address).unwrap();
+        let id = endpoint.connect(address).unwrap();
         match next_event(&endpoint) {
-            (_, Event::Down(Some(why))) => {
+            (refused, Event::Down(Some(why))) => {
+                assert_eq!(refused, id);
                 assert_eq!(why.kind, LossKind::Refused);
                 assert!(why.text.contains("refused"), "{why}");
             }

@@ -17,7 +17,7 @@ fn pair_with_events() -> (Association, Association) {
 
 /// Returns the association's next message or event as text: the content of a message, the name of an event.
 fn told(association: &Association) -> String {
-    match association.next() {
+    match association.recv_any() {
         Ok(Some(Received::Message(message))) => String::from_utf8(message.to_vec()).unwrap(),
         Ok(Some(Received::Event(event))) => format!("{event:?}"),
         Ok(None) => "end".into(),
@@ -61,12 +61,14 @@ fn say_how_an_association_was_lost() {
         let (client, server) = pair_with_events();
         server.abort("out of tea");
         assert_eq!(told(&client), "Up");
-        let Ok(Some(Received::Event(Event::Down(Some(loss))))) = client.next() else { panic!("it is lost") };
+        let Ok(Some(Received::Event(Event::Down(Some(loss))))) = client.recv_any() else {
+            panic!("it is lost")
+        };
         assert_eq!(loss.kind, LossKind::PeerAborted);
         assert!(loss.text.contains("out of tea"), "{loss}");
         assert_eq!(loss.cause, 12, "User-Initiated Abort");
         assert_eq!(loss.information, &b"\0\x0c\0\x0eout of tea"[..]);
-        let error = client.next().unwrap_err();
+        let error = client.recv_any().unwrap_err();
         assert_eq!(error, RecvError::Lost(loss));
         assert_eq!(io::Error::from(error).kind(), io::ErrorKind::ConnectionReset);
     });
@@ -124,7 +126,7 @@ fn bring_back_what_was_not_delivered() {
         let mut failed: Vec<(SendInfo, Vec<u8>)> = Vec::new();
         let mut lost = None;
         let error = loop {
-            match client.next() {
+            match client.recv_any() {
                 Ok(Some(Received::Event(Event::Up | Event::SenderDry))) => assert_eq!(lost, None),
                 Ok(Some(Received::Event(Event::Down(loss)))) => lost = loss,
                 Ok(Some(Received::Event(Event::SendFailed { info, data, beginning, cause, .. }))) => {
@@ -195,7 +197,8 @@ fn tell_of_a_message_that_was_not_sent_in_its_lifetime() {
         assert_eq!(client.recv_timeout(2 * lifetime).unwrap_err(), RecvError::TimedOut);
         assert_pattern(1, 300_000, &recv_whole(&server).unwrap());
         assert_eq!(recv_whole(&server).unwrap(), b"in time");
-        let Some(Received::Event(Event::SendFailed { info, data, was_sent, .. })) = client.next().unwrap()
+        let Some(Received::Event(Event::SendFailed { info, data, was_sent, .. })) =
+            client.recv_any().unwrap()
         else {
             panic!("it was not sent")
         };

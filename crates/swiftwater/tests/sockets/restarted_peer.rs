@@ -86,15 +86,15 @@ fn is_an_event_of_its_association() {
         let role = format!("{} {}", own_address(), listener.local_address());
         let mut peer = start_peer(&role);
         let (association, _) = listener.accept().unwrap();
-        assert!(matches!(association.next().unwrap(), Some(Received::Event(Event::Up))));
-        assert!(matches!(association.next().unwrap(), Some(Received::Message(_))));
+        assert!(matches!(association.recv_any().unwrap(), Some(Received::Event(Event::Up))));
+        assert!(matches!(association.recv_any().unwrap(), Some(Received::Message(_))));
         association.send(b"welcome").unwrap();
         assert!(is_answered(&mut peer));
         drop(peer);
         let _peer = start_peer(&role);
-        assert!(matches!(association.next().unwrap(), Some(Received::Event(Event::SenderDry))));
-        assert!(matches!(association.next().unwrap(), Some(Received::Event(Event::Restarted(_)))));
-        assert!(matches!(association.next().unwrap(), Some(Received::Message(_))));
+        assert!(matches!(association.recv_any().unwrap(), Some(Received::Event(Event::SenderDry))));
+        assert!(matches!(association.recv_any().unwrap(), Some(Received::Event(Event::Restarted(_)))));
+        assert!(matches!(association.recv_any().unwrap(), Some(Received::Message(_))));
     });
 }
 

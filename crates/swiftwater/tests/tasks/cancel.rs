@@ -55,7 +55,7 @@ fn a_wait_for_the_next_that_is_given_up_loses_nothing() {
         });
         let mut seen = Vec::new();
         loop {
-            match timeout(Duration::from_micros(300), server.next()).await {
+            match timeout(Duration::from_micros(300), server.recv_any()).await {
                 Ok(Ok(Some(Received::Message(message)))) => seen.push(i32::from(message.to_vec()[0])),
                 Ok(Ok(Some(Received::Event(Event::Up)))) => seen.push(-1),
                 Ok(Ok(Some(Received::Event(Event::PeerShutdown)))) => seen.push(-2),

@@ -9,6 +9,7 @@ use tpi::{Addresses, Errno, Primitive};
 use super::SharedAssociation;
 use crate::address::Address;
 use crate::error::{ConnectError, Loss, RecvError};
+use crate::message::AssociationId;
 use crate::socket::{Found, Socket, Style};
 use crate::stack::Stack;
 
@@ -29,7 +30,7 @@ impl SharedAssociation {
                 .ask(Primitive::BindReq { addresses: any.into(), backlog: 0 })
                 .map_err(|e| ConnectError::Failed(e.to_string()))?;
         }
-        ask_to_connect(stack, &socket, server)?;
+        request_connect(stack, &socket, server)?;
         let asked = server.socket_addresses().next().unwrap_or(ANY);
         Ok(SharedAssociation::over(socket, asked))
     }
@@ -76,8 +77,12 @@ impl SharedAssociation {
     }
 }
 
-/// Sends a connect request to the provider, which answers at once whether it starts the handshake.
-pub(crate) fn ask_to_connect(stack: &Stack, socket: &Socket, server: &Address) -> Result<(), ConnectError> {
+/// Sends a connect request to the provider, which answers at once whether it starts the handshake. Returns the association.
+pub(crate) fn request_connect(
+    stack: &Stack,
+    socket: &Socket,
+    server: &Address,
+) -> Result<AssociationId, ConnectError> {
     server.check()?;
     if let Some(host) = server.hosts.first().filter(|_| !stack.reaches_any(&server.hosts)) {
         return Err(ConnectError::Family { host: *host });
@@ -86,13 +91,14 @@ pub(crate) fn ask_to_connect(stack: &Stack, socket: &Socket, server: &Address) -
         list: server.socket_addresses().collect(),
         encapsulation_port: Some(server.carrier_port()),
     };
-    match socket.ask(Primitive::ConnReq { addresses: Box::new(addresses) }) {
-        Ok(Primitive::ErrorAck { errno: Errno::EADDRINUSE, .. }) => Err(ConnectError::Exists),
-        Ok(Primitive::ErrorAck { errno: Errno::EADDRNOTAVAIL, .. }) => {
+    let request = Primitive::ConnReq { addresses: Box::new(addresses) };
+    match socket.ask_and(request, |driver| driver.requested(socket.stream)) {
+        Ok((Primitive::ErrorAck { errno: Errno::EADDRINUSE, .. }, _)) => Err(ConnectError::Exists),
+        Ok((Primitive::ErrorAck { errno: Errno::EADDRNOTAVAIL, .. }, _)) => {
             Err(ConnectError::Family { host: server.hosts[0] })
         }
-        Ok(Primitive::ErrorAck { t_error, .. }) => Err(ConnectError::Failed(t_error.to_string())),
-        Ok(_) => Ok(()),
+        Ok((Primitive::ErrorAck { t_error, .. }, _)) => Err(ConnectError::Failed(t_error.to_string())),
+        Ok((_, id)) => Ok(AssociationId(id.unwrap_or_default())),
         Err(error) => Err(ConnectError::Failed(error.to_string())),
     }
 }
