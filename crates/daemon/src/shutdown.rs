@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use swiftwater::Stack;
+use swiftwater::{Stack, internals};
 use tokio::runtime::LocalRuntime;
 use tokio::sync::Notify;
 
@@ -63,9 +63,9 @@ pub(crate) async fn drain(registry: &Registry) {
 /// Aborts open associations and ends their tasks; waits until closed associations are delivered.
 pub(crate) fn end(runtime: LocalRuntime, stack: &Stack) {
     // First abort, because the tasks would shut their associations down in an orderly way.
-    stack.abort_open(REASON);
+    internals::abort_open(stack, REASON);
     drop(runtime);
-    if !stack.await_end(END_WAIT) {
+    if !internals::await_end(stack, END_WAIT) {
         stack.abort_all(REASON);
     }
 }

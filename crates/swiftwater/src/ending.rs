@@ -5,25 +5,27 @@ use std::time::{Duration, Instant};
 
 use providers::SctpDriver;
 use sctp::{AssociationId, AssociationState};
-use streams::Cx;
+use streams::{Cx, Interest};
 
-use crate::shard::{Inner, WakeTarget};
+use crate::shard::Inner;
+use crate::socket::{Socket, Style, Wait};
 use crate::stack::Stack;
 
 /// Number of ABORTs in one burst: less than the core's queue of packets without an association, and less than fits the
 /// smallest socket buffer of a peer that gets all of them. An ABORT is never repeated.
 const ABORTS_AT_ONCE: usize = 64;
-/// Time between two bursts.
-const ABORT_PAUSE: Duration = Duration::from_millis(1);
-/// Maximum number of attempts to send while the socket has no room.
-const SEND_TRIES_MAX: u32 = 100;
-/// Pause between two attempts.
-const SEND_PAUSE: Duration = Duration::from_millis(1);
+/// Time between two bursts, in which peers take the first from their socket buffers.
+pub(crate) const ABORT_PAUSE: Duration = Duration::from_millis(1);
+/// Maximum time that the sockets of this side may have no room for a burst.
+pub(crate) const ROOM_WAIT: Duration = Duration::from_millis(100);
 
 impl Stack {
     /// Ends all associations of this stack before the program exits: the kernel does not tell the peers of a process
     /// that its associations are gone. Shuts each association down, and waits up to `wait` until everything sent is
     /// delivered. Then aborts the remaining associations with `reason`. Returns whether none remained.
+    ///
+    /// The call blocks its thread, which sleeps until something happens on the sockets. Tasks call
+    /// [`tokio::close_stack`](crate::tokio).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -39,7 +41,7 @@ impl Stack {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn close(&self, wait: Duration, reason: &str) -> bool {
-        self.command(SctpDriver::shutdown_all);
+        self.shut_all_down();
         let all_ended = self.await_end(wait);
         if !all_ended {
             self.abort_all(reason);
@@ -48,72 +50,99 @@ impl Stack {
     }
 
     /// Aborts all current associations of this stack. Undelivered messages are lost; each ABORT contains the first 256
-    /// bytes of `reason`.
+    /// bytes of `reason`. Blocks while it sends more than 64 ABORTs: a pause follows each 64, so that none is lost in a
+    /// full socket buffer.
     pub fn abort_all(&self, reason: &str) {
         self.abort_where(reason, |_| true);
     }
 
-    /// Aborts all current associations of this stack except those that are shutting down. [`Stack::await_end`] waits
-    /// for these.
-    pub fn abort_open(&self, reason: &str) {
-        self.abort_where(reason, |state| {
-            use AssociationState::{CookieEchoed, CookieWait, Established};
-            matches!(state, CookieWait | CookieEchoed | Established)
-        });
+    /// Shuts all associations down, without waiting.
+    pub(crate) fn shut_all_down(&self) {
+        // After a fault has closed the stack there are no associations.
+        let _ = self.command(SctpDriver::shutdown_all);
     }
 
     /// Waits up to `wait` until no association is left. Returns whether none is left.
-    pub fn await_end(&self, wait: Duration) -> bool {
-        let deadline = Instant::now().checked_add(wait);
-        loop {
-            if self.shard.enter().has_no_association(WakeTarget::Thread(thread::current())) {
-                return true;
-            }
-            self.shard.arm_background();
-            let Some(deadline) = deadline else {
-                thread::park();
-                continue;
-            };
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            thread::park_timeout(left);
-        }
+    pub(crate) fn await_end(&self, wait: Duration) -> bool {
+        self.until(Wait::within(wait), has_ended)
     }
 
-    fn abort_where(&self, reason: &str, ends: impl Fn(AssociationState) -> bool) {
+    pub(crate) fn abort_where(&self, reason: &str, ends: impl Fn(AssociationState) -> bool) {
         let mut next = Some(AssociationId(0));
         while let Some(first) = next {
-            let burst = |driver: &mut SctpDriver, cx: &mut Cx<'_>| {
-                driver.abort_where(cx, first, ABORTS_AT_ONCE, reason.as_bytes(), &ends)
-            };
-            next = self.command(burst).flatten();
+            next = self.abort_burst(first, reason, &ends);
+            self.until(Wait::within(ROOM_WAIT), has_room);
             if next.is_some() {
                 thread::sleep(ABORT_PAUSE);
             }
         }
     }
 
+    /// Aborts some associations whose state satisfies `ends`, from `first` on. Returns the association to continue from.
+    pub(crate) fn abort_burst(
+        &self,
+        first: AssociationId,
+        reason: &str,
+        ends: impl Fn(AssociationState) -> bool,
+    ) -> Option<AssociationId> {
+        let burst = |driver: &mut SctpDriver, cx: &mut Cx<'_>| {
+            driver.abort_where(cx, first, ABORTS_AT_ONCE, reason.as_bytes(), ends)
+        };
+        self.command(burst).flatten()
+    }
+
     /// Calls the provider at once, and sends the resulting packets. Returns `None` if a fault has closed the stack.
     fn command<R>(&self, f: impl FnOnce(&mut SctpDriver, &mut Cx<'_>) -> R) -> Option<R> {
-        let outcome = {
-            let mut inner = self.shard.enter();
-            let command = |inner: &mut Inner| inner.executive.command(Instant::now(), f);
-            let outcome = inner.guarded(None, command).flatten();
-            self.shard.after_command(&mut inner, None);
-            outcome
-        };
-        for _ in 0..SEND_TRIES_MAX {
-            let mut inner = self.shard.enter();
-            if !inner.is_refused() {
-                break;
-            }
-            inner.flush(true);
-            drop(inner);
-            thread::sleep(SEND_PAUSE);
-        }
+        let mut inner = self.shard.enter();
+        let command = |inner: &mut Inner| inner.executive.command(Instant::now(), f);
+        let outcome = inner.guarded(None, command).flatten();
+        self.shard.after_command(&mut inner, None);
         outcome
+    }
+
+    /// Waits until a condition of the stack holds. Returns whether it does.
+    fn until(&self, wait: Wait, condition: impl Fn(&mut Inner) -> bool) -> bool {
+        match Observer::new(self) {
+            Some(observer) => observer
+                .socket
+                .until(Observer::INTEREST, wait, |inner| condition(inner).then_some(()))
+                .is_ok(),
+            None => condition(&mut self.shard.enter()),
+        }
+    }
+}
+
+/// Returns whether no association is left.
+pub(crate) fn has_ended(inner: &mut Inner) -> bool {
+    inner.executive.provider(|driver| driver.association_count()).unwrap_or_default() == 0
+}
+
+/// Sends what the sockets have had no room for. Returns whether everything is sent.
+pub(crate) fn has_room(inner: &mut Inner) -> bool {
+    inner.flush(true);
+    !inner.is_refused()
+}
+
+/// A stream whose waiters are notified after all work in the perimeter: they wait for a condition of the whole stack.
+pub(crate) struct Observer {
+    pub(crate) socket: Socket,
+}
+
+impl Observer {
+    /// The events that waiters of the stream wait for. None of them ever comes from the stream itself.
+    pub(crate) const INTEREST: Interest = Interest::PRIORITY;
+
+    /// Opens a stream; `None` if a fault has closed the stack, or it has no room for another stream.
+    pub(crate) fn new(stack: &Stack) -> Option<Observer> {
+        let socket = Socket::open(&stack.shard, Style::OneToMany).ok()?;
+        socket.shard.enter().observe(socket.stream);
+        Some(Observer { socket })
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.socket.shard.enter().unobserve(self.socket.stream);
     }
 }
 
@@ -146,5 +175,46 @@ mod tests {
         assert!(looks.get() <= ASSOCIATIONS + bursts, "{} looks", looks.get());
         assert!(clients.statistics().associations <= ASSOCIATIONS / 2 + bursts);
         drop(pairs);
+    }
+
+    fn local_stack() -> Stack {
+        let options =
+            StackOptions::default().with_udp_port(0).with_local_addresses(["127.0.0.1".parse().unwrap()]);
+        Stack::bind(&options).expect("a free port")
+    }
+
+    #[test]
+    fn a_wait_looks_only_when_something_has_happened() {
+        let stack = local_stack();
+        let listener = stack.listen(7).expect("a free port");
+        let client = stack.connect(listener.local_address()).expect("it listens");
+        let looks = Cell::new(0);
+        let look = |inner: &mut Inner| {
+            looks.set(looks.get() + 1);
+            has_ended(inner)
+        };
+        assert!(!stack.until(Wait::within(Duration::from_millis(300)), look));
+        // At most a SACK and its timer, and the first HEARTBEATs.
+        assert!(looks.get() < 50, "{} looks", looks.get());
+        drop(client);
+    }
+
+    #[test]
+    fn a_wait_ends_with_the_last_association_whoever_polls_the_sockets() {
+        let (own, peers) = (local_stack(), local_stack());
+        let listener = peers.listen(7).expect("a free port");
+        let client = own.connect(listener.local_address()).expect("it listens");
+        let (peer, _) = listener.accept().expect("it has connected");
+        let own_listener = own.listen(8).expect("a free port");
+        thread::scope(|scope| {
+            // This thread polls the sockets, and the one that waits for the end follows it.
+            let leader = scope.spawn(|| own_listener.accept_timeout(Duration::from_secs(60)));
+            let waiter = scope.spawn(|| own.until(Wait::Forever, has_ended));
+            peer.abort("enough");
+            assert!(waiter.join().expect("no panic"));
+            peers.connect(own_listener.local_address()).expect("it listens");
+            leader.join().expect("no panic").expect("it has connected");
+        });
+        drop(client);
     }
 }

@@ -4,24 +4,24 @@
 //! below both that offered this would have to export the perimeter, the sockets and the streams of this crate. So these
 //! interfaces are here: nothing outside this module calls them, and without the feature they do not exist.
 
-pub use crate::busy_poll::BusyPoll;
-use crate::shard::Inner;
-#[cfg(feature = "tokio")]
-use crate::shard::WakeTarget;
-use crate::socket::{Found, Wait};
-use crate::timed::{Timed, Written};
-use crate::{
-    AssociationOptions, Message, Received, RecvError, SendError, SendInfo, SharedAssociation, Stack,
-};
+use std::time::Duration;
+
 use bytes::Bytes;
 pub use sctp::{
     AssociationView, POOL_RESERVED_PART, PathView, ReceiveBudget, SEND_RESERVED_PART, SendBudget,
     TimeoutPacer,
 };
 use sctp::{RecvInfo, Stage};
-#[cfg(feature = "tokio")]
-use std::task::{Context, Poll};
 use streams::{Interest, Kind, Message as Block, RunMessages};
+
+pub use crate::busy_poll::BusyPoll;
+use crate::shard::Inner;
+use crate::socket::{Found, Wait};
+use crate::timed::{Timed, Written};
+use crate::{
+    AssociationOptions, AssociationState, Message, Received, RecvError, SendError, SendInfo,
+    SharedAssociation, Stack,
+};
 
 /// Receives the next message or event that was already taken from the sockets: makes no system call, and does not flush
 /// sent messages.
@@ -200,6 +200,19 @@ pub fn view<R>(association: &SharedAssociation, read: impl FnOnce(AssociationVie
     association.view(read)
 }
 
+/// Aborts all current associations of a stack except those that are shutting down; [`await_end`] waits for these.
+pub fn abort_open(stack: &Stack, reason: &str) {
+    stack.abort_where(reason, |state| {
+        use AssociationState::{CookieEchoed, CookieWait, Established};
+        matches!(state, CookieWait | CookieEchoed | Established)
+    });
+}
+
+/// Waits up to `wait` until a stack has no association left. Returns whether none is left.
+pub fn await_end(stack: &Stack, wait: Duration) -> bool {
+    stack.await_end(wait)
+}
+
 /// Makes the associations with these options share a pacer of their timeouts.
 pub fn set_timeout_pacer(options: &mut AssociationOptions, pacer: TimeoutPacer) {
     options.timeout_pacer = Some(pacer);
@@ -208,13 +221,7 @@ pub fn set_timeout_pacer(options: &mut AssociationOptions, pacer: TimeoutPacer) 
 /// Waits until the stack has no association.
 #[cfg(feature = "tokio")]
 pub async fn no_association(stack: &Stack) {
-    let shard = &stack.shard;
-    let attempt = |cx: &mut Context<'_>| {
-        let has_none = shard.enter().has_no_association(WakeTarget::Task(cx.waker().clone()));
-        shard.arm_background();
-        if has_none { Poll::Ready(()) } else { Poll::Pending }
-    };
-    std::future::poll_fn(attempt).await;
+    crate::tokio::ending::no_association(stack).await;
 }
 
 /// Returns the number of batches of packets that the stack has sent or received so far. The daemon runs pending work until

@@ -26,10 +26,9 @@ use streams::{DriverId, Executive, FlushScope, StreamId};
 
 use self::background::Background;
 pub(crate) use self::perimeter::Entered;
-#[cfg(feature = "tokio")]
-pub(crate) use self::waiting::Ticket;
-pub(crate) use self::waiting::WakeTarget;
 use self::waiting::{Poller, Waiting};
+#[cfg(feature = "tokio")]
+pub(crate) use self::waiting::{Ticket, WakeTarget};
 use crate::busy_poll::BusyPoll;
 use crate::flush_delay::FlushDelay;
 use crate::options::StackOptions;
@@ -167,6 +166,7 @@ impl Shard {
         inner.guarded(s, |inner| inner.executive.at(Instant::now()).run());
         inner.flush(true);
         inner.wake();
+        inner.notify_observers();
         self.background.arm();
     }
 
@@ -232,6 +232,7 @@ impl Inner {
             }
         }
         self.wake();
+        self.notify_observers();
         self.shorten_sleep();
     }
 

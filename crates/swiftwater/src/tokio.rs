@@ -38,6 +38,7 @@
 
 mod association;
 mod driver;
+pub(crate) mod ending;
 mod endpoint;
 mod listener;
 mod reader;
@@ -45,6 +46,7 @@ mod sender;
 mod until;
 
 pub use association::Association;
+pub use ending::close_stack;
 pub use endpoint::Endpoint;
 pub use listener::Listener;
 pub use reader::Reader;

@@ -18,6 +18,7 @@ use streams::{Interest, StreamId};
 use super::Inner;
 #[cfg(feature = "tokio")]
 use super::perimeter::DeferredWakers;
+use crate::ending::Observer;
 use crate::watch::{Sleeper, Watch};
 
 /// The current poller of the sockets.
@@ -46,12 +47,12 @@ pub(crate) struct Waiting {
     sleeps: [Option<Sleep>; Sleeper::ALL.len()],
     by_stream: HashMap<StreamId, SmallVec<[Waiter; 1]>>,
     next_ticket: u64,
+    /// Streams whose waiters are notified after all work in the perimeter.
+    observers: SmallVec<[StreamId; 1]>,
     /// Whether the watch also waits for room to send.
     watches_room: bool,
     /// A reusable list of streams that have become ready.
     ready: Vec<StreamId>,
-    /// Threads and tasks that wait until the stack has no association.
-    for_end: Vec<WakeTarget>,
     #[cfg(feature = "tokio")]
     deferred: Option<Box<DeferredWakers>>,
 }
@@ -75,17 +76,6 @@ pub(crate) enum WakeTarget {
 }
 
 impl WakeTarget {
-    /// Returns whether a notification of either wakes the same thread or task.
-    fn is(&self, other: &WakeTarget) -> bool {
-        match (self, other) {
-            (WakeTarget::Thread(one), WakeTarget::Thread(other)) => one.id() == other.id(),
-            #[cfg(feature = "tokio")]
-            (WakeTarget::Task(one), WakeTarget::Task(other)) => one.will_wake(other),
-            #[cfg(feature = "tokio")]
-            _ => false,
-        }
-    }
-
     fn as_thread(&self) -> Option<&Thread> {
         match self {
             WakeTarget::Thread(thread) => Some(thread),
@@ -102,9 +92,9 @@ impl Waiting {
             sleeps: [None; Sleeper::ALL.len()],
             by_stream: HashMap::new(),
             next_ticket: 0,
+            observers: SmallVec::new(),
             watches_room: false,
             ready: Vec::new(),
-            for_end: Vec::new(),
             #[cfg(feature = "tokio")]
             deferred: None,
         }
@@ -114,18 +104,6 @@ impl Waiting {
     #[inline]
     pub(crate) fn take_deferred(&mut self) -> Option<Box<DeferredWakers>> {
         self.deferred.take()
-    }
-
-    /// Notifies the threads and tasks that wait until the stack has no association.
-    #[cold]
-    fn notify_of_end(&mut self) {
-        for target in self.for_end.drain(..) {
-            match target {
-                WakeTarget::Thread(thread) => thread.unpark(),
-                #[cfg(feature = "tokio")]
-                WakeTarget::Task(waker) => self.deferred.get_or_insert_default().wake.push(waker),
-            }
-        }
     }
 
     /// Ends a sleep on the sockets.
@@ -213,13 +191,32 @@ impl Inner {
         }
     }
 
+    /// Notifies the waiters of `s` after all work in the perimeter from now on.
+    pub(crate) fn observe(&mut self, s: StreamId) {
+        self.waiting.observers.push(s);
+    }
+
+    pub(crate) fn unobserve(&mut self, s: StreamId) {
+        self.waiting.observers.retain(|observer| *observer != s);
+    }
+
+    /// Notifies the waiters of observing streams, since there was work in the perimeter.
+    #[inline]
+    pub(super) fn notify_observers(&mut self) {
+        if !self.waiting.observers.is_empty() {
+            for s in self.waiting.observers.clone() {
+                self.waiting.notify(s, Observer::INTEREST);
+            }
+        }
+    }
+
     /// Notifies all waiters, after a fault has closed the streams.
     pub(crate) fn notify_all(&mut self) {
         let all: Vec<StreamId> = self.waiting.by_stream.keys().copied().collect();
         for s in all {
-            self.waiting.notify(s, Interest::READABLE | Interest::WRITABLE | Interest::POPPABLE);
+            let all = Interest::READABLE | Interest::WRITABLE | Interest::PRIORITY | Interest::POPPABLE;
+            self.waiting.notify(s, all);
         }
-        self.waiting.notify_of_end();
         for sleeper in Sleeper::ALL {
             self.waiting.kick(sleeper);
         }
@@ -231,31 +228,6 @@ impl Inner {
         if self.executive.has_wakeups() {
             self.wake_ready();
         }
-        if !self.waiting.for_end.is_empty() {
-            self.wake_at_end();
-        }
-    }
-
-    /// Returns whether the stack has no association. If it has one, `target` is notified once the last one has ended.
-    pub(crate) fn has_no_association(&mut self, target: WakeTarget) -> bool {
-        let has_none = self.association_count() == 0;
-        if !has_none && !self.waiting.for_end.iter().any(|known| known.is(&target)) {
-            self.waiting.for_end.push(target);
-        }
-        has_none
-    }
-
-    /// Wakes the threads and tasks that wait for the end of the last association.
-    #[cold]
-    pub(super) fn wake_at_end(&mut self) {
-        if self.association_count() == 0 {
-            self.waiting.notify_of_end();
-        }
-    }
-
-    /// Returns the number of associations; 0 if a fault has closed the stack.
-    fn association_count(&mut self) -> usize {
-        self.executive.provider(|driver| driver.association_count()).unwrap_or_default()
     }
 
     fn wake_ready(&mut self) {

@@ -3,7 +3,9 @@
 use std::thread;
 use std::time::Duration;
 
-use swiftwater::{Association, AssociationOptions, LossKind, RecvError, SendInfo, Stack, StackOptions};
+use swiftwater::{
+    Association, AssociationOptions, LossKind, RecvError, SendInfo, Stack, StackOptions, internals,
+};
 
 use crate::pair::{must_end, recv_whole};
 
@@ -69,14 +71,14 @@ fn each_of_many_peers_is_told_of_an_abort() {
 fn a_wait_for_the_end_returns_with_the_last_association() {
     must_end(|| {
         let (own, peer_stack) = (stack(), stack());
-        assert!(own.await_end(Duration::ZERO), "there is none");
+        assert!(internals::await_end(&own, Duration::ZERO), "there is none");
         let listener = peer_stack.listen(7).unwrap();
         let pair = |_| (own.connect(listener.local_address()).unwrap(), listener.accept().unwrap().0);
         let (clients, peers): (Vec<_>, Vec<_>) = (0..3).map(pair).unzip();
-        assert!(!own.await_end(Duration::from_millis(1)));
+        assert!(!internals::await_end(&own, Duration::from_millis(1)));
         let waiting = thread::spawn({
             let own = own.clone();
-            move || own.await_end(Duration::MAX)
+            move || internals::await_end(&own, Duration::MAX)
         });
         for (client, peer) in clients.into_iter().zip(peers) {
             assert!(!waiting.is_finished());
@@ -100,13 +102,13 @@ fn a_shutdown_in_progress_is_not_aborted_with_open_associations() {
         // The peer reads nothing yet: its window closes, and the shutdown cannot complete.
         let sent = fill(&ending);
         ending.shutdown().unwrap();
-        own.abort_open("the service was stopped");
+        internals::abort_open(&own, "the service was stopped");
         assert!(reason_of(&open_peer).contains("the service was stopped"));
         for _ in 0..sent {
             assert_eq!(recv_whole(&ending_peer).unwrap().len(), MESSAGE_BYTES);
         }
         assert!(recv_whole(&ending_peer).is_none());
-        assert!(own.await_end(PATIENCE));
+        assert!(internals::await_end(&own, PATIENCE));
         drop((open, ending));
     });
 }

@@ -1,12 +1,15 @@
 //! Waiting for readiness and for the end.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use swiftwater::{CloseReason, LossKind, SendError, SendInfo};
+use swiftwater::tokio::{Association, Listener, close_stack};
+use swiftwater::{CloseReason, LossKind, SendError, SendInfo, Stack, StackOptions};
 use tokio::time::timeout;
 
 use crate::{on_runtimes, pair};
 
+const PATIENCE: Duration = Duration::from_secs(10);
 const SOON: Duration = Duration::from_millis(5);
 
 #[test]
@@ -60,5 +63,50 @@ fn calls_do_not_block_after_readable_or_writable() {
         }
         client.writable().await.unwrap();
         client.try_send(b"room again", &info).unwrap();
+    });
+}
+
+#[test]
+fn other_tasks_run_while_a_stack_is_closed() {
+    on_runtimes(|| async {
+        let options =
+            StackOptions::default().with_udp_port(0).with_local_addresses([Ipv4Addr::LOCALHOST.into()]);
+        let [own, peers] = [(); 2].map(|()| Stack::bind(&options).unwrap());
+        let listener = Listener::from(peers.listen(7).unwrap());
+        let client = Association::connect_on(&own, listener.local_address()).await.unwrap();
+        let (server, _) = listener.accept().await.unwrap();
+        let mut sent = 0;
+        while timeout(SOON, client.send(&[7; 100_000])).await.is_ok() {
+            sent += 1;
+        }
+        // The close is complete only when the other task has read everything, on the same thread.
+        let reading = async {
+            let mut received = 0;
+            while let Some(message) = server.recv().await.unwrap() {
+                received += usize::from(!message.info.more);
+            }
+            received
+        };
+        let (closed, received) =
+            tokio::join!(close_stack(&own, PATIENCE, "the service was stopped"), reading);
+        assert!(closed);
+        assert_eq!((received, own.association_count()), (sent, 0));
+    });
+}
+
+#[test]
+fn a_peer_that_reads_nothing_is_aborted_when_the_wait_is_over() {
+    on_runtimes(|| async {
+        let options =
+            StackOptions::default().with_udp_port(0).with_local_addresses([Ipv4Addr::LOCALHOST.into()]);
+        let [own, peers] = [(); 2].map(|()| Stack::bind(&options).unwrap());
+        let listener = Listener::from(peers.listen(7).unwrap());
+        let client = Association::connect_on(&own, listener.local_address()).await.unwrap();
+        let (server, _) = listener.accept().await.unwrap();
+        while timeout(SOON, client.send(&[7; 100_000])).await.is_ok() {}
+        assert!(!close_stack(&own, SOON, "the service was stopped").await);
+        assert_eq!(own.association_count(), 0);
+        let CloseReason::Lost(loss) = server.closed().await else { panic!("it was aborted") };
+        assert!(loss.text.contains("the service was stopped"), "{loss}");
     });
 }
