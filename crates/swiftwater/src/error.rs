@@ -24,8 +24,25 @@ pub enum BindError {
         /// The SCTP port.
         port: u16,
     },
-    /// The system has no random numbers, or cannot start a thread.
-    System(io::Error),
+    /// The stack can open no further listener or association.
+    Unavailable {
+        /// The reason.
+        reason: String,
+    },
+    /// The system lacks what a stack needs besides its sockets.
+    System {
+        /// What failed: the random numbers, or the thread and the descriptors that it waits on.
+        what: &'static str,
+        /// The error of the system.
+        error: io::Error,
+    },
+}
+
+impl BindError {
+    /// Returns the error of a stack that opens no further stream.
+    pub(crate) fn unavailable(reason: impl fmt::Display) -> BindError {
+        BindError::Unavailable { reason: reason.to_string() }
+    }
 }
 
 impl fmt::Display for BindError {
@@ -39,7 +56,16 @@ impl fmt::Display for BindError {
                     "SCTP port {port} is in use by this stack; close the other listener or choose another port"
                 )
             }
-            BindError::System(e) => write!(f, "a system call failed: {e}"),
+            BindError::Unavailable { reason } => write!(
+                f,
+                "the stack can open no further listener or association: {reason}; close others, or bind another stack"
+            ),
+            BindError::System { what, error } => {
+                write!(
+                    f,
+                    "cannot {what}: {error}; raise the limits of the process (`ulimit -n`, `ulimit -u`)"
+                )
+            }
         }
     }
 }
@@ -49,8 +75,8 @@ impl std::error::Error for BindError {
         match self {
             BindError::Address(error) => Some(error),
             BindError::Link(error) => Some(error),
-            BindError::System(error) => Some(error),
-            BindError::PortInUse { .. } => None,
+            BindError::System { error, .. } => Some(error),
+            BindError::PortInUse { .. } | BindError::Unavailable { .. } => None,
         }
     }
 }
@@ -82,8 +108,10 @@ pub enum ConnectError {
     },
     /// An association with this peer and these ports exists already.
     Exists,
-    /// Another failure, described by the text.
-    Failed(String),
+    /// All local SCTP ports have an association with this peer.
+    NoPort,
+    /// The handshake had begun when the peer aborted it, the peer violated the protocol, or this side failed.
+    Lost(Loss),
 }
 
 impl fmt::Display for ConnectError {
@@ -105,7 +133,18 @@ impl fmt::Display for ConnectError {
             ConnectError::Exists => {
                 f.write_str("an association with this peer and these ports exists already; use it, or another local port")
             }
-            ConnectError::Failed(why) => write!(f, "the association failed: {why}"),
+            ConnectError::NoPort => f.write_str(
+                "all local SCTP ports have an association with this peer; close some of them, or connect from another stack",
+            ),
+            ConnectError::Lost(loss) => {
+                let remedy = match loss.kind {
+                    LossKind::PeerAborted => "ask its operator, or see its log",
+                    LossKind::Violation => "compare the implementations of both ends",
+                    LossKind::Fault => "connect again from another stack",
+                    _ => "connect again",
+                };
+                write!(f, "the association was lost while it was set up: {loss}; {remedy}")
+            }
         }
     }
 }
@@ -115,6 +154,7 @@ impl std::error::Error for ConnectError {
         match self {
             ConnectError::Address(error) => Some(error),
             ConnectError::Bind(error) => Some(error),
+            ConnectError::Lost(loss) => Some(loss),
             _ => None,
         }
     }
@@ -161,7 +201,12 @@ pub enum SendError {
     /// The message is empty (RFC 9260 §3.3.1: a DATA chunk has at least one byte).
     Empty,
     /// A record ([`SendInfo::more`](crate::SendInfo::more)) is open on another stream.
-    RecordOpen,
+    RecordOpen {
+        /// The stream of the open record.
+        stream: u16,
+    },
+    /// The sockets have failed, or a module has refused the message, for the reason given.
+    Failed(Box<str>),
 }
 
 impl fmt::Display for SendError {
@@ -190,10 +235,12 @@ impl fmt::Display for SendError {
                     "a message of {bytes} bytes is over the limit of {limit_bytes}; split it or raise message_bytes_max"
                 )
             }
-            SendError::Empty => f.write_str("a message must have at least one byte"),
-            SendError::RecordOpen => {
-                f.write_str("a record is open on another stream; end it with a message without `more` first")
-            }
+            SendError::Empty => f.write_str("an empty message cannot be sent; send at least one byte"),
+            SendError::RecordOpen { stream } => write!(
+                f,
+                "a record is open on stream {stream}; end it there with a message without `more` first"
+            ),
+            SendError::Failed(why) => write!(f, "the message was not sent: {why}; connect again to send more"),
         }
     }
 }
@@ -208,7 +255,7 @@ impl From<sctp::SendError> for SendError {
             sctp::SendError::NoSuchStream { stream, streams } => SendError::NoSuchStream { stream, streams },
             sctp::SendError::TooLong { bytes, limit_bytes } => SendError::TooLong { bytes, limit_bytes },
             sctp::SendError::Empty => SendError::Empty,
-            sctp::SendError::RecordOpen { .. } => SendError::RecordOpen,
+            sctp::SendError::RecordOpen { stream } => SendError::RecordOpen { stream },
         }
     }
 }
@@ -223,7 +270,7 @@ pub enum LossKind {
     PeerAborted,
     /// This side has aborted the association (`ECONNABORTED`).
     Aborted,
-    /// This side has aborted the association because the peer violated the protocol (`ECONNABORTED`).
+    /// This side has aborted the association because the peer violated the protocol (`EPROTO`).
     Violation,
     /// No server listens at the address (`ECONNREFUSED`).
     Refused,
@@ -332,8 +379,8 @@ pub enum AcceptError {
     WouldBlock,
     /// No association arrived in time.
     TimedOut,
-    /// The listener or its sockets have failed, for the reason given.
-    Failed(String),
+    /// The listener or its sockets have failed; the kind of the loss is [`LossKind::Fault`].
+    Failed(Loss),
 }
 
 impl fmt::Display for AcceptError {
@@ -348,7 +395,14 @@ impl fmt::Display for AcceptError {
     }
 }
 
-impl std::error::Error for AcceptError {}
+impl std::error::Error for AcceptError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            AcceptError::Failed(loss) => Some(loss),
+            AcceptError::WouldBlock | AcceptError::TimedOut => None,
+        }
+    }
+}
 
 /// Reason why nothing was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -423,7 +477,8 @@ impl BindError {
             BindError::PortInUse { .. } => io::ErrorKind::AddrInUse,
             BindError::Link(links::BindError::AddressInUse { .. }) => io::ErrorKind::AddrInUse,
             BindError::Address(_) => io::ErrorKind::InvalidInput,
-            BindError::System(e) => e.kind(),
+            BindError::System { error, .. } => error.kind(),
+            BindError::Unavailable { .. } => io::ErrorKind::OutOfMemory,
             BindError::Link(links::BindError::RawNotPermitted { .. }) => io::ErrorKind::PermissionDenied,
             BindError::Link(links::BindError::AddressNotAvailable { .. }) => io::ErrorKind::AddrNotAvailable,
             BindError::Link(links::BindError::Duplicate { .. }) => io::ErrorKind::InvalidInput,
@@ -442,7 +497,8 @@ impl ConnectError {
             ConnectError::Exists => io::ErrorKind::AddrInUse,
             ConnectError::Address(_) => io::ErrorKind::InvalidInput,
             ConnectError::Bind(e) => e.kind(),
-            ConnectError::Failed(_) => io::ErrorKind::Other,
+            ConnectError::NoPort => io::ErrorKind::AddrNotAvailable,
+            ConnectError::Lost(loss) => loss.kind.io_kind(),
         }
     }
 }
@@ -453,6 +509,7 @@ impl SendError {
             SendError::WouldBlock => io::ErrorKind::WouldBlock,
             SendError::TimedOut => io::ErrorKind::TimedOut,
             SendError::Closed | SendError::PeerShutdown => io::ErrorKind::BrokenPipe,
+            SendError::Failed(_) => io::ErrorKind::ConnectionAborted,
             _ => io::ErrorKind::InvalidInput,
         }
     }
@@ -463,7 +520,7 @@ impl AcceptError {
         match self {
             AcceptError::WouldBlock => io::ErrorKind::WouldBlock,
             AcceptError::TimedOut => io::ErrorKind::TimedOut,
-            AcceptError::Failed(_) => io::ErrorKind::Other,
+            AcceptError::Failed(loss) => loss.kind.io_kind(),
         }
     }
 }

@@ -238,7 +238,7 @@ pub use sctp::{
 };
 pub use sender::Sender;
 pub use stack::{Stack, StackStatistics};
-pub use stream::{SpliceError, SpliceStatus, Stream};
+pub use stream::{GetmsgError, SpliceError, SpliceStatus, Stream};
 pub use streams::Module;
 
 /// The README's program must compile.

@@ -8,7 +8,7 @@ use streams::Interest;
 use crate::association::Association;
 use crate::error::SendError;
 use crate::flush_delay::FlushDelay;
-use crate::socket::{Wait, WaitError};
+use crate::socket::Wait;
 
 /// The messages of a sender that it has not handed over to the stack yet.
 #[derive(Debug, Default)]
@@ -27,10 +27,10 @@ impl FedMessages {
     /// Records that the stack has taken messages; after an error drops the messages that it refuses.
     pub(crate) fn on_written(
         &mut self,
-        written: Result<Result<(), SendError>, WaitError>,
+        written: Result<Result<(), SendError>, impl Into<SendError>>,
     ) -> Result<(), SendError> {
         self.flush_delay.on_flushed(Instant::now(), false);
-        let written = written.map_err(SendError::from).and_then(|written| written);
+        let written = written.map_err(Into::into).and_then(|written| written);
         written.inspect_err(|_| self.batch.clear())
     }
 }

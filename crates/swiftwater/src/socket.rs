@@ -15,7 +15,7 @@ use tpi::Errno;
 
 use self::published::Published;
 pub(crate) use self::receive::{Found, unless_restarted};
-pub(crate) use self::wait::{Wait, WaitError};
+pub(crate) use self::wait::{Fault, Wait, WaitError};
 use crate::error::{CloseReason, Loss};
 use crate::shard::{Inner, ShardOwner};
 

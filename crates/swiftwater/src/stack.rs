@@ -99,7 +99,10 @@ impl Stack {
 
     pub(crate) fn over(link: Box<dyn Link>, options: &StackOptions) -> Result<Stack, BindError> {
         let mut seed = [0; 32];
-        getrandom::fill(&mut seed).map_err(|e| BindError::System(io::Error::other(e)))?;
+        getrandom::fill(&mut seed).map_err(|error| BindError::System {
+            what: "read random numbers",
+            error: io::Error::other(error),
+        })?;
         let config = SctpDriverConfig {
             endpoint: sctp::EndpointConfig {
                 checksum: options.checksum,
@@ -115,7 +118,10 @@ impl Stack {
         driver.set_trace(options.trace.as_ref().map(TraceSink::taker));
         let driver = executive.add_driver("sctp", Box::new(driver));
         streams::modules::add_all(&mut executive);
-        let shard = Shard::start(executive, driver, options).map_err(BindError::System)?;
+        let shard = Shard::start(executive, driver, options).map_err(|error| BindError::System {
+            what: "start the stack's thread and its descriptors",
+            error,
+        })?;
         Ok(Stack {
             shard,
             options: Arc::new(options.clone()),
@@ -213,8 +219,7 @@ impl Stack {
         backlog: u32,
         config: AssociationConfig,
     ) -> Result<(Socket, u16), BindError> {
-        let system = |e: String| BindError::System(io::Error::other(e));
-        let socket = self.open_with(Style::OneToMany, Arc::new(config)).map_err(|e| system(e.to_string()))?;
+        let socket = self.open_with(Style::OneToMany, Arc::new(config)).map_err(BindError::unavailable)?;
         let any = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
         match socket.ask(Primitive::BindReq { addresses: any.into(), backlog }) {
             Ok(Primitive::BindAck { addresses, .. }) => {
@@ -224,7 +229,9 @@ impl Stack {
             Ok(Primitive::ErrorAck { t_error: TError::AddressBusy, .. }) => {
                 Err(BindError::PortInUse { port })
             }
-            other => Err(system(format!("the provider answered {other:?}"))),
+            Ok(Primitive::ErrorAck { t_error, .. }) => Err(BindError::unavailable(t_error)),
+            Ok(_) => Err(BindError::unavailable("the provider gave no answer")),
+            Err(error) => Err(BindError::unavailable(error)),
         }
     }
 

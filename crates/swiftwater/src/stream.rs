@@ -2,6 +2,7 @@
 
 mod splice;
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use streams::{
@@ -12,6 +13,37 @@ use streams::{
 pub use self::splice::{SpliceError, SpliceStatus};
 use crate::shard::Inner;
 use crate::socket::{Socket, Wait, WaitError};
+
+/// Reason why no message was taken from a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GetmsgError {
+    /// No message is available, and the call must not wait.
+    WouldBlock,
+    /// No message arrived in time.
+    TimedOut,
+    /// The stream has failed.
+    Failed(ReadError),
+}
+
+impl fmt::Display for GetmsgError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GetmsgError::WouldBlock => f.write_str("no message is available; wait for one and take it"),
+            GetmsgError::TimedOut => f.write_str("no message came in time; try again"),
+            GetmsgError::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for GetmsgError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            GetmsgError::Failed(error) => Some(error),
+            GetmsgError::WouldBlock | GetmsgError::TimedOut => None,
+        }
+    }
+}
 
 /// The stream between an association and its provider, with the operations that `streamio(7)`, `getmsg(2)` and
 /// `putmsg(2)` offer on the descriptor of a stream. [`SharedAssociation::stream`](crate::SharedAssociation::stream)
@@ -161,43 +193,53 @@ impl<'a> Stream<'a> {
         self.socket.until(Interest::PRIORITY, Wait::Forever, attempt).unwrap_or(Err(IoctlError::Closed))
     }
 
-    /// Takes the next message of any kind; waits up to `timeout` for it, or without limit (`getmsg`). Returns `None` if
-    /// the stream has ended and everything was read, or if the time limit has passed.
+    /// Takes the next message of any kind; waits for it (`getmsg`). Returns `None` if the stream has ended and everything was
+    /// read.
     ///
     /// # Errors
     ///
     /// The stream has failed.
-    pub fn getmsg(&self, timeout: Option<Duration>) -> Result<Option<Message>, ReadError> {
-        self.getmsg_within(timeout.map_or(Wait::Forever, Wait::within))
+    pub fn getmsg(&self) -> Result<Option<Message>, GetmsgError> {
+        self.getmsg_within(Wait::Forever)
+    }
+
+    /// Takes the next message of any kind; waits up to `timeout` for it.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Stream::getmsg`] does, or with [`GetmsgError::TimedOut`].
+    pub fn getmsg_timeout(&self, timeout: Duration) -> Result<Option<Message>, GetmsgError> {
+        self.getmsg_within(Wait::within(timeout))
     }
 
     /// Takes the next message if one is available (`getmsg` with `O_NONBLOCK`).
     ///
     /// ```
-    /// # use swiftwater::{Association, Listener};
+    /// # use swiftwater::{Association, GetmsgError, Listener};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
     /// # let client = Association::connect(listener.local_address())?;
     /// # let (server, _) = listener.accept()?;
-    /// assert!(server.stream().try_getmsg()?.is_none());
+    /// assert_eq!(server.stream().try_getmsg().unwrap_err(), GetmsgError::WouldBlock);
     /// client.send(b"a message")?;
-    /// let message = server.stream().getmsg(None)?.expect("one is on its way");
+    /// let message = server.stream().getmsg()?.expect("one is sent");
     /// assert_eq!(message.data, b"a message"[..]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// Fails as [`Stream::getmsg`] does.
-    pub fn try_getmsg(&self) -> Result<Option<Message>, ReadError> {
+    /// Fails as [`Stream::getmsg`] does, or with [`GetmsgError::WouldBlock`].
+    pub fn try_getmsg(&self) -> Result<Option<Message>, GetmsgError> {
         self.getmsg_within(Wait::None)
     }
 
-    fn getmsg_within(&self, wait: Wait) -> Result<Option<Message>, ReadError> {
+    fn getmsg_within(&self, wait: Wait) -> Result<Option<Message>, GetmsgError> {
         let socket = self.socket;
         match socket.until(Interest::READABLE, wait, |inner| socket.try_getmsg_of_any_kind(inner)) {
-            Ok(found) => found,
-            Err(WaitError::WouldBlock | WaitError::TimedOut) => Ok(None),
-            Err(WaitError::Fault(_)) => Err(ReadError::Failed(tpi::Errno::EIO)),
+            Ok(found) => found.map_err(GetmsgError::Failed),
+            Err(WaitError::WouldBlock) => Err(GetmsgError::WouldBlock),
+            Err(WaitError::TimedOut) => Err(GetmsgError::TimedOut),
+            Err(WaitError::Fault(_)) => Err(GetmsgError::Failed(ReadError::Failed(tpi::Errno::EIO))),
         }
     }
 

@@ -8,7 +8,7 @@ use tpi::Primitive;
 
 use crate::address::Address;
 use crate::association::SharedAssociation;
-use crate::error::{AcceptError, BindError, OptionsError};
+use crate::error::{AcceptError, BindError, Loss, OptionsError};
 use crate::options::{AssociationOptions, ListenerOptions};
 use crate::socket::{Found, Socket, Style};
 use crate::stack::Stack;
@@ -151,15 +151,18 @@ impl SharedListener {
         let (sequence, addresses) = match found {
             Found::Primitive(Primitive::ConnInd { sequence, addresses }, _) => (sequence, addresses),
             Found::Primitive(..) | Found::Data(_) => return Ok(None),
-            Found::End => return Err(AcceptError::Failed("the listener was closed".into())),
+            Found::End => return Err(AcceptError::Failed(Loss::fault("the listener was closed"))),
         };
-        let failed = |why: String| AcceptError::Failed(why);
-        let peer = *addresses.list.first().ok_or_else(|| failed("the provider named no peer".into()))?;
-        let socket = Socket::open(&self.stack.shard, Style::OneToOne).map_err(|e| failed(e.to_string()))?;
+        let failed = |why: &str| AcceptError::Failed(Loss::fault(why));
+        let peer = *addresses.list.first().ok_or_else(|| failed("the provider named no peer"))?;
+        let opened = Socket::open(&self.stack.shard, Style::OneToOne);
+        let socket = opened.map_err(|errno| failed(&errno.to_string()))?;
         let acceptor = socket.stream.index() as u32;
         match self.socket.ask(Primitive::ConnRes { sequence, acceptor }) {
             Ok(Primitive::OkAck { .. }) => Ok(Some((SharedAssociation::accepted(socket, peer), peer))),
-            answer => Err(failed(format!("the provider answered {answer:?}"))),
+            Ok(Primitive::ErrorAck { t_error, .. }) => Err(failed(&t_error.to_string())),
+            Ok(_) => Err(failed("the provider gave no answer; please report it")),
+            Err(error) => Err(failed(&error.to_string())),
         }
     }
 

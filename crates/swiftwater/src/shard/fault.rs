@@ -49,7 +49,7 @@ mod tests {
 
     use links::{BatchLimits, Link, LinkStats, PathInfo, Sink, Transmit, UdpEncap, UdpEncapConfig};
 
-    use crate::{Address, Association, AssociationOptions, ConnectError, Stack, StackOptions};
+    use crate::{Address, Association, AssociationOptions, ConnectError, LossKind, Stack, StackOptions};
 
     /// The test link panics when it is asked for a route to this address.
     const FAULTY: &str = "127.0.0.66";
@@ -154,7 +154,8 @@ mod tests {
     fn a_request_that_panics_fails() {
         let fixture = fixture();
         let failed = fixture.stack.connect(format!("{FAULTY}:7")).unwrap_err();
-        assert!(matches!(failed, ConnectError::Failed(_)), "{failed}");
+        let ConnectError::Lost(loss) = failed else { panic!("{failed}") };
+        assert_eq!(loss.kind, LossKind::Fault);
         fixture.assert_sound();
     }
 

@@ -112,8 +112,9 @@ impl Socket {
 fn send_error(error: &WriteError) -> SendError {
     match error {
         WriteError::WouldBlock => SendError::WouldBlock,
-        WriteError::Failed(Errno::EINVAL) => SendError::RecordOpen,
         WriteError::Failed(Errno::ESHUTDOWN) => SendError::PeerShutdown,
+        // The core would have refused the message itself.
+        WriteError::Failed(Errno::EINVAL) => SendError::Failed("a module has refused it".into()),
         _ => SendError::Closed,
     }
 }

@@ -28,29 +28,44 @@ impl Wait {
     }
 }
 
+/// A failure of the sockets, or an internal fault: every call fails.
+#[derive(Debug)]
+pub(crate) struct Fault(String);
+
 /// Reason why a call returned without a result.
 pub(crate) enum WaitError {
     /// The call would have to wait, and must not.
     WouldBlock,
     /// The call has reached its time limit.
     TimedOut,
-    /// The sockets have failed.
-    Fault(String),
+    Fault(Fault),
 }
 
-impl WaitError {
-    #[cold]
-    pub(crate) fn internal() -> Self {
-        WaitError::Fault("there was an internal fault; please report it".into())
+impl Fault {
+    pub(crate) fn new(why: String) -> Self {
+        Fault(why)
     }
 
-    /// Returns the loss to report for an association after a wait without a time limit.
-    #[cfg(feature = "tokio")]
+    #[cold]
+    pub(crate) fn internal() -> Self {
+        Fault("there was an internal fault; please report it".into())
+    }
+
+    /// Returns the loss to report for an association.
     pub(crate) fn into_loss(self) -> Loss {
-        match self {
-            WaitError::Fault(why) => Loss::fault(why),
-            WaitError::WouldBlock | WaitError::TimedOut => Loss::fault("the call gave up waiting"),
-        }
+        Loss::fault(self.0)
+    }
+}
+
+impl From<Fault> for SendError {
+    fn from(fault: Fault) -> Self {
+        SendError::Failed(fault.0.into())
+    }
+}
+
+impl From<Fault> for RecvError {
+    fn from(fault: Fault) -> Self {
+        RecvError::Lost(fault.into_loss())
     }
 }
 
@@ -59,7 +74,7 @@ impl From<WaitError> for SendError {
         match why {
             WaitError::WouldBlock => SendError::WouldBlock,
             WaitError::TimedOut => SendError::TimedOut,
-            WaitError::Fault(_) => SendError::Closed,
+            WaitError::Fault(fault) => fault.into(),
         }
     }
 }
@@ -69,7 +84,7 @@ impl From<WaitError> for RecvError {
         match why {
             WaitError::WouldBlock => RecvError::WouldBlock,
             WaitError::TimedOut => RecvError::TimedOut,
-            WaitError::Fault(why) => RecvError::Lost(Loss::fault(why)),
+            WaitError::Fault(fault) => fault.into(),
         }
     }
 }
@@ -80,8 +95,8 @@ impl From<RecvError> for AcceptError {
         match error {
             RecvError::WouldBlock => AcceptError::WouldBlock,
             RecvError::TimedOut => AcceptError::TimedOut,
-            RecvError::Lost(loss) => AcceptError::Failed(loss.text),
-            RecvError::Restarted(text) => AcceptError::Failed(text),
+            RecvError::Lost(loss) => AcceptError::Failed(loss),
+            RecvError::Restarted(text) => AcceptError::Failed(Loss::fault(text)),
         }
     }
 }
@@ -110,7 +125,7 @@ impl Socket {
         match inner.guarded(Some(self.stream), &mut attempt) {
             Some(Some(result)) => Ok(result),
             Some(None) => self.until_later(inner, interest, wait, attempt),
-            None => Err(WaitError::internal()),
+            None => Err(WaitError::Fault(Fault::internal())),
         }
     }
 
@@ -132,7 +147,7 @@ impl Socket {
             match inner.guarded(Some(self.stream), &mut attempt) {
                 Some(Some(result)) => break Ok(result),
                 Some(None) => {}
-                None => break Err(WaitError::internal()),
+                None => break Err(WaitError::Fault(Fault::internal())),
             }
         };
         if matches!(wait, Wait::Until(_) | Wait::Forever) {
@@ -164,7 +179,7 @@ impl Socket {
             }
         };
         let goes_on = match inner.take_failure() {
-            Some(why) => Err(WaitError::Fault(why)),
+            Some(why) => Err(WaitError::Fault(Fault::new(why))),
             None if go_on => Ok(()),
             None if matches!(wait, Wait::Until(_)) => Err(WaitError::TimedOut),
             None => Err(WaitError::WouldBlock),

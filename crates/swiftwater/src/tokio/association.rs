@@ -17,7 +17,7 @@ use crate::event::{Event, Received};
 use crate::message::{Message, from_block};
 use crate::options::StackOptions;
 use crate::sender::FedMessages;
-use crate::socket::{Found, WaitError, unless_restarted};
+use crate::socket::{Fault, Found, unless_restarted};
 use crate::stack::Stack;
 
 /// An association with one peer; [`swiftwater::Association`](crate::Association) for tasks. Clones share it.
@@ -368,7 +368,7 @@ impl Association {
         // On a stream without messages, only a hang-up is a priority event.
         match until(socket, Interest::PRIORITY, |inner| socket.close_reason(inner)).await {
             Ok(reason) => reason,
-            Err(why) => CloseReason::Lost(why.into_loss()),
+            Err(fault) => CloseReason::Lost(fault.into_loss()),
         }
     }
 
@@ -379,7 +379,7 @@ impl Association {
         let _ = self.ready(Interest::POPPABLE).await;
     }
 
-    async fn ready(&self, interest: Interest) -> Result<(), WaitError> {
+    async fn ready(&self, interest: Interest) -> Result<(), Fault> {
         let socket = self.0.socket();
         until(socket, interest, |inner| inner.is_ready(socket.stream, interest).then_some(())).await
     }

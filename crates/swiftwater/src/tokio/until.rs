@@ -9,7 +9,7 @@ use tokio::task::coop;
 
 use super::driver;
 use crate::shard::{Inner, Ticket, WakeTarget};
-use crate::socket::{Socket, WaitError};
+use crate::socket::{Fault, Socket};
 
 /// Repeats an attempt until it has a result; see [`Socket::until`]. Dropping the future loses nothing.
 pub(super) struct Until<'a, F> {
@@ -30,7 +30,7 @@ impl<F, T> Future for Until<'_, F>
 where
     F: FnMut(&mut Inner) -> Option<T> + Unpin,
 {
-    type Output = Result<T, WaitError>;
+    type Output = Result<T, Fault>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
@@ -47,10 +47,10 @@ where
                     return Poll::Ready(Ok(result));
                 }
                 Some(None) => {}
-                None => return Poll::Ready(Err(WaitError::internal())),
+                None => return Poll::Ready(Err(Fault::internal())),
             }
             if let Some(why) = inner.take_failure() {
-                return Poll::Ready(Err(WaitError::Fault(why)));
+                return Poll::Ready(Err(Fault::new(why)));
             }
             inner.before_wait();
             if !inner.is_ready(stream, this.interest) {

@@ -77,7 +77,7 @@ fn a_record_that_is_open_on_another_stream_is_not_torn() {
         client.send_with(b"one ", &more).unwrap();
         client.send_with(b"record ", &more).unwrap();
         let torn = client.send_with(b"in between", &SendInfo::stream(1));
-        assert_eq!(torn, Err(SendError::RecordOpen));
+        assert_eq!(torn, Err(SendError::RecordOpen { stream: 0 }));
         client.send(b"whole").unwrap();
         client.send_with(b"after it", &SendInfo::stream(1)).unwrap();
         let mut record = Vec::new();

@@ -4,11 +4,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
 use streams::Message as Block;
-use tpi::{Addresses, Errno, Primitive};
+use tpi::{Addresses, Errno, Primitive, TError};
 
 use super::SharedAssociation;
 use crate::address::Address;
-use crate::error::{ConnectError, Loss, RecvError};
+use crate::error::{BindError, ConnectError, Loss, RecvError};
 use crate::message::AssociationId;
 use crate::socket::{Found, Socket, Style};
 use crate::stack::Stack;
@@ -22,13 +22,13 @@ impl SharedAssociation {
         port: u16,
         server: &Address,
     ) -> Result<Arc<SharedAssociation>, ConnectError> {
-        let socket = stack.open(Style::OneToOne).map_err(|e| ConnectError::Failed(e.to_string()))?;
+        let socket = stack.open(Style::OneToOne).map_err(BindError::unavailable)?;
         if port != 0 {
             let any = SocketAddr::new(ANY.ip(), port);
             // Only listeners own a port, so that a fresh stream may be bound to any.
             socket
                 .ask(Primitive::BindReq { addresses: any.into(), backlog: 0 })
-                .map_err(|e| ConnectError::Failed(e.to_string()))?;
+                .map_err(BindError::unavailable)?;
         }
         request_connect(stack, &socket, server)?;
         let asked = server.socket_addresses().next().unwrap_or(ANY);
@@ -53,16 +53,16 @@ impl SharedAssociation {
                     Errno::ECONNREFUSED => ConnectError::Refused,
                     Errno::ETIMEDOUT => ConnectError::TimedOut,
                     Errno::EHOSTUNREACH => ConnectError::Unreachable,
-                    _ => {
-                        let loss = Loss::of(reason, cause, &data);
-                        ConnectError::Failed(loss.map_or_else(String::new, |loss| loss.text))
-                    }
+                    _ => ConnectError::Lost(
+                        Loss::of(reason, cause, &data).unwrap_or_else(|| Loss::fault("it was shut down")),
+                    ),
                 })
             }
             Ok(Found::Primitive(..) | Found::Data(_)) => Ok(false),
-            Ok(Found::End) => Err(ConnectError::Failed("the stream was closed".into())),
+            Ok(Found::End) => Err(ConnectError::Lost(Loss::fault("the stream was closed"))),
             Err(RecvError::TimedOut) => Err(ConnectError::TimedOut),
-            Err(error) => Err(ConnectError::Failed(error.to_string())),
+            Err(RecvError::Lost(loss)) => Err(ConnectError::Lost(loss)),
+            Err(error) => Err(ConnectError::Lost(Loss::fault(error.to_string()))),
         }
     }
 
@@ -97,8 +97,11 @@ pub(crate) fn request_connect(
         Ok((Primitive::ErrorAck { errno: Errno::EADDRNOTAVAIL, .. }, _)) => {
             Err(ConnectError::Family { host: server.hosts[0] })
         }
-        Ok((Primitive::ErrorAck { t_error, .. }, _)) => Err(ConnectError::Failed(t_error.to_string())),
+        Ok((Primitive::ErrorAck { t_error: TError::NoAddress, .. }, _)) => Err(ConnectError::NoPort),
+        Ok((Primitive::ErrorAck { t_error, .. }, _)) => {
+            Err(ConnectError::Lost(Loss::fault(t_error.to_string())))
+        }
         Ok((_, id)) => Ok(AssociationId(id.unwrap_or_default())),
-        Err(error) => Err(ConnectError::Failed(error.to_string())),
+        Err(error) => Err(ConnectError::Lost(Loss::fault(error.to_string()))),
     }
 }
