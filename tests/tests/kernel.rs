@@ -134,7 +134,7 @@ fn a_port_without_a_server_refuses() {
 fn raw_ip_on_its_host_comes_with_advice() {
     let advice = |link| {
         let options = StackOptions::default().with_link(link).with_udp_port(0);
-        Stack::bind(&options).unwrap().advice().map(str::to_owned)
+        Stack::bind(&options).unwrap().warning().map(str::to_owned)
     };
     if kernel::is_beside_it() {
         assert_eq!(advice(LinkKind::Udp), None);

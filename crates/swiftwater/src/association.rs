@@ -17,7 +17,7 @@ use crate::error::{ConnectError, RecvError, SendError};
 use crate::event::Received;
 use crate::message::Message;
 use crate::options::StackOptions;
-use crate::socket::{Found, Wait, unless_restarted};
+use crate::socket::{Found, Wait, check_restart};
 use crate::stack::Stack;
 
 /// An association with one peer (one-to-one style, RFC 6458 §4). Clones share the association; every method may be
@@ -131,7 +131,7 @@ impl Association {
     fn await_answer(shared: Arc<SharedAssociation>, wait: Wait) -> Result<Association, ConnectError> {
         loop {
             let found = shared.socket.getmsg(wait);
-            if shared.take_connect_answer(found)? {
+            if shared.on_connect_reply(found)? {
                 return Ok(Association { shared });
             }
         }
@@ -379,7 +379,7 @@ impl Association {
         loop {
             match self.shared.socket.read(buffer, &mut info, Wait::Forever)? {
                 Found::Data(bytes) => return Ok(Some((bytes, info))),
-                Found::Primitive(primitive, text) => unless_restarted(&primitive, &text)?,
+                Found::Primitive(primitive, text) => check_restart(&primitive, &text)?,
                 Found::End => return self.ended().map(|()| None),
             }
         }

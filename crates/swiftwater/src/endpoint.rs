@@ -125,7 +125,7 @@ impl Endpoint {
     /// # Errors
     ///
     /// Fails as [`Endpoint::send_to`] does, or with [`SendError::TimedOut`], and then sends nothing.
-    pub fn send_timeout(
+    pub fn send_to_timeout(
         &self,
         to: AssociationId,
         message: &[u8],

@@ -29,28 +29,28 @@ use crate::{
 /// # Errors
 ///
 /// Fails as [`Association::try_recv_any`](SharedAssociation::try_recv_any) does.
-pub fn next_at_hand(association: &SharedAssociation) -> Result<Option<Received>, RecvError> {
+pub fn recv_no_poll(association: &SharedAssociation) -> Result<Option<Received>, RecvError> {
     association.recv_any_with(Wait::NoPoll)
 }
 
 /// A message or an event, or several messages that came together in a packet.
 #[derive(Debug)]
-pub enum AtHand {
+pub enum Taken {
     /// One message, or an event.
     One(Received),
     /// Whole messages.
     Run(MessageRun),
 }
 
-/// Receives as [`next_at_hand`] does. Messages that came together in a packet are received together.
+/// Receives as [`recv_no_poll`] does. Messages that came together in a packet are received together.
 ///
 /// # Errors
 ///
-/// Fails as [`next_at_hand`] does.
-pub fn next_run_at_hand(association: &SharedAssociation) -> Result<Option<AtHand>, RecvError> {
+/// Fails as [`recv_no_poll`] does.
+pub fn recv_run_no_poll(association: &SharedAssociation) -> Result<Option<Taken>, RecvError> {
     let published = &association.socket.published;
     if !published.has_events() || !published.is_up_delivered() {
-        return Ok(next_at_hand(association)?.map(AtHand::One));
+        return Ok(recv_no_poll(association)?.map(Taken::One));
     }
     let socket = &association.socket;
     let take = |inner: &mut Inner| socket.try_take(inner, Timed::getrun, |_| false);
@@ -58,11 +58,11 @@ pub fn next_run_at_hand(association: &SharedAssociation) -> Result<Option<AtHand
         match socket.until(Interest::READABLE, Wait::NoPoll, take)?? {
             Found::Data(Block { kind: Kind::Run(run), data, .. }) => {
                 let block = data.blocks().first().cloned().unwrap_or_default();
-                return Ok(Some(AtHand::Run(MessageRun(RunMessages::new(&run, block)))));
+                return Ok(Some(Taken::Run(MessageRun(RunMessages::new(&run, block)))));
             }
             found => {
                 if let Some(received) = association.received(found)? {
-                    return Ok(received.map(AtHand::One));
+                    return Ok(received.map(Taken::One));
                 }
             }
         }
@@ -110,7 +110,7 @@ impl MessageRun {
 /// # Errors
 ///
 /// Fails as [`Association::try_send`](SharedAssociation::try_send) does.
-pub fn send_at_hand(
+pub fn send_no_poll(
     association: &SharedAssociation,
     message: &Bytes,
     info: &SendInfo,
@@ -133,7 +133,7 @@ pub const SHORT_BYTES_MAX: usize = Stage::MESSAGE_BYTES_MAX;
 
 /// Calls `f` with a sender of short messages, which enters the stack once for all of them. Returns `None`, and does not call
 /// `f`, if the stream has modules, or earlier messages that wait.
-pub fn send_short_at_hand<R>(
+pub fn send_short_no_poll<R>(
     association: &SharedAssociation,
     f: impl FnOnce(&mut ShortSender<'_>) -> R,
 ) -> Option<R> {
@@ -152,7 +152,7 @@ pub struct ShortSender<'a> {
 
 impl ShortSender<'_> {
     /// Copies a message into the send buffer, which charges its user. Returns false if the association refuses it, has no room,
-    /// or would keep it in a block of its own: [`send_at_hand`] says why, and has the association notify about room.
+    /// or would keep it in a block of its own: [`send_no_poll`] says why, and has the association notify about room.
     #[must_use]
     pub fn send(&mut self, message: &[u8], info: &SendInfo) -> bool {
         let ShortSender { association, inner } = self;
@@ -166,7 +166,7 @@ impl ShortSender<'_> {
 /// # Errors
 ///
 /// The association is already closed, or the call fails with [`SendError::WouldBlock`].
-pub fn shutdown_at_hand(association: &SharedAssociation) -> Result<(), SendError> {
+pub fn shutdown_no_poll(association: &SharedAssociation) -> Result<(), SendError> {
     association.shutdown_with(Wait::NoPoll)
 }
 

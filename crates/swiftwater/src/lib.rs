@@ -114,7 +114,7 @@
 //! | [`Association::recv_any`] | `recv_any_timeout` | `try_recv_any` |
 //! | [`Association::close`] | `close_timeout` | drop the association |
 //! | [`Listener::accept`] | `accept_timeout` | `try_accept` |
-//! | [`Endpoint::send_to`] | `send_timeout` | `try_send_to` |
+//! | [`Endpoint::send_to`] | `send_to_timeout` | `try_send_to` |
 //! | [`Endpoint::recv`] | `recv_timeout` | `try_recv` |
 //!
 //! `send_bytes`, `send_many`, `recv_into`, `recv_many`, `shutdown`, `connect_from`, [`Reader`] and [`Sender`] only wait

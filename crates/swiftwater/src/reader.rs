@@ -7,7 +7,7 @@ use streams::{Interest, Kind, Message as Block, RunMessages};
 use crate::association::Association;
 use crate::error::RecvError;
 use crate::message::{Message, from_block};
-use crate::socket::{Found, Wait, unless_restarted};
+use crate::socket::{Found, Wait, check_restart};
 
 /// A received message that a reader lends.
 #[derive(Clone, Copy, Debug)]
@@ -163,7 +163,7 @@ impl Reader {
                     self.taken.put(block);
                     return Ok(true);
                 }
-                Found::Primitive(primitive, text) => unless_restarted(&primitive, &text)?,
+                Found::Primitive(primitive, text) => check_restart(&primitive, &text)?,
                 Found::End => return self.association.ended().map(|()| false),
             }
         }

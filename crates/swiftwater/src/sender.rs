@@ -149,7 +149,7 @@ impl Association {
     #[inline]
     fn feed(&self, fed: &mut FedMessages, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
         if !fed.batch.push(info, message) {
-            return self.feed_later(fed, message, info);
+            return self.feed_slow(fed, message, info);
         }
         if fed.is_due() {
             self.hand_over(fed)?;
@@ -160,7 +160,7 @@ impl Association {
 
     /// Hands the collected messages over, and then appends or sends one.
     #[cold]
-    fn feed_later(&self, fed: &mut FedMessages, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
+    fn feed_slow(&self, fed: &mut FedMessages, message: &[u8], info: &SendInfo) -> Result<(), SendError> {
         self.hand_over(fed)?;
         if fed.batch.push(info, message) {
             return Ok(());

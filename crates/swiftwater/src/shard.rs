@@ -131,7 +131,7 @@ impl Shard {
     pub(crate) fn after_send(&self, inner: &mut Inner, written: Written) {
         inner.activity += 1;
         if inner.poller == Poller::Background {
-            inner.waiting.kick(Sleeper::Background);
+            inner.waiting.interrupt(Sleeper::Background);
         }
         if written == Written::Queued && inner.executive.flush_due() {
             inner.flush(false);
@@ -343,8 +343,8 @@ impl Drop for ShardOwner {
         } else {
             // The background thread keeps the shard until it has delivered the accepted messages.
             self.0.background.keep(Arc::clone(&self.0));
-            inner.waiting.kick(Sleeper::Background);
-            inner.waiting.kick(Sleeper::Task);
+            inner.waiting.interrupt(Sleeper::Background);
+            inner.waiting.interrupt(Sleeper::Task);
             self.0.background.arm();
         }
     }
@@ -352,8 +352,8 @@ impl Drop for ShardOwner {
 
 impl Drop for Shard {
     fn drop(&mut self) {
-        self.watch.kick(Sleeper::Background);
-        self.watch.kick(Sleeper::Task);
+        self.watch.interrupt(Sleeper::Background);
+        self.watch.interrupt(Sleeper::Task);
         self.background.wake();
     }
 }

@@ -14,7 +14,7 @@ use streams::StreamId;
 use tpi::Errno;
 
 use self::published::Published;
-pub(crate) use self::receive::{Found, unless_restarted};
+pub(crate) use self::receive::{Found, check_restart};
 pub(crate) use self::wait::{Fault, Wait, WaitError};
 use crate::error::{CloseReason, Loss};
 use crate::shard::{Inner, ShardOwner};
@@ -136,7 +136,7 @@ impl Socket {
     }
 
     #[cold]
-    fn at_the_end(&self, is_last: impl Fn(&End) -> bool) -> bool {
+    fn has_ended(&self, is_last: impl Fn(&End) -> bool) -> bool {
         self.style == Style::OneToOne && is_last(&self.end.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

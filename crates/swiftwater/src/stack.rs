@@ -45,7 +45,7 @@ pub struct Stack {
     local_addresses: Arc<[IpAddr]>,
     /// The configuration of the associations that this handle opens, if it differs from that of the sockets.
     config: Option<Arc<AssociationConfig>>,
-    advice: Option<Arc<str>>,
+    warning: Option<Arc<str>>,
 }
 
 impl std::fmt::Debug for Stack {
@@ -79,7 +79,7 @@ impl Stack {
             LinkKind::Auto => match bind_raw(options) {
                 Err(BindError::Link(error @ links::BindError::RawNotPermitted { .. })) => {
                     let stack = Stack::over(bind_udp(options)?, options)?;
-                    Ok(Stack { advice: Some(format!("UDP carries SCTP: {error}").into()), ..stack })
+                    Ok(Stack { warning: Some(format!("UDP carries SCTP: {error}").into()), ..stack })
                 }
                 link => Stack::over_raw(link?, options),
             },
@@ -88,7 +88,7 @@ impl Stack {
 
     fn over_raw(link: Box<dyn Link>, options: &StackOptions) -> Result<Stack, BindError> {
         let stack = Stack::over(link, options)?;
-        Ok(Stack { advice: links::kernel_speaks_sctp().then(|| KERNEL_SCTP_ADVICE.into()), ..stack })
+        Ok(Stack { warning: links::kernel_speaks_sctp().then(|| KERNEL_SCTP_WARNING.into()), ..stack })
     }
 
     /// Binds sockets for a client: any free UDP port unless `options` specify one.
@@ -127,7 +127,7 @@ impl Stack {
             options: Arc::new(options.clone()),
             local_addresses: Arc::new([]),
             config: None,
-            advice: None,
+            warning: None,
         })
     }
 
@@ -259,8 +259,8 @@ impl Stack {
 
     /// Returns a warning about the link, if there is one: raw IP was not permitted, or the kernel's own SCTP answers
     /// its packets.
-    pub fn advice(&self) -> Option<&str> {
-        self.advice.as_deref()
+    pub fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
     }
 
     /// Returns the local UDP port; 0 with raw IP.
@@ -330,7 +330,7 @@ impl Stack {
 }
 
 /// Explains why associations over raw IP fail beside the kernel's own SCTP, and the remedy.
-const KERNEL_SCTP_ADVICE: &str = "the kernel's own SCTP is loaded and answers packets of raw IP with ABORT: unload it \
+const KERNEL_SCTP_WARNING: &str = "the kernel's own SCTP is loaded and answers packets of raw IP with ABORT: unload it \
     (`rmmod sctp`) and keep it from being loaded, or let UDP carry SCTP";
 
 fn bind_udp(options: &StackOptions) -> Result<Box<dyn Link>, BindError> {

@@ -61,7 +61,7 @@ impl Watch {
         }
     }
 
-    pub(crate) fn kick(&self, who: Sleeper) {
+    pub(crate) fn interrupt(&self, who: Sleeper) {
         // A full counter wakes the sleeper, too.
         match who {
             Sleeper::Leader => drop(self.leader.write(1)),
@@ -74,7 +74,7 @@ impl Watch {
     }
 
     /// Sleeps as the leader, which holds the sockets and polls them directly.
-    pub(crate) fn lead(&self, sockets: &[OwnedFd], until: Option<Instant>, room: bool) {
+    pub(crate) fn wait_as_leader(&self, sockets: &[OwnedFd], until: Option<Instant>, room: bool) {
         let events = if room { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN };
         sleep(sockets.iter().map(|socket| (socket.as_fd(), events)), &self.leader, until);
     }
@@ -87,7 +87,7 @@ impl Watch {
     }
 
     /// Sleeps as the background thread.
-    pub(crate) fn stand_by(&self, until: Option<Instant>) {
+    pub(crate) fn wait_as_background(&self, until: Option<Instant>) {
         sleep([(self.epoll.0.as_fd(), PollFlags::POLLIN)].into_iter(), &self.background, until);
     }
 }
@@ -101,15 +101,15 @@ impl AsRawFd for Watch {
 
 fn sleep<'a>(
     sockets: impl Iterator<Item = (BorrowedFd<'a>, PollFlags)>,
-    kick: &'a EventFd,
+    interrupt: &'a EventFd,
     until: Option<Instant>,
 ) {
     let mut fds: SmallVec<[PollFd<'_>; 4]> = sockets.map(|(fd, events)| PollFd::new(fd, events)).collect();
-    fds.push(PollFd::new(kick.as_fd(), PollFlags::POLLIN));
+    fds.push(PollFd::new(interrupt.as_fd(), PollFlags::POLLIN));
     let timeout = until.map(|at| TimeSpec::from(at.saturating_duration_since(Instant::now())));
     // An interrupted or failed poll merely returns too early.
     let _ = ppoll(&mut fds, timeout, None);
     if fds.last().and_then(PollFd::revents).is_some_and(|r| r.contains(PollFlags::POLLIN)) {
-        let _ = kick.read();
+        let _ = interrupt.read();
     }
 }

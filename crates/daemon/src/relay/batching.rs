@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use carrier::record::{BUNDLE_BYTES_MAX, Flags, Header, Kind};
-use swiftwater::internals::{self, AtHand, MessageRun};
+use swiftwater::internals::{self, MessageRun, Taken};
 use swiftwater::tokio::Association;
 use swiftwater::{Message, Received, RecvError, RecvInfo};
 
@@ -81,9 +81,9 @@ pub(super) fn take_along(
     while let Some(last_bytes) = held.last_short_bytes()
         && bytes + last_bytes <= BUNDLE_BYTES_MAX
     {
-        bytes += match internals::next_run_at_hand(association) {
-            Ok(Some(AtHand::Run(run))) => held.push_run(run),
-            Ok(Some(AtHand::One(Received::Message(message)))) if held.runs().is_empty() => {
+        bytes += match internals::recv_run_no_poll(association) {
+            Ok(Some(Taken::Run(run))) => held.push_run(run),
+            Ok(Some(Taken::One(Received::Message(message)))) if held.runs().is_empty() => {
                 held.push(to_program(assoc, message))
             }
             Err(RecvError::WouldBlock) => return None,

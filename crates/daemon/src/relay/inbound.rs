@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use carrier::record::Flags;
 use carrier::status_page::PeerShut;
-use swiftwater::internals::{self, AtHand};
+use swiftwater::internals::{self, Taken};
 use swiftwater::tokio::Association;
 use swiftwater::{Event, Message, Received, RecvError};
 
@@ -85,17 +85,17 @@ impl<'a> Inbound<'a> {
             }
             let received = match held.take_next() {
                 Some(received) => received,
-                None if self.bundles() => internals::next_run_at_hand(self.association),
-                None => internals::next_at_hand(self.association).map(|found| found.map(AtHand::One)),
+                None if self.bundles() => internals::recv_run_no_poll(self.association),
+                None => internals::recv_no_poll(self.association).map(|found| found.map(Taken::One)),
             };
             let last = match received {
-                Ok(Some(AtHand::Run(run))) => {
+                Ok(Some(Taken::Run(run))) => {
                     held.push_run(run);
                     let next = take_along(self.assoc, self.association, held);
                     held.set_next(next);
                     continue;
                 }
-                Ok(Some(AtHand::One(Received::Message(message)))) => {
+                Ok(Some(Taken::One(Received::Message(message)))) => {
                     held.push(to_program(self.assoc, message));
                     if self.bundles() {
                         let next = take_along(self.assoc, self.association, held);
@@ -103,7 +103,7 @@ impl<'a> Inbound<'a> {
                     }
                     continue;
                 }
-                Ok(Some(AtHand::One(Received::Event(event)))) => {
+                Ok(Some(Taken::One(Received::Event(event)))) => {
                     self.take_event(held, &event);
                     continue;
                 }

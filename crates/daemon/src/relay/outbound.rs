@@ -121,7 +121,7 @@ impl<'a> Outbound<'a> {
         if !self.unsent.is_empty() || self.is_gone || !endpoint.has_short() {
             return 0;
         }
-        let passed = internals::send_short_at_hand(self.association, |sender| {
+        let passed = internals::send_short_no_poll(self.association, |sender| {
             endpoint.pass_short(self.turn.left(), |header, content| {
                 let header = completed(assoc, *header);
                 is_plain(&header) && sender.send(content, &send_info(&header))
@@ -330,11 +330,11 @@ pub(super) fn pass_on(
 ) -> Result<(), SendError> {
     if !content.is_empty() {
         let info = SendInfo { path: wanted_path(association, header), ..send_info(header) };
-        internals::send_at_hand(association, content, &info)?;
+        internals::send_no_poll(association, content, &info)?;
         *content = Bytes::new();
     }
     match header.flags.contains(Flags::SHUTDOWN) {
-        true => internals::shutdown_at_hand(association),
+        true => internals::shutdown_no_poll(association),
         false => Ok(()),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use carrier::record::{Flags, HEADER_BYTES, Header};
-use swiftwater::internals::{AtHand, MessageRun};
+use swiftwater::internals::{MessageRun, Taken};
 use swiftwater::{LossKind, Message, RecvError};
 
 use crate::system::quantum;
@@ -13,7 +13,7 @@ use crate::system::quantum;
 pub(crate) const BUNDLED_BYTES_MAX: usize = 6000;
 
 /// The result of reading an association.
-pub(crate) type ReadResult = Result<Option<AtHand>, RecvError>;
+pub(crate) type ReadResult = Result<Option<Taken>, RecvError>;
 
 /// The end of an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

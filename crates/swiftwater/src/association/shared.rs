@@ -16,7 +16,7 @@ use crate::error::{CloseReason, OptionsError, RecvError, SendError};
 use crate::event::{Event, Received};
 use crate::message::{Message, from_block};
 use crate::options::AssociationOptions;
-use crate::socket::{End, Found, Socket, Wait, unless_restarted};
+use crate::socket::{End, Found, Socket, Wait, check_restart};
 use crate::stream::Stream;
 
 /// The state that all clones of an association share, with every call that does not wait.
@@ -356,7 +356,7 @@ impl SharedAssociation {
     pub(crate) fn ends_many(&self, found: Option<Found<Block>>, received: usize) -> Result<bool, RecvError> {
         match found {
             Some(Found::Primitive(primitive, text)) => {
-                unless_restarted(&primitive, &text)?;
+                check_restart(&primitive, &text)?;
                 Ok(received > 0)
             }
             // After messages, the next call reports the end.
@@ -386,7 +386,7 @@ impl SharedAssociation {
         loop {
             match self.socket.getmsg(wait)? {
                 Found::Data(message) => return Ok(Some(from_block(message))),
-                Found::Primitive(primitive, text) => unless_restarted(&primitive, &text)?,
+                Found::Primitive(primitive, text) => check_restart(&primitive, &text)?,
                 Found::End => return self.ended().map(|()| None),
             }
         }

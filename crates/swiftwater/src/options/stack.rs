@@ -18,7 +18,7 @@ pub enum LinkKind {
     /// IP, protocol 132 (RFC 9260 §3), for peers without UDP encapsulation. The capability `CAP_NET_RAW` is needed.
     Raw,
     /// IP if permitted, otherwise UDP. [`Stack::link`](crate::Stack::link) returns the link in use,
-    /// [`Stack::advice`](crate::Stack::advice) the reason.
+    /// [`Stack::warning`](crate::Stack::warning) the reason.
     Auto,
 }
 

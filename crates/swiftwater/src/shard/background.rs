@@ -84,7 +84,7 @@ fn run(shard: &Weak<Shard>, watch: &Watch) {
                 Woken::ToRecheck(seen)
             }
             Next::Poll(until) => {
-                watch.stand_by(until);
+                watch.wait_as_background(until);
                 Woken::AfterPoll
             }
         };
@@ -147,5 +147,5 @@ fn serve(shard: &Arc<Shard>, woken: Woken) -> Next {
     }
     inner.flush(true);
     inner.poller = Poller::Background;
-    Next::Poll(shard.stand_by(&mut inner, Sleeper::Background))
+    Next::Poll(shard.prepare_poll(&mut inner, Sleeper::Background))
 }

@@ -38,7 +38,7 @@ struct Sleep {
     /// The stream and the events that the sleeper itself waits for, if any.
     purpose: Option<(StreamId, Interest)>,
     until: Option<Instant>,
-    kicked: bool,
+    interrupted: bool,
 }
 
 /// All sleepers and waiters.
@@ -107,17 +107,17 @@ impl Waiting {
     }
 
     /// Ends a sleep on the sockets.
-    pub(crate) fn kick(&mut self, sleeper: Sleeper) {
+    pub(crate) fn interrupt(&mut self, sleeper: Sleeper) {
         if let Some(sleep) = &mut self.sleeps[sleeper as usize]
-            && !std::mem::replace(&mut sleep.kicked, true)
+            && !std::mem::replace(&mut sleep.interrupted, true)
         {
-            self.watch.kick(sleeper);
+            self.watch.interrupt(sleeper);
         }
     }
 
     /// Returns the union of the events that all waiters of a stream wait for.
     fn wanted(&self, s: StreamId) -> Interest {
-        let sleepers = self.sleeps.iter().flatten().filter(|sleep| !sleep.kicked);
+        let sleepers = self.sleeps.iter().flatten().filter(|sleep| !sleep.interrupted);
         let sleeping = sleepers.filter_map(|sleep| sleep.purpose).filter(|(other, _)| *other == s);
         let waiters = self.by_stream.get(&s).into_iter().flatten().map(|waiter| waiter.interest);
         sleeping.map(|(_, interest)| interest).chain(waiters).fold(Interest::NONE, |all, one| all | one)
@@ -161,7 +161,7 @@ impl Waiting {
                 && for_stream == s
                 && interest.intersects(ready)
             {
-                self.kick(sleeper);
+                self.interrupt(sleeper);
             }
         }
     }
@@ -218,7 +218,7 @@ impl Inner {
             self.waiting.notify(s, all);
         }
         for sleeper in Sleeper::ALL {
-            self.waiting.kick(sleeper);
+            self.waiting.interrupt(sleeper);
         }
     }
 
@@ -271,7 +271,7 @@ impl Inner {
             return;
         };
         if sleep.until.is_none_or(|until| deadline < until) {
-            self.waiting.kick(sleeper);
+            self.waiting.interrupt(sleeper);
         }
     }
 
@@ -291,7 +291,7 @@ impl Inner {
         deadline: Option<Instant>,
     ) -> Option<Instant> {
         let until = [self.next_service(), deadline].into_iter().flatten().min();
-        self.waiting.sleeps[sleeper as usize] = Some(Sleep { purpose, until, kicked: false });
+        self.waiting.sleeps[sleeper as usize] = Some(Sleep { purpose, until, interrupted: false });
         if let Some((s, _)) = purpose {
             self.want(s);
             // If the event is there already, this ends the sleep before it begins.
@@ -358,7 +358,7 @@ impl Inner {
     pub(crate) fn on_task_started(&mut self) {
         self.has_task = true;
         if self.poller != Poller::Leader {
-            self.waiting.kick(Sleeper::Background);
+            self.waiting.interrupt(Sleeper::Background);
             self.poller = Poller::Task;
         }
     }

@@ -40,13 +40,13 @@ impl Socket {
                 self.shard.after_read(&mut inner);
                 Ok(Found::Data(bytes))
             }
-            _ => self.read_later(inner, buffer, info, wait),
+            _ => self.read_slow(inner, buffer, info, wait),
         }
     }
 
     /// Reads on where the first entry is no user data, or there is none yet.
     #[cold]
-    fn read_later(
+    fn read_slow(
         &self,
         inner: Entered<'_>,
         buffer: &mut [u8],
@@ -68,7 +68,7 @@ impl Socket {
                     self.shard.after_read(inner);
                     return Some(Ok(Found::Data(bytes)));
                 }
-                Ok(None) => return self.at_the_end(|end| *end != End::Open).then_some(Ok(Found::End)),
+                Ok(None) => return self.has_ended(|end| *end != End::Open).then_some(Ok(Found::End)),
                 // The first message is not user data.
                 Err(ReadError::NotData) => {
                     if let Ok(Some(message)) = inner.executive.getmsg(self.stream)
@@ -143,7 +143,7 @@ impl Socket {
                         return Some(Ok(found));
                     }
                 }
-                Ok(None) => return self.at_the_end(is_last).then_some(Ok(Found::End)),
+                Ok(None) => return self.has_ended(is_last).then_some(Ok(Found::End)),
                 Err(error) => return Some(self.read_failed(&error)),
             }
         }
@@ -162,7 +162,7 @@ impl Socket {
                 self.shard.after_read(inner);
                 Some(Ok(Some(message)))
             }
-            Ok(None) => self.at_the_end(|end| *end != End::Open).then_some(Ok(None)),
+            Ok(None) => self.has_ended(|end| *end != End::Open).then_some(Ok(None)),
             Err(ReadError::HungUp) => Some(Ok(None)),
             Err(error) => Some(Err(error)),
         }
@@ -242,7 +242,7 @@ fn is_data(message: &Block) -> bool {
 
 /// Returns an error if a primitive between messages reports a restart of the peer: it is a second confirmation.
 #[cold]
-pub(crate) fn unless_restarted(primitive: &Primitive, text: &Chain) -> Result<(), RecvError> {
+pub(crate) fn check_restart(primitive: &Primitive, text: &Chain) -> Result<(), RecvError> {
     match primitive {
         Primitive::ConnCon { .. } if !text.is_empty() => Err(RecvError::Restarted(to_text(text))),
         _ => Ok(()),

@@ -124,14 +124,14 @@ impl Socket {
     ) -> Result<T, WaitError> {
         match inner.guarded(Some(self.stream), &mut attempt) {
             Some(Some(result)) => Ok(result),
-            Some(None) => self.until_later(inner, interest, wait, attempt),
+            Some(None) => self.until_slow(inner, interest, wait, attempt),
             None => Err(WaitError::Fault(Fault::internal())),
         }
     }
 
     /// Waits, and repeats an attempt that had no result, until it has one.
     #[inline(never)]
-    fn until_later<'a, T>(
+    fn until_slow<'a, T>(
         &'a self,
         mut inner: Entered<'a>,
         interest: Interest,
@@ -139,9 +139,9 @@ impl Socket {
         mut attempt: impl FnMut(&mut Inner) -> Option<T>,
     ) -> Result<T, WaitError> {
         let outcome = loop {
-            let goes_on;
-            (inner, goes_on) = self.wait(inner, interest, wait);
-            if let Err(why) = goes_on {
+            let waited;
+            (inner, waited) = self.wait(inner, interest, wait);
+            if let Err(why) = waited {
                 break Err(why);
             }
             match inner.guarded(Some(self.stream), &mut attempt) {
@@ -164,7 +164,7 @@ impl Socket {
         interest: Interest,
         wait: Wait,
     ) -> (Entered<'a>, Result<(), WaitError>) {
-        let (mut inner, go_on) = match wait {
+        let (mut inner, may_retry) = match wait {
             #[cfg(feature = "internals")]
             Wait::NoPoll => return (inner, Err(WaitError::WouldBlock)),
             Wait::Forever => self.shard.wait(inner, self.stream, interest, None),
@@ -178,12 +178,12 @@ impl Socket {
                 (inner, ready)
             }
         };
-        let goes_on = match inner.take_failure() {
+        let waited = match inner.take_failure() {
             Some(why) => Err(WaitError::Fault(Fault::new(why))),
-            None if go_on => Ok(()),
+            None if may_retry => Ok(()),
             None if matches!(wait, Wait::Until(_)) => Err(WaitError::TimedOut),
             None => Err(WaitError::WouldBlock),
         };
-        (inner, goes_on)
+        (inner, waited)
     }
 }

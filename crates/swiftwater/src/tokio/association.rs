@@ -17,7 +17,7 @@ use crate::event::{Event, Received};
 use crate::message::{Message, from_block};
 use crate::options::StackOptions;
 use crate::sender::FedMessages;
-use crate::socket::{Fault, Found, unless_restarted};
+use crate::socket::{Fault, Found, check_restart};
 use crate::stack::Stack;
 
 /// An association with one peer; [`swiftwater::Association`](crate::Association) for tasks. Clones share it.
@@ -119,7 +119,7 @@ impl Association {
         let socket = shared.socket();
         loop {
             let found = until(socket, Interest::READABLE, |inner| socket.try_getmsg(inner)).await;
-            if shared.take_connect_answer(found.map_err(RecvError::from).and_then(|found| found))? {
+            if shared.on_connect_reply(found.map_err(RecvError::from).and_then(|found| found))? {
                 return Ok(Association(shared));
             }
         }
@@ -210,7 +210,7 @@ impl Association {
         loop {
             match until(socket, Interest::READABLE, |inner| socket.try_getmsg(inner)).await?? {
                 Found::Data(message) => return Ok(Some(from_block(message))),
-                Found::Primitive(primitive, text) => unless_restarted(&primitive, &text)?,
+                Found::Primitive(primitive, text) => check_restart(&primitive, &text)?,
                 Found::End => return self.0.ended().map(|()| None),
             }
         }
@@ -289,7 +289,7 @@ impl Association {
             let read = until(socket, Interest::READABLE, |inner| socket.try_read(inner, buffer, &mut info));
             match read.await?? {
                 Found::Data(bytes) => return Ok(Some((bytes, info))),
-                Found::Primitive(primitive, text) => unless_restarted(&primitive, &text)?,
+                Found::Primitive(primitive, text) => check_restart(&primitive, &text)?,
                 Found::End => return self.0.ended().map(|()| None),
             }
         }

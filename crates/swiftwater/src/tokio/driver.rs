@@ -86,7 +86,7 @@ async fn drive(mut standing: Standing, watch: Arc<Watch>) {
 fn begin_sleep(shard: &Weak<Shard>) -> Option<Option<Instant>> {
     let shard = shard.upgrade()?;
     let mut inner = shard.enter();
-    inner.has_open_streams().then(|| shard.stand_by(&mut inner, Sleeper::Task))
+    inner.has_open_streams().then(|| shard.prepare_poll(&mut inner, Sleeper::Task))
 }
 
 /// Handles the cause of the wake-up. Returns false if the shard is gone.

@@ -6,7 +6,7 @@ use super::Association;
 use super::until::until;
 use crate::error::RecvError;
 use crate::reader::{MessageRef, TakenMessages};
-use crate::socket::{Found, unless_restarted};
+use crate::socket::{Found, check_restart};
 
 /// Receives many short messages on an association; [`swiftwater::Reader`](crate::Reader) for tasks.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Reader {
                     self.taken.put(block);
                     return Ok(true);
                 }
-                Found::Primitive(primitive, text) => unless_restarted(&primitive, &text)?,
+                Found::Primitive(primitive, text) => check_restart(&primitive, &text)?,
                 Found::End => return self.association.0.ended().map(|()| false),
             }
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use swiftwater::internals::{self, AtHand};
+use swiftwater::internals::{self, Taken};
 use swiftwater::{
     Association, AssociationOptions, Event, LossKind, PathChange, PathReason, Received, RecvError, SendInfo,
 };
@@ -165,9 +165,9 @@ fn bring_back_very_many_messages_to_a_reader_of_runs() {
         let (mut contexts, mut is_lost) = (Vec::new(), false);
         loop {
             // Between the steps, the stream is empty although its association is lost.
-            match internals::next_run_at_hand(&client) {
-                Ok(Some(AtHand::One(Received::Event(Event::Down(Some(_)))))) => is_lost = true,
-                Ok(Some(AtHand::One(Received::Event(Event::SendFailed { info, .. })))) => {
+            match internals::recv_run_no_poll(&client) {
+                Ok(Some(Taken::One(Received::Event(Event::Down(Some(_)))))) => is_lost = true,
+                Ok(Some(Taken::One(Received::Event(Event::SendFailed { info, .. })))) => {
                     assert!(is_lost);
                     contexts.push(info.context);
                 }

@@ -127,7 +127,7 @@ fn a_sender_of_short_messages_takes_those_that_the_send_buffer_copies() {
             (0, plain, false),
             (2, plain, true),
         ];
-        internals::send_short_at_hand(&client, |sender| {
+        internals::send_short_no_poll(&client, |sender| {
             for (bytes, info, is_taken) in expected {
                 assert_eq!(sender.send(&vec![7; bytes], &info), is_taken, "{bytes} bytes, {info:?}");
             }

@@ -62,13 +62,13 @@ fn options(
 /// Returns the link for a client that asks for `auto`. Writes warnings about the link to standard error.
 pub(crate) fn offered_link(spec: &Spec, local_addresses: &[IpAddr]) -> Result<Link, BindError> {
     let stack = Stack::bind(&options(spec, local_addresses, 0, None))?;
-    tell_advice(&stack);
+    tell_warning(&stack);
     Ok(if stack.link() == LinkKind::Raw { spec.link } else { Link::Udp })
 }
 
-fn tell_advice(stack: &Stack) {
-    if let Some(advice) = stack.advice() {
-        note(format_args!("swiftwater: {advice}"));
+fn tell_warning(stack: &Stack) {
+    if let Some(warning) = stack.warning() {
+        note(format_args!("swiftwater: {warning}"));
     }
 }
 
@@ -97,7 +97,7 @@ impl SctpAcceptor {
                 other => break other?,
             }
         };
-        tell_advice(&stack);
+        tell_warning(&stack);
         let listener = stack.listen(port)?;
         let stack = Arc::new(stack);
         interrupt::remember(&stack);

@@ -36,7 +36,7 @@ impl SharedAssociation {
     }
 
     /// Handles a message that was read after the connect request. Returns whether the association is up.
-    pub(crate) fn take_connect_answer(
+    pub(crate) fn on_connect_reply(
         &self,
         found: Result<Found<Block>, RecvError>,
     ) -> Result<bool, ConnectError> {

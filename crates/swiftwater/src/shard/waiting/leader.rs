@@ -30,12 +30,12 @@ impl Shard {
             }
         }
         match inner.poller {
-            Poller::Leader => return self.follow(inner, s, interest, deadline),
-            Poller::Background => inner.waiting.kick(Sleeper::Background),
+            Poller::Leader => return self.wait_as_follower(inner, s, interest, deadline),
+            Poller::Background => inner.waiting.interrupt(Sleeper::Background),
             Poller::None | Poller::Task => {}
         }
         inner.poller = Poller::Leader;
-        let (mut inner, in_time) = self.lead(inner, (s, interest), deadline);
+        let (mut inner, in_time) = self.wait_as_leader(inner, (s, interest), deadline);
         inner.poller = inner.poller_without_threads();
         let ready = inner.is_ready(s, interest);
         (inner, in_time || ready)
@@ -85,7 +85,7 @@ impl Shard {
     }
 
     /// Sleeps on the sockets once, and handles the events that end the sleep.
-    fn lead<'a>(
+    fn wait_as_leader<'a>(
         &'a self,
         mut inner: Entered<'a>,
         purpose: (StreamId, Interest),
@@ -95,7 +95,7 @@ impl Shard {
         let room = inner.is_refused();
         let sockets = Arc::clone(&inner.sockets);
         drop(inner);
-        self.watch.lead(&sockets, until, room);
+        self.watch.wait_as_leader(&sockets, until, room);
         let mut inner = self.enter();
         inner.end_sleep(Sleeper::Leader);
         inner.take_arrivals();
@@ -105,7 +105,7 @@ impl Shard {
 
     /// Prepares a poller that holds no socket to sleep on the [`Watch`], outside the perimeter; returns how long it may
     /// sleep.
-    pub(crate) fn stand_by(&self, inner: &mut Inner, sleeper: Sleeper) -> Option<Instant> {
+    pub(crate) fn prepare_poll(&self, inner: &mut Inner, sleeper: Sleeper) -> Option<Instant> {
         self.watch_room(inner);
         inner.begin_sleep(sleeper, None, None)
     }
@@ -129,7 +129,7 @@ impl Shard {
     }
 
     /// Sleeps until the polling thread has a message or an event for `s`.
-    fn follow<'a>(
+    fn wait_as_follower<'a>(
         &'a self,
         mut inner: Entered<'a>,
         s: StreamId,
@@ -205,10 +205,10 @@ mod tests {
             until("the second thread waits", &sockets[1], waits);
             // The attempt has a result although nothing can be read.
             done[0].store(true, Ordering::Relaxed);
-            sockets[0].shard.enter().waiting.kick(Sleeper::Leader);
+            sockets[0].shard.enter().waiting.interrupt(Sleeper::Leader);
             until("the second thread leads", &sockets[1], |inner| leads(inner, &sockets[1]));
             done[1].store(true, Ordering::Relaxed);
-            sockets[1].shard.enter().waiting.kick(Sleeper::Leader);
+            sockets[1].shard.enter().waiting.interrupt(Sleeper::Leader);
         });
     }
 
