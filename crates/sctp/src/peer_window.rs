@@ -14,8 +14,8 @@ const SILLY_PART_IDLE: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct PeerWindow {
-    /// Room in the peer's window beyond the bytes in flight.
-    bytes: usize,
+    /// The window that the peer has reported last. The data in flight has its room there.
+    reported_bytes: usize,
     /// The widest window so far.
     max_bytes: usize,
     /// The time when a closed window is probed, and the interval since it was found closed.
@@ -32,7 +32,7 @@ pub(crate) struct PeerWindow {
 impl PeerWindow {
     pub(crate) const fn closed() -> Self {
         PeerWindow {
-            bytes: 0,
+            reported_bytes: 0,
             max_bytes: 0,
             probe_at: None,
             interval: None,
@@ -42,69 +42,69 @@ impl PeerWindow {
         }
     }
 
+    /// Returns the room beyond the data in flight. Chunks that leave the flight without arriving give theirs back (RFC 9260
+    /// §6.2.1 C).
     #[inline]
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+    pub(crate) fn bytes(&self, in_flight_bytes: usize) -> usize {
+        self.reported_bytes.saturating_sub(in_flight_bytes)
     }
 
     /// Returns whether the data in flight occupies more than half of the window, so that the peer may have dropped some
     /// of it.
     #[inline]
-    pub(crate) fn is_tight(&self) -> bool {
-        self.bytes < self.max_bytes / 2
+    pub(crate) fn is_tight(&self, in_flight_bytes: usize) -> bool {
+        self.bytes(in_flight_bytes) < self.max_bytes / 2
     }
 
-    /// Updates the window from the peer's report; `in_flight_bytes` of `reported_bytes` are in flight.
+    /// Handles the peer's report.
     #[inline]
-    pub(crate) fn on_reported(&mut self, reported_bytes: usize, in_flight_bytes: usize) {
-        self.bytes = reported_bytes.saturating_sub(in_flight_bytes);
+    pub(crate) fn on_reported(&mut self, reported_bytes: usize) {
+        self.reported_bytes = reported_bytes;
         self.max_bytes = self.max_bytes.max(reported_bytes);
     }
 
-    /// Returns how much of a chunk's payload may be sent: all of it, a part, or nothing. `idle`: nothing is in flight.
+    /// Returns how much of a chunk's payload may be sent: all of it, a part, or nothing.
     #[inline]
-    pub(crate) fn room(&self, payload_bytes: usize, idle: bool) -> usize {
-        if payload_bytes <= self.bytes { payload_bytes } else { self.room_beyond(payload_bytes, idle) }
+    pub(crate) fn room(&self, payload_bytes: usize, in_flight_bytes: usize) -> usize {
+        let fits = payload_bytes <= self.bytes(in_flight_bytes);
+        if fits { payload_bytes } else { self.room_beyond(payload_bytes, in_flight_bytes) }
     }
 
     #[cold]
-    fn room_beyond(&self, payload_bytes: usize, idle: bool) -> usize {
+    fn room_beyond(&self, payload_bytes: usize, in_flight_bytes: usize) -> usize {
+        let (bytes, idle) = (self.bytes(in_flight_bytes), in_flight_bytes == 0);
         let silly_part = if idle { SILLY_PART_IDLE } else { SILLY_PART };
         if idle && self.probe_due {
             payload_bytes
-        } else if self.bytes >= (self.max_bytes / silly_part).max(WINDOW_BYTES_MIN) {
+        } else if bytes >= (self.max_bytes / silly_part).max(WINDOW_BYTES_MIN) {
             // The window may never hold the whole chunk, and what is in flight may wait for a delayed SACK, so the chunk is cut.
-            self.bytes & !3
+            bytes & !3
         } else {
             0
         }
     }
 
-    /// Counts a sent chunk.
+    /// Handles new data that leaves: a chunk beyond the window probes it.
     #[inline]
-    pub(crate) fn on_sent(&mut self, tsn: u64, payload_bytes: usize) {
-        if payload_bytes > self.bytes {
+    pub(crate) fn on_sent(&mut self, tsn: u64, payload_bytes: usize, in_flight_bytes: usize) {
+        if payload_bytes > self.bytes(in_flight_bytes) {
             self.probe = Some(tsn);
             self.probe_due = false;
         }
-        self.bytes = self.bytes.saturating_sub(payload_bytes);
     }
 
-    /// Counts a retransmitted chunk, which needs no window because it is not new data.
-    pub(crate) fn on_retransmitted(&mut self, payload_bytes: usize) {
-        self.bytes = self.bytes.saturating_sub(payload_bytes);
-    }
-
-    /// Handles a chunk that has left the flight without arriving (RFC 9260 §6.2.1 C).
+    /// Plans the next probe if the window is closed and no data in flight would cause a SACK. `idle`: none is in flight, nor waits
+    /// to be retransmitted.
     #[inline]
-    pub(crate) fn on_left_flight(&mut self, payload_bytes: usize) {
-        self.bytes += payload_bytes;
-    }
-
-    /// Plans the next probe if the window is closed and no data in flight would cause a SACK.
-    #[inline]
-    pub(crate) fn plan_probe(&mut self, now: Time, idle: bool, rto: Duration, rto_max: Duration) {
-        if self.bytes >= self.max_bytes / 2 {
+    pub(crate) fn plan_probe(
+        &mut self,
+        now: Time,
+        in_flight_bytes: usize,
+        idle: bool,
+        rto: Duration,
+        rto_max: Duration,
+    ) {
+        if !self.is_tight(in_flight_bytes) {
             (self.probe_at, self.interval, self.probe_due) = (None, None, false);
         } else if !idle {
             (self.probe_at, self.probe_due) = (None, false);
@@ -169,47 +169,57 @@ mod tests {
     #[test]
     fn a_chunk_is_cut_only_to_a_window_that_is_not_silly() {
         let mut window = PeerWindow::closed();
-        window.on_reported(1000, 0);
-        assert_eq!(window.room(1000, false), 1000);
-        assert_eq!((window.room(1001, false), window.room(1001, true)), (1000, 1000));
-        window.on_reported(499, 0);
-        assert_eq!((window.room(499, true), window.room(500, true)), (499, 496));
-        assert_eq!((window.room(499, false), window.room(500, false)), (499, 0));
-        window.on_reported(249, 0);
-        assert_eq!((window.room(249, true), window.room(250, true)), (249, 0));
+        window.on_reported(1000);
+        assert_eq!((window.room(1000, 0), window.room(1001, 0)), (1000, 1000));
+        assert_eq!((window.room(900, 100), window.room(901, 100)), (900, 900));
+        window.on_reported(499);
+        assert_eq!((window.room(499, 0), window.room(500, 0)), (499, 496));
+        window.on_reported(599);
+        assert_eq!((window.room(499, 100), window.room(500, 100)), (499, 0));
+        window.on_reported(249);
+        assert_eq!((window.room(249, 0), window.room(250, 0)), (249, 0));
+    }
+
+    #[test]
+    fn a_window_narrower_than_the_data_in_flight_has_no_room() {
+        let mut window = PeerWindow::closed();
+        window.on_reported(1000);
+        window.on_reported(300);
+        assert_eq!((window.bytes(500), window.bytes(300), window.bytes(200)), (0, 0, 100));
+        assert!(window.is_tight(0));
     }
 
     #[test]
     fn probes_come_ever_more_rarely_until_the_window_opens() {
         let mut window = PeerWindow::closed();
-        window.on_reported(1000, 0);
-        window.on_reported(0, 0);
+        window.on_reported(1000);
+        window.on_reported(0);
         let mut times = Vec::new();
         let mut now = at(0);
         for tsn in 0..4 {
-            window.plan_probe(now, true, RTO, RTO_MAX);
+            window.plan_probe(now, 0, true, RTO, RTO_MAX);
             now = window.probe_at().unwrap();
             times.push(now);
-            assert_eq!(window.room(10, true), 0);
+            assert_eq!(window.room(10, 0), 0);
             window.on_probe_timer();
-            assert_eq!(window.room(10, true), 10);
-            window.on_sent(tsn, 10);
+            assert_eq!(window.room(10, 0), 10);
+            window.on_sent(tsn, 10, 0);
             assert_eq!(window.probe_to_repeat(tsn + 1, 0, 0), None);
-            assert_eq!(window.room(10, true), 0);
+            assert_eq!(window.room(10, 0), 0);
         }
         assert_eq!(times, [1, 3, 6, 9].map(at));
-        window.on_reported(1000, 0);
-        window.plan_probe(now, true, RTO, RTO_MAX);
+        window.on_reported(1000);
+        window.plan_probe(now, 0, true, RTO, RTO_MAX);
         assert_eq!(window.probe_at(), None);
-        window.on_reported(0, 0);
-        window.plan_probe(now, true, RTO, RTO_MAX);
+        window.on_reported(0);
+        window.plan_probe(now, 0, true, RTO, RTO_MAX);
         assert_eq!(window.probe_at(), Some(now + RTO));
     }
 
     #[test]
     fn a_refused_probe_goes_again_when_there_is_room() {
         let mut window = PeerWindow::closed();
-        window.on_sent(7, 10);
+        window.on_sent(7, 10, 0);
         assert_eq!(window.probe_to_repeat(7, 0, 10), None);
         assert_eq!(window.probe_to_repeat(7, 100, 10), Some(7));
         assert_eq!(window.probe_to_repeat(7, 100, 10), None);

@@ -67,7 +67,7 @@ impl Outbound {
     /// holds all that may overtake the packet meanwhile: otherwise the fast path would wait for the slow one.
     pub(crate) fn is_worth_slower(&self, slow: &Path, fast: &Path) -> bool {
         let (Some(slow_rtt), Some(fast_rtt)) = (slow.rto().srtt(), fast.rto().srtt()) else { return false };
-        let window = self.peer_window.bytes() + self.outstanding.in_flight_payload_bytes();
+        let window = self.peer_window_bytes() + self.outstanding.in_flight_payload_bytes();
         let flight = fast.cwnd_bytes().min(window) as u128;
         let overtakes = |time: Duration| {
             let bytes = flight * time.as_nanos() / fast_rtt.as_nanos().max(1);
@@ -90,8 +90,8 @@ impl Outbound {
         self.outstanding.chunks() < OUTSTANDING_CHUNKS_MAX
             && self.pending.next().is_some_and(|next| {
                 let most = path.mtu_bytes() - HEADER_BYTES - DATA_HEADER_BYTES;
-                let idle = self.outstanding.in_flight_payload_bytes() == 0;
-                self.peer_window.room(next.payload_bytes.min(most), idle) > 0
+                let in_flight_bytes = self.outstanding.in_flight_payload_bytes();
+                self.peer_window.room(next.payload_bytes.min(most), in_flight_bytes) > 0
             })
     }
 
@@ -115,10 +115,10 @@ impl Outbound {
             asks_sack: false,
             filled: Filled::default(),
         };
-        self.write_lost(packet, &mut contents);
-        let has_room = contents.tsns.is_empty() || path.may_send_beyond(contents.bytes);
+        self.write_lost(path, packet, &mut contents);
+        let has_room = contents.tsns.is_empty() || path.may_send_packet();
         if !self.outstanding.has_lost() && has_room {
-            self.write_new(now, packet, &mut contents);
+            self.write_new(now, path, packet, &mut contents);
         }
         if contents.tsns.is_empty() && probes {
             self.repeat_last(path, packet, &mut contents);
@@ -145,21 +145,19 @@ impl Outbound {
         Filled { number: Some(contents.number), tail_loss_probe: probes, ..contents.filled }
     }
 
-    fn write_lost(&mut self, packet: &mut Packet<'_>, contents: &mut Contents) {
+    fn write_lost(&mut self, path: &mut Path, packet: &mut Packet<'_>, contents: &mut Contents) {
         while let Some(next) = self.outstanding.first_lost() {
             let Some(room_bytes) = room_for(next, packet) else { break };
-            let Some(run) = self.outstanding.retransmit(room_bytes, packet.path_id, contents.number) else {
-                break;
-            };
+            let (path_id, number) = (packet.path_id, contents.number);
+            let Some(run) = self.outstanding.retransmit(room_bytes, path, path_id, number) else { break };
             run.write(packet.buffer);
-            self.peer_window.on_retransmitted(run.payload_bytes);
             contents.bytes += run.wire_bytes();
             contents.filled.retransmitted_chunks += u64::from(run.chunks);
             extend(&mut contents.tsns, run.tsns());
         }
     }
 
-    fn write_new(&mut self, now: Time, packet: &mut Packet<'_>, contents: &mut Contents) {
+    fn write_new(&mut self, now: Time, path: &mut Path, packet: &mut Packet<'_>, contents: &mut Contents) {
         // RFC 7053 §4: the last chunk that can be sent asks for a SACK at once, if others are in flight, the association
         // closes, or the user waits for the room that the SACK brings.
         let immediate =
@@ -180,8 +178,9 @@ impl Outbound {
             filled.fragmented_messages += new.fragmented;
             run.write(packet.buffer);
             contents.bytes += run.wire_bytes();
-            self.peer_window.on_sent(run.first, run.payload_bytes);
-            self.outstanding.send(run, packet.path_id, contents.number);
+            let in_flight_bytes = self.outstanding.in_flight_payload_bytes();
+            self.peer_window.on_sent(run.first, run.payload_bytes, in_flight_bytes);
+            self.outstanding.send(run, path, packet.path_id, contents.number);
         }
         let tsns = start..self.outstanding.next_tsn();
         if !tsns.is_empty() {
@@ -204,7 +203,7 @@ impl Outbound {
         if next.is_short {
             let limits = RunLimits {
                 wire_bytes: space,
-                window_bytes: self.peer_window.bytes(),
+                window_bytes: self.peer_window_bytes(),
                 payload_bytes_max,
                 chunks: OUTSTANDING_CHUNKS_MAX.saturating_sub(chunks),
                 immediate,
@@ -220,7 +219,7 @@ impl Outbound {
             return None;
         }
         let most = if fits { piece } else { (space - DATA_HEADER_BYTES) & !3 };
-        let payload = self.peer_window.room(most, self.outstanding.in_flight_payload_bytes() == 0);
+        let payload = self.peer_window.room(most, self.outstanding.in_flight_payload_bytes());
         // The timer discards a message whose lifetime is over.
         let too_late = self.pending.expires_at().is_some_and(|at| at <= now);
         if payload == 0 || too_late || chunks >= OUTSTANDING_CHUNKS_MAX {

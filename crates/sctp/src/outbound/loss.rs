@@ -1,7 +1,7 @@
 //! Detects lost packets, and losses that were spurious (RFC 9260 §6.3.3 and §7.2.4, RFC 8985, RFC 5682).
 
-use super::{Moved, Outbound};
-use crate::path::{PacketTsns, Path, SentPacket, Verdict};
+use super::Outbound;
+use crate::path::{LostChunks, Path, SentPacket, Verdict};
 use crate::statistics::Statistics;
 use crate::time::Time;
 use crate::trace::LossReason;
@@ -88,9 +88,9 @@ impl Outbound {
             self.begin_recovery(now, path, flight_bytes, losses, statistics);
             losses.bytes
         } else {
-            let moved = self.nack_packet(path_id, number, &packet.tsns);
-            path.on_packet_reassigned(moved.chunks, moved.wire_bytes);
-            moved.wire_bytes
+            let nacked = self.outstanding.nack_packet(path, path_id, number, &packet.tsns);
+            path.on_packet_reassigned(nacked.chunks);
+            nacked.wire_bytes
         };
         path.clear_if_empty();
         bytes
@@ -113,44 +113,25 @@ impl Outbound {
         reason: LossReason,
         losses: &mut Losses,
     ) {
-        let moved = self.nack_packet(path_id, number, &packet.tsns);
-        if moved.chunks == 0 {
+        let nacked = self.outstanding.nack_packet(path, path_id, number, &packet.tsns);
+        if nacked.chunks == 0 {
             return;
         }
-        losses.chunks += moved.chunks;
-        losses.bytes += moved.wire_bytes;
+        losses.chunks += nacked.chunks;
+        losses.bytes += nacked.wire_bytes;
         // With several paths the chunks of the others hold back the cumulative TSN, which then says nothing about this one.
         let first_tsn = Some(self.outstanding.first_tsn()).filter(|_| !self.multipath);
-        losses.reduces |= path.on_packet_lost(now, number, packet, moved.wire_bytes, reason, first_tsn);
-    }
-
-    #[inline]
-    fn nack_packet(&mut self, path_id: usize, number: u32, tsns: &PacketTsns) -> Moved {
-        let moved = self.outstanding.nack_packet(path_id, number, tsns);
-        self.peer_window.on_left_flight(moved.payload_bytes);
-        moved
-    }
-
-    /// Declares a single chunk lost if it is in flight.
-    pub(super) fn nack(&mut self, tsn: u64, paths: &mut [Path]) {
-        if let Some((path_id, moved)) = self.outstanding.nack(tsn) {
-            self.peer_window.on_left_flight(moved.payload_bytes);
-            paths[path_id].on_chunk_refused(moved.wire_bytes);
-        }
-    }
-
-    fn nack_path(&mut self, path_id: usize) -> Moved {
-        let moved = self.outstanding.nack_path(path_id);
-        self.peer_window.on_left_flight(moved.payload_bytes);
-        moved
+        losses.reduces |= path.on_packet_lost(now, number, packet, nacked.wire_bytes, reason, first_tsn);
     }
 
     /// Declares packets lost that are longer than the path's new MTU. That is no sign of congestion (RFC 1191 §6.4).
     pub(crate) fn lose_long_packets(&mut self, path: &mut Path, path_id: usize) {
-        let mut bytes = 0;
-        for (number, packet) in path.sent_packets().filter(|(_, packet)| packet.long) {
-            bytes += self.nack_packet(path_id, number, &packet.tsns).wire_bytes;
-        }
+        let long = path.sent_packets().filter(|(_, packet)| packet.long);
+        let long: Vec<_> = long.map(|(number, packet)| (number, packet.tsns.clone())).collect();
+        let lost = long
+            .iter()
+            .map(|(number, tsns)| self.outstanding.nack_packet(path, path_id, *number, tsns).wire_bytes);
+        let bytes = lost.sum();
         path.on_long_packets_lost(bytes);
     }
 
@@ -159,10 +140,11 @@ impl Outbound {
     pub(crate) fn handle_timeout(&mut self, now: Time, path: &mut Path, path_id: usize) -> bool {
         self.count_lost_packets(now, path, path_id);
         path.forget_packets_before(self.outstanding.oldest_packet(path_id, path.next_packet()));
-        let chunks = self.nack_path(path_id).chunks;
+        let nacked = self.outstanding.nack_path(path, path_id);
         // RFC 9260 §6.1 A: probes of a closed window do not touch the congestion window.
         let trouble = !self.peer_window.take_refused();
-        path.on_t3(now, self.outstanding.first_tsn(), chunks, trouble);
+        let lost = LostChunks { first_tsn: self.outstanding.first_tsn(), chunks: nacked.chunks };
+        path.on_t3(now, lost, nacked.wire_bytes, trouble);
         trouble
     }
 
@@ -170,8 +152,8 @@ impl Outbound {
     /// congestion.
     pub(crate) fn reassign_flight(&mut self, path: &mut Path, path_id: usize) {
         path.forget_packets_before(self.outstanding.oldest_packet(path_id, path.next_packet()));
-        let chunks = self.nack_path(path_id).chunks;
-        path.on_reassigned(chunks);
+        let nacked = self.outstanding.nack_path(path, path_id);
+        path.on_reassigned(nacked.chunks);
     }
 
     /// Returns the first packet from [`Path::first_unanswered`] on that is in flight.
@@ -195,12 +177,5 @@ impl Outbound {
         for (number, bytes) in lost {
             path.count_lost(now, number, bytes, LossReason::Timeout);
         }
-    }
-
-    /// Returns to flight the chunks that a spurious timeout declared lost before packet `before` (RFC 5682 §3.1).
-    pub(super) fn undo_timeout(&mut self, path: &mut Path, path_id: usize, before: u32) {
-        let moved = self.outstanding.restore(path_id, before);
-        self.peer_window.on_retransmitted(moved.payload_bytes);
-        path.on_chunks_returned(moved.wire_bytes);
     }
 }

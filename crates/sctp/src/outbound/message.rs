@@ -5,7 +5,8 @@ use sctp_message::SendInfo;
 use sctp_wire::chunk::{DATA_HEADER_BYTES, Data, DataFlags, DataHeader};
 use sctp_wire::{Ppid, Ssn, StreamId};
 
-use super::run::{Run, RunState, failure, wire_bytes};
+use super::in_flight::Status;
+use super::run::{Run, failure, wire_bytes};
 use super::short::{Short, path_of};
 use crate::config::MESSAGE_OVERHEAD_BYTES;
 use crate::event::SendFailure;
@@ -97,7 +98,7 @@ impl Message {
             context: self.context,
             packet: 0,
             path: 0,
-            state: RunState::InFlight,
+            status: Status::NEW,
         }
     }
 

@@ -14,7 +14,8 @@
 //! | `message_limits` | the messages that can be sent at all |
 //! | `pending` | messages without a TSN; the place of a stream scheduler |
 //! | `run` | consecutive chunks of one packet, in wire form |
-//! | `outstanding` | runs, their states and totals |
+//! | `in_flight` | the states of runs, and the bytes in flight that follow from them |
+//! | `outstanding` | runs and their totals |
 //! | `fill` | fills packets with DATA chunks (RFC 9260 §6.1, §6.10) |
 //! | `refused` | chunks that the peer had no room for (§6.2) |
 //! | `sack` | handles SACKs (§6.2.1) |
@@ -23,6 +24,7 @@
 
 mod batch;
 mod fill;
+mod in_flight;
 mod loss;
 mod message;
 mod message_limits;
@@ -58,7 +60,7 @@ pub use batch::Batch;
 pub(crate) use fill::{Filled, Packet};
 use message::Message;
 pub use message_limits::MessageLimits;
-use outstanding::{Moved, Outstanding};
+use outstanding::Outstanding;
 use pending::{Pending, Waiting};
 pub(crate) use sack::{Report, SackOutcome};
 use short::NextSsn;
@@ -194,7 +196,7 @@ impl Outbound {
     /// Takes window and streams from the peer's INIT or INIT ACK. The numbers of many streams need memory of `pool`; without it
     /// there are fewer streams.
     pub(crate) fn set_peer(&mut self, window_bytes: usize, streams: u16, pool: Option<ReceivePool>) {
-        self.peer_window.on_reported(window_bytes, 0);
+        self.peer_window.on_reported(window_bytes);
         self.streams_charge = ReceiveCharge::new(pool);
         let beyond_bytes = NextSsn::bytes_max(streams) - NextSsn::bytes_max(streams.min(STREAMS_FREE));
         let has_memory = self.streams_charge.grow_exactly_to(beyond_bytes);
@@ -235,7 +237,7 @@ impl Outbound {
     }
 
     pub(crate) fn peer_window_bytes(&self) -> usize {
-        self.peer_window.bytes()
+        self.peer_window.bytes(self.outstanding.in_flight_payload_bytes())
     }
 
     /// Returns whether a chunk in flight probes a closed window, so that the peer may rightly not acknowledge it.

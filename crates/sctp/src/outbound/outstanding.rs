@@ -1,17 +1,18 @@
 //! DATA chunks that have a TSN and are not yet acknowledged cumulatively.
 //!
 //! The queue owns the state of each run of chunks and every total that follows from it. Its callers know TSNs, packets and paths.
-//! Each change reports the bytes that left or entered the flight of a path, so that the caller can tell that path.
+//! Each change updates the flight of the path at once (`in_flight`), and reports the chunks that it concerned.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::run::{Run, RunState};
+use super::in_flight::{InFlight, RunState};
+use super::run::Run;
 use crate::packet_number::after;
 use crate::partition_near::partition_near;
-use crate::path::PacketTsns;
+use crate::path::{PacketTsns, Path};
 use crate::range_set::RangeSet;
 
 /// Number of runs up to which each is split alone, which moves the runs behind or before it by one place. A pass over all runs
@@ -33,20 +34,18 @@ pub(super) struct AckedRun {
     pub(super) was_lost: bool,
 }
 
-/// Chunks of one path that left its flight, or came back to it.
+/// Chunks of one path that were declared lost together.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Moved {
+pub(super) struct Nacked {
     pub(super) chunks: u64,
     pub(super) wire_bytes: usize,
-    pub(super) payload_bytes: usize,
 }
 
-impl Moved {
+impl Nacked {
     #[inline]
     fn add(&mut self, run: &Run) {
         self.chunks += u64::from(run.chunks);
         self.wire_bytes += run.wire_bytes();
-        self.payload_bytes += run.payload_bytes;
     }
 }
 
@@ -65,7 +64,7 @@ pub(super) struct Outstanding {
     gap_acked: RangeSet,
     /// Number of these that the peer may renege on.
     renegable: u64,
-    in_flight_payload_bytes: usize,
+    in_flight: InFlight,
 }
 
 impl Outstanding {
@@ -78,7 +77,7 @@ impl Outstanding {
             lost: RangeSet::new(),
             gap_acked: RangeSet::new(),
             renegable: 0,
-            in_flight_payload_bytes: 0,
+            in_flight: InFlight::default(),
         }
     }
 
@@ -101,7 +100,7 @@ impl Outstanding {
 
     #[inline]
     pub(super) fn in_flight_payload_bytes(&self) -> usize {
-        self.in_flight_payload_bytes
+        self.in_flight.payload_bytes()
     }
 
     #[inline]
@@ -134,7 +133,7 @@ impl Outstanding {
 
     /// Returns path and packet number of the first chunk if that is in flight.
     pub(super) fn first_in_flight(&self) -> Option<(usize, u32)> {
-        let run = self.runs.front().filter(|run| run.state == RunState::InFlight)?;
+        let run = self.runs.front().filter(|run| run.state() == RunState::InFlight)?;
         Some((run.path.into(), run.packet))
     }
 
@@ -179,21 +178,27 @@ impl Outstanding {
 
     /// Appends a new run, which leaves in this packet.
     #[inline]
-    pub(super) fn send(&mut self, mut run: Run, path_id: usize, packet: u32) {
+    pub(super) fn send(&mut self, mut run: Run, path: &mut Path, path_id: usize, packet: u32) {
         (run.path, run.packet) = (path_id as u8, packet);
-        self.in_flight_payload_bytes += run.payload_bytes;
+        self.in_flight.change(&mut run, RunState::InFlight, path);
         self.next = run.end();
         self.runs.push_back(run);
     }
 
     /// Retransmits the first lost chunks in this packet: as many of a run as take `room_bytes`, at least one. Returns them.
     #[inline]
-    pub(super) fn retransmit(&mut self, room_bytes: usize, path_id: usize, packet: u32) -> Option<&Run> {
+    pub(super) fn retransmit(
+        &mut self,
+        room_bytes: usize,
+        path: &mut Path,
+        path_id: usize,
+        packet: u32,
+    ) -> Option<&Run> {
         let at = self.position(self.lost.first()?);
         self.shorten(at, room_bytes);
         let run = self.runs.get_mut(at)?;
-        (run.state, run.path, run.packet) = (RunState::InFlight, path_id as u8, packet);
-        self.in_flight_payload_bytes += run.payload_bytes;
+        (run.path, run.packet) = (path_id as u8, packet);
+        self.in_flight.change(run, RunState::InFlight, path);
         self.lost.remove_range(run.tsns());
         Some(run)
     }
@@ -212,16 +217,23 @@ impl Outstanding {
 
     /// Acknowledges every TSN up to `cumulative`. Returns the bytes that this frees in the send buffer.
     #[inline]
-    pub(super) fn ack_to(&mut self, cumulative: u64, mut acked: impl FnMut(AckedRun)) -> usize {
+    pub(super) fn ack_to(
+        &mut self,
+        cumulative: u64,
+        paths: &mut [Path],
+        mut acked: impl FnMut(AckedRun, &Path),
+    ) -> usize {
         self.first = cumulative + 1;
         let mut freed_bytes = 0;
         while let Some(front) = self.runs.front_mut().filter(|run| run.first < self.first) {
             let rest = (front.end() > self.first).then(|| front.split_off(self.first));
             freed_bytes += front.buffered_bytes();
-            if front.state == RunState::GapAcked {
+            let path = &mut paths[usize::from(front.path)];
+            let before = self.in_flight.change(front, RunState::Acked, path);
+            if before == RunState::GapAcked {
                 self.renegable -= u64::from(front.chunks);
             }
-            report_acked(front, &mut self.in_flight_payload_bytes, &mut acked);
+            report_acked(front, before, path, &mut acked);
             match rest {
                 Some(rest) => *front = rest,
                 None => {
@@ -243,8 +255,10 @@ impl Outstanding {
         &mut self,
         gaps: impl Iterator<Item = Range<u64>>,
         renegable: bool,
-        mut acked: impl FnMut(AckedRun),
+        paths: &mut [Path],
+        mut acked: impl FnMut(AckedRun, &Path),
     ) -> usize {
+        let state = if renegable { RunState::GapAcked } else { RunState::NrGapAcked };
         let mut new = Ranges::new();
         self.gap_acked.missing_in(gaps, |range| new.push(range));
         self.split_at_ends(&new);
@@ -252,12 +266,12 @@ impl Outstanding {
         for range in &new {
             self.near = self.position(range.start);
             for run in self.runs.range_mut(self.near..).take_while(|run| run.first < range.end) {
-                report_acked(run, &mut self.in_flight_payload_bytes, &mut acked);
+                let path = &mut paths[usize::from(run.path)];
+                let before = self.in_flight.change(run, state, path);
+                report_acked(run, before, path, &mut acked);
                 if renegable {
-                    run.state = RunState::GapAcked;
                     self.renegable += u64::from(run.chunks);
                 } else {
-                    run.state = RunState::NrGapAcked;
                     freed_bytes += run.free();
                 }
             }
@@ -302,44 +316,34 @@ impl Outstanding {
     }
 
     /// Returns to flight the TSNs before `end` that earlier gap blocks acknowledged, that `gaps` does not contain, and on
-    /// which the peer may renege. Calls `returned` with path and wire bytes of each run.
-    pub(super) fn renege(
-        &mut self,
-        gaps: impl Iterator<Item = Range<u64>>,
-        end: u64,
-        returned: impl FnMut(usize, usize),
-    ) {
+    /// which the peer may renege.
+    pub(super) fn renege(&mut self, gaps: impl Iterator<Item = Range<u64>>, end: u64, paths: &mut [Path]) {
         let mut missing = self.gap_acked.without(gaps);
         missing.retain_mut(|range| {
             range.end = range.end.min(end);
             !range.is_empty()
         });
-        self.return_to_flight(&missing, returned);
+        self.return_to_flight(&missing, paths);
     }
 
     /// Returns the first chunk to flight if the peer has reneged on it and not in `gaps`, as [`Outstanding::renege`] does.
-    pub(super) fn renege_first(
-        &mut self,
-        mut gaps: impl Iterator<Item = Range<u64>>,
-        returned: impl FnMut(usize, usize),
-    ) {
+    pub(super) fn renege_first(&mut self, mut gaps: impl Iterator<Item = Range<u64>>, paths: &mut [Path]) {
         if self.first_is_gap_acked() && gaps.next().is_none_or(|gap| gap.start > self.first) {
             let first = self.first..self.first + 1;
-            self.return_to_flight(std::slice::from_ref(&first), returned);
+            self.return_to_flight(std::slice::from_ref(&first), paths);
         }
     }
 
-    fn return_to_flight(&mut self, tsns: &[Range<u64>], mut returned: impl FnMut(usize, usize)) {
+    fn return_to_flight(&mut self, tsns: &[Range<u64>], paths: &mut [Path]) {
         self.split_at_ends(tsns);
         let mut removed = Ranges::new();
         for range in tsns {
             self.near = self.position(range.start);
             for run in self.runs.range_mut(self.near..).take_while(|run| run.first < range.end) {
-                if run.state == RunState::GapAcked {
-                    run.state = RunState::InFlight;
+                if run.state() == RunState::GapAcked {
                     self.renegable -= u64::from(run.chunks);
-                    self.in_flight_payload_bytes += run.payload_bytes;
-                    returned(run.path.into(), run.wire_bytes());
+                    let path = &mut paths[usize::from(run.path)];
+                    self.in_flight.change(run, RunState::InFlight, path);
                     match removed.last_mut() {
                         Some(last) if last.end == run.first => last.end = run.end(),
                         _ => removed.push(run.tsns()),
@@ -350,24 +354,30 @@ impl Outstanding {
         self.gap_acked.remove_each(&removed);
     }
 
-    /// Declares one chunk lost if it is in flight. Returns its path and the bytes that left the flight.
-    pub(super) fn nack(&mut self, tsn: u64) -> Option<(usize, Moved)> {
+    /// Declares one chunk lost if it is in flight.
+    pub(super) fn nack(&mut self, tsn: u64, paths: &mut [Path]) {
         if !(self.first..self.next).contains(&tsn) {
-            return None;
+            return;
         }
         self.split_at(tsn);
         self.split_at(tsn + 1);
         let at = self.position(tsn);
-        let path_id = self.runs.get(at).filter(|run| run.state == RunState::InFlight)?.path;
-        let mut moved = Moved::default();
-        self.lose(at, &mut moved);
-        Some((path_id.into(), moved))
+        if let Some(run) = self.runs.get(at).filter(|run| run.state() == RunState::InFlight) {
+            let path = &mut paths[usize::from(run.path)];
+            self.lose(at, path, &mut Nacked::default());
+        }
     }
 
     /// Declares the chunks still in flight in this packet lost.
     #[inline]
-    pub(super) fn nack_packet(&mut self, path_id: usize, packet: u32, tsns: &PacketTsns) -> Moved {
-        let mut moved = Moved::default();
+    pub(super) fn nack_packet(
+        &mut self,
+        path: &mut Path,
+        path_id: usize,
+        packet: u32,
+        tsns: &PacketTsns,
+    ) -> Nacked {
+        let mut nacked = Nacked::default();
         for range in tsns {
             self.near = self.position(range.start);
             for at in self.near..self.runs.len() {
@@ -375,57 +385,50 @@ impl Outstanding {
                     break;
                 }
                 if self.runs[at].is_in(packet, path_id) {
-                    self.lose(at, &mut moved);
+                    self.lose(at, path, &mut nacked);
                 }
             }
         }
-        moved
+        nacked
     }
 
     /// Declares the chunks in front of all others lost that are in flight in this packet.
-    pub(super) fn nack_leading(&mut self, path_id: usize, packet: u32) -> Moved {
-        let mut moved = Moved::default();
+    pub(super) fn nack_leading(&mut self, path: &mut Path, path_id: usize, packet: u32) {
         for at in 0..self.runs.len() {
             if !self.runs[at].is_in(packet, path_id) {
                 break;
             }
-            self.lose(at, &mut moved);
+            self.lose(at, path, &mut Nacked::default());
         }
-        moved
     }
 
     /// Declares all chunks in flight on a path lost.
-    pub(super) fn nack_path(&mut self, path_id: usize) -> Moved {
-        let mut moved = Moved::default();
+    pub(super) fn nack_path(&mut self, path: &mut Path, path_id: usize) -> Nacked {
+        let mut nacked = Nacked::default();
         for at in 0..self.runs.len() {
             if self.runs[at].is_on(path_id) {
-                self.lose(at, &mut moved);
+                self.lose(at, path, &mut nacked);
             }
         }
-        moved
+        nacked
     }
 
     /// Returns to flight the chunks of a path that a timeout declared lost and that were last sent before packet `before`.
-    pub(super) fn restore(&mut self, path_id: usize, before: u32) -> Moved {
-        let mut moved = Moved::default();
-        let lost = self.runs.iter_mut().filter(|run| run.state == RunState::Lost);
+    pub(super) fn restore(&mut self, path: &mut Path, path_id: usize, before: u32) {
+        let lost = self.runs.iter_mut().filter(|run| run.state() == RunState::Lost);
         for run in lost.filter(|run| usize::from(run.path) == path_id && after(before, run.packet)) {
-            run.state = RunState::InFlight;
+            self.in_flight.change(run, RunState::InFlight, path);
             self.lost.remove_range(run.tsns());
-            moved.add(run);
         }
-        self.in_flight_payload_bytes += moved.payload_bytes;
-        moved
     }
 
     /// Moves a run in flight to those that are lost.
     #[inline]
-    fn lose(&mut self, at: usize, moved: &mut Moved) {
+    fn lose(&mut self, at: usize, path: &mut Path, nacked: &mut Nacked) {
         let run = &mut self.runs[at];
-        run.state = RunState::Lost;
-        self.in_flight_payload_bytes -= run.payload_bytes;
+        self.in_flight.change(run, RunState::Lost, path);
         self.lost.insert_range(run.tsns(), |_| {});
-        moved.add(run);
+        nacked.add(run);
     }
 
     /// Splits the run in which `tsn` lies, unless it begins there.
@@ -474,15 +477,15 @@ impl Outstanding {
             next = run.end();
         }
         assert_eq!(next, self.next);
-        let in_flight = |run: &&Run| run.state == RunState::InFlight;
+        let in_flight = |run: &&Run| run.state() == RunState::InFlight;
         let payload: usize = self.runs.iter().filter(in_flight).map(|run| run.payload_bytes).sum();
-        assert_eq!(payload, self.in_flight_payload_bytes);
+        assert_eq!(payload, self.in_flight.payload_bytes());
         for (path_id, bytes) in in_flight_bytes.enumerate() {
             let runs = self.runs.iter().filter(|run| run.is_on(path_id));
             assert_eq!(runs.map(Run::wire_bytes).sum::<usize>(), bytes);
         }
         let count = |state| -> u64 {
-            self.runs.iter().filter(|run| run.state == state).map(|run| u64::from(run.chunks)).sum()
+            self.runs.iter().filter(|run| run.state() == state).map(|run| u64::from(run.chunks)).sum()
         };
         assert_eq!(count(RunState::Lost), self.lost.count());
         assert_eq!(count(RunState::GapAcked), self.renegable);
@@ -502,39 +505,49 @@ fn position_near(runs: &VecDeque<Run>, tsn: u64, near: usize) -> usize {
     partition_near(runs.len(), near, |at| runs[at].end() <= tsn)
 }
 
-/// Reports a run as acknowledged, unless a gap block did so before, and takes it out of flight.
+/// Reports a run as acknowledged, unless a gap block did so before.
 #[inline]
-fn report_acked(run: &Run, in_flight_payload_bytes: &mut usize, acked: &mut impl FnMut(AckedRun)) {
-    let was_lost = match run.state {
-        RunState::InFlight => {
-            *in_flight_payload_bytes -= run.payload_bytes;
-            false
-        }
-        RunState::Lost => true,
-        RunState::GapAcked | RunState::NrGapAcked => return,
-    };
-    acked(AckedRun {
+fn report_acked(run: &Run, before: RunState, path: &Path, acked: &mut impl FnMut(AckedRun, &Path)) {
+    if matches!(before, RunState::GapAcked | RunState::NrGapAcked) {
+        return;
+    }
+    let run = AckedRun {
         path_id: run.path.into(),
         packet: run.packet,
         chunks: run.chunks.into(),
         wire_bytes: run.wire_bytes(),
-        was_lost,
-    });
+        was_lost: before == RunState::Lost,
+    };
+    acked(run, path);
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::super::run::tests::run_of;
     use super::*;
+    use crate::config::AssociationConfig;
+    use crate::path_hints::PathHints;
 
-    /// Returns ten runs of ten chunks of one byte, with TSNs from 100 on, each in a packet of its own.
-    fn ten_runs() -> Outstanding {
-        let mut outstanding = Outstanding::new(100);
+    fn path() -> Path {
+        let remote = SocketAddr::from(([192, 0, 2, 1], 9899));
+        Path::new(remote, None, PathHints::default(), &AssociationConfig::default())
+    }
+
+    /// Returns ten runs of ten chunks of one byte, with TSNs from 100 on, each in a packet of its own, and their path.
+    fn ten_runs() -> (Outstanding, Path) {
+        let (mut outstanding, mut path) = (Outstanding::new(100), path());
         for packet in 0..10 {
             let run = Run { first: 100 + 10 * u64::from(packet), ..run_of(&[1; 10]) };
-            outstanding.send(run, 0, packet);
+            outstanding.send(run, &mut path, 0, packet);
         }
-        outstanding
+        (outstanding, path)
+    }
+
+    /// Returns the payload in flight, and the bytes in flight of the path.
+    fn in_flight(outstanding: &Outstanding, path: &Path) -> (usize, usize) {
+        (outstanding.in_flight_payload_bytes(), path.in_flight_bytes())
     }
 
     fn starts(outstanding: &Outstanding) -> Vec<u64> {
@@ -553,45 +566,68 @@ mod tests {
             // Before the first and behind the last.
             vec![50, 155, 250],
         ] {
-            let mut at_once = ten_runs();
+            let (mut at_once, path) = ten_runs();
             at_once.split_at_each(edges.iter().copied());
-            let mut one_by_one = ten_runs();
+            let (mut one_by_one, _) = ten_runs();
             edges.into_iter().for_each(|edge| one_by_one.split_at(edge));
             assert_eq!(starts(&at_once), starts(&one_by_one));
             #[cfg(feature = "testing")]
-            at_once.assert_totals(std::iter::once(100 * 20));
+            at_once.assert_totals(std::iter::once(path.in_flight_bytes()));
         }
     }
 
     #[test]
     fn a_gap_block_inside_a_run_acknowledges_its_chunks_alone() {
-        let mut outstanding = ten_runs();
+        let (mut outstanding, mut path) = ten_runs();
         let mut acked = Vec::new();
-        outstanding
-            .ack(std::iter::once(113..117), true, |run| acked.push((run.packet, run.chunks, run.wire_bytes)));
+        let paths = std::slice::from_mut(&mut path);
+        outstanding.ack(std::iter::once(113..117), true, paths, |run, _| {
+            acked.push((run.packet, run.chunks, run.wire_bytes));
+        });
         assert_eq!(acked, [(1, 4, 80)]);
-        let moved = outstanding.nack_packet(0, 1, &std::iter::once(110..120).collect());
-        assert_eq!((moved.chunks, moved.wire_bytes, moved.payload_bytes), (6, 120, 6));
+        let nacked = outstanding.nack_packet(&mut path, 0, 1, &std::iter::once(110..120).collect());
+        assert_eq!((nacked.chunks, nacked.wire_bytes), (6, 120));
+        assert_eq!(in_flight(&outstanding, &path), (90, 90 * 20));
         assert_eq!(outstanding.first_lost().map(Run::tsns), Some(110..113));
     }
 
     #[test]
     fn the_cumulative_tsn_may_end_inside_a_run() {
-        let mut outstanding = ten_runs();
+        let (mut outstanding, mut path) = ten_runs();
         let mut chunks = 0;
-        outstanding.ack_to(114, |run| chunks += run.chunks);
+        outstanding.ack_to(114, std::slice::from_mut(&mut path), |run, _| chunks += run.chunks);
         assert_eq!((chunks, outstanding.first_tsn(), outstanding.chunks()), (15, 115, 85));
+        assert_eq!(in_flight(&outstanding, &path), (85, 85 * 20));
         assert_eq!(outstanding.runs[0].tsns(), 115..120);
     }
 
     #[test]
     fn a_retransmission_takes_what_fits_the_packet() {
-        let mut outstanding = ten_runs();
-        outstanding.nack_path(0);
-        let again = outstanding.retransmit(50, 1, 7).map(|run| (run.tsns(), run.path, run.packet));
+        let (mut outstanding, mut first) = ten_runs();
+        let mut second = path();
+        outstanding.nack_path(&mut first, 0);
+        assert_eq!(in_flight(&outstanding, &first), (0, 0));
+        let again =
+            outstanding.retransmit(50, &mut second, 1, 7).map(|run| (run.tsns(), run.path, run.packet));
         assert_eq!(again, Some((100..102, 1, 7)));
         assert_eq!(outstanding.first_lost().map(Run::tsns), Some(102..110));
         // A chunk that is longer than the packet goes alone.
-        assert_eq!(outstanding.retransmit(5, 1, 8).map(Run::tsns), Some(102..103));
+        assert_eq!(outstanding.retransmit(5, &mut second, 1, 8).map(Run::tsns), Some(102..103));
+        assert_eq!((in_flight(&outstanding, &first), in_flight(&outstanding, &second)), ((3, 0), (3, 60)));
+    }
+
+    #[test]
+    fn what_the_peer_takes_back_and_what_was_not_lost_is_in_flight_again() {
+        let (mut outstanding, mut path) = ten_runs();
+        let paths = std::slice::from_mut(&mut path);
+        outstanding.ack(std::iter::once(150..170), true, paths, |_, _| {});
+        assert_eq!(in_flight(&outstanding, &path), (80, 80 * 20));
+        outstanding.renege(std::iter::empty(), 160, std::slice::from_mut(&mut path));
+        assert_eq!(in_flight(&outstanding, &path), (90, 90 * 20));
+        outstanding.nack(103, std::slice::from_mut(&mut path));
+        outstanding.nack_leading(&mut path, 0, 0);
+        assert_eq!(in_flight(&outstanding, &path), (86, 86 * 20));
+        outstanding.restore(&mut path, 0, 1);
+        assert_eq!(in_flight(&outstanding, &path), (90, 90 * 20));
     }
 }

@@ -32,14 +32,7 @@ impl Outbound {
             && window_bytes >= self.outstanding.in_flight_payload_bytes()
         {
             self.refused = None;
-            self.nack_refused(refused, paths);
+            self.outstanding.nack_leading(&mut paths[refused.path_id], refused.path_id, refused.packet);
         }
-    }
-
-    #[cold]
-    fn nack_refused(&mut self, Refused { path_id, packet }: Refused, paths: &mut [Path]) {
-        let moved = self.outstanding.nack_leading(path_id, packet);
-        self.peer_window.on_left_flight(moved.payload_bytes);
-        paths[path_id].on_chunk_refused(moved.wire_bytes);
     }
 }

@@ -10,21 +10,11 @@ use bytes::{Buf, Bytes, BytesMut};
 use sctp_message::SendInfo;
 use sctp_wire::chunk::{DATA_HEADER_BYTES, DataHeader};
 
+use super::in_flight::{RunState, Status};
 use crate::config::MESSAGE_OVERHEAD_BYTES;
 use crate::event::SendFailure;
 use crate::send_pool::BlockCharge;
 use crate::transmit::TransmitBuffer;
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum RunState {
-    InFlight,
-    /// Gap blocks acknowledged the chunks. The peer may still renege (RFC 9260 §6.2).
-    GapAcked,
-    /// Non-renegable gap blocks (NR-SACK) acknowledged the chunks, so their bytes are freed.
-    NrGapAcked,
-    /// The chunks wait to be retransmitted.
-    Lost,
-}
 
 /// Consecutive DATA chunks. A run of several has whole messages only.
 #[derive(Debug)]
@@ -45,7 +35,7 @@ pub(super) struct Run {
     /// Number of the packet that last carried the run, on its path.
     pub(super) packet: u32,
     pub(super) path: u8,
-    pub(super) state: RunState,
+    pub(super) status: Status,
 }
 
 impl Run {
@@ -59,6 +49,11 @@ impl Run {
     #[inline]
     pub(super) fn end(&self) -> u64 {
         self.first + u64::from(self.chunks)
+    }
+
+    #[inline]
+    pub(super) fn state(&self) -> RunState {
+        self.status.state()
     }
 
     /// Returns the length of the chunks with headers and padding.
@@ -88,7 +83,7 @@ impl Run {
     /// Returns whether the run is in flight on this path.
     #[inline]
     pub(super) fn is_on(&self, path_id: usize) -> bool {
-        self.state == RunState::InFlight && usize::from(self.path) == path_id
+        self.state() == RunState::InFlight && usize::from(self.path) == path_id
     }
 
     /// Appends the chunks to a packet.
@@ -118,7 +113,7 @@ impl Run {
             charge: self.charge.clone(),
             ..*self
         };
-        if self.state != RunState::NrGapAcked {
+        if self.state() != RunState::NrGapAcked {
             let kept = self.walk().take(chunks as usize);
             kept_bytes = kept.clone().map(|chunk| chunk.header.payload_bytes).sum();
             let end = kept.map(|chunk| chunk.end).last().unwrap_or_default();
@@ -291,7 +286,7 @@ pub(super) mod tests {
             context: 5,
             packet: 0,
             path: 0,
-            state: RunState::InFlight,
+            status: Status::NEW,
         }
     }
 
@@ -321,7 +316,7 @@ pub(super) mod tests {
     #[test]
     fn a_freed_run_splits_without_its_bytes() {
         let mut front = run_of(&[1, 2, 3]);
-        front.state = RunState::NrGapAcked;
+        front.status = Status::freed();
         assert_eq!(front.free(), 6 + 3 * MESSAGE_OVERHEAD_BYTES);
         let rest = front.split_off(101);
         assert_eq!((front.tsns(), rest.tsns()), (100..101, 101..103));

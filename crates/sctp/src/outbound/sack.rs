@@ -58,8 +58,6 @@ pub(crate) struct SackOutcome {
 #[derive(Debug, Default, Clone)]
 struct PathAcked {
     bytes: usize,
-    /// The bytes among these that were in flight.
-    in_flight_bytes: usize,
     /// The newest and the oldest packet that carried a part of them.
     packets: Option<(u32, u32)>,
     in_flight_before_bytes: usize,
@@ -100,16 +98,14 @@ impl Outbound {
             ..PathAcked::default()
         };
         let mut acked: PathsAcked = paths.iter().map(before).collect();
+        let was_tight = self.peer_window.is_tight(self.outstanding.in_flight_payload_bytes());
         let advanced = cumulative + 1 > first;
         if advanced {
-            self.buffered_bytes -= self.outstanding.ack_to(cumulative, |run| credit(run, paths, &mut acked));
+            let credit = |run, path: &Path| credit(run, path, &mut acked);
+            self.buffered_bytes -= self.outstanding.ack_to(cumulative, paths, credit);
         }
         self.acknowledge_gaps(now, &sack, cumulative, paths, &mut acked);
-        for (path, acked) in paths.iter_mut().zip(&acked) {
-            path.on_chunks_acked(acked.in_flight_bytes);
-        }
         self.note_duplicates(sack.duplicates, paths, &mut acked);
-        let was_tight = self.peer_window.is_tight();
         self.update_peer_window(sack.window_bytes, paths);
         for (path_id, acked) in acked.iter().enumerate().filter(|_| advanced && was_tight) {
             if let Some((newest, _)) = acked.packets {
@@ -129,9 +125,10 @@ impl Outbound {
             self.update_path(now, (path, path_id), &acked, advanced, config, statistics);
             path.end_sack(now, advanced);
         }
-        let idle = self.outstanding.in_flight_payload_bytes() == 0 && !self.outstanding.has_lost();
+        let in_flight_bytes = self.outstanding.in_flight_payload_bytes();
+        let idle = in_flight_bytes == 0 && !self.outstanding.has_lost();
         let rto = paths.iter().map(|path| path.rto().current()).min().unwrap_or(config.rto.initial);
-        self.peer_window.plan_probe(now, idle, rto, config.rto.max);
+        self.peer_window.plan_probe(now, in_flight_bytes, idle, rto, config.rto.max);
         self.tune_buffer(paths, config);
         if self.is_empty() {
             self.pending.free_large_block();
@@ -186,12 +183,11 @@ impl Outbound {
             return;
         }
         let gaps = tsns(gaps, cumulative);
-        let returned = |path_id: usize, bytes| paths[path_id].on_chunks_returned(bytes);
         if self.reneged_at.is_some_and(|at| now < at + RENEGE_INTERVAL) {
-            return self.outstanding.renege_first(gaps, returned);
+            return self.outstanding.renege_first(gaps, paths);
         }
         self.reneged_at = Some(now);
-        self.outstanding.renege(gaps, end, returned);
+        self.outstanding.renege(gaps, end, paths);
     }
 
     /// Acknowledges the TSNs of gap blocks.
@@ -199,7 +195,7 @@ impl Outbound {
         &mut self,
         gaps: impl Iterator<Item = Range<u64>> + Clone,
         renegable: bool,
-        paths: &[Path],
+        paths: &mut [Path],
         acked: &mut PathsAcked,
     ) -> Reported {
         let (first, next) = (self.outstanding.first_tsn(), self.outstanding.next_tsn());
@@ -211,7 +207,8 @@ impl Outbound {
             reported.chunks += tsns.end - tsns.start;
             reported.end = reported.end.max(tsns.end);
         }
-        self.buffered_bytes -= self.outstanding.ack(sent, renegable, |run| credit(run, paths, acked));
+        let credit = |run, path: &Path| credit(run, path, acked);
+        self.buffered_bytes -= self.outstanding.ack(sent, renegable, paths, credit);
         reported
     }
 
@@ -240,10 +237,10 @@ impl Outbound {
     /// Updates the peer's window. A chunk that probed a closed window and was dropped leaves again at once.
     fn update_peer_window(&mut self, window_bytes: usize, paths: &mut [Path]) {
         let in_flight_bytes = self.outstanding.in_flight_payload_bytes();
-        self.peer_window.on_reported(window_bytes, in_flight_bytes);
+        self.peer_window.on_reported(window_bytes);
         let first = self.outstanding.first_tsn();
         if let Some(probe) = self.peer_window.probe_to_repeat(first, window_bytes, in_flight_bytes) {
-            self.nack(probe, paths);
+            self.outstanding.nack(probe, paths);
         }
     }
 
@@ -258,7 +255,8 @@ impl Outbound {
     ) {
         let Some(spurious) = path.on_late_arrivals(late) else { return };
         if let Some(before) = spurious.timeout_before {
-            self.undo_timeout(path, path_id, before);
+            // RFC 5682 §3.1.
+            self.outstanding.restore(path, path_id, before);
         }
         statistics.reductions_undone += 1;
         path.undo_reduction(now, spurious.reason);
@@ -288,14 +286,12 @@ fn tsns<G: Iterator<Item = (u16, u16)> + Clone>(
 
 /// Credits a newly acknowledged run to its path.
 #[inline]
-fn credit(run: AckedRun, paths: &[Path], acked: &mut PathsAcked) {
+fn credit(run: AckedRun, path: &Path, acked: &mut PathsAcked) {
     let acked = &mut acked[run.path_id];
     acked.bytes += run.wire_bytes;
     if run.was_lost {
         acked.late.chunks += run.chunks;
-        acked.late.after_timeout |= paths[run.path_id].timeout_declared_lost(run.packet);
-    } else {
-        acked.in_flight_bytes += run.wire_bytes;
+        acked.late.after_timeout |= path.timeout_declared_lost(run.packet);
     }
     match &mut acked.packets {
         None => acked.packets = Some((run.packet, run.packet)),

@@ -8,7 +8,8 @@ use sctp_message::{PathId, SendInfo};
 use sctp_wire::chunk::{Data, DataFlags, DataHeader};
 use sctp_wire::{Ppid, Ssn, StreamId, Tsn};
 
-use super::run::{Run, RunState, Walk, failure, take_header};
+use super::in_flight::Status;
+use super::run::{Run, Walk, failure, take_header};
 #[cfg(feature = "testing")]
 use crate::config::MESSAGE_OVERHEAD_BYTES;
 use crate::event::SendFailure;
@@ -167,7 +168,7 @@ impl Short {
             context: self.context,
             packet: 0,
             path: 0,
-            state: RunState::InFlight,
+            status: Status::NEW,
         };
         Some((run, new))
     }

@@ -4,8 +4,9 @@
 
 use std::collections::VecDeque;
 
+use super::in_flight::RunState;
 use super::pending::Waiting;
-use super::run::{Run, RunState};
+use super::run::Run;
 use crate::event::SendFailure;
 
 /// Maximum number of entries that a step releases without a report.
@@ -29,7 +30,7 @@ impl Undelivered {
     pub(crate) fn next_piece(&mut self, piece_bytes_max: usize) -> Option<SendFailure> {
         while self.parts.is_empty() {
             if let Some(run) = self.sent.pop_front() {
-                if run.state != RunState::NrGapAcked {
+                if run.state() != RunState::NrGapAcked {
                     self.parts.extend(run.failures());
                 }
                 continue;

@@ -31,17 +31,6 @@ pub(crate) struct Sample {
 }
 
 impl Path {
-    /// Handles the acknowledgement of chunks of `bytes` in flight.
-    #[inline]
-    pub(crate) fn on_chunks_acked(&mut self, bytes: usize) {
-        self.flight.on_acked(bytes);
-    }
-
-    /// Returns chunks of `bytes` to the flight: the peer reneged on them, or a timeout was spurious.
-    pub(crate) fn on_chunks_returned(&mut self, bytes: usize) {
-        self.flight.on_returned(bytes);
-    }
-
     /// Handles the peer's report of a duplicate.
     pub(crate) fn on_duplicate(&mut self) {
         self.flight.on_duplicate();

@@ -114,11 +114,10 @@ impl Flight {
         self.tail_loss_probe.is_due()
     }
 
-    /// Records a packet that brings `bytes` into flight. `asks_sack`: it asks for an immediate SACK.
+    /// Records a packet whose chunks are in flight. `asks_sack`: it asks for an immediate SACK.
     #[inline]
-    pub(super) fn on_sent(&mut self, packet: SentPacket, bytes: usize, asks_sack: bool) {
+    pub(super) fn on_sent(&mut self, packet: SentPacket, asks_sack: bool) {
         let number = self.next_packet();
-        self.bytes += bytes;
         self.last_sent_at = packet.sent_at;
         self.last_asks_sack = asks_sack;
         self.tail_loss_probe.on_sent(number, !packet.first_transmission);
@@ -137,28 +136,17 @@ impl Flight {
         self.t3 = Some(at);
     }
 
-    /// Removes acknowledged chunks of `bytes`.
+    /// Adds chunks of `bytes`.
     #[inline]
-    pub(super) fn on_acked(&mut self, bytes: usize) {
-        self.remove(bytes);
+    pub(super) fn enter(&mut self, bytes: usize) {
+        self.bytes += bytes;
     }
 
-    /// Removes lost chunks of `bytes`.
+    /// Removes chunks of `bytes`.
     #[inline]
-    pub(super) fn on_lost(&mut self, bytes: usize) {
-        self.remove(bytes);
-    }
-
-    #[inline]
-    fn remove(&mut self, bytes: usize) {
+    pub(super) fn leave(&mut self, bytes: usize) {
         assert!(bytes <= self.bytes, "chunks leave the flight of a path once");
         self.bytes -= bytes;
-    }
-
-    /// Adds chunks of `bytes` that are in flight again: the peer has reneged on them, or a timeout had declared them lost too
-    /// soon.
-    pub(super) fn on_returned(&mut self, bytes: usize) {
-        self.bytes += bytes;
     }
 
     /// Updates T3 at the end of a SACK (RFC 9260 §6.3.2 R2 to R4). `advanced`: the SACK acknowledged the earliest chunk.
@@ -175,12 +163,11 @@ impl Flight {
         }
     }
 
-    /// Removes everything in flight, which was declared lost. Returns the number of bytes. The packets stay listed, because an
-    /// acknowledgement may still come.
-    pub(super) fn clear(&mut self) -> usize {
+    /// Stops all timers, because nothing is in flight any more. The packets stay listed: an acknowledgement may still come.
+    pub(super) fn stop_timers(&mut self) {
+        assert!(self.is_empty(), "the timers guard what is in flight");
         (self.t3, self.loss_timer) = (None, None);
         self.tail_loss_probe.cancel();
-        std::mem::take(&mut self.bytes)
     }
 
     /// Stops expecting answers to the packets sent so far.
@@ -311,7 +298,8 @@ mod tests {
             long: false,
             mark: Mark::default(),
         };
-        flight.on_sent(packet, 1000, asks_sack);
+        flight.enter(1000);
+        flight.on_sent(packet, asks_sack);
     }
 
     #[test]
@@ -336,12 +324,13 @@ mod tests {
         sent(&mut flight, 0, false);
         flight.start_t3(at);
         flight.start_loss_timer(at);
-        assert_eq!(flight.clear(), 1000);
+        flight.leave(1000);
+        flight.stop_timers();
         assert_eq!((flight.t3(), flight.loss_timer(), flight.probe_at()), (None, None, None));
 
         sent(&mut flight, 1, false);
         flight.start_t3(at);
-        flight.on_acked(1000);
+        flight.leave(1000);
         flight.on_sack(true, at);
         assert_eq!(flight.t3(), None);
     }

@@ -55,7 +55,6 @@ impl Path {
         reason: LossReason,
         first_tsn: Option<u64>,
     ) -> bool {
-        self.flight.on_lost(bytes);
         self.delivery.on_lost(bytes);
         let reduces = self.recovery.is_new_loss(number, first_tsn);
         let lost = LostPacket {
@@ -116,23 +115,21 @@ impl Path {
 
     /// Handles the loss of packets that are too long for the path, which does not indicate congestion.
     pub(crate) fn on_long_packets_lost(&mut self, bytes: usize) {
-        self.flight.on_lost(bytes);
         self.delivery.on_lost(bytes);
         if bytes > 0 {
             self.recovery.retransmit_at_once();
         }
     }
 
-    /// Handles the expiry of T3: all `chunks` in flight, from TSN `first_tsn` on, were declared lost. `congested`: the window is
-    /// reduced.
-    pub(crate) fn on_t3(&mut self, now: Time, first_tsn: u64, chunks: u64, congested: bool) {
-        let flight_bytes = self.flight.clear();
+    /// Handles the expiry of T3: all chunks in flight, `lost_bytes` in all, were declared lost. `congested`: the window is reduced.
+    pub(crate) fn on_t3(&mut self, now: Time, lost: LostChunks, lost_bytes: usize, congested: bool) {
+        self.flight.stop_timers();
         self.flight.on_silence();
         if congested {
-            self.delivery.on_lost(flight_bytes);
-            self.recovery.on_timeout(self.flight.next_packet(), LostChunks { first_tsn, chunks });
+            self.delivery.on_lost(lost_bytes);
+            self.recovery.on_timeout(self.flight.next_packet(), lost);
             self.flight.forget_unanswered();
-            self.congestion.on_timeout(now, flight_bytes);
+            self.congestion.on_timeout(now, lost_bytes);
             self.begin_burst();
         }
     }
@@ -143,29 +140,23 @@ impl Path {
         self.note_timer(now, Timer::T3Rtx);
     }
 
-    /// Moves all `chunks` in flight to another path. This does not indicate congestion, so the window stays.
+    /// Handles the move of all `chunks` in flight to another path. This does not indicate congestion, so the window stays.
     pub(crate) fn on_reassigned(&mut self, chunks: u64) {
         self.counts.data_chunks_rerouted += chunks;
         self.flight.forget_unanswered();
-        self.flight.clear();
+        self.flight.stop_timers();
     }
 
-    /// Moves `chunks` of `bytes` in one packet to another path.
-    pub(crate) fn on_packet_reassigned(&mut self, chunks: u64, bytes: usize) {
+    /// Handles the move of `chunks` in one packet to another path.
+    pub(crate) fn on_packet_reassigned(&mut self, chunks: u64) {
         self.counts.data_chunks_rerouted += chunks;
-        self.flight.on_lost(bytes);
-    }
-
-    /// Handles the drop of a chunk of `bytes` that probed the peer's closed window.
-    pub(crate) fn on_chunk_refused(&mut self, bytes: usize) {
-        self.flight.on_lost(bytes);
     }
 
     /// Forgets all packets and stops their timers if nothing is in flight.
     pub(crate) fn clear_if_empty(&mut self) {
         if self.flight.is_empty() {
             self.flight.forget_before(self.flight.next_packet());
-            self.flight.clear();
+            self.flight.stop_timers();
         }
     }
 

@@ -54,6 +54,7 @@ use path_failure::PathFailure;
 use prr::Prr;
 use rack::Rack;
 pub(crate) use rack::Verdict;
+pub(crate) use recovery::LostChunks;
 use recovery::Recovery;
 pub(crate) use sent::SentData;
 pub(crate) use settings::PathSettings;

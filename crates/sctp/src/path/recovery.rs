@@ -6,10 +6,10 @@ use crate::packet_number::after;
 
 /// Chunks that were declared lost together.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct LostChunks {
+pub(crate) struct LostChunks {
     /// The first outstanding TSN (unwrapped).
-    pub(super) first_tsn: u64,
-    pub(super) chunks: u64,
+    pub(crate) first_tsn: u64,
+    pub(crate) chunks: u64,
 }
 
 #[derive(Debug, Default)]

@@ -21,6 +21,19 @@ pub(crate) struct SentData {
 }
 
 impl Path {
+    /// Adds chunks of `bytes` to the flight. Only the queue of outstanding chunks calls this.
+    #[inline]
+    pub(crate) fn enter_flight(&mut self, bytes: usize) {
+        self.flight.enter(bytes);
+    }
+
+    /// Removes chunks of `bytes` from the flight. Only the queue of outstanding chunks calls this.
+    #[inline]
+    pub(crate) fn leave_flight(&mut self, bytes: usize) {
+        self.flight.leave(bytes);
+    }
+
+    /// Handles a packet that leaves, after its chunks have entered the flight.
     #[inline]
     pub(crate) fn on_sent(&mut self, now: Time, data: SentData) {
         let first_transmission = data.retransmitted_chunks == 0;
@@ -29,12 +42,12 @@ impl Path {
             self.notes.probe(now, Probe::TailLoss);
         }
         self.counts.data_chunks_retransmitted += data.retransmitted_chunks;
-        let in_flight_bytes = self.flight.bytes() + data.bytes;
-        let mark = self.delivery.on_sent(now, in_flight_bytes, self.flight.is_empty());
+        let in_flight_bytes = self.flight.bytes();
+        let mark = self.delivery.on_sent(now, in_flight_bytes, in_flight_bytes == data.bytes);
         self.congestion.on_sent(now, data.bytes, in_flight_bytes, mark.app_limited);
         let long = self.discovery.is_long(data.bytes);
         let packet = SentPacket { sent_at: now, tsns: data.tsns, first_transmission, long, mark };
-        self.flight.on_sent(packet, data.bytes, data.asks_sack);
+        self.flight.on_sent(packet, data.asks_sack);
         self.recovery.on_sent(data.bytes, first_transmission);
         let rate = self.pacing_rate();
         self.pacer.on_sent(now, data.bytes, rate, self.mtu_bytes);

@@ -7,7 +7,7 @@ fn found_a_loss() -> Path {
     let remote = SocketAddr::from(([192, 0, 2, 1], 9899));
     let hints = PathHints { mtu_bytes: 1472, ..PathHints::default() };
     let mut path = Path::new(remote, None, hints, &AssociationConfig::default());
-    path.flight.on_returned(60 * 1460);
+    path.flight.enter(60 * 1460);
     path.enter_recovery(Time::ZERO, Signal::Loss, 64 * 1460, 1, None);
     path
 }
@@ -16,7 +16,7 @@ fn found_a_loss() -> Path {
 fn one_packet_leaves_when_a_loss_is_found_though_it_is_not_quite_full() {
     let mut path = found_a_loss();
     assert!(path.may_send_packet());
-    path.flight.on_returned(1440);
+    path.flight.enter(1440);
     assert!(!path.may_send_packet(), "a second one would find the queue full that has just lost one");
 }
 

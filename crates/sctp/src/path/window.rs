@@ -33,18 +33,12 @@ impl Path {
         limit.saturating_sub(self.flight.bytes())
     }
 
-    /// Returns whether one more packet may leave.
+    /// Returns whether more chunks may leave. RFC 9260 §6.1 B lets the last packet overshoot the congestion window; while a loss
+    /// is repaired, by half a packet at most, so that no more packets leave than PRR counts, full or nearly full. The link's own
+    /// limit is never exceeded.
     #[inline]
     pub(crate) fn may_send_packet(&self) -> bool {
-        self.may_send_beyond(0)
-    }
-
-    /// Returns whether one more packet may leave after `added_bytes` that are in the packet being built. RFC 9260
-    /// §6.1 B lets the last packet overshoot the congestion window; while a loss is repaired, by half a packet at most,
-    /// so that no more packets leave than PRR counts, full or nearly full. The link's own limit is never exceeded.
-    #[inline]
-    pub(crate) fn may_send_beyond(&self, added_bytes: usize) -> bool {
-        let in_flight_bytes = self.flight.bytes() + added_bytes;
+        let in_flight_bytes = self.flight.bytes();
         if in_flight_bytes == 0 || self.flight.probe_is_due() {
             return true;
         }
