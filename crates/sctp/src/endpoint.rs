@@ -12,23 +12,23 @@ mod messages;
 mod permit;
 mod queues;
 mod replies;
+mod slots;
 mod strays;
 mod tables;
 mod timers;
 mod traces;
 mod view;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use sctp_message::PathId;
-use slab::Slab;
 use smallvec::SmallVec;
 
-use crate::association::{Association, BatchRules, Context, Queued, RETURNED_MAX};
+use crate::association::{Association, BatchRules, Context, RETURNED_MAX};
 use crate::config::{AssociationConfig, EndpointConfig, PathOptions};
 use crate::cookie::CookieJar;
 use crate::error::{ConnectError, PrimaryError};
@@ -49,8 +49,8 @@ pub use icmp::Unreachable;
 use listeners::Listeners;
 pub use permit::{Admission, Permit};
 use replies::Replies;
+use slots::Slots;
 use strays::{Strays, TagUpdate};
-use timers::Timers;
 use traces::Traces;
 
 /// Maximum number of timers that one call handles. A program may have thousands of associations that repeat a packet
@@ -74,7 +74,7 @@ const DYNAMIC_PORTS: u16 = 16384;
 pub struct Endpoint {
     config: EndpointConfig,
     local_addresses: Arc<[IpAddr]>,
-    associations: Slab<Box<Association>>,
+    associations: Slots,
     by_tag: HashMap<u32, AssociationId>,
     /// Several associations have one key only if each has local addresses of its own.
     by_peer: BTreeMap<PeerKey, SmallVec<[AssociationId; 1]>>,
@@ -83,11 +83,6 @@ pub struct Endpoint {
     /// The association that is being handled: it stays here if a call unwinds.
     in_progress: Option<AssociationId>,
     listeners: Listeners,
-    due: VecDeque<AssociationId>,
-    held: VecDeque<AssociationId>,
-    /// Associations that have, or had, fragments in receive blocks.
-    attached: Vec<AssociationId>,
-    timers: Timers,
     replies: Replies,
     budget: AnswerBudget,
     strays: Strays,
@@ -119,16 +114,12 @@ impl Endpoint {
         Endpoint {
             config,
             local_addresses: Arc::default(),
-            associations: Slab::new(),
+            associations: Slots::default(),
             by_tag: HashMap::new(),
             by_peer: BTreeMap::new(),
             last: None,
             in_progress: None,
             listeners: Listeners::default(),
-            due: VecDeque::new(),
-            held: VecDeque::new(),
-            attached: Vec::new(),
-            timers: Timers::default(),
             replies: Replies::default(),
             budget,
             strays: Strays::default(),
@@ -164,8 +155,7 @@ impl Endpoint {
 
     /// Returns the SCTP ports in use by listeners and associations. A port may occur more than once.
     pub fn ports(&self) -> impl Iterator<Item = u16> + '_ {
-        let of_associations =
-            self.associations.iter().map(|(_, association)| association.identity().local_port);
+        let of_associations = self.associations.iter().map(|association| association.identity().local_port);
         self.listeners.ports().chain(of_associations)
     }
 
@@ -212,10 +202,10 @@ impl Endpoint {
             peer_tag: 0,
             local_initial_tsn: self.new_initial_tsn(),
         };
-        let id = AssociationId(self.associations.vacant_key() as u32);
+        let id = self.associations.next_id();
         let mut association = Association::connect(now, id, config, identity, &paths, local);
         association.trace_changes(now);
-        self.insert(id, association);
+        self.insert(association);
         self.update_queues(id);
         Ok(id)
     }
@@ -285,7 +275,7 @@ impl Endpoint {
 
     /// Returns the path of an association to an address of the peer, for [`SendInfo::path`](crate::SendInfo::path).
     pub fn path_to(&self, id: AssociationId, address: IpAddr) -> Option<PathId> {
-        let path_id = self.associations.get(id.index())?.path_at(address).ok()?;
+        let path_id = self.associations.get(id)?.path_at(address).ok()?;
         u8::try_from(path_id).ok().map(PathId)
     }
 
@@ -298,7 +288,7 @@ impl Endpoint {
 
     /// Returns the options of an association.
     pub fn config(&self, id: AssociationId) -> Option<Arc<AssociationConfig>> {
-        self.associations.get(id.index()).map(|association| association.config())
+        self.associations.get(id).map(|association| association.config())
     }
 
     /// Ends the association at once; unsent data is lost (RFC 9260 §9.1).
@@ -308,21 +298,14 @@ impl Endpoint {
 
     /// Returns the time of the next call of [`Endpoint::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.timers.next()
+        self.associations.next_timer()
     }
 
     /// Handles expired timers, but only some of very many. If more have expired, [`Endpoint::poll_timeout`] returns a time that
     /// has passed: the caller transmits, handles arrivals, and calls again.
     pub fn handle_timeout<H: Host + ?Sized>(&mut self, now: Time, host: &mut H) {
         let mut left = EXPIRED_MAX;
-        while left > 0 {
-            left -= 1;
-            let Some(id) = self.timers.pop(now) else { return };
-            let Some(association) = self.associations.get_mut(id.index()) else { continue };
-            if association.armed.is_none_or(|at| at > now) {
-                continue;
-            }
-            association.armed = association.armed_later.take();
+        while let Some(id) = self.associations.pop_expired(now, &mut left) {
             let mut has_returned = false;
             self.with_any(id, now, host, |association, cx| has_returned = association.handle_timeout(cx));
             if has_returned {
@@ -334,29 +317,24 @@ impl Endpoint {
     /// Returns whether fragments may be in memory that was passed to [`Endpoint::handle_batch`].
     #[inline]
     pub fn is_attached(&self) -> bool {
-        !self.attached.is_empty()
+        self.associations.is_attached()
     }
 
     /// Copies waiting fragments out of the memory that was passed to [`Endpoint::handle_batch`], which they otherwise keep. All
     /// other data that must wait was copied by that call.
     pub fn detach(&mut self) {
-        for id in self.attached.drain(..) {
-            if let Some(association) = self.associations.get_mut(id.index()) {
-                association.attached = false;
-                association.detach();
-            }
-        }
+        self.associations.detach();
     }
 
     /// Returns whether an association has reason to transmit at once (the flush rule).
     #[inline]
     pub fn transmit_due(&self) -> bool {
-        !self.due.is_empty() || !self.replies.is_empty()
+        self.associations.has_due() || !self.replies.is_empty()
     }
 
     /// Returns whether anything waits to be transmitted.
     pub fn transmit_waits(&self) -> bool {
-        self.transmit_due() || !self.held.is_empty()
+        self.transmit_due() || self.associations.has_held()
     }
 
     /// Builds the next batch into `buffer`, if there is one.
@@ -369,24 +347,23 @@ impl Endpoint {
         if let Some(transmit) = self.replies.pop(buffer) {
             return Some(transmit);
         }
-        if scope == Scope::All && self.due.is_empty() {
-            self.promote_held();
+        if scope == Scope::All && !self.associations.has_due() {
+            self.associations.promote_held();
         }
-        while let Some(id) = self.due.pop_front() {
-            let Some(association) = self.associations.get_mut(id.index()) else { continue };
-            association.queued = Queued::No;
+        while let Some(id) = self.associations.pop_due() {
+            let Some(association) = self.associations.get_mut(id) else { continue };
             let rules = BatchRules { limits: self.limits, checksum: self.config.checksum };
             self.in_progress = Some(id);
             let transmit = association.poll_transmit(now, &rules, &mut self.random, buffer);
             self.in_progress = None;
             association.trace_changes(now);
             self.list_trace(id);
-            self.arm(id);
+            self.associations.arm(id);
             if transmit.is_some() {
-                self.enqueue_by(id, scope);
+                self.associations.enqueue(id, scope, self.limits);
                 return transmit;
             }
-            self.hold(id);
+            self.associations.hold(id, self.limits);
         }
         None
     }
@@ -412,13 +389,13 @@ impl Endpoint {
 
     /// Returns the counters of one association.
     pub fn statistics(&self, id: AssociationId) -> Option<Statistics> {
-        self.associations.get(id.index()).map(|a| a.statistics())
+        self.associations.get(id).map(|a| a.statistics())
     }
 
     /// Returns the counters of the endpoint. Visits every association.
     pub fn endpoint_statistics(&self) -> EndpointStatistics {
         let mut all = EndpointStatistics { version: STATISTICS_VERSION, ..self.statistics.clone() };
-        self.associations.iter().for_each(|(_, association)| association.add_to(&mut all));
+        self.associations.iter().for_each(|association| association.add_to(&mut all));
         all
     }
 
@@ -426,14 +403,14 @@ impl Endpoint {
     #[cfg(feature = "testing")]
     #[doc(hidden)]
     pub fn timer_entries(&self) -> usize {
-        self.timers.len()
+        self.associations.timer_entries()
     }
 
     /// Returns the number of packets with data that an association remembers, on all its paths; for tests.
     #[cfg(feature = "testing")]
     #[doc(hidden)]
     pub fn remembered_packets(&self, id: AssociationId) -> usize {
-        self.associations.get(id.index()).map_or(0, |a| a.remembered_packets())
+        self.associations.get(id).map_or(0, |a| a.remembered_packets())
     }
 
     /// Sets the initial TSN of all future associations; for tests.
@@ -447,9 +424,7 @@ impl Endpoint {
     #[cfg(feature = "testing")]
     #[doc(hidden)]
     pub fn assert_counters(&self) {
-        for (_, association) in &self.associations {
-            association.assert_counters();
-        }
+        self.associations.iter().for_each(Association::assert_counters);
     }
 
     /// Returns the number of associations.
@@ -459,7 +434,7 @@ impl Endpoint {
 
     /// Returns all associations with their states, in any order.
     pub fn associations(&self) -> impl Iterator<Item = (AssociationId, AssociationState)> + '_ {
-        self.associations.iter().map(|(_, association)| (association.id(), association.state()))
+        self.associations.iter().map(|association| (association.id(), association.state()))
     }
 
     /// Returns the associations from identifier `first` on, in the order of identifiers, with their states. So a caller can
@@ -468,21 +443,19 @@ impl Endpoint {
         &self,
         first: AssociationId,
     ) -> impl Iterator<Item = (AssociationId, AssociationState)> + '_ {
-        let places = first.index()..self.associations.capacity();
-        let associations = places.filter_map(|place| self.associations.get(place));
-        associations.map(|association| (association.id(), association.state()))
+        self.associations.iter_from(first).map(|association| (association.id(), association.state()))
     }
 
     /// Returns the peer's addresses and SCTP port.
     pub fn peer_addresses(&self, id: AssociationId) -> Option<(Vec<SocketAddr>, u16)> {
-        let association = self.associations.get(id.index())?;
+        let association = self.associations.get(id)?;
         Some((association.remotes().collect(), association.identity().peer_port))
     }
 
     /// Returns the local addresses of an association: those that it is restricted to or that the endpoint was given, otherwise
     /// the source addresses of its paths.
     pub fn local_addresses(&self, id: AssociationId) -> Option<Vec<IpAddr>> {
-        Some(self.associations.get(id.index())?.local_addresses())
+        Some(self.associations.get(id)?.local_addresses())
     }
 
     /// Runs a procedure of an association that has not ended.
@@ -493,7 +466,7 @@ impl Endpoint {
         host: &mut H,
         procedure: impl FnOnce(&mut Association, &mut Context<'_, H>),
     ) {
-        if self.associations.get(id.index()).is_some_and(|association| !association.is_closed()) {
+        if self.associations.get(id).is_some_and(|association| !association.is_closed()) {
             self.with_any(id, now, host, procedure);
         }
     }
@@ -506,7 +479,7 @@ impl Endpoint {
         host: &mut H,
         procedure: impl FnOnce(&mut Association, &mut Context<'_, H>),
     ) {
-        let Some(association) = self.associations.get_mut(id.index()) else { return };
+        let Some(association) = self.associations.get_mut(id) else { return };
         let mut cx = Context { now, host, random: &mut self.random, statistics: &mut self.statistics };
         self.in_progress = Some(id);
         procedure(association, &mut cx);

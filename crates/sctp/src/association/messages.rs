@@ -2,7 +2,7 @@
 
 use sctp_message::SendInfo;
 
-use super::{Association, Queued, State};
+use super::{Association, State};
 use crate::error::SendError;
 use crate::outbound::{Batch, Block, Stage};
 use crate::time::Time;
@@ -59,22 +59,11 @@ impl Association {
         Ok(true)
     }
 
-    /// Returns whether the endpoint must check the place of this association among those that transmit, after
-    /// something was queued.
-    #[inline]
-    pub(crate) fn joins_queue(&self) -> bool {
-        match self.queued {
-            Queued::Due => false,
-            // Every other event that can make it due has called `update_queues`.
-            Queued::Held => self.is_due(),
-            Queued::No => true,
-        }
-    }
-
-    /// Lends the end of the send queue, if messages may be appended without a decision to transmit.
+    /// Lends the end of the send queue. The endpoint holds the association, so messages may be appended without a decision to
+    /// transmit until it is due.
     #[inline]
     pub(crate) fn lend_stage(&mut self) -> Option<Stage> {
-        if self.queued != Queued::Held || !self.takes_messages() {
+        if !self.takes_messages() {
             return None;
         }
         let waiting_bytes = self.outbound.pending_wire_bytes();

@@ -132,15 +132,6 @@ struct Seen {
     error: bool,
 }
 
-/// The queue of the endpoint in which the association waits to transmit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Queued {
-    #[default]
-    No,
-    Held,
-    Due,
-}
-
 /// The endpoint's state, lent to every procedure.
 pub(crate) struct Context<'a, H: Host + ?Sized> {
     pub(crate) now: Time,
@@ -206,19 +197,10 @@ pub(crate) struct Association {
     statistics: Statistics,
     /// Present while the association is traced.
     trace: Option<Box<Tracer>>,
-    /// The peer's addresses under which the endpoint knows this association.
-    pub(crate) registered: Vec<SocketAddr>,
-    pub(crate) queued: Queued,
     /// Number of waiting bytes from which the association is due, as of the last call of [`Association::due`].
     due_from_bytes: usize,
-    /// Whether the endpoint has listed this association as having fragments in receive blocks.
-    pub(crate) attached: bool,
     /// The place that the pacer of timeouts has given to the timers, while they wait for it.
     paced_until: Option<Time>,
-    /// The earliest time for which the endpoint's timer heap has an entry.
-    pub(crate) armed: Option<Time>,
-    /// The earliest entry apart from that one.
-    pub(crate) armed_later: Option<Time>,
 }
 
 impl Association {
@@ -266,13 +248,8 @@ impl Association {
             paths_changed: false,
             statistics: Statistics::default(),
             trace,
-            registered: Vec::new(),
-            queued: Queued::No,
             due_from_bytes: usize::MAX,
-            attached: false,
             paced_until: None,
-            armed: None,
-            armed_later: None,
         }
     }
 

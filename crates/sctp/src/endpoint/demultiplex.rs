@@ -149,7 +149,7 @@ impl Endpoint {
         if self.is_answered_without_state(now, id, route, &packet, &first) {
             return None;
         }
-        let association = self.associations.get_mut(id.index())?;
+        let association = self.associations.get_mut(id)?;
         if association.answers_elsewhere(
             now,
             (route.remote, route.local),
@@ -231,7 +231,7 @@ impl Endpoint {
     fn find(&mut self, header: &Header, route: &Route) -> Option<AssociationId> {
         let tag = header.verification_tag.0;
         let id = self.id_of(tag)?;
-        let association = self.associations.get(id.index())?;
+        let association = self.associations.get(id)?;
         let identity = association.identity();
         if identity.local_port != header.destination_port
             || identity.peer_port != header.source_port
@@ -254,7 +254,7 @@ impl Endpoint {
         packet: &Packet<'_>,
         first: &RawChunk<'_>,
     ) -> bool {
-        let Some(association) = self.associations.get(id.index()) else { return false };
+        let Some(association) = self.associations.get(id) else { return false };
         if association.is_set_up() {
             return false;
         }
@@ -279,7 +279,7 @@ impl Endpoint {
     ) {
         let header = packet.header();
         if let Some(id) = self.owner(&PeerKey::of(&header, &route), route.local)
-            && let Some(association) = self.associations.get(id.index())
+            && let Some(association) = self.associations.get(id)
         {
             let tag = header.verification_tag.0;
             let reflected = first.flags & 1 == 1 && tag != 0 && association.identity().peer_tag == tag;

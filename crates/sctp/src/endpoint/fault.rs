@@ -21,13 +21,11 @@ impl Endpoint {
 
     /// Ends an association in any state. The peer gets an ABORT, the host [`Event::Closed`].
     pub fn abandon<H: Host + ?Sized>(&mut self, id: AssociationId, host: &mut H) {
-        let Some(association) = self.associations.get(id.index()) else { return };
+        let Some(association) = self.associations.get(id) else { return };
         let identity = association.identity();
         let route = association.return_route();
         let mut association = self.forget(id);
         self.keep_trace(id, association.take_tracer());
-        self.due.retain(|other| *other != id);
-        self.held.retain(|other| *other != id);
         if let Some((remote, local)) = route.filter(|_| identity.peer_tag != 0) {
             let header = Header {
                 source_port: identity.local_port,

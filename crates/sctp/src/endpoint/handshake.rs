@@ -187,7 +187,7 @@ impl Endpoint {
         header: &Header,
         peer: &PeerInit,
     ) -> Option<Offer> {
-        let association = self.associations.get_mut(id.index())?;
+        let association = self.associations.get_mut(id)?;
         if association.repeat_shutdown_ack() {
             self.update_queues(id);
             return None;
@@ -250,7 +250,7 @@ impl Endpoint {
             return self.refuse_cookie();
         }
         let existing = self.owner_of_cookie(&cookie, (route.remote.port(), route.local));
-        let own = existing.and_then(|id| self.associations.get(id.index())).map(|a| a.identity());
+        let own = existing.and_then(|id| self.associations.get(id)).map(|a| a.identity());
         let (same_local, same_peer) = match &own {
             Some(own) => (own.local_tag == cookie.local_tag, own.peer_tag == cookie.peer_tag),
             None => (false, false),
@@ -305,7 +305,7 @@ impl Endpoint {
     fn owner_of_cookie(&self, cookie: &StateCookie, way: (u16, Option<IpAddr>)) -> Option<AssociationId> {
         let ports = (cookie.local_port, cookie.peer_port);
         let by_tag = self.by_tag.get(&cookie.local_tag).copied().filter(|id| {
-            self.associations.get(id.index()).is_some_and(|association| {
+            self.associations.get(*id).is_some_and(|association| {
                 let own = association.identity();
                 (own.local_port, own.peer_port) == ports && association.local().serve(way.1)
             })
@@ -382,7 +382,7 @@ impl Endpoint {
         cookie: &StateCookie,
         host: &mut H,
     ) -> bool {
-        let Some(association) = self.associations.get_mut(id.index()) else { return false };
+        let Some(association) = self.associations.get_mut(id) else { return false };
         if association.refuse_restart() {
             self.update_queues(id);
             return false;
@@ -441,7 +441,7 @@ impl Endpoint {
         self.statistics.accepted += 1;
         let remotes = cookie_remotes(cookie, route, host);
         let source = source_of(route, host);
-        let id = AssociationId(self.associations.vacant_key() as u32);
+        let id = self.associations.next_id();
         let mut cx = Context { now, host, random: &mut self.random, statistics: &mut self.statistics };
         let Listener { id: listener, local, config } = listener;
         let mut association =
@@ -450,7 +450,7 @@ impl Endpoint {
         cx.host.event(id, Event::Accepted { listener, port: cookie.local_port, peer });
         association.tell_adaptation(&mut cx);
         association.trace_changes(now);
-        self.insert(id, association);
+        self.insert(association);
         self.admissions.enter(id, listener, source);
         self.update_queues(id);
         true

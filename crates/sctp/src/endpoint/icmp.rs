@@ -95,7 +95,7 @@ impl Endpoint {
         host: &mut H,
     ) {
         self.with(id, now, host, |association, cx| association.abandon_address(cx, remote, reason));
-        if self.associations.get_mut(id.index()).is_some_and(|association| association.take_paths_changed()) {
+        if self.associations.get_mut(id).is_some_and(|association| association.take_paths_changed()) {
             self.register(id);
         }
     }

@@ -14,7 +14,7 @@ impl Endpoint {
     /// [`Event::Writable`](crate::Event::Writable) follows.
     #[inline]
     pub fn admit<'a>(&'a mut self, id: AssociationId, info: &'a SendInfo, bytes: usize) -> Admission<'a> {
-        let Some(association) = self.associations.get_mut(id.index()) else {
+        let Some(association) = self.associations.get_mut(id) else {
             return Admission::Fail(SendError::Closed);
         };
         if let Err(error) = association.check_message(info, bytes) {
@@ -29,7 +29,7 @@ impl Endpoint {
 
     /// Returns why [`Endpoint::admit`] refuses a message; `None` if it admits the message once there is room.
     pub fn refusal(&self, id: AssociationId, info: &SendInfo, bytes: usize) -> Option<SendError> {
-        let association = self.associations.get(id.index());
+        let association = self.associations.get(id);
         association.map_or(Err(SendError::Closed), |association| association.check_message(info, bytes)).err()
     }
 
@@ -47,7 +47,7 @@ impl Endpoint {
         bytes: usize,
         blocks: impl IntoIterator<Item = Bytes>,
     ) -> Result<(), SendError> {
-        let association = self.associations.get(id.index()).ok_or(SendError::Closed)?;
+        let association = self.associations.get(id).ok_or(SendError::Closed)?;
         association.check_message(info, bytes)?;
         self.queue_message(now, id, info, bytes, blocks);
         Ok(())
@@ -63,13 +63,11 @@ impl Endpoint {
         bytes: usize,
         blocks: impl IntoIterator<Item = impl Block>,
     ) {
-        let Some(association) = self.associations.get_mut(id.index()) else { return };
+        let Some(association) = self.associations.get_mut(id) else { return };
         association.queue_message(now, info, bytes, blocks);
-        if association.joins_queue() {
-            self.enqueue(id);
-        }
+        self.associations.enqueue_for_message(id, self.limits);
         if info.lifetime.is_some() {
-            self.arm(id);
+            self.associations.arm(id);
         }
     }
 
@@ -80,13 +78,13 @@ impl Endpoint {
     ///
     /// One of the messages is not valid, a record is open, or the association takes no messages. None is sent then.
     pub fn send_batch(&mut self, id: AssociationId, batch: &mut Batch) -> Result<bool, SendError> {
-        let association = self.associations.get_mut(id.index()).ok_or(SendError::Closed)?;
+        let association = self.associations.get_mut(id).ok_or(SendError::Closed)?;
         if batch.is_empty() {
             return Ok(true);
         }
         let queued = association.queue_batch(batch)?;
-        if queued && association.joins_queue() {
-            self.enqueue(id);
+        if queued {
+            self.associations.enqueue_for_message(id, self.limits);
         }
         Ok(queued)
     }
@@ -102,18 +100,16 @@ impl Endpoint {
     /// ```
     #[inline]
     pub fn lend_stage(&mut self, id: AssociationId) -> Option<Stage> {
-        self.associations.get_mut(id.index())?.lend_stage()
+        self.associations.lend_stage(id)
     }
 
     /// Takes a stage back. The messages that were appended are queued.
     #[inline]
     pub fn return_stage(&mut self, stage: Stage) {
         let id = stage.id();
-        let Some(association) = self.associations.get_mut(id.index()) else { return };
+        let Some(association) = self.associations.get_mut(id) else { return };
         association.return_stage(stage);
-        if association.joins_queue() {
-            self.enqueue(id);
-        }
+        self.associations.enqueue_for_message(id, self.limits);
     }
 
     /// Records that the reader took `bytes`, and a charge in addition: 1 with the last bytes of a
@@ -121,7 +117,7 @@ impl Endpoint {
     /// [`Host::run`](crate::Host::run), otherwise 0. The window opens.
     #[inline]
     pub fn consumed(&mut self, id: AssociationId, bytes: usize, charges: usize) {
-        if let Some(association) = self.associations.get_mut(id.index())
+        if let Some(association) = self.associations.get_mut(id)
             && association.consumed(bytes, charges)
         {
             self.enqueue(id);
@@ -131,14 +127,14 @@ impl Endpoint {
     /// Keeps the credit of `bytes` that the reader has just taken, overhead included ([`Endpoint::consumed`]), because a program
     /// behind the reader has not read them yet. No window is advertised in between.
     pub fn hold_window(&mut self, id: AssociationId, bytes: usize) {
-        if let Some(association) = self.associations.get_mut(id.index()) {
+        if let Some(association) = self.associations.get_mut(id) {
             association.hold_window(bytes);
         }
     }
 
     /// Releases credit that was kept: the window opens.
     pub fn release_window(&mut self, id: AssociationId, bytes: usize) {
-        if let Some(association) = self.associations.get_mut(id.index())
+        if let Some(association) = self.associations.get_mut(id)
             && association.release_window(bytes)
         {
             self.enqueue(id);

@@ -6,17 +6,16 @@ use std::net::{IpAddr, SocketAddr};
 use rand_chacha::rand_core::RngCore;
 
 use super::{Endpoint, PeerKey};
-use crate::association::{Association, Queued};
+use crate::association::Association;
 use crate::identifiers::AssociationId;
 use crate::local_addresses::LocalAddresses;
 
 impl Endpoint {
-    pub(super) fn insert(&mut self, id: AssociationId, association: Association) {
-        let identity = association.identity();
-        self.by_tag.insert(identity.local_tag, id);
+    pub(super) fn insert(&mut self, association: Association) {
+        let id = association.id();
+        self.by_tag.insert(association.identity().local_tag, id);
         self.strays.on_tags_changed();
-        let key = self.associations.insert(Box::new(association));
-        assert_eq!(key, id.index(), "the identifier was taken from the vacant entry");
+        self.associations.insert(association);
         self.register(id);
     }
 
@@ -24,15 +23,15 @@ impl Endpoint {
     /// because it may belong to another host: a packet from there without one of our tags must not find this association.
     pub(super) fn register(&mut self, id: AssociationId) {
         self.unregister(id);
-        let Some(association) = self.associations.get_mut(id.index()) else { return };
+        let Some(association) = self.associations.get(id) else { return };
         let identity = association.identity();
         let remotes: Vec<SocketAddr> = association.confirmed_remotes().collect();
         for remote in remotes {
             let key = PeerKey { remote, local_port: identity.local_port, peer_port: identity.peer_port };
-            let Some(association) = self.associations.get(id.index()) else { return };
+            let Some(association) = self.associations.get(id) else { return };
             if !self.is_taken(&key, association.local()) {
                 self.by_peer.entry(key).or_default().push(id);
-                self.associations[id.index()].registered.push(remote);
+                self.associations.note_registered(id, remote);
             }
         }
     }
@@ -40,7 +39,7 @@ impl Endpoint {
     /// Returns the associations with this peer.
     pub(super) fn with_peer(&self, key: &PeerKey) -> impl Iterator<Item = (AssociationId, &Association)> {
         let ids = self.by_peer.get(key).into_iter().flatten();
-        ids.filter_map(|&id| Some((id, &**self.associations.get(id.index())?)))
+        ids.filter_map(|&id| Some((id, self.associations.get(id)?)))
     }
 
     /// Returns whether an association with this peer uses one of these local addresses.
@@ -63,9 +62,9 @@ impl Endpoint {
     }
 
     pub(super) fn unregister(&mut self, id: AssociationId) {
-        let Some(association) = self.associations.get_mut(id.index()) else { return };
+        let Some(association) = self.associations.get(id) else { return };
         let identity = association.identity();
-        for remote in association.registered.drain(..) {
+        for remote in self.associations.take_registered(id) {
             let key = PeerKey { remote, local_port: identity.local_port, peer_port: identity.peer_port };
             if let Entry::Occupied(mut entry) = self.by_peer.entry(key) {
                 entry.get_mut().retain(|other| *other != id);
@@ -80,28 +79,24 @@ impl Endpoint {
     /// nothing of it remains to be reported.
     pub(super) fn leave(&mut self, id: AssociationId) {
         self.take_from_tables(id);
-        let Some(association) = self.associations.get_mut(id.index()) else { return };
+        let Some(association) = self.associations.get_mut(id) else { return };
         let final_packet = association.take_final_packet(self.config.checksum);
-        match std::mem::take(&mut association.queued) {
-            Queued::No => {}
-            Queued::Due => self.due.retain(|other| *other != id),
-            Queued::Held => self.held.retain(|other| *other != id),
-        }
         let tracer = association.take_tracer();
         let is_left = association.has_given_up();
+        self.associations.dequeue(id);
         if let Some(packet) = final_packet {
             self.push_final_packet(packet);
         }
         self.keep_trace(id, tracer);
         match is_left {
-            true => self.arm(id),
+            true => self.associations.arm(id),
             false => drop(self.forget(id)),
         }
     }
 
     fn take_from_tables(&mut self, id: AssociationId) {
         self.unregister(id);
-        let Some(association) = self.associations.get(id.index()) else { return };
+        let Some(association) = self.associations.get(id) else { return };
         let tag = association.identity().local_tag;
         if self.by_tag.get(&tag) == Some(&id) {
             self.by_tag.remove(&tag);
@@ -112,14 +107,10 @@ impl Endpoint {
     }
 
     /// Removes an association.
-    pub(super) fn forget(&mut self, id: AssociationId) -> Box<Association> {
+    pub(super) fn forget(&mut self, id: AssociationId) -> Association {
         self.take_from_tables(id);
-        let association = self.associations.remove(id.index());
+        let association = self.associations.remove(id);
         association.add_final_counts_to(&mut self.statistics);
-        if self.associations.is_empty() {
-            // No association is left that the remaining entries could concern.
-            self.timers.clear();
-        }
         association
     }
 

@@ -26,7 +26,7 @@ impl Endpoint {
             self.traces.ended.pop_front();
         }
         while let Some(&id) = self.traces.due.front() {
-            if let Some(record) = self.associations.get_mut(id.index()).and_then(|a| a.pop_trace()) {
+            if let Some(record) = self.associations.get_mut(id).and_then(|a| a.pop_trace()) {
                 return Some(record);
             }
             self.traces.due.pop_front();
@@ -37,7 +37,7 @@ impl Endpoint {
     /// Queues an association that has just recorded something.
     #[inline]
     pub(super) fn list_trace(&mut self, id: AssociationId) {
-        if self.associations.get_mut(id.index()).is_some_and(|a| a.take_trace_news()) {
+        if self.associations.get_mut(id).is_some_and(|a| a.take_trace_news()) {
             self.traces.due.push_back(id);
         }
     }

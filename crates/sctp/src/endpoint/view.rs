@@ -7,6 +7,6 @@ use crate::identifiers::AssociationId;
 impl Endpoint {
     /// Returns a view of an association; `None` once it has ended.
     pub fn association(&self, id: AssociationId) -> Option<AssociationView<'_>> {
-        Some(self.associations.get(id.index())?.view())
+        Some(self.associations.get(id)?.view())
     }
 }

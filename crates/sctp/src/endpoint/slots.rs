@@ -1,0 +1,300 @@
+//! The associations of an endpoint, and what the endpoint notes about each: its addresses in the tables, its place in the queues
+//! of those that have something to send, and its entries in the timer heap.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use slab::Slab;
+
+use super::timers::Timers;
+use crate::association::Association;
+use crate::identifiers::AssociationId;
+use crate::outbound::Stage;
+use crate::time::Time;
+use crate::transmit::{BatchLimits, Scope};
+
+/// The queue in which an association waits to transmit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Queued {
+    No,
+    Held,
+    Due,
+}
+
+/// One association, and the notes of the endpoint.
+struct Slot {
+    association: Association,
+    /// The peer's addresses under which the tables have the association.
+    registered: Vec<SocketAddr>,
+    queued: Queued,
+    /// Whether `Slots::attached` lists the association.
+    is_attached: bool,
+    /// The earliest time for which the timer heap has an entry.
+    armed: Option<Time>,
+    /// The earliest entry apart from that one.
+    armed_later: Option<Time>,
+}
+
+impl Slot {
+    /// Returns whether an entry of the timer heap that is due means an expired timer, and not a deadline that has moved.
+    fn on_timer_entry(&mut self, now: Time) -> bool {
+        let has_expired = self.armed.is_some_and(|at| at <= now);
+        if has_expired {
+            self.armed = self.armed_later.take();
+        }
+        has_expired
+    }
+}
+
+/// The associations, their queues and their timers.
+#[derive(Default)]
+pub(super) struct Slots {
+    slab: Slab<Box<Slot>>,
+    /// Associations with a reason to transmit at once.
+    due: VecDeque<AssociationId>,
+    /// Associations whose data waits for a window, or for more data to bundle.
+    held: VecDeque<AssociationId>,
+    /// Associations that have, or had, fragments in receive blocks.
+    attached: Vec<AssociationId>,
+    timers: Timers,
+}
+
+impl Slots {
+    pub(super) fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    #[inline]
+    pub(super) fn get(&self, id: AssociationId) -> Option<&Association> {
+        self.slab.get(id.index()).map(|slot| &slot.association)
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, id: AssociationId) -> Option<&mut Association> {
+        self.slot_mut(id).map(|slot| &mut slot.association)
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, id: AssociationId) -> Option<&mut Slot> {
+        self.slab.get_mut(id.index()).map(|slot| &mut **slot)
+    }
+
+    /// Returns all associations, in any order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Association> {
+        self.slab.iter().map(|(_, slot)| &slot.association)
+    }
+
+    /// Returns the associations from identifier `first` on, in the order of identifiers.
+    pub(super) fn iter_from(&self, first: AssociationId) -> impl Iterator<Item = &Association> {
+        let places = first.index()..self.slab.capacity();
+        places.filter_map(|place| self.slab.get(place)).map(|slot| &slot.association)
+    }
+
+    /// Returns the identifier that the next association must have.
+    pub(super) fn next_id(&self) -> AssociationId {
+        AssociationId(self.slab.vacant_key() as u32)
+    }
+
+    /// Adds an association, whose identifier is that of [`Slots::next_id`].
+    pub(super) fn insert(&mut self, association: Association) {
+        let id = association.id();
+        let key = self.slab.insert(Box::new(Slot {
+            association,
+            registered: Vec::new(),
+            queued: Queued::No,
+            is_attached: false,
+            armed: None,
+            armed_later: None,
+        }));
+        assert_eq!(key, id.index(), "the identifier was taken from the vacant entry");
+    }
+
+    /// Removes an association, also from its queue.
+    pub(super) fn remove(&mut self, id: AssociationId) -> Association {
+        self.dequeue(id);
+        let slot = self.slab.remove(id.index());
+        if self.slab.is_empty() {
+            // No association is left that the remaining entries could concern.
+            self.timers.clear();
+        }
+        slot.association
+    }
+
+    /// Records an address of the peer under which the tables have an association.
+    pub(super) fn note_registered(&mut self, id: AssociationId, remote: SocketAddr) {
+        if let Some(slot) = self.slot_mut(id) {
+            slot.registered.push(remote);
+        }
+    }
+
+    /// Returns the addresses under which the tables had an association, and forgets them.
+    pub(super) fn take_registered(&mut self, id: AssociationId) -> Vec<SocketAddr> {
+        self.slot_mut(id).map_or_else(Vec::new, |slot| std::mem::take(&mut slot.registered))
+    }
+
+    /// Returns whether an association has reason to transmit at once.
+    #[inline]
+    pub(super) fn has_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    pub(super) fn has_held(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Takes the next association that is due to transmit.
+    #[inline]
+    pub(super) fn pop_due(&mut self) -> Option<AssociationId> {
+        while let Some(id) = self.due.pop_front() {
+            if let Some(slot) = self.slot_mut(id) {
+                slot.queued = Queued::No;
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// Puts an association that has something to send into its queue. [`Scope::All`] makes it due if anything may leave now, however
+    /// little.
+    pub(super) fn enqueue(&mut self, id: AssociationId, scope: Scope, limits: BatchLimits) {
+        let Some(slot) = self.slot_mut(id) else { return };
+        let association = &mut slot.association;
+        if association.is_closed() {
+            return;
+        }
+        let is_due = association.due(limits) || (scope == Scope::All && association.sendable());
+        match (slot.queued, is_due) {
+            (Queued::Due, _) | (Queued::Held, false) => {}
+            (queued, true) => {
+                slot.queued = Queued::Due;
+                self.due.push_back(id);
+                if queued == Queued::Held {
+                    self.held.retain(|other| *other != id);
+                }
+            }
+            (Queued::No, false) => {
+                self.hold(id, limits);
+                // The pacer may hold it back, which runs no timer while no data waits.
+                self.arm(id);
+            }
+        }
+    }
+
+    /// Puts an association into its queue after a message was queued.
+    #[inline]
+    pub(super) fn enqueue_for_message(&mut self, id: AssociationId, limits: BatchLimits) {
+        let Some(slot) = self.slot_mut(id) else { return };
+        let is_affected = match slot.queued {
+            Queued::Due => false,
+            // Every other event that can make it due updates the queues.
+            Queued::Held => slot.association.is_due(),
+            Queued::No => true,
+        };
+        if is_affected {
+            self.enqueue(id, Scope::Due, limits);
+        }
+    }
+
+    /// Puts an association into the queue of held ones, if anything waits in it and it is in no queue.
+    pub(super) fn hold(&mut self, id: AssociationId, limits: BatchLimits) {
+        if let Some(slot) = self.slot_mut(id)
+            && slot.queued == Queued::No
+            && slot.association.has_waiting()
+        {
+            slot.association.due(limits);
+            slot.queued = Queued::Held;
+            self.held.push_back(id);
+        }
+    }
+
+    /// Makes all associations due that can send anything now, however little.
+    pub(super) fn promote_held(&mut self) {
+        for _ in 0..self.held.len() {
+            let Some(id) = self.held.pop_front() else { return };
+            let Some(slot) = self.slot_mut(id) else { continue };
+            if slot.association.sendable() {
+                slot.queued = Queued::Due;
+                self.due.push_back(id);
+            } else {
+                self.held.push_back(id);
+            }
+        }
+    }
+
+    /// Takes an association out of its queue.
+    pub(super) fn dequeue(&mut self, id: AssociationId) {
+        let Some(slot) = self.slot_mut(id) else { return };
+        match std::mem::replace(&mut slot.queued, Queued::No) {
+            Queued::No => {}
+            Queued::Due => self.due.retain(|other| *other != id),
+            Queued::Held => self.held.retain(|other| *other != id),
+        }
+    }
+
+    /// Lends the end of the send queue of an association, if messages may be appended without a decision to transmit.
+    #[inline]
+    pub(super) fn lend_stage(&mut self, id: AssociationId) -> Option<Stage> {
+        let slot = self.slot_mut(id).filter(|slot| slot.queued == Queued::Held)?;
+        slot.association.lend_stage()
+    }
+
+    /// Lists an association if it has fragments in receive blocks.
+    #[inline]
+    pub(super) fn note_attached(&mut self, id: AssociationId) {
+        let Some(slot) = self.slot_mut(id) else { return };
+        if !slot.is_attached && slot.association.is_attached() {
+            slot.is_attached = true;
+            self.attached.push(id);
+        }
+    }
+
+    /// Returns whether fragments may be in receive blocks.
+    #[inline]
+    pub(super) fn is_attached(&self) -> bool {
+        !self.attached.is_empty()
+    }
+
+    /// Copies waiting fragments out of their receive blocks.
+    pub(super) fn detach(&mut self) {
+        for id in self.attached.drain(..) {
+            if let Some(slot) = self.slab.get_mut(id.index()) {
+                slot.is_attached = false;
+                slot.association.detach();
+            }
+        }
+    }
+
+    /// Adds an entry to the timer heap if none is as early as the association's deadline.
+    #[inline]
+    pub(super) fn arm(&mut self, id: AssociationId) {
+        let Some(slot) = self.slot_mut(id) else { return };
+        let Some(deadline) = slot.association.deadline() else { return };
+        if slot.armed.is_none_or(|at| deadline < at) {
+            slot.armed_later = slot.armed.replace(deadline);
+            self.timers.push(deadline, id);
+        }
+    }
+
+    /// Returns the time of the next entry of the timer heap.
+    pub(super) fn next_timer(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    /// Takes an association whose timer has expired. Looks at up to `left` entries of the timer heap, and counts them down.
+    pub(super) fn pop_expired(&mut self, now: Time, left: &mut usize) -> Option<AssociationId> {
+        while *left > 0 {
+            *left -= 1;
+            let id = self.timers.pop(now)?;
+            if self.slot_mut(id).is_some_and(|slot| slot.on_timer_entry(now)) {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// Returns the number of entries in the timer heap; for tests.
+    #[cfg(feature = "testing")]
+    pub(super) fn timer_entries(&self) -> usize {
+        self.timers.len()
+    }
+}
