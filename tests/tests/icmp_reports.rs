@@ -41,13 +41,13 @@ impl Talk {
         let options = StackOptions::default().with_local_addresses(vec![[127, 0, 0, 1].into()]);
         let listener = Listener::bind_with("127.0.0.1:5001", &options).unwrap();
         let stack = Stack::bind(&options.with_udp_port(0)).unwrap();
-        let client = stack.connect(listener.local_address()).unwrap();
+        let client = stack.connect(listener.address()).unwrap();
         let (server, _) = listener.accept().unwrap();
         let frames =
             socket(AddressFamily::Packet, SockType::Raw, SockFlag::empty(), SockProtocol::EthAll).unwrap();
         setsockopt(&frames, ReceiveTimeout, &TimeVal::seconds(PATIENCE.as_secs() as i64)).unwrap();
         client.send(b"on the wire").unwrap();
-        let to = listener.local_address().carrier_port().to_be_bytes();
+        let to = listener.address().carrier_port().to_be_bytes();
         let mut frame = [0; 2048];
         let quote = wait::found("a packet to the server on the wire", || {
             let bytes = recv(frames.as_raw_fd(), &mut frame, MsgFlags::empty()).unwrap();
@@ -122,7 +122,7 @@ fn too_big_is_believed_with_the_tag_alone() {
         talk.ignores(TOO_BIG, 1500);
         assert_eq!(talk.mtu_bytes(), before);
         // Nor is it for associations to come, though the kernel believes it.
-        let another = talk.stack.connect(talk.listener.local_address()).unwrap();
+        let another = talk.stack.connect(talk.listener.address()).unwrap();
         assert_eq!(another.statistics().unwrap().paths[0].mtu_bytes, before);
         send_report(TOO_BIG, 1500, &talk.quote);
         wait::until("the report changes the MTU", || {

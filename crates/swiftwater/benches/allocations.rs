@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn measure(mtu_bytes: Option<usize>, message_bytes: usize) -> Result<(), Box<dyn std::error::Error>> {
     let options = StackOptions::default().with_mtu_bytes(mtu_bytes);
     let listener = Listener::bind_with("127.0.0.1:0/udp:0", &options)?;
-    let address = listener.local_address();
+    let address = listener.address();
     let reader = std::thread::spawn(move || {
         let (association, _) = listener.accept().expect("an association");
         let mut buffer = vec![0; 65536];

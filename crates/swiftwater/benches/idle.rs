@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = StackOptions::default().with_udp_port(0).with_local_addresses(vec!["127.0.0.1".parse()?]);
     let stack = Stack::bind(&options)?;
     let listener = stack.listen(0)?;
-    let address = listener.local_address();
+    let address = listener.address();
     let mut ends = Vec::with_capacity(2 * count);
     let before = resident_bytes()?;
     let started = Instant::now();

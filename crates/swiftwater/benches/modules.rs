@@ -26,7 +26,7 @@ type Make = fn() -> Box<dyn Module>;
 
 fn main() {
     let listener = Listener::bind("127.0.0.1:0/udp:0").expect("a free port");
-    let client = Association::connect(listener.local_address()).expect("it listens");
+    let client = Association::connect(listener.address()).expect("it listens");
     let (server, _) = listener.accept().expect("it is there");
     println!("{:<12} {:>14} {:>8}", "module", "messages/s", "ratio");
     let kinds: [(&str, Make); 2] = [("nullmod", || Box::new(NullMod)), ("tap", || Box::new(tap()))];

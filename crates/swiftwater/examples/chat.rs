@@ -47,7 +47,7 @@ fn main() -> ExitCode {
 
 fn open(address: &str) -> Result<(), Box<dyn Error>> {
     let endpoint = Endpoint::bind(address)?;
-    println!("the room is open at {}", endpoint.local_address());
+    println!("the room is open at {}", endpoint.address());
     let mut room = Room { endpoint, members: HashMap::new(), history: VecDeque::new() };
     loop {
         let (id, received) = room.endpoint.recv()?;

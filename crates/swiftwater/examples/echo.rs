@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 
 fn serve(address: &str) -> Result<(), Box<dyn Error>> {
     let listener = Listener::bind(address)?;
-    println!("listening at {}", listener.local_address());
+    println!("listening at {}", listener.address());
     loop {
         let (association, peer) = listener.accept()?;
         thread::spawn(move || {

@@ -63,7 +63,7 @@ impl Module for Unrepeat {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    let client = Association::connect(listener.local_address())?;
+    let client = Association::connect(listener.address())?;
     let (server, _) = listener.accept()?;
     client.stream().push(Box::<Unrepeat>::default())?;
     for message in env::args_os().skip(1) {

@@ -37,7 +37,7 @@ async fn main() -> ExitCode {
 
 async fn serve(address: &str) -> Result<(), Box<dyn Error>> {
     let listener = Listener::bind(address).await?;
-    println!("listening at {}", listener.local_address());
+    println!("listening at {}", listener.address());
     // One future for all turns of the loop: a new one would not see a signal that came before it was polled.
     let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
     loop {

@@ -33,7 +33,7 @@ use crate::stack::Stack;
 /// use swiftwater::{Association, Listener, SendInfo};
 ///
 /// let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-/// let client = Association::connect(listener.local_address())?;
+/// let client = Association::connect(listener.address())?;
 /// let (server, _) = listener.accept()?;
 ///
 /// // Streams do not wait for each other; a message arrives with its properties.
@@ -70,7 +70,7 @@ impl Association {
     /// ```
     /// # use swiftwater::{Association, Listener};
     /// # let listener = Listener::bind("127.0.0.1:5004/udp:0")?;
-    /// # let udp_port = listener.local_address().udp_port.expect("it is bound");
+    /// # let udp_port = listener.address().udp_port.expect("it is bound");
     /// let client = Association::connect(&*format!("127.0.0.1:5004/udp:{udp_port}"))?;
     /// assert_eq!(client.peer_addr(), "127.0.0.1:5004".parse()?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -91,7 +91,7 @@ impl Association {
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
     /// let association = AssociationOptions::default().with_nodelay(true);
     /// let options = StackOptions::default().with_association(association);
-    /// let client = Association::connect_with(listener.local_address(), &options)?;
+    /// let client = Association::connect_with(listener.address(), &options)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -142,7 +142,7 @@ impl Association {
     /// ```
     /// # use swiftwater::{Association, Listener};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.local_address())?;
+    /// # let client = Association::connect(listener.address())?;
     /// # let (server, _) = listener.accept()?;
     /// client.send(b"one message")?;
     /// assert_eq!(server.recv()?.expect("a message").to_vec(), b"one message");
@@ -164,7 +164,7 @@ impl Association {
     /// ```
     /// # use swiftwater::{Association, Listener, SendInfo};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.local_address())?;
+    /// # let client = Association::connect(listener.address())?;
     /// # let (server, _) = listener.accept()?;
     /// let more = SendInfo { more: true, ..SendInfo::default() };
     /// client.send_with(b"one ", &more)?;
@@ -194,7 +194,7 @@ impl Association {
     /// ```
     /// # use swiftwater::{Association, Listener, SendInfo};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.local_address())?;
+    /// # let client = Association::connect(listener.address())?;
     /// # let (server, _) = listener.accept()?;
     /// let block = swiftwater::Bytes::from(vec![7; 100_000]);
     /// client.send_bytes(block.slice(..50_000), &SendInfo::default())?;
@@ -215,7 +215,7 @@ impl Association {
     /// # use std::time::Duration;
     /// # use swiftwater::{Association, Listener, SendError, SendInfo};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.local_address())?;
+    /// # let client = Association::connect(listener.address())?;
     /// # let (server, _) = listener.accept()?;
     /// let block = vec![7; 1 << 20];
     /// let full = loop {
@@ -240,7 +240,7 @@ impl Association {
     /// ```
     /// # use swiftwater::{Association, Listener};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.local_address())?;
+    /// # let client = Association::connect(listener.address())?;
     /// # let (server, _) = listener.accept()?;
     /// client.send(b"last")?;
     /// client.shutdown()?;
@@ -263,7 +263,7 @@ impl Association {
     /// # use swiftwater::RecvError;
     /// # use swiftwater::{Association, Listener};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.local_address())?;
+    /// # let client = Association::connect(listener.address())?;
     /// # let (server, _) = listener.accept()?;
     /// let nothing = server.recv_timeout(Duration::from_millis(1)).unwrap_err();
     /// assert_eq!(nothing, RecvError::TimedOut);
@@ -287,7 +287,7 @@ impl Association {
     /// ```
     /// # use swiftwater::{Association, Listener};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.local_address())?;
+    /// # let client = Association::connect(listener.address())?;
     /// # let (server, _) = listener.accept()?;
     /// client.send_many(&[&b"one"[..], b"two", b"three"], &Default::default())?;
     /// let mut messages = Vec::new();
@@ -325,7 +325,7 @@ impl Association {
     ///
     /// let listener = Listener::bind("127.0.0.1:0/udp:0")?;
     /// let options = AssociationOptions::default().with_events(true).into();
-    /// let client = Association::connect_with(listener.local_address(), &options)?;
+    /// let client = Association::connect_with(listener.address(), &options)?;
     /// let (server, _) = listener.accept()?;
     /// server.send(b"last")?;
     /// server.shutdown()?;
@@ -359,7 +359,7 @@ impl Association {
     /// ```
     /// # use swiftwater::{Association, Listener};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.local_address())?;
+    /// # let client = Association::connect(listener.address())?;
     /// # let (server, _) = listener.accept()?;
     /// client.send(b"hello, world")?;
     /// let mut buffer = [0; 8];
@@ -393,7 +393,7 @@ impl Association {
     /// ```
     /// # use swiftwater::{Association, Listener};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.local_address())?;
+    /// # let client = Association::connect(listener.address())?;
     /// # let (server, _) = listener.accept()?;
     /// server.send(b"on its way")?;
     /// client.send(b"last")?;
@@ -418,7 +418,7 @@ impl Association {
     /// ```
     /// # use swiftwater::{Association, Listener};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.local_address())?;
+    /// # let client = Association::connect(listener.address())?;
     /// # let (server, _) = listener.accept()?;
     /// client.send(b"last")?;
     /// let reading = std::thread::spawn(move || server.recv());
@@ -441,7 +441,7 @@ impl Association {
     /// # use std::time::Duration;
     /// # use swiftwater::{Association, Listener, RecvError};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.local_address())?;
+    /// # let client = Association::connect(listener.address())?;
     /// # let (server, _) = listener.accept()?;
     /// // The peer does not read, so what was sent stays unacknowledged.
     /// while client.try_send(&[7; 100_000], &Default::default()).is_ok() {}
@@ -493,7 +493,7 @@ impl Stack {
     /// # use swiftwater::{Stack, StackOptions};
     /// let stack = Stack::bind(&StackOptions::default().with_udp_port(0))?;
     /// let listener = stack.listen(7)?;
-    /// let _client = stack.connect_from(700, &listener.local_address())?;
+    /// let _client = stack.connect_from(700, &listener.address())?;
     /// let (_server, from) = listener.accept()?;
     /// assert_eq!(from.port(), 700);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -94,7 +94,7 @@ impl AssociationRef<'_> {
         self.socket.shard.with_driver(|driver| driver.path_to(self.socket.stream, self.id, address)).flatten()
     }
 
-    pub(crate) fn peer_address(&self) -> Option<Address> {
+    pub(crate) fn peer(&self) -> Option<Address> {
         let found =
             self.socket.shard.with_driver(|driver| driver.peer_addresses(self.socket.stream, self.id));
         let (list, port) = found.flatten()?;
@@ -119,7 +119,7 @@ impl AssociationRef<'_> {
         address.flatten()
     }
 
-    pub(crate) fn local_addresses(&self) -> Vec<IpAddr> {
+    pub(crate) fn local_ips(&self) -> Vec<IpAddr> {
         self.socket
             .shard
             .with_driver(|driver| driver.local_addresses(self.socket.stream, self.id))

@@ -32,7 +32,7 @@ impl Stack {
     /// # use swiftwater::{Stack, StackOptions};
     /// let stack = Stack::bind(&StackOptions::default().with_udp_port(0))?;
     /// # let listener = stack.listen(7)?;
-    /// # let client = stack.connect(&listener.local_address())?;
+    /// # let client = stack.connect(&listener.address())?;
     /// # let (server, _) = listener.accept()?;
     /// client.send(b"the last word")?;
     /// assert!(stack.close(Duration::from_secs(5), "the program was stopped"));
@@ -162,7 +162,7 @@ mod tests {
         let listener = servers.listen(7).expect("a free port");
         let pairs: Vec<_> = (0..ASSOCIATIONS)
             .map(|_| {
-                let association = clients.connect(listener.local_address()).expect("it listens");
+                let association = clients.connect(listener.address()).expect("it listens");
                 (association, listener.accept().expect("one has come"))
             })
             .collect();
@@ -187,7 +187,7 @@ mod tests {
     fn a_wait_looks_only_when_something_has_happened() {
         let stack = local_stack();
         let listener = stack.listen(7).expect("a free port");
-        let client = stack.connect(listener.local_address()).expect("it listens");
+        let client = stack.connect(listener.address()).expect("it listens");
         let looks = Cell::new(0);
         let look = |inner: &mut Inner| {
             looks.set(looks.get() + 1);
@@ -203,7 +203,7 @@ mod tests {
     fn a_wait_ends_with_the_last_association_whoever_polls_the_sockets() {
         let (own, peers) = (local_stack(), local_stack());
         let listener = peers.listen(7).expect("a free port");
-        let client = own.connect(listener.local_address()).expect("it listens");
+        let client = own.connect(listener.address()).expect("it listens");
         let (peer, _) = listener.accept().expect("it has connected");
         let own_listener = own.listen(8).expect("a free port");
         thread::scope(|scope| {
@@ -212,7 +212,7 @@ mod tests {
             let waiter = scope.spawn(|| own.until(Wait::Forever, has_ended));
             peer.abort("enough");
             assert!(waiter.join().expect("no panic"));
-            peers.connect(own_listener.local_address()).expect("it listens");
+            peers.connect(own_listener.address()).expect("it listens");
             leader.join().expect("no panic").expect("it has connected");
         });
         drop(client);

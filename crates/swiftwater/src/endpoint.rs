@@ -31,7 +31,7 @@ use crate::stack::Stack;
 /// use swiftwater::{Association, Endpoint, Received, SendInfo};
 ///
 /// let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
-/// let address = endpoint.local_address();
+/// let address = endpoint.address();
 /// let server = std::thread::spawn(move || -> std::io::Result<()> {
 ///     loop {
 ///         // Events report peers that come and go; messages are answered.
@@ -89,7 +89,7 @@ impl Endpoint {
     /// # use swiftwater::{Endpoint, Event, Received};
     /// let server = Endpoint::bind("127.0.0.1:0/udp:0")?;
     /// let client = Endpoint::bind("127.0.0.1:0/udp:0")?;
-    /// let id = client.connect(server.local_address())?;
+    /// let id = client.connect(server.address())?;
     /// assert!(matches!(client.recv()?, (up, Received::Event(Event::Up)) if up == id));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -106,7 +106,7 @@ impl Endpoint {
     /// ```
     /// # use swiftwater::{Association, Endpoint, Event, Received, SendInfo};
     /// # let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(endpoint.local_address())?;
+    /// # let client = Association::connect(endpoint.address())?;
     /// # let (peer, _up) = endpoint.recv()?;
     /// endpoint.send_to(peer, b"hello", &SendInfo::stream(1))?;
     /// assert_eq!(client.recv()?.expect("a message").info.stream, 1);
@@ -140,7 +140,7 @@ impl Endpoint {
     /// ```
     /// # use swiftwater::{Association, Endpoint, Event, Received, SendInfo};
     /// # let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(endpoint.local_address())?;
+    /// # let client = Association::connect(endpoint.address())?;
     /// # let (peer, _up) = endpoint.recv()?;
     /// client.send(b"hello")?;
     /// match endpoint.recv()? {
@@ -177,7 +177,7 @@ impl Endpoint {
     /// ```
     /// # use swiftwater::{Association, Endpoint, Event, Received, SendInfo};
     /// # let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(endpoint.local_address())?;
+    /// # let client = Association::connect(endpoint.address())?;
     /// # let (peer, _up) = endpoint.recv()?;
     /// endpoint.shutdown(peer)?;
     /// assert!(client.recv()?.is_none());

@@ -24,7 +24,7 @@
 //! use swiftwater::{Association, Listener};
 //!
 //! let listener = Listener::bind("127.0.0.1:5000/udp:0")?;
-//! let address = listener.local_address();
+//! let address = listener.address();
 //! let server = std::thread::spawn(move || {
 //!     let (association, _peer) = listener.accept()?;
 //!     while let Some(message) = association.recv()? {
@@ -41,9 +41,11 @@
 //! ```
 //!
 //! `recv` returns `None` when the peer has shut down and everything it sent was received. `close` waits until the peer
-//! has received everything sent. Addresses are written `HOST[,HOST...]:PORT[/udp:UDPPORT]`. Methods are named after the
-//! type of their result: `local_address` returns an [`Address`], with all hosts and the UDP port; `local_addr` returns
-//! a [`SocketAddr`](std::net::SocketAddr), as in [`std::net`], with one host and the SCTP port.
+//! has received everything sent. Addresses are written `HOST[,HOST...]:PORT[/udp:UDPPORT]`.
+//!
+//! As in [`std::net`], `local_addr` and `peer_addr` return a [`SocketAddr`](std::net::SocketAddr): one host, with the
+//! SCTP port. What a connect needs is an [`Address`], with all hosts and the UDP port: that of a listener or an endpoint
+//! (`address`), or of a peer (`peer`). `local_ips` and `peer_ips` list the IP addresses of an association.
 //!
 //! # Which type to use
 //!
@@ -66,7 +68,7 @@
 //! # use swiftwater::{Association, AssociationOptions, Listener, SendInfo};
 //! # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
 //! let options = AssociationOptions::default().with_streams_out(16);
-//! let client = Association::connect_with(listener.local_address(), &options.into())?;
+//! let client = Association::connect_with(listener.address(), &options.into())?;
 //! # let (server, _) = listener.accept()?;
 //! client.send_with(b"picture", &SendInfo::stream(1))?;
 //! client.send_with(b"text", &SendInfo::stream(2))?;
@@ -91,8 +93,8 @@
 //! let local_addresses = vec!["127.0.0.1".parse()?, "127.0.0.2".parse()?];
 //! let options = StackOptions::default().with_udp_port(0).with_local_addresses(local_addresses);
 //! let listener = Stack::bind(&options)?.listen(5000)?;
-//! let client = Stack::bind(&options)?.connect(listener.local_address())?;
-//! assert_eq!(client.peer_addresses().len(), 2);
+//! let client = Stack::bind(&options)?.connect(listener.address())?;
+//! assert_eq!(client.peer_ips().len(), 2);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -130,7 +132,7 @@
 //! # use std::time::Duration;
 //! # use swiftwater::{Association, Listener, RecvError};
 //! # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-//! # let client = Association::connect(listener.local_address())?;
+//! # let client = Association::connect(listener.address())?;
 //! match client.recv_timeout(Duration::from_millis(1)) {
 //!     Ok(Some(message)) => println!("{} bytes", message.len()),
 //!     Ok(None) => println!("the peer has shut down"),

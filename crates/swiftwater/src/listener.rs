@@ -25,7 +25,7 @@ use crate::stack::Stack;
 /// use swiftwater::{Association, Listener};
 ///
 /// let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-/// let address = listener.local_address();
+/// let address = listener.address();
 /// let server = std::thread::spawn(move || -> std::io::Result<()> {
 ///     for _ in 0..2 {
 ///         let (association, _) = listener.accept()?;
@@ -81,7 +81,7 @@ impl Listener {
     /// ```
     /// # use swiftwater::{Association, Listener};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// let client = Association::connect(listener.local_address())?;
+    /// let client = Association::connect(listener.address())?;
     /// let (server, peer) = listener.accept()?;
     /// assert_eq!(Some(peer), client.local_addr());
     /// # drop(server);

@@ -48,7 +48,7 @@ impl FedMessages {
 /// use swiftwater::{Association, Listener, SendInfo};
 ///
 /// let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-/// let client = Association::connect(listener.local_address())?;
+/// let client = Association::connect(listener.address())?;
 /// let (server, _) = listener.accept()?;
 /// let mut sender = client.sender();
 /// for number in 0..1000_u32 {
@@ -124,7 +124,7 @@ impl Association {
     /// ```
     /// # use swiftwater::{Association, Listener, SendInfo};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.local_address())?;
+    /// # let client = Association::connect(listener.address())?;
     /// # let (server, _) = listener.accept()?;
     /// client.send_many(&[b"one", b"two", b"three"], &SendInfo::default())?;
     /// client.shutdown()?;

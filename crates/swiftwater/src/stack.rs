@@ -29,7 +29,7 @@ use crate::trace::TraceSink;
 ///
 /// let stack = Stack::bind(&StackOptions::default().with_udp_port(0))?;
 /// let listener = stack.listen(7)?;
-/// let client = stack.connect(&listener.local_address())?;
+/// let client = stack.connect(&listener.address())?;
 /// client.send(b"to myself")?;
 /// let (server, _) = listener.accept()?;
 /// assert_eq!(server.recv()?.unwrap().to_vec(), b"to myself");
@@ -165,7 +165,7 @@ impl Stack {
     /// let stack = Stack::bind(&StackOptions::default().with_udp_port(0))?;
     /// let listener = stack.listen(7)?;
     /// let wide = stack.with_options(&AssociationOptions::default().with_streams_out(100));
-    /// assert_eq!(wide.connect(&listener.local_address())?.streams_out(), 100);
+    /// assert_eq!(wide.connect(&listener.address())?.streams_out(), 100);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -274,7 +274,7 @@ impl Stack {
     /// # use swiftwater::{Stack, StackOptions};
     /// let stack = Stack::bind(&StackOptions::default().with_udp_port(0))?;
     /// let listener = stack.listen(7)?;
-    /// let client = stack.connect(listener.local_address())?;
+    /// let client = stack.connect(listener.address())?;
     /// assert_eq!(stack.association_count(), 2, "both ends are in this stack");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

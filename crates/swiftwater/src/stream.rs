@@ -68,7 +68,7 @@ impl<'a> Stream<'a> {
     /// use swiftwater::modules::Counter;
     ///
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.local_address())?;
+    /// # let client = Association::connect(listener.address())?;
     /// # let (server, _) = listener.accept()?;
     /// let counter = Counter::new();
     /// let counts = counter.counts();
@@ -92,7 +92,7 @@ impl<'a> Stream<'a> {
     /// ```
     /// # use swiftwater::{Association, Listener};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.local_address())?;
+    /// # let client = Association::connect(listener.address())?;
     /// client.stream().push_named("limit", &["bits=10M".to_owned()])?;
     /// assert_eq!(client.stream().list(), ["limit", "sctp"]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -159,7 +159,7 @@ impl<'a> Stream<'a> {
     /// use swiftwater::streams::IoctlRequest;
     ///
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.local_address())?;
+    /// # let client = Association::connect(listener.address())?;
     /// client.stream().push(Box::new(Counter::new()))?;
     /// client.send(b"counted")?;
     /// let reply = client.stream().ioctl(IoctlRequest::str(Counter::GET_COUNTS, b"".to_vec()))?;
@@ -217,7 +217,7 @@ impl<'a> Stream<'a> {
     /// ```
     /// # use swiftwater::{Association, GetmsgError, Listener};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.local_address())?;
+    /// # let client = Association::connect(listener.address())?;
     /// # let (server, _) = listener.accept()?;
     /// assert_eq!(server.stream().try_getmsg().unwrap_err(), GetmsgError::WouldBlock);
     /// client.send(b"a message")?;
@@ -250,7 +250,7 @@ impl<'a> Stream<'a> {
     /// use swiftwater::streams::{Message, SendInfo};
     ///
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.local_address())?;
+    /// # let client = Association::connect(listener.address())?;
     /// # let (server, _) = listener.accept()?;
     /// let info = SendInfo::stream(1);
     /// client.stream().putmsg(Message::optdata_req(0, info, b"as a primitive".to_vec().into()))?;

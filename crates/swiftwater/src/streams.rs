@@ -23,7 +23,7 @@
 //! }
 //!
 //! # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-//! # let client = Association::connect(listener.local_address())?;
+//! # let client = Association::connect(listener.address())?;
 //! client.stream().push(Box::new(NoEmpty))?;
 //! assert_eq!(client.stream().list(), ["no-empty", "sctp"]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -9,7 +9,7 @@
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
 //! # runtime.block_on(async {
 //! let listener = Listener::bind("127.0.0.1:5000/udp:0").await?;
-//! let address = listener.local_address();
+//! let address = listener.address();
 //! tokio::spawn(async move {
 //!     let (association, _) = listener.accept().await?;
 //!     while let Some(message) = association.recv().await? {

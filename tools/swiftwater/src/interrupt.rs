@@ -111,7 +111,7 @@ mod tests {
         let (own, peer_stack) = (Arc::new(bind()), bind());
         remember(&own);
         let listener = peer_stack.listen(7).expect("a free port");
-        let _left = own.connect(listener.local_address()).expect("it listens");
+        let _left = own.connect(listener.address()).expect("it listens");
         let (peer, _) = listener.accept().expect("it is there");
         end_all();
         assert_eq!(own.statistics().associations, 0);

@@ -202,7 +202,7 @@ pub(super) fn of_socket(socket: &Socket) -> SocketStatus {
 pub(super) fn of_association(assoc: &SocketAssociation) -> Option<AssociationStatus> {
     let association = assoc.association();
     let known: Statistics = association.and_then(|association| association.statistics()).unwrap_or_default();
-    let local = association.map(|association| association.local_addresses()).unwrap_or_default();
+    let local = association.map(|association| association.local_ips()).unwrap_or_default();
     if association.is_some() && known.state == AssociationState::Closed {
         return None;
     }

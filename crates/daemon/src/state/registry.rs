@@ -230,7 +230,7 @@ impl Registry {
 
     /// Records that a socket has an association that was peeled off, from this port.
     pub(crate) fn note_peeled_off(&self, socket: &Socket, port: u16, assoc: &SocketAssociation) {
-        let known = assoc.association().and_then(|association| association.peer_address());
+        let known = assoc.association().and_then(|association| association.peer());
         let others = known.into_iter().flat_map(|peer| peer.hosts);
         let mut all: Vec<Ends> = vec![ends(port, assoc.peer().ip(), assoc.peer().port())];
         for host in others {

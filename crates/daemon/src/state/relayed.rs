@@ -38,7 +38,7 @@ impl<S> Relayed<S> {
     /// Enters an association of a socket with each address of its peer.
     pub(crate) fn enter(self: &Rc<Self>, socket: &Rc<S>, assoc: &SocketAssociation) -> RelayedEntries<S> {
         let (port, peer_port) = assoc.ports();
-        let hosts = assoc.association().map(|association| association.peer_addresses()).unwrap_or_default();
+        let hosts = assoc.association().map(|association| association.peer_ips()).unwrap_or_default();
         let all: Vec<Ends> = hosts.into_iter().map(|host| ends(port, host, peer_port)).collect();
         let mut by_ends = self.by_ends.borrow_mut();
         by_ends.extend(all.iter().map(|ends| (*ends, (Rc::downgrade(socket), assoc.id()))));

@@ -53,7 +53,7 @@ async fn hand_over(
     peer: SocketAddr,
 ) -> Result<(), Errno> {
     let (options, bound) = (listener.options().clone(), listener.addresses().bound());
-    let has_ended = association.peer_address().is_none();
+    let has_ended = association.peer().is_none();
     let assoc_options = options.future().clone();
     let opened =
         registry.open(listener.owner(), listener.v6(), listener.style(), State::Connected, options)?;

@@ -38,7 +38,7 @@ impl SharedAssociation {
     /// ```
     /// # use swiftwater::{Association, Listener, SendError, SendInfo};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.local_address())?;
+    /// # let client = Association::connect(listener.address())?;
     /// # let (server, _) = listener.accept()?;
     /// let block = vec![7; 1 << 20];
     /// while client.try_send(&block, &SendInfo::default()).is_ok() {}
@@ -60,7 +60,7 @@ impl SharedAssociation {
     /// # use swiftwater::RecvError;
     /// # use swiftwater::{Association, Listener};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.local_address())?;
+    /// # let client = Association::connect(listener.address())?;
     /// # let (server, _) = listener.accept()?;
     /// assert_eq!(server.try_recv().unwrap_err(), RecvError::WouldBlock);
     /// # drop(client);
@@ -94,7 +94,7 @@ impl SharedAssociation {
     /// ```
     /// # use swiftwater::{Association, Listener};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.local_address())?;
+    /// # let client = Association::connect(listener.address())?;
     /// # let (server, _) = listener.accept()?;
     /// server.abort("the disk is full");
     /// assert!(client.recv().unwrap_err().to_string().contains("the disk is full"));
@@ -110,7 +110,7 @@ impl SharedAssociation {
     /// ```
     /// # use swiftwater::{Association, CloseReason, Listener, LossKind};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// let client = Association::connect(listener.local_address())?;
+    /// let client = Association::connect(listener.address())?;
     /// assert_eq!(client.close_reason(), None);
     /// client.abort("enough");
     /// let Some(CloseReason::Lost(loss)) = client.close_reason() else { panic!("it was aborted") };
@@ -128,7 +128,7 @@ impl SharedAssociation {
     /// ```
     /// # use swiftwater::{Association, Listener};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// let client = Association::connect(listener.local_address())?;
+    /// let client = Association::connect(listener.address())?;
     /// assert_eq!(client.peer_addr(), listener.local_addr());
     /// let (server, from) = listener.accept()?;
     /// assert_eq!(server.peer_addr(), from);
@@ -146,13 +146,13 @@ impl SharedAssociation {
 
     /// Returns all addresses of the peer with its SCTP port and its UDP port, as a connect to it would name them;
     /// `None` once the association has ended.
-    pub fn peer_address(&self) -> Option<Address> {
-        self.association_ref().peer_address()
+    pub fn peer(&self) -> Option<Address> {
+        self.association_ref().peer()
     }
 
     /// Returns the peer's addresses (`sctp_getpaddrs`); none once the association has ended.
-    pub fn peer_addresses(&self) -> Vec<IpAddr> {
-        self.peer_address().map(|address| address.hosts).unwrap_or_default()
+    pub fn peer_ips(&self) -> Vec<IpAddr> {
+        self.peer().map(|address| address.hosts).unwrap_or_default()
     }
 
     /// Returns the local addresses of the association (`sctp_getladdrs`): those that it is restricted to
@@ -162,12 +162,12 @@ impl SharedAssociation {
     /// ```
     /// # use swiftwater::{Association, Listener};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// let client = Association::connect(listener.local_address())?;
-    /// assert_eq!(client.local_addresses(), client.peer_addresses(), "both are on this host");
+    /// let client = Association::connect(listener.address())?;
+    /// assert_eq!(client.local_ips(), client.peer_ips(), "both are on this host");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn local_addresses(&self) -> Vec<IpAddr> {
-        self.association_ref().local_addresses()
+    pub fn local_ips(&self) -> Vec<IpAddr> {
+        self.association_ref().local_ips()
     }
 
     /// Returns the path to one of the peer's addresses, for [`SendInfo::path`]; `None` if the peer has no such address
@@ -176,7 +176,7 @@ impl SharedAssociation {
     /// ```
     /// # use swiftwater::{Association, Listener, SendInfo};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// let client = Association::connect(listener.local_address())?;
+    /// let client = Association::connect(listener.address())?;
     /// let path = client.path_to("127.0.0.1".parse()?);
     /// assert!(path.is_some());
     /// client.send_with(b"this way", &SendInfo { path, ..SendInfo::default() })?;
@@ -193,7 +193,7 @@ impl SharedAssociation {
     /// # use swiftwater::{Association, AssociationOptions, Listener};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
     /// let options = AssociationOptions::default().with_streams_out(64);
-    /// let client = Association::connect_with(listener.local_address(), &options.into())?;
+    /// let client = Association::connect_with(listener.address(), &options.into())?;
     /// assert_eq!(client.streams_out(), 64);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -206,7 +206,7 @@ impl SharedAssociation {
     /// ```
     /// # use swiftwater::{Association, Listener};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.local_address())?;
+    /// # let client = Association::connect(listener.address())?;
     /// # let (server, _) = listener.accept()?;
     /// assert_eq!(client.streams_in(), server.streams_out());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -232,7 +232,7 @@ impl SharedAssociation {
     /// # use std::time::Duration;
     /// # use swiftwater::{Association, AssociationOptions, Listener, OptionsError};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.local_address())?;
+    /// # let client = Association::connect(listener.address())?;
     /// let options = client.options().expect("it is up");
     /// client.set_options(&options.clone().with_sack_delay(Duration::from_millis(10)))?;
     /// assert_eq!(client.statistics().expect("it is up").paths[0].sack_delay, Duration::from_millis(10));
@@ -256,7 +256,7 @@ impl SharedAssociation {
     /// ```
     /// # use swiftwater::{Association, Listener};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.local_address())?;
+    /// # let client = Association::connect(listener.address())?;
     /// client.update_options(|options| options.nodelay = true)?;
     /// assert!(client.options().expect("it is up").nodelay);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -275,7 +275,7 @@ impl SharedAssociation {
     /// ```
     /// # use swiftwater::{Association, Listener, PathOptions};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.local_address())?;
+    /// # let client = Association::connect(listener.address())?;
     /// client.set_path(None, &PathOptions { heartbeats: Some(false), ..PathOptions::default() })?;
     /// assert!(client.statistics().expect("it is up").paths.iter().all(|path| !path.heartbeats));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -295,7 +295,7 @@ impl SharedAssociation {
     /// ```
     /// # use swiftwater::{Association, Listener};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.local_address())?;
+    /// # let client = Association::connect(listener.address())?;
     /// let statistics = client.statistics().expect("it is up");
     /// let path = statistics.paths.iter().find(|path| path.active).expect("one is active");
     /// client.set_primary(path.remote.ip())?;
@@ -317,7 +317,7 @@ impl SharedAssociation {
     /// ```
     /// # use swiftwater::{Association, Listener};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(listener.local_address())?;
+    /// # let client = Association::connect(listener.address())?;
     /// # let (server, _) = listener.accept()?;
     /// client.send(b"hello")?;
     /// server.recv()?;

@@ -60,7 +60,7 @@ impl SharedEndpoint {
     /// ```
     /// # use swiftwater::{Association, Endpoint, Event, Received, SendInfo};
     /// # let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(endpoint.local_address())?;
+    /// # let client = Association::connect(endpoint.address())?;
     /// # let (peer, _up) = endpoint.recv()?;
     /// endpoint.abort(peer, "the quota is used up");
     /// assert!(client.recv().unwrap_err().to_string().contains("the quota is used up"));
@@ -78,7 +78,7 @@ impl SharedEndpoint {
 
     /// Returns all local addresses of the endpoint with their SCTP and UDP port, as a peer on this host would name
     /// them.
-    pub fn local_address(&self) -> Address {
+    pub fn address(&self) -> Address {
         self.stack.address_of(self.port)
     }
 
@@ -93,7 +93,7 @@ impl SharedEndpoint {
     /// ```
     /// # use swiftwater::{Association, Endpoint};
     /// let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
-    /// let client = Association::connect(endpoint.local_address())?;
+    /// let client = Association::connect(endpoint.address())?;
     /// let (id, _up) = endpoint.recv()?;
     /// assert_eq!(endpoint.peer_addr(id), client.local_addr());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -104,8 +104,8 @@ impl SharedEndpoint {
 
     /// Returns all addresses of the peer of an association with its SCTP port and its UDP port; `None` once the
     /// association has ended.
-    pub fn peer_address(&self, id: AssociationId) -> Option<Address> {
-        self.association(id).peer_address()
+    pub fn peer(&self, id: AssociationId) -> Option<Address> {
+        self.association(id).peer()
     }
 
     /// Returns the path of an association to one of the peer's addresses, for [`SendInfo::path`]; `None` if the peer
@@ -124,7 +124,7 @@ impl SharedEndpoint {
     /// ```
     /// # use swiftwater::{Association, AssociationOptions, Endpoint};
     /// # let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
-    /// # let _client = Association::connect(endpoint.local_address())?;
+    /// # let _client = Association::connect(endpoint.address())?;
     /// let (id, _up) = endpoint.recv()?;
     /// let options = endpoint.options(id).expect("it is up");
     /// endpoint.set_options(id, &options.with_nodelay(true))?;
@@ -145,7 +145,7 @@ impl SharedEndpoint {
     /// ```
     /// # use swiftwater::{Association, Endpoint};
     /// # let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
-    /// # let _client = Association::connect(endpoint.local_address())?;
+    /// # let _client = Association::connect(endpoint.address())?;
     /// let (id, _up) = endpoint.recv()?;
     /// endpoint.update_options(id, |options| options.nodelay = true)?;
     /// assert!(endpoint.options(id).expect("it is up").nodelay);
@@ -194,7 +194,7 @@ impl SharedEndpoint {
     /// ```
     /// # use swiftwater::{Association, Endpoint, Event, Received, SendInfo};
     /// # let endpoint = Endpoint::bind("127.0.0.1:0/udp:0")?;
-    /// # let client = Association::connect(endpoint.local_address())?;
+    /// # let client = Association::connect(endpoint.address())?;
     /// # let (peer, _up) = endpoint.recv()?;
     /// client.send(b"hello")?;
     /// endpoint.recv()?;

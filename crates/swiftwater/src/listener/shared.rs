@@ -39,7 +39,7 @@ impl SharedListener {
 
     /// Returns all local addresses of the listener with their SCTP and UDP port, as a client on this host would name
     /// them.
-    pub fn local_address(&self) -> Address {
+    pub fn address(&self) -> Address {
         self.stack.address_of(self.port)
     }
 
@@ -61,7 +61,7 @@ impl SharedListener {
     /// # use swiftwater::{Association, AssociationOptions, Listener};
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
     /// listener.set_options(&AssociationOptions::default().with_nodelay(true))?;
-    /// let client = Association::connect(listener.local_address())?;
+    /// let client = Association::connect(listener.address())?;
     /// let (server, _) = listener.accept()?;
     /// assert!(server.options().expect("it is up").nodelay);
     /// # drop(client);

@@ -134,7 +134,7 @@ mod tests {
         };
         let stack = Stack::over(Box::new(link), &options(&["127.0.0.1"])).unwrap();
         let listener = Stack::bind(&options(&["127.0.0.1"])).unwrap().listen(7).unwrap();
-        let sound = stack.connect(listener.local_address()).unwrap();
+        let sound = stack.connect(listener.address()).unwrap();
         let (peer, _) = listener.accept().unwrap();
         Fixture { stack, transmits, receives, sound, peer }
     }
@@ -164,7 +164,7 @@ mod tests {
         let fixture = fixture();
         // The listener's INIT ACK lists the address that makes the client's link panic.
         let listener = Stack::bind(&options(&["127.0.0.1", FAULTY])).unwrap().listen(7).unwrap();
-        let server = Address { hosts: vec!["127.0.0.1".parse().unwrap()], ..listener.local_address() };
+        let server = Address { hosts: vec!["127.0.0.1".parse().unwrap()], ..listener.address() };
         let failed = fixture.stack.connect(server).unwrap_err().to_string();
         assert!(failed.contains("internal fault"), "{failed}");
         assert_eq!(fixture.stack.statistics().associations, 1);

@@ -76,7 +76,7 @@ impl Stream<'_> {
     /// # use swiftwater::{Stack, StackOptions};
     /// # let stack = Stack::bind(&StackOptions::default().with_udp_port(0))?;
     /// # let listener = stack.listen(7)?;
-    /// # let [alice, bob] = [stack.connect(listener.local_address())?, stack.connect(listener.local_address())?];
+    /// # let [alice, bob] = [stack.connect(listener.address())?, stack.connect(listener.address())?];
     /// # let [(to_alice, _), (to_bob, _)] = [listener.accept()?, listener.accept()?];
     /// to_alice.stream().splice(&to_bob.stream(), Credentials::ROOT)?;
     /// alice.send(b"past the program between them")?;

@@ -72,8 +72,8 @@ impl Association {
     /// # runtime.block_on(async {
     /// let stack = Stack::bind(&StackOptions::default().with_udp_port(0))?;
     /// # let listener = stack.listen(7)?;
-    /// let first = Association::connect_on(&stack, listener.local_address()).await?;
-    /// let second = Association::connect_on(&stack, listener.local_address()).await?;
+    /// let first = Association::connect_on(&stack, listener.address()).await?;
+    /// let second = Association::connect_on(&stack, listener.address()).await?;
     /// assert_eq!(first.peer_addr(), second.peer_addr(), "both share one UDP port");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
@@ -132,7 +132,7 @@ impl Association {
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     /// # runtime.block_on(async {
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0").await?;
-    /// # let client = Association::connect(listener.local_address()).await?;
+    /// # let client = Association::connect(listener.address()).await?;
     /// # let (server, _) = listener.accept().await?;
     /// client.send(b"one message").await?;
     /// assert_eq!(server.recv().await?.expect("a message").to_vec(), b"one message");
@@ -191,7 +191,7 @@ impl Association {
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     /// # runtime.block_on(async {
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0").await?;
-    /// # let client = Association::connect(listener.local_address()).await?;
+    /// # let client = Association::connect(listener.address()).await?;
     /// # let (server, _) = listener.accept().await?;
     /// let waited = tokio::time::timeout(Duration::from_millis(1), server.recv()).await;
     /// assert!(waited.is_err(), "nothing was sent, and nothing is lost");
@@ -225,7 +225,7 @@ impl Association {
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     /// # runtime.block_on(async {
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0").await?;
-    /// # let client = Association::connect(listener.local_address()).await?;
+    /// # let client = Association::connect(listener.address()).await?;
     /// # let (server, _) = listener.accept().await?;
     /// client.send_many(&[&b"one"[..], b"two"], &Default::default()).await?;
     /// let mut messages = Vec::new();
@@ -303,7 +303,7 @@ impl Association {
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     /// # runtime.block_on(async {
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0").await?;
-    /// # let client = Association::connect(listener.local_address()).await?;
+    /// # let client = Association::connect(listener.address()).await?;
     /// # let (server, _) = listener.accept().await?;
     /// client.send(b"hello").await?;
     /// server.readable().await?;
@@ -328,7 +328,7 @@ impl Association {
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     /// # runtime.block_on(async {
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0").await?;
-    /// # let client = Association::connect(listener.local_address()).await?;
+    /// # let client = Association::connect(listener.address()).await?;
     /// # let (server, _) = listener.accept().await?;
     /// let block = vec![7; 1 << 20];
     /// while client.try_send(&block, &SendInfo::default()).is_ok() {}
@@ -355,7 +355,7 @@ impl Association {
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     /// # runtime.block_on(async {
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0").await?;
-    /// # let client = Association::connect(listener.local_address()).await?;
+    /// # let client = Association::connect(listener.address()).await?;
     /// # let (server, _) = listener.accept().await?;
     /// tokio::spawn(client.close());
     /// assert_eq!(server.closed().await, CloseReason::Shutdown);
@@ -408,7 +408,7 @@ impl Association {
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     /// # runtime.block_on(async {
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0").await?;
-    /// # let client = Association::connect(listener.local_address()).await?;
+    /// # let client = Association::connect(listener.address()).await?;
     /// # let (server, _) = listener.accept().await?;
     /// client.send(b"last").await?;
     /// let reading = tokio::spawn(async move { server.recv().await });

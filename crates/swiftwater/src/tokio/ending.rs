@@ -21,7 +21,7 @@ use crate::stack::Stack;
 /// # runtime.block_on(async {
 /// let stack = Stack::bind(&StackOptions::default().with_udp_port(0))?;
 /// # let listener = Listener::from(stack.listen(7)?);
-/// # let client = Association::connect_on(&stack, listener.local_address()).await?;
+/// # let client = Association::connect_on(&stack, listener.address()).await?;
 /// # let (server, _) = listener.accept().await?;
 /// client.send(b"the last word").await?;
 /// assert!(close_stack(&stack, Duration::from_secs(5), "the program was stopped").await);

@@ -77,7 +77,7 @@ impl Endpoint {
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     /// # runtime.block_on(async {
     /// let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").await?;
-    /// # let client = Association::connect(endpoint.local_address()).await?;
+    /// # let client = Association::connect(endpoint.address()).await?;
     /// # client.send(b"hello").await?;
     /// loop {
     ///     let (from, received) = endpoint.recv().await?;

@@ -56,7 +56,7 @@ impl Listener {
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     /// # runtime.block_on(async {
     /// let listener = Listener::bind("127.0.0.1:0/udp:0").await?;
-    /// let client = Association::connect(listener.local_address()).await?;
+    /// let client = Association::connect(listener.address()).await?;
     /// let (server, peer) = listener.accept().await?;
     /// assert_eq!(Some(peer), client.local_addr());
     /// # drop(server);

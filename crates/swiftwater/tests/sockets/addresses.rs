@@ -37,7 +37,7 @@ fn ways(association: &Association) -> Vec<(Option<IpAddr>, IpAddr)> {
 fn each_address_has_a_path_of_its_own(link: LinkKind, addresses: &[&str], port: u16) {
     let options = options(link, addresses);
     let Some(listener) = listen(&options, port) else { return };
-    let client = Association::connect_with(listener.local_address(), &options).unwrap();
+    let client = Association::connect_with(listener.address(), &options).unwrap();
     let (server, _) = listener.accept().unwrap();
     let all: Vec<IpAddr> = options.local_addresses.clone();
     let expected: Vec<(Option<IpAddr>, IpAddr)> = all.iter().map(|ip| (Some(*ip), *ip)).collect();
@@ -88,7 +88,7 @@ fn an_association_over_raw_ip_on_all_addresses() {
         let Some(listener) = listen(&options.clone().with_link(LinkKind::Raw), 5103) else {
             return;
         };
-        assert_eq!(listener.local_address().udp_port, None);
+        assert_eq!(listener.address().udp_port, None);
         let stack = Stack::bind(&options).unwrap();
         assert_eq!((stack.link(), stack.udp_port()), (LinkKind::Raw, 0));
         for server in ["127.0.0.1:5103", "[::1]:5103"] {
@@ -104,8 +104,8 @@ fn an_association_over_raw_ip_on_all_addresses() {
                 assert!(recv_whole(&accepted).unwrap() == message);
             }
             sending.join().unwrap().unwrap();
-            assert_eq!(client.peer_address().unwrap().to_string(), server);
-            assert_eq!(accepted.peer_address().unwrap().udp_port, None);
+            assert_eq!(client.peer().unwrap().to_string(), server);
+            assert_eq!(accepted.peer().unwrap().udp_port, None);
             client.close().unwrap();
         }
     });
@@ -138,7 +138,7 @@ fn listeners_at_different_addresses_share_a_port() {
         assert!(matches!(connect("127.0.0.3"), Err(swiftwater::ConnectError::Refused)));
         two.set_local_addresses(&addresses(&["127.0.0.3"])).unwrap();
         let moved = connect("127.0.0.3").unwrap();
-        assert_eq!(two.accept().unwrap().0.local_addresses(), moved.peer_addresses());
+        assert_eq!(two.accept().unwrap().0.local_ips(), moved.peer_ips());
         assert!(two.set_local_addresses(&addresses(&["127.0.0.1"])).is_err());
     });
 }
@@ -152,13 +152,13 @@ fn an_association_leaves_from_its_addresses_alone() {
         let from = at(&["127.0.0.2", "127.0.0.3"]);
         let client = from.connect_from(800, &*server_at).unwrap();
         let mine: [IpAddr; 2] = ["127.0.0.2".parse().unwrap(), "127.0.0.3".parse().unwrap()];
-        assert_eq!(client.local_addresses(), mine);
+        assert_eq!(client.local_ips(), mine);
         let (server, _) = listener.accept().unwrap();
-        let mut seen = server.peer_addresses();
+        let mut seen = server.peer_ips();
         seen.sort_unstable();
         assert_eq!(seen, mine);
         // From the same port at another address, it is another association.
         let other = at(&["127.0.0.4"]).connect_from(800, &*server_at).unwrap();
-        assert_eq!(listener.accept().unwrap().0.peer_addresses(), other.local_addresses());
+        assert_eq!(listener.accept().unwrap().0.peer_ips(), other.local_ips());
     });
 }

@@ -13,7 +13,7 @@ use crate::pair::{listen, must_end};
 #[test]
 fn where_no_server_runs_it_is_refused_at_once() {
     must_end(|| {
-        let address = listen().local_address();
+        let address = listen().address();
         let refused = Association::connect(&address).unwrap_err();
         assert!(matches!(refused, ConnectError::Refused), "{refused}");
         assert!(refused.to_string().contains("start the server"), "{refused}");
@@ -38,7 +38,7 @@ fn where_no_server_runs_it_is_refused_at_once_over_ipv6() {
 fn where_the_sctp_port_has_no_listener_it_is_refused() {
     must_end(|| {
         let listener = listen();
-        let address = listener.local_address();
+        let address = listener.address();
         let other = Address { port: address.port.wrapping_add(1), ..address };
         let refused = Association::connect(other).unwrap_err();
         assert!(matches!(refused, ConnectError::Refused), "{refused}");
@@ -51,7 +51,7 @@ fn where_one_address_refuses_another_is_asked() {
         let local_addresses = vec![[127, 0, 0, 1].into()];
         let options = StackOptions::default().with_local_addresses(local_addresses).with_udp_port(0);
         let listener = Stack::bind(&options).unwrap().listen(0).unwrap();
-        let Address { port, udp_port, .. } = listener.local_address();
+        let Address { port, udp_port, .. } = listener.address();
         let hosts = vec![[127, 0, 0, 9].into(), [127, 0, 0, 8].into(), [127, 0, 0, 1].into()];
         // No second INIT is sent.
         let options = AssociationOptions::default().with_init_retries_max(0).into();
@@ -91,7 +91,7 @@ fn an_attempt_that_is_given_up_leaves_nothing() {
             assert_eq!(stack.association_count(), 0);
         }
         let listener = listen();
-        let client = stack.connect_timeout(&listener.local_address(), Duration::from_secs(30)).unwrap();
+        let client = stack.connect_timeout(&listener.address(), Duration::from_secs(30)).unwrap();
         assert_eq!(client.peer_addr(), listener.local_addr());
     });
 }
@@ -100,7 +100,7 @@ fn an_attempt_that_is_given_up_leaves_nothing() {
 fn alternatives_are_tried_one_after_the_other() {
     must_end(|| {
         let listener = listen();
-        let good = listener.local_address();
+        let good = listener.address();
         // The stack of the listener refuses another port, and no socket reaches the other family.
         let refusing = Address { port: 6, ..good.clone() };
         let options = StackOptions::default().with_local_addresses(["127.0.0.1".parse().unwrap()]);
@@ -124,7 +124,7 @@ fn a_socket_bound_to_all_addresses_says_so() {
     must_end(|| {
         let listener = Listener::bind("0.0.0.0:0/udp:0").unwrap();
         assert!(listener.local_addr().ip().is_unspecified(), "{}", listener.local_addr());
-        let client = Association::connect(listener.local_address()).unwrap();
+        let client = Association::connect(listener.address()).unwrap();
         assert!(client.peer_addr().ip().is_loopback(), "{}", client.peer_addr());
     });
 }
@@ -181,7 +181,7 @@ fn an_unknown_host_is_named() {
 fn data_may_come_before_the_accept() {
     must_end(|| {
         let listener = listen();
-        let client = Association::connect(listener.local_address()).unwrap();
+        let client = Association::connect(listener.address()).unwrap();
         for i in 0..100u8 {
             client.send(&[i; 100]).unwrap();
         }
@@ -197,7 +197,7 @@ fn data_may_come_before_the_accept() {
 fn many_at_once() {
     must_end(|| {
         let listener = listen();
-        let address = listener.local_address();
+        let address = listener.address();
         thread::scope(|scope| {
             for i in 0..16u8 {
                 let address = &address;
@@ -221,9 +221,9 @@ fn both_ends_know_each_other() {
     must_end(|| {
         let listener = listen();
         let stack = Stack::bind(&StackOptions::default().with_udp_port(0)).unwrap();
-        let client = stack.connect(listener.local_address()).unwrap();
+        let client = stack.connect(listener.address()).unwrap();
         let (server, _) = listener.accept().unwrap();
-        assert_eq!(client.peer_address().unwrap(), listener.local_address());
-        assert_eq!(server.peer_address().unwrap().udp_port, Some(stack.udp_port()));
+        assert_eq!(client.peer().unwrap(), listener.address());
+        assert_eq!(server.peer().unwrap().udp_port, Some(stack.udp_port()));
     });
 }

@@ -24,7 +24,7 @@ fn serve(listener: Listener) {
 fn messages_of_all_sizes_come_back() {
     must_end(|| {
         let listener = listen();
-        let address = listener.local_address();
+        let address = listener.address();
         let server = thread::spawn(move || serve(listener));
         let client = Association::connect(address).unwrap();
         for (i, bytes) in SIZES.into_iter().enumerate() {
@@ -95,7 +95,7 @@ fn over_ipv6() {
             eprintln!("skipped: this host has no IPv6");
             return;
         };
-        let address = listener.local_address();
+        let address = listener.address();
         assert!(address.to_string().starts_with("[::1]:"), "{address}");
         let server = thread::spawn(move || serve(listener));
         let client = Association::connect(address).unwrap();
@@ -112,7 +112,7 @@ fn over_ipv6() {
 fn through_a_listener_on_all_addresses() {
     must_end(|| {
         let listener = Listener::bind("0.0.0.0:0/udp:0").unwrap();
-        let address = listener.local_address();
+        let address = listener.address();
         let server = thread::spawn(move || serve(listener));
         let client = Association::connect(&address).unwrap();
         client.send(b"to whichever address").unwrap();

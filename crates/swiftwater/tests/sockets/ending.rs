@@ -55,7 +55,7 @@ fn each_of_many_peers_is_told_of_an_abort() {
     must_end(|| {
         let (own, peer_stack) = (stack(), stack());
         let listener = peer_stack.listen(7).unwrap();
-        let pair = |_| (own.connect(listener.local_address()).unwrap(), listener.accept().unwrap().0);
+        let pair = |_| (own.connect(listener.address()).unwrap(), listener.accept().unwrap().0);
         let (clients, peers): (Vec<_>, Vec<_>) = (0..MANY).map(pair).unzip();
         own.abort_all("the service was stopped");
         assert_eq!(own.statistics().associations, 0);
@@ -73,7 +73,7 @@ fn a_wait_for_the_end_returns_with_the_last_association() {
         let (own, peer_stack) = (stack(), stack());
         assert!(internals::await_end(&own, Duration::ZERO), "there is none");
         let listener = peer_stack.listen(7).unwrap();
-        let pair = |_| (own.connect(listener.local_address()).unwrap(), listener.accept().unwrap().0);
+        let pair = |_| (own.connect(listener.address()).unwrap(), listener.accept().unwrap().0);
         let (clients, peers): (Vec<_>, Vec<_>) = (0..3).map(pair).unzip();
         assert!(!internals::await_end(&own, Duration::from_millis(1)));
         let waiting = thread::spawn({
@@ -95,9 +95,9 @@ fn a_shutdown_in_progress_is_not_aborted_with_open_associations() {
     must_end(|| {
         let (own, peer_stack) = (stack(), stack());
         let listener = peer_stack.listen(7).unwrap();
-        let ending = own.connect(listener.local_address()).unwrap();
+        let ending = own.connect(listener.address()).unwrap();
         let (ending_peer, _) = listener.accept().unwrap();
-        let open = own.connect(listener.local_address()).unwrap();
+        let open = own.connect(listener.address()).unwrap();
         let (open_peer, _) = listener.accept().unwrap();
         // The peer reads nothing yet: its window closes, and the shutdown cannot complete.
         let sent = fill(&ending);
@@ -118,7 +118,7 @@ fn a_peer_that_does_not_take_what_was_sent_is_aborted_when_the_wait_is_over() {
     must_end(|| {
         let (own, peer_stack) = (stack(), stack());
         let listener = peer_stack.listen(7).unwrap();
-        let client = own.connect(listener.local_address()).unwrap();
+        let client = own.connect(listener.address()).unwrap();
         let (peer, _) = listener.accept().unwrap();
         // The peer reads nothing: its window closes before all of this has arrived.
         fill(&client);

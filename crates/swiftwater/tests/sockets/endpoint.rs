@@ -28,8 +28,7 @@ fn next_event(endpoint: &Endpoint) -> (AssociationId, Event) {
 fn serves_many_peers() {
     must_end(|| {
         let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").unwrap();
-        let clients: Vec<_> =
-            (0..20).map(|_| Association::connect(endpoint.local_address()).unwrap()).collect();
+        let clients: Vec<_> = (0..20).map(|_| Association::connect(endpoint.address()).unwrap()).collect();
         for (i, client) in clients.iter().enumerate() {
             client.send(&[i as u8; 10]).unwrap();
         }
@@ -68,8 +67,8 @@ fn connects_and_hears_of_it() {
     must_end(|| {
         let listener = listen();
         let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").unwrap();
-        let id = endpoint.connect(listener.local_address()).unwrap();
-        assert!(matches!(endpoint.connect(listener.local_address()), Err(ConnectError::Exists)));
+        let id = endpoint.connect(listener.address()).unwrap();
+        assert!(matches!(endpoint.connect(listener.address()), Err(ConnectError::Exists)));
         assert_eq!(next_event(&endpoint), (id, Event::Up));
         let (server, _) = listener.accept().unwrap();
         endpoint.send_to(id, b"hello", &SendInfo::stream(3)).unwrap();
@@ -92,7 +91,7 @@ fn each_connect_names_its_association() {
     must_end(|| {
         let listeners = [(); 3].map(|()| listen());
         let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").unwrap();
-        let ids = listeners.each_ref().map(|at| endpoint.connect(at.local_address()).unwrap());
+        let ids = listeners.each_ref().map(|at| endpoint.connect(at.address()).unwrap());
         for (id, listener) in ids.iter().zip(&listeners) {
             assert_eq!(endpoint.peer_addr(*id), Some(listener.local_addr()));
         }
@@ -106,7 +105,7 @@ fn messages_have_the_limit_of_their_association() {
     must_end(|| {
         let listener = listen();
         let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").unwrap();
-        let id = endpoint.connect(listener.local_address()).unwrap();
+        let id = endpoint.connect(listener.address()).unwrap();
         assert_eq!(next_event(&endpoint), (id, Event::Up));
         let options = endpoint.options(id).unwrap();
         let send = |bytes| endpoint.send_to(id, &vec![7; bytes], &SendInfo::default());
@@ -123,7 +122,7 @@ fn messages_have_the_limit_of_their_association() {
 fn an_abort_says_why() {
     must_end(|| {
         let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").unwrap();
-        let client = Association::connect(endpoint.local_address()).unwrap();
+        let client = Association::connect(endpoint.address()).unwrap();
         let (id, event) = next_event(&endpoint);
         assert_eq!(event, Event::Up);
         endpoint.abort(id, "out of tea");
@@ -137,7 +136,7 @@ fn an_abort_says_why() {
 fn refused_where_nobody_listens() {
     must_end(|| {
         let server = listen();
-        let address = server.local_address();
+        let address = server.address();
         drop(server);
         let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").unwrap();
         let id = endpoint.connect(address).unwrap();
@@ -156,10 +155,10 @@ fn refused_where_nobody_listens() {
 fn one_that_does_not_read_stops_no_other() {
     must_end(|| {
         let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").unwrap();
-        let stalled = Association::connect(endpoint.local_address()).unwrap();
+        let stalled = Association::connect(endpoint.address()).unwrap();
         let (stalled_id, _) = next_event(&endpoint);
         while endpoint.try_send_to(stalled_id, &[0; 60_000], &SendInfo::default()).is_ok() {}
-        let brisk = Association::connect(endpoint.local_address()).unwrap();
+        let brisk = Association::connect(endpoint.address()).unwrap();
         let (brisk_id, _) = next_event(&endpoint);
         for _ in 0..100 {
             endpoint.send_to(brisk_id, b"quick", &SendInfo::default()).unwrap();

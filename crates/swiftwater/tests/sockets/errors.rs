@@ -54,7 +54,7 @@ fn a_send_after_the_end() {
         assert_eq!(refused, SendError::Closed);
         assert!(refused.to_string().contains("connect again"), "{refused}");
         assert_eq!(io::Error::from(refused).kind(), io::ErrorKind::BrokenPipe);
-        assert!(client.peer_address().is_none());
+        assert!(client.peer().is_none());
     });
 }
 

@@ -29,7 +29,7 @@ fn bind(options: &StackOptions) -> Option<(Stack, Listener)> {
 }
 
 fn pair(listener: &Listener) -> (Association, Association) {
-    let client = listener.stack().connect(listener.local_address()).unwrap();
+    let client = listener.stack().connect(listener.address()).unwrap();
     (client, listener.accept().unwrap().0)
 }
 
@@ -126,7 +126,7 @@ fn a_peer_elsewhere_is_reached_as_ever() {
     must_end(|| {
         let (stack, _) = bind(&options()).unwrap();
         let elsewhere = Listener::bind("127.0.0.1:0/udp:0").unwrap();
-        let client = stack.connect(elsewhere.local_address()).unwrap();
+        let client = stack.connect(elsewhere.address()).unwrap();
         exchange((client, elsewhere.accept().unwrap().0));
         assert_eq!(stack.statistics().link.datagrams_turned_back, 0);
     });

@@ -18,7 +18,7 @@ fn peer_process() {
         return;
     }
     let listener = Listener::bind("127.0.0.1:0/udp:0").unwrap();
-    println!("\naddress {}", listener.local_address());
+    println!("\naddress {}", listener.address());
     std::io::stdout().flush().unwrap();
     let (association, _) = listener.accept().unwrap();
     while let Some(message) = association.recv().unwrap() {

@@ -17,7 +17,7 @@ fn accepting_can_be_given_up() {
         assert_eq!(listener.try_accept().unwrap_err(), AcceptError::WouldBlock);
         let none = listener.accept_timeout(Duration::from_millis(5)).unwrap_err();
         assert_eq!(none, AcceptError::TimedOut);
-        let client = Association::connect(listener.local_address()).unwrap();
+        let client = Association::connect(listener.address()).unwrap();
         let (server, _) = listener.accept_timeout(Duration::MAX).unwrap();
         client.send(b"in time").unwrap();
         assert_eq!(server.recv().unwrap().unwrap().to_vec(), b"in time");
@@ -28,7 +28,7 @@ fn accepting_can_be_given_up() {
 fn one_more_than_the_backlog_waits_for_room() {
     must_end(|| {
         let listener = listen_with(&ListenerOptions::default().with_backlog(2).into());
-        let address = listener.local_address();
+        let address = listener.address();
         let ask_soon_again = AssociationOptions::default().with_rto_initial(Duration::from_millis(5)).into();
         let connect = || Association::connect_with(&address, &ask_soon_again).unwrap();
         let (first, second) = (connect(), connect());
@@ -56,11 +56,11 @@ fn one_more_than_the_backlog_is_refused_if_that_is_wanted() {
     must_end(|| {
         let options = ListenerOptions::default().with_backlog(1).with_refuse_beyond_backlog(true).into();
         let listener = listen_with(&options);
-        let first = Association::connect(listener.local_address()).unwrap();
-        let refused = Association::connect(listener.local_address()).unwrap_err();
+        let first = Association::connect(listener.address()).unwrap();
+        let refused = Association::connect(listener.address()).unwrap_err();
         assert!(matches!(refused, ConnectError::Refused), "{refused}");
         listener.accept().unwrap();
-        Association::connect(listener.local_address()).unwrap();
+        Association::connect(listener.address()).unwrap();
         drop(first);
     });
 }
@@ -74,7 +74,7 @@ fn associations_that_wait_are_charged_to_the_pool_of_their_listener() {
             .with_association(AssociationOptions::default().with_receive_pool(pool.clone()));
         let listener = listen_with(&options);
         let clients = Stack::bind(&StackOptions::default().with_udp_port(0)).unwrap();
-        let connect = || clients.connect(listener.local_address());
+        let connect = || clients.connect(listener.address());
         let waiting: Vec<_> = (0..4).map(|_| connect().unwrap()).collect();
         let refused = connect().unwrap_err();
         assert!(matches!(refused, ConnectError::Refused), "{refused}");
@@ -92,7 +92,7 @@ fn a_backlog_of_any_size_is_one() {
     must_end(|| {
         for backlog in [0, u32::MAX] {
             let listener = listen_with(&ListenerOptions::default().with_backlog(backlog).into());
-            let client = Association::connect(listener.local_address()).unwrap();
+            let client = Association::connect(listener.address()).unwrap();
             client.send(b"hello").unwrap();
             assert_eq!(listener.accept().unwrap().0.recv().unwrap().unwrap().to_vec(), b"hello");
         }
@@ -104,7 +104,7 @@ fn one_that_went_away_before_it_was_accepted_leaves_its_messages() {
     must_end(|| {
         let listener = listen_with(&ListenerOptions::default().with_backlog(1).into());
         for round in 0..3u8 {
-            let client = Association::connect(listener.local_address()).unwrap();
+            let client = Association::connect(listener.address()).unwrap();
             client.send(&[round]).unwrap();
             client.close().unwrap_or_default();
             let (server, from) = listener.accept().unwrap();
@@ -121,9 +121,9 @@ fn one_that_went_away_before_it_was_accepted_leaves_its_messages() {
 fn one_that_aborted_before_it_was_accepted_says_so() {
     must_end(|| {
         let listener = listen();
-        let aborted = Association::connect(listener.local_address()).unwrap();
+        let aborted = Association::connect(listener.address()).unwrap();
         aborted.abort("never mind");
-        let client = Association::connect(listener.local_address()).unwrap();
+        let client = Association::connect(listener.address()).unwrap();
         let lost = listener.accept().unwrap().0.recv().unwrap_err().to_string();
         assert!(lost.contains("never mind"), "{lost}");
         // The second association is a different one, although it reuses the identifier of the first.
@@ -137,7 +137,7 @@ fn one_that_aborted_before_it_was_accepted_says_so() {
 fn a_closed_listener_leaves_its_associations_alone() {
     must_end(|| {
         let listener = listen();
-        let address = listener.local_address();
+        let address = listener.address();
         let accepted = Association::connect(&address).unwrap();
         let (server, _) = listener.accept().unwrap();
         let waiting = Association::connect(&address).unwrap();
@@ -154,7 +154,7 @@ fn a_closed_listener_leaves_its_associations_alone() {
 fn ports_in_use_are_named() {
     must_end(|| {
         let listener = listen();
-        let address = listener.local_address();
+        let address = listener.address();
         let in_stack = listener.stack().listen(address.port).unwrap_err();
         assert!(matches!(in_stack, BindError::PortInUse { port } if port == address.port));
         assert!(in_stack.to_string().contains("choose another port"), "{in_stack}");
@@ -167,7 +167,7 @@ fn ports_in_use_are_named() {
 #[test]
 fn a_port_is_free_as_soon_as_its_last_user_is_gone() {
     must_end(|| {
-        let address = listen().local_address();
+        let address = listen().address();
         for _ in 0..20 {
             let listener = Listener::bind(&address).unwrap();
             let client = Association::connect(&address).unwrap();
@@ -186,10 +186,8 @@ fn several_listeners_share_a_stack() {
         let options = StackOptions::default().with_udp_port(0);
         let stack = Stack::bind(&options).unwrap();
         let (one, two) = (stack.listen(1).unwrap(), stack.listen(2).unwrap());
-        let (to_one, to_two) = (
-            Association::connect(one.local_address()).unwrap(),
-            Association::connect(two.local_address()).unwrap(),
-        );
+        let (to_one, to_two) =
+            (Association::connect(one.address()).unwrap(), Association::connect(two.address()).unwrap());
         to_one.send(b"one").unwrap();
         to_two.send(b"two").unwrap();
         assert_eq!(two.accept().unwrap().0.recv().unwrap().unwrap().to_vec(), b"two");

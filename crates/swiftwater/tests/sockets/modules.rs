@@ -93,9 +93,9 @@ fn a_module_that_panics_fails_its_stream_and_nothing_else() {
     must_end(|| {
         let listener = crate::pair::listen();
         let stack = listener.stack().clone();
-        let faulty = stack.connect(listener.local_address()).unwrap();
+        let faulty = stack.connect(listener.address()).unwrap();
         let (faulty_peer, _) = listener.accept().unwrap();
-        let sound = stack.connect(listener.local_address()).unwrap();
+        let sound = stack.connect(listener.address()).unwrap();
         let (sound_peer, _) = listener.accept().unwrap();
         faulty.stream().push(Box::new(Faulty(b'!'))).unwrap();
         faulty.send(b"well").unwrap();

@@ -53,7 +53,7 @@ fn a_long_message_comes_in_parts_that_fit_the_buffer() {
             .with_partial_delivery_bytes(16 << 10)
             .into();
         let listener = listen_with(&small);
-        let client = Association::connect(listener.local_address()).unwrap();
+        let client = Association::connect(listener.address()).unwrap();
         let (server, _) = listener.accept().unwrap();
         let sender = std::thread::spawn(move || {
             client.send(&pattern(0, 1 << 20)).unwrap();
@@ -76,8 +76,8 @@ fn several_local_addresses() {
             .with_udp_port(0);
         let stack = swiftwater::Stack::bind(&both).unwrap();
         let listener = stack.listen(7).unwrap();
-        assert_eq!(listener.local_address().hosts.len(), 2);
-        let client = Association::connect(listener.local_address()).unwrap();
+        assert_eq!(listener.address().hosts.len(), 2);
+        let client = Association::connect(listener.address()).unwrap();
         client.send(b"to either").unwrap();
         assert_eq!(recv_whole(&listener.accept().unwrap().0).unwrap(), b"to either");
     });
@@ -126,7 +126,7 @@ fn a_listener_gives_associations_the_options_that_it_has_when_they_come() {
         let listener = listen_with(&StackOptions::default());
         let options = AssociationOptions::default().with_streams_out(3).with_message_bytes_max(10);
         listener.set_options(&options).unwrap();
-        let _client = Association::connect(listener.local_address()).unwrap();
+        let _client = Association::connect(listener.address()).unwrap();
         let (server, _) = listener.accept().unwrap();
         assert_eq!(server.options().unwrap(), options);
         assert_eq!(server.streams_out(), 3);

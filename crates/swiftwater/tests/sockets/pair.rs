@@ -39,7 +39,7 @@ pub(crate) fn pair() -> (Association, Association) {
 
 pub(crate) fn pair_with(options: &StackOptions) -> (Association, Association) {
     let listener = listen_with(options);
-    let client = Association::connect_with(listener.local_address(), options).unwrap();
+    let client = Association::connect_with(listener.address(), options).unwrap();
     (client, listener.accept().unwrap().0)
 }
 

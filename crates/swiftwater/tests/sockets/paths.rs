@@ -29,7 +29,7 @@ fn the_primary_path_is_chosen_by_its_address() {
     must_end(|| {
         let stack = swiftwater::Stack::bind(&at_two_addresses()).unwrap();
         let listener: Listener = stack.listen(0).unwrap();
-        let client = Association::connect_with(listener.local_address(), &at_two_addresses()).unwrap();
+        let client = Association::connect_with(listener.address(), &at_two_addresses()).unwrap();
         let (server, _) = listener.accept().unwrap();
         // The second address is confirmed while messages are exchanged.
         while active(&client.statistics().unwrap()) < 2 {
@@ -60,7 +60,7 @@ fn on_one_host_one_path_carries_all_unless_asked() {
         for (multipath, both) in [(Multipath::Agreed, false), (Multipath::Always, true)] {
             let association = AssociationOptions::default().with_multipath(multipath);
             let options = at_two_addresses().with_association(association);
-            let client = Association::connect_with(listener.local_address(), &options).unwrap();
+            let client = Association::connect_with(listener.address(), &options).unwrap();
             let (server, _) = listener.accept().unwrap();
             let reader = std::thread::spawn(move || while server.recv().unwrap().is_some() {});
             let used = |path: &PathStatistics| path.delivered_bytes > 0;
@@ -82,7 +82,7 @@ fn an_endpoint_chooses_for_each_of_its_associations() {
     must_end(|| {
         let stack = swiftwater::Stack::bind(&at_two_addresses()).unwrap();
         let endpoint: Endpoint = stack.endpoint(0).unwrap();
-        let client = Association::connect_with(endpoint.local_address(), &at_two_addresses()).unwrap();
+        let client = Association::connect_with(endpoint.address(), &at_two_addresses()).unwrap();
         let id = loop {
             client.send(b"ping").unwrap();
             if let (id, Received::Message(message)) = endpoint.recv().unwrap() {

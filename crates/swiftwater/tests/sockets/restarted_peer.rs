@@ -62,7 +62,7 @@ fn own_address() -> String {
 fn is_told_to_the_reader_of_its_association() {
     must_end(|| {
         let listener = Listener::bind("127.0.0.1:0/udp:0").unwrap();
-        let role = format!("{} {}", own_address(), listener.local_address());
+        let role = format!("{} {}", own_address(), listener.address());
         let mut peer = start_peer(&role);
         let (association, _) = listener.accept().unwrap();
         assert_eq!(association.recv().unwrap().unwrap().to_vec(), b"hello");
@@ -83,7 +83,7 @@ fn is_an_event_of_its_association() {
     must_end(|| {
         let options = AssociationOptions::default().with_events(true).into();
         let listener = Listener::bind_with("127.0.0.1:0/udp:0", &options).unwrap();
-        let role = format!("{} {}", own_address(), listener.local_address());
+        let role = format!("{} {}", own_address(), listener.address());
         let mut peer = start_peer(&role);
         let (association, _) = listener.accept().unwrap();
         assert!(matches!(association.recv_any().unwrap(), Some(Received::Event(Event::Up))));
@@ -102,7 +102,7 @@ fn is_an_event_of_its_association() {
 fn is_an_event_of_an_endpoint() {
     must_end(|| {
         let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").unwrap();
-        let role = format!("{} {}", own_address(), endpoint.local_address());
+        let role = format!("{} {}", own_address(), endpoint.address());
         let mut seen = Vec::new();
         let mut hears = || loop {
             match endpoint.recv().unwrap() {

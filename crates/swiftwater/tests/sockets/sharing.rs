@@ -50,7 +50,7 @@ fn threads_ask_on_associations_of_one_stack() {
         let servers = Stack::bind(&options).unwrap();
         let clients = Stack::bind(&options).unwrap();
         let listener = servers.listen(7).unwrap();
-        let address = listener.local_address();
+        let address = listener.address();
         thread::scope(|scope| {
             scope.spawn(|| {
                 for _ in 0..THREADS {
@@ -86,7 +86,7 @@ fn many_associations_on_one_stack() {
             StackOptions::default().with_udp_port(0).with_local_addresses(vec!["127.0.0.1".parse().unwrap()]);
         let stack = Stack::bind(&options).unwrap();
         let listener = stack.listen(0).unwrap();
-        let address = listener.local_address();
+        let address = listener.address();
         let ends: Vec<_> = (0..COUNT)
             .map(|_| {
                 let client = stack.connect(&address).unwrap();

@@ -33,7 +33,7 @@ fn between_with(program: &AssociationOptions, options: [&AssociationOptions; 2])
     let listener = stack.listen(7).unwrap();
     let joined = options.map(|options| {
         let client = Stack::bind(&options_of(options)).unwrap();
-        let client = client.connect(listener.local_address()).unwrap();
+        let client = client.connect(listener.address()).unwrap();
         (client, listener.accept().unwrap().0)
     });
     let [(a, to_a), (b, to_b)] = joined;

@@ -58,7 +58,7 @@ fn each_stream_keeps_its_order() {
 fn the_peer_limits_the_streams() {
     must_end(|| {
         let listener = crate::pair::listen_with(&AssociationOptions::default().with_streams_in_max(3).into());
-        let client = swiftwater::Association::connect(listener.local_address()).unwrap();
+        let client = swiftwater::Association::connect(listener.address()).unwrap();
         assert_eq!(client.streams_out(), 3);
         client.send_with(b"last", &SendInfo::stream(2)).unwrap();
         let refused = client.send_with(b"too far", &SendInfo::stream(3)).unwrap_err();

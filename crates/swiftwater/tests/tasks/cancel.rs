@@ -101,7 +101,7 @@ fn an_accept_that_is_given_up_leaves_the_association() {
         let listener = Listener::bind("127.0.0.1:0/udp:0").await.unwrap();
         assert!(timeout(SOON, listener.accept()).await.is_err());
         assert_eq!(listener.try_accept().unwrap_err(), AcceptError::WouldBlock);
-        let client = Association::connect(listener.local_address()).await.unwrap();
+        let client = Association::connect(listener.address()).await.unwrap();
         client.send(b"hello").await.unwrap();
         assert_eq!(listener.accept().await.unwrap().0.recv().await.unwrap().unwrap().to_vec(), b"hello");
     });

@@ -73,7 +73,7 @@ fn other_tasks_run_while_a_stack_is_closed() {
             StackOptions::default().with_udp_port(0).with_local_addresses([Ipv4Addr::LOCALHOST.into()]);
         let [own, peers] = [(); 2].map(|()| Stack::bind(&options).unwrap());
         let listener = Listener::from(peers.listen(7).unwrap());
-        let client = Association::connect_on(&own, listener.local_address()).await.unwrap();
+        let client = Association::connect_on(&own, listener.address()).await.unwrap();
         let (server, _) = listener.accept().await.unwrap();
         let mut sent = 0;
         while timeout(SOON, client.send(&[7; 100_000])).await.is_ok() {
@@ -101,7 +101,7 @@ fn a_peer_that_reads_nothing_is_aborted_when_the_wait_is_over() {
             StackOptions::default().with_udp_port(0).with_local_addresses([Ipv4Addr::LOCALHOST.into()]);
         let [own, peers] = [(); 2].map(|()| Stack::bind(&options).unwrap());
         let listener = Listener::from(peers.listen(7).unwrap());
-        let client = Association::connect_on(&own, listener.local_address()).await.unwrap();
+        let client = Association::connect_on(&own, listener.address()).await.unwrap();
         let (server, _) = listener.accept().await.unwrap();
         while timeout(SOON, client.send(&[7; 100_000])).await.is_ok() {}
         assert!(!close_stack(&own, SOON, "the service was stopped").await);

@@ -72,7 +72,7 @@ fn many_tasks_on_two_stacks() {
             .with_local_addresses(vec!["127.0.0.1".parse().unwrap()])
             .with_listener(ListenerOptions::default().with_backlog(TASKS as u32));
         let listener = Listener::from(Stack::bind(&options).unwrap().listen(7).unwrap());
-        let address = listener.local_address();
+        let address = listener.address();
         let server = tokio::spawn(async move {
             for _ in 0..TASKS {
                 tokio::spawn(serve(listener.accept().await.unwrap().0));
@@ -123,7 +123,7 @@ fn the_end_reaches_every_task() {
 fn errors_state_their_cause() {
     on_runtimes(|| async {
         let listener = Listener::bind("127.0.0.1:0/udp:0").await.unwrap();
-        let address = listener.local_address();
+        let address = listener.address();
         drop(listener);
         assert!(matches!(Association::connect(&address).await, Err(ConnectError::Refused)));
         assert!(matches!(Association::connect("no such host:1").await, Err(ConnectError::Address(_))));

@@ -9,7 +9,7 @@ use crate::on_runtimes;
 fn serves_many_peers() {
     on_runtimes(|| async {
         let endpoint = Endpoint::bind("127.0.0.1:0/udp:0").await.unwrap();
-        let address = endpoint.local_address();
+        let address = endpoint.address();
         let server = tokio::spawn(async move {
             let mut down = 0;
             while down < 10 {
@@ -40,7 +40,7 @@ fn connects() {
     on_runtimes(|| async {
         let server = Endpoint::bind("127.0.0.1:0/udp:0").await.unwrap();
         let client = Endpoint::bind("127.0.0.1:0/udp:0").await.unwrap();
-        client.connect(server.local_address()).await.unwrap();
+        client.connect(server.address()).await.unwrap();
         let (id, event) = client.recv().await.unwrap();
         assert!(matches!(event, Received::Event(Event::Up)));
         client.send_to(id, b"hello", &SendInfo::default()).await.unwrap();

@@ -35,7 +35,7 @@ async fn pair() -> (Association, Association) {
 
 async fn pair_with(options: &StackOptions) -> (Association, Association) {
     let listener = Listener::bind_with("127.0.0.1:0/udp:0", options).await.unwrap();
-    let client = Association::connect_with(listener.local_address(), options).await.unwrap();
+    let client = Association::connect_with(listener.address(), options).await.unwrap();
     (client, listener.accept().await.unwrap().0)
 }
 

@@ -14,7 +14,7 @@ fn runtime() -> tokio::runtime::Runtime {
 fn associations_outlive_their_runtime() {
     let (listener, client) = runtime().block_on(async {
         let listener = Listener::bind("127.0.0.1:0/udp:0").await.unwrap();
-        let client = Association::connect(listener.local_address()).await.unwrap();
+        let client = Association::connect(listener.address()).await.unwrap();
         (listener, client)
     });
     // The runtime has ended; the background thread serves the sockets.
@@ -83,7 +83,7 @@ fn a_runtime_without_timers_leaves_it_to_the_background_thread() {
 #[test]
 fn ports_are_free_when_their_last_user_is_gone() {
     on_runtimes(|| async {
-        let address = Listener::bind("127.0.0.1:0/udp:0").await.unwrap().local_address();
+        let address = Listener::bind("127.0.0.1:0/udp:0").await.unwrap().address();
         for _ in 0..10 {
             let listener = Listener::bind(&address).await.unwrap();
             let client = Association::connect(&address).await.unwrap();

@@ -106,7 +106,7 @@ impl SctpAcceptor {
 
     /// Returns the SCTP port and the UDP port that carries it; `None` with raw IP.
     pub(crate) fn ports(&self) -> (u16, Option<u16>) {
-        let address = self.listener.local_address();
+        let address = self.listener.address();
         (address.port, address.udp_port)
     }
 
@@ -412,7 +412,7 @@ mod tests {
             .with_hairpin(true);
         let stack = Stack::bind(&local).expect("a free port");
         let listener = stack.listen(7).expect("a free port");
-        let association = stack.connect(listener.local_address()).expect("it listens");
+        let association = stack.connect(listener.address()).expect("it listens");
         let path = association.statistics().expect("it is there").paths.remove(0);
         let with_srtt = |ms| PathStatistics { srtt: Some(Duration::from_millis(ms)), ..path.clone() };
         assert_eq!(with_earlier_srtt(with_srtt(25), &[with_srtt(1)]).srtt, with_srtt(1).srtt);

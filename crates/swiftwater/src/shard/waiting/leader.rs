@@ -217,7 +217,7 @@ mod tests {
         let bind = || stack(Duration::from_secs(1));
         let (client_stack, server_stack) = (bind(), bind());
         let listener = server_stack.listen(7).expect("a free port");
-        let client = client_stack.connect(listener.local_address()).expect("it listens");
+        let client = client_stack.connect(listener.address()).expect("it listens");
         let (server, _) = listener.accept().expect("it has connected");
         let credit = || server_stack.shard.enter().busy_poll.credit();
         let before = credit();
