@@ -335,9 +335,7 @@ mod tests {
         all.state().stack_bytes = ABSURD_STACK_BYTES;
         let one = UserThreads::new(&all, 1);
         let (done, is_done) = tokio::sync::oneshot::channel();
-        one.run(move || {
-            let _ = done.send(());
-        });
+        one.run(move || done.send(()).expect("the test waits"));
         let threads = || {
             let state = all.state();
             (state.running, state.waiting.len())
@@ -355,9 +353,7 @@ mod tests {
         one.run(nothing);
         all.state().stack_bytes = ABSURD_STACK_BYTES;
         let (done, is_done) = std::sync::mpsc::channel();
-        other.run(move || {
-            let _ = done.send(());
-        });
+        other.run(move || done.send(()).expect("the test waits"));
         is_done.recv_timeout(WAIT_MAX).expect("the thread of the first user does the work of the other");
         assert_eq!(all.state().running, 1);
     }

@@ -98,7 +98,7 @@ mod tests {
         let stick = || {
             let (begin, (end_it, ends)) = (begin.clone(), std::sync::mpsc::channel::<()>());
             worker.run(move || {
-                let _ = begin.send(());
+                begin.send(()).unwrap_or_default();
                 ends.recv().unwrap_or_default();
             });
             end_it

@@ -242,7 +242,7 @@ impl Compress {
         own(association, &[&[what][..], &self.wrapped.to_be_bytes()].concat())
     }
 
-    /// Returns whether everything has come that the other end has wrapped, or the wait for it is over. At the end of a record only.
+    /// Returns whether no record is open, and everything has come that the other end has wrapped, or the wait for it is over.
     fn has_left(&self) -> bool {
         match self.leaving {
             Leaving::No | Leaving::Owed | Leaving::Told => false,
