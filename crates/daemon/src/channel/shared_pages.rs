@@ -229,7 +229,7 @@ impl SharedPages {
     }
 
     /// Returns how far the sharers had read when their page was read last
-    /// ([`Endpoint::learn`](crate::channel::endpoint::Endpoint::learn)).
+    /// ([`Endpoint::read_page`](crate::channel::endpoint::Endpoint::read_page)).
     pub(crate) fn read_so_far(&self) -> ReadSoFar {
         self.memory.known()
     }

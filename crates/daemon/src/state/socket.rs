@@ -461,3 +461,122 @@ impl Socket {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use carrier::status_page::StatusPage;
+    use swiftwater::LossKind;
+
+    use super::*;
+    use crate::testing::{opened, registry, soon};
+
+    const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 7);
+
+    fn field(socket: &Socket, at: u64) -> u32 {
+        socket.channel().pages.field(at)
+    }
+
+    /// Returns the state of the socket, which is the one that the program sees.
+    fn state(socket: &Socket) -> State {
+        assert_eq!(State::from_u32(field(socket, StatusPage::STATE_AT)), Some(socket.state()));
+        socket.state()
+    }
+
+    fn connecting(socket: &Socket, id: u32) {
+        let assoc = Rc::new(SocketAssociation::new(id, PEER, socket.future_options()));
+        socket.on_connecting(&assoc, None);
+        assert_eq!((state(socket), socket.addresses().peer()), (State::Connecting, Some(PEER)));
+        // The number of the only association is ignored.
+        assert_eq!(socket.named_association(0).map(|assoc| assoc.id()), Some(id));
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn the_program_sees_each_state_of_a_one_to_one_socket() {
+        let registry = registry();
+        let (socket, _program_end) = opened(&registry, Style::OneToOne);
+        connecting(&socket, 3);
+        socket.on_connect_failed(Errno::CONNREFUSED, false);
+        assert_eq!((state(&socket), socket.addresses().peer()), (State::Idle, None));
+        assert!(socket.associations().is_empty());
+        assert_eq!(field(&socket, StatusPage::ERROR_AT), Errno::CONNREFUSED.raw_os_error().cast_unsigned());
+        connecting(&socket, 4);
+        assert_eq!(field(&socket, StatusPage::ERROR_AT), 0, "the next attempt clears the error");
+        socket.on_connected(10);
+        assert_eq!((state(&socket), field(&socket, StatusPage::STREAMS_OUT_AT)), (State::Connected, 10));
+        let mut end = pin!(socket.end());
+        assert!(end.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        socket.on_association_ended(Ended::ByPeer);
+        assert_eq!(state(&socket), State::Ended);
+        assert!(socket.named_association(4).is_none());
+        soon(end).await;
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn the_end_of_an_association_depends_on_the_style_of_the_socket() {
+        let registry = registry();
+        for (style, how, ended) in [
+            (Style::OneToOne, Ended::ByPeer, State::Ended),
+            (Style::OneToOne, Ended::ByUs, State::Lost),
+            (Style::TcpStream, Ended::ByUs, State::Ended),
+            (Style::TcpStream, Ended::Lost(LossKind::Aborted), State::Lost),
+            (Style::PeeledOff, Ended::ByPeer, State::Lost),
+        ] {
+            let (socket, _program_end) = opened(&registry, style);
+            connecting(&socket, 3);
+            socket.on_connected(1);
+            socket.on_association_ended(how);
+            assert_eq!(state(&socket), ended, "{style:?} {how:?}");
+            let has_error = field(&socket, StatusPage::ERROR_AT) != 0;
+            assert_eq!(has_error, matches!(how, Ended::Lost(_)), "{style:?} {how:?}");
+        }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_socket_and_the_table_of_ports_agree_about_its_port() {
+        let registry = registry();
+        let at = |host: u8, port| SocketAddr::from(([127, 0, 0, host], port));
+        let [(socket, _first_end), (other, _other_end)] =
+            [(); 2].map(|()| opened(&registry, Style::OneToOne));
+        registry.bind(&socket, at(1, 0)).expect("a free port");
+        let mut bound = socket.addresses().bound().expect("it is bound");
+        let port = bound.port();
+        assert_eq!(registry.bind(&other, at(1, port)), Err(Errno::ADDRINUSE));
+        bound.add(at(2, 0).ip());
+        registry.rebind(&socket, bound.clone()).expect("both are free");
+        assert_eq!(
+            (socket.addresses().bound(), registry.bind(&other, at(2, port))),
+            (Some(bound), Err(Errno::ADDRINUSE))
+        );
+        assert!(!other.addresses().is_bound());
+        let listener = Arc::new(Listener::from(registry.stack().listen(port).expect("a free port")));
+        registry.on_listening(&socket, &listener);
+        assert_eq!((state(&socket), socket.listener().is_some()), (State::Listening, true));
+        registry.on_unlistened(&socket);
+        assert_eq!(state(&socket), State::Idle);
+        registry.forget(&socket);
+        assert!(!socket.addresses().is_bound());
+        assert_eq!((registry.holders(port), registry.bind(&other, at(1, port))), (0, Ok(())));
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn the_program_sees_from_how_many_associations_it_may_hear() {
+        let registry = registry();
+        let (socket, _program_end) = opened(&registry, Style::OneToMany);
+        let enter = |id| {
+            let assoc = SocketAssociation::new(id, PEER, socket.future_options());
+            socket.enter(assoc, 5, registry.seat(&socket).expect("room"))
+        };
+        let (first, _second) = (enter(3), enter(4));
+        let heard = || field(&socket, StatusPage::ASSOCIATIONS_AT);
+        assert_eq!((heard(), field(&socket, StatusPage::entry_streams_out_at(0))), (2, 5));
+        let queue = socket.remove(&first).expect("it has a queue");
+        assert!(queue.is_closed() && socket.remove(&first).is_none());
+        // Messages of a removed association may still come.
+        assert_eq!((heard(), socket.associations().count()), (2, 1));
+        socket.on_silent();
+        assert_eq!(heard(), 1);
+    }
+}
