@@ -4,10 +4,33 @@
 
 static char *memory;
 
-static void *write_page(void *page)
+struct writer {
+    int page;
+    _Atomic pid_t thread;
+    pthread_t id;
+};
+
+static void *write_page(void *argument)
 {
-    CHECK(pwrite(*(int *)page, memory, 64, 4000) == 64);
+    struct writer *writer = argument;
+    writer->thread = gettid();
+    CHECK(pwrite(writer->page, memory, 64, 4000) == 64);
     return NULL;
+}
+
+/* Waits until a writer has slept for a while: its call waits for the content. */
+static void await_writer(struct writer *writer)
+{
+    char name[64], line[256];
+    for (int asleep = 0; asleep < 20; usleep(5000)) {
+        if (writer->thread == 0)
+            continue;
+        snprintf(name, sizeof name, "/proc/self/task/%d/stat", writer->thread);
+        FILE *stat = fopen(name, "r");
+        CHECK(stat && fgets(line, sizeof line, stat) && fclose(stat) == 0);
+        char *after_name = strrchr(line, ')');
+        asleep = after_name && strchr("SD", after_name[2]) ? asleep + 1 : 0;
+    }
 }
 
 int main(int argc, char **argv)
@@ -26,18 +49,19 @@ int main(int argc, char **argv)
     connection = call();
     say(connection, OPEN, body, sizeof body, NULL, 0);
     CHECK(answer(connection, left) == 0 && close(connection) == 0);
-    pthread_t writers[2];
+    struct writer writers[2] = {{.page = used[SHARERS_PAGE]}, {.page = left[SHARERS_PAGE]}};
     CHECK(pwrite(used[STATUS_PAGE], "", 1, 0) < 0 && errno == EBADF);
-    CHECK(pthread_create(&writers[0], NULL, write_page, &used[SHARERS_PAGE]) == 0);
-    CHECK(pthread_create(&writers[1], NULL, write_page, &left[SHARERS_PAGE]) == 0);
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_create(&writers[i].id, NULL, write_page, &writers[i]) == 0);
     fuse_await();
-    /* The second write call sleeps for the same page of the memory. */
-    usleep(100000);
+    /* Both write calls sleep for the same page of the memory. */
+    for (int i = 0; i < 2; i++)
+        await_writer(&writers[i]);
     CHECK(ask(LISTEN, &backlog, sizeof backlog, used[0]) == 0);
     CHECK(close(left[0]) == 0);
     CHECK(ask(LISTEN, &backlog, sizeof backlog, used[0]) == 0);
     hold();
     fuse_is_released = 1;
-    CHECK(pthread_join(writers[0], NULL) == 0 && pthread_join(writers[1], NULL) == 0);
+    CHECK(pthread_join(writers[0].id, NULL) == 0 && pthread_join(writers[1].id, NULL) == 0);
     return 0;
 }
