@@ -16,6 +16,8 @@ struct sleeper {
     int fd, id;
     long result;
     int error;
+    /* Number of calls that have returned. */
+    _Atomic int returned;
     char word[8];
 };
 
@@ -41,6 +43,7 @@ static void *receives(void *argument)
     errno = 0;
     s->result = recv(s->fd, s->word, sizeof s->word, 0);
     s->error = errno;
+    s->returned++;
     return NULL;
 }
 
@@ -160,7 +163,8 @@ static void closed_beside_a_receiver_that_has_waited_before(void)
     struct sleeper s;
     begins(&s, j.server, receives_again);
     NEEDED(send(j.client, "one", 3, 0) == 3);
-    usleep(100000);
+    while (s.returned == 0)
+        usleep(1000);
     await_sleep(&s);
     NEEDED(close(j.server) == 0 && send(j.client, "two", 3, 0) == 3);
     ends(&s, "second recv");
