@@ -34,7 +34,7 @@ struct Parcel {
     flips: Option<Flips>,
     /// Place of the flow's counters.
     flow: usize,
-    /// What these counters gain by the arrival: nothing by that of a copy.
+    /// Amounts that the arrival adds to these counters: none for a copy.
     arrived: Arrived,
 }
 

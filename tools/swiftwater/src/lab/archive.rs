@@ -39,7 +39,7 @@ pub(super) struct Manifest {
     pub(super) elapsed_s: f64,
     #[serde(default)]
     pub(super) settings: RunSettings,
-    /// What this host does not permit, a sentence each.
+    /// Restrictions of this host, a sentence each.
     #[serde(default)]
     pub(super) limits: Vec<String>,
     /// Transports that this host lacks, with the reason.

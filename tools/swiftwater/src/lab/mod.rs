@@ -101,7 +101,7 @@ impl LabError {
     /// Returns the exit status for errors that have one of their own.
     pub(crate) fn exit_status(&self) -> Option<u8> {
         match self {
-            // The same as for an option that does not exist.
+            // Options that do not exist have this status, too.
             LabError::NoCase { .. } | LabError::Live(LiveError::NoCase(_)) => Some(EXIT_USAGE),
             LabError::Line(line::LineError::Program { source, .. }) => {
                 let is_missing = source.kind() == io::ErrorKind::NotFound;
@@ -263,6 +263,10 @@ fn run_live(
         json.write_nothing()?;
     }
     tell_interruption(has_figures(&all));
+    if !has_figures(&all) && !interrupt::requested() {
+        // What the kernel lacks is no failure beside other figures.
+        failure.get_or_insert(LiveError::NothingToMeasure.into());
+    }
     failure.map_or(Ok(()), Err)
 }
 

@@ -73,8 +73,8 @@ pub(super) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// Returns an outcome of a run, with the seed of a simulation or the figures of a measurement. A live experiment has outcomes of
-    /// this stack without figures, too: those of the virtual clock.
+    /// Returns an outcome of a run, with the seed of a simulation or the figures of a measurement. Outcomes of this stack with
+    /// neither, in a live experiment, are those of the virtual clock.
     pub(super) fn new(
         experiment: &'static str,
         seed: Option<u64>,

@@ -193,6 +193,18 @@ fn a_transport_that_the_kernel_lacks_is_left_out_and_named_with_what_the_namespa
 
 #[test]
 #[ignore = "needs namespaces and ip: ./test --all"]
+fn a_selection_of_which_the_kernel_has_nothing_fails() {
+    if !possible(&["python3"]) {
+        return;
+    }
+    let words = ["--live", "failover", "--quick", "--case", "mptcp", "--json"];
+    let (output, said) = output(&mut lab_refused(None, "mptcp", &words));
+    assert!(output.status.code() == Some(1) && said.contains("nothing was measured"), "{said}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "[]\n");
+}
+
+#[test]
+#[ignore = "needs namespaces and ip: ./test --all"]
 fn laboratories_side_by_side_and_within_each_other_do_not_meet() {
     if !possible(&["unshare"]) {
         return;

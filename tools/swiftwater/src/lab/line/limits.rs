@@ -1,4 +1,4 @@
-//! What the system does not permit to this process and to the hosts that it makes.
+//! Restrictions that the system puts on this process, and on the hosts that it makes.
 
 use std::thread;
 

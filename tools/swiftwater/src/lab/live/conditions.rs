@@ -1,4 +1,4 @@
-//! What this host does not permit, and transports that it lacks.
+//! Restrictions of this host, and transports that it lacks.
 
 use std::env;
 use std::io;
@@ -10,6 +10,7 @@ use super::plan::{self, Series, Tool};
 use super::selection::cells;
 use crate::lab::args::LiveName;
 use crate::lab::line::limits;
+use crate::run::find_shim_for_itself;
 use crate::sockets;
 
 /// Program of the series `sctp-sockets`.
@@ -64,7 +65,9 @@ impl Conditions {
 /// Opens a socket as the series needs it, or looks for the program that it needs.
 fn try_series(series: Series) -> io::Result<()> {
     let words = match series.tool {
-        Tool::Iperf3 if is_installed(IPERF3) => return Ok(()),
+        Tool::Iperf3 if is_installed(IPERF3) => {
+            return find_shim_for_itself().map(drop).map_err(io::Error::other);
+        }
         Tool::Iperf3 => return Err(io::Error::other(format!("{IPERF3} is not installed"))),
         Tool::Perf(words) => words,
     };

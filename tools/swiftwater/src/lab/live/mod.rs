@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `plan` | what each experiment compares, and on which lines |
 //! | `beside` | runs on the virtual clock beside live ones |
-//! | `conditions` | what this host does not permit, and transports that it lacks |
+//! | `conditions` | restrictions of this host, and transports that it lacks |
 //! | `selection` | the cells that the user asks for, and how long they take |
 //! | `measure` | one measurement, by a process at each end |
 //! | `watch` | the lines while it runs |
@@ -82,6 +82,11 @@ pub(crate) enum LiveError {
     /// No measurement has such a name.
     #[error(transparent)]
     NoCase(#[from] NoCase),
+    /// No selected transport has delivered a figure.
+    #[error(
+        "nothing was measured: this host lacks the selected transports, or they fail; select others with --case"
+    )]
+    NothingToMeasure,
     /// One end failed and reported why.
     #[error("{name}: {said}")]
     End {
