@@ -198,23 +198,4 @@ mod tests {
         assert!(looks.get() < 50, "{} looks", looks.get());
         drop(client);
     }
-
-    #[test]
-    fn a_wait_ends_with_the_last_association_whoever_polls_the_sockets() {
-        let (own, peers) = (local_stack(), local_stack());
-        let listener = peers.listen(7).expect("a free port");
-        let client = own.connect(listener.address()).expect("it listens");
-        let (peer, _) = listener.accept().expect("it has connected");
-        let own_listener = own.listen(8).expect("a free port");
-        thread::scope(|scope| {
-            // This thread polls the sockets, and the one that waits for the end follows it.
-            let leader = scope.spawn(|| own_listener.accept_timeout(Duration::from_secs(60)));
-            let waiter = scope.spawn(|| own.until(Wait::Forever, has_ended));
-            peer.abort("enough");
-            assert!(waiter.join().expect("no panic"));
-            peers.connect(own_listener.address()).expect("it listens");
-            leader.join().expect("no panic").expect("it has connected");
-        });
-        drop(client);
-    }
 }

@@ -230,6 +230,29 @@ mod tests {
         assert_eq!(credit(), before);
     }
 
+    #[test]
+    fn a_follower_that_waits_for_the_end_is_told_of_it_by_the_leader() {
+        let [own, peers] = [(); 2].map(|()| stack(Duration::ZERO));
+        let listener = peers.listen(7).expect("a free port");
+        let client = own.connect(listener.address()).expect("it listens");
+        let (peer, _) = listener.accept().expect("it has connected");
+        let own_listener = own.listen(8).expect("a free port");
+        thread::scope(|scope| {
+            let leader = scope.spawn(|| own_listener.accept_timeout(PATIENCE));
+            let socket = own_listener.socket();
+            until("the listener polls the sockets", socket, |inner| leads(inner, socket));
+            let follower = scope.spawn(|| own.await_end(PATIENCE));
+            until("the wait for the end follows", socket, |inner| {
+                inner.waiting.observers.iter().any(|s| inner.waiting.by_stream.contains_key(s))
+            });
+            peer.abort("enough");
+            assert!(follower.join().expect("no panic"));
+            peers.connect(own_listener.address()).expect("it listens");
+            leader.join().expect("no panic").expect("it has connected");
+        });
+        drop(client);
+    }
+
     #[cfg(feature = "tokio")]
     #[test]
     fn a_poller_waits_for_room_no_longer_than_a_driver_does() {
