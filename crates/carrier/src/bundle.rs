@@ -1,11 +1,26 @@
-//! Reading records that may hold several messages.
+//! Reading bundles: several messages one after the other.
 //!
-//! The sharers' page contains the position up to which a record was read, and any sharer may write any number there. So
-//! this code checks every number from the page, and its results stay within the record.
+//! The sharers' page contains the position up to which a bundle was read, and any sharer may write any number there. So
+//! this code checks every number from the page, and its results stay within the bundle.
 
-use crate::record::{Flags, HEADER_BYTES, Header};
+use std::ops::Range;
 
-/// Returns the offset and the header of each message in a record, up to the first bytes that are no message.
+use crate::record::{BUNDLE_BYTES_MAX, Flags, HEADER_BYTES, Header, Kind};
+use crate::status_page::RING_BYTES;
+
+/// Returns the range of a bundle in the receive ring; `None` if none can lie there.
+pub fn place(at: u32, bytes: u32) -> Option<Range<usize>> {
+    let (at, bytes) = (at as usize, bytes as usize);
+    let end = at.checked_add(bytes).filter(|end| *end <= RING_BYTES)?;
+    (bytes <= BUNDLE_BYTES_MAX).then_some(at..end)
+}
+
+/// Returns the header of the record that says where a bundle lies: its offset in the ring, and its length.
+pub fn header(at: usize, bytes: usize) -> Header {
+    Header { context: at as u32, bytes: bytes as u32, ..Header::new(Kind::Bundle) }
+}
+
+/// Returns the offset and the header of each message in a record or a bundle, up to the first bytes that are no message.
 pub fn messages(record: &[u8]) -> impl Iterator<Item = (usize, Header)> + '_ {
     let mut next = 0;
     std::iter::from_fn(move || {
@@ -38,8 +53,27 @@ impl<'a> Unread<'a> {
     /// Returns `None` if no whole message begins there, or if it is shorter than `consumed`.
     pub fn of(bundle: &'a [u8], at: usize, consumed: usize) -> Option<Unread<'a>> {
         let rest = bundle.get(at..)?;
-        let header = Header::parse(rest).filter(|header| !header.flags.contains(Flags::IN_MEMFD))?;
+        let is_here =
+            |header: &Header| header.kind != Kind::Bundle && !header.flags.contains(Flags::IN_MEMFD);
+        let header = Header::parse(rest).filter(is_here)?;
         let content = rest.get(HEADER_BYTES..header.record_bytes())?;
         Some(Unread { header, rest: content.get(consumed..)?, next: at + header.record_bytes() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bundle_lies_in_the_ring() {
+        let (ring, longest) = (RING_BYTES as u32, BUNDLE_BYTES_MAX as u32);
+        assert_eq!(place(ring - 100, 100), Some(RING_BYTES - 100..RING_BYTES));
+        assert_eq!(place(0, longest), Some(0..BUNDLE_BYTES_MAX));
+        for (at, bytes) in [(ring - 100, 101), (ring, 1), (0, longest + 1), (u32::MAX, 1), (1, u32::MAX)] {
+            assert_eq!(place(at, bytes), None, "{at}, {bytes}");
+        }
+        let header = header(64, 100);
+        assert_eq!(place(header.context, header.bytes), Some(64..164));
     }
 }

@@ -5,9 +5,10 @@
 //!
 //! | way | carries | module |
 //! |---|---|---|
-//! | the carrier | messages, one record each or several in a bundle, and accepted associations | [`record`], [`bundle`] |
+//! | the carrier | messages, one record each, accepted associations, and the places of bundles | [`record`] |
 //! | a connection of its own for each request | all other calls of the sockets API | [`request`] |
 //! | a page that the daemon alone writes | the state of the socket | [`status_page`] |
+//! | the receive ring behind that page | several messages to the program in a bundle | [`status_page::RING_BYTES`], [`bundle`] |
 //! | a ring in memory of the program | messages to the daemon | `ring` |
 //!
 //! The sharers of a descriptor agree among themselves in a page of their own, [`sharers_page`].
@@ -31,4 +32,4 @@ pub mod status_page;
 pub mod trust;
 
 /// Version of the protocol in this crate. Both sides must have the same.
-pub const VERSION: u16 = 14;
+pub const VERSION: u16 = 15;

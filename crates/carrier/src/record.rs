@@ -3,8 +3,9 @@
 //! A message of more than [`PAYLOAD_BYTES_MAX`] is one record, too, so that it stays whole among all sharers of the descriptor:
 //! its bytes are in a sealed memfd that comes with the record.
 //!
-//! Short messages to the program that are there at the same time may share a record, a *bundle*: each with its header, one after
-//! the other (see [`StatusPage::bundles`](crate::status_page::StatusPage::bundles)).
+//! Messages to the program that are there at the same time may share a record, a *bundle*: they lie in the receive ring of the
+//! socket, each with its header, one after the other, and the record says where (see
+//! [`StatusPage::bundles`](crate::status_page::StatusPage::bundles)).
 
 use std::net::SocketAddr;
 
@@ -23,8 +24,8 @@ pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
 pub const PLAIN_BYTES_MAX: usize = 1024;
 /// The longest record.
 pub const RECORD_BYTES_MAX: usize = HEADER_BYTES + PAYLOAD_BYTES_MAX;
-/// The longest bundle: an allocation that the kernel makes in one piece, with its own overhead.
-pub const BUNDLE_BYTES_MAX: usize = 15 * 1024;
+/// The longest bundle.
+pub const BUNDLE_BYTES_MAX: usize = 2 * RECORD_BYTES_MAX;
 /// The longest message that the daemon takes from a program, or passes to it in one piece.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// Number of bytes after the header of a [`Kind::Accepted`]: one such record fills the smallest carrier, which polls writable
@@ -44,6 +45,9 @@ pub enum Kind {
     /// [`StatusPage::longest`](crate::status_page::StatusPage::longest)), or are bundles. The record is empty; a reader that
     /// finds it removes it and waits for the next record, which follows at once.
     SizeHint,
+    /// To the program: messages in the receive ring. [`Header::bytes`] is their length with their headers, and
+    /// [`Header::context`] the place of the first one in the ring.
+    Bundle,
     /// From the program's end: keeps that end from polling writable while it connects, or while the ring is full. Discarded.
     Filler,
     /// From the program's end: the ring of a daemon that slept holds messages.
@@ -181,6 +185,7 @@ impl Header {
             Kind::SizeHint => 5,
             Kind::Wake => 6,
             Kind::Ring => 7,
+            Kind::Bundle => 8,
         };
         let mut w = Writer::new(&mut out);
         w.u32(MAGIC).u16(kind).u16(self.flags.0).u16(self.stream).u16(self.ssn);
@@ -204,6 +209,7 @@ impl Header {
             5 => Kind::SizeHint,
             6 => Kind::Wake,
             7 => Kind::Ring,
+            8 => Kind::Bundle,
             _ => return None,
         };
         let flags = Some(r.u16()?).filter(|flags| flags & !Flags::ALL == 0).map(Flags)?;
@@ -221,9 +227,10 @@ impl Header {
             bytes: r.u32()?,
             address: address::read(&mut r),
         };
-        let limit = match flags.contains(Flags::IN_MEMFD) {
-            true => MESSAGE_BYTES_MAX,
-            false => PAYLOAD_BYTES_MAX,
+        let limit = match kind {
+            Kind::Bundle => BUNDLE_BYTES_MAX,
+            _ if flags.contains(Flags::IN_MEMFD) => MESSAGE_BYTES_MAX,
+            _ => PAYLOAD_BYTES_MAX,
         };
         (header.bytes as usize <= limit).then_some(header)
     }
@@ -233,10 +240,11 @@ impl Header {
         Reader(record).u32() == Some(MAGIC)
     }
 
-    /// Returns the length of the message in a record, with this header: its content follows, unless that is in a memfd.
+    /// Returns the length of the message in a record, with this header: its content follows, unless that is in a memfd or in
+    /// the receive ring.
     #[inline]
     pub fn record_bytes(&self) -> usize {
-        match self.flags.contains(Flags::IN_MEMFD) {
+        match self.kind == Kind::Bundle || self.flags.contains(Flags::IN_MEMFD) {
             true => HEADER_BYTES,
             false => HEADER_BYTES + self.bytes as usize,
         }
@@ -311,6 +319,14 @@ mod tests {
         assert_eq!((split(header, b"on"), split(header, b"ones")), (None, None));
         let in_memfd = Header { flags: Flags::IN_MEMFD, ..header };
         assert_eq!((split(in_memfd, b""), split(in_memfd, b"one")), (Some(Vec::new()), None));
+    }
+
+    #[test]
+    fn the_content_of_a_bundle_is_elsewhere() {
+        let bundle = |bytes: usize| Header { bytes: bytes as u32, context: 7, ..Header::new(Kind::Bundle) };
+        let longest = bundle(BUNDLE_BYTES_MAX);
+        assert_eq!(Header::split(&longest.encode()), Some((longest, &[][..])));
+        assert_eq!(Header::parse(&bundle(BUNDLE_BYTES_MAX + 1).encode()), None);
     }
 
     #[test]

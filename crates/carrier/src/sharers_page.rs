@@ -51,10 +51,9 @@ pub struct SharersPage {
     pub bundle_bytes: AtomicU32,
     /// Offset of the next message's header in the bundle.
     pub bundle_at: AtomicU32,
-    /// Number of bundles removed, modulo 2^32: a reader with a copy of a bundle compares it to learn whether the bundle is still
-    /// at the front.
-    pub bundles_taken: AtomicU32,
-    /// The header at the beginning of the record that a reader has begun.
+    /// Offset of the bundle in the receive ring.
+    pub bundle_place: AtomicU32,
+    /// The header of the first message in the record or the bundle that a reader has begun.
     header: [AtomicU32; HEADER_BYTES / 4],
     /// Number of the last error that a sharer has taken.
     pub errors_taken: AtomicU32,
@@ -186,13 +185,13 @@ impl SharersPage {
         &self.sent
     }
 
-    /// Returns the header at the beginning of the record that a reader has begun and that is still there.
+    /// Returns the header of the first message in the record or the bundle that a reader has begun and that is still there.
     pub fn front(&self) -> Option<Header> {
         let words = self.header.each_ref().map(|word| word.load(Relaxed).to_ne_bytes());
         Header::parse(words.as_flattened())
     }
 
-    /// Notes the header of a record that is being read and stays in the carrier.
+    /// Notes the header of the first message in a record or a bundle that is being read and stays.
     pub fn set_front(&self, header: &Header) {
         let bytes = header.encode();
         for (word, bytes) in self.header.iter().zip(bytes.as_chunks().0) {
@@ -213,7 +212,7 @@ impl Default for SharersPage {
             consumed: AtomicU32::default(),
             bundle_bytes: AtomicU32::default(),
             bundle_at: AtomicU32::default(),
-            bundles_taken: AtomicU32::default(),
+            bundle_place: AtomicU32::default(),
             header: Default::default(),
             errors_taken: AtomicU32::default(),
             write_lock: AtomicU32::default(),

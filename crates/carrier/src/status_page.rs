@@ -14,10 +14,17 @@ use ring::ReaderWords;
 use crate::address;
 use crate::bytes::{Reader, Writer};
 
-/// Size of the memfd of a one-to-many socket. The system provides memory only for the part that is written.
+/// Size of the page of a one-to-many socket.
 pub const PAGE_BYTES: usize = 64 * 1024;
-/// Size of the memfd of any other socket, which has no entries: one page of the system, which holds all fields.
+/// Size of the page of any other socket, which has no entries: one page of the system, which holds all fields.
 pub const FIELDS_BYTES: usize = 4096;
+/// Offset of the receive ring in the memfd of any socket: the messages of bundles
+/// ([`Kind::Bundle`](crate::record::Kind::Bundle)) lie there. The system provides its memory when the first bundle comes.
+pub const RING_AT: usize = PAGE_BYTES;
+/// Size of the receive ring.
+pub const RING_BYTES: usize = 512 * 1024;
+/// Size of the memfd with the ring. The memory behind the fields of a socket without entries is never provided.
+pub const STATUS_BYTES: usize = RING_AT + RING_BYTES;
 /// Number of associations of a one-to-many socket that have an [`Entry`]. A shim asks the daemon about others.
 pub const ENTRIES: usize = 1024;
 /// Size of a peer's address.
@@ -51,8 +58,8 @@ pub struct StatusPage {
     /// Upper bound for the length of a message on the carrier, up to the first [`Kind::SizeHint`](crate::record::Kind::SizeHint)
     /// there. It changes before that record is sent.
     pub longest: AtomicU32,
-    /// Not zero: a record behind the next [`Kind::SizeHint`](crate::record::Kind::SizeHint) may hold several messages. Zero again
-    /// when all that the daemon has put into the carrier was read.
+    /// Not zero: a record behind the next [`Kind::SizeHint`](crate::record::Kind::SizeHint) may be a
+    /// [`Kind::Bundle`](crate::record::Kind::Bundle). Zero again when all that the daemon has put into the carrier was read.
     pub bundles: AtomicU32,
     /// Longest message that can be sent unfragmented, if the socket disables fragmentation; 0 for no limit.
     pub fragmentation_limit: AtomicU32,

@@ -152,6 +152,12 @@ fn send_with(program_end: &OwnedFd, header: &Header, descriptor: BorrowedFd<'_>)
     sendmsg(program_end, &[IoSlice::new(&header.encode())], &mut control, SendFlags::DONTWAIT).expect("room");
 }
 
+/// Takes the next record, with the messages of a bundle in its place, as a program that reads does; `None` if there is none.
+pub(crate) fn read_bundled(socket: &Socket, program_end: &OwnedFd) -> Option<Vec<u8>> {
+    let record = read(program_end)?;
+    Some(socket.channel().carrier().bundle_of(&record).unwrap_or(record))
+}
+
 /// Takes the next record or packet as a program that reads does; `None` if there is none.
 pub(crate) fn read(program_end: &OwnedFd) -> Option<Vec<u8>> {
     let mut place = vec![0; 128 * 1024];

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use ::carrier::bundle::{Unread, begins_at, messages};
 use ::carrier::record::{
-    Flags, HEADER_BYTES, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX, parse_accepted,
+    BUNDLE_BYTES_MAX, Flags, HEADER_BYTES, Header, Kind, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX, parse_accepted,
 };
 use ::carrier::request::{Answer, FRAME_BYTES_MAX, Request};
 use ::carrier::sharers_page::{ROOM_BYTES, ReadSoFar, SharersPage};
@@ -50,7 +50,8 @@ fn request_start(bytes: &[u8]) -> usize {
 /// Checks that no bytes panic as a record, and that all positions of its messages are within it.
 pub fn record(bytes: &[u8]) {
     if let Some((header, payload)) = Header::split(bytes) {
-        let expected = if header.flags.contains(Flags::IN_MEMFD) { 0 } else { header.bytes as usize };
+        let is_elsewhere = header.kind == Kind::Bundle || header.flags.contains(Flags::IN_MEMFD);
+        let expected = if is_elsewhere { 0 } else { header.bytes as usize };
         assert_eq!(payload.len(), expected);
         // Bytes of a header that an address leaves free have no meaning.
         assert_eq!(Header::parse(&header.encode()), Some(header));
@@ -62,8 +63,12 @@ pub fn record(bytes: &[u8]) {
     for (at, header) in messages(bytes) {
         assert_eq!(at, end, "one follows the other");
         assert!(at + HEADER_BYTES <= bytes.len() && begins_at(bytes, at));
-        let in_memfd = header.flags.contains(Flags::IN_MEMFD);
-        assert!(header.bytes as usize <= if in_memfd { MESSAGE_BYTES_MAX } else { PAYLOAD_BYTES_MAX });
+        let most = match header.kind {
+            Kind::Bundle => BUNDLE_BYTES_MAX,
+            _ if header.flags.contains(Flags::IN_MEMFD) => MESSAGE_BYTES_MAX,
+            _ => PAYLOAD_BYTES_MAX,
+        };
+        assert!(header.bytes as usize <= most);
         end = at + header.record_bytes();
     }
     for at in 0..bytes.len().min(STEPS_MAX) {

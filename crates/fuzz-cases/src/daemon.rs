@@ -390,6 +390,7 @@ impl Head {
             Kind::SizeHint,
             Kind::Wake,
             Kind::Ring,
+            Kind::Bundle,
         ];
         let header = Header {
             stream: self.stream.into(),

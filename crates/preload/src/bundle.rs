@@ -1,8 +1,8 @@
-//! Records that hold several messages.
+//! Several messages to the program that share a record: a bundle.
 //!
-//! A bundle stays at the front of the carrier until its last message was read, so the descriptor polls readable until then. Each
-//! reader copies the bundle once and then takes messages without system calls. The sharers' page counts how far all sharers have
-//! read, and tells a reader whether its copy is still of the bundle at the front.
+//! The messages of a bundle lie in the receive ring, which the daemon writes and the program maps, and the record says where.
+//! The record stays at the front of the carrier until the last message was read, so the descriptor polls readable until then,
+//! and the daemon leaves the memory as it is. Readers take messages without system calls; the sharers' page counts how far all of them have read.
 //!
 //! The lock for reading guards all of this.
 
@@ -10,28 +10,30 @@ use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
 
 use carrier::bundle::{Unread, messages};
-use carrier::record::{BUNDLE_BYTES_MAX, Flags, Header};
+use carrier::record::{Flags, Header, Kind};
 
-use crate::descriptor::Descriptor;
 use crate::message::{self, Message};
 use crate::pages::Pages;
-use crate::record_copy::Lent;
+use crate::receive;
 use crate::system::{self, Buffers, Errno, Result};
 
 /// Peeks at the record at the front, and notes in the page if it is a bundle.
-pub(crate) fn begin(fd: RawFd, descriptor: &Descriptor) -> Result<bool> {
-    let pages = descriptor.pages();
-    let mut copy = descriptor.copy.lend()?;
-    let bytes = copy.look(fd, pages)?;
-    let Some(header) = copy.content.get(..bytes).and_then(Header::parse) else { return Ok(false) };
-    if header.flags.contains(Flags::IN_MEMFD) || header.record_bytes() >= bytes {
+pub(crate) fn begin(fd: RawFd, pages: Pages<'_>) -> Result<bool> {
+    let (Some(record), _) = receive::measure(fd)? else { return Ok(false) };
+    if record.kind != Kind::Bundle {
         return Ok(false);
     }
-    copy.bytes = bytes;
-    pages.sharers.set_front(&header);
+    let first = first(pages, &record).ok_or(BROKEN)?;
+    pages.sharers.set_front(&first);
     pages.sharers.bundle_at.store(0, Relaxed);
-    pages.sharers.bundle_bytes.store(bytes as u32, Relaxed);
+    pages.sharers.bundle_place.store(record.context, Relaxed);
+    pages.sharers.bundle_bytes.store(record.bytes, Relaxed);
     Ok(true)
+}
+
+/// Returns the header of the first message of a bundle with this record.
+pub(crate) fn first(pages: Pages<'_>, record: &Header) -> Option<Header> {
+    Header::parse(pages.ring.bundle(record.context, record.bytes)?)
 }
 
 /// Returns whether the record at the front is a bundle with messages already read.
@@ -42,22 +44,14 @@ pub(crate) fn is_begun(pages: Pages<'_>) -> bool {
 /// Makes the next call peek again at the bundle at the front.
 pub(crate) fn forget(pages: Pages<'_>) {
     pages.sharers.bundle_bytes.store(0, Relaxed);
-    pages.sharers.bundles_taken.fetch_add(1, Relaxed);
-}
-
-/// Notes that a bundle of this length is at the front and that its first message was read in part.
-pub(crate) fn resume(pages: Pages<'_>, bytes: u32) {
-    pages.sharers.bundle_at.store(0, Relaxed);
-    pages.sharers.bundle_bytes.store(bytes, Relaxed);
 }
 
 /// Takes the next message, or its next part if it is longer than `buffers`. With `peeks` the message stays.
-pub(crate) fn take(fd: RawFd, descriptor: &Descriptor, buffers: Buffers<'_>, peeks: bool) -> Result<Message> {
-    let pages = descriptor.pages();
-    let copy = copy(fd, descriptor)?;
+pub(crate) fn take(fd: RawFd, pages: Pages<'_>, buffers: Buffers<'_>, peeks: bool) -> Result<Message> {
+    let bundle = front(pages)?;
     let (at, consumed) =
         (pages.sharers.bundle_at.load(Relaxed) as usize, pages.sharers.consumed.load(Relaxed) as usize);
-    let Unread { header, rest, next } = Unread::of(copy.record(), at, consumed).ok_or(BROKEN)?;
+    let Unread { header, rest, next } = Unread::of(bundle, at, consumed).ok_or(BROKEN)?;
     let bytes = buffers.write(rest)?;
     let until = consumed + bytes;
     let whole = bytes == rest.len();
@@ -65,7 +59,7 @@ pub(crate) fn take(fd: RawFd, descriptor: &Descriptor, buffers: Buffers<'_>, pee
         pages.sharers.consumed.store(until as u32, Relaxed);
     }
     if !peeks && whole {
-        if next < copy.bytes {
+        if next < bundle.len() {
             pages.sharers.consumed.store(0, Relaxed);
             pages.sharers.bundle_at.store(next as u32, Relaxed);
         } else {
@@ -80,38 +74,28 @@ pub(crate) fn take(fd: RawFd, descriptor: &Descriptor, buffers: Buffers<'_>, pee
 }
 
 /// Returns the header of the next message.
-pub(crate) fn header(fd: RawFd, descriptor: &Descriptor) -> Result<Header> {
-    let at = descriptor.pages().sharers.bundle_at.load(Relaxed) as usize;
-    let copy = copy(fd, descriptor)?;
-    Unread::of(copy.record(), at, 0).map(|unread| unread.header).ok_or(BROKEN)
+pub(crate) fn header(pages: Pages<'_>) -> Result<Header> {
+    let at = pages.sharers.bundle_at.load(Relaxed) as usize;
+    Unread::of(front(pages)?, at, 0).map(|unread| unread.header).ok_or(BROKEN)
 }
 
-/// Returns the length of the messages from offset `from` on in the bundle that the next peek finds.
-pub(crate) fn unread_bytes(fd: RawFd, descriptor: &Descriptor, from: usize) -> Result<usize> {
-    let mut copy = descriptor.copy.lend()?;
-    // Takes the place of the copy of the bundle at the front, which the next reader makes again.
-    let bytes = copy.look(fd, descriptor.pages())?;
-    let record = copy.content.get(..bytes).ok_or(BROKEN)?;
-    let unread = messages(record).filter(|(at, _)| *at >= from);
-    Ok(unread.map(|(_, header)| header.bytes as usize).sum())
+/// Returns the length of the messages from offset `from` on in the bundle with this record.
+pub(crate) fn unread_bytes(pages: Pages<'_>, record: &Header, from: usize) -> usize {
+    let bundle = pages.ring.bundle(record.context, record.bytes).unwrap_or_default();
+    let unread = messages(bundle).filter(|(at, _)| *at >= from);
+    unread.map(|(_, header)| header.bytes as usize).sum()
 }
 
 /// The page and the record disagree.
 const BROKEN: Errno = Errno(libc::EPROTO);
 
-/// Returns a copy of the bundle at the front.
-fn copy(fd: RawFd, descriptor: &Descriptor) -> Result<Lent<'_>> {
-    let pages = descriptor.pages();
-    let mut copy = descriptor.copy.lend()?;
-    let bytes = pages.sharers.bundle_bytes.load(Relaxed) as usize;
-    if copy.bytes != bytes || copy.of != pages.sharers.bundles_taken.load(Relaxed) {
-        copy.bytes = copy.look(fd, pages)?;
-    }
-    if copy.bytes == bytes && bytes <= BUNDLE_BYTES_MAX {
-        return Ok(copy);
-    }
-    // The next call peeks again.
-    forget(pages);
-    pages.sharers.consumed.store(0, Relaxed);
-    Err(BROKEN)
+/// Returns the bundle at the front.
+fn front(pages: Pages<'_>) -> Result<&[u8]> {
+    let (at, bytes) = (pages.sharers.bundle_place.load(Relaxed), pages.sharers.bundle_bytes.load(Relaxed));
+    pages.ring.bundle(at, bytes).ok_or_else(|| {
+        // The next call peeks again.
+        forget(pages);
+        pages.sharers.consumed.store(0, Relaxed);
+        BROKEN
+    })
 }

@@ -1,4 +1,4 @@
-//! One of our descriptors: its pages, mapped.
+//! One of our descriptors: its pages and its receive ring, mapped.
 
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
@@ -7,12 +7,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use carrier::VERSION;
 use carrier::sharers_page::{SHARERS_BYTES, SharersPage};
-use carrier::status_page::{PAGE_BYTES, StatusPage};
+use carrier::status_page::{STATUS_BYTES, StatusPage};
 
 use crate::mapping;
 use crate::own_ring::OwnRing;
-use crate::pages::Pages;
-use crate::record_copy::RecordCopy;
+use crate::pages::{Pages, ReceiveRing};
 use crate::sleepers::Sleepers;
 use crate::system::{self, Errno, Result};
 
@@ -22,8 +21,6 @@ pub(crate) struct Descriptor {
     sharers: NonNull<SharersPage>,
     /// The ring through which this process sends.
     pub(crate) ring: OwnRing,
-    /// Copy of the bundle at the front of the carrier.
-    pub(crate) copy: RecordCopy,
     /// Number of receives from now on that expect to wait.
     patience: AtomicU32,
     /// Threads that sleep on this socket.
@@ -42,14 +39,14 @@ impl Descriptor {
     /// Maps the pages, and closes their files: that of the status page, and that of the sharers' page.
     pub(crate) fn map([status, sharers]: [RawFd; 2]) -> Result<Descriptor> {
         // Their sizes never change.
-        let status_page = mapping::map_to_read(status, PAGE_BYTES);
+        let status_page = mapping::map_to_read(status, STATUS_BYTES);
         let sharers_page = mapping::map_to_write(sharers, SHARERS_BYTES, false);
         system::close(status);
         system::close(sharers);
         let (status, sharers) = match (status_page, sharers_page) {
             (Ok(status), Ok(sharers)) => (status, sharers),
             (status, sharers) => {
-                for (page, bytes) in [(status, PAGE_BYTES), (sharers, SHARERS_BYTES)] {
+                for (page, bytes) in [(status, STATUS_BYTES), (sharers, SHARERS_BYTES)] {
                     // SAFETY: the memory was mapped just now with this size, and nothing refers to it.
                     unsafe { page.map(|page| mapping::unmap(page, bytes))? };
                 }
@@ -60,7 +57,6 @@ impl Descriptor {
             status: status.cast(),
             sharers: sharers.cast(),
             ring: OwnRing::new(),
-            copy: RecordCopy::new(),
             patience: AtomicU32::new(0),
             sleepers: Sleepers::new(),
         };
@@ -88,14 +84,16 @@ impl Descriptor {
         let status = unsafe { self.status.as_ref() };
         // SAFETY: as above.
         let sharers = unsafe { self.sharers.as_ref() };
-        Pages { status, sharers }
+        // SAFETY: as above.
+        let ring = unsafe { ReceiveRing::behind(self.status) };
+        Pages { status, sharers, ring }
     }
 }
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
         // SAFETY: the page was mapped with this size, and no reference to it remains.
-        unsafe { mapping::unmap(self.status.cast(), PAGE_BYTES) };
+        unsafe { mapping::unmap(self.status.cast(), STATUS_BYTES) };
         // SAFETY: as above.
         unsafe { mapping::unmap(self.sharers.cast(), SHARERS_BYTES) };
     }

@@ -12,7 +12,7 @@
 //! | `table` | what is known of the numbers of descriptors |
 //! | `descriptor`, `pages` | one of our descriptors, with its shared pages |
 //! | `receive`, `send` | messages |
-//! | `bundle`, `record_copy` | several messages in a record |
+//! | `bundle` | several messages in a record |
 //! | `waiting` | waits for events that only the daemon sees |
 //! | `sleep`, `sleepers` | calls that sleep on a number which another thread closes |
 //! | `ring` | short messages to the daemon through shared memory |
@@ -59,7 +59,6 @@ mod parts;
 mod plain;
 mod receive;
 mod recognition;
-mod record_copy;
 mod ring;
 mod self_connect;
 mod send;

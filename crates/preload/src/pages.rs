@@ -1,15 +1,48 @@
-//! The two pages of a socket, mapped.
+//! The pages of a socket and its receive ring, mapped.
 
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::slice;
+
+use carrier::bundle;
 use carrier::sharers_page::SharersPage;
-use carrier::status_page::StatusPage;
+use carrier::status_page::{RING_AT, StatusPage};
 
-/// The two pages of a socket.
+/// The two pages of a socket, and its receive ring.
 #[derive(Clone, Copy)]
 pub(crate) struct Pages<'a> {
     /// Written by the daemon alone.
     pub(crate) status: &'a StatusPage,
     /// Written by all sharers.
     pub(crate) sharers: &'a SharersPage,
+    /// Written by the daemon alone.
+    pub(crate) ring: ReceiveRing<'a>,
+}
+
+/// The receive ring of a socket.
+#[derive(Clone, Copy)]
+pub(crate) struct ReceiveRing<'a> {
+    begin: NonNull<u8>,
+    lifetime: PhantomData<&'a [u8]>,
+}
+
+impl<'a> ReceiveRing<'a> {
+    /// # Safety
+    ///
+    /// The memory of a status page is mapped for reading with [`carrier::status_page::STATUS_BYTES`] for the lifetime.
+    pub(crate) unsafe fn behind(status: NonNull<StatusPage>) -> ReceiveRing<'a> {
+        // SAFETY: the ring is within the mapping.
+        ReceiveRing { begin: unsafe { status.cast::<u8>().add(RING_AT) }, lifetime: PhantomData }
+    }
+
+    /// Returns the bundle that a record at the front of the carrier describes; `None` if it cannot lie in the ring.
+    pub(crate) fn bundle(self, at: u32, bytes: u32) -> Option<&'a [u8]> {
+        let place = bundle::place(at, bytes)?;
+        // SAFETY: the place is within the ring, which is mapped. The daemon writes there only once no record in the carrier
+        // describes it. If a sharer names another place, the daemon may write while the bytes are copied; nothing else
+        // depends on their values.
+        Some(unsafe { slice::from_raw_parts(self.begin.as_ptr().add(place.start), place.len()) })
+    }
 }
 
 impl Pages<'_> {

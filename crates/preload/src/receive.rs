@@ -163,15 +163,18 @@ pub(crate) fn next(fd: RawFd, descriptor: &Descriptor) -> Option<Header> {
 pub(crate) fn front(fd: RawFd, descriptor: &Descriptor) -> Result<Option<Header>> {
     let pages = descriptor.pages();
     if bundle::is_begun(pages) {
-        return bundle::header(fd, descriptor).map(Some);
+        return bundle::header(pages).map(Some);
     }
-    if pages.sharers.consumed.load(Relaxed) > 0 { Ok(pages.sharers.front()) } else { peek(fd) }
+    if pages.sharers.consumed.load(Relaxed) > 0 { Ok(pages.sharers.front()) } else { peek(fd, pages) }
 }
 
-/// Returns the header of the record at the front, after removing records that only announce others.
-fn peek(fd: RawFd) -> Result<Option<Header>> {
+/// Returns the header of the first message in the record at the front, after removing records that only announce others.
+fn peek(fd: RawFd, pages: Pages<'_>) -> Result<Option<Header>> {
     loop {
         match measure(fd) {
+            Ok((Some(record @ Header { kind: Kind::Bundle, .. }), _)) => {
+                return Ok(bundle::first(pages, &record));
+            }
             Ok((Some(Header { kind: Kind::SizeHint, .. }), _)) => {
                 system::discard(fd)?;
                 await_noticed(fd)?;
@@ -207,7 +210,7 @@ pub(crate) fn take_held(
     let front = if consumed > 0 && !bundle::is_begun(pages) { pages.sharers.front() } else { None };
     let found = match front {
         Some(header) => Found::Record(look_on(fd, header, consumed as usize, buffers)?),
-        None => find(fd, descriptor, buffers, flags)?,
+        None => find(fd, pages, buffers, flags)?,
     };
     let Look { header, before, bytes } = match found {
         Found::Record(look) => look,
@@ -265,7 +268,6 @@ pub(crate) fn hold_any_form<'a>(fd: RawFd, pages: Pages<'a>, patience: &Patience
 /// Makes the sharers' page agree with the carrier after the previous holder of the lock died, or did not learn the
 /// outcome of a request, and may have stopped half-way.
 pub(crate) fn recover(fd: RawFd, pages: Pages<'_>) {
-    pages.sharers.bundles_taken.fetch_add(1, Relaxed);
     // A carrier always accepts the option.
     let _ = system::set_peek_offset(fd, -1);
     let (consumed, bundle_bytes) =
@@ -273,14 +275,18 @@ pub(crate) fn recover(fd: RawFd, pages: Pages<'_>) {
     if consumed == 0 && bundle_bytes == 0 {
         return;
     }
-    let (header, bytes) = measure(fd).unwrap_or((None, 0));
+    let (record, bytes) = measure(fd).unwrap_or((None, 0));
+    let bundle = record.filter(|record| record.kind == Kind::Bundle);
+    let header = bundle.map_or(record, |record| bundle::first(pages, &record));
     let noted = header.filter(|_| header == pages.sharers.front());
-    if noted.is_some() && bundle_bytes == bytes {
+    if let Some(bundle) = bundle.filter(|bundle| noted.is_some() && bundle.bytes as usize == bundle_bytes) {
+        // The daemon has put it back.
+        pages.sharers.bundle_place.store(bundle.context, Relaxed);
         return;
     }
     let is_first = bundle_bytes == 0 || pages.sharers.bundle_at.load(Relaxed) == 0;
     pages.sharers.bundle_bytes.store(0, Relaxed);
-    match noted.filter(|_| is_first) {
+    match noted.filter(|_| is_first && bundle.is_none()) {
         Some(header) if header.flags.contains(Flags::IN_MEMFD) => {}
         // The rest of the bundle, if there was one, was peeled off.
         Some(header) if header.record_bytes() == bytes => {
@@ -317,14 +323,11 @@ enum Found {
 }
 
 /// Finds a record that nobody has begun to read. A record that surely fits is removed at once.
-fn find(fd: RawFd, descriptor: &Descriptor, buffers: Buffers<'_>, flags: c_int) -> Result<Found> {
-    let pages = descriptor.pages();
+fn find(fd: RawFd, pages: Pages<'_>, buffers: Buffers<'_>, flags: c_int) -> Result<Found> {
     loop {
-        if bundle::is_begun(pages)
-            || pages.status.bundles.load(Acquire) != 0 && bundle::begin(fd, descriptor)?
-        {
+        if bundle::is_begun(pages) || pages.status.bundles.load(Acquire) != 0 && bundle::begin(fd, pages)? {
             let peeks = flags & libc::MSG_PEEK != 0;
-            return bundle::take(fd, descriptor, buffers, peeks).map(Found::Taken);
+            return bundle::take(fd, pages, buffers, peeks).map(Found::Taken);
         }
         let longest = pages.status.longest.load(Acquire) as usize;
         let fits = longest <= buffers.bytes().min(PAYLOAD_BYTES_MAX) && flags & libc::MSG_PEEK == 0;

@@ -215,22 +215,20 @@ pub(crate) fn peel_off(fd: RawFd, descriptor: &Descriptor, association: u32, fla
     let held = receive::hold(fd, pages, &Patience::of_a_request()).map_err(lock::as_told)?;
     let consumed = pages.sharers.consumed.load(Relaxed);
     let front = if consumed > 0 { receive::front(fd, descriptor)? } else { None };
-    let (bundle_bytes, front_at) = match bundle::is_begun(pages) {
-        true => (pages.sharers.bundle_bytes.load(Relaxed), pages.sharers.bundle_at.load(Relaxed)),
-        false => (0, 0),
-    };
+    let front_at = if bundle::is_begun(pages) { pages.sharers.bundle_at.load(Relaxed) } else { 0 };
     let request = SocketRequest::PeelOff { association, front_begun: consumed > 0, front_at };
     // After an error it is unknown whether the daemon has sorted the content.
     let reply = ask(&request, fd).inspect_err(|_| receive::recover(fd, pages))?;
     // The messages that were read are no longer part of the bundle.
     bundle::forget(pages);
     if let Some(header) = front {
-        pages.sharers.set_front(&header);
-        if bundle_bytes > 0 && header.association != association {
-            bundle::resume(pages, bundle_bytes.saturating_sub(front_at));
-        } else if !header.flags.contains(Flags::IN_MEMFD) {
-            // Taking the records out and putting them back has moved the kernel's offset.
-            system::set_peek_offset(fd, receive::peek_offset(consumed))?;
+        // Taking the records out and putting them back has moved the kernel's offset.
+        system::set_peek_offset(fd, -1)?;
+        if !bundle::begin(fd, pages)? {
+            pages.sharers.set_front(&header);
+            if !header.flags.contains(Flags::IN_MEMFD) {
+                system::set_peek_offset(fd, receive::peek_offset(consumed))?;
+            }
         }
     }
     drop(held);

@@ -4,12 +4,14 @@ use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
 
 use carrier::record::{Flags, HEADER_BYTES, Kind};
+use carrier::status_page::RING_BYTES;
 use libc::{c_int, iovec};
 
 use crate::descriptor::Descriptor;
 use crate::environment;
 use crate::lock::Patience;
 use crate::message::Message;
+use crate::pages::Pages;
 use crate::system::{self, Buffers, Errno, Result};
 use crate::{bundle, lock, receive, table};
 
@@ -111,7 +113,7 @@ pub(crate) fn available(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
     let _held = receive::hold(fd, pages, &Patience::of_a_look()).map_err(lock::as_told)?;
     let Some(front) = receive::front(fd, descriptor)? else { return Ok(0) };
     let consumed = pages.sharers.consumed.load(Relaxed);
-    let counted = records(fd, descriptor);
+    let counted = records(fd, pages);
     // As it was: a record that was read in part is peeked at from there.
     let in_record = consumed > 0 && !bundle::is_begun(pages) && !front.flags.contains(Flags::IN_MEMFD);
     system::set_peek_offset(fd, if in_record { receive::peek_offset(consumed) } else { -1 })?;
@@ -120,8 +122,7 @@ pub(crate) fn available(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
 
 /// Returns the length of the content of all records, except for messages of a bundle at the front that were read.
 /// The caller holds the lock.
-fn records(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
-    let pages = descriptor.pages();
+fn records(fd: RawFd, pages: Pages<'_>) -> Result<usize> {
     let begun = if bundle::is_begun(pages) { pages.sharers.bundle_at.load(Relaxed) as usize } else { 0 };
     let (mut at, mut content) = (0, 0);
     for _ in 0..COUNTED_RECORDS_MAX {
@@ -131,9 +132,8 @@ fn records(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
                 let is_long = header.flags.contains(Flags::IN_MEMFD);
                 content += if is_long {
                     header.bytes as usize
-                } else if header.record_bytes() < bytes {
-                    system::set_peek_offset(fd, at as c_int)?;
-                    bundle::unread_bytes(fd, descriptor, if at == 0 { begun } else { 0 })?
+                } else if header.kind == Kind::Bundle {
+                    bundle::unread_bytes(pages, &header, if at == 0 { begun } else { 0 })
                 } else {
                     bytes.saturating_sub(HEADER_BYTES)
                 };
@@ -143,7 +143,8 @@ fn records(fd: RawFd, descriptor: &Descriptor) -> Result<usize> {
             Err(error) => return Err(error),
         }
     }
-    Ok(content + system::unread_bytes(fd)?.saturating_sub(at))
+    // The others may be bundles.
+    Ok(content + system::unread_bytes(fd)?.saturating_sub(at) + RING_BYTES)
 }
 
 /// Returns the part of a buffer from this byte on to the end of a part.

@@ -32,19 +32,20 @@ mod freed;
 mod pins;
 
 use std::ffi::c_void;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::slice;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{
     FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, SeekFrom, fallocate, fchmod, fcntl_add_seals,
     fcntl_get_seals, fstat, fstatfs, ftruncate, memfd_create, open, seek,
 };
-use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::io::{Errno, pread};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 pub use freed::return_freed;
 use pins::Pin;
@@ -72,7 +73,15 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps the first `bytes` bytes of a memfd that has as many and keeps them, and makes the system provide their memory.
     fn new(memfd: impl AsFd, bytes: usize, access: ProtFlags) -> Result<Mapping, Errno> {
-        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        Mapping::with_flags(memfd, bytes, access, MapFlags::SHARED | MapFlags::POPULATE)
+    }
+
+    fn with_flags(
+        memfd: impl AsFd,
+        bytes: usize,
+        access: ProtFlags,
+        flags: MapFlags,
+    ) -> Result<Mapping, Errno> {
         // SAFETY: the kernel chooses an address range that is free, so no memory in use is replaced.
         let place = unsafe { mmap(ptr::null_mut(), bytes, access, flags, memfd, 0)? };
         let place = NonNull::new(place).ok_or(Errno::NOMEM)?;
@@ -112,7 +121,7 @@ impl Drop for Mapping {
     }
 }
 
-/// Memory that this process writes and others may read.
+/// Memory that this process writes and others may read: words, and bytes from an offset on.
 #[derive(Debug)]
 pub struct Written {
     memfd: OwnedFd,
@@ -120,6 +129,10 @@ pub struct Written {
     _pin: Pin,
     /// Number of words of 64 bits in front of those of 32 bits.
     long_words: usize,
+    /// Offset of the bytes.
+    bytes_at: usize,
+    /// Held while bytes are written.
+    writing: Mutex<()>,
 }
 
 impl Written {
@@ -134,10 +147,92 @@ impl Written {
         ftruncate(&memfd, bytes as u64)?;
         // A reader must not find it shortened, even by a process of this user.
         fcntl_add_seals(&memfd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        let mapping = Arc::new(Mapping::new(&memfd, bytes, ProtFlags::READ | ProtFlags::WRITE)?);
+        let mapping = Mapping::new(&memfd, bytes, ProtFlags::READ | ProtFlags::WRITE)?;
+        Written::of(memfd, mapping, long_words, bytes, pins)
+    }
+
+    /// Creates a memfd as [`Written::new`] does, which has room for bytes in the range `more` behind the words. The system provides
+    /// the memory of the words at once, and that of the bytes at [`Written::provide`].
+    ///
+    /// # Errors
+    ///
+    /// As of [`Written::new`].
+    pub fn with_bytes(
+        name: &str,
+        bytes: usize,
+        long_words: usize,
+        more: Range<usize>,
+        pins: &Arc<Pins>,
+    ) -> Result<Written, Errno> {
+        let memfd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        fchmod(&memfd, Mode::RUSR | Mode::WUSR)?;
+        ftruncate(&memfd, more.end as u64)?;
+        // A reader must not find it shortened, even by a process of this user.
+        fcntl_add_seals(&memfd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        fallocate(&memfd, FallocateFlags::empty(), 0, bytes as u64)?;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let mapping = Mapping::with_flags(&memfd, more.end, access, MapFlags::SHARED)?;
+        populate(&mapping, 0..bytes);
+        Written::of(memfd, mapping, long_words, more.start, pins)
+    }
+
+    fn of(
+        memfd: OwnedFd,
+        mapping: Mapping,
+        long_words: usize,
+        bytes_at: usize,
+        pins: &Arc<Pins>,
+    ) -> Result<Written, Errno> {
+        assert!(bytes_at <= mapping.bytes, "the bytes begin within {} bytes", mapping.bytes);
+        let mapping = Arc::new(mapping);
         mapping.long_words(long_words);
         let pin = pins.pin(&mapping)?;
-        Ok(Written { memfd, mapping, _pin: pin, long_words })
+        Ok(Written { memfd, mapping, _pin: pin, long_words, bytes_at, writing: Mutex::default() })
+    }
+
+    /// Makes the system provide memory, which [`Written::write`] may fill then. Waits for other processes with the memfd.
+    ///
+    /// # Errors
+    ///
+    /// The system has no memory, or the range is empty or not in the memory.
+    pub fn provide(&self, range: Range<usize>) -> Result<(), Errno> {
+        fallocate(&self.memfd, FallocateFlags::empty(), range.start as u64, range.len() as u64)?;
+        if range.end <= self.mapping.bytes {
+            populate(&self.mapping, range);
+        }
+        Ok(())
+    }
+
+    /// Writes bytes to memory behind the words. Whoever reads there at the same time gets old and new bytes.
+    ///
+    /// # Panics
+    ///
+    /// If the bytes do not lie within the memory behind the words.
+    pub fn write(&self, at: usize, bytes: &[u8]) {
+        let end = at.checked_add(bytes.len()).filter(|end| *end <= self.mapping.bytes);
+        assert!(
+            at >= self.bytes_at && end.is_some(),
+            "{} bytes at {at} do not lie behind the words",
+            bytes.len()
+        );
+        let _one_at_a_time = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the place is within the mapping, as asserted.
+        let place = unsafe { self.mapping.place.as_ptr().cast::<u8>().add(at) };
+        // SAFETY: the place has room for the bytes, as asserted. No reference into this part of the memory exists: words lie in
+        // front of it, as asserted where they are accessed, and threads of this process write one at a time.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
+    }
+
+    /// Reads bytes of the memory by a system call.
+    ///
+    /// # Errors
+    ///
+    /// The bytes do not lie within the memory.
+    pub fn read(&self, at: usize, place: &mut [u8]) -> Result<(), Errno> {
+        match pread(&self.memfd, &mut *place, at as u64)? {
+            count if count == place.len() => Ok(()),
+            _ => Err(Errno::INVAL),
+        }
     }
 
     /// Returns a descriptor of the memory that is open for reading only.
@@ -186,7 +281,9 @@ impl Written {
 
     fn word(&self, at: usize) -> &AtomicU32 {
         assert!(at >= self.long_words * LONG_WORD_BYTES, "offset {at} is in a word of 64 bits");
-        self.mapping.word(at)
+        let word = self.mapping.word(at);
+        assert!(at + WORD_BYTES <= self.bytes_at, "offset {at} is behind the words");
+        word
     }
 }
 
@@ -226,6 +323,15 @@ impl AsFd for Offered {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.memfd.as_fd()
     }
+}
+
+/// Enters a part of a mapping, which has memory, into the tables of this process. Otherwise the first accesses do.
+fn populate(mapping: &Mapping, range: Range<usize>) {
+    assert!(range.end <= mapping.bytes, "{range:?} is within {} bytes", mapping.bytes);
+    // SAFETY: the range is within the mapping, as asserted.
+    let place = unsafe { mapping.place.as_ptr().byte_add(range.start) };
+    // SAFETY: the advice changes no content.
+    let _ = unsafe { madvise(place, range.len(), Advice::LinuxPopulateWrite) };
 }
 
 /// Memory that another process writes and this one reads.
@@ -280,8 +386,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::atomic::Ordering::Relaxed;
 
-    use rustix::io::{pread, pwrite};
-    use rustix::mm::{Advice, madvise};
+    use rustix::io::pwrite;
 
     use super::*;
 
@@ -347,6 +452,30 @@ mod tests {
         let mut bytes = [0; 4];
         assert_eq!(pread(&theirs, &mut bytes, BYTES as u64 - 4), Ok(4));
         assert_eq!((&bytes, ours.load(16)), (b"back", u32::from_ne_bytes(*b"less")));
+    }
+
+    #[test]
+    fn bytes_behind_the_words_have_memory_once_it_is_provided() {
+        let ours = Written::with_bytes("swiftwater-test", 4096, 2, 8192..4 * 4096, &pins()).expect("memory");
+        let theirs = ours.for_reading().expect("a descriptor");
+        let pages = || fstat(&theirs).expect("it is open").st_blocks as u64 * BLOCK_BYTES / 4096;
+        assert_eq!(pages(), 1);
+        ours.store(4092, b"word");
+        ours.provide(8192..12288).expect("memory");
+        assert_eq!(pages(), 2);
+        ours.write(8193, b"bytes");
+        let mut bytes = [0; 6];
+        assert_eq!(pread(&theirs, &mut bytes, 8193), Ok(6));
+        assert_eq!(&bytes, b"bytes\0");
+        ours.read(8192, &mut bytes).expect("they are there");
+        assert_eq!(&bytes, b"\0bytes");
+        assert_eq!(ours.read(4 * 4096 - 5, &mut bytes), Err(Errno::INVAL));
+        ours.discard_from(8192);
+        assert_eq!((pages(), ours.load(4092)), (1, u32::from_ne_bytes(*b"word")));
+        for (at, bytes) in [(8191, &b"1"[..]), (4 * 4096 - 1, b"12"), (4 * 4096, b"1"), (usize::MAX, b"1")] {
+            assert!(catch_unwind(AssertUnwindSafe(|| ours.write(at, bytes))).is_err(), "{at}");
+        }
+        assert!(catch_unwind(AssertUnwindSafe(|| ours.load(8192))).is_err(), "it is no word");
     }
 
     #[test]

@@ -35,6 +35,11 @@ impl Accounts {
         &self.unread
     }
 
+    /// Returns the account for data that the user's associations have received.
+    pub(super) fn received(&self) -> &Arc<Account> {
+        &self.received
+    }
+
     /// Charges the user for a record from the program, with what was reserved for it if that suffices. `None`: the user has no
     /// memory left.
     pub(super) fn take_for_record(&self, bytes: usize) -> Option<Charge> {

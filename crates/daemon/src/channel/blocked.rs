@@ -7,6 +7,8 @@ use rustix::io::Errno;
 pub(crate) enum Blocked {
     /// Room in the carrier: the program must read first.
     Full,
+    /// Room in the receive ring.
+    Ring,
     /// The end of another sender's message.
     Delivery,
     /// The end of a recall.

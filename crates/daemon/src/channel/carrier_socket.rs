@@ -25,6 +25,7 @@ use tokio::sync::OwnedRwLockWriteGuard;
 use crate::channel::blocked::{Blocked, NotPut};
 use crate::channel::incoming::FILLER_BYTES;
 use crate::channel::raw_record::RawRecord;
+use crate::channel::receive_ring::{BundleWriter, Place, ReceiveRing};
 use crate::channel::reset::Reset;
 use crate::system::descriptor_io::{errno_of, polls, register};
 use crate::users::closer::{self, Closer, End, ReceivedDescriptor};
@@ -50,16 +51,24 @@ pub(crate) struct CarrierSocket {
     reset: Reset,
     /// Locked shared to put a record, and exclusively while records are taken back.
     gate: Arc<tokio::sync::RwLock<()>>,
+    /// The memory of bundles for the program.
+    ring: Arc<ReceiveRing>,
 }
 
 /// Creates a carrier; returns the daemon's end, with a name, and the program's.
-pub(super) fn pair(closer: Arc<Closer>) -> Result<(CarrierSocket, OwnedFd), Errno> {
+pub(super) fn pair(closer: Arc<Closer>, ring: ReceiveRing) -> Result<(CarrierSocket, OwnedFd), Errno> {
     let (daemon_end, program_end) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     bind_to_free_name(daemon_end.as_fd(), random_name)?;
     rustix::io::ioctl_fionbio(&daemon_end, true)?;
     let descriptor = register(Arc::new(closer.guard_carrier(daemon_end)), Interest::READABLE)?;
-    let socket = CarrierSocket { descriptor, closer, reset: Reset::default(), gate: Arc::default() };
+    let socket = CarrierSocket {
+        descriptor,
+        closer,
+        reset: Reset::default(),
+        gate: Arc::default(),
+        ring: Arc::new(ring),
+    };
     Ok((socket, program_end))
 }
 
@@ -239,6 +248,88 @@ impl CarrierSocket {
         self.try_put_parts(&parts, &[])
     }
 
+    /// Puts the bundle that `fill` writes, whose first message takes about so many bytes, and the record that says where it lies.
+    /// Returns false if the ring has no memory: the first message needs a record of its own.
+    pub(super) fn try_put_bundle(
+        &self,
+        first_bytes: usize,
+        fill: impl FnOnce(&mut BundleWriter<'_>),
+    ) -> Result<bool, NotPut> {
+        if self.time().rests() {
+            return Err(NotPut::Blocked(Blocked::Rest));
+        }
+        let Ok(_gate) = self.gate.try_read() else { return Err(NotPut::Blocked(Blocked::Recall)) };
+        let free = match self.ring.place(first_bytes, self.unread_bytes(), self.closer.worker()) {
+            Place::Free(free) => free,
+            Place::Full | Place::Growing => return Err(NotPut::Blocked(Blocked::Ring)),
+            Place::NoMemory => return Ok(false),
+        };
+        let mut bundle = BundleWriter::new(&self.ring, free);
+        fill(&mut bundle);
+        if bundle.messages() == 0 {
+            return Ok(false);
+        }
+        match self.try_send_bundle(&bundle) {
+            Err(Errno::AGAIN) => Err(NotPut::Blocked(Blocked::Full)),
+            sent => sent.map(|()| true).map_err(NotPut::Failed),
+        }
+    }
+
+    fn try_send_bundle(&self, bundle: &BundleWriter<'_>) -> Result<(), Errno> {
+        let place = bundle.place();
+        let record = carrier::bundle::header(place.start, place.len()).encode();
+        self.try_send(&[IoSlice::new(&record)], &[])?;
+        self.ring.on_put(place);
+        Ok(())
+    }
+
+    /// Returns the number of bytes of memory that the kernel counts for the records that the program has not read.
+    pub(super) fn unread_bytes(&self) -> usize {
+        links::unreceived_bytes(self.descriptor.as_fd()).unwrap_or(usize::MAX)
+    }
+
+    /// Returns the memory of bundles for the program.
+    pub(super) fn ring(&self) -> &Arc<ReceiveRing> {
+        &self.ring
+    }
+
+    /// Returns whether the memory of bundles can be returned because none has come since there were `bundles`, and updates the
+    /// number.
+    pub(super) fn begin_return_of_ring(&self, bundles: &mut u64) -> bool {
+        // Bundles that are taken back need it.
+        let gate = self.gate.try_read();
+        gate.is_ok() && self.ring.begin_return(bundles, self.unread_bytes())
+    }
+
+    /// Waits until the ring has memory for a bundle of so many bytes, or is full.
+    #[cfg(test)]
+    pub(crate) async fn ring_has_memory(&self, bytes: usize) {
+        let place = || self.ring.place(bytes, self.unread_bytes(), self.closer.worker());
+        while matches!(place(), Place::NoMemory | Place::Growing) {
+            tokio::time::sleep(ROOM_RECHECK_INTERVAL).await;
+        }
+    }
+
+    /// Returns the content of the bundle with this record, as a program finds it.
+    #[cfg(test)]
+    pub(crate) fn bundle_of(&self, record: &[u8]) -> Option<Vec<u8>> {
+        self.ring.content(record).map(|(_, content)| content)
+    }
+
+    /// Waits until half of the ring is free and the ring has as much memory as it needs, or the program's end was closed.
+    pub(super) async fn ring_has_room(&self) {
+        let reads = self.reads();
+        loop {
+            tokio::select! {
+                () = reads.next() => {}
+                () = self.ring.grown() => {}
+            }
+            if self.is_hung_up() || self.ring.is_half_free(self.unread_bytes()) {
+                return;
+            }
+        }
+    }
+
     /// Puts an encoded record into the carrier, with descriptors; waits for room.
     pub(crate) async fn put_record(
         &self,
@@ -260,12 +351,31 @@ impl CarrierSocket {
     pub(crate) fn put_raw(&self, record: &RawRecord) -> Result<(), Errno> {
         let descriptors: Vec<BorrowedFd<'_>> =
             record.descriptors.iter().map(ReceivedDescriptor::as_fd).collect();
+        if record.is_bundle() {
+            return self.put_raw_bundle(record);
+        }
         let parts = [IoSlice::new(&record.bytes)];
         match self.try_send(&parts, &descriptors) {
             // Two records that were one take a little more room than it did.
             Err(Errno::AGAIN) => self.double_send_buffer().and_then(|()| self.try_send(&parts, &descriptors)),
             put => put,
         }
+    }
+
+    fn put_raw_bundle(&self, record: &RawRecord) -> Result<(), Errno> {
+        if let Place::Free(free) = self.ring.place_again(record.bytes.len(), self.unread_bytes()) {
+            let mut bundle = BundleWriter::new(&self.ring, free);
+            bundle.push_raw(&record.bytes);
+            return self.try_send_bundle(&bundle);
+        }
+        // The ring of the other socket has no memory.
+        let ends = record.messages().skip(1).map(|(begin, _)| begin).chain([record.bytes.len()]);
+        let mut begin = 0;
+        for end in ends {
+            let bytes = record.bytes[std::mem::replace(&mut begin, end)..end].to_vec();
+            self.put_raw(&RawRecord { bytes, descriptors: Vec::new() })?;
+        }
+        Ok(())
     }
 
     fn try_send(&self, record: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
@@ -373,7 +483,7 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn a_socket_that_rests_is_shut_down_by_a_thread() {
         let closer = Closers::new(Numbers::with_max(1 << 16)).of(1, Source::Carriers);
-        let (carrier, program_end) = pair(Arc::clone(&closer)).expect("a pair");
+        let (carrier, program_end) = pair(Arc::clone(&closer), ReceiveRing::alone()).expect("a pair");
         let (go_on, goes_on) = std::sync::mpsc::channel::<()>();
         closer.worker().run(move || goes_on.recv().unwrap_or_default());
         carrier.time().rest_for(Duration::from_secs(60));
@@ -384,7 +494,7 @@ mod tests {
         while !has_ended() {
             tokio::time::sleep(ROOM_RECHECK_INTERVAL).await;
         }
-        let (other, program_end) = pair(closer).expect("a pair");
+        let (other, program_end) = pair(closer, ReceiveRing::alone()).expect("a pair");
         other.end_output();
         assert!(polls(program_end.as_fd(), PollFlags::RDHUP), "it does not rest");
     }

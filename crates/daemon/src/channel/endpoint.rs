@@ -19,6 +19,7 @@ use crate::channel::carrier_socket::{self, CarrierSocket};
 use crate::channel::form::Form;
 use crate::channel::inbound_long::{self, InboundLong};
 use crate::channel::incoming::Incoming;
+use crate::channel::receive_ring::ReceiveRing;
 use crate::channel::ring::{Content, Front, OutboundRing};
 use crate::users::budget::{Charge, RECORD_COST_BYTES};
 use crate::users::close_watches::CloseWatch;
@@ -82,7 +83,8 @@ pub(crate) fn pair(
     accounts: Accounts,
     ring: OutboundRing,
 ) -> Result<(Endpoint, OwnedFd), Errno> {
-    let (carrier, program_end) = carrier_socket::pair(closer)?;
+    let receive_ring = ReceiveRing::new(Arc::clone(ring.memory()), Arc::clone(accounts.received()));
+    let (carrier, program_end) = carrier_socket::pair(closer, receive_ring)?;
     let endpoint = Endpoint {
         carrier: Arc::new(carrier),
         ring,
@@ -378,6 +380,10 @@ impl Endpoint {
         }
         if matches!(header.kind, Kind::Filler | Kind::Wake) {
             return Ok(Incoming::Filler);
+        }
+        // Only programs get bundles.
+        if header.kind == Kind::Bundle {
+            return Ok(Incoming::Malformed);
         }
         if header.kind != Kind::Ring && !header.flags.contains(Flags::IN_MEMFD) {
             charge.shrink_to(content.len() + RECORD_COST_BYTES);

@@ -13,6 +13,7 @@ pub(crate) mod long_messages;
 pub(crate) mod putter;
 pub(crate) mod raw_record;
 pub(crate) mod recall;
+pub(crate) mod receive_ring;
 mod received_memfd;
 mod reset;
 pub(crate) mod ring;
@@ -22,6 +23,7 @@ pub(crate) mod window_credit;
 
 use std::cell::{RefCell, RefMut};
 use std::io::IoSlice;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use carrier::record::{Header, Kind};
@@ -31,6 +33,7 @@ use carrier_socket::CarrierSocket;
 use endpoint::Endpoint;
 pub(crate) use form::Put;
 use raw_record::RawRecord;
+use receive_ring::IDLE_TIME;
 use shared_pages::SharedPages;
 use window_credit::WindowCredit;
 
@@ -137,8 +140,30 @@ impl Channel {
         self.pages.set_longest(announced.longest);
     }
 
+    /// Starts a task that returns the memory of the receive ring once that is idle, if the ring has memory and no task waits.
+    fn watch_ring(self: &Rc<Self>) {
+        if let Some(bundles) = self.carrier().ring().begin_watch() {
+            tokio::task::spawn_local(return_idle_ring(Rc::downgrade(self), bundles));
+        }
+    }
+
     fn announced(&self) -> RefMut<'_, Announced> {
         self.announced.borrow_mut()
+    }
+}
+
+/// Returns the memory of a socket's receive ring to the system once it is idle, on a thread that may wait for programs.
+async fn return_idle_ring(channel: Weak<Channel>, mut bundles: u64) {
+    loop {
+        tokio::time::sleep(IDLE_TIME).await;
+        // The memory of a closed socket is returned with its pages.
+        let Some(channel) = channel.upgrade() else { return };
+        let carrier = Arc::clone(channel.carrier());
+        if carrier.begin_return_of_ring(&mut bundles) {
+            let worker = carrier.closer().worker().clone();
+            worker.run(move || carrier.ring().return_memory());
+            return;
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use super::blocked::{Blocked, NotPut};
 use super::endpoint::SHORTAGE_WAIT;
 use super::form::{Message, Put};
 use super::long_messages::LentMemfd;
+use super::receive_ring::BundleWriter;
 use crate::users::budget::Charge;
 
 /// Puts messages and notifications into a channel for one sender, in their order.
@@ -73,19 +74,34 @@ impl Putter {
         self.charge_or_finish(put, bytes)
     }
 
-    /// Puts a bundle of `messages` messages, which hold no credit in the receive window. The channel must take bundles.
-    pub(crate) fn try_put_bundle(&mut self, bundle: &[u8], messages: u32) -> Result<(), NotPut> {
-        self.begin()?;
+    /// Puts the messages that `fill` writes together, which hold no credit in the receive window; the first one takes
+    /// `first_bytes`. The channel must take bundles. Returns false if the messages need records of their own. The error comes
+    /// with the number of messages.
+    pub(crate) fn try_put_bundle(
+        &mut self,
+        first_bytes: usize,
+        fill: impl FnOnce(&mut BundleWriter<'_>),
+    ) -> Result<bool, (NotPut, u32)> {
+        // Before any is written, one counts.
+        let mut messages = 1;
+        self.begin().map_err(|not_put| (not_put, messages))?;
+        let channel = Rc::clone(&self.channel);
+        let put = channel.announce_bundle().and_then(|()| {
+            channel.carrier().try_put_bundle(first_bytes, |bundle| {
+                fill(bundle);
+                messages = bundle.messages();
+            })
+        });
+        if put == Ok(false) {
+            return Ok(false);
+        }
         self.count(messages);
-        let channel = &self.channel;
-        let put = channel
-            .announce_bundle()
-            .and_then(|()| channel.carrier().try_put_parts(&[IoSlice::new(bundle)], &[]));
         if !matches!(put, Err(NotPut::Blocked(_))) {
             self.attempt.counted = 0;
             channel.credit.hold_no_credit(messages);
+            channel.watch_ring();
         }
-        self.charge_or_finish(put, bundle.len())
+        self.charge_or_finish(put, first_bytes).map_err(|not_put| (not_put, messages))
     }
 
     /// Puts a message or a notification; waits while blocked.
@@ -104,6 +120,7 @@ impl Putter {
         let endpoint = &self.channel.endpoint;
         match blocked {
             Blocked::Full => endpoint.carrier().has_room().await,
+            Blocked::Ring => endpoint.carrier().ring_has_room().await,
             Blocked::Delivery => {
                 self.delivery = Some(Arc::clone(&self.channel.delivery).lock_owned().await);
             }
@@ -130,7 +147,9 @@ impl Putter {
     /// Charges the user for a message that waits for the program; forgets the attempt if the message does not wait.
     fn charge_or_finish<T>(&mut self, put: Result<T, NotPut>, bytes: usize) -> Result<T, NotPut> {
         match put {
-            Err(NotPut::Blocked(Blocked::Full | Blocked::Recall | Blocked::Rest | Blocked::Held)) => {
+            Err(NotPut::Blocked(
+                Blocked::Full | Blocked::Ring | Blocked::Recall | Blocked::Rest | Blocked::Held,
+            )) => {
                 let endpoint = &self.channel.endpoint;
                 self.attempt.waiting.get_or_insert_with(|| endpoint.accounts().charge_waiting(bytes));
             }
@@ -252,7 +271,10 @@ impl Attempt {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
     use std::os::fd::OwnedFd;
+    use std::pin::pin;
+    use std::task::Poll;
 
     use carrier::record::Header;
     use carrier::sharers_page::SharersPage;
@@ -260,7 +282,8 @@ mod tests {
 
     use super::*;
     use crate::channel::style::Style;
-    use crate::testing::{header, opened, read, registry};
+    use crate::testing::{header, opened, read, read_bundled, registry, soon};
+    use crate::users::limits::Limits;
 
     fn message(number: u8, bytes: usize) -> (Header, Bytes) {
         (header(3, bytes), Bytes::from(vec![number; bytes]))
@@ -270,8 +293,13 @@ mod tests {
         putter.try_put(header, std::slice::from_ref(content))
     }
 
-    fn bundle_of(messages: &[(Header, Bytes)]) -> Vec<u8> {
-        messages.iter().flat_map(|(header, content)| [&header.encode()[..], content].concat()).collect()
+    /// Puts messages into a bundle.
+    fn try_put_bundle(putter: &mut Putter, messages: &[(Header, Bytes)]) -> Result<bool, (NotPut, u32)> {
+        putter.try_put_bundle(messages[0].0.record_bytes(), |bundle| {
+            for (header, content) in messages {
+                assert!(bundle.push(header, [&content[..]]), "it fits");
+            }
+        })
     }
 
     /// Reads all records in the carrier, and sets the sharers' count of messages read to `taken`.
@@ -318,7 +346,8 @@ mod tests {
         let (channel, mut putter) = (socket.channel(), Putter::new(socket.channel()));
         let are_expected = || channel.pages.field(StatusPage::BUNDLES_AT) != 0;
         let two = [message(1, 10), message(2, 10)];
-        putter.try_put_bundle(&bundle_of(&two), 2).expect("room");
+        channel.carrier().ring_has_memory(1).await;
+        assert_eq!(try_put_bundle(&mut putter, &two), Ok(true));
         assert!(are_expected());
         for alone in 0..super::super::ALONE_MAX {
             read_all(channel, &program_end, 2 + alone);
@@ -336,13 +365,22 @@ mod tests {
         let registry = registry();
         let (socket, program_end) = opened(&registry, Style::OneToOne);
         let (channel, mut putter) = (socket.channel(), Putter::new(socket.channel()));
-        let charged = || registry.resources().received().account(1).charged_bytes();
-        let bundle = bundle_of(&[message(1, 2000), message(2, 2000)]);
+        // Apart from the ring, which has whole steps.
+        let charged = || registry.resources().received().account(1).charged_bytes() % (64 * 1024);
+        let two = [message(1, 10), message(2, 10)];
         let mut put = 0;
-        while putter.try_put_bundle(&bundle, 2).is_ok() {
-            put += 2;
-        }
-        assert!(charged() >= bundle.len());
+        channel.carrier().ring_has_memory(1).await;
+        let blocked = loop {
+            match try_put_bundle(&mut putter, &two) {
+                Ok(is_put) => put += if is_put { 2 } else { panic!("there is memory") },
+                Err((NotPut::Blocked(Blocked::Ring), _)) => {
+                    channel.carrier().ring_has_memory(32 * 1024).await
+                }
+                Err(blocked) => break blocked,
+            }
+        };
+        assert_eq!(blocked, (NotPut::Blocked(Blocked::Full), 2));
+        assert!(charged() > 0);
         read_all(channel, &program_end, put);
         assert!(channel.has_unread_data(), "it waits");
         drop(putter);
@@ -356,5 +394,50 @@ mod tests {
         drop(memory);
         assert_eq!(try_put(&mut putter, &message(3, 100_000)), Ok(Put::Record));
         assert_eq!(charged(), 0);
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn bundles_wait_until_half_of_the_ring_is_free() {
+        let registry = registry();
+        let (socket, program_end) = opened(&registry, Style::OneToOne);
+        let mut putter = Putter::new(socket.channel());
+        let mut put = 0;
+        let blocked = loop {
+            socket.channel().carrier().ring_has_memory(60_100).await;
+            match try_put_bundle(&mut putter, &[message(put, 60_000)]) {
+                Ok(true) => put += 1,
+                blocked => break blocked,
+            }
+        };
+        assert_eq!((put, blocked), (8, Err((NotPut::Blocked(Blocked::Ring), 1))));
+        {
+            let mut unblocked = pin!(putter.unblocked(Blocked::Ring));
+            let waits = poll_fn(|cx| Poll::Ready(unblocked.as_mut().poll(cx).is_pending())).await;
+            assert!(waits, "the program has read nothing");
+            let contents: Vec<u8> = std::iter::from_fn(|| read_bundled(&socket, &program_end))
+                .filter(|record| record.len() > HEADER_BYTES)
+                .map(|bundle| bundle[HEADER_BYTES])
+                .take(4)
+                .collect();
+            assert_eq!(contents, [0, 1, 2, 3]);
+            soon(unblocked).await;
+        }
+        assert_eq!(try_put_bundle(&mut putter, &[message(9, 60_000)]), Ok(true));
+        let rest = std::iter::from_fn(|| read_bundled(&socket, &program_end));
+        let rest: Vec<u8> = rest.map(|bundle| bundle[HEADER_BYTES]).collect();
+        assert_eq!(rest, [4, 5, 6, 7, 9], "the new one has not taken the place of another");
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_ring_takes_at_most_half_of_the_memory_for_received_data() {
+        let registry = registry();
+        let (socket, _program_end) = opened(&registry, Style::OneToOne);
+        let mut putter = Putter::new(socket.channel());
+        let half = Limits::default().user_receive_bytes / 2;
+        let others = registry.resources().received().account(1).charge_anyway(half - 64 * 1024 + 1);
+        assert_eq!(try_put_bundle(&mut putter, &[message(1, 10)]), Ok(false));
+        drop(others);
+        soon(socket.channel().carrier().ring_has_memory(1)).await;
+        assert_eq!(try_put_bundle(&mut putter, &[message(1, 10)]), Ok(true));
     }
 }

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::users::closer::{self, Closer, ReceivedDescriptor};
 use crate::users::thread_time::ThreadTime;
 
-/// A record as it lies in a carrier.
+/// A record as it lies in a carrier, or the messages of a bundle as they lie in the receive ring.
 pub(crate) struct RawRecord {
     pub(super) bytes: Vec<u8>,
     pub(super) descriptors: Vec<ReceivedDescriptor>,
@@ -33,9 +33,14 @@ impl RawRecord {
         Ok(RawRecord { bytes, descriptors })
     }
 
-    /// Returns the offset and the header of each message in the record.
+    /// Returns the offset and the header of each message.
     pub(crate) fn messages(&self) -> impl Iterator<Item = (usize, Header)> {
         bundle::messages(&self.bytes)
+    }
+
+    /// Returns whether there are several messages.
+    pub(super) fn is_bundle(&self) -> bool {
+        self.messages().nth(1).is_some()
     }
 
     pub(crate) fn is_size_hint(&self) -> bool {

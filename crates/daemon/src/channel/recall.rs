@@ -83,7 +83,12 @@ impl Recalled {
         // The daemon is the only sender to this end.
         while self.records.len() < CARRIER_RECORDS_MAX {
             match RawRecord::take(program_end, (self.carrier.closer(), self.carrier.time())) {
-                Ok(record) => self.records.push_back(record),
+                Ok(mut record) => {
+                    if let Some(messages) = self.carrier.ring().take_back(&record.bytes) {
+                        record.bytes = messages;
+                    }
+                    self.records.push_back(record);
+                }
                 Err(Errno::AGAIN) => break,
                 Err(error) => return Err(error),
             }

@@ -1,4 +1,5 @@
-//! The daemon's view of the two pages of a socket: the status page, which only the daemon writes, and the sharers' page.
+//! The daemon's view of the two pages of a socket: the status page, which only the daemon writes, with the receive ring behind
+//! it, and the sharers' page.
 //!
 //! Programs have a descriptor of the status page for reading, and one of the sharers' page for reading and writing.
 //! A program can make every access to the sharers' page wait without limit, by the lock of the inode or by punching
@@ -6,6 +7,7 @@
 //! and the daemon's thread uses the values that this thread has read last.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -13,7 +15,8 @@ use std::sync::{Arc, Mutex};
 use carrier::record::{Header, MESSAGE_BYTES_MAX};
 use carrier::sharers_page::{ReadSoFar, SHARERS_BYTES};
 use carrier::status_page::{
-    ENTRIES, Entry, FIELDS_BYTES, PAGE_BYTES, PeerShut, State, StatusPage as Layout, Subscriptions,
+    ENTRIES, Entry, FIELDS_BYTES, PAGE_BYTES, PeerShut, RING_AT, STATUS_BYTES, State, StatusPage as Layout,
+    Subscriptions,
 };
 use ring::ReaderWords;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
@@ -53,6 +56,8 @@ pub(crate) struct Memory {
     reading: Mutex<Option<Arc<Job<()>>>>,
     /// `None` once the memory was returned.
     charge: Mutex<Option<Charge>>,
+    /// The charge for the memory of the receive ring, if it has any.
+    ring_charge: Mutex<Option<Charge>>,
 }
 
 impl Memory {
@@ -64,6 +69,34 @@ impl Memory {
     /// Shows which ring the daemon reads.
     pub(super) fn set_ring_number(&self, number: u32) {
         self.status.store(Layout::RING_NUMBER_AT as usize, &number.to_ne_bytes());
+    }
+
+    /// Makes the system provide memory of the receive ring, which is charged; waits for programs. Returns false if there is none.
+    pub(super) fn grow_ring(&self, range: Range<usize>, charge: Charge) -> bool {
+        if self.status.provide(RING_AT + range.start..RING_AT + range.end).is_err() {
+            return false;
+        }
+        match &mut *lock(&self.ring_charge) {
+            Some(before) => before.join(charge),
+            none => *none = Some(charge),
+        }
+        true
+    }
+
+    /// Writes bytes to the receive ring.
+    pub(super) fn write_ring(&self, at: usize, bytes: &[u8]) {
+        self.status.write(RING_AT + at, bytes);
+    }
+
+    /// Reads bytes of the receive ring by a system call.
+    pub(super) fn read_ring(&self, at: usize, place: &mut [u8]) -> Result<(), Errno> {
+        self.status.read(RING_AT + at, place)
+    }
+
+    /// Returns the memory of the receive ring to the system; waits for programs.
+    pub(super) fn empty_ring(&self) {
+        self.status.discard_from(RING_AT);
+        drop(lock(&self.ring_charge).take());
     }
 
     /// Makes a thread read the sharers' page. One reading may be under way and one may wait, however often this is called.
@@ -103,6 +136,7 @@ impl LeftPages {
     pub(crate) fn empty(self) {
         self.0.status.discard_from(0);
         drop(lock(&self.0.charge).take());
+        drop(lock(&self.0.ring_charge).take());
     }
 }
 
@@ -123,14 +157,16 @@ impl SharedPages {
     ) -> Result<SharedPages, Errno> {
         let bytes = if style == Style::OneToMany { PAGE_BYTES } else { FIELDS_BYTES };
         let charge = account.take(bytes + PINNED_BYTES).ok_or(Errno::NOBUFS)?;
-        let status = Written::new("swiftwater-status", bytes, size_of::<ReaderWords>() / 8, pins)?;
+        let (ring, words) = (RING_AT..STATUS_BYTES, size_of::<ReaderWords>() / 8);
+        let status = Written::with_bytes("swiftwater-status", bytes, words, ring, pins)?;
         let sharers = memfd_create("swiftwater-sharers", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&sharers, SHARERS_BYTES as u64)?;
         // A process that maps the page must not find it truncated by another process.
         fcntl_add_seals(&sharers, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let room_bytes = if message_bytes_max < MESSAGE_BYTES_MAX { message_bytes_max as u32 } else { 0 };
         let (known, reading, charge) = (Mutex::default(), Mutex::default(), Mutex::new(Some(charge)));
-        let memory = Arc::new(Memory { status, sharers, known, reading, charge });
+        let ring_charge = Mutex::default();
+        let memory = Arc::new(Memory { status, sharers, known, reading, charge, ring_charge });
         let (entries, errors) = (Mutex::default(), AtomicU32::default());
         let pages = SharedPages { memory, entries, errors, room_bytes };
         let family = if v6 { AF_INET6 } else { AF_INET };

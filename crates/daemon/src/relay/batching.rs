@@ -1,4 +1,4 @@
-//! Bundling of short messages to a program into one record.
+//! Bundling of messages to a program.
 
 use std::collections::VecDeque;
 
@@ -7,65 +7,46 @@ use swiftwater::internals::{self, MessageRun, Taken};
 use swiftwater::tokio::Association;
 use swiftwater::{Message, Received, RecvError, RecvInfo};
 
+use crate::channel::receive_ring::BundleWriter;
 use crate::state::association::SocketAssociation;
-use crate::state::held::{BUNDLED_BYTES_MAX, Held, ReadResult, ToProgram};
+use crate::state::held::{Held, ReadResult, ToProgram};
 
-/// Messages that share a record.
-pub(super) struct Bundle {
-    pub(super) record: Vec<u8>,
-    pub(super) messages: u32,
+/// The messages that were written to a bundle.
+#[derive(Default)]
+pub(super) struct Bundled {
     /// Number of messages that are items of the queue.
     of_queue: usize,
     /// The rest of the runs behind the queue.
     runs: VecDeque<MessageRun>,
 }
 
-impl Bundle {
-    /// Returns the next messages that fit into one record; they stay where they are.
-    pub(super) fn of(assoc: &SocketAssociation, held: &Held) -> Bundle {
-        let mut bundle = Bundle { record: Vec::new(), messages: 0, of_queue: 0, runs: held.runs().clone() };
+impl Bundled {
+    /// Writes the next messages to a bundle, as many as fit; they stay where they are.
+    pub(super) fn write(assoc: &SocketAssociation, held: &Held, bundle: &mut BundleWriter<'_>) -> Bundled {
+        let mut bundled = Bundled { of_queue: 0, runs: held.runs().clone() };
         for item in held.items() {
-            if !item.is_short() || !bundle.has_room(item.header()) {
-                return bundle;
+            if !item.may_share() || !bundle.push(item.header(), item.blocks().iter().map(|block| &block[..]))
+            {
+                return bundled;
             }
-            bundle.push(item.header(), item.blocks().iter().map(|block| &block[..]));
-            bundle.of_queue += 1;
+            bundled.of_queue += 1;
         }
         let header = header_of(assoc, &RecvInfo::default(), 0);
-        while let Some(mut run) = bundle.runs.pop_front() {
-            let mut take = |info: &RecvInfo, data: &[u8]| {
-                let header = described(&header, info, data.len());
-                let fits = data.len() <= BUNDLED_BYTES_MAX && bundle.has_room(&header);
-                if fits {
-                    bundle.push(&header, [data]);
-                }
-                fits
-            };
+        while let Some(mut run) = bundled.runs.pop_front() {
+            let mut take =
+                |info: &RecvInfo, data: &[u8]| bundle.push(&described(&header, info, data.len()), [data]);
             while run.take_first_if(&mut take) {}
             if run.messages() > 0 {
-                bundle.runs.push_front(run);
+                bundled.runs.push_front(run);
                 break;
             }
         }
-        bundle
+        bundled
     }
 
     /// Removes the messages from where they are.
     pub(super) fn remove_from(self, held: &mut Held) {
         held.remove(self.of_queue, self.runs);
-    }
-
-    fn has_room(&self, header: &Header) -> bool {
-        self.record.len() + header.record_bytes() <= BUNDLE_BYTES_MAX
-    }
-
-    fn push<'b>(&mut self, header: &Header, content: impl IntoIterator<Item = &'b [u8]>) {
-        if self.record.is_empty() {
-            self.record.reserve_exact(BUNDLE_BYTES_MAX);
-        }
-        self.record.extend_from_slice(&header.encode());
-        content.into_iter().for_each(|block| self.record.extend_from_slice(block));
-        self.messages += 1;
     }
 }
 
@@ -78,7 +59,7 @@ pub(super) fn take_along(
 ) -> Option<ReadResult> {
     // The next message is probably as long as the last one.
     let mut bytes = held.record_bytes();
-    while let Some(last_bytes) = held.last_short_bytes()
+    while let Some(last_bytes) = held.last_shared_bytes()
         && bytes + last_bytes <= BUNDLE_BYTES_MAX
     {
         bytes += match internals::recv_run_no_poll(association) {

@@ -9,7 +9,7 @@ use swiftwater::tokio::Association;
 use swiftwater::{Event, Message, Received, RecvError};
 
 use super::Wait;
-use super::batching::{Bundle, take_along, to_program};
+use super::batching::{Bundled, take_along, to_program};
 use super::notifications;
 use crate::channel::Put;
 use crate::channel::blocked::{Blocked, NotPut};
@@ -172,13 +172,12 @@ impl<'a> Inbound<'a> {
     /// Puts all held messages but the last `kept`, short ones in bundles.
     fn put_all_but(&mut self, kept: usize, held: &mut Held) -> Result<(), Wait> {
         while held.len() > kept {
-            if kept == 0 && self.may_bundle() && held.len() > 1 {
-                let bundle = Bundle::of(self.assoc, held);
-                if bundle.messages > 1 {
-                    self.put_together(&bundle)?;
-                    bundle.remove_from(held);
-                    continue;
-                }
+            if kept == 0
+                && self.may_bundle()
+                && let Some(first_bytes) = held.bundled_bytes()
+                && self.put_together(first_bytes, held)?
+            {
+                continue;
             }
             // A run that cannot be split is gone.
             let Some(first) = held.first(|message| to_program(self.assoc, message)) else { continue };
@@ -193,11 +192,18 @@ impl<'a> Inbound<'a> {
         !self.is_discarding && !self.is_message_open && self.bundles() && self.putter.takes_bundles()
     }
 
-    fn put_together(&mut self, bundle: &Bundle) -> Result<(), Wait> {
-        let put = self.putter.try_put_bundle(&bundle.record, bundle.messages);
-        put.map_err(|not_put| self.waits_for(not_put, bundle.messages))?;
-        self.putter.release_delivery();
-        Ok(())
+    /// Puts the next messages into a bundle; returns false if they need records of their own.
+    fn put_together(&mut self, first_bytes: usize, held: &mut Held) -> Result<bool, Wait> {
+        let mut bundled = Bundled::default();
+        let put = self
+            .putter
+            .try_put_bundle(first_bytes, |bundle| bundled = Bundled::write(self.assoc, held, bundle));
+        let is_put = put.map_err(|(not_put, messages)| self.waits_for(not_put, messages))?;
+        if is_put {
+            self.putter.release_delivery();
+            bundled.remove_from(held);
+        }
+        Ok(is_put)
     }
 
     /// Returns the event that follows the failure of putting this many messages.

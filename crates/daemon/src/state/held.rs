@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use carrier::record::{Flags, HEADER_BYTES, Header};
+use carrier::record::{Flags, HEADER_BYTES, Header, PAYLOAD_BYTES_MAX};
 use swiftwater::internals::{MessageRun, Taken};
 use swiftwater::{LossKind, Message, RecvError};
 
 use crate::system::quantum;
 
-/// Maximum size of a message that may share a record with others: so that two of them fit.
-pub(crate) const BUNDLED_BYTES_MAX: usize = 6000;
+/// Size from which a message goes into a bundle even if no other is there to share it: the kernel's copy costs more.
+const BUNDLED_ALONE_BYTES: usize = 8 * 1024;
 
 /// The result of reading an association.
 pub(crate) type ReadResult = Result<Option<Taken>, RecvError>;
@@ -164,13 +164,21 @@ impl Held {
         of_queue.chain(self.runs.iter().map(MessageRun::block_bytes)).sum()
     }
 
-    /// Returns the number of bytes that the last message takes in a record, about; `None` if it is not short.
-    pub(crate) fn last_short_bytes(&self) -> Option<usize> {
+    /// Returns the number of bytes that the last message takes in a record, about; `None` if it may not share one.
+    pub(crate) fn last_shared_bytes(&self) -> Option<usize> {
         match self.runs.back() {
-            Some(run) => Some(record_bytes(run) / run.messages().max(1)),
-            None => self.queue.back().filter(|last| last.is_short()).map(ToProgram::record_bytes),
+            Some(run) => Some(bytes_of_each(run)),
+            None => self.queue.back().filter(|last| last.may_share()).map(ToProgram::record_bytes),
         }
-        .filter(|bytes| *bytes <= HEADER_BYTES + BUNDLED_BYTES_MAX)
+    }
+
+    /// Returns the number of bytes that the first message takes in a bundle, about; `None` if it needs a record of its own.
+    pub(crate) fn bundled_bytes(&self) -> Option<usize> {
+        let first = match self.queue.front() {
+            Some(first) => first.may_share().then(|| first.record_bytes()),
+            None => self.runs.front().map(bytes_of_each),
+        };
+        first.filter(|bytes| self.len() > 1 || *bytes >= BUNDLED_ALONE_BYTES)
     }
 
     /// Returns the number of records of a turn that all items and messages count as.
@@ -189,6 +197,11 @@ impl Held {
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+/// Returns the number of bytes that each of the messages takes in a record, on average.
+fn bytes_of_each(run: &MessageRun) -> usize {
+    record_bytes(run) / run.messages().max(1)
 }
 
 /// Returns the number of bytes that messages take in records.
@@ -217,11 +230,10 @@ impl ToProgram {
         }
     }
 
-    /// Returns whether the item is a message that may share a record with others: copying it costs less than a record
-    /// of its own.
-    pub(crate) fn is_short(&self) -> bool {
+    /// Returns whether the item is a message that may share a record with others.
+    pub(crate) fn may_share(&self) -> bool {
         let ToProgram::Message(header, _) = self else { return false };
-        header.flags.contains(Flags::END) && header.bytes as usize <= BUNDLED_BYTES_MAX
+        header.flags.contains(Flags::END) && header.bytes as usize <= PAYLOAD_BYTES_MAX
     }
 
     /// Returns the number of bytes that the item takes in a record.

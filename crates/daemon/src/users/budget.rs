@@ -233,6 +233,12 @@ impl Account {
         self.charge(bytes)
     }
 
+    /// Charges `bytes` if half of the user's limit stays free, for memory that others than the user's messages can do without.
+    pub(crate) fn take_spare(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
+        let is_taken = self.count(bytes, self.budget.limits.user_bytes / 2);
+        is_taken.then(|| Charge { account: Arc::clone(self), bytes })
+    }
+
     fn charge(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
         self.count(bytes, 0).then(|| Charge { account: Arc::clone(self), bytes })
     }
@@ -294,6 +300,12 @@ impl Charge {
         let has_room = self.account.count(bytes, 0);
         self.bytes += if has_room { bytes } else { 0 };
         has_room
+    }
+
+    /// Adds another charge of the same account.
+    pub(crate) fn join(&mut self, mut other: Charge) {
+        debug_assert!(Arc::ptr_eq(&self.account, &other.account), "of the same account");
+        self.bytes += std::mem::take(&mut other.bytes);
     }
 
     /// Reduces the charge to `bytes`.

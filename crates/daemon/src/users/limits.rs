@@ -16,8 +16,8 @@ pub struct Limits {
     pub user_unread_bytes: usize,
     /// Memory for such messages of all users together. Default: 256 MiB.
     pub unread_bytes: usize,
-    /// Memory for data that the associations of one user have received and its programs have not read. Default: 128
-    /// MiB.
+    /// Memory for data that the associations of one user have received and its programs have not read, half of it at most in
+    /// receive rings. Default: 128 MiB.
     pub user_receive_bytes: usize,
     /// Memory for such data of all users together. Default: 512 MiB.
     pub receive_bytes: usize,

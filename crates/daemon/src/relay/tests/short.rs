@@ -6,7 +6,7 @@ use carrier::record::BUNDLE_BYTES_MAX;
 use super::*;
 use crate::relay::outbound::pass_on;
 use crate::state::association_options::{ABORT, Sending};
-use crate::testing::header;
+use crate::testing::{header, read_bundled};
 use swiftwater::internals::{self, SHORT_BYTES_MAX};
 
 /// Returns different content of each length.
@@ -143,8 +143,8 @@ async fn short_messages_of_a_peer_share_records_in_their_order() {
     let (mut received, mut records) = (Vec::new(), 0);
     loop {
         let wait = inbound.step(&mut held, &mut |_| ());
-        while let Some(record) = read(&joined.program_end) {
-            assert!(record.len() <= BUNDLE_BYTES_MAX || contents(&record).len() == 1);
+        while let Some(record) = read_bundled(&joined.socket, &joined.program_end) {
+            assert!(record.len() <= BUNDLE_BYTES_MAX);
             received.extend(contents(&record));
             records += 1;
         }
@@ -176,7 +176,7 @@ async fn short_messages_wait_for_a_full_channel_and_none_is_lost_with_the_end_be
         }
         joined.peer.flush();
         match inbound.step(&mut held, &mut |end| ends.push(end)) {
-            Some(Wait::Channel(Blocked::Full)) => break,
+            Some(Wait::Channel(Blocked::Full | Blocked::Ring)) => break,
             Some(Wait::Turn) => inbound.next_turn().await,
             wait => assert_eq!(wait, Some(Wait::Message)),
         }
@@ -184,7 +184,7 @@ async fn short_messages_wait_for_a_full_channel_and_none_is_lost_with_the_end_be
     assert!(!held.is_empty());
     let reads = async {
         loop {
-            while let Some(record) = read(&joined.program_end) {
+            while let Some(record) = read_bundled(&joined.socket, &joined.program_end) {
                 for content in contents(&record) {
                     assert_eq!(content[..4], received.to_be_bytes());
                     received += 1;
@@ -200,7 +200,7 @@ async fn short_messages_wait_for_a_full_channel_and_none_is_lost_with_the_end_be
     };
     let (_, shutdown) = soon(async { tokio::join!(reads, joined.peer.shutdown()) }).await;
     shutdown.expect("it is open");
-    while let Some(record) = read(&joined.program_end) {
+    while let Some(record) = read_bundled(&joined.socket, &joined.program_end) {
         received += contents(&record).len() as u32;
     }
     assert_eq!((received, ends), (sent, vec![Ended::ByPeer]));
