@@ -2,7 +2,7 @@
 //! receiver reports marks by ECNE until the sender answers with CWR, and the sender reduces its window once.
 
 use sctp_wire::chunk::{Cwr, EcnEcho};
-use sctp_wire::{Tsn, packet::Packet};
+use sctp_wire::packet::Packet;
 
 /// ECN state of an association.
 #[derive(Debug, Default)]
@@ -50,11 +50,4 @@ impl Ecn {
         let heeded = |echo: &mut EcnEcho| !echo.lowest_tsn.is_after(cwr.lowest_tsn);
         self.echo.take_if(heeded);
     }
-}
-
-/// Returns the CWR that answers an ECNE.
-pub(crate) fn answer(lowest_tsn: Tsn) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    Cwr { lowest_tsn }.write(&mut bytes);
-    bytes
 }

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use sctp_wire::VerificationTag;
 use sctp_wire::packet::Header;
 
+use super::control::Control;
 use super::{Association, Context, State};
 use crate::config::Checksum;
 use crate::error::CloseReason;
@@ -13,7 +14,18 @@ use crate::reply::Reply;
 use crate::trace;
 
 impl Association {
-    pub(super) fn close<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, reason: CloseReason) {
+    /// Ends the association without a packet to the peer.
+    pub(crate) fn close<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, reason: CloseReason) {
+        self.close_with(cx, reason, None);
+    }
+
+    /// Ends the association. `last_chunk` is sent to the peer.
+    pub(super) fn close_with<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        reason: CloseReason,
+        last_chunk: Option<Control>,
+    ) {
         if self.is_closed() {
             return;
         }
@@ -22,9 +34,9 @@ impl Association {
         }
         self.tell_end_of_partial_delivery(cx);
         self.tell_loss(cx, &reason);
-        // Waiting control chunks are obsolete; a caller that must still send a last chunk adds it after this.
+        // Waiting control chunks are obsolete.
         self.control.clear();
-        self.state = State::Closed { untold: Some(reason.clone()) };
+        self.state = State::Closed { untold: Some(reason.clone()), last_chunk };
         if let Some(tracer) = &mut self.trace {
             tracer.push(cx.now, None, trace::Event::Closed(reason.clone()));
         }
@@ -39,11 +51,6 @@ impl Association {
         self.tell_closed(cx);
     }
 
-    /// Ends the association without a packet to the peer.
-    pub(crate) fn close_silently<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, reason: CloseReason) {
-        self.close(cx, reason);
-    }
-
     /// Returns the addresses for a packet that reports the end to the peer: the peer's and our own.
     pub(crate) fn return_route(&self) -> Option<(SocketAddr, Option<IpAddr>)> {
         let path = self.paths.get(self.primary).or(self.paths.first())?;
@@ -52,8 +59,9 @@ impl Association {
 
     /// Takes the final packet of a closed association: ABORT or SHUTDOWN COMPLETE.
     pub(crate) fn take_final_packet(&mut self, checksum: Checksum) -> Option<Reply> {
-        let chunk = self.control.pop_back()?;
-        let path_id = chunk.path.unwrap_or(self.data_path());
+        let State::Closed { last_chunk, .. } = &mut self.state else { return None };
+        let chunk = last_chunk.take()?;
+        let path_id = chunk.path().unwrap_or(self.data_path());
         let path = &self.paths[path_id];
         let header = Header {
             source_port: self.identity.local_port,
@@ -64,7 +72,7 @@ impl Association {
             return None;
         }
         let mut reply = Reply::new(path.remote(), path.local(), &header, checksum, |out| {
-            out.extend_from_slice(&chunk.bytes)
+            out.extend_from_slice(chunk.bytes())
         });
         reply.dscp = self.dscp(path_id);
         if let Some(tracer) = &mut self.trace {

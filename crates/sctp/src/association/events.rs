@@ -132,7 +132,7 @@ impl Association {
         if self.given_up.iter().any(|given_up| given_up.cause.is_some()) {
             return;
         }
-        let State::Closed { untold } = &mut self.state else { return };
+        let State::Closed { untold, .. } = &mut self.state else { return };
         let Some(reason) = untold.take() else { return };
         if let Some(charge) = self.inbound.as_mut().and_then(Inbound::take_unread_charge) {
             cx.host.keep_charge(self.id, charge);

@@ -1,7 +1,5 @@
 //! The flush rule: when enough waits to be worth a transmission.
 
-use sctp_wire::chunk::CookieEcho;
-
 use super::{Association, State};
 use crate::inbound::Inbound;
 use crate::transmit::BatchLimits;
@@ -69,9 +67,7 @@ impl Association {
     pub(super) fn may_carry_data(&self) -> bool {
         match self.state {
             State::Established | State::ShutdownPending | State::ShutdownReceived => true,
-            State::CookieEchoed { .. } => {
-                self.control.front().is_some_and(|chunk| chunk.bytes.first() == Some(&CookieEcho::KIND))
-            }
+            State::CookieEchoed { .. } => self.control.begins_with_cookie_echo(),
             _ => false,
         }
     }

@@ -8,6 +8,7 @@ use sctp_wire::VerificationTag;
 use sctp_wire::chunk::{Heartbeat, HeartbeatAck, RawChunk};
 use sctp_wire::packet::{Header, Packet};
 
+use super::control::Control;
 use super::{Association, Context, State, random_below};
 use crate::config::Checksum;
 use crate::event::{Host, PathReason};
@@ -147,7 +148,7 @@ impl Association {
         self.outbound.free_idle_memory();
         let heartbeat = self.heartbeat(cx, path_id);
         self.paths[path_id].schedule_heartbeat(frequent);
-        self.push_control(heartbeat, Some(path_id));
+        self.push_control(heartbeat);
     }
 
     /// Returns whether T2 probes the peer already. A peer that has forgotten the association would answer a heartbeat with
@@ -161,12 +162,11 @@ impl Association {
     }
 
     /// Builds a HEARTBEAT for a path, and waits for its answer from now on.
-    pub(super) fn heartbeat<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) -> Vec<u8> {
+    pub(super) fn heartbeat<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) -> Control {
         let nonce = cx.random.next_u64();
         self.paths[path_id].on_heartbeat_sent(cx.now, nonce);
-        let mut bytes = Vec::new();
-        Heartbeat { info: &nonce.to_be_bytes() }.write(&mut bytes);
-        bytes
+        let write = |out: &mut Vec<u8>| Heartbeat { info: &nonce.to_be_bytes() }.write(out);
+        Control::new(Heartbeat::KIND, Some(path_id), write)
     }
 
     /// Answers a HEARTBEAT, from COOKIE-ECHOED on (RFC 9260 §8.3).
@@ -174,13 +174,13 @@ impl Association {
         if Heartbeat::parse(raw).is_err() || self.is_in_cookie_wait() {
             return self.discard_chunk();
         }
-        if self.waiting_answers_bytes() + raw.whole.len() > WAITING_ANSWERS_BYTES_MAX {
+        if self.control.bytes_of(HeartbeatAck::KIND) + raw.whole.len() > WAITING_ANSWERS_BYTES_MAX {
             self.statistics.control_chunks_dropped += 1;
             return;
         }
         let mut bytes = Vec::with_capacity(raw.whole.len().next_multiple_of(4));
         HeartbeatAck::write_copy(raw, &mut bytes);
-        self.push_control(bytes, Some(path_id));
+        self.push_control(Control::of(HeartbeatAck::KIND, Some(path_id), bytes));
     }
 
     /// Answers a HEARTBEAT that is alone in its packet if it came to a local address which its path does not use: the
@@ -207,12 +207,6 @@ impl Association {
         let has_room = self.probe_answers.push(Reply::new(remote, local, &header, checksum, write));
         self.statistics.control_chunks_dropped += u64::from(!has_room);
         true
-    }
-
-    /// Returns the number of bytes of HEARTBEAT ACKs that wait to be sent.
-    fn waiting_answers_bytes(&self) -> usize {
-        let chunks = self.control.iter().map(|control| &control.bytes);
-        chunks.filter(|bytes| bytes.first() == Some(&HeartbeatAck::KIND)).map(Vec::len).sum()
     }
 
     /// Handles a HEARTBEAT ACK. It counts for the probed path, on whichever path it came (RFC 9260 §8.3).

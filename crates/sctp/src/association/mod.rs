@@ -9,6 +9,7 @@
 //! | `flush_rule` | when enough waits to be worth a transmission |
 //! | `receive` | chunks of a packet, in their order |
 //! | `schedule` | selection of the path of a packet with data |
+//! | `control` | control chunks that wait for a packet |
 //! | `transmit` | building of packets |
 //! | `timers` | T1, T2, T3, delayed SACK |
 //! | `heartbeat` | probing of paths (§8.3) |
@@ -22,6 +23,7 @@
 
 mod causes;
 mod closing;
+mod control;
 mod events;
 mod failover;
 mod flush_rule;
@@ -50,7 +52,7 @@ use bytes::Bytes;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::RngCore;
 
-use crate::config::{AssociationConfig, CONTROL_CHUNKS_MAX, Checksum};
+use crate::config::{AssociationConfig, Checksum};
 use crate::ecn::Ecn;
 use crate::error::{CloseReason, PrimaryError};
 use crate::event::{Host, PathChange, PathReason};
@@ -67,6 +69,7 @@ use crate::statistics::{EndpointStatistics, Statistics};
 use crate::time::Time;
 use crate::trace::Tracer;
 use crate::transmit::BatchLimits;
+use control::{Control, ControlQueue};
 use probe_answers::ProbeAnswers;
 
 pub(crate) use causes::{abort_chunk, error_chunk, reports_stale_cookie, write_abort};
@@ -111,17 +114,9 @@ enum State {
     Closed {
         /// The reason, until the user was told.
         untold: Option<CloseReason>,
+        /// The chunk of the final packet: ABORT or SHUTDOWN COMPLETE.
+        last_chunk: Option<Control>,
     },
-}
-
-/// A control chunk, serialized, waiting for the next packet.
-#[derive(Debug)]
-struct Control {
-    bytes: Vec<u8>,
-    /// The path to use; the data path if none.
-    path: Option<usize>,
-    /// An INIT: alone in its packet, with verification tag 0 (RFC 9260 §8.5.1 A).
-    init: bool,
 }
 
 /// Events that count only once for each packet.
@@ -163,7 +158,7 @@ pub(crate) struct Association {
     inbound: Option<Inbound>,
     /// Unread events and messages from before, as counted by a receive buffer.
     early: Held,
-    control: VecDeque<Control>,
+    control: ControlQueue,
     probe_answers: ProbeAnswers,
     /// Time when the next unconfirmed path may be probed.
     next_verification: Time,
@@ -229,7 +224,7 @@ impl Association {
             returned_at: Time::ZERO,
             inbound: None,
             early: Held::default(),
-            control: VecDeque::new(),
+            control: ControlQueue::default(),
             probe_answers: ProbeAnswers::default(),
             next_verification: Time::ZERO,
             last_data_at: Time::ZERO,
@@ -372,12 +367,10 @@ impl Association {
         self.paths.iter().position(|p| p.remote().ip() == remote.ip())
     }
 
-    fn push_control(&mut self, bytes: Vec<u8>, path: Option<usize>) {
-        if self.control.len() < CONTROL_CHUNKS_MAX {
-            self.control.push_back(Control { bytes, path, init: false });
-        } else {
-            self.statistics.control_chunks_dropped += 1;
-        }
+    /// Queues a control chunk, or counts it as dropped.
+    fn push_control(&mut self, chunk: Control) {
+        let has_room = self.control.push(chunk);
+        self.statistics.control_chunks_dropped += u64::from(!has_room);
     }
 
     /// Counts a chunk that is malformed, or has no meaning in this state.

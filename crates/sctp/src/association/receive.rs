@@ -11,8 +11,8 @@ use sctp_wire::chunk::{
 use sctp_wire::{Packet, Tsn};
 
 use super::causes::{abort_chunk, reports_stale_cookie};
+use super::control::Control;
 use super::{Association, Context, Seen, State};
-use crate::ecn;
 use crate::error::CloseReason;
 use crate::event::{Event, Host};
 use crate::inbound::Outcome;
@@ -284,14 +284,15 @@ impl Association {
     fn handle_ecn_echo(&mut self, now: Time, echo: EcnEcho) {
         let (lowest, next) = self.outbound.place_of(echo.lowest_tsn);
         if lowest >= next || !self.may_carry_data() {
-            // This side never sends one.
-            self.statistics.chunks_discarded += 1;
-            return;
+            // An ECNE for a TSN that was never sent is discarded.
+            return self.discard_chunk();
         }
         let path_id = self.outbound.path_of(lowest).unwrap_or(self.data_path());
         let reduces = self.paths[path_id].on_congestion_marks(now, lowest, next);
         self.statistics.ecn_reductions += u64::from(reduces);
-        self.push_control(ecn::answer(echo.lowest_tsn), None);
+        self.push_control(Control::new(Cwr::KIND, None, |out| {
+            Cwr { lowest_tsn: echo.lowest_tsn }.write(out)
+        }));
     }
 
     fn handle_sack<H, G, D>(&mut self, cx: &mut Context<'_, H>, sack: Report<G, D>, gaps: usize)
@@ -377,9 +378,8 @@ impl Association {
         }
         let causes = std::mem::take(&mut self.reports);
         if self.is_set_up() {
-            let mut chunk = Vec::new();
-            Error { causes: Causes::new(&causes) }.write(&mut chunk);
-            self.push_control(chunk, None);
+            let write = |out: &mut Vec<u8>| Error { causes: Causes::new(&causes) }.write(out);
+            self.push_control(Control::new(Error::KIND, None, write));
         } else {
             self.statistics.reports_dropped += 1;
         }

@@ -4,8 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use sctp_wire::Tsn;
 use sctp_wire::cause::{Cause, CookieReceivedWhileShuttingDown};
+use sctp_wire::chunk::Error;
 
 use super::causes::error_chunk;
+use super::control::Control;
 use super::{Association, Context, State};
 use crate::cookie::StateCookie;
 use crate::event::{Event, Host};
@@ -64,7 +66,7 @@ impl Association {
         let waits = self.repeat_shutdown_ack();
         if waits {
             let cause = Cause::CookieReceivedWhileShuttingDown(CookieReceivedWhileShuttingDown);
-            self.push_control(error_chunk(&cause), None);
+            self.push_control(Control::of(Error::KIND, None, error_chunk(&cause)));
         }
         waits
     }

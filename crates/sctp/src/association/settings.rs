@@ -146,7 +146,7 @@ impl Association {
         if options.heartbeat_now {
             path.schedule_heartbeat(None);
             let heartbeat = self.heartbeat(cx, path_id);
-            return self.push_control(heartbeat, Some(path_id));
+            return self.push_control(heartbeat);
         }
         // A path that is unconfirmed, or has just failed, is probed whatever the option says.
         let is_confirmed = matches!(path.state(), PathState::Active | PathState::Inactive);

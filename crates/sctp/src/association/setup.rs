@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sctp_wire::cause::{Cause, MissingMandatoryParameter, UnrecognizedParameters, UserInitiatedAbort};
-use sctp_wire::chunk::{CookieAck, CookieEcho, Init};
+use sctp_wire::chunk::{CookieAck, CookieEcho, Error, Init};
 use sctp_wire::packet::HEADER_BYTES;
 use sctp_wire::parameter::{KindList, Parameters, StateCookie as StateCookieParameter};
 use sctp_wire::{Tsn, VerificationTag};
 
 use super::causes::{abort_chunk, error_chunk};
+use super::control::Control;
 use super::init::{PeerInit, initial_window, write_init_parameters};
-use super::{Association, Context, Control, Retry, State};
+use super::{Association, Context, Retry, State};
 use crate::config::{AssociationConfig, Multipath};
 use crate::cookie::StateCookie;
 use crate::ecn::Ecn;
@@ -61,17 +62,15 @@ impl Association {
         let mut parameters = Vec::new();
         let to = self.paths[self.primary].remote().ip();
         write_init_parameters(&self.config, to, &self.local, self.cookie_increment, &mut parameters);
-        let mut bytes = Vec::new();
-        Init {
+        let init = Init {
             initiate_tag: VerificationTag(self.identity.local_tag),
             a_rwnd: initial_window(&self.config),
             outbound_streams: self.config.streams_out.max(1),
             inbound_streams: self.config.streams_in_max.max(1),
             initial_tsn: Tsn(self.identity.local_initial_tsn),
             parameters: Parameters::new(&parameters),
-        }
-        .write(&mut bytes);
-        self.control.push_back(Control { bytes, path: Some(self.primary), init: true });
+        };
+        self.control.push_first(Control::new(Init::KIND, Some(self.primary), |out| init.write(out)));
     }
 
     /// Creates the association of a valid cookie, on the passive side.
@@ -162,15 +161,14 @@ impl Association {
     /// Answers a COOKIE ECHO to its source (RFC 9260 §6.4). An unconfirmed address gets a HEARTBEAT with the answer (§5.4).
     fn acknowledge_cookie<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, remote: SocketAddr) {
         let path = self.path_of(remote);
-        let mut bytes = Vec::new();
-        CookieAck.write(&mut bytes);
+        // First in its packet (RFC 9260 §5.1 D).
+        self.control.push_first(Control::new(CookieAck::KIND, path, |out| CookieAck.write(out)));
         if let Some(path_id) =
             path.filter(|&p| self.paths[p].state() == PathState::Unconfirmed && p != self.primary)
         {
-            bytes.extend(self.heartbeat(cx, path_id));
+            let heartbeat = self.heartbeat(cx, path_id);
+            self.push_control(heartbeat);
         }
-        // First in its packet (RFC 9260 §5.1 D).
-        self.control.push_front(Control { bytes, path, init: false });
     }
 
     fn take_peer(&mut self, initial_tsn: u32, window_bytes: u32, streams_out: u16, streams_in: u16) {
@@ -293,7 +291,7 @@ impl Association {
             let chunk = error_chunk(&Cause::UnrecognizedParameters(cause));
             // RFC 9260 §3.2.2: the report goes with the cookie, or after the COOKIE ACK; then it would not be worth a packet.
             if echo_bytes + chunk.len() <= self.paths[self.primary].mtu_bytes() {
-                self.push_control(chunk, None);
+                self.push_control(Control::of(Error::KIND, None, chunk));
             }
         }
     }
@@ -349,10 +347,9 @@ impl Association {
 
     fn push_cookie_echo(&mut self) {
         if let State::CookieEchoed { cookie, .. } = &self.state {
-            let mut bytes = Vec::new();
-            CookieEcho { cookie }.write(&mut bytes);
+            let write = |out: &mut Vec<u8>| CookieEcho { cookie }.write(out);
             // First in its packet (RFC 9260 §5.1 C).
-            self.control.push_front(Control { bytes, path: Some(self.primary), init: false });
+            self.control.push_first(Control::new(CookieEcho::KIND, Some(self.primary), write));
         }
     }
 
@@ -400,7 +397,7 @@ impl Association {
             self.push_init();
         } else {
             // A waiting INIT is redirected.
-            self.control.iter_mut().for_each(|chunk| chunk.path = Some(self.primary));
+            self.control.redirect(self.primary);
         }
     }
 
@@ -428,7 +425,6 @@ impl Association {
             let others = (1..=count).map(|n| (self.primary + n) % count);
             let next = others.into_iter().find(|&p| self.paths[p].state() == PathState::Active);
             self.primary = next.unwrap_or(self.primary);
-            self.control.retain(|chunk| chunk.bytes.first() != Some(&CookieEcho::KIND));
             self.push_cookie_echo();
         }
     }

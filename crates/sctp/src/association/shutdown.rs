@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 use sctp_wire::cause::{Cause, Causes, ProtocolViolation, UserInitiatedAbort};
-use sctp_wire::chunk::{RawChunk, Shutdown, ShutdownAck, ShutdownComplete};
+use sctp_wire::chunk::{Abort, RawChunk, Shutdown, ShutdownAck, ShutdownComplete};
 
 use super::causes::{abort_chunk, abort_reason};
+use super::control::Control;
 use super::{Association, Context, Retry, State};
 use crate::error::CloseReason;
 use crate::event::{Event, Host};
@@ -115,11 +116,10 @@ impl Association {
 
     fn push_shutdown(&mut self) {
         // A SHUTDOWN that still waits is out of date.
-        self.control.retain(|chunk| chunk.bytes.first() != Some(&Shutdown::KIND));
+        self.control.remove(Shutdown::KIND);
         if let Some(inbound) = &self.inbound {
-            let mut bytes = Vec::new();
-            Shutdown { cum_tsn: inbound.cumulative_tsn() }.write(&mut bytes);
-            self.push_control(bytes, None);
+            let shutdown = Shutdown { cum_tsn: inbound.cumulative_tsn() };
+            self.push_control(Control::new(Shutdown::KIND, None, |out| shutdown.write(out)));
         }
     }
 
@@ -136,10 +136,8 @@ impl Association {
     /// Sends a SHUTDOWN ACK on the path of the SHUTDOWN that it answers: that path works, whereas a receiver does not
     /// know whether the others do (RFC 9260 §6.4).
     fn push_shutdown_ack(&mut self, asked_on: Option<usize>) {
-        self.control.retain(|chunk| chunk.bytes.first() != Some(&ShutdownAck::KIND));
-        let mut bytes = Vec::new();
-        ShutdownAck.write(&mut bytes);
-        self.push_control(bytes, asked_on);
+        self.control.remove(ShutdownAck::KIND);
+        self.push_control(Control::new(ShutdownAck::KIND, asked_on, |out| ShutdownAck.write(out)));
     }
 
     pub(super) fn handle_shutdown<H: Host + ?Sized>(
@@ -205,10 +203,9 @@ impl Association {
 
     pub(super) fn handle_shutdown_ack<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
         if matches!(self.state, State::ShutdownSent { .. } | State::ShutdownAckSent { .. }) {
-            self.close(cx, CloseReason::Shutdown);
-            let mut bytes = Vec::new();
-            ShutdownComplete { reflected_tag: false }.write(&mut bytes);
-            self.push_control(bytes, Some(path_id));
+            let write = |out: &mut Vec<u8>| ShutdownComplete { reflected_tag: false }.write(out);
+            let complete = Control::new(ShutdownComplete::KIND, Some(path_id), write);
+            self.close_with(cx, CloseReason::Shutdown, Some(complete));
         } else {
             self.discard_chunk();
         }
@@ -290,9 +287,7 @@ impl Association {
         chunk: Vec<u8>,
         reason: CloseReason,
     ) {
-        self.close(cx, reason);
-        if self.identity.peer_tag != 0 {
-            self.push_control(chunk, None);
-        }
+        let abort = Control::of(Abort::KIND, None, chunk);
+        self.close_with(cx, reason, Some(abort).filter(|_| self.identity.peer_tag != 0));
     }
 }

@@ -5,6 +5,7 @@ use sctp_wire::VerificationTag;
 use sctp_wire::chunk::Pad;
 use sctp_wire::packet::{self, HEADER_BYTES, Header};
 
+use super::control::Control;
 use super::{Association, BatchRules, State};
 use crate::outbound::{Filled, Packet};
 use crate::time::Time;
@@ -111,8 +112,8 @@ impl Association {
     /// data takes `data_path`.
     fn batch_path(&self, data_path: usize) -> Option<usize> {
         let with_data = self.may_carry_data() && self.outbound.may_send(&self.paths[data_path]);
-        match self.control.front() {
-            Some(control) => Some(control.path.unwrap_or(data_path)),
+        match self.control.next() {
+            Some(control) => Some(control.path().unwrap_or(data_path)),
             None if with_data => Some(data_path),
             None if self.inbound.as_ref().is_some_and(|i| i.ack_due()) => Some(self.sack_path()),
             None => None,
@@ -147,7 +148,7 @@ impl Association {
         limit: usize,
         buffer: &mut TransmitBuffer,
     ) -> (Filled, bool) {
-        let init = self.control.front().is_some_and(|c| c.init);
+        let init = self.control.next().is_some_and(Control::is_init);
         let header = Header {
             source_port: self.identity.local_port,
             destination_port: self.identity.peer_port,
@@ -155,15 +156,15 @@ impl Association {
         };
         packet::write_header(&header, buffer.out());
         let with_data = with_data && self.may_carry_data() && self.outbound.may_send(&self.paths[path_id]);
-        while let Some(control) = self.control.front() {
+        while let Some(control) = self.control.next() {
             let alone = buffer.is_first_packet() && buffer.packet_bytes() == HEADER_BYTES;
-            let fits = alone || buffer.packet_bytes() + control.bytes.len() <= limit;
-            let here = control.path.is_none_or(|p| p == path_id) && control.init == init;
+            let fits = alone || buffer.packet_bytes() + control.bytes().len() <= limit;
+            let here = control.path().is_none_or(|p| p == path_id) && control.is_init() == init;
             if !fits || !here {
                 break;
             }
-            buffer.out().extend_from_slice(&control.bytes);
-            self.control.pop_front();
+            buffer.out().extend_from_slice(control.bytes());
+            self.control.pop();
             self.statistics.control_chunks_sent += 1;
             if init {
                 return (Filled::default(), true);

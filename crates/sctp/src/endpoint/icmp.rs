@@ -73,9 +73,7 @@ impl Endpoint {
             }
             // ICMP8: as an ABORT with the T bit.
             Unreachable::Protocol => {
-                self.with(id, now, host, |association, cx| {
-                    association.close_silently(cx, CloseReason::NoProtocol)
-                });
+                self.with(id, now, host, |association, cx| association.close(cx, CloseReason::NoProtocol));
             }
             // A peer that has sent its SHUTDOWN COMPLETE may be gone, and does not repeat a lost one.
             Unreachable::Port => {

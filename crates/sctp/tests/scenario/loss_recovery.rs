@@ -299,26 +299,31 @@ fn cwnd(peer: &Peer) -> usize {
     peer.endpoint.statistics(peer.id).unwrap().paths[0].cwnd_bytes
 }
 
+/// Maximum number of rounds of 40 messages in which a window of twenty packets must be reached.
+const ROUNDS_MAX: usize = 20;
+
 /// The peer answers after a moment; its window has grown to twenty packets, and three of one chunk each are in flight. Returns
 /// the number of the first of those.
 fn three_packets(seed: u8) -> (Peer, i32) {
     let mut peer = Peer::established(seed);
     let mut sent = 0;
     for round in 0.. {
-        if cwnd(&peer) >= 20 * 1500 {
+        let cwnd_bytes = cwnd(&peer);
+        if cwnd_bytes >= 20 * 1500 {
             break;
         }
-        assert!(round < 20, "the window stops growing at {} bytes", cwnd(&peer));
+        assert!(round < ROUNDS_MAX, "the window no longer grows: {cwnd_bytes} bytes");
         for _ in 0..40 {
             peer.app_sends(SendInfo::default(), vec![0; 1400]);
         }
-        loop {
+        for step in 0.. {
             peer.waits(Duration::from_millis(20));
             let packets = std::iter::from_fn(|| peer.hears_maybe());
             let chunks: usize = packets.map(|packet| data_of(&packet).len()).sum();
             if chunks == 0 {
                 break;
             }
+            assert!(step < 40 * ROUNDS_MAX, "more chunks than messages: {sent}");
             sent += chunks as i32;
             peer.sends().sack(sent - 1, &[]).go();
         }

@@ -5,10 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use sctp::{AssociationConfig, Event, PathChange, PathReason, PathState, PrimaryError, SendInfo, trace};
-use sctp_wire::chunk::{Chunk, CookieEcho, HeartbeatAck};
+use sctp_wire::chunk::{Chunk, CookieAck, CookieEcho, Heartbeat, HeartbeatAck};
 use sctp_wire::parameter::{Ipv4, Ipv6, Parameters};
 
-use lab::packets::each_chunk;
+use lab::packets::{each_chunk, kinds};
 use lab::script::Peer;
 
 const SECOND: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 1, 9));
@@ -20,6 +20,14 @@ pub(crate) fn established(seed: u8, config: AssociationConfig, list: &[IpAddr]) 
 
 /// Connects the peer to the endpoint; the peer lists these addresses.
 pub(crate) fn established_at(mut peer: Peer, list: &[IpAddr]) -> Peer {
+    let cookie = takes_cookie(&mut peer, list);
+    peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
+    peer.id = peer.app.events[0].id;
+    peer
+}
+
+/// The peer sends an INIT that lists these addresses. Returns the cookie of the INIT ACK.
+fn takes_cookie(peer: &mut Peer, list: &[IpAddr]) -> Vec<u8> {
     let mut parameters = Vec::new();
     for address in list {
         match *address {
@@ -35,10 +43,7 @@ pub(crate) fn established_at(mut peer: Peer, list: &[IpAddr]) -> Peer {
             init.write(out);
         })
         .go();
-    let cookie = peer.takes_init_ack();
-    peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
-    peer.id = peer.app.events[0].id;
-    peer
+    peer.takes_init_ack()
 }
 
 /// Returns settings with the failover of RFC 9260 alone: data leaves a path that has timed out.
@@ -256,4 +261,17 @@ fn a_trace_tells_the_paths_apart() {
             if contents.data.is_some_and(|data| data.retransmitted == 1))
     };
     assert_eq!((of(0, again), of(1, again)), (0, 1));
+}
+
+#[test]
+fn a_cookie_ack_and_the_heartbeat_beside_it_are_two_control_chunks() {
+    let mut peer = Peer::new(20, AssociationConfig::default());
+    let cookie = takes_cookie(&mut peer, &[SECOND]);
+    peer.address = SocketAddr::new(SECOND, peer.address.port());
+    peer.sends().chunk(|_, out| CookieEcho { cookie: &cookie }.write(out)).go();
+    peer.id = peer.app.events[0].id;
+    let (to, packet) = peer.hears_on();
+    assert_eq!((to, kinds(&packet)), (peer.address, vec![CookieAck::KIND, Heartbeat::KIND]));
+    let statistics = peer.endpoint.statistics(peer.id).unwrap();
+    assert_eq!((statistics.packets_sent, statistics.control_chunks_sent), (1, 2));
 }

@@ -62,6 +62,24 @@ fn row(rate_mbit_per_s: u64, delay_ms: u64, queue_packets: usize, loss_per_mille
     )
 }
 
+/// Returns the lines that differ, those of `before` and `after` one below the other.
+fn differences(before: &str, after: &str) -> String {
+    let header = before.lines().next().unwrap_or_default();
+    let mut text = format!("  {header}\n");
+    let (mut old, mut new) = (before.lines(), after.lines());
+    loop {
+        let (old, new) = (old.next(), new.next());
+        if old.is_none() && new.is_none() {
+            return text;
+        }
+        for (sign, line) in [('-', old), ('+', new)] {
+            if let Some(line) = line.filter(|_| old != new) {
+                let _ = writeln!(text, "{sign} {line}");
+            }
+        }
+    }
+}
+
 #[test]
 fn the_table_is_what_it_was() {
     let mut table = String::from(
@@ -74,6 +92,6 @@ fn the_table_is_what_it_was() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scenario/throughput.txt");
         std::fs::write(path, &table).expect("the table can be written");
     } else {
-        assert!(table == TABLE, "was\n{TABLE}\nis\n{table}");
+        assert!(table == TABLE, "{}", differences(TABLE, &table));
     }
 }
