@@ -44,8 +44,8 @@ pub(crate) struct StateCookie {
     pub(crate) streams_in: u16,
     /// Extensions that both sides support.
     pub(crate) extensions: Extensions,
-    /// Adaptation layer indication of the peer; 0 if there is none.
-    pub(crate) adaptation: u32,
+    /// Adaptation layer indication of the peer.
+    pub(crate) adaptation: Option<u32>,
     /// Tie-tags of the association that the INIT has met, if any (RFC 9260 §5.2.2).
     pub(crate) ties: TieTags,
     /// The peer's addresses. The first is the source of the INIT; the cookie is valid only from these addresses.
@@ -138,9 +138,9 @@ impl CookieJar {
         for half in halves {
             out.extend_from_slice(&half.to_be_bytes());
         }
-        if cookie.adaptation != 0 {
+        if let Some(adaptation) = cookie.adaptation {
             out.push(ADAPTATION);
-            out.extend_from_slice(&cookie.adaptation.to_be_bytes());
+            out.extend_from_slice(&adaptation.to_be_bytes());
         }
         for address in cookie.addresses.iter().take(PEER_ADDRESSES_MAX) {
             match address {
@@ -243,12 +243,12 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], CookieError
 }
 
 /// Parses the parts that follow the fixed part: the adaptation layer indication of the peer, and its addresses.
-fn tail(mut rest: &[u8]) -> Result<(u32, Vec<IpAddr>), CookieError> {
-    let (mut adaptation, mut addresses) = (0, Vec::new());
+fn tail(mut rest: &[u8]) -> Result<(Option<u32>, Vec<IpAddr>), CookieError> {
+    let (mut adaptation, mut addresses) = (None, Vec::new());
     while let [what, tail @ ..] = rest {
         let used = match *what {
             ADAPTATION => {
-                adaptation = u32::from_be_bytes(array(tail, 0)?);
+                adaptation = Some(u32::from_be_bytes(array(tail, 0)?));
                 4
             }
             V4 => {
@@ -287,7 +287,7 @@ mod tests {
             streams_in: 9,
             extensions: Extensions { ecn: true, ..Extensions::default() },
             ties: TieTags { local: 10, peer: 11 },
-            adaptation: 12,
+            adaptation: Some(12),
             addresses: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
         }
     }
@@ -443,7 +443,7 @@ mod tests {
     #[test]
     fn a_peer_without_an_adaptation_indication_gets_a_shorter_cookie() {
         let mut jar = CookieJar::new([7; 32], SIEVE_KEYS);
-        let without = StateCookie { adaptation: 0, ..cookie(Time::ZERO) };
+        let without = StateCookie { adaptation: None, ..cookie(Time::ZERO) };
         let [long, short] = [&cookie(Time::ZERO), &without].map(|cookie| jar.seal(cookie));
         assert_eq!(long.len(), short.len() + 5);
         assert_eq!(jar.open(&short, Time::ZERO), Ok(without));

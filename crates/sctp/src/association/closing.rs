@@ -16,24 +16,26 @@ use crate::trace;
 impl Association {
     /// Ends the association without a packet to the peer.
     pub(crate) fn close<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, reason: CloseReason) {
-        self.close_with(cx, reason, None);
+        self.close_with(cx, reason, None, &[]);
     }
 
-    /// Ends the association. `last_chunk` is sent to the peer.
+    /// Ends the association. `last_chunk` is sent to the peer; `causes` are those of the peer's ABORT, for a user who subscribes to
+    /// events.
     pub(super) fn close_with<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
         reason: CloseReason,
         last_chunk: Option<Control>,
+        causes: &[u8],
     ) {
         if self.is_closed() {
             return;
         }
-        if let Some(inbound) = &mut self.inbound {
+        if let Some(inbound) = self.inbound.as_mut() {
             inbound.take_rest(self.id, &mut self.statistics, cx.host);
         }
         self.tell_end_of_partial_delivery(cx);
-        self.tell_loss(cx, &reason);
+        self.tell_loss(cx, &reason, causes);
         // Waiting control chunks are obsolete.
         self.control.clear();
         self.state = State::Closed { untold: Some(reason.clone()), last_chunk };

@@ -1,25 +1,19 @@
 //! Optional events, for users who subscribe to them (RFC 6458 §6.1).
 
+use bytes::Bytes;
 use sctp_wire::Tsn;
 
+use super::returns::Returning;
 use super::{Association, Context, State};
 use crate::error::CloseReason;
 use crate::event::{Event, Host, PathChange, PathReason, SendFailure};
 use crate::inbound::Inbound;
-use crate::outbound::{Outbound, Undelivered};
+use crate::outbound::Outbound;
 use crate::receive_buffer::Held;
 use crate::time::Time;
 
 /// Maximum number of undelivered messages, or fragments of such, that return to the user in one call.
 pub(crate) const RETURNED_MAX: usize = 64;
-
-/// Messages that will not be delivered.
-#[derive(Debug)]
-pub(super) struct GivenUp {
-    messages: Undelivered,
-    /// The cause to report; without it the messages are released without a report.
-    cause: Option<u16>,
-}
 
 impl Association {
     /// Reports an event to the user. Unread events occupy the receive buffer, so that no peer can make them accumulate; an event
@@ -56,8 +50,8 @@ impl Association {
 
     /// Reports the peer's adaptation layer indication when the association is up.
     pub(crate) fn tell_adaptation<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
-        if self.peer_adaptation != 0 {
-            self.tell(cx, Event::AdaptationIndication(self.peer_adaptation));
+        if let Some(indication) = self.peer.adaptation() {
+            self.tell(cx, Event::AdaptationIndication(indication));
         }
     }
 
@@ -71,9 +65,14 @@ impl Association {
     }
 
     /// Reports that the association ends otherwise than by a shutdown.
-    pub(super) fn tell_loss<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, reason: &CloseReason) {
+    pub(super) fn tell_loss<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        reason: &CloseReason,
+        causes: &[u8],
+    ) {
         if self.config.events && *reason != CloseReason::Shutdown {
-            let information = std::mem::take(&mut self.abort_causes);
+            let information = Bytes::copy_from_slice(causes);
             cx.host.event(self.id, Event::Lost { reason: reason.clone(), information });
         }
     }
@@ -87,22 +86,21 @@ impl Association {
         let empty = Outbound::new(Tsn(self.identity.local_initial_tsn), &self.config);
         let messages = std::mem::replace(&mut self.outbound, empty).into_undelivered();
         let cause = self.reports_failures().then_some(cause);
-        self.given_up.push_back(GivenUp { messages, cause });
+        self.returns.push(Returning { messages, cause });
         self.return_given_up(cx);
     }
 
     /// Returns when [`Association::return_given_up`] must be called next.
     #[inline]
     pub(super) fn returns_at(&self) -> Option<Time> {
-        (!self.given_up.is_empty()).then_some(self.returned_at)
+        self.returns.next_at()
     }
 
     /// Returns the next of the messages that were given up to the user, or releases them. Reports the end of the association
     /// after the last.
     pub(super) fn return_given_up<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         let piece_bytes_max = self.fragmentation_point_bytes();
-        let Some(GivenUp { mut messages, cause }) = self.given_up.pop_front() else { return };
-        self.returned_at = cx.now;
+        let Some(Returning { mut messages, cause }) = self.returns.begin(cx.now) else { return };
         let is_left = if let Some(cause) = cause {
             let pieces = std::iter::from_fn(|| messages.next_piece(piece_bytes_max));
             for failure in pieces.take(RETURNED_MAX) {
@@ -113,7 +111,7 @@ impl Association {
             messages.release()
         };
         if is_left {
-            self.given_up.push_front(GivenUp { messages, cause });
+            self.returns.put_back(Returning { messages, cause });
         }
         self.tell_closed(cx);
     }
@@ -124,12 +122,12 @@ impl Association {
 
     /// Returns whether messages that were given up wait for their return.
     pub(crate) fn has_given_up(&self) -> bool {
-        !self.given_up.is_empty()
+        !self.returns.is_empty()
     }
 
     /// Reports the end of a closed association if nothing remains to be reported before.
     pub(super) fn tell_closed<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
-        if self.given_up.iter().any(|given_up| given_up.cause.is_some()) {
+        if self.returns.has_reports() {
             return;
         }
         let State::Closed { untold, .. } = &mut self.state else { return };
@@ -143,9 +141,7 @@ impl Association {
     /// Returns when [`Association::discard_expired`] must be called next.
     #[inline]
     pub(super) fn discards_at(&self) -> Option<Time> {
-        // Timers of others come first if the last call has left some, and so do the messages that it has discarded.
-        let expires_at = self.outbound.expires_at().filter(|_| self.given_up.is_empty());
-        expires_at.map(|at| at.max(self.returned_at))
+        self.outbound.expires_at().and_then(|at| self.returns.discards_at(at))
     }
 
     /// Discards the next messages whose lifetime is over, but only some of very many. Without room for the report a message
@@ -154,13 +150,13 @@ impl Association {
         let is_told = self.reports_failures();
         let keeps = is_told && !self.has_room_for_event();
         let (expired, messages) = self.outbound.take_expired(cx.now, keeps, RETURNED_MAX);
-        self.returned_at = cx.now;
+        self.returns.on_discard(cx.now);
         if expired.is_empty() {
             return;
         }
         self.statistics.messages_expired += messages;
         if is_told {
-            self.given_up.push_back(GivenUp { messages: expired, cause: Some(0) });
+            self.returns.push(Returning { messages: expired, cause: Some(0) });
             self.return_given_up(cx);
         }
         if self.outbound.takes_writable() {
@@ -177,16 +173,8 @@ impl Association {
     }
 
     fn tell_anyway<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, event: Event) {
-        charge(&mut self.inbound, &mut self.early, &event);
+        let held = event.receive_credit().map_or(Held::default(), |bytes| Held::of(bytes, 1));
+        self.inbound.charge(held);
         cx.host.event(self.id, event);
-    }
-}
-
-/// Charges an event to the receive buffer.
-fn charge(inbound: &mut Option<Inbound>, early: &mut Held, event: &Event) {
-    let held = event.receive_credit().map_or(Held::default(), |bytes| Held::of(bytes, 1));
-    match inbound {
-        Some(inbound) => inbound.charge(held),
-        None => early.add(held),
     }
 }

@@ -119,7 +119,7 @@ impl Association {
                 self.avoid_path(cx, path_id);
             }
         }
-        if self.errors > self.config.association_retries_max {
+        if self.errors.exceed(self.config.association_retries_max) {
             self.abort_unresponsive(cx);
         }
     }

@@ -1,7 +1,6 @@
 //! The flush rule: when enough waits to be worth a transmission.
 
 use super::{Association, State};
-use crate::inbound::Inbound;
 use crate::transmit::BatchLimits;
 
 impl Association {
@@ -21,7 +20,7 @@ impl Association {
 
     /// Returns the number of waiting bytes that justify a transmission of its own. `usize::MAX`: no further message does.
     pub(super) fn due_from_bytes(&self, limits: BatchLimits) -> usize {
-        if self.sends_control() || self.inbound.as_ref().is_some_and(Inbound::ack_due) {
+        if self.sends_control() || self.inbound.ack_due() {
             return 0;
         }
         if !self.may_carry_data() {
@@ -49,7 +48,7 @@ impl Association {
     /// Returns whether anything could leave now, however little.
     pub(crate) fn sendable(&self) -> bool {
         self.sends_control()
-            || self.inbound.as_ref().is_some_and(Inbound::ack_due)
+            || self.inbound.ack_due()
             || (self.may_carry_data() && self.outbound.may_send(&self.paths[self.next_data_path()]))
     }
 

@@ -54,10 +54,8 @@ impl Association {
         let verifying = unknown && !path.retries_exceeded();
         let at = match (path.settings().heartbeat_interval(), path.state()) {
             _ if verifying => {
-                let at = cx.now.max(self.next_verification);
-                self.next_verification =
-                    at + self.config.rto.initial / self.config.heartbeat_burst_max.max(1);
-                Some(at)
+                let spacing = self.config.rto.initial / self.config.heartbeat_burst_max.max(1);
+                Some(self.timers.take_verification(cx.now, spacing))
             }
             (_, PathState::Suspected | PathState::PotentiallyFailed) => Some(cx.now),
             (Some(interval), _) => Some(idle_since + interval + rto / 2 + random_below(cx.random, rto)),
@@ -108,7 +106,9 @@ impl Association {
         let path = &mut self.paths[path_id];
         path.back_off_heartbeat(cx.now, &self.config);
         // RFC 9260 §8.1: another path than the one in use says nothing about the peer.
-        self.errors += u32::from(path_id == self.data_path());
+        if path_id == self.data_path() {
+            self.errors.on_unanswered();
+        }
         self.count_error(cx, path_id);
         self.schedule_next_heartbeat(cx, path_id);
     }
@@ -219,7 +219,7 @@ impl Association {
             (0..self.paths.len()).find_map(|id| Some((id, self.end_heartbeat(cx.now, id, ack.info)?)));
         let Some((path_id, sent_at)) = ended else { return };
         if !self.paths[path_id].answers_without_delivering() {
-            self.errors = 0;
+            self.errors.on_answer();
         }
         if self.paths[path_id].is_held(cx.now) {
             return self.paths[path_id].clear_errors();

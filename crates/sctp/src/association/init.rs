@@ -43,8 +43,8 @@ pub(crate) struct PeerInit {
     supported: Option<Families>,
     /// Extensions that the peer offers beyond RFC 9260.
     pub(crate) extensions: Extensions,
-    /// Adaptation layer indication of the peer (RFC 5061 §4.2.6); 0 if there is none.
-    pub(crate) adaptation: u32,
+    /// Adaptation layer indication of the peer (RFC 5061 §4.2.6).
+    pub(crate) adaptation: Option<u32>,
     /// Only in an INIT: requested extension of the cookie's lifetime.
     pub(crate) cookie_increment: Duration,
     /// Only in an INIT ACK.
@@ -108,7 +108,7 @@ impl PeerInit {
             listed: 0,
             supported: None,
             extensions: Extensions::default(),
-            adaptation: 0,
+            adaptation: None,
             cookie_increment: Duration::ZERO,
             cookie: None,
             unrecognized: Vec::new(),
@@ -125,7 +125,7 @@ impl PeerInit {
                 Parameter::CookiePreservative(p) => {
                     peer.cookie_increment = Duration::from_millis(p.increment_ms.into());
                 }
-                Parameter::AdaptationLayer(p) => peer.adaptation = p.code_point,
+                Parameter::AdaptationLayer(p) => peer.adaptation = Some(p.code_point),
                 Parameter::SupportedAddressTypes(p) => {
                     peer.supported = Some(Families::from_parameter(&p));
                 }
@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn parameters_beyond_the_limit_are_neither_obeyed_nor_reported() {
         const REPORTED: u16 = 0xc0de;
-        for (before, adaptation) in [(PARAMETERS_MAX - 1, 5), (PARAMETERS_MAX, 0)] {
+        for (before, adaptation) in [(PARAMETERS_MAX - 1, Some(5)), (PARAMETERS_MAX, None)] {
             let mut list = Vec::new();
             for _ in 0..before {
                 parameter::Unknown { kind: 0x8ade, value: &[] }.write(&mut list);

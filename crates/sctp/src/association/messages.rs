@@ -81,9 +81,9 @@ impl Association {
 
     #[inline]
     pub(super) fn takes_messages(&self) -> bool {
-        match self.state {
+        match &self.state {
             State::Established => true,
-            State::CookieWait { .. } | State::CookieEchoed { .. } => !self.shutdown_wanted,
+            State::CookieWait(setup) | State::CookieEchoed { setup, .. } => !setup.shutdown_wanted,
             State::ShutdownReceived => self.has_rest,
             _ => false,
         }

@@ -9,7 +9,6 @@
 //! | `flush_rule` | when enough waits to be worth a transmission |
 //! | `receive` | chunks of a packet, in their order |
 //! | `schedule` | selection of the path of a packet with data |
-//! | `control` | control chunks that wait for a packet |
 //! | `transmit` | building of packets |
 //! | `timers` | T1, T2, T3, delayed SACK |
 //! | `heartbeat` | probing of paths (§8.3) |
@@ -20,6 +19,18 @@
 //! | `shutdown` | SHUTDOWN and ABORT (§9) |
 //! | `closing` | the end: the report to the user, and the final packet |
 //! | `observe` | statistics and trace |
+//!
+//! The state that these procedures share has owners with private fields: [`Outbound`], [`Path`] and `Receiving` for data, and
+//!
+//! | file | owns |
+//! |---|---|
+//! | `control` | control chunks that wait for a packet |
+//! | `retry` | the timer of a chunk that is sent until it is answered: T1, T2 |
+//! | `peer` | what the peer supports |
+//! | `peer_errors` | the error counter of the association (§8.1) |
+//! | `reaction` | what the packet that is being handled has caused |
+//! | `returns` | messages that return to the user |
+//! | `timer_state` | times that belong to no state and no path |
 
 mod causes;
 mod closing;
@@ -32,23 +43,28 @@ mod init;
 mod messages;
 mod mtu;
 mod observe;
+mod peer;
+mod peer_errors;
 mod probe_answers;
+mod reaction;
 mod receive;
+mod receiving;
 mod restart;
+mod retry;
+mod returns;
 mod schedule;
 mod settings;
 mod setup;
 mod shutdown;
+mod timer_state;
 mod timers;
 mod transmit;
 mod view;
 
-use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::RngCore;
 
@@ -56,7 +72,6 @@ use crate::config::{AssociationConfig, Checksum};
 use crate::ecn::Ecn;
 use crate::error::{CloseReason, PrimaryError};
 use crate::event::{Host, PathChange, PathReason};
-use crate::extensions::Extensions;
 use crate::identifiers::AssociationId;
 use crate::identity::Identity;
 use crate::inbound::Inbound;
@@ -64,37 +79,43 @@ use crate::local_addresses::LocalAddresses;
 use crate::outbound::Outbound;
 use crate::path::Path;
 use crate::path_state::PathState;
-use crate::receive_buffer::Held;
 use crate::statistics::{EndpointStatistics, Statistics};
 use crate::time::Time;
 use crate::trace::Tracer;
 use crate::transmit::BatchLimits;
 use control::{Control, ControlQueue};
+use peer::Peer;
+use peer_errors::PeerErrors;
 use probe_answers::ProbeAnswers;
+use reaction::Reaction;
+use receiving::Receiving;
+use retry::Retry;
+use returns::Returns;
+use timer_state::TimerState;
 
 pub(crate) use causes::{abort_chunk, error_chunk, reports_stale_cookie, write_abort};
 pub(crate) use events::RETURNED_MAX;
 pub(crate) use init::{BadInit, PeerInit, is_unicast, write_address_list, write_init_ack};
 pub use view::{AssociationView, PathView};
 
-/// A chunk that is sent until it is answered.
+/// What both states of the setup have.
 #[derive(Debug, Clone, Copy)]
-struct Retry {
-    at: Time,
-    attempts: u32,
-    rto: Duration,
+struct Setup {
+    t1: Retry,
+    /// The user has requested a shutdown, which follows once the association is up.
+    shutdown_wanted: bool,
+    /// After a stale cookie: the requested extension of the next cookie's lifetime (RFC 9260 §5.2.6).
+    cookie_increment: Option<Duration>,
 }
 
 /// State of an association (RFC 9260 §4). A timer is part of the state that it belongs to.
 #[derive(Debug)]
 enum State {
     /// INIT sent; T1-init runs.
-    CookieWait {
-        t1: Retry,
-    },
+    CookieWait(Setup),
     /// COOKIE ECHO sent; T1-cookie runs.
     CookieEchoed {
-        t1: Retry,
+        setup: Setup,
         cookie: Vec<u8>,
     },
     Established,
@@ -117,14 +138,6 @@ enum State {
         /// The chunk of the final packet: ABORT or SHUTDOWN COMPLETE.
         last_chunk: Option<Control>,
     },
-}
-
-/// Events that count only once for each packet.
-#[derive(Debug, Default)]
-struct Seen {
-    sack: bool,
-    /// Whether an ERROR was reported to the user.
-    error: bool,
 }
 
 /// The endpoint's state, lent to every procedure.
@@ -150,43 +163,19 @@ pub(crate) struct Association {
     /// The path of the last DATA, on which SACKs return.
     reply_path: usize,
     outbound: Outbound,
-    /// Messages of an earlier send queue that return to the user.
-    given_up: VecDeque<events::GivenUp>,
-    /// When messages last returned to the user, or were discarded.
-    returned_at: Time,
-    /// Present once the peer's initial TSN is known.
-    inbound: Option<Inbound>,
-    /// Unread events and messages from before, as counted by a receive buffer.
-    early: Held,
+    returns: Returns,
+    inbound: Receiving,
     control: ControlQueue,
     probe_answers: ProbeAnswers,
-    /// Time when the next unconfirmed path may be probed.
-    next_verification: Time,
-    /// Time when data was last received, or the association came up.
-    last_data_at: Time,
-    /// Events that the current packet has caused.
-    seen: Seen,
-    /// Error causes that the current packet has caused.
-    reports: Vec<u8>,
-    /// Consecutive retransmissions and unanswered heartbeats (RFC 9260 §8.1).
-    errors: u32,
-    /// Whether the user has requested a shutdown before the association is up.
-    shutdown_wanted: bool,
+    timers: TimerState,
+    reaction: Reaction,
+    errors: PeerErrors,
     /// Whether the user still has messages that it has accepted from others, see [`Association::set_has_rest`].
     has_rest: bool,
-    /// After a stale cookie: the requested extension of the next cookie's lifetime.
-    cookie_increment: Option<Duration>,
     ecn: Ecn,
-    /// Adaptation layer indication of the peer; 0 if there is none.
-    peer_adaptation: u32,
-    /// Causes of the peer's ABORT, for a user who subscribes to events.
-    abort_causes: Bytes,
-    /// Extensions beyond RFC 9260 that both sides support.
-    extensions: Extensions,
+    peer: Peer,
     /// Whether a path has an MTU probe to send.
     probes_mtu: bool,
-    /// The peer has answered a HEARTBEAT with a PAD chunk beside it.
-    skips_pad: bool,
     /// Whether the addresses of paths have changed since the endpoint last updated its tables.
     paths_changed: bool,
     statistics: Statistics,
@@ -194,8 +183,6 @@ pub(crate) struct Association {
     trace: Option<Box<Tracer>>,
     /// Number of waiting bytes from which the association is due, as of the last call of [`Association::due`].
     due_from_bytes: usize,
-    /// The place that the pacer of timeouts has given to the timers, while they wait for it.
-    paced_until: Option<Time>,
 }
 
 impl Association {
@@ -220,31 +207,21 @@ impl Association {
             retransmit_path: None,
             reply_path: 0,
             outbound,
-            given_up: VecDeque::new(),
-            returned_at: Time::ZERO,
-            inbound: None,
-            early: Held::default(),
+            returns: Returns::default(),
+            inbound: Receiving::default(),
             control: ControlQueue::default(),
             probe_answers: ProbeAnswers::default(),
-            next_verification: Time::ZERO,
-            last_data_at: Time::ZERO,
-            seen: Seen::default(),
-            reports: Vec::new(),
-            errors: 0,
-            shutdown_wanted: false,
+            timers: TimerState::default(),
+            reaction: Reaction::default(),
+            errors: PeerErrors::default(),
             has_rest: false,
-            cookie_increment: None,
             ecn: Ecn::default(),
-            peer_adaptation: 0,
-            abort_causes: Bytes::new(),
-            extensions: Extensions::default(),
+            peer: Peer::default(),
             probes_mtu: false,
-            skips_pad: false,
             paths_changed: false,
             statistics: Statistics::default(),
             trace,
             due_from_bytes: usize::MAX,
-            paced_until: None,
         }
     }
 
@@ -279,12 +256,12 @@ impl Association {
     }
 
     pub(crate) fn is_set_up(&self) -> bool {
-        !matches!(self.state, State::CookieWait { .. } | State::CookieEchoed { .. })
+        !matches!(self.state, State::CookieWait(_) | State::CookieEchoed { .. })
     }
 
     /// Returns whether our INIT is unanswered.
     pub(crate) fn is_in_cookie_wait(&self) -> bool {
-        matches!(self.state, State::CookieWait { .. })
+        matches!(self.state, State::CookieWait(_))
     }
 
     pub(crate) fn remotes(&self) -> impl Iterator<Item = SocketAddr> + '_ {
@@ -314,18 +291,12 @@ impl Association {
     /// due.
     #[inline]
     pub(crate) fn consumed(&mut self, bytes: usize, charges: usize) -> bool {
-        match &mut self.inbound {
-            Some(inbound) => inbound.consumed(bytes, charges),
-            None => {
-                self.early.remove(Held::of(bytes, charges));
-                false
-            }
-        }
+        self.inbound.consumed(bytes, charges)
     }
 
     /// Keeps the credit of `bytes` that the reader has just taken.
     pub(crate) fn hold_window(&mut self, bytes: usize) {
-        if let Some(inbound) = &mut self.inbound {
+        if let Some(inbound) = self.inbound.as_mut() {
             inbound.hold_window(bytes);
         }
     }
@@ -343,7 +314,7 @@ impl Association {
 
     /// Copies waiting fragments out of their receive blocks.
     pub(crate) fn detach(&mut self) {
-        if let Some(inbound) = &mut self.inbound {
+        if let Some(inbound) = self.inbound.as_mut() {
             inbound.detach();
         }
     }

@@ -93,7 +93,7 @@ impl Association {
     pub(super) fn handle_mtu_probe_ack(&mut self, now: Time, path_id: usize, info: &[u8]) -> Option<Time> {
         let path = &mut self.paths[path_id];
         let sent_at = path.on_mtu_probe_acked(now, info)?;
-        self.skips_pad = true;
+        self.peer.on_padding_answered();
         self.probes_mtu |= path.mtu_probe_is_due();
         Some(sent_at)
     }

@@ -14,7 +14,7 @@ impl State {
     /// Returns the name of the state.
     pub(super) fn name(&self) -> AssociationState {
         match self {
-            State::CookieWait { .. } => AssociationState::CookieWait,
+            State::CookieWait(_) => AssociationState::CookieWait,
             State::CookieEchoed { .. } => AssociationState::CookieEchoed,
             State::Established => AssociationState::Established,
             State::ShutdownPending => AssociationState::ShutdownPending,
@@ -45,8 +45,8 @@ impl Association {
             streams_out: self.outbound.streams(),
             streams_in: self.inbound.as_ref().map_or(0, Inbound::streams),
             multipath: self.outbound.is_multipath(),
-            nr_sack: self.extensions.nr_sack,
-            errors: self.errors,
+            nr_sack: self.peer.extensions().nr_sack,
+            errors: self.errors.count(),
             retries_max: self.config.association_retries_max,
             rto_max: longest.map_or_else(Default::default, |path| path.rto().longest()),
             rto_max_path: longest.map(Path::remote),
@@ -65,7 +65,7 @@ impl Association {
 
     /// Returns the bytes that were received and that the user has not read.
     pub(super) fn unread_bytes(&self) -> usize {
-        self.inbound.as_ref().map_or(self.early.total_bytes(), Inbound::unread_bytes)
+        self.inbound.unread_bytes()
     }
 
     /// Adds the counters of this association to those of its endpoint.

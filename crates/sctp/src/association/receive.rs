@@ -12,7 +12,7 @@ use sctp_wire::{Packet, Tsn};
 
 use super::causes::{abort_chunk, reports_stale_cookie};
 use super::control::Control;
-use super::{Association, Context, Seen, State};
+use super::{Association, Context, State};
 use crate::error::CloseReason;
 use crate::event::{Event, Host};
 use crate::inbound::Outcome;
@@ -25,8 +25,6 @@ const REPORTED_CHUNK_BYTES_MAX: usize = 512;
 const REMOTE_ERROR_BYTES_MAX: usize = 512;
 /// Maximum number of gap blocks of a SACK that are evaluated.
 const GAP_BLOCKS_MAX: usize = 4096;
-/// Maximum number of bytes of error causes that one packet can cause.
-const REPORTS_BYTES_MAX: usize = 1024;
 
 /// Whether to handle the rest of the packet.
 #[derive(PartialEq, Eq)]
@@ -54,7 +52,7 @@ impl Association {
         datagram: &Bytes,
     ) {
         self.statistics.packets_received += 1;
-        self.seen = Seen::default();
+        self.reaction.begin();
         let Some(path_id) = self.path_of(remote) else { return };
         if let Some(tracer) = &mut self.trace {
             tracer.packet_received(cx.now, path_id, packet);
@@ -83,14 +81,14 @@ impl Association {
         }
         // An INIT ACK may just have removed the path that it came on.
         let delay = self.paths.get(path_id).map_or(self.config.sack_delay, |path| path.settings().sack_delay);
-        let rtt = if self.extensions.multipath {
+        let rtt = if self.peer.extensions().multipath {
             self.longest_rtt()
         } else {
             self.paths.get(path_id).and_then(|path| path.rto().srtt())
         };
         let had_data = self.inbound.as_mut().is_some_and(|inbound| inbound.end_packet(cx.now, delay, rtt));
         if had_data {
-            self.last_data_at = cx.now;
+            self.timers.on_data(cx.now);
         }
         self.send_reports();
         if matches!(self.state, State::ShutdownSent { .. }) {
@@ -121,7 +119,7 @@ impl Association {
         if !self.takes_data() {
             return 0;
         }
-        let Some(inbound) = &mut self.inbound else { return 0 };
+        let Some(inbound) = self.inbound.as_mut() else { return 0 };
         let run_bytes = inbound.take_run(self.id, chunks, datagram, &mut self.statistics, cx.host);
         if run_bytes > 0 {
             self.note_reply_path(path_id);
@@ -145,7 +143,7 @@ impl Association {
             return self.discard_chunk();
         }
         self.note_reply_path(path_id);
-        let Some(inbound) = &mut self.inbound else { return };
+        let Some(inbound) = self.inbound.as_mut() else { return };
         match inbound.handle_data(self.id, &data, datagram, &mut self.statistics, cx.host) {
             Ok(Outcome::NoSuchStream) => {
                 let cause = Cause::InvalidStreamIdentifier(InvalidStreamIdentifier { stream: data.stream });
@@ -177,7 +175,7 @@ impl Association {
         self.statistics.control_chunks_received += u64::from(raw.kind != Pad::KIND);
         match raw.kind {
             Sack::KIND => self.handle_sack_chunk(cx, path_id, raw),
-            NrSack::KIND if self.extensions.nr_sack => self.handle_sack_chunk(cx, path_id, raw),
+            NrSack::KIND if self.peer.extensions().nr_sack => self.handle_sack_chunk(cx, path_id, raw),
             InitAck::KIND => {
                 let remote = self.paths[path_id].remote();
                 // An INIT ACK has the fields of an INIT (RFC 9260 §3.3.3).
@@ -240,9 +238,7 @@ impl Association {
                 .map(|sack| (sack.cum_tsn, sack.a_rwnd, sack.gap_blocks(), None, sack.duplicates()))
         };
         match fields {
-            Ok((cum_tsn, a_rwnd, gaps, nr_gaps, duplicates))
-                if !std::mem::replace(&mut self.seen.sack, true) =>
-            {
+            Ok((cum_tsn, a_rwnd, gaps, nr_gaps, duplicates)) if self.reaction.is_first_sack() => {
                 let count = gaps.len() + nr_gaps.as_ref().map_or(0, ExactSizeIterator::len);
                 let report = Report {
                     path_id,
@@ -274,7 +270,7 @@ impl Association {
     fn note_mark(&mut self, packet: &Packet<'_>) {
         self.statistics.marked_packets_received += 1;
         if self.ecn.on_marked(packet)
-            && let Some(inbound) = &mut self.inbound
+            && let Some(inbound) = self.inbound.as_mut()
         {
             inbound.acknowledge_now();
         }
@@ -326,7 +322,7 @@ impl Association {
     ) {
         if outcome.progress {
             // RFC 9260 §8.1: the peer is alive.
-            self.errors = 0;
+            self.errors.on_answer();
         }
         for &(answered, sent_at) in &outcome.answered {
             self.path_acknowledged(cx, answered, sent_at.filter(|_| answered == path_id));
@@ -350,7 +346,7 @@ impl Association {
             Some(Ok(cause))
                 if Cause::parse(&cause).is_ok()
                     && !self.is_in_cookie_wait()
-                    && !std::mem::replace(&mut self.seen.error, true) =>
+                    && self.reaction.is_first_error() =>
             {
                 let told = &cause.value[..cause.value.len().min(REMOTE_ERROR_BYTES_MAX)];
                 let information = Bytes::copy_from_slice(told);
@@ -363,20 +359,14 @@ impl Association {
     /// Records a cause to report in the answer to the current packet.
     #[cold]
     fn report(&mut self, cause: &Cause<'_>) {
-        if self.reports.len() + cause.wire_bytes() <= REPORTS_BYTES_MAX {
-            cause.write(&mut self.reports);
-        } else {
-            self.statistics.reports_dropped += 1;
-        }
+        let has_room = self.reaction.report(cause);
+        self.statistics.reports_dropped += u64::from(!has_room);
     }
 
     /// Sends one ERROR with all causes of the packet. While the cookie is in flight, nothing else is sent (RFC 9260 §5.1 C).
     #[inline]
     fn send_reports(&mut self) {
-        if self.reports.is_empty() {
-            return;
-        }
-        let causes = std::mem::take(&mut self.reports);
+        let Some(causes) = self.reaction.take_causes() else { return };
         if self.is_set_up() {
             let write = |out: &mut Vec<u8>| Error { causes: Causes::new(&causes) }.write(out);
             self.push_control(Control::new(Error::KIND, None, write));

@@ -32,7 +32,7 @@ impl Association {
         let unacknowledged_bytes = self.outbound.buffered_bytes() as u64;
         self.give_up_all(cx, 0);
         let withheld_bytes = self.inbound.as_ref().map_or(0, Inbound::withheld_bytes);
-        self.early.add(self.inbound.take().map_or_else(Default::default, |inbound| inbound.end()));
+        self.inbound.end(Inbound::end);
         self.identity = Identity::from_cookie(cookie);
         let path = |&(remote, hints): &(SocketAddr, PathHints)| {
             Path::new(remote, self.local.source(remote.ip(), hints, local), hints, &self.config)
@@ -57,7 +57,7 @@ impl Association {
     /// those of an earlier restart are left, the peer's cookie is refused, and comes again, so memory stays bounded.
     pub(crate) fn has_room_for_restart(&self) -> bool {
         let has_room = || self.inbound.as_ref().is_none_or(Inbound::has_room_for_restart);
-        self.given_up.is_empty() && (!self.config.events || has_room())
+        self.returns.is_empty() && (!self.config.events || has_room())
     }
 
     /// Asks a peer that restarts while we wait for its SHUTDOWN COMPLETE to send that first (RFC 9260 §5.2.4 A). Returns false if

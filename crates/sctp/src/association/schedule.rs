@@ -110,7 +110,7 @@ impl Association {
     #[inline]
     pub(super) fn note_reply_path(&mut self, path_id: usize) {
         let srtt = |path_id: usize| self.paths.get(path_id).and_then(|path| path.rto().srtt());
-        let slower = self.extensions.multipath
+        let slower = self.peer.extensions().multipath
             && path_id != self.reply_path
             && self.inbound.as_ref().is_some_and(Inbound::ack_waits)
             && srtt(self.reply_path).is_some_and(|now| srtt(path_id).is_none_or(|other| other > now));

@@ -40,7 +40,7 @@ impl Association {
         if self.outbound.set_config(&new) {
             cx.host.event(self.id, Event::Writable);
         }
-        if let Some(inbound) = &mut self.inbound {
+        if let Some(inbound) = self.inbound.as_mut() {
             inbound.set_config(&new);
         }
         for path in &mut self.paths {

@@ -13,7 +13,8 @@ use sctp_wire::{Tsn, VerificationTag};
 use super::causes::{abort_chunk, error_chunk};
 use super::control::Control;
 use super::init::{PeerInit, initial_window, write_init_parameters};
-use super::{Association, Context, Retry, State};
+use super::retry::Retry;
+use super::{Association, Context, Setup, State};
 use crate::config::{AssociationConfig, Multipath};
 use crate::cookie::StateCookie;
 use crate::ecn::Ecn;
@@ -52,16 +53,18 @@ impl Association {
             path.set_state(PathState::Active);
         }
         let rto = config.rto.initial;
-        let t1 = Retry { at: now + rto, attempts: 0, rto };
-        let mut association = Association::new(id, config, local, identity, State::CookieWait { t1 }, paths);
+        let setup = Setup { t1: Retry::start(now, rto), shutdown_wanted: false, cookie_increment: None };
+        let state = State::CookieWait(setup);
+        let mut association = Association::new(id, config, local, identity, state, paths);
         association.push_init();
         association
     }
 
     fn push_init(&mut self) {
+        let State::CookieWait(Setup { cookie_increment, .. }) = self.state else { return };
         let mut parameters = Vec::new();
         let to = self.paths[self.primary].remote().ip();
-        write_init_parameters(&self.config, to, &self.local, self.cookie_increment, &mut parameters);
+        write_init_parameters(&self.config, to, &self.local, cookie_increment, &mut parameters);
         let init = Init {
             initiate_tag: VerificationTag(self.identity.local_tag),
             a_rwnd: initial_window(&self.config),
@@ -102,8 +105,7 @@ impl Association {
         remote: SocketAddr,
     ) {
         self.identity.peer_tag = cookie.peer_tag;
-        self.peer_adaptation = cookie.adaptation;
-        self.agree(cookie.extensions);
+        self.agree(cookie.adaptation, cookie.extensions);
         self.take_peer(
             cookie.peer_initial_tsn,
             cookie.peer_window_bytes,
@@ -138,9 +140,10 @@ impl Association {
             }
             // The peer uses all these addresses; so far only those named by the user are known.
             self.take_addresses(cx, &cookie.addresses);
+            let shutdown_wanted = self.is_shutdown_wanted();
             self.establish_from_cookie(cx, cookie, remote);
             if !self.refuses_streams(cx) {
-                self.announce_connected(cx);
+                self.announce_connected(cx, shutdown_wanted);
             }
             return true;
         }
@@ -179,20 +182,13 @@ impl Association {
 
     /// Starts receiving data. Unread events stay counted.
     fn begin_inbound(&mut self, initial_tsn: u32, streams: u16) {
-        self.end_inbound();
-        let mut inbound = Inbound::new(Tsn(initial_tsn), streams, &self.config, self.extensions);
-        inbound.charge(std::mem::take(&mut self.early));
-        self.inbound = Some(inbound);
-    }
-
-    /// Stops receiving data, because the handshake begins again. No data has arrived, so only events may be unread.
-    fn end_inbound(&mut self) {
-        self.early.add(self.inbound.take().map_or_else(Default::default, |inbound| inbound.held()));
+        let extensions = self.peer.extensions();
+        self.inbound.open(Inbound::new(Tsn(initial_tsn), streams, &self.config, extensions));
     }
 
     /// Enables the extensions beyond RFC 9260 that both sides support.
-    fn agree(&mut self, both: Extensions) {
-        self.extensions = both;
+    fn agree(&mut self, adaptation: Option<u32>, both: Extensions) {
+        self.peer.on_handshake(adaptation, both);
         self.ecn = Ecn::new(both.ecn);
     }
 
@@ -211,15 +207,15 @@ impl Association {
     fn establish<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         self.state = State::Established;
         self.statistics.established_at = Some(cx.now);
-        self.last_data_at = cx.now;
-        self.errors = 0;
+        self.timers.on_data(cx.now);
+        self.errors.on_answer();
         // RFC 9260 §5.4: the address of the handshake is confirmed, the others are probed.
         let primary = self.primary;
         self.paths[primary].set_state(PathState::Active);
         self.outbound.set_multipath(self.paths.len() > 1 && self.wants_multipath());
-        if let Some(inbound) = &mut self.inbound {
+        if let Some(inbound) = self.inbound.as_mut() {
             let ways = self.paths.len().max(self.local.listed().len());
-            inbound.set_multipath(self.extensions.multipath && ways > 1);
+            inbound.set_multipath(self.peer.extensions().multipath && ways > 1);
         }
         self.start_heartbeats(cx);
     }
@@ -230,7 +226,7 @@ impl Association {
         let leaves_host = || !self.paths.iter().all(Path::stays_on_host);
         match self.config.multipath {
             Multipath::Off => false,
-            Multipath::Agreed => self.extensions.multipath && leaves_host(),
+            Multipath::Agreed => self.peer.extensions().multipath && leaves_host(),
             Multipath::Always => true,
         }
     }
@@ -243,15 +239,14 @@ impl Association {
         remote: SocketAddr,
         ack: &Init<'_>,
     ) {
-        let State::CookieWait { t1 } = self.state else {
+        let State::CookieWait(setup) = self.state else {
             return self.discard_chunk();
         };
         if let Some(path) = self.path_of(remote) {
             self.primary = path;
         }
-        if t1.attempts == 0 {
-            let left = t1.at.saturating_since(cx.now);
-            self.measure_handshake(cx.now, t1.rto.saturating_sub(left));
+        if setup.t1.attempts() == 0 {
+            self.measure_handshake(cx.now, setup.t1.elapsed(cx.now));
         }
         self.identity.peer_tag = ack.initiate_tag.0;
         // RFC 9260 §3.3.3, §5.1.2 B: an invalid INIT ACK ends the association.
@@ -271,8 +266,7 @@ impl Association {
         };
         let streams_out = self.config.streams_out.max(1).min(peer.streams_in);
         let streams_in = self.config.streams_in_max.max(1).min(peer.streams_out);
-        self.peer_adaptation = peer.adaptation;
-        self.agree(Extensions::offered(&self.config).and(peer.extensions));
+        self.agree(peer.adaptation, Extensions::offered(&self.config).and(peer.extensions));
         self.take_peer(peer.initial_tsn, peer.window_bytes, streams_out, streams_in);
         if self.refuses_streams(cx) {
             return;
@@ -282,9 +276,11 @@ impl Association {
         self.take_addresses(cx, &addresses);
         self.control.clear();
         let rto = self.paths[self.primary].rto().current();
-        let t1 = Retry { at: cx.now + rto, attempts: self.setup_attempts(), rto };
+        // The attempts before a stale cookie count, so that no peer can prolong the setup without limit.
+        let attempts = if setup.cookie_increment.is_some() { setup.t1.attempts() } else { 0 };
+        let t1 = Retry::start_after(cx.now, rto, attempts);
         let echo_bytes = HEADER_BYTES + CookieEcho { cookie: &cookie }.wire_bytes();
-        self.state = State::CookieEchoed { t1, cookie };
+        self.state = State::CookieEchoed { setup: Setup { t1, ..setup }, cookie };
         self.push_cookie_echo();
         if !peer.unrecognized.is_empty() {
             let cause = UnrecognizedParameters { parameters: Parameters::new(&peer.unrecognized) };
@@ -321,27 +317,28 @@ impl Association {
 
     /// Handles the peer's report that our cookie came too late (RFC 9260 §5.2.6, 3): requests a new one with a longer lifetime.
     pub(super) fn handle_stale_cookie<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
-        let State::CookieEchoed { t1, .. } = self.state else {
+        let State::CookieEchoed { setup, .. } = self.state else {
             return self.discard_chunk();
         };
-        let attempts = t1.attempts + 1;
+        let attempts = setup.t1.attempts() + 1;
         if attempts > self.config.init_retries_max {
             return self.close(cx, CloseReason::NoAnswer);
         }
-        let since_echo = t1.rto.saturating_sub(t1.at.saturating_since(cx.now));
-        self.cookie_increment = Some(since_echo + COOKIE_LIFE_MORE);
-        self.state = State::CookieWait { t1: Retry { at: cx.now + t1.rto, attempts, rto: t1.rto } };
+        let cookie_increment = Some(setup.t1.elapsed(cx.now) + COOKIE_LIFE_MORE);
+        let t1 = Retry::start_after(cx.now, setup.t1.rto(), attempts);
+        self.state = State::CookieWait(Setup { t1, cookie_increment, ..setup });
         self.identity.peer_tag = 0;
-        self.end_inbound();
+        // The handshake begins again. No data has arrived, so only events may be unread.
+        self.inbound.end(Inbound::held);
         self.control.clear();
         self.push_init();
     }
 
-    /// Returns the number of attempts. Stale cookies count, so that no peer can prolong the setup without limit.
-    fn setup_attempts(&self) -> u32 {
+    /// Returns whether the user has requested a shutdown during the setup.
+    fn is_shutdown_wanted(&self) -> bool {
         match &self.state {
-            State::CookieWait { t1 } if self.cookie_increment.is_some() => t1.attempts,
-            _ => 0,
+            State::CookieWait(setup) | State::CookieEchoed { setup, .. } => setup.shutdown_wanted,
+            _ => false,
         }
     }
 
@@ -354,22 +351,22 @@ impl Association {
     }
 
     pub(super) fn handle_cookie_ack<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
-        if matches!(self.state, State::CookieEchoed { .. }) {
+        if let State::CookieEchoed { setup, .. } = self.state {
             self.establish(cx);
-            self.announce_connected(cx);
+            self.announce_connected(cx, setup.shutdown_wanted);
         } else {
             // RFC 9260 §5.2.5.
             self.discard_chunk();
         }
     }
 
-    /// Reports to the user that the requested association is up.
-    fn announce_connected<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
+    /// Reports to the user that the requested association is up, and shuts it down if the user has requested that meanwhile.
+    fn announce_connected<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, shutdown_wanted: bool) {
         let streams_in = self.inbound.as_ref().map_or(0, Inbound::streams);
         cx.statistics.connected += 1;
         cx.host.event(self.id, Event::Connected { streams_out: self.outbound.streams(), streams_in });
         self.tell_adaptation(cx);
-        if self.shutdown_wanted {
+        if shutdown_wanted {
             self.shutdown(cx);
         }
     }
@@ -386,13 +383,13 @@ impl Association {
             return self.close(cx, reason);
         };
         // A COOKIE ECHO is sent to another address when T1 expires, because the peer is known to exist.
-        let State::CookieWait { t1 } = &mut self.state else { return };
+        let State::CookieWait(Setup { t1, .. }) = &mut self.state else { return };
         let asked = path_id == self.primary;
         self.paths.remove(path_id);
         self.primary = (self.primary - usize::from(path_id < self.primary)) % self.paths.len();
         (self.reply_path, self.paths_changed) = (self.primary, true);
         if asked {
-            t1.at = cx.now + t1.rto;
+            t1.restart(cx.now);
             self.control.clear();
             self.push_init();
         } else {
@@ -403,17 +400,16 @@ impl Association {
 
     /// Handles the expiry of T1: retransmits, or fails (RFC 9260 §4, notes 2 and 3; §5.1.6).
     pub(super) fn retry_setup<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
-        let first = matches!(self.state, State::CookieWait { .. });
-        let (State::CookieWait { t1 } | State::CookieEchoed { t1, .. }) = &mut self.state else { return };
-        t1.attempts += 1;
+        let first = self.is_in_cookie_wait();
+        let (State::CookieWait(setup) | State::CookieEchoed { setup, .. }) = &mut self.state else { return };
+        let attempts = setup.t1.expire();
         self.statistics.t1_timeouts += 1;
         let timer = if first { Timer::T1Init } else { Timer::T1Cookie };
-        trace::note_timer(&mut self.trace, cx.now, timer, t1.attempts);
-        if t1.attempts > self.config.init_retries_max {
+        trace::note_timer(&mut self.trace, cx.now, timer, attempts);
+        if attempts > self.config.init_retries_max {
             return self.close(cx, CloseReason::NoAnswer);
         }
-        t1.rto = (t1.rto * 2).min(self.config.rto.max);
-        t1.at = cx.now + t1.rto;
+        setup.t1.back_off(cx.now, self.config.rto.max);
         if first {
             // Another address of the peer may answer (RFC 9260 §5.1.6 leaves the choice).
             self.primary = (self.primary + 1) % self.paths.len();

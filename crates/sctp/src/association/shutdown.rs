@@ -1,12 +1,12 @@
 //! The end of an association: SHUTDOWN and its answers, ABORT (RFC 9260 §9).
 
-use bytes::Bytes;
 use sctp_wire::cause::{Cause, Causes, ProtocolViolation, UserInitiatedAbort};
 use sctp_wire::chunk::{Abort, RawChunk, Shutdown, ShutdownAck, ShutdownComplete};
 
 use super::causes::{abort_chunk, abort_reason};
 use super::control::Control;
-use super::{Association, Context, Retry, State};
+use super::retry::Retry;
+use super::{Association, Context, State};
 use crate::error::CloseReason;
 use crate::event::{Event, Host};
 use crate::outbound::Report;
@@ -24,15 +24,15 @@ const T5_RTO_MAX: u32 = 5;
 impl Association {
     /// Shuts the association down: a SHUTDOWN follows when everything is acknowledged (RFC 9260 §9.2).
     pub(crate) fn shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
-        match self.state {
+        match &mut self.state {
             State::Established => {
                 self.state = State::ShutdownPending;
                 self.outbound.close();
                 self.continue_shutdown(cx);
             }
             // The peer does not know of the association, and needs no packet.
-            State::CookieWait { .. } if self.outbound.is_empty() => self.close(cx, CloseReason::Aborted),
-            State::CookieWait { .. } | State::CookieEchoed { .. } => self.shutdown_wanted = true,
+            State::CookieWait(_) if self.outbound.is_empty() => self.close(cx, CloseReason::Aborted),
+            State::CookieWait(setup) | State::CookieEchoed { setup, .. } => setup.shutdown_wanted = true,
             _ => {}
         }
     }
@@ -61,7 +61,7 @@ impl Association {
             return;
         }
         let rto = self.paths[self.data_path()].rto().current();
-        let t2 = Retry { at: cx.now + rto, attempts: 0, rto };
+        let t2 = Retry::start(cx.now, rto);
         match self.state {
             State::ShutdownPending => {
                 self.state = State::ShutdownSent { t2, t5_at: cx.now + T5_RTO_MAX * self.config.rto.max };
@@ -80,8 +80,8 @@ impl Association {
     pub(super) fn answer_with_shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         let rto = self.paths[self.data_path()].rto().current();
         if let State::ShutdownSent { t2, .. } = &mut self.state {
-            *t2 = Retry { at: cx.now + rto, attempts: 0, rto };
-            if let Some(inbound) = &mut self.inbound {
+            *t2 = Retry::start(cx.now, rto);
+            if let Some(inbound) = self.inbound.as_mut() {
                 inbound.acknowledge_now();
             }
             self.push_shutdown();
@@ -93,7 +93,7 @@ impl Association {
     pub(super) fn restart_t2<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         let rto = self.paths[self.data_path()].rto().current();
         if let State::ShutdownSent { t2, .. } = &mut self.state {
-            *t2 = Retry { at: cx.now + rto, attempts: 0, rto };
+            *t2 = Retry::start(cx.now, rto);
         }
     }
 
@@ -117,7 +117,7 @@ impl Association {
     fn push_shutdown(&mut self) {
         // A SHUTDOWN that still waits is out of date.
         self.control.remove(Shutdown::KIND);
-        if let Some(inbound) = &self.inbound {
+        if let Some(inbound) = self.inbound.as_ref() {
             let shutdown = Shutdown { cum_tsn: inbound.cumulative_tsn() };
             self.push_control(Control::new(Shutdown::KIND, None, |out| shutdown.write(out)));
         }
@@ -160,19 +160,17 @@ impl Association {
             // Both ends have sent a SHUTDOWN (RFC 9260 §9.2).
             State::ShutdownSent { .. } => {
                 let rto = self.paths[self.data_path()].rto().current();
-                self.state = State::ShutdownAckSent { t2: Retry { at: cx.now + rto, attempts: 0, rto } };
+                self.state = State::ShutdownAckSent { t2: Retry::start(cx.now, rto) };
                 self.announce_peer_shutdown(cx);
                 self.push_shutdown_ack(Some(path_id));
             }
             State::ShutdownAckSent { .. } => self.push_shutdown_ack(Some(path_id)),
-            State::CookieWait { .. } | State::CookieEchoed { .. } | State::Closed { .. } => {
-                self.discard_chunk()
-            }
+            State::CookieWait(_) | State::CookieEchoed { .. } | State::Closed { .. } => self.discard_chunk(),
         }
     }
 
     fn announce_peer_shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
-        if let Some(inbound) = &mut self.inbound {
+        if let Some(inbound) = self.inbound.as_mut() {
             inbound.take_rest(self.id, &mut self.statistics, cx.host);
         }
         self.tell_end_of_partial_delivery(cx);
@@ -205,7 +203,7 @@ impl Association {
         if matches!(self.state, State::ShutdownSent { .. } | State::ShutdownAckSent { .. }) {
             let write = |out: &mut Vec<u8>| ShutdownComplete { reflected_tag: false }.write(out);
             let complete = Control::new(ShutdownComplete::KIND, Some(path_id), write);
-            self.close_with(cx, CloseReason::Shutdown, Some(complete));
+            self.close_with(cx, CloseReason::Shutdown, Some(complete), &[]);
         } else {
             self.discard_chunk();
         }
@@ -231,11 +229,8 @@ impl Association {
             State::ShutdownAckSent { .. } => CloseReason::Shutdown,
             _ => abort_reason(raw, !self.is_set_up()),
         };
-        if self.config.events {
-            let causes = &raw.value[..raw.value.len().min(CAUSES_BYTES_MAX)];
-            self.abort_causes = Bytes::copy_from_slice(causes);
-        }
-        self.close(cx, reason);
+        let causes = &raw.value[..raw.value.len().min(CAUSES_BYTES_MAX)];
+        self.close_with(cx, reason, None, causes);
     }
 
     /// Handles the expiry of T2 (RFC 9260 §9.2).
@@ -244,14 +239,13 @@ impl Association {
         let (State::ShutdownSent { t2, .. } | State::ShutdownAckSent { t2 }) = &mut self.state else {
             return;
         };
-        t2.attempts += 1;
+        let attempts = t2.expire();
         self.statistics.t2_timeouts += 1;
-        trace::note_timer(&mut self.trace, cx.now, Timer::T2Shutdown, t2.attempts);
-        if t2.attempts > self.config.association_retries_max {
+        trace::note_timer(&mut self.trace, cx.now, Timer::T2Shutdown, attempts);
+        if attempts > self.config.association_retries_max {
             return self.abort_unresponsive(cx);
         }
-        t2.rto = (t2.rto * 2).min(self.config.rto.max);
-        t2.at = cx.now + t2.rto;
+        t2.back_off(cx.now, self.config.rto.max);
         // Another address may answer (RFC 9260 §6.4).
         if self.paths.len() > 1 {
             self.count_error(cx, self.data_path());
@@ -288,6 +282,6 @@ impl Association {
         reason: CloseReason,
     ) {
         let abort = Control::of(Abort::KIND, None, chunk);
-        self.close_with(cx, reason, Some(abort).filter(|_| self.identity.peer_tag != 0));
+        self.close_with(cx, reason, Some(abort).filter(|_| self.identity.peer_tag != 0), &[]);
     }
 }

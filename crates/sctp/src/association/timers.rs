@@ -16,15 +16,15 @@ impl Association {
             return self.returns_at();
         }
         // Only the timers that the pacer counts wait for a place.
-        let repeats_at = self.repeats_at().map(|at| at.max(self.paced_until.unwrap_or(at)));
+        let repeats_at = self.repeats_at().map(|at| self.timers.place_of(at));
         Time::earliest([repeats_at, self.prompt_at(), self.returns_at()])
     }
 
     /// Returns when the next timer expires that sends a packet again, whatever the peer and the user do: the pacer counts these.
     fn repeats_at(&self) -> Option<Time> {
         let state = match &self.state {
-            State::CookieWait { t1 } | State::CookieEchoed { t1, .. } => Some(t1.at),
-            State::ShutdownSent { t2, .. } | State::ShutdownAckSent { t2 } => Some(t2.at),
+            State::CookieWait(setup) | State::CookieEchoed { setup, .. } => Some(setup.t1.at()),
+            State::ShutdownSent { t2, .. } | State::ShutdownAckSent { t2 } => Some(t2.at()),
             _ => None,
         };
         let probe = self.outbound.probe_at().filter(|_| self.may_carry_data());
@@ -47,13 +47,7 @@ impl Association {
     fn waits_for_pacer(&mut self, now: Time) -> bool {
         let Some(pacer) = &self.config.timeout_pacer else { return false };
         let Some(expired_at) = self.repeats_at().filter(|at| *at <= now) else { return false };
-        let place = match self.paced_until {
-            // A place that was over before this timer expired belonged to another one, which was stopped.
-            Some(place) if expired_at <= place => place,
-            _ => pacer.take(now),
-        };
-        self.paced_until = (place > now).then_some(place);
-        self.paced_until.is_some()
+        self.timers.waits_for(pacer, expired_at, now)
     }
 
     /// Returns when the association has been idle for so long that it is shut down (SCTP_AUTOCLOSE).
@@ -64,7 +58,8 @@ impl Association {
             return None;
         }
         let sent_at = self.paths.iter().map(|path| path.last_sent_at()).max();
-        Some(sent_at.map_or(self.last_data_at, |sent_at| sent_at.max(self.last_data_at)) + patience)
+        let received_at = self.timers.last_data_at();
+        Some(sent_at.map_or(received_at, |sent_at| sent_at.max(received_at)) + patience)
     }
 
     /// Returns when the next pacer that holds data back opens.
@@ -91,7 +86,7 @@ impl Association {
             return has_returned;
         }
         let repeats = !self.waits_for_pacer(now);
-        if let Some(inbound) = &mut self.inbound
+        if let Some(inbound) = self.inbound.as_mut()
             && due(inbound.ack_deadline())
         {
             inbound.ack_timer_expired();
@@ -107,10 +102,12 @@ impl Association {
         }
         match &self.state {
             State::ShutdownSent { t5_at, .. } if *t5_at <= now => self.abort_unfinished_shutdown(cx),
-            State::CookieWait { t1 } | State::CookieEchoed { t1, .. } if repeats && t1.at <= now => {
+            State::CookieWait(setup) | State::CookieEchoed { setup, .. }
+                if repeats && setup.t1.at() <= now =>
+            {
                 self.retry_setup(cx);
             }
-            State::ShutdownSent { t2, .. } | State::ShutdownAckSent { t2 } if repeats && t2.at <= now => {
+            State::ShutdownSent { t2, .. } | State::ShutdownAckSent { t2 } if repeats && t2.at() <= now => {
                 self.retry_shutdown(cx);
             }
             _ => {}
@@ -165,7 +162,7 @@ impl Association {
         let trouble = self.outbound.handle_timeout(cx.now, path, path_id);
         path.back_off_rto(&self.config.rto);
         if trouble {
-            self.errors += 1;
+            self.errors.on_unanswered();
             self.count_error(cx, path_id);
             self.retransmit_path = self.others(path_id).find(|&other| self.paths[other].takes_data());
             // From now on retransmissions by T3 probe the path.

@@ -56,7 +56,7 @@ impl Association {
                 && self.may_carry_data()
                 && self.outbound.wanted_path() == wanted_path
                 && self.outbound.may_send(&self.paths[path_id]);
-            let padded = more && self.may_pad() && pad_packet(buffer, limit);
+            let padded = more && self.peer.skips_pad() && pad_packet(buffer, limit);
             buffer.end_packet(rules.checksum);
             self.count_packet(now, path_id, &filled, buffer);
             has_data |= filled.number.is_some();
@@ -91,12 +91,6 @@ impl Association {
         })
     }
 
-    /// Returns whether the peer is known to skip PAD chunks (RFC 4820): it has answered a padded probe, or is Swiftwater.
-    /// Some peers, such as pion, discard a whole packet for a chunk that they do not know.
-    fn may_pad(&self) -> bool {
-        self.skips_pad || self.extensions.prompt_parts
-    }
-
     /// Counts the last packet in `buffer`, and traces it if the association is traced.
     #[inline]
     fn count_packet(&mut self, now: Time, path_id: usize, filled: &Filled, buffer: &TransmitBuffer) {
@@ -115,7 +109,7 @@ impl Association {
         match self.control.next() {
             Some(control) => Some(control.path().unwrap_or(data_path)),
             None if with_data => Some(data_path),
-            None if self.inbound.as_ref().is_some_and(|i| i.ack_due()) => Some(self.sack_path()),
+            None if self.inbound.ack_due() => Some(self.sack_path()),
             None => None,
         }
     }
@@ -170,7 +164,7 @@ impl Association {
                 return (Filled::default(), true);
             }
         }
-        if let Some(inbound) = &mut self.inbound {
+        if let Some(inbound) = self.inbound.as_mut() {
             let rides = inbound.ack_waits() && (with_data || buffer.packet_bytes() > HEADER_BYTES);
             let space = limit.saturating_sub(buffer.packet_bytes());
             let least = inbound.sack_bytes_min();
