@@ -41,7 +41,8 @@
 //! ```
 //!
 //! `recv` returns `None` when the peer has shut down and everything it sent was received. `close` waits until the peer
-//! has received everything sent. Addresses are written `HOST[,HOST...]:PORT[/udp:UDPPORT]`.
+//! has received everything sent. Addresses are written `HOST[,HOST...]:PORT[/udp:UDPPORT]`. A host may have a name where
+//! a call takes text: see [`ToAddresses`].
 //!
 //! As in [`std::net`], `local_addr` and `peer_addr` return a [`SocketAddr`](std::net::SocketAddr): one host, with the
 //! SCTP port. What a connect needs is an [`Address`], with all hosts and the UDP port: that of a listener or an endpoint
@@ -125,8 +126,9 @@
 //! A call without a limit fails only with the association, one with a limit also with `TimedOut`, one that does not
 //! wait also with `WouldBlock`. The errors are [`BindError`], [`ConnectError`], [`AcceptError`], [`SendError`] (also of
 //! `shutdown`), [`RecvError`] (also of `close`), [`OptionsError`], and [`PrimaryError`] for `set_primary` and `set_path`.
-//! Each message states the remedy, and [`source`](std::error::Error::source) returns the cause. With `?` all of them but
-//! `PrimaryError`, and [`AddressError`], become an [`std::io::Error`] of the corresponding kind.
+//! Each message states the remedy, and [`source`](std::error::Error::source) returns the cause. `?` turns each of them except
+//! `PrimaryError` into an [`std::io::Error`] of the corresponding kind, and an [`AddressError`] of a parsed [`Address`],
+//! too.
 //!
 //! ```
 //! # use std::time::Duration;
