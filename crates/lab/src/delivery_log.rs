@@ -258,7 +258,7 @@ impl DeliveryLog {
             Event::Restarted { .. } => {
                 // Later records have another peer; unacknowledged ones are reported as lost.
                 self.entry(id).closed =
-                    Some(CloseReason::PeerAborted { cause: 12, text: "it restarted".to_owned() });
+                    Some(CloseReason::PeerAborted { cause: Some(12), text: "it restarted".to_owned() });
                 self.begin(id);
                 self.entry(id).up = true;
             }

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use hmac::{Hmac, Mac};
+use sctp_wire::{Tsn, VerificationTag};
 use sha2::Sha256;
 use siphasher::sip::SipHasher13;
 
@@ -33,10 +34,10 @@ pub(crate) struct StateCookie {
     pub(crate) created: Time,
     /// Lifetime of the cookie. No cookie outlives the keys.
     pub(crate) life: Duration,
-    pub(crate) local_tag: u32,
-    pub(crate) peer_tag: u32,
-    pub(crate) local_initial_tsn: u32,
-    pub(crate) peer_initial_tsn: u32,
+    pub(crate) local_tag: VerificationTag,
+    pub(crate) peer_tag: VerificationTag,
+    pub(crate) local_initial_tsn: Tsn,
+    pub(crate) peer_initial_tsn: Tsn,
     pub(crate) peer_window_bytes: u32,
     pub(crate) local_port: u16,
     pub(crate) peer_port: u16,
@@ -100,9 +101,9 @@ impl CookieJar {
     }
 
     /// Returns the tie-tags for an association with these tags.
-    pub(crate) fn tie_tags(&self, local_tag: u32, peer_tag: u32) -> TieTags {
-        let mac =
-            keyed(&self.tie_key).chain_update(local_tag.to_be_bytes()).chain_update(peer_tag.to_be_bytes());
+    pub(crate) fn tie_tags(&self, local_tag: VerificationTag, peer_tag: VerificationTag) -> TieTags {
+        let (local, peer) = (local_tag.0.to_be_bytes(), peer_tag.0.to_be_bytes());
+        let mac = keyed(&self.tie_key).chain_update(local).chain_update(peer);
         let digest: Key = mac.finalize().into_bytes().into();
         let word =
             |at: usize| u32::from_be_bytes([digest[at], digest[at + 1], digest[at + 2], digest[at + 3]]);
@@ -117,10 +118,10 @@ impl CookieJar {
         let life = cookie.life.min(KEY_LIFE).as_millis() as u32;
         let words: [u32; WORDS] = [
             life,
-            cookie.local_tag,
-            cookie.peer_tag,
-            cookie.local_initial_tsn,
-            cookie.peer_initial_tsn,
+            cookie.local_tag.0,
+            cookie.peer_tag.0,
+            cookie.local_initial_tsn.0,
+            cookie.peer_initial_tsn.0,
             cookie.peer_window_bytes,
             cookie.ties.local,
             cookie.ties.peer,
@@ -188,10 +189,10 @@ impl CookieJar {
         let cookie = StateCookie {
             created,
             life: Duration::from_millis(word(0)?.into()),
-            local_tag: word(1)?,
-            peer_tag: word(2)?,
-            local_initial_tsn: word(3)?,
-            peer_initial_tsn: word(4)?,
+            local_tag: VerificationTag(word(1)?),
+            peer_tag: VerificationTag(word(2)?),
+            local_initial_tsn: Tsn(word(3)?),
+            peer_initial_tsn: Tsn(word(4)?),
             peer_window_bytes: word(5)?,
             ties: TieTags { local: word(6)?, peer: word(7)? },
             local_port: half(0)?,
@@ -276,10 +277,10 @@ mod tests {
         StateCookie {
             created,
             life: Duration::from_secs(60),
-            local_tag: 1,
-            peer_tag: 2,
-            local_initial_tsn: 3,
-            peer_initial_tsn: 4,
+            local_tag: VerificationTag(1),
+            peer_tag: VerificationTag(2),
+            local_initial_tsn: Tsn(3),
+            peer_initial_tsn: Tsn(4),
             peer_window_bytes: 5,
             local_port: 6,
             peer_port: 7,
@@ -362,7 +363,10 @@ mod tests {
         let mac = keyed(&jar.tie_key).chain_update(1u32.to_be_bytes()).chain_update(2u32.to_be_bytes());
         let digest = mac.finalize().into_bytes();
         let word = |at: usize| u32::from_be_bytes(digest[at..][..4].try_into().unwrap());
-        assert_eq!(jar.tie_tags(1, 2), TieTags { local: word(0), peer: word(4) });
+        assert_eq!(
+            jar.tie_tags(VerificationTag(1), VerificationTag(2)),
+            TieTags { local: word(0), peer: word(4) }
+        );
     }
 
     #[test]
@@ -460,9 +464,15 @@ mod tests {
     #[test]
     fn tie_tags_tell_associations_apart_and_show_no_tag() {
         let jar = CookieJar::new([7; 32], SIEVE_KEYS);
-        assert_eq!(jar.tie_tags(1, 2), jar.tie_tags(1, 2));
-        assert_ne!(jar.tie_tags(1, 2), jar.tie_tags(2, 1));
-        let ties = jar.tie_tags(1, 2);
+        assert_eq!(
+            jar.tie_tags(VerificationTag(1), VerificationTag(2)),
+            jar.tie_tags(VerificationTag(1), VerificationTag(2))
+        );
+        assert_ne!(
+            jar.tie_tags(VerificationTag(1), VerificationTag(2)),
+            jar.tie_tags(VerificationTag(2), VerificationTag(1))
+        );
+        let ties = jar.tie_tags(VerificationTag(1), VerificationTag(2));
         assert!(ties.local > 2 && ties.peer > 2, "they are no tags: {ties:?}");
         assert_ne!(ties, TieTags::default());
     }

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use sctp_message::PathId;
+use sctp_wire::{Tsn, VerificationTag};
 use smallvec::SmallVec;
 
 use crate::association::{Association, BatchRules, Context, RETURNED_MAX};
@@ -75,11 +76,11 @@ pub struct Endpoint {
     config: EndpointConfig,
     local_addresses: Arc<[IpAddr]>,
     associations: Slots,
-    by_tag: HashMap<u32, AssociationId>,
+    by_tag: HashMap<VerificationTag, AssociationId>,
     /// Several associations have one key only if each has local addresses of its own.
     by_peer: BTreeMap<PeerKey, SmallVec<[AssociationId; 1]>>,
     /// The association of the last packet, which is probably that of the next one, too.
-    last: Option<(u32, AssociationId)>,
+    last: Option<(VerificationTag, AssociationId)>,
     /// The association that is being handled: it stays here if a call unwinds.
     in_progress: Option<AssociationId>,
     listeners: Listeners,
@@ -93,7 +94,7 @@ pub struct Endpoint {
     statistics: EndpointStatistics,
     traces: Traces,
     #[cfg(feature = "testing")]
-    initial_tsn: Option<u32>,
+    initial_tsn: Option<Tsn>,
 }
 
 impl std::fmt::Debug for Endpoint {
@@ -199,7 +200,7 @@ impl Endpoint {
             local_port,
             peer_port,
             local_tag: self.new_tag(),
-            peer_tag: 0,
+            peer_tag: None,
             local_initial_tsn: self.new_initial_tsn(),
         };
         let id = self.associations.next_id();
@@ -379,7 +380,7 @@ impl Endpoint {
     #[inline]
     pub fn poll_expected_tags(&mut self, now: Time) -> Option<Option<Vec<u32>>> {
         let update = self.strays.poll(now)?;
-        Some((update == TagUpdate::Tags).then(|| self.by_tag.keys().copied().collect()))
+        Some((update == TagUpdate::Tags).then(|| self.by_tag.keys().map(|tag| tag.0).collect()))
     }
 
     /// Records that the link cannot use the tags of [`Endpoint::poll_expected_tags`].
@@ -417,7 +418,7 @@ impl Endpoint {
     #[cfg(feature = "testing")]
     #[doc(hidden)]
     pub fn set_initial_tsn(&mut self, tsn: u32) {
-        self.initial_tsn = Some(tsn);
+        self.initial_tsn = Some(Tsn(tsn));
     }
 
     /// Checks the counters of every association against a recount, and panics if they differ; for tests.
@@ -488,11 +489,11 @@ impl Endpoint {
         self.update_queues(id);
     }
 
-    fn new_initial_tsn(&mut self) -> u32 {
+    fn new_initial_tsn(&mut self) -> Tsn {
         #[cfg(feature = "testing")]
         if let Some(tsn) = self.initial_tsn {
             return tsn;
         }
-        self.random.next_u32()
+        Tsn(self.random.next_u32())
     }
 }

@@ -135,8 +135,8 @@ pub enum CloseReason {
     Shutdown,
     /// The peer has sent an ABORT.
     PeerAborted {
-        /// Code of the first error cause in the ABORT (RFC 9260 §3.3.10); 0 for none.
-        cause: u16,
+        /// Code of the first error cause in the ABORT (RFC 9260 §3.3.10); `None` if it has none.
+        cause: Option<u16>,
         /// The user-initiated abort reason in the ABORT, or the name of the error cause.
         text: String,
     },
@@ -168,7 +168,7 @@ impl CloseReason {
     /// none.
     pub fn cause(&self) -> u16 {
         match self {
-            CloseReason::PeerAborted { cause, .. } => *cause,
+            CloseReason::PeerAborted { cause, .. } => cause.unwrap_or(0),
             CloseReason::Aborted | CloseReason::TooFewStreams { .. } => UserInitiatedAbort::KIND,
             CloseReason::ProtocolViolation(_) => ProtocolViolation::KIND,
             CloseReason::Shutdown

@@ -40,14 +40,14 @@ pub(crate) fn reports_stale_cookie(raw: &RawChunk<'_>) -> bool {
 pub(super) fn abort_reason(raw: &RawChunk<'_>, setting_up: bool) -> CloseReason {
     match Causes::new(raw.value).flatten().next() {
         None if setting_up => CloseReason::Refused,
-        None => CloseReason::PeerAborted { cause: 0, text: String::new() },
+        None => CloseReason::PeerAborted { cause: None, text: String::new() },
         Some(cause) => {
             let text = match &cause {
                 Cause::UserInitiatedAbort(cause) => String::from_utf8_lossy(cause.reason),
                 cause => cause.to_string().into(),
             };
             let text = text.chars().filter(|c| !c.is_control()).take(TEXT_CHARS_MAX).collect();
-            CloseReason::PeerAborted { cause: cause.kind(), text }
+            CloseReason::PeerAborted { cause: Some(cause.kind()), text }
         }
     }
 }

@@ -2,9 +2,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use sctp_wire::VerificationTag;
-use sctp_wire::packet::Header;
-
 use super::control::Control;
 use super::{Association, Context, State};
 use crate::config::Checksum;
@@ -65,15 +62,7 @@ impl Association {
         let chunk = last_chunk.take()?;
         let path_id = chunk.path().unwrap_or(self.data_path());
         let path = &self.paths[path_id];
-        let header = Header {
-            source_port: self.identity.local_port,
-            destination_port: self.identity.peer_port,
-            verification_tag: VerificationTag(self.identity.peer_tag),
-        };
-        if self.identity.peer_tag == 0 {
-            return None;
-        }
-        let mut reply = Reply::new(path.remote(), path.local(), &header, checksum, |out| {
+        let mut reply = Reply::new(path.remote(), path.local(), &self.identity.header(), checksum, |out| {
             out.extend_from_slice(chunk.bytes())
         });
         reply.dscp = self.dscp(path_id);

@@ -1,7 +1,6 @@
 //! Optional events, for users who subscribe to them (RFC 6458 §6.1).
 
 use bytes::Bytes;
-use sctp_wire::Tsn;
 
 use super::returns::Returning;
 use super::{Association, Context, State};
@@ -83,7 +82,7 @@ impl Association {
         if self.outbound.is_empty() {
             return;
         }
-        let empty = Outbound::new(Tsn(self.identity.local_initial_tsn), &self.config);
+        let empty = Outbound::new(self.identity.local_initial_tsn, &self.config);
         let messages = std::mem::replace(&mut self.outbound, empty).into_undelivered();
         let cause = self.reports_failures().then_some(cause);
         self.returns.push(Returning { messages, cause });

@@ -4,9 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use rand_chacha::rand_core::RngCore;
-use sctp_wire::VerificationTag;
 use sctp_wire::chunk::{Heartbeat, HeartbeatAck, RawChunk};
-use sctp_wire::packet::{Header, Packet};
+use sctp_wire::packet::Packet;
 
 use super::control::Control;
 use super::{Association, Context, State, random_below};
@@ -198,11 +197,7 @@ impl Association {
         if !is_alone || !self.is_set_up() || !is_elsewhere() || Heartbeat::parse(first).is_err() {
             return false;
         }
-        let header = Header {
-            source_port: self.identity.local_port,
-            destination_port: self.identity.peer_port,
-            verification_tag: VerificationTag(self.identity.peer_tag),
-        };
+        let header = self.identity.header();
         let write = |out: &mut Vec<u8>| HeartbeatAck::write_copy(first, out);
         let has_room = self.probe_answers.push(Reply::new(remote, local, &header, checksum, write));
         self.statistics.control_chunks_dropped += u64::from(!has_room);

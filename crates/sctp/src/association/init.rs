@@ -31,11 +31,11 @@ const HOST_NAME_BYTES_MAX: usize = 256;
 /// The checked contents of an INIT or INIT ACK.
 #[derive(Debug, Clone)]
 pub(crate) struct PeerInit {
-    pub(crate) tag: u32,
+    pub(crate) tag: VerificationTag,
     pub(crate) window_bytes: u32,
     pub(crate) streams_out: u16,
     pub(crate) streams_in: u16,
-    pub(crate) initial_tsn: u32,
+    pub(crate) initial_tsn: Tsn,
     pub(crate) addresses: Vec<IpAddr>,
     /// Number of listed addresses, before the unusable ones were removed.
     listed: u64,
@@ -99,11 +99,11 @@ impl PeerInit {
             return Err(BadInit::Field);
         }
         let mut peer = PeerInit {
-            tag: init.initiate_tag.0,
+            tag: init.initiate_tag,
             window_bytes: init.a_rwnd,
             streams_out: init.outbound_streams,
             streams_in: init.inbound_streams,
-            initial_tsn: init.initial_tsn.0,
+            initial_tsn: init.initial_tsn,
             addresses: Vec::new(),
             listed: 0,
             supported: None,
@@ -254,11 +254,11 @@ pub(crate) fn write_init_ack(
     parameters.truncate(whole_parameters_bytes(&parameters, room));
     parameters.append(&mut others);
     InitAck {
-        initiate_tag: VerificationTag(cookie.local_tag),
+        initiate_tag: cookie.local_tag,
         a_rwnd: initial_window(config),
         outbound_streams: cookie.streams_out,
         inbound_streams: config.streams_in_max.max(1),
-        initial_tsn: Tsn(cookie.local_initial_tsn),
+        initial_tsn: cookie.local_initial_tsn,
         parameters: Parameters::new(&parameters),
     }
     .write(out);

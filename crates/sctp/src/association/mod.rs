@@ -194,7 +194,7 @@ impl Association {
         state: State,
         paths: Vec<Path>,
     ) -> Self {
-        let outbound = Outbound::new(sctp_wire::Tsn(identity.local_initial_tsn), &config);
+        let outbound = Outbound::new(identity.local_initial_tsn, &config);
         let trace = config.trace.then(|| Box::new(Tracer::new(&identity)));
         Association {
             id,

@@ -5,9 +5,8 @@ use std::net::SocketAddr;
 
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::RngCore;
-use sctp_wire::VerificationTag;
 use sctp_wire::chunk::{DATA_HEADER_BYTES, Heartbeat, Pad};
-use sctp_wire::packet::{self, HEADER_BYTES, Header};
+use sctp_wire::packet::{self, HEADER_BYTES};
 
 use super::{Association, BatchRules, State};
 use crate::path::Path;
@@ -59,12 +58,7 @@ impl Association {
         let nonce = random.next_u64();
         let bytes = path.take_mtu_probe(now, nonce)?;
         buffer.begin_packet();
-        let header = Header {
-            source_port: self.identity.local_port,
-            destination_port: self.identity.peer_port,
-            verification_tag: VerificationTag(self.identity.peer_tag),
-        };
-        packet::write_header(&header, buffer.out());
+        packet::write_header(&self.identity.header(), buffer.out());
         Heartbeat { info: &nonce.to_be_bytes() }.write(buffer.out());
         if let Some(pad) = Pad::filling(bytes - buffer.packet_bytes()) {
             pad.write(buffer.out());

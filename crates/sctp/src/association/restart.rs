@@ -2,7 +2,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use sctp_wire::Tsn;
 use sctp_wire::cause::{Cause, CookieReceivedWhileShuttingDown};
 use sctp_wire::chunk::Error;
 
@@ -39,7 +38,7 @@ impl Association {
         };
         self.paths = remotes.iter().map(path).collect();
         (self.primary, self.reply_path, self.retransmit_path, self.paths_changed) = (0, 0, None, true);
-        self.outbound = Outbound::new(Tsn(cookie.local_initial_tsn), &self.config);
+        self.outbound = Outbound::new(cookie.local_initial_tsn, &self.config);
         self.establish_from_cookie(cx, cookie, from);
         self.hold_window(withheld_bytes);
         self.statistics.restarts += 1;

@@ -4,11 +4,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use sctp_wire::Tsn;
 use sctp_wire::cause::{Cause, MissingMandatoryParameter, UnrecognizedParameters, UserInitiatedAbort};
 use sctp_wire::chunk::{CookieAck, CookieEcho, Error, Init};
 use sctp_wire::packet::HEADER_BYTES;
 use sctp_wire::parameter::{KindList, Parameters, StateCookie as StateCookieParameter};
-use sctp_wire::{Tsn, VerificationTag};
 
 use super::causes::{abort_chunk, error_chunk};
 use super::control::Control;
@@ -66,11 +66,11 @@ impl Association {
         let to = self.paths[self.primary].remote().ip();
         write_init_parameters(&self.config, to, &self.local, cookie_increment, &mut parameters);
         let init = Init {
-            initiate_tag: VerificationTag(self.identity.local_tag),
+            initiate_tag: self.identity.local_tag,
             a_rwnd: initial_window(&self.config),
             outbound_streams: self.config.streams_out.max(1),
             inbound_streams: self.config.streams_in_max.max(1),
-            initial_tsn: Tsn(self.identity.local_initial_tsn),
+            initial_tsn: self.identity.local_initial_tsn,
             parameters: Parameters::new(&parameters),
         };
         self.control.push_first(Control::new(Init::KIND, Some(self.primary), |out| init.write(out)));
@@ -104,7 +104,7 @@ impl Association {
         cookie: &StateCookie,
         remote: SocketAddr,
     ) {
-        self.identity.peer_tag = cookie.peer_tag;
+        self.identity.peer_tag = Some(cookie.peer_tag);
         self.agree(cookie.adaptation, cookie.extensions);
         self.take_peer(
             cookie.peer_initial_tsn,
@@ -147,14 +147,14 @@ impl Association {
             }
             return true;
         }
-        if self.identity.peer_tag != cookie.peer_tag {
+        if self.identity.peer_tag != Some(cookie.peer_tag) {
             // Both ends have sent an INIT, and the peer uses its second tag, unless data has passed under the first one, which
             // the second does not cover.
-            let nothing_arrived = self.outbound.is_unacknowledged_since(Tsn(self.identity.local_initial_tsn));
+            let nothing_arrived = self.outbound.is_unacknowledged_since(self.identity.local_initial_tsn);
             if !nothing_arrived || !self.inbound.as_ref().is_some_and(Inbound::is_untouched) {
                 return false;
             }
-            self.identity.peer_tag = cookie.peer_tag;
+            self.identity.peer_tag = Some(cookie.peer_tag);
             self.begin_inbound(cookie.peer_initial_tsn, cookie.streams_in);
         }
         self.acknowledge_cookie(cx, remote);
@@ -174,16 +174,16 @@ impl Association {
         }
     }
 
-    fn take_peer(&mut self, initial_tsn: u32, window_bytes: u32, streams_out: u16, streams_in: u16) {
+    fn take_peer(&mut self, initial_tsn: Tsn, window_bytes: u32, streams_out: u16, streams_in: u16) {
         let pool = self.config.receive_pool.clone();
         self.outbound.set_peer(window_bytes as usize, streams_out, pool);
         self.begin_inbound(initial_tsn, streams_in);
     }
 
     /// Starts receiving data. Unread events stay counted.
-    fn begin_inbound(&mut self, initial_tsn: u32, streams: u16) {
+    fn begin_inbound(&mut self, initial_tsn: Tsn, streams: u16) {
         let extensions = self.peer.extensions();
-        self.inbound.open(Inbound::new(Tsn(initial_tsn), streams, &self.config, extensions));
+        self.inbound.open(Inbound::new(initial_tsn, streams, &self.config, extensions));
     }
 
     /// Enables the extensions beyond RFC 9260 that both sides support.
@@ -248,7 +248,8 @@ impl Association {
         if setup.t1.attempts() == 0 {
             self.measure_handshake(cx.now, setup.t1.elapsed(cx.now));
         }
-        self.identity.peer_tag = ack.initiate_tag.0;
+        // An invalid INIT ACK may have tag 0, which is no tag to answer with.
+        self.identity.peer_tag = Some(ack.initiate_tag).filter(|tag| tag.0 != 0);
         // RFC 9260 §3.3.3, §5.1.2 B: an invalid INIT ACK ends the association.
         let peer = match PeerInit::from_init(ack) {
             Ok(peer) => peer,
@@ -298,7 +299,7 @@ impl Association {
         let first = self.paths[self.primary].remote();
         let handshake = self.paths[self.primary].local();
         // Chunks outstanding since an earlier cookie refer to their path by number.
-        if self.outbound.is_unsent_since(Tsn(self.identity.local_initial_tsn)) {
+        if self.outbound.is_unsent_since(self.identity.local_initial_tsn) {
             self.paths.retain(|path| path.remote() == first || addresses.contains(&path.remote().ip()));
             self.primary = self.path_of(first).unwrap_or(0);
             self.reply_path = self.primary;
@@ -327,7 +328,7 @@ impl Association {
         let cookie_increment = Some(setup.t1.elapsed(cx.now) + COOKIE_LIFE_MORE);
         let t1 = Retry::start_after(cx.now, setup.t1.rto(), attempts);
         self.state = State::CookieWait(Setup { t1, cookie_increment, ..setup });
-        self.identity.peer_tag = 0;
+        self.identity.peer_tag = None;
         // The handshake begins again. No data has arrived, so only events may be unread.
         self.inbound.end(Inbound::held);
         self.control.clear();

@@ -282,6 +282,6 @@ impl Association {
         reason: CloseReason,
     ) {
         let abort = Control::of(Abort::KIND, None, chunk);
-        self.close_with(cx, reason, Some(abort).filter(|_| self.identity.peer_tag != 0), &[]);
+        self.close_with(cx, reason, Some(abort).filter(|_| self.identity.peer_tag.is_some()), &[]);
     }
 }

@@ -1,9 +1,8 @@
 //! Builds packets: control chunks, a SACK, DATA (RFC 9260 §6.10).
 
 use rand_chacha::ChaCha12Rng;
-use sctp_wire::VerificationTag;
 use sctp_wire::chunk::Pad;
-use sctp_wire::packet::{self, HEADER_BYTES, Header};
+use sctp_wire::packet::{self, HEADER_BYTES};
 
 use super::control::Control;
 use super::{Association, BatchRules, State};
@@ -143,12 +142,7 @@ impl Association {
         buffer: &mut TransmitBuffer,
     ) -> (Filled, bool) {
         let init = self.control.next().is_some_and(Control::is_init);
-        let header = Header {
-            source_port: self.identity.local_port,
-            destination_port: self.identity.peer_port,
-            verification_tag: VerificationTag(if init { 0 } else { self.identity.peer_tag }),
-        };
-        packet::write_header(&header, buffer.out());
+        packet::write_header(&self.identity.header(), buffer.out());
         let with_data = with_data && self.may_carry_data() && self.outbound.may_send(&self.paths[path_id]);
         while let Some(control) = self.control.next() {
             let alone = buffer.is_first_packet() && buffer.packet_bytes() == HEADER_BYTES;

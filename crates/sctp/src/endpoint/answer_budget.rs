@@ -15,6 +15,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use sctp_wire::VerificationTag;
 use siphasher::sip::SipHasher13;
 
 use crate::source_prefix::SourcePrefix;
@@ -195,7 +196,7 @@ impl RememberedInits {
 pub(super) struct InitSource {
     pub(super) remote: SocketAddr,
     pub(super) ports: (u16, u16),
-    pub(super) tag: u32,
+    pub(super) tag: VerificationTag,
 }
 
 /// The budget of answers to strangers.
@@ -266,7 +267,7 @@ impl AnswerBudget {
         bytes[16..18].copy_from_slice(&source.remote.port().to_ne_bytes());
         bytes[18..20].copy_from_slice(&source.ports.0.to_ne_bytes());
         bytes[20..22].copy_from_slice(&source.ports.1.to_ne_bytes());
-        bytes[22..].copy_from_slice(&source.tag.to_ne_bytes());
+        bytes[22..].copy_from_slice(&source.tag.0.to_ne_bytes());
         SipHasher13::new_with_keys(self.keys.1, self.keys.0).hash(&bytes)
     }
 }
@@ -281,7 +282,11 @@ mod tests {
     const FLOOD_PER_S: u64 = 100_000;
 
     fn init(address: u32, tag: u32) -> InitSource {
-        InitSource { remote: SocketAddr::new(IpAddr::from(address.to_be_bytes()), 9899), ports: (5, 6), tag }
+        InitSource {
+            remote: SocketAddr::new(IpAddr::from(address.to_be_bytes()), 9899),
+            ports: (5, 6),
+            tag: VerificationTag(tag),
+        }
     }
 
     #[test]

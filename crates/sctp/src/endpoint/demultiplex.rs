@@ -126,7 +126,7 @@ impl Endpoint {
             return None;
         }
         let has_chunk = matches!(first, Some(Ok(_)));
-        if !has_chunk && self.id_of(header.verification_tag.0).is_none() {
+        if !has_chunk && self.id_of(header.verification_tag).is_none() {
             self.strays.on_stray(now);
             self.statistics.malformed += 1;
             return None;
@@ -210,8 +210,8 @@ impl Endpoint {
     /// Returns whether a packet is certainly out of the blue: its tag is unknown, its sender is not a peer, and it does not begin
     /// an association. This costs less than the checksum of a long packet, which is computed only before an answer.
     fn is_out_of_the_blue(&self, header: &Header, first: &RawChunk<'_>, route: &Route) -> bool {
-        let tag = header.verification_tag.0;
-        if tag == 0 || matches!(first.kind, Init::KIND | CookieEcho::KIND) || self.id_of(tag).is_some() {
+        let tag = header.verification_tag;
+        if tag.0 == 0 || matches!(first.kind, Init::KIND | CookieEcho::KIND) || self.id_of(tag).is_some() {
             return false;
         }
         self.owner(&PeerKey::of(header, route), route.local).is_none()
@@ -219,7 +219,7 @@ impl Endpoint {
 
     /// Returns the association with this tag.
     #[inline]
-    fn id_of(&self, tag: u32) -> Option<AssociationId> {
+    fn id_of(&self, tag: VerificationTag) -> Option<AssociationId> {
         match self.last {
             Some((last, id)) if last == tag => Some(id),
             _ => self.by_tag.get(&tag).copied(),
@@ -229,7 +229,7 @@ impl Endpoint {
     /// Returns the association of a packet with one of our tags.
     #[inline]
     fn find(&mut self, header: &Header, route: &Route) -> Option<AssociationId> {
-        let tag = header.verification_tag.0;
+        let tag = header.verification_tag;
         let id = self.id_of(tag)?;
         let association = self.associations.get(id)?;
         let identity = association.identity();
@@ -281,8 +281,8 @@ impl Endpoint {
         if let Some(id) = self.owner(&PeerKey::of(&header, &route), route.local)
             && let Some(association) = self.associations.get(id)
         {
-            let tag = header.verification_tag.0;
-            let reflected = first.flags & 1 == 1 && tag != 0 && association.identity().peer_tag == tag;
+            let tag = header.verification_tag;
+            let reflected = first.flags & 1 == 1 && association.identity().peer_tag == Some(tag);
             match first.kind {
                 // RFC 9260 §8.5.1 E: the peer is still closing an earlier association, which is gone here.
                 ShutdownAck::KIND if !association.is_set_up() => {

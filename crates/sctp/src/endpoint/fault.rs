@@ -3,9 +3,7 @@
 //! A caller that catches a panic learns here which association was being handled. Its state cannot be trusted any more, so none
 //! of its procedures is called again.
 
-use sctp_wire::VerificationTag;
 use sctp_wire::cause::{Cause, UserInitiatedAbort};
-use sctp_wire::packet::Header;
 
 use super::{AssociationId, Endpoint};
 use crate::association::abort_chunk;
@@ -26,17 +24,18 @@ impl Endpoint {
         let route = association.return_route();
         let mut association = self.forget(id);
         self.keep_trace(id, association.take_tracer());
-        if let Some((remote, local)) = route.filter(|_| identity.peer_tag != 0) {
-            let header = Header {
-                source_port: identity.local_port,
-                destination_port: identity.peer_port,
-                verification_tag: VerificationTag(identity.peer_tag),
-            };
+        if let Some((remote, local)) = route.filter(|_| identity.peer_tag.is_some()) {
             let cause = Cause::UserInitiatedAbort(UserInitiatedAbort { reason: b"internal fault" });
             let chunk = abort_chunk(&cause);
-            self.push_final_packet(Reply::new(remote, local, &header, self.config.checksum, |out| {
-                out.extend_from_slice(&chunk);
-            }));
+            self.push_final_packet(Reply::new(
+                remote,
+                local,
+                &identity.header(),
+                self.config.checksum,
+                |out| {
+                    out.extend_from_slice(&chunk);
+                },
+            ));
         }
         host.event(id, Event::Closed(CloseReason::Fault));
     }

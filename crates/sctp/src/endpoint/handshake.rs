@@ -65,7 +65,7 @@ impl Endpoint {
         let source = InitSource {
             remote: route.remote,
             ports: (header.source_port, header.destination_port),
-            tag: init.initiate_tag.0,
+            tag: init.initiate_tag,
         };
         if !self.budget.draw_for_init(now, source) {
             self.statistics.answers_withheld += 1;
@@ -149,28 +149,28 @@ impl Endpoint {
                 return None;
             }
             // RFC 9260 §8.4, 3: there is no listener.
-            self.reply(route, header, VerificationTag(peer.tag), |out| write_abort(false, out));
+            self.reply(route, header, peer.tag, |out| write_abort(false, out));
             return None;
         };
         if listener.config.refuse_beyond_backlog && !host.takes_association(listener.id) {
-            self.reply(route, header, VerificationTag(peer.tag), |out| write_abort(false, out));
+            self.reply(route, header, peer.tag, |out| write_abort(false, out));
             return None;
         }
         if self.refuse_at_limit(&listener, route, host) {
-            self.reply(route, header, VerificationTag(peer.tag), |out| {
+            self.reply(route, header, peer.tag, |out| {
                 out.extend_from_slice(&abort_chunk(&Cause::OutOfResource(OutOfResource)));
             });
             return None;
         }
         if let Some(chunk) = self.refuse_second_way(&listener, route, ports, listed, host) {
-            self.reply(route, header, VerificationTag(peer.tag), |out| out.extend_from_slice(&chunk));
+            self.reply(route, header, peer.tag, |out| out.extend_from_slice(&chunk));
             return None;
         }
         let identity = Identity {
             local_port: header.destination_port,
             peer_port: header.source_port,
             local_tag: self.new_tag(),
-            peer_tag: 0,
+            peer_tag: None,
             local_initial_tsn: self.new_initial_tsn(),
         };
         let ignored = &mut self.statistics.addresses_ignored;
@@ -210,12 +210,12 @@ impl Endpoint {
             write_address_list(&added, &mut list);
             let cause = RestartWithNewAddresses { addresses: Parameters::new(&list) };
             self.statistics.restarts_refused += 1;
-            self.reply(route, header, VerificationTag(peer.tag), |out| {
+            self.reply(route, header, peer.tag, |out| {
                 out.extend_from_slice(&abort_chunk(&Cause::RestartWithNewAddresses(cause)));
             });
             return None;
         }
-        let ties = self.cookies.tie_tags(identity.local_tag, identity.peer_tag);
+        let ties = self.cookies.tie_tags(identity.local_tag, identity.peer_tag.unwrap_or_default());
         if association.is_set_up() {
             identity.local_tag = self.new_tag();
             identity.local_initial_tsn = self.new_initial_tsn();
@@ -242,7 +242,7 @@ impl Endpoint {
             Err(CookieError::Invalid) => return self.refuse_cookie(),
         };
         // An attacker that has seen the cookie cannot use it from another address: the cookie contains the addresses of the INIT.
-        if cookie.local_tag != header.verification_tag.0
+        if cookie.local_tag != header.verification_tag
             || cookie.local_port != header.destination_port
             || cookie.peer_port != header.source_port
             || !cookie.addresses.contains(&route.remote.ip())
@@ -252,7 +252,7 @@ impl Endpoint {
         let existing = self.owner_of_cookie(&cookie, (route.remote.port(), route.local));
         let own = existing.and_then(|id| self.associations.get(id)).map(|a| a.identity());
         let (same_local, same_peer) = match &own {
-            Some(own) => (own.local_tag == cookie.local_tag, own.peer_tag == cookie.peer_tag),
+            Some(own) => (own.local_tag == cookie.local_tag, own.peer_tag == Some(cookie.peer_tag)),
             None => (false, false),
         };
         // RFC 9260 §5.2.4, 3: if both tags match, the age does not matter.
@@ -269,7 +269,8 @@ impl Endpoint {
             self.with(id, now, host, |a, cx| taken = a.handle_own_cookie(cx, &cookie, route.remote));
             return taken || self.refuse_cookie();
         }
-        if !same_peer && cookie.ties == self.cookies.tie_tags(own.local_tag, own.peer_tag) {
+        let ties = self.cookies.tie_tags(own.local_tag, own.peer_tag.unwrap_or_default());
+        if !same_peer && cookie.ties == ties {
             return self.restart(now, id, route, &cookie, host);
         }
         // C and all other cases: the cookie is too late.
@@ -289,7 +290,7 @@ impl Endpoint {
             return self.refuse_cookie();
         }
         let staleness_us = u32::try_from(by.as_micros()).unwrap_or(u32::MAX);
-        self.reply(route, header, VerificationTag(cookie.peer_tag), |out| {
+        self.reply(route, header, cookie.peer_tag, |out| {
             out.extend_from_slice(&error_chunk(&Cause::StaleCookie(StaleCookie { staleness_us })));
         });
         self.refuse_cookie()
@@ -462,9 +463,9 @@ impl Endpoint {
             let header = Header {
                 source_port: cookie.peer_port,
                 destination_port: cookie.local_port,
-                verification_tag: VerificationTag(cookie.local_tag),
+                verification_tag: cookie.local_tag,
             };
-            self.reply(route, &header, VerificationTag(cookie.peer_tag), |out| out.extend_from_slice(chunk));
+            self.reply(route, &header, cookie.peer_tag, |out| out.extend_from_slice(chunk));
         }
         false
     }

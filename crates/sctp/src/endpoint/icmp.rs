@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-use sctp_wire::Packet;
 use sctp_wire::chunk::Init;
 use sctp_wire::packet::{HEADER_BYTES, Header};
+use sctp_wire::{Packet, VerificationTag};
 
 use super::{AssociationId, Endpoint, PeerKey};
 use crate::association::Association;
@@ -103,11 +103,11 @@ impl Endpoint {
 /// our own in the INIT, which the quote then includes.
 fn is_genuine(header: &Header, quoted: &[u8], identity: &Identity) -> bool {
     if header.verification_tag.0 != 0 {
-        return header.verification_tag.0 == identity.peer_tag;
+        return Some(header.verification_tag) == identity.peer_tag;
     }
     match quoted.get(HEADER_BYTES..) {
         Some(&[Init::KIND, _, _, _, t0, t1, t2, t3, ..]) => {
-            u32::from_be_bytes([t0, t1, t2, t3]) == identity.local_tag
+            VerificationTag(u32::from_be_bytes([t0, t1, t2, t3])) == identity.local_tag
         }
         _ => false,
     }

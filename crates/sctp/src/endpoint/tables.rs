@@ -4,6 +4,7 @@ use std::collections::btree_map::Entry;
 use std::net::{IpAddr, SocketAddr};
 
 use rand_chacha::rand_core::RngCore;
+use sctp_wire::VerificationTag;
 
 use super::{Endpoint, PeerKey};
 use crate::association::Association;
@@ -115,11 +116,11 @@ impl Endpoint {
     }
 
     /// Returns a verification tag that no association has; its low bits name the shard.
-    pub(super) fn new_tag(&mut self) -> u32 {
+    pub(super) fn new_tag(&mut self) -> VerificationTag {
         let mask = (1u32 << self.config.shard_bits) - 1;
         loop {
-            let tag = (self.random.next_u32() & !mask) | (self.config.shard & mask);
-            if tag != 0 && !self.by_tag.contains_key(&tag) {
+            let tag = VerificationTag((self.random.next_u32() & !mask) | (self.config.shard & mask));
+            if tag.0 != 0 && !self.by_tag.contains_key(&tag) {
                 return tag;
             }
         }

@@ -68,7 +68,7 @@ pub(crate) struct Tracer {
 impl Tracer {
     pub(crate) fn new(identity: &Identity) -> Self {
         Tracer {
-            tag: identity.local_tag,
+            tag: identity.local_tag.0,
             ports: (identity.local_port, identity.peer_port),
             started: false,
             ring: VecDeque::new(),
