@@ -19,6 +19,14 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PathId(pub u8);
 
+impl PathId {
+    /// Returns the index of the path in the statistics of its association.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// The time within which the first transmission of a message must begin (`sinfo_timetolive`), in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lifetime(NonZeroU32);

@@ -276,8 +276,7 @@ impl Endpoint {
 
     /// Returns the path of an association to an address of the peer, for [`SendInfo::path`](crate::SendInfo::path).
     pub fn path_to(&self, id: AssociationId, address: IpAddr) -> Option<PathId> {
-        let path_id = self.associations.get(id)?.path_at(address).ok()?;
-        u8::try_from(path_id).ok().map(PathId)
+        self.associations.get(id)?.path_at(address).ok()
     }
 
     /// Sets the options and addresses of associations that a listener will accept. Returns false and changes nothing if another

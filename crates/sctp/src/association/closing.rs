@@ -52,7 +52,7 @@ impl Association {
 
     /// Returns the addresses for a packet that reports the end to the peer: the peer's and our own.
     pub(crate) fn return_route(&self) -> Option<(SocketAddr, Option<IpAddr>)> {
-        let path = self.paths.get(self.primary).or(self.paths.first())?;
+        let path = self.paths.get(self.paths.primary())?;
         Some((path.remote(), path.local()))
     }
 
@@ -67,7 +67,7 @@ impl Association {
         });
         reply.dscp = self.dscp(path_id);
         if let Some(tracer) = &mut self.trace {
-            tracer.record_final_packet(path_id, &reply.packet);
+            tracer.record_final_packet(path_id.index(), &reply.packet);
         }
         Some(reply)
     }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use sctp_message::PathId;
 use sctp_wire::chunk::{CookieEcho, Init};
 
 use crate::config::CONTROL_CHUNKS_MAX;
@@ -13,19 +14,19 @@ pub(super) struct Control {
     kind: u8,
     bytes: Vec<u8>,
     /// The path to use; the data path if none.
-    path: Option<usize>,
+    path: Option<PathId>,
 }
 
 impl Control {
     /// Returns the chunk of type `kind` that `write` appends to a buffer.
-    pub(super) fn new(kind: u8, path: Option<usize>, write: impl FnOnce(&mut Vec<u8>)) -> Self {
+    pub(super) fn new(kind: u8, path: Option<PathId>, write: impl FnOnce(&mut Vec<u8>)) -> Self {
         let mut bytes = Vec::new();
         write(&mut bytes);
         Control::of(kind, path, bytes)
     }
 
     /// Returns the chunk of type `kind` with these bytes.
-    pub(super) fn of(kind: u8, path: Option<usize>, bytes: Vec<u8>) -> Self {
+    pub(super) fn of(kind: u8, path: Option<PathId>, bytes: Vec<u8>) -> Self {
         debug_assert_eq!(bytes.first(), Some(&kind));
         Control { kind, bytes, path }
     }
@@ -35,7 +36,7 @@ impl Control {
     }
 
     /// Returns the path to use; `None` for the data path.
-    pub(super) fn path(&self) -> Option<usize> {
+    pub(super) fn path(&self) -> Option<PathId> {
         self.path
     }
 
@@ -89,7 +90,7 @@ impl ControlQueue {
     }
 
     /// Sends all chunks on another path.
-    pub(super) fn redirect(&mut self, path: usize) {
+    pub(super) fn redirect(&mut self, path: PathId) {
         self.0.iter_mut().for_each(|chunk| chunk.path = Some(path));
     }
 
@@ -111,8 +112,8 @@ mod tests {
 
     use super::*;
 
-    fn cookie_ack(path: usize) -> Control {
-        Control::new(CookieAck::KIND, Some(path), |out| CookieAck.write(out))
+    fn cookie_ack(path: u8) -> Control {
+        Control::new(CookieAck::KIND, Some(PathId(path)), |out| CookieAck.write(out))
     }
 
     fn shutdown_ack() -> Control {
@@ -133,8 +134,8 @@ mod tests {
     fn a_chunk_of_the_handshake_goes_first_and_once() {
         let mut queue = ControlQueue::default();
         assert!(queue.push(shutdown_ack()));
-        (0..CONTROL_CHUNKS_MAX + 3).for_each(|path| queue.push_first(cookie_ack(path)));
-        assert_eq!(queue.pop().and_then(|chunk| chunk.path()), Some(CONTROL_CHUNKS_MAX + 2));
+        (0..20).for_each(|path| queue.push_first(cookie_ack(path)));
+        assert_eq!(queue.pop().and_then(|chunk| chunk.path()), Some(PathId(19)));
         assert_eq!(queue.pop().map(|chunk| chunk.kind), Some(ShutdownAck::KIND));
         assert!(queue.is_empty());
     }

@@ -1,6 +1,7 @@
 //! Optional events, for users who subscribe to them (RFC 6458 §6.1).
 
 use bytes::Bytes;
+use sctp_message::PathId;
 
 use super::returns::Returning;
 use super::{Association, Context, State};
@@ -39,7 +40,7 @@ impl Association {
     pub(super) fn tell_path<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
-        path_id: usize,
+        path_id: PathId,
         change: PathChange,
         reason: PathReason,
     ) {

@@ -6,48 +6,43 @@
 
 use std::time::Duration;
 
+use sctp_message::PathId;
+
 use super::{Association, Context};
 use crate::event::{Host, PathChange, PathReason};
 use crate::path_state::PathState;
 use crate::time::Time;
 
 impl Association {
-    /// Returns the other paths, from the next one on.
-    pub(super) fn others(&self, path_id: usize) -> impl Iterator<Item = usize> + use<> {
-        let count = self.paths.len();
-        (1..count).map(move |n| (path_id + n) % count)
-    }
-
     /// Returns the path for data while the primary path takes none: an active path, or the one that is most likely to
     /// return.
     #[cold]
-    pub(super) fn alternate_path(&self) -> usize {
-        std::iter::once(self.primary)
-            .chain(self.others(self.primary))
-            .min_by_key(|&id| self.paths[id].failover_rank())
-            .unwrap_or(self.primary)
+    pub(super) fn alternate_path(&self) -> PathId {
+        let primary = self.paths.primary();
+        let all = std::iter::once(primary).chain(self.paths.others(primary));
+        all.min_by_key(|&id| self.paths[id].failover_rank()).unwrap_or(primary)
     }
 
     /// Returns the path of a SACK without data: the one that DATA came on (RFC 9260 §6.4), or another one if that path does
     /// not answer.
-    pub(super) fn sack_path(&self) -> usize {
-        match self.paths[self.reply_path].state() {
-            PathState::Active | PathState::Unconfirmed => self.reply_path,
+    pub(super) fn sack_path(&self) -> PathId {
+        match self.paths[self.paths.reply()].state() {
+            PathState::Active | PathState::Unconfirmed => self.paths.reply(),
             PathState::Suspected | PathState::PotentiallyFailed | PathState::Inactive => self.data_path(),
         }
     }
 
     /// Returns when a path has been silent for too long, if data could take another one.
     #[inline]
-    pub(super) fn path_failure_at(&self, path_id: usize) -> Option<Time> {
+    pub(super) fn path_failure_at(&self, path_id: PathId) -> Option<Time> {
         if self.paths.len() < 2 || !self.config.early_failover || !self.paths[path_id].takes_data() {
             return None;
         }
         self.silence_ends(path_id)
     }
 
-    fn silence_ends(&self, path_id: usize) -> Option<Time> {
-        let elsewhere = self.others(path_id).any(|other| self.paths[other].takes_data());
+    fn silence_ends(&self, path_id: PathId) -> Option<Time> {
+        let elsewhere = self.paths.others(path_id).any(|other| self.paths[other].takes_data());
         if !elsewhere || !self.is_set_up() || !self.may_carry_data() || self.outbound.probes_window() {
             return None;
         }
@@ -60,13 +55,13 @@ impl Association {
         if self.paths.len() < 2 {
             return None;
         }
-        (0..self.paths.len()).filter_map(|path_id| self.path_failure_at(path_id)).min()
+        self.paths.ids().filter_map(|path_id| self.path_failure_at(path_id)).min()
     }
 
     /// Handles the timer of a silent path: searches its packets for one that is unanswered.
-    pub(super) fn handle_silence<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
+    pub(super) fn handle_silence<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: PathId) {
         let path = &mut self.paths[path_id];
-        path.on_answered_before(self.outbound.first_in_flight(path, path_id));
+        path.on_answered_before(self.outbound.first_in_flight(path));
         if self.path_failure_at(path_id).is_some_and(|at| at <= cx.now) {
             self.paths[path_id].set_state(PathState::Suspected);
             self.avoid_path(cx, path_id);
@@ -74,11 +69,11 @@ impl Association {
     }
 
     /// Moves data from a path that fell silent to others, and probes it at once and often.
-    fn avoid_path<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
+    fn avoid_path<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: PathId) {
         let path = &mut self.paths[path_id];
         let has_data = path.in_flight_bytes() > 0;
         if path.on_silence(cx.now, has_data) {
-            self.outbound.reassign_flight(path, path_id);
+            self.outbound.reassign_flight(path);
             path.check_black_hole();
             path.schedule_heartbeat(Some(cx.now));
         }
@@ -89,10 +84,10 @@ impl Association {
     pub(super) fn probe_only_path<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
-        path_id: usize,
+        path_id: PathId,
         wait: Duration,
     ) {
-        let elsewhere = self.others(path_id).any(|other| self.paths[other].takes_data());
+        let elsewhere = self.paths.others(path_id).any(|other| self.paths[other].takes_data());
         let waits = self.is_set_up() && self.may_carry_data() && !self.outbound.probes_window();
         if elsewhere || !waits || !self.config.early_failover || !self.paths[path_id].takes_data() {
             return;
@@ -104,10 +99,11 @@ impl Association {
     }
 
     /// Counts an error of a path that gave no answer, after the caller has counted errors of the peer (RFC 9260 §8.1, §8.2).
-    pub(super) fn count_error<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
+    pub(super) fn count_error<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: PathId) {
         // A peer without our cookie would answer a HEARTBEAT with ABORT.
         let set_up = self.is_set_up();
-        let alone = self.others(path_id).all(|other| self.paths[other].state() == PathState::Unconfirmed);
+        let alone =
+            self.paths.others(path_id).all(|other| self.paths[other].state() == PathState::Unconfirmed);
         let path = &mut self.paths[path_id];
         path.count_error();
         if path.state().is_usable() {
@@ -129,7 +125,7 @@ impl Association {
     pub(super) fn path_acknowledged<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
-        path_id: usize,
+        path_id: PathId,
         sent_at: Option<Time>,
     ) {
         match (self.paths[path_id].state(), sent_at) {
@@ -151,7 +147,7 @@ impl Association {
     pub(super) fn path_answered<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
-        path_id: usize,
+        path_id: PathId,
         asked_at: Time,
         reason: PathReason,
     ) {
@@ -162,9 +158,11 @@ impl Association {
         if old == PathState::Suspected && reason == PathReason::Heartbeat && self.carries_data(path_id) {
             self.paths[path_id].resume(cx.now, asked_at, &self.config);
         }
-        self.paths_changed |= old == PathState::Unconfirmed;
         match old {
-            PathState::Unconfirmed => self.tell_path(cx, path_id, PathChange::Confirmed, reason),
+            PathState::Unconfirmed => {
+                self.paths.on_confirmed();
+                self.tell_path(cx, path_id, PathChange::Confirmed, reason);
+            }
             PathState::Inactive => self.tell_path(cx, path_id, PathChange::Available, reason),
             PathState::Active | PathState::Suspected | PathState::PotentiallyFailed => {}
         }
@@ -174,12 +172,12 @@ impl Association {
     /// Moves data away from failed paths on which it was tried, because another failed path has answered a packet sent at
     /// `asked_at`; so the data need not wait for their timers. A path that was merely suspected keeps its data: no timeout has
     /// reduced its window, so its data in flight must not be sent again all at once.
-    fn reassign_from_failed_paths(&mut self, answered: usize, asked_at: Time) {
-        for (id, path) in self.paths.iter_mut().enumerate() {
+    fn reassign_from_failed_paths(&mut self, answered: PathId, asked_at: Time) {
+        for path in &mut self.paths {
             let keeps = path.state() == PathState::Suspected || path.last_sent_at() >= asked_at;
-            let in_vain = id != answered || !keeps;
+            let in_vain = path.id() != answered || !keeps;
             if !path.takes_data() && path.in_flight_bytes() > 0 && in_vain {
-                self.outbound.reassign_flight(path, id);
+                self.outbound.reassign_flight(path);
             }
         }
     }

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use rand_chacha::rand_core::RngCore;
+use sctp_message::PathId;
 use sctp_wire::chunk::{Heartbeat, HeartbeatAck, RawChunk};
 use sctp_wire::packet::Packet;
 
@@ -26,7 +27,7 @@ impl Association {
     /// Schedules the heartbeats of all paths: after their interval, or at once for unconfirmed ones. At most
     /// HB.Max.Burst unconfirmed paths are probed in each RTO (RFC 9260 §5.4).
     pub(super) fn start_heartbeats<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
-        for path_id in 0..self.paths.len() {
+        for path_id in self.paths.ids() {
             if self.paths[path_id].answer_by().is_none() {
                 self.schedule_heartbeat(cx, path_id);
             }
@@ -36,7 +37,7 @@ impl Association {
     /// Schedules the next heartbeat after HB.interval plus the RTO, give or take half of the RTO (RFC 9260 §8.3). A path that
     /// is being verified is probed sooner (§5.4), until it counts as inactive. A path that has just failed is probed at once
     /// (RFC 7829 §5.1).
-    pub(super) fn schedule_heartbeat<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
+    pub(super) fn schedule_heartbeat<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: PathId) {
         self.schedule_heartbeat_since(cx, path_id, cx.now);
     }
 
@@ -44,7 +45,7 @@ impl Association {
     fn schedule_heartbeat_since<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
-        path_id: usize,
+        path_id: PathId,
         idle_since: Time,
     ) {
         let unknown = self.paths[path_id].state() == PathState::Unconfirmed || self.wants_round_trip(path_id);
@@ -66,7 +67,7 @@ impl Association {
 
     /// Returns whether the round-trip time of a path must be measured: multipath needs it, and the user has confirmed the path by
     /// naming it, or the path is back after a silence.
-    fn wants_round_trip(&self, path_id: usize) -> bool {
+    fn wants_round_trip(&self, path_id: PathId) -> bool {
         self.outbound.is_multipath() && self.paths[path_id].rto().is_unknown()
     }
 
@@ -76,7 +77,7 @@ impl Association {
         if !self.outbound.is_multipath() || self.outbound.is_empty() {
             return;
         }
-        for path_id in 0..self.paths.len() {
+        for path_id in self.paths.ids() {
             let path = &mut self.paths[path_id];
             let unused = path.takes_data() && path.in_flight_bytes() == 0 && path.answer_by().is_none();
             let measured_at = path.rto().measured_at().filter(|_| !path.rto().is_unknown());
@@ -91,7 +92,7 @@ impl Association {
     pub(super) fn handle_unanswered_heartbeat<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
-        path_id: usize,
+        path_id: PathId,
     ) {
         if self.is_probed_by_shutdown(path_id) {
             return;
@@ -113,12 +114,12 @@ impl Association {
     }
 
     /// Returns whether data is in flight on a path, or goes there next because T3 has just expired.
-    fn is_used_for_data(&self, path_id: usize) -> bool {
+    fn is_used_for_data(&self, path_id: PathId) -> bool {
         self.paths[path_id].t3().is_some() || (self.outbound.has_lost() && self.carries_data(path_id))
     }
 
     /// Schedules the next heartbeat of a path that has not answered the last one.
-    fn schedule_next_heartbeat<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
+    fn schedule_next_heartbeat<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: PathId) {
         if self.paths[path_id].heartbeat_at().is_none() {
             self.schedule_heartbeat(cx, path_id);
         }
@@ -127,7 +128,7 @@ impl Association {
     pub(super) fn handle_heartbeat_timer<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
-        path_id: usize,
+        path_id: PathId,
     ) {
         if self.is_probed_by_shutdown(path_id) {
             return;
@@ -152,7 +153,7 @@ impl Association {
 
     /// Returns whether T2 probes the peer already. A peer that has forgotten the association would answer a heartbeat with
     /// ABORT, so the path is then probed no more.
-    fn is_probed_by_shutdown(&mut self, path_id: usize) -> bool {
+    fn is_probed_by_shutdown(&mut self, path_id: PathId) -> bool {
         let asks = matches!(self.state, State::ShutdownSent { .. } | State::ShutdownAckSent { .. });
         if asks {
             self.paths[path_id].clear_heartbeats();
@@ -161,7 +162,11 @@ impl Association {
     }
 
     /// Builds a HEARTBEAT for a path, and waits for its answer from now on.
-    pub(super) fn heartbeat<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) -> Control {
+    pub(super) fn heartbeat<H: Host + ?Sized>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        path_id: PathId,
+    ) -> Control {
         let nonce = cx.random.next_u64();
         self.paths[path_id].on_heartbeat_sent(cx.now, nonce);
         let write = |out: &mut Vec<u8>| Heartbeat { info: &nonce.to_be_bytes() }.write(out);
@@ -169,7 +174,7 @@ impl Association {
     }
 
     /// Answers a HEARTBEAT, from COOKIE-ECHOED on (RFC 9260 §8.3).
-    pub(super) fn answer_heartbeat(&mut self, path_id: usize, raw: &RawChunk<'_>) {
+    pub(super) fn answer_heartbeat(&mut self, path_id: PathId, raw: &RawChunk<'_>) {
         if Heartbeat::parse(raw).is_err() || self.is_in_cookie_wait() {
             return self.discard_chunk();
         }
@@ -193,7 +198,7 @@ impl Association {
     ) -> bool {
         let is_alone = first.kind == Heartbeat::KIND && packet.chunks().count() == 1;
         let is_elsewhere =
-            || self.path_of(remote).is_some_and(|id| self.paths[id].keeps_local(now, local, true));
+            || self.paths.to(remote.ip()).is_some_and(|id| self.paths[id].keeps_local(now, local, true));
         if !is_alone || !self.is_set_up() || !is_elsewhere() || Heartbeat::parse(first).is_err() {
             return false;
         }
@@ -210,8 +215,7 @@ impl Association {
         cx: &mut Context<'_, H>,
         ack: &HeartbeatAck<'_>,
     ) {
-        let ended =
-            (0..self.paths.len()).find_map(|id| Some((id, self.end_heartbeat(cx.now, id, ack.info)?)));
+        let ended = self.paths.ids().find_map(|id| Some((id, self.end_heartbeat(cx.now, id, ack.info)?)));
         let Some((path_id, sent_at)) = ended else { return };
         if !self.paths[path_id].answers_without_delivering() {
             self.errors.on_answer();
@@ -224,7 +228,7 @@ impl Association {
 
     /// Returns when the heartbeat with this nonce was sent, if it was sent on this path (RFC 9260 §5.4: only that address is
     /// confirmed).
-    fn end_heartbeat(&mut self, now: Time, path_id: usize, nonce: &[u8]) -> Option<Time> {
+    fn end_heartbeat(&mut self, now: Time, path_id: PathId, nonce: &[u8]) -> Option<Time> {
         if let Some(sent_at) = self.handle_mtu_probe_ack(now, path_id, nonce) {
             return Some(sent_at);
         }

@@ -77,7 +77,7 @@ use crate::identity::Identity;
 use crate::inbound::Inbound;
 use crate::local_addresses::LocalAddresses;
 use crate::outbound::Outbound;
-use crate::path::Path;
+use crate::path::{Path, Paths};
 use crate::path_state::PathState;
 use crate::statistics::{EndpointStatistics, Statistics};
 use crate::time::Time;
@@ -155,13 +155,7 @@ pub(crate) struct Association {
     local: LocalAddresses,
     identity: Identity,
     state: State,
-    paths: Vec<Path>,
-    /// The primary path.
-    primary: usize,
-    /// The path that retransmissions take after T3 expired, while any of them waits.
-    retransmit_path: Option<usize>,
-    /// The path of the last DATA, on which SACKs return.
-    reply_path: usize,
+    paths: Paths,
     outbound: Outbound,
     returns: Returns,
     inbound: Receiving,
@@ -176,8 +170,6 @@ pub(crate) struct Association {
     peer: Peer,
     /// Whether a path has an MTU probe to send.
     probes_mtu: bool,
-    /// Whether the addresses of paths have changed since the endpoint last updated its tables.
-    paths_changed: bool,
     statistics: Statistics,
     /// Present while the association is traced.
     trace: Option<Box<Tracer>>,
@@ -202,10 +194,7 @@ impl Association {
             local,
             identity,
             state,
-            paths,
-            primary: 0,
-            retransmit_path: None,
-            reply_path: 0,
+            paths: Paths::new(paths),
             outbound,
             returns: Returns::default(),
             inbound: Receiving::default(),
@@ -218,7 +207,6 @@ impl Association {
             ecn: Ecn::default(),
             peer: Peer::default(),
             probes_mtu: false,
-            paths_changed: false,
             statistics: Statistics::default(),
             trace,
             due_from_bytes: usize::MAX,
@@ -265,7 +253,7 @@ impl Association {
     }
 
     pub(crate) fn remotes(&self) -> impl Iterator<Item = SocketAddr> + '_ {
-        self.paths.iter().map(Path::remote)
+        self.paths.remotes()
     }
 
     /// Returns the confirmed addresses of the peer (RFC 9260 §5.4).
@@ -329,13 +317,9 @@ impl Association {
         if self.paths[path_id].state() == PathState::Unconfirmed {
             return Err(PrimaryError::Unconfirmed { address });
         }
-        self.primary = path_id;
+        self.paths.set_primary(path_id);
         self.tell_path(cx, path_id, PathChange::MadePrimary, PathReason::Requested);
         Ok(())
-    }
-
-    fn path_of(&self, remote: SocketAddr) -> Option<usize> {
-        self.paths.iter().position(|p| p.remote().ip() == remote.ip())
     }
 
     /// Queues a control chunk, or counts it as dropped.
@@ -352,7 +336,7 @@ impl Association {
 
     /// Returns whether addresses of paths were added or changed since the last call.
     pub(crate) fn take_paths_changed(&mut self) -> bool {
-        std::mem::take(&mut self.paths_changed)
+        self.paths.take_changed()
     }
 }
 

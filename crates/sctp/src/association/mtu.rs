@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::RngCore;
+use sctp_message::PathId;
 use sctp_wire::chunk::{DATA_HEADER_BYTES, Heartbeat, Pad};
 use sctp_wire::packet::{self, HEADER_BYTES};
 
@@ -22,7 +23,7 @@ impl Association {
     /// Records the length of a packet with data that was sent on a path. If it was full, longer packets would be useful on each
     /// path that may carry the next one.
     #[inline]
-    pub(super) fn note_packet_length(&mut self, now: Time, path_id: usize, bytes: usize) {
+    pub(super) fn note_packet_length(&mut self, now: Time, path_id: PathId, bytes: usize) {
         if bytes + FULL_LACKS_BYTES <= self.paths[path_id].mtu_bytes() {
             return;
         }
@@ -42,7 +43,7 @@ impl Association {
         random: &mut ChaCha12Rng,
         buffer: &mut TransmitBuffer,
     ) -> Option<Transmit> {
-        let path_id = self.paths.iter().position(Path::mtu_probe_is_due);
+        let path_id = self.paths.iter().find(|path| path.mtu_probe_is_due()).map(Path::id);
         let Some(path_id) = path_id.filter(|_| self.probes_mtu) else {
             self.probes_mtu = false;
             return None;
@@ -70,7 +71,7 @@ impl Association {
         path.note_probe(now, Probe::PathMtu);
         let (remote, local) = (path.remote(), path.local());
         if let Some(tracer) = &mut self.trace {
-            tracer.packet_sent(now, path_id, None, 0, buffer.last_packet());
+            tracer.packet_sent(now, path_id.index(), None, 0, buffer.last_packet());
         }
         Some(Transmit {
             remote,
@@ -84,7 +85,7 @@ impl Association {
     }
 
     /// Handles a HEARTBEAT ACK. Returns when the HEARTBEAT was sent, if it was an MTU probe.
-    pub(super) fn handle_mtu_probe_ack(&mut self, now: Time, path_id: usize, info: &[u8]) -> Option<Time> {
+    pub(super) fn handle_mtu_probe_ack(&mut self, now: Time, path_id: PathId, info: &[u8]) -> Option<Time> {
         let path = &mut self.paths[path_id];
         let sent_at = path.on_mtu_probe_acked(now, info)?;
         self.peer.on_padding_answered();
@@ -95,11 +96,11 @@ impl Association {
     /// Handles the report of a router on the path to `remote`, which quotes one of our packets, that it forwards none over
     /// `mtu_bytes`. Returns whether that changes anything.
     pub(crate) fn handle_too_big(&mut self, now: Time, remote: SocketAddr, mtu_bytes: usize) -> bool {
-        let Some(path_id) = self.path_of(remote) else { return false };
+        let Some(path_id) = self.paths.to(remote.ip()) else { return false };
         let path = &mut self.paths[path_id];
         let Some(shorter) = path.on_packet_too_big(now, mtu_bytes) else { return false };
         if shorter {
-            self.outbound.lose_long_packets(path, path_id);
+            self.outbound.lose_long_packets(path);
         }
         self.probes_mtu |= path.mtu_probe_is_due();
         true
@@ -111,8 +112,9 @@ impl Association {
     pub(super) fn fragmentation_point_bytes(&self) -> usize {
         let in_use = self.paths.iter().filter(|path| path.takes_data());
         let narrowest = in_use.map(Path::mtu_bytes).min();
-        let fits =
-            narrowest.unwrap_or(self.paths[self.primary].mtu_bytes()) - HEADER_BYTES - DATA_HEADER_BYTES;
+        let fits = narrowest.unwrap_or(self.paths[self.paths.primary()].mtu_bytes())
+            - HEADER_BYTES
+            - DATA_HEADER_BYTES;
         self.config.fragment_bytes_max.map_or(fits, |bytes| fits.min(bytes))
     }
 }

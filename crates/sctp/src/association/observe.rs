@@ -57,7 +57,7 @@ impl Association {
             receive_state_bytes: self.inbound.as_ref().map_or(0, Inbound::state_bytes) as u64,
             peer_window_bytes: self.outbound.peer_window_bytes() as u64,
             fragmentation_point_bytes: self.fragmentation_point_bytes() as u64,
-            primary: self.primary,
+            primary: self.paths.primary().index(),
             paths: self.paths.iter().map(|path| path.statistics()).collect(),
             ..self.statistics.clone()
         }
@@ -104,8 +104,8 @@ impl Association {
 
     #[cold]
     fn compare(&mut self, now: Time, tracer: &mut Tracer) {
-        for (id, path) in self.paths.iter_mut().enumerate() {
-            path.move_notes(id, tracer);
+        for path in &mut self.paths {
+            path.move_notes(tracer);
         }
         let paths: SmallVec<[PathSnapshot; 2]> = self.paths.iter().map(|path| self.snapshot(path)).collect();
         let cumulative_tsn = self.outbound.cumulative_tsn().0;

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
+use sctp_message::PathId;
 use sctp_wire::cause::{Cause, Causes, InvalidStreamIdentifier, NoUserData, UnrecognizedChunkType};
 use sctp_wire::chunk::{
     Abort, ChunkError, CookieAck, CookieEcho, Cwr, Data, EcnEcho, Error, Heartbeat, HeartbeatAck, Init,
@@ -53,15 +54,15 @@ impl Association {
     ) {
         self.statistics.packets_received += 1;
         self.reaction.begin();
-        let Some(path_id) = self.path_of(remote) else { return };
+        let Some(path_id) = self.paths.to(remote.ip()) else { return };
         if let Some(tracer) = &mut self.trace {
-            tracer.packet_received(cx.now, path_id, packet);
+            tracer.packet_received(cx.now, path_id.index(), packet);
         }
         let path = &mut self.paths[path_id];
         if path.on_received(cx.now, local, is_probe(packet)) {
             // RFC 6951 §5.4: the peer's encapsulation port is the one that its packets come from. A translator may have a
             // port for each of our addresses.
-            self.paths_changed |= path.set_remote_port(remote.port());
+            self.paths.set_remote_port(path_id, remote.port());
         }
         let mut chunks = packet.chunks();
         loop {
@@ -112,7 +113,7 @@ impl Association {
     fn take_run<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
-        path_id: usize,
+        path_id: PathId,
         chunks: &[u8],
         datagram: &Bytes,
     ) -> usize {
@@ -131,7 +132,7 @@ impl Association {
     fn handle_data<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
-        path_id: usize,
+        path_id: PathId,
         raw: &RawChunk<'_>,
         datagram: &Bytes,
     ) {
@@ -169,7 +170,7 @@ impl Association {
     fn handle_control<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
-        path_id: usize,
+        path_id: PathId,
         raw: &RawChunk<'_>,
     ) -> Next {
         self.statistics.control_chunks_received += u64::from(raw.kind != Pad::KIND);
@@ -225,7 +226,7 @@ impl Association {
     fn handle_sack_chunk<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
-        path_id: usize,
+        path_id: PathId,
         raw: &RawChunk<'_>,
     ) {
         let fields = if raw.kind == NrSack::KIND {
@@ -301,7 +302,7 @@ impl Association {
             return self.discard_chunk();
         }
         if !self.outbound.has_lost() {
-            self.retransmit_path = None;
+            self.paths.set_retransmit(None);
         }
         self.statistics.sacks_received += 1;
         self.statistics.gaps_received += gaps as u64;
@@ -317,7 +318,7 @@ impl Association {
     pub(super) fn after_sack<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
-        path_id: usize,
+        path_id: PathId,
         outcome: &SackOutcome,
     ) {
         if outcome.progress {

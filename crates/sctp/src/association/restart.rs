@@ -36,8 +36,7 @@ impl Association {
         let path = |&(remote, hints): &(SocketAddr, PathHints)| {
             Path::new(remote, self.local.source(remote.ip(), hints, local), hints, &self.config)
         };
-        self.paths = remotes.iter().map(path).collect();
-        (self.primary, self.reply_path, self.retransmit_path, self.paths_changed) = (0, 0, None, true);
+        self.paths.restart(remotes.iter().map(path).collect());
         self.outbound = Outbound::new(cookie.local_initial_tsn, &self.config);
         self.establish_from_cookie(cx, cookie, from);
         self.hold_window(withheld_bytes);

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use sctp_message::PathId;
+
 use super::Association;
 use crate::inbound::Inbound;
 use crate::path::Path;
@@ -13,7 +15,7 @@ use crate::time::Time;
 impl Association {
     /// Returns the path that data takes now.
     #[inline]
-    pub(super) fn data_path(&self) -> usize {
+    pub(super) fn data_path(&self) -> PathId {
         if self.outbound.is_multipath() {
             return self.earliest_path().unwrap_or_else(|| self.alternate_path());
         }
@@ -22,7 +24,7 @@ impl Association {
 
     /// Returns the path of the next data: the one named by its message if that path takes data, otherwise the usual one.
     #[inline]
-    pub(super) fn next_data_path(&self) -> usize {
+    pub(super) fn next_data_path(&self) -> PathId {
         let wanted = self.outbound.wanted_path();
         let usable = wanted.filter(|&path_id| self.paths.get(path_id).is_some_and(Path::takes_data));
         usable.unwrap_or_else(|| self.data_path())
@@ -30,7 +32,7 @@ impl Association {
 
     /// Returns whether a path is one of those that data takes.
     #[inline]
-    pub(super) fn carries_data(&self, path_id: usize) -> bool {
+    pub(super) fn carries_data(&self, path_id: PathId) -> bool {
         if self.outbound.is_multipath() && self.paths[path_id].takes_data() {
             return true;
         }
@@ -40,36 +42,40 @@ impl Association {
     /// Returns the primary path, or another one while the primary does not answer; another one for retransmissions after
     /// T3 has expired (RFC 9260 §6.4).
     #[inline]
-    fn single_path(&self) -> usize {
-        if let Some(path_id) = self.retransmit_path
+    fn single_path(&self) -> PathId {
+        if let Some(path_id) = self.paths.retransmit()
             && self.outbound.has_lost()
             && self.paths[path_id].takes_data()
         {
             return path_id;
         }
-        if self.paths[self.primary].takes_data() { self.primary } else { self.alternate_path() }
+        if self.paths[self.paths.primary()].takes_data() {
+            self.paths.primary()
+        } else {
+            self.alternate_path()
+        }
     }
 
     /// Returns the paths that take data.
-    fn usable(&self) -> impl Iterator<Item = (usize, &Path)> {
-        self.paths.iter().enumerate().filter(|(_, path)| path.takes_data())
+    fn usable(&self) -> impl Iterator<Item = &Path> {
+        self.paths.iter().filter(|path| path.takes_data())
     }
 
     /// Returns the path on which the next packet arrives first, even if it must wait for that path.
-    fn earliest_path(&self) -> Option<usize> {
-        let (fastest, fast) = self.usable().min_by_key(delay)?;
-        let open = self.usable().filter(|(_, path)| self.outbound.may_send(path));
+    fn earliest_path(&self) -> Option<PathId> {
+        let fast = self.usable().min_by_key(delay)?;
+        let open = self.usable().filter(|path| self.outbound.may_send(path));
         // A tail loss probe takes the path that it probes.
-        let earliest = open.min_by_key(|entry| (!entry.1.tail_loss_probe_is_due(), delay(entry)));
+        let earliest = open.min_by_key(|path| (!path.tail_loss_probe_is_due(), delay(path)));
         match earliest {
-            Some((open, slow))
-                if open == fastest
-                    || slow.tail_loss_probe_is_due()
-                    || self.outbound.is_worth_slower(slow, fast) =>
+            Some(open)
+                if open.id() == fast.id()
+                    || open.tail_loss_probe_is_due()
+                    || self.outbound.is_worth_slower(open, fast) =>
             {
-                Some(open)
+                Some(open.id())
             }
-            _ => Some(fastest),
+            _ => Some(fast.id()),
         }
     }
 
@@ -80,9 +86,9 @@ impl Association {
         if !self.outbound.is_multipath() {
             return;
         }
-        let Some((fastest, fast)) = self.usable().min_by_key(delay) else { return };
+        let Some(fast) = self.usable().min_by_key(delay) else { return };
         let Some((slow_id, head)) = self.outbound.first_in_flight_of_all() else { return };
-        if slow_id == fastest || !self.outbound.leaves_room(fast) {
+        if slow_id == fast.id() || !self.outbound.leaves_room(fast) {
             return;
         }
         let (room_bytes, fast_rtt) = (fast.window_bytes(), fast.rto().srtt());
@@ -99,8 +105,7 @@ impl Association {
             if !seems_lost && age + fast_rtt * 2 > slow_rtt {
                 break;
             }
-            moved_bytes +=
-                self.outbound.overtake(now, (slow, slow_id), number, seems_lost, &mut self.statistics);
+            moved_bytes += self.outbound.overtake(now, slow, number, seems_lost, &mut self.statistics);
             number = number.wrapping_add(1);
         }
     }
@@ -108,14 +113,14 @@ impl Association {
     /// Records the path on which DATA came. SACKs return on it (RFC 9260 §6.4), or on the fastest of the paths of the DATA that
     /// the next SACK acknowledges.
     #[inline]
-    pub(super) fn note_reply_path(&mut self, path_id: usize) {
-        let srtt = |path_id: usize| self.paths.get(path_id).and_then(|path| path.rto().srtt());
+    pub(super) fn note_reply_path(&mut self, path_id: PathId) {
+        let srtt = |path_id: PathId| self.paths.get(path_id).and_then(|path| path.rto().srtt());
         let slower = self.peer.extensions().multipath
-            && path_id != self.reply_path
+            && path_id != self.paths.reply()
             && self.inbound.as_ref().is_some_and(Inbound::ack_waits)
-            && srtt(self.reply_path).is_some_and(|now| srtt(path_id).is_none_or(|other| other > now));
+            && srtt(self.paths.reply()).is_some_and(|now| srtt(path_id).is_none_or(|other| other > now));
         if !slower {
-            self.reply_path = path_id;
+            self.paths.set_reply(path_id);
         }
     }
 
@@ -125,6 +130,6 @@ impl Association {
     }
 }
 
-fn delay(&(_, path): &(usize, &Path)) -> Duration {
+fn delay(path: &&Path) -> Duration {
     path.rto().srtt().unwrap_or(Duration::MAX)
 }

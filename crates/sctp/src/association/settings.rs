@@ -3,10 +3,13 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use sctp_message::PathId;
+
 use super::{Association, Context, State};
 use crate::config::{AssociationConfig, HEARTBEAT_INTERVAL, PathOptions};
 use crate::error::PrimaryError;
 use crate::event::{Event, Host};
+use crate::path::Path;
 use crate::path_state::PathState;
 
 impl Association {
@@ -81,16 +84,16 @@ impl Association {
     }
 
     /// Returns the path to an address of the peer.
-    pub(crate) fn path_at(&self, address: IpAddr) -> Result<usize, PrimaryError> {
+    pub(crate) fn path_at(&self, address: IpAddr) -> Result<PathId, PrimaryError> {
         let address = address.to_canonical();
-        let path_id = self.paths.iter().position(|path| path.remote().ip().to_canonical() == address);
-        path_id.ok_or(PrimaryError::NoSuchPath { address })
+        let path = self.paths.iter().find(|path| path.remote().ip().to_canonical() == address);
+        path.map(Path::id).ok_or(PrimaryError::NoSuchPath { address })
     }
 
     /// Restarts the congestion control of paths whose codepoint has changed (RFC 9260 §7.2.5.1): packets with another codepoint
     /// may use other queues, whose state is unknown.
     fn restart_congestion(&mut self, before: &[u8]) {
-        for (path_id, before) in before.iter().enumerate() {
+        for (path_id, before) in self.paths.ids().zip(before) {
             if self.dscp(path_id) != *before {
                 self.paths[path_id].restart_congestion(&self.config);
             }
@@ -98,22 +101,22 @@ impl Association {
     }
 
     fn codepoints(&self) -> Vec<u8> {
-        (0..self.paths.len()).map(|path_id| self.dscp(path_id)).collect()
+        self.paths.ids().map(|path_id| self.dscp(path_id)).collect()
     }
 
     /// Returns the codepoint of packets on a path.
     #[inline]
-    pub(super) fn dscp(&self, path_id: usize) -> u8 {
+    pub(super) fn dscp(&self, path_id: PathId) -> u8 {
         self.paths[path_id].settings().dscp.unwrap_or(self.config.dscp)
     }
 
     fn change_paths<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
-        only: Option<usize>,
+        only: Option<PathId>,
         options: &PathOptions,
     ) {
-        for path_id in 0..self.paths.len() {
+        for path_id in self.paths.ids() {
             if only.is_none_or(|only| only == path_id) {
                 self.paths[path_id].set_options(options);
                 self.change_port(path_id, options);
@@ -122,10 +125,9 @@ impl Association {
         }
     }
 
-    fn change_port(&mut self, path_id: usize, options: &PathOptions) {
+    fn change_port(&mut self, path_id: PathId, options: &PathOptions) {
         if let Some(port) = options.udp_port {
-            self.paths[path_id].set_remote_port(port);
-            self.paths_changed = true;
+            self.paths.set_remote_port(path_id, port);
         }
     }
 
@@ -134,7 +136,7 @@ impl Association {
     fn change_heartbeats<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
-        path_id: usize,
+        path_id: PathId,
         options: &PathOptions,
     ) {
         let asks =

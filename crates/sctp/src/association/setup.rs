@@ -63,7 +63,7 @@ impl Association {
     fn push_init(&mut self) {
         let State::CookieWait(Setup { cookie_increment, .. }) = self.state else { return };
         let mut parameters = Vec::new();
-        let to = self.paths[self.primary].remote().ip();
+        let to = self.paths[self.paths.primary()].remote().ip();
         write_init_parameters(&self.config, to, &self.local, cookie_increment, &mut parameters);
         let init = Init {
             initiate_tag: self.identity.local_tag,
@@ -73,7 +73,7 @@ impl Association {
             initial_tsn: self.identity.local_initial_tsn,
             parameters: Parameters::new(&parameters),
         };
-        self.control.push_first(Control::new(Init::KIND, Some(self.primary), |out| init.write(out)));
+        self.control.push_first(Control::new(Init::KIND, Some(self.paths.primary()), |out| init.write(out)));
     }
 
     /// Creates the association of a valid cookie, on the passive side.
@@ -122,7 +122,8 @@ impl Association {
     /// retransmission timeout may belong to an earlier packet (RFC 9260 §6.3.1 C5).
     fn measure_handshake(&mut self, now: Time, rtt: Duration) {
         if rtt < self.config.rto.initial {
-            self.paths[self.primary].on_handshake_measured(now, rtt, &self.config.rto);
+            let primary = self.paths.primary();
+            self.paths[primary].on_handshake_measured(now, rtt, &self.config.rto);
         }
     }
 
@@ -135,8 +136,10 @@ impl Association {
         remote: SocketAddr,
     ) -> bool {
         if !self.is_set_up() {
-            if let Some(path) = self.path_of(remote).filter(|&p| self.paths[p].state() == PathState::Active) {
-                self.primary = path;
+            if let Some(path) =
+                self.paths.to(remote.ip()).filter(|&p| self.paths[p].state() == PathState::Active)
+            {
+                self.paths.set_primary(path);
             }
             // The peer uses all these addresses; so far only those named by the user are known.
             self.take_addresses(cx, &cookie.addresses);
@@ -163,11 +166,11 @@ impl Association {
 
     /// Answers a COOKIE ECHO to its source (RFC 9260 §6.4). An unconfirmed address gets a HEARTBEAT with the answer (§5.4).
     fn acknowledge_cookie<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, remote: SocketAddr) {
-        let path = self.path_of(remote);
+        let path = self.paths.to(remote.ip());
         // First in its packet (RFC 9260 §5.1 D).
         self.control.push_first(Control::new(CookieAck::KIND, path, |out| CookieAck.write(out)));
         if let Some(path_id) =
-            path.filter(|&p| self.paths[p].state() == PathState::Unconfirmed && p != self.primary)
+            path.filter(|&p| self.paths[p].state() == PathState::Unconfirmed && p != self.paths.primary())
         {
             let heartbeat = self.heartbeat(cx, path_id);
             self.push_control(heartbeat);
@@ -210,7 +213,7 @@ impl Association {
         self.timers.on_data(cx.now);
         self.errors.on_answer();
         // RFC 9260 §5.4: the address of the handshake is confirmed, the others are probed.
-        let primary = self.primary;
+        let primary = self.paths.primary();
         self.paths[primary].set_state(PathState::Active);
         self.outbound.set_multipath(self.paths.len() > 1 && self.wants_multipath());
         if let Some(inbound) = self.inbound.as_mut() {
@@ -242,8 +245,8 @@ impl Association {
         let State::CookieWait(setup) = self.state else {
             return self.discard_chunk();
         };
-        if let Some(path) = self.path_of(remote) {
-            self.primary = path;
+        if let Some(path) = self.paths.to(remote.ip()) {
+            self.paths.set_primary(path);
         }
         if setup.t1.attempts() == 0 {
             self.measure_handshake(cx.now, setup.t1.elapsed(cx.now));
@@ -276,7 +279,7 @@ impl Association {
         let addresses = peer.reachable_at(remote.ip(), &self.local, ignored);
         self.take_addresses(cx, &addresses);
         self.control.clear();
-        let rto = self.paths[self.primary].rto().current();
+        let rto = self.paths[self.paths.primary()].rto().current();
         // The attempts before a stale cookie count, so that no peer can prolong the setup without limit.
         let attempts = if setup.cookie_increment.is_some() { setup.t1.attempts() } else { 0 };
         let t1 = Retry::start_after(cx.now, rto, attempts);
@@ -287,7 +290,7 @@ impl Association {
             let cause = UnrecognizedParameters { parameters: Parameters::new(&peer.unrecognized) };
             let chunk = error_chunk(&Cause::UnrecognizedParameters(cause));
             // RFC 9260 §3.2.2: the report goes with the cookie, or after the COOKIE ACK; then it would not be worth a packet.
-            if echo_bytes + chunk.len() <= self.paths[self.primary].mtu_bytes() {
+            if echo_bytes + chunk.len() <= self.paths[self.paths.primary()].mtu_bytes() {
                 self.push_control(Control::of(Error::KIND, None, chunk));
             }
         }
@@ -296,22 +299,18 @@ impl Association {
     /// Sets the peer's addresses: those that its INIT ACK lists, and the source of the packet (RFC 9260 §5.1.2 A and C). Other
     /// addresses named by the user are removed.
     fn take_addresses<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, addresses: &[IpAddr]) {
-        let first = self.paths[self.primary].remote();
-        let handshake = self.paths[self.primary].local();
+        let first = self.paths[self.paths.primary()].remote();
+        let handshake = self.paths[self.paths.primary()].local();
         // Chunks outstanding since an earlier cookie refer to their path by number.
         if self.outbound.is_unsent_since(self.identity.local_initial_tsn) {
-            self.paths.retain(|path| path.remote() == first || addresses.contains(&path.remote().ip()));
-            self.primary = self.path_of(first).unwrap_or(0);
-            self.reply_path = self.primary;
-            self.paths_changed = true;
+            self.paths.keep_primary_and(addresses);
         }
         for &address in addresses {
             let other = SocketAddr::new(address, first.port());
-            if self.path_of(other).is_none() {
+            if self.paths.to(address).is_none() {
                 let hints = cx.host.path_hints(other);
                 let local = self.local.source(address, hints, handshake);
                 self.paths.push(Path::new(other, local, hints, &self.config));
-                self.paths_changed = true;
             }
         }
     }
@@ -347,7 +346,7 @@ impl Association {
         if let State::CookieEchoed { cookie, .. } = &self.state {
             let write = |out: &mut Vec<u8>| CookieEcho { cookie }.write(out);
             // First in its packet (RFC 9260 §5.1 C).
-            self.control.push_first(Control::new(CookieEcho::KIND, Some(self.primary), write));
+            self.control.push_first(Control::new(CookieEcho::KIND, Some(self.paths.primary()), write));
         }
     }
 
@@ -380,22 +379,20 @@ impl Association {
         remote: SocketAddr,
         reason: CloseReason,
     ) {
-        let Some(path_id) = self.path_of(remote).filter(|_| self.paths.len() > 1) else {
+        let Some(path_id) = self.paths.to(remote.ip()).filter(|_| self.paths.len() > 1) else {
             return self.close(cx, reason);
         };
         // A COOKIE ECHO is sent to another address when T1 expires, because the peer is known to exist.
         let State::CookieWait(Setup { t1, .. }) = &mut self.state else { return };
-        let asked = path_id == self.primary;
+        let asked = path_id == self.paths.primary();
         self.paths.remove(path_id);
-        self.primary = (self.primary - usize::from(path_id < self.primary)) % self.paths.len();
-        (self.reply_path, self.paths_changed) = (self.primary, true);
         if asked {
             t1.restart(cx.now);
             self.control.clear();
             self.push_init();
         } else {
             // A waiting INIT is redirected.
-            self.control.redirect(self.primary);
+            self.control.redirect(self.paths.primary());
         }
     }
 
@@ -413,15 +410,15 @@ impl Association {
         setup.t1.back_off(cx.now, self.config.rto.max);
         if first {
             // Another address of the peer may answer (RFC 9260 §5.1.6 leaves the choice).
-            self.primary = (self.primary + 1) % self.paths.len();
+            self.paths.set_primary(self.paths.after(self.paths.primary()));
             self.control.clear();
             self.push_init();
         } else {
             // RFC 9260 §5.1: all confirmed addresses of the peer in turn (§5.4).
-            let count = self.paths.len();
-            let others = (1..=count).map(|n| (self.primary + n) % count);
+            let primary = self.paths.primary();
+            let others = self.paths.others(primary).chain([primary]);
             let next = others.into_iter().find(|&p| self.paths[p].state() == PathState::Active);
-            self.primary = next.unwrap_or(self.primary);
+            self.paths.set_primary(next.unwrap_or(primary));
             self.push_cookie_echo();
         }
     }

@@ -1,5 +1,6 @@
 //! The end of an association: SHUTDOWN and its answers, ABORT (RFC 9260 §9).
 
+use sctp_message::PathId;
 use sctp_wire::cause::{Cause, Causes, ProtocolViolation, UserInitiatedAbort};
 use sctp_wire::chunk::{Abort, RawChunk, Shutdown, ShutdownAck, ShutdownComplete};
 
@@ -55,7 +56,7 @@ impl Association {
     fn continue_shutdown_asked_on<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
-        asked_on: Option<usize>,
+        asked_on: Option<PathId>,
     ) {
         if !self.outbound.is_empty() {
             return;
@@ -135,7 +136,7 @@ impl Association {
 
     /// Sends a SHUTDOWN ACK on the path of the SHUTDOWN that it answers: that path works, whereas a receiver does not
     /// know whether the others do (RFC 9260 §6.4).
-    fn push_shutdown_ack(&mut self, asked_on: Option<usize>) {
+    fn push_shutdown_ack(&mut self, asked_on: Option<PathId>) {
         self.control.remove(ShutdownAck::KIND);
         self.push_control(Control::new(ShutdownAck::KIND, asked_on, |out| ShutdownAck.write(out)));
     }
@@ -143,7 +144,7 @@ impl Association {
     pub(super) fn handle_shutdown<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
-        path_id: usize,
+        path_id: PathId,
         shutdown: &Shutdown,
     ) {
         match self.state {
@@ -181,12 +182,12 @@ impl Association {
     fn acknowledge_by_shutdown<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
-        path_id: usize,
+        path_id: PathId,
         shutdown: &Shutdown,
     ) {
         let window_bytes = self.outbound.peer_window_bytes() + self.outbound.in_flight_payload_bytes();
         let sack = Report {
-            path_id: self.primary,
+            path_id: self.paths.primary(),
             cum_tsn: shutdown.cum_tsn,
             window_bytes,
             gaps: None::<std::iter::Empty<(u16, u16)>>,
@@ -199,7 +200,7 @@ impl Association {
         }
     }
 
-    pub(super) fn handle_shutdown_ack<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
+    pub(super) fn handle_shutdown_ack<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: PathId) {
         if matches!(self.state, State::ShutdownSent { .. } | State::ShutdownAckSent { .. }) {
             let write = |out: &mut Vec<u8>| ShutdownComplete { reflected_tag: false }.write(out);
             let complete = Control::new(ShutdownComplete::KIND, Some(path_id), write);

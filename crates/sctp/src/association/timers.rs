@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use sctp_message::PathId;
+
 use super::{Association, Context, State};
 use crate::event::Host;
 use crate::path::{Expired, PROBE_INTERVAL, Path};
@@ -115,7 +117,7 @@ impl Association {
         if due(self.closes_at()) {
             self.shutdown(cx);
         }
-        for path_id in 0..self.paths.len() {
+        for path_id in self.paths.ids() {
             self.handle_path_timers(cx, path_id, repeats);
         }
         has_returned
@@ -125,7 +127,7 @@ impl Association {
     fn handle_path_timers<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
-        path_id: usize,
+        path_id: PathId,
         repeats: bool,
     ) {
         let now = cx.now;
@@ -155,31 +157,32 @@ impl Association {
     }
 
     /// Handles the expiry of T3-rtx (RFC 9260 §6.3.3).
-    fn handle_t3<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
+    fn handle_t3<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: PathId) {
         self.statistics.timeouts += 1;
         let path = &mut self.paths[path_id];
         path.count_t3(cx.now);
-        let trouble = self.outbound.handle_timeout(cx.now, path, path_id);
+        let trouble = self.outbound.handle_timeout(cx.now, path);
         path.back_off_rto(&self.config.rto);
         if trouble {
             self.errors.on_unanswered();
             self.count_error(cx, path_id);
-            self.retransmit_path = self.others(path_id).find(|&other| self.paths[other].takes_data());
+            let other = self.paths.others(path_id).find(|&other| self.paths[other].takes_data());
+            self.paths.set_retransmit(other);
             // From now on retransmissions by T3 probe the path.
             self.probe_only_path(cx, path_id, PROBE_INTERVAL);
         }
     }
 
     /// Declares late packets lost (RFC 8985 §6.3).
-    fn handle_loss_timer(&mut self, now: Time, path_id: usize) {
+    fn handle_loss_timer(&mut self, now: Time, path_id: PathId) {
         let path = &mut self.paths[path_id];
         let flight = path.in_flight_bytes();
-        self.outbound.detect_loss(now, path, path_id, flight, &mut self.statistics);
+        self.outbound.detect_loss(now, path, flight, &mut self.statistics);
         path.plan_tail_loss_probe(now, &self.config);
     }
 
     /// Handles the timer of the tail loss probe, because the last packets in flight were not answered (RFC 8985 §7.3).
-    fn handle_tail_loss_probe_timer<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: usize) {
+    fn handle_tail_loss_probe_timer<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: PathId) {
         if !self.carries_data(path_id) || !self.may_carry_data() {
             self.paths[path_id].cancel_tail_loss_probe();
         } else if self.paths[path_id].on_tail_loss_probe_timer() == Expired::Silence {

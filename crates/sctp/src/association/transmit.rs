@@ -1,6 +1,7 @@
 //! Builds packets: control chunks, a SACK, DATA (RFC 9260 §6.10).
 
 use rand_chacha::ChaCha12Rng;
+use sctp_message::PathId;
 use sctp_wire::chunk::Pad;
 use sctp_wire::packet::{self, HEADER_BYTES};
 
@@ -92,18 +93,18 @@ impl Association {
 
     /// Counts the last packet in `buffer`, and traces it if the association is traced.
     #[inline]
-    fn count_packet(&mut self, now: Time, path_id: usize, filled: &Filled, buffer: &TransmitBuffer) {
+    fn count_packet(&mut self, now: Time, path_id: PathId, filled: &Filled, buffer: &TransmitBuffer) {
         self.statistics.packets_sent += 1;
         self.paths[path_id].on_packet_sent();
         if let Some(tracer) = &mut self.trace {
             let (number, again) = (filled.number, filled.retransmitted_chunks);
-            tracer.packet_sent(now, path_id, number, again, buffer.last_packet());
+            tracer.packet_sent(now, path_id.index(), number, again, buffer.last_packet());
         }
     }
 
     /// Returns the path of the next batch; `None` if neither a control chunk nor data nor a SACK is due. New
     /// data takes `data_path`.
-    fn batch_path(&self, data_path: usize) -> Option<usize> {
+    fn batch_path(&self, data_path: PathId) -> Option<PathId> {
         let with_data = self.may_carry_data() && self.outbound.may_send(&self.paths[data_path]);
         match self.control.next() {
             Some(control) => Some(control.path().unwrap_or(data_path)),
@@ -124,7 +125,7 @@ impl Association {
     }
 
     /// Handles a batch that was sent: records what holds the next one back, and plans its tail loss probe.
-    fn note_batch(&mut self, now: Time, path_id: usize) {
+    fn note_batch(&mut self, now: Time, path_id: PathId) {
         let path = &mut self.paths[path_id];
         if !self.outbound.may_send(path) {
             path.on_pause(self.outbound.waits_for(path));
@@ -137,7 +138,7 @@ impl Association {
     fn build_packet(
         &mut self,
         now: Time,
-        (path_id, with_data): (usize, bool),
+        (path_id, with_data): (PathId, bool),
         limit: usize,
         buffer: &mut TransmitBuffer,
     ) -> (Filled, bool) {
@@ -177,7 +178,7 @@ impl Association {
         let mut filled = Filled::default();
         if with_data {
             let payload_bytes_max = self.fragmentation_point_bytes();
-            let mut packet = Packet { path_id, limit_bytes: limit, payload_bytes_max, buffer };
+            let mut packet = Packet { limit_bytes: limit, payload_bytes_max, buffer };
             filled = self.outbound.fill_packet(now, &mut self.paths[path_id], &mut packet);
             self.count_data(&filled);
         }

@@ -83,7 +83,7 @@ impl<'a> AssociationView<'a> {
 
     /// Returns the primary path (`SCTP_PRIMARY_ADDR`).
     pub fn primary(&self) -> PathView<'a> {
-        PathView(&self.0.paths[self.0.primary])
+        PathView(&self.0.paths[self.0.paths.primary()])
     }
 
     /// Returns the local addresses: those that the association is restricted to or that the endpoint was given, otherwise the

@@ -6,7 +6,7 @@ use sctp_wire::chunk::DataHeader;
 
 use super::is_short;
 use super::run::wire_bytes;
-use super::short::{Short, path_of};
+use super::short::Short;
 use crate::config::MESSAGE_OVERHEAD_BYTES;
 
 /// Limit for what a batch takes of the send buffer.
@@ -79,7 +79,7 @@ impl Batch {
         if !is_short(info, bytes) || bytes == 0 || self.buffered_bytes() >= BATCH_BYTES_MAX {
             return false;
         }
-        let (context, path) = (info.context, path_of(info));
+        let (context, path) = (info.context, info.path);
         if self.is_empty() {
             (self.short.context, self.short.path) = (context, path);
         } else if (self.short.context, self.short.path) != (context, path) {
@@ -103,7 +103,7 @@ impl Batch {
             unordered: flags.unordered,
             immediate: flags.immediate,
             context: self.short.context,
-            path: self.short.named_path(),
+            path: self.short.path,
             ..SendInfo::default()
         };
         Some((info, message))

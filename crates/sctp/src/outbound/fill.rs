@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use sctp_message::PathId;
 use sctp_wire::chunk::DATA_HEADER_BYTES;
 use sctp_wire::packet::HEADER_BYTES;
 
@@ -18,7 +19,6 @@ const FRAGMENT_BYTES_MIN: usize = 64;
 
 /// The packet that is being built.
 pub(crate) struct Packet<'a> {
-    pub(crate) path_id: usize,
     pub(crate) limit_bytes: usize,
     /// Largest payload of a new chunk.
     pub(crate) payload_bytes_max: usize,
@@ -44,7 +44,7 @@ pub(crate) struct Filled {
 struct Contents {
     number: u32,
     /// The path that its new chunks name. Chunks that name another path wait for another packet.
-    wanted_path: Option<usize>,
+    wanted_path: Option<PathId>,
     tsns: PacketTsns,
     /// Bytes of chunks that were not in flight before.
     bytes: usize,
@@ -148,8 +148,7 @@ impl Outbound {
     fn write_lost(&mut self, path: &mut Path, packet: &mut Packet<'_>, contents: &mut Contents) {
         while let Some(next) = self.outstanding.first_lost() {
             let Some(room_bytes) = room_for(next, packet) else { break };
-            let (path_id, number) = (packet.path_id, contents.number);
-            let Some(run) = self.outstanding.retransmit(room_bytes, path, path_id, number) else { break };
+            let Some(run) = self.outstanding.retransmit(room_bytes, path, contents.number) else { break };
             run.write(packet.buffer);
             contents.bytes += run.wire_bytes();
             contents.filled.retransmitted_chunks += u64::from(run.chunks);
@@ -180,7 +179,7 @@ impl Outbound {
             contents.bytes += run.wire_bytes();
             let in_flight_bytes = self.outstanding.in_flight_payload_bytes();
             self.peer_window.on_sent(run.first, run.payload_bytes, in_flight_bytes);
-            self.outstanding.send(run, path, packet.path_id, contents.number);
+            self.outstanding.send(run, path, contents.number);
         }
         let tsns = start..self.outstanding.next_tsn();
         if !tsns.is_empty() {
@@ -237,7 +236,7 @@ impl Outbound {
         for (number, sent) in path.sent_packets().rev() {
             for range in &sent.tsns {
                 let mut rest = range.clone();
-                while let Some(run) = self.outstanding.first_in_packet(rest.clone(), packet.path_id, number) {
+                while let Some(run) = self.outstanding.first_in_packet(rest.clone(), path.id(), number) {
                     rest.start = run.end();
                     let (tsn, room_bytes) = (run.first, room_for(run, packet));
                     let Some(room_bytes) = room_bytes else { continue };

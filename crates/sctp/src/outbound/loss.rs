@@ -1,5 +1,7 @@
 //! Detects lost packets, and losses that were spurious (RFC 9260 §6.3.3 and §7.2.4, RFC 8985, RFC 5682).
 
+use sctp_message::PathId;
+
 use super::Outbound;
 use crate::path::{LostChunks, Path, SentPacket, Verdict};
 use crate::statistics::Statistics;
@@ -22,7 +24,6 @@ impl Outbound {
         &mut self,
         now: Time,
         path: &mut Path,
-        path_id: usize,
         flight_bytes: usize,
         statistics: &mut Statistics,
     ) -> usize {
@@ -31,7 +32,7 @@ impl Outbound {
         while let Some((number, verdict)) = path.judge_oldest(now) {
             let reason = match verdict {
                 Verdict::Unknown => break,
-                Verdict::Late(at) if self.is_in_flight(path, path_id, number) => {
+                Verdict::Late(at) if self.is_in_flight(path, number) => {
                     path.start_loss_timer(at);
                     break;
                 }
@@ -39,7 +40,7 @@ impl Outbound {
                 Verdict::Late(_) | Verdict::TooLate => LossReason::TimeThreshold,
             };
             let Some((number, packet)) = path.pop_packet() else { break };
-            self.lose_packet(now, (path, path_id), number, &packet, reason, &mut losses);
+            self.lose_packet(now, path, number, &packet, reason, &mut losses);
         }
         if losses.reduces {
             path.retransmit_at_once();
@@ -66,7 +67,7 @@ impl Outbound {
     }
 
     /// Returns path and packet number of the first outstanding chunk, if it is in flight.
-    pub(crate) fn first_in_flight_of_all(&self) -> Option<(usize, u32)> {
+    pub(crate) fn first_in_flight_of_all(&self) -> Option<(PathId, u32)> {
         self.outstanding.first_in_flight()
     }
 
@@ -75,7 +76,7 @@ impl Outbound {
     pub(crate) fn overtake(
         &mut self,
         now: Time,
-        (path, path_id): (&mut Path, usize),
+        path: &mut Path,
         number: u32,
         seems_lost: bool,
         statistics: &mut Statistics,
@@ -84,11 +85,11 @@ impl Outbound {
         let Some(packet) = path.take_packet(number) else { return 0 };
         let bytes = if seems_lost {
             let mut losses = Losses::default();
-            self.lose_packet(now, (path, path_id), number, &packet, LossReason::TimeThreshold, &mut losses);
+            self.lose_packet(now, path, number, &packet, LossReason::TimeThreshold, &mut losses);
             self.begin_recovery(now, path, flight_bytes, losses, statistics);
             losses.bytes
         } else {
-            let nacked = self.outstanding.nack_packet(path, path_id, number, &packet.tsns);
+            let nacked = self.outstanding.nack_packet(path, number, &packet.tsns);
             path.on_packet_reassigned(nacked.chunks);
             nacked.wire_bytes
         };
@@ -97,9 +98,9 @@ impl Outbound {
     }
 
     #[inline]
-    fn is_in_flight(&self, path: &Path, path_id: usize, number: u32) -> bool {
+    fn is_in_flight(&self, path: &Path, number: u32) -> bool {
         let packet = path.sent_packet(number);
-        packet.is_some_and(|packet| self.outstanding.is_in_flight(path_id, number, &packet.tsns))
+        packet.is_some_and(|packet| self.outstanding.is_in_flight(path.id(), number, &packet.tsns))
     }
 
     /// Declares the rest of a packet in flight lost, and tells the path if there was any.
@@ -107,13 +108,13 @@ impl Outbound {
     fn lose_packet(
         &mut self,
         now: Time,
-        (path, path_id): (&mut Path, usize),
+        path: &mut Path,
         number: u32,
         packet: &SentPacket,
         reason: LossReason,
         losses: &mut Losses,
     ) {
-        let nacked = self.outstanding.nack_packet(path, path_id, number, &packet.tsns);
+        let nacked = self.outstanding.nack_packet(path, number, &packet.tsns);
         if nacked.chunks == 0 {
             return;
         }
@@ -125,22 +126,21 @@ impl Outbound {
     }
 
     /// Declares packets lost that are longer than the path's new MTU. That is no sign of congestion (RFC 1191 §6.4).
-    pub(crate) fn lose_long_packets(&mut self, path: &mut Path, path_id: usize) {
+    pub(crate) fn lose_long_packets(&mut self, path: &mut Path) {
         let long = path.sent_packets().filter(|(_, packet)| packet.long);
         let long: Vec<_> = long.map(|(number, packet)| (number, packet.tsns.clone())).collect();
-        let lost = long
-            .iter()
-            .map(|(number, tsns)| self.outstanding.nack_packet(path, path_id, *number, tsns).wire_bytes);
+        let lost =
+            long.iter().map(|(number, tsns)| self.outstanding.nack_packet(path, *number, tsns).wire_bytes);
         let bytes = lost.sum();
         path.on_long_packets_lost(bytes);
     }
 
     /// Declares everything in flight on a path lost after its T3-rtx has expired (RFC 9260 §6.3.3). Returns whether that
     /// indicates a failure, and not merely a window that the peer keeps closed.
-    pub(crate) fn handle_timeout(&mut self, now: Time, path: &mut Path, path_id: usize) -> bool {
-        self.count_lost_packets(now, path, path_id);
-        path.forget_packets_before(self.outstanding.oldest_packet(path_id, path.next_packet()));
-        let nacked = self.outstanding.nack_path(path, path_id);
+    pub(crate) fn handle_timeout(&mut self, now: Time, path: &mut Path) -> bool {
+        self.count_lost_packets(now, path);
+        path.forget_packets_before(self.outstanding.oldest_packet(path.id(), path.next_packet()));
+        let nacked = self.outstanding.nack_path(path);
         // RFC 9260 §6.1 A: probes of a closed window do not touch the congestion window.
         let trouble = !self.peer_window.take_refused();
         let lost = LostChunks { first_tsn: self.outstanding.first_tsn(), chunks: nacked.chunks };
@@ -150,18 +150,18 @@ impl Outbound {
 
     /// Moves everything in flight on a silent path to other paths. The window stays as it is, since silence does not prove
     /// congestion.
-    pub(crate) fn reassign_flight(&mut self, path: &mut Path, path_id: usize) {
-        path.forget_packets_before(self.outstanding.oldest_packet(path_id, path.next_packet()));
-        let nacked = self.outstanding.nack_path(path, path_id);
+    pub(crate) fn reassign_flight(&mut self, path: &mut Path) {
+        path.forget_packets_before(self.outstanding.oldest_packet(path.id(), path.next_packet()));
+        let nacked = self.outstanding.nack_path(path);
         path.on_reassigned(nacked.chunks);
     }
 
     /// Returns the first packet from [`Path::first_unanswered`] on that is in flight.
-    pub(crate) fn first_in_flight(&self, path: &Path, path_id: usize) -> u32 {
+    pub(crate) fn first_in_flight(&self, path: &Path) -> u32 {
         let mut number = path.first_unanswered();
         while path
             .sent_packet(number)
-            .is_some_and(|packet| !self.outstanding.is_in_flight(path_id, number, &packet.tsns))
+            .is_some_and(|packet| !self.outstanding.is_in_flight(path.id(), number, &packet.tsns))
         {
             number = number.wrapping_add(1);
         }
@@ -169,9 +169,9 @@ impl Outbound {
     }
 
     /// Counts the packets that are still in flight as lost by a timeout.
-    fn count_lost_packets(&self, now: Time, path: &mut Path, path_id: usize) {
+    fn count_lost_packets(&self, now: Time, path: &mut Path) {
         let bytes = |(number, packet): (u32, &SentPacket)| {
-            (number, self.outstanding.packet_bytes(path_id, number, &packet.tsns))
+            (number, self.outstanding.packet_bytes(path.id(), number, &packet.tsns))
         };
         let lost: Vec<_> = path.sent_packets().map(bytes).filter(|(_, bytes)| *bytes > 0).collect();
         for (number, bytes) in lost {

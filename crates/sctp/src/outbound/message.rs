@@ -1,13 +1,13 @@
 //! Messages that wait as blocks: those that are not short, parts of records, and those with a lifetime.
 
 use bytes::Bytes;
-use sctp_message::SendInfo;
+use sctp_message::{PathId, SendInfo};
 use sctp_wire::chunk::{DATA_HEADER_BYTES, Data, DataFlags, DataHeader};
 use sctp_wire::{Ppid, Ssn, StreamId};
 
 use super::in_flight::Status;
 use super::run::{Run, failure, wire_bytes};
-use super::short::{Short, path_of};
+use super::short::Short;
 use crate::config::MESSAGE_OVERHEAD_BYTES;
 use crate::event::SendFailure;
 use crate::tsn;
@@ -20,7 +20,7 @@ pub(super) struct Message {
     pub(super) stream: StreamId,
     pub(super) ppid: Ppid,
     pub(super) context: u32,
-    pub(super) path: u8,
+    pub(super) path: Option<PathId>,
     /// Whether the send buffer charges the overhead of the message here: to the last part of each send.
     pub(super) charged: bool,
 }
@@ -52,7 +52,7 @@ impl Message {
             stream: StreamId(info.stream),
             ppid: Ppid(info.ppid),
             context: info.context,
-            path: path_of(info),
+            path: info.path,
             charged: false,
         }
     }
@@ -97,7 +97,7 @@ impl Message {
             charge: None,
             context: self.context,
             packet: 0,
-            path: 0,
+            path: PathId(0),
             status: Status::NEW,
         }
     }

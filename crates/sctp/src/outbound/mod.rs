@@ -41,14 +41,14 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sctp_message::SendInfo;
+use sctp_message::{PathId, SendInfo};
 use sctp_wire::Tsn;
 
 use crate::config::{AssociationConfig, MESSAGE_OVERHEAD_BYTES};
 use crate::error::SendError;
 use crate::identifiers::AssociationId;
 #[cfg(feature = "testing")]
-use crate::path::Path;
+use crate::path::Paths;
 use crate::peer_window::PeerWindow;
 use crate::receive_pool::{ReceiveCharge, ReceivePool};
 use crate::send_pool::SendPool;
@@ -280,7 +280,7 @@ impl Outbound {
     }
 
     /// Returns the path that last carried an outstanding chunk.
-    pub(crate) fn path_of(&self, tsn: u64) -> Option<usize> {
+    pub(crate) fn path_of(&self, tsn: u64) -> Option<PathId> {
         self.outstanding.path_of(tsn)
     }
 
@@ -292,7 +292,7 @@ impl Outbound {
 
     /// Returns the path that the next message names. A retransmission takes any path.
     #[inline]
-    pub(crate) fn wanted_path(&self) -> Option<usize> {
+    pub(crate) fn wanted_path(&self) -> Option<PathId> {
         if self.outstanding.has_lost() { None } else { self.pending.named_path() }
     }
 
@@ -427,8 +427,8 @@ impl Outbound {
 
     /// Compares every total with a recount; for tests.
     #[cfg(feature = "testing")]
-    pub(crate) fn assert_counters(&self, paths: &[Path]) {
-        self.outstanding.assert_totals(paths.iter().map(Path::in_flight_bytes));
+    pub(crate) fn assert_counters(&self, paths: &Paths) {
+        self.outstanding.assert_totals(paths);
         let (buffered_bytes, wire_bytes) = self.pending.recount();
         assert_eq!(self.outstanding.buffered_bytes() + buffered_bytes, self.buffered_bytes);
         assert_eq!(wire_bytes, self.pending.wire_bytes());

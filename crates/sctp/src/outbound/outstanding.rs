@@ -6,13 +6,14 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use sctp_message::PathId;
 use smallvec::SmallVec;
 
 use super::in_flight::{InFlight, RunState};
 use super::run::Run;
 use crate::packet_number::after;
 use crate::partition_near::partition_near;
-use crate::path::{PacketTsns, Path};
+use crate::path::{PacketTsns, Path, Paths};
 use crate::range_set::RangeSet;
 
 /// Number of runs up to which each is split alone, which moves the runs behind or before it by one place. A pass over all runs
@@ -25,7 +26,7 @@ type Ranges = SmallVec<[Range<u64>; 4]>;
 /// A run that a SACK has just acknowledged for the first time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AckedRun {
-    pub(super) path_id: usize,
+    pub(super) path_id: PathId,
     /// The packet that last carried it.
     pub(super) packet: u32,
     pub(super) chunks: u64,
@@ -127,14 +128,14 @@ impl Outstanding {
     }
 
     /// Returns the path that last carried `tsn`.
-    pub(super) fn path_of(&self, tsn: u64) -> Option<usize> {
-        self.runs.get(self.position(tsn)).filter(|run| run.first <= tsn).map(|run| run.path.into())
+    pub(super) fn path_of(&self, tsn: u64) -> Option<PathId> {
+        self.runs.get(self.position(tsn)).filter(|run| run.first <= tsn).map(|run| run.path)
     }
 
     /// Returns path and packet number of the first chunk if that is in flight.
-    pub(super) fn first_in_flight(&self) -> Option<(usize, u32)> {
+    pub(super) fn first_in_flight(&self) -> Option<(PathId, u32)> {
         let run = self.runs.front().filter(|run| run.state() == RunState::InFlight)?;
-        Some((run.path.into(), run.packet))
+        Some((run.path, run.packet))
     }
 
     /// Returns the run of the first lost chunk.
@@ -150,36 +151,36 @@ impl Outstanding {
 
     /// Returns whether anything that this packet carried is still in flight in it.
     #[inline]
-    pub(super) fn is_in_flight(&self, path_id: usize, packet: u32, tsns: &PacketTsns) -> bool {
+    pub(super) fn is_in_flight(&self, path_id: PathId, packet: u32, tsns: &PacketTsns) -> bool {
         self.of_packet(tsns).any(|run| run.is_in(packet, path_id))
     }
 
     /// Returns the bytes of chunks that are still in flight in this packet.
-    pub(super) fn packet_bytes(&self, path_id: usize, packet: u32, tsns: &PacketTsns) -> usize {
+    pub(super) fn packet_bytes(&self, path_id: PathId, packet: u32, tsns: &PacketTsns) -> usize {
         self.of_packet(tsns).filter(|run| run.is_in(packet, path_id)).map(Run::wire_bytes).sum()
     }
 
     /// Returns the oldest packet of a path with something in flight; `next_packet` if nothing is.
-    pub(super) fn oldest_packet(&self, path_id: usize, next_packet: u32) -> u32 {
+    pub(super) fn oldest_packet(&self, path_id: PathId, next_packet: u32) -> u32 {
         let packets = self.runs.iter().filter(|run| run.is_on(path_id)).map(|run| run.packet);
         packets.fold(next_packet, |oldest, packet| if after(oldest, packet) { packet } else { oldest })
     }
 
     /// Returns the first run of these TSNs that is in flight in this packet.
-    pub(super) fn first_in_packet(&self, tsns: Range<u64>, path_id: usize, packet: u32) -> Option<&Run> {
+    pub(super) fn first_in_packet(&self, tsns: Range<u64>, path_id: PathId, packet: u32) -> Option<&Run> {
         self.within(tsns).find(|run| run.is_in(packet, path_id))
     }
 
     /// Returns whether the first chunk is in flight in this packet.
     #[inline]
-    pub(super) fn begins_in_packet(&self, path_id: usize, packet: u32) -> bool {
+    pub(super) fn begins_in_packet(&self, path_id: PathId, packet: u32) -> bool {
         self.runs.front().is_some_and(|run| run.is_in(packet, path_id))
     }
 
     /// Appends a new run, which leaves in this packet.
     #[inline]
-    pub(super) fn send(&mut self, mut run: Run, path: &mut Path, path_id: usize, packet: u32) {
-        (run.path, run.packet) = (path_id as u8, packet);
+    pub(super) fn send(&mut self, mut run: Run, path: &mut Path, packet: u32) {
+        (run.path, run.packet) = (path.id(), packet);
         self.in_flight.change(&mut run, RunState::InFlight, path);
         self.next = run.end();
         self.runs.push_back(run);
@@ -187,17 +188,11 @@ impl Outstanding {
 
     /// Retransmits the first lost chunks in this packet: as many of a run as take `room_bytes`, at least one. Returns them.
     #[inline]
-    pub(super) fn retransmit(
-        &mut self,
-        room_bytes: usize,
-        path: &mut Path,
-        path_id: usize,
-        packet: u32,
-    ) -> Option<&Run> {
+    pub(super) fn retransmit(&mut self, room_bytes: usize, path: &mut Path, packet: u32) -> Option<&Run> {
         let at = self.position(self.lost.first()?);
         self.shorten(at, room_bytes);
         let run = self.runs.get_mut(at)?;
-        (run.path, run.packet) = (path_id as u8, packet);
+        (run.path, run.packet) = (path.id(), packet);
         self.in_flight.change(run, RunState::InFlight, path);
         self.lost.remove_range(run.tsns());
         Some(run)
@@ -220,7 +215,7 @@ impl Outstanding {
     pub(super) fn ack_to(
         &mut self,
         cumulative: u64,
-        paths: &mut [Path],
+        paths: &mut Paths,
         mut acked: impl FnMut(AckedRun, &Path),
     ) -> usize {
         self.first = cumulative + 1;
@@ -228,7 +223,7 @@ impl Outstanding {
         while let Some(front) = self.runs.front_mut().filter(|run| run.first < self.first) {
             let rest = (front.end() > self.first).then(|| front.split_off(self.first));
             freed_bytes += front.buffered_bytes();
-            let path = &mut paths[usize::from(front.path)];
+            let path = &mut paths[front.path];
             let before = self.in_flight.change(front, RunState::Acked, path);
             if before == RunState::GapAcked {
                 self.renegable -= u64::from(front.chunks);
@@ -255,7 +250,7 @@ impl Outstanding {
         &mut self,
         gaps: impl Iterator<Item = Range<u64>>,
         renegable: bool,
-        paths: &mut [Path],
+        paths: &mut Paths,
         mut acked: impl FnMut(AckedRun, &Path),
     ) -> usize {
         let state = if renegable { RunState::GapAcked } else { RunState::NrGapAcked };
@@ -266,7 +261,7 @@ impl Outstanding {
         for range in &new {
             self.near = self.position(range.start);
             for run in self.runs.range_mut(self.near..).take_while(|run| run.first < range.end) {
-                let path = &mut paths[usize::from(run.path)];
+                let path = &mut paths[run.path];
                 let before = self.in_flight.change(run, state, path);
                 report_acked(run, before, path, &mut acked);
                 if renegable {
@@ -317,7 +312,7 @@ impl Outstanding {
 
     /// Returns to flight the TSNs before `end` that earlier gap blocks acknowledged, that `gaps` does not contain, and on
     /// which the peer may renege.
-    pub(super) fn renege(&mut self, gaps: impl Iterator<Item = Range<u64>>, end: u64, paths: &mut [Path]) {
+    pub(super) fn renege(&mut self, gaps: impl Iterator<Item = Range<u64>>, end: u64, paths: &mut Paths) {
         let mut missing = self.gap_acked.without(gaps);
         missing.retain_mut(|range| {
             range.end = range.end.min(end);
@@ -327,14 +322,14 @@ impl Outstanding {
     }
 
     /// Returns the first chunk to flight if the peer has reneged on it and not in `gaps`, as [`Outstanding::renege`] does.
-    pub(super) fn renege_first(&mut self, mut gaps: impl Iterator<Item = Range<u64>>, paths: &mut [Path]) {
+    pub(super) fn renege_first(&mut self, mut gaps: impl Iterator<Item = Range<u64>>, paths: &mut Paths) {
         if self.first_is_gap_acked() && gaps.next().is_none_or(|gap| gap.start > self.first) {
             let first = self.first..self.first + 1;
             self.return_to_flight(std::slice::from_ref(&first), paths);
         }
     }
 
-    fn return_to_flight(&mut self, tsns: &[Range<u64>], paths: &mut [Path]) {
+    fn return_to_flight(&mut self, tsns: &[Range<u64>], paths: &mut Paths) {
         self.split_at_ends(tsns);
         let mut removed = Ranges::new();
         for range in tsns {
@@ -342,7 +337,7 @@ impl Outstanding {
             for run in self.runs.range_mut(self.near..).take_while(|run| run.first < range.end) {
                 if run.state() == RunState::GapAcked {
                     self.renegable -= u64::from(run.chunks);
-                    let path = &mut paths[usize::from(run.path)];
+                    let path = &mut paths[run.path];
                     self.in_flight.change(run, RunState::InFlight, path);
                     match removed.last_mut() {
                         Some(last) if last.end == run.first => last.end = run.end(),
@@ -355,7 +350,7 @@ impl Outstanding {
     }
 
     /// Declares one chunk lost if it is in flight.
-    pub(super) fn nack(&mut self, tsn: u64, paths: &mut [Path]) {
+    pub(super) fn nack(&mut self, tsn: u64, paths: &mut Paths) {
         if !(self.first..self.next).contains(&tsn) {
             return;
         }
@@ -363,20 +358,14 @@ impl Outstanding {
         self.split_at(tsn + 1);
         let at = self.position(tsn);
         if let Some(run) = self.runs.get(at).filter(|run| run.state() == RunState::InFlight) {
-            let path = &mut paths[usize::from(run.path)];
+            let path = &mut paths[run.path];
             self.lose(at, path, &mut Nacked::default());
         }
     }
 
     /// Declares the chunks still in flight in this packet lost.
     #[inline]
-    pub(super) fn nack_packet(
-        &mut self,
-        path: &mut Path,
-        path_id: usize,
-        packet: u32,
-        tsns: &PacketTsns,
-    ) -> Nacked {
+    pub(super) fn nack_packet(&mut self, path: &mut Path, packet: u32, tsns: &PacketTsns) -> Nacked {
         let mut nacked = Nacked::default();
         for range in tsns {
             self.near = self.position(range.start);
@@ -384,7 +373,7 @@ impl Outstanding {
                 if self.runs[at].first >= range.end {
                     break;
                 }
-                if self.runs[at].is_in(packet, path_id) {
+                if self.runs[at].is_in(packet, path.id()) {
                     self.lose(at, path, &mut nacked);
                 }
             }
@@ -393,9 +382,9 @@ impl Outstanding {
     }
 
     /// Declares the chunks in front of all others lost that are in flight in this packet.
-    pub(super) fn nack_leading(&mut self, path: &mut Path, path_id: usize, packet: u32) {
+    pub(super) fn nack_leading(&mut self, path: &mut Path, packet: u32) {
         for at in 0..self.runs.len() {
-            if !self.runs[at].is_in(packet, path_id) {
+            if !self.runs[at].is_in(packet, path.id()) {
                 break;
             }
             self.lose(at, path, &mut Nacked::default());
@@ -403,10 +392,10 @@ impl Outstanding {
     }
 
     /// Declares all chunks in flight on a path lost.
-    pub(super) fn nack_path(&mut self, path: &mut Path, path_id: usize) -> Nacked {
+    pub(super) fn nack_path(&mut self, path: &mut Path) -> Nacked {
         let mut nacked = Nacked::default();
         for at in 0..self.runs.len() {
-            if self.runs[at].is_on(path_id) {
+            if self.runs[at].is_on(path.id()) {
                 self.lose(at, path, &mut nacked);
             }
         }
@@ -414,9 +403,10 @@ impl Outstanding {
     }
 
     /// Returns to flight the chunks of a path that a timeout declared lost and that were last sent before packet `before`.
-    pub(super) fn restore(&mut self, path: &mut Path, path_id: usize, before: u32) {
+    pub(super) fn restore(&mut self, path: &mut Path, before: u32) {
+        let id = path.id();
         let lost = self.runs.iter_mut().filter(|run| run.state() == RunState::Lost);
-        for run in lost.filter(|run| usize::from(run.path) == path_id && after(before, run.packet)) {
+        for run in lost.filter(|run| run.path == id && after(before, run.packet)) {
             self.in_flight.change(run, RunState::InFlight, path);
             self.lost.remove_range(run.tsns());
         }
@@ -470,7 +460,7 @@ impl Outstanding {
 
     /// Compares every total with a recount; for tests.
     #[cfg(feature = "testing")]
-    pub(super) fn assert_totals(&self, in_flight_bytes: impl Iterator<Item = usize>) {
+    pub(super) fn assert_totals(&self, paths: &Paths) {
         let mut next = self.first;
         for run in &self.runs {
             assert_eq!(run.first, next);
@@ -480,9 +470,9 @@ impl Outstanding {
         let in_flight = |run: &&Run| run.state() == RunState::InFlight;
         let payload: usize = self.runs.iter().filter(in_flight).map(|run| run.payload_bytes).sum();
         assert_eq!(payload, self.in_flight.payload_bytes());
-        for (path_id, bytes) in in_flight_bytes.enumerate() {
-            let runs = self.runs.iter().filter(|run| run.is_on(path_id));
-            assert_eq!(runs.map(Run::wire_bytes).sum::<usize>(), bytes);
+        for path in paths {
+            let runs = self.runs.iter().filter(|run| run.is_on(path.id()));
+            assert_eq!(runs.map(Run::wire_bytes).sum::<usize>(), path.in_flight_bytes());
         }
         let count = |state| -> u64 {
             self.runs.iter().filter(|run| run.state() == state).map(|run| u64::from(run.chunks)).sum()
@@ -512,7 +502,7 @@ fn report_acked(run: &Run, before: RunState, path: &Path, acked: &mut impl FnMut
         return;
     }
     let run = AckedRun {
-        path_id: run.path.into(),
+        path_id: run.path,
         packet: run.packet,
         chunks: run.chunks.into(),
         wire_bytes: run.wire_bytes(),
@@ -530,24 +520,29 @@ mod tests {
     use crate::config::AssociationConfig;
     use crate::path_hints::PathHints;
 
-    fn path() -> Path {
+    const FIRST: PathId = PathId(0);
+    const SECOND: PathId = PathId(1);
+
+    fn two_paths() -> Paths {
         let remote = SocketAddr::from(([192, 0, 2, 1], 9899));
-        Path::new(remote, None, PathHints::default(), &AssociationConfig::default())
+        let path = || Path::new(remote, None, PathHints::default(), &AssociationConfig::default());
+        Paths::new(vec![path(), path()])
     }
 
-    /// Returns ten runs of ten chunks of one byte, with TSNs from 100 on, each in a packet of its own, and their path.
-    fn ten_runs() -> (Outstanding, Path) {
-        let (mut outstanding, mut path) = (Outstanding::new(100), path());
+    /// Returns ten runs of ten chunks of one byte, with TSNs from 100 on, each in a packet of its own on the first of two paths.
+    fn ten_runs() -> (Outstanding, Paths) {
+        let (mut outstanding, mut paths) = (Outstanding::new(100), two_paths());
         for packet in 0..10 {
             let run = Run { first: 100 + 10 * u64::from(packet), ..run_of(&[1; 10]) };
-            outstanding.send(run, &mut path, 0, packet);
+            outstanding.send(run, &mut paths[FIRST], packet);
         }
-        (outstanding, path)
+        (outstanding, paths)
     }
 
-    /// Returns the payload in flight, and the bytes in flight of the path.
-    fn in_flight(outstanding: &Outstanding, path: &Path) -> (usize, usize) {
-        (outstanding.in_flight_payload_bytes(), path.in_flight_bytes())
+    /// Returns the payload in flight, and the bytes in flight on each path.
+    fn in_flight(outstanding: &Outstanding, paths: &Paths) -> (usize, usize, usize) {
+        let bytes = |id: PathId| paths[id].in_flight_bytes();
+        (outstanding.in_flight_payload_bytes(), bytes(FIRST), bytes(SECOND))
     }
 
     fn starts(outstanding: &Outstanding) -> Vec<u64> {
@@ -566,68 +561,65 @@ mod tests {
             // Before the first and behind the last.
             vec![50, 155, 250],
         ] {
-            let (mut at_once, path) = ten_runs();
+            let (mut at_once, paths) = ten_runs();
             at_once.split_at_each(edges.iter().copied());
             let (mut one_by_one, _) = ten_runs();
             edges.into_iter().for_each(|edge| one_by_one.split_at(edge));
             assert_eq!(starts(&at_once), starts(&one_by_one));
             #[cfg(feature = "testing")]
-            at_once.assert_totals(std::iter::once(path.in_flight_bytes()));
+            at_once.assert_totals(&paths);
         }
     }
 
     #[test]
     fn a_gap_block_inside_a_run_acknowledges_its_chunks_alone() {
-        let (mut outstanding, mut path) = ten_runs();
+        let (mut outstanding, mut paths) = ten_runs();
         let mut acked = Vec::new();
-        let paths = std::slice::from_mut(&mut path);
-        outstanding.ack(std::iter::once(113..117), true, paths, |run, _| {
+        outstanding.ack(std::iter::once(113..117), true, &mut paths, |run, _| {
             acked.push((run.packet, run.chunks, run.wire_bytes));
         });
         assert_eq!(acked, [(1, 4, 80)]);
-        let nacked = outstanding.nack_packet(&mut path, 0, 1, &std::iter::once(110..120).collect());
+        let nacked = outstanding.nack_packet(&mut paths[FIRST], 1, &std::iter::once(110..120).collect());
         assert_eq!((nacked.chunks, nacked.wire_bytes), (6, 120));
-        assert_eq!(in_flight(&outstanding, &path), (90, 90 * 20));
+        assert_eq!(in_flight(&outstanding, &paths), (90, 90 * 20, 0));
         assert_eq!(outstanding.first_lost().map(Run::tsns), Some(110..113));
     }
 
     #[test]
     fn the_cumulative_tsn_may_end_inside_a_run() {
-        let (mut outstanding, mut path) = ten_runs();
+        let (mut outstanding, mut paths) = ten_runs();
         let mut chunks = 0;
-        outstanding.ack_to(114, std::slice::from_mut(&mut path), |run, _| chunks += run.chunks);
+        outstanding.ack_to(114, &mut paths, |run, _| chunks += run.chunks);
         assert_eq!((chunks, outstanding.first_tsn(), outstanding.chunks()), (15, 115, 85));
-        assert_eq!(in_flight(&outstanding, &path), (85, 85 * 20));
+        assert_eq!(in_flight(&outstanding, &paths), (85, 85 * 20, 0));
         assert_eq!(outstanding.runs[0].tsns(), 115..120);
     }
 
     #[test]
     fn a_retransmission_takes_what_fits_the_packet() {
-        let (mut outstanding, mut first) = ten_runs();
-        let mut second = path();
-        outstanding.nack_path(&mut first, 0);
-        assert_eq!(in_flight(&outstanding, &first), (0, 0));
+        let (mut outstanding, mut paths) = ten_runs();
+        outstanding.nack_path(&mut paths[FIRST]);
+        assert_eq!(in_flight(&outstanding, &paths), (0, 0, 0));
         let again =
-            outstanding.retransmit(50, &mut second, 1, 7).map(|run| (run.tsns(), run.path, run.packet));
-        assert_eq!(again, Some((100..102, 1, 7)));
+            outstanding.retransmit(50, &mut paths[SECOND], 7).map(|run| (run.tsns(), run.path, run.packet));
+        assert_eq!(again, Some((100..102, SECOND, 7)));
         assert_eq!(outstanding.first_lost().map(Run::tsns), Some(102..110));
         // A chunk that is longer than the packet goes alone.
-        assert_eq!(outstanding.retransmit(5, &mut second, 1, 8).map(Run::tsns), Some(102..103));
-        assert_eq!((in_flight(&outstanding, &first), in_flight(&outstanding, &second)), ((3, 0), (3, 60)));
+        assert_eq!(outstanding.retransmit(5, &mut paths[SECOND], 8).map(Run::tsns), Some(102..103));
+        assert_eq!(in_flight(&outstanding, &paths), (3, 0, 60));
     }
 
     #[test]
     fn what_the_peer_takes_back_and_what_was_not_lost_is_in_flight_again() {
-        let (mut outstanding, mut path) = ten_runs();
-        let paths = std::slice::from_mut(&mut path);
-        outstanding.ack(std::iter::once(150..170), true, paths, |_, _| {});
-        assert_eq!(in_flight(&outstanding, &path), (80, 80 * 20));
-        outstanding.renege(std::iter::empty(), 160, std::slice::from_mut(&mut path));
-        assert_eq!(in_flight(&outstanding, &path), (90, 90 * 20));
-        outstanding.nack(103, std::slice::from_mut(&mut path));
-        outstanding.nack_leading(&mut path, 0, 0);
-        assert_eq!(in_flight(&outstanding, &path), (86, 86 * 20));
-        outstanding.restore(&mut path, 0, 1);
-        assert_eq!(in_flight(&outstanding, &path), (90, 90 * 20));
+        let (mut outstanding, mut paths) = ten_runs();
+        outstanding.ack(std::iter::once(150..170), true, &mut paths, |_, _| {});
+        assert_eq!(in_flight(&outstanding, &paths), (80, 80 * 20, 0));
+        outstanding.renege(std::iter::empty(), 160, &mut paths);
+        assert_eq!(in_flight(&outstanding, &paths), (90, 90 * 20, 0));
+        outstanding.nack(103, &mut paths);
+        outstanding.nack_leading(&mut paths[FIRST], 0);
+        assert_eq!(in_flight(&outstanding, &paths), (86, 86 * 20, 0));
+        outstanding.restore(&mut paths[FIRST], 1);
+        assert_eq!(in_flight(&outstanding, &paths), (90, 90 * 20, 0));
     }
 }

@@ -8,11 +8,11 @@
 use std::collections::VecDeque;
 
 use bytes::BytesMut;
-use sctp_message::SendInfo;
+use sctp_message::{PathId, SendInfo};
 
 use super::message::Message;
 use super::run::{Run, wire_bytes};
-use super::short::{ANY_PATH, NewChunks, NextSsn, RunLimits, Short, path_of};
+use super::short::{NewChunks, NextSsn, RunLimits, Short};
 use crate::send_pool::SendPool;
 use crate::time::Time;
 
@@ -83,7 +83,7 @@ impl Pending {
         buffered_bytes: usize,
     ) {
         let wire = wire_bytes(bytes);
-        let (context, path) = (info.context, path_of(info));
+        let (context, path) = (info.context, info.path);
         let joins = self.tail.context == context && self.tail.path == path;
         if !joins || self.tail.wire.capacity() - self.tail.wire.len() < wire {
             self.begin_short(context, path, wire, buffered_bytes);
@@ -115,7 +115,7 @@ impl Pending {
 
     /// Closes the tail and begins another one with room for `wire` bytes.
     #[cold]
-    fn begin_short(&mut self, context: u32, path: u8, wire: usize, buffered_bytes: usize) {
+    fn begin_short(&mut self, context: u32, path: Option<PathId>, wire: usize, buffered_bytes: usize) {
         self.close_tail();
         (self.tail.context, self.tail.path) = (context, path);
         if !self.tail.wire.try_reclaim(wire) {
@@ -222,14 +222,13 @@ impl Pending {
 
     /// Returns the path that the next message names.
     #[inline]
-    pub(super) fn named_path(&self) -> Option<usize> {
-        let path = match self.queue.front() {
+    pub(super) fn named_path(&self) -> Option<PathId> {
+        match self.queue.front() {
             Some(Waiting::Message(message)) => message.path,
             Some(Waiting::Short(short)) => short.path,
             None if self.tail.messages > 0 => self.tail.path,
-            None => ANY_PATH,
-        };
-        (path != ANY_PATH).then_some(path.into())
+            None => None,
+        }
     }
 
     /// Removes as many short messages from the front as fit, as a run from TSN `first` on.
@@ -346,7 +345,6 @@ impl Pending {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use sctp_message::PathId;
 
     use super::*;
 
@@ -382,7 +380,7 @@ mod tests {
             take(&mut pending, WIDE).map(|run| (run, path))
         })
         .collect();
-        assert_eq!(runs, [((2, 6), None), ((1, 3), None), ((3, 9), Some(1))]);
+        assert_eq!(runs, [((2, 6), None), ((1, 3), None), ((3, 9), Some(PathId(1)))]);
         assert!(pending.is_empty() && pending.wire_bytes() == 0);
     }
 

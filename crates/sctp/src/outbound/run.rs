@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use bytes::{Buf, Bytes, BytesMut};
-use sctp_message::SendInfo;
+use sctp_message::{PathId, SendInfo};
 use sctp_wire::chunk::{DATA_HEADER_BYTES, DataHeader};
 
 use super::in_flight::{RunState, Status};
@@ -34,7 +34,7 @@ pub(super) struct Run {
     pub(super) context: u32,
     /// Number of the packet that last carried the run, on its path.
     pub(super) packet: u32,
-    pub(super) path: u8,
+    pub(super) path: PathId,
     pub(super) status: Status,
 }
 
@@ -76,14 +76,14 @@ impl Run {
 
     /// Returns whether the run is in flight in this packet of this path.
     #[inline]
-    pub(super) fn is_in(&self, packet: u32, path_id: usize) -> bool {
-        self.is_on(path_id) && self.packet == packet
+    pub(super) fn is_in(&self, packet: u32, path: PathId) -> bool {
+        self.is_on(path) && self.packet == packet
     }
 
     /// Returns whether the run is in flight on this path.
     #[inline]
-    pub(super) fn is_on(&self, path_id: usize) -> bool {
-        self.state() == RunState::InFlight && usize::from(self.path) == path_id
+    pub(super) fn is_on(&self, path: PathId) -> bool {
+        self.state() == RunState::InFlight && self.path == path
     }
 
     /// Appends the chunks to a packet.
@@ -285,7 +285,7 @@ pub(super) mod tests {
             charge: None,
             context: 5,
             packet: 0,
-            path: 0,
+            path: PathId(0),
             status: Status::NEW,
         }
     }

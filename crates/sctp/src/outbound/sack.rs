@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use sctp_message::PathId;
 use sctp_wire::Tsn;
 use smallvec::SmallVec;
 
@@ -11,7 +12,7 @@ use super::outstanding::AckedRun;
 use crate::config::AssociationConfig;
 use crate::congestion::Coupling;
 use crate::packet_number::after;
-use crate::path::{AckedPackets, LateArrivals, Path, couple};
+use crate::path::{AckedPackets, LateArrivals, Path, Paths, couple};
 use crate::statistics::Statistics;
 use crate::time::Time;
 use crate::tsn;
@@ -25,7 +26,7 @@ const RENEGE_INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone)]
 pub(crate) struct Report<G, D> {
     /// The path on which it arrived.
-    pub(crate) path_id: usize,
+    pub(crate) path_id: PathId,
     pub(crate) cum_tsn: Tsn,
     pub(crate) window_bytes: usize,
     pub(crate) gaps: Option<G>,
@@ -47,7 +48,7 @@ struct Reported {
 pub(crate) struct SackOutcome {
     /// Paths that carried the acknowledged chunks, and the time of sending if that was the first transmission: a retransmission
     /// may have arrived elsewhere.
-    pub(crate) answered: SmallVec<[(usize, Option<Time>); 2]>,
+    pub(crate) answered: SmallVec<[(PathId, Option<Time>); 2]>,
     /// Something new was acknowledged, so the peer is alive.
     pub(crate) progress: bool,
     /// The send buffer fell to half or less while the user waited for room.
@@ -74,7 +75,7 @@ impl Outbound {
         &mut self,
         now: Time,
         sack: Report<G, D>,
-        paths: &mut [Path],
+        paths: &mut Paths,
         config: &AssociationConfig,
         statistics: &mut Statistics,
     ) -> Result<SackOutcome, &'static str>
@@ -107,22 +108,22 @@ impl Outbound {
         self.acknowledge_gaps(now, &sack, cumulative, paths, &mut acked);
         self.note_duplicates(sack.duplicates, paths, &mut acked);
         self.update_peer_window(sack.window_bytes, paths);
-        for (path_id, acked) in acked.iter().enumerate().filter(|_| advanced && was_tight) {
+        for (path, acked) in paths.iter().zip(&acked).filter(|_| advanced && was_tight) {
             if let Some((newest, _)) = acked.packets {
-                self.note_refused(path_id, newest);
+                self.note_refused(path.id(), newest);
             }
         }
         self.repeat_refused(sack.window_bytes, paths);
         let mut outcome = SackOutcome::default();
-        for (path_id, (path, acked)) in paths.iter_mut().zip(acked).enumerate() {
+        for (path, acked) in paths.iter_mut().zip(acked) {
             if let Some((newest, _)) = acked.packets {
                 let original = path.sent_packet(newest).filter(|packet| packet.first_transmission);
-                outcome.answered.push((path_id, original.map(|packet| packet.sent_at)));
+                outcome.answered.push((path.id(), original.map(|packet| packet.sent_at)));
                 outcome.progress = true;
             }
             // With several paths the cumulative TSN waits for the slowest path, so each path counts the chunks that arrive on it.
             let advanced = if self.multipath { acked.packets.is_some() } else { advanced };
-            self.update_path(now, (path, path_id), &acked, advanced, config, statistics);
+            self.update_path(now, path, &acked, advanced, config, statistics);
             path.end_sack(now, advanced);
         }
         let in_flight_bytes = self.outstanding.in_flight_payload_bytes();
@@ -141,13 +142,13 @@ impl Outbound {
     fn update_path(
         &mut self,
         now: Time,
-        (path, path_id): (&mut Path, usize),
+        path: &mut Path,
         acked: &PathAcked,
         advanced: bool,
         config: &AssociationConfig,
         statistics: &mut Statistics,
     ) {
-        self.undo_spurious_loss(now, path, path_id, acked.late, statistics);
+        self.undo_spurious_loss(now, path, acked.late, statistics);
         if acked.duplicate {
             path.on_duplicate();
         }
@@ -155,7 +156,7 @@ impl Outbound {
         let in_flight_before_bytes = acked.in_flight_before_bytes;
         let acked = AckedPackets { newest, oldest, bytes: acked.bytes, in_flight_before_bytes, advanced };
         let sample = path.on_packets_acked(now, &acked, config);
-        let lost_bytes = self.detect_loss(now, path, path_id, in_flight_before_bytes, statistics);
+        let lost_bytes = self.detect_loss(now, path, in_flight_before_bytes, statistics);
         path.update_window(now, &acked, sample, lost_bytes, self.outstanding.next_tsn());
         path.plan_tail_loss_probe(now, config);
     }
@@ -167,7 +168,7 @@ impl Outbound {
         now: Time,
         sack: &Report<G, D>,
         cumulative: u64,
-        paths: &mut [Path],
+        paths: &mut Paths,
         acked: &mut PathsAcked,
     ) where
         G: Iterator<Item = (u16, u16)> + Clone,
@@ -195,7 +196,7 @@ impl Outbound {
         &mut self,
         gaps: impl Iterator<Item = Range<u64>> + Clone,
         renegable: bool,
-        paths: &mut [Path],
+        paths: &mut Paths,
         acked: &mut PathsAcked,
     ) -> Reported {
         let (first, next) = (self.outstanding.first_tsn(), self.outstanding.next_tsn());
@@ -223,7 +224,7 @@ impl Outbound {
         self.outstanding.is_renegable() && self.outstanding.gap_acked() > chunks && !may_be_old
     }
 
-    fn note_duplicates(&self, duplicates: impl Iterator<Item = Tsn>, paths: &[Path], acked: &mut PathsAcked) {
+    fn note_duplicates(&self, duplicates: impl Iterator<Item = Tsn>, paths: &Paths, acked: &mut PathsAcked) {
         let (first, next) = (self.outstanding.first_tsn(), self.outstanding.next_tsn());
         for duplicate in duplicates {
             let tsn = tsn::unwrap(first, duplicate);
@@ -235,7 +236,7 @@ impl Outbound {
     }
 
     /// Updates the peer's window. A chunk that probed a closed window and was dropped leaves again at once.
-    fn update_peer_window(&mut self, window_bytes: usize, paths: &mut [Path]) {
+    fn update_peer_window(&mut self, window_bytes: usize, paths: &mut Paths) {
         let in_flight_bytes = self.outstanding.in_flight_payload_bytes();
         self.peer_window.on_reported(window_bytes);
         let first = self.outstanding.first_tsn();
@@ -249,21 +250,20 @@ impl Outbound {
         &mut self,
         now: Time,
         path: &mut Path,
-        path_id: usize,
         late: LateArrivals,
         statistics: &mut Statistics,
     ) {
         let Some(spurious) = path.on_late_arrivals(late) else { return };
         if let Some(before) = spurious.timeout_before {
             // RFC 5682 §3.1.
-            self.outstanding.restore(path, path_id, before);
+            self.outstanding.restore(path, before);
         }
         statistics.reductions_undone += 1;
         path.undo_reduction(now, spurious.reason);
     }
 
     /// Grows the send buffer to at least two windows, so that the user can refill one while the other is in flight.
-    fn tune_buffer(&mut self, paths: &[Path], config: &AssociationConfig) {
+    fn tune_buffer(&mut self, paths: &Paths, config: &AssociationConfig) {
         if self.buffer_bytes < config.send_buffer_tuned_bytes {
             let windows: usize =
                 paths.iter().map(Path::controller_window_bytes).fold(0, usize::saturating_add);
@@ -287,7 +287,7 @@ fn tsns<G: Iterator<Item = (u16, u16)> + Clone>(
 /// Credits a newly acknowledged run to its path.
 #[inline]
 fn credit(run: AckedRun, path: &Path, acked: &mut PathsAcked) {
-    let acked = &mut acked[run.path_id];
+    let acked = &mut acked[run.path_id.index()];
     acked.bytes += run.wire_bytes;
     if run.was_lost {
         acked.late.chunks += run.chunks;

@@ -17,15 +17,6 @@ use crate::send_pool::BlockCharge;
 use crate::stream_table::StreamTable;
 use crate::tsn;
 
-/// Path of a message that names none: it takes the primary path.
-pub(super) const ANY_PATH: u8 = u8::MAX;
-
-/// Returns the path that a message names.
-#[inline]
-pub(super) fn path_of(info: &SendInfo) -> u8 {
-    info.path.map_or(ANY_PATH, |path| path.0)
-}
-
 /// The stream sequence numbers of the messages that are sent next.
 #[derive(Debug, Default)]
 pub(super) struct NextSsn(StreamTable<u16>);
@@ -83,7 +74,7 @@ pub(super) struct Short {
     pub(super) charge: Option<BlockCharge>,
     pub(super) messages: usize,
     pub(super) context: u32,
-    pub(super) path: u8,
+    pub(super) path: Option<PathId>,
 }
 
 impl Short {
@@ -167,16 +158,10 @@ impl Short {
             charge: self.charge.clone(),
             context: self.context,
             packet: 0,
-            path: 0,
+            path: PathId(0),
             status: Status::NEW,
         };
         Some((run, new))
-    }
-
-    /// Returns the path that the messages name.
-    #[inline]
-    pub(super) fn named_path(&self) -> Option<PathId> {
-        (self.path != ANY_PATH).then_some(PathId(self.path))
     }
 
     /// Removes the first message and returns its header.

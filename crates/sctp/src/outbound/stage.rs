@@ -3,7 +3,7 @@
 use super::is_short;
 use super::message_limits::MessageLimits;
 use super::run::wire_bytes;
-use super::short::{Short, path_of};
+use super::short::Short;
 use crate::config::MESSAGE_OVERHEAD_BYTES;
 use crate::identifiers::AssociationId;
 use crate::transmit::GATHER_BYTES_MIN;
@@ -73,7 +73,7 @@ impl Stage {
             && bytes + MESSAGE_OVERHEAD_BYTES <= limits.room_bytes
             && wire_bytes(bytes) <= short.wire.capacity() - short.wire.len()
             && info.context == short.context
-            && path_of(info) == short.path
+            && info.path == short.path
     }
 
     /// Appends a message if the association would take it at once.

@@ -8,7 +8,7 @@
 //! | `path_failure` | when a silent path counts as failed |
 //! | `mtu` | how long packets may be |
 //!
-//! `sent`, `acked` and `lost` pass each event on to all of them; `window` combines what they allow.
+//! `paths` has all paths of an association. `sent`, `acked` and `lost` pass each event on to all of them; `window` combines what they allow.
 
 mod acked;
 mod delivery;
@@ -18,6 +18,7 @@ mod lost;
 mod mtu;
 mod pacer;
 mod path_failure;
+mod paths;
 mod probing;
 mod prr;
 mod rack;
@@ -32,6 +33,8 @@ mod window;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
+
+use sctp_message::PathId;
 
 use crate::config::{AssociationConfig, RtoConfig};
 use crate::congestion::Controller;
@@ -51,6 +54,7 @@ use mtu::Discovery;
 use pacer::Pacer;
 pub(crate) use path_failure::PROBE_INTERVAL;
 use path_failure::PathFailure;
+pub(crate) use paths::Paths;
 use prr::Prr;
 use rack::Rack;
 pub(crate) use rack::Verdict;
@@ -68,6 +72,8 @@ const LOCAL_ADDRESS_KEPT: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 pub(crate) struct Path {
+    /// Set by [`Paths`] alone.
+    id: PathId,
     remote: SocketAddr,
     local: Option<IpAddr>,
     /// When the last packet came to `local`; `None` if none has.
@@ -112,6 +118,7 @@ impl Path {
         let pmdcs_bytes = chunks_bytes(mtu_bytes);
         let cwnd_bytes = window::first_window_bytes(config, pmdcs_bytes, remote);
         Path {
+            id: PathId(0),
             remote,
             local,
             local_reached: None,
@@ -139,12 +146,21 @@ impl Path {
     }
 
     #[inline]
+    pub(crate) fn id(&self) -> PathId {
+        self.id
+    }
+
+    fn set_id(&mut self, id: PathId) {
+        self.id = id;
+    }
+
+    #[inline]
     pub(crate) fn remote(&self) -> SocketAddr {
         self.remote
     }
 
-    /// Sets the UDP encapsulation port of the peer (RFC 6951 §5.4). Returns whether it differs.
-    pub(crate) fn set_remote_port(&mut self, port: u16) -> bool {
+    /// Sets the UDP encapsulation port of the peer. Returns whether it differs.
+    fn set_remote_port(&mut self, port: u16) -> bool {
         let differs = self.remote.port() != port;
         self.remote.set_port(port);
         differs
@@ -323,9 +339,9 @@ impl Path {
         self.notes.timer(now, timer, self.errors + 1);
     }
 
-    /// Moves the notes of this path, whose index is `id`, to the tracer of the association.
-    pub(crate) fn move_notes(&mut self, id: usize, tracer: &mut Tracer) {
-        tracer.take_notes(id, &mut self.notes);
+    /// Moves the notes of this path to the tracer of the association.
+    pub(crate) fn move_notes(&mut self, tracer: &mut Tracer) {
+        tracer.take_notes(self.id.index(), &mut self.notes);
     }
 
     pub(crate) fn statistics(&self) -> PathStatistics {

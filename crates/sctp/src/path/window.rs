@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::{Path, chunks_bytes, pacer};
+use super::{Path, Paths, chunks_bytes, pacer};
 use crate::config::{AssociationConfig, INITIAL_WINDOW_PACKETS_MAX};
 use crate::congestion::{Pool, initial_window_bytes, rate_bytes_per_s};
 use crate::packet_number::after;
@@ -164,7 +164,7 @@ impl Path {
 }
 
 /// Tells the controller of each path of an association its share among the paths that carry data.
-pub(crate) fn couple(paths: &mut [Path]) {
+pub(crate) fn couple(paths: &mut Paths) {
     let pool: Pool = paths.iter().filter_map(Path::rate_bytes_per_s).collect();
     for path in paths {
         if let Some(rate) = path.rate_bytes_per_s() {
