@@ -225,6 +225,33 @@ pub struct AssociationConfig {
     pub trace: bool,
 }
 
+impl AssociationConfig {
+    /// Returns these options with the *fixed* ones of `in_force`, an association that has begun its handshake.
+    pub(crate) fn with_fixed_of(self, in_force: &AssociationConfig) -> Self {
+        let fixed = in_force.clone();
+        AssociationConfig {
+            local_addresses: fixed.local_addresses,
+            streams_out: fixed.streams_out,
+            streams_in_max: fixed.streams_in_max,
+            receive_pool: fixed.receive_pool,
+            send_pool: fixed.send_pool,
+            timeout_pacer: fixed.timeout_pacer,
+            congestion: fixed.congestion,
+            coupling: fixed.coupling,
+            multipath: fixed.multipath,
+            initial_window_packets: fixed.initial_window_packets,
+            ecn: fixed.ecn,
+            nr_sack: fixed.nr_sack,
+            prompt_parts: fixed.prompt_parts,
+            init_retries_max: fixed.init_retries_max,
+            cookie_life: fixed.cookie_life,
+            adaptation_indication: fixed.adaptation_indication,
+            trace: fixed.trace,
+            ..self
+        }
+    }
+}
+
 impl Default for AssociationConfig {
     fn default() -> Self {
         AssociationConfig {
@@ -375,6 +402,33 @@ pub const COOKIE_INCREMENT_MAX: Duration = Duration::from_secs(10);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Returns the part of this file between two texts.
+    fn part<'a>(source: &'a str, begin: &str, end: &str) -> &'a str {
+        let (_, rest) = source.split_once(begin).expect("the part begins");
+        rest.split_once(end).expect("the part ends").0
+    }
+
+    #[test]
+    fn the_options_documented_as_fixed_stay() {
+        let source = include_str!("config.rs");
+        let (mut documented, mut doc) = (Vec::new(), String::new());
+        for line in part(source, "pub struct AssociationConfig {", "\n}").lines() {
+            match line.trim().strip_prefix("pub ").and_then(|field| field.split_once(':')) {
+                Some((field, _)) => {
+                    if std::mem::take(&mut doc).contains("*Fixed*") {
+                        documented.push(field);
+                    }
+                }
+                None => doc.push_str(line),
+            }
+        }
+        let kept = part(source, "let fixed = in_force.clone();", "..self");
+        let kept: Vec<&str> =
+            kept.lines().filter_map(|line| line.trim().split_once(": fixed.")).map(|f| f.0).collect();
+        assert_eq!(kept, documented);
+        assert!(kept.len() > 10);
+    }
 
     #[test]
     fn every_name_of_multipath_is_understood_and_named_in_the_advice() {

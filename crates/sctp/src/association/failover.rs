@@ -42,11 +42,18 @@ impl Association {
     }
 
     fn silence_ends(&self, path_id: PathId) -> Option<Time> {
-        let elsewhere = self.paths.others(path_id).any(|other| self.paths[other].takes_data());
-        if !elsewhere || !self.is_set_up() || !self.may_carry_data() || self.outbound.probes_window() {
-            return None;
-        }
-        self.paths[path_id].silent_at(self.config.sack_delay)
+        let may_move = self.expects_answers() && self.has_other_for_data(path_id);
+        if may_move { self.paths[path_id].silent_at(self.config.sack_delay) } else { None }
+    }
+
+    /// Returns whether another path takes data.
+    fn has_other_for_data(&self, path_id: PathId) -> bool {
+        self.paths.others(path_id).any(|other| self.paths[other].takes_data())
+    }
+
+    /// Returns whether silence indicates a failure: the peer should answer data. It need not answer a probe of its closed window.
+    fn expects_answers(&self) -> bool {
+        self.is_set_up() && self.may_carry_data() && !self.outbound.probes_window()
     }
 
     /// Returns when the next path has been silent for too long.
@@ -63,7 +70,7 @@ impl Association {
         let path = &mut self.paths[path_id];
         path.on_answered_before(self.outbound.first_in_flight(path));
         if self.path_failure_at(path_id).is_some_and(|at| at <= cx.now) {
-            self.paths[path_id].set_state(PathState::Suspected);
+            self.paths[path_id].suspect();
             self.avoid_path(cx, path_id);
         }
     }
@@ -71,11 +78,9 @@ impl Association {
     /// Moves data from a path that fell silent to others, and probes it at once and often.
     fn avoid_path<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: PathId) {
         let path = &mut self.paths[path_id];
-        let has_data = path.in_flight_bytes() > 0;
-        if path.on_silence(cx.now, has_data) {
+        if path.on_avoided(cx.now) {
             self.outbound.reassign_flight(path);
             path.check_black_hole();
-            path.schedule_heartbeat(Some(cx.now));
         }
     }
 
@@ -87,33 +92,23 @@ impl Association {
         path_id: PathId,
         wait: Duration,
     ) {
-        let elsewhere = self.paths.others(path_id).any(|other| self.paths[other].takes_data());
-        let waits = self.is_set_up() && self.may_carry_data() && !self.outbound.probes_window();
-        if elsewhere || !waits || !self.config.early_failover || !self.paths[path_id].takes_data() {
-            return;
+        let is_only = self.expects_answers() && !self.has_other_for_data(path_id);
+        if is_only && self.config.early_failover && self.paths[path_id].takes_data() {
+            self.paths[path_id].suspect_alone(cx.now, wait);
         }
-        let path = &mut self.paths[path_id];
-        path.set_state(PathState::Suspected);
-        path.on_silence(cx.now, true);
-        path.schedule_heartbeat(Some(cx.now + wait));
     }
 
     /// Counts an error of a path that gave no answer, after the caller has counted errors of the peer (RFC 9260 §8.1, §8.2).
     pub(super) fn count_error<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: PathId) {
         // A peer without our cookie would answer a HEARTBEAT with ABORT.
-        let set_up = self.is_set_up();
-        let alone =
-            self.paths.others(path_id).all(|other| self.paths[other].state() == PathState::Unconfirmed);
-        let path = &mut self.paths[path_id];
-        path.count_error();
-        if path.state().is_usable() {
-            if path.retries_exceeded() {
-                path.set_state(PathState::Inactive);
+        let is_confirmed = |other: PathId| self.paths[other].state() != PathState::Unconfirmed;
+        let has_other = self.is_set_up() && self.paths.others(path_id).any(is_confirmed);
+        match self.paths[path_id].on_unanswered(has_other) {
+            Some(PathState::Inactive) => {
                 self.tell_path(cx, path_id, PathChange::Unreachable, PathReason::Unanswered);
-            } else if path.potentially_failed_retries_exceeded() && !alone && set_up {
-                path.set_state(PathState::PotentiallyFailed);
-                self.avoid_path(cx, path_id);
             }
+            Some(_) => self.avoid_path(cx, path_id),
+            None => {}
         }
         if self.errors.exceed(self.config.association_retries_max) {
             self.abort_unresponsive(cx);

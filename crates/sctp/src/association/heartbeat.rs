@@ -65,8 +65,7 @@ impl Association {
         self.paths[path_id].schedule_heartbeat(at);
     }
 
-    /// Returns whether the round-trip time of a path must be measured: multipath needs it, and the user has confirmed the path by
-    /// naming it, or the path is back after a silence.
+    /// Returns whether a heartbeat must measure the round-trip time of a path, which is unknown: multipath needs it.
     fn wants_round_trip(&self, path_id: PathId) -> bool {
         self.outbound.is_multipath() && self.paths[path_id].rto().is_unknown()
     }
@@ -104,7 +103,7 @@ impl Association {
             return self.schedule_next_heartbeat(cx, path_id);
         }
         let path = &mut self.paths[path_id];
-        path.back_off_heartbeat(cx.now, &self.config);
+        path.on_heartbeat_error(cx.now, &self.config);
         // RFC 9260 §8.1: another path than the one in use says nothing about the peer.
         if path_id == self.data_path() {
             self.errors.on_unanswered();
@@ -221,7 +220,7 @@ impl Association {
             self.errors.on_answer();
         }
         if self.paths[path_id].is_held(cx.now) {
-            return self.paths[path_id].clear_errors();
+            return self.paths[path_id].on_answer_while_held();
         }
         self.path_answered(cx, path_id, sent_at, PathReason::Heartbeat);
     }

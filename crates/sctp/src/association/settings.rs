@@ -21,22 +21,7 @@ impl Association {
         config: &AssociationConfig,
     ) {
         let old = Arc::clone(&self.config);
-        let new = AssociationConfig {
-            local_addresses: old.local_addresses.clone(),
-            streams_out: old.streams_out,
-            streams_in_max: old.streams_in_max,
-            congestion: old.congestion,
-            coupling: old.coupling,
-            multipath: old.multipath,
-            initial_window_packets: old.initial_window_packets,
-            ecn: old.ecn,
-            nr_sack: old.nr_sack,
-            trace: old.trace,
-            receive_pool: old.receive_pool.clone(),
-            send_pool: old.send_pool.clone(),
-            timeout_pacer: old.timeout_pacer.clone(),
-            ..config.clone()
-        };
+        let new = config.clone().with_fixed_of(&old);
         if new == *old {
             return;
         }

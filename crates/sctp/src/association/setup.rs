@@ -50,7 +50,7 @@ impl Association {
         let mut paths: Vec<Path> = remotes.iter().map(path).collect();
         // RFC 9260 §5.4, 1: addresses named by the user are confirmed.
         for path in &mut paths {
-            path.set_state(PathState::Active);
+            path.confirm();
         }
         let rto = config.rto.initial;
         let setup = Setup { t1: Retry::start(now, rto), shutdown_wanted: false, cookie_increment: None };
@@ -214,7 +214,7 @@ impl Association {
         self.errors.on_answer();
         // RFC 9260 §5.4: the address of the handshake is confirmed, the others are probed.
         let primary = self.paths.primary();
-        self.paths[primary].set_state(PathState::Active);
+        self.paths[primary].confirm();
         self.outbound.set_multipath(self.paths.len() > 1 && self.wants_multipath());
         if let Some(inbound) = self.inbound.as_mut() {
             let ways = self.paths.len().max(self.local.listed().len());

@@ -161,8 +161,7 @@ impl Association {
         self.statistics.timeouts += 1;
         let path = &mut self.paths[path_id];
         path.count_t3(cx.now);
-        let trouble = self.outbound.handle_timeout(cx.now, path);
-        path.back_off_rto(&self.config.rto);
+        let trouble = self.outbound.handle_timeout(cx.now, path, &self.config.rto);
         if trouble {
             self.errors.on_unanswered();
             self.count_error(cx, path_id);

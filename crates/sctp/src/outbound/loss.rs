@@ -3,6 +3,7 @@
 use sctp_message::PathId;
 
 use super::Outbound;
+use crate::config::RtoConfig;
 use crate::path::{LostChunks, Path, SentPacket, Verdict};
 use crate::statistics::Statistics;
 use crate::time::Time;
@@ -27,13 +28,12 @@ impl Outbound {
         flight_bytes: usize,
         statistics: &mut Statistics,
     ) -> usize {
-        path.stop_loss_timer();
-        let mut losses = Losses::default();
+        let (mut losses, mut late_at) = (Losses::default(), None);
         while let Some((number, verdict)) = path.judge_oldest(now) {
             let reason = match verdict {
                 Verdict::Unknown => break,
                 Verdict::Late(at) if self.is_in_flight(path, number) => {
-                    path.start_loss_timer(at);
+                    late_at = Some(at);
                     break;
                 }
                 Verdict::Overtaken => LossReason::ReorderingThreshold,
@@ -42,6 +42,7 @@ impl Outbound {
             let Some((number, packet)) = path.pop_packet() else { break };
             self.lose_packet(now, path, number, &packet, reason, &mut losses);
         }
+        path.expect_oldest_by(late_at);
         if losses.reduces {
             path.retransmit_at_once();
         }
@@ -137,14 +138,14 @@ impl Outbound {
 
     /// Declares everything in flight on a path lost after its T3-rtx has expired (RFC 9260 §6.3.3). Returns whether that
     /// indicates a failure, and not merely a window that the peer keeps closed.
-    pub(crate) fn handle_timeout(&mut self, now: Time, path: &mut Path) -> bool {
+    pub(crate) fn handle_timeout(&mut self, now: Time, path: &mut Path, limits: &RtoConfig) -> bool {
         self.count_lost_packets(now, path);
         path.forget_packets_before(self.outstanding.oldest_packet(path.id(), path.next_packet()));
         let nacked = self.outstanding.nack_path(path);
         // RFC 9260 §6.1 A: probes of a closed window do not touch the congestion window.
         let trouble = !self.peer_window.take_refused();
         let lost = LostChunks { first_tsn: self.outstanding.first_tsn(), chunks: nacked.chunks };
-        path.on_t3(now, lost, nacked.wire_bytes, trouble);
+        path.on_t3(now, lost, nacked.wire_bytes, trouble, limits);
         trouble
     }
 

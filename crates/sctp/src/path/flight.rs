@@ -223,13 +223,8 @@ impl Flight {
     }
 
     #[inline]
-    pub(super) fn start_loss_timer(&mut self, at: Time) {
-        self.loss_timer = Some(at);
-    }
-
-    #[inline]
-    pub(super) fn stop_loss_timer(&mut self) {
-        self.loss_timer = None;
+    pub(super) fn set_loss_timer(&mut self, at: Option<Time>) {
+        self.loss_timer = at;
     }
 
     /// Plans a tail loss probe, unless the loss timer runs or nothing is in flight.
@@ -323,7 +318,7 @@ mod tests {
         let at = Time::ZERO + Duration::from_secs(1);
         sent(&mut flight, 0, false);
         flight.start_t3(at);
-        flight.start_loss_timer(at);
+        flight.set_loss_timer(Some(at));
         flight.leave(1000);
         flight.stop_timers();
         assert_eq!((flight.t3(), flight.loss_timer(), flight.probe_at()), (None, None, None));

@@ -3,6 +3,7 @@
 use super::recovery::LostChunks;
 use super::spurious_loss::{LateArrivals, Spurious};
 use super::{Path, SentPacket, Verdict};
+use crate::config::RtoConfig;
 use crate::congestion::{LostPacket, Signal};
 use crate::time::Time;
 use crate::trace::{LossReason, Timer, UndoReason};
@@ -17,14 +18,10 @@ impl Path {
         Some((number, verdict))
     }
 
+    /// Sets the time when the oldest packet in flight counts as lost, if any may.
     #[inline]
-    pub(crate) fn start_loss_timer(&mut self, at: Time) {
-        self.flight.start_loss_timer(at);
-    }
-
-    #[inline]
-    pub(crate) fn stop_loss_timer(&mut self) {
-        self.flight.stop_loss_timer();
+    pub(crate) fn expect_oldest_by(&mut self, at: Option<Time>) {
+        self.flight.set_loss_timer(at);
     }
 
     /// Removes the oldest packet.
@@ -122,7 +119,16 @@ impl Path {
     }
 
     /// Handles the expiry of T3: all chunks in flight, `lost_bytes` in all, were declared lost. `congested`: the window is reduced.
-    pub(crate) fn on_t3(&mut self, now: Time, lost: LostChunks, lost_bytes: usize, congested: bool) {
+    /// The RTO doubles.
+    pub(crate) fn on_t3(
+        &mut self,
+        now: Time,
+        lost: LostChunks,
+        lost_bytes: usize,
+        congested: bool,
+        limits: &RtoConfig,
+    ) {
+        self.rto.back_off(limits);
         self.flight.stop_timers();
         self.flight.on_silence();
         if congested {

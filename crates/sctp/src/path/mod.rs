@@ -8,10 +8,11 @@
 //! | `path_failure` | when a silent path counts as failed |
 //! | `mtu` | how long packets may be |
 //!
-//! `paths` has all paths of an association. `sent`, `acked` and `lost` pass each event on to all of them; `window` combines what they allow.
+//! `failover` changes the state of a path (RFC 9260 §8.2, RFC 7829). `paths` has all paths of an association. `sent`, `acked` and `lost` pass each event on to all of them; `window` combines what they allow.
 
 mod acked;
 mod delivery;
+mod failover;
 mod flight;
 mod heartbeat;
 mod lost;
@@ -199,11 +200,6 @@ impl Path {
         self.state
     }
 
-    /// Sets the state. Returns the previous one.
-    pub(crate) fn set_state(&mut self, state: PathState) -> PathState {
-        std::mem::replace(&mut self.state, state)
-    }
-
     /// Returns whether new data may take this path.
     #[inline]
     pub(crate) fn takes_data(&self) -> bool {
@@ -233,11 +229,6 @@ impl Path {
     /// Takes the round-trip time of the handshake.
     pub(crate) fn on_handshake_measured(&mut self, now: Time, rtt: Duration, limits: &RtoConfig) {
         self.rto.measure(now, rtt, limits);
-    }
-
-    /// Doubles the RTO after T3 has expired.
-    pub(crate) fn back_off_rto(&mut self, limits: &RtoConfig) {
-        self.rto.back_off(limits);
     }
 
     /// Marks the measured round-trip time as stale; the next measurement counts as the first.

@@ -32,7 +32,7 @@ fn a_local_address_that_no_packet_has_reached_is_not_kept() {
     let remote = SocketAddr::from(([192, 0, 2, 1], 9899));
     let [configured, reached, other] = [1, 2, 3].map(|n| Some(IpAddr::from([198, 51, 100, n])));
     let mut path = Path::new(remote, configured, PathHints::default(), &AssociationConfig::default());
-    path.set_state(PathState::Active);
+    path.confirm();
     assert!(path.on_received(Time::ZERO, reached, false));
     assert_eq!(path.local(), reached);
     assert!(!path.on_received(Time::ZERO + LOCAL_ADDRESS_KEPT, other, false));

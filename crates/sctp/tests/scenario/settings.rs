@@ -344,3 +344,22 @@ fn an_association_that_nothing_ends_has_no_timer_for_it() {
     peer.collect_output();
     assert_eq!(peer.endpoint.poll_timeout(), None);
 }
+
+#[test]
+fn options_that_the_handshake_has_used_are_reported_as_they_are_in_force() {
+    let mut peer = Peer::established_with(31, AssociationConfig::default());
+    let sack_delay = Duration::from_millis(10);
+    set(
+        &mut peer,
+        AssociationConfig {
+            init_retries_max: 1,
+            adaptation_indication: 7,
+            prompt_parts: false,
+            sack_delay,
+            ..AssociationConfig::default()
+        },
+    );
+    let in_force = peer.endpoint.config(peer.id).unwrap();
+    assert_eq!((in_force.init_retries_max, in_force.adaptation_indication), (8, 0));
+    assert_eq!((in_force.prompt_parts, in_force.sack_delay), (true, sack_delay));
+}
