@@ -7,13 +7,13 @@ use sctp_wire::chunk::Error;
 
 use super::causes::error_chunk;
 use super::control::Control;
+use super::setup::new_paths;
 use super::{Association, Context, State};
 use crate::cookie::StateCookie;
 use crate::event::{Event, Host};
 use crate::identity::Identity;
 use crate::inbound::Inbound;
 use crate::outbound::Outbound;
-use crate::path::Path;
 use crate::path_hints::PathHints;
 
 impl Association {
@@ -33,10 +33,7 @@ impl Association {
         let withheld_bytes = self.inbound.as_ref().map_or(0, Inbound::withheld_bytes);
         self.inbound.end(Inbound::end);
         self.identity = Identity::from_cookie(cookie);
-        let path = |&(remote, hints): &(SocketAddr, PathHints)| {
-            Path::new(remote, self.local.source(remote.ip(), hints, local), hints, &self.config)
-        };
-        self.paths.restart(remotes.iter().map(path).collect());
+        self.paths.restart(new_paths(remotes, &self.local, local, &self.config));
         self.outbound = Outbound::new(cookie.local_initial_tsn, &self.config);
         self.establish_from_cookie(cx, cookie, from);
         self.hold_window(withheld_bytes);

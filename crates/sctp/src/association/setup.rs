@@ -44,10 +44,7 @@ impl Association {
         remotes: &[(SocketAddr, PathHints)],
         local: LocalAddresses,
     ) -> Self {
-        let path = |&(remote, hints): &(SocketAddr, PathHints)| {
-            Path::new(remote, local.source(remote.ip(), hints, None), hints, &config)
-        };
-        let mut paths: Vec<Path> = remotes.iter().map(path).collect();
+        let mut paths = new_paths(remotes, &local, None, &config);
         // RFC 9260 §5.4, 1: addresses named by the user are confirmed.
         for path in &mut paths {
             path.confirm();
@@ -87,10 +84,7 @@ impl Association {
         (from, to): (SocketAddr, Option<IpAddr>),
     ) -> Self {
         let identity = Identity::from_cookie(cookie);
-        let path = |&(remote, hints): &(SocketAddr, PathHints)| {
-            Path::new(remote, local.source(remote.ip(), hints, to), hints, &config)
-        };
-        let paths = remotes.iter().map(path).collect();
+        let paths = new_paths(remotes, &local, to, &config);
         let mut association = Association::new(id, config, local, identity, State::Established, paths);
         association.establish_from_cookie(cx, cookie, from);
         association
@@ -422,4 +416,17 @@ impl Association {
             self.push_cookie_echo();
         }
     }
+}
+
+/// Returns new paths to these addresses. `handshake` is the local address that the handshake came to, if it is known.
+pub(super) fn new_paths(
+    remotes: &[(SocketAddr, PathHints)],
+    local: &LocalAddresses,
+    handshake: Option<IpAddr>,
+    config: &AssociationConfig,
+) -> Vec<Path> {
+    let path = |&(remote, hints): &(SocketAddr, PathHints)| {
+        Path::new(remote, local.source(remote.ip(), hints, handshake), hints, config)
+    };
+    remotes.iter().map(path).collect()
 }

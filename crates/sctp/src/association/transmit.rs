@@ -142,9 +142,20 @@ impl Association {
         limit: usize,
         buffer: &mut TransmitBuffer,
     ) -> (Filled, bool) {
-        let init = self.control.next().is_some_and(Control::is_init);
         packet::write_header(&self.identity.header(), buffer.out());
         let with_data = with_data && self.may_carry_data() && self.outbound.may_send(&self.paths[path_id]);
+        if self.write_control(path_id, limit, buffer) {
+            return (Filled::default(), true);
+        }
+        self.write_sack(with_data, limit, buffer);
+        let filled = if with_data { self.write_data(now, path_id, limit, buffer) } else { Filled::default() };
+        (filled, matches!(self.state, State::CookieEchoed { .. }))
+    }
+
+    /// Writes the control chunks in front of the queue that take this path, as many as fit. Returns whether the packet is complete:
+    /// an INIT is alone in its packet.
+    fn write_control(&mut self, path_id: PathId, limit: usize, buffer: &mut TransmitBuffer) -> bool {
+        let init = self.control.next().is_some_and(Control::is_init);
         while let Some(control) = self.control.next() {
             let alone = buffer.is_first_packet() && buffer.packet_bytes() == HEADER_BYTES;
             let fits = alone || buffer.packet_bytes() + control.bytes().len() <= limit;
@@ -156,33 +167,45 @@ impl Association {
             self.control.pop();
             self.statistics.control_chunks_sent += 1;
             if init {
-                return (Filled::default(), true);
+                return true;
             }
         }
-        if let Some(inbound) = self.inbound.as_mut() {
-            let rides = inbound.ack_waits() && (with_data || buffer.packet_bytes() > HEADER_BYTES);
-            let space = limit.saturating_sub(buffer.packet_bytes());
-            let least = inbound.sack_bytes_min();
-            if (inbound.ack_due() || rides) && space >= least {
-                let echo = self.ecn.echo().filter(|echo| space >= least + echo.wire_bytes());
-                if let Some(echo) = echo {
-                    echo.write(buffer.out());
-                    self.statistics.control_chunks_sent += 1;
-                }
-                let space = limit.saturating_sub(buffer.packet_bytes());
-                inbound.write_sack(space, buffer.out());
-                self.statistics.sacks_sent += 1;
-                self.statistics.control_chunks_sent += 1;
-            }
+        false
+    }
+
+    /// Writes a SACK if one is due, or waits and has company: data (`with_data`) or a control chunk. A report of congestion marks
+    /// goes with it.
+    fn write_sack(&mut self, with_data: bool, limit: usize, buffer: &mut TransmitBuffer) {
+        let Some(inbound) = self.inbound.as_mut() else { return };
+        let rides = inbound.ack_waits() && (with_data || buffer.packet_bytes() > HEADER_BYTES);
+        let space = limit.saturating_sub(buffer.packet_bytes());
+        let least = inbound.sack_bytes_min();
+        if !(inbound.ack_due() || rides) || space < least {
+            return;
         }
-        let mut filled = Filled::default();
-        if with_data {
-            let payload_bytes_max = self.fragmentation_point_bytes();
-            let mut packet = Packet { limit_bytes: limit, payload_bytes_max, buffer };
-            filled = self.outbound.fill_packet(now, &mut self.paths[path_id], &mut packet);
-            self.count_data(&filled);
+        if let Some(echo) = self.ecn.echo().filter(|echo| space >= least + echo.wire_bytes()) {
+            echo.write(buffer.out());
+            self.statistics.control_chunks_sent += 1;
         }
-        (filled, matches!(self.state, State::CookieEchoed { .. }))
+        let space = limit.saturating_sub(buffer.packet_bytes());
+        inbound.write_sack(space, buffer.out());
+        self.statistics.sacks_sent += 1;
+        self.statistics.control_chunks_sent += 1;
+    }
+
+    /// Fills the rest of the packet with DATA chunks.
+    fn write_data(
+        &mut self,
+        now: Time,
+        path_id: PathId,
+        limit_bytes: usize,
+        buffer: &mut TransmitBuffer,
+    ) -> Filled {
+        let payload_bytes_max = self.fragmentation_point_bytes();
+        let mut packet = Packet { limit_bytes, payload_bytes_max, buffer };
+        let filled = self.outbound.fill_packet(now, &mut self.paths[path_id], &mut packet);
+        self.count_data(&filled);
+        filled
     }
 
     fn count_data(&mut self, filled: &Filled) {
