@@ -12,7 +12,6 @@ use crate::pair::{must_end, recv_whole};
 /// More ABORTs than the core queues of packets without an association.
 const MANY: usize = 600;
 const MESSAGE_BYTES: usize = 60_000;
-const PAUSE: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn stack() -> Stack {
@@ -31,15 +30,15 @@ fn stack() -> Stack {
 fn fill(association: &Association) -> usize {
     let mut sent = 0;
     loop {
-        let before = sent;
         while association.try_send(&[1; MESSAGE_BYTES], &SendInfo::default()).is_ok() {
             sent += 1;
         }
-        if before == sent {
+        let known = association.statistics().unwrap();
+        // At most a probe of the window is on its way.
+        if known.peer_window_bytes < MESSAGE_BYTES as u64 && known.outstanding_chunks <= 1 {
             return sent;
         }
-        // Meanwhile the peer's buffer fills.
-        thread::sleep(PAUSE);
+        thread::yield_now();
     }
 }
 
