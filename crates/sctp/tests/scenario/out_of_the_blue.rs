@@ -324,6 +324,7 @@ fn another_address_does_not_speak_for_the_peer() {
     peer.sends().chunk(|_, out| abort(false)(out)).go();
     assert!(peer.app.messages.is_empty());
     assert_eq!(peer.endpoint.association_count(), 1);
+    assert_eq!(peer.endpoint.endpoint_statistics().tag_errors, 2);
 }
 
 #[test]

@@ -58,6 +58,20 @@ fn a_client_that_crashed_connects_again() {
 }
 
 #[test]
+fn a_peer_that_asks_again_with_its_tag_has_not_restarted() {
+    let mut peer = Peer::established(33);
+    let old_tag = peer.endpoint_tag;
+    peer.sends().tag(0).chunk(|p, out| p.init().write(out)).go();
+    let cookie = peer.takes_init_ack();
+    echoes(&mut peer, &cookie);
+    peer.expects_nothing();
+    assert_eq!((restarted(&peer), peer.endpoint.endpoint_statistics().cookie_errors), (None, 1));
+    peer.endpoint_tag = old_tag;
+    peer.sends().data(0).go();
+    peer.expects("SACK 0");
+}
+
+#[test]
 fn data_that_the_old_peer_had_not_acknowledged_is_reported() {
     let mut peer = Peer::established(5);
     for n in 0..3 {
