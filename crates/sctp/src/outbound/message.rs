@@ -5,8 +5,7 @@ use sctp_message::{PathId, SendInfo};
 use sctp_wire::chunk::{DATA_HEADER_BYTES, Data, DataFlags, DataHeader};
 use sctp_wire::{Ppid, Ssn, StreamId};
 
-use super::in_flight::Status;
-use super::run::{Run, failure, wire_bytes};
+use super::run::{Run, Status, failure, wire_bytes};
 use super::short::Short;
 use crate::config::MESSAGE_OVERHEAD_BYTES;
 use crate::event::SendFailure;

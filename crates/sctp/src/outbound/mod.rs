@@ -14,7 +14,7 @@
 //! | `message_limits` | the messages that can be sent at all |
 //! | `pending` | messages without a TSN; the place of a stream scheduler |
 //! | `run` | consecutive chunks of one packet, in wire form |
-//! | `in_flight` | the states of runs, and the bytes in flight that follow from them |
+//! | `run/in_flight` | the states of runs, and the bytes in flight that follow from them |
 //! | `outstanding` | runs and their totals |
 //! | `fill` | fills packets with DATA chunks (RFC 9260 §6.1, §6.10) |
 //! | `refused` | chunks that the peer had no room for (§6.2) |
@@ -24,7 +24,6 @@
 
 mod batch;
 mod fill;
-mod in_flight;
 mod loss;
 mod message;
 mod message_limits;

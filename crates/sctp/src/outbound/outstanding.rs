@@ -1,7 +1,7 @@
 //! DATA chunks that have a TSN and are not yet acknowledged cumulatively.
 //!
 //! The queue owns the state of each run of chunks and every total that follows from it. Its callers know TSNs, packets and paths.
-//! Each change updates the flight of the path at once (`in_flight`), and reports the chunks that it concerned.
+//! Each change updates the flight of the path at once (`run/in_flight`), and reports the chunks that it concerned.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -9,8 +9,7 @@ use std::ops::Range;
 use sctp_message::PathId;
 use smallvec::SmallVec;
 
-use super::in_flight::{InFlight, RunState};
-use super::run::Run;
+use super::run::{InFlight, Run, RunState};
 use crate::packet_number::after;
 use crate::partition_near::partition_near;
 use crate::path::{PacketTsns, Path, Paths};

@@ -4,17 +4,20 @@
 //! is lost as a whole, so a run has one state for all its chunks. It is split, by a walk along the headers of its chunks,
 //! only where the peer reports that it has some of them and not others, or where a shorter packet takes no more.
 
+mod in_flight;
+
 use std::ops::Range;
 
 use bytes::{Buf, Bytes, BytesMut};
 use sctp_message::{PathId, SendInfo};
 use sctp_wire::chunk::{DATA_HEADER_BYTES, DataHeader};
 
-use super::in_flight::{RunState, Status};
 use crate::config::MESSAGE_OVERHEAD_BYTES;
 use crate::event::SendFailure;
 use crate::send_pool::BlockCharge;
 use crate::transmit::TransmitBuffer;
+
+pub(super) use in_flight::{InFlight, RunState, Status};
 
 /// Consecutive DATA chunks. A run of several has whole messages only.
 #[derive(Debug)]

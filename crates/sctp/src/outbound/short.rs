@@ -8,8 +8,7 @@ use sctp_message::{PathId, SendInfo};
 use sctp_wire::chunk::{Data, DataFlags, DataHeader};
 use sctp_wire::{Ppid, Ssn, StreamId, Tsn};
 
-use super::in_flight::Status;
-use super::run::{Run, Walk, failure, take_header};
+use super::run::{Run, Status, Walk, failure, take_header};
 #[cfg(feature = "testing")]
 use crate::config::MESSAGE_OVERHEAD_BYTES;
 use crate::event::SendFailure;

@@ -4,9 +4,8 @@
 
 use std::collections::VecDeque;
 
-use super::in_flight::RunState;
 use super::pending::Waiting;
-use super::run::Run;
+use super::run::{Run, RunState};
 use crate::event::SendFailure;
 
 /// Maximum number of entries that a step releases without a report.

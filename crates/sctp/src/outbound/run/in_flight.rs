@@ -3,11 +3,11 @@
 //! [`InFlight::change`] is the only function that changes the state of a run. It keeps the payload in flight and the flight of the
 //! path, so neither can differ from the states. The room in the peer's window is not kept: it follows from the payload in flight.
 
-use super::run::Run;
+use super::Run;
 use crate::path::Path;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum RunState {
+pub(in crate::outbound) enum RunState {
     /// The chunks have TSNs and have not left yet.
     New,
     InFlight,
@@ -23,38 +23,43 @@ pub(super) enum RunState {
 
 /// The state of a run. Other files read it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Status(RunState);
+pub(in crate::outbound) struct Status(RunState);
 
 impl Status {
     /// The status of chunks that have not left yet.
-    pub(super) const NEW: Status = Status(RunState::New);
+    pub(in crate::outbound) const NEW: Status = Status(RunState::New);
 
     #[inline]
-    pub(super) fn state(self) -> RunState {
+    pub(in crate::outbound) fn state(self) -> RunState {
         self.0
     }
 
     #[cfg(test)]
-    pub(super) fn freed() -> Status {
+    pub(in crate::outbound) fn freed() -> Status {
         Status(RunState::NrGapAcked)
     }
 }
 
 /// The payload of all runs in flight.
 #[derive(Debug, Default)]
-pub(super) struct InFlight {
+pub(in crate::outbound) struct InFlight {
     payload_bytes: usize,
 }
 
 impl InFlight {
     #[inline]
-    pub(super) fn payload_bytes(&self) -> usize {
+    pub(in crate::outbound) fn payload_bytes(&self) -> usize {
         self.payload_bytes
     }
 
     /// Changes the state of a run whose path is `path`, and counts its bytes into or out of the flight. Returns the state before.
     #[inline]
-    pub(super) fn change(&mut self, run: &mut Run, state: RunState, path: &mut Path) -> RunState {
+    pub(in crate::outbound) fn change(
+        &mut self,
+        run: &mut Run,
+        state: RunState,
+        path: &mut Path,
+    ) -> RunState {
         let before = std::mem::replace(&mut run.status.0, state);
         match (before == RunState::InFlight, state == RunState::InFlight) {
             (true, false) => {
