@@ -356,6 +356,7 @@ async fn run_pending(registry: &Registry, rounds_max: usize) {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::os::fd::OwnedFd;
 
     use tokio::task::{spawn_local, yield_now};
 
@@ -384,6 +385,94 @@ mod tests {
         registry.forget(&socket);
         soon(lingering).await.expect("it goes on").expect("the socket is gone");
         soon(linger(&registry, cookie, of(user))).await.expect("there is none");
+    }
+
+    /// Opens a socket of user 1 that is connected to a listener of this stack. Returns its association, too.
+    async fn connected(registry: &Rc<Registry>) -> (u32, OwnedFd) {
+        let (style, options) = (Style::OneToOne, SocketOptions::new(&registry.stack));
+        let owner = Owner { user: 1, process: 1 };
+        let opened = registry.open(owner, false, style, style.initial_state(), options).expect("a channel");
+        let (socket, program_end) = tasks::start(registry, opened);
+        let peer = [SocketAddr::from(([127, 0, 0, 1], 7))];
+        let to = (Addresses::new(&peer).expect("one"), Start::Now, InitMessage::default());
+        let connected =
+            connect_for(registry, &socket, to, program_end.as_fd(), of(1)).await.expect("it begins");
+        let Answer::Association(id) = connected.answer else { panic!("it has an association") };
+        let assoc = socket.inner().associations.get(&id).cloned().expect("it was begun");
+        soon(async {
+            while assoc.association().is_none() {
+                yield_now().await;
+            }
+        })
+        .await;
+        (id, program_end)
+    }
+
+    fn of(user: u32) -> UCred {
+        let (one, _other) = rustix::net::socketpair(
+            rustix::net::AddressFamily::UNIX,
+            rustix::net::SocketType::STREAM,
+            rustix::net::SocketFlags::CLOEXEC,
+            None,
+        )
+        .expect("a pair");
+        let pair = rustix::net::sockopt::socket_peercred(&one).expect("a pair");
+        UCred { uid: rustix::process::Uid::from_raw(user), ..pair }
+    }
+
+    /// Returns a long answer to a user.
+    async fn told(registry: &Rc<Registry>, request: DaemonRequest<'_>, user: u32) -> String {
+        let reply = soon(perform(registry, request, of(user))).await.expect("an answer");
+        let mut text = vec![0; 1 << 16];
+        let bytes = rustix::io::pread(reply.lent.expect("a memfd"), &mut text[..], 0).expect("it is filled");
+        String::from_utf8_lossy(&text[..bytes]).into_owned()
+    }
+
+    const STRANGER: u32 = 61_003;
+
+    #[tokio::test(flavor = "local")]
+    async fn only_its_owner_and_the_administrator_manage_a_stream() {
+        let registry = Rc::new(registry());
+        let _listener = registry.stack.listen(7).expect("a free port");
+        let ((id, _end), (other, _other_end)) = (connected(&registry).await, connected(&registry).await);
+        let ask = async |request: DaemonRequest<'static>, user: u32| {
+            soon(perform(&registry, request, of(user)))
+                .await
+                .map(|reply| matches!(reply.answer, Answer::Refused(_)))
+        };
+        let push = DaemonRequest::Push { association: id, module: "counter" };
+        let (pop, unlink) =
+            (DaemonRequest::Pop { association: id }, DaemonRequest::Unlink { association: id });
+        let link = DaemonRequest::Link { association: id, other };
+        for request in [push, pop, link, unlink] {
+            assert_eq!(ask(request, STRANGER).await, Err(Errno::PERM), "{request:?}");
+        }
+        assert_eq!((ask(push, 1).await, ask(pop, 1).await), (Ok(false), Ok(false)));
+        assert_eq!((ask(push, 0).await, ask(pop, 1).await), (Ok(false), Err(Errno::PERM)), "it is root's");
+        assert_eq!(ask(pop, 0).await, Ok(false));
+        assert_eq!(ask(DaemonRequest::Link { association: id, other: id }, 1).await, Err(Errno::INVAL));
+        assert_eq!((ask(link, 0).await, ask(unlink, 1).await), (Ok(false), Err(Errno::PERM)), "it is root's");
+        assert_eq!(
+            (ask(unlink, 0).await, ask(link, 1).await, ask(unlink, 1).await),
+            (Ok(false), Ok(false), Ok(false))
+        );
+        for pushed in 0..8 {
+            assert_eq!(ask(push, 1).await, Ok(false), "after {pushed}");
+        }
+        assert_eq!(ask(push, 1).await, Ok(true), "there are too many");
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn users_are_told_about_their_own_sockets() {
+        let registry = Rc::new(registry());
+        let _listener = registry.stack.listen(7).expect("a free port");
+        let (_id, _end) = connected(&registry).await;
+        for request in [DaemonRequest::Status, DaemonRequest::Streams] {
+            for (user, is_told) in [(STRANGER, false), (1, true), (0, true)] {
+                let told = told(&registry, request, user).await;
+                assert_eq!(told.contains("\"user\":1,"), is_told, "{request:?} {user}: {told}");
+            }
+        }
     }
 
     #[tokio::test(flavor = "local")]
