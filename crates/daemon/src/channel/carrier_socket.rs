@@ -269,14 +269,14 @@ impl CarrierSocket {
         if bundle.messages() == 0 {
             return Ok(false);
         }
-        match self.try_send_bundle(&bundle) {
+        match self.try_send_bundle(bundle) {
             Err(Errno::AGAIN) => Err(NotPut::Blocked(Blocked::Full)),
             sent => sent.map(|()| true).map_err(NotPut::Failed),
         }
     }
 
-    fn try_send_bundle(&self, bundle: &BundleWriter<'_>) -> Result<(), Errno> {
-        let place = bundle.place();
+    fn try_send_bundle(&self, bundle: BundleWriter<'_>) -> Result<(), Errno> {
+        let place = bundle.finish();
         let record = carrier::bundle::header(place.start, place.len()).encode();
         self.try_send(&[IoSlice::new(&record)], &[])?;
         self.ring.on_put(place);
@@ -366,7 +366,7 @@ impl CarrierSocket {
         if let Place::Free(free) = self.ring.place_again(record.bytes.len(), self.unread_bytes()) {
             let mut bundle = BundleWriter::new(&self.ring, free);
             bundle.push_raw(&record.bytes);
-            return self.try_send_bundle(&bundle);
+            return self.try_send_bundle(bundle);
         }
         // The ring of the other socket has no memory.
         let ends = record.messages().skip(1).map(|(begin, _)| begin).chain([record.bytes.len()]);

@@ -260,11 +260,19 @@ impl State {
     }
 }
 
+/// Maximum size of a message, with its header, that is written to the ring with others.
+const SHORT_BYTES_MAX: usize = 2048;
+/// Number of bytes of short messages from which they are written to the ring.
+const SHORT_BYTES_TOGETHER: usize = 14 * 1024;
+
 /// A bundle that is being written to the ring.
 pub(crate) struct BundleWriter<'a> {
     ring: &'a ReceiveRing,
     begin: usize,
+    /// The end of the messages.
     at: usize,
+    /// Short messages in front of the end that are not in the ring yet.
+    short: Vec<u8>,
     limit: usize,
     messages: u32,
 }
@@ -272,7 +280,14 @@ pub(crate) struct BundleWriter<'a> {
 impl<'a> BundleWriter<'a> {
     /// Begins a bundle at a free place.
     pub(super) fn new(ring: &'a ReceiveRing, free: Range<usize>) -> BundleWriter<'a> {
-        BundleWriter { ring, begin: free.start, at: free.start, limit: free.end, messages: 0 }
+        BundleWriter {
+            ring,
+            begin: free.start,
+            at: free.start,
+            short: Vec::new(),
+            limit: free.end,
+            messages: 0,
+        }
     }
 
     /// Appends a message with its header. Returns false if there is no room.
@@ -281,6 +296,12 @@ impl<'a> BundleWriter<'a> {
         if header.record_bytes() > self.limit - self.at {
             return false;
         }
+        self.messages += 1;
+        if header.record_bytes() <= SHORT_BYTES_MAX {
+            self.push_short(header, content);
+            return true;
+        }
+        self.flush();
         self.ring.write(self.at, &header.encode());
         let mut at = self.at + HEADER_BYTES;
         for part in content {
@@ -288,8 +309,27 @@ impl<'a> BundleWriter<'a> {
             at += part.len();
         }
         self.at += header.record_bytes();
-        self.messages += 1;
         true
+    }
+
+    fn push_short<'b>(&mut self, header: &Header, content: impl IntoIterator<Item = &'b [u8]>) {
+        if self.short.is_empty() {
+            self.short.reserve_exact(SHORT_BYTES_TOGETHER + SHORT_BYTES_MAX);
+        }
+        self.short.extend_from_slice(&header.encode());
+        content.into_iter().for_each(|part| self.short.extend_from_slice(part));
+        self.at += header.record_bytes();
+        if self.short.len() >= SHORT_BYTES_TOGETHER {
+            self.flush();
+        }
+    }
+
+    /// Writes the short messages to the ring.
+    fn flush(&mut self) {
+        if !self.short.is_empty() {
+            self.ring.write(self.at - self.short.len(), &self.short);
+            self.short.clear();
+        }
     }
 
     /// Appends messages with their headers, for which there is room.
@@ -304,8 +344,9 @@ impl<'a> BundleWriter<'a> {
         self.messages
     }
 
-    /// Returns the place of the bundle.
-    pub(super) fn place(&self) -> Range<usize> {
+    /// Ends the bundle; returns its place.
+    pub(super) fn finish(mut self) -> Range<usize> {
+        self.flush();
         self.begin..self.at
     }
 }
