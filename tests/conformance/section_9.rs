@@ -157,7 +157,10 @@ fn an_abort_with_a_right_tag_ends_the_association(stage: &Stage) {
         let tag = if own_tag { peer.endpoint_tag } else { peer.tag };
         peer.sends().tag(tag).abort(reflected).go();
         assert_eq!(peer.endpoint.association_count(), usize::from(!counts));
-        assert_eq!(ended(&peer), counts.then(|| CloseReason::PeerAborted { cause: None, text: String::new() }));
+        assert_eq!(
+            ended(&peer),
+            counts.then(|| CloseReason::PeerAborted { cause: None, text: String::new() })
+        );
         peer.waits(Duration::from_secs(100));
         peer.expects_nothing();
     }
@@ -169,7 +172,10 @@ fn the_reason_of_an_abort_reaches_the_application(stage: &Stage) {
     Cause::UserInitiatedAbort(UserInitiatedAbort { reason: b"moving house" }).write(&mut causes);
     let causes = Causes::new(&causes);
     peer.sends().chunk(|_, out| Abort { reflected_tag: false, causes }.write(out)).go();
-    assert_eq!(ended(&peer), Some(CloseReason::PeerAborted { cause: Some(12), text: "moving house".to_owned() }));
+    assert_eq!(
+        ended(&peer),
+        Some(CloseReason::PeerAborted { cause: Some(12), text: "moving house".to_owned() })
+    );
 }
 
 fn shutdown_waits_until_everything_is_acknowledged(stage: &Stage) {

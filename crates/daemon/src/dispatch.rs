@@ -389,7 +389,7 @@ mod tests {
 
     /// Opens a socket of user 1 that is connected to a listener of this stack. Returns its association, too.
     async fn connected(registry: &Rc<Registry>) -> (u32, OwnedFd) {
-        let (style, options) = (Style::OneToOne, SocketOptions::new(&registry.stack));
+        let (style, options) = (Style::OneToOne, SocketOptions::new(registry.stack()));
         let owner = Owner { user: 1, process: 1 };
         let opened = registry.open(owner, false, style, style.initial_state(), options).expect("a channel");
         let (socket, program_end) = tasks::start(registry, opened);
@@ -398,7 +398,7 @@ mod tests {
         let connected =
             connect_for(registry, &socket, to, program_end.as_fd(), of(1)).await.expect("it begins");
         let Answer::Association(id) = connected.answer else { panic!("it has an association") };
-        let assoc = socket.inner().associations.get(&id).cloned().expect("it was begun");
+        let assoc = socket.associations().get(id).expect("it was begun");
         soon(async {
             while assoc.association().is_none() {
                 yield_now().await;
@@ -433,7 +433,7 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn only_its_owner_and_the_administrator_manage_a_stream() {
         let registry = Rc::new(registry());
-        let _listener = registry.stack.listen(7).expect("a free port");
+        let _listener = registry.stack().listen(7).expect("a free port");
         let ((id, _end), (other, _other_end)) = (connected(&registry).await, connected(&registry).await);
         let ask = async |request: DaemonRequest<'static>, user: u32| {
             soon(perform(&registry, request, of(user)))
@@ -465,7 +465,7 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn users_are_told_about_their_own_sockets() {
         let registry = Rc::new(registry());
-        let _listener = registry.stack.listen(7).expect("a free port");
+        let _listener = registry.stack().listen(7).expect("a free port");
         let (_id, _end) = connected(&registry).await;
         for request in [DaemonRequest::Status, DaemonRequest::Streams] {
             for (user, is_told) in [(STRANGER, false), (1, true), (0, true)] {

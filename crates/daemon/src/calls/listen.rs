@@ -75,6 +75,8 @@ pub(crate) async fn unlisten(registry: &Registry, socket: &Socket, recalled: Rec
     if socket.style() != Style::OneToMany {
         recalled.discard();
         discard_all(&socket.channel().endpoint).await;
+    } else {
+        recalled.put_back().await;
     }
     Ok(())
 }

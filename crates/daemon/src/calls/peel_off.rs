@@ -38,15 +38,16 @@ pub(crate) async fn peel_off(
     recalled: Recalled,
 ) -> Result<PeeledOff, Errno> {
     // The association may have ended since the caller looked it up.
-    let assoc = peelable(socket, id)?;
-    let (options, bound) = (socket.options().clone(), socket.addresses().bound());
-    let opened = registry.open(socket.owner(), socket.v6(), Style::PeeledOff, State::Connected, options)?;
-    let new = &opened.socket;
-    let Ok(pages) = new.channel().pages.descriptors() else {
-        // The new socket has no task that would forget it.
-        registry.forget(new);
-        return Err(Errno::MFILE);
+    let (assoc, opened, pages) = match prepare(registry, socket, id) {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            // The program looks for its position in the first record once it has the answer.
+            recalled.put_back().await;
+            return Err(error);
+        }
     };
+    let bound = socket.addresses().bound();
+    let new = &opened.socket;
     let local = bound.as_ref().map(Bound::first);
     new.on_adopted(&assoc, bound, local);
     registry.note_peeled_off(new, new.local_address().port(), &assoc);
@@ -62,6 +63,23 @@ pub(crate) async fn peel_off(
     }
     new.channel().watch_reads();
     Ok(PeeledOff { opened, pages, relay: OneToOneCommand::Relay { association: assoc, unsent } })
+}
+
+/// Opens the new socket; returns it with the association and the descriptors of its pages.
+fn prepare(
+    registry: &Registry,
+    socket: &Socket,
+    id: u32,
+) -> Result<(Rc<SocketAssociation>, Opened, [OwnedFd; 2]), Errno> {
+    let assoc = peelable(socket, id)?;
+    let options = socket.options().clone();
+    let opened = registry.open(socket.owner(), socket.v6(), Style::PeeledOff, State::Connected, options)?;
+    let Ok(pages) = opened.socket.channel().pages.descriptors() else {
+        // The new socket has no task that would forget it.
+        registry.forget(&opened.socket);
+        return Err(Errno::MFILE);
+    };
+    Ok((assoc, opened, pages))
 }
 
 /// Returns the association of this number if it can be peeled off.
@@ -130,4 +148,26 @@ async fn move_records(
         put.iter().filter(|(record, _)| record.is_long()).map(|(_, moves)| *moves).collect();
     channel.credit.move_to(&new.credit, &data, &long);
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::testing::{opened, read, registry};
+
+    /// A program compares its position with the first record as soon as it has the answer.
+    #[tokio::test(flavor = "local")]
+    async fn the_records_are_back_before_a_request_fails() {
+        let registry = registry();
+        let (socket, program_end) = opened(&registry, Style::OneToMany);
+        let carrier = socket.channel().carrier();
+        carrier.put_record(b"first", &[]).await.expect("room");
+        let recalled = carrier.recall(program_end.as_fd()).await.expect("nobody has the lock");
+        let front = Front { at: 0, is_begun: false };
+        let peeled = peel_off(&registry, &socket, (7, front), recalled).await;
+        assert_eq!(peeled.err(), Some(Errno::INVAL), "there is no such association");
+        assert_eq!(read(&program_end).as_deref(), Some(&b"first"[..]));
+    }
 }

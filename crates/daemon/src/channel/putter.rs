@@ -436,7 +436,11 @@ mod tests {
         let half = Limits::default().user_receive_bytes / 2;
         let others = registry.resources().received().account(1).charge_anyway(half - 64 * 1024 + 1);
         assert_eq!(try_put_bundle(&mut putter, &[message(1, 10)]), Ok(false));
-        assert_eq!(registry.resources().received().account(1).charged_bytes(), others.bytes(), "it asks for none");
+        assert_eq!(
+            registry.resources().received().account(1).charged_bytes(),
+            others.bytes(),
+            "it asks for none"
+        );
         drop(others);
         soon(socket.channel().carrier().ring_has_memory(1)).await;
         assert_eq!(try_put_bundle(&mut putter, &[message(1, 10)]), Ok(true));

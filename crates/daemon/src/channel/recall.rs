@@ -48,6 +48,13 @@ impl Recalled {
         self.records.clear();
     }
 
+    /// Puts the records back unchanged, and waits until they are there.
+    pub(crate) async fn put_back(mut self) {
+        let records = self.take().into_iter().map(|record| (record, false)).collect();
+        let (_, put) = self.sort(records, &self.carrier).await;
+        log_lost(put, &self.carrier);
+    }
+
     /// Puts each of these records back, or into another carrier if it is marked, on a thread that may wait for programs.
     /// Returns the records that were put: all, unless there was an error. All were in the carrier before, so it has room.
     pub(crate) async fn sort(
@@ -110,17 +117,20 @@ impl Drop for Recalled {
         self.carrier.closer().worker().run(move || {
             let put = records.iter().try_for_each(|record| carrier.put_raw(record));
             drop(gate);
-            match put {
-                // The program is gone.
-                Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
-                Err(error) => {
-                    log(
-                        Cause::User(carrier.closer().user()),
-                        format_args!("records of a program were lost: {error}"),
-                    );
-                }
-            }
+            log_lost(put, &carrier);
         });
+    }
+}
+
+/// Logs that records could not be put back.
+fn log_lost(put: Result<(), Errno>, carrier: &CarrierSocket) {
+    match put {
+        // The program is gone.
+        Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
+        Err(error) => {
+            let cause = Cause::User(carrier.closer().user());
+            log(cause, format_args!("records of a program were lost: {error}"));
+        }
     }
 }
 
@@ -260,6 +270,17 @@ mod tests {
         third.await.expect("room");
         assert_eq!(read(&program_end), ("first".into(), 2));
         assert_eq!((read(&program_end).0, read(&program_end).0), ("second".into(), "third".into()));
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn records_that_are_put_back_are_there_when_the_call_returns() {
+        let (carrier, program_end) = carrier();
+        let two = [program_end.as_fd(), program_end.as_fd()];
+        carrier.put_record(b"first", &two).await.expect("room");
+        carrier.put_record(b"second", &[]).await.expect("room");
+        carrier.recall(program_end.as_fd()).await.expect("nobody has the lock").put_back().await;
+        assert_eq!(read(&program_end), ("first".into(), 2));
+        assert_eq!(read(&program_end), ("second".into(), 0));
     }
 
     #[tokio::test(flavor = "local")]
