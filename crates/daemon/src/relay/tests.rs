@@ -143,6 +143,14 @@ async fn messages_of_a_peer_wait_for_room_in_the_channel_and_then_the_end_is_tol
         match inbound.step(&mut held, &mut |end| ends.push(end)) {
             Some(Wait::Message) => {}
             Some(Wait::Turn) => inbound.next_turn().await,
+            Some(Wait::Channel(_)) => {
+                // The ring may have waited for its memory alone.
+                soon(joined.socket.channel().carrier().ring_has_memory(content.len())).await;
+                match inbound.step(&mut held, &mut |end| ends.push(end)) {
+                    Some(Wait::Message | Wait::Turn) => {}
+                    wait => break wait,
+                }
+            }
             wait => break wait,
         }
     };
