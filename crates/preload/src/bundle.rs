@@ -2,7 +2,8 @@
 //!
 //! The messages of a bundle lie in the receive ring, which the daemon writes and the program maps, and the record says where.
 //! The record stays at the front of the carrier until the last message was read, so the descriptor polls readable until then,
-//! and the daemon leaves the memory as it is. Readers take messages without system calls; the sharers' page counts how far all of them have read.
+//! and the daemon leaves the memory as it is. Readers take messages without system calls; the sharers' page counts how far
+//! all of them have read.
 //!
 //! The lock for reading guards all of this.
 

@@ -93,8 +93,8 @@ impl PeerWindow {
         }
     }
 
-    /// Plans the next probe if the window is closed and no data in flight would cause a SACK. `idle`: none is in flight, nor waits
-    /// to be retransmitted.
+    /// Plans the next probe if the window is closed and no data in flight would cause a SACK. `idle`: none is in flight, nor
+    /// waits to be retransmitted.
     #[inline]
     pub(crate) fn plan_probe(
         &mut self,

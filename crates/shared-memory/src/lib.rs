@@ -151,8 +151,8 @@ impl Written {
         Written::of(memfd, mapping, long_words, bytes, pins)
     }
 
-    /// Creates a memfd as [`Written::new`] does, which has room for bytes in the range `more` behind the words. The system provides
-    /// the memory of the words at once, and that of the bytes at [`Written::provide`].
+    /// Creates a memfd as [`Written::new`] does, which has room for bytes in the range `more` behind the words. The system
+    /// provides the memory of the words at once, and that of the bytes at [`Written::provide`].
     ///
     /// # Errors
     ///

@@ -32,7 +32,8 @@ const SLACK_BYTES: u64 = 64 << 20;
 const USER_MEMORY_BYTES: u64 = 128 << 20;
 /// Time that a daemon may take to return memory.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Malformed requests of a user who fills the log, and lines that may be about them: some at once, and one every 10 s of the test.
+/// Malformed requests of a user who fills the log, and lines that may be about them: some at once, and one every 10 s of the
+/// test.
 const CHATTER_TURNS: u32 = 300;
 const LINES_OF_USER_MAX: usize = 20;
 /// Interval for rechecking whether a program has ended.

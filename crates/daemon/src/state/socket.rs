@@ -50,8 +50,8 @@ pub(super) struct NewSocket {
 
 /// One socket.
 ///
-/// Each part of its state changes by the events of the socket (`on_bound`, `on_connecting` and others), which also show the change
-/// to the program in the status page.
+/// Each part of its state changes by the events of the socket (`on_bound`, `on_connecting` and others), which also show the
+/// change to the program in the status page.
 pub(crate) struct Socket {
     number: u64,
     cookie: Cookie,

@@ -16,8 +16,8 @@ impl Association {
         self.close_with(cx, reason, None, &[]);
     }
 
-    /// Ends the association. `last_chunk` is sent to the peer; `causes` are those of the peer's ABORT, for a user who subscribes to
-    /// events.
+    /// Ends the association. `last_chunk` is sent to the peer; `causes` are those of the peer's ABORT, for a user who
+    /// subscribes to events.
     pub(super) fn close_with<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,

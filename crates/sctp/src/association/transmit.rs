@@ -152,8 +152,8 @@ impl Association {
         (filled, matches!(self.state, State::CookieEchoed { .. }))
     }
 
-    /// Writes the control chunks in front of the queue that take this path, as many as fit. Returns whether the packet is complete:
-    /// an INIT is alone in its packet.
+    /// Writes the control chunks in front of the queue that take this path, as many as fit. Returns whether the packet is
+    /// complete: an INIT is alone in its packet.
     fn write_control(&mut self, path_id: PathId, limit: usize, buffer: &mut TransmitBuffer) -> bool {
         let init = self.control.next().is_some_and(Control::is_init);
         while let Some(control) = self.control.next() {

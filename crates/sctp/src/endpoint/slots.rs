@@ -154,8 +154,8 @@ impl Slots {
         None
     }
 
-    /// Puts an association that has something to send into its queue. [`Scope::All`] makes it due if anything may leave now, however
-    /// little.
+    /// Puts an association that has something to send into its queue. [`Scope::All`] makes it due if anything may leave now,
+    /// however little.
     pub(super) fn enqueue(&mut self, id: AssociationId, scope: Scope, limits: BatchLimits) {
         let Some(slot) = self.slot_mut(id) else { return };
         let association = &mut slot.association;

@@ -73,7 +73,8 @@ impl Path {
         self.heartbeat.schedule(Some(now + wait));
     }
 
-    /// Handles that data avoids the path from now on. Returns whether it did not before; the caller then moves the data in flight.
+    /// Handles that data avoids the path from now on. Returns whether it did not before; the caller then moves the data in
+    /// flight.
     pub(crate) fn on_avoided(&mut self, now: Time) -> bool {
         let is_news = self.note_silence(now, !self.flight.is_empty());
         if is_news {

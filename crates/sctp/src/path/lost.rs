@@ -118,8 +118,8 @@ impl Path {
         }
     }
 
-    /// Handles the expiry of T3: all chunks in flight, `lost_bytes` in all, were declared lost. `congested`: the window is reduced.
-    /// The RTO doubles.
+    /// Handles the expiry of T3: all chunks in flight, `lost_bytes` in all, were declared lost. `congested`: the window is
+    /// reduced. The RTO doubles.
     pub(crate) fn on_t3(
         &mut self,
         now: Time,

@@ -8,7 +8,8 @@
 //! | `path_failure` | when a silent path counts as failed |
 //! | `mtu` | how long packets may be |
 //!
-//! `failover` changes the state of a path (RFC 9260 §8.2, RFC 7829). `paths` has all paths of an association. `sent`, `acked` and `lost` pass each event on to all of them; `window` combines what they allow.
+//! `failover` changes the state of a path (RFC 9260 §8.2, RFC 7829). `paths` has all paths of an association. `sent`,
+//! `acked` and `lost` pass each event on to all of them; `window` combines what they allow.
 
 mod acked;
 mod delivery;

@@ -226,7 +226,8 @@ impl SharedAssociation {
     }
 
     /// Replaces the options of this association at once, either all or none of them: to change single options, see
-    /// [`SharedAssociation::update_options`]. A changed option of paths applies to all paths; other settings of [`SharedAssociation::set_path`] remain.
+    /// [`SharedAssociation::update_options`]. A changed option of paths applies to all paths; other settings of
+    /// [`SharedAssociation::set_path`] remain.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -70,8 +70,8 @@ impl SharedEndpoint {
         self.association(id).abort(reason);
     }
 
-    /// Returns the first local address of the endpoint, with its SCTP port: as in [`std::net`], `0.0.0.0` or `[::]` if it is bound
-    /// to all addresses of the host.
+    /// Returns the first local address of the endpoint, with its SCTP port: as in [`std::net`], `0.0.0.0` or `[::]` if it is
+    /// bound to all addresses of the host.
     pub fn local_addr(&self) -> SocketAddr {
         self.stack.addr_of(self.port)
     }

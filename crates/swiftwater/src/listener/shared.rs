@@ -31,8 +31,8 @@ pub struct SharedListener {
 }
 
 impl SharedListener {
-    /// Returns the first local address of the listener, with its SCTP port: as in [`std::net`], `0.0.0.0` or `[::]` if it is bound
-    /// to all addresses of the host.
+    /// Returns the first local address of the listener, with its SCTP port: as in [`std::net`], `0.0.0.0` or `[::]` if it is
+    /// bound to all addresses of the host.
     pub fn local_addr(&self) -> SocketAddr {
         self.stack.addr_of(self.port)
     }
