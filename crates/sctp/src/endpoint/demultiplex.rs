@@ -113,11 +113,6 @@ impl Endpoint {
             return None;
         };
         let header = packet.header();
-        // RFC 9260 §3.1: port 0 is invalid.
-        if header.source_port == 0 || header.destination_port == 0 {
-            self.statistics.malformed += 1;
-            return None;
-        }
         let first = packet.chunks().next();
         if let Some(Ok(first)) = &first
             && self.is_out_of_the_blue(&header, first, &route)
