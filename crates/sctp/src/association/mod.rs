@@ -7,12 +7,15 @@
 //! | `restart` | a peer that connects again (§5.2.4 A) |
 //! | `messages` | messages of the user, on their way into the send queue |
 //! | `flush_rule` | when enough waits to be worth a transmission |
+//! | `causes` | error causes of ABORT and ERROR |
+//! | `settings` | changes of options while the association runs |
+//! | `view` | what users read of an association |
 //! | `receive` | chunks of a packet, in their order |
 //! | `schedule` | selection of the path of a packet with data |
 //! | `transmit` | building of packets |
 //! | `timers` | T1, T2, T3, delayed SACK |
 //! | `heartbeat` | probing of paths (§8.3) |
-//! | `probe_answers` | answers to probes of other ways |
+//! | `probe_answers` | replies to heartbeats between other pairs of addresses |
 //! | `failover` | failure and return of paths (§8.2, RFC 7829) |
 //! | `mtu` | packet length (RFC 8899) |
 //! | `events` | optional events (RFC 6458 §6.1) |

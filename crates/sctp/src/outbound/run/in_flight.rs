@@ -1,8 +1,8 @@
 //! The state of each outstanding run, and the bytes in flight that follow from it.
 //!
 //! [`InFlight::change`] is the only function that changes the state of a run. It keeps the payload in flight and the flight
-//! of the
-//! path, so neither can differ from the states. The room in the peer's window is not kept: it follows from the payload in flight.
+//! of the path, so neither can differ from the states. The room in the peer's window is not kept: it follows from the
+//! payload in flight.
 
 use super::Run;
 use crate::path::Path;
