@@ -65,9 +65,10 @@ struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: the mapping belongs to the process and not to a thread, and all accesses to it are atomic.
+// SAFETY: the mapping belongs to the process and not to a thread.
 unsafe impl Send for Mapping {}
-// SAFETY: all accesses to the memory are atomic.
+// SAFETY: words are accessed atomically. Bytes lie behind the words of their `Written`, whose lock admits one thread at a time
+// to write them, and nothing in this process reads them by a reference.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {

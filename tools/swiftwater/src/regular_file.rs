@@ -1,7 +1,7 @@
-//! Reading files that must be regular: a pipe may have no writer, and a device no end.
+//! Files that must be regular: a pipe may have no other end, and a device no limit; and a link may lead anywhere.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -25,9 +25,18 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
+/// Writes a new file in place of what has this name. So neither a link nor a pipe that another user has put into a shared folder
+/// under a name that this command chooses is written to.
+pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => File::create_new(path)?.write_all(content),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::os::unix::fs::symlink;
 
     use rustix::fs::{CWD, Mode, mkfifoat};
 
@@ -49,5 +58,21 @@ mod tests {
     fn a_regular_file_is_read_whole() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
         assert_eq!(read(&path).ok(), fs::read(&path).ok());
+    }
+
+    #[test]
+    fn a_link_and_a_pipe_are_replaced() {
+        let folder = std::env::temp_dir().join(format!("swiftwater-replace-{}", std::process::id()));
+        fs::create_dir(&folder).expect("a folder for temporary files");
+        let [victim, link, pipe] = ["victim", "link", "pipe"].map(|name| folder.join(name));
+        fs::write(&victim, "mine").expect("room");
+        symlink(&victim, &link).expect("a folder of our own");
+        mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).expect("a folder of our own");
+        for path in [&link, &pipe] {
+            replace(path, b"new").expect("room");
+            assert_eq!(fs::read(path).expect("a file"), b"new");
+        }
+        assert_eq!(fs::read(&victim).expect("a file"), b"mine");
+        fs::remove_dir_all(&folder).expect("it was made");
     }
 }

@@ -324,6 +324,8 @@ impl CarrierSocket {
                 () = reads.next() => {}
                 () = self.ring.grown() => {}
             }
+            // While records are taken back, their number says nothing about what the program has read.
+            let _gate = self.gate.read().await;
             if self.is_hung_up() || self.ring.is_half_free(self.unread_bytes()) {
                 return;
             }
@@ -351,12 +353,12 @@ impl CarrierSocket {
     pub(crate) fn put_raw(&self, record: &RawRecord) -> Result<(), Errno> {
         let descriptors: Vec<BorrowedFd<'_>> =
             record.descriptors.iter().map(ReceivedDescriptor::as_fd).collect();
-        if record.is_bundle() {
+        if record.is_bundle {
             return self.put_raw_bundle(record);
         }
         let parts = [IoSlice::new(&record.bytes)];
         match self.try_send(&parts, &descriptors) {
-            // Two records that were one take a little more room than it did.
+            // Records of a ring that has no memory take more room than they did.
             Err(Errno::AGAIN) => self.double_send_buffer().and_then(|()| self.try_send(&parts, &descriptors)),
             put => put,
         }
@@ -368,12 +370,12 @@ impl CarrierSocket {
             bundle.push_raw(&record.bytes);
             return self.try_send_bundle(bundle);
         }
-        // The ring of the other socket has no memory.
+        // The system has no memory for the ring.
         let ends = record.messages().skip(1).map(|(begin, _)| begin).chain([record.bytes.len()]);
         let mut begin = 0;
         for end in ends {
             let bytes = record.bytes[std::mem::replace(&mut begin, end)..end].to_vec();
-            self.put_raw(&RawRecord { bytes, descriptors: Vec::new() })?;
+            self.put_raw(&RawRecord { bytes, descriptors: Vec::new(), is_bundle: false })?;
         }
         Ok(())
     }

@@ -14,6 +14,8 @@ use crate::users::thread_time::ThreadTime;
 pub(crate) struct RawRecord {
     pub(super) bytes: Vec<u8>,
     pub(super) descriptors: Vec<ReceivedDescriptor>,
+    /// Whether the bytes lay in a receive ring. They may not fit in a carrier.
+    pub(super) is_bundle: bool,
 }
 
 impl RawRecord {
@@ -30,17 +32,12 @@ impl RawRecord {
         }
         bytes.truncate(count);
         bytes.shrink_to_fit();
-        Ok(RawRecord { bytes, descriptors })
+        Ok(RawRecord { bytes, descriptors, is_bundle: false })
     }
 
     /// Returns the offset and the header of each message.
     pub(crate) fn messages(&self) -> impl Iterator<Item = (usize, Header)> {
         bundle::messages(&self.bytes)
-    }
-
-    /// Returns whether there are several messages.
-    pub(super) fn is_bundle(&self) -> bool {
-        self.messages().nth(1).is_some()
     }
 
     pub(crate) fn is_size_hint(&self) -> bool {
@@ -62,7 +59,8 @@ impl RawRecord {
     /// Splits the record after its first message; returns the following messages.
     pub(crate) fn split_off_rest(&mut self) -> Option<RawRecord> {
         let (second, _) = self.messages().nth(1)?;
-        Some(RawRecord { bytes: self.bytes.split_off(second), descriptors: Vec::new() })
+        let bytes = self.bytes.split_off(second);
+        Some(RawRecord { bytes, descriptors: Vec::new(), is_bundle: self.is_bundle })
     }
 }
 
@@ -80,7 +78,7 @@ mod tests {
         };
         let whole = [message(b"one"), message(b"second")].concat();
         let cut = |at: usize| {
-            let mut record = RawRecord { bytes: whole.clone(), descriptors: Vec::new() };
+            let mut record = RawRecord { bytes: whole.clone(), descriptors: Vec::new(), is_bundle: true };
             record.cut_front(at);
             record.bytes
         };

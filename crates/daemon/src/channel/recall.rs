@@ -56,7 +56,8 @@ impl Recalled {
     }
 
     /// Puts each of these records back, or into another carrier if it is marked, on a thread that may wait for programs.
-    /// Returns the records that were put: all, unless there was an error. All were in the carrier before, so it has room.
+    /// Returns the records that were put: all, unless there was an error. All were in the carrier and in its ring before, so there
+    /// is room. If the caller stops waiting, the thread continues, and no other record is sent to the program until it has ended.
     pub(crate) async fn sort(
         &self,
         records: Vec<(RawRecord, bool)>,
@@ -66,7 +67,9 @@ impl Recalled {
             return (records, Ok(()));
         }
         let carriers = [Arc::clone(&self.carrier), Arc::clone(other)];
+        let gate = Arc::clone(&self.gate);
         let sorting = Job::begin(self.carrier.closer().worker(), move || {
+            let _gate = gate;
             let mut put = Vec::with_capacity(records.len());
             for (record, is_marked) in records {
                 if let Err(error) = carriers[usize::from(is_marked)].put_raw(&record) {
@@ -92,7 +95,7 @@ impl Recalled {
             match RawRecord::take(program_end, (self.carrier.closer(), self.carrier.time())) {
                 Ok(mut record) => {
                     if let Some(messages) = self.carrier.ring().take_back(&record.bytes) {
-                        record.bytes = messages;
+                        (record.bytes, record.is_bundle) = (messages, true);
                     }
                     self.records.push_back(record);
                 }
@@ -209,7 +212,7 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Waker};
 
-    use carrier::record::MESSAGE_BYTES_MAX;
+    use carrier::record::{HEADER_BYTES, Header, Kind, MESSAGE_BYTES_MAX};
     use carrier::status_page::State;
     use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, recvmsg};
     use shared_memory::Pins;
@@ -283,6 +286,29 @@ mod tests {
         assert_eq!(read(&program_end), ("second".into(), 0));
     }
 
+    /// The messages of six records of 64 bytes are more than fits in a carrier.
+    #[tokio::test(flavor = "local")]
+    async fn bundles_go_back_to_the_ring_even_if_each_is_one_message() {
+        const BYTES: usize = 60_000;
+        let (carrier, program_end) = carrier();
+        let header = Header { bytes: BYTES as u32, ..Header::new(Kind::Data) };
+        let content = |number: u8| [&header.encode()[..], &[number; BYTES]].concat();
+        for number in 0..6 {
+            carrier.ring_has_memory(BYTES + HEADER_BYTES).await;
+            let put = carrier.try_put_bundle(BYTES + HEADER_BYTES, |bundle| {
+                assert!(bundle.push(&header, [&[number; BYTES][..]]));
+            });
+            assert_eq!(put, Ok(true), "{number}");
+        }
+        carrier.recall(program_end.as_fd()).await.expect("nobody has the lock").put_back().await;
+        for number in 0..6 {
+            let mut record = [0; 2 * HEADER_BYTES];
+            let (bytes, _) =
+                rustix::net::recv(&program_end, &mut record, RecvFlags::DONTWAIT).expect("a record");
+            assert!(carrier.bundle_of(&record[..bytes]) == Some(content(number)), "{number}");
+        }
+    }
+
     #[tokio::test(flavor = "local")]
     async fn records_that_are_discarded_do_not_come_back() {
         let (carrier, program_end) = carrier();
@@ -341,7 +367,7 @@ mod tests {
         assert!(pin!(full).poll(&mut Context::from_waker(Waker::noop())).is_pending());
         let mut recalled = carrier.recall(program_end.as_fd()).await.expect("nobody has the lock");
         let mut records: Vec<_> = recalled.take().into_iter().map(|record| (record, false)).collect();
-        let one_more = RawRecord { bytes: record.into(), descriptors: Vec::new() };
+        let one_more = RawRecord { bytes: record.into(), descriptors: Vec::new(), is_bundle: false };
         records.push((one_more, false));
         let count = records.len();
         let (put, result) = recalled.sort(records, &carrier).await;
@@ -364,7 +390,13 @@ mod tests {
         assert_eq!(read(&other_end).0, "second");
         drop(other_end);
         let (put, result) = recalled
-            .sort(vec![last, (RawRecord { bytes: b"lost".into(), descriptors: Vec::new() }, true)], &other)
+            .sort(
+                vec![
+                    last,
+                    (RawRecord { bytes: b"lost".into(), descriptors: Vec::new(), is_bundle: false }, true),
+                ],
+                &other,
+            )
             .await;
         assert_eq!((put.len(), result), (1, Err(Errno::PIPE)));
         assert_eq!(read(&program_end).0, "fourth");

@@ -54,6 +54,8 @@ struct State {
     is_watched: bool,
     /// Whether a thread asks the system for memory.
     is_growing: bool,
+    /// Whether the system has refused memory since the ring was empty.
+    cannot_grow: bool,
     /// Whether a thread returns the memory to the system.
     is_returning: bool,
 }
@@ -118,25 +120,27 @@ impl ReceiveRing {
     pub(super) fn place_again(&self, bytes: usize, unread_bytes: usize) -> Place {
         let mut state = self.state();
         state.forget_read(unread_bytes);
-        if state.is_growing || state.is_returning {
+        if state.is_returning {
             return Place::NoMemory;
         }
         let Some(free) = state.free(bytes) else { return Place::Full };
         let range = state.provided..needed_bytes(&free, bytes);
-        if !range.is_empty() {
-            state.is_growing = true;
+        if free.start + bytes > state.provided {
             drop(state);
+            // Another thread may ask for the same memory, which makes no difference.
             let charge = self.account.charge_anyway(range.len());
             let has_grown = self.memory.grow_ring(range.clone(), charge);
             state = self.state();
-            state.on_grown(has_grown, range.end);
+            if has_grown {
+                state.provided = state.provided.max(range.end);
+            }
         }
         state.place(&free, bytes)
     }
 
     fn begin_to_grow(self: &Arc<Self>, state: &mut State, bytes: usize, worker: &Worker) {
         let range = state.provided..bytes;
-        if state.is_growing {
+        if state.is_growing || state.cannot_grow {
             return;
         }
         let Some(charge) = self.account.take_spare(range.len()) else { return };
@@ -236,8 +240,9 @@ impl State {
 
     fn on_grown(&mut self, has_grown: bool, bytes: usize) {
         self.is_growing = false;
+        self.cannot_grow = !has_grown;
         if has_grown {
-            self.provided = bytes;
+            self.provided = self.provided.max(bytes);
         }
     }
 
@@ -246,6 +251,8 @@ impl State {
         let unread = unread_bytes.div_ceil(record_cost_bytes());
         let read = self.unread.len().saturating_sub(unread);
         self.unread.drain(..read);
+        // An empty ring begins again.
+        self.cannot_grow &= !self.unread.is_empty();
     }
 
     /// Returns the free memory from the end of the last bundle on, or from the beginning, if it has at least so many bytes. A

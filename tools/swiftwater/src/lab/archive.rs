@@ -5,7 +5,7 @@
 //! earlier run remain until there are new ones; files that are not of the laboratory remain in any case.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -149,7 +149,7 @@ impl Archive {
         let new = new(&path);
         let written = serde_json::to_vec_pretty(what)
             .map_err(io::Error::from)
-            .and_then(|text| write_new(&new, &text))
+            .and_then(|text| regular_file::replace(&new, &text))
             .and_then(|()| fs::rename(&new, &path));
         written.map_err(|error| {
             let _ = fs::remove_file(&new);
@@ -207,17 +207,8 @@ fn new(path: &Path) -> PathBuf {
 /// Fails early if no files can be made in a folder.
 fn check_writable(folder: &Path) -> io::Result<()> {
     let probe = new(&folder.join(MANIFEST));
-    write_new(&probe, &[])?;
+    regular_file::replace(&probe, &[])?;
     fs::remove_file(probe)
-}
-
-/// Writes a file that does not exist yet, in place of one that an earlier run has left half written. Follows no link, which
-/// another user may have put into a shared folder.
-fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => fs::File::create_new(path)?.write_all(content),
-    }
 }
 
 /// Returns the time that processors were busy for other programs than this one and its finished children.

@@ -101,7 +101,10 @@ pub(crate) fn request_connect(
         Ok((Primitive::ErrorAck { t_error, .. }, _)) => {
             Err(ConnectError::Lost(Loss::fault(t_error.to_string())))
         }
-        Ok((_, id)) => Ok(AssociationId(id.unwrap_or_default())),
+        Ok((_, Some(id))) => Ok(AssociationId(id)),
+        Ok((_, None)) => {
+            Err(ConnectError::Lost(Loss::fault("the provider named no association".to_string())))
+        }
         Err(error) => Err(ConnectError::Lost(Loss::fault(error.to_string()))),
     }
 }

@@ -54,9 +54,16 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), ReportError> {
     let manifest: Manifest = read(&args.folder.join(MANIFEST))?;
     let rows: Vec<Row> = read(&args.folder.join(RESULTS))?;
     let traces = read_traces(&args.folder.join(TRACES))?;
-    let path = args.html.clone().unwrap_or_else(|| args.folder.join(PAGE));
     let page = render(&manifest, &rows, &traces);
-    fs::write(&path, page).map_err(|source| ReportError::Write { path: path.clone(), source })?;
+    let (path, written) = match &args.html {
+        Some(path) => (path.clone(), fs::write(path, page)),
+        None => {
+            let path = args.folder.join(PAGE);
+            let written = regular_file::replace(&path, page.as_bytes());
+            (path, written)
+        }
+    };
+    written.map_err(|source| ReportError::Write { path: path.clone(), source })?;
     note(format_args!("written: {}", path.display()));
     Ok(())
 }

@@ -15,6 +15,7 @@ use super::args::{PlotArgs, Select};
 use super::reader::{Body, Entry, Reader};
 use super::{ReadError, TraceError, show};
 use crate::output::print;
+use crate::regular_file;
 use columns::Columns;
 
 /// Width of a drawing.
@@ -80,7 +81,11 @@ pub(super) fn run(args: &PlotArgs) -> Result<(), TraceError> {
         Format::Svg => svg,
         Format::Html => page::render(&drawing, &svg),
     };
-    fs::write(&output, text).map_err(|source| TraceError::Write { path: output.clone(), source })?;
+    let written = match args.output {
+        Some(_) => fs::write(&output, text),
+        None => regular_file::replace(&output, text.as_bytes()),
+    };
+    written.map_err(|source| TraceError::Write { path: output.clone(), source })?;
     let count = drawing.figures.len();
     let mut said = format!("{}: {count} path{}\n", output.display(), if count == 1 { "" } else { "s" });
     if drawing.left_out > 0 {
