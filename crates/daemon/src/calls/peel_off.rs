@@ -62,6 +62,7 @@ pub(crate) async fn peel_off(
         socket.channel().credit.release_all();
     }
     new.channel().watch_reads();
+    new.channel().watch_ring();
     Ok(PeeledOff { opened, pages, relay: OneToOneCommand::Relay { association: assoc, unsent } })
 }
 

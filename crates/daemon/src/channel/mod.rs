@@ -128,7 +128,7 @@ impl Channel {
         let mut announced = self.announced();
         let messages = record.messages().map(|(_, header)| header.bytes);
         announced.longest = messages.fold(announced.longest, u32::max);
-        announced.bundles |= record.messages().nth(1).is_some();
+        announced.bundles |= record.is_bundle;
         self.pages.set_longest(announced.longest);
         self.pages.set_bundles(announced.bundles);
     }
@@ -141,7 +141,7 @@ impl Channel {
     }
 
     /// Starts a task that returns the memory of the receive ring once that is idle, if the ring has memory and no task waits.
-    fn watch_ring(self: &Rc<Self>) {
+    pub(crate) fn watch_ring(self: &Rc<Self>) {
         if let Some(bundles) = self.carrier().ring().begin_watch() {
             tokio::task::spawn_local(return_idle_ring(Rc::downgrade(self), bundles));
         }

@@ -281,6 +281,7 @@ mod tests {
     use carrier::status_page::StatusPage;
 
     use super::*;
+    use crate::channel::raw_record::RawRecord;
     use crate::channel::style::Style;
     use crate::testing::{header, opened, read, read_bundled, registry, soon};
     use crate::users::limits::Limits;
@@ -358,6 +359,22 @@ mod tests {
         channel.carrier().closer().drained().await;
         assert_eq!(try_put(&mut putter, &message(3, 10)), Ok(Put::Record));
         assert!(!are_expected());
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_program_expects_a_bundle_of_one_message_that_moves_to_its_socket() {
+        let registry = registry();
+        let (socket, _program_end) = opened(&registry, Style::PeeledOff);
+        let channel = socket.channel();
+        let record = |is_bundle| RawRecord {
+            bytes: Header::new(Kind::Data).encode().into(),
+            descriptors: Vec::new(),
+            is_bundle,
+        };
+        channel.expect(&record(false));
+        assert_eq!(channel.pages.field(StatusPage::BUNDLES_AT), 0);
+        channel.expect(&record(true));
+        assert_ne!(channel.pages.field(StatusPage::BUNDLES_AT), 0);
     }
 
     #[tokio::test(flavor = "local")]
