@@ -15,12 +15,11 @@ use carrier::record::{Flags, Header, Kind};
 
 use crate::message::{self, Message};
 use crate::pages::Pages;
-use crate::receive;
 use crate::system::{self, Buffers, Errno, Result};
 
 /// Peeks at the record at the front, and notes in the page if it is a bundle.
 pub(crate) fn begin(fd: RawFd, pages: Pages<'_>) -> Result<bool> {
-    let (Some(record), _) = receive::measure(fd)? else { return Ok(false) };
+    let (Some(record), _) = message::measure(fd)? else { return Ok(false) };
     if record.kind != Kind::Bundle {
         return Ok(false);
     }

@@ -18,7 +18,7 @@ use crate::cancel;
 use crate::descriptor::Descriptor;
 use crate::form;
 use crate::lock::{self, Held, Patience};
-use crate::message::{Message, count};
+use crate::message::{self, Message, count};
 use crate::pages::Pages;
 use crate::parts::{Direction, with_header};
 use crate::self_connect;
@@ -171,7 +171,7 @@ pub(crate) fn front(fd: RawFd, descriptor: &Descriptor) -> Result<Option<Header>
 /// Returns the header of the first message in the record at the front, after removing records that only announce others.
 fn peek(fd: RawFd, pages: Pages<'_>) -> Result<Option<Header>> {
     loop {
-        match measure(fd) {
+        match message::measure(fd) {
             Ok((Some(record @ Header { kind: Kind::Bundle, .. }), _)) => {
                 return Ok(bundle::first(pages, &record));
             }
@@ -275,7 +275,7 @@ pub(crate) fn recover(fd: RawFd, pages: Pages<'_>) {
     if consumed == 0 && bundle_bytes == 0 {
         return;
     }
-    let (record, bytes) = measure(fd).unwrap_or((None, 0));
+    let (record, bytes) = message::measure(fd).unwrap_or((None, 0));
     let bundle = record.filter(|record| record.kind == Kind::Bundle);
     let header = bundle.map_or(record, |record| bundle::first(pages, &record));
     let noted = header.filter(|_| header == pages.sharers.front());
@@ -301,15 +301,6 @@ pub(crate) fn recover(fd: RawFd, pages: Pages<'_>) {
 /// record, the kernel finds nothing; a negative one makes it peek from the beginning.
 pub(crate) fn peek_offset(consumed: u32) -> c_int {
     consumed.wrapping_add(HEADER_BYTES as u32) as c_int
-}
-
-/// Returns the header of the record at the kernel's peek offset, and the record's length.
-pub(crate) fn measure(fd: RawFd) -> Result<(Option<Header>, usize)> {
-    let mut bytes = [0; HEADER_BYTES];
-    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_TRUNC;
-    // SAFETY: the destination is writable.
-    let received = unsafe { system::receive::<0>(fd, &[Buffers::of(&mut bytes)], flags) }?;
-    Ok((Header::parse(&bytes), received.bytes))
 }
 
 /// The state of the front of the carrier.

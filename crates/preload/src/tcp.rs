@@ -10,7 +10,7 @@ use libc::{c_int, iovec};
 use crate::descriptor::Descriptor;
 use crate::environment;
 use crate::lock::Patience;
-use crate::message::Message;
+use crate::message::{self, Message};
 use crate::pages::Pages;
 use crate::system::{self, Buffers, Errno, Result};
 use crate::{bundle, lock, receive, table};
@@ -127,7 +127,7 @@ fn records(fd: RawFd, pages: Pages<'_>) -> Result<usize> {
     let (mut at, mut content) = (0, 0);
     for _ in 0..COUNTED_RECORDS_MAX {
         system::set_peek_offset(fd, at as c_int)?;
-        match receive::measure(fd) {
+        match message::measure(fd) {
             Ok((Some(header), bytes)) => {
                 let is_long = header.flags.contains(Flags::IN_MEMFD);
                 content += if is_long {
