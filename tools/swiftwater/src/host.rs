@@ -7,6 +7,9 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::unistd::{Gid, Pid, Uid, setgid, setgroups, setuid};
 
+/// Load of other programs, in processors, from which figures are not to be compared.
+pub(crate) const OTHERS_BUSY_MAX: f64 = 0.15;
+
 /// Returns the numbers of the processors that this process may use.
 pub(crate) fn allowed_processors() -> Vec<usize> {
     let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else { return vec![0] };
@@ -72,6 +75,20 @@ pub(crate) fn busy_time() -> Duration {
     let busy: u64 =
         ticks.iter().take(8).enumerate().filter(|(field, _)| !matches!(field, 3 | 4)).map(|(_, t)| t).sum();
     Duration::from_millis(busy * 1000 / TICKS_PER_S)
+}
+
+/// Returns the time that processors were busy for other programs than this one and its finished children.
+pub(crate) fn others_busy_time() -> Duration {
+    busy_time().saturating_sub(processor_time() + processor_time_of_children())
+}
+
+/// Returns a sentence about the processors that other programs kept busy meanwhile, if that was too many to ignore.
+pub(crate) fn busy_sentence(processors: f64) -> Option<String> {
+    (processors >= OTHERS_BUSY_MAX).then(|| {
+        format!(
+            "other programs kept {processors:.1} processors busy meanwhile: compare nothing before you have repeated this on a quiet machine"
+        )
+    })
 }
 
 /// Returns the release of the running kernel.

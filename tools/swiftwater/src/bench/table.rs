@@ -4,11 +4,9 @@ use std::fmt::Write;
 
 use super::result::Row;
 use super::series::Series;
+use crate::host::{self, OTHERS_BUSY_MAX};
 use crate::stats::median;
 use crate::units::{grouped, mbits};
-
-/// Load of other programs, in processors, above which the table warns.
-const OTHERS_BUSY_MAX: f64 = 0.15;
 
 const HEAD: [&str; 10] = [
     "bytes",
@@ -114,11 +112,7 @@ pub(crate) fn others_busy(rows: &[Row]) -> Option<f64> {
 
 fn notes(rows: &[Row]) -> Vec<String> {
     let mut notes = Vec::new();
-    if let Some(busy) = others_busy(rows) {
-        notes.push(format!(
-            "other programs kept {busy:.1} processors busy meanwhile: compare nothing before you have repeated this on a quiet machine"
-        ));
-    }
+    notes.extend(others_busy(rows).and_then(host::busy_sentence));
     if let Some(row) = rows.iter().find(|row| row.series == "tcp-artificial") {
         notes.push(format!(
             "tcp-artificial: the sender ran at nice {}, the receiver at {} (of -20 and 19)",

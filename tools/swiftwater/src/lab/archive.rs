@@ -95,7 +95,7 @@ impl Archive {
             check_writable(folder).map_err(|error| write_error(folder, &error))?;
         }
         let folder = folder.to_owned();
-        let busy_before = others_busy();
+        let busy_before = host::others_busy_time();
         Ok(Archive { folder, manifest, began: Instant::now(), busy_before, traces: 0, begun: false })
     }
 
@@ -138,7 +138,7 @@ impl Archive {
         }
         self.manifest.experiments.push(experiment.to_owned());
         let elapsed_s = self.began.elapsed().as_secs_f64();
-        let busy = others_busy().saturating_sub(self.busy_before).as_secs_f64();
+        let busy = host::others_busy_time().saturating_sub(self.busy_before).as_secs_f64();
         self.manifest.elapsed_s = elapsed_s;
         self.manifest.others_busy_processors = Some(busy / elapsed_s.max(1e-9));
         self.write(MANIFEST, &self.manifest)
@@ -209,11 +209,6 @@ fn check_writable(folder: &Path) -> io::Result<()> {
     let probe = new(&folder.join(MANIFEST));
     regular_file::replace(&probe, &[])?;
     fs::remove_file(probe)
-}
-
-/// Returns the time that processors were busy for other programs than this one and its finished children.
-fn others_busy() -> Duration {
-    host::busy_time().saturating_sub(host::processor_time() + host::processor_time_of_children())
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ::lab::experiment::{self, Case, Experiment, Options, Outcome, Watch, table, table_with};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -230,7 +230,9 @@ fn run_live(
             String::new()
         };
         note(format_args!("{}{place}: {}", live::name(experiment), live::estimate(experiment, settings)));
+        let (began, busy) = (Instant::now(), host::others_busy_time());
         let mut results = live::run(experiment, settings, &conditions);
+        let busy = host::others_busy_time().saturating_sub(busy).div_duration_f64(began.elapsed());
         let missing = results.failure.take().map(LabError::from);
         let name = live::name(experiment);
         if json.leaves_text() && !results.outcomes.is_empty() {
@@ -240,6 +242,10 @@ fn run_live(
         if let Some(sentence) =
             live::disturbance(results.outcomes.iter().filter_map(|(_, figures)| figures.as_ref()))
         {
+            note(format_args!("{sentence}"));
+        }
+        // The lines may be on time while the ends have no processor.
+        if let Some(sentence) = host::busy_sentence(busy) {
             note(format_args!("{sentence}"));
         }
         let traces = std::mem::take(&mut results.traces);

@@ -259,8 +259,8 @@ pub(in crate::lab) fn disturbance<'a>(all: impl Iterator<Item = &'a Figures>) ->
     let disturbed = all.iter().filter(|figures| figures.disturbed).count();
     (disturbed > 0).then(|| {
         format!(
-            "disturbed: in runs of {disturbed} of {} measurements this machine lost packets or was late; end what else runs, or \
-             run this as root, for real-time priority",
+            "disturbed: in runs of {disturbed} of {} measurements this machine lost packets or was late; end what else runs, or, \
+             if you are not root, run this as root, for real-time priority",
             all.len()
         )
     })
