@@ -115,7 +115,7 @@ pub trait Driver: Any + Send {
     fn read_service(&mut self, _cx: &mut Cx<'_>, _s: StreamId) {}
 
     /// Reopens the receive window: the reader has taken `bytes` of user data and `charges` for overhead: 1 with the rest of a
-    /// message, [`Run::charges`](crate::message::Run::charges) with the rest of a run, otherwise 0.
+    /// message, the charge that the run was made with at its rest, otherwise 0.
     fn consumed(
         &mut self,
         _cx: &mut Cx<'_>,
