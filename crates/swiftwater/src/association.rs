@@ -443,8 +443,9 @@ impl Association {
     /// # let listener = Listener::bind("127.0.0.1:0/udp:0")?;
     /// # let client = Association::connect(listener.address())?;
     /// # let (server, _) = listener.accept()?;
-    /// // The peer does not read, so what was sent stays unacknowledged.
-    /// while client.try_send(&[7; 100_000], &Default::default()).is_ok() {}
+    /// // The peer does not read, so at last what is sent stays unacknowledged.
+    /// let wait = Duration::from_millis(100);
+    /// while client.send_timeout(&[7; 100_000], &Default::default(), wait).is_ok() {}
     /// let clone = client.clone();
     /// assert_eq!(client.close_timeout(Duration::from_millis(10)), Err(RecvError::TimedOut));
     /// clone.abort("the peer does not read");
