@@ -51,7 +51,7 @@ pub(crate) async fn soon<T>(needed: impl Future<Output = T>) -> T {
     tokio::time::timeout(WAIT_MAX, needed).await.expect("it comes")
 }
 
-/// Waits until a condition holds of which no task is notified; the message of a failure names what was `awaited`.
+/// Polls a condition that notifies no task until it holds. A failure names what was `awaited`.
 pub(crate) async fn until(awaited: &str, mut holds: impl FnMut() -> bool) {
     let deadline = tokio::time::Instant::now() + WAIT_MAX;
     while !holds() {

@@ -1,5 +1,5 @@
-//! The ring's protocol in a model of memory and scheduling. Each test runs in the orders of accesses that the memory
-//! model of the language permits, most of which threads on one kind of processor never show.
+//! The ring's protocol under loom, which runs each test in the orders of memory accesses that the language permits. Threads on a
+//! real processor show few of these orders.
 //!
 //! The model does not delay a load beyond a later store. So it does not show that the reader's position needs its order
 //! (`Release` and `Acquire`): a writer could otherwise replace the bytes of a record before the reader has loaded them.

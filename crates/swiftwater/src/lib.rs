@@ -45,7 +45,7 @@
 //! a call takes text: see [`ToAddresses`].
 //!
 //! As in [`std::net`], `local_addr` and `peer_addr` return a [`SocketAddr`](std::net::SocketAddr): one host, with the
-//! SCTP port. What a connect needs is an [`Address`], with all hosts and the UDP port: that of a listener or an endpoint
+//! SCTP port. A connect takes an [`Address`], which has all hosts and the UDP port: that of a listener or an endpoint
 //! (`address`), or of a peer (`peer`). `local_ips` and `peer_ips` list the IP addresses of an association.
 //!
 //! # Which type to use

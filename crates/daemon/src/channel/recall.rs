@@ -57,8 +57,8 @@ impl Recalled {
 
     /// Puts each of these records back, or into another carrier if it is marked, on a thread that may wait for programs.
     /// Returns the records that were put: all, unless there was an error. All were in the carrier and in its ring before, so
-    /// there
-    /// is room. If the caller stops waiting, the thread continues, and no other record is sent to the program until it has ended.
+    /// there is room. If the caller stops waiting, the thread continues, and no other record is sent to the program until it
+    /// has ended.
     pub(crate) async fn sort(
         &self,
         records: Vec<(RawRecord, bool)>,

@@ -69,7 +69,8 @@ pub(crate) enum Place {
     Full,
     /// A thread asks the system for more memory.
     Growing,
-    /// The ring has no memory for now, or the user of the socket has none for it.
+    /// The ring has no memory: a thread returns it or asks for it, the system has refused it, or the user of the socket has
+    /// none left.
     NoMemory,
 }
 

@@ -1,8 +1,8 @@
 //! Log lines for the administrator.
 //!
 //! Any program can make the daemon write lines. So the lines that each user causes have a rate, and those of all users together
-//! have another; lines about the daemon and its host have a rate of their own. A line is also left out if it would block. The
-//! log says how many lines of which user were left out: before the next line of this user, or alone if none follows.
+//! have another; lines about the daemon and its host have a rate of their own. A line is also left out if it would block.
+//! Before the next line of a user, the log says how many lines of this user were left out. If none follows, it says so alone.
 
 use std::collections::HashMap;
 use std::fmt::{self, Arguments};

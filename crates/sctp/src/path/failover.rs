@@ -66,7 +66,7 @@ impl Path {
         self.state = PathState::Suspected;
     }
 
-    /// Suspects the only path that data can take. Heartbeats probe it after `wait`, and then often.
+    /// Marks the only usable path as suspected. Frequent heartbeats probe it once `wait` has passed.
     pub(crate) fn suspect_alone(&mut self, now: Time, wait: Duration) {
         self.suspect();
         self.note_silence(now, true);

@@ -1,6 +1,6 @@
 //! Options: [`StackOptions`] for the sockets, [`ListenerOptions`] for a listener, [`AssociationOptions`] for an association.
 
-/// Defines the methods `with_...` of a type of options, each of which returns the options with one field set.
+/// Defines the setters of a type of options: each method `with_...` sets one field and returns the options.
 macro_rules! setters {
     ($options:ident: $($with:ident($field:ident: $value:ty),)*) => {
         impl $options {
