@@ -70,7 +70,10 @@ impl std::fmt::Display for EmulatorError {
         match self {
             EmulatorError::Paths(0) => f.write_str("an emulator without a path; name one"),
             EmulatorError::Paths(count) => {
-                write!(f, "{count} paths; an emulator has at most {PATHS_MAX}: leave the others out")
+                write!(
+                    f,
+                    "there are {count} paths, and an emulator has at most {PATHS_MAX}; leave the others out"
+                )
             }
             EmulatorError::Io(error) => write!(f, "cannot start the emulator: {error}"),
         }

@@ -56,7 +56,7 @@ Examples:
     Perf(PerfCommand),
     /// Compare all transports over a range of message sizes on this machine.
     Bench(BenchArgs),
-    /// Print or draw a trace that `perf --qlog` has recorded.
+    /// Print or draw a trace that `perf --qlog` or `lab --qlog` has recorded.
     #[command(
         subcommand,
         after_help = "\

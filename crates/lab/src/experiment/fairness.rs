@@ -47,7 +47,8 @@ pub(super) fn cases(options: &Options) -> Vec<Box<dyn Case>> {
 
 impl Case for Fairness {
     fn name(&self) -> String {
-        format!("{ASSOCIATIONS} associations, {} Mbit/s, 50 ms", self.rate_bits_per_s / 1_000_000)
+        let rate = self.rate_bits_per_s / 1_000_000;
+        format!("{}, {ASSOCIATIONS} associations, {rate} Mbit/s, 50 ms", self.algorithm.name())
     }
 
     fn run(&self, watch: &mut Watch<'_>) -> Result<Vec<Outcome>, CaptureError> {

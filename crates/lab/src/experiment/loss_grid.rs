@@ -33,7 +33,7 @@ pub(super) fn case(
     };
     let predicted = predicted_bits_per_s(algorithm, loss, round_trip.as_secs_f64(), limit_bits_per_s(&line));
     Bulk {
-        name: format!("{round_trip_ms} ms, {} % lost", loss * 100.0),
+        name: format!("{}, {round_trip_ms} ms, {} % lost", algorithm.name(), loss * 100.0),
         seed,
         line,
         algorithm,

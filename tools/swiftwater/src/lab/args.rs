@@ -49,7 +49,7 @@ pub(crate) struct LabArgs {
     #[command(subcommand)]
     pub command: Option<LabCommand>,
     /// The experiment, on a virtual clock.
-    #[arg(long = "virtual", value_name = "NAME", hide_possible_values = true)]
+    #[arg(long = "virtual", value_name = "NAME")]
     #[arg(value_parser = Offered(|| experiment::ALL.iter().map(|experiment| experiment.name).collect()))]
     pub experiment: Option<String>,
     /// The experiment, in real time between two hosts of this machine, or on loopback.

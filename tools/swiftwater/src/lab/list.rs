@@ -5,10 +5,8 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::args::LiveName;
+use super::case_names::by_size;
 use super::live::{self, Estimate, Settings};
-
-/// Unit at the end of a case's name.
-const BYTES: &str = " bytes";
 
 /// An experiment, as JSON; docs/json.md describes the keys.
 #[derive(Debug, Serialize)]
@@ -69,9 +67,9 @@ impl Listed {
     /// Renders the experiment as lines of text, behind its name of `width` columns.
     fn text(&self, width: usize) -> String {
         let mut lines = vec![self.about.clone()];
+        lines.extend(by_size(&self.cases).into_iter().map(|case| format!("- {case}")));
         if let Some(live) = &self.live {
-            if !self.cases.is_empty() {
-                lines.push(format!("cases: {}", by_size(&self.cases).join("; ")));
+            if !live.transports.is_empty() {
                 lines.push(format!("transports: {}", live.transports.join(", ")));
             }
             lines.push(live.time.clone());
@@ -104,25 +102,6 @@ pub(super) fn text(all: &[Listed]) -> String {
     )
 }
 
-/// Returns the names of cases; those that differ in the size alone are one.
-fn by_size(cases: &[String]) -> Vec<String> {
-    let parts = |case: &String| {
-        let (kind, bytes) = case.strip_suffix(BYTES)?.rsplit_once(", ")?;
-        Some((kind.to_owned(), bytes.parse::<usize>().ok()?))
-    };
-    let is_of_a_kind = |one: &String, other: &String| match (parts(one), parts(other)) {
-        (Some((one, _)), Some((other, _))) => one == other,
-        _ => false,
-    };
-    let name = |group: &[String]| match (group.first().and_then(parts), group.last().and_then(parts)) {
-        (Some((kind, first)), Some((_, last))) if group.len() > 1 => {
-            format!("{kind}, {first} to {last}{BYTES} ({} sizes)", group.len())
-        }
-        _ => group.join("; "),
-    };
-    cases.chunk_by(is_of_a_kind).map(name).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,23 +113,16 @@ mod tests {
         for experiment in &experiment::ALL {
             assert!(on_virtual_clock.contains(experiment.about), "{on_virtual_clock}");
         }
+        assert!(on_virtual_clock.contains("- cubic, 50 ms, 2 % lost\n"), "{on_virtual_clock}");
         for &name in LiveName::value_variants() {
             assert!(in_real_time.contains(&format!("\n  {} ", live::name(name))), "{in_real_time}");
         }
         for part in [
-            "cases: 100 + 100 Mbit/s, 0.2 ms, 8 to 16384 bytes (12 sizes)\n",
+            "- 100 + 100 Mbit/s, 0.2 ms, 8 to 16384 bytes (12 sizes)\n",
             "transports: mptcp, sctp-message, sctp-stream\n",
             "6 measurements, each 5 times: about 11m; with --quick about 3m\n",
         ] {
             assert!(in_real_time.contains(part), "{part} is missing in {in_real_time}");
         }
-    }
-
-    #[test]
-    fn cases_that_differ_in_the_size_alone_are_one() {
-        let cases = ["a, 8 bytes", "a, 64 bytes", "b, 8 bytes", "c", "d, 8 bytes, 9 bytes of buffer"];
-        let cases = cases.map(str::to_owned);
-        let expected = ["a, 8 to 64 bytes (2 sizes)", "b, 8 bytes", "c", "d, 8 bytes, 9 bytes of buffer"];
-        assert_eq!(by_size(&cases), expected);
     }
 }

@@ -2,6 +2,7 @@
 
 mod archive;
 pub(crate) mod args;
+mod case_names;
 #[cfg(test)]
 mod index;
 pub(crate) mod line;
@@ -41,7 +42,7 @@ const STEPS: u64 = 1000;
 #[derive(Debug, Error)]
 pub(crate) enum LabError {
     /// There is no such experiment.
-    #[error("there is no experiment `{0}`; swiftwater lab --list shows them")]
+    #[error("there is no experiment `{0}` on a virtual clock; they are: {names}", names = names())]
     Unknown(String),
     /// No case has such a name.
     #[error("no case of {experiment} has `{wanted}` in its name; they are: {names}")]
@@ -102,7 +103,10 @@ impl LabError {
     pub(crate) fn exit_status(&self) -> Option<u8> {
         match self {
             // Options that do not exist have this status, too.
-            LabError::NoCase { .. } | LabError::Live(LiveError::NoCase(_)) => Some(EXIT_USAGE),
+            LabError::Unknown(_) | LabError::NoCase { .. } | LabError::Live(LiveError::NoCase(_)) => {
+                Some(EXIT_USAGE)
+            }
+            LabError::Line(error) if error.is_usage() => Some(EXIT_USAGE),
             LabError::Line(line::LineError::Program { source, .. }) => {
                 let is_missing = source.kind() == io::ErrorKind::NotFound;
                 Some(if is_missing { EXIT_NO_PROGRAM } else { EXIT_NOT_EXECUTABLE })
@@ -110,6 +114,11 @@ impl LabError {
             _ => None,
         }
     }
+}
+
+/// Returns the names of the experiments on a virtual clock.
+fn names() -> String {
+    experiment::ALL.iter().map(|experiment| experiment.name).collect::<Vec<_>>().join(", ")
 }
 
 /// A case, with the files for its capture and its trace.
@@ -315,8 +324,9 @@ fn jobs(args: &LabArgs, experiment: &Experiment) -> Result<Vec<Job>, LabError> {
     let (cases, others): (Vec<_>, Vec<_>) =
         (experiment.cases)(&options).into_iter().partition(|case| case.name().contains(wanted));
     if cases.is_empty() {
-        let names: Vec<String> = others.iter().map(|case| format!("`{}`", case.name())).collect();
-        let names = names.join(", ");
+        let names: Vec<String> = others.iter().map(|case| case.name()).collect();
+        let names =
+            case_names::by_size(&names).iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
         return Err(LabError::NoCase { experiment: experiment.name, wanted: wanted.to_owned(), names });
     }
     let alone = cases.len() == 1;

@@ -19,12 +19,12 @@ A SPEC has these words, separated by commas; each is optional, and both directio
   50ms                      the delay: us, ms or s [default: none]
   queue=400kB               what waits at most: B, kB, MB, KiB, MiB or packets (queue=50packets)
                             [default: the bandwidth-delay product of a round trip, at least 64 kB]
-  loss=0.1%  burst=4        packets lost at random, or in bursts of so many on average
+  loss=0.1%  burst=4        packets lost at random, or in bursts of this mean length
   down=10s/20s              the line is down in the last 10 s of every 20
-  jitter=2ms                each packet takes up to so much longer; none overtakes another
-  reorder=1%/5ms            so many packets arrive so much later than they should
+  jitter=2ms                each packet takes up to this time longer; none overtakes another
+  reorder=1%/5ms            this share of the packets arrives this much later
   duplicate=1%  corrupt=1%  packets that are sent twice, or whose bits are flipped
-  ecn=50kB                  packets that find more waiting are marked, where their senders understand marks
+  ecn=50kB                  a packet that finds more waiting is marked, if its sender understands marks
   mtu=1500                  the longest packet, headers included
 
 Examples:"

@@ -14,7 +14,7 @@ use std::io;
 use std::process;
 use std::time::Duration;
 
-use emulator::Settings;
+use emulator::{EmulatorError, Settings};
 use netns::private::{self, Limits, PrivateError};
 use thiserror::Error;
 
@@ -65,6 +65,13 @@ pub(crate) enum LineError {
     /// The results cannot be written.
     #[error(transparent)]
     Output(#[from] OutputError),
+}
+
+impl LineError {
+    /// Returns whether the arguments cannot be used.
+    pub(crate) fn is_usage(&self) -> bool {
+        matches!(self, LineError::Hosts(HostsError::Emulator(EmulatorError::Paths(_))))
+    }
 }
 
 /// Returns what to do about a program that cannot be started.

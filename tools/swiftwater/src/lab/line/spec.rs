@@ -14,10 +14,12 @@ const MTU_RANGE: std::ops::RangeInclusive<usize> = 1280..=65_535;
 /// Units of rates, of times and of bytes.
 const RATE_UNITS: [(&str, f64); 4] = [("bit", 1.0), ("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9)];
 const TIME_UNITS: [(&str, f64); 3] = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
+const SHARE_UNITS: [(&str, f64); 1] = [("%", 0.01)];
 const BYTE_UNITS: [(&str, f64); 5] =
     [("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("KiB", 1024.0), ("MiB", 1024.0 * 1024.0)];
-const GRAMMAR: &str =
-    "a path is such as 30mbit,50ms,queue=400kB,loss=0.1%; swiftwater lab run --help has all keys";
+const GRAMMAR: &str = "a path is such as 30mbit,50ms,queue=400kB,loss=0.1%";
+/// Units of the words without a key.
+const UNNAMED_UNITS: &str = "rates end in bit, kbit, mbit or gbit, and delays in us, ms or s";
 
 /// A path, with both its directions.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,18 +36,22 @@ impl FromStr for PathSpec {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut pipe = PipeConfig::default();
         let (mut mtu_bytes, mut burst, mut keys) = (MTU_BYTES, None, Vec::new());
-        for word in text.split(',') {
+        for word in text.split(',').map(str::trim) {
             let (key, value) = word.split_once('=').unwrap_or_else(|| (unnamed_key(word), word));
             let wrong = || {
                 let advice = match (correction(key, value), range(key)) {
-                    (Some(correction), _) => format!("{correction}; "),
-                    (None, Some(range)) => format!("{key} is {range}; "),
-                    (None, None) => String::new(),
+                    _ if word.is_empty() => "a word is empty".to_owned(),
+                    (Some(correction), _) => correction,
+                    (None, Some(range)) => format!("{key} is {range}"),
+                    (None, None) => format!("there is no key `{key}`"),
                 };
-                format!("`{word}` in the path `{text}` is invalid: {advice}{GRAMMAR}")
+                // The program prints the whole path before this.
+                let word =
+                    if word == text || word.is_empty() { String::new() } else { format!("`{word}`: ") };
+                format!("{word}{advice}; {GRAMMAR}")
             };
             if keys.contains(&key) {
-                return Err(format!("the path `{text}` has two words for {key}: {GRAMMAR}"));
+                return Err(format!("two words are for {key}; {GRAMMAR}"));
             }
             keys.push(key);
             let is_set = match key {
@@ -64,7 +70,7 @@ impl FromStr for PathSpec {
         if let (Some(packets), Loss::Random { probability }) = (burst, &pipe.loss) {
             pipe.loss = Loss::bursts(*probability, packets);
         } else if burst.is_some() {
-            return Err(format!("the path `{text}` has burst= without loss=: {GRAMMAR}"));
+            return Err(format!("burst= is without loss=; {GRAMMAR}"));
         }
         if !keys.contains(&"queue") {
             pipe.queue_bytes = default_queue_bytes(&pipe);
@@ -82,8 +88,7 @@ fn unnamed_key(word: &str) -> &str {
     }
 }
 
-/// Returns the words that were probably meant by a value whose unit is missing or written differently; `None` for a value with
-/// another defect.
+/// Returns advice about a value whose unit is missing, written differently or unknown; `None` for a value with another defect.
 fn correction(key: &str, value: &str) -> Option<String> {
     let unit_at = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
     let (digits, unit) = value.split_at(unit_at);
@@ -91,7 +96,9 @@ fn correction(key: &str, value: &str) -> Option<String> {
     let units: &[_] = match key {
         "queue" | "ecn" => &BYTE_UNITS,
         "rate" => &RATE_UNITS,
-        _ => &TIME_UNITS,
+        "loss" | "duplicate" | "corrupt" => &SHARE_UNITS,
+        "delay" | "jitter" => &TIME_UNITS,
+        _ => return None,
     };
     if units.iter().any(|(name, _)| *name == unit) {
         return None;
@@ -112,13 +119,17 @@ fn correction(key: &str, value: &str) -> Option<String> {
             Some((prefix, name, false)) => {
                 Some(format!("write {digits}{prefix}bit for {name}bits in a second"))
             }
-            None => time_unit(&unit).map(|unit| format!("write {digits}{unit} for a time")),
+            None => Some(match time_unit(&unit) {
+                Some(unit) => format!("write {digits}{unit} for a time"),
+                None => format!("`{unit}` is not a unit: {UNNAMED_UNITS}"),
+            }),
         },
+        "jitter" if unit.is_empty() => Some(format!("write {key}={digits}ms for milliseconds")),
         "queue" | "ecn" if ["kb", "mb", "kib", "mib", "b"].contains(&unit.as_str()) => {
             let upper = unit.replace("b", "B").replace("m", "M").replace("ki", "Ki");
             Some(format!("write {key}={digits}{upper} for bytes"))
         }
-        "queue" | "ecn" if unit.is_empty() => {
+        "queue" | "ecn" if unit.is_empty() && number >= 1.0 => {
             let packets = if key == "queue" { format!(", or {key}={digits}packets") } else { String::new() };
             Some(format!("write {key}={digits}kB for kilobytes{packets}"))
         }
@@ -155,7 +166,7 @@ fn range(key: &str) -> Option<&'static str> {
     Some(match key {
         "rate" => "1bit to 100gbit",
         "delay" | "jitter" => "0s to 86400s",
-        "queue" => "1B to 1024MiB, or 1packets and more",
+        "queue" => "1B to 1024MiB, or a number of packets such as 50packets",
         "ecn" => "1B to 1024MiB",
         "loss" | "duplicate" | "corrupt" => "0% to 100%",
         "burst" => "1 to 1000000 packets",
@@ -225,7 +236,7 @@ fn bytes(text: &str) -> Option<usize> {
 }
 
 fn share(text: &str) -> Option<f64> {
-    number(text, &[("%", 0.01)]).filter(|share| *share <= 1.0)
+    number(text, &SHARE_UNITS).filter(|share| *share <= 1.0)
 }
 
 #[cfg(test)]
@@ -267,7 +278,7 @@ mod tests {
             [("30mbit,10mbit", "rate"), ("delay=10ms,20ms", "delay"), ("queue=1kB,queue=2packets", "queue")]
         {
             let error = twice.parse::<PathSpec>().expect_err(twice);
-            assert!(error.contains(&format!("two words for {key}")), "{error}");
+            assert!(error.contains(&format!("two words are for {key}")), "{error}");
         }
     }
 
@@ -277,17 +288,18 @@ mod tests {
             ("mtu=100", "mtu is 1280 to 65535"),
             ("loss=200%", "loss is 0% to 100%"),
             ("0mbit", "rate is 1bit to 100gbit"),
-            ("5d", "delay is 0s"),
             ("down=30s/20s", "a slash and a longer one"),
             ("queue=0B", "queue is 1B"),
+            ("queue=0", "queue is 1B"),
+            ("jitter=-2ms", "jitter is 0s"),
             ("delay=90000s", "delay is 0s"),
         ] {
             let error = wrong.parse::<PathSpec>().expect_err(wrong);
             assert!(error.contains(range), "{error}");
         }
-        for wrong in ["colour=red", "fast"] {
+        for (wrong, key) in [("colour=red", "colour"), ("fast", "fast")] {
             let error = wrong.parse::<PathSpec>().expect_err("there is none");
-            assert!(error.contains(wrong) && !error.contains(" is 0"), "{error}");
+            assert!(error.contains(&format!("no key `{key}`")), "{error}");
         }
     }
 
@@ -306,10 +318,26 @@ mod tests {
             ("queue=400", "write queue=400kB for kilobytes, or queue=400packets;"),
             ("ecn=50KIB", "write ecn=50KiB for bytes;"),
             ("loss=0.1", "write loss=0.1% for a share in percent;"),
+            ("jitter=2", "write jitter=2ms for milliseconds;"),
+            (
+                "30mbt",
+                "`mbt` is not a unit: rates end in bit, kbit, mbit or gbit, and delays in us, ms or s;",
+            ),
+            ("5h", "`h` is not a unit: "),
         ] {
             let error = wrong.parse::<PathSpec>().expect_err(wrong);
-            assert!(error.contains(&format!("`{wrong}`")) && error.contains(meant), "{error}");
+            assert!(error.contains(meant), "{error}");
+            let error = format!("mtu=1400,{wrong}").parse::<PathSpec>().expect_err(wrong);
+            assert!(error.starts_with(&format!("`{wrong}`: ")) && error.contains(meant), "{error}");
         }
+    }
+
+    #[test]
+    fn blanks_around_words_are_ignored() {
+        assert_eq!(
+            "30mbit, 50ms".parse::<PathSpec>().expect("a path").pipe,
+            "30mbit,50ms".parse::<PathSpec>().expect("a path").pipe
+        );
     }
 
     #[test]
@@ -337,7 +365,7 @@ mod tests {
             "reorder=1%",
         ] {
             let error = wrong.parse::<PathSpec>().expect_err(wrong);
-            assert!(error.contains(&format!("`{wrong}`")) && error.contains("30mbit,50ms"), "{error}");
+            assert!(error.contains("30mbit,50ms"), "{error}");
         }
     }
 }

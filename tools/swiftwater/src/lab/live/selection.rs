@@ -10,6 +10,7 @@ use super::figures::Cell;
 use super::plan::{self, Amount, MB_BYTES, Plan};
 use super::{ALL, Settings, name, strsctp};
 use crate::lab::args::LiveName;
+use crate::lab::case_names::by_size;
 
 /// Time to start and end both processes of a measurement.
 const START_SECONDS: f64 = 0.3;
@@ -20,7 +21,7 @@ pub(crate) enum NoCase {
     /// One experiment has none.
     #[error(
         "no case of {experiment} has `{wanted}` in its name, such as `{}, {}`; the cases are {}; the transports are {}",
-        cases[0], transports[0], cases.join("; "), transports.join(", ")
+        cases[0], transports[0], by_size(cases).join("; "), transports.join(", ")
     )]
     OfOne {
         /// The experiment.
@@ -184,8 +185,8 @@ mod tests {
     #[test]
     fn an_experiment_without_the_text_names_its_cases() {
         for (experiment, case, transport) in [
-            (LiveName::Lossy, "clean + 2 % lost, 16384 bytes", "mptcp"),
-            (LiveName::Strsctp, "1 processor, 4096 bytes", "sctp-stream"),
+            (LiveName::Lossy, "clean + 2 % lost, 64 to 16384 bytes (2 sizes)", "mptcp"),
+            (LiveName::Strsctp, "1 processor, 1 to 16384 bytes (15 sizes)", "sctp-stream"),
         ] {
             let said =
                 select(experiment, &Settings { case: "nowhere", ..SETTINGS }).expect_err("none").to_string();
