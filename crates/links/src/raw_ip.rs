@@ -8,7 +8,7 @@ use std::path::Path;
 use nix::errno::Errno;
 
 use crate::link::{BatchLimits, Link, PathInfo, Sink, Transmit};
-use crate::sockets::Sockets;
+use crate::sockets::{Socket, Sockets};
 use crate::strangers::Class;
 use crate::strangers::receive::Strangers;
 use crate::syscalls::{MESSAGES_MAX, attach_filter};
@@ -91,15 +91,20 @@ impl RawIp {
     /// but never none.
     fn attach(&self, wanted: Wanted<'_>) -> Result<(), Errno> {
         let apart = self.sockets.has_strangers_apart();
-        for socket in &self.sockets.list {
-            let ipv6 = socket.inner.ipv6;
-            let program = match apart {
-                true => wanted.of_class(socket.class, ipv6).ok_or(Errno::ENOMEM)?,
-                false => wanted.of_every_class(ipv6),
-            };
-            attach_filter(socket.inner.fd.as_fd(), &program)?;
-        }
-        Ok(())
+        self.sockets.list.iter().try_for_each(|socket| attach_to(socket, wanted, apart))
+    }
+}
+
+/// Attaches a filter for the wanted packets to a socket, with the one against a flood if the socket needs one.
+fn attach_to(socket: &Socket, wanted: Wanted<'_>, apart: bool) -> Result<(), Errno> {
+    let ipv6 = socket.inner.ipv6;
+    let program = match apart {
+        true => wanted.of_class(socket.class, ipv6).ok_or(Errno::ENOMEM)?,
+        false => wanted.of_every_class(ipv6),
+    };
+    match socket.filter() {
+        Some(filter) => attach_filter(socket.inner.fd.as_fd(), &filter.after(program)),
+        None => attach_filter(socket.inner.fd.as_fd(), &program),
     }
 }
 
@@ -128,12 +133,21 @@ impl Link for RawIp {
 
     fn receive(&mut self, sink: &mut dyn Sink) -> io::Result<bool> {
         let (receiver, strangers) = (&mut self.receiver, &mut self.strangers);
-        self.sockets.receive(sink, &mut |sockets, index, sink| match sockets.list[index].class {
-            Class::Peers => receiver.receive_batch(sockets, index, sink),
-            Class::Inits | Class::Cookies | Class::Strays => {
-                strangers.receive(sockets, index, sink, receive::deliver_stranger)
-            }
-        })
+        let received =
+            self.sockets.receive(sink, &mut |sockets, index, sink| match sockets.list[index].class {
+                Class::Peers => receiver.receive_batch(sockets, index, sink),
+                Class::Inits | Class::Cookies | Class::Strays => {
+                    strangers.receive(sockets, index, sink, receive::deliver_stranger)
+                }
+            });
+        let RawIp { sockets, ports, tags, .. } = self;
+        let apart = sockets.has_strangers_apart();
+        sockets.adapt_filters(&|socket| {
+            let wanted = |ranges_max| Wanted { ports, ranges_max, tags: tags.as_deref() };
+            attach_to(socket, wanted(filter::RANGES_MAX), apart)
+                .or_else(|_| attach_to(socket, wanted(1), apart))
+        });
+        received
     }
 
     fn transmit(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
 
 use nix::errno::Errno;
 
@@ -17,6 +18,8 @@ use crate::own_addresses::OwnAddresses;
 use crate::route::{Routes, header_bytes, payload_bytes};
 use crate::strangers::readiness::Readiness;
 use crate::strangers::share::Share;
+use crate::strangers::thinning::Thinning;
+use crate::strangers::thinning::filter::Filter;
 use crate::strangers::{self, Class, SeparateSockets};
 use crate::{BindError, LinkStats};
 
@@ -52,6 +55,8 @@ pub(crate) struct Sockets {
     next: usize,
     /// Readiness of the sockets for strangers, if there are any.
     readiness: Option<Readiness>,
+    /// Whether filters against floods may need a change.
+    filters_due: bool,
     /// Bytes of the header between IP and SCTP.
     carrier_bytes: usize,
     mtu_bytes_cap: usize,
@@ -71,6 +76,8 @@ pub(crate) struct Socket {
     /// Class of packets that the socket receives. A socket for strangers sends nothing.
     pub(crate) class: Class,
     share: Share,
+    /// `None`: all packets are received.
+    pub(crate) thinning: Option<Thinning>,
     /// Whether there are separate sockets for strangers.
     has_strangers_apart: bool,
     /// Whether a send has returned an error that belongs to the error queue, which therefore is not empty.
@@ -125,6 +132,7 @@ impl Sockets {
             _guards: guards,
             next: 0,
             readiness,
+            filters_due: false,
             carrier_bytes,
             mtu_bytes_cap: mtu_bytes.unwrap_or(usize::MAX),
             in_flight_limit_bytes: (buffer_bytes * IN_FLIGHT_PERCENT / CHARGE_PERCENT)
@@ -199,6 +207,24 @@ impl Sockets {
         all
     }
 
+    /// Adapts the filters against floods. `attach` gives a socket the filter of its `Socket::filter`, or none.
+    pub(crate) fn adapt_filters(&mut self, attach: &dyn Fn(&Socket) -> Result<(), Errno>) {
+        if !std::mem::take(&mut self.filters_due) {
+            return;
+        }
+        let now = Instant::now();
+        for socket in &mut self.list[self.of_peers..] {
+            if !socket.thinning.as_mut().is_some_and(|thinning| thinning.adapt(now)) {
+                continue;
+            }
+            if attach(socket).is_err() {
+                socket.thinning.iter_mut().for_each(Thinning::on_refused);
+                // The old filter is still attached.
+                let _ = attach(socket);
+            }
+        }
+    }
+
     /// Returns whether every address has sockets for strangers.
     pub(crate) fn has_strangers_apart(&self) -> bool {
         self.list[..self.of_peers].iter().all(|socket| socket.has_strangers_apart)
@@ -267,6 +293,7 @@ impl Socket {
             inner,
             class,
             share: class.share(),
+            thinning: Thinning::of_class(class),
             has_strangers_apart: false,
             reports_waiting: false,
             idle_receives: 0,
@@ -274,6 +301,11 @@ impl Socket {
             cutting: [Cutting::Never; 2],
             overflows: 0,
         }
+    }
+
+    /// Returns the filter against a flood that the socket must have.
+    pub(crate) fn filter(&self) -> Option<&Filter> {
+        self.thinning.as_ref()?.filter()
     }
 
     /// Returns whether the socket sends to addresses of this family.

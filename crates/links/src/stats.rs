@@ -9,8 +9,10 @@ pub struct LinkStats {
     pub datagrams_received: u64,
     /// Payload bytes received.
     pub bytes_received: u64,
-    /// Datagrams that the kernel dropped because the receive buffer was full.
+    /// Datagrams that the kernel dropped because the receive buffer was full, and over UDP those of `receive_thinned`, too.
     pub receive_overflows: u64,
+    /// Datagrams of floods that the kernel dropped by a filter. An estimate, from those that the filter has kept.
+    pub receive_thinned: u64,
     /// Datagrams dropped here: empty, truncated, or from an unknown address family.
     pub receive_discarded: u64,
     /// System calls that sent datagrams, and batches delivered in memory.

@@ -6,7 +6,7 @@
 //! | `Cookies` | packets that begin with COOKIE ECHO: the other half of a handshake without state |
 //! | `Strays` | while [`Link::set_expected_tags`](crate::Link::set_expected_tags) lists tags: packets with another tag |
 //!
-//! Classic BPF programs steer packets ([`steering`]). One descriptor reports packets in any of these sockets ([`readiness`]), and
+//! Classic BPF programs steer packets ([`steering`]), and keep some of a flood while it lasts ([`thinning`]). One descriptor reports packets in any of these sockets ([`readiness`]), and
 //! each socket has a bounded share of the time ([`share`]). Receiving is the same over UDP and raw IP ([`receive`]).
 //!
 //! Every raw socket gets a copy of each packet, and has a filter that accepts its class. Over UDP the sockets form a group with
@@ -26,6 +26,7 @@ pub(crate) mod readiness;
 pub(crate) mod receive;
 pub(crate) mod share;
 pub(crate) mod steering;
+pub(crate) mod thinning;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

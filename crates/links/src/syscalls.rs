@@ -313,6 +313,14 @@ pub(crate) fn attach_filter(fd: BorrowedFd<'_>, program: &[libc::sock_filter]) -
     attach(fd, libc::SO_ATTACH_FILTER, program)
 }
 
+/// Makes the socket receive all packets again (`SO_DETACH_FILTER`).
+pub(crate) fn detach_filter(fd: BorrowedFd<'_>) -> Result<(), Errno> {
+    match set_option(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0) {
+        Err(Errno::ENOENT) => Ok(()),
+        result => result,
+    }
+}
+
 /// Makes the classic BPF program select the member of the socket's group that receives a datagram (`SO_ATTACH_REUSEPORT_CBPF`).
 pub(crate) fn attach_group_program(fd: BorrowedFd<'_>, program: &[libc::sock_filter]) -> Result<(), Errno> {
     attach(fd, libc::SO_ATTACH_REUSEPORT_CBPF, program)

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::bind::open_all;
 use crate::blocks::RECEIVE_BYTES;
@@ -10,6 +10,7 @@ use crate::link::{BatchLimits, Link, PathInfo, Sink, Transmit};
 use crate::sockets::Sockets;
 use crate::strangers::Class;
 use crate::strangers::receive::Strangers;
+use crate::syscalls::{attach_filter, detach_filter};
 use crate::{BindError, LinkStats, UdpEncapConfig};
 
 mod receive;
@@ -85,7 +86,7 @@ impl Link for UdpEncap {
 
     fn receive(&mut self, sink: &mut dyn Sink) -> io::Result<bool> {
         let (singles, strangers) = (&mut self.singles, &mut self.strangers);
-        self.sockets.receive(sink, &mut |sockets, index, sink| {
+        let received = self.sockets.receive(sink, &mut |sockets, index, sink| {
             let socket = &sockets.list[index];
             if socket.class != Class::Peers {
                 strangers.receive(sockets, index, sink, receive::deliver_stranger)
@@ -94,7 +95,12 @@ impl Link for UdpEncap {
             } else {
                 receive::receive_batch(sockets, index, sink)
             }
-        })
+        });
+        self.sockets.adapt_filters(&|socket| match socket.filter() {
+            Some(filter) => attach_filter(socket.inner.fd.as_fd(), &filter.program()),
+            None => detach_filter(socket.inner.fd.as_fd()),
+        });
+        received
     }
 
     fn transmit(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {

@@ -87,6 +87,7 @@ fn load_port(ipv6: bool) -> Vec<sock_filter> {
 mod tests {
     use super::*;
     use crate::bpf::run;
+    use crate::strangers::thinning::filter::Filter;
 
     fn wanted(ports: &[u16]) -> Wanted<'_> {
         Wanted { ports, ranges_max: RANGES_MAX, tags: None }
@@ -164,5 +165,14 @@ mod tests {
         assert!(wanted.of_class(Class::Peers, false).unwrap().len() <= libc::BPF_MAXINSNS as usize);
         let tags = [&tags[..], &[u32::MAX]].concat();
         assert!(Wanted { tags: Some(&tags), ..wanted }.of_class(Class::Peers, false).is_none());
+    }
+    #[test]
+    fn a_filter_against_a_flood_fits_behind_the_longest_program() {
+        let ports: Vec<u16> = (0..20_000).map(|n| n * 3).collect();
+        let tags: Vec<u32> = (1..=steering::EXPECTED_TAGS_MAX as u32).collect();
+        let wanted = Wanted { tags: Some(&tags), ..wanted(&ports) };
+        let filter = Filter::of_most_buckets();
+        let program = filter.after(wanted.of_class(Class::Inits, false).unwrap());
+        assert!(program.len() <= libc::BPF_MAXINSNS as usize, "{}", program.len());
     }
 }

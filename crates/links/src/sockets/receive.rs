@@ -16,6 +16,7 @@ use crate::link::{ECN, Sink, Unreachable, UnreachableReason};
 use crate::socket_address::RawAddress;
 use crate::strangers::Class;
 use crate::strangers::readiness::Readiness;
+use crate::strangers::thinning;
 use crate::syscalls::receive_message;
 
 /// Maximum number of datagrams or batches, and of bytes, that one `receive` takes from one socket before it returns to the
@@ -71,10 +72,14 @@ impl Sockets {
         // The readiness is taken out for the time of the receive, because reading needs all of `self`.
         let Some(mut readiness) = self.readiness.take() else { return Ok(false) };
         let received = match readiness.begin_receive() {
-            true => self.receive_from_due(&mut readiness, busy, sink, take),
+            true => {
+                self.filters_due = true;
+                self.receive_from_due(&mut readiness, busy, sink, take)
+            }
             false => Ok(false),
         };
-        readiness.end_receive();
+        let is_filtered = self.list[self.of_peers..].iter().any(|socket| socket.filter().is_some());
+        readiness.end_receive(is_filtered.then_some(thinning::INTERVAL));
         self.readiness = Some(readiness);
         received
     }
@@ -185,6 +190,13 @@ impl Sockets {
 }
 
 impl Socket {
+    /// Counts a received packet of a stranger as part of the flood that it may belong to.
+    pub(crate) fn count_for_thinning(&mut self, now: Instant, from: &RawAddress, stats: &mut LinkStats) {
+        if let (Some(thinning), Some(from)) = (&mut self.thinning, from.decode()) {
+            stats.receive_thinned += u64::from(thinning.on_packet(now, from.ip()));
+        }
+    }
+
     /// Counts the datagrams that the kernel has dropped.
     pub(crate) fn count_overflows(&mut self, about: &About, stats: &mut LinkStats) {
         if let Some(overflows) = about.overflows {

@@ -3,7 +3,8 @@
 //! A poller watches one epoll descriptor in place of three sockets for each address, and a receive asks it instead of reading
 //! empty sockets. The kernel reports a socket once (`EPOLLONESHOT`) and again only after the link has emptied it, so the further
 //! packets of a flood wake nobody. A socket with many packets within an interval is read only when the interval is over, so that
-//! a flood is read and answered in batches.
+//! a flood is read and answered in batches. A timer also reports when filters against a flood must be adapted, even if no packet
+//! passes them.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -47,9 +48,11 @@ struct Watched {
 #[derive(Debug)]
 pub(crate) struct Readiness {
     epoll: Epoll,
-    /// Makes the descriptor ready while a socket is due or deferred, about which the kernel reports nothing.
+    /// Makes the descriptor ready while a socket is due or deferred, about which the kernel reports nothing, or has a filter.
     timer: TimerFd,
-    timer_runs: bool,
+    /// The time that the timer was set to, if it runs.
+    timer_runs: Option<Duration>,
+    has_expired: bool,
     watched: Vec<Watched>,
     receives: u32,
 }
@@ -67,7 +70,7 @@ impl Readiness {
             let interval_began = Instant::now();
             watched.push(Watched { attention: Attention::Armed, interval_began, packets: 0 });
         }
-        Ok(Readiness { epoll, timer, timer_runs: false, watched, receives: 0 })
+        Ok(Readiness { epoll, timer, timer_runs: None, has_expired: false, watched, receives: 0 })
     }
 
     /// Returns the descriptor to poll.
@@ -75,13 +78,15 @@ impl Readiness {
         self.epoll.0.as_fd()
     }
 
-    /// Begins a receive. In every few receives, asks the kernel which sockets have packets. Returns whether any is due.
+    /// Begins a receive. In every few receives, asks the kernel which sockets have packets. Returns whether any is due, or
+    /// the timer has expired.
     pub(crate) fn begin_receive(&mut self) -> bool {
         if self.receives.is_multiple_of(STRIDE) {
             self.take_events();
         }
         self.receives = self.receives.wrapping_add(1);
-        self.watched.iter().any(|socket| socket.attention == Attention::Due)
+        std::mem::take(&mut self.has_expired)
+            || self.watched.iter().any(|socket| socket.attention == Attention::Due)
     }
 
     fn take_events(&mut self) {
@@ -100,7 +105,7 @@ impl Readiness {
     fn on_timer(&mut self) {
         // Setting the timer again also ends its readiness, so a failure has no consequence.
         let _ = self.timer.wait();
-        self.timer_runs = false;
+        (self.timer_runs, self.has_expired) = (None, true);
         for socket in &mut self.watched {
             if socket.attention == Attention::Deferred {
                 socket.attention = Attention::Due;
@@ -138,13 +143,17 @@ impl Readiness {
         };
     }
 
-    /// Ends a receive: ensures that the descriptor becomes ready while a socket is not armed.
-    pub(crate) fn end_receive(&mut self) {
-        if self.timer_runs || self.watched.iter().all(|socket| socket.attention == Attention::Armed) {
+    /// Ends a receive: ensures that the descriptor becomes ready while a socket is not armed, and after this time, if one is given.
+    pub(crate) fn end_receive(&mut self, again_after: Option<Duration>) {
+        let all_armed = self.watched.iter().all(|socket| socket.attention == Attention::Armed);
+        let Some(time) = again_after.filter(|_| all_armed).or((!all_armed).then_some(INTERVAL)) else {
+            return;
+        };
+        if self.timer_runs.is_some_and(|running| running <= time) {
             return;
         }
-        let once = Expiration::OneShot(INTERVAL.into());
-        self.timer_runs = self.timer.set(once, TimerSetTimeFlags::empty()).is_ok();
+        let once = Expiration::OneShot(time.into());
+        self.timer_runs = self.timer.set(once, TimerSetTimeFlags::empty()).is_ok().then_some(time);
     }
 }
 
@@ -210,8 +219,12 @@ mod tests {
         assert!(!is_ready(&readiness, PollTimeout::ZERO), "the second packet wakes nobody");
         take(&socket, 2);
         readiness.after_read((0, socket.as_fd()), Instant::now(), 2, true);
-        readiness.end_receive();
-        assert!(!readiness.is_due(0) && !readiness.timer_runs && !is_ready(&readiness, PollTimeout::ZERO));
+        readiness.end_receive(None);
+        assert!(
+            !readiness.is_due(0)
+                && readiness.timer_runs.is_none()
+                && !is_ready(&readiness, PollTimeout::ZERO)
+        );
         send_to(&socket);
         assert!(is_ready(&readiness, PollTimeout::from(WAIT_MAX_MS)), "it is armed again");
     }
@@ -229,7 +242,7 @@ mod tests {
         assert_eq!(read(PROMPT_PACKETS_MAX - 1, &mut readiness), Attention::Armed);
         assert_eq!(read(1, &mut readiness), Attention::Armed);
         assert_eq!(read(1, &mut readiness), Attention::Deferred, "all of an interval count together");
-        readiness.end_receive();
+        readiness.end_receive(None);
         wait(&mut readiness);
         assert!(readiness.is_due(0), "the timer has expired");
         // The next interval has begun.
@@ -247,8 +260,22 @@ mod tests {
         for _ in 0..3 {
             readiness.after_read((0, socket.as_fd()), Instant::now(), 1, false);
             assert!(readiness.is_due(0));
-            readiness.end_receive();
+            readiness.end_receive(None);
             wait(&mut readiness);
         }
+    }
+    #[test]
+    fn the_descriptor_becomes_ready_after_a_given_time_and_sooner_for_a_flooded_socket() {
+        let socket = socket();
+        let mut readiness = Readiness::new([socket.as_fd()].into_iter()).expect("descriptors");
+        const SOON: Duration = Duration::from_millis(5);
+        readiness.end_receive(Some(SOON));
+        assert_eq!(readiness.timer_runs, Some(SOON));
+        readiness.after_read((0, socket.as_fd()), Instant::now(), PROMPT_PACKETS_MAX + 1, true);
+        readiness.end_receive(Some(SOON));
+        assert_eq!(readiness.timer_runs, Some(INTERVAL));
+        assert!(is_ready(&readiness, PollTimeout::from(WAIT_MAX_MS)));
+        readiness.take_events();
+        assert!(readiness.begin_receive() && readiness.timer_runs.is_none());
     }
 }

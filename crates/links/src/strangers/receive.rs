@@ -1,6 +1,7 @@
 //! Receives packets of strangers, many small ones in one call.
 
 use std::os::fd::AsFd;
+use std::time::Instant;
 
 use bytes::Bytes;
 use nix::errno::Errno;
@@ -50,12 +51,13 @@ impl Strangers {
         let (slots, spill) = (&mut self.slots[..], &mut self.spill[..]);
         let reads = receive_into_parts(socket.inner.fd.as_fd(), slots, spill, &mut self.arrivals)?;
         stats.batches_received += 1;
-        let mut bytes = 0;
+        let (mut bytes, now) = (0, Instant::now());
         let parts = slots.chunks_exact(SLOT_BYTES).zip(spill.chunks_exact(RECEIVE_BYTES - SLOT_BYTES));
         for (arrived, (slot, spill)) in self.arrivals.iter(reads).zip(parts) {
             bytes += arrived.bytes;
             let about = About::read(arrived.control);
             socket.count_overflows(&about, stats);
+            socket.count_for_thinning(now, &arrived.from, stats);
             if arrived.bytes == 0 || arrived.truncated {
                 stats.receive_discarded += 1;
                 continue;

@@ -4,13 +4,10 @@
 //! knows all valid tags, so that all other packets go to the socket of strays. The selection decides only how likely a
 //! packet is received: all sockets handle it in the same way.
 
-use libc::{
-    BPF_ABS, BPF_B, BPF_IND, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_K, BPF_LD, BPF_LEN, BPF_RET, BPF_W,
-    sock_filter,
-};
+use libc::{BPF_ABS, BPF_B, BPF_IND, BPF_JEQ, BPF_JGE, BPF_K, BPF_LD, BPF_LEN, BPF_RET, BPF_W, sock_filter};
 
 use super::Class;
-use crate::bpf::{DROP, TAKE, jump, plain};
+use crate::bpf::{DROP, TAKE, jump, plain, search};
 
 /// Offset of the verification tag in an SCTP packet (RFC 9260 §3.1).
 const TAG_OFFSET: u32 = 4;
@@ -21,8 +18,6 @@ const COOKIE_ECHO: u32 = 10;
 /// Maximum number of tags in a program. It then has 2,056 of the 4,096 instructions that the kernel permits, and executes 24 of
 /// them for a packet.
 pub(crate) const EXPECTED_TAGS_MAX: usize = 1024;
-/// Number of tags that are compared one by one at the end of the binary search.
-const LEAF_TAGS: usize = 4;
 
 /// The attachment point of a program, which determines its input and its result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,7 +75,7 @@ pub(crate) fn by_tag(attach_point: AttachPoint, expected: &[u32]) -> Option<Vec<
     }
     program.extend(handshakes(attach_point));
     program.push(attach_point.load(BPF_W, TAG_OFFSET));
-    search(attach_point, &tags, &mut program);
+    search(&tags, attach_point.choose(Class::Peers), attach_point.choose(Class::Strays), &mut program);
     Some(program)
 }
 
@@ -93,23 +88,6 @@ fn handshakes(attach_point: AttachPoint) -> Vec<sock_filter> {
         jump(BPF_JEQ, COOKIE_ECHO, 0, 1),
         attach_point.choose(Class::Cookies),
     ]
-}
-
-/// Searches the loaded tag among sorted ones, by halves.
-fn search(attach_point: AttachPoint, tags: &[u32], program: &mut Vec<sock_filter>) {
-    if tags.len() <= LEAF_TAGS {
-        let past_strays = |n: usize| (tags.len() - n) as u8;
-        program.extend(tags.iter().enumerate().map(|(n, &tag)| jump(BPF_JEQ, tag, past_strays(n), 0)));
-        program.extend([attach_point.choose(Class::Strays), attach_point.choose(Class::Peers)]);
-        return;
-    }
-    let (lower, upper) = tags.split_at(tags.len() / 2);
-    program.push(jump(BPF_JGE, upper[0], 0, 1));
-    let to_upper = program.len();
-    program.push(plain(BPF_JMP | BPF_JA, 0));
-    search(attach_point, lower, program);
-    program[to_upper].k = (program.len() - to_upper - 1) as u32;
-    search(attach_point, upper, program);
 }
 
 #[cfg(test)]

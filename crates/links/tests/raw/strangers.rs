@@ -11,6 +11,7 @@ use crate::{OUR_PORT, at, config};
 /// Descriptors of a link with one address: its socket for peers, and one for all sockets for strangers.
 const DESCRIPTORS: usize = 2;
 const DATA: u8 = 0;
+const INIT: u8 = 1;
 const COOKIE_ECHO: u8 = 10;
 const PACKET_BYTES: usize = 16;
 const FLOOD_PACKETS: u32 = 20_000;
@@ -106,6 +107,42 @@ fn a_flood_of_one_class_takes_no_room_from_the_others() {
             let strays = passes_a_flood(&mut pair, ip, |n| packet(1000 + n, DATA), &packet(9, DATA));
             assert!(strays < 5_000, "{strays} strays waited in the smallest buffer");
         }
+    });
+}
+
+#[test]
+#[ignore = "needs CAP_NET_RAW and CAP_SYS_ADMIN: ./test --all"]
+fn a_flood_from_one_prefix_is_dropped_and_every_init_of_others_arrives() {
+    on_a_host(|| {
+        let ip = "127.0.0.1";
+        let (_, mut to) = pair(ip);
+        let bound = |ip: &str| RawIp::bind(&config(&[ip])).unwrap();
+        let mut from = bound("127.0.1.1");
+        let flood = |from: &mut RawIp| send(from, at(ip), PACKET_BYTES, &packet(0, INIT).repeat(60));
+        let mut kept = Kept::default();
+        let thinned = (0..20_000).any(|_| {
+            flood(&mut from);
+            to.receive(&mut kept).unwrap();
+            kept.datagrams.clear();
+            to.stats().receive_thinned > 0
+        });
+        assert!(thinned, "a million packets of one source are not thinned");
+        // The port and the class count as before, also after a change of the ports.
+        to.set_ports(&[OUR_PORT, 4000]).unwrap();
+        let mut others = ["127.0.2.1", "127.0.3.1", "127.0.4.1"].map(|ip| (ip, bound(ip)));
+        for _ in 0..500 {
+            flood(&mut from);
+            for (_, other) in &mut others {
+                send(other, at(ip), PACKET_BYTES, &packet(0, INIT));
+            }
+            to.receive(&mut kept).unwrap();
+        }
+        let of = |ip: &str, kept: &Kept| kept.datagrams.iter().filter(|one| one.remote == at(ip)).count();
+        // One of them shares the flood's bucket in one of 170 runs; two do in one of 60,000.
+        let whole = |kept: &Kept| others.iter().filter(|(other, _)| of(other, kept) == 500).count() >= 2;
+        receive_until(&mut to, &mut kept, whole);
+        let flood = of("127.0.1.1", &kept);
+        assert!(flood < 15_000, "{flood} of 30,000 packets were received");
     });
 }
 

@@ -10,6 +10,7 @@ use crate::common::{Kept, config, receive_until};
 
 /// Descriptors of a link with one address: its socket for peers, and one for all sockets for strangers.
 const DESCRIPTORS: usize = 2;
+const INIT: u8 = 1;
 const COOKIE_ECHO: u8 = 10;
 
 /// Returns a packet with a verification tag that begins with DATA.
@@ -99,6 +100,95 @@ fn a_flood_of_cookies_takes_no_room_from_peers_and_inits() {
     all_arrive(&mut link, &[7, 0], 100);
     let received = link.stats().datagrams_received;
     assert!(received < 10_000, "{received} of 20,000 cookies waited in a buffer of their own");
+}
+
+/// Sends INITs from a socket until the link thins them, and returns their number.
+fn flood_until_thinned(link: &mut UdpEncap, from: &UdpSocket, to: SocketAddr) -> u64 {
+    let mut kept = Kept::default();
+    for round in 0..20_000 {
+        for _ in 0..64 {
+            from.send_to(&chunk(0, INIT), to).unwrap();
+        }
+        link.receive(&mut kept).unwrap();
+        kept.datagrams.clear();
+        if link.stats().receive_thinned > 0 {
+            return 64 * round;
+        }
+    }
+    panic!("a million packets of one source are not thinned");
+}
+
+#[test]
+fn a_flood_from_one_prefix_is_dropped_and_every_init_of_others_arrives() {
+    for (at, flooding, flooded) in [("127.0.0.1", "127.0.1.1", "127.0.0.1"), ("::", "::1", "::1")] {
+        let mut link = apart(at);
+        let port = link.local_addresses()[0].port();
+        let bound = |ip: &str| UdpSocket::bind(SocketAddr::new(ip.parse().unwrap(), 0)).unwrap();
+        let (from, to) = (bound(flooding), SocketAddr::new(flooded.parse().unwrap(), port));
+        flood_until_thinned(&mut link, &from, to);
+        let others = ["127.0.2.1", "127.0.3.1", "127.0.4.1"].map(bound);
+        let of = |other: &UdpSocket, kept: &Kept| {
+            let address = other.local_addr().unwrap();
+            kept.datagrams.iter().filter(|datagrams| datagrams.remote == address).count()
+        };
+        let mut kept = Kept::default();
+        for _ in 0..500 {
+            for _ in 0..30 {
+                from.send_to(&chunk(0, INIT), to).unwrap();
+            }
+            for other in &others {
+                other.send_to(&chunk(0, INIT), SocketAddr::new([127, 0, 0, 1].into(), port)).unwrap();
+            }
+            link.receive(&mut kept).unwrap();
+        }
+        // One of them shares the flood's bucket in one of 170 runs; two do in one of 60,000.
+        let whole = |kept: &Kept| others.iter().filter(|other| of(other, kept) == 500).count() >= 2;
+        receive_until(&mut link, &mut kept, whole);
+        let flood = of(&from, &kept);
+        assert!(flood < 7_500, "{at}: {flood} of 15,000 packets were received");
+    }
+}
+
+#[test]
+fn a_prefix_is_received_from_again_when_its_flood_is_over() {
+    let mut link = apart("127.0.0.1");
+    let to = link.local_addresses()[0];
+    let from = UdpSocket::bind("127.0.1.1:0").unwrap();
+    flood_until_thinned(&mut link, &from, to);
+    let mut kept = Kept::default();
+    // No packet comes meanwhile, so only the link's own timer can end the filter.
+    loop {
+        assert!(is_ready(&link, PollTimeout::from(10_000_u16)), "nothing wakes the poller");
+        link.receive(&mut kept).unwrap();
+        if !is_ready(&link, PollTimeout::from(1_000_u16)) {
+            break;
+        }
+    }
+    kept.datagrams.clear();
+    for _ in 0..500 {
+        from.send_to(&chunk(0, INIT), to).unwrap();
+    }
+    receive_until(&mut link, &mut kept, |kept| kept.datagrams.len() >= 500);
+}
+
+#[test]
+fn strays_are_thinned_in_a_flood_and_packets_with_known_tags_are_not() {
+    let mut link = apart("127.0.0.1");
+    assert!(link.set_expected_tags(Some(&[7])));
+    let to = link.local_addresses()[0];
+    let from = UdpSocket::bind("127.0.1.1:0").unwrap();
+    let mut kept = Kept::default();
+    for n in 0..1_000_000_u32 {
+        from.send_to(&packet(1000 + n), to).unwrap();
+        if n % 16 == 0 {
+            link.receive(&mut kept).unwrap();
+            kept.datagrams.clear();
+        }
+        if link.stats().receive_thinned > 0 {
+            return all_arrive(&mut link, &[7], 500);
+        }
+    }
+    panic!("a million strays are not thinned");
 }
 
 #[test]
