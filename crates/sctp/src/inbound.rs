@@ -1,19 +1,30 @@
-//! Received data: TSNs, the receive window, stream order, and acknowledgements.
+//! Received data: TSNs, stream order, the receive window, and acknowledgements.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `acknowledgement` | when a SACK is due, and the duplicates that it reports |
+//! | `window` | what the peer knows of the receive window, and the credit that the reader keeps |
+//!
+//! The other files are procedures on the state of [`Inbound`]: `run` and `delivery` for what arrives, `memory` and `renege` for room,
+//! `sack` for the contents of a SACK.
 
 mod acknowledgement;
 mod delivery;
 mod memory;
 mod renege;
 mod run;
+mod sack;
+mod window;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use bytes::Bytes;
 use sctp_message::RecvInfo;
 use sctp_wire::Tsn;
 use sctp_wire::chunk::Data;
 
-use crate::config::{AssociationConfig, DUPLICATES_MAX, GAP_RANGES_MAX};
+use crate::config::{AssociationConfig, GAP_RANGES_MAX};
 use crate::event::Host;
 use crate::extensions::Extensions;
 use crate::identifiers::AssociationId;
@@ -25,9 +36,8 @@ use crate::statistics::Statistics;
 use crate::stream_table::StreamTable;
 use crate::time::Time;
 use crate::tsn;
-
-/// Number of packets with data at the start that are acknowledged at once, so that a short association does not wait for a timer.
-const QUICK_ACKS: u8 = 8;
+use acknowledgement::Acknowledgement;
+use window::Window;
 
 /// Fate of a DATA chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,15 +56,12 @@ pub(crate) struct Inbound {
     nr_sack: bool,
     /// Whether the I bit in the middle of a message says that there is no more of it for now.
     prompt_parts: bool,
-    /// Whether data arrives on several paths at once, so that a gap does not indicate a loss.
-    multipath: bool,
     /// The cumulative TSN: all TSNs up to this one have arrived (unwrapped).
     cumulative: u64,
     /// TSNs received beyond the cumulative one.
     beyond: RangeSet,
     /// Place in `beyond` where the last search ended.
     near: usize,
-    duplicates: Vec<Tsn>,
     streams: u16,
     next_ssn: StreamTable<u16>,
     /// Memory of `next_ssn` that was taken from the pool.
@@ -72,31 +79,16 @@ pub(crate) struct Inbound {
     held: Held,
     /// Memory that was taken from the pool.
     charge: ReceiveCharge,
-    /// Payload that the reader has taken without releasing its credit in the window.
-    withheld_bytes: usize,
     /// Highest TSN (unwrapped) that an NR-SACK has acknowledged for good: received chunks up to this TSN are kept.
     promised: u64,
     buffer: ReceiveBuffer,
     partial_delivery_bytes: usize,
-    /// The last advertised window, less the data received since.
-    advertised_bytes: usize,
-    /// Whether no DATA has arrived yet.
-    untouched: bool,
-    /// DATA bytes and packets not covered by a SACK.
-    unacked_bytes: usize,
-    unacked_packets: u32,
-    packet_had_data: bool,
     /// Whether a run of the current packet found no room: the rest of its chunks are handled one by one.
     packet_had_refused_run: bool,
     /// Whether the peer has sent all that it has of an unfinished record for now.
     part_wanted: bool,
-    quick_acks: u8,
-    /// Number of packets with data after which a SACK is due at once.
-    sack_frequency: u32,
-    ack_now: bool,
-    /// Whether the reader has made enough room for a window update.
-    window_opened: bool,
-    ack_at: Option<Time>,
+    window: Window,
+    acknowledgement: Acknowledgement,
 }
 
 impl Inbound {
@@ -109,11 +101,9 @@ impl Inbound {
         Inbound {
             nr_sack: extensions.nr_sack,
             prompt_parts: extensions.prompt_parts,
-            multipath: false,
             cumulative: tsn::start(peer_initial) - 1,
             beyond: RangeSet::new(),
             near: 0,
-            duplicates: Vec::new(),
             streams,
             next_ssn: StreamTable::new(),
             streams_charge: ReceiveCharge::new(config.receive_pool.clone()),
@@ -123,22 +113,13 @@ impl Inbound {
             behind: VecDeque::new(),
             held: Held::default(),
             charge: ReceiveCharge::new(config.receive_pool.clone()),
-            withheld_bytes: 0,
             promised: 0,
             buffer: ReceiveBuffer::new(config.receive_buffer_bytes, config.receive_buffer_tuned_bytes),
             partial_delivery_bytes: config.partial_delivery_bytes.min(config.receive_buffer_bytes / 2),
-            advertised_bytes: config.receive_buffer_bytes,
-            untouched: true,
-            unacked_bytes: 0,
-            unacked_packets: 0,
-            packet_had_data: false,
             packet_had_refused_run: false,
             part_wanted: false,
-            quick_acks: QUICK_ACKS,
-            sack_frequency: config.sack_frequency,
-            ack_now: false,
-            window_opened: false,
-            ack_at: None,
+            window: Window::new(config.receive_buffer_bytes),
+            acknowledgement: Acknowledgement::new(config.sack_frequency),
         }
     }
 
@@ -146,12 +127,12 @@ impl Inbound {
     pub(crate) fn set_config(&mut self, config: &AssociationConfig) {
         self.buffer.set_bounds(config.receive_buffer_bytes, config.receive_buffer_tuned_bytes);
         self.partial_delivery_bytes = config.partial_delivery_bytes.min(config.receive_buffer_bytes / 2);
-        self.sack_frequency = config.sack_frequency;
+        self.acknowledgement.set_sack_frequency(config.sack_frequency);
     }
 
     /// Sets whether data arrives on several paths at once.
     pub(crate) fn set_multipath(&mut self, multipath: bool) {
-        self.multipath = multipath;
+        self.acknowledgement.set_multipath(multipath);
     }
 
     pub(crate) fn streams(&self) -> u16 {
@@ -168,7 +149,7 @@ impl Inbound {
     }
 
     pub(crate) fn withheld_bytes(&self) -> usize {
-        self.withheld_bytes
+        self.window.withheld_bytes()
     }
 
     /// Returns the memory for gaps and streams, which is not part of the buffer. Their numbers bound it.
@@ -189,13 +170,7 @@ impl Inbound {
 
     /// Returns the number of bytes that are unread, or held by the reader.
     pub(crate) fn unread_bytes(&self) -> usize {
-        self.held.total_bytes() + self.withheld_bytes
-    }
-
-    /// Returns the number of bytes that occupy the receive buffer.
-    #[inline]
-    fn taken_bytes(&self) -> usize {
-        self.held.window_bytes() + self.withheld_bytes
+        self.held.total_bytes() + self.window.withheld_bytes()
     }
 
     /// Handles one DATA chunk of `datagram`.
@@ -208,8 +183,7 @@ impl Inbound {
         statistics: &mut Statistics,
         host: &mut H,
     ) -> Result<Outcome, FragmentError> {
-        self.packet_had_data = true;
-        self.ack_now |= data.flags.immediate;
+        self.acknowledgement.on_chunks(data.flags.immediate);
         self.part_wanted |= self.prompt_parts && data.flags.immediate && !data.flags.ending;
         let tsn = tsn::unwrap(self.cumulative, data.tsn);
         let in_order = tsn == self.cumulative + 1;
@@ -218,12 +192,12 @@ impl Inbound {
         // chunks with higher TSNs are dropped for it.
         if self.taken_bytes() >= 2 * self.buffer.bytes() && !(in_order && self.renege()) {
             statistics.data_chunks_dropped += 1;
-            self.ack_now = true;
+            self.acknowledgement.on_dropped();
             return Ok(Outcome::Dropped);
         }
         if !self.has_memory(in_order, data.payload.len()) && !self.find_memory(in_order, data.payload.len()) {
             statistics.data_chunks_dropped += 1;
-            self.ack_now = true;
+            self.acknowledgement.on_dropped();
             if in_order {
                 self.deliver_part(id, statistics, host);
             }
@@ -231,7 +205,7 @@ impl Inbound {
         }
         if !data.flags.unordered && !self.has_place_for(data.stream.0) {
             statistics.data_chunks_dropped += 1;
-            self.ack_now = true;
+            self.acknowledgement.on_dropped();
             return Ok(Outcome::Dropped);
         }
         if in_order && self.beyond.is_empty() {
@@ -239,8 +213,8 @@ impl Inbound {
         } else if let Err(outcome) = self.record(tsn, data.tsn, statistics) {
             return Ok(outcome);
         }
-        self.unacked_bytes += data.payload.len();
-        self.advertised_bytes = self.advertised_bytes.saturating_sub(data.payload.len());
+        self.acknowledgement.on_taken(data.payload.len());
+        self.window.on_taken(data.payload.len());
         statistics.data_chunks_received += 1;
         statistics.unordered_chunks_received += u64::from(data.flags.unordered);
         if data.stream.0 >= self.streams {
@@ -312,13 +286,10 @@ impl Inbound {
 
     /// Records a TSN that is not the next one, or arrives while there are gaps. Fails if the TSN is a duplicate, or has no room.
     fn record(&mut self, tsn: u64, wire: Tsn, statistics: &mut Statistics) -> Result<(), Outcome> {
-        self.ack_now |= !self.multipath;
+        self.acknowledgement.on_out_of_order();
         if tsn <= self.cumulative || self.beyond.contains_near(tsn, &mut self.near) {
-            self.ack_now = true;
+            self.acknowledgement.on_duplicate(wire);
             statistics.duplicates_received += 1;
-            if self.duplicates.len() < DUPLICATES_MAX {
-                self.duplicates.push(wire);
-            }
             return Err(Outcome::Duplicate);
         }
         if tsn == self.cumulative + 1 {
@@ -356,9 +327,47 @@ impl Inbound {
         Ok(())
     }
 
+    /// Ends the handling of a packet, which may make a SACK due. Returns whether the packet contained DATA. `rtt` is the round-trip
+    /// time of its path.
+    pub(crate) fn end_packet(&mut self, now: Time, sack_delay: Duration, rtt: Option<Duration>) -> bool {
+        let had_data = self.acknowledgement.end_packet(now, sack_delay, !self.beyond.is_empty());
+        if had_data {
+            self.buffer.tune(now, rtt);
+            self.packet_had_refused_run = false;
+        }
+        had_data
+    }
+
+    /// Returns whether a SACK must leave now.
+    #[inline]
+    pub(crate) fn ack_due(&self) -> bool {
+        self.acknowledgement.is_due() || self.window.has_opened()
+    }
+
+    /// Returns whether a SACK may be bundled with DATA.
+    #[inline]
+    pub(crate) fn ack_waits(&self) -> bool {
+        self.acknowledgement.is_waiting() || self.window.has_opened()
+    }
+
+    /// Returns when the delayed SACK leaves.
+    pub(crate) fn ack_deadline(&self) -> Option<Time> {
+        self.acknowledgement.delayed_until()
+    }
+
+    /// Handles the timer of the delayed SACK.
+    pub(crate) fn on_ack_timer(&mut self) {
+        self.acknowledgement.on_timer();
+    }
+
+    /// Requests a SACK in the next packet.
+    pub(crate) fn request_ack(&mut self) {
+        self.acknowledgement.request();
+    }
+
     /// Returns whether no DATA has arrived yet.
     pub(crate) fn is_untouched(&self) -> bool {
-        self.untouched
+        self.acknowledgement.is_untouched()
     }
 
     /// Returns the unread data, for a restart of the peer. Messages that wait here for missing ones are lost: behind an

@@ -273,7 +273,7 @@ impl Association {
         if self.ecn.on_marked(packet)
             && let Some(inbound) = self.inbound.as_mut()
         {
-            inbound.acknowledge_now();
+            inbound.request_ack();
         }
     }
 

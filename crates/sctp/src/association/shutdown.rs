@@ -83,7 +83,7 @@ impl Association {
         if let State::ShutdownSent { t2, .. } = &mut self.state {
             *t2 = Retry::start(cx.now, rto);
             if let Some(inbound) = self.inbound.as_mut() {
-                inbound.acknowledge_now();
+                inbound.request_ack();
             }
             self.push_shutdown();
         }

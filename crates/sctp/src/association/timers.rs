@@ -91,7 +91,7 @@ impl Association {
         if let Some(inbound) = self.inbound.as_mut()
             && due(inbound.ack_deadline())
         {
-            inbound.ack_timer_expired();
+            inbound.on_ack_timer();
         }
         if !has_returned && due(self.discards_at()) {
             has_returned = true;

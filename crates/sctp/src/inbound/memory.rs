@@ -1,7 +1,7 @@
 //! Memory of the pool that an association shares with others ([`ReceivePool`](crate::ReceivePool)).
 
 use super::Inbound;
-use super::acknowledgement::WINDOW_STEP_BYTES;
+use super::window::WINDOW_STEP_BYTES;
 use crate::receive_buffer::Held;
 use crate::receive_pool::{POOL_FREE_BYTES, POOL_LITTLE_BYTES, ReceiveCharge};
 
@@ -88,7 +88,7 @@ impl Inbound {
     pub(super) fn pool_window_has_opened(&self) -> bool {
         self.charge.is_limited()
             && self.held.total_bytes() == 0
-            && self.advertised_bytes < WINDOW_STEP_BYTES
+            && self.window.advertised_bytes() < WINDOW_STEP_BYTES
             && self.window_bytes() >= WINDOW_STEP_BYTES
     }
 

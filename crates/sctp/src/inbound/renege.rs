@@ -58,7 +58,7 @@ impl Inbound {
     fn forget(&mut self, tsns: std::ops::Range<u64>, bytes: usize) {
         self.held.remove(Held::of(bytes, (tsns.end - tsns.start) as usize));
         self.beyond.remove_range(tsns);
-        self.ack_now = true;
+        self.acknowledgement.on_dropped();
     }
 }
 

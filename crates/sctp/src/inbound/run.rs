@@ -112,19 +112,18 @@ impl Inbound {
     fn has_room_for(&mut self, more: Held) -> bool {
         let mut held = self.held;
         held.add(more);
-        held.window_bytes() + self.withheld_bytes < 2 * self.buffer.bytes()
+        held.window_bytes() + self.window.withheld_bytes() < 2 * self.buffer.bytes()
             && self.finds_memory_for(held.total_bytes())
     }
 
     #[inline]
     fn note_run(&mut self, stream: u16, found: &Found, charges: usize, statistics: &mut Statistics) {
-        self.packet_had_data = true;
-        self.ack_now |= found.immediate;
+        self.acknowledgement.on_chunks(found.immediate);
         self.cumulative += found.messages as u64;
         let next = self.next_ssn.get_mut(stream);
         *next = next.wrapping_add(found.messages as u16);
-        self.unacked_bytes += found.payload_bytes;
-        self.advertised_bytes = self.advertised_bytes.saturating_sub(found.payload_bytes);
+        self.acknowledgement.on_taken(found.payload_bytes);
+        self.window.on_taken(found.payload_bytes);
         self.held.add(Held::of(found.payload_bytes, charges));
         statistics.data_chunks_received += found.messages as u64;
         statistics.messages_received += found.messages as u64;
