@@ -50,6 +50,17 @@ pub(crate) enum Outcome {
     NoSuchStream,
 }
 
+/// Room that a DATA chunk lacks.
+#[derive(PartialEq, Eq)]
+enum Shortage {
+    /// In the receive buffer of the association.
+    Buffer,
+    /// In the pool of several associations.
+    Pool,
+    /// In the memory for the numbers of streams.
+    StreamNumbers,
+}
+
 #[derive(Debug)]
 pub(crate) struct Inbound {
     /// Whether the peer accepts NR-SACKs.
@@ -187,26 +198,11 @@ impl Inbound {
         self.part_wanted |= self.prompt_parts && data.flags.immediate && !data.flags.ending;
         let tsn = tsn::unwrap(self.cumulative, data.tsn);
         let in_order = tsn == self.cumulative + 1;
-        // The advertised window does not include the overhead of messages, so a peer that fills it can send more than fits. Data
-        // beyond twice the buffer is dropped and retransmitted later (RFC 9260 §6.2). A chunk that fills a gap takes precedence:
-        // chunks with higher TSNs are dropped for it.
-        if self.taken_bytes() >= 2 * self.buffer.bytes() && !(in_order && self.renege()) {
-            statistics.data_chunks_dropped += 1;
-            self.acknowledgement.on_dropped();
-            return Ok(Outcome::Dropped);
-        }
-        if !self.has_memory(in_order, data.payload.len()) && !self.find_memory(in_order, data.payload.len()) {
-            statistics.data_chunks_dropped += 1;
-            self.acknowledgement.on_dropped();
-            if in_order {
+        if let Err(shortage) = self.admit(data, in_order) {
+            if in_order && shortage == Shortage::Pool {
                 self.deliver_part(id, statistics, host);
             }
-            return Ok(Outcome::Dropped);
-        }
-        if !data.flags.unordered && !self.has_place_for(data.stream.0) {
-            statistics.data_chunks_dropped += 1;
-            self.acknowledgement.on_dropped();
-            return Ok(Outcome::Dropped);
+            return Ok(self.drop_chunk(statistics));
         }
         if in_order && self.beyond.is_empty() {
             self.cumulative = tsn;
@@ -232,6 +228,31 @@ impl Inbound {
         }
         self.deliver_due_part(id, statistics, host);
         Ok(Outcome::Taken)
+    }
+
+    /// Finds room for a DATA chunk. A chunk that fills a gap takes precedence: chunks with higher TSNs are dropped for it.
+    #[inline]
+    fn admit(&mut self, data: &Data<'_>, in_order: bool) -> Result<(), Shortage> {
+        // The advertised window does not include the overhead of messages, so a peer that fills it can send more than fits. Data
+        // beyond twice the buffer is dropped and retransmitted later (RFC 9260 §6.2).
+        if self.taken_bytes() >= 2 * self.buffer.bytes() && !(in_order && self.renege()) {
+            return Err(Shortage::Buffer);
+        }
+        if !self.has_memory(in_order, data.payload.len()) && !self.find_memory(in_order, data.payload.len()) {
+            return Err(Shortage::Pool);
+        }
+        if !data.flags.unordered && !self.has_place_for(data.stream.0) {
+            return Err(Shortage::StreamNumbers);
+        }
+        Ok(())
+    }
+
+    /// Counts a chunk that is dropped for lack of room. A SACK tells the peer at once.
+    #[cold]
+    fn drop_chunk(&mut self, statistics: &mut Statistics) -> Outcome {
+        statistics.data_chunks_dropped += 1;
+        self.acknowledgement.on_dropped();
+        Outcome::Dropped
     }
 
     /// Returns the fragment in a DATA chunk of `datagram`.
@@ -372,7 +393,7 @@ impl Inbound {
 
     /// Returns the unread data, for a restart of the peer. Messages that wait here for missing ones are lost: behind an
     /// open record the reader would mistake them for its end.
-    pub(crate) fn end(&self) -> Held {
+    pub(crate) fn unread_at_restart(&self) -> Held {
         let mut held = self.held;
         let waiting = self.waiting.values().map(Box::as_ref).chain(&self.behind);
         waiting.for_each(|message| held.remove(Held::of(message.bytes, message.chunks)));
@@ -388,7 +409,7 @@ impl Inbound {
 
     /// Returns whether a restart may report unacknowledged messages to the reader, in addition to its unread data.
     pub(crate) fn has_room_for_restart(&self) -> bool {
-        self.end().total_bytes() <= 2 * self.buffer.bytes()
+        self.unread_at_restart().total_bytes() <= 2 * self.buffer.bytes()
     }
 
     /// Counts data that the reader has not taken yet: messages of an earlier peer, and events.
@@ -398,10 +419,9 @@ impl Inbound {
         self.charge.grow_to(self.held.total_bytes());
     }
 
-    /// Delivers the available rest of a partially delivered message, when the peer sends no more. Drops incomplete messages
-    /// that were not delivered in part, which the reader would mistake for complete ones, and messages behind an open
-    /// record, which it would mistake for the end of that record.
-    pub(crate) fn take_rest<H: Host + ?Sized>(
+    /// Delivers what has arrived of a message that was delivered in part, when the peer sends no more. Other messages stay
+    /// undelivered: the reader would mistake incomplete ones for complete ones, and those behind the open record for its end.
+    pub(crate) fn deliver_open_record<H: Host + ?Sized>(
         &mut self,
         id: AssociationId,
         statistics: &mut Statistics,

@@ -29,7 +29,7 @@ impl Association {
             return;
         }
         if let Some(inbound) = self.inbound.as_mut() {
-            inbound.take_rest(self.id, &mut self.statistics, cx.host);
+            inbound.deliver_open_record(self.id, &mut self.statistics, cx.host);
         }
         self.tell_end_of_partial_delivery(cx);
         self.tell_loss(cx, &reason, causes);

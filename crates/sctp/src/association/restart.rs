@@ -31,7 +31,7 @@ impl Association {
         let unacknowledged_bytes = self.outbound.buffered_bytes() as u64;
         self.give_up_all(cx, 0);
         let withheld_bytes = self.inbound.as_ref().map_or(0, Inbound::withheld_bytes);
-        self.inbound.end(Inbound::end);
+        self.inbound.end(Inbound::unread_at_restart);
         self.identity = Identity::from_cookie(cookie);
         self.paths.restart(new_paths(remotes, &self.local, local, &self.config));
         self.outbound = Outbound::new(cookie.local_initial_tsn, &self.config);

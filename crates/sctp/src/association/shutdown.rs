@@ -172,7 +172,7 @@ impl Association {
 
     fn announce_peer_shutdown<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>) {
         if let Some(inbound) = self.inbound.as_mut() {
-            inbound.take_rest(self.id, &mut self.statistics, cx.host);
+            inbound.deliver_open_record(self.id, &mut self.statistics, cx.host);
         }
         self.tell_end_of_partial_delivery(cx);
         cx.host.event(self.id, Event::PeerShutdown);

@@ -94,7 +94,7 @@ impl Inbound {
 
     /// Takes the charge of the unread messages; `None` without a pool, or if all messages were read.
     pub(crate) fn take_unread_charge(&mut self) -> Option<ReceiveCharge> {
-        let unread_bytes = self.end().total_bytes();
+        let unread_bytes = self.unread_at_restart().total_bytes();
         let mut charge = std::mem::take(&mut self.charge);
         charge.shrink_to(unread_bytes);
         (charge.is_limited() && unread_bytes > 0).then_some(charge)
