@@ -44,7 +44,7 @@ impl Path {
         acked: &AckedPackets,
         config: &AssociationConfig,
     ) -> Sample {
-        self.errors = 0;
+        self.reachability.on_sign_of_life();
         let sample = self.measure(now, acked, config);
         let oldest = self.flight.packet(acked.oldest);
         if self.rack.newest().is_some_and(|before| after(before, acked.oldest))

@@ -1,4 +1,4 @@
-//! Failure and return of a path (RFC 9260 §8.2, RFC 7829): the only functions that change its state.
+//! Failure and return of a path (RFC 9260 §8.2, RFC 7829): passes each event on to the owners that it concerns.
 
 use std::time::Duration;
 
@@ -10,40 +10,29 @@ use crate::time::Time;
 impl Path {
     /// Confirms the address: the user has named it, or the handshake has passed there (RFC 9260 §5.4).
     pub(crate) fn confirm(&mut self) {
-        self.state = PathState::Active;
+        self.reachability.confirm();
     }
 
     /// Returns whether the path has exceeded Path.Max.Retrans.
     pub(crate) fn retries_exceeded(&self) -> bool {
-        self.errors > self.settings.retries_max
+        self.reachability.retries_exceeded(&self.settings)
     }
 
     /// Counts a packet that was not answered as an error of the path. Returns the state to which the path falls by that. It is
     /// potentially failed only if data has another path (`has_other`).
     pub(crate) fn on_unanswered(&mut self, has_other: bool) -> Option<PathState> {
-        self.errors += 1;
-        if !self.state.is_usable() {
-            return None;
-        }
-        let failed = self.retries_exceeded();
-        let may_have_failed = has_other && self.errors > self.settings.potentially_failed_retries_max;
-        self.state = match (failed, may_have_failed) {
-            (true, _) => PathState::Inactive,
-            (false, true) => PathState::PotentiallyFailed,
-            (false, false) => return None,
-        };
-        Some(self.state)
+        self.reachability.on_unanswered(&self.settings, has_other)
     }
 
     /// Handles an answer of a path that data avoids all the same ([`Path::is_held`]).
     pub(crate) fn on_answer_while_held(&mut self) {
-        self.errors = 0;
+        self.reachability.on_sign_of_life();
     }
 
     /// Returns when the path has been silent for too long: since the oldest unanswered packet, or since a heartbeat.
     #[inline]
     pub(crate) fn silent_at(&self, sack_delay: Duration) -> Option<Time> {
-        let patience = self.path_failure.patience(self.rto.srtt()?, self.rto.unbounded());
+        let patience = self.silence.patience(self.rto.srtt()?, self.rto.unbounded());
         let data = self.flight.sack_due_at(self.first_unanswered(), sack_delay);
         let data = data.filter(|_| !self.flight.is_empty());
         let asked_at = [data, self.heartbeat.awaited_since()].into_iter().flatten().min();
@@ -63,7 +52,7 @@ impl Path {
 
     /// Suspects the path, which has been silent for too long. Data avoids it, if another path is active.
     pub(crate) fn suspect(&mut self) {
-        self.state = PathState::Suspected;
+        self.reachability.suspect();
     }
 
     /// Marks the only usable path as suspected. Frequent heartbeats probe it once `wait` has passed.
@@ -73,7 +62,7 @@ impl Path {
         self.heartbeat.schedule(Some(now + wait));
     }
 
-    /// Handles that data avoids the path from now on. Returns whether it did not before; the caller then moves the data in
+    /// Records that data avoids the path from now on. Returns whether it did not before; the caller then moves the data in
     /// flight.
     pub(crate) fn on_avoided(&mut self, now: Time) -> bool {
         let is_news = self.note_silence(now, !self.flight.is_empty());
@@ -86,26 +75,25 @@ impl Path {
     /// Marks the path as silent. `has_data`: data waits for its answer. Returns whether it was not marked before.
     fn note_silence(&mut self, now: Time, has_data: bool) -> bool {
         let delivered_bytes = has_data.then(|| self.delivery.delivered_bytes());
-        let news = self.path_failure.begin(now, delivered_bytes);
+        let news = self.silence.begin(now, delivered_bytes);
         self.counts.early_failovers += u64::from(news);
         news
     }
 
     /// Returns whether data is in flight on a path that has answered before without delivering data afterwards.
     pub(crate) fn answers_without_delivering(&self) -> bool {
-        self.path_failure.answers_without_delivering() && self.flight.t3().is_some()
+        self.silence.answers_without_delivering() && self.flight.t3().is_some()
     }
 
     /// Returns whether data avoids the path although it has answered a heartbeat.
     pub(crate) fn is_held(&self, now: Time) -> bool {
-        self.path_failure.holds(now)
+        self.silence.holds(now)
     }
 
     /// Handles an answer to a packet sent at `asked_at`: the path is active from now on. Returns its previous state.
     pub(crate) fn on_answer(&mut self, now: Time, asked_at: Time) -> PathState {
-        self.errors = 0;
-        self.counts.early_failovers_spurious += u64::from(self.path_failure.end(now, asked_at));
-        let before = std::mem::replace(&mut self.state, PathState::Active);
+        self.counts.early_failovers_spurious += u64::from(self.silence.end(now, asked_at));
+        let before = self.reachability.on_answer();
         if !matches!(before, PathState::Unconfirmed | PathState::Active) {
             self.rto.mark_stale(now);
             self.heartbeat.stop_waiting();

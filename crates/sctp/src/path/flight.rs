@@ -1,6 +1,7 @@
 //! The packets in flight on a path, the number of unacknowledged bytes, and the timers of the flight.
 //!
-//! A packet stays listed until it is acknowledged or declared lost by its order. Bytes in flight change only here.
+//! A packet stays listed until it is acknowledged or declared lost by its order. The bytes follow from the states of the
+//! outstanding runs, so the queue of runs reports each change of them (`outbound/run/in_flight`).
 
 use std::collections::VecDeque;
 use std::ops::Range;

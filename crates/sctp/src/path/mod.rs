@@ -2,14 +2,21 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `flight` | packets sent, bytes in flight, T3, the loss timer, the tail loss probe |
-//! | `recovery` | the episode after a loss, PRR, the detection of spurious losses |
-//! | `heartbeat` | when heartbeats are due and which are unanswered |
-//! | `path_failure` | when a silent path counts as failed |
-//! | `mtu` | how long packets may be |
+//! | `flight` | packets sent, T3, the loss timer, and the bytes in flight, which `outbound/run/in_flight` alone changes |
+//! | `rack` | which packets are lost: overtaken by three, or later than reordering explains (RFC 8985) |
+//! | `tail_loss_probe` | the time of the probe of the end of a burst, and whether it was needed; a part of `flight` |
+//! | `recovery` | the episode that follows a loss |
+//! | `prr` | how much leaves while a loss is repaired: as much as arrives, in proportion (RFC 6937); a part of `recovery` |
+//! | `spurious_loss` | whether the last reduction was a mistake (RFC 5682, RFC 3708); a part of `recovery` |
+//! | `reachability` | the state of the path and its error counter (RFC 9260 §8.2, RFC 7829) |
+//! | `silence` | since when the path has not answered, and how often it was suspected by mistake |
+//! | `heartbeat` | when heartbeats are due, and which are unanswered |
+//! | `pacer` | when the next batch leaves: a millisecond of the rate, between two packets and 64 KB |
+//! | `delivery` | how fast the path delivers, for controllers that model it |
+//! | `mtu` | the maximum packet length: probes, and reports of routers (RFC 8899) |
 //!
-//! `failover` changes the state of a path (RFC 9260 §8.2, RFC 7829). `paths` has all paths of an association. `sent`,
-//! `acked` and `lost` pass each event on to all of them; `window` combines what they allow.
+//! `sent`, `acked`, `lost`, `probing` and `failover` pass each event on to these owners; `window` combines what they allow.
+//! `paths` has all paths of an association.
 
 mod acked;
 mod delivery;
@@ -19,14 +26,15 @@ mod heartbeat;
 mod lost;
 mod mtu;
 mod pacer;
-mod path_failure;
 mod paths;
 mod probing;
 mod prr;
 mod rack;
+mod reachability;
 mod recovery;
 mod sent;
 mod settings;
+mod silence;
 mod spurious_loss;
 mod tail_loss_probe;
 #[cfg(test)]
@@ -54,16 +62,17 @@ pub(crate) use flight::{PacketTsns, SentPacket};
 use heartbeat::Heartbeat;
 use mtu::Discovery;
 use pacer::Pacer;
-pub(crate) use path_failure::PROBE_INTERVAL;
-use path_failure::PathFailure;
 pub(crate) use paths::Paths;
 use prr::Prr;
 use rack::Rack;
 pub(crate) use rack::Verdict;
+use reachability::Reachability;
 pub(crate) use recovery::LostChunks;
 use recovery::Recovery;
 pub(crate) use sent::SentData;
 pub(crate) use settings::PathSettings;
+pub(crate) use silence::PROBE_INTERVAL;
+use silence::Silence;
 pub(crate) use spurious_loss::LateArrivals;
 pub(crate) use tail_loss_probe::Expired;
 pub(crate) use window::couple;
@@ -80,11 +89,9 @@ pub(crate) struct Path {
     local: Option<IpAddr>,
     /// When the last packet came to `local`; `None` if none has.
     local_reached: Option<Time>,
-    state: PathState,
+    reachability: Reachability,
     settings: PathSettings,
     rto: Rto,
-    /// Consecutive timeouts and unanswered heartbeats (RFC 9260 §8.2).
-    errors: u32,
     /// Maximum packet length; only [`Path::set_mtu`] changes it.
     mtu_bytes: usize,
     discovery: Discovery,
@@ -101,7 +108,7 @@ pub(crate) struct Path {
     /// Number of the first packet that was sent without another one being held back by the window or the pacer.
     limited_until: u32,
     heartbeat: Heartbeat,
-    path_failure: PathFailure,
+    silence: Silence,
     /// Number of chunks that the last SACK on this path acknowledged in all: an unwrapped TSN, plus the chunks in gap blocks.
     reported_chunks: u64,
     counts: PathCounts,
@@ -124,10 +131,9 @@ impl Path {
             remote,
             local,
             local_reached: None,
-            state: PathState::Unconfirmed,
+            reachability: Reachability::default(),
             settings: PathSettings::new(config),
             rto: Rto::new(&config.rto),
-            errors: 0,
             mtu_bytes,
             discovery,
             in_flight_limit_bytes: hints.in_flight_limit_bytes,
@@ -140,7 +146,7 @@ impl Path {
             pacer: Pacer::default(),
             limited_until: 0,
             heartbeat: Heartbeat::default(),
-            path_failure: PathFailure::default(),
+            silence: Silence::default(),
             reported_chunks: 0,
             counts: PathCounts::default(),
             notes: PathNotes::new(config.trace),
@@ -193,23 +199,23 @@ impl Path {
         let is_other = local.is_some() && self.local.is_some() && self.local != local;
         let is_recent = |reached| now.saturating_since(reached) <= LOCAL_ADDRESS_KEPT;
         let is_reached = self.local_reached.is_some_and(is_recent);
-        is_other && self.state == PathState::Active && (is_probe || is_reached)
+        is_other && self.takes_data() && (is_probe || is_reached)
     }
 
     #[inline]
     pub(crate) fn state(&self) -> PathState {
-        self.state
+        self.reachability.state()
     }
 
     /// Returns whether new data may take this path.
     #[inline]
     pub(crate) fn takes_data(&self) -> bool {
-        self.state == PathState::Active
+        self.state() == PathState::Active
     }
 
     /// Returns the order of preference while no path takes data (RFC 7829 §5.1: the fewest errors).
     pub(crate) fn failover_rank(&self) -> (u8, u32) {
-        (self.state.rank(), self.errors)
+        (self.state().rank(), self.reachability.errors())
     }
 
     /// Returns whether packets stay on this host.
@@ -328,7 +334,7 @@ impl Path {
 
     /// Records that a timer which counts as an error of the path has expired.
     pub(crate) fn note_timer(&mut self, now: Time, timer: Timer) {
-        self.notes.timer(now, timer, self.errors + 1);
+        self.notes.timer(now, timer, self.reachability.errors() + 1);
     }
 
     /// Moves the notes of this path to the tracer of the association.
@@ -340,8 +346,8 @@ impl Path {
         PathStatistics {
             remote: self.remote,
             local: self.local,
-            active: self.state.is_usable(),
-            state: self.state,
+            active: self.state().is_usable(),
+            state: self.state(),
             heartbeats: self.settings.heartbeats,
             heartbeat_interval: self.settings.heartbeat_interval,
             sack_delay: self.settings.sack_delay,
@@ -357,7 +363,7 @@ impl Path {
             rttvar: self.rto.rttvar(),
             min_rtt: self.rack.min_rtt(),
             rto: self.rto.current(),
-            errors: self.errors,
+            errors: self.reachability.errors(),
             retries_max: self.settings.retries_max,
             potentially_failed_retries_max: self.settings.potentially_failed_retries_max,
             timeouts: self.counts.timeouts,

@@ -67,7 +67,7 @@ impl Path {
 
     /// Returns when the next frequent heartbeat is due while the path is suspected.
     pub(crate) fn next_frequent_heartbeat(&self, now: Time) -> Option<Time> {
-        self.path_failure.next_probe(now, self.rto.srtt())
+        self.silence.next_probe(now, self.rto.srtt())
     }
 
     /// Sets the maximum packet length.

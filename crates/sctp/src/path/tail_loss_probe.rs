@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::path_failure::PROBE_INTERVAL;
+use super::silence::PROBE_INTERVAL;
 use crate::packet_number::after;
 use crate::time::Time;
 

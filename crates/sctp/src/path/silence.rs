@@ -21,9 +21,9 @@ const PROBING_TIME: Duration = Duration::from_secs(60);
 /// last longer than that.
 const VAIN_DOUBLINGS_MAX: u32 = 7;
 
-/// State of the path's silence.
+/// Since when the path has not answered, and its record so far.
 #[derive(Debug, Default)]
-pub(crate) struct PathFailure {
+pub(crate) struct Silence {
     /// When the path fell silent, if it has not answered since.
     since: Option<Time>,
     /// Number of recent mistakes: the first heartbeat was answered, so the path was merely slow.
@@ -35,7 +35,7 @@ pub(crate) struct PathFailure {
     vain: u32,
 }
 
-impl PathFailure {
+impl Silence {
     /// Returns the time allowed for an answer. `longest` is the longest reasonable round-trip time.
     #[inline]
     pub(crate) fn patience(&self, srtt: Duration, longest: Duration) -> Duration {
@@ -102,49 +102,49 @@ mod tests {
 
     #[test]
     fn an_answer_may_take_half_as_long_again_or_as_long_as_it_varies() {
-        let failure = PathFailure::default();
-        assert_eq!(failure.patience(SRTT, Duration::ZERO), Duration::from_millis(150));
-        assert_eq!(failure.patience(SRTT, Duration::from_millis(180)), Duration::from_millis(180));
-        assert_eq!(failure.patience(Duration::ZERO, Duration::ZERO), PATIENCE_MIN);
+        let silence = Silence::default();
+        assert_eq!(silence.patience(SRTT, Duration::ZERO), Duration::from_millis(150));
+        assert_eq!(silence.patience(SRTT, Duration::from_millis(180)), Duration::from_millis(180));
+        assert_eq!(silence.patience(Duration::ZERO, Duration::ZERO), PATIENCE_MIN);
     }
 
     #[test]
     fn a_suspected_path_is_asked_often_for_a_minute() {
-        let mut failure = PathFailure::default();
-        assert_eq!(failure.next_probe(at(0), None), None);
-        assert!(failure.begin(at(0), None));
-        assert!(!failure.begin(at(5), None), "it is suspected already");
-        assert_eq!(failure.next_probe(at(10), Some(SRTT)), Some(at(260)));
-        assert_eq!(failure.next_probe(at(10), Some(4 * SRTT)), Some(at(410)));
-        assert_eq!(failure.next_probe(at(60_000), Some(SRTT)), None);
+        let mut silence = Silence::default();
+        assert_eq!(silence.next_probe(at(0), None), None);
+        assert!(silence.begin(at(0), None));
+        assert!(!silence.begin(at(5), None), "it is suspected already");
+        assert_eq!(silence.next_probe(at(10), Some(SRTT)), Some(at(260)));
+        assert_eq!(silence.next_probe(at(10), Some(4 * SRTT)), Some(at(410)));
+        assert_eq!(silence.next_probe(at(60_000), Some(SRTT)), None);
     }
 
     #[test]
     fn each_mistake_doubles_the_patience_for_a_while() {
-        let mut failure = PathFailure::default();
-        let patience = |failure: &PathFailure| failure.patience(SRTT, Duration::ZERO).as_millis();
+        let mut silence = Silence::default();
+        let patience = |silence: &Silence| silence.patience(SRTT, Duration::ZERO).as_millis();
         for expected in [300, 600, 1200, 1200] {
-            failure.begin(at(10), None);
-            assert!(failure.end(at(400), at(10)));
-            assert_eq!(patience(&failure), expected);
+            silence.begin(at(10), None);
+            assert!(silence.end(at(400), at(10)));
+            assert_eq!(patience(&silence), expected);
         }
         // A path that does not answer the first heartbeat was suspected rightly.
-        failure.begin(at(100_000), None);
-        assert!(!failure.end(at(100_500), at(100_250)));
-        assert_eq!(patience(&failure), 150);
-        assert!(!failure.end(at(100_500), at(0)), "it was not suspected");
+        silence.begin(at(100_000), None);
+        assert!(!silence.end(at(100_500), at(100_250)));
+        assert_eq!(patience(&silence), 150);
+        assert!(!silence.end(at(100_500), at(0)), "it was not suspected");
     }
 
     #[test]
     fn a_path_that_answers_and_swallows_data_gets_it_ever_later() {
-        let mut failure = PathFailure::default();
+        let mut silence = Silence::default();
         for held_ms in [0, 500, 1000, 2000] {
-            failure.begin(at(10), Some(5000));
-            assert!(held_ms == 0 || failure.holds(at(10 + held_ms - 1)));
-            assert!(!failure.holds(at(10 + held_ms)));
-            failure.end(at(5000), at(4900));
+            silence.begin(at(10), Some(5000));
+            assert!(held_ms == 0 || silence.holds(at(10 + held_ms - 1)));
+            assert!(!silence.holds(at(10 + held_ms)));
+            silence.end(at(5000), at(4900));
         }
-        failure.begin(at(6000), Some(5001));
-        assert!(!failure.holds(at(6000)), "something has arrived meanwhile");
+        silence.begin(at(6000), Some(5001));
+        assert!(!silence.holds(at(6000)), "something has arrived meanwhile");
     }
 }
