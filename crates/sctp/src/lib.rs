@@ -42,6 +42,7 @@ mod receive_buffer;
 mod receive_pool;
 mod received_run;
 mod reply;
+mod route;
 mod rto;
 mod send_pool;
 mod source_prefix;

@@ -1,7 +1,5 @@
 //! Handles the chunks of one packet, in their order (RFC 9260 §6.10, §8.5).
 
-use std::net::{IpAddr, SocketAddr};
-
 use bytes::Bytes;
 use sctp_message::PathId;
 use sctp_wire::cause::{Cause, Causes, InvalidStreamIdentifier, NoUserData, UnrecognizedChunkType};
@@ -18,6 +16,7 @@ use crate::error::CloseReason;
 use crate::event::{Event, Host};
 use crate::inbound::Outcome;
 use crate::outbound::{Report, SackOutcome};
+use crate::route::Route;
 use crate::time::Time;
 
 /// Maximum number of bytes of an unknown chunk that an ERROR reports back.
@@ -41,28 +40,25 @@ fn is_probe(packet: &Packet<'_>) -> bool {
 }
 
 impl Association {
-    /// Handles a packet with our verification tag. `marked`: a congested router has marked it. `datagram` owns the bytes of
-    /// `packet`.
+    /// Handles a packet with our verification tag. `datagram` owns its bytes.
     pub(crate) fn handle_packet<H: Host + ?Sized>(
         &mut self,
         cx: &mut Context<'_, H>,
-        remote: SocketAddr,
-        local: Option<IpAddr>,
-        marked: bool,
+        route: Route,
         packet: &Packet<'_>,
         datagram: &Bytes,
     ) {
         self.statistics.packets_received += 1;
         self.reaction.begin();
-        let Some(path_id) = self.paths.to(remote.ip()) else { return };
+        let Some(path_id) = self.paths.to(route.remote.ip()) else { return };
         if let Some(tracer) = &mut self.trace {
             tracer.packet_received(cx.now, path_id.index(), packet);
         }
         let path = &mut self.paths[path_id];
-        if path.on_received(cx.now, local, is_probe(packet)) {
+        if path.on_received(cx.now, route.local, is_probe(packet)) {
             // RFC 6951 §5.4: the peer's encapsulation port is the one that its packets come from. A translator may have a
             // port for each of our addresses.
-            self.paths.set_remote_port(path_id, remote.port());
+            self.paths.set_remote_port(path_id, route.remote.port());
         }
         let mut chunks = packet.chunks();
         loop {
@@ -77,20 +73,15 @@ impl Association {
                 return;
             }
         }
-        if marked {
+        if route.marked {
             self.note_mark(packet);
         }
-        // An INIT ACK may just have removed the path that it came on.
-        let delay = self.paths.get(path_id).map_or(self.config.sack_delay, |path| path.settings().sack_delay);
-        let rtt = if self.peer.extensions().multipath {
-            self.longest_rtt()
-        } else {
-            self.paths.get(path_id).and_then(|path| path.rto().srtt())
-        };
-        let had_data = self.inbound.as_mut().is_some_and(|inbound| inbound.end_packet(cx.now, delay, rtt));
-        if had_data {
-            self.timers.on_data(cx.now);
-        }
+        self.end_packet(cx, path_id);
+    }
+
+    /// Ends the handling of a packet: acknowledges its data, reports its errors, and continues a shutdown.
+    fn end_packet<H: Host + ?Sized>(&mut self, cx: &mut Context<'_, H>, path_id: PathId) {
+        let had_data = self.end_data(cx.now, path_id);
         self.send_reports();
         if matches!(self.state, State::ShutdownSent { .. }) {
             if had_data {
@@ -100,6 +91,24 @@ impl Association {
             }
         }
         self.continue_shutdown(cx);
+    }
+
+    /// Decides when to acknowledge the data of a packet. Returns whether it contained any.
+    #[inline]
+    fn end_data(&mut self, now: Time, path_id: PathId) -> bool {
+        // An INIT ACK may just have removed the path that it came on.
+        let path = self.paths.get(path_id);
+        let sack_delay = path.map_or(self.config.sack_delay, |path| path.settings().sack_delay);
+        let rtt = if self.peer.extensions().multipath {
+            self.longest_rtt()
+        } else {
+            path.and_then(|path| path.rto().srtt())
+        };
+        let had_data = self.inbound.as_mut().is_some_and(|inbound| inbound.end_packet(now, sack_delay, rtt));
+        if had_data {
+            self.timers.on_data(now);
+        }
+        had_data
     }
 
     /// Returns whether DATA is accepted: in the states in which the peer may still send (RFC 9260 §6).

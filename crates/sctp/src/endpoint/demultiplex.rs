@@ -15,6 +15,7 @@ use crate::association::{Context, is_unicast, reports_stale_cookie, write_abort}
 use crate::config::Checksum;
 use crate::event::Host;
 use crate::reply::Reply;
+use crate::route::Route;
 use crate::time::Time;
 
 /// Datagrams of one sender that arrived together.
@@ -30,15 +31,6 @@ pub struct Arrival<'a> {
     pub segment_bytes: usize,
     /// All of them, one after the other.
     pub bytes: &'a Bytes,
-}
-
-/// The addresses of a received packet.
-#[derive(Clone, Copy)]
-pub(super) struct Route {
-    pub(super) remote: SocketAddr,
-    pub(super) local: Option<IpAddr>,
-    /// Whether a congested router has marked it.
-    pub(super) marked: bool,
 }
 
 impl Route {
@@ -155,7 +147,7 @@ impl Endpoint {
         }
         let mut cx = Context { now, host, random: &mut self.random, statistics: &mut self.statistics };
         self.in_progress = Some(id);
-        association.handle_packet(&mut cx, route.remote, route.local, route.marked, &packet, batch);
+        association.handle_packet(&mut cx, route, &packet, batch);
         self.in_progress = None;
         association.trace_changes(now);
         let (paths_changed, closed) = (association.take_paths_changed(), association.is_closed());

@@ -12,7 +12,6 @@ use sctp_wire::{Packet, VerificationTag};
 
 use super::admissions::{AtLimit, Limits};
 use super::answer_budget::InitSource;
-use super::demultiplex::Route;
 use super::listeners::Listener;
 use super::{AssociationId, Endpoint, PathHints, PeerKey, Reply};
 use crate::association::{
@@ -25,6 +24,7 @@ use crate::event::{Event, Host};
 use crate::extensions::Extensions;
 use crate::identity::Identity;
 use crate::local_addresses::LocalAddresses;
+use crate::route::Route;
 use crate::time::Time;
 
 /// Maximum length of an answer to a stranger, as a multiple of the packet that it answers.
