@@ -15,6 +15,26 @@ use crate::transmit::{Transmit, TransmitBuffer};
 /// packet.
 const PADDING_SHARE_MAX: usize = 16;
 
+/// A batch of packets for one path.
+#[derive(Debug, Default)]
+struct BuiltBatch {
+    /// Length of each packet but the last.
+    segment_bytes: usize,
+    has_data: bool,
+    has_retransmissions: bool,
+}
+
+impl BuiltBatch {
+    /// Adds a packet.
+    fn add(&mut self, packet_bytes: usize, filled: &Filled) {
+        if self.segment_bytes == 0 {
+            self.segment_bytes = packet_bytes;
+        }
+        self.has_data |= filled.number.is_some();
+        self.has_retransmissions |= filled.retransmitted_chunks > 0;
+    }
+}
+
 impl Association {
     /// Builds one batch of packets for one path, if anything may be sent.
     pub(crate) fn poll_transmit(
@@ -32,21 +52,51 @@ impl Association {
         buffer.clear();
         self.tick_pacers(now);
         let data_path = self.next_data_path();
-        let wanted_path = self.outbound.wanted_path();
         let Some(path_id) = self.batch_path(data_path) else {
             return self.poll_mtu_probe(now, rules, random, buffer);
         };
-        let packet_bytes_max = self.paths[path_id].packet_bytes_max();
         let probes_tail = self.paths[path_id].tail_loss_probe_is_due();
-        let (mut has_data, mut retransmits) = (false, false);
-        let mut segment_bytes = 0;
+        let batch = self.build_batch(now, (path_id, path_id == data_path), rules, buffer);
+        if buffer.total_bytes() == 0 {
+            return None;
+        }
+        if path_id == data_path && (self.may_carry_data() || !self.is_set_up()) {
+            self.note_batch(now, path_id);
+        }
+        if batch.has_data {
+            self.note_packet_length(now, path_id, batch.segment_bytes);
+        }
+        let path = &self.paths[path_id];
+        Some(Transmit {
+            // RFC 3168 §6.1.5: routers must not mark a retransmission.
+            ecn_capable: batch.has_data && !batch.has_retransmissions && self.ecn.is_negotiated(),
+            dscp: self.dscp(path_id),
+            remote: path.remote(),
+            local: path.local(),
+            may_fragment: probes_tail || path.may_fragment(batch.segment_bytes),
+            segment_bytes: batch.segment_bytes,
+            total_bytes: buffer.total_bytes(),
+        })
+    }
+
+    /// Builds the packets of a batch for a path, with data if permitted. All have the length of the first, which the last may
+    /// fall short of.
+    fn build_batch(
+        &mut self,
+        now: Time,
+        (path_id, with_data): (PathId, bool),
+        rules: &BatchRules,
+        buffer: &mut TransmitBuffer,
+    ) -> BuiltBatch {
+        let wanted_path = self.outbound.wanted_path();
+        let mut limit = self.paths[path_id].packet_bytes_max();
+        let mut batch = BuiltBatch::default();
         for packet_number in 0..rules.limits.segments_max.max(1) {
-            let limit = if packet_number == 0 { packet_bytes_max } else { segment_bytes };
             if packet_number > 0 && buffer.total_bytes() + limit > rules.limits.bytes_max {
                 break;
             }
             buffer.begin_packet();
-            let (filled, alone) = self.build_packet(now, (path_id, path_id == data_path), limit, buffer);
+            let (filled, alone) = self.build_packet(now, (path_id, with_data), limit, buffer);
             let bytes = buffer.packet_bytes();
             if bytes <= HEADER_BYTES {
                 buffer.drop_packet();
@@ -59,36 +109,14 @@ impl Association {
             let padded = more && self.peer.skips_pad() && pad_packet(buffer, limit);
             buffer.end_packet(rules.checksum);
             self.count_packet(now, path_id, &filled, buffer);
-            has_data |= filled.number.is_some();
-            retransmits |= filled.retransmitted_chunks > 0;
-            if packet_number == 0 {
-                segment_bytes = buffer.packet_bytes();
-            }
+            batch.add(buffer.packet_bytes(), &filled);
             // A packet that exceeds the path MTU is alone in its batch.
             if !more || bytes > limit || (bytes < limit && !padded) {
                 break;
             }
+            limit = batch.segment_bytes;
         }
-        if buffer.total_bytes() == 0 {
-            return None;
-        }
-        if path_id == data_path && (self.may_carry_data() || !self.is_set_up()) {
-            self.note_batch(now, path_id);
-        }
-        if has_data {
-            self.note_packet_length(now, path_id, segment_bytes);
-        }
-        let path = &self.paths[path_id];
-        Some(Transmit {
-            // RFC 3168 §6.1.5: routers must not mark a retransmission.
-            ecn_capable: has_data && !retransmits && self.ecn.is_negotiated(),
-            dscp: self.dscp(path_id),
-            remote: path.remote(),
-            local: path.local(),
-            may_fragment: probes_tail || path.may_fragment(segment_bytes),
-            segment_bytes,
-            total_bytes: buffer.total_bytes(),
-        })
+        batch
     }
 
     /// Counts the last packet in `buffer`, and traces it if the association is traced.
