@@ -124,7 +124,7 @@ pub(crate) struct Outbound {
     /// When the peer last took back what gap blocks had acknowledged.
     reneged_at: Option<Time>,
     next_ssn: NextSsn,
-    /// Memory of `next_ssn` that was taken from the pool.
+    /// Memory of `next_ssn` that was taken from the pool of received data: the peer's handshake decides how much it is.
     streams_charge: ReceiveCharge,
     open_record: Option<OpenRecord>,
     writable_wanted: bool,
@@ -192,8 +192,8 @@ impl Outbound {
         self.multipath
     }
 
-    /// Takes window and streams from the peer's INIT or INIT ACK. The numbers of many streams need memory of `pool`; without it
-    /// there are fewer streams.
+    /// Takes window and streams from the peer's INIT or INIT ACK. The numbers of many streams need memory of `pool`, which bounds
+    /// what peers make this side hold; without it there are fewer streams.
     pub(crate) fn set_peer(&mut self, window_bytes: usize, streams: u16, pool: Option<ReceivePool>) {
         self.peer_window.on_reported(window_bytes);
         self.streams_charge = ReceiveCharge::new(pool);

@@ -71,6 +71,12 @@ type PathsAcked = SmallVec<[PathAcked; 2]>;
 
 impl Outbound {
     /// Handles a SACK. An error describes the peer's violation.
+    ///
+    /// Each step needs the state that those before it have left. Coupled controllers get their shares of the rate as it was. The
+    /// cumulative TSN and then the gaps credit each path with what has arrived; a peer that leaves out gaps has reneged, which
+    /// only the rest shows. Duplicates and the peer's window are compared with what is in flight after that. Then each path
+    /// measures, detects its losses and moves its window. What is in flight in the end decides about the probe of a closed window,
+    /// and the windows about the size of the send buffer.
     pub(crate) fn handle_sack<G, D>(
         &mut self,
         now: Time,
@@ -108,12 +114,39 @@ impl Outbound {
         self.acknowledge_gaps(now, &sack, cumulative, paths, &mut acked);
         self.note_duplicates(sack.duplicates, paths, &mut acked);
         self.update_peer_window(sack.window_bytes, paths);
-        for (path, acked) in paths.iter().zip(&acked).filter(|_| advanced && was_tight) {
+        if advanced && was_tight {
+            self.note_refused_chunks(paths, &acked);
+        }
+        self.repeat_refused(sack.window_bytes, paths);
+        let mut outcome = self.update_paths(now, paths, acked, advanced, config, statistics);
+        self.plan_window_probe(now, paths, config);
+        self.tune_buffer(paths, config);
+        if self.is_empty() {
+            self.pending.free_large_block();
+        }
+        outcome.writable = self.takes_writable();
+        Ok(outcome)
+    }
+
+    /// Records the packets of which the SACK acknowledges a part, and that the peer had no room to keep whole.
+    fn note_refused_chunks(&mut self, paths: &Paths, acked: &PathsAcked) {
+        for (path, acked) in paths.iter().zip(acked) {
             if let Some((newest, _)) = acked.packets {
                 self.note_refused(path.id(), newest);
             }
         }
-        self.repeat_refused(sack.window_bytes, paths);
+    }
+
+    /// Updates all paths. Returns those that have answered.
+    fn update_paths(
+        &mut self,
+        now: Time,
+        paths: &mut Paths,
+        acked: PathsAcked,
+        advanced: bool,
+        config: &AssociationConfig,
+        statistics: &mut Statistics,
+    ) -> SackOutcome {
         let mut outcome = SackOutcome::default();
         for (path, acked) in paths.iter_mut().zip(acked) {
             if let Some((newest, _)) = acked.packets {
@@ -126,16 +159,15 @@ impl Outbound {
             self.update_path(now, path, &acked, advanced, config, statistics);
             path.end_sack(now, advanced);
         }
+        outcome
+    }
+
+    /// Plans the probe of a window that the peer has closed.
+    fn plan_window_probe(&mut self, now: Time, paths: &Paths, config: &AssociationConfig) {
         let in_flight_bytes = self.outstanding.in_flight_payload_bytes();
         let idle = in_flight_bytes == 0 && !self.outstanding.has_lost();
         let rto = paths.iter().map(|path| path.rto().current()).min().unwrap_or(config.rto.initial);
         self.peer_window.plan_probe(now, in_flight_bytes, idle, rto, config.rto.max);
-        self.tune_buffer(paths, config);
-        if self.is_empty() {
-            self.pending.free_large_block();
-        }
-        outcome.writable = self.takes_writable();
-        Ok(outcome)
     }
 
     /// Updates one path: undoes spurious reductions, measures, detects losses, and tells the congestion controller.
